@@ -1,0 +1,112 @@
+#pragma once
+/// \file
+/// Memory that object bytes and batches land in: one budget, slabs cut from it.
+///
+/// Place: src/mem/ knows nothing of network or datasets. feed/ acquires slabs, stores fill them, bindings hold them while a
+/// batch is alive. The pool *is* the memory limit of promise 4: every byte of data that the engine allocates comes from it.
+///
+/// Threads: SlabPool from any thread. A Slab belongs to one thread at a time; handing it over is a move, and the queue that
+/// carries it gives the needed ordering.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "headrace/clock.h"
+#include "headrace/status.h"
+
+namespace headrace {
+
+class SlabPool;
+
+/// Exclusive ownership of one contiguous piece of the budget; returns it to the pool when destroyed.
+/// Invariant: `pool_ == nullptr` means empty (default-constructed or moved-from).
+class Slab {
+ public:
+  Slab() noexcept = default;
+  Slab(Slab&& o) noexcept
+      : pool_(std::exchange(o.pool_, nullptr)), data_(o.data_), size_bytes_(o.size_bytes_), class_index_(o.class_index_) {}
+  Slab& operator=(Slab&& o) noexcept {
+    Slab dying(std::move(*this));
+    pool_ = std::exchange(o.pool_, nullptr);
+    data_ = o.data_;
+    size_bytes_ = o.size_bytes_;
+    class_index_ = o.class_index_;
+    return *this;
+  }
+  ~Slab();
+
+  explicit operator bool() const noexcept { return pool_ != nullptr; }
+  /// The writable bytes, exactly as many as were asked for; page-aligned start. Contents are unspecified after acquire
+  /// (bytes of an earlier use). Valid until this Slab is moved from or destroyed. Empty span for an empty Slab.
+  std::span<std::byte> bytes() const noexcept {
+    return pool_ ? std::span<std::byte>(data_, size_bytes_) : std::span<std::byte>();
+  }
+
+ private:
+  friend class SlabPool;
+  Slab(SlabPool* pool, std::byte* data, std::size_t size_bytes, std::uint32_t class_index) noexcept
+      : pool_(pool), data_(data), size_bytes_(size_bytes), class_index_(class_index) {}
+  SlabPool* pool_ = nullptr;
+  std::byte* data_ = nullptr;
+  std::size_t size_bytes_ = 0;
+  std::uint32_t class_index_ = 0;
+};
+
+/// Slabs in size classes under one hard limit.
+///
+/// Each class has its own reserved range of addresses, as large as the limit; only slabs in use or kept for reuse have
+/// memory behind them. Before the sum of those would pass the limit, free slabs of other classes give their memory back to
+/// the system (madvise), so a change of sizes can never fragment the budget. Classes are four per power of two
+/// (4 KiB, 5, 6, 7, 8, 10, 12, 14, 16 KiB, ...), so a slab wastes at most 1/4 of its request, 1/9 on average.
+/// Slabs of 2 MiB and more are backed by huge pages where the system allows: first touch of 4 KiB pages costs 1.9 CPU s/GB
+/// (facts/peers.md section 8).
+class SlabPool {
+ public:
+  struct Options {
+    /// Upper bound of memory, bytes; the sum of class sizes of all slabs with memory behind them never exceeds it.
+    /// At least 64 KiB.
+    std::uint64_t limit_bytes = std::uint64_t{256} << 20;
+  };
+
+  /// Reserves addresses, touches no memory. Errors: kInvalidArgument (limit too small), kExhausted (no addresses).
+  /// The pool must outlive every Slab taken from it; its destructor checks this.
+  static Result<std::unique_ptr<SlabPool>> create(const Options& options);
+  virtual ~SlabPool() = default;
+  SlabPool(const SlabPool&) = delete;
+  SlabPool& operator=(const SlabPool&) = delete;
+
+  /// Takes a slab of `size_bytes` (> 0) without waiting. Errors: kExhausted when the limit does not allow it now;
+  /// kInvalidArgument when it never could (`charged_bytes(size_bytes) > limit_bytes()`).
+  virtual Result<Slab> try_acquire(std::size_t size_bytes) = 0;
+
+  /// Waits for room, at most until `until`. Errors: kDeadline, kInvalidArgument. For callers outside the data path.
+  virtual Result<Slab> acquire(std::size_t size_bytes, TimePoint until) = 0;
+
+  /// What a slab of this size counts against the limit: its class size. Pure.
+  static std::uint64_t charged_bytes(std::size_t size_bytes) noexcept;
+
+  virtual std::uint64_t limit_bytes() const noexcept = 0;
+  /// Bytes (class sizes) of slabs now handed out.
+  virtual std::uint64_t used_bytes() const noexcept = 0;
+  /// Bytes with memory behind them: handed out or kept for reuse. Never above limit_bytes().
+  virtual std::uint64_t committed_bytes() const noexcept = 0;
+  /// Highest committed_bytes() so far.
+  virtual std::uint64_t peak_bytes() const noexcept = 0;
+
+ protected:
+  SlabPool() = default;
+  friend class Slab;
+  virtual void release(std::byte* data, std::uint32_t class_index) noexcept = 0;
+  /// For implementations only.
+  Slab make_slab(std::byte* data, std::size_t size_bytes, std::uint32_t class_index) noexcept {
+    return Slab(this, data, size_bytes, class_index);
+  }
+};
+
+inline Slab::~Slab() {
+  if (pool_) pool_->release(data_, class_index_);
+}
+
+}  // namespace headrace
