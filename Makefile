@@ -1,0 +1,59 @@
+# The commands of the project. `make help` lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+VENV := .venv
+PY := $(VENV)/bin/python
+JOBS ?= $(shell nproc)
+# ctest runs each suite as one process: starting a process per test would cost more than the tests.
+CTEST := ctest --output-on-failure --timeout 300 -j $(JOBS)
+
+.PHONY: help setup install demo test test-cpp test-python check bench asan tsan fuzz clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: ## Install packages, venv and test servers for everything below
+	@tools/setup demo test check
+
+install: ## Build the release engine and install the Python package into .venv
+	@tools/setup build
+	@$(VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps .
+
+demo: ## Stream, train, kill -9, resume and prove exactly-once on the Linux kernel source
+	@tools/setup demo
+	@$(MAKE) --no-print-directory install
+	@$(PY) demo/demo.py
+
+test: ## All tests, C++ and Python, with a real S3 server
+	@tools/setup test
+	@$(MAKE) --no-print-directory test-cpp test-python
+
+test-cpp:
+	@tools/setup test
+	@cmake --preset dev >build-configure.log || { cat build-configure.log; exit 1; }; rm -f build-configure.log
+	@ninja -C build/dev -j $(JOBS) --quiet
+	@$(CTEST) --test-dir build/dev --progress
+
+test-python: install
+	@tools/setup test
+	@$(PY) -m pytest -q tests/python
+
+check: ## The fast loop: format, lint, layers, types, build, unit tests
+	@tools/setup check test
+	@tools/check
+
+bench: ## The benchmarks behind docs/performance.md (minutes)
+	@tools/setup test
+	@$(MAKE) --no-print-directory install
+	@bench/run
+
+asan tsan: ## C++ tests under AddressSanitizer + UBSan, or ThreadSanitizer
+	@tools/setup check
+	@cmake --preset $@ >/dev/null && ninja -C build/$@ -j $(JOBS) --quiet && $(CTEST) --test-dir build/$@
+
+fuzz: ## Ten minutes on each libFuzzer target (FUZZ_SECONDS to change)
+	@tools/setup check
+	@cmake --preset fuzz >/dev/null && ninja -C build/fuzz -j $(JOBS) --quiet && fuzz/run $${FUZZ_SECONDS:-600}
+
+clean: ## Remove build outputs (keeps .venv)
+	@rm -rf build dist
