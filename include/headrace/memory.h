@@ -59,9 +59,10 @@ class Slab {
 /// Each class has its own reserved range of addresses, as large as the limit; only slabs in use or kept for reuse have
 /// memory behind them. Before the sum of those would pass the limit, free slabs of other classes give their memory back to
 /// the system (madvise), so a change of sizes can never fragment the budget. Classes are four per power of two
-/// (4 KiB, 5, 6, 7, 8, 10, 12, 14, 16 KiB, ...), so a slab wastes at most 1/4 of its request, 1/9 on average.
+/// (16 KiB, 20, 24, 28, 32, 40, 48, 56, 64 KiB, ...; below that every multiple of the 4 KiB page), so a slab larger than
+/// 16 KiB wastes at most 1/4 of its request, 1/9 on average.
 /// Slabs of 2 MiB and more are backed by huge pages where the system allows: first touch of 4 KiB pages costs 1.9 CPU s/GB
-/// (facts/peers.md section 8).
+/// (measured on AMD Zen 4).
 class SlabPool {
  public:
   struct Options {

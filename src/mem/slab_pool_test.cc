@@ -1,0 +1,296 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "headrace/memory.h"
+#include "mem/size_class.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::uint64_t kKiB = 1024;
+constexpr std::uint64_t kMiB = 1024 * kKiB;
+
+std::unique_ptr<SlabPool> make_pool(std::uint64_t limit_bytes) {
+  auto pool = SlabPool::create({.limit_bytes = limit_bytes});
+  EXPECT_TRUE(pool) << pool.error().message();
+  return *std::move(pool);
+}
+
+Slab must_acquire(SlabPool& pool, std::size_t size_bytes) {
+  auto slab = pool.try_acquire(size_bytes);
+  EXPECT_TRUE(slab) << slab.error().message();
+  return slab ? *std::move(slab) : Slab();
+}
+
+std::uint64_t resident_bytes(std::span<const std::byte> bytes) {
+  std::vector<unsigned char> pages((bytes.size() + mem::kPageBytes - 1) / mem::kPageBytes);
+  EXPECT_EQ(::mincore(const_cast<std::byte*>(bytes.data()), bytes.size(), pages.data()), 0);
+  const auto count =
+      std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; });
+  return static_cast<std::uint64_t>(count) * mem::kPageBytes;
+}
+
+TEST(SizeClass, IsTheSmallestThatHoldsTheSize) {
+  for (std::uint32_t i = 0; i < mem::kClassCount; ++i) {
+    ASSERT_EQ(mem::class_of(mem::class_bytes(i)), i);
+    ASSERT_EQ(mem::class_of(mem::class_bytes(i) + 1), i + 1);
+    ASSERT_EQ(mem::class_bytes(i) % mem::kPageBytes, 0U);
+    ASSERT_GE(mem::class_pitch_bytes(i), mem::class_bytes(i));
+  }
+}
+
+TEST(SizeClass, WastesAtMostAQuarterFromFourPagesOn) {
+  Random random(7);
+  for (int i = 0; i < 10'000; ++i) {
+    const std::uint64_t size =
+        16 * kKiB + random.below(std::uint64_t{1} << (15 + random.below(20)));
+    ASSERT_LE(SlabPool::charged_bytes(size), size + size / 4 + mem::kPageBytes) << size;
+    ASSERT_GE(SlabPool::charged_bytes(size), size);
+  }
+}
+
+TEST(SizeClass, ChargesAbsurdSizesAboveAnyLimit) {
+  EXPECT_EQ(SlabPool::charged_bytes(0), 0U);
+  EXPECT_EQ(SlabPool::charged_bytes(SIZE_MAX), UINT64_MAX);
+  EXPECT_EQ(SlabPool::charged_bytes((std::size_t{4} << 40) + 1), UINT64_MAX);
+}
+
+TEST(SlabPool, RefusesALimitBelow64KiB) {
+  EXPECT_EQ(SlabPool::create({.limit_bytes = 64 * kKiB - 1}).error().code(),
+            Code::kInvalidArgument);
+}
+
+TEST(SlabPool, ReportsWhenThereAreNoAddresses) {
+  EXPECT_EQ(SlabPool::create({.limit_bytes = std::uint64_t{64} << 40}).error().code(),
+            Code::kExhausted);
+}
+
+TEST(SlabPool, GivesExactlyTheBytesAskedForOnAPage) {
+  auto pool = make_pool(kMiB);
+  Slab slab = must_acquire(*pool, 20'001);
+  EXPECT_EQ(slab.bytes().size(), 20'001U);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(slab.bytes().data()) % mem::kPageBytes, 0U);
+  std::memset(slab.bytes().data(), 1, slab.bytes().size());
+  EXPECT_EQ(pool->used_bytes(), 20 * kKiB);
+}
+
+TEST(SlabPool, SlabsOfTwoMiBAndMoreStartOnAHugePage) {
+  auto pool = make_pool(64 * kMiB);
+  for (const std::uint64_t size : {2 * kMiB, 2 * kMiB + 1, 3 * kMiB, 5 * kMiB, 10 * kMiB}) {
+    Slab first = must_acquire(*pool, size);
+    Slab second = must_acquire(*pool, size);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first.bytes().data()) % mem::kHugePageBytes, 0U)
+        << size;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(second.bytes().data()) % mem::kHugePageBytes, 0U)
+        << size;
+  }
+}
+
+TEST(SlabPool, RefusesZeroBytesAndWhatCouldNeverFit) {
+  auto pool = make_pool(kMiB);
+  EXPECT_EQ(pool->try_acquire(0).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(pool->try_acquire(kMiB + 1).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(pool->acquire(kMiB + 1, TimePoint::max()).error().code(), Code::kInvalidArgument);
+  EXPECT_TRUE(pool->try_acquire(kMiB));
+}
+
+TEST(SlabPool, IsExhaustedAtTheLimitAndServesAgainAfterARelease) {
+  auto pool = make_pool(64 * kKiB);
+  Slab most = must_acquire(*pool, 60 * kKiB - 4 * kKiB);
+  Slab rest = must_acquire(*pool, 8 * kKiB);
+  EXPECT_EQ(pool->used_bytes(), pool->limit_bytes());
+  EXPECT_EQ(pool->try_acquire(1).error().code(), Code::kExhausted);
+  rest = Slab();
+  EXPECT_TRUE(pool->try_acquire(1));
+}
+
+TEST(SlabPool, HandsOutTheWarmestSlabFirst) {
+  auto pool = make_pool(kMiB);
+  Slab a = must_acquire(*pool, 8 * kKiB);
+  Slab b = must_acquire(*pool, 8 * kKiB);
+  const std::byte* const last_released = a.bytes().data();
+  b = Slab();
+  a = Slab();
+  EXPECT_EQ(must_acquire(*pool, 8 * kKiB).bytes().data(), last_released);
+}
+
+TEST(SlabPool, MovesTheWholeBudgetFromOneSizeToAnother) {
+  auto pool = make_pool(16 * kMiB);
+  for (const std::size_t size : {4 * kKiB, 2 * kMiB, 20 * kKiB, 16 * kMiB, 5 * kMiB, 4 * kKiB}) {
+    std::vector<Slab> slabs;
+    while (true) {
+      auto slab = pool->try_acquire(size);
+      if (!slab) break;
+      std::memset((*slab).bytes().data(), 7, size);
+      slabs.push_back(*std::move(slab));
+    }
+    EXPECT_EQ(slabs.size(), pool->limit_bytes() / SlabPool::charged_bytes(size)) << size;
+    EXPECT_LE(pool->peak_bytes(), pool->limit_bytes());
+  }
+}
+
+TEST(SlabPool, GivesMemoryOfFreeSlabsBackToTheSystem) {
+  auto pool = make_pool(8 * kMiB);
+  std::span<const std::byte> freed;
+  {
+    Slab slab = must_acquire(*pool, 5 * kMiB);
+    std::memset(slab.bytes().data(), 1, slab.bytes().size());
+    freed = slab.bytes();
+    EXPECT_EQ(resident_bytes(freed), 5 * kMiB);
+  }
+  EXPECT_EQ(pool->committed_bytes(), 5 * kMiB);  // kept for reuse
+  Slab other = must_acquire(*pool, 4 * kMiB);
+  EXPECT_EQ(resident_bytes(freed), 0U);
+  EXPECT_EQ(pool->committed_bytes(), 4 * kMiB);
+}
+
+TEST(SlabPool, AHugePageNeverReachesPastItsSlab) {
+  auto pool = make_pool(64 * kMiB);
+  for (const std::uint64_t size :
+       {5 * kMiB / 2, 3 * kMiB, 7 * kMiB / 2, 5 * kMiB, 7 * kMiB, kMiB, 20 * kKiB}) {
+    Slab slab = must_acquire(*pool, size);
+    std::memset(slab.bytes().data(), 1, size);
+    const std::uint64_t around =
+        (size + 2 * mem::kHugePageBytes) / mem::kHugePageBytes * mem::kHugePageBytes;
+    if (size < mem::kHugePageBytes) continue;  // its neighbours' class lies behind it
+    EXPECT_EQ(resident_bytes({slab.bytes().data(), around}), size) << size;
+  }
+}
+
+TEST(SlabPool, AcquireReportsTheDeadline) {
+  auto pool = make_pool(64 * kKiB);
+  Slab all = must_acquire(*pool, 64 * kKiB);
+  EXPECT_EQ(pool->acquire(1, TimePoint::min()).error().code(), Code::kDeadline);
+}
+
+TEST(SlabPool, AcquireWaitsForARelease) {
+  auto pool = make_pool(64 * kKiB);
+  Slab all = must_acquire(*pool, 64 * kKiB);
+  std::thread releaser([slab = std::move(all)]() mutable { slab = Slab(); });
+  EXPECT_TRUE(pool->acquire(64 * kKiB, TimePoint::max()));
+  releaser.join();
+}
+
+TEST(SlabPoolDeathTest, DestructionWithASlabOutIsCaught) {
+  EXPECT_DEATH(
+      {
+        auto pool = make_pool(kMiB);
+        Slab slab = must_acquire(*pool, 1);
+        pool.reset();
+      },
+      "used_bytes");
+}
+
+/// Random takes and returns against a ledger; contents prove that no two slabs overlap.
+class PoolModel {
+ public:
+  PoolModel(std::uint64_t seed, std::uint64_t limit_bytes)
+      : random_(seed), pool_(make_pool(limit_bytes)) {}
+
+  void step() {
+    if (held_.empty() || random_.below(100) < 55) {
+      take();
+    } else {
+      give(random_.below(held_.size()));
+    }
+    ASSERT_EQ(pool_->used_bytes(), used_bytes_);
+    ASSERT_LE(pool_->committed_bytes(), pool_->limit_bytes());
+    ASSERT_GE(pool_->committed_bytes(), used_bytes_);
+    ASSERT_GE(pool_->peak_bytes(), pool_->committed_bytes());
+  }
+
+ private:
+  struct Held {
+    Slab slab;
+    std::byte mark{};
+  };
+  void take() {
+    const std::uint64_t size = 1 + random_.below(std::uint64_t{1} << (10 + random_.below(13)));
+    const std::uint64_t charge = SlabPool::charged_bytes(size);
+    auto slab = pool_->try_acquire(size);
+    if (charge > pool_->limit_bytes()) {
+      ASSERT_EQ(slab.error().code(), Code::kInvalidArgument);
+      return;
+    }
+    ASSERT_EQ(slab.has_value(), used_bytes_ + charge <= pool_->limit_bytes());
+    if (!slab) {
+      ASSERT_EQ(slab.error().code(), Code::kExhausted);
+      return;
+    }
+    used_bytes_ += charge;
+    const auto mark = static_cast<std::byte>(random_.below(256));
+    (*slab).bytes().front() = mark;
+    (*slab).bytes().back() = mark;
+    held_.push_back({*std::move(slab), mark});
+  }
+  void give(std::size_t index) {
+    ASSERT_EQ(held_[index].slab.bytes().front(), held_[index].mark);
+    ASSERT_EQ(held_[index].slab.bytes().back(), held_[index].mark);
+    used_bytes_ -= SlabPool::charged_bytes(held_[index].slab.bytes().size());
+    std::swap(held_[index], held_.back());
+    held_.pop_back();
+  }
+
+  Random random_;
+  std::unique_ptr<SlabPool> pool_;
+  std::uint64_t used_bytes_ = 0;
+  std::vector<Held> held_;
+};
+
+TEST(SlabPoolModel, RandomOperationsAgreeWithALedger) {
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    PoolModel model(seed, (64 + 1000 * seed) * kKiB);
+    for (int i = 0; i < 1000; ++i) {
+      model.step();
+      ASSERT_FALSE(::testing::Test::HasFatalFailure()) << "seed " << seed << " step " << i;
+    }
+  }
+}
+
+TEST(SlabPool, StaysWithinTheLimitUnderManyThreads) {
+  auto pool = make_pool(4 * kMiB);
+  std::vector<std::jthread> threads;
+  for (std::uint64_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&pool, t] {
+      Random random(t);
+      std::vector<Slab> held;
+      for (int i = 0; i < 2000; ++i) {
+        auto slab = pool->try_acquire(1 + random.below(kMiB));
+        if (slab) {
+          (*slab).bytes().front() = static_cast<std::byte>(t);
+          held.push_back(*std::move(slab));
+        }
+        if (!slab || held.size() > 4) held.clear();
+        EXPECT_LE(pool->committed_bytes(), pool->limit_bytes());
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(pool->used_bytes(), 0U);
+}
+
+TEST(SlabPool, EveryWaiterIsServedInTheEnd) {
+  auto pool = make_pool(64 * kKiB);
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&pool, t] {
+      for (int i = 0; i < 300; ++i) {
+        auto slab = pool->acquire(static_cast<std::size_t>(16 + 16 * t) * kKiB, TimePoint::max());
+        EXPECT_TRUE(slab);
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(pool->used_bytes(), 0U);
+}
+
+}  // namespace
+}  // namespace headrace
