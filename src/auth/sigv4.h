@@ -23,6 +23,10 @@ namespace headrace::auth {
 
 using WallTime = std::chrono::sys_seconds;
 
+namespace detail {
+class ScratchPool;
+}
+
 /// One key pair; with a session token when it is temporary.
 struct Credentials {
   std::string access_key_id;
@@ -76,19 +80,14 @@ class SigV4Signer {
   const std::string& service() const noexcept { return service_; }
 
  private:
-  struct Scratch;
-  class Pool;
-  class Lease;
-  SigV4Signer(std::string region, std::string service, std::unique_ptr<Pool> pool);
-  void sign(Scratch& scratch, const CanonicalRequest& request, const Credentials& credentials,
-            WallTime now, char hex[64]);
+  SigV4Signer(std::string region, std::string service, std::unique_ptr<detail::ScratchPool> pool);
 
   const std::string region_;
   const std::string service_;
-  std::unique_ptr<Pool> pool_;
+  const std::unique_ptr<detail::ScratchPool> pool_;
 };
 
-/// SHA-256 of `bytes` as 64 hex digits. Errors: kInternal.
+/// SHA-256 of `bytes` as 64 hex digits.
 std::string sha256_hex(std::span<const std::byte> bytes);
 std::string sha256_hex(std::string_view bytes);
 
@@ -115,10 +114,9 @@ std::vector<http::Field> canonical_fields(std::string_view fields, std::string_v
 
 /// What a server accepts.
 struct VerifyOptions {
-  std::span<const Credentials> accepted;
-  std::string_view region;  ///< Empty: any.
-  std::string_view service = "s3";
-  PathRules path_rules = PathRules::kS3;
+  std::vector<Credentials> accepted;
+  std::string region;  ///< Empty: any.
+  std::string service = "s3";
   std::chrono::seconds max_skew{900};  ///< S3's 15 minutes.
 };
 
@@ -137,8 +135,24 @@ struct Verdict {
   bool ok() const noexcept { return error_code.empty(); }
 };
 
-/// Checks header and presigned signatures of a request as it was received. Compares in constant
-/// time.
-Verdict verify_sigv4(const http::RequestHead& request, WallTime now, const VerifyOptions& options);
+/// Checks the signatures of requests by S3's rules. Thread-safe.
+class SigV4Verifier {
+ public:
+  /// Errors: kInternal when OpenSSL has no SHA-256.
+  static Result<std::unique_ptr<SigV4Verifier>> create(VerifyOptions options);
+  ~SigV4Verifier();
+  SigV4Verifier(const SigV4Verifier&) = delete;
+  SigV4Verifier& operator=(const SigV4Verifier&) = delete;
+
+  /// Checks the Authorization field or the presigned query of a request as it was received.
+  /// Compares in constant time.
+  Verdict verify(const http::RequestHead& request, WallTime now);
+
+ private:
+  SigV4Verifier(VerifyOptions options, std::unique_ptr<detail::ScratchPool> pool);
+
+  const VerifyOptions options_;
+  const std::unique_ptr<detail::ScratchPool> pool_;
+};
 
 }  // namespace headrace::auth
