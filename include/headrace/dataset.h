@@ -82,6 +82,8 @@ struct DatasetOptions {
   std::string index_cache_dir;
   /// Look for `index.hri` beside the dataset first.
   bool use_stored_index = true;
+  /// Open datasets with pickled columns (MDS encoding "pkl"); nothing here unpickles, but a decoder above may.
+  bool allow_unsafe = false;
   /// Called from the opening thread with (shards done, shards in all) while an index is built.
   std::function<void(std::uint64_t, std::uint64_t)> progress;
 };
