@@ -1,0 +1,41 @@
+#pragma once
+/// \file
+/// The few string functions that several parts need. Pure; ASCII; no locale.
+#include <charconv>
+#include <concepts>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace headrace {
+
+/// The whole of `text` as a decimal number without sign or spaces; nullopt for anything else or out
+/// of range.
+template <std::unsigned_integral T>
+std::optional<T> parse_decimal(std::string_view text) noexcept {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// Without spaces and tabs at both ends.
+constexpr std::string_view trim(std::string_view text) noexcept {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Two lower-case digits a byte.
+inline std::string to_hex(std::span<const std::byte> bytes) {
+  std::string out;
+  out.reserve(bytes.size() * 2);
+  for (const std::byte b : bytes) {
+    out += "0123456789abcdef"[static_cast<unsigned>(b) >> 4];
+    out += "0123456789abcdef"[static_cast<unsigned>(b) & 15];
+  }
+  return out;
+}
+
+}  // namespace headrace
