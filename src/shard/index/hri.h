@@ -1,0 +1,137 @@
+#pragma once
+/// \file
+/// The side index `*.hri`: writer, and reader over mapped bytes. Format: docs/formats.md, bit for
+/// bit.
+///
+/// Place: builders of each format fill an IndexWriter; every Dataset is a view of the bytes it
+/// made. Pure.
+///
+/// Threads: IndexWriter has one owner; IndexView is immutable.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/dataset.h"
+#include "headrace/status.h"
+#include "shard/index/bounds.h"
+
+namespace headrace::detail {
+
+inline constexpr std::string_view kIndexName = "index.hri";
+
+enum class Compression : std::uint32_t { kNone = 0, kZstd = 1 };
+
+/// One shard. Its samples lie in an address space of raw_bytes bytes: the (inflated) shard file, or
+/// for raw files all files laid end to end.
+struct ShardRecord {
+  std::uint64_t first_sample = 0;
+  std::uint64_t sample_count = 0;
+  std::uint64_t stored_bytes = 0;
+  std::uint64_t raw_bytes = 0;
+  std::uint64_t first_object = 0;
+  /// sample_count + 1 values when has_gaps is false: sample i is [v[i], v[i + 1]). Else 2 *
+  /// sample_count values: [v[2i], v[2i + 1]). Not used by compressed shards.
+  BoundsRef bounds;
+  bool has_gaps = false;
+  Compression compression = Compression::kNone;
+  /// Digests of the stored object, "name=hex" joined by spaces; empty when none. A view into the
+  /// index.
+  std::string_view hashes;
+
+  std::uint64_t bound_count() const noexcept {
+    return has_gaps ? 2 * sample_count : sample_count + 1;
+  }
+};
+
+struct IndexObject {
+  std::string_view key;
+  std::string_view etag;
+  std::uint64_t size_bytes = 0;
+};
+
+/// What the index was made from: the manifest object when the format has one, else the first
+/// object.
+struct IndexSource {
+  std::string key;
+  std::string etag;
+  std::uint64_t size_bytes = 0;
+};
+
+class IndexWriter {
+ public:
+  void add_object(std::string_view key, std::string_view etag, std::uint64_t size_bytes);
+  /// Appends a shard whose objects were added last; fills first_sample. `hashes` need not outlive
+  /// the call.
+  void add_shard(ShardRecord shard);
+  BoundsWriter& bounds() noexcept { return bounds_; }
+  /// Records a key that cannot be cut from the sample's bytes in one piece. Positions must ascend.
+  void add_key(std::uint64_t position, std::string_view key);
+  std::uint64_t object_count() const noexcept { return object_count_; }
+  std::uint64_t sample_count() const noexcept { return sample_count_; }
+
+  struct Summary {
+    Format format = Format::kMds;
+    std::vector<Column> columns;
+    IndexSource source;
+    std::uint64_t block_bytes = 0;
+  };
+  /// The content of the file.
+  std::string finish(const Summary& summary);
+
+ private:
+  std::string text_, objects_, shards_, keys_;
+  BoundsWriter bounds_;
+  std::uint64_t object_count_ = 0;
+  std::uint64_t sample_count_ = 0;
+  std::uint64_t stored_bytes_ = 0;
+  std::uint32_t shard_count_ = 0;
+};
+
+class IndexView {
+ public:
+  /// Checks everything whose breach could lead a reader astray in memory; `bytes` must outlive the
+  /// view and all its strings. `check_sums` is false only in fuzzers. Errors: kCorrupt,
+  /// kUnsupported (newer version).
+  static Result<IndexView> parse(std::span<const std::byte> bytes, bool check_sums = true);
+
+  Format format() const noexcept { return format_; }
+  const std::vector<Column>& columns() const noexcept { return columns_; }
+  const IndexSource& source() const noexcept { return source_; }
+  const std::string& fingerprint() const noexcept { return fingerprint_; }
+  std::uint64_t sample_count() const noexcept { return sample_count_; }
+  std::uint64_t stored_bytes() const noexcept { return stored_bytes_; }
+  std::uint64_t object_count() const noexcept { return objects_.size() / kObjectBytes; }
+  const std::vector<ShardRecord>& shards() const noexcept { return shards_; }
+  /// Empty views for an index out of range or a broken record.
+  IndexObject object(std::uint64_t index) const noexcept;
+  /// [begin, end) of sample `index` of `shard` in its address space; always begin <= end <=
+  /// raw_bytes.
+  std::uint64_t begin_of(const ShardRecord& shard, std::uint64_t index) const noexcept;
+  std::uint64_t end_of(const ShardRecord& shard, std::uint64_t index) const noexcept;
+  /// Key stored for a dataset position by add_key(); a null view when there is none.
+  std::string_view key_of(std::uint64_t position) const noexcept;
+
+  static constexpr std::size_t kObjectBytes = 24;
+  static constexpr std::size_t kShardBytes = 96;
+  static constexpr std::size_t kKeyBytes = 24;
+
+ private:
+  Status parse_schema(std::string_view json);
+  Status parse_shards(std::span<const std::byte> records);
+  std::string_view text(std::uint64_t offset, std::uint64_t length_bytes) const noexcept;
+
+  std::span<const std::byte> text_, objects_, keys_;
+  BoundsView bounds_;
+  std::vector<ShardRecord> shards_;
+  std::vector<Column> columns_;
+  IndexSource source_;
+  std::string fingerprint_;
+  Format format_ = Format::kAuto;
+  std::uint64_t sample_count_ = 0;
+  std::uint64_t stored_bytes_ = 0;
+};
+
+}  // namespace headrace::detail

@@ -1,0 +1,222 @@
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/endian.h"
+#include "shard/index/hri.h"
+#include "shard/index/hri_layout.h"
+#include "shard/json_reader.h"
+
+namespace headrace::detail {
+namespace {
+
+Status corrupt(std::string_view what) {
+  return Status(Code::kCorrupt, fmt::format("dataset index: {}", what));
+}
+
+struct Sections {
+  std::span<const std::byte> by_id[hri::kSectionEnd];
+};
+
+Result<Sections> read_table(std::span<const std::byte> bytes, bool check_sums) {
+  const auto count = load_le<std::uint32_t>(bytes.data() + 12);
+  if (count > hri::kMostSections) return corrupt("too many sections");
+  const std::size_t table_end = hri::kHeaderBytes + count * hri::kSectionRecordBytes;
+  if (bytes.size() < table_end) return corrupt("cut off in the section table");
+  if (check_sums) {
+    std::string head(reinterpret_cast<const char*>(bytes.data()), table_end);
+    std::memset(head.data() + hri::kChecksumOffset, 0, sizeof(std::uint64_t));
+    if (XXH3_64bits(head.data(), head.size()) !=
+        load_le<std::uint64_t>(bytes.data() + hri::kChecksumOffset)) {
+      return corrupt("header checksum does not match");
+    }
+  }
+  Sections sections;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::byte* record = bytes.data() + hri::kHeaderBytes + i * hri::kSectionRecordBytes;
+    const auto id = load_le<std::uint32_t>(record);
+    const auto offset = load_le<std::uint64_t>(record + 8);
+    const auto length = load_le<std::uint64_t>(record + 16);
+    if (offset > bytes.size() || length > bytes.size() - offset)
+      return corrupt("section outside the file");
+    const auto section = bytes.subspan(offset, length);
+    if (check_sums &&
+        XXH3_64bits(section.data(), section.size()) != load_le<std::uint64_t>(record + 24)) {
+      return corrupt(fmt::format("checksum of section {} does not match", id));
+    }
+    if (id > 0 && id < hri::kSectionEnd) sections.by_id[id] = section;
+  }
+  return sections;
+}
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool read_string(simdjson::dom::element object, const char* name, std::string& out) {
+  std::string_view value;
+  if (object[name].get_string().get(value)) return false;
+  out = value;
+  return true;
+}
+
+}  // namespace
+
+Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_sums) {
+  if (bytes.size() < hri::kHeaderBytes || as_text(bytes.first(8)) != hri::kMagic)
+    return corrupt("not an index");
+  if (const auto version = load_le<std::uint32_t>(bytes.data() + 8); version != hri::kVersion) {
+    return Status(Code::kUnsupported, fmt::format("dataset index: version {}, this build reads {}",
+                                                  version, hri::kVersion));
+  }
+  if (load_le<std::uint64_t>(bytes.data() + 16) != bytes.size()) {
+    return corrupt(fmt::format("{} bytes, its header says {}", bytes.size(),
+                               load_le<std::uint64_t>(bytes.data() + 16)));
+  }
+  HEADRACE_TRY_ASSIGN(const Sections sections, read_table(bytes, check_sums));
+  IndexView view;
+  const auto format = load_le<std::uint32_t>(bytes.data() + 44);
+  if (format == 0 || format > static_cast<std::uint32_t>(Format::kRaw))
+    return corrupt("unknown format");
+  view.format_ = static_cast<Format>(format);
+  view.sample_count_ = load_le<std::uint64_t>(bytes.data() + 24);
+  view.stored_bytes_ = load_le<std::uint64_t>(bytes.data() + 32);
+  view.fingerprint_ = fmt::format("{:016x}{:016x}", load_le<std::uint64_t>(bytes.data() + 72),
+                                  load_le<std::uint64_t>(bytes.data() + 64));
+  view.text_ = sections.by_id[hri::kText];
+  view.objects_ = sections.by_id[hri::kObjects];
+  view.keys_ = sections.by_id[hri::kKeys];
+  view.bounds_ = BoundsView(sections.by_id[hri::kBoundGroups], sections.by_id[hri::kBoundPacked]);
+  if (view.objects_.size() % kObjectBytes != 0 || view.keys_.size() % kKeyBytes != 0 ||
+      view.object_count() != load_le<std::uint64_t>(bytes.data() + 48)) {
+    return corrupt("section sizes do not fit its counts");
+  }
+  const auto records = sections.by_id[hri::kShards];
+  if (records.size() != std::uint64_t{kShardBytes} * load_le<std::uint32_t>(bytes.data() + 40)) {
+    return corrupt("section sizes do not fit its counts");
+  }
+  HEADRACE_TRY(view.parse_schema(as_text(sections.by_id[hri::kSchema])));
+  HEADRACE_TRY(view.parse_shards(records));
+  return view;
+}
+
+Status IndexView::parse_schema(std::string_view json) {
+  simdjson::dom::parser parser;
+  HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, json));
+  simdjson::dom::element source;
+  if (root["source"].get(source) || !read_string(source, "key", source_.key) ||
+      !read_string(source, "etag", source_.etag) ||
+      source["size"].get_uint64().get(source_.size_bytes)) {
+    return corrupt("schema without its source");
+  }
+  simdjson::dom::array columns;
+  if (root["columns"].get_array().get(columns)) return corrupt("schema without columns");
+  for (const simdjson::dom::element entry : columns) {
+    Column column;
+    simdjson::dom::array shape;
+    if (!read_string(entry, "name", column.name) ||
+        !read_string(entry, "encoding", column.encoding) ||
+        !read_string(entry, "dtype", column.dtype) ||
+        entry["size"].get_uint64().get(column.fixed_size_bytes) ||
+        entry["shape"].get_array().get(shape)) {
+      return corrupt("schema with an incomplete column");
+    }
+    for (const simdjson::dom::element extent : shape) {
+      std::uint64_t value = 0;
+      if (extent.get_uint64().get(value)) return corrupt("schema with a bad shape");
+      column.shape.push_back(value);
+    }
+    columns_.push_back(std::move(column));
+  }
+  return Status();
+}
+
+Status IndexView::parse_shards(std::span<const std::byte> records) {
+  std::uint64_t position = 0;
+  std::uint64_t stored = 0;
+  for (std::size_t at = 0; at < records.size(); at += kShardBytes) {
+    const auto field = [&](std::size_t i) {
+      return load_le<std::uint64_t>(records.data() + at + 8 * i);
+    };
+    ShardRecord shard;
+    shard.first_sample = field(0);
+    shard.sample_count = field(1);
+    shard.stored_bytes = field(2);
+    shard.raw_bytes = field(3);
+    shard.first_object = field(4);
+    shard.bounds = BoundsRef{field(5), field(6), field(7)};
+    shard.hashes = text(field(8), field(9));
+    const auto compression = load_le<std::uint32_t>(records.data() + at + 80);
+    shard.has_gaps = (load_le<std::uint32_t>(records.data() + at + 84) & hri::kFlagGaps) != 0;
+    if (compression > static_cast<std::uint32_t>(Compression::kZstd))
+      return corrupt("unknown compression");
+    shard.compression = static_cast<Compression>(compression);
+    // Positions inside a shard are 32 bits wide in blocks.
+    if (shard.first_sample != position || shard.sample_count > 0xffff'ffffULL ||
+        (shard.compression == Compression::kNone &&
+         !bounds_.holds(shard.bounds, shard.bound_count()))) {
+      return corrupt("shard records do not fit together");
+    }
+    const std::uint64_t objects_needed = format_ == Format::kRaw ? shard.sample_count : 1;
+    if (shard.first_object > object_count() ||
+        objects_needed > object_count() - shard.first_object) {
+      return corrupt("shard without its object");
+    }
+    if (shard.compression == Compression::kNone && shard.raw_bytes != shard.stored_bytes) {
+      return corrupt("plain shard with two sizes");
+    }
+    if (shard.stored_bytes > (std::uint64_t{1} << 62) - stored) return corrupt("sizes overflow");
+    position += shard.sample_count;
+    stored += shard.stored_bytes;
+    shards_.push_back(shard);
+  }
+  if (position != sample_count_ || stored != stored_bytes_)
+    return corrupt("totals do not fit its shards");
+  return Status();
+}
+
+std::string_view IndexView::text(std::uint64_t offset, std::uint64_t length_bytes) const noexcept {
+  if (offset > text_.size() || length_bytes > text_.size() - offset) return {};
+  return {reinterpret_cast<const char*>(text_.data()) + offset, length_bytes};
+}
+
+IndexObject IndexView::object(std::uint64_t index) const noexcept {
+  if (index >= object_count()) return {};
+  const std::byte* record = objects_.data() + index * kObjectBytes;
+  const auto offset = load_le<std::uint64_t>(record);
+  const auto key_bytes = load_le<std::uint32_t>(record + 8);
+  const auto etag_bytes = load_le<std::uint32_t>(record + 12);
+  const std::string_view both = text(offset, std::uint64_t{key_bytes} + etag_bytes);
+  if (both.size() != std::uint64_t{key_bytes} + etag_bytes) return {};
+  return {both.substr(0, key_bytes), both.substr(key_bytes), load_le<std::uint64_t>(record + 16)};
+}
+
+std::uint64_t IndexView::begin_of(const ShardRecord& shard, std::uint64_t index) const noexcept {
+  return std::min(bounds_.at(shard.bounds, shard.has_gaps ? 2 * index : index), shard.raw_bytes);
+}
+
+std::uint64_t IndexView::end_of(const ShardRecord& shard, std::uint64_t index) const noexcept {
+  const std::uint64_t end = bounds_.at(shard.bounds, shard.has_gaps ? 2 * index + 1 : index + 1);
+  return std::max(std::min(end, shard.raw_bytes), begin_of(shard, index));
+}
+
+std::string_view IndexView::key_of(std::uint64_t position) const noexcept {
+  std::uint64_t low = 0, high = keys_.size() / kKeyBytes;
+  while (low < high) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    const std::byte* record = keys_.data() + middle * kKeyBytes;
+    const auto found = load_le<std::uint64_t>(record);
+    if (found == position)
+      return text(load_le<std::uint64_t>(record + 8), load_le<std::uint64_t>(record + 16));
+    if (found < position) {
+      low = middle + 1;
+    } else {
+      high = middle;
+    }
+  }
+  return {};
+}
+
+}  // namespace headrace::detail

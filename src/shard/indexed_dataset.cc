@@ -1,0 +1,113 @@
+#include "shard/indexed_dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shard/digest.h"
+#include "shard/inflate.h"
+
+namespace headrace::detail {
+
+IndexedDataset::IndexedDataset(DatasetParts parts)
+    : url_(std::move(parts.url)),
+      bytes_(std::move(parts.bytes)),
+      view_(std::move(parts.view)),
+      blocks_(std::move(parts.blocks)) {
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    const std::uint64_t inflated =
+        shard_of(b).compression == Compression::kNone ? 0 : blocks_[b].raw_bytes;
+    largest_block_bytes_ = std::max(largest_block_bytes_, blocks_[b].stored_bytes + inflated);
+  }
+}
+
+Dataset::Shard IndexedDataset::shard(std::uint32_t index) const {
+  const ShardRecord& record = view_.shards()[index];
+  const IndexObject object = view_.object(record.first_object);
+  return Shard{.key = object.key,
+               .etag = object.etag,
+               .size_bytes = record.stored_bytes,
+               .first_sample = record.first_sample,
+               .sample_count = record.sample_count,
+               .compression = record.compression == Compression::kZstd ? "zstd" : ""};
+}
+
+std::uint32_t IndexedDataset::block_of(std::uint64_t position) const {
+  const auto after =
+      std::upper_bound(blocks_.begin(), blocks_.end(), position,
+                       [](std::uint64_t p, const Block& b) { return p < b.first_sample; });
+  return static_cast<std::uint32_t>(after - blocks_.begin()) - 1;
+}
+
+std::uint64_t IndexedDataset::append_extents(std::uint32_t block, std::uint32_t begin,
+                                             std::uint32_t end, std::vector<Extent>& out) const {
+  const ShardRecord& shard = shard_of(block);
+  const IndexObject object = view_.object(shard.first_object);
+  std::uint64_t from = 0;
+  std::uint64_t to = shard.stored_bytes;
+  if (shard.compression == Compression::kNone) {
+    const std::uint64_t first = first_in_shard(block);
+    from = view_.begin_of(shard, first + begin);
+    to = std::max(from, view_.end_of(shard, first + end - 1));
+  }
+  if (to > from) out.push_back({object.key, object.etag, from, to - from, 0});
+  return to - from;
+}
+
+Status IndexedDataset::decompress(std::uint32_t block, std::span<const std::byte> stored,
+                                  std::span<std::byte> raw) const {
+  const ShardRecord& shard = shard_of(block);
+  Status status = shard.compression == Compression::kZstd
+                      ? inflate_zstd(stored, raw)
+                      : Status(Code::kInvalidArgument, "the block is not compressed");
+  if (status.ok()) return status;
+  return std::move(status).annotate(
+      fmt::format("inflating {}/{}", url_, view_.object(shard.first_object).key));
+}
+
+Status IndexedDataset::verify(std::uint32_t block, std::span<const std::byte> stored) const {
+  const ShardRecord& shard = shard_of(block);
+  // A digest covers the whole object, so there is nothing to compare a part of a plain shard with.
+  if (shard.hashes.empty() || stored.size() != shard.stored_bytes) return Status();
+  Status status = check_digest(shard.hashes, stored);
+  if (status.ok()) return status;
+  return std::move(status).annotate(
+      fmt::format("verifying {}/{}", url_, view_.object(shard.first_object).key));
+}
+
+Result<std::span<const std::byte>> IndexedDataset::sample_bytes(const BlockBytes& bytes,
+                                                                std::uint32_t index) const {
+  const ShardRecord& shard = shard_of(bytes.block);
+  const std::uint64_t first = first_in_shard(bytes.block);
+  const std::uint64_t origin = view_.begin_of(shard, first + bytes.begin);
+  const std::uint64_t from = view_.begin_of(shard, first + index);
+  const std::uint64_t to = view_.end_of(shard, first + index);
+  if (from < origin || to - origin > bytes.bytes.size()) {
+    return corrupt_sample(bytes.block, index, "lies outside the bytes of its block");
+  }
+  return bytes.bytes.subspan(from - origin, to - from);
+}
+
+Status IndexedDataset::corrupt_sample(std::uint32_t block, std::uint32_t index,
+                                      std::string_view what) const {
+  const ShardRecord& shard = shard_of(block);
+  return Status(Code::kCorrupt,
+                fmt::format("{}/{}: sample {} (dataset position {}): {}", url_,
+                            view_.object(shard.first_object).key, first_in_shard(block) + index,
+                            block_at(block).first_sample + index, what));
+}
+
+std::shared_ptr<const Dataset> make_dataset(DatasetParts parts) {
+  switch (parts.view.format()) {
+    case Format::kWebDataset:
+      return make_webdataset(std::move(parts));
+    case Format::kRaw:
+      return make_raw_dataset(std::move(parts));
+    case Format::kMds:
+    case Format::kAuto:
+      break;
+  }
+  return make_mds_dataset(std::move(parts));
+}
+
+}  // namespace headrace::detail

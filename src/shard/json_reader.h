@@ -1,0 +1,29 @@
+#pragma once
+/// \file
+/// Reading small JSON documents that others wrote: simdjson with a bounded depth, behind one
+/// function.
+#include <simdjson.h>
+
+#include <string_view>
+
+#include "headrace/status.h"
+
+namespace headrace::detail {
+
+/// Deepest nesting that any manifest here has is 5; more is somebody else's file.
+inline constexpr std::size_t kJsonDepth = 32;
+
+/// Parses `text` into `parser` (which owns the document). Errors: kCorrupt.
+inline Result<simdjson::dom::element> parse_json(simdjson::dom::parser& parser,
+                                                 std::string_view text) {
+  if (auto error = parser.allocate(text.size() + 64, kJsonDepth); error) {
+    return Status(Code::kCorrupt, std::string("JSON: ") + simdjson::error_message(error));
+  }
+  simdjson::dom::element root;
+  if (auto error = parser.parse(text.data(), text.size(), true).get(root); error) {
+    return Status(Code::kCorrupt, std::string("JSON: ") + simdjson::error_message(error));
+  }
+  return root;
+}
+
+}  // namespace headrace::detail

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "shard/indexed_dataset.h"
+#include "shard/mds/mds_shard.h"
+
+namespace headrace::detail {
+namespace {
+
+class MdsDataset final : public IndexedDataset {
+ public:
+  explicit MdsDataset(DatasetParts parts) : IndexedDataset(std::move(parts)), layout_(columns()) {}
+
+  Status cut(const BlockBytes& bytes, std::uint32_t index,
+             std::span<ColumnBytes> out) const override {
+    HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
+    if (is_compressed(bytes.block)) return cut_inflated(bytes, index, out);
+    if (layout_.is_fixed()) {
+      const std::uint64_t size = layout_.sample_bytes();
+      const std::uint64_t from = size * (index - bytes.begin);
+      if (from + size > bytes.bytes.size())
+        return corrupt_sample(bytes.block, index, "lies outside its block");
+      layout_.cut_fixed(bytes.bytes.data() + from, out);
+      return Status();
+    }
+    HEADRACE_TRY_ASSIGN(const auto sample, sample_bytes(bytes, index));
+    return finish(bytes.block, index, layout_.cut(sample, out));
+  }
+
+ private:
+  Status cut_inflated(const BlockBytes& bytes, std::uint32_t index,
+                      std::span<ColumnBytes> out) const {
+    auto sample = mds_sample(bytes.bytes, shard_of(bytes.block).sample_count, index);
+    if (!sample) return corrupt_sample(bytes.block, index, sample.error().message());
+    return finish(bytes.block, index, layout_.cut(*sample, out));
+  }
+  Status finish(std::uint32_t block, std::uint32_t index, bool fits) const {
+    if (fits) return Status();
+    return corrupt_sample(block, index, "column sizes do not add up to the sample");
+  }
+
+  const MdsLayout layout_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> make_mds_dataset(DatasetParts parts) {
+  return std::make_shared<MdsDataset>(std::move(parts));
+}
+
+}  // namespace headrace::detail

@@ -1,0 +1,124 @@
+// Data sets written by mosaicml-streaming itself (../shared/reference/mds), read through Dataset.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "shard/digest.h"
+#include "shard/testing/fake_store.h"
+#include "shard/testing/read_dataset.h"
+
+namespace headrace {
+namespace {
+
+using nlohmann::json;
+using testing::FakeStore;
+namespace fs = std::filesystem;
+
+fs::path reference() { return fs::path(HEADRACE_SOURCE_DIR) / "../shared/reference/mds"; }
+
+class MdsReference : public ::testing::TestWithParam<std::string> {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(reference())) GTEST_SKIP() << "no reference cases here";
+  }
+};
+
+void expect_payloads(const json& expected, const Dataset& dataset,
+                     const std::vector<testing::Sample>& samples) {
+  ASSERT_EQ(samples.size(), expected["samples"].size());
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const json& columns = expected["samples"][i]["columns"];
+    ASSERT_EQ(columns.size(), dataset.columns().size());
+    for (std::size_t c = 0; c < dataset.columns().size(); ++c) {
+      const json& payload = columns.at(dataset.columns()[c].name).at("payload");
+      const testing::Value& value = samples[i][c];
+      ASSERT_TRUE(value.present);
+      ASSERT_EQ(value.bytes.size(), payload["length"].get<std::size_t>());
+      ASSERT_EQ(detail::hex_digest("sha256", std::as_bytes(std::span(value.bytes))),
+                payload["sha256"])
+          << "sample " << i << " column " << dataset.columns()[c].name;
+    }
+  }
+}
+
+TEST_P(MdsReference, GivesTheSamePayloads) {
+  FakeStore store;
+  store.load(reference() / GetParam());
+  const auto pool = testing::make_pool();
+  DatasetOptions options;
+  options.allow_unsafe = GetParam() == "unsafe_pickle";
+  auto dataset = Dataset::open(store, *pool, options);
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  const json expected = json::parse(testing::read_file(reference() / GetParam() / "expected.json"));
+  EXPECT_EQ((*dataset)->format(), Format::kMds);
+  for (const Column& column : (*dataset)->columns())
+    EXPECT_EQ(column.encoding, expected["encodings"][column.name]);
+  const auto& per_shard = expected["samples_per_shard"];
+  ASSERT_EQ((*dataset)->shard_count(), per_shard.size());
+  for (std::uint32_t s = 0; s < per_shard.size(); ++s)
+    EXPECT_EQ((*dataset)->shard(s).sample_count, per_shard[s]);
+
+  auto samples = testing::read_all(store, *pool, **dataset);
+  ASSERT_TRUE(samples.has_value()) << samples.error().message();
+  expect_payloads(expected, **dataset, *samples);
+  for (std::uint64_t position = 0; position < samples->size(); position += 5) {
+    auto sample = testing::read_one(store, *pool, **dataset, position);
+    ASSERT_TRUE(sample.has_value()) << sample.error().message();
+    for (std::size_t c = 0; c < sample->size(); ++c)
+      EXPECT_EQ((*sample)[c].bytes, (*samples)[position][c].bytes);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, MdsReference,
+                         ::testing::Values("all_encodings", "bytes_bypass", "comp_none",
+                                           "comp_zstd", "comp_zstd_19", "empty_columns", "golden",
+                                           "merged", "merged_deep", "ndarray", "no_limit",
+                                           "one_per_shard", "unsafe_pickle"),
+                         [](const auto& test) { return test.param; });
+
+class MdsRefusal : public MdsReference {};
+
+TEST_P(MdsRefusal, IsUnsupportedByName) {
+  FakeStore store;
+  store.load(reference() / GetParam());
+  const auto pool = testing::make_pool();
+  auto dataset = Dataset::open(store, *pool, {});
+  ASSERT_FALSE(dataset.has_value());
+  EXPECT_EQ(dataset.error().code(), Code::kUnsupported);
+  const std::string& name = GetParam();
+  std::string_view thing = name.starts_with("comp_") ? std::string_view(name).substr(5)
+                                                     : std::string_view(name).substr(6);
+  thing = thing.substr(0, thing.find('_'));
+  if (name == "unsafe_pickle") thing = "pkl";
+  if (name == "every_hash") thing = "gz";
+  EXPECT_NE(dataset.error().message().find(thing), std::string_view::npos)
+      << dataset.error().message();
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, MdsRefusal,
+                         ::testing::Values("comp_br", "comp_br_5", "comp_bz2", "comp_bz2_1",
+                                           "comp_gz", "comp_gz_3", "comp_snappy", "every_hash",
+                                           "split_csv", "split_json", "split_tsv", "split_xsv",
+                                           "split_json_zstd", "unsafe_pickle"),
+                         [](const auto& test) { return test.param; });
+
+TEST_F(MdsReference, FindsTheTurnedBit) {
+  FakeStore store;
+  store.load(reference() / "bad_hash");
+  const auto pool = testing::make_pool();
+  auto dataset = Dataset::open(store, *pool, {});
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  for (std::uint32_t s = 0; s < (*dataset)->shard_count(); ++s) {
+    const auto shard = (*dataset)->shard(s);
+    std::uint32_t block = 0;
+    while ((*dataset)->block(block).shard != s) ++block;
+    const std::string& bytes = store.shared().objects.at(std::string(shard.key)).bytes;
+    const Status status = (*dataset)->verify(block, std::as_bytes(std::span(bytes)));
+    EXPECT_EQ(status.code(), shard.key == "shard.00002.mds" ? Code::kCorrupt : Code::kOk)
+        << status.message();
+  }
+}
+
+}  // namespace
+}  // namespace headrace

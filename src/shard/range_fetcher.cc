@@ -1,0 +1,60 @@
+#include "shard/range_fetcher.h"
+
+namespace headrace::detail {
+
+Result<std::unique_ptr<RangeFetcher>> RangeFetcher::create(Store& store, SlabPool& pool,
+                                                           const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(auto handle, store.new_handle());
+  return std::unique_ptr<RangeFetcher>(new RangeFetcher(std::move(handle), pool, call));
+}
+
+Status RangeFetcher::submit_some() {
+  while (!waiting_.empty() && in_flight_ < kMostInFlight) {
+    const RangeRead& read = waiting_.front();
+    auto slab = pool_.try_acquire(read.length_bytes);
+    if (!slab) {
+      if (slab.error().code() != Code::kExhausted) return std::move(slab).error();
+      if (in_flight_ > 0) return Status();
+      // Somebody else holds the memory.
+      slab = pool_.acquire(read.length_bytes, call_.deadline);
+      if (!slab) return std::move(slab).error();
+    }
+    Request request;
+    request.key = read.key;
+    request.etag = read.etag;
+    request.allow_short = read.allow_short;
+    request.offset_bytes = read.offset_bytes;
+    request.length_bytes = read.length_bytes;
+    request.slab = *std::move(slab);
+    request.deadline = call_.deadline;
+    request.tag = read.tag;
+    if (handle_->submit(std::span(&request, 1)) == 0) return Status();
+    ++in_flight_;
+    waiting_.pop_front();
+  }
+  return Status();
+}
+
+Result<RangeData> RangeFetcher::next() {
+  while (true) {
+    if (call_.stop.stop_requested())
+      return Status(Code::kCancelled, "building the dataset index: stopped");
+    HEADRACE_TRY(submit_some());
+    Completion done;
+    if (handle_->wait(std::span(&done, 1), call_.deadline, call_.stop) == 0) {
+      if (system_clock().now() >= call_.deadline) {
+        return Status(Code::kDeadline, "building the dataset index: deadline passed");
+      }
+      continue;
+    }
+    --in_flight_;
+    if (!done.status.ok()) return std::move(done.status);
+    return RangeData{.tag = done.tag,
+                     .slab = std::move(done.slab),
+                     .length_bytes = done.length_bytes,
+                     .object_size_bytes = done.object_size_bytes,
+                     .etag = std::move(done.etag)};
+  }
+}
+
+}  // namespace headrace::detail

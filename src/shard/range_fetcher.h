@@ -1,0 +1,65 @@
+#pragma once
+/// \file
+/// RangeFetcher: many ranged GETs in flight while an index is built; the caller starts reads and
+/// takes them as they finish.
+///
+/// Place: builders of each format over Store and SlabPool. Errors other than those of the store
+/// never come from here.
+///
+/// Threads: one owner.
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string_view>
+
+#include "headrace/store.h"
+
+namespace headrace::detail {
+
+struct RangeRead {
+  std::string_view key;   ///< Must live until the read is taken.
+  std::string_view etag;  ///< Empty: any version. Same lifetime.
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;  ///< > 0
+  bool allow_short = false;
+  std::uint64_t tag = 0;
+};
+
+struct RangeData {
+  std::uint64_t tag = 0;
+  Slab slab;
+  std::uint64_t length_bytes = 0;       ///< Bytes of `slab` that were read.
+  std::uint64_t object_size_bytes = 0;  ///< 0: the store did not tell.
+  std::string etag;                     ///< Empty when the read named one.
+  std::span<const std::byte> bytes() const noexcept { return slab.bytes().first(length_bytes); }
+};
+
+class RangeFetcher {
+ public:
+  /// Enough to hide a first-byte time of 50 ms at 64 KiB a read; the store's own limits still hold.
+  static constexpr std::size_t kMostInFlight = 64;
+
+  static Result<std::unique_ptr<RangeFetcher>> create(Store& store, SlabPool& pool,
+                                                      const CallOptions& call);
+
+  /// Queues a read. Never blocks.
+  void start(const RangeRead& read) { waiting_.push_back(read); }
+  /// Reads started and not yet taken.
+  std::size_t pending() const noexcept { return waiting_.size() + in_flight_; }
+  /// The next read to finish; blocks. \pre pending() > 0. The first error ends the fetcher. Errors:
+  /// those of a kGet, kInvalidArgument (a read larger than the pool's limit), kExhausted.
+  Result<RangeData> next();
+
+ private:
+  RangeFetcher(std::unique_ptr<Store> handle, SlabPool& pool, const CallOptions& call)
+      : handle_(std::move(handle)), pool_(pool), call_(call) {}
+  Status submit_some();
+
+  std::unique_ptr<Store> handle_;
+  SlabPool& pool_;
+  const CallOptions& call_;
+  std::deque<RangeRead> waiting_;
+  std::size_t in_flight_ = 0;
+};
+
+}  // namespace headrace::detail
