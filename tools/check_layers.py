@@ -18,6 +18,7 @@ LAYERS = ["base", "mem", "insight", "reactor", "http", "auth", "store", "shard",
 PUBLIC = {  # header -> layer that implements it
     "status": "base",
     "clock": "base",
+    "environment": "base",
     "memory": "mem",
     "metrics": "insight",
     "store": "store",

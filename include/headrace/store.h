@@ -12,7 +12,6 @@
 /// time per handle. new_handle() gives another consumer its own completion queue over the same connections.
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "headrace/clock.h"
+#include "headrace/environment.h"
 #include "headrace/memory.h"
 #include "headrace/metrics.h"
 #include "headrace/status.h"
@@ -182,16 +182,6 @@ struct StoreOptions {
   std::uint32_t max_attempts = 10;                       ///< 1: no retries.
   std::uint64_t retry_seed = 0;                          ///< Seed of the back-off jitter; 0: from the clock.
   Clock* clock = nullptr;                                ///< nullptr: system_clock().
-};
-
-/// The process environment as the credential and endpoint rules see it. Captured once by the bindings or main(); tests build
-/// their own. Lookup of a missing name is an empty string.
-struct Environment {
-  std::map<std::string, std::string> variables;
-  std::string get(const std::string& name) const {
-    auto it = variables.find(name);
-    return it == variables.end() ? std::string() : it->second;
-  }
 };
 
 /// Opens a store by URL scheme. Does not contact it. Errors: kInvalidArgument (URL, options), kDenied (no credentials found
