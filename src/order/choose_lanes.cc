@@ -27,11 +27,11 @@ std::uint64_t lanes_for(std::uint64_t global_batch, std::uint64_t world_size, st
   if (global_batch % world_size == 0 && limit >= world_size) {
     owned = world_size * largest_divisor(global_batch / world_size, limit / world_size);
   }
+  // One rank owns all lanes whatever their number, so an awkward batch size (a prime) need not cost
+  // mixing.
+  if (world_size == 1 && any * 4 < limit) return limit;
   // Half the lanes mix almost as well; lanes read by two ranks cost bytes.
-  if (owned * 2 >= any) return std::max<std::uint64_t>(owned, 1);
-  // One rank owns all lanes whatever their number, so an awkward batch size need not cost mixing.
-  if (world_size == 1 && any * 2 < limit) return limit;
-  return any;
+  return owned * 2 >= any ? owned : any;
 }
 
 std::uint32_t bundle_for(std::uint64_t lanes, std::uint64_t world_size) noexcept {

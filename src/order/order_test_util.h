@@ -1,0 +1,58 @@
+#pragma once
+/// \file
+/// Helpers of the order tests: seeds, orders that must exist, whole sequences.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headrace/order.h"
+
+namespace headrace::order_test {
+
+/// Seed of the random tests: HEADRACE_TEST_SEED when set, else fixed. Print it with a failure.
+inline std::uint64_t test_seed() {
+  const char* text = std::getenv("HEADRACE_TEST_SEED");
+  return text ? std::strtoull(text, nullptr, 0) : 20'261'121;
+}
+
+inline OrderSpec make_spec(std::span<const std::uint32_t> blocks, std::uint64_t seed,
+                           std::uint32_t lanes, std::uint32_t window_blocks, std::uint32_t bundle) {
+  OrderSpec spec;
+  spec.seed = seed;
+  spec.lane_count = lanes;
+  spec.window_blocks = window_blocks;
+  spec.bundle_lanes = bundle;
+  spec.block_table_digest = block_table_digest(blocks);
+  return spec;
+}
+
+inline OrderSpec make_sequential_spec(std::span<const std::uint32_t> blocks) {
+  OrderSpec spec = make_spec(blocks, 0, 1, 1, 1);
+  spec.id = "sequential";
+  return spec;
+}
+
+inline std::shared_ptr<const EpochOrder> must_create(const OrderSpec& spec,
+                                                     std::span<const std::uint32_t> blocks,
+                                                     std::uint64_t epoch = 0) {
+  auto order = EpochOrder::create(spec, blocks, epoch);
+  if (!order) {
+    ADD_FAILURE() << order.error().message();
+    std::abort();
+  }
+  return *order;
+}
+
+/// Dataset positions of the samples [segment.start, N).
+inline std::vector<std::uint64_t> sequence(const EpochOrder& order, const Segment& segment) {
+  std::vector<std::uint64_t> out;
+  for (std::uint64_t t = segment.start; t < order.sample_count(); ++t) {
+    out.push_back(order.dataset_position(t, segment));
+  }
+  return out;
+}
+
+}  // namespace headrace::order_test
