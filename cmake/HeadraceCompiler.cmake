@@ -18,6 +18,10 @@ target_include_directories(headrace_options INTERFACE ${PROJECT_SOURCE_DIR}/incl
 target_compile_options(headrace_options INTERFACE -ffp-contract=off)
 if(HEADRACE_DEVELOPER)
   target_compile_options(headrace_options INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Werror)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    # False positives on "literal" + std::string at -O2 and above: GCC PR 105651.
+    target_compile_options(headrace_options INTERFACE -Wno-restrict)
+  endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(headrace_options INTERFACE -Wthread-safety)
   endif()
