@@ -30,6 +30,11 @@ class HEADRACE_TSA(scoped_lockable) MutexLock {
  public:
   explicit MutexLock(Mutex& m) HEADRACE_TSA(acquire_capability(m)) : lock_(m.m_) {}
   ~MutexLock() HEADRACE_TSA(release_capability()) {}
+  MutexLock(const MutexLock&) = delete;
+  MutexLock& operator=(const MutexLock&) = delete;
+  /// Lets go in between. \pre Held; must be held again or never at the end of the scope.
+  void unlock() HEADRACE_TSA(release_capability()) { lock_.unlock(); }
+  void lock() HEADRACE_TSA(acquire_capability()) { lock_.lock(); }
   void wait(std::condition_variable& cv) { cv.wait(lock_); }
   /// Waits until notified or until `until`; false when the time passed. TimePoint::max() waits without limit
   /// (libstdc++ would overflow when it converts that value).
