@@ -1,0 +1,506 @@
+#include "store/transfer/connection.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/check.h"
+#include "reactor/net_errors.h"
+
+namespace headrace::transfer {
+namespace {
+
+// A connection that was used less than this ago is taken without asking the kernel whether the
+// server has closed it.
+constexpr std::chrono::milliseconds kTrustIdle{200};
+constexpr std::size_t kTextPieceBytes = 16 << 10;
+
+std::span<const std::byte> as_bytes(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+std::string ms_text(std::chrono::milliseconds time) { return std::to_string(time.count()) + " ms"; }
+
+bool is_hang_up(std::int64_t result) {
+  return result == -ECONNRESET || result == -EPIPE || result == -ECONNABORTED;
+}
+
+}  // namespace
+
+Connection::Connection(const ConnectionContext& context)
+    : context_(context),
+      socket_(this),
+      timer_(this, static_cast<std::uint8_t>(TimerKind::kConnection)),
+      head_buffer_(http::kMaxHeadBytes + 1) {}
+
+Connection::~Connection() {
+  HEADRACE_DCHECK(op_ == nullptr);
+  close();
+}
+
+bool Connection::is_head_call() const noexcept {
+  return op_->call != nullptr && op_->call->method == "HEAD";
+}
+
+std::span<std::byte> Connection::slab_part() const noexcept {
+  return op_->request.slab.bytes().subspan(op_->request.slab_offset_bytes,
+                                           op_->request.length_bytes);
+}
+
+// --- start ---
+
+Progress Connection::begin(TransferOp& op, TimePoint now) {
+  HEADRACE_DCHECK(op_ == nullptr && (state_ == State::kIdle || state_ == State::kClosed));
+  op_ = &op;
+  op.connection = this;
+  op.sent = op.first_byte = TimePoint{};
+  ++op.attempts;
+  context_.counters.attempts.add(1);
+  outcome_ = Outcome{};
+  is_over_ = false;
+  keep_alive_ = true;
+  is_reused_ = state_ == State::kIdle;
+  request_head_.clear();
+  const auto wall_now = context_.clock.wall_now();
+  Status built = op.call != nullptr
+                     ? context_.protocol.append_head(*op.call, wall_now, request_head_)
+                     : context_.protocol.append_head(op.request, wall_now, request_head_);
+  if (!built.ok()) {
+    fail(std::move(built));
+    keep_alive_ = is_reused_;  // nothing was sent: an open connection is as good as before
+    return finish();
+  }
+  if (is_reused_) return send_request(now);
+  addresses_left_ = context_.addresses.size();
+  return connect_next(now);
+}
+
+Progress Connection::connect_next(TimePoint now) {
+  HEADRACE_DCHECK(addresses_left_ > 0);
+  --addresses_left_;
+  address_index_ = context_.addresses.pick(now);
+  const NetAddress& address = context_.addresses.at(address_index_);
+  state_ = State::kConnecting;
+  const int error = context_.poller.open(socket_, address.family());
+  if (error < 0) {
+    fail(status_from_errno(-error, "socket"));
+    return finish();
+  }
+  context_.counters.connections_opened.add(1);
+  set_limit(now + context_.options.connect_timeout);
+  const auto result = context_.poller.connect(socket_, address.get(), address.size_bytes);
+  return result ? on_connected(*result, now) : Progress::kPending;
+}
+
+Progress Connection::on_connected(std::int64_t result, TimePoint now) {
+  if (result == 0) return send_request(now);
+  context_.counters.connect_failures.add(1);
+  context_.addresses.mark_failed(address_index_, now);
+  if (addresses_left_ > 0) {
+    context_.poller.close(socket_);
+    return connect_next(now);
+  }
+  fail(status_from_errno(static_cast<int>(-result),
+                         "connect to " + to_text(context_.addresses.at(address_index_))));
+  return finish();
+}
+
+Progress Connection::send_request(TimePoint now) {
+  state_ = State::kSending;
+  op_->sent = now;
+  outcome_.was_sent = true;
+  head_bytes_ = 0;
+  std::span<const std::byte> body;
+  if (op_->call != nullptr) {
+    body = as_bytes(op_->call->body);
+  } else if (op_->is_upload()) {
+    body = slab_part();
+  }
+  const auto sent = context_.poller.send(socket_, as_bytes(request_head_), body);
+  if (sent) {
+    if (on_sent(*sent, now) == Progress::kDone) return Progress::kDone;
+    if (is_over_) return Progress::kPending;
+  } else {
+    watch_progress(now);
+  }
+  // Listening while the body is still being sent: a refusal comes before the end.
+  return receive({std::as_writable_bytes(std::span(head_buffer_)).first(kFirstReadBytes),
+                  ReceiveMode::kSomeLater},
+                 now);
+}
+
+Progress Connection::on_sent(std::int64_t result, TimePoint now) {
+  if (result < 0 && head_bytes_ == 0) {
+    fail_io(result, "while sending");
+    return finish();
+  }
+  if (result < 0) {  // refused in the middle of the body: the answer under way says why
+    keep_alive_ = false;
+    return Progress::kPending;
+  }
+  context_.counters.sent_bytes.add(static_cast<std::uint64_t>(result));
+  if (state_ == State::kSending) {
+    state_ = State::kHead;
+    set_limit(now + context_.options.first_byte_timeout);
+  }
+  return Progress::kPending;
+}
+
+// --- receive ---
+
+Progress Connection::receive(Want want, TimePoint now) {
+  for (;;) {
+    const auto result = context_.poller.receive(socket_, want.buffer, want.mode);
+    if (!result) return Progress::kPending;
+    const auto next = on_received(*result, now);
+    if (!next) return finish();
+    want = *next;
+  }
+}
+
+Progress Connection::on_event(const PollEvent& event, TimePoint now) {
+  // The second event of a pair whose first one ended the attempt.
+  if (state_ == State::kClosed || state_ == State::kIdle) return Progress::kPending;
+  if (state_ == State::kDraining) return finish();
+  switch (event.op) {
+    case PollOp::kConnect:
+      return on_connected(event.result, now);
+    case PollOp::kSend:
+      return on_sent(event.result, now);
+    case PollOp::kReceive:
+      break;
+  }
+  const auto next = on_received(event.result, now);
+  return next ? receive(*next, now) : finish();
+}
+
+std::optional<Connection::Want> Connection::on_received(std::int64_t result, TimePoint now) {
+  if (result > 0) context_.counters.received_bytes.add(static_cast<std::uint64_t>(result));
+  switch (state_) {
+    case State::kSending:
+    case State::kHead:
+      return on_head_bytes(result, now);
+    case State::kBody:
+      return on_body_bytes(result);
+    case State::kText:
+      return on_text_bytes(result);
+    default:
+      return fail(Status(Code::kInternal, "received in a state without a receive"));
+  }
+}
+
+std::optional<Connection::Want> Connection::on_head_bytes(std::int64_t result, TimePoint now) {
+  if (result <= 0) return fail_io(result, "before the answer");
+  if (head_bytes_ == 0) op_->first_byte = now;
+  head_bytes_ += static_cast<std::size_t>(result);
+  for (;;) {
+    const std::string_view bytes(head_buffer_.data(), head_bytes_);
+    head_ = http::ResponseHead{};
+    auto parsed = http::parse_response_head(bytes, head_);
+    if (!parsed) return fail(std::move(parsed).error());
+    if (*parsed == 0) {
+      if (head_bytes_ == head_buffer_.size())
+        return fail(Status(Code::kCorrupt, "the head of the answer is too long"));
+      return Want{std::as_writable_bytes(std::span(head_buffer_)).subspan(head_bytes_),
+                  ReceiveMode::kSome};
+    }
+    if (head_.status >= 200) return on_head(now);
+    // An interim answer (100, 103): the real one follows.
+    std::memmove(head_buffer_.data(), head_buffer_.data() + *parsed, head_bytes_ - *parsed);
+    head_bytes_ -= *parsed;
+  }
+}
+
+std::optional<Connection::Want> Connection::on_head(TimePoint now) {
+  verdict_ = op_->call != nullptr ? judge_call(head_, is_head_call())
+                                  : judge_transfer(op_->request, head_);
+  keep_alive_ = head_.keep_alive;
+  const std::string_view surplus(head_buffer_.data() + head_.head_bytes,
+                                 head_bytes_ - head_.head_bytes);
+  switch (verdict_.use) {
+    case BodyUse::kSlab:
+      return begin_slab_body(surplus, now);
+    case BodyUse::kError:
+    case BodyUse::kText:
+    case BodyUse::kAnswer:
+      return begin_text(surplus, now);
+    case BodyUse::kNone:
+      break;
+  }
+  const auto body_bytes = http::body_length(head_, is_head_call());
+  if (!body_bytes || *body_bytes != 0 || !surplus.empty()) keep_alive_ = false;
+  if (!verdict_.status.ok()) return fail(std::move(verdict_.status));
+  if (op_->call != nullptr) {
+    text_.clear();
+    return end_text();
+  }
+  op_->length_bytes = 0;
+  return succeed();
+}
+
+std::optional<Connection::Want> Connection::begin_slab_body(std::string_view surplus,
+                                                            TimePoint now) {
+  const std::span<std::byte> target = slab_part().first(verdict_.body_bytes);
+  if (surplus.size() > target.size())
+    keep_alive_ = false;  // more than announced: what follows cannot be trusted
+  const std::size_t copied_bytes = std::min(surplus.size(), target.size());
+  std::memcpy(target.data(), surplus.data(), copied_bytes);
+  op_->length_bytes = target.size();
+  if (copied_bytes == target.size()) return succeed();
+  state_ = State::kBody;
+  watch_progress(now);
+  wanted_bytes_ = target.size() - copied_bytes;
+  return Want{target.subspan(copied_bytes), ReceiveMode::kAll};
+}
+
+std::optional<Connection::Want> Connection::on_body_bytes(std::int64_t result) {
+  if (result == static_cast<std::int64_t>(wanted_bytes_)) return succeed();
+  if (result < 0) return fail_io(result, "inside the body");
+  const std::uint64_t got_bytes =
+      verdict_.body_bytes - wanted_bytes_ + static_cast<std::uint64_t>(result);
+  return fail(Status(Code::kUnavailable, "connection closed after " + std::to_string(got_bytes) +
+                                             " of " + std::to_string(verdict_.body_bytes) +
+                                             " bytes"));
+}
+
+// --- text: error bodies, answers to calls, chunked objects ---
+
+std::optional<Connection::Want> Connection::begin_text(std::string_view surplus, TimePoint now) {
+  state_ = State::kText;
+  watch_progress(now);
+  text_.clear();
+  chunked_ = http::ChunkedDecoder();
+  text_left_bytes_ = head_.is_chunked ? std::nullopt : http::body_length(head_, is_head_call());
+  if (!head_.is_chunked && !text_left_bytes_) keep_alive_ = false;  // the body ends with the stream
+  text_piece_.resize(kTextPieceBytes);
+  return feed_text(surplus);
+}
+
+std::optional<Connection::Want> Connection::on_text_bytes(std::int64_t result) {
+  if (result > 0) {
+    const auto size_bytes = static_cast<std::size_t>(result);
+    return feed_text({reinterpret_cast<const char*>(text_piece_.data()), size_bytes});
+  }
+  const bool ends_with_stream = !head_.is_chunked && !text_left_bytes_;
+  if (result == 0 && ends_with_stream) return end_text();
+  return fail_io(result, "inside the body");
+}
+
+std::optional<Connection::Want> Connection::feed_text(std::string_view bytes) {
+  std::size_t max_bytes = kMaxErrorBytes;
+  if (verdict_.use == BodyUse::kAnswer) max_bytes = kMaxAnswerBytes;
+  if (verdict_.use == BodyUse::kText) max_bytes = verdict_.body_bytes;
+  bool is_too_long = false;
+  bool is_complete = false;
+  if (head_.is_chunked) {
+    const auto used = chunked_.feed(bytes, text_, max_bytes);
+    if (!used && used.error().code() != Code::kExhausted) return fail(used.error().clone());
+    is_too_long = !used;
+    is_complete = chunked_.done();
+    if (used && *used != bytes.size()) keep_alive_ = false;
+  } else {
+    std::uint64_t take_bytes = bytes.size();
+    if (text_left_bytes_ && take_bytes > *text_left_bytes_) {
+      take_bytes = *text_left_bytes_;
+      keep_alive_ = false;
+    }
+    is_too_long = text_.size() + take_bytes > max_bytes;
+    text_.append(bytes.substr(0, std::min<std::uint64_t>(take_bytes, max_bytes - text_.size())));
+    if (text_left_bytes_) is_complete = (*text_left_bytes_ -= take_bytes) == 0;
+  }
+  if (is_too_long) {
+    keep_alive_ = false;
+    if (verdict_.use == BodyUse::kError) return end_text();  // enough to see what is wrong
+    if (verdict_.use == BodyUse::kText)
+      return fail(Status(Code::kCorrupt, "the answer is longer than the range"));
+    return fail(Status(Code::kExhausted,
+                       "the answer is longer than " + std::to_string(max_bytes) + " bytes"));
+  }
+  if (is_complete) return end_text();
+  return Want{text_piece_, ReceiveMode::kSome};
+}
+
+std::optional<Connection::Want> Connection::end_text() {
+  const bool keep_alive =
+      keep_alive_;  // a failure that was read to its end leaves the connection usable
+  if (verdict_.use == BodyUse::kError) {
+    const std::string what =
+        op_->call != nullptr ? op_->call->what : context_.protocol.describe(op_->request);
+    fail(context_.protocol.error_from(what, head_, text_));
+    outcome_.is_named = true;
+    outcome_.retry_after = retry_after(head_);
+  } else if (op_->call != nullptr) {
+    end_call();
+  } else {
+    end_text_transfer();
+  }
+  keep_alive_ = keep_alive;
+  return std::nullopt;
+}
+
+void Connection::end_call() {
+  HttpAnswer& answer = *op_->answer;
+  answer.status = head_.status;
+  answer.head.assign(head_buffer_.data(), head_.head_bytes);
+  answer.body = std::move(text_);
+  text_.clear();
+  Status checked = context_.protocol.check_answer(*op_->call, answer);
+  if (checked.ok()) {
+    succeed();
+  } else {
+    fail(std::move(checked));
+    outcome_.is_named = true;
+  }
+}
+
+void Connection::end_text_transfer() {
+  const Request& request = op_->request;
+  op_->length_bytes = request.length_bytes;
+  if (request.op == Op::kGet) {
+    const bool is_short = text_.size() < verdict_.body_bytes;
+    // Only a whole object may turn out shorter at its end; a partial answer has announced its
+    // length.
+    if (is_short && (head_.status == 206 || !request.allow_short)) {
+      fail(Status(Code::kCorrupt, "the answer has " + std::to_string(text_.size()) +
+                                      " bytes where its range has " +
+                                      std::to_string(verdict_.body_bytes)));
+      return;
+    }
+    std::memcpy(slab_part().data(), text_.data(), text_.size());
+    op_->length_bytes = text_.size();
+    if (head_.status == 200) verdict_.object_size_bytes = text_.size();
+  }
+  succeed();
+}
+
+// --- end ---
+
+std::optional<Connection::Want> Connection::succeed() {
+  if (op_->call == nullptr) {
+    op_->object_size_bytes = verdict_.object_size_bytes;
+    if (op_->is_upload() || op_->request.etag.empty()) op_->etag = head_.etag;
+  }
+  is_over_ = true;
+  return std::nullopt;
+}
+
+std::optional<Connection::Want> Connection::fail(Status status) {
+  keep_alive_ = false;
+  outcome_.status = std::move(status);
+  is_over_ = true;
+  return std::nullopt;
+}
+
+std::optional<Connection::Want> Connection::fail_io(std::int64_t result, std::string_view where) {
+  outcome_.is_stale = is_reused_ && head_bytes_ == 0 && (result == 0 || is_hang_up(result));
+  if (result == 0)
+    return fail(Status(Code::kUnavailable, "connection closed by peer " + std::string(where)));
+  Status status = status_from_errno(static_cast<int>(-result));
+  return fail(Status(status.code(), std::string(status.message()) + " " + std::string(where)));
+}
+
+Progress Connection::finish() {
+  if (socket_.is_busy()) {  // the kernel still has a buffer of ours
+    if (state_ != State::kDraining) context_.poller.cancel(socket_);
+    state_ = State::kDraining;
+    keep_alive_ = false;
+    return Progress::kPending;
+  }
+  if (!keep_alive_ || !socket_.is_open() || state_ == State::kDraining) {
+    close();
+  } else {
+    state_ = State::kIdle;
+  }
+  return Progress::kDone;
+}
+
+Progress Connection::abort(Status reason) {
+  outcome_.is_stale = false;
+  outcome_.is_named = false;
+  keep_alive_ = false;
+  outcome_.status = std::move(reason);
+  is_over_ = true;
+  return finish();
+}
+
+Outcome Connection::take_outcome() {
+  op_->connection = nullptr;
+  op_ = nullptr;
+  return std::exchange(outcome_, Outcome{});
+}
+
+void Connection::park(TimePoint now) {
+  idle_since_ = now;
+  set_limit(now + kIdleTimeout);
+}
+
+bool Connection::is_usable(TimePoint now) const noexcept {
+  return now - idle_since_ < kTrustIdle || is_quiet(socket_);
+}
+
+void Connection::close() {
+  context_.poller.close(socket_);
+  context_.timers.clear(timer_);
+  state_ = State::kClosed;
+}
+
+// --- time ---
+
+void Connection::set_limit(TimePoint when) {
+  limit_ = when;
+  // Limits mostly move later; the timer follows when it fires.
+  if (!timer_.is_set() || when < timer_.when()) context_.timers.set(timer_, when);
+}
+
+void Connection::watch_progress(TimePoint now) {
+  progress_at_ = now;
+  progress_bytes_ = 0;
+  set_limit(now + context_.options.progress_timeout / 4);
+}
+
+bool Connection::has_progress(TimePoint now) {
+  const std::uint64_t bytes = progress_bytes(socket_);
+  if (bytes != progress_bytes_) {
+    progress_bytes_ = bytes;
+    progress_at_ = now;
+  }
+  set_limit(now + context_.options.progress_timeout / 4);
+  return now - progress_at_ < context_.options.progress_timeout;
+}
+
+Progress Connection::on_timer(TimePoint now) {
+  if (now < limit_) {
+    context_.timers.set(timer_, limit_);
+    return Progress::kPending;
+  }
+  switch (state_) {
+    case State::kConnecting:
+      context_.counters.connect_failures.add(1);
+      context_.counters.timeouts.add(1);
+      context_.addresses.mark_failed(address_index_, now);
+      return abort(Status(Code::kUnavailable,
+                          "connect to " + to_text(context_.addresses.at(address_index_)) +
+                              " timed out after " + ms_text(context_.options.connect_timeout)));
+    case State::kHead:
+      context_.counters.timeouts.add(1);
+      return abort(Status(Code::kUnavailable,
+                          "no answer within " + ms_text(context_.options.first_byte_timeout)));
+    case State::kSending:
+    case State::kBody:
+    case State::kText:
+      if (has_progress(now)) return Progress::kPending;
+      context_.counters.timeouts.add(1);
+      return abort(Status(Code::kUnavailable,
+                          "no progress within " + ms_text(context_.options.progress_timeout)));
+    case State::kIdle:
+      close();
+      break;
+    case State::kClosed:
+    case State::kDraining:
+      break;
+  }
+  return Progress::kPending;
+}
+
+}  // namespace headrace::transfer

@@ -1,0 +1,176 @@
+#pragma once
+/// \file
+/// Connection: one keep-alive HTTP/1.1 connection and the attempt that it carries out. (TLS will
+/// sit here, between the messages and the PollSocket.)
+///
+/// | state       | waits for                                     | next |
+/// |-------------|-----------------------------------------------|---------------------------------------------------|
+/// | kClosed     | begin()                                       | kConnecting, kSending | |
+/// kConnecting | connect; connect_timeout                      | kSending; next address; attempt
+/// fails             | | kSending    | the rest of the request to be taken; progress | kHead
+/// (answer may come before)                    | | kHead       | the head of the answer;
+/// first_byte_timeout    | kBody, kText, attempt ends                        | | kBody       | the
+/// body, into the slab; progress             | attempt ends                                      |
+/// | kText       | the body, as text (errors, calls); progress   | attempt ends | | kDraining   |
+/// the kernel to hand back buffers               | kClosed, attempt ends | | kIdle       | begin();
+/// 4 s                                  | kSending, kClosed                                 |
+///
+/// Every attempt that begin() starts ends in one Progress::kDone; the connection is then kIdle or
+/// kClosed.
+///
+/// Threads: its reactor's.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "http/response.h"
+#include "reactor/poller.h"
+#include "reactor/timer_heap.h"
+#include "store/http_protocol.h"
+#include "store/transfer/address_book.h"
+#include "store/transfer/transfer_counters.h"
+#include "store/transfer/transfer_op.h"
+#include "store/transfer/verdict.h"
+
+namespace headrace::transfer {
+
+/// S3 closes idle connections after about 5 s (facts: aws-c-s3, s3_client.c); leaving first avoids
+/// a reset in mid-request.
+constexpr std::chrono::milliseconds kIdleTimeout{4'000};
+/// First read of an answer. Heads are below 1 KiB; what else comes with it is body and gets copied.
+constexpr std::size_t kFirstReadBytes = 1024;
+/// Longest error body looked at, and longest control-plane answer (1,000 keys of 1 KiB, and then
+/// some).
+constexpr std::size_t kMaxErrorBytes = 64 << 10;
+constexpr std::size_t kMaxAnswerBytes = 16 << 20;
+
+/// What the connections of a reactor work with. Outlives them.
+struct ConnectionContext {
+  Poller& poller;
+  TimerHeap& timers;
+  HttpProtocol& protocol;
+  const StoreOptions& options;
+  const Clock& clock;
+  TransferCounters& counters;
+  AddressBook& addresses;
+};
+
+enum class Progress : std::uint8_t { kPending, kDone };
+
+/// How an attempt ended.
+struct Outcome {
+  Status status;
+  bool is_named = false;  ///< The message says already what was asked.
+  bool was_sent = false;  ///< Some of the request may have reached the server.
+  bool is_stale = false;  ///< A kept connection that the server had closed: nothing was answered.
+  std::optional<std::chrono::milliseconds> retry_after;
+};
+
+class Connection {
+ public:
+  explicit Connection(const ConnectionContext& context);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  bool is_idle() const noexcept { return state_ == State::kIdle; }
+  bool is_closed() const noexcept { return state_ == State::kClosed; }
+  TransferOp* op() const noexcept { return op_; }
+
+  /// Starts an attempt. \pre is_idle(), or is_closed() and there are addresses.
+  Progress begin(TransferOp& op, TimePoint now);
+  Progress on_event(const PollEvent& event, TimePoint now);
+  /// The connection's timer has fired.
+  Progress on_timer(TimePoint now);
+  /// Ends the attempt with `reason` as soon as the kernel has given its buffers back. \pre op() !=
+  /// nullptr
+  Progress abort(Status reason);
+  /// After kDone: how it ended; gives up the op.
+  Outcome take_outcome();
+
+  /// After take_outcome(), when is_idle(): it may wait for the next request until kIdleTimeout from
+  /// now.
+  void park(TimePoint now);
+  /// Whether a kept connection can be used again. Asks the kernel only after a pause.
+  bool is_usable(TimePoint now) const noexcept;
+  /// \pre op() == nullptr
+  void close();
+
+ private:
+  enum class State : std::uint8_t {
+    kClosed,
+    kConnecting,
+    kSending,
+    kHead,
+    kBody,
+    kText,
+    kDraining,
+    kIdle
+  };
+  /// What to receive next, when an attempt goes on.
+  struct Want {
+    std::span<std::byte> buffer;
+    ReceiveMode mode = ReceiveMode::kSome;
+  };
+
+  Progress connect_next(TimePoint now);
+  Progress on_connected(std::int64_t result, TimePoint now);
+  Progress send_request(TimePoint now);
+  Progress on_sent(std::int64_t result, TimePoint now);
+  Progress receive(Want want, TimePoint now);
+  std::optional<Want> on_received(std::int64_t result, TimePoint now);
+  std::optional<Want> on_head_bytes(std::int64_t result, TimePoint now);
+  std::optional<Want> on_head(TimePoint now);
+  std::optional<Want> begin_slab_body(std::string_view surplus, TimePoint now);
+  std::optional<Want> on_body_bytes(std::int64_t result);
+  std::optional<Want> begin_text(std::string_view surplus, TimePoint now);
+  std::optional<Want> on_text_bytes(std::int64_t result);
+  std::optional<Want> feed_text(std::string_view bytes);
+  std::optional<Want> end_text();
+  void end_text_transfer();
+  void end_call();
+
+  std::optional<Want> fail(Status status);
+  std::optional<Want> fail_io(std::int64_t result, std::string_view where);
+  std::optional<Want> succeed();
+  Progress finish();
+
+  void set_limit(TimePoint when);
+  void watch_progress(TimePoint now);
+  bool has_progress(TimePoint now);
+  bool is_head_call() const noexcept;
+  std::span<std::byte> slab_part() const noexcept;
+
+  const ConnectionContext& context_;
+  PollSocket socket_;
+  Timer timer_;
+  TimePoint limit_ = TimePoint::max();  // the timer may fire earlier and is then set again
+  State state_ = State::kClosed;
+  TransferOp* op_ = nullptr;
+  Outcome outcome_;
+  bool is_over_ = false;    // the attempt has its outcome
+  bool is_reused_ = false;  // not the first request of this connection
+  bool keep_alive_ = false;
+  std::size_t address_index_ = 0;
+  std::size_t addresses_left_ = 0;
+
+  std::string request_head_;
+  std::vector<char> head_buffer_;
+  std::size_t head_bytes_ = 0;
+  http::ResponseHead head_;
+  Verdict verdict_;
+  std::size_t wanted_bytes_ = 0;  // of the slab part being received
+  std::string text_;
+  std::vector<std::byte> text_piece_;
+  std::optional<std::uint64_t> text_left_bytes_;  // unset: chunked, or until the end of the stream
+  http::ChunkedDecoder chunked_;
+
+  std::uint64_t progress_bytes_ = 0;
+  TimePoint progress_at_{};
+  TimePoint idle_since_{};
+};
+
+}  // namespace headrace::transfer

@@ -1,0 +1,424 @@
+#include "store/transfer/reactor.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+
+namespace headrace::transfer {
+namespace {
+
+constexpr std::size_t kEventsPerPoll = 256;
+// With a clock that is not the system's, nothing but looking tells when its time has come.
+constexpr std::chrono::milliseconds kForeignClockSlice{1};
+
+Status validate(const Request& request) {
+  if (request.key.empty()) return Status(Code::kInvalidArgument, "the key is empty");
+  if (request.op == Op::kGet && request.length_bytes == 0) {
+    return Status(Code::kInvalidArgument, "the range is empty");
+  }
+  if (request.offset_bytes + request.length_bytes < request.offset_bytes) {
+    return Status(Code::kInvalidArgument, "the range ends past 2^64");
+  }
+  const std::size_t slab_bytes = request.slab.bytes().size();
+  if (request.length_bytes > 0 && (request.slab_offset_bytes > slab_bytes ||
+                                   request.length_bytes > slab_bytes - request.slab_offset_bytes)) {
+    return Status(Code::kInvalidArgument, "the slab has room for " + std::to_string(slab_bytes) +
+                                              " bytes, the request needs [" +
+                                              std::to_string(request.slab_offset_bytes) + ", +" +
+                                              std::to_string(request.length_bytes) + ")");
+  }
+  if (request.op == Op::kPutPart &&
+      (request.upload_id.empty() || request.part_number < 1 || request.part_number > 10'000)) {
+    return Status(Code::kInvalidArgument, "a part needs an upload id and a number of 1 to 10000");
+  }
+  return {};
+}
+
+}  // namespace
+
+Reactor::Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol,
+                 const StoreOptions& store_options, const Options& options)
+    : options_(store_options),
+      protocol_(protocol),
+      clock_(*store_options.clock),
+      own_(options),
+      poller_(std::move(poller)),
+      timers_(store_options.queue_capacity),
+      context_{*poller_, timers_, protocol_, options_, clock_, counters_, addresses_},
+      retry_budget_(options.retry_budget, clock_.now()),
+      random_(options.seed),
+      events_(kEventsPerPoll) {
+  retry_options_.max_attempts = store_options.max_attempts;
+  const HttpEndpoint& endpoint = protocol_.endpoint();
+  if (const auto address = parse_numeric_address(endpoint.host, endpoint.port)) {
+    addresses_.assign({*address}, TimePoint::max());
+  }
+  connections_.reserve(own_.connection_limit);
+  closed_.reserve(own_.connection_limit);
+  idle_.reserve(own_.connection_limit);
+}
+
+Reactor::~Reactor() {
+  if (!thread_.joinable()) return;
+  mailbox_.push(stop_letter_);
+  ring(TimePoint::min());
+  thread_.join();
+}
+
+Status Reactor::start() {
+  // Signals are for the program's own threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status status;
+  try {
+    thread_ = std::thread([this] { run(); });
+    pthread_setname_np(thread_.native_handle(), ("hr-net-" + std::to_string(own_.index)).c_str());
+  } catch (const std::system_error& error) {
+    status =
+        Status(Code::kExhausted, std::string("cannot start a reactor thread: ") + error.what());
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+void Reactor::run() {
+  for (;;) {
+    const TimePoint now = clock_.now();
+    take_mail(now);
+    fire_timers(now);
+    start_pending(now);
+    deliver();
+    if (is_stopping_ && all_ == nullptr) break;
+    poll_once();
+  }
+  lookup_.abandon();
+  for (auto& connection : connections_) connection->close();
+}
+
+void Reactor::poll_once() {
+  const bool has_room = idle_.size() + own_.connection_limit > connections_.size() - closed_.size();
+  const bool wants_work = pending_.empty() && has_room;
+  const TimePoint until = timers_.next();
+  if (!mailbox_.begin_wait(wants_work, until)) return;
+  std::chrono::nanoseconds timeout(-1);
+  if (until != TimePoint::max())
+    timeout = std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(until - clock_.now()));
+  if (&clock_ != &system_clock() && (timeout.count() < 0 || timeout > kForeignClockSlice))
+    timeout = kForeignClockSlice;
+  counters_.waits.add(1);
+  const std::size_t count = poller_->poll(events_, timeout);
+  mailbox_.end_wait();
+  const TimePoint now = clock_.now();
+  for (std::size_t i = 0; i < count; ++i) {
+    auto& connection = *static_cast<Connection*>(events_[i].socket->owner);
+    advance(connection, connection.on_event(events_[i], now), now);
+  }
+}
+
+// --- letters ---
+
+void Reactor::take_mail(TimePoint now) {
+  for (Letter* letter = mailbox_.take_all(); letter != nullptr;) {
+    Letter* next = letter->next;
+    switch (static_cast<LetterKind>(letter->kind)) {
+      case LetterKind::kOp:
+        accept(*static_cast<TransferOp*>(letter), now);
+        break;
+      case LetterKind::kCancel:
+        cancel_ops(*static_cast<CancelLetter*>(letter), now);
+        break;
+      case LetterKind::kResolved:
+        on_resolved(now);
+        break;
+      case LetterKind::kStop:
+        is_stopping_ = true;
+        break;
+    }
+    letter = next;
+  }
+}
+
+void Reactor::accept(TransferOp& op, TimePoint now) {
+  op.previous = nullptr;
+  op.following = all_;
+  if (all_ != nullptr) all_->previous = &op;
+  all_ = &op;
+  counters_.requests.add(1);
+  if (op.is_cancelled.load(std::memory_order_relaxed))
+    return finish(op, describe(op, Code::kCancelled, "cancelled", now), now);
+  if (op.call == nullptr) {
+    if (Status invalid = validate(op.request); !invalid.ok()) {
+      return finish(op, describe(op, invalid.code(), invalid.message(), now), now);
+    }
+  }
+  timers_.set(op.timer, op.deadline);
+  op.state = OpState::kPending;
+  // Somebody waits for each call, and it moves few bytes.
+  op.call != nullptr ? pending_.push_front(op) : pending_.push_back(op);
+}
+
+void Reactor::cancel_ops(CancelLetter& letter, TimePoint now) {
+  // Before looking, so that a cancel() from now on sends a letter of its own.
+  letter.is_queued.store(false);
+  HandleCore* handle = letter.handle;
+  for (TransferOp* op = all_; op != nullptr;) {
+    TransferOp* following = op->following;
+    if (op->handle == handle && op->is_cancelled.load(std::memory_order_relaxed))
+      cancel_op(*op, now);
+    op = following;
+  }
+  handle->acknowledge(letter);
+}
+
+void Reactor::cancel_op(TransferOp& op, TimePoint now) {
+  Status status = describe(op, Code::kCancelled, "cancelled", now);
+  if (op.state == OpState::kActive) {
+    Connection& connection = *op.connection;
+    return advance(connection, connection.abort(std::move(status)), now);
+  }
+  if (op.state == OpState::kPending) pending_.remove(op);
+  finish(op, std::move(status), now);
+}
+
+void Reactor::on_resolved(TimePoint now) {
+  auto result = lookup_.take();
+  if (!result) return;
+  if (*result) {
+    addresses_.assign(**result, now + kAddressLifetime);
+    return;
+  }
+  if (addresses_.size() > 0) {  // the addresses of before are better than none
+    std::vector<NetAddress> kept;
+    for (std::size_t i = 0; i < addresses_.size(); ++i) kept.push_back(addresses_.at(i));
+    return addresses_.assign(kept, now + kAddressLifetime);
+  }
+  OpQueue waiting;
+  std::swap(waiting, pending_);
+  while (!waiting.empty()) {
+    TransferOp& op = *waiting.front();
+    waiting.remove(op);
+    ++op.attempts;
+    counters_.attempts.add(1);
+    Outcome outcome;
+    outcome.status = result->error().clone();
+    on_attempt_failed(op, std::move(outcome), now);
+  }
+}
+
+// --- time ---
+
+void Reactor::fire_timers(TimePoint now) {
+  while (Timer* timer = timers_.pop_due(now)) {
+    if (static_cast<TimerKind>(timer->kind) == TimerKind::kOp) {
+      on_op_timer(*static_cast<TransferOp*>(timer->owner), now);
+      continue;
+    }
+    auto& connection = *static_cast<Connection*>(timer->owner);
+    const bool was_idle = connection.is_idle();
+    advance(connection, connection.on_timer(now), now);
+    if (was_idle && connection.is_closed()) {
+      idle_.erase(std::find(idle_.begin(), idle_.end(), &connection));
+      closed_.push_back(&connection);
+    }
+  }
+}
+
+void Reactor::on_op_timer(TransferOp& op, TimePoint now) {
+  if (op.state == OpState::kBackoff) {
+    timers_.set(op.timer, op.deadline);
+    op.state = OpState::kPending;
+    pending_.push_front(op);  // older than all that wait
+    return;
+  }
+  std::string what_happened = "the deadline passed";
+  if (!op.last_failure.ok()) what_happened += " after: " + std::string(op.last_failure.message());
+  Status status = describe(op, Code::kDeadline, what_happened, now);
+  if (op.state == OpState::kActive) {
+    Connection& connection = *op.connection;
+    return advance(connection, connection.abort(std::move(status)), now);
+  }
+  pending_.remove(op);
+  finish(op, std::move(status), now);
+}
+
+// --- connections ---
+
+bool Reactor::has_addresses(TimePoint now) {
+  if (addresses_.is_fresh(now)) return true;
+  if (!lookup_.is_running()) {
+    const HttpEndpoint& endpoint = protocol_.endpoint();
+    Status started = lookup_.start(endpoint.host, endpoint.port, [this] {
+      mailbox_.push(resolved_letter_);
+      ring(TimePoint::min());
+    });
+    // Without a thread there is no look-up now; pending ops try again with the next event, at the
+    // latest their deadline.
+    if (!started.ok()) counters_.connect_failures.add(1);
+  }
+  return addresses_.size() > 0;  // stale ones will do while the look-up runs
+}
+
+Connection* Reactor::take_idle(TimePoint now) {
+  while (!idle_.empty()) {
+    Connection* connection = idle_.back();
+    idle_.pop_back();
+    if (connection->is_usable(now)) return connection;
+    connection->close();
+    closed_.push_back(connection);
+  }
+  return nullptr;
+}
+
+Connection* Reactor::pick_connection(const TransferOp& op, TimePoint now) {
+  // A call that must not be repeated takes no risk with a connection that the server may be closing
+  // just now.
+  const bool wants_fresh = op.needs_fresh_connection || !op.is_idempotent();
+  if (!wants_fresh) {
+    if (Connection* idle = take_idle(now)) return idle;
+  }
+  if (!has_addresses(now)) return nullptr;
+  const std::size_t open_count = connections_.size() - closed_.size();
+  if (open_count == own_.connection_limit) {
+    if (idle_.empty()) return nullptr;
+    Connection* oldest = idle_.front();
+    idle_.erase(idle_.begin());
+    oldest->close();
+    return oldest;
+  }
+  if (closed_.empty()) {
+    connections_.push_back(std::make_unique<Connection>(context_));
+    return connections_.back().get();
+  }
+  Connection* closed = closed_.back();
+  closed_.pop_back();
+  return closed;
+}
+
+void Reactor::start_pending(TimePoint now) {
+  while (!pending_.empty()) {
+    TransferOp& op = *pending_.front();
+    Connection* connection = pick_connection(op, now);
+    if (connection == nullptr) return;
+    pending_.remove(op);
+    op.state = OpState::kActive;
+    advance(*connection, connection->begin(op, now), now);
+  }
+}
+
+void Reactor::advance(Connection& connection, Progress progress, TimePoint now) {
+  if (progress == Progress::kDone) on_attempt_done(connection, now);
+}
+
+// --- ends ---
+
+void Reactor::on_attempt_done(Connection& connection, TimePoint now) {
+  TransferOp& op = *connection.op();
+  Outcome outcome = connection.take_outcome();
+  if (connection.is_idle()) {
+    connection.park(now);
+    idle_.push_back(&connection);
+  } else {
+    closed_.push_back(&connection);
+  }
+  if (outcome.status.ok()) {
+    retry_budget_.on_success();
+    return finish(op, {}, now);
+  }
+  on_attempt_failed(op, std::move(outcome), now);
+}
+
+void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) {
+  const Code code = outcome.status.code();
+  if (code == Code::kThrottled) counters_.throttles.add(1);
+  if (code == Code::kCancelled || code == Code::kDeadline)
+    return finish(op, std::move(outcome.status), now);
+  if (outcome.is_stale && op.is_idempotent()) {
+    --op.attempts;
+    counters_.stale_connections.add(1);
+    op.needs_fresh_connection = true;
+    op.state = OpState::kPending;
+    pending_.push_front(op);
+    return;
+  }
+  AttemptFailure failure;
+  failure.code = code;
+  failure.attempts = op.attempts;
+  failure.may_repeat = op.is_idempotent() || !outcome.was_sent;
+  failure.retry_after = outcome.retry_after;
+  const RetryDecision decision =
+      decide_retry(retry_options_, failure, now, op.deadline, retry_budget_, random_);
+  std::string message;
+  if (!outcome.is_named) message = name_of(op) + ": ";
+  message += outcome.status.message();
+  switch (decision.verdict) {
+    case RetryVerdict::kRetry:
+      counters_.retries.add(1);
+      op.last_failure = std::move(outcome.status);
+      op.state = OpState::kBackoff;
+      timers_.set(op.timer, decision.at);
+      return;
+    case RetryVerdict::kDeadline:
+      return finish(op,
+                    Status(Code::kDeadline,
+                           message + ", no time left for another attempt" + attempt_text(op, now)),
+                    now);
+    case RetryVerdict::kFinal:
+      return finish(op, Status(code, message + attempt_text(op, now)), now);
+  }
+}
+
+void Reactor::finish(TransferOp& op, Status status, TimePoint now) {
+  timers_.clear(op.timer);
+  (op.previous != nullptr ? op.previous->following : all_) = op.following;
+  if (op.following != nullptr) op.following->previous = op.previous;
+  if (status.code() == Code::kCancelled) {
+    counters_.cancellations.add(1);
+  } else if (!status.ok()) {
+    counters_.failures.add(1);
+  }
+  op.status = std::move(status);
+  op.finished = now;
+  op.state = OpState::kFinished;
+  HandleCore::Outbox& outbox = op.handle->outbox(own_.index);
+  outbox.ops.push_back(op);
+  if (!outbox.is_listed) {
+    outbox.is_listed = true;
+    finished_handles_.push_back(op.handle);
+  }
+}
+
+void Reactor::deliver() {
+  for (HandleCore* handle : finished_handles_) {
+    HandleCore::Outbox& outbox = handle->outbox(own_.index);
+    outbox.is_listed = false;
+    handle->deliver(outbox.ops);
+  }
+  finished_handles_.clear();
+}
+
+// --- messages ---
+
+std::string Reactor::name_of(const TransferOp& op) const {
+  return op.call != nullptr ? op.call->what : protocol_.describe(op.request);
+}
+
+std::string Reactor::attempt_text(const TransferOp& op, TimePoint now) const {
+  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(now - op.submitted);
+  return ", attempt " + std::to_string(op.attempts) + " of " +
+         std::to_string(options_.max_attempts) + ", " + std::to_string(elapsed.count()) + " ms";
+}
+
+Status Reactor::describe(const TransferOp& op, Code code, std::string_view what_happened,
+                         TimePoint now) const {
+  return Status(code, name_of(op) + ": " + std::string(what_happened) + attempt_text(op, now));
+}
+
+}  // namespace headrace::transfer

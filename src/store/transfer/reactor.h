@@ -1,0 +1,108 @@
+#pragma once
+/// \file
+/// Reactor: one thread with its poller, connections, timers and ops. Ops come by letter and leave
+/// to their HandleCore.
+///
+/// Threads: post() and counters() from any thread; the rest is its own thread's.
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "base/random.h"
+#include "reactor/mailbox.h"
+#include "reactor/poller.h"
+#include "reactor/resolver.h"
+#include "reactor/timer_heap.h"
+#include "store/transfer/address_book.h"
+#include "store/transfer/connection.h"
+#include "store/transfer/handle_core.h"
+#include "store/transfer/retry_policy.h"
+#include "store/transfer/transfer_counters.h"
+#include "store/transfer/transfer_op.h"
+
+namespace headrace::transfer {
+
+class Reactor {
+ public:
+  struct Options {
+    std::size_t index = 0;  ///< Among the engine's reactors.
+    std::size_t connection_limit = 1;
+    RetryBudget::Options retry_budget;
+    std::uint64_t seed = 0;
+  };
+  /// `protocol` and `store_options` must outlive the reactor.
+  Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol, const StoreOptions& store_options,
+          const Options& options);
+  ~Reactor();  ///< Ends the thread. \pre all ops have finished
+  Reactor(const Reactor&) = delete;
+  Reactor& operator=(const Reactor&) = delete;
+
+  /// Errors: kExhausted (no thread).
+  Status start();
+
+  /// Sends letters linked in any number of calls of push(), then ring() once.
+  void push(Letter& letter) noexcept { mailbox_.push(letter); }
+  /// Wakes the thread when it sleeps past `needed_at`, or when it has room for work.
+  void ring(TimePoint needed_at) noexcept {
+    if (mailbox_.should_wake(needed_at)) poller_->wake();
+  }
+
+  const TransferCounters& counters() const noexcept { return counters_; }
+  const char* poller_name() const noexcept { return poller_->name(); }
+
+ private:
+  void run();
+  void take_mail(TimePoint now);
+  void accept(TransferOp& op, TimePoint now);
+  void cancel_ops(CancelLetter& letter, TimePoint now);
+  void cancel_op(TransferOp& op, TimePoint now);
+  void on_resolved(TimePoint now);
+  void fire_timers(TimePoint now);
+  void on_op_timer(TransferOp& op, TimePoint now);
+  void start_pending(TimePoint now);
+  Connection* pick_connection(const TransferOp& op, TimePoint now);
+  Connection* take_idle(TimePoint now);
+  bool has_addresses(TimePoint now);
+  void poll_once();
+  void advance(Connection& connection, Progress progress, TimePoint now);
+  void on_attempt_done(Connection& connection, TimePoint now);
+  void on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now);
+  void finish(TransferOp& op, Status status, TimePoint now);
+  void deliver();
+  Status describe(const TransferOp& op, Code code, std::string_view what_happened,
+                  TimePoint now) const;
+  std::string attempt_text(const TransferOp& op, TimePoint now) const;
+  std::string name_of(const TransferOp& op) const;
+
+  const StoreOptions& options_;
+  HttpProtocol& protocol_;
+  const Clock& clock_;
+  const Options own_;
+  std::unique_ptr<Poller> poller_;
+  Mailbox mailbox_;
+  Letter stop_letter_{static_cast<std::uint8_t>(LetterKind::kStop)};
+  Letter resolved_letter_{static_cast<std::uint8_t>(LetterKind::kResolved)};
+  std::thread thread_;
+  bool is_stopping_ = false;
+
+  TimerHeap timers_;
+  TransferCounters counters_;
+  AddressBook addresses_;
+  NameLookup lookup_;
+  ConnectionContext context_;
+  RetryOptions retry_options_;
+  RetryBudget retry_budget_;
+  Random random_;
+
+  TransferOp* all_ = nullptr;  // every op here, through `following`
+  OpQueue pending_;
+  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<Connection*> closed_;            // usable for new connections
+  std::vector<Connection*> idle_;              // the last one was used last
+  std::vector<HandleCore*> finished_handles_;  // with something in their outbox
+  std::vector<PollEvent> events_;
+};
+
+}  // namespace headrace::transfer

@@ -1,0 +1,79 @@
+#pragma once
+/// \file
+/// When to try again, and how often: pure, with time and randomness as arguments.
+///
+/// Full-jitter exponential back-off (delay uniform in [0, base * 2^k)), the scheme with the least
+/// work under contention in Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog 2015.
+/// On top a budget per endpoint: in an outage each request would bring max_attempts times its load;
+/// the budget keeps retries at a fraction of the successes plus a trickle.
+///
+/// Threads: values; RetryBudget by its owner only.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "base/random.h"
+#include "headrace/clock.h"
+#include "headrace/status.h"
+
+namespace headrace::transfer {
+
+struct RetryOptions {
+  std::chrono::milliseconds base{100};    ///< Bound of the first delay; doubles with each attempt.
+  std::chrono::milliseconds cap{10'000};  ///< Largest bound.
+  std::uint32_t max_attempts = 10;        ///< >= 1
+};
+
+/// Token bucket of retries. When it is empty, retries are not refused but spread out in time: a
+/// training job outlives a minute of outage, and the store sees at most `per_second` retries
+/// meanwhile.
+class RetryBudget {
+ public:
+  struct Options {
+    double capacity = 100;  ///< Retries at once after a quiet time: one for each request in flight,
+                            ///< and some more.
+    double per_second = 20;    ///< Refill by time.
+    double per_success = 0.1;  ///< Refill by success: retries may add 10 % to a healthy load.
+  };
+  RetryBudget(const Options& options, TimePoint now) noexcept
+      : options_(options), level_(options.capacity), filled_at_(now) {}
+
+  void on_success() noexcept {
+    level_ = std::min(options_.capacity, level_ + options_.per_success);
+  }
+
+  /// Takes one retry and returns how long it has to wait for its turn (zero while there are
+  /// tokens).
+  Microseconds take(TimePoint now) noexcept;
+
+ private:
+  Options options_;
+  double level_;  // below zero: retries that wait already
+  TimePoint filled_at_;
+};
+
+/// What happened to an attempt, as far as retrying goes.
+struct AttemptFailure {
+  Code code = Code::kUnavailable;
+  std::uint32_t attempts = 1;  ///< That have failed so far, this one included.
+  bool may_repeat = true;      ///< Idempotent, or nothing was sent.
+  std::optional<std::chrono::milliseconds> retry_after;  ///< What the server asked for.
+};
+
+enum class RetryVerdict : std::uint8_t {
+  kRetry,
+  kFinal,     ///< Not worth it, or attempts used up: report this failure.
+  kDeadline,  ///< The wait would pass the deadline: report kDeadline with this failure as the
+              ///< cause.
+};
+
+struct RetryDecision {
+  RetryVerdict verdict = RetryVerdict::kFinal;
+  TimePoint at{};  ///< kRetry: start the next attempt then.
+};
+
+RetryDecision decide_retry(const RetryOptions& options, const AttemptFailure& failure,
+                           TimePoint now, TimePoint deadline, RetryBudget& budget, Random& random);
+
+}  // namespace headrace::transfer

@@ -1,0 +1,171 @@
+#include "store/transfer/transfer_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <utility>
+
+#include "base/random.h"
+#include "store/transfer/engine_core.h"
+
+namespace headrace {
+namespace transfer {
+namespace {
+
+StoreOptions with_defaults(StoreOptions options) {
+  if (options.clock == nullptr) options.clock = &system_clock();
+  if (options.reactor_count == 0) options.reactor_count = 1;
+  options.reactor_count = std::min(options.reactor_count, options.max_in_flight);
+  if (options.retry_seed == 0) {
+    options.retry_seed =
+        static_cast<std::uint64_t>(options.clock->now().time_since_epoch().count());
+  }
+  return options;
+}
+
+Status check_options(const HttpEndpoint& endpoint, const StoreOptions& options) {
+  if (endpoint.use_tls) {
+    return Status(Code::kUnsupported, "https://" + endpoint.host +
+                                          ": TLS is not built in yet; use an http:// endpoint");
+  }
+  if (options.max_in_flight == 0)
+    return Status(Code::kInvalidArgument, "max_in_flight must be at least 1");
+  if (options.queue_capacity == 0)
+    return Status(Code::kInvalidArgument, "queue_capacity must be at least 1");
+  if (options.max_attempts == 0)
+    return Status(Code::kInvalidArgument, "max_attempts must be at least 1");
+  const std::array timeouts{options.default_timeout, options.connect_timeout,
+                            options.first_byte_timeout, options.progress_timeout};
+  for (const auto timeout : timeouts) {
+    if (timeout.count() <= 0) return Status(Code::kInvalidArgument, "timeouts must be positive");
+  }
+  return {};
+}
+
+}  // namespace
+
+EngineCore::EngineCore(std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options)
+    : protocol_(std::move(protocol)), options_(options) {}
+
+EngineCore::~EngineCore() = default;
+
+Result<std::shared_ptr<EngineCore>> EngineCore::create(std::shared_ptr<HttpProtocol> protocol,
+                                                       const StoreOptions& options) {
+  HEADRACE_TRY(check_options(protocol->endpoint(), options));
+  auto core = std::make_shared<EngineCore>(std::move(protocol), with_defaults(options));
+  const StoreOptions& settled = core->options_;
+  const std::uint32_t count = settled.reactor_count;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    HEADRACE_TRY_ASSIGN(auto poller, create_poller(settled.poller));
+    Reactor::Options own;
+    own.index = i;
+    own.connection_limit =
+        settled.max_in_flight / count + (i < settled.max_in_flight % count ? 1 : 0);
+    own.retry_budget.capacity /= count;
+    own.retry_budget.per_second /= count;
+    own.seed = mix64(settled.retry_seed + i);
+    core->reactors_.push_back(
+        std::make_unique<Reactor>(std::move(poller), *core->protocol_, settled, own));
+    HEADRACE_TRY(core->reactors_.back()->start());
+  }
+  return core;
+}
+
+HandleCore* EngineCore::acquire_handle() {
+  MutexLock lock(mutex_);
+  if (free_handles_.empty()) {
+    handles_.push_back(std::make_unique<HandleCore>(reactors_, options_));
+    free_handles_.reserve(handles_.size());
+    return handles_.back().get();
+  }
+  HandleCore* handle = free_handles_.back();
+  free_handles_.pop_back();
+  return handle;
+}
+
+void EngineCore::release_handle(HandleCore* handle) {
+  handle->retire();
+  MutexLock lock(mutex_);
+  free_handles_.push_back(handle);
+}
+
+Result<HttpAnswer> EngineCore::call(const HttpCall& call, const CallOptions& call_options) {
+  if (call_options.stop.stop_requested())
+    return Status(Code::kCancelled, call.what + ": cancelled");
+  HandleCore* handle = acquire_handle();
+  HttpAnswer answer;
+  handle->submit_call(call, answer, call_options.deadline);
+  Completion completion;
+  if (handle->wait({&completion, 1}, TimePoint::max(), call_options.stop) == 0) {
+    handle->cancel(0);
+    while (handle->wait({&completion, 1}, TimePoint::max(), {}) == 0) {
+    }
+  }
+  release_handle(handle);
+  if (!completion.status.ok()) return std::move(completion.status);
+  return answer;
+}
+
+void EngineCore::append_metrics(MetricList& out) const {
+  struct Row {
+    const char* name;
+    Counter TransferCounters::*counter;
+  };
+  static constexpr Row kRows[] = {
+      {"store.requests", &TransferCounters::requests},
+      {"store.attempts", &TransferCounters::attempts},
+      {"store.received_bytes", &TransferCounters::received_bytes},
+      {"store.sent_bytes", &TransferCounters::sent_bytes},
+      {"store.retries", &TransferCounters::retries},
+      {"store.throttles", &TransferCounters::throttles},
+      {"store.timeouts", &TransferCounters::timeouts},
+      {"store.failures", &TransferCounters::failures},
+      {"store.cancellations", &TransferCounters::cancellations},
+      {"store.connections_opened", &TransferCounters::connections_opened},
+      {"store.connect_failures", &TransferCounters::connect_failures},
+      {"store.stale_connections", &TransferCounters::stale_connections},
+      {"store.reactor_waits", &TransferCounters::waits},
+  };
+  for (const Row& row : kRows) {
+    std::uint64_t sum = 0;
+    for (const auto& reactor : reactors_) sum += (reactor->counters().*row.counter).get();
+    out.push_back({row.name, static_cast<double>(sum)});
+  }
+}
+
+}  // namespace transfer
+
+TransferHandle::TransferHandle(std::shared_ptr<transfer::EngineCore> engine,
+                               transfer::HandleCore* core)
+    : engine_(std::move(engine)), core_(core) {}
+TransferHandle::~TransferHandle() { engine_->release_handle(core_); }
+std::size_t TransferHandle::submit(std::span<Request> requests) { return core_->submit(requests); }
+std::size_t TransferHandle::wait(std::span<Completion> out, TimePoint until, std::stop_token stop) {
+  return core_->wait(out, until, std::move(stop));
+}
+void TransferHandle::wake() noexcept { core_->wake(); }
+void TransferHandle::cancel(std::uint64_t tag) { core_->cancel(tag); }
+void TransferHandle::stop() noexcept { core_->stop(); }
+
+TransferEngine::TransferEngine(std::shared_ptr<transfer::EngineCore> core)
+    : core_(std::move(core)) {}
+TransferEngine::~TransferEngine() = default;
+
+Result<std::shared_ptr<TransferEngine>> TransferEngine::create(
+    std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options) {
+  HEADRACE_TRY_ASSIGN(auto core, transfer::EngineCore::create(std::move(protocol), options));
+  return std::shared_ptr<TransferEngine>(new TransferEngine(std::move(core)));
+}
+
+std::unique_ptr<TransferHandle> TransferEngine::new_handle() {
+  return std::unique_ptr<TransferHandle>(new TransferHandle(core_, core_->acquire_handle()));
+}
+
+Result<HttpAnswer> TransferEngine::call(const HttpCall& call, const CallOptions& call_options) {
+  return core_->call(call, call_options);
+}
+
+void TransferEngine::append_metrics(MetricList& out) const { core_->append_metrics(out); }
+const char* TransferEngine::poller_name() const noexcept { return core_->poller_name(); }
+
+}  // namespace headrace

@@ -1,0 +1,109 @@
+#pragma once
+/// \file
+/// TransferOp: one accepted request (GetOp, PutOp, CallOp differ only in what they send and where
+/// the answer goes) on its way through a reactor. Pooled by its handle, so a GET allocates nothing.
+///
+/// | state     | waits for                                  | next |
+/// |-----------|--------------------------------------------|-------------------------------------------------|
+/// | kMailed   | the reactor to take its mail               | kPending, kFinished (invalid,
+/// cancelled)        | | kPending  | a free connection                          | kActive,
+/// kFinished (cancel, deadline)           | | kActive   | the Connection that has it (see there) |
+/// kFinished, kBackoff, kPending (stale connection)| | kBackoff  | its time to try again |
+/// kPending, kFinished (cancel, deadline)          | | kFinished | the consumer to take the
+/// completion        | back to the pool                                |
+///
+/// Threads: the reactor's from kMailed to kFinished, the consumer's otherwise; `is_cancelled` from
+/// any.
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "headrace/store.h"
+#include "reactor/mailbox.h"
+#include "reactor/timer_heap.h"
+#include "store/http_protocol.h"
+
+namespace headrace::transfer {
+
+class Connection;
+class HandleCore;
+
+enum class LetterKind : std::uint8_t { kOp, kCancel, kResolved, kStop };
+enum class TimerKind : std::uint8_t { kOp, kConnection };
+enum class OpState : std::uint8_t { kMailed, kPending, kActive, kBackoff, kFinished };
+
+struct TransferOp : Letter {
+  TransferOp()
+      : Letter(static_cast<std::uint8_t>(LetterKind::kOp)),
+        timer(this, static_cast<std::uint8_t>(TimerKind::kOp)) {}
+
+  HandleCore* handle = nullptr;
+  Request request;                 ///< kGet, kPut, kPutPart; for calls only deadline and tag count.
+  const HttpCall* call = nullptr;  ///< A control-plane call; outlives the op.
+  HttpAnswer* answer = nullptr;
+  TimePoint deadline{};
+
+  OpState state = OpState::kMailed;
+  Timer timer;  ///< Deadline; in kBackoff the time of the next attempt.
+  Connection* connection = nullptr;
+  std::uint32_t attempts = 0;
+  bool needs_fresh_connection = false;
+  TimePoint submitted{}, sent{}, first_byte{}, finished{};
+  Status last_failure;  ///< Of the attempt before; the cause when the deadline passes.
+
+  Status status;
+  std::uint64_t length_bytes = 0;
+  std::uint64_t object_size_bytes = 0;
+  std::string etag;
+
+  std::atomic<bool> is_cancelled{
+      false};  ///< Set by the handle before its cancel letter; relaxed, the letter orders it.
+
+  TransferOp* previous = nullptr;  ///< In the list of all ops of the reactor.
+  TransferOp* following = nullptr;
+  TransferOp* queue_next = nullptr;  ///< In the pending queue, or in the list of finished ops.
+  TransferOp* queue_previous = nullptr;
+  TransferOp* handle_previous = nullptr;  ///< In the handle's list of ops that it waits for.
+  TransferOp* handle_next = nullptr;
+
+  bool is_idempotent() const noexcept { return call == nullptr || call->is_idempotent; }
+  bool is_upload() const noexcept { return call == nullptr && request.op != Op::kGet; }
+};
+
+/// Doubly linked queue through queue_next and queue_previous.
+class OpQueue {
+ public:
+  bool empty() const noexcept { return first_ == nullptr; }
+  TransferOp* front() const noexcept { return first_; }
+  void push_back(TransferOp& op) noexcept {
+    op.queue_next = nullptr;
+    op.queue_previous = last_;
+    (last_ != nullptr ? last_->queue_next : first_) = &op;
+    last_ = &op;
+  }
+  void push_front(TransferOp& op) noexcept {
+    op.queue_previous = nullptr;
+    op.queue_next = first_;
+    (first_ != nullptr ? first_->queue_previous : last_) = &op;
+    first_ = &op;
+  }
+  void remove(TransferOp& op) noexcept {
+    (op.queue_previous != nullptr ? op.queue_previous->queue_next : first_) = op.queue_next;
+    (op.queue_next != nullptr ? op.queue_next->queue_previous : last_) = op.queue_previous;
+    op.queue_next = op.queue_previous = nullptr;
+  }
+  /// Moves all of `other` to the end of this queue.
+  void splice_back(OpQueue& other) noexcept {
+    if (other.empty()) return;
+    other.first_->queue_previous = last_;
+    (last_ != nullptr ? last_->queue_next : first_) = other.first_;
+    last_ = other.last_;
+    other.first_ = other.last_ = nullptr;
+  }
+
+ private:
+  TransferOp* first_ = nullptr;
+  TransferOp* last_ = nullptr;
+};
+
+}  // namespace headrace::transfer
