@@ -2,6 +2,7 @@
 
 #include <cctype>
 
+#include "base/strings.h"
 #include "http/fields.h"
 
 namespace headrace::auth {
@@ -20,7 +21,7 @@ bool is_blank(char c) { return c == ' ' || c == '\t'; }
 std::string_view without_comment(std::string_view value) {
   for (std::size_t i = 1; i < value.size(); ++i) {
     if ((value[i] == '#' || value[i] == ';') && is_blank(value[i - 1]))
-      return http::trim(value.substr(0, i));
+      return trim(value.substr(0, i));
   }
   return value;
 }
@@ -30,7 +31,7 @@ bool parse_section(std::string_view line, std::string& out) {
   const std::size_t close = line.find(']');
   if (close == std::string_view::npos) return false;
   out.clear();
-  for (char c : http::trim(line.substr(1, close - 1))) {
+  for (char c : trim(line.substr(1, close - 1))) {
     if (is_blank(c) && !out.empty() && out.back() == ' ') continue;
     out.push_back(is_blank(c) ? ' ' : c);
   }
@@ -54,7 +55,7 @@ Result<ConfigSections> parse_config(std::string_view text, const std::string& pa
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     ++line_number;
     if (!raw.empty() && raw.back() == '\r') raw.remove_suffix(1);
-    const std::string_view line = http::trim(raw);
+    const std::string_view line = trim(raw);
     if (line.empty() || line.front() == '#' || line.front() == ';') continue;
     if (!is_blank(raw.front()) && line.front() == '[') {
       std::string name;
@@ -67,8 +68,8 @@ Result<ConfigSections> parse_config(std::string_view text, const std::string& pa
     if (equals == std::string_view::npos || equals == 0)
       return bad("expected \"name = value\" or a [section]");
     if (section == nullptr) return bad("a value before the first [section]");
-    std::string key = lower(http::trim(line.substr(0, equals)));
-    const std::string value(without_comment(http::trim(line.substr(equals + 1))));
+    std::string key = lower(trim(line.substr(0, equals)));
+    const std::string value(without_comment(trim(line.substr(equals + 1))));
     if (is_blank(raw.front()) && !outer_key.empty()) {
       key.insert(0, outer_key + ".");
     } else {

@@ -6,6 +6,7 @@
 
 #include "auth/hashing.h"
 #include "base/check.h"
+#include "base/strings.h"
 #include "http/date.h"
 #include "http/uri.h"
 
@@ -64,7 +65,7 @@ std::string normalised(std::string_view path) {
 /// Appends `value` trimmed, with inner runs of spaces squeezed to one.
 void append_squeezed(std::string_view value, std::string& out) {
   bool was_space = false;
-  for (char c : http::trim(value)) {
+  for (char c : trim(value)) {
     const bool is_space = c == ' ';
     if (!is_space || !was_space) out.push_back(c);
     was_space = is_space;

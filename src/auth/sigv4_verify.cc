@@ -2,6 +2,7 @@
 
 #include "auth/hashing.h"
 #include "auth/sigv4.h"
+#include "base/strings.h"
 #include "http/date.h"
 #include "http/uri.h"
 
@@ -50,7 +51,7 @@ bool parse_authorization(std::string_view text, Claim& claim) {
   bool has_credential = false;
   while (!text.empty()) {
     const std::size_t comma = text.find(',');
-    const std::string_view piece = http::trim(text.substr(0, comma));
+    const std::string_view piece = trim(text.substr(0, comma));
     text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
     const std::size_t equals = piece.find('=');
     if (equals == std::string_view::npos) return false;
@@ -78,7 +79,7 @@ bool parse_presigned(const http::QueryList& query, Claim& claim) {
     if (name == "X-Amz-Date") claim.amz_date = value;
     if (name == "X-Amz-Security-Token") claim.session_token = value;
     if (name == "X-Amz-Expires") {
-      const auto lifetime = http::parse_decimal(value);
+      const auto lifetime = parse_decimal<std::uint64_t>(value);
       has_lifetime = lifetime && *lifetime >= 1 && *lifetime <= 604'800;  // seven days, S3's limit
       claim.lifetime_s = lifetime.value_or(0);
     }

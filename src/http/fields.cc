@@ -4,6 +4,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/strings.h"
+
 namespace headrace::http {
 namespace {
 
@@ -39,24 +41,6 @@ bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept {
     if (lower(a[i]) != lower(b[i])) return false;
   }
   return true;
-}
-
-std::string_view trim(std::string_view text) noexcept {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
-
-std::optional<std::uint64_t> parse_decimal(std::string_view text) noexcept {
-  if (text.empty()) return std::nullopt;
-  std::uint64_t value = 0;
-  for (char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    const auto digit = static_cast<std::uint64_t>(c - '0');
-    if (value > (UINT64_MAX - digit) / 10) return std::nullopt;
-    value = value * 10 + digit;
-  }
-  return value;
 }
 
 void append_decimal(std::uint64_t value, std::string& out) {
@@ -109,7 +93,7 @@ const char* Framing::apply(const Field& field) noexcept {
       return nullptr;
     case 14:
       if (equals_ignoring_case(field.name, "content-length")) {
-        const auto length = parse_decimal(field.value);
+        const auto length = parse_decimal<std::uint64_t>(field.value);
         if (!length) return "Content-Length is not a number";
         if (content_length && *content_length != *length)
           return "two different Content-Length fields";

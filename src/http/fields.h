@@ -19,13 +19,6 @@ struct Field {
 /// ASCII comparison without regard to case.
 bool equals_ignoring_case(std::string_view a, std::string_view b) noexcept;
 
-/// `text` without spaces and tabs at both ends.
-std::string_view trim(std::string_view text) noexcept;
-
-/// All of `text` as a decimal number; nullopt for anything else, also for signs, spaces and
-/// overflow.
-std::optional<std::uint64_t> parse_decimal(std::string_view text) noexcept;
-
 /// Appends `value` in decimal digits.
 void append_decimal(std::uint64_t value, std::string& out);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/strings.h"
 #include "http/fields.h"
 
 namespace headrace::http {
@@ -15,15 +16,15 @@ std::optional<RangeSpec> parse_range(std::string_view value) noexcept {
   const std::string_view last = value.substr(dash + 1);
   RangeSpec spec;
   if (first.empty()) {
-    const auto suffix = parse_decimal(last);
+    const auto suffix = parse_decimal<std::uint64_t>(last);
     if (!suffix) return std::nullopt;
     spec.suffix_bytes = *suffix;
     return spec;
   }
-  spec.first = parse_decimal(first);
+  spec.first = parse_decimal<std::uint64_t>(first);
   if (!spec.first) return std::nullopt;
   if (last.empty()) return spec;
-  spec.last = parse_decimal(last);
+  spec.last = parse_decimal<std::uint64_t>(last);
   if (!spec.last || *spec.last < *spec.first) return std::nullopt;
   return spec;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/strings.h"
 #include "http/fields.h"
 
 namespace headrace::http {
@@ -39,14 +40,14 @@ const char* parse_content_range(std::string_view value, std::optional<ContentRan
   const std::string_view total = value.substr(slash + 1);
   ContentRange parsed;
   if (total != "*") {
-    parsed.total = parse_decimal(total);
+    parsed.total = parse_decimal<std::uint64_t>(total);
     if (!parsed.total) return kBad;
   }
   if (range == "*") return nullptr;
   const std::size_t dash = range.find('-');
   if (dash == std::string_view::npos) return kBad;
-  const auto first = parse_decimal(range.substr(0, dash));
-  const auto last = parse_decimal(range.substr(dash + 1));
+  const auto first = parse_decimal<std::uint64_t>(range.substr(0, dash));
+  const auto last = parse_decimal<std::uint64_t>(range.substr(dash + 1));
   if (!first || !last || *last < *first) return kBad;
   if (parsed.total && *last >= *parsed.total) return "Content-Range goes past its own total";
   parsed.first = *first;

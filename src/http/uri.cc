@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "base/strings.h"
 #include "http/fields.h"
 
 namespace headrace::http {
@@ -137,7 +138,7 @@ Result<HttpUrl> parse_http_url(std::string_view text) {
   if (url.host.empty()) return bad("no host");
   url.port = url.use_tls ? 443 : 80;
   if (!port_text.empty()) {
-    const auto port = parse_decimal(port_text);
+    const auto port = parse_decimal<std::uint64_t>(port_text);
     if (!port || *port == 0 || *port > 65535) return bad("the port must be 1 to 65535");
     url.has_default_port = *port == url.port;
     url.port = static_cast<std::uint16_t>(*port);

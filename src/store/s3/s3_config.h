@@ -1,0 +1,35 @@
+#pragma once
+/// \file
+/// Where a bucket is and how requests name it: from URL, options and AWS settings to host, port and
+/// path. Pure.
+#include <memory>
+#include <string>
+
+#include "auth/credentials.h"
+#include "headrace/status.h"
+#include "headrace/store.h"
+#include "store/http_protocol.h"
+#include "store/url.h"
+
+namespace headrace::s3 {
+
+/// Everything that requests to one root have in common.
+struct S3Config {
+  std::string bucket;
+  std::string prefix;      ///< Of every key: "" or "a/b/". Raw.
+  std::string root_url;    ///< "s3://bucket/a/b".
+  HttpEndpoint endpoint;   ///< Virtual-host style: the bucket is part of host.
+  std::string host_field;  ///< For the Host field.
+  std::string base_path;   ///< Escaped; before "/key": "", "/bucket" or "/gateway/bucket".
+  std::string region;
+  bool is_aws = false;  ///< The vendor's own endpoint, not a custom one.
+  std::shared_ptr<auth::CredentialProvider> credentials;  ///< nullptr: anonymous.
+  std::string credentials_source;
+};
+
+/// Options win over `settings`. Errors: kInvalidArgument (bucket name, endpoint), kDenied (no
+/// credentials).
+Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url,
+                                const auth::AwsSettings& settings);
+
+}  // namespace headrace::s3

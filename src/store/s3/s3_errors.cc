@@ -1,0 +1,176 @@
+#include "store/s3/s3_errors.h"
+
+#include "store/s3/s3_xml.h"
+
+namespace headrace::s3 {
+namespace {
+
+constexpr std::string_view kWrongRegion =
+    "the bucket is in another region; set region= or AWS_REGION";
+constexpr std::string_view kSlowDown = "the store asks for a lower request rate";
+
+// Sources: "Error responses" of the S3 API reference, and what versitygw and MinIO were seen to
+// send. Codes first, then statuses. 503 without a code is SlowDown: S3 has no body to say so in
+// answers to HEAD.
+constexpr ErrorRow kTable[] = {
+    {"NoSuchBucket", 404, Code::kNotFound,
+     "the bucket does not exist; check its name and the endpoint"},
+    {"NoSuchKey", 404, Code::kNotFound, "no such object"},
+    {"NoSuchVersion", 404, Code::kNotFound, "no such version of the object"},
+    {"NoSuchUpload", 404, Code::kNotFound,
+     "the multipart upload is gone: completed, aborted or expired"},
+    {"AccessDenied", 403, Code::kDenied,
+     "the credentials do not allow this; check the bucket's policy and that these are the right "
+     "credentials"},
+    {"AllAccessDisabled", 403, Code::kDenied, "the bucket's owner disabled all access"},
+    {"AccountProblem", 403, Code::kDenied, "the account has a problem; ask the vendor"},
+    {"InvalidAccessKeyId", 403, Code::kDenied,
+     "the store does not know this access key; check AWS_ACCESS_KEY_ID or the profile, and that it "
+     "belongs to this endpoint"},
+    {"SignatureDoesNotMatch", 403, Code::kDenied,
+     "the secret key is wrong (check AWS_SECRET_ACCESS_KEY or the profile), or a proxy changed the "
+     "request"},
+    {"ExpiredToken", 400, Code::kDenied, "the temporary credentials have expired; get new ones"},
+    {"RequestExpired", 400, Code::kDenied, "the temporary credentials have expired; get new ones"},
+    {"TokenRefreshRequired", 400, Code::kDenied,
+     "the temporary credentials have expired; get new ones"},
+    {"InvalidToken", 400, Code::kDenied,
+     "the session token is wrong; check that AWS_SESSION_TOKEN belongs to the access key"},
+    {"InvalidSecurity", 403, Code::kDenied, "the credentials are not valid"},
+    {"RequestTimeTooSkewed", 403, Code::kDenied,
+     "this machine's clock is wrong; set it (timedatectl, chrony, ntpd)"},
+    {"SlowDown", 503, Code::kThrottled, kSlowDown},
+    {"SlowDownRead", 503, Code::kThrottled, kSlowDown},
+    {"SlowDownWrite", 503, Code::kThrottled, kSlowDown},
+    {"TooManyRequests", 429, Code::kThrottled, kSlowDown},
+    {"RequestLimitExceeded", 503, Code::kThrottled, kSlowDown},
+    {"Throttling", 400, Code::kThrottled, kSlowDown},
+    {"ThrottlingException", 400, Code::kThrottled, kSlowDown},
+    {"BandwidthLimitExceeded", 509, Code::kThrottled, kSlowDown},
+    {"ServiceUnavailable", 503, Code::kUnavailable, ""},
+    {"InternalError", 500, Code::kUnavailable, ""},
+    {"RequestTimeout", 400, Code::kUnavailable,
+     "the store waited too long for the request's bytes"},
+    {"OperationAborted", 409, Code::kUnavailable, "another operation on the object is in progress"},
+    {"ConditionalRequestConflict", 409, Code::kUnavailable,
+     "another operation on the object is in progress"},
+    {"TemporaryRedirect", 307, Code::kUnavailable, "the bucket is still being set up"},
+    {"IncompleteBody", 400, Code::kUnavailable, "bytes were lost on the way to the store"},
+    {"BadDigest", 400, Code::kUnavailable, "bytes were damaged on the way to the store"},
+    {"XAmzContentSHA256Mismatch", 400, Code::kUnavailable,
+     "bytes were damaged on the way to the store"},
+    {"PreconditionFailed", 412, Code::kChanged, "the object is not the version that was expected"},
+    {"NotModified", 304, Code::kChanged, "unexpected answer to a request without If-None-Match"},
+    {"InvalidRange", 416, Code::kCorrupt, "the range starts past the end of the object"},
+    {"PermanentRedirect", 301, Code::kInvalidArgument, kWrongRegion},
+    {"AuthorizationHeaderMalformed", 400, Code::kInvalidArgument, kWrongRegion},
+    {"IllegalLocationConstraintException", 400, Code::kInvalidArgument, kWrongRegion},
+    {"InvalidBucketName", 400, Code::kInvalidArgument, ""},
+    {"InvalidArgument", 400, Code::kInvalidArgument, ""},
+    {"InvalidRequest", 400, Code::kInvalidArgument, ""},
+    {"InvalidPart", 400, Code::kInvalidArgument, "a part is missing or has another ETag"},
+    {"InvalidPartOrder", 400, Code::kInvalidArgument, "parts must be in ascending order"},
+    {"EntityTooLarge", 400, Code::kInvalidArgument, "larger than the store allows in one request"},
+    {"EntityTooSmall", 400, Code::kInvalidArgument,
+     "all parts but the last must have at least 5 MiB"},
+    {"KeyTooLongError", 400, Code::kInvalidArgument, "keys have at most 1024 bytes"},
+    {"MalformedXML", 400, Code::kInvalidArgument, ""},
+    {"MissingContentLength", 411, Code::kInvalidArgument, ""},
+    {"InvalidObjectState", 403, Code::kUnsupported, "the object is archived; restore it first"},
+    {"MethodNotAllowed", 405, Code::kUnsupported, "the store does not offer this operation here"},
+    {"NotImplemented", 501, Code::kUnsupported, "the store does not offer this operation"},
+    {"XMinioStorageFull", 507, Code::kExhausted, "the store is full"},
+    {"QuotaExceeded", 403, Code::kExhausted, "the store is full"},
+    {"", 301, Code::kInvalidArgument, kWrongRegion},
+    {"", 304, Code::kChanged, "unexpected answer to a request without If-None-Match"},
+    {"", 307, Code::kUnavailable, "the bucket is still being set up"},
+    {"", 400, Code::kInvalidArgument, ""},
+    {"", 401, Code::kDenied, "the credentials were refused"},
+    {"", 403, Code::kDenied, "access denied; check the credentials and the bucket's policy"},
+    {"", 404, Code::kNotFound, "no such object or bucket"},
+    {"", 405, Code::kUnsupported, "the store does not offer this operation here"},
+    {"", 408, Code::kUnavailable, "the store waited too long for the request"},
+    {"", 409, Code::kUnavailable, "another operation on the object is in progress"},
+    {"", 412, Code::kChanged, "the object is not the version that was expected"},
+    {"", 416, Code::kCorrupt, "the range starts past the end of the object"},
+    {"", 429, Code::kThrottled, kSlowDown},
+    {"", 500, Code::kUnavailable, ""},
+    {"", 501, Code::kUnsupported, "the store does not offer this operation"},
+    {"", 502, Code::kUnavailable, ""},
+    {"", 503, Code::kThrottled, kSlowDown},
+    {"", 504, Code::kUnavailable, ""},
+    {"", 507, Code::kExhausted, "the store is full"},
+    {"", 509, Code::kThrottled, kSlowDown},
+};
+
+ErrorRow row_for(std::string_view s3_code, int status) noexcept {
+  for (const ErrorRow& row : kTable) {
+    if (!row.s3_code.empty() && row.s3_code == s3_code) return row;
+  }
+  for (const ErrorRow& row : kTable) {
+    if (row.s3_code.empty() && row.http_status == status) return row;
+  }
+  if (status >= 500) return {"", status, Code::kUnavailable, ""};
+  if (status >= 400) return {"", status, Code::kInvalidArgument, ""};
+  if (status >= 300)
+    return {"", status, Code::kUnsupported, "an unexpected redirect; check the endpoint"};
+  // 2xx: only an error inside a success, or an answer of the wrong kind, comes here.
+  if (!s3_code.empty()) return {"", status, Code::kUnavailable, ""};
+  return {"", status, Code::kCorrupt,
+          "not an answer to this request; check that the endpoint is an S3 store"};
+}
+
+/// The start of `text` in one printable line.
+std::string printable(std::string_view text, std::size_t max_bytes) {
+  std::string out;
+  for (char c : text.substr(0, max_bytes))
+    out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c);
+  return out;
+}
+
+void append_details(const ErrorBody& error, const ErrorRow& row, const http::ResponseHead& head,
+                    const ErrorContext& context, std::string& message) {
+  if (row.s3_code == "RequestTimeTooSkewed") {
+    const std::string_view date = head.header("date");
+    if (!date.empty()) message += "; the store's clock says " + printable(date, 40);
+  }
+  if (row.advice == kWrongRegion) {
+    std::string region = printable(head.header("x-amz-bucket-region"), 64);
+    if (region.empty()) region = printable(error.region, 64);
+    if (!region.empty()) message += " to \"" + region + "\"";
+    message += " (now \"" + std::string(context.region) + "\")";
+    if (!error.endpoint.empty()) message += "; its endpoint is " + printable(error.endpoint, 200);
+  }
+  if (row.code == Code::kDenied && !context.credentials_source.empty()) {
+    message += "; credentials: " + std::string(context.credentials_source);
+  }
+}
+
+}  // namespace
+
+std::span<const ErrorRow> error_table() noexcept { return kTable; }
+
+Status error_status(std::string_view what, const http::ResponseHead& head, std::string_view body,
+                    const ErrorContext& context) {
+  const ErrorBody error = parse_error_body(body);
+  const ErrorRow row = row_for(error.code, head.status);
+  std::string message(what);
+  message += ": ";
+  if (!error.code.empty()) message += printable(error.code, 64) + ", ";
+  message += row.advice;
+  append_details(error, row, head, context, message);
+  if (row.advice.empty()) {
+    // Only then the server's own words: some servers repeat parts of the signature in theirs.
+    const std::string_view text =
+        error.message.empty() && error.code.empty() ? body : std::string_view(error.message);
+    message += text.empty() ? "no explanation" : "the store says \"" + printable(text, 200) + "\"";
+  }
+  message += " (HTTP " + std::to_string(head.status);
+  std::string_view id = head.header("x-amz-request-id");
+  if (id.empty()) id = error.request_id;
+  if (!id.empty()) message += ", request id " + printable(id, 64);
+  message += ")";
+  return Status(row.code, std::move(message));
+}
+
+}  // namespace headrace::s3

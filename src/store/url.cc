@@ -1,0 +1,64 @@
+#include "store/url.h"
+
+namespace headrace {
+namespace {
+
+bool is_scheme(std::string_view text) noexcept {
+  if (text.empty()) return false;
+  for (char c : text) {
+    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool is_other = (c >= '0' && c <= '9') || c == '+' || c == '-' || c == '.';
+    if (!is_letter && !is_other) return false;
+  }
+  return true;
+}
+
+std::string_view trim_slashes(std::string_view text) noexcept {
+  while (text.starts_with('/')) text.remove_prefix(1);
+  while (text.ends_with('/')) text.remove_suffix(1);
+  return text;
+}
+
+Status bad(std::string_view text, const std::string& why) {
+  return Status(Code::kInvalidArgument, "store URL \"" + std::string(text) + "\": " + why);
+}
+
+}  // namespace
+
+Result<StoreUrl> parse_store_url(std::string_view text) {
+  if (text.empty()) return Status(Code::kInvalidArgument, "the store URL is empty");
+  for (char c : text) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      return bad("...", "it has a control character");
+  }
+  StoreUrl url;
+  const std::size_t colon = text.find("://");
+  if (colon == std::string_view::npos || !is_scheme(text.substr(0, colon))) {
+    std::string_view path = text;
+    while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+    url.path = path;
+    url.root = path;
+    return url;
+  }
+  for (char c : text.substr(0, colon))
+    url.scheme.push_back(c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+  std::string_view rest = text.substr(colon + 3);
+  if (url.scheme == "file") {
+    if (rest.starts_with("localhost/")) rest.remove_prefix(9);
+    if (!rest.starts_with('/'))
+      return bad(text, "a file URL must look like file:///directory (three slashes)");
+    while (rest.size() > 1 && rest.ends_with('/')) rest.remove_suffix(1);
+    url.path = rest;
+    url.root = "file://" + url.path;
+    return url;
+  }
+  const std::size_t slash = rest.find('/');
+  url.bucket = rest.substr(0, slash);
+  if (url.bucket.empty())
+    return bad(text, "no bucket; it must look like " + url.scheme + "://bucket/prefix");
+  if (slash != std::string_view::npos) url.path = trim_slashes(rest.substr(slash));
+  url.root = url.scheme + "://" + url.bucket + (url.path.empty() ? "" : "/" + url.path);
+  return url;
+}
+
+}  // namespace headrace

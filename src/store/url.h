@@ -1,0 +1,25 @@
+#pragma once
+/// \file
+/// Store URLs: "s3://bucket/prefix", "file:///data", "/data", "memory://name". Pure.
+#include <string>
+#include <string_view>
+
+#include "headrace/status.h"
+
+namespace headrace {
+
+/// A store URL in parts.
+struct StoreUrl {
+  std::string scheme;  ///< Lower case; "" for a plain path.
+  std::string bucket;  ///< s3: bucket; memory: name; empty for file and plain paths.
+  std::string path;    ///< s3, memory: prefix without slashes at its ends; file and plain: the path
+                       ///< as written.
+  std::string root;    ///< The URL without trailing slash: the start of every object's full name.
+};
+
+/// Splits a URL. Keys are written raw, not escaped: "s3://bucket/a b%20c" means exactly that.
+/// Errors: kInvalidArgument (empty, no bucket, control characters, query or user info where they
+/// mean nothing).
+Result<StoreUrl> parse_store_url(std::string_view text);
+
+}  // namespace headrace
