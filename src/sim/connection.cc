@@ -1,0 +1,300 @@
+#include "sim/connection.h"
+
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "http/response.h"
+
+namespace headrace::sim {
+namespace {
+
+// One connection's share of a turn of the loop: more would let a fast reader starve the others.
+constexpr std::uint64_t kTurnBytes = 4 << 20;
+// How long closing waits for the client. A reset waits so that the bytes before it arrive: a cut is
+// then where it was planned.
+constexpr std::chrono::milliseconds kLingerLimit{2000};
+constexpr std::chrono::milliseconds kDrainPoll{1};
+
+}  // namespace
+
+Connection::Connection(Fd fd, bool is_loopback, Service& service, std::span<char> scratch)
+    : fd_(std::move(fd)),
+      is_loopback_(is_loopback),
+      service_(service),
+      scratch_(scratch),
+      input_(http::kMaxHeadBytes) {}
+
+Connection::Next Connection::drive(TimePoint now) {
+  wake_at_ = TimePoint::max();
+  while (true) {
+    switch (step(now)) {
+      case Step::kAgain:
+        break;
+      case Step::kWait:
+        return Next::kWait;
+      case Step::kYield:
+        return Next::kYield;
+      case Step::kClose:
+        return Next::kClose;
+    }
+  }
+}
+
+Connection::Step Connection::step(TimePoint now) {
+  switch (state_) {
+    case State::kHead:
+      return read_head(now);
+    case State::kBody:
+      return read_body(now);
+    case State::kDelay:
+      return wait_first_byte(now);
+    case State::kSend:
+      return send_some(now);
+    case State::kReset:
+      return drain_then_reset(now);
+    case State::kLinger:
+      break;
+  }
+  return linger(now);
+}
+
+Connection::Step Connection::receive(std::span<char> target, std::size_t& received) {
+  if (!is_readable_) return Step::kWait;
+  const ssize_t count = ::recv(fd_.get(), target.data(), target.size(), 0);
+  if (count > 0) {
+    received = static_cast<std::size_t>(count);
+    return Step::kAgain;
+  }
+  if (count < 0 && errno == EINTR) return Step::kAgain;
+  if (count == 0 || errno != EAGAIN) return Step::kClose;
+  is_readable_ = false;
+  return Step::kWait;
+}
+
+Connection::Step Connection::read_head(TimePoint now) {
+  if (input_begin_ == input_end_) {
+    input_begin_ = input_end_ = 0;
+  } else {
+    const std::string_view bytes(input_.data() + input_begin_, input_end_ - input_begin_);
+    const auto parsed = http::parse_request_head(bytes, head_);
+    if (!parsed) {
+      refuse_head();
+      return Step::kAgain;
+    }
+    if (*parsed > 0) {
+      head_bytes_ = *parsed;
+      begin_exchange(now);
+      return Step::kAgain;
+    }
+    if (input_begin_ > 0) {
+      std::memmove(input_.data(), input_.data() + input_begin_, bytes.size());
+      input_end_ = bytes.size();
+      input_begin_ = 0;
+    }
+  }
+  std::size_t received = 0;
+  const Step step = receive(std::span(input_).subspan(input_end_), received);
+  input_end_ += received;
+  return step;
+}
+
+/// Not HTTP: nothing can be said about what follows.
+void Connection::refuse_head() {
+  head_ = http::RequestHead();
+  output_ =
+      "HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\nServer: "
+      "headrace-sim\r\n\r\n";
+  output_sent_ = 0;
+  file_left_ = body_sent_ = 0;
+  is_cut_ = false;
+  input_begin_ = input_end_ = head_bytes_ = 0;
+  exchange_.clear();
+  exchange_.target = Target();
+  exchange_.response.status = 400;
+  exchange_.response.close = true;
+  state_ = State::kSend;
+}
+
+void Connection::begin_exchange(TimePoint now) {
+  begun_at_ = now;
+  if (head_.is_chunked || head_.content_length.value_or(0) > 0) {
+    head_copy_.assign(input_.data() + input_begin_, head_bytes_);
+    input_begin_ += head_bytes_;
+    head_bytes_ = 0;
+    (void)http::parse_request_head(head_copy_, head_);  // parsed before: cannot fail
+  }
+  service_.begin(head_, is_loopback_, exchange_);
+  pacer_.set_rate(service_.connection_bytes_per_s());
+  pacer_.start(now);
+  if (!exchange_.body || exchange_.body->done()) {
+    state_ = State::kDelay;
+    return;
+  }
+  if (head_.expects_continue) {
+    if (exchange_.refusal != S3Code::kNone) {
+      // The client has not sent the body and, told why, will not.
+      exchange_.body.reset();
+      exchange_.response.close = true;
+      {
+        state_ = State::kDelay;
+        return;
+      }
+    }
+    // The send buffer is empty or nearly so: all requests before this one were answered.
+    constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
+    (void)!::send(fd_.get(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL);
+  }
+  state_ = State::kBody;
+}
+
+Connection::Step Connection::read_body(TimePoint now) {
+  BodyReader& body = *exchange_.body;
+  if (input_begin_ < input_end_) {
+    const std::string_view bytes(input_.data() + input_begin_, input_end_ - input_begin_);
+    input_begin_ += body.feed(bytes);
+  }
+  for (std::uint64_t turn_bytes = 0; !body.done();) {
+    const std::uint64_t left = body.bytes_left();
+    std::uint64_t wanted =
+        left > 0 ? std::min<std::uint64_t>(left, scratch_.size()) : scratch_.size();
+    wanted = pacer_.allow(wanted, now);
+    if (wanted == 0) return sleep_until(pacer_.ready_at(scratch_.size(), now));
+    if (turn_bytes >= kTurnBytes) return Step::kYield;
+    std::size_t received = 0;
+    const Step step = receive(scratch_.first(static_cast<std::size_t>(wanted)), received);
+    if (step != Step::kAgain) return step;
+    pacer_.take(received);
+    turn_bytes += received;
+    const std::string_view bytes(scratch_.data(), received);
+    const std::string_view rest = bytes.substr(body.feed(bytes));
+    if (!rest.empty()) {
+      // The next request came along with the end of a chunked body.
+      input_.resize(std::max(input_.size(), rest.size() + http::kMaxHeadBytes));
+      std::memcpy(input_.data(), rest.data(), rest.size());
+      input_begin_ = 0;
+      input_end_ = rest.size();
+    }
+  }
+  state_ = State::kDelay;
+  return Step::kAgain;
+}
+
+Connection::Step Connection::wait_first_byte(TimePoint now) {
+  const TimePoint due = begun_at_ + Microseconds(exchange_.fate.first_byte_us);
+  if (exchange_.fate.first_byte_us > 0 && now < due) return sleep_until(due);
+  start_answer(now);
+  return Step::kAgain;
+}
+
+void Connection::start_answer(TimePoint now) {
+  service_.answer(head_, exchange_);
+  const Response& response = exchange_.response;
+  output_.clear();
+  service_.append_head(exchange_, system_clock().wall_now(), output_);
+  output_sent_ = body_sent_ = file_left_ = 0;
+  is_cut_ = false;
+  if (response.has_body && response.file) {
+    file_offset_ = response.offset_bytes;
+    file_left_ = response.length_bytes;
+    if (exchange_.fate.cut != Fate::Cut::kNone && file_left_ > 0) {
+      is_cut_ = true;
+      file_left_ =
+          static_cast<std::uint64_t>(static_cast<double>(file_left_) * exchange_.fate.cut_fraction);
+    }
+  } else if (response.has_body) {
+    output_ += response.body;
+    body_sent_ = response.body.size();
+  }
+  pacer_.start(now);
+  state_ = State::kSend;
+}
+
+Connection::Step Connection::send_some(TimePoint now) {
+  if (output_sent_ < output_.size()) return send_text();
+  return file_left_ > 0 ? send_file(now) : finish_exchange(now);
+}
+
+Connection::Step Connection::send_text() {
+  if (!is_writable_) return Step::kWait;
+  const int more = file_left_ > 0 ? MSG_MORE : 0;
+  const ssize_t sent = ::send(fd_.get(), output_.data() + output_sent_,
+                              output_.size() - output_sent_, MSG_NOSIGNAL | more);
+  if (sent < 0) {
+    if (errno == EINTR) return Step::kAgain;
+    if (errno != EAGAIN) return Step::kClose;
+    is_writable_ = false;
+    return Step::kWait;
+  }
+  output_sent_ += static_cast<std::size_t>(sent);
+  return Step::kAgain;
+}
+
+Connection::Step Connection::send_file(TimePoint now) {
+  std::uint64_t turn_left = kTurnBytes;
+  while (file_left_ > 0) {
+    if (!is_writable_) return Step::kWait;
+    if (turn_left == 0) return Step::kYield;
+    const std::uint64_t count = pacer_.allow(std::min(file_left_, turn_left), now);
+    if (count == 0) return sleep_until(pacer_.ready_at(file_left_, now));
+    auto offset = static_cast<off_t>(file_offset_);
+    const ssize_t sent = ::sendfile(fd_.get(), exchange_.response.file->fd.get(), &offset,
+                                    static_cast<std::size_t>(count));
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0 && errno == EAGAIN) {
+      is_writable_ = false;
+      return Step::kWait;
+    }
+    // 0: the file became shorter under us; the client must not take the rest for a body.
+    if (sent <= 0) return Step::kClose;
+    const auto moved = static_cast<std::uint64_t>(sent);
+    pacer_.take(moved);
+    file_offset_ += moved;
+    file_left_ -= moved;
+    turn_left -= moved;
+    body_sent_ += moved;
+  }
+  return Step::kAgain;
+}
+
+Connection::Step Connection::finish_exchange(TimePoint now) {
+  service_.finished(exchange_, body_sent_, is_cut_);
+  exchange_.response.file.reset();
+  input_begin_ += head_bytes_;
+  head_bytes_ = 0;
+  if (is_cut_ && exchange_.fate.cut == Fate::Cut::kReset) {
+    state_ = State::kReset;
+    limit_at_ = now + kLingerLimit;
+  } else if (is_cut_ || exchange_.response.close) {
+    ::shutdown(fd_.get(), SHUT_WR);
+    state_ = State::kLinger;
+    limit_at_ = now + kLingerLimit;
+  } else {
+    state_ = State::kHead;
+  }
+  return Step::kAgain;
+}
+
+Connection::Step Connection::drain_then_reset(TimePoint now) {
+  int unsent_bytes = 0;
+  if (now < limit_at_ && ::ioctl(fd_.get(), SIOCOUTQ, &unsent_bytes) == 0 && unsent_bytes > 0) {
+    return sleep_until(now + kDrainPoll);
+  }
+  const struct linger reset { 1, 0 };
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
+  return Step::kClose;
+}
+
+Connection::Step Connection::linger(TimePoint now) {
+  if (now >= limit_at_) return Step::kClose;
+  std::size_t received = 0;
+  const Step step = receive(scratch_, received);
+  return step == Step::kWait ? sleep_until(limit_at_) : step;
+}
+
+}  // namespace headrace::sim

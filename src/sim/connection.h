@@ -1,0 +1,104 @@
+#pragma once
+/// \file
+/// One client connection: a state machine over a non-blocking socket. Owner thread only; never
+/// blocks on the socket.
+///
+/// | state  | waits for                        | then |
+/// |--------|----------------------------------|---------------------------------------------------|
+/// | kHead  | a whole request head             | kBody when there is one, else kDelay | | kBody  |
+/// body bytes, the pacer            | kDelay                                            | | kDelay
+/// | the drawn first-byte time        | kSend                                             | | kSend
+/// | room in the socket, the pacer    | kHead, kLinger, kReset                            | |
+/// kReset | the client to have what was sent | closed with a TCP reset                           |
+/// | kLinger| the client to close              | closed (closing at once could reset what was sent)
+/// |
+#include <chrono>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "headrace/clock.h"
+#include "sim/pacer.h"
+#include "sim/service.h"
+
+namespace headrace::sim {
+
+class Connection {
+ public:
+  /// What the loop must do after drive().
+  enum class Next : std::uint8_t {
+    kWait,   ///< Call again on events, or at wake_at().
+    kYield,  ///< Call again soon: others first.
+    kClose,  ///< Destroy it.
+  };
+
+  /// `scratch`: for bodies; shared by the connections of a thread.
+  Connection(Fd fd, bool is_loopback, Service& service, std::span<char> scratch);
+
+  int fd() const noexcept { return fd_.get(); }
+  /// Edge-triggered readiness, as epoll reports it.
+  void on_events(bool is_readable, bool is_writable) noexcept {
+    is_readable_ |= is_readable;
+    is_writable_ |= is_writable;
+  }
+  Next drive(TimePoint now);
+  /// TimePoint::max(): no timer.
+  TimePoint wake_at() const noexcept { return wake_at_; }
+
+ private:
+  enum class State : std::uint8_t { kHead, kBody, kDelay, kSend, kReset, kLinger };
+  /// One state's work: kAgain goes on with the (new) state, the others leave drive().
+  enum class Step : std::uint8_t { kAgain, kWait, kYield, kClose };
+
+  Step step(TimePoint now);
+  Step read_head(TimePoint now);
+  Step read_body(TimePoint now);
+  Step wait_first_byte(TimePoint now);
+  Step send_some(TimePoint now);
+  Step send_text();
+  Step send_file(TimePoint now);
+  Step finish_exchange(TimePoint now);
+  Step drain_then_reset(TimePoint now);
+  Step linger(TimePoint now);
+
+  void begin_exchange(TimePoint now);
+  void start_answer(TimePoint now);
+  void refuse_head();
+  /// recv() into `target`; kAgain when bytes came (count in `received`).
+  Step receive(std::span<char> target, std::size_t& received);
+  Step sleep_until(TimePoint when) noexcept {
+    wake_at_ = when;
+    return Step::kWait;
+  }
+
+  Fd fd_;
+  const bool is_loopback_;
+  Service& service_;
+  const std::span<char> scratch_;
+  State state_ = State::kHead;
+  bool is_readable_ = true;  // unknown: try
+  bool is_writable_ = true;
+  TimePoint wake_at_ = TimePoint::max();
+
+  std::vector<char> input_;  // [input_begin_, input_end_) is unread
+  std::size_t input_begin_ = 0;
+  std::size_t input_end_ = 0;
+  std::string head_copy_;  // requests with a body: its bytes would push the head out of input_
+  http::RequestHead head_;
+  std::size_t head_bytes_ = 0;  // of input_, to be dropped when the exchange ends
+  Exchange exchange_;
+  Pacer pacer_;
+
+  TimePoint begun_at_{};
+  TimePoint limit_at_{};  // of kReset and kLinger
+  std::string output_;    // head, and body when it is text
+  std::size_t output_sent_ = 0;
+  std::uint64_t file_offset_ = 0;
+  std::uint64_t file_left_ = 0;  // still to send, up to a planned cut
+  std::uint64_t body_sent_ = 0;
+  bool is_cut_ = false;
+};
+
+}  // namespace headrace::sim

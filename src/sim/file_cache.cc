@@ -1,0 +1,61 @@
+#include "sim/file_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include "http/date.h"
+
+namespace headrace::sim {
+namespace {
+
+std::shared_ptr<const OpenFile> open_file(const std::string& path) {
+  auto file = std::make_shared<OpenFile>();
+  file->fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat st;
+  if (!file->fd || ::fstat(file->fd.get(), &st) != 0) return nullptr;
+  if (!S_ISREG(st.st_mode)) {
+    errno = ENOENT;
+    return nullptr;
+  }
+  file->info = info_of(st);
+  file->info.part_count = part_count_of(file->fd.get());
+  file->etag = etag_of(file->info);
+  const std::chrono::sys_seconds modified(
+      std::chrono::seconds(file->info.modified_ns / 1'000'000'000));
+  file->fields = "Last-Modified: " + http::format_http_date(modified) + "\r\nETag: " + file->etag +
+                 "\r\nAccept-Ranges: bytes\r\nContent-Type: binary/octet-stream\r\n";
+  return file;
+}
+
+}  // namespace
+
+std::shared_ptr<const OpenFile> FileCache::open(const std::string& path) {
+  struct stat st;
+  const auto found = index_.find(path);
+  if (found != index_.end()) {
+    const auto entry = found->second;
+    if (::stat(path.c_str(), &st) == 0) {
+      FileInfo now = info_of(st);
+      now.part_count = entry->file->info.part_count;
+      if (now == entry->file->info) {
+        entries_.splice(entries_.begin(), entries_, entry);
+        return entry->file;
+      }
+    }
+    index_.erase(found);
+    entries_.erase(entry);
+  }
+  auto file = open_file(path);
+  if (!file) return nullptr;
+  if (entries_.size() >= capacity_count_) {
+    index_.erase(entries_.back().path);
+    entries_.pop_back();
+  }
+  entries_.push_front({path, file});
+  index_.emplace(entries_.front().path, entries_.begin());
+  return file;
+}
+
+}  // namespace headrace::sim

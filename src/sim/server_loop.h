@@ -1,0 +1,76 @@
+#pragma once
+/// \file
+/// One server thread: an epoll loop over its connections and their timers.
+///
+/// Threads: create() and the destructor anywhere; run() on the thread; hand_over() and
+/// request_stop() from any thread.
+#include <atomic>
+#include <map>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "sim/connection.h"
+
+namespace headrace::sim {
+
+struct AcceptedSocket {
+  Fd fd;
+  bool is_loopback = false;
+};
+
+class ServerLoop {
+ public:
+  /// Errors: kUnavailable (no more descriptors).
+  static Result<std::unique_ptr<ServerLoop>> create(SharedState& shared, ThreadStats& stats);
+  ~ServerLoop();
+
+  /// The loop that accepts deals the connections out to all, itself included. \pre before run()
+  void accept_from(Fd listener, std::vector<ServerLoop*> loops);
+  void run();
+  void hand_over(AcceptedSocket socket) HEADRACE_EXCLUDES(mailbox_mutex_);
+  void request_stop();
+
+ private:
+  struct Slot {
+    std::unique_ptr<Connection> connection;
+    std::multimap<TimePoint, Slot*>::iterator timer;
+    bool has_timer = false;
+    bool is_ready = false;  // in ready_
+    bool is_dead = false;   // closed in this turn; events of it may still be at hand
+  };
+  ServerLoop(SharedState& shared, ThreadStats& stats, Fd epoll, Fd wake);
+  void add(AcceptedSocket socket);
+  void accept_some(TimePoint now);
+  void take_mailbox();
+  void drive(Slot& slot, TimePoint now);
+  void close(Slot& slot);
+  void run_timers(TimePoint now);
+  void run_ready(TimePoint now);
+  int timeout_ms(TimePoint now) const;
+  void wake();
+
+  ThreadStats& stats_;
+  Service service_;
+  const Fd epoll_;
+  const Fd wake_;
+  std::vector<char> scratch_;
+  std::atomic<bool> is_stopping_{false};  // released by request_stop(), acquired by run()
+
+  Fd listener_;
+  bool is_listening_ = false;  // in the epoll set
+  TimePoint listen_again_ = TimePoint::max();
+  std::vector<ServerLoop*> loops_;
+  std::size_t next_loop_ = 0;
+
+  std::unordered_map<int, std::unique_ptr<Slot>> slots_;  // by descriptor
+  std::multimap<TimePoint, Slot*> timers_;
+  std::vector<Slot*> ready_;
+  std::vector<std::unique_ptr<Slot>> dead_;
+
+  Mutex mailbox_mutex_;
+  std::vector<AcceptedSocket> mailbox_ HEADRACE_GUARDED_BY(mailbox_mutex_);
+};
+
+}  // namespace headrace::sim

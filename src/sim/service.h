@@ -1,0 +1,117 @@
+#pragma once
+/// \file
+/// Answers requests: knows S3, knows nothing of sockets and time-outs. One per server thread.
+///
+/// The connection calls begin() when the head is there, feeds the body to Exchange::body when there
+/// is one, waits Exchange::fate.first_byte_us, calls answer(), sends Exchange::response, and calls
+/// finished().
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "http/request.h"
+#include "sim/body_reader.h"
+#include "sim/file_cache.h"
+#include "sim/shared_state.h"
+#include "sim/target.h"
+
+namespace headrace::sim {
+
+struct Response {
+  int status = 200;
+  std::string fields;                    ///< Further header lines, each with CRLF.
+  std::string body;                      ///< The whole body when `file` is empty.
+  std::shared_ptr<const OpenFile> file;  ///< The body is [offset, offset + length) of it.
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+  bool is_xml = false;
+  bool has_body = true;  ///< False for HEAD, 204 and 304: Content-Length (HEAD only) without bytes.
+  bool close = false;    ///< The connection cannot or shall not go on.
+};
+
+/// One request and its answer. Reused by a connection for all its requests.
+struct Exchange {
+  Target target;
+  S3Code refusal = S3Code::kNone;  ///< Decided before the body was read.
+  std::string refusal_detail;
+  Fate fate;
+  std::string request_id;
+  TemporaryFile file;
+  std::unique_ptr<BodyReader> body;  ///< Empty: the request has none.
+  Response response;
+  void clear();
+};
+
+class Service {
+ public:
+  Service(SharedState& shared, ThreadStats& stats);
+
+  /// Decides what the request is, whether it is allowed, and its fate; opens the body. The head's
+  /// bytes must stay where they are until answer() has returned.
+  void begin(const http::RequestHead& head, bool is_loopback, Exchange& exchange);
+  void answer(const http::RequestHead& head, Exchange& exchange);
+  void finished(const Exchange& exchange, std::uint64_t sent_bytes, bool was_cut);
+
+  /// Appends status line and header of the response; `now` is the wall clock.
+  void append_head(const Exchange& exchange, std::chrono::sys_seconds now, std::string& out);
+  /// Of the connection as it is now.
+  double connection_bytes_per_s() const noexcept {
+    return current_.behaviour.connection_bytes_per_s;
+  }
+
+ private:
+  S3Code authenticate(const http::RequestHead& head, Exchange& exchange, std::string& payload_hash);
+  void draw(const http::RequestHead& head, Exchange& exchange);
+  void open_body(const http::RequestHead& head, const std::string& payload_hash,
+                 Exchange& exchange);
+  S3Code dispatch(const http::RequestHead& head, Exchange& exchange);
+  S3Code require_bucket(const Exchange& exchange) const;
+
+  // Objects (service_object.cc)
+  S3Code read_object(const http::RequestHead& head, Exchange& exchange);
+  S3Code put_object(const http::RequestHead& head, Exchange& exchange);
+  S3Code copy_object(const http::RequestHead& head, Exchange& exchange);
+  S3Code delete_object(Exchange& exchange);
+  S3Code delete_objects(Exchange& exchange);
+  S3Code open_copy_source(const http::RequestHead& head, std::shared_ptr<const OpenFile>& out);
+
+  // Buckets (service_bucket.cc)
+  S3Code list_buckets(Exchange& exchange);
+  S3Code list_bucket(Exchange& exchange);
+  S3Code create_bucket(Exchange& exchange);
+  S3Code get_location(Exchange& exchange);
+
+  // Multipart uploads (service_upload.cc)
+  S3Code create_upload(Exchange& exchange);
+  S3Code upload_part(const http::RequestHead& head, Exchange& exchange);
+  S3Code complete_upload(const http::RequestHead& head, Exchange& exchange);
+  S3Code abort_upload(Exchange& exchange);
+  S3Code list_parts(Exchange& exchange);
+  /// Folder of the upload named by the request; kNoSuchUpload when it is not there or is another
+  /// key's.
+  S3Code find_upload(const Exchange& exchange, std::string& folder) const;
+  S3Code assemble(const std::string& folder, std::string_view document, Exchange& exchange,
+                  std::uint32_t& part_count);
+
+  // service_admin.cc
+  void answer_admin(const http::RequestHead& head, Exchange& exchange);
+
+  SharedState& shared_;
+  ThreadStats& stats_;
+  FileCache files_;
+  BehaviourCell::Value current_;
+  std::uint32_t current_version_ = 0;
+  std::uint64_t request_count_ = 0;
+  std::chrono::sys_seconds date_at_{};
+  std::string date_line_;
+};
+
+constexpr std::string_view kXmlHead = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
+constexpr std::string_view kXmlNamespace = " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+
+/// Sets an XML answer.
+void set_xml(std::string document, Response& response);
+
+}  // namespace headrace::sim

@@ -1,0 +1,155 @@
+#include "sim/target.h"
+
+#include <algorithm>
+#include <array>
+
+#include "http/fields.h"
+#include "sim/key_path.h"
+
+namespace headrace::sim {
+namespace {
+
+constexpr std::string_view kAdminPrefix = "/_headrace/";
+
+// Parameters that turn a request into one of an operation that is not here. Answering the plain
+// operation instead would be silently wrong (a PUT of ?tagging would overwrite the object).
+constexpr std::array<std::string_view, 26> kUnknownSubresources = {"accelerate",
+                                                                   "acl",
+                                                                   "analytics",
+                                                                   "attributes",
+                                                                   "cors",
+                                                                   "encryption",
+                                                                   "inventory",
+                                                                   "legal-hold",
+                                                                   "lifecycle",
+                                                                   "logging",
+                                                                   "metrics",
+                                                                   "notification",
+                                                                   "object-lock",
+                                                                   "ownershipControls",
+                                                                   "policy",
+                                                                   "policyStatus",
+                                                                   "publicAccessBlock",
+                                                                   "replication",
+                                                                   "requestPayment",
+                                                                   "restore",
+                                                                   "retention",
+                                                                   "select",
+                                                                   "tagging",
+                                                                   "torrent",
+                                                                   "versions",
+                                                                   "website"};
+
+bool has(const Target& target, std::string_view name) { return target.parameter(name).has_value(); }
+
+S3Code set_kind(Target& target, Kind kind) {
+  target.kind = kind;
+  return S3Code::kNone;
+}
+
+S3Code service_kind(std::string_view method, Target& target) {
+  if (method == "GET") return set_kind(target, Kind::kListBuckets);
+  return S3Code::kMethodNotAllowed;
+}
+
+S3Code bucket_kind(std::string_view method, Target& target) {
+  if (method == "GET") {
+    if (has(target, "location")) return set_kind(target, Kind::kGetLocation);
+    if (has(target, "uploads") || has(target, "versioning")) return S3Code::kNotImplemented;
+    return set_kind(target, Kind::kListObjects);
+  }
+  if (method == "HEAD") return set_kind(target, Kind::kHeadBucket);
+  if (method == "PUT") return set_kind(target, Kind::kCreateBucket);
+  if (method == "DELETE") return set_kind(target, Kind::kDeleteBucket);
+  if (method == "POST" && has(target, "delete")) return set_kind(target, Kind::kDeleteObjects);
+  return method == "POST" ? S3Code::kNotImplemented : S3Code::kMethodNotAllowed;
+}
+
+S3Code object_kind(const http::RequestHead& head, Target& target) {
+  const std::string_view method = head.method;
+  const bool is_upload = has(target, "uploadId");
+  if (method == "GET") return set_kind(target, is_upload ? Kind::kListParts : Kind::kGetObject);
+  if (method == "HEAD") return set_kind(target, Kind::kHeadObject);
+  if (method == "PUT") {
+    const bool is_copy = !head.header("x-amz-copy-source").empty();
+    if (is_upload) return set_kind(target, is_copy ? Kind::kCopyPart : Kind::kUploadPart);
+    return set_kind(target, is_copy ? Kind::kCopyObject : Kind::kPutObject);
+  }
+  if (method == "DELETE") {
+    return set_kind(target, is_upload ? Kind::kAbortUpload : Kind::kDeleteObject);
+  }
+  if (method == "POST") {
+    if (is_upload) return set_kind(target, Kind::kCompleteUpload);
+    if (has(target, "uploads")) return set_kind(target, Kind::kCreateUpload);
+    return S3Code::kNotImplemented;
+  }
+  return S3Code::kMethodNotAllowed;
+}
+
+/// "bucket" of "bucket.localhost:9000"; empty for other hosts.
+std::string_view bucket_of_host(std::string_view host) {
+  constexpr std::string_view kSuffix = ".localhost";
+  const std::size_t colon = host.rfind(':');
+  if (colon != std::string_view::npos) host = host.substr(0, colon);
+  if (host.size() <= kSuffix.size() || !host.ends_with(kSuffix)) return {};
+  return host.substr(0, host.size() - kSuffix.size());
+}
+
+}  // namespace
+
+std::string_view kind_name(Kind kind) noexcept {
+  constexpr std::array<std::string_view, static_cast<std::size_t>(Kind::kCount)> kNames = {
+      "get_object",      "head_object",  "put_object",    "copy_object", "delete_object",
+      "delete_objects",  "list_objects", "list_buckets",  "head_bucket", "create_bucket",
+      "delete_bucket",   "get_location", "create_upload", "upload_part", "copy_part",
+      "complete_upload", "abort_upload", "list_parts",    "admin",       "invalid"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+std::optional<std::string_view> Target::parameter(std::string_view name) const noexcept {
+  for (const auto& [key_text, value] : query) {
+    if (key_text == name) return value;
+  }
+  return std::nullopt;
+}
+
+S3Code parse_target(const http::RequestHead& head, Target& out) {
+  out.kind = Kind::kInvalid;
+  out.bucket.clear();
+  out.key.clear();
+  out.query.clear();
+  if (head.path.starts_with(kAdminPrefix)) {
+    out.kind = Kind::kAdmin;
+    out.key = head.path.substr(kAdminPrefix.size());
+    return S3Code::kNone;
+  }
+  if (!head.query.empty()) {
+    auto query = http::parse_query(head.query);
+    if (!query) return S3Code::kInvalidArgument;
+    out.query = *std::move(query);
+  }
+  std::string_view rest = head.path.substr(1);
+  std::string_view bucket = bucket_of_host(head.host);
+  if (bucket.empty()) {
+    const std::size_t slash = std::min(rest.find('/'), rest.size());
+    bucket = rest.substr(0, slash);
+    rest.remove_prefix(std::min(slash + 1, rest.size()));
+  }
+  auto decoded_bucket = http::decode(bucket);
+  auto decoded_key = http::decode(rest);
+  if (!decoded_bucket || !decoded_key) return S3Code::kInvalidArgument;
+  out.bucket = *std::move(decoded_bucket);
+  out.key = *std::move(decoded_key);
+  for (const auto& [name, value] : out.query) {
+    if (std::find(kUnknownSubresources.begin(), kUnknownSubresources.end(), name) !=
+        kUnknownSubresources.end()) {
+      return S3Code::kNotImplemented;
+    }
+  }
+  if (out.bucket.empty()) return service_kind(head.method, out);
+  if (!is_bucket_name(out.bucket)) return S3Code::kInvalidBucketName;
+  if (out.key.size() > kMaxKeyBytes) return S3Code::kKeyTooLong;
+  return out.key.empty() ? bucket_kind(head.method, out) : object_kind(head, out);
+}
+
+}  // namespace headrace::sim

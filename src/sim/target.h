@@ -1,0 +1,56 @@
+#pragma once
+/// \file
+/// What a request asks for: operation, bucket, key, parameters. Pure.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "http/request.h"
+#include "http/uri.h"
+#include "sim/s3_error.h"
+
+namespace headrace::sim {
+
+enum class Kind : std::uint8_t {
+  kGetObject,
+  kHeadObject,
+  kPutObject,
+  kCopyObject,
+  kDeleteObject,
+  kDeleteObjects,
+  kListObjects,  ///< Both versions.
+  kListBuckets,
+  kHeadBucket,
+  kCreateBucket,
+  kDeleteBucket,
+  kGetLocation,
+  kCreateUpload,
+  kUploadPart,
+  kCopyPart,
+  kCompleteUpload,
+  kAbortUpload,
+  kListParts,
+  kAdmin,    ///< Below /_headrace/.
+  kInvalid,  ///< Refused before the operation was known.
+  kCount,
+};
+
+/// Name in the statistics: "get_object".
+std::string_view kind_name(Kind kind) noexcept;
+
+struct Target {
+  Kind kind = Kind::kInvalid;
+  std::string bucket;
+  std::string key;  ///< Decoded. For kAdmin: the rest of the path.
+  http::QueryList query;
+  /// First value of that parameter; nullopt when absent.
+  std::optional<std::string_view> parameter(std::string_view name) const noexcept;
+};
+
+/// Path style, and virtual-host style for hosts "bucket.localhost[:port]". Errors: kInvalidArgument
+/// (escapes), kMethodNotAllowed, kNotImplemented (sub-resources the simulator does not know),
+/// kInvalidBucketName, kKeyTooLong; `out` holds what was understood.
+S3Code parse_target(const http::RequestHead& head, Target& out);
+
+}  // namespace headrace::sim
