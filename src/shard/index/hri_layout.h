@@ -12,7 +12,7 @@ inline constexpr std::string_view kMagic{"HRINDEX\n", 8};
 inline constexpr std::uint32_t kVersion = 1;
 inline constexpr std::size_t kHeaderBytes = 96;
 inline constexpr std::size_t kChecksumOffset = 80;
-inline constexpr std::size_t kSectionRecordBytes = 32;
+inline constexpr std::size_t kSectionRecordBytes = 24;
 /// More sections than any version will have; bounds the table that a reader looks at.
 inline constexpr std::uint32_t kMostSections = 64;
 

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cstring>
 
+#include "base/crc32c.h"
 #include "base/endian.h"
 #include "shard/index/hri.h"
 #include "shard/index/hri_layout.h"
@@ -27,9 +27,9 @@ Result<Sections> read_table(std::span<const std::byte> bytes, bool check_sums) {
   if (bytes.size() < table_end) return corrupt("cut off in the section table");
   if (check_sums) {
     std::string head(reinterpret_cast<const char*>(bytes.data()), table_end);
-    std::memset(head.data() + hri::kChecksumOffset, 0, sizeof(std::uint64_t));
-    if (XXH3_64bits(head.data(), head.size()) !=
-        load_le<std::uint64_t>(bytes.data() + hri::kChecksumOffset)) {
+    std::memset(head.data() + hri::kChecksumOffset, 0, sizeof(std::uint32_t));
+    if (crc32c(std::as_bytes(std::span(head))) !=
+        load_le<std::uint32_t>(bytes.data() + hri::kChecksumOffset)) {
       return corrupt("header checksum does not match");
     }
   }
@@ -42,8 +42,7 @@ Result<Sections> read_table(std::span<const std::byte> bytes, bool check_sums) {
     if (offset > bytes.size() || length > bytes.size() - offset)
       return corrupt("section outside the file");
     const auto section = bytes.subspan(offset, length);
-    if (check_sums &&
-        XXH3_64bits(section.data(), section.size()) != load_le<std::uint64_t>(record + 24)) {
+    if (check_sums && crc32c(section) != load_le<std::uint32_t>(record + 4)) {
       return corrupt(fmt::format("checksum of section {} does not match", id));
     }
     if (id > 0 && id < hri::kSectionEnd) sections.by_id[id] = section;

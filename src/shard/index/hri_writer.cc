@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/crc32c.h"
 #include "base/endian.h"
 #include "shard/index/hri.h"
 #include "shard/index/hri_layout.h"
@@ -121,9 +122,9 @@ std::string IndexWriter::finish(const Summary& summary) {
     out.resize((out.size() + 7) / 8 * 8);
     const std::size_t record = hri::kHeaderBytes + i * hri::kSectionRecordBytes;
     put_le<std::uint32_t>(out, record, i + 1);
+    put_le<std::uint32_t>(out, record + 4, crc32c(std::as_bytes(std::span(sections[i]))));
     put_le<std::uint64_t>(out, record + 8, out.size());
     put_le<std::uint64_t>(out, record + 16, sections[i].size());
-    put_le<std::uint64_t>(out, record + 24, XXH3_64bits(sections[i].data(), sections[i].size()));
     out.append(sections[i]);
   }
   out.replace(0, hri::kMagic.size(), hri::kMagic);
@@ -139,7 +140,8 @@ std::string IndexWriter::finish(const Summary& summary) {
   put_le<std::uint64_t>(out, 64, fingerprint.low64);
   put_le<std::uint64_t>(out, 72, fingerprint.high64);
   const std::size_t table_end = hri::kHeaderBytes + kSections * hri::kSectionRecordBytes;
-  put_le<std::uint64_t>(out, hri::kChecksumOffset, XXH3_64bits(out.data(), table_end));
+  put_le<std::uint32_t>(out, hri::kChecksumOffset,
+                        crc32c(std::as_bytes(std::span(out)).first(table_end)));
   return out;
 }
 

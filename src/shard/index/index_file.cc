@@ -13,24 +13,14 @@
 #include <system_error>
 #include <utility>
 
+#include "base/atomic_file.h"
+
 namespace headrace::detail {
 namespace {
 
 Status failed(std::string_view action, const std::string& path, int error) {
   return Status(error == ENOENT ? Code::kNotFound : Code::kUnavailable,
                 fmt::format("{} {}: {}", action, path, std::generic_category().message(error)));
-}
-
-Status write_all(int fd, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0) {
-      if (errno == EINTR) continue;
-      return failed("writing", path, errno);
-    }
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return Status();
 }
 
 }  // namespace
@@ -86,19 +76,9 @@ std::string cached_index_path(const std::string& dir, std::string_view url,
 }
 
 Status publish_file(const std::string& path, std::string_view bytes) {
-  std::error_code ignored;
+  std::error_code ignored;  // A directory that cannot be made fails below, with a message.
   std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  std::string temporary = path + ".XXXXXX";
-  const int fd = ::mkostemp(temporary.data(), O_CLOEXEC);
-  if (fd < 0) return failed("creating", temporary, errno);
-  Status status = write_all(fd, bytes, temporary);
-  // 0644: other users' jobs share the directory; mkostemp makes 0600.
-  if (status.ok() && ::fchmod(fd, 0644) != 0) status = failed("chmod", temporary, errno);
-  if (::close(fd) != 0 && status.ok()) status = failed("closing", temporary, errno);
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0)
-    status = failed("renaming", temporary, errno);
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status;
+  return atomic_write_file(path, bytes);
 }
 
 }  // namespace headrace::detail

@@ -40,8 +40,7 @@ class IndexBytes {
 std::string cached_index_path(const std::string& dir, std::string_view url,
                               std::string_view manifest);
 
-/// Writes a file beside `path` and renames it there; creates the directory. A reader sees the old
-/// file or the new one. Errors: kUnavailable.
+/// atomic_write_file(), after making the directory.
 Status publish_file(const std::string& path, std::string_view bytes);
 
 }  // namespace headrace::detail

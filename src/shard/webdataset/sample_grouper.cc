@@ -1,0 +1,62 @@
+#include "shard/webdataset/sample_grouper.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shard/webdataset/member_name.h"
+
+namespace headrace::detail {
+
+Status SampleGrouper::add(const TarMember& member, std::uint64_t offset) {
+  if (!member.is_regular) return Status();
+  const auto split = split_member_name(member.name);
+  if (!split) return Status();
+  if (bounds_.empty() || split->key != key_) {
+    bounds_.push_back(offset);
+    bounds_.push_back(offset);
+    key_ = split->key;
+    if (member.is_name_joined) joined_keys_.emplace_back(sample_count() - 1, key_);
+  }
+  bounds_.back() = offset + member.end;
+  return add_suffix(split->suffix, member.name);
+}
+
+Status SampleGrouper::add_suffix(std::string_view suffix, std::string_view member_name) {
+  std::string lower(suffix);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  const auto [entry, is_new] = index_of_.try_emplace(std::move(lower), suffixes_.size());
+  if (is_new) {
+    if (suffixes_.size() == kMostSuffixes) {
+      return Status(Code::kUnsupported, fmt::format("more than {} different fields, the last is "
+                                                    "'{}' of '{}'; a sample's name ends at the "
+                                                    "first dot of the file name",
+                                                    kMostSuffixes, suffix, member_name));
+    }
+    suffixes_.push_back(entry->first);
+    last_sample_.push_back(0);
+  }
+  std::uint64_t& last = last_sample_[entry->second];
+  if (last == sample_count()) {
+    return Status(Code::kCorrupt, fmt::format("'{}' is the second field '{}' of its sample",
+                                              member_name, entry->first));
+  }
+  last = sample_count();
+  return Status();
+}
+
+void SampleGrouper::finish(std::uint64_t size_bytes) {
+  // The padding of the last member may be missing.
+  if (!bounds_.empty()) bounds_.back() = std::min(bounds_.back(), size_bytes);
+}
+
+bool SampleGrouper::has_gaps() const noexcept {
+  for (std::size_t i = 2; i < bounds_.size(); i += 2) {
+    if (bounds_[i] != bounds_[i - 1]) return true;
+  }
+  return false;
+}
+
+}  // namespace headrace::detail

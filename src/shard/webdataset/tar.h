@@ -1,0 +1,57 @@
+#pragma once
+/// \file
+/// Members of a tar archive (v7, ustar, GNU, pax), one at a time, from bytes in memory. Pure;
+/// nothing is allocated.
+///
+/// Place: the scan of webdataset/ builds indexes with it, cut() finds the members of a sample with
+/// it.
+///
+/// Threads: any; functions and values.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "headrace/status.h"
+
+namespace headrace::detail {
+
+inline constexpr std::uint64_t kTarBlockBytes = 512;
+/// Longest GNU long name or pax header that is read; PATH_MAX is 4 KiB, xattrs in pax headers may
+/// take 64 KiB each.
+inline constexpr std::uint64_t kMostTarExtensionBytes = std::uint64_t{1} << 20;
+
+/// Room for a ustar name, which is stored in two fields: prefix (155), '/', name (100).
+using TarNameBuffer = std::array<char, 256>;
+
+/// One member. Offsets count from the start of the bytes that were parsed, which is the start of
+/// the member's first header (its extension headers belong to it).
+struct TarMember {
+  std::string_view name;  ///< Into the bytes, or into the TarNameBuffer when is_name_joined.
+  bool is_name_joined = false;
+  bool is_regular = false;
+  std::uint64_t data_begin = 0;
+  std::uint64_t data_bytes = 0;  ///< 0 for members that carry none.
+  std::uint64_t end = 0;         ///< Start of the next member: data end rounded up to a block.
+};
+
+enum class TarStep : std::uint8_t {
+  kMember,     ///< `member` is filled.
+  kZeroBlock,  ///< A block of zeros instead of a header.
+  kNeedMore,   ///< The headers go on past the bytes; `needed_bytes` from the same start will do (or
+               ///< bring the next demand).
+};
+
+struct TarResult {
+  TarStep step = TarStep::kNeedMore;
+  std::uint64_t needed_bytes = 0;
+  TarMember member;
+};
+
+/// Parses the member whose first header is at the start of `bytes`. Its data need not be in them.
+/// Errors: kCorrupt (checksum, numbers, pax records), kUnsupported (sparse members, global pax path
+/// or size, extension headers above kMostTarExtensionBytes).
+Result<TarResult> parse_tar_member(std::span<const std::byte> bytes, TarNameBuffer& buffer);
+
+}  // namespace headrace::detail
