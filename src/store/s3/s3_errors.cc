@@ -27,6 +27,10 @@ constexpr ErrorRow kTable[] = {
     {"InvalidAccessKeyId", 403, Code::kDenied,
      "the store does not know this access key; check AWS_ACCESS_KEY_ID or the profile, and that it "
      "belongs to this endpoint"},
+    {"XAdminUserNotFound", 404, Code::kDenied,  // versitygw's InvalidAccessKeyId
+     "the store does not know this access key; check AWS_ACCESS_KEY_ID or the profile, and that it "
+     "belongs to this "
+     "endpoint"},
     {"SignatureDoesNotMatch", 403, Code::kDenied,
      "the secret key is wrong (check AWS_SECRET_ACCESS_KEY or the profile), or a proxy changed the "
      "request"},
@@ -59,7 +63,8 @@ constexpr ErrorRow kTable[] = {
     {"BadDigest", 400, Code::kUnavailable, "bytes were damaged on the way to the store"},
     {"XAmzContentSHA256Mismatch", 400, Code::kUnavailable,
      "bytes were damaged on the way to the store"},
-    {"PreconditionFailed", 412, Code::kChanged, "the object is not the version that was expected"},
+    {"PreconditionFailed", 412, Code::kChanged,
+     "the object exists already, or is not the version that was expected"},
     {"NotModified", 304, Code::kChanged, "unexpected answer to a request without If-None-Match"},
     {"InvalidRange", 416, Code::kCorrupt, "the range starts past the end of the object"},
     {"PermanentRedirect", 301, Code::kInvalidArgument, kWrongRegion},
@@ -91,7 +96,7 @@ constexpr ErrorRow kTable[] = {
     {"", 405, Code::kUnsupported, "the store does not offer this operation here"},
     {"", 408, Code::kUnavailable, "the store waited too long for the request"},
     {"", 409, Code::kUnavailable, "another operation on the object is in progress"},
-    {"", 412, Code::kChanged, "the object is not the version that was expected"},
+    {"", 412, Code::kChanged, "the object exists already, or is not the version that was expected"},
     {"", 416, Code::kCorrupt, "the range starts past the end of the object"},
     {"", 429, Code::kThrottled, kSlowDown},
     {"", 500, Code::kUnavailable, ""},

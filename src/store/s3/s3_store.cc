@@ -58,7 +58,7 @@ class S3Store final : public Store {
       return Status(Code::kInvalidArgument, "LIST " + url() + ": page_size must be 1 to 1000");
     }
     HttpCall http;
-    http.what = "LIST " + url() + "/" + request.prefix;
+    http.what = "LIST " + (request.prefix.empty() ? url() : object_url(request.prefix));
     http.query = {{"list-type", "2"},
                   {"encoding-type", "url"},
                   {"max-keys", std::to_string(request.page_size)},
