@@ -1,0 +1,157 @@
+#include "shard/mds/mds_index.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "shard/mds/mds_encoding.h"
+#include "shard/testing/make_mds.h"
+
+namespace headrace::detail {
+namespace {
+
+using nlohmann::json;
+
+json index_json(std::function<void(json&)> edit = nullptr) {
+  json entry = testing::mds_shard_entry("shard.00000.mds", 1000, 10);
+  if (edit) edit(entry);
+  return {{"version", 2}, {"shards", json::array({entry})}};
+}
+
+Code code_of(const json& index, std::string* message = nullptr) {
+  auto parsed = parse_mds_index(index.dump(), false);
+  if (!parsed && message != nullptr) *message = parsed.error().message();
+  return parsed ? Code::kOk : parsed.error().code();
+}
+
+TEST(MdsIndexJson, GivesColumnsAndShards) {
+  auto parsed =
+      parse_mds_index(index_json([](json& e) {
+                        e["hashes"] = {"sha1", "odd"};
+                        e["raw_data"]["hashes"] = {{"sha1", "aa"}, {"odd", "bb"}, {"xxh64", "cc"}};
+                        e["raw_data"]["basename"] = "part/0/shard.mds";
+                      }).dump(),
+                      false);
+  ASSERT_TRUE(parsed.has_value()) << parsed.error().message();
+  ASSERT_EQ(parsed->columns.size(), 2U);
+  EXPECT_EQ(parsed->columns[0].fixed_size_bytes, 0U);
+  EXPECT_EQ(parsed->columns[1].dtype, "int64");
+  ASSERT_EQ(parsed->shards.size(), 1U);
+  EXPECT_EQ(parsed->shards[0].basename, "part/0/shard.mds");
+  EXPECT_EQ(parsed->shards[0].raw_bytes, 1000U);
+  EXPECT_EQ(parsed->shards[0].hashes, "sha1=aa xxh64=cc");
+}
+
+TEST(MdsIndexJson, TakesTheZipFileOfACompressedShard) {
+  auto parsed = parse_mds_index(
+      index_json([](json& e) {
+        e["compression"] = "zstd:3";
+        e["zip_data"] = {{"basename", "s.mds.zstd"}, {"bytes", 77}, {"hashes", json::object()}};
+      }).dump(),
+      false);
+  ASSERT_TRUE(parsed.has_value());
+  EXPECT_EQ(parsed->shards[0].compression, Compression::kZstd);
+  EXPECT_EQ(parsed->shards[0].basename, "s.mds.zstd");
+  EXPECT_EQ(parsed->shards[0].stored_bytes, 77U);
+  EXPECT_EQ(parsed->shards[0].raw_bytes, 1000U);
+}
+
+TEST(MdsIndexJson, RefusesWhatCannotBe) {
+  const std::function<void(json&)> edits[] = {
+      [](json& e) { e.erase("version"); },
+      [](json& e) { e.erase("format"); },
+      [](json& e) { e.erase("samples"); },
+      [](json& e) { e.erase("raw_data"); },
+      [](json& e) { e.erase("column_sizes"); },
+      [](json& e) { e["samples"] = -1; },
+      [](json& e) { e["samples"] = 249; },  // 4 bytes an offset do not fit 1000 bytes.
+      [](json& e) { e["raw_data"]["bytes"] = std::uint64_t{1} << 32; },
+      [](json& e) { e["raw_data"]["bytes"] = 7; },
+      [](json& e) { e["raw_data"]["basename"] = "../other/shard.mds"; },
+      [](json& e) { e["raw_data"]["basename"] = "a/../../shard.mds"; },
+      [](json& e) { e["raw_data"]["basename"] = "/etc/passwd"; },
+      [](json& e) { e["raw_data"]["basename"] = ""; },
+      [](json& e) { e["raw_data"]["basename"] = 5; },
+      [](json& e) { e["column_names"] = {"t"}; },
+      [](json& e) {
+        e["column_sizes"] = {nullptr, 4};
+      },  // int has 8.
+      [](json& e) {
+        e["column_sizes"] = {nullptr, nullptr};
+      },
+      [](json& e) {
+        e["column_sizes"] = {std::uint64_t{1} << 40, 8};
+      },
+      [](json& e) {
+        e["column_encodings"] = {"ndarray:uint8:0", "int"};
+      },
+      [](json& e) {
+        e["column_encodings"] = {"ndarray:uint8:4294967295,4294967295", "int"};
+      },
+      [](json& e) {
+        e["zip_data"] = {{"basename", "s"}, {"bytes", 5}};
+      },
+  };
+  for (std::size_t i = 0; i < std::size(edits); ++i) {
+    std::string message;
+    EXPECT_EQ(code_of(index_json(edits[i]), &message), Code::kCorrupt) << i;
+    EXPECT_NE(message.find("shard 0"), std::string::npos) << message;
+  }
+  EXPECT_EQ(parse_mds_index("", false).error().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_mds_index("{", false).error().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_mds_index("[]", false).error().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_mds_index(R"({"version": 2})", false).error().code(), Code::kCorrupt);
+  EXPECT_EQ(parse_mds_index(std::string(5000, '[') + std::string(5000, ']'), false).error().code(),
+            Code::kCorrupt);
+}
+
+TEST(MdsIndexJson, NamesWhatIsUnsupported) {
+  std::string message;
+  EXPECT_EQ(code_of({{"version", 1}, {"shards", json::array()}}), Code::kUnsupported);
+  EXPECT_EQ(code_of(index_json([](json& e) { e["version"] = 1; })), Code::kUnsupported);
+  EXPECT_EQ(code_of(index_json([](json& e) { e["format"] = "xsv"; }), &message),
+            Code::kUnsupported);
+  EXPECT_NE(message.find("xsv"), std::string::npos);
+  json two = index_json();
+  two["shards"].push_back(two["shards"][0]);
+  EXPECT_EQ(code_of(two), Code::kOk);
+  two["shards"][1]["column_names"] = {"u", "x"};
+  EXPECT_EQ(code_of(two), Code::kUnsupported);
+}
+
+TEST(MdsColumns, HaveDtypeAndShapeWhenEveryValueHas) {
+  struct Case {
+    const char* encoding;
+    std::uint64_t size;
+    const char* dtype;
+    std::vector<std::uint64_t> shape;
+  };
+  const Case cases[] = {{"int", 8, "int64", {}},
+                        {"float16", 2, "float16", {}},
+                        {"ndarray:uint16:1025", 2050, "uint16", {1025}},
+                        {"ndarray:float64:2,3", 48, "float64", {2, 3}},
+                        {"ndarray:uint8", 0, "", {}},
+                        {"ndarray", 0, "", {}},
+                        {"jpeg", 0, "", {}},
+                        {"home_made", 12, "", {}}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.encoding);
+    Column column;
+    column.encoding = c.encoding;
+    column.fixed_size_bytes = c.size;
+    ASSERT_TRUE(describe_mds_column(column, false).ok());
+    EXPECT_EQ(column.dtype, c.dtype);
+    EXPECT_EQ(column.shape, c.shape);
+  }
+}
+
+TEST(IndexJsonKind, TellsDatasetsApart) {
+  EXPECT_EQ(kind_of_index_json(R"({"shards": []})"), IndexJsonKind::kMds);
+  EXPECT_EQ(kind_of_index_json(R"({"chunks": []})"), IndexJsonKind::kLitData);
+  EXPECT_EQ(kind_of_index_json(R"({"a": 1})"), IndexJsonKind::kOther);
+  EXPECT_EQ(kind_of_index_json("[1]"), IndexJsonKind::kOther);
+  EXPECT_EQ(kind_of_index_json("text"), IndexJsonKind::kOther);
+}
+
+}  // namespace
+}  // namespace headrace::detail
