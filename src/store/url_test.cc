@@ -1,0 +1,63 @@
+#include "store/url.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "headrace/store.h"
+
+namespace headrace {
+namespace {
+
+using testing::HasSubstr;
+
+std::string parts(std::string_view text) {
+  auto url = parse_store_url(text);
+  if (!url) return std::string(code_name(url.error().code()));
+  return url->scheme + "|" + url->bucket + "|" + url->path + "|" + url->root;
+}
+
+TEST(StoreUrl, SplitsEveryScheme) {
+  EXPECT_EQ(parts("s3://bucket"), "s3|bucket||s3://bucket");
+  EXPECT_EQ(parts("S3://bucket/a b%20c//d/"), "s3|bucket|a b%20c//d|s3://bucket/a b%20c//d");
+  EXPECT_EQ(parts("file:///data/x/"), "file||/data/x|file:///data/x");
+  EXPECT_EQ(parts("file://localhost/data"), "file||/data|file:///data");
+  EXPECT_EQ(parts("file:///"), "file||/|file:///");
+  EXPECT_EQ(parts("/data/x/"), "||/data/x|/data/x");
+  EXPECT_EQ(parts("relative"), "||relative|relative");
+  EXPECT_EQ(parts("a:b/c://d"), "||a:b/c://d|a:b/c://d");
+  EXPECT_EQ(parts("memory://name/p"), "memory|name|p|memory://name/p");
+}
+
+TEST(StoreUrl, RefusesWhatNamesNothing) {
+  for (std::string_view text :
+       {"", "s3://", "s3:///key", "memory://", "file://host/x", "s3://b/\x01", "a\nb"}) {
+    EXPECT_EQ(parts(text), "invalid_argument") << text;
+  }
+}
+
+TEST(OpenStore, RefusesOtherSchemesWithAHint) {
+  const auto message = [](const std::string& url) {
+    StoreOptions options;
+    options.url = url;
+    auto store = open_store(options, {});
+    EXPECT_FALSE(store.has_value());
+    EXPECT_EQ(store.error().code(), Code::kUnsupported);
+    return std::string(store.error().message());
+  };
+  EXPECT_THAT(
+      message("ftp://x"),
+      HasSubstr("use s3://bucket/prefix, file:///directory, a plain path, or memory://name"));
+  EXPECT_THAT(message("gs://x"), HasSubstr("https://storage.googleapis.com"));
+  EXPECT_THAT(message("az://x"), HasSubstr("Azure"));
+  EXPECT_THAT(message("https://x/y"), HasSubstr("AWS_ENDPOINT_URL_S3"));
+}
+
+TEST(OpenStore, SaysWhatIsWrongBeforeContactingAnyone) {
+  StoreOptions options;
+  EXPECT_EQ(open_store(options, {}).error().code(), Code::kInvalidArgument);
+  options.url = "s3://bucket";
+  EXPECT_EQ(open_store(options, {}).error().code(), Code::kDenied);
+}
+
+}  // namespace
+}  // namespace headrace
