@@ -1,0 +1,182 @@
+#include "store/fault/fault_store.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/random.h"
+#include "insight/counter.h"
+
+namespace headrace {
+namespace {
+
+/// Dice and counts of all handles.
+struct Shared {
+  explicit Shared(const FaultOptions& o) : options(o), random(o.seed) {}
+  bool hits(double share) HEADRACE_EXCLUDES(mutex) {
+    if (share <= 0) return false;
+    MutexLock lock(mutex);
+    return random.unit() < share;
+  }
+  std::uint64_t below(std::uint64_t bound) HEADRACE_EXCLUDES(mutex) {
+    MutexLock lock(mutex);
+    return random.below(bound);
+  }
+
+  const FaultOptions options;
+  Counter errors, call_errors, short_accepts, held_back;
+  Mutex mutex;
+  Random random HEADRACE_GUARDED_BY(mutex);
+};
+
+class FaultHandle final : public FaultStore {
+ public:
+  FaultHandle(std::unique_ptr<Store> inner, std::shared_ptr<Shared> shared)
+      : inner_(std::move(inner)), shared_(std::move(shared)) {}
+
+  std::size_t submit(std::span<Request> requests) override {
+    std::span<Request> offered = requests;
+    if (!requests.empty() && shared_->hits(shared_->options.short_accept_share)) {
+      shared_->short_accepts.add();
+      offered = requests.first(shared_->below(requests.size()));
+    }
+    // Under the lock, so that wait() never counts a request as in flight that is then refused: it
+    // would sleep for it.
+    MutexLock lock(mutex_);
+    const std::size_t count = inner_->submit(offered);
+    in_flight_ += count;
+    return count;
+  }
+
+  std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
+    if (out.empty()) return inner_->wait(out, until, stop);
+    if (shared_->options.hold_back_count == 0) {
+      const std::size_t count = inner_->wait(out, until, stop);
+      for (Completion& completion : out.first(count)) spoil(completion);
+      subtract_in_flight(count);
+      return count;
+    }
+    while (true) {
+      const bool is_last = in_flight() == held_.size();
+      if (!held_.empty() && (is_last || held_.size() > shared_->options.hold_back_count))
+        return hand_out(out);
+      std::array<Completion, 16> batch;
+      const std::size_t count = inner_->wait(batch, until, stop);
+      for (Completion& completion : std::span(batch).first(count)) {
+        spoil(completion);
+        held_.push_back(std::move(completion));
+      }
+      if (count == 0) return hand_out(out);
+      shared_->held_back.add(count);
+    }
+  }
+
+  void wake() noexcept override { inner_->wake(); }
+  void cancel(std::uint64_t tag) override { inner_->cancel(tag); }
+  void stop() noexcept override { inner_->stop(); }
+  Result<std::unique_ptr<Store>> new_handle() override {
+    HEADRACE_TRY_ASSIGN(auto inner, inner_->new_handle());
+    return std::unique_ptr<Store>(std::make_unique<FaultHandle>(std::move(inner), shared_));
+  }
+
+  Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
+    HEADRACE_TRY(before("HEAD", key));
+    return inner_->head(key, call);
+  }
+  Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
+    HEADRACE_TRY(before("LIST", request.prefix));
+    return inner_->list(request, call);
+  }
+  Status remove(const std::string& key, const CallOptions& call) override {
+    HEADRACE_TRY(before("DELETE", key));
+    return inner_->remove(key, call);
+  }
+  Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
+                          const CallOptions& call) override {
+    HEADRACE_TRY(before("COPY", from_key));
+    return inner_->copy(from_key, to_key, call);
+  }
+  Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
+    HEADRACE_TRY(before("CREATE UPLOAD", key));
+    return inner_->create_upload(key, call);
+  }
+  Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
+                                     std::span<const UploadedPart> parts,
+                                     const CallOptions& call) override {
+    HEADRACE_TRY(before("COMPLETE UPLOAD", key));
+    return inner_->complete_upload(key, upload_id, parts, call);
+  }
+  Status abort_upload(const std::string& key, const std::string& upload_id,
+                      const CallOptions& call) override {
+    HEADRACE_TRY(before("ABORT UPLOAD", key));
+    return inner_->abort_upload(key, upload_id, call);
+  }
+
+  const std::string& url() const noexcept override { return inner_->url(); }
+  void append_metrics(MetricList& out) const override { inner_->append_metrics(out); }
+  FaultCounts counts() const override {
+    return {shared_->errors.value(), shared_->call_errors.value(), shared_->short_accepts.value(),
+            shared_->held_back.value()};
+  }
+
+ private:
+  Status before(const char* what, const std::string& key) {
+    if (!shared_->hits(shared_->options.call_error_share)) return {};
+    shared_->call_errors.add();
+    return Status(shared_->options.error_code,
+                  std::string(what) + " " + object_url(key) + ": injected fault");
+  }
+
+  void spoil(Completion& completion) {
+    if (!completion.status.ok() || !shared_->hits(shared_->options.error_share)) return;
+    shared_->errors.add();
+    completion.status = Status(shared_->options.error_code, "injected fault");
+    completion.length_bytes = 0;
+    completion.object_size_bytes = 0;
+    completion.etag.clear();
+    // A put's slab is spoiled as well: after the completion its contents are the caller's business
+    // again.
+    const std::span<std::byte> bytes = completion.slab.bytes();
+    if (shared_->options.spoil_failed_slabs && !bytes.empty())
+      std::memset(bytes.data(), 0xdb, bytes.size());
+  }
+
+  std::size_t hand_out(std::span<Completion> out) {
+    const std::size_t count = std::min(out.size(), held_.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      std::swap(held_[shared_->below(held_.size())], held_.back());
+      out[i] = std::move(held_.back());
+      held_.pop_back();
+    }
+    subtract_in_flight(count);
+    return count;
+  }
+
+  std::size_t in_flight() HEADRACE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return in_flight_;
+  }
+  void subtract_in_flight(std::size_t count) HEADRACE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    in_flight_ -= count;
+  }
+
+  const std::unique_ptr<Store> inner_;
+  const std::shared_ptr<Shared> shared_;
+  std::vector<Completion> held_;  // by the thread in wait() only
+  Mutex mutex_;
+  std::size_t in_flight_ HEADRACE_GUARDED_BY(mutex_) = 0;  // accepted and not handed out
+};
+
+}  // namespace
+
+std::unique_ptr<FaultStore> FaultStore::create(std::unique_ptr<Store> inner,
+                                               const FaultOptions& options) {
+  return std::make_unique<FaultHandle>(std::move(inner), std::make_shared<Shared>(options));
+}
+
+}  // namespace headrace

@@ -1,0 +1,118 @@
+#include "store/file/file_io.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/errno_status.h"
+#include "store/file/file_key.h"
+
+namespace headrace::file {
+namespace {
+
+// Between two looks at cancel and deadline: 4 MiB are 1 ms from the page cache, 40 ms from a slow
+// disk.
+constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
+
+Status shrank() { return Status(Code::kChanged, "the file became shorter while it was read"); }
+
+}  // namespace
+
+Result<Fd> open_object(const std::string& path, struct stat& info) {
+  // O_NONBLOCK: opening a fifo must not wait for its writer. No effect on files.
+  Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!fd) return errno_status(errno, "open " + path);
+  if (::fstat(fd.get(), &info) != 0) return errno_status(errno, "stat " + path);
+  if (!S_ISREG(info.st_mode)) return Status(Code::kNotFound, path + " is not a file");
+  return fd;
+}
+
+Status read_exactly(int fd, std::uint64_t offset_bytes, std::span<std::byte> bytes,
+                    const Interrupt& interrupt) {
+  while (!bytes.empty()) {
+    HEADRACE_TRY(interrupt.check());
+    const ssize_t count = ::pread(fd, bytes.data(), std::min(bytes.size(), kPieceBytes),
+                                  static_cast<off_t>(offset_bytes));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno_status(errno, "read");
+    if (count == 0) return shrank();
+    offset_bytes += static_cast<std::uint64_t>(count);
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return {};
+}
+
+Status check_unchanged(int fd, const struct stat& before) {
+  struct stat now {};
+  if (::fstat(fd, &now) != 0) return errno_status(errno, "stat");
+  const bool is_same = now.st_size == before.st_size &&
+                       now.st_mtim.tv_sec == before.st_mtim.tv_sec &&
+                       now.st_mtim.tv_nsec == before.st_mtim.tv_nsec;
+  return is_same ? Status() : Status(Code::kChanged, "the file was written to while it was read");
+}
+
+Status write_all(TemporaryFile& file, std::span<const std::byte> bytes,
+                 const Interrupt& interrupt) {
+  while (!bytes.empty()) {
+    HEADRACE_TRY(interrupt.check());
+    const auto piece = bytes.first(std::min(bytes.size(), kPieceBytes));
+    HEADRACE_TRY(file.write(piece));
+    bytes = bytes.subspan(piece.size());
+  }
+  return {};
+}
+
+Status append_file(TemporaryFile& file, int from, std::uint64_t size_bytes,
+                   const Interrupt& interrupt) {
+  off_t offset = 0;
+  bool can_share = true;
+  while (static_cast<std::uint64_t>(offset) < size_bytes) {
+    HEADRACE_TRY(interrupt.check());
+    const std::size_t piece =
+        std::min<std::uint64_t>(size_bytes - static_cast<std::uint64_t>(offset), kPieceBytes);
+    const ssize_t count = can_share ? ::copy_file_range(from, &offset, file.fd(), nullptr, piece, 0)
+                                    : ::sendfile(file.fd(), from, &offset, piece);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && can_share) {
+      can_share =
+          false;  // across file systems, or unsupported: sendfile() reports what is really wrong
+      continue;
+    }
+    if (count < 0) return errno_status(errno, "copy to " + file.path());
+    if (count == 0) return shrank();
+  }
+  return {};
+}
+
+Status make_directories(const std::string& path) {
+  if (::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return {};
+  if (errno == ENOTDIR)
+    return Status(Code::kUnsupported, "a file is in the way of directory " + path);
+  if (errno != ENOENT) return errno_status(errno, "create directory " + path);
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos || slash == 0)
+    return errno_status(ENOENT, "create directory " + path);
+  HEADRACE_TRY(make_directories(path.substr(0, slash)));
+  if (::mkdir(path.c_str(), 0777) == 0 || errno == EEXIST) return {};
+  if (errno == ENOTDIR)
+    return Status(Code::kUnsupported, "a file is in the way of directory " + path);
+  return errno_status(errno, "create directory " + path);
+}
+
+void remove_directory(const std::string& path) noexcept {
+  DIR* const entries = ::opendir(path.c_str());
+  if (entries == nullptr) return;
+  while (const dirent* entry = ::readdir(entries)) {
+    if (entry->d_name[0] != '.' || is_temporary_name(entry->d_name)) {
+      ::unlinkat(::dirfd(entries), entry->d_name, 0);
+    }
+  }
+  ::closedir(entries);
+  ::rmdir(path.c_str());
+}
+
+}  // namespace headrace::file

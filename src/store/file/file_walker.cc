@@ -1,0 +1,136 @@
+#include "store/file/file_walker.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+
+#include "base/errno_status.h"
+#include "base/fd.h"
+#include "store/file/file_key.h"
+
+namespace headrace::file {
+namespace {
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
+};
+
+bool is_gone(int error) noexcept { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
+
+/// Whether an entry is a file or a directory; links count as what they point to.
+bool classify(int directory_fd, const dirent& entry, FileWalker::Entry& out) {
+  unsigned char type = entry.d_type;
+  if (type == DT_LNK || type == DT_UNKNOWN) {
+    struct stat info {};
+    if (::fstatat(directory_fd, entry.d_name, &info, 0) != 0) return false;
+    type = S_ISDIR(info.st_mode) ? DT_DIR : S_ISREG(info.st_mode) ? DT_REG : DT_UNKNOWN;
+  }
+  out.is_directory = type == DT_DIR;
+  return type == DT_DIR || type == DT_REG;
+}
+
+}  // namespace
+
+std::string FileWalker::base_of(const std::string& prefix) {
+  const std::size_t slash = prefix.rfind('/');
+  return slash == std::string::npos ? std::string() : prefix.substr(0, slash + 1);
+}
+
+Status FileWalker::enter(const std::string& key) {
+  const std::string path = root_ + "/" + key;
+  Fd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return is_gone(errno) ? Status() : errno_status(errno, "read directory " + path);
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return errno_status(errno, "stat " + path);
+  for (const Directory& above : path_) {
+    if (above.device == info.st_dev && above.inode == info.st_ino) return {};
+  }
+  const std::unique_ptr<DIR, CloseDirectory> entries(::fdopendir(fd.get()));
+  if (entries == nullptr) return errno_status(errno, "read directory " + path);
+  static_cast<void>(fd.release());
+  Directory directory;
+  directory.device = info.st_dev;
+  directory.inode = info.st_ino;
+  while (true) {
+    errno = 0;
+    const dirent* const found = ::readdir(entries.get());
+    if (found == nullptr && errno != 0) return errno_status(errno, "read directory " + path);
+    if (found == nullptr) break;
+    const std::string_view name = found->d_name;
+    Entry entry;
+    if (name == "." || name == ".." || name.starts_with(kHiddenPrefix)) continue;
+    if (!classify(::dirfd(entries.get()), *found, entry)) continue;
+    entry.name.reserve(key.size() + name.size() + 1);
+    entry.name.append(key).append(name);
+    if (entry.is_directory) entry.name.push_back('/');
+    directory.entries.push_back(std::move(entry));
+  }
+  std::sort(directory.entries.begin(), directory.entries.end(),
+            [](const Entry& a, const Entry& b) { return a.name > b.name; });
+  path_.push_back(std::move(directory));
+  return {};
+}
+
+Result<bool> FileWalker::has_files(const std::string& key) const {
+  ListRequest request;
+  request.prefix = key;
+  FileWalker below(root_, request);
+  HEADRACE_TRY_ASSIGN(const Entry* const first, below.peek(ListPager(request), false));
+  return first != nullptr;
+}
+
+Result<bool> FileWalker::settle(const ListPager& pager, bool rolls_directories) {
+  const Entry& entry = path_.back().entries.back();
+  if (entry.is_directory) {
+    if (pager.skips_all_below(entry.name)) {
+      pop();
+      return false;
+    }
+    if (rolls_directories) {
+      HEADRACE_TRY_ASSIGN(const bool is_listed, has_files(entry.name));
+      if (!is_listed) pop();
+      return is_listed;
+    }
+    const std::string name = entry.name;
+    pop();
+    HEADRACE_TRY(enter(name));
+    return false;
+  }
+  const bool is_listed = pager.wants(entry.name) &&
+                         ::stat((root_ + "/" + entry.name).c_str(), &info_) == 0 &&
+                         S_ISREG(info_.st_mode);
+  if (!is_listed) pop();
+  return is_listed;
+}
+
+Result<const FileWalker::Entry*> FileWalker::peek(const ListPager& pager, bool rolls_directories) {
+  if (!is_started_) {
+    struct stat info {};
+    if (::stat(root_.c_str(), &info) != 0) return errno_status(errno, "read directory " + root_);
+    if (!S_ISDIR(info.st_mode)) return errno_status(ENOTDIR, "read directory " + root_);
+    HEADRACE_TRY(enter(base_));
+    is_started_ = true;
+  }
+  while (!path_.empty()) {
+    if (path_.back().entries.empty()) {
+      path_.pop_back();
+      continue;
+    }
+    if (!is_settled_) {
+      HEADRACE_TRY_ASSIGN(is_settled_, settle(pager, rolls_directories));
+      if (!is_settled_) continue;
+    }
+    return &path_.back().entries.back();
+  }
+  return nullptr;
+}
+
+void FileWalker::pop() {
+  path_.back().entries.pop_back();
+  is_settled_ = false;
+}
+
+}  // namespace headrace::file
