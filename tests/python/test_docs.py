@@ -1,0 +1,56 @@
+"""What the documentation says is so: metrics are listed, README commands run as written."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import headrace as hr
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def documented_metrics() -> set[str]:
+    """Names in the first column of the tables of docs/metrics.md; `<cause>` stands for each stall cause."""
+    text = (ROOT / "docs" / "metrics.md").read_text()
+    return set(re.findall(r"^\| *`([a-z_.<>0-9]+)`", text, re.M))
+
+
+def matches(name: str, documented: set[str]) -> bool:
+    return name in documented or any(re.fullmatch(re.escape(d).replace("<cause>", "[a-z_]+"), name) for d in documented if "<" in d)
+
+
+def test_every_metric_is_in_the_documentation(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"x" * 100)
+    with hr.Loader(str(tmp_path), format="raw", batch_size=1, memory="16MiB") as loader, hr.Store(str(tmp_path)) as store:
+        list(loader)
+        bytes(store.get("a.txt"))
+        names = {name for stats in (loader.stats(), store.stats()) for name in stats if "." in name}
+    assert len(names) > 10
+    assert not {name for name in names if not matches(name, documented_metrics())}
+
+
+def readme_block(heading: str) -> str:
+    section = (ROOT / "README.md").read_text().split(f"## {heading}\n", 1)[1]
+    block = re.search(r"```sh\n(.*?)```", section, re.S)
+    assert block
+    return block.group(1)
+
+
+def test_readme_five_minutes_runs_as_written(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # The only changes: a free port, a private directory, a small source tree.
+    source = tmp_path / "source"
+    shutil.copytree(ROOT / "docs", source)
+    script = readme_block("Five minutes").replace("9000", str(port)).replace("/tmp/buckets", str(tmp_path / "buckets")).replace("/usr/share/doc", str(source))
+    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    run = subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "Traceback" not in run.stderr
