@@ -1,0 +1,122 @@
+#include "store/transfer/retry_policy.h"
+
+#include <gtest/gtest.h>
+
+#include "base/manual_clock.h"
+
+namespace headrace::transfer {
+namespace {
+
+using namespace std::chrono_literals;
+
+class RetryPolicyTest : public testing::Test {
+ protected:
+  RetryDecision decide(const AttemptFailure& failure) {
+    return decide_retry(options_, failure, clock_.now(), clock_.now() + timeout_, budget_, random_);
+  }
+  static AttemptFailure after(std::uint32_t attempts) {
+    AttemptFailure failure;
+    failure.attempts = attempts;
+    return failure;
+  }
+
+  ManualClock clock_;
+  RetryOptions options_;
+  std::chrono::nanoseconds timeout_ = 1h;
+  RetryBudget budget_{{1e9, 1e9, 0}, clock_.now()};
+  Random random_{3};
+};
+
+TEST_F(RetryPolicyTest, DelaysAreSpreadOverADoublingBound) {
+  for (std::uint32_t attempts = 1; attempts < 10; ++attempts) {
+    const Microseconds bound = std::min<Microseconds>(10s, 100ms * (1 << (attempts - 1)));
+    Microseconds lowest = 1h;
+    Microseconds highest{0};
+    for (int i = 0; i < 500; ++i) {
+      const RetryDecision decision = decide(after(attempts));
+      ASSERT_EQ(decision.verdict, RetryVerdict::kRetry);
+      const auto delay = std::chrono::duration_cast<Microseconds>(decision.at - clock_.now());
+      lowest = std::min(lowest, delay);
+      highest = std::max(highest, delay);
+    }
+    EXPECT_LT(lowest, bound / 20);
+    EXPECT_GT(highest, bound * 19 / 20);
+    EXPECT_LE(highest, bound);
+  }
+}
+
+TEST_F(RetryPolicyTest, SameSeedSameDelays) {
+  Random again{3};
+  const RetryDecision first = decide(after(3));
+  random_ = again;
+  EXPECT_EQ(decide(after(3)).at, first.at);
+}
+
+TEST_F(RetryPolicyTest, OnlyRetryableCodesAreRetried) {
+  for (int value = 1; value <= static_cast<int>(Code::kInternal); ++value) {
+    AttemptFailure failure = after(1);
+    failure.code = static_cast<Code>(value);
+    const bool is_retried = decide(failure).verdict == RetryVerdict::kRetry;
+    EXPECT_EQ(is_retried, failure.code == Code::kUnavailable || failure.code == Code::kThrottled)
+        << value;
+  }
+}
+
+TEST_F(RetryPolicyTest, AttemptsAreLimited) {
+  options_.max_attempts = 3;
+  EXPECT_EQ(decide(after(2)).verdict, RetryVerdict::kRetry);
+  EXPECT_EQ(decide(after(3)).verdict, RetryVerdict::kFinal);
+}
+
+TEST_F(RetryPolicyTest, WhatMustNotBeRepeatedIsNot) {
+  AttemptFailure failure = after(1);
+  failure.may_repeat = false;
+  EXPECT_EQ(decide(failure).verdict, RetryVerdict::kFinal);
+}
+
+TEST_F(RetryPolicyTest, RetryAfterIsTheLeastDelay) {
+  AttemptFailure failure = after(1);
+  failure.retry_after = 3s;
+  for (int i = 0; i < 50; ++i) {
+    const RetryDecision decision = decide(failure);
+    EXPECT_GE(decision.at, clock_.now() + 3s);
+    EXPECT_LE(decision.at, clock_.now() + 3100ms);
+  }
+}
+
+TEST_F(RetryPolicyTest, NoRetryBeginsAfterTheDeadline) {
+  timeout_ = 2s;
+  AttemptFailure failure = after(1);
+  failure.retry_after = 2s;
+  EXPECT_EQ(decide(failure).verdict, RetryVerdict::kDeadline);
+  failure.retry_after = 1s;
+  EXPECT_EQ(decide(failure).verdict, RetryVerdict::kRetry);
+}
+
+TEST_F(RetryPolicyTest, EmptyBudgetSpreadsRetriesOut) {
+  budget_ = RetryBudget({2, 10, 1}, clock_.now());
+  options_.base = 0ms;
+  EXPECT_EQ(decide(after(1)).at, clock_.now());
+  EXPECT_EQ(decide(after(1)).at, clock_.now());
+  EXPECT_EQ(decide(after(1)).at, clock_.now() + 100ms);
+  EXPECT_EQ(decide(after(1)).at, clock_.now() + 200ms);
+  timeout_ = 250ms;
+  EXPECT_EQ(decide(after(1)).verdict, RetryVerdict::kDeadline);
+}
+
+TEST_F(RetryPolicyTest, BudgetRefillsByTimeAndBySuccess) {
+  budget_ = RetryBudget({1, 10, 0.5}, clock_.now());
+  EXPECT_EQ(budget_.take(clock_.now()), Microseconds(0));
+  EXPECT_EQ(budget_.take(clock_.now()), Microseconds(100'000));
+  clock_.advance(200ms);
+  EXPECT_EQ(budget_.take(clock_.now()), Microseconds(0));
+  budget_.on_success();
+  budget_.on_success();
+  EXPECT_EQ(budget_.take(clock_.now()), Microseconds(0));
+  clock_.advance(1h);
+  EXPECT_EQ(budget_.take(clock_.now()), Microseconds(0));
+  EXPECT_GT(budget_.take(clock_.now()), Microseconds(0));
+}
+
+}  // namespace
+}  // namespace headrace::transfer

@@ -1,0 +1,104 @@
+#pragma once
+/// \file
+/// For tests: an HTTP server on loopback whose answers, good or bad, are written by the test, and a
+/// protocol without vendor.
+#include <sys/socket.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "base/mutex.h"
+#include "store/http_protocol.h"
+
+namespace headrace::transfer {
+
+/// One request as the server saw it.
+struct SeenRequest {
+  std::string head;
+  std::string body;
+  std::size_t connection = 0;         ///< Counts from 0.
+  std::size_t on_connection = 0;      ///< Requests before it on this connection.
+  std::size_t index = 0;              ///< Requests before it on all connections.
+  std::uint64_t first = 0, last = 0;  ///< Of the Range header.
+};
+
+/// The server's side of a connection.
+class Peer {
+ public:
+  explicit Peer(int fd) : fd_(fd) {}
+  void send(std::string_view bytes);
+  /// Ends with a TCP reset, or in order.
+  void reset();
+  void close();
+  bool is_open() const { return is_open_; }
+  /// Waits until the client has gone (reads its bytes meanwhile).
+  void wait_for_client_to_leave();
+
+ private:
+  const int fd_;
+  bool is_open_ = true;
+};
+
+class ScriptedServer {
+ public:
+  using Script = std::function<void(const SeenRequest&, Peer&)>;
+  /// Object of `object_bytes` whose byte i is content_byte(i); `script` answers instead when given.
+  explicit ScriptedServer(Script script = nullptr, std::uint64_t object_bytes = 1 << 20);
+  ~ScriptedServer();
+
+  std::uint16_t port() const { return port_; }
+  std::size_t connection_count() const { return connection_count_.load(); }
+  std::size_t request_count() const { return request_count_.load(); }
+  /// The correct answer to a range request.
+  void answer(const SeenRequest& request, Peer& peer) const;
+  std::string content(std::uint64_t first, std::uint64_t last) const;
+  static char content_byte(std::uint64_t index) {
+    return static_cast<char>((index * 2654435761U) >> 11);
+  }
+  static std::string head(int status, std::uint64_t content_length, const std::string& more = {});
+
+ private:
+  void accept_loop();
+  void serve(int fd, std::size_t connection);
+  bool read_request(int fd, std::string& buffer, SeenRequest& request);
+
+  const Script script_;
+  const std::uint64_t object_bytes_;
+  int listen_fd_ = -1;
+  std::uint16_t port_ = 0;
+  std::atomic<std::size_t> connection_count_{0};
+  std::atomic<std::size_t> request_count_{0};
+  Mutex mutex_;
+  std::vector<int> fds_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<std::thread> threads_ HEADRACE_GUARDED_BY(mutex_);
+  bool is_stopping_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::thread acceptor_;
+};
+
+/// Unsigned requests, path-style, and HTTP status alone decides.
+class FakeProtocol final : public HttpProtocol {
+ public:
+  explicit FakeProtocol(std::uint16_t port, std::string host = "127.0.0.1")
+      : endpoint_{std::move(host), port, false} {}
+  explicit FakeProtocol(HttpEndpoint endpoint) : endpoint_(std::move(endpoint)) {}
+  const HttpEndpoint& endpoint() const noexcept override { return endpoint_; }
+  Status append_head(const Request& request, std::chrono::sys_seconds wall_now,
+                     std::string& out) override;
+  Status append_head(const HttpCall& call, std::chrono::sys_seconds wall_now,
+                     std::string& out) override;
+  Status error_from(std::string_view what, const http::ResponseHead& head,
+                    std::string_view body) override;
+  Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
+  std::string describe(const Request& request) const override;
+
+ private:
+  const HttpEndpoint endpoint_;
+};
+
+}  // namespace headrace::transfer

@@ -1,0 +1,215 @@
+// Implementation of scripted_server.h; in a *_test.cc so that it is part of the test program only.
+#include "store/transfer/scripted_server.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace headrace::transfer {
+
+void Peer::send(std::string_view bytes) {
+  while (is_open_ && !bytes.empty()) {
+    const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n <= 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void Peer::reset() {
+  const linger hard{1, 0};
+  ::setsockopt(fd_, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard));
+  is_open_ = false;
+}
+
+void Peer::close() { is_open_ = false; }
+
+void Peer::wait_for_client_to_leave() {
+  char bytes[4096];
+  while (::recv(fd_, bytes, sizeof(bytes), 0) > 0) {
+  }
+  is_open_ = false;
+}
+
+ScriptedServer::ScriptedServer(Script script, std::uint64_t object_bytes)
+    : script_(std::move(script)), object_bytes_(object_bytes) {
+  listen_fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(::bind(listen_fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  EXPECT_EQ(::listen(listen_fd_, 64), 0);
+  socklen_t size_bytes = sizeof(address);
+  EXPECT_EQ(::getsockname(listen_fd_, reinterpret_cast<sockaddr*>(&address), &size_bytes), 0);
+  port_ = ntohs(address.sin_port);
+  acceptor_ = std::thread([this] { accept_loop(); });
+}
+
+ScriptedServer::~ScriptedServer() {
+  {
+    MutexLock lock(mutex_);
+    is_stopping_ = true;
+    for (const int fd : fds_) {
+      if (fd >= 0) ::shutdown(fd, SHUT_RDWR);
+    }
+  }
+  ::shutdown(listen_fd_, SHUT_RDWR);
+  acceptor_.join();
+  std::vector<std::thread> threads;
+  {
+    MutexLock lock(mutex_);
+    threads.swap(threads_);
+  }
+  for (std::thread& thread : threads) thread.join();
+  ::close(listen_fd_);
+}
+
+void ScriptedServer::accept_loop() {
+  for (;;) {
+    const int fd = ::accept4(listen_fd_, nullptr, nullptr, SOCK_CLOEXEC);
+    MutexLock lock(mutex_);
+    if (fd < 0 || is_stopping_) {
+      if (fd >= 0) ::close(fd);
+      return;
+    }
+    const std::size_t connection = connection_count_.fetch_add(1);
+    fds_.push_back(fd);
+    threads_.emplace_back([this, fd, connection] { serve(fd, connection); });
+  }
+}
+
+bool ScriptedServer::read_request(int fd, std::string& buffer, SeenRequest& request) {
+  std::size_t end = 0;
+  const auto more = [&] {
+    char bytes[65536];
+    const ssize_t n = ::recv(fd, bytes, sizeof(bytes), 0);
+    if (n > 0) buffer.append(bytes, static_cast<std::size_t>(n));
+    return n > 0;
+  };
+  while ((end = buffer.find("\r\n\r\n")) == std::string::npos) {
+    if (!more()) return false;
+  }
+  request.head = buffer.substr(0, end + 4);
+  buffer.erase(0, end + 4);
+  const auto number_after = [&](std::string_view name, std::size_t skip) {
+    std::uint64_t value = 0;
+    const auto at = request.head.find(name);
+    if (at == std::string::npos) return value;
+    const char* from = request.head.data() + at + name.size();
+    const char* end_of_head = request.head.data() + request.head.size();
+    if (skip > 0) from = std::find(from, end_of_head, '-') + 1;
+    std::from_chars(from, request.head.data() + request.head.size(), value);
+    return value;
+  };
+  request.first = number_after("Range: bytes=", 0);
+  request.last = number_after("Range: bytes=", 1);
+  const std::uint64_t length = number_after("Content-Length: ", 0);
+  // Bodies are read by the script's choice only when it wants to refuse them early.
+  if (request.head.find("X-Refuse") != std::string::npos) return true;
+  while (buffer.size() < length) {
+    if (!more()) return false;
+  }
+  request.body = buffer.substr(0, length);
+  buffer.erase(0, length);
+  return true;
+}
+
+void ScriptedServer::serve(int fd, std::size_t connection) {
+  Peer peer(fd);
+  std::string buffer;
+  for (std::size_t count = 0; peer.is_open(); ++count) {
+    SeenRequest request;
+    request.connection = connection;
+    request.on_connection = count;
+    if (!read_request(fd, buffer, request)) break;
+    request.index = request_count_.fetch_add(1);
+    script_ ? script_(request, peer) : answer(request, peer);
+  }
+  MutexLock lock(mutex_);
+  std::replace(fds_.begin(), fds_.end(), fd, -1);
+  ::close(fd);
+}
+
+std::string ScriptedServer::content(std::uint64_t first, std::uint64_t last) const {
+  std::string text;
+  for (std::uint64_t i = first; i <= last; ++i) text += content_byte(i);
+  return text;
+}
+
+std::string ScriptedServer::head(int status, std::uint64_t content_length,
+                                 const std::string& more) {
+  return "HTTP/1.1 " + std::to_string(status) +
+         " Some Reason\r\nContent-Length: " + std::to_string(content_length) + "\r\n" + more +
+         "\r\n";
+}
+
+void ScriptedServer::answer(const SeenRequest& request, Peer& peer) const {
+  if (request.head.substr(0, 4) == "PUT ") return peer.send(head(200, 0, "ETag: \"put\"\r\n"));
+  const std::string total = std::to_string(object_bytes_);
+  if (request.first >= object_bytes_)
+    return peer.send(head(416, 0, "Content-Range: bytes */" + total + "\r\n"));
+  const std::uint64_t last = std::min(request.last, object_bytes_ - 1);
+  peer.send(head(206, last - request.first + 1,
+                 "ETag: \"v1\"\r\nContent-Range: bytes " + std::to_string(request.first) + "-" +
+                     std::to_string(last) + "/" + total + "\r\n") +
+            content(request.first, last));
+}
+
+Status FakeProtocol::append_head(const Request& request, std::chrono::sys_seconds,
+                                 std::string& out) {
+  if (request.key == "refused-key") return Status(Code::kInvalidArgument, "this key is refused");
+  char number[24];
+  const auto append_number = [&](std::uint64_t value) {
+    out.append(number, static_cast<std::size_t>(
+                           std::to_chars(number, number + sizeof(number), value).ptr - number));
+  };
+  out.append(request.op == Op::kGet ? "GET /" : "PUT /")
+      .append(request.key)
+      .append(" HTTP/1.1\r\nHost: test\r\n");
+  if (request.op == Op::kGet) {
+    out.append("Range: bytes=");
+    append_number(request.offset_bytes);
+    out.append("-");
+    append_number(request.offset_bytes + request.length_bytes - 1);
+  } else {
+    out.append("Content-Length: ");
+    append_number(request.length_bytes);
+  }
+  if (request.key == "refused") out.append("\r\nX-Refuse: 1");
+  out.append("\r\n\r\n");
+  return {};
+}
+
+Status FakeProtocol::append_head(const HttpCall& call, std::chrono::sys_seconds, std::string& out) {
+  out.append(call.method).append(" /").append(call.path).append(" HTTP/1.1\r\nContent-Length: ");
+  out.append(std::to_string(call.body.size())).append("\r\n\r\n");
+  return {};
+}
+
+Status FakeProtocol::error_from(std::string_view what, const http::ResponseHead& head,
+                                std::string_view body) {
+  Code code = Code::kInternal;
+  if (head.status == 404) code = Code::kNotFound;
+  if (head.status == 403) code = Code::kDenied;
+  if (head.status == 412) code = Code::kChanged;
+  if (head.status == 500) code = Code::kUnavailable;
+  if (head.status == 503) code = Code::kThrottled;
+  return Status(code, std::string(what) + ": HTTP " + std::to_string(head.status) + " " +
+                          std::string(body.substr(0, 100)));
+}
+
+Status FakeProtocol::check_answer(const HttpCall& call, const HttpAnswer& answer) {
+  if (answer.body == "<Error>") return Status(Code::kUnavailable, call.what + ": error inside 200");
+  return {};
+}
+
+std::string FakeProtocol::describe(const Request& request) const {
+  if (request.op != Op::kGet) return "PUT fake://" + std::string(request.key);
+  return "GET fake://" + std::string(request.key) + " [" + std::to_string(request.offset_bytes) +
+         ", " + std::to_string(request.offset_bytes + request.length_bytes) + ")";
+}
+
+}  // namespace headrace::transfer
