@@ -1,0 +1,38 @@
+"""Engine objects that are open, so that an exit without close() ends their threads before the interpreter goes."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from typing import Protocol
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+_open: weakref.WeakSet[Closable] = weakref.WeakSet()
+_owner_pid = os.getpid()
+
+
+def register(thing: Closable) -> None:
+    _open.add(thing)
+
+
+def _forget() -> None:
+    """In a forked child: what the parent opened is not ours to close."""
+    global _owner_pid
+    _owner_pid = os.getpid()
+    _open.clear()
+
+
+@atexit.register
+def _close_all() -> None:
+    if os.getpid() != _owner_pid:
+        return
+    for thing in list(_open):
+        thing.close()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,226 @@
+"""Batches of one rank, in the order fixed by (dataset, seed, epoch)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace import _live, _native
+from headrace._batch import Batch
+from headrace._dataset import Dataset, open_native_dataset
+from headrace._store import StoreOptions, open_native
+from headrace.errors import InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    from typing_extensions import Self, Unpack
+
+__all__ = ["Loader", "default_rank"]
+
+_U32 = 1 << 32
+_U64 = 1 << 64
+
+
+def default_rank() -> tuple[int, int]:
+    """(rank, world size) of torch.distributed when it is initialised, else of RANK and WORLD_SIZE, else (0, 1)."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank(), distributed.get_world_size()
+    try:
+        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    except ValueError:
+        raise InvalidArgumentError(f"RANK={os.environ.get('RANK')!r}, WORLD_SIZE={os.environ.get('WORLD_SIZE')!r}: expected integers") from None
+
+
+def _resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
+    if (rank is None) != (world_size is None):
+        raise InvalidArgumentError("rank and world_size go together: give both or neither")
+    if rank is None or world_size is None:
+        rank, world_size = default_rank()
+    if not 0 <= rank < world_size < _U32:
+        raise InvalidArgumentError(f"rank={rank}, world_size={world_size}: expected 0 <= rank < world_size")
+    return rank, world_size
+
+
+def _check_range(name: str, value: int, low: int, high: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
+        raise InvalidArgumentError(f"{name}={value!r}: expected an integer from {low} to {high - 1}")
+    return value
+
+
+def _resolve_order(order: str | None, shuffle: bool) -> str:
+    if order is None:
+        return "headrace" if shuffle else "sequential"
+    if order == "headrace" and not shuffle:
+        raise InvalidArgumentError('order="headrace" shuffles: leave out shuffle=False, or use order="sequential"')
+    return order
+
+
+def _refuse_later_features(on_bad_sample: str, later: Mapping[str, object]) -> None:
+    for name, value in later.items():
+        if value is not None:
+            raise UnsupportedError(f"{name}= is not in this version of headrace; leave it out")
+    if on_bad_sample != "raise":
+        raise UnsupportedError(f'on_bad_sample={on_bad_sample!r} is not in this version of headrace; only "raise" is')
+
+
+class Loader:
+    """Batches of one rank; each epoch a fixed order, each sample exactly once over all ranks.
+
+    ``for batch in loader`` runs from the loader's position to the end of the epoch; the next loop is the next epoch.
+    Leaving a loop early keeps the position. One thread at a time moves the position; other methods may be called from any.
+
+    :param dataset: URL or path of a dataset, or an open :class:`Dataset`.
+    :param batch_size: samples a rank; the global batch is ``batch_size * world_size``.
+    :param shuffle: False is short for ``order="sequential"``.
+    :param seed: chooses the order, 0 to 2**64 - 1.
+    :param order: ``"headrace"`` or ``"sequential"``.
+    :param rank, world_size: default: from torch.distributed, else ``RANK`` and ``WORLD_SIZE``, else one rank.
+    :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples (``batch.mask`` tells),
+        ``"drop"`` leaves it out, ``"uneven"`` shares it out.
+    :param columns: names of the columns to deliver; default: all.
+    :param memory: hard limit of the engine's memory for data, batches that are still in use included.
+    :param prefetch: batches assembled ahead, at most.
+    :param window: blocks that are shuffled together in one lane of the order; 0: the default of the order.
+    :param lanes: lanes of the order; 0: chosen from the batch size and the memory.
+    :param read_timeout: seconds for one block, all attempts together.
+    """
+
+    def __init__(
+        self,
+        dataset: str | os.PathLike[str] | Dataset,
+        *,
+        batch_size: int,
+        shuffle: bool = True,
+        seed: int = 0,
+        order: str | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        epoch_end: str = "pad",
+        columns: Sequence[str] | None = None,
+        memory: int | str = "4GiB",
+        prefetch: int = 16,
+        workers: int = 0,
+        window: int = 0,
+        lanes: int = 0,
+        format: str = "auto",
+        block_bytes: int | str = "8MiB",
+        index_cache: str | os.PathLike[str] | None = None,
+        use_stored_index: bool = True,
+        read_timeout: float = 120.0,
+        on_bad_sample: str = "raise",
+        decode: Mapping[str, object] | None = None,
+        cache: str | os.PathLike[str] | None = None,
+        cache_limit: int | str | None = None,
+        **options: Unpack[StoreOptions],
+    ) -> None:
+        _refuse_later_features(on_bad_sample, {"decode": decode, "cache": cache, "cache_limit": cache_limit})
+        rank, world_size = _resolve_rank(rank, world_size)
+        arguments: dict[str, Any] = {
+            "batch_size": _check_range("batch_size", batch_size, 1, _U32),
+            "rank": rank,
+            "world_size": world_size,
+            "order": _resolve_order(order, shuffle),
+            "seed": _check_range("seed", seed, 0, _U64),
+            "epoch_end": epoch_end,
+            "window_blocks": _check_range("window", window, 0, _U32),
+            "lane_count": _check_range("lanes", lanes, 0, _U32),
+            "prefetch": _check_range("prefetch", prefetch, 1, 1025),
+            "workers": _check_range("workers", workers, 0, 1025),
+            "columns": [columns] if isinstance(columns, str) else list(columns or ()),
+            "read_timeout": read_timeout,
+        }
+        if isinstance(dataset, Dataset):
+            if options:
+                raise InvalidArgumentError(f"{sorted(options)[0]}= belongs to the Dataset that was passed in")
+            self._store = dataset.open_store(memory)
+        else:
+            self._store = open_native(dataset, memory, **options)
+        try:
+            if isinstance(dataset, Dataset):
+                self._dataset = dataset._native
+            else:
+                self._dataset = open_native_dataset(self._store, format, block_bytes, index_cache, use_stored_index)
+            self._native = _native.Loader(self._dataset, self._store, Batch, **arguments)
+        except BaseException:
+            self._store.close()
+            raise
+        self._sample_count = self._dataset.sample_count
+        self._global_batch = batch_size * world_size
+        self._drops = epoch_end == "drop"
+        self.batch_size, self.rank, self.world_size = batch_size, rank, world_size
+        _live.register(self)
+
+    def __iter__(self) -> Iterator[Batch]:
+        self._native.start_epoch()
+        return iter(self._native.next, None)
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch on this rank."""
+        full, rest = divmod(self._sample_count, self._global_batch)
+        return full + (1 if rest and not self._drops else 0)
+
+    @property
+    def batches_left(self) -> int:
+        """Batches from the position to the end of the epoch."""
+        return self._native.batches_left
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the position, from 0."""
+        return self._native.epoch
+
+    @property
+    def order_spec(self) -> dict[str, Any]:
+        """Identity of the order: id, version, seed, lanes, window."""
+        return self._native.order_spec()
+
+    @property
+    def closed(self) -> bool:
+        return self._native.closed
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, small and JSON: counts what the loop has received. The same on all ranks at the same step."""
+        state: dict[str, Any] = json.loads(self._native.state())
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes to a position, saved by any rank of a run of any world size.
+
+        Raises InvalidArgumentError, and changes nothing, when the state belongs to another dataset, order or seed.
+        """
+        self._native.load_state(json.dumps(dict(state)))
+
+    def sample_ids(self, epoch: int = 0) -> Iterator[npt.NDArray[np.int64]]:
+        """Dataset positions of each batch of this rank in an epoch, repeats of padding included, without reading data."""
+        index = 0
+        while (ids := self._native.sample_ids(epoch, index)) is not None:
+            yield ids
+            index += 1
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of loader, store and memory (docs/metrics.md), and ``stall_seconds`` by cause."""
+        stats: dict[str, Any] = self._native.stats()
+        stats["stall_seconds"] = {cause: stats.get(f"stall.{cause}_us", 0.0) / 1e6 for cause in _native.STALL_CAUSES}
+        return stats
+
+    def close(self) -> None:
+        """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""
+        self._native.close()
+        self._store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "Loader(closed)"
+        return f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self.rank}, world_size={self.world_size})"

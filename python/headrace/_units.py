@@ -1,0 +1,37 @@
+"""Sizes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from headrace.errors import InvalidArgumentError
+
+_UNITS = {"": 1, "b": 1}
+for _power, _letter in enumerate("kmgt", start=1):
+    _UNITS[f"{_letter}b"] = 1000**_power
+    _UNITS[f"{_letter}ib"] = 1024**_power
+_PATTERN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
+
+
+def parse_bytes(value: int | str, name: str = "memory") -> int:
+    """Bytes of ``"256MiB"``, ``"4GiB"``, ``"2TB"``, ``"64 kB"`` or a plain number; ``name`` is the argument to blame."""
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise InvalidArgumentError(f"{name}={value!r}: expected bytes as an int or a string such as '256MiB'")
+    if isinstance(value, str):
+        match = _PATTERN.fullmatch(value)
+        if match is None or match[2].lower() not in _UNITS:
+            raise InvalidArgumentError(f"{name}={value!r}: expected bytes such as '256MiB', '4GiB' or '2TB'")
+        number, unit = match[1], _UNITS[match[2].lower()]
+        value = int(number) * unit if number.isdigit() else int(float(number) * unit)
+    if not 0 < value < 1 << 63:
+        raise InvalidArgumentError(f"{name}={value!r}: expected a positive number of bytes")
+    return value
+
+
+def format_bytes(count: float) -> str:
+    """``"1.5 GiB"``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"

@@ -1,0 +1,5 @@
+"""``python -m headrace.cli``."""
+
+from headrace.cli import main
+
+main()

@@ -1,0 +1,33 @@
+#pragma once
+/// \file
+/// What the files of the extension module share: one `bind_*` function per Python class, called
+/// once by module.cc.
+///
+/// Rules of this folder: only headers of include/headrace/ and nanobind; every call that can wait
+/// goes through waiting.h; every Status becomes an exception in errors.cc; engine objects are held
+/// by Guarded (process.h).
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+// All casters here: a file that lacked one would compile another meaning of the same template, and
+// the linker keeps either.
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+namespace headrace {
+
+namespace nb = nanobind;
+
+void bind_process(nb::module_& m);
+void bind_store(nb::module_& m);
+void bind_range_reader(nb::module_& m);
+void bind_dataset(nb::module_& m);
+void bind_loader(nb::module_& m);
+void bind_order(nb::module_& m);
+void bind_pack(nb::module_& m);
+void bind_sim(nb::module_& m);
+
+}  // namespace headrace

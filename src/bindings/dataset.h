@@ -1,0 +1,21 @@
+#pragma once
+/// \file
+/// The Python class _native.Dataset, for the other files here that take one.
+#include <vector>
+
+#include "bind.h"
+#include "dataset_reader.h"
+#include "decode.h"
+#include "process.h"
+
+namespace headrace {
+
+struct PyDataset {
+  Guarded<DatasetReader> reader;
+  std::vector<ColumnDecoder> decoders;  // One a column.
+};
+
+/// Sample counts of all blocks, in dataset order.
+std::vector<std::uint32_t> block_samples(const Dataset& dataset);
+
+}  // namespace headrace

@@ -1,0 +1,62 @@
+#pragma once
+/// \file
+/// Samples of a dataset by position, outside of any epoch: for hr.Dataset. No Python in here.
+///
+/// Threads: any thread.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "headrace/dataset.h"
+#include "store_client.h"
+
+namespace headrace {
+
+class DatasetReader {
+ public:
+  DatasetReader(std::shared_ptr<StoreClient> client, std::shared_ptr<const Dataset> dataset)
+      : client_(std::move(client)), dataset_(std::move(dataset)) {}
+
+  const std::shared_ptr<const Dataset>& dataset() const noexcept { return dataset_; }
+  const std::shared_ptr<StoreClient>& client() const noexcept { return client_; }
+
+  /// Takes the columns of the sample at `index` of the list asked for. May throw; the reading then
+  /// ends.
+  using Sink = std::function<Status(std::size_t index, std::span<const ColumnBytes> columns)>;
+
+  /// Reads the samples at `positions` (each < sample_count()) and hands each to `sink` once, in any
+  /// order; many reads are in flight, within the memory limit. Errors: those of kGet, decompress
+  /// and cut; what `sink` returns.
+  Status read(std::span<const std::uint64_t> positions, const Sink& sink, const Pause& pause);
+
+ private:
+  /// The samples asked for that lie in one block, or in one part of it.
+  struct Job {
+    std::uint32_t block = 0;
+    std::uint32_t begin = 0;
+    std::uint32_t end = 0;
+    std::vector<std::size_t> indices;  // Into positions.
+  };
+  /// An inflated block, kept because the next call likely asks for its neighbours.
+  struct Inflated {
+    std::uint32_t block = 0;
+    Slab raw;
+  };
+  std::vector<Job> plan(std::span<const std::uint64_t> positions) const;
+  Status read_plain(std::span<const Job> jobs, std::span<const std::uint64_t> positions,
+                    const Sink& sink, const Pause& pause);
+  Result<Slab> fetch_job(const Job& job, const Pause& pause);
+  Result<std::shared_ptr<Inflated>> inflate(const Job& job, const Pause& pause);
+  Status cut(const Job& job, std::span<const std::byte> bytes,
+             std::span<const std::uint64_t> positions, const Sink& sink) const;
+
+  std::shared_ptr<StoreClient> client_;
+  std::shared_ptr<const Dataset> dataset_;
+  std::mutex mutex_;
+  std::shared_ptr<Inflated> kept_;
+};
+
+}  // namespace headrace

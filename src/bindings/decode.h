@@ -1,0 +1,67 @@
+#pragma once
+/// \file
+/// Column bytes to Python values: numpy arrays over engine memory for fixed columns, Python objects
+/// for the others.
+///
+/// Threads: the caller holds the GIL.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bind.h"
+#include "headrace/dataset.h"
+#include "headrace/loader.h"
+
+namespace headrace {
+
+/// DLPack type of a numpy dtype name ("uint16", "float16", "bool"); nullopt for an unknown name.
+std::optional<nb::dlpack::dtype> parse_dtype(std::string_view name);
+
+/// A numpy array over `data` (C order, writable); `owner` keeps the memory alive.
+nb::object make_array(std::byte* data, std::span<const std::size_t> shape, nb::dlpack::dtype dtype,
+                      nb::handle owner);
+
+/// How the values of one column become Python objects.
+class ColumnDecoder {
+ public:
+  explicit ColumnDecoder(const Column& column);
+
+  /// Value of one sample: a copy. None when the sample has no such member. `position` is for the
+  /// error message. Raises CorruptError (bytes that the encoding does not allow), UnsupportedError
+  /// (pickle).
+  nb::object decode(const ColumnBytes& value, std::uint64_t position) const;
+
+  /// Column of a batch: an array over the batch's memory for a fixed column, else a list of values.
+  nb::object decode_batch(const BatchColumn& column, const Batch& batch, nb::handle owner) const;
+
+  const nb::object& name() const noexcept { return name_; }
+
+ private:
+  enum class Kind : std::uint8_t {
+    kBytes,
+    kStr,
+    kJson,
+    kText,
+    kArray,
+    kDynamicArray,
+    kTypedArray,
+    kPickle
+  };
+  nb::object decode_value(std::span<const std::byte> bytes) const;
+  nb::object decode_array(std::span<const std::byte> bytes) const;
+  [[noreturn]] void raise_corrupt(std::uint64_t position, const std::string& reason) const;
+
+  Kind kind_ = Kind::kBytes;
+  nb::object name_;
+  std::string encoding_;
+  nb::object parse_;                // kJson, kText: callable from str.
+  nb::dlpack::dtype dtype_{};       // kArray, kTypedArray
+  std::vector<std::size_t> shape_;  // kArray
+  std::uint64_t fixed_size_bytes_ = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,31 @@
+#include "errors.h"
+
+#include <string>
+
+namespace headrace {
+namespace {
+
+/// Name of the class in headrace/errors.py, in the order of Code.
+constexpr const char* kClassNames[] = {
+    "HeadraceError",  "CancelledError", "DeadlineError", "InvalidArgumentError",
+    "NotFoundError",  "DeniedError",    "ChangedError",  "UnavailableError",
+    "ThrottledError", "ExhaustedError", "CorruptError",  "UnsupportedError",
+    "InternalError"};
+static_assert(std::size(kClassNames) == static_cast<std::size_t>(Code::kInternal) + 1);
+
+}  // namespace
+
+void raise(const Status& status, std::string_view key) {
+  const char* class_name = kClassNames[static_cast<std::size_t>(status.code())];
+  nb::object type = nb::module_::import_("headrace.errors").attr(class_name);
+  // Object keys are bytes from a server: a message that is not UTF-8 must still arrive.
+  auto text = [](std::string_view s) {
+    return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
+  };
+  nb::object error = type(text(status.message()));
+  if (!key.empty()) error.attr("key") = text(key);
+  PyErr_SetObject(type.ptr(), error.ptr());
+  throw nb::python_error();
+}
+
+}  // namespace headrace

@@ -1,0 +1,225 @@
+#include "headrace/loader.h"
+
+#include <mutex>
+#include <string>
+
+#include "dataset.h"
+#include "decode.h"
+#include "errors.h"
+#include "order.h"
+#include "store.h"
+
+namespace headrace {
+namespace {
+
+/// What a loader needs to live. Members die in reverse order: the loader before the store that it
+/// reads from.
+struct LoaderParts {
+  std::shared_ptr<StoreClient> client;
+  std::unique_ptr<Loader> loader;
+  std::timed_mutex mutex;  // One thread at a time moves the position.
+};
+
+struct PyLoader {
+  Guarded<LoaderParts> parts;
+  std::vector<ColumnDecoder> decoders;  // One a delivered column.
+  nb::object batch_type;
+};
+
+/// Keeps a batch alive for the arrays over it. In a forked child the batch leaks: its memory is the
+/// parent's.
+struct BatchOwner {
+  std::unique_ptr<Batch> batch;
+  std::uint32_t generation = fork_generation();
+};
+
+nb::capsule make_owner(std::unique_ptr<Batch> batch) {
+  return nb::capsule(new BatchOwner{std::move(batch)}, [](void* p) noexcept {
+    auto* owner = static_cast<BatchOwner*>(p);
+    if (owner->generation != fork_generation()) static_cast<void>(owner->batch.release());
+    delete owner;
+  });
+}
+
+nb::object make_batch(const PyLoader& self, std::unique_ptr<Batch> owned) {
+  Batch& batch = *owned;
+  const nb::capsule owner = make_owner(std::move(owned));
+  nb::object out = self.batch_type();
+  const auto columns = batch.columns();
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    const nb::object value = self.decoders[c].decode_batch(columns[c], batch, owner);
+    if (PyDict_SetItem(out.ptr(), self.decoders[c].name().ptr(), value.ptr()) != 0)
+      throw nb::python_error();
+  }
+  const std::size_t count = batch.count();
+  auto* ids = reinterpret_cast<std::byte*>(const_cast<std::int64_t*>(batch.ids().data()));
+  auto* mask = reinterpret_cast<std::byte*>(const_cast<std::uint8_t*>(batch.mask().data()));
+  nb::setattr(out, "ids", make_array(ids, {&count, 1}, nb::dtype<std::int64_t>(), owner));
+  nb::setattr(out, "mask", make_array(mask, {&count, 1}, nb::dtype<bool>(), owner));
+  nb::setattr(out, "epoch", nb::int_(batch.epoch()));
+  nb::setattr(out, "index", nb::int_(batch.index()));
+  return out;
+}
+
+/// Locks the position without holding up other Python threads.
+std::unique_lock<std::timed_mutex> lock_position(LoaderParts& parts) {
+  std::unique_lock lock(parts.mutex, std::try_to_lock);
+  while (!lock.owns_lock()) {
+    {
+      nb::gil_scoped_release release;
+      static_cast<void>(lock.try_lock_for(kSignalSlice));
+    }
+    if (!lock.owns_lock()) check_signals();
+  }
+  return lock;
+}
+
+/// The next batch, None at the end of the epoch.
+nb::object next(PyLoader& self) {
+  auto parts = self.parts.get();
+  const auto lock = lock_position(*parts);
+  for (;;) {
+    const TimePoint until = slice_end();
+    auto result = [&] {
+      nb::gil_scoped_release release;
+      return parts->loader->next(until);
+    }();
+    if (result) {
+      if (*result == nullptr) return nb::none();
+      return make_batch(self, *std::move(result));
+    }
+    // The end of our slice and the deadline of a read have the same code; the latter comes back at
+    // once on every call.
+    const bool is_slice_end =
+        result.error().code() == Code::kDeadline && system_clock().now() >= until;
+    if (!is_slice_end) raise(result.error());
+    check_signals();
+  }
+}
+
+LoaderOptions make_options(std::uint32_t batch_size, std::uint32_t rank, std::uint32_t world_size,
+                           const std::string& order, std::uint64_t seed,
+                           const std::string& epoch_end) {
+  LoaderOptions options;
+  options.batch_size = batch_size;
+  options.rank = rank;
+  options.world_size = world_size;
+  options.order = order;
+  options.seed = seed;
+  options.epoch_end = parse_epoch_end(epoch_end);
+  return options;
+}
+
+void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object batch_type,
+                 LoaderOptions options) {
+  auto parts = std::make_shared<LoaderParts>();
+  parts->client = store.client.get();
+  auto data = dataset.reader.get()->dataset();
+  auto handle = value_or_raise(parts->client->store().new_handle());
+  std::vector<ColumnDecoder> decoders;
+  if (options.columns.empty()) {
+    for (const Column& column : data->columns()) decoders.emplace_back(column);
+  }
+  for (const std::string& name : options.columns) {
+    for (const Column& column : data->columns()) {
+      if (column.name == name) decoders.emplace_back(column);
+    }
+  }
+  auto loader = [&] {
+    nb::gil_scoped_release release;
+    return Loader::create(data, std::move(handle), parts->client->pool(), options);
+  }();
+  parts->loader = value_or_raise(std::move(loader));
+  new (self) PyLoader{Guarded<LoaderParts>("the loader", std::move(parts)), std::move(decoders),
+                      std::move(batch_type)};
+}
+
+void load_state(PyLoader& self, const std::string& json) {
+  auto parts = self.parts.get();
+  const auto lock = lock_position(*parts);
+  raise_if_error([&] {
+    nb::gil_scoped_release release;
+    return parts->loader->load_state(json);
+  }());
+}
+
+void start_epoch(PyLoader& self) {
+  auto parts = self.parts.get();
+  const auto lock = lock_position(*parts);
+  raise_if_error([&] {
+    nb::gil_scoped_release release;
+    return parts->loader->start_epoch();
+  }());
+}
+
+/// Positions of one batch as an int64 array; None past the end of the epoch.
+nb::object sample_ids(PyLoader& self, std::uint64_t epoch, std::uint64_t batch_index) {
+  auto result = self.parts.get()->loader->sample_ids(epoch, batch_index);
+  if (!result && result.error().code() == Code::kNotFound) return nb::none();
+  return make_int64_array(value_or_raise(std::move(result)));
+}
+
+nb::dict stats(PyLoader& self) {
+  nb::dict out;
+  for (const Metric& metric : self.parts.get()->loader->stats())
+    out[metric.name.c_str()] = metric.value;
+  return out;
+}
+
+void close(PyLoader& self) {
+  if (auto parts = self.parts.peek()) {
+    nb::gil_scoped_release release;
+    parts->loader->stop();
+  }
+  self.parts.drop();
+}
+
+}  // namespace
+
+void bind_loader(nb::module_& m) {
+  nb::list causes;
+  for (int cause = 0; cause < static_cast<int>(StallCause::kCount); ++cause) {
+    causes.append(stall_cause_name(static_cast<StallCause>(cause)));
+  }
+  m.attr("STALL_CAUSES") = nb::tuple(causes);
+  nb::class_<PyLoader>(m, "Loader")
+      .def(
+          "__init__",
+          [](PyLoader* self, PyDataset& dataset, PyStore& store, nb::object batch_type,
+             std::uint32_t batch_size, std::uint32_t rank, std::uint32_t world_size,
+             const std::string& order, std::uint64_t seed, const std::string& epoch_end,
+             std::uint32_t window_blocks, std::uint32_t lane_count, std::uint32_t prefetch,
+             std::uint32_t workers, std::vector<std::string> columns, double read_timeout) {
+            LoaderOptions options =
+                make_options(batch_size, rank, world_size, order, seed, epoch_end);
+            options.window_blocks = window_blocks;
+            options.lane_count = lane_count;
+            options.prefetch_batches = prefetch;
+            options.worker_count = workers;
+            options.columns = std::move(columns);
+            options.read_timeout =
+                std::chrono::milliseconds(static_cast<std::int64_t>(read_timeout * 1e3));
+            open_loader(self, dataset, store, std::move(batch_type), std::move(options));
+          },
+          nb::arg("dataset"), nb::arg("store"), nb::arg("batch_type"), nb::kw_only(),
+          nb::arg("batch_size"), nb::arg("rank") = 0, nb::arg("world_size") = 1,
+          nb::arg("order") = "headrace", nb::arg("seed") = 0, nb::arg("epoch_end") = "pad",
+          nb::arg("window_blocks") = 0, nb::arg("lane_count") = 0, nb::arg("prefetch") = 16,
+          nb::arg("workers") = 0, nb::arg("columns") = std::vector<std::string>(),
+          nb::arg("read_timeout") = 120.0)
+      .def("start_epoch", &start_epoch)
+      .def("next", &next)
+      .def("state", [](PyLoader& self) { return self.parts.get()->loader->state(); })
+      .def("load_state", &load_state, nb::arg("json"))
+      .def_prop_ro("batches_left",
+                   [](PyLoader& self) { return self.parts.get()->loader->batches_left(); })
+      .def_prop_ro("epoch", [](PyLoader& self) { return self.parts.get()->loader->epoch(); })
+      .def_prop_ro("closed", [](PyLoader& self) { return self.parts.is_closed(); })
+      .def("sample_ids", &sample_ids, nb::arg("epoch"), nb::arg("batch_index"))
+      .def("stats", &stats)
+      .def("order_spec",
+           [](PyLoader& self) { return spec_to_dict(self.parts.get()->loader->order_spec()); })
+      .def("close", &close);
+}
+
+}  // namespace headrace

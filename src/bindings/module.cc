@@ -1,0 +1,17 @@
+#include "bind.h"
+
+NB_MODULE(_native, m) {
+  m.doc() = "Engine of Headrace. Use the classes of the package headrace.";
+#ifndef HEADRACE_DCHECKS
+  // A user's module-level loader that outlives the interpreter is no leak worth a warning.
+  headrace::nb::set_leak_warnings(false);
+#endif
+  headrace::bind_process(m);
+  headrace::bind_store(m);
+  headrace::bind_range_reader(m);
+  headrace::bind_dataset(m);
+  headrace::bind_loader(m);
+  headrace::bind_order(m);
+  headrace::bind_pack(m);
+  headrace::bind_sim(m);
+}

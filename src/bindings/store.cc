@@ -1,0 +1,346 @@
+#include "store.h"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <vector>
+
+#include "buffers.h"
+#include "errors.h"
+
+namespace headrace {
+namespace {
+
+std::chrono::milliseconds to_milliseconds(double seconds) {
+  // A day is longer than any sensible timeout and far from overflow.
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::clamp(seconds, 0.001, 86400.0) * 1e3));
+}
+
+PollerKind parse_poller(const std::string& name) {
+  if (name == "auto") return PollerKind::kAuto;
+  if (name == "uring") return PollerKind::kUring;
+  if (name == "epoll") return PollerKind::kEpoll;
+  raise(Status(Code::kInvalidArgument,
+               "poller=" + name + ": expected \"auto\", \"uring\" or \"epoll\""));
+}
+
+/// The process environment, with what the caller names in its place.
+Environment make_environment(const std::map<std::string, std::string>& overrides) {
+  Environment environment = capture_environment();
+  for (const auto& [name, value] : overrides) environment.variables[name] = value;
+  return environment;
+}
+
+void open_client(PyStore* self, StoreOptions options,
+                 const std::map<std::string, std::string>& overrides, std::uint64_t memory_bytes) {
+  const std::string url = options.url;
+  auto client = StoreClient::open(options, make_environment(overrides), memory_bytes);
+  new (self) PyStore{Guarded<StoreClient>("the store", value_or_raise(std::move(client), url))};
+}
+
+nb::bytes make_bytes(std::size_t size) {
+  return nb::steal<nb::bytes>(PyBytes_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(size)));
+}
+
+std::span<std::byte> writable(nb::bytes& bytes) {
+  return {reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr())), bytes.size()};
+}
+
+nb::bytes get(PyStore& self, const std::string& key) {
+  auto client = self.client.get();
+  // The first part tells the size; most objects end in it.
+  Completion first = without_gil([&](const Pause& pause) {
+    Completion failed;
+    auto slab = client->acquire(client->part_bytes(), pause);
+    if (!slab) {
+      failed.status = std::move(slab).error();
+      return failed;
+    }
+    Request request;
+    request.key = key;
+    request.allow_short = true;
+    request.length_bytes = client->part_bytes();
+    request.slab = *std::move(slab);
+    return client->run(std::move(request), pause);
+  });
+  raise_if_error(first.status, key);
+  std::uint64_t size = std::max(first.object_size_bytes, first.length_bytes);
+  nb::bytes result = make_bytes(size);
+  const auto out = writable(result);
+  if (first.length_bytes > 0)
+    std::memcpy(out.data(), first.slab.bytes().data(), first.length_bytes);
+  first.slab = Slab();
+  if (first.length_bytes < size) {
+    raise_if_error(without_gil([&](const Pause& pause) {
+                     return client->fetch(key, first.etag, first.length_bytes,
+                                          out.subspan(first.length_bytes), pause);
+                   }),
+                   key);
+  }
+  return result;
+}
+
+nb::bytes get_range(PyStore& self, const std::string& key, std::uint64_t offset,
+                    std::uint64_t length) {
+  auto client = self.client.get();
+  nb::bytes result = make_bytes(length);
+  raise_if_error(without_gil([&](const Pause& pause) {
+                   return client->fetch(key, {}, offset, writable(result), pause);
+                 }),
+                 key);
+  return result;
+}
+
+/// Parts of an upload: S3 wants 5 MiB or more and at most 10,000 of them.
+std::uint64_t upload_part_bytes(std::uint64_t size_bytes) {
+  constexpr std::uint64_t kMiB = 1 << 20;
+  const std::uint64_t for_count = (size_bytes + 9999) / 10000;
+  return std::max(8 * kMiB, (for_count + kMiB - 1) / kMiB * kMiB);
+}
+
+ObjectInfo put(PyStore& self, const std::string& key, nb::handle data, bool if_absent) {
+  auto client = self.client.get();
+  const BufferArgument source(data);
+  const auto bytes = source.bytes();
+  const std::uint64_t part_bytes = upload_part_bytes(bytes.size());
+  if (bytes.size() > 2 * part_bytes && !if_absent) {
+    return value_or_raise(without_gil([&](const Pause& pause) {
+                            return client->upload(key, bytes, part_bytes, pause);
+                          }),
+                          key);
+  }
+  Completion done = without_gil([&](const Pause& pause) {
+    Request request;
+    request.op = Op::kPut;
+    request.key = key;
+    request.if_absent = if_absent;
+    return client->write(std::move(request), bytes, pause);
+  });
+  raise_if_error(done.status, key);
+  return ObjectInfo{key, bytes.size(), std::move(done.etag), 0};
+}
+
+std::string put_part(PyStore& self, const std::string& key, const std::string& upload_id,
+                     std::uint32_t part_number, nb::handle data) {
+  auto client = self.client.get();
+  const BufferArgument source(data);
+  Completion done = without_gil([&](const Pause& pause) {
+    Request request;
+    request.op = Op::kPutPart;
+    request.key = key;
+    request.upload_id = upload_id;
+    request.part_number = part_number;
+    return client->write(std::move(request), source.bytes(), pause);
+  });
+  raise_if_error(done.status, key);
+  return std::move(done.etag);
+}
+
+std::string relay(PyStore& self,
+                  const std::tuple<std::string, std::string, std::uint64_t, std::uint64_t>& from,
+                  PyStore& target, const std::string& to_key, const std::string& upload_id,
+                  std::uint32_t part_number) {
+  auto source_client = self.client.get();
+  auto target_client = target.client.get();
+  const auto& [from_key, etag, offset, length] = from;
+  Request read, write;
+  read.key = from_key;
+  read.etag = etag;
+  read.offset_bytes = offset;
+  read.length_bytes = length;
+  write.op = upload_id.empty() ? Op::kPut : Op::kPutPart;
+  write.key = to_key;
+  write.upload_id = upload_id;
+  write.part_number = part_number;
+  Completion done = without_gil([&](const Pause& pause) {
+    return source_client->relay(std::move(read), *target_client, std::move(write), pause);
+  });
+  raise_if_error(done.status, from_key);
+  return std::move(done.etag);
+}
+
+/// Runs one control-plane call of the store so that Ctrl-C ends it.
+template <class Call>
+auto control(PyStore& self, Call&& call) {
+  auto client = self.client.get();
+  return run_interruptible([&](std::stop_token stop) {
+    return call(client->store(), CallOptions{.stop = std::move(stop)});
+  });
+}
+
+std::tuple<std::vector<ObjectInfo>, std::vector<std::string>, std::string> list_page(
+    PyStore& self, const std::string& prefix, const std::string& delimiter,
+    const std::string& continuation) {
+  auto page = value_or_raise(
+      control(self,
+              [&](Store& store, const CallOptions& call) {
+                return store.list(
+                    {.prefix = prefix, .delimiter = delimiter, .continuation = continuation}, call);
+              }),
+      prefix);
+  return {std::move(page.objects), std::move(page.common_prefixes), std::move(page.continuation)};
+}
+
+ObjectInfo complete_upload(PyStore& self, const std::string& key, const std::string& upload_id,
+                           const std::vector<std::tuple<std::uint32_t, std::string>>& parts) {
+  std::vector<UploadedPart> uploaded;
+  for (const auto& [number, etag] : parts) uploaded.push_back({number, etag});
+  return value_or_raise(control(self,
+                                [&](Store& store, const CallOptions& call) {
+                                  return store.complete_upload(key, upload_id, uploaded, call);
+                                }),
+                        key);
+}
+
+nb::dict stats(PyStore& self) {
+  auto client = self.client.get();
+  MetricList metrics;
+  client->store().append_metrics(metrics);
+  nb::dict out;
+  for (const Metric& metric : metrics) out[metric.name.c_str()] = metric.value;
+  out["pool.limit_bytes"] = static_cast<double>(client->pool()->limit_bytes());
+  out["pool.used_bytes"] = static_cast<double>(client->pool()->used_bytes());
+  out["pool.committed_bytes"] = static_cast<double>(client->pool()->committed_bytes());
+  out["pool.peak_bytes"] = static_cast<double>(client->pool()->peak_bytes());
+  return out;
+}
+
+void close(PyStore& self) {
+  if (auto client = self.client.peek()) {
+    nb::gil_scoped_release release;
+    client->close();
+  }
+  self.client.drop();
+}
+
+void bind_object_info(nb::module_& m) {
+  nb::class_<ObjectInfo>(m, "ObjectInfo", "One object of a store.")
+      .def(
+          "__init__",
+          [](ObjectInfo* self, std::string key, std::uint64_t size, std::string etag,
+             std::optional<std::int64_t> modified) {
+            new (self) ObjectInfo{std::move(key), size, std::move(etag), modified.value_or(0)};
+          },
+          nb::arg("key"), nb::arg("size"), nb::arg("etag") = "", nb::arg("modified") = nb::none())
+      .def_ro("key", &ObjectInfo::key, "Name relative to the store's root.")
+      .def_ro("size", &ObjectInfo::size_bytes, "Bytes.")
+      .def_ro("etag", &ObjectInfo::etag, "Opaque version.")
+      .def_prop_ro(
+          "modified",
+          [](const ObjectInfo& info) {
+            return info.modified_unix_s == 0 ? std::nullopt : std::optional(info.modified_unix_s);
+          },
+          "Seconds since 1970 UTC, None when unknown.")
+      .def("__repr__", [](const ObjectInfo& info) {
+        return "ObjectInfo(key='" + info.key + "', size=" + std::to_string(info.size_bytes) +
+               ", etag='" + info.etag + "')";
+      });
+}
+
+}  // namespace
+
+void bind_store(nb::module_& m) {
+  bind_buffers(m);
+  bind_object_info(m);
+  nb::class_<PyStore>(m, "Store")
+      .def(
+          "__init__",
+          [](PyStore* self, const std::string& url, const std::string& endpoint,
+             const std::string& region, bool anonymous, std::optional<bool> path_style,
+             std::uint64_t memory_bytes, const std::string& poller, std::uint32_t reactors,
+             std::uint32_t max_in_flight, double timeout, double connect_timeout,
+             double first_byte_timeout, double progress_timeout, std::uint32_t max_attempts,
+             std::uint64_t retry_seed, const std::map<std::string, std::string>& environment) {
+            StoreOptions options;
+            options.url = url;
+            options.endpoint = endpoint;
+            options.region = region;
+            options.anonymous = anonymous;
+            options.path_style = path_style;
+            options.poller = parse_poller(poller);
+            options.reactor_count = reactors;
+            options.max_in_flight = max_in_flight;
+            options.default_timeout = to_milliseconds(timeout);
+            options.connect_timeout = to_milliseconds(connect_timeout);
+            options.first_byte_timeout = to_milliseconds(first_byte_timeout);
+            options.progress_timeout = to_milliseconds(progress_timeout);
+            options.max_attempts = max_attempts;
+            options.retry_seed = retry_seed;
+            open_client(self, std::move(options), environment, memory_bytes);
+          },
+          nb::arg("url"), nb::kw_only(), nb::arg("endpoint") = "", nb::arg("region") = "",
+          nb::arg("anonymous") = false, nb::arg("path_style") = nb::none(),
+          nb::arg("memory_bytes") = std::uint64_t{256} << 20, nb::arg("poller") = "auto",
+          nb::arg("reactors") = 0, nb::arg("max_in_flight") = 64, nb::arg("timeout") = 60.0,
+          nb::arg("connect_timeout") = 3.0, nb::arg("first_byte_timeout") = 10.0,
+          nb::arg("progress_timeout") = 10.0, nb::arg("max_attempts") = 10,
+          nb::arg("retry_seed") = 0, nb::arg("environment") = std::map<std::string, std::string>())
+      .def_prop_ro("url", [](PyStore& self) { return self.client.get()->store().url(); })
+      .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
+      .def("get", &get, nb::arg("key"))
+      .def("get_range", &get_range, nb::arg("key"), nb::arg("offset"), nb::arg("length"))
+      .def("put", &put, nb::arg("key"), nb::arg("data"), nb::arg("if_absent") = false)
+      .def(
+          "head",
+          [](PyStore& self, const std::string& key) {
+            return value_or_raise(
+                control(self, [&](Store& store,
+                                  const CallOptions& call) { return store.head(key, call); }),
+                key);
+          },
+          nb::arg("key"))
+      .def("list_page", &list_page, nb::arg("prefix"), nb::arg("delimiter"),
+           nb::arg("continuation"))
+      .def(
+          "remove",
+          [](PyStore& self, const std::string& key) {
+            raise_if_error(
+                control(self, [&](Store& store,
+                                  const CallOptions& call) { return store.remove(key, call); }),
+                key);
+          },
+          nb::arg("key"))
+      .def(
+          "copy",
+          [](PyStore& self, const std::string& from_key, const std::string& to_key) {
+            return value_or_raise(control(self,
+                                          [&](Store& store, const CallOptions& call) {
+                                            return store.copy(from_key, to_key, call);
+                                          }),
+                                  from_key);
+          },
+          nb::arg("from_key"), nb::arg("to_key"))
+      .def(
+          "create_upload",
+          [](PyStore& self, const std::string& key) {
+            return value_or_raise(control(self,
+                                          [&](Store& store, const CallOptions& call) {
+                                            return store.create_upload(key, call);
+                                          }),
+                                  key);
+          },
+          nb::arg("key"))
+      .def("put_part", &put_part, nb::arg("key"), nb::arg("upload_id"), nb::arg("part_number"),
+           nb::arg("data"))
+      .def("relay", &relay, nb::arg("source"), nb::arg("target"), nb::arg("to_key"),
+           nb::arg("upload_id") = "", nb::arg("part_number") = 0)
+      .def("complete_upload", &complete_upload, nb::arg("key"), nb::arg("upload_id"),
+           nb::arg("parts"))
+      .def(
+          "abort_upload",
+          [](PyStore& self, const std::string& key, const std::string& upload_id) {
+            raise_if_error(control(self,
+                                   [&](Store& store, const CallOptions& call) {
+                                     return store.abort_upload(key, upload_id, call);
+                                   }),
+                           key);
+          },
+          nb::arg("key"), nb::arg("upload_id"))
+      .def("stats", &stats)
+      .def("close", &close);
+}
+
+}  // namespace headrace

@@ -1,0 +1,28 @@
+#pragma once
+/// \file
+/// The Python class _native.Store, for the other files here that take one.
+#include <memory>
+#include <string>
+
+#include "bind.h"
+#include "process.h"
+#include "store_client.h"
+#include "waiting.h"
+
+namespace headrace {
+
+struct PyStore {
+  Guarded<StoreClient> client;
+};
+
+/// Runs `work(pause)` without the GIL; `pause` takes it back to look for signals.
+template <class Work>
+auto without_gil(Work&& work) {
+  nb::gil_scoped_release release;
+  return work([] {
+    nb::gil_scoped_acquire acquire;
+    check_signals();
+  });
+}
+
+}  // namespace headrace

@@ -1,0 +1,108 @@
+#pragma once
+/// \file
+/// A store with its memory, for blocking callers on many threads: each call leases a handle of its
+/// own, so that Python threads do not wait for one another's completions. No Python in here.
+///
+/// Threads: every function from any thread.
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "headrace/memory.h"
+#include "headrace/store.h"
+
+namespace headrace {
+
+/// Called about every 50 ms while a call waits; throws to give up (KeyboardInterrupt).
+using Pause = std::function<void()>;
+
+class StoreClient {
+ public:
+  /// Opens the store; `memory_bytes` bounds the data of all calls together. Errors: those of
+  /// open_store and SlabPool.
+  static Result<std::shared_ptr<StoreClient>> open(const StoreOptions& options,
+                                                   const Environment& environment,
+                                                   std::uint64_t memory_bytes);
+  ~StoreClient() { close(); }
+
+  /// For the control plane.
+  Store& store() noexcept { return *store_; }
+  const std::shared_ptr<SlabPool>& pool() const noexcept { return pool_; }
+  /// Bytes of one part of a transfer: small enough that several fit the budget.
+  std::uint64_t part_bytes() const noexcept { return part_bytes_; }
+
+  /// Cancels what is under way and refuses more. Idempotent.
+  void close() noexcept;
+
+  /// A handle on loan. Returned for reuse by finish(); destroyed (stopped and drained) otherwise.
+  class Lease {
+   public:
+    explicit Lease(StoreClient& client) : client_(client) {}
+    ~Lease();
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    /// Errors: kCancelled when the client is closed.
+    Status take();
+    Store* operator->() noexcept { return handle_.get(); }
+    /// \pre every accepted request has completed.
+    void finish() noexcept;
+
+   private:
+    StoreClient& client_;
+    std::unique_ptr<Store> handle_;
+  };
+
+  /// Takes a slab, waiting while other calls on this client may give memory back.
+  /// Errors: kExhausted when nobody but the user can; kInvalidArgument when the limit is too small
+  /// for it.
+  Result<Slab> acquire(std::size_t size_bytes, const Pause& pause);
+
+  /// Runs one request to its end. Errors: those of Completion::status.
+  Completion run(Request request, const Pause& pause);
+
+  /// Reads [offset, offset + out.size()) of an object in parts, several in flight. Errors: those of
+  /// kGet, of acquire().
+  Status fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
+               std::span<std::byte> out, const Pause& pause);
+
+  /// Writes one object, or one part of `upload_id` when given, from memory. `bytes` at most the
+  /// memory limit.
+  Completion write(Request request, std::span<const std::byte> bytes, const Pause& pause);
+
+  /// Writes a large object in parts of `part_bytes`, several in flight; nothing is visible unless
+  /// all succeed.
+  Result<ObjectInfo> upload(const std::string& key, std::span<const std::byte> bytes,
+                            std::uint64_t part_bytes, const Pause& pause);
+
+  /// Reads a range of an object here and writes it to `target` as `request` says (kPut or
+  /// kPutPart), through one slab.
+  Completion relay(Request read, StoreClient& target, Request write, const Pause& pause);
+
+ private:
+  struct PartTransfer;
+  StoreClient() = default;
+  Status submit_parts(PartTransfer& transfer, const Pause& pause);
+  Status closed_error() const;
+  Status run_parts(PartTransfer& transfer, const Pause& pause);
+
+  std::shared_ptr<SlabPool> pool_;  // Outlives the handles, whose requests hold slabs.
+  std::unique_ptr<Store> store_;
+  std::uint64_t part_bytes_ = 0;
+  std::mutex mutex_;
+  bool is_closed_ = false;
+  std::vector<std::unique_ptr<Store>> idle_;
+  std::unordered_set<Store*> leased_;
+  // Calls holding memory that will come back, and those of them now waiting for memory; both are
+  // hints, so relaxed.
+  std::atomic<int> active_calls_{0};
+  std::atomic<int> starved_calls_{0};
+};
+
+}  // namespace headrace

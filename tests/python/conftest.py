@@ -1,0 +1,117 @@
+"""Fixtures: a simulator in this process, and small datasets."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import sim as simulator
+
+REFERENCE = Path(__file__).parents[1] / "data" / "mds"
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No credentials, config files or caches of the machine reach a test."""
+    for name in (
+        "AWS_ACCESS_KEY_ID",
+        "AWS_SECRET_ACCESS_KEY",
+        "AWS_SESSION_TOKEN",
+        "AWS_PROFILE",
+        "AWS_ENDPOINT_URL",
+        "AWS_ENDPOINT_URL_S3",
+        "RANK",
+        "WORLD_SIZE",
+    ):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HEADRACE_INDEX_CACHE", str(tmp_path / "index-cache"))
+
+
+@pytest.fixture
+def buckets(tmp_path: Path) -> Path:
+    """Directory of the simulator's buckets, with the empty bucket ``b``."""
+    (tmp_path / "buckets" / "b").mkdir(parents=True)
+    return tmp_path / "buckets"
+
+
+@pytest.fixture
+def sim(buckets: Path) -> Iterator[simulator.Server]:
+    """A well-behaved S3 server that checks signatures."""
+    with simulator.Server(buckets) as server:
+        yield server
+
+
+@pytest.fixture
+def s3(sim: simulator.Server, monkeypatch: pytest.MonkeyPatch) -> simulator.Server:
+    """The server, with its endpoint and credentials in the environment, as a user would have them."""
+    for name, value in sim.environment().items():
+        monkeypatch.setenv(name, value)
+    return sim
+
+
+def write_mds(root: Path, columns: dict[str, tuple[str, int | None]], samples: list[dict[str, bytes]], per_shard: int = 100) -> Path:
+    """MDS by hand: ``columns`` maps names to (encoding, fixed size or None), ``samples`` hold encoded bytes."""
+    names = sorted(columns)
+    config = {
+        "column_encodings": [columns[n][0] for n in names],
+        "column_names": names,
+        "column_sizes": [columns[n][1] for n in names],
+        "compression": None,
+        "format": "mds",
+        "hashes": [],
+        "size_limit": 1 << 26,
+        "version": 2,
+    }
+    text = json.dumps(config, sort_keys=True).encode()
+    root.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for shard, start in enumerate(range(0, len(samples), per_shard)):
+        rows = []
+        for sample in samples[start : start + per_shard]:
+            sizes = b"".join(struct.pack("<I", len(sample[n])) for n in names if columns[n][1] is None)
+            rows.append(sizes + b"".join(sample[n] for n in names))
+        offsets = [4 + 4 * (len(rows) + 1) + len(text)]
+        for row in rows:
+            offsets.append(offsets[-1] + len(row))
+        data = struct.pack(f"<{len(rows) + 2}I", len(rows), *offsets) + text + b"".join(rows)
+        name = f"shard.{shard:05d}.mds"
+        (root / name).write_bytes(data)
+        entries.append(config | {"samples": len(rows), "raw_data": {"basename": name, "bytes": len(data), "hashes": {}}, "zip_data": None})
+    (root / "index.json").write_text(json.dumps({"version": 2, "shards": entries}, sort_keys=True))
+    return root
+
+
+def write_numbers(root: Path, count: int, per_shard: int = 100) -> Path:
+    """Samples with ``x`` (int, 7i + 1) and ``t`` (str, ``"s<i>"``)."""
+    samples = [{"x": struct.pack("<q", 7 * i + 1), "t": f"s{i}".encode()} for i in range(count)]
+    return write_mds(root, {"x": ("int", 8), "t": ("str", None)}, samples, per_shard)
+
+
+@pytest.fixture
+def numbers(buckets: Path) -> Path:
+    """1,000 samples in 10 shards, as the local directory behind s3://b/numbers."""
+    return write_numbers(buckets / "b" / "numbers", 1000)
+
+
+@pytest.fixture
+def open_loader() -> Iterator[Any]:
+    """hr.Loader that is closed with the test; small memory, small blocks."""
+    loaders: list[hr.Loader] = []
+
+    def make(dataset: Any, **arguments: Any) -> hr.Loader:
+        options: dict[str, Any] = {"batch_size": 10, "memory": "64MiB", "block_bytes": "64KiB", **arguments}
+        loaders.append(hr.Loader(dataset, **options))
+        return loaders[-1]
+
+    yield make
+    for loader in loaders:
+        loader.close()
