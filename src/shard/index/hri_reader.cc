@@ -16,6 +16,11 @@ Status corrupt(std::string_view what) {
   return Status(Code::kCorrupt, fmt::format("dataset index: {}", what));
 }
 
+constexpr std::uint64_t kMostFixedBytes = 0xffff'ffffULL;  // A shard of fixed columns is smaller.
+constexpr std::size_t kMostIndexColumns = 4096;
+constexpr std::uint64_t kMostBytes = std::uint64_t{1}
+                                     << 62;  // Of all shards; sums of two cannot overflow.
+
 struct Sections {
   std::span<const std::byte> by_id[hri::kSectionEnd];
 };
@@ -112,6 +117,7 @@ Status IndexView::parse_schema(std::string_view json) {
   }
   simdjson::dom::array columns;
   if (root["columns"].get_array().get(columns)) return corrupt("schema without columns");
+  std::uint64_t fixed_bytes = 0;
   for (const simdjson::dom::element entry : columns) {
     Column column;
     simdjson::dom::array shape;
@@ -127,8 +133,15 @@ Status IndexView::parse_schema(std::string_view json) {
       if (extent.get_uint64().get(value)) return corrupt("schema with a bad shape");
       column.shape.push_back(value);
     }
+    // Keeps every product of a size and a position inside 64 bits.
+    if (column.fixed_size_bytes > kMostFixedBytes - fixed_bytes)
+      return corrupt("columns too large");
+    fixed_bytes += column.fixed_size_bytes;
     columns_.push_back(std::move(column));
   }
+  const std::size_t least = format_ == Format::kRaw ? 2 : format_ == Format::kWebDataset ? 1 : 0;
+  if (columns_.size() < least || columns_.size() > kMostIndexColumns)
+    return corrupt("impossible number of columns");
   return Status();
 }
 
@@ -166,7 +179,12 @@ Status IndexView::parse_shards(std::span<const std::byte> records) {
     if (shard.compression == Compression::kNone && shard.raw_bytes != shard.stored_bytes) {
       return corrupt("plain shard with two sizes");
     }
-    if (shard.stored_bytes > (std::uint64_t{1} << 62) - stored) return corrupt("sizes overflow");
+    if (shard.compression != Compression::kNone && format_ != Format::kMds) {
+      return corrupt("compressed shard of a format without compression");
+    }
+    if (shard.stored_bytes > kMostBytes - stored || shard.raw_bytes > kMostBytes) {
+      return corrupt("sizes overflow");
+    }
     position += shard.sample_count;
     stored += shard.stored_bytes;
     shards_.push_back(shard);

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/check.h"
 #include "shard/indexed_dataset.h"
 
@@ -13,9 +15,13 @@ class RawDataset final : public IndexedDataset {
                                std::vector<Extent>& out) const override {
     const ShardRecord& shard = shard_of(block);
     const std::uint64_t first = first_in_shard(block);
+    // Sizes of a broken index may not rise; the buffer is no larger for it.
+    const std::uint64_t from = view().begin_of(shard, first + begin);
+    const std::uint64_t total = std::max(from, view().end_of(shard, first + end - 1)) - from;
     std::uint64_t target = 0;
     for (std::uint64_t i = first + begin; i < first + end; ++i) {
-      const std::uint64_t length = view().end_of(shard, i) - view().begin_of(shard, i);
+      const std::uint64_t length =
+          std::min(view().end_of(shard, i) - view().begin_of(shard, i), total - target);
       if (length == 0) continue;  // Nothing to ask the store for.
       const IndexObject object = view().object(i);
       out.push_back({object.key, object.etag, 0, length, target});
