@@ -1,7 +1,11 @@
 #include "store/s3/s3_store.h"
 
-#include <algorithm>
+#include <openssl/evp.h>
 
+#include <array>
+#include <charconv>
+
+#include "base/strings.h"
 #include "http/date.h"
 #include "http/uri.h"
 #include "store/s3/s3_protocol.h"
@@ -25,6 +29,30 @@ Result<ObjectInfo> object_info(const std::string& key, const HttpAnswer& answer)
     info.modified_unix_s = modified->time_since_epoch().count();
   }
   return info;
+}
+
+/// ETag that S3 gives to an object of these parts: MD5 of the parts' MD5s, and their count. Nullopt
+/// when the parts' ETags are no MD5s (some encryption modes and stores), or when this OpenSSL has
+/// no MD5.
+std::optional<std::string> multipart_etag(std::span<const UploadedPart> parts) {
+  std::string digests;
+  for (const UploadedPart& part : parts) {
+    std::string_view hex = part.etag;
+    if (hex.size() != 34 || hex.front() != '"' || hex.back() != '"') return std::nullopt;
+    hex = hex.substr(1, 32);
+    for (std::size_t i = 0; i < hex.size(); i += 2) {
+      unsigned value = 0;
+      const auto [end, error] = std::from_chars(&hex[i], &hex[i] + 2, value, 16);
+      if (error != std::errc() || end != &hex[i] + 2) return std::nullopt;
+      digests.push_back(static_cast<char>(value));
+    }
+  }
+  std::array<std::byte, 16> digest;
+  if (EVP_Digest(digests.data(), digests.size(), reinterpret_cast<unsigned char*>(digest.data()),
+                 nullptr, EVP_md5(), nullptr) != 1) {
+    return std::nullopt;
+  }
+  return "\"" + to_hex(digest) + "-" + std::to_string(parts.size()) + "\"";
 }
 
 class S3Store final : public Store {
@@ -111,8 +139,18 @@ class S3Store final : public Store {
     http.query = {{"uploadId", upload_id}};
     http.headers = {{"content-type", "application/xml"}};
     http.body = format_complete(parts);
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
-    auto etag = parse_result_etag(answer.body);
+    auto answer = engine_->call(http, call);
+    if (!answer) {
+      Status status = std::move(answer).error();
+      if (status.code() != Code::kNotFound) return status;
+      // After a lost answer the retry finds the upload gone, because the first attempt has
+      // completed it.
+      const auto expected = multipart_etag(parts);
+      auto info = head(key, call);
+      if (expected && info && info->etag == *expected) return info;
+      return status;
+    }
+    auto etag = parse_result_etag(answer->body);
     if (!etag) return std::move(etag).error().annotate(http.what);
     return head(key, call);
   }
