@@ -1,0 +1,286 @@
+// Objects, listings, uploads and buckets over the wire.
+#include "sim/server_fixture.h"
+
+namespace headrace::sim {
+namespace {
+
+TEST_F(ServerTest, ServesFilesThatWereThereBefore) {
+  write_file("b/dir/x.bin", "0123456789");
+  const TestResponse response = client().get("/b/dir/x.bin");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.body, "0123456789");
+  EXPECT_EQ(response.header("accept-ranges"), "bytes");
+  const std::string etag = response.header("etag");
+  EXPECT_EQ(etag.size(), 34u);
+  EXPECT_EQ(client().head("/b/dir/x.bin").header("etag"), etag);
+  EXPECT_EQ(client().head("/b/dir/x.bin").header("content-length"), "10");
+}
+
+TEST_F(ServerTest, RangesAreServed) {
+  write_file("b/x", "0123456789");
+  struct Case {
+    const char* range;
+    int status;
+    const char* body;
+    const char* content_range;
+  };
+  for (const Case& c :
+       {Case{"bytes=2-4", 206, "234", "bytes 2-4/10"}, Case{"bytes=7-", 206, "789", "bytes 7-9/10"},
+        Case{"bytes=-3", 206, "789", "bytes 7-9/10"},
+        Case{"bytes=8-100", 206, "89", "bytes 8-9/10"},
+        Case{"bytes=-100", 206, "0123456789", "bytes 0-9/10"},
+        Case{"bytes=0-0,2-2", 200, "0123456789", ""}, Case{"lines=1-2", 200, "0123456789", ""}}) {
+    const TestResponse response = client().get("/b/x", {{"range", c.range}});
+    EXPECT_EQ(response.status, c.status) << c.range;
+    EXPECT_EQ(response.body, c.body) << c.range;
+    EXPECT_EQ(response.header("content-range"), c.content_range) << c.range;
+  }
+  const TestResponse beyond = client().get("/b/x", {{"range", "bytes=10-"}});
+  EXPECT_EQ(beyond.status, 416);
+  EXPECT_EQ(beyond.xml("Code"), "InvalidRange");
+  EXPECT_EQ(beyond.header("content-range"), "bytes */10");
+}
+
+TEST_F(ServerTest, ReadConditionsAreKept) {
+  write_file("b/x", "text");
+  const std::string etag = client().head("/b/x").header("etag");
+  const std::string modified = client().head("/b/x").header("last-modified");
+  EXPECT_EQ(client().get("/b/x", {{"if-match", etag}}).status, 200);
+  EXPECT_EQ(client().get("/b/x", {{"if-match", "\"other\""}}).xml("Code"), "PreconditionFailed");
+  EXPECT_EQ(client().get("/b/x", {{"if-none-match", etag}}).status, 304);
+  EXPECT_EQ(client().get("/b/x", {{"if-none-match", "\"other\""}}).status, 200);
+  EXPECT_EQ(client().get("/b/x", {{"if-modified-since", modified}}).status, 304);
+  EXPECT_EQ(client().get("/b/x", {{"if-unmodified-since", "Sun, 06 Nov 1994 08:49:37 GMT"}}).status,
+            412);
+  EXPECT_EQ(client().get("/b/x").body, "text");  // the connection survived all of it
+  write_file("b/x", "changed");
+  EXPECT_EQ(client().get("/b/x", {{"if-match", etag}}).status, 412);
+}
+
+TEST_F(ServerTest, MissingThingsHaveTheirCodes) {
+  EXPECT_EQ(client().get("/b/none").xml("Code"), "NoSuchKey");
+  EXPECT_EQ(client().get("/none/k").xml("Code"), "NoSuchBucket");
+  EXPECT_EQ(client().get("/none").xml("Code"), "NoSuchBucket");
+  EXPECT_EQ(client().put("/none/k", "x").xml("Code"), "NoSuchBucket");
+  EXPECT_EQ(client().remove("/none/k").xml("Code"), "NoSuchBucket");
+  EXPECT_EQ(client().get("/none/k").status, 404);
+  EXPECT_EQ(client().head("/b/none").status, 404);
+  EXPECT_EQ(client().head("/b/none").header("content-length"), "0");
+  EXPECT_EQ(client().head("/b").status, 200);
+}
+
+TEST_F(ServerTest, PutThenGetThenDelete) {
+  const std::string body = pattern(3'000'000);
+  const TestResponse put = client().put("/b/new/key%20%C3%BC", body);
+  EXPECT_EQ(put.status, 200);
+  const TestResponse get = client().get("/b/new/key%20%C3%BC");
+  EXPECT_EQ(get.body, body);
+  EXPECT_EQ(get.header("etag"), put.header("etag"));
+  EXPECT_EQ(client().remove("/b/new/key%20%C3%BC").status, 204);
+  EXPECT_EQ(client().get("/b/new/key%20%C3%BC").status, 404);
+}
+
+TEST_F(ServerTest, EmptyObjects) {
+  EXPECT_EQ(client().put("/b/empty", "").status, 200);
+  EXPECT_EQ(client().get("/b/empty").status, 200);
+  EXPECT_EQ(client().head("/b/empty").header("content-length"), "0");
+  EXPECT_EQ(client().get("/b/empty", {{"range", "bytes=0-"}}).status, 416);
+}
+
+TEST_F(ServerTest, OddKeysRoundTrip) {
+  for (const char* path : {"/b/a", "/b/a/b", "/b/a/", "/b/x//y", "/b/..", "/b/../q", "/b/.",
+                           "/b//lead", "/b/%2B%3D%3F%26%23%25", "/b/line%0Abreak"}) {
+    ASSERT_EQ(client().put(path, path).status, 200) << path;
+  }
+  for (const char* path : {"/b/a", "/b/a/b", "/b/a/", "/b/x//y", "/b/..", "/b/../q", "/b/.",
+                           "/b//lead", "/b/%2B%3D%3F%26%23%25", "/b/line%0Abreak"}) {
+    EXPECT_EQ(client().get(path).body, path);
+  }
+  const TestResponse list = client().get("/b", {}, "encoding-type=url&list-type=2");
+  EXPECT_EQ(list.xml("KeyCount"), "10");
+  EXPECT_NE(list.body.find("<Key>line%0Abreak</Key>"), std::string::npos);
+}
+
+TEST_F(ServerTest, WriteConditionsAreKept) {
+  EXPECT_EQ(client().put("/b/k", "1", {{"if-none-match", "*"}}).status, 200);
+  EXPECT_EQ(client().put("/b/k", "2", {{"if-none-match", "*"}}).xml("Code"), "PreconditionFailed");
+  const std::string etag = client().head("/b/k").header("etag");
+  EXPECT_EQ(client().put("/b/k", "3", {{"if-match", etag}}).status, 200);
+  EXPECT_EQ(client().put("/b/k", "4", {{"if-match", etag}}).status, 412);
+  EXPECT_EQ(client().get("/b/k").body, "3");
+}
+
+TEST_F(ServerTest, BadChecksumsKeepTheOldObject) {
+  EXPECT_EQ(client().put("/b/k", "old").status, 200);
+  EXPECT_EQ(client().put("/b/k", "new", {{"x-amz-checksum-crc32c", "AAAAAA=="}}).xml("Code"),
+            "BadDigest");
+  EXPECT_EQ(client().put("/b/k", "new", {{"content-md5", "x"}}).xml("Code"), "InvalidDigest");
+  TestRequest wrong{"PUT", "/b/k", "", {}, "new", std::string(auth::kEmptyPayloadHash)};
+  EXPECT_EQ(client().request(wrong).xml("Code"), "XAmzContentSHA256Mismatch");
+  EXPECT_EQ(client().get("/b/k").body, "old");
+}
+
+TEST_F(ServerTest, ExpectContinueIsAnswered) {
+  TestRequest request{
+      "PUT", "/b/k", "", {{"expect", "100-continue"}}, "body", std::string(auth::kUnsignedPayload)};
+  const std::string text = client().text_of(request);
+  client().send_text(std::string_view(text).substr(0, text.size() - 4));
+  EXPECT_EQ(client().read_response().status, 100);
+  client().send_text("body");
+  EXPECT_EQ(client().read_response().status, 200);
+  // Refused before the body was sent: the answer comes at once and the connection ends.
+  request.path = "/none/k";
+  const std::string refused = client().text_of(request);
+  client().send_text(std::string_view(refused).substr(0, refused.size() - 4));
+  EXPECT_EQ(client().read_response().xml("Code"), "NoSuchBucket");
+  EXPECT_TRUE(client().reads_end());
+}
+
+TEST_F(ServerTest, CopiesObjects) {
+  EXPECT_EQ(client().put("/b/from%20here", "text").status, 200);
+  const TestResponse copy = client().put("/b/to", "", {{"x-amz-copy-source", "/b/from%20here"}});
+  EXPECT_EQ(copy.status, 200);
+  EXPECT_EQ(client().get("/b/to").body, "text");
+  EXPECT_EQ(copy.body.find("&quot;") != std::string::npos, true);
+  EXPECT_EQ(client().put("/b/to", "", {{"x-amz-copy-source", "b/none"}}).xml("Code"), "NoSuchKey");
+  EXPECT_EQ(client().put("/b/to", "", {{"x-amz-copy-source", "none/k"}}).xml("Code"),
+            "NoSuchBucket");
+  EXPECT_EQ(client().put("/b/to", "", {{"x-amz-copy-source", "b"}}).xml("Code"), "InvalidArgument");
+  EXPECT_EQ(
+      client()
+          .put("/b/to", "", {{"x-amz-copy-source", "b/to"}, {"x-amz-copy-source-if-match", "x"}})
+          .status,
+      412);
+}
+
+TEST_F(ServerTest, DeletesInBatches) {
+  for (const char* key : {"/b/1", "/b/2", "/b/3"}) client().put(key, "x");
+  const TestResponse response =
+      client().post("/b",
+                    "<Delete><Object><Key>1</Key></Object><Object><Key>2</Key></"
+                    "Object><Object><Key>no</Key></Object></Delete>",
+                    "delete=");
+  EXPECT_EQ(response.status, 200);
+  EXPECT_NE(response.body.find("<Deleted><Key>2</Key></Deleted>"), std::string::npos);
+  EXPECT_EQ(client().get("/b/1").status, 404);
+  EXPECT_EQ(client().get("/b/3").status, 200);
+  EXPECT_EQ(client().post("/b", "<Delete><Object>", "delete=").xml("Code"), "MalformedXML");
+  EXPECT_EQ(client().post("/b", "", "delete=").xml("Code"), "MalformedXML");
+}
+
+TEST_F(ServerTest, ListsInPages) {
+  for (int i = 0; i < 5; ++i) write_file("b/d" + std::to_string(i) + "/f", "x");
+  std::string token;
+  std::string prefixes;
+  for (int page = 0; page < 3; ++page) {
+    const TestResponse response =
+        client().get("/b", {},
+                     (token.empty() ? "" : "continuation-token=" + token + "&") +
+                         "delimiter=%2F&list-type=2&max-keys=2");
+    EXPECT_EQ(response.xml("IsTruncated"), page < 2 ? "true" : "false");
+    token = response.xml("NextContinuationToken");
+    for (std::size_t at = response.body.find("<CommonPrefixes><Prefix>"); at != std::string::npos;
+         at = response.body.find("<CommonPrefixes><Prefix>", at + 1)) {
+      prefixes += response.body.substr(at + 24, 3);
+    }
+  }
+  EXPECT_EQ(prefixes, "d0/d1/d2/d3/d4/");
+  EXPECT_EQ(client().get("/b", {}, "list-type=2&prefix=d3%2F").xml("Key"), "d3/f");
+  EXPECT_EQ(client().get("/b", {}, "list-type=2&start-after=d3%2Ff").xml("Key"), "d4/f");
+  EXPECT_EQ(client().get("/b", {}, "marker=d3%2Ff").xml("Key"), "d4/f");
+  EXPECT_EQ(client().get("/b", {}, "continuation-token=zz&list-type=2").xml("Code"),
+            "InvalidArgument");
+  EXPECT_EQ(client().get("/b", {}, "list-type=2&max-keys=x").xml("Code"), "InvalidArgument");
+}
+
+TEST_F(ServerTest, BucketsComeAndGo) {
+  EXPECT_EQ(client().put("/new", "").status, 200);
+  EXPECT_EQ(client().put("/new", "").xml("Code"), "BucketAlreadyOwnedByYou");
+  EXPECT_NE(client().get("/").body.find("<Name>new</Name>"), std::string::npos);
+  EXPECT_EQ(client().get("/new", {}, "location=").status, 200);
+  EXPECT_EQ(client().put("/new/k", "x").status, 200);
+  EXPECT_EQ(client().remove("/new").xml("Code"), "BucketNotEmpty");
+  EXPECT_EQ(client().remove("/new/k").status, 204);
+  EXPECT_EQ(client().remove("/new").status, 204);
+  EXPECT_EQ(client().head("/new").status, 404);
+}
+
+class UploadTest : public ServerTest {
+ protected:
+  std::string create(const std::string& path) {
+    return client().post(path, "", "uploads=").xml("UploadId");
+  }
+  std::string put_part(const std::string& path, const std::string& id, int number,
+                       const std::string& body) {
+    return client()
+        .put(path, body, {}, "partNumber=" + std::to_string(number) + "&uploadId=" + id)
+        .header("etag");
+  }
+  TestResponse complete(const std::string& path, const std::string& id,
+                        const std::vector<std::pair<int, std::string>>& parts) {
+    std::string xml = "<CompleteMultipartUpload>";
+    for (const auto& [number, etag] : parts) {
+      xml += "<Part><PartNumber>" + std::to_string(number) + "</PartNumber><ETag>" + etag +
+             "</ETag></Part>";
+    }
+    return client().post(path, xml + "</CompleteMultipartUpload>", "uploadId=" + id);
+  }
+  static constexpr std::size_t kPartBytes = 5 << 20;
+};
+
+TEST_F(UploadTest, PartsBecomeOneObject) {
+  const std::string id = create("/b/big");
+  const std::string first = pattern(kPartBytes);
+  const std::string e2 = put_part("/b/big", id, 7, "tail");
+  const std::string e1 = put_part("/b/big", id, 2, first);
+  EXPECT_EQ(client().get("/b/big").status, 404);  // nothing to see before the end
+  EXPECT_NE(client().get("/b/big", {}, "uploadId=" + id).body.find("<PartNumber>7</PartNumber>"),
+            std::string::npos);
+  const TestResponse done = complete("/b/big", id, {{2, e1}, {7, e2}});
+  EXPECT_EQ(done.status, 200);
+  const TestResponse get = client().get("/b/big");
+  EXPECT_TRUE(get.body == first + "tail");
+  EXPECT_NE(done.body.find(get.header("etag").substr(1, 32)), std::string::npos);
+  EXPECT_EQ(complete("/b/big", id, {{2, e1}}).xml("Code"), "NoSuchUpload");
+}
+
+TEST_F(UploadTest, BadCompletionsAreRefusedAndCanBeRepaired) {
+  const std::string id = create("/b/big");
+  const std::string e1 = put_part("/b/big", id, 1, "small");
+  const std::string e2 = put_part("/b/big", id, 2, "tail");
+  EXPECT_EQ(complete("/b/big", id, {{2, e2}, {1, e1}}).xml("Code"), "InvalidPartOrder");
+  EXPECT_EQ(complete("/b/big", id, {{1, e1}, {1, e1}}).xml("Code"), "InvalidPartOrder");
+  EXPECT_EQ(complete("/b/big", id, {{1, e2}}).xml("Code"), "InvalidPart");
+  EXPECT_EQ(complete("/b/big", id, {{3, e2}}).xml("Code"), "InvalidPart");
+  EXPECT_EQ(complete("/b/big", id, {{1, e1}, {2, e2}}).xml("Code"), "EntityTooSmall");
+  EXPECT_EQ(complete("/b/big", id, {}).xml("Code"), "MalformedXML");
+  EXPECT_EQ(complete("/b/other", id, {{1, e1}}).xml("Code"), "NoSuchUpload");
+  EXPECT_EQ(complete("/b/big", id, {{1, e1}}).status, 200);
+}
+
+TEST_F(UploadTest, PartsCanBeCopied) {
+  EXPECT_EQ(client().put("/b/from", "0123456789").status, 200);
+  const std::string id = create("/b/to");
+  const TestResponse part = client().put(
+      "/b/to", "", {{"x-amz-copy-source", "/b/from"}, {"x-amz-copy-source-range", "bytes=2-5"}},
+      "partNumber=1&uploadId=" + id);
+  EXPECT_EQ(part.status, 200);
+  EXPECT_EQ(complete("/b/to", id, {{1, part.xml("ETag").substr(6, 32)}}).status, 200);
+  EXPECT_EQ(client().get("/b/to").body, "2345");
+}
+
+TEST_F(UploadTest, AbortForgetsEverything) {
+  const std::string id = create("/b/big");
+  put_part("/b/big", id, 1, "x");
+  EXPECT_EQ(client().remove("/b/big", "uploadId=" + id).status, 204);
+  EXPECT_EQ(client().remove("/b/big", "uploadId=" + id).xml("Code"), "NoSuchUpload");
+  EXPECT_EQ(client().remove("/b/big", "uploadId=..%2F..").xml("Code"), "NoSuchUpload");
+  EXPECT_EQ(client().put("/b/big", "x", {}, "partNumber=1&uploadId=" + id).xml("Code"),
+            "NoSuchUpload");
+  EXPECT_EQ(
+      client().put("/b/big", "x", {}, "partNumber=0&uploadId=" + create("/b/big")).xml("Code"),
+      "InvalidArgument");
+}
+
+}  // namespace
+}  // namespace headrace::sim
