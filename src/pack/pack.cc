@@ -1,0 +1,220 @@
+#include "headrace/pack.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "base/mutex.h"
+#include "pack/memory_share.h"
+#include "pack/plan.h"
+#include "pack/shard_worker.h"
+#include "pack/target_state.h"
+
+namespace headrace {
+namespace {
+
+using pack_detail::FinishedShard;
+using pack_detail::MemoryShare;
+using pack_detail::PackPlan;
+using pack_detail::ShardFacts;
+using pack_detail::ShardWorker;
+using pack_detail::TargetState;
+
+// How often progress is told while nothing ends.
+constexpr std::chrono::milliseconds kProgressPeriod{100};
+
+Status check_places(const Store& source, const Store& target) {
+  const std::string from = source.url() + "/";
+  if ((target.url() + "/").substr(0, from.size()) != from) return {};
+  return Status(Code::kInvalidArgument,
+                "pack: the target " + target.url() + " lies inside the source " + source.url());
+}
+
+/// Every object that is a file: stores made of directories may list marks of empty ones.
+Result<std::vector<ObjectInfo>> list_files(Store& source, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(std::vector<ObjectInfo> files, list_all(source, "", call));
+  files.erase(std::remove_if(files.begin(), files.end(),
+                             [](const ObjectInfo& f) { return f.key.back() == '/'; }),
+              files.end());
+  if (files.empty()) return Status(Code::kNotFound, "pack: no files below " + source.url());
+  return files;
+}
+
+/// The shards of one run, handed out to workers in order and taken back as they arrive.
+class Run {
+ public:
+  Run(const PackPlan& plan, TargetState& state, const PackOptions& options, std::stop_token stop)
+      : plan_(plan),
+        state_(state),
+        options_(options),
+        facts_(state.facts().begin(), state.facts().end()),
+        link_(stop, [this] { end_.request_stop(); }) {
+    for (std::uint64_t i = 0; i < facts_.size(); ++i) {
+      if (!facts_[i]) {
+        todo_.push_back(i);
+        continue;
+      }
+      result_.resumed_shard_count += 1;
+      files_done_ += plan.shards[i].file_count;
+    }
+  }
+
+  std::span<const std::optional<ShardFacts>> facts() const noexcept { return facts_; }
+  const PackResult& result() const noexcept { return result_; }
+  std::size_t todo_count() const noexcept { return todo_.size(); }
+
+  /// Makes what is left with the given workers; tells progress from this thread.
+  Status make_all(std::vector<std::unique_ptr<ShardWorker>> workers, Store& target)
+      HEADRACE_EXCLUDES(mutex_) {
+    std::vector<std::thread> threads;
+    running_ = workers.size();
+    for (auto& worker : workers) {
+      threads.emplace_back([this, &target, worker = worker.get()] { work(*worker, target); });
+    }
+    report_until_idle();
+    for (std::thread& thread : threads) thread.join();
+    MutexLock lock(mutex_);
+    return std::move(error_);
+  }
+
+ private:
+  void work(ShardWorker& worker, Store& target) HEADRACE_EXCLUDES(mutex_) {
+    Status status = make_some(worker, target);
+    MutexLock lock(mutex_);
+    // A worker that stops because another failed has nothing to add.
+    if (!status.ok() && error_.ok()) error_ = std::move(status);
+    if (!error_.ok()) end_.request_stop();
+    running_ -= 1;
+    change_.notify_all();
+  }
+
+  Status make_some(ShardWorker& worker, Store& target) {
+    HEADRACE_TRY_ASSIGN(const auto recorder, target.new_handle());
+    std::vector<FinishedShard> finished;
+    while (true) {
+      const std::size_t index =
+          next_.fetch_add(1, std::memory_order_relaxed);  // A counter, no data behind it.
+      if (index >= todo_.size()) break;
+      Status made = worker.make(todo_[index], end_.get_token(), finished);
+      HEADRACE_TRY(take(*recorder, finished));
+      HEADRACE_TRY(std::move(made));
+    }
+    Status flushed = worker.flush(end_.get_token(), finished);
+    HEADRACE_TRY(take(*recorder, finished));
+    return flushed;
+  }
+
+  Status take(Store& recorder, std::vector<FinishedShard>& finished) HEADRACE_EXCLUDES(mutex_) {
+    for (const FinishedShard& shard : finished) {
+      // Also when stopping: what has arrived should not be made again.
+      HEADRACE_TRY(state_.record(recorder, shard, {}));
+      MutexLock lock(mutex_);
+      facts_[shard.shard] = shard.facts;
+      result_.written_bytes += shard.facts.stored_bytes;
+      files_done_ += plan_.shards[shard.shard].file_count;
+      change_.notify_all();
+    }
+    finished.clear();
+    return {};
+  }
+
+  void report_until_idle() HEADRACE_EXCLUDES(mutex_) {
+    std::uint64_t told = ~std::uint64_t{0};
+    while (true) {
+      std::uint64_t files = 0;
+      std::uint64_t bytes = 0;
+      {
+        MutexLock lock(mutex_);
+        if (running_ > 0) lock.wait_until(change_, system_clock().now() + kProgressPeriod);
+        files = files_done_;
+        bytes = result_.written_bytes;
+        if (running_ == 0) break;
+      }
+      if (options_.progress && files != told) options_.progress(files, plan_.files.size(), bytes);
+      told = files;
+    }
+  }
+
+  const PackPlan& plan_;
+  TargetState& state_;
+  const PackOptions& options_;
+  std::vector<std::uint64_t> todo_;
+  std::atomic<std::size_t> next_{0};
+  std::stop_source end_;
+
+  Mutex mutex_;
+  std::condition_variable change_;
+  std::vector<std::optional<ShardFacts>>
+      facts_;          ///< Workers write under the mutex; read when none runs.
+  PackResult result_;  ///< Likewise.
+  std::uint64_t files_done_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::size_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  Status error_ HEADRACE_GUARDED_BY(mutex_);
+  std::stop_callback<std::function<void()>> link_;
+};
+
+std::uint64_t bytes_to_read(const PackPlan& plan,
+                            std::span<const std::optional<ShardFacts>> facts) {
+  std::uint64_t bytes = 0;
+  for (std::uint64_t i = 0; i < facts.size(); ++i) {
+    if (facts[i]) continue;
+    const auto& shard = plan.shards[i];
+    if (plan.layout == pack_detail::Layout::kMdsTokens) {
+      bytes += shard.sample_count * plan.tokens_per_sample -
+               shard.file_count;  // Without the tokens that end files.
+      continue;
+    }
+    for (std::uint64_t f = 0; f < shard.file_count; ++f)
+      bytes += plan.files[shard.first_file + f].size_bytes;
+  }
+  return bytes;
+}
+
+Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions& options,
+                                std::stop_token stop) {
+  HEADRACE_TRY(check_places(source, target));
+  const CallOptions call{.stop = stop};
+  HEADRACE_TRY_ASSIGN(auto files, list_files(source, call));
+  HEADRACE_TRY_ASSIGN(const PackPlan plan, pack_detail::make_plan(std::move(files), options));
+  const std::uint32_t cores = std::max(std::thread::hardware_concurrency(), 1U);
+  HEADRACE_TRY_ASSIGN(
+      const MemoryShare share,
+      pack_detail::share_memory(plan, options.memory_bytes,
+                                options.worker_count == 0 ? cores : options.worker_count));
+  HEADRACE_TRY_ASSIGN(const auto pool, SlabPool::create({.limit_bytes = options.memory_bytes}));
+
+  TargetState state(plan, target, *pool);
+  HEADRACE_TRY(state.load(call));
+  Run run(plan, state, options, stop);
+  std::vector<std::unique_ptr<ShardWorker>> workers;
+  for (std::uint32_t i = 0; i < std::min<std::size_t>(share.worker_count, run.todo_count()); ++i) {
+    HEADRACE_TRY_ASSIGN(auto worker, ShardWorker::create(plan, share, *pool, source, target));
+    workers.push_back(std::move(worker));
+  }
+  HEADRACE_TRY(run.make_all(std::move(workers), target));
+  HEADRACE_TRY(state.finish(run.facts(), call));
+
+  PackResult result = run.result();
+  result.file_count = plan.files.size();
+  result.sample_count = plan.sample_count;
+  result.shard_count = plan.shards.size();
+  result.read_bytes = bytes_to_read(plan, state.facts());
+  if (options.progress)
+    options.progress(result.file_count, result.file_count, result.written_bytes);
+  return result;
+}
+
+}  // namespace
+
+Result<PackResult> pack(Store& source, Store& target, const PackOptions& options,
+                        std::stop_token stop) {
+  auto result = pack_checked(source, target, options, stop);
+  if (!result && stop.stop_requested()) return Status(Code::kCancelled, "pack: stopped");
+  return result;
+}
+
+}  // namespace headrace

@@ -1,0 +1,57 @@
+#pragma once
+/// \file
+/// The plan of a pack: which files go into which shard, and how large each shard will be, known
+/// from the listing alone. Hence shards can be made in any order, by any number of workers, and a
+/// later run recognises them. Pure.
+///
+/// Threads: immutable once made.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "headrace/pack.h"
+#include "headrace/store.h"
+
+namespace headrace::pack_detail {
+
+enum class Layout : std::uint8_t { kMdsFiles, kMdsTokens, kTarFiles };
+
+/// One shard: a run of files, or of samples of the token stream.
+struct ShardPlan {
+  std::uint64_t first_file = 0;  ///< kMdsTokens: the file that holds the first token.
+  std::uint64_t file_count = 0;  ///< kMdsTokens: files that end in this shard.
+  std::uint64_t first_sample = 0;
+  std::uint64_t sample_count = 0;
+  std::uint64_t image_bytes = 0;  ///< Size before compression.
+};
+
+struct PackPlan {
+  Layout layout = Layout::kMdsFiles;
+  std::vector<ObjectInfo> files;  ///< Sorted by key.
+  std::vector<ShardPlan> shards;
+  std::uint64_t sample_count = 0;
+  std::uint64_t source_bytes = 0;
+
+  std::uint64_t shard_bytes = 0;
+  std::uint32_t tokens_per_sample = 0;
+  /// kMdsTokens: place of each file's first token in the stream; one more entry for its end.
+  std::vector<std::uint64_t> first_token;
+  std::string mds_config;   ///< The JSON that every MDS shard carries.
+  std::string compression;  ///< "" or "zstd" or "zstd:LEVEL".
+  int zstd_level = 0;
+  std::string hash;
+  bool is_numbered = false;  ///< kTarFiles: members are "000000042.data" and "000000042.key.txt".
+  std::string digest;        ///< 32 hex digits over options and files (key, size, version).
+
+  bool is_compressed() const noexcept { return !compression.empty(); }
+  /// "shard.00042.mds", "shard-000042.tar".
+  std::string raw_name(std::uint64_t shard) const;
+  /// The name of the object that is written: raw_name() or with ".zstd".
+  std::string object_name(std::uint64_t shard) const;
+};
+
+/// Errors: kInvalidArgument (options; a file too large for a shard of MDS), kUnsupported (format,
+/// compression, hash), kNotFound (no files, or too few bytes for one sample of tokens).
+Result<PackPlan> make_plan(std::vector<ObjectInfo> files, const PackOptions& options);
+
+}  // namespace headrace::pack_detail

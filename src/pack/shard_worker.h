@@ -1,0 +1,96 @@
+#pragma once
+/// \file
+/// ShardWorker: makes shards one after another: reads the files of a shard many at a time into its
+/// image, hashes and compresses it, and writes it while the next one is being read.
+///
+/// Threads: one owner. Workers share the pool and the plan.
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "headrace/store.h"
+#include "pack/memory_share.h"
+#include "pack/plan.h"
+#include "pack/shard_image.h"
+
+namespace headrace::pack_detail {
+
+/// What the index says of a shard beyond the plan.
+struct ShardFacts {
+  std::uint64_t stored_bytes = 0;  ///< Size of the object.
+  std::string raw_hash;            ///< Empty without PackOptions::hash.
+  std::string zip_hash;            ///< Empty unless compressed and hashed.
+};
+
+/// A shard that has been written.
+struct FinishedShard {
+  std::uint64_t shard = 0;
+  ShardFacts facts;
+  std::string etag;
+};
+
+class ShardWorker {
+ public:
+  static Result<std::unique_ptr<ShardWorker>> create(const PackPlan& plan, const MemoryShare& share,
+                                                     SlabPool& pool, Store& source, Store& target);
+
+  /// Makes one shard. It may still be on its way to the target afterwards: shards that have arrived
+  /// are appended to `finished`, in any order. Errors: kCancelled (stop), those of the stores; the
+  /// worker is then of no further use.
+  Status make(std::uint64_t shard, std::stop_token stop, std::vector<FinishedShard>& finished);
+  /// Waits until every shard made has arrived.
+  Status flush(std::stop_token stop, std::vector<FinishedShard>& finished);
+
+ private:
+  struct Put {
+    FinishedShard shard;
+    std::string name;
+    std::uint64_t charged_bytes = 0;
+  };
+
+  ShardWorker(const PackPlan& plan, const MemoryShare& share, SlabPool& pool,
+              std::unique_ptr<Store> source, std::unique_ptr<Store> target)
+      : plan_(plan),
+        share_(share),
+        pool_(pool),
+        source_(std::move(source)),
+        target_(std::move(target)) {}
+
+  Result<Slab> acquire(std::uint64_t size_bytes, std::stop_token stop,
+                       std::vector<FinishedShard>& finished);
+  Status read_window(std::uint64_t shard, std::uint64_t begin, std::span<std::byte> window,
+                     std::stop_token stop);
+  Status fill_batch(std::size_t& next);
+  Result<bool> submit_batch(std::stop_token stop);
+  Status make_whole(std::uint64_t shard, std::stop_token stop,
+                    std::vector<FinishedShard>& finished);
+  Status make_in_parts(std::uint64_t shard, std::stop_token stop,
+                       std::vector<FinishedShard>& finished);
+  Status put_parts(FinishedShard& done, const std::string& upload_id, const std::string& name,
+                   std::stop_token stop);
+  Result<Slab> compress(std::span<const std::byte> image, ShardFacts& facts, std::stop_token stop,
+                        std::vector<FinishedShard>& finished);
+  Status submit_put(std::unique_ptr<Put> put, Slab slab, std::stop_token stop);
+  Status reap_puts(std::vector<FinishedShard>& finished);
+  Status take_put(Completion completion, std::vector<FinishedShard>& finished);
+  Status wait_put(std::stop_token stop, std::vector<FinishedShard>& finished);
+
+  const PackPlan& plan_;
+  const MemoryShare share_;
+  SlabPool& pool_;
+  std::unique_ptr<Store> source_;
+  std::unique_ptr<Store> target_;
+  std::vector<std::unique_ptr<Put>> puts_;
+  std::uint64_t put_bytes_ = 0;     ///< Charged to images on their way.
+  std::uint64_t making_bytes_ = 0;  ///< Charged to slabs of the shard being made.
+
+  // Of the window being read; members so that their memory is kept.
+  std::vector<FileRange> ranges_;
+  std::vector<Request> batch_;
+  std::vector<Completion> completions_;
+  std::size_t in_flight_ = 0;
+  std::uint64_t in_flight_bytes_ = 0;
+};
+
+}  // namespace headrace::pack_detail

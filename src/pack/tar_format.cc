@@ -1,0 +1,108 @@
+#include "pack/tar_format.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace headrace::pack_detail {
+namespace {
+
+constexpr std::size_t kNameBytes = 100;
+constexpr std::size_t kPrefixBytes = 155;
+constexpr std::uint64_t kLargestOctalSize = 077777777777;
+
+/// Where to cut `name` into ustar's prefix and name; npos when it does not fit. 0: no prefix
+/// needed.
+std::size_t ustar_cut(std::string_view name) noexcept {
+  if (name.size() <= kNameBytes) return 0;
+  for (std::size_t slash = name.find('/'); slash != std::string_view::npos;
+       slash = name.find('/', slash + 1)) {
+    const std::size_t rest = name.size() - slash - 1;
+    if (slash > kPrefixBytes) break;
+    if (slash > 0 && rest > 0 && rest <= kNameBytes) return slash;
+  }
+  return std::string_view::npos;
+}
+
+bool needs_pax(std::string_view name, std::uint64_t size) noexcept {
+  return ustar_cut(name) == std::string_view::npos || size > kLargestOctalSize;
+}
+
+/// Zero-padded octal digits; the byte after them stays NUL.
+void put_octal(char* field, std::size_t digits, std::uint64_t value) noexcept {
+  for (std::size_t i = digits; i-- > 0; value >>= 3)
+    field[i] = static_cast<char>('0' + (value & 7));
+}
+
+std::string header_block(std::string_view name, std::uint64_t size, char type) {
+  std::string block(kTarBlockBytes, '\0');
+  std::size_t cut = ustar_cut(name);
+  if (cut == std::string_view::npos) {
+    name = name.substr(0, kNameBytes);  // The pax record before it has the whole name.
+    cut = 0;
+  }
+  const std::string_view last = cut == 0 ? name : name.substr(cut + 1);
+  std::copy(last.begin(), last.end(), block.begin());
+  put_octal(&block[100], 7, 0444);
+  put_octal(&block[108], 7, 0);
+  put_octal(&block[116], 7, 0);
+  put_octal(&block[124], 11, size > kLargestOctalSize ? 0 : size);
+  put_octal(&block[136], 11, 0);
+  block[156] = type;
+  std::memcpy(&block[257], "ustar\00000", 8);
+  std::copy_n(name.begin(), cut, block.begin() + 345);
+  std::fill_n(block.begin() + 148, 8, ' ');
+  unsigned sum = 0;
+  for (const char c : block) sum += static_cast<unsigned char>(c);
+  put_octal(&block[148], 6, sum);
+  block[154] = '\0';
+  return block;
+}
+
+/// "LENGTH KEY=VALUE\n", where LENGTH counts itself.
+std::string pax_record(std::string_view key, std::string_view value) {
+  const std::size_t rest = key.size() + value.size() + 3;
+  std::size_t length = rest + 1;
+  while (std::to_string(length).size() + rest != length)
+    length = std::to_string(length).size() + rest;
+  return std::to_string(length) + " " + std::string(key) + "=" + std::string(value) + "\n";
+}
+
+std::string pax_body(std::string_view name, std::uint64_t size) {
+  std::string body;
+  if (ustar_cut(name) == std::string_view::npos) body += pax_record("path", name);
+  if (size > kLargestOctalSize) body += pax_record("size", std::to_string(size));
+  return body;
+}
+
+}  // namespace
+
+std::string tar_header(std::string_view name, std::uint64_t size) {
+  if (!needs_pax(name, size)) return header_block(name, size, '0');
+  std::string body = pax_body(name, size);
+  std::string out = header_block("././@PaxHeader", body.size(), 'x');
+  body.resize(body.size() + tar_padding(body.size()), '\0');
+  return out + body + header_block(name, size, '0');
+}
+
+std::uint64_t tar_header_bytes(std::string_view name, std::uint64_t size) {
+  if (!needs_pax(name, size)) return kTarBlockBytes;
+  const std::uint64_t body = pax_body(name, size).size();
+  return 2 * kTarBlockBytes + body + tar_padding(body);
+}
+
+std::string_view webdataset_group(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
+  const std::size_t dot = name.find('.', base);
+  if (dot == std::string_view::npos || dot == base || dot + 1 == name.size()) return {};
+  // Readers skip names with a leading component like "__meta__".
+  const std::string_view first = name.substr(0, name.find('/'));
+  if (first.size() >= 4 && first.substr(0, 2) == "__" && first.substr(first.size() - 2) == "__")
+    return {};
+  // Control characters do not survive all readers.
+  const bool has_control = std::any_of(name.begin(), name.end(),
+                                       [](char c) { return static_cast<unsigned char>(c) < 32; });
+  return has_control ? std::string_view() : name.substr(0, dot);
+}
+
+}  // namespace headrace::pack_detail

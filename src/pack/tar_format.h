@@ -1,0 +1,30 @@
+#pragma once
+/// \file
+/// Tar members as we write them (ustar, a pax header where a name or size does not fit), and which
+/// names make WebDataset readers see one sample a file. Pure.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace headrace::pack_detail {
+
+constexpr std::uint64_t kTarBlockBytes = 512;
+constexpr std::uint64_t kTarEndBytes = 2 * kTarBlockBytes;
+
+/// Bytes that fill `size` up to whole tar blocks.
+constexpr std::uint64_t tar_padding(std::uint64_t size) noexcept {
+  return (kTarBlockBytes - size % kTarBlockBytes) % kTarBlockBytes;
+}
+
+/// Everything before a member's data: one header, or a pax header, its record and the header. Mode
+/// 0444, all times, owners and groups 0, so that the bytes depend on nothing else.
+std::string tar_header(std::string_view name, std::uint64_t size);
+/// Length of tar_header() without making it.
+std::uint64_t tar_header_bytes(std::string_view name, std::uint64_t size);
+
+/// The part of a member name that WebDataset groups by: up to the first dot of the base name. Empty
+/// when a reader would not take the member for data (no dot, nothing before or after it, a
+/// `__name__` prefix).
+std::string_view webdataset_group(std::string_view name);
+
+}  // namespace headrace::pack_detail

@@ -1,0 +1,192 @@
+#include "pack/target_state.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "pack/json_text.h"
+#include "pack/shard_image.h"
+
+namespace headrace::pack_detail {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kPlanName = ".hrpack.json";
+constexpr const char* kIndexName = "index.json";
+constexpr std::uint64_t kMostRecordBytes = 64 << 10;
+
+json parse_json(const std::string& text) {
+  return json::parse(text, nullptr, /*allow_exceptions=*/false);
+}
+
+std::string text_of(const json& object, const char* name) {
+  const auto it = object.find(name);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+}
+
+std::uint64_t number_of(const json& object, const char* name) {
+  const auto it = object.find(name);
+  return it != object.end() && it->is_number_unsigned() ? it->get<std::uint64_t>() : 0;
+}
+
+json member(const json& object, const char* name) {
+  const auto it = object.is_object() ? object.find(name) : object.end();
+  return object.is_object() && it != object.end() ? *it : json();
+}
+
+}  // namespace
+
+std::string TargetState::record_name(std::uint64_t shard) const {
+  std::array<char, 48> text{};
+  std::snprintf(text.data(), text.size(), ".hrpack/%06llu.json",
+                static_cast<unsigned long long>(shard));
+  return text.data();
+}
+
+Result<std::optional<std::string>> TargetState::read_optional(const std::string& key,
+                                                              const CallOptions& call) {
+  // An index may hold a kilobyte a shard.
+  const std::uint64_t most = kMostRecordBytes + plan_.shards.size() * 2048;
+  auto text = read_object(target_, pool_, key, most, call);
+  if (text) return std::optional<std::string>(*std::move(text));
+  if (text.error().code() == Code::kNotFound) return std::optional<std::string>();
+  return std::move(text).error();
+}
+
+Result<std::vector<ObjectInfo>> TargetState::list_shards(const CallOptions& call) {
+  std::vector<ObjectInfo> shards;
+  ListRequest request{.prefix = "shard", .delimiter = "/", .continuation = {}, .page_size = 1000};
+  do {
+    auto page = target_.list(request, call);
+    if (!page && page.error().code() == Code::kNotFound)
+      return shards;  // A directory that is not there yet.
+    if (!page) return std::move(page).error();
+    request.continuation = page->continuation;
+    std::move(page->objects.begin(), page->objects.end(), std::back_inserter(shards));
+  } while (!request.continuation.empty());
+  return shards;
+}
+
+Status TargetState::check_plan_record(const std::vector<ObjectInfo>& shards,
+                                      const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const std::optional<std::string> text, read_optional(kPlanName, call));
+  if (text) {
+    const json record = parse_json(*text);
+    if (record.is_object() && text_of(record, "digest") == plan_.digest) return {};
+    return Status(Code::kInvalidArgument,
+                  "pack: " + target_.url() +
+                      " holds a pack of other files or options; choose another target or empty it");
+  }
+  if (!shards.empty() || old_index_) {
+    return Status(Code::kInvalidArgument,
+                  "pack: " + target_.url() + " already holds " +
+                      (shards.empty() ? kIndexName : shards.front().key) +
+                      ", which is not from a pack; choose another target or empty it");
+  }
+  const json record = {{"digest", plan_.digest},
+                       {"files", plan_.files.size()},
+                       {"samples", plan_.sample_count},
+                       {"shards", plan_.shards.size()},
+                       {"version", 1}};
+  auto written = write_object(target_, pool_, kPlanName, python_json(record), call);
+  return written ? Status() : std::move(written).error();
+}
+
+Status TargetState::load(const CallOptions& call) {
+  facts_.assign(plan_.shards.size(), std::nullopt);
+  HEADRACE_TRY_ASSIGN(const std::vector<ObjectInfo> objects, list_shards(call));
+  HEADRACE_TRY_ASSIGN(old_index_, read_optional(kIndexName, call));
+  HEADRACE_TRY(check_plan_record(objects, call));
+  for (std::uint64_t i = 0; i < plan_.shards.size(); ++i) {
+    const std::string name = plan_.object_name(i);
+    const auto object =
+        std::lower_bound(objects.begin(), objects.end(), name,
+                         [](const ObjectInfo& a, const std::string& key) { return a.key < key; });
+    if (object == objects.end() || object->key != name) continue;
+    HEADRACE_TRY_ASSIGN(facts_[i], facts_of(i, *object, call));
+  }
+  return {};
+}
+
+/// A shard is finished when its size is that of the plan and nothing else is needed, or when a
+/// record of this very version of it exists, or when the index names it with its size.
+Result<std::optional<ShardFacts>> TargetState::facts_of(std::uint64_t shard,
+                                                        const ObjectInfo& object,
+                                                        const CallOptions& call) {
+  std::optional<ShardFacts> none;
+  if (!plan_.is_compressed() && object.size_bytes != plan_.shards[shard].image_bytes) return none;
+  ShardFacts facts;
+  facts.stored_bytes = object.size_bytes;
+  if (!needs_records()) return std::optional(facts);
+  if (old_index_) {
+    const json shards = member(parse_json(*old_index_), "shards");
+    const json entry = shards.is_array() && shard < shards.size() ? shards[shard] : json();
+    const json stored = member(entry, plan_.is_compressed() ? "zip_data" : "raw_data");
+    if (!stored.is_object() || number_of(stored, "bytes") != object.size_bytes) return none;
+    if (!plan_.hash.empty()) {
+      facts.raw_hash = text_of(member(member(entry, "raw_data"), "hashes"), plan_.hash.c_str());
+      facts.zip_hash = text_of(member(member(entry, "zip_data"), "hashes"), plan_.hash.c_str());
+    }
+    return std::optional(facts);
+  }
+  HEADRACE_TRY_ASSIGN(const std::optional<std::string> text,
+                      read_optional(record_name(shard), call));
+  if (!text) return none;
+  const json record = parse_json(*text);
+  if (!record.is_object() || text_of(record, "etag") != object.etag ||
+      text_of(record, "plan") != plan_.digest)
+    return none;
+  facts.raw_hash = text_of(record, "raw_hash");
+  facts.zip_hash = text_of(record, "zip_hash");
+  return std::optional(facts);
+}
+
+Status TargetState::record(Store& handle, const FinishedShard& shard,
+                           const CallOptions& call) const {
+  if (!needs_records()) return {};
+  const json record = {{"etag", shard.etag},
+                       {"plan", plan_.digest},
+                       {"raw_hash", shard.facts.raw_hash},
+                       {"zip_hash", shard.facts.zip_hash}};
+  auto written = write_object(handle, pool_, record_name(shard.shard), python_json(record), call);
+  return written ? Status() : std::move(written).error();
+}
+
+std::string TargetState::index_json(std::span<const std::optional<ShardFacts>> facts) const {
+  json shards = json::array();
+  for (std::uint64_t i = 0; i < facts.size(); ++i) {
+    json entry = mds_config_json(plan_);
+    const auto file = [&](const std::string& name, std::uint64_t bytes, const std::string& hash) {
+      json hashes = json::object();
+      if (!plan_.hash.empty()) hashes[plan_.hash] = hash;
+      return json{{"basename", name}, {"bytes", bytes}, {"hashes", hashes}};
+    };
+    entry["samples"] = plan_.shards[i].sample_count;
+    entry["raw_data"] = file(plan_.raw_name(i), plan_.shards[i].image_bytes, facts[i]->raw_hash);
+    entry["zip_data"] = plan_.is_compressed()
+                            ? file(plan_.object_name(i), facts[i]->stored_bytes, facts[i]->zip_hash)
+                            : json();
+    shards.push_back(std::move(entry));
+  }
+  return python_json(json{{"shards", std::move(shards)}, {"version", 2}});
+}
+
+Status TargetState::finish(std::span<const std::optional<ShardFacts>> facts,
+                           const CallOptions& call) {
+  if (plan_.layout == Layout::kTarFiles) return {};
+  const std::string index = index_json(facts);
+  if (index != old_index_) {
+    auto written = write_object(target_, pool_, kIndexName, index, call);
+    if (!written) return std::move(written).error();
+  }
+  // An index that was there already means that the records were removed, or that this was
+  // interrupted.
+  if (!needs_records()) return {};
+  for (std::uint64_t i = 0; i < facts.size(); ++i)
+    HEADRACE_TRY(target_.remove(record_name(i), call));
+  return {};
+}
+
+}  // namespace headrace::pack_detail
