@@ -136,10 +136,12 @@ Result<std::string> read_object(Store& store, SlabPool& pool, const std::string&
     found.etag = first.etag;
     found.size_bytes =
         first.length_bytes < asked_bytes ? first.length_bytes : first.object_size_bytes;
-    if (found.size_bytes < first.length_bytes) {
-      // The store did not tell the size.
+    // Not told: the size by some servers, the version of an empty object by all that answer 416.
+    if (found.size_bytes < first.length_bytes || (found.etag.empty() && info != nullptr)) {
       HEADRACE_TRY_ASSIGN(found, store.head(key, call));
-      if (found.etag != first.etag)
+      const bool is_same =
+          found.etag == first.etag || (first.etag.empty() && found.size_bytes == 0);
+      if (!is_same)
         return Status(Code::kChanged, store.object_url(key) + ": changed while being read");
     }
   }

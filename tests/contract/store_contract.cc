@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ostream>
 #include <set>
 #include <utility>
 
@@ -20,6 +21,8 @@ std::vector<ContractCase> plain_and_faulty(
   return {{.name = name, .make_world = make_world, .has_faults = false},
           {.name = name + "WithFaults", .make_world = make_world, .has_faults = true}};
 }
+
+void PrintTo(const ContractCase& contract_case, std::ostream* out) { *out << contract_case.name; }
 
 std::string case_name(const ::testing::TestParamInfo<ContractCase>& info) {
   return info.param.name;

@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <functional>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,9 @@ struct ContractCase {
   bool has_faults =
       false;  ///< Wrapped in a FaultStore that reorders completions and accepts short.
 };
+
+void PrintTo(const ContractCase& contract_case,
+             std::ostream* out);  // NOLINT(readability-identifier-naming): gtest's name
 
 /// The case and its faulty twin.
 std::vector<ContractCase> plain_and_faulty(

@@ -39,14 +39,16 @@ class FaultHandle final : public FaultStore {
       : inner_(std::move(inner)), shared_(std::move(shared)) {}
 
   std::size_t submit(std::span<Request> requests) override {
-    std::span<Request> offered = requests;
-    if (!requests.empty() && shared_->hits(shared_->options.short_accept_share)) {
-      shared_->short_accepts.add();
-      offered = requests.first(shared_->below(requests.size()));
-    }
+    const bool is_short = !requests.empty() && shared_->hits(shared_->options.short_accept_share);
     // Under the lock, so that wait() never counts a request as in flight that is then refused: it
     // would sleep for it.
     MutexLock lock(mutex_);
+    std::span<Request> offered = requests;
+    if (is_short) {
+      shared_->short_accepts.add();
+      offered =
+          requests.first(std::max(shared_->below(requests.size()), std::uint64_t{in_flight_ == 0}));
+    }
     const std::size_t count = inner_->submit(offered);
     in_flight_ += count;
     return count;

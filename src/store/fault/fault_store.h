@@ -19,7 +19,9 @@ struct FaultOptions {
   Code error_code = Code::kUnavailable;
   /// Share of the control-plane calls that fail with `error_code` without being made.
   double call_error_share = 0;
-  /// Share of the submit() calls that take fewer requests than they could, down to none.
+  /// Share of the submit() calls that take fewer requests than they could: down to none, but one
+  /// while nothing is in flight, as from every store (back-pressure ends when completions are
+  /// taken).
   double short_accept_share = 0;
   /// Completions are held back until more than this many are there, and then come in random order;
   /// those still held come when nothing more is in flight below, or when wait() is about to return

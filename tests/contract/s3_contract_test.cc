@@ -1,0 +1,116 @@
+// The contract suite over S3: against the simulator in this process, by both pollers, and against a
+// real server when HEADRACE_TEST_S3_ENDPOINT names one (tests/with_versitygw starts one).
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/temporary_directory.h"
+#include "contract/store_contract.h"
+#include "headrace/environment.h"
+#include "headrace/sim.h"
+
+namespace headrace::contract {
+namespace {
+
+Environment environment_with_keys(const std::string& access_key, const std::string& secret_key) {
+  Environment environment;
+  environment.variables = {{"AWS_ACCESS_KEY_ID", access_key},
+                           {"AWS_SECRET_ACCESS_KEY", secret_key}};
+  return environment;
+}
+
+bool can_poll_by(PollerKind poller) {
+  StoreOptions options;
+  options.url = "s3://bucket";
+  options.endpoint = "http://127.0.0.1:1";
+  options.poller = poller;
+  return open_store(options, environment_with_keys("a", "b")).has_value();
+}
+
+class SimWorld final : public ContractWorld {
+ public:
+  explicit SimWorld(PollerKind poller) : poller_(poller) {
+    std::filesystem::create_directory(directory_.path() + "/bucket");
+    SimOptions options;
+    options.directory = directory_.path();
+    auto server = SimServer::start(options);
+    EXPECT_TRUE(server) << server.error().message();
+    if (server) server_ = *std::move(server);
+  }
+  Result<std::unique_ptr<Store>> open(StoreOptions options) override {
+    if (server_ == nullptr) return Status(Code::kUnavailable, "the simulator did not start");
+    options.url = "s3://bucket/root";
+    options.endpoint = server_->endpoint();
+    options.poller = poller_;
+    return open_store(options, environment_with_keys("headrace", "headrace-secret"));
+  }
+  std::uint64_t least_part_bytes() const override { return std::uint64_t{5} << 20; }
+
+ private:
+  const PollerKind poller_;
+  TemporaryDirectory directory_;
+  std::unique_ptr<SimServer> server_;
+};
+
+std::unique_ptr<ContractWorld> sim_world(PollerKind poller) {
+  if (!can_poll_by(poller)) return nullptr;
+  return std::make_unique<SimWorld>(poller);
+}
+
+std::string variable(const char* name) {
+  const char* const value =
+      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets variables here
+  return value == nullptr ? std::string() : value;
+}
+
+/// A prefix of its own in a bucket of a real server; removed afterwards.
+class ServerWorld final : public ContractWorld {
+ public:
+  ServerWorld() {
+    static std::atomic<int> next{0};
+    root_ = "contract-" + std::to_string(::getpid()) + "-" + std::to_string(next.fetch_add(1));
+  }
+  ~ServerWorld() override {
+    auto store = open({});
+    if (!store) return;
+    auto all = list_all(**store, "");
+    if (!all) return;
+    for (const ObjectInfo& info : *all) static_cast<void>((*store)->remove(info.key));
+  }
+  Result<std::unique_ptr<Store>> open(StoreOptions options) override {
+    options.url = "s3://" + variable("HEADRACE_TEST_S3_BUCKET") + "/" + root_;
+    options.endpoint = variable("HEADRACE_TEST_S3_ENDPOINT");
+    return open_store(options, environment_with_keys(variable("HEADRACE_TEST_S3_ACCESS_KEY"),
+                                                     variable("HEADRACE_TEST_S3_SECRET_KEY")));
+  }
+  std::uint64_t least_part_bytes() const override { return std::uint64_t{5} << 20; }
+
+ private:
+  std::string root_;
+};
+
+std::unique_ptr<ContractWorld> server_world() {
+  if (variable("HEADRACE_TEST_S3_ENDPOINT").empty()) return nullptr;
+  return std::make_unique<ServerWorld>();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    S3Epoll, StoreContract,
+    ::testing::ValuesIn(plain_and_faulty("S3Epoll", [] { return sim_world(PollerKind::kEpoll); })),
+    case_name);
+INSTANTIATE_TEST_SUITE_P(
+    S3Uring, StoreContract,
+    ::testing::ValuesIn(plain_and_faulty("S3Uring", [] { return sim_world(PollerKind::kUring); })),
+    case_name);
+INSTANTIATE_TEST_SUITE_P(S3Server, StoreContract,
+                         ::testing::ValuesIn(plain_and_faulty("S3Server", server_world)),
+                         case_name);
+
+}  // namespace
+}  // namespace headrace::contract
