@@ -15,8 +15,9 @@ IndexedDataset::IndexedDataset(DatasetParts parts)
       view_(std::move(parts.view)),
       blocks_(std::move(parts.blocks)) {
   for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
-    const std::uint64_t inflated =
-        shard_of(b).compression == Compression::kNone ? 0 : blocks_[b].raw_bytes;
+    const bool is_inflated = shard_of(b).compression != Compression::kNone;
+    const std::uint64_t inflated = is_inflated ? blocks_[b].raw_bytes : 0;
+    has_compressed_ = has_compressed_ || is_inflated;
     largest_block_bytes_ = std::max(largest_block_bytes_, blocks_[b].stored_bytes + inflated);
   }
 }
@@ -80,8 +81,7 @@ Result<std::span<const std::byte>> IndexedDataset::sample_bytes(const BlockBytes
   const ShardRecord& shard = shard_of(bytes.block);
   const std::uint64_t first = first_in_shard(bytes.block);
   const std::uint64_t origin = view_.begin_of(shard, first + bytes.begin);
-  const std::uint64_t from = view_.begin_of(shard, first + index);
-  const std::uint64_t to = view_.end_of(shard, first + index);
+  const auto [from, to] = view_.range_of(shard, first + index);
   if (from < origin || to - origin > bytes.bytes.size()) {
     return corrupt_sample(bytes.block, index, "lies outside the bytes of its block");
   }

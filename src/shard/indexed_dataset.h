@@ -56,6 +56,8 @@ class IndexedDataset : public Dataset {
 
  protected:
   const IndexView& view() const noexcept { return view_; }
+  /// False when no shard is compressed: spares a look at the block.
+  bool has_compressed() const noexcept { return has_compressed_; }
   const Block& block_at(std::uint32_t index) const noexcept { return blocks_[index]; }
   const ShardRecord& shard_of(std::uint32_t block) const noexcept {
     return view_.shards()[blocks_[block].shard];
@@ -77,6 +79,7 @@ class IndexedDataset : public Dataset {
   const IndexView view_;
   const std::vector<Block> blocks_;
   std::uint64_t largest_block_bytes_ = 0;
+  bool has_compressed_ = false;
 };
 
 /// Makes the dataset of the index's format.

@@ -96,7 +96,11 @@ class Opener {
     auto bytes = read_object(context_.store, context_.pool, std::string(kIndexName),
                              kMostIndexBytes, context_.call);
     if (!bytes) {
-      if (bytes.error().code() == Code::kNotFound) return std::optional<IndexBytes>();
+      // S3 calls a missing object denied when the caller may not list; what is really denied fails
+      // again below.
+      if (bytes.error().code() == Code::kNotFound || bytes.error().code() == Code::kDenied) {
+        return std::optional<IndexBytes>();
+      }
       return std::move(bytes).error();
     }
     IndexBytes index(*std::move(bytes));

@@ -13,6 +13,11 @@ __extension__ using Wide = unsigned __int128;
 std::uint64_t first_at_or_after(const IndexView& index, const ShardRecord& shard, std::uint64_t low,
                                 std::uint64_t offset) {
   std::uint64_t high = shard.sample_count;
+  if (shard.bounds.first_group == kNoGroups && !shard.has_gaps && shard.bounds.stride > 0) {
+    if (offset <= shard.bounds.base) return low;
+    const std::uint64_t found = (offset - shard.bounds.base - 1) / shard.bounds.stride + 1;
+    return std::clamp(found, low, high);
+  }
   while (low < high) {
     const std::uint64_t middle = low + (high - low) / 2;
     if (index.begin_of(shard, middle) < offset) {

@@ -111,6 +111,12 @@ class IndexView {
   /// raw_bytes.
   std::uint64_t begin_of(const ShardRecord& shard, std::uint64_t index) const noexcept;
   std::uint64_t end_of(const ShardRecord& shard, std::uint64_t index) const noexcept;
+  struct Range {
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  /// Both at once.
+  Range range_of(const ShardRecord& shard, std::uint64_t index) const noexcept;
   /// Key stored for a dataset position by add_key(); a null view when there is none.
   std::string_view key_of(std::uint64_t position) const noexcept;
 

@@ -215,8 +215,14 @@ std::uint64_t IndexView::begin_of(const ShardRecord& shard, std::uint64_t index)
 }
 
 std::uint64_t IndexView::end_of(const ShardRecord& shard, std::uint64_t index) const noexcept {
-  const std::uint64_t end = bounds_.at(shard.bounds, shard.has_gaps ? 2 * index + 1 : index + 1);
-  return std::max(std::min(end, shard.raw_bytes), begin_of(shard, index));
+  return range_of(shard, index).end;
+}
+
+IndexView::Range IndexView::range_of(const ShardRecord& shard, std::uint64_t index) const noexcept {
+  const std::uint64_t at = shard.has_gaps ? 2 * index : index;
+  const std::uint64_t begin = std::min(bounds_.at(shard.bounds, at), shard.raw_bytes);
+  const std::uint64_t end = std::min(bounds_.at(shard.bounds, at + 1), shard.raw_bytes);
+  return {begin, std::max(begin, end)};
 }
 
 std::string_view IndexView::key_of(std::uint64_t position) const noexcept {

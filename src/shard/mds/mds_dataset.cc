@@ -14,7 +14,7 @@ class MdsDataset final : public IndexedDataset {
   Status cut(const BlockBytes& bytes, std::uint32_t index,
              std::span<ColumnBytes> out) const override {
     HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
-    if (is_compressed(bytes.block)) return cut_inflated(bytes, index, out);
+    if (has_compressed() && is_compressed(bytes.block)) return cut_inflated(bytes, index, out);
     if (layout_.is_fixed()) {
       const std::uint64_t size = layout_.sample_bytes();
       const std::uint64_t from = size * (index - bytes.begin);

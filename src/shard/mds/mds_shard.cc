@@ -51,20 +51,19 @@ Result<std::span<const std::byte>> mds_sample(std::span<const std::byte> shard,
 
 MdsLayout::MdsLayout(const std::vector<Column>& columns) {
   for (const Column& column : columns) {
-    sizes_.push_back(column.fixed_size_bytes);
-    offsets_.push_back(fixed_bytes_);
+    places_.push_back({column.fixed_size_bytes, fixed_bytes_});
     fixed_bytes_ += column.fixed_size_bytes;
     if (column.fixed_size_bytes == 0) ++variable_count_;
   }
 }
 
 bool MdsLayout::cut(std::span<const std::byte> sample, std::span<ColumnBytes> out) const noexcept {
-  HEADRACE_DCHECK(out.size() == sizes_.size());
+  HEADRACE_DCHECK(out.size() == places_.size());
   const std::byte* size_entry = sample.data();
   std::uint64_t at = 4 * variable_count_;
   if (at > sample.size()) return false;
-  for (std::size_t c = 0; c < sizes_.size(); ++c) {
-    std::uint64_t size = sizes_[c];
+  for (std::size_t c = 0; c < places_.size(); ++c) {
+    std::uint64_t size = places_[c].size_bytes;
     if (size == 0) {
       size = load_le<std::uint32_t>(size_entry);
       size_entry += 4;
@@ -77,8 +76,8 @@ bool MdsLayout::cut(std::span<const std::byte> sample, std::span<ColumnBytes> ou
 }
 
 void MdsLayout::cut_fixed(const std::byte* sample, std::span<ColumnBytes> out) const noexcept {
-  for (std::size_t c = 0; c < sizes_.size(); ++c) {
-    out[c] = {std::span(sample + offsets_[c], sizes_[c]), true};
+  for (std::size_t c = 0; c < places_.size(); ++c) {
+    out[c] = {std::span(sample + places_[c].offset_bytes, places_[c].size_bytes), true};
   }
 }
 

@@ -45,8 +45,11 @@ class MdsLayout {
   void cut_fixed(const std::byte* sample, std::span<ColumnBytes> out) const noexcept;
 
  private:
-  std::vector<std::uint64_t> sizes_;    // 0: varies.
-  std::vector<std::uint64_t> offsets_;  // Of each column, when all are fixed.
+  struct Place {
+    std::uint64_t size_bytes = 0;    // 0: varies.
+    std::uint64_t offset_bytes = 0;  // In the sample, when all columns are fixed.
+  };
+  std::vector<Place> places_;
   std::uint64_t fixed_bytes_ = 0;
   std::size_t variable_count_ = 0;
 };

@@ -20,8 +20,8 @@ class RawDataset final : public IndexedDataset {
     const std::uint64_t total = std::max(from, view().end_of(shard, first + end - 1)) - from;
     std::uint64_t target = 0;
     for (std::uint64_t i = first + begin; i < first + end; ++i) {
-      const std::uint64_t length =
-          std::min(view().end_of(shard, i) - view().begin_of(shard, i), total - target);
+      const auto [file_begin, file_end] = view().range_of(shard, i);
+      const std::uint64_t length = std::min(file_end - file_begin, total - target);
       if (length == 0) continue;  // Nothing to ask the store for.
       const IndexObject object = view().object(i);
       out.push_back({object.key, object.etag, 0, length, target});

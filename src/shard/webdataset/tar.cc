@@ -62,18 +62,20 @@ bool is_zero_block(const std::byte* block) {
   return std::all_of(block, block + kTarBlockBytes, [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Some old writers summed signed characters; both sums are in use.
+// The sum of all bytes, those of the checksum field counted as spaces. Some old writers summed
+// signed characters; both sums are in use.
 bool is_checksum_right(const std::byte* header) {
-  std::uint64_t plain = 0;
-  std::int64_t with_sign = 0;
-  for (std::size_t i = 0; i < kTarBlockBytes; ++i) {
-    const bool is_own_field = i >= kChecksum.offset && i < kChecksum.offset + kChecksum.bytes;
-    const std::uint8_t byte = is_own_field ? ' ' : static_cast<std::uint8_t>(header[i]);
-    plain += byte;
-    with_sign += static_cast<std::int8_t>(byte);
-  }
   const auto stored = field_number(header, kChecksum);
-  return stored && (*stored == plain || static_cast<std::int64_t>(*stored) == with_sign);
+  const auto* bytes = reinterpret_cast<const unsigned char*>(header);
+  std::uint32_t sum = 0;
+  std::uint32_t high_count = 0;  // Bytes that are negative as signed characters.
+  for (std::size_t i = 0; i < kTarBlockBytes; ++i) sum += bytes[i];
+  for (std::size_t i = 0; i < kTarBlockBytes; ++i) high_count += bytes[i] >> 7;
+  for (std::size_t i = kChecksum.offset; i < kChecksum.offset + kChecksum.bytes; ++i) {
+    sum += std::uint32_t{' '} - bytes[i];
+    high_count -= bytes[i] >> 7;
+  }
+  return stored && (*stored == sum || *stored + 256 * std::uint64_t{high_count} == sum);
 }
 
 std::uint64_t round_up(std::uint64_t bytes) {
