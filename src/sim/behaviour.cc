@@ -69,7 +69,7 @@ Result<SimBehaviour> profile_behaviour(std::string_view name) {
   if (name == "s3-express") {
     behaviour.first_byte_p50_ms = 4;
     behaviour.first_byte_p99_ms = 9;
-    behaviour.connection_bytes_per_s = 250e6;
+    behaviour.connection_bytes_per_s = 166e6;
     return behaviour;
   }
   return invalid("unknown simulator profile \"" + std::string(name) +

@@ -1,0 +1,124 @@
+"""The AWS client against the simulator: what boto3 sends by itself (checksums, aws-chunked bodies, multipart) must be understood."""
+
+from __future__ import annotations
+
+import io
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import sim
+
+boto3 = pytest.importorskip("boto3")
+botocore_config = pytest.importorskip("botocore.config")
+botocore_exceptions = pytest.importorskip("botocore.exceptions")
+transfer = pytest.importorskip("boto3.s3.transfer")
+
+ODD_KEYS = ["a", "a/b", "a/b/c", "x//y", "t/", "..", "../e", "s p a c e", "p%20q", "+=?&#", "ünïcode/ключ", "k" * 300, ".hidden/x", "new\nline", "q'\"<>&"]
+PARTS = transfer.TransferConfig(multipart_threshold=8 << 20, multipart_chunksize=8 << 20)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[sim.Server]:
+    (tmp_path / "served" / "bkt").mkdir(parents=True)
+    with sim.Server(tmp_path / "served", threads=2) as started:
+        yield started
+
+
+def make_client(server: sim.Server, **overrides: str) -> Any:
+    settings = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key, "region_name": server.region} | overrides
+    config = botocore_config.Config(signature_version="s3v4", retries={"max_attempts": 1}, s3={"addressing_style": "path"})
+    return boto3.client("s3", endpoint_url=server.endpoint, config=config, **settings)
+
+
+@pytest.fixture
+def client(server: sim.Server) -> Any:
+    return make_client(server)
+
+
+def error_code(call: Callable[[], Any]) -> str:
+    with pytest.raises(botocore_exceptions.ClientError) as caught:
+        call()
+    return str(caught.value.response["Error"]["Code"])
+
+
+def test_odd_keys_round_trip_and_list_in_order(client: Any) -> None:
+    for key in ODD_KEYS:
+        put = client.put_object(Bucket="bkt", Key=key, Body=key.encode())
+        assert client.head_object(Bucket="bkt", Key=key)["ETag"] == put["ETag"]
+    for key in ODD_KEYS:
+        assert client.get_object(Bucket="bkt", Key=key)["Body"].read() == key.encode()
+    in_order = sorted(ODD_KEYS, key=str.encode)
+    for operation in ("list_objects", "list_objects_v2"):
+        for size in (1, 3, 1000):
+            pages = client.get_paginator(operation).paginate(Bucket="bkt", PaginationConfig={"PageSize": size})
+            assert [item["Key"] for page in pages for item in page.get("Contents", [])] == in_order
+            pages = list(client.get_paginator(operation).paginate(Bucket="bkt", Delimiter="/", PaginationConfig={"PageSize": size}))
+            prefixes = [item["Prefix"] for page in pages for item in page.get("CommonPrefixes", [])]
+            assert prefixes == sorted({key[: key.index("/") + 1] for key in ODD_KEYS if "/" in key}, key=str.encode)
+    deleted = client.delete_objects(Bucket="bkt", Delete={"Objects": [{"Key": key} for key in ODD_KEYS]})["Deleted"]
+    assert len(deleted) == len(ODD_KEYS)
+    assert client.list_objects_v2(Bucket="bkt")["KeyCount"] == 0
+
+
+def test_transfers_by_parts(client: Any, tmp_path: Path) -> None:
+    data = os.urandom(20_000_001)
+    (tmp_path / "up").write_bytes(data)
+    client.upload_file(str(tmp_path / "up"), "bkt", "big", Config=PARTS)
+    assert client.head_object(Bucket="bkt", Key="big")["ETag"].endswith('-3"')
+    client.download_file("bkt", "big", str(tmp_path / "down"))
+    assert (tmp_path / "down").read_bytes() == data
+    client.copy_object(Bucket="bkt", Key="cöpy", CopySource={"Bucket": "bkt", "Key": "big"})
+    client.copy({"Bucket": "bkt", "Key": "big"}, "bkt", "copy by parts", Config=PARTS)
+    for key in ("cöpy", "copy by parts"):
+        assert client.get_object(Bucket="bkt", Key=key)["Body"].read() == data
+    client.upload_fileobj(io.BytesIO(b"small"), "bkt", "small")
+    assert client.get_object(Bucket="bkt", Key="small", Range="bytes=1-3")["Body"].read() == b"mal"
+
+
+@pytest.mark.parametrize("algorithm", ["CRC32", "SHA1", "SHA256"])
+def test_checksums(client: Any, algorithm: str) -> None:
+    client.put_object(Bucket="bkt", Key="k", Body=b"hello" * 1000, ChecksumAlgorithm=algorithm)
+    wrong = {"CRC32": "AAAAAA==", "SHA1": "A" * 27 + "=", "SHA256": "A" * 43 + "="}[algorithm]
+    assert error_code(lambda: client.put_object(Bucket="bkt", Key="k", Body=b"x", **{f"Checksum{algorithm}": wrong})) == "BadDigest"
+
+
+def test_conditions(client: Any) -> None:
+    client.put_object(Bucket="bkt", Key="k", Body=b"1", IfNoneMatch="*")
+    assert error_code(lambda: client.put_object(Bucket="bkt", Key="k", Body=b"2", IfNoneMatch="*")) == "PreconditionFailed"
+    etag = client.head_object(Bucket="bkt", Key="k")["ETag"]
+    client.put_object(Bucket="bkt", Key="k", Body=b"3", IfMatch=etag)
+    assert error_code(lambda: client.get_object(Bucket="bkt", Key="k", IfMatch=etag)) == "PreconditionFailed"
+    assert error_code(lambda: client.get_object(Bucket="bkt", Key="k", Range="bytes=1-")) == "InvalidRange"
+
+
+def test_presigned_urls(client: Any) -> None:
+    put = client.generate_presigned_url("put_object", Params={"Bucket": "bkt", "Key": "k"}, ExpiresIn=60)
+    urllib.request.urlopen(urllib.request.Request(put, data=b"presigned", method="PUT")).close()
+    get = client.generate_presigned_url("get_object", Params={"Bucket": "bkt", "Key": "k"}, ExpiresIn=60)
+    with urllib.request.urlopen(get) as response:
+        assert response.read() == b"presigned"
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(get.replace("/k?", "/other?"))
+
+
+def test_wrong_credentials(server: sim.Server) -> None:
+    assert error_code(make_client(server, aws_secret_access_key="x").list_buckets) == "SignatureDoesNotMatch"
+    assert error_code(make_client(server, aws_access_key_id="x").list_buckets) == "InvalidAccessKeyId"
+
+
+def test_buckets(client: Any) -> None:
+    client.create_bucket(Bucket="new")
+    assert [bucket["Name"] for bucket in client.list_buckets()["Buckets"]] == ["bkt", "new"]
+    assert client.get_bucket_location(Bucket="new")["LocationConstraint"] is None
+    client.put_object(Bucket="new", Key="k", Body=b"")
+    assert error_code(lambda: client.delete_bucket(Bucket="new")) == "BucketNotEmpty"
+    client.delete_object(Bucket="new", Key="k")
+    client.delete_bucket(Bucket="new")
+    assert error_code(lambda: client.list_objects_v2(Bucket="new")) == "NoSuchBucket"
+    assert error_code(lambda: client.put_object_tagging(Bucket="bkt", Key="k", Tagging={"TagSet": []})) == "NotImplemented"
