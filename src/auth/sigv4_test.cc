@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "http/date.h"
 #include "http/uri.h"
@@ -263,6 +265,30 @@ TEST(SigV4, DerivedKeyFollowsDateAndSecret) {
   EXPECT_NE(signer->signature(request, one, day + std::chrono::hours(24)), first);
   EXPECT_EQ(signer->signature(request, one, day), first);
   EXPECT_NE(make_signer("us-east-2", "s3")->signature(request, one, day), first);
+}
+
+TEST(SigV4, ThreadsShareOneSigner) {
+  auto signer = make_signer("us-east-1", "s3");
+  const http::Field host{"host", "h"};
+  const CanonicalRequest request{"GET", "/", "", std::span(&host, 1), kUnsignedPayload};
+  const auto sign = [&](int day) {
+    const Credentials credentials{"A", "secret" + std::to_string(day), "", std::nullopt};
+    return signer->signature(request, credentials, WallTime(std::chrono::hours(24 * day)));
+  };
+  std::vector<std::string> expected;
+  for (int day = 0; day < 16; ++day) expected.push_back(sign(day));
+  std::vector<std::jthread> threads;
+  std::atomic<int> wrong_count{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        const int day = (i + t) % 16;
+        if (sign(day) != expected[static_cast<std::size_t>(day)]) ++wrong_count;
+      }
+    });
+  }
+  threads.clear();
+  EXPECT_EQ(wrong_count, 0);
 }
 
 // --- refusals ---
