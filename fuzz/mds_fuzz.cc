@@ -20,7 +20,7 @@ void require(bool condition) {
 void read_index(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   (void)headrace::detail::kind_of_index_json(text);
-  const auto index = headrace::detail::parse_mds_index(text, true);
+  auto index = headrace::detail::parse_mds_index(text, true);
   if (!index) return;
   for (const auto& shard : index->shards) {
     require(shard.sample_count * 4 < shard.raw_bytes && shard.raw_bytes >> 32 == 0);

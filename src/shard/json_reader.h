@@ -16,6 +16,8 @@ inline constexpr std::size_t kJsonDepth = 32;
 /// Parses `text` into `parser` (which owns the document). Errors: kCorrupt.
 inline Result<simdjson::dom::element> parse_json(simdjson::dom::parser& parser,
                                                  std::string_view text) {
+  // simdjson hands a null pointer on to memcpy.
+  if (text.empty()) return Status(Code::kCorrupt, "JSON: empty");
   if (auto error = parser.allocate(text.size() + 64, kJsonDepth); error) {
     return Status(Code::kCorrupt, std::string("JSON: ") + simdjson::error_message(error));
   }
