@@ -38,7 +38,7 @@ struct LoaderOptions {
   /// Threads for decompression. 0: one less than the cores, at least 1, at most 4.
   std::uint32_t worker_count = 0;
   /// Column names to deliver; empty: all.
-  std::vector<std::string> columns;
+  std::vector<std::string> columns = {};
   std::chrono::milliseconds read_timeout{120'000};  ///< Deadline of one block read, all attempts together.
   Clock* clock = nullptr;         ///< nullptr: system_clock().
 };

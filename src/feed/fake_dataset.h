@@ -1,0 +1,255 @@
+#pragma once
+/// \file
+/// FakeDataset: a Dataset for the tests of src/feed, whose every byte follows from the sample's
+/// position, and the objects that hold it.
+///
+/// Threads: immutable.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/random.h"
+#include "headrace/dataset.h"
+#include "store/memory/memory_store.h"
+
+namespace headrace::feed_test {
+
+/// Columns: "x" of 24 bytes; "text" of varying size; "opt", which every third sample lacks.
+struct FakeSpec {
+  std::vector<std::uint32_t> block_samples = {10, 7, 12, 1, 9, 11, 10, 8};
+  std::uint32_t blocks_per_shard = 2;  ///< 1 where is_compressed.
+  bool is_compressed = false;
+  bool is_object_per_sample = false;  ///< Like raw files.
+  std::uint32_t text_bytes = 100;     ///< Texts are shorter than this.
+  bool only_fixed = false;
+};
+
+class FakeDataset final : public Dataset {
+ public:
+  explicit FakeDataset(FakeSpec spec) : spec_(std::move(spec)) {
+    columns_.resize(spec_.only_fixed ? 1 : 3);
+    columns_[0].name = "x";
+    columns_[0].fixed_size_bytes = kFixedBytes;
+    if (!spec_.only_fixed) {
+      columns_[1].name = "text";
+      columns_[2].name = "opt";
+    }
+    if (spec_.is_compressed) spec_.blocks_per_shard = 1;
+    std::uint64_t first = 0;
+    for (std::size_t b = 0; b < spec_.block_samples.size(); ++b) {
+      Block block;
+      block.shard = static_cast<std::uint32_t>(b / spec_.blocks_per_shard);
+      block.sample_count = spec_.block_samples[b];
+      block.first_sample = first;
+      std::vector<std::uint64_t> starts = {0};
+      for (std::uint32_t i = 0; i < block.sample_count; ++i)
+        starts.push_back(starts.back() + encode(first + i).size());
+      block.raw_bytes = starts.back();
+      block.stored_bytes = spec_.is_compressed ? block.raw_bytes + kHeader : block.raw_bytes;
+      first += block.sample_count;
+      stored_bytes_ += block.stored_bytes;
+      blocks_.push_back(block);
+      starts_.push_back(std::move(starts));
+      if (block.shard == keys_.size()) keys_.push_back("shard-" + std::to_string(block.shard));
+    }
+    sample_count_ = first;
+    for (std::uint64_t id = 0; id < sample_count_ && spec_.is_object_per_sample; ++id)
+      file_keys_.push_back("file-" + std::to_string(id));
+    fingerprint_ = "fake-" + std::to_string(sample_count_) + "-" + std::to_string(stored_bytes_);
+  }
+
+  static constexpr std::size_t kFixedBytes = 24;
+  static constexpr std::size_t kHeader = 8;
+
+  // What the samples hold.
+  static std::string fixed_value(std::uint64_t id) {
+    std::string bytes(kFixedBytes, '\0');
+    for (std::size_t i = 0; i < kFixedBytes; i += 8) {
+      const std::uint64_t word = mix64(id * 3 + i);
+      std::memcpy(bytes.data() + i, &word, 8);
+    }
+    return bytes;
+  }
+  std::string text_value(std::uint64_t id) const {
+    return std::string(mix64(id + 99) % spec_.text_bytes, static_cast<char>('a' + id % 26));
+  }
+  static bool has_opt(std::uint64_t id) { return id % 3 != 0; }
+  static std::string opt_value(std::uint64_t id) { return "opt" + std::to_string(id); }
+
+  /// The objects of the dataset in a memory store.
+  std::unique_ptr<Store> make_store(SlabPool& pool) const {
+    StoreOptions options;
+    options.url = "memory://fake";
+    auto store = open_memory_store(options);
+    EXPECT_TRUE(store);
+    std::map<std::string, std::string> objects;
+    for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+      std::string bytes;
+      for (std::uint32_t i = 0; i < blocks_[b].sample_count; ++i) {
+        const std::string sample = encode(blocks_[b].first_sample + i);
+        if (spec_.is_object_per_sample) objects[file_keys_[blocks_[b].first_sample + i]] = sample;
+        bytes += sample;
+      }
+      if (spec_.is_compressed) {
+        for (char& c : bytes) c = static_cast<char>(c ^ 0x5a);
+        bytes.insert(0, std::string(kHeader, 'Z'));
+      }
+      if (!spec_.is_object_per_sample) objects[keys_[blocks_[b].shard]] += bytes;
+    }
+    for (const auto& [key, bytes] : objects) EXPECT_TRUE(write_object(**store, pool, key, bytes));
+    return *std::move(store);
+  }
+
+  Format format() const noexcept override { return Format::kMds; }
+  const std::string& url() const noexcept override { return url_; }
+  const std::vector<Column>& columns() const noexcept override { return columns_; }
+  std::uint64_t sample_count() const noexcept override { return sample_count_; }
+  std::uint64_t stored_bytes() const noexcept override { return stored_bytes_; }
+  const std::string& fingerprint() const noexcept override { return fingerprint_; }
+  std::uint32_t shard_count() const noexcept override {
+    return static_cast<std::uint32_t>(keys_.size());
+  }
+  Shard shard(std::uint32_t index) const override {
+    Shard shard;
+    shard.key = keys_[index];
+    shard.compression = spec_.is_compressed ? "xor" : "";
+    return shard;
+  }
+  std::uint32_t block_count() const noexcept override {
+    return static_cast<std::uint32_t>(blocks_.size());
+  }
+  Block block(std::uint32_t index) const override { return blocks_[index]; }
+  std::uint32_t block_of(std::uint64_t position) const override {
+    std::uint32_t b = 0;
+    while (position >= blocks_[b].first_sample + blocks_[b].sample_count) ++b;
+    return b;
+  }
+  std::uint64_t largest_block_bytes() const noexcept override {
+    std::uint64_t most = 0;
+    for (const Block& b : blocks_)
+      most = std::max(most, b.stored_bytes + (spec_.is_compressed ? b.raw_bytes : 0));
+    return most;
+  }
+  std::uint64_t append_extents(std::uint32_t b, std::uint32_t begin, std::uint32_t end,
+                               std::vector<Extent>& out) const override {
+    EXPECT_LT(begin, end);
+    if (spec_.is_object_per_sample) {
+      for (std::uint32_t i = begin; i < end; ++i) {
+        out.push_back({.key = file_keys_[blocks_[b].first_sample + i],
+                       .etag = {},
+                       .offset_bytes = 0,
+                       .length_bytes = starts_[b][i + 1] - starts_[b][i],
+                       .target_offset_bytes = starts_[b][i] - starts_[b][begin]});
+      }
+      return starts_[b][end] - starts_[b][begin];
+    }
+    Extent extent{.key = keys_[blocks_[b].shard],
+                  .etag = {},
+                  .offset_bytes = offset_of(b),
+                  .length_bytes = 0,
+                  .target_offset_bytes = 0};
+    if (spec_.is_compressed) {
+      extent.length_bytes = blocks_[b].stored_bytes;
+    } else {
+      extent.offset_bytes += starts_[b][begin];
+      extent.length_bytes = starts_[b][end] - starts_[b][begin];
+    }
+    out.push_back(extent);
+    return extent.length_bytes;
+  }
+  bool is_compressed(std::uint32_t) const override { return spec_.is_compressed; }
+  Status decompress(std::uint32_t b, std::span<const std::byte> stored,
+                    std::span<std::byte> raw) const override {
+    if (stored.size() != raw.size() + kHeader || raw.size() != blocks_[b].raw_bytes ||
+        stored[0] != std::byte{'Z'}) {
+      return Status(Code::kCorrupt, "fake shard");
+    }
+    for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = stored[i + kHeader] ^ std::byte{0x5a};
+    return {};
+  }
+  Status verify(std::uint32_t, std::span<const std::byte>) const override { return {}; }
+  Status cut(const BlockBytes& bytes, std::uint32_t index,
+             std::span<ColumnBytes> out) const override {
+    EXPECT_TRUE(bytes.begin <= index && index < bytes.end && out.size() == columns_.size());
+    const auto& starts = starts_[bytes.block];
+    const std::uint64_t offset = starts[index] - starts[bytes.begin];
+    const std::uint64_t length = starts[index + 1] - starts[index];
+    if (offset + length > bytes.bytes.size())
+      return Status(Code::kCorrupt, "sample outside of its bytes");
+    const std::span<const std::byte> sample = bytes.bytes.subspan(offset, length);
+    out[0] = {sample.first(kFixedBytes), true};
+    if (spec_.only_fixed) return {};
+    std::uint32_t text = 0;
+    std::memcpy(&text, sample.data() + kFixedBytes, 4);
+    const bool has = sample[kFixedBytes + 4] != std::byte{0};
+    if (kFixedBytes + 5 + text > length)
+      return Status(Code::kCorrupt, "text outside of the sample");
+    out[1] = {sample.subspan(kFixedBytes + 5, text), true};
+    out[2] = {has ? sample.subspan(kFixedBytes + 5 + text) : std::span<const std::byte>(), has};
+    return {};
+  }
+
+ private:
+  std::string encode(std::uint64_t id) const {
+    std::string bytes = fixed_value(id);
+    if (spec_.only_fixed) return bytes;
+    const std::string text = text_value(id);
+    const auto size = static_cast<std::uint32_t>(text.size());
+    bytes.append(reinterpret_cast<const char*>(&size), 4);
+    bytes.push_back(has_opt(id) ? 1 : 0);
+    return bytes + text + (has_opt(id) ? opt_value(id) : "");
+  }
+  std::uint64_t offset_of(std::uint32_t b) const {
+    std::uint64_t offset = 0;
+    for (std::uint32_t i = b; i > 0 && blocks_[i - 1].shard == blocks_[b].shard; --i)
+      offset += blocks_[i - 1].stored_bytes;
+    return offset;
+  }
+
+  FakeSpec spec_;
+  std::string url_ = "memory://fake";
+  std::string fingerprint_;
+  std::vector<Column> columns_;
+  std::vector<Block> blocks_;
+  std::vector<std::vector<std::uint64_t>> starts_;  ///< Of samples in their block's raw bytes.
+  std::vector<std::string> keys_;
+  std::vector<std::string> file_keys_;
+  std::uint64_t sample_count_ = 0;
+  std::uint64_t stored_bytes_ = 0;
+};
+
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// Checks every value of a batch against its ids.
+inline void expect_right_bytes(const FakeDataset& dataset, const Batch& batch) {
+  for (std::uint32_t i = 0; i < batch.count(); ++i) {
+    const auto id = static_cast<std::uint64_t>(batch.ids()[i]);
+    for (const BatchColumn& column : batch.columns()) {
+      const std::string& name = column.column->name;
+      if (name == "x") {
+        ASSERT_EQ(
+            text_of(column.values.subspan(i * FakeDataset::kFixedBytes, FakeDataset::kFixedBytes)),
+            FakeDataset::fixed_value(id));
+        continue;
+      }
+      const std::string_view value = text_of(
+          column.values.subspan(column.offsets[i], column.offsets[i + 1] - column.offsets[i]));
+      const bool is_present = column.present.empty() || column.present[i] != 0;
+      if (name == "text") {
+        ASSERT_TRUE(is_present);
+        ASSERT_EQ(value, dataset.text_value(id));
+      } else {
+        ASSERT_EQ(is_present, FakeDataset::has_opt(id));
+        ASSERT_EQ(value, is_present ? FakeDataset::opt_value(id) : "");
+      }
+    }
+  }
+}
+
+}  // namespace headrace::feed_test

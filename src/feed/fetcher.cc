@@ -1,0 +1,301 @@
+#include "feed/fetcher.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+
+namespace headrace::feed {
+namespace {
+
+/// Requests out at once: more than any store has on the wire, few enough that what matters next is
+/// not behind a long queue.
+constexpr std::size_t kMaxInFlight = 512;
+constexpr std::size_t kInboxSize = 64;
+/// Low bits of a tag: the extent's index. 2^24 objects in one block is beyond any block_bytes.
+constexpr std::uint32_t kExtentBits = 24;
+
+bool travels_whole(const Fetch& fetch) noexcept {
+  return fetch.extents.size() == 1 && fetch.extents[0].target_offset_bytes == 0;
+}
+
+}  // namespace
+
+Fetcher::Fetcher(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> store,
+                 SlabPool& pool, const Options& options)
+    : dataset_(std::move(dataset)),
+      store_(std::move(store)),
+      pool_(pool),
+      options_(options),
+      clock_(*options.clock) {
+  inbox_.resize(kInboxSize);
+  // Each fetch is at most once in the queue, and memory bounds their number long before this.
+  constexpr std::size_t kQueueCapacity = 1 << 16;
+  if (options.worker_count > 0)
+    workers_ = std::make_unique<ThreadPool>(options.worker_count, kQueueCapacity);
+}
+
+Fetcher::~Fetcher() { shut_down(); }
+
+void Fetcher::shut_down() {
+  store_->stop();
+  for (auto& [id, fetch] : fetches_) fetch->is_abandoned = true;
+  outbox_.clear();
+  while (in_flight_ > 0) {
+    const std::size_t count = store_->wait(inbox_, TimePoint::max());
+    in_flight_ -= count;
+    for (std::size_t i = 0; i < count; ++i) inbox_[i] = Completion();
+  }
+  workers_.reset();
+  fetches_.clear();
+}
+
+Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
+  HEADRACE_DCHECK(fetch->state == Fetch::State::kPlanned);
+  const Piece& piece = fetch->piece;
+  if (fetch->extents.empty()) {
+    fetch->timeline.wanted = clock_.now();
+  }
+  fetch->extents.clear();
+  const std::uint64_t size =
+      dataset_->append_extents(piece.block, piece.begin, piece.end, fetch->extents);
+  auto stored = pool_.try_acquire(std::max<std::uint64_t>(size, 1));
+  Result<Slab> raw = Slab();
+  if (stored && dataset_->is_compressed(piece.block)) {
+    raw = pool_.try_acquire(std::max<std::uint64_t>(dataset_->block(piece.block).raw_bytes, 1));
+  }
+  for (const auto* result : {&stored, &raw}) {
+    if (*result) continue;
+    if (result->error().code() == Code::kExhausted) return Begin::kNoMemory;
+    finish(*fetch, Status(Code::kExhausted, "block " + std::to_string(piece.block) + ": " +
+                                                std::string(result->error().message())));
+    return Begin::kNever;
+  }
+  fetch->id = next_id_++;
+  fetch->state = Fetch::State::kReading;
+  fetch->stored = *std::move(stored);
+  fetch->raw = *std::move(raw);
+  fetches_.emplace(fetch->id, fetch);
+  if (size == 0) {  // Empty objects only.
+    finish_reading(fetch);
+    return Begin::kBegun;
+  }
+  pumping_.push_back(fetch);
+  pump();
+  return Begin::kBegun;
+}
+
+void Fetcher::pump() {
+  std::size_t done = 0;
+  for (const auto& fetch : pumping_) {
+    while (fetch->next_extent < fetch->extents.size() && !fetch->is_abandoned &&
+           fetch->error.ok() && in_flight_ + outbox_.size() < kMaxInFlight) {
+      if (!build_request(*fetch)) break;
+    }
+    const bool is_built =
+        fetch->next_extent == fetch->extents.size() || fetch->is_abandoned || !fetch->error.ok();
+    if (!is_built) break;
+    ++done;
+  }
+  pumping_.erase(pumping_.begin(), pumping_.begin() + static_cast<std::ptrdiff_t>(done));
+  submit_outbox();
+}
+
+bool Fetcher::build_request(Fetch& fetch) {
+  const Extent& extent = fetch.extents[fetch.next_extent];
+  Request request;
+  if (travels_whole(fetch)) {
+    request.slab = std::move(fetch.stored);
+  } else {
+    // A slab belongs to one request at a time, so the parts of a block that lies in many objects
+    // land in slabs of their own.
+    auto slab = pool_.try_acquire(extent.length_bytes);
+    if (!slab) return false;
+    request.slab = *std::move(slab);
+  }
+  request.key = extent.key;
+  request.etag = extent.etag;
+  request.offset_bytes = extent.offset_bytes;
+  request.length_bytes = extent.length_bytes;
+  request.deadline = clock_.now() + options_.read_timeout;
+  request.tag = fetch.id << kExtentBits | fetch.next_extent;
+  ++fetch.next_extent;
+  ++fetch.extents_out;
+  outbox_.push_back(std::move(request));
+  return true;
+}
+
+void Fetcher::submit_outbox() {
+  if (outbox_.empty()) return;
+  const std::size_t accepted = store_->submit(outbox_);
+  in_flight_ += accepted;
+  outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<std::ptrdiff_t>(accepted));
+}
+
+void Fetcher::abandon(Fetch& fetch) {
+  if (fetch.is_abandoned) return;
+  fetch.is_abandoned = true;
+  const bool is_under_way =
+      fetch.state == Fetch::State::kReading || fetch.state == Fetch::State::kInflating;
+  if (!is_under_way) {
+    fetch.stored = Slab();
+    fetch.raw = Slab();
+    return;
+  }
+  ++abandoned_count_;
+  if (fetch.state == Fetch::State::kInflating) return;
+  std::size_t taken_back = 0;
+  for (Request& request : outbox_) {
+    if (request.tag >> kExtentBits != fetch.id) continue;
+    request.slab = Slab();
+    ++taken_back;
+  }
+  std::erase_if(outbox_,
+                [&](const Request& request) { return request.tag >> kExtentBits == fetch.id; });
+  fetch.extents_out -= taken_back;
+  std::erase_if(pumping_, [&](const auto& other) { return other->id == fetch.id; });
+  if (fetch.extents_out == 0) {
+    forget(fetch);
+    return;
+  }
+  for (std::size_t i = 0; i < fetch.next_extent; ++i) store_->cancel(fetch.id << kExtentBits | i);
+}
+
+void Fetcher::poll(TimePoint until) {
+  pump();
+  const std::size_t count = store_->wait(inbox_, until);
+  in_flight_ -= count;
+  for (std::size_t i = 0; i < count; ++i) take(std::move(inbox_[i]));
+  take_inflated();
+  pump();
+}
+
+void Fetcher::take(Completion completion) {
+  const auto found = fetches_.find(completion.tag >> kExtentBits);
+  HEADRACE_CHECK(found != fetches_.end());
+  const std::shared_ptr<Fetch> fetch = found->second;
+  take_extent(*fetch, completion.tag & ((std::uint64_t{1} << kExtentBits) - 1), completion);
+  if (fetch->extents_out > 0) return;
+  if (fetch->is_abandoned) {
+    forget(*fetch);
+    return;
+  }
+  if (!fetch->error.ok()) {
+    Status error = std::move(fetch->error);
+    finish(*fetch, annotated(*fetch, std::move(error)));
+    return;
+  }
+  if (fetch->extents_done == fetch->extents.size()) finish_reading(fetch);
+}
+
+void Fetcher::take_extent(Fetch& fetch, std::size_t index, Completion& completion) {
+  --fetch.extents_out;
+  Timeline& timeline = fetch.timeline;
+  const auto first_of = [](TimePoint& ours, TimePoint theirs) {
+    if (ours == TimePoint() || theirs < ours) ours = theirs;
+  };
+  first_of(timeline.submitted, completion.submitted);
+  timeline.sent = std::max(timeline.sent, completion.sent);
+  timeline.first_byte = std::max(timeline.first_byte, completion.first_byte);
+  timeline.finished = std::max(timeline.finished, completion.finished);
+  if (fetch.is_abandoned) return;
+  if (!completion.status.ok()) {
+    if (fetch.error.ok()) fetch.error = std::move(completion.status);
+    return;
+  }
+  const Extent& extent = fetch.extents[index];
+  if (completion.length_bytes != extent.length_bytes) {
+    fetch.error =
+        Status(Code::kCorrupt, store_->object_url(extent.key) + ": " +
+                                   std::to_string(completion.length_bytes) + " bytes came, " +
+                                   std::to_string(extent.length_bytes) + " were asked for");
+    return;
+  }
+  ++fetch.extents_done;
+  if (travels_whole(fetch)) {
+    fetch.stored = std::move(completion.slab);
+  } else {
+    std::memcpy(fetch.stored.bytes().data() + extent.target_offset_bytes,
+                completion.slab.bytes().data(), extent.length_bytes);
+  }
+}
+
+void Fetcher::finish_reading(const std::shared_ptr<Fetch>& fetch) {
+  const Piece& piece = fetch->piece;
+  const Block block = dataset_->block(piece.block);
+  if (!dataset_->is_compressed(piece.block)) {
+    const bool is_whole = piece.begin == 0 && piece.end == block.sample_count;
+    fetch->bytes = {piece.block, piece.begin, piece.end, fetch->stored.bytes()};
+    finish(*fetch, is_whole
+                       ? annotated(*fetch, dataset_->verify(piece.block, fetch->stored.bytes()))
+                       : Status());
+    return;
+  }
+  fetch->state = Fetch::State::kInflating;
+  fetch->bytes = {piece.block, 0, block.sample_count, fetch->raw.bytes().first(block.raw_bytes)};
+  const bool is_queued = workers_->submit([this, raw_fetch = fetch.get()] {
+    const std::span<const std::byte> stored = raw_fetch->stored.bytes();
+    const std::uint32_t index = raw_fetch->piece.block;
+    Status status = dataset_->verify(index, stored);
+    if (status.ok()) {
+      status = dataset_->decompress(index, stored,
+                                    raw_fetch->raw.bytes().first(dataset_->block(index).raw_bytes));
+    }
+    {
+      MutexLock lock(mutex_);
+      inflated_.push_back({raw_fetch->id, std::move(status), clock_.now()});
+    }
+    store_->wake();
+  });
+  HEADRACE_CHECK(is_queued);
+}
+
+void Fetcher::take_inflated() {
+  {
+    MutexLock lock(mutex_);
+    inflated_taken_.swap(inflated_);
+  }
+  for (Inflated& inflated : inflated_taken_) {
+    const auto found = fetches_.find(inflated.id);
+    HEADRACE_CHECK(found != fetches_.end());
+    const std::shared_ptr<Fetch> fetch = found->second;
+    fetch->timeline.inflated = inflated.at;
+    fetch->stored = Slab();
+    if (fetch->is_abandoned) {
+      forget(*fetch);
+    } else {
+      finish(*fetch, annotated(*fetch, std::move(inflated.status)));
+    }
+  }
+  inflated_taken_.clear();
+}
+
+void Fetcher::finish(Fetch& fetch, Status status) {
+  fetch.state = status.ok() ? Fetch::State::kReady : Fetch::State::kFailed;
+  fetch.error = std::move(status);
+  if (!fetch.error.ok()) {
+    fetch.stored = Slab();
+    fetch.raw = Slab();
+    fetch.bytes = {};
+  }
+  fetches_.erase(fetch.id);
+}
+
+void Fetcher::forget(Fetch& fetch) {
+  --abandoned_count_;
+  fetch.stored = Slab();
+  fetch.raw = Slab();
+  fetch.state = Fetch::State::kFailed;
+  fetches_.erase(fetch.id);
+}
+
+Status Fetcher::annotated(const Fetch& fetch, Status status) const {
+  if (status.ok()) return status;
+  const std::uint64_t first = dataset_->block(fetch.piece.block).first_sample;
+  return std::move(status).annotate(
+      "reading samples [" + std::to_string(first + fetch.piece.begin) + ", " +
+      std::to_string(first + fetch.piece.end) + ") of " + dataset_->url());
+}
+
+}  // namespace headrace::feed

@@ -1,0 +1,115 @@
+#pragma once
+/// \file
+/// Fetcher: reads pieces of blocks through one store handle and inflates them, within the pool's
+/// memory.
+///
+/// Place: the feeder decides what to read and when; the fetcher only carries it out.
+///
+/// Threads: all functions from the feed thread; the thread pool inflates. wake() from any thread.
+#include <atomic>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/thread_pool.h"
+#include "feed/stall.h"
+#include "headrace/dataset.h"
+#include "headrace/memory.h"
+#include "headrace/order.h"
+#include "headrace/store.h"
+#include "insight/counter.h"
+
+namespace headrace::feed {
+
+/// One read: samples [piece.begin, piece.end) of a block. kPlanned -> kReading -> (kInflating ->)
+/// kReady | kFailed.
+struct Fetch {
+  enum class State : std::uint8_t { kPlanned, kReading, kInflating, kReady, kFailed };
+
+  Piece piece;
+  State state = State::kPlanned;
+  bool is_abandoned = false;  ///< Nobody wants it any more; it ends without being looked at.
+  Status error;               ///< kFailed: why, with the dataset position.
+  BlockBytes bytes;           ///< kReady.
+  Timeline timeline;
+  Slab stored;  ///< Bytes as read, unless they travel with a request.
+  Slab raw;     ///< Inflated bytes.
+
+  // The fetcher's own.
+  std::uint64_t id = 0;
+  std::vector<Extent> extents;
+  std::size_t next_extent = 0;
+  std::size_t extents_done = 0;
+  std::size_t extents_out = 0;
+};
+
+class Fetcher {
+ public:
+  struct Options {
+    std::chrono::milliseconds read_timeout{120'000};
+    std::uint32_t worker_count = 1;
+    Clock* clock = nullptr;
+  };
+  enum class Begin : std::uint8_t { kBegun, kNoMemory, kNever };
+
+  Fetcher(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> store, SlabPool& pool,
+          const Options& options);
+  /// shut_down().
+  ~Fetcher();
+  Fetcher(const Fetcher&) = delete;
+  Fetcher& operator=(const Fetcher&) = delete;
+
+  /// Takes the memory for a planned fetch and submits its requests. kNoMemory: nothing happened.
+  /// kNever: it is larger than the limit; the fetch is kFailed (kExhausted).
+  Begin begin(const std::shared_ptr<Fetch>& fetch);
+  /// Gives a fetch up: its memory returns now, or as soon as the store lets go of it.
+  void abandon(Fetch& fetch);
+  /// Waits for completions until `until`, a wake() or the end of an inflation, and takes them in.
+  void poll(TimePoint until);
+  /// Stops the store and waits for everything under way; only wake() and append_metrics() may be
+  /// called after it.
+  void shut_down();
+  /// Fetches given up whose memory has not come back yet.
+  std::size_t abandoned_count() const noexcept { return abandoned_count_; }
+
+  void wake() noexcept { store_->wake(); }
+  void append_metrics(MetricList& out) const { store_->append_metrics(out); }
+
+ private:
+  void pump();
+  bool build_request(Fetch& fetch);
+  void submit_outbox();
+  void take(Completion completion);
+  void take_extent(Fetch& fetch, std::size_t index, Completion& completion);
+  void finish_reading(const std::shared_ptr<Fetch>& fetch);
+  void take_inflated();
+  void finish(Fetch& fetch, Status status);
+  void forget(Fetch& fetch);
+  Status annotated(const Fetch& fetch, Status status) const;
+
+  const std::shared_ptr<const Dataset> dataset_;
+  const std::unique_ptr<Store> store_;
+  SlabPool& pool_;
+  const Options options_;
+  Clock& clock_;
+  std::uint64_t next_id_ = 1;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Fetch>> fetches_;  ///< Not ended yet, by id.
+  std::vector<std::shared_ptr<Fetch>> pumping_;  ///< With extents not requested yet, oldest first.
+  std::vector<Request> outbox_;                  ///< Built, not accepted yet.
+  std::vector<Completion> inbox_;
+  std::size_t in_flight_ = 0;
+  std::size_t abandoned_count_ = 0;
+
+  struct Inflated {
+    std::uint64_t id = 0;
+    Status status;
+    TimePoint at{};
+  };
+  Mutex mutex_;
+  std::vector<Inflated> inflated_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<Inflated> inflated_taken_;
+  std::unique_ptr<ThreadPool> workers_;  ///< Last: its tasks use the members above.
+};
+
+}  // namespace headrace::feed

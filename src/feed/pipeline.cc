@@ -1,0 +1,223 @@
+#include "feed/pipeline.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace headrace::feed {
+
+Pipeline::Outcome Pipeline::assemble() {
+  Work& head = works_.front();
+  if (head.resolved == 0) {
+    sources_.assign(head.slots.count, {});
+    ids_.resize(head.slots.count);
+    mask_.resize(head.slots.count);
+    places_.resize(head.slots.count);
+  }
+  // Each stage may send the head back to an earlier one by taking a window from it.
+  Outcome outcome = await_runs(head);
+  if (outcome == Outcome::kDone) outcome = resolve(head);
+  if (outcome == Outcome::kDone && head.begun_runs < head.runs.size()) outcome = Outcome::kWait;
+  if (outcome == Outcome::kDone && !head.is_cut) outcome = cut(head);
+  if (outcome == Outcome::kDone) outcome = deliver(head);
+  if (outcome != Outcome::kDone) return outcome;
+  close_passed(head);
+  drop_runs(head);
+  works_.pop_front();
+  ++head_;
+  window_limit_bytes_ = std::min(window_cap_bytes_, window_limit_bytes_ + window_step_bytes_);
+  return Outcome::kDone;
+}
+
+Pipeline::Outcome Pipeline::await_runs(Work& head) {
+  while (head.begun_runs < head.runs.size()) {
+    SparseRun& run = head.runs[head.begun_runs];
+    if (fetcher_.begin(run.fetch) != Fetcher::Begin::kNoMemory) {
+      ++head.begun_runs;
+      sparse_bytes_ += run.charged_bytes;
+      continue;
+    }
+    if (make_room()) continue;
+    const bool is_any_under_way = std::any_of(
+        head.runs.begin(), head.runs.begin() + static_cast<std::ptrdiff_t>(head.begun_runs),
+        [](const SparseRun& r) { return r.fetch->state < Fetch::State::kReady; });
+    if (!is_any_under_way && sacrifice_current(head)) continue;
+    is_starved_ = true;
+    break;
+  }
+  bool are_all_ready = head.begun_runs == head.runs.size();
+  for (std::size_t i = 0; i < head.begun_runs; ++i) {
+    SparseRun& run = head.runs[i];
+    if (run.fetch->state == Fetch::State::kFailed) {
+      note(head, run.fetch->timeline);
+      return fail(head, run.fetch->error.clone());
+    }
+    if (run.fetch->state != Fetch::State::kReady) {
+      are_all_ready = false;
+    } else if (dataset_.is_compressed(run.fetch->piece.block) && !run.is_kept) {
+      Status kept = keep_samples(dataset_, parts_.waker->pool(), run);
+      if (kept.ok()) {
+        are_all_ready = are_all_ready && head.begun_runs == head.runs.size();
+        continue;
+      }
+      if (kept.code() != Code::kExhausted) return fail(head, std::move(kept));
+      are_all_ready = false;
+      is_starved_ = !make_room() && !sacrifice_current(head);
+    }
+  }
+  if (!are_all_ready) return Outcome::kWait;
+  for (const SparseRun& run : head.runs) note(head, run.fetch->timeline);
+  return Outcome::kDone;
+}
+
+Pipeline::Outcome Pipeline::resolve(Work& head) {
+  const EpochOrder& order = *run_->order;
+  const Segment& segment = run_->plan.segment;
+  for (std::uint32_t i = head.resolved; i < head.slots.count; ++i) {
+    const bool is_real = head.slots.is_real(i);
+    mask_[i] = is_real ? 1 : 0;
+    const std::uint64_t t = head.slots.sample(i);
+    if (!is_real) {
+      // Only the samples of other ranks are read for a repeat; those have their source from a run.
+      const std::uint64_t own = own_slot_of(head, t);
+      if (own < i) {
+        sources_[i] = sources_[own];
+        ids_[i] = ids_[own];
+      }
+      head.resolved = i + 1;
+      continue;
+    }
+    const LanePosition place = order.locate(t, segment);
+    places_[i] = place;
+    while (head.is_sparse.empty() || head.is_sparse[i] == 0) {
+      LaneWindow* window = lanes_->find(place);
+      if (window == nullptr) {
+        const std::uint64_t consumed = order.lane_consumed(place.lane, head.slots.batch_start);
+        window = &lanes_->open(place.lane, place.position, consumed);
+        mark_wanted(*window);
+      }
+      if (!window->is_ready) {
+        const Outcome outcome = await_window(head, *window);
+        if (outcome != Outcome::kDone) return outcome;
+        continue;  // It is ready now, or this batch reads the lane singly.
+      }
+      const WindowSample sample = window->sample_at(place.position);
+      sources_[i] = {&window->bytes[sample.piece], sample.sample_in_block};
+      ids_[i] =
+          static_cast<std::int64_t>(window->first_sample[sample.piece] + sample.sample_in_block);
+      break;
+    }
+    head.resolved = i + 1;
+  }
+  return Outcome::kDone;
+}
+
+Pipeline::Outcome Pipeline::await_window(Work& head, LaneWindow& window) {
+  while (!begin_pieces(window)) {
+    if (make_room()) continue;
+    if (fetcher_.abandoned_count() > 0) return Outcome::kWait;
+    read_lane_singly(head, window.lane);
+    const Outcome outcome = await_runs(head);
+    // await_runs may have taken resolved windows away: begin again.
+    return outcome == Outcome::kDone && head.resolved > 0
+               ? Outcome::kDone
+               : (outcome == Outcome::kFailed ? outcome : Outcome::kWait);
+  }
+  if (const Fetch* failed = window.failed()) {
+    note(head, failed->timeline);
+    return fail(head, failed->error.clone());
+  }
+  if (!window.refresh()) return Outcome::kWait;
+  for (const auto& fetch : window.fetches) {
+    if (fetch) note(head, fetch->timeline);
+  }
+  return Outcome::kDone;
+}
+
+Pipeline::Outcome Pipeline::cut(Work& head) {
+  const std::uint32_t count = head.slots.count;
+  cuts_.cells.resize(count * cuts_.stride);
+  for (const SparseRun& run : head.runs) {
+    for (std::size_t i = 0; i < run.slots.size(); ++i) {
+      const SparseSlot& slot = run.slots[i];
+      ids_[slot.slot] =
+          static_cast<std::int64_t>(run_->order->block_first_sample(slot.block) + slot.index);
+      if (run.is_kept) {
+        std::copy_n(run.cells.begin() + static_cast<std::ptrdiff_t>(i * cuts_.stride), cuts_.stride,
+                    cuts_.row(slot.slot).begin());
+      } else {
+        sources_[slot.slot] = {&run.fetch->bytes, slot.index};
+      }
+    }
+  }
+  for (std::uint32_t i = 0; i < count; ++i) {
+    const std::uint64_t own =
+        head.slots.is_real(i) ? count : own_slot_of(head, head.slots.sample(i));
+    if (own < i) {
+      ids_[i] = ids_[own];
+      std::copy_n(cuts_.row(own).begin(), cuts_.stride, cuts_.row(i).begin());
+    } else if (sources_[i].bytes != nullptr) {
+      Status status = dataset_.cut(*sources_[i].bytes, sources_[i].index, cuts_.row(i));
+      if (!status.ok()) return fail(head, std::move(status));
+    }
+  }
+  auto layout = lay_out(parts_.selection, cuts_, count);
+  if (!layout) return fail(head, std::move(layout).error());
+  layout_ = *std::move(layout);
+  head.is_cut = true;
+  return Outcome::kDone;
+}
+
+Pipeline::Outcome Pipeline::deliver(Work& head) {
+  auto slab = parts_.waker->pool().try_acquire(layout_.total_bytes);
+  while (!slab) {
+    if (slab.error().code() != Code::kExhausted) {
+      return fail(head,
+                  Status(Code::kExhausted, "a batch of " + std::to_string(layout_.total_bytes) +
+                                               " bytes: " + std::string(slab.error().message()) +
+                                               "; raise memory or lower batch_size"));
+    }
+    if (head.timeline.memory_from == TimePoint()) head.timeline.memory_from = parts_.clock->now();
+    is_starved_ = true;
+    parts_.waker->set_hungry(true);
+    if (!parts_.channel->is_empty())
+      return Outcome::kWait;  // The training loop has work, and gives memory back.
+    if (!make_room()) {
+      if (fetcher_.abandoned_count() == 0 && sacrifice_current(head)) is_starved_ = true;
+      return Outcome::kWait;
+    }
+    slab = parts_.waker->pool().try_acquire(layout_.total_bytes);
+  }
+  is_starved_ = false;
+  parts_.waker->set_hungry(false);
+  if (head.timeline.memory_from != TimePoint()) head.timeline.memory_until = parts_.clock->now();
+  const BatchImpl::Identity identity = {
+      .epoch = run_->order->epoch(), .index = run_->batches_before + head.k, .plan_index = head.k};
+  auto batch = std::make_unique<BatchImpl>(parts_.waker, parts_.dataset, *std::move(slab),
+                                           head.slots.count, identity);
+  batch->fill(parts_.selection, layout_, cuts_, ids_, mask_);
+  parts_.channel->put({std::move(batch), Status(), head.timeline}, generation_);
+  return Outcome::kDone;
+}
+
+Pipeline::Outcome Pipeline::fail(const Work& head, Status error) {
+  is_failed_ = true;
+  parts_.channel->put({nullptr, std::move(error), head.timeline}, generation_);
+  return Outcome::kFailed;
+}
+
+void Pipeline::close_passed(const Work& head) {
+  for (std::uint32_t i = 0; i < head.slots.count && head.slots.is_real(i); ++i) {
+    lanes_->close_before(places_[i].lane, places_[i].position + 1, closed_);
+  }
+  for (auto& window : closed_) drop(std::move(window));
+  closed_.clear();
+}
+
+void Pipeline::note(Work& work, const Timeline& timeline) {
+  const auto end_of = [](const Timeline& t) { return std::max(t.finished, t.inflated); };
+  if (end_of(timeline) >= end_of(work.timeline.slowest)) work.timeline.slowest = timeline;
+}
+
+}  // namespace headrace::feed

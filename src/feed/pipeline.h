@@ -1,0 +1,131 @@
+#pragma once
+/// \file
+/// Pipeline: turns a run into batches, one after the other: what to read next, within how much
+/// memory, and gathering.
+///
+/// Invariant that makes progress certain: the batch to be assembled next (the *head*) may take any
+/// memory that later batches hold, and if that is not enough gives up resident windows and reads
+/// its samples singly.
+///
+/// Threads: the feed thread only.
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "feed/batch.h"
+#include "feed/channel.h"
+#include "feed/fetcher.h"
+#include "feed/lanes.h"
+#include "feed/memory_plan.h"
+#include "feed/sparse.h"
+
+namespace headrace::feed {
+
+class Pipeline {
+ public:
+  struct Parts {
+    std::shared_ptr<const Dataset> dataset;
+    std::shared_ptr<Waker> waker;
+    Fetcher* fetcher = nullptr;
+    Channel* channel = nullptr;
+    Clock* clock = nullptr;
+    Selection selection;
+    MemoryShares shares;
+  };
+  explicit Pipeline(Parts parts);
+  ~Pipeline();
+
+  /// Drops everything under way and begins `run` (nullopt: idles).
+  void begin(std::optional<Run> run, std::uint64_t generation);
+  /// Starts what reads memory allows and delivers every batch that is complete. Returns until when
+  /// to wait for events; max() when only an event can change anything.
+  TimePoint step();
+
+  /// Largest window of `order`, as charged by the pool.
+  static std::uint64_t largest_window_bytes(const Dataset& dataset, const EpochOrder& order);
+
+ private:
+  /// A batch between plan and delivery.
+  struct Work {
+    std::uint64_t k = 0;
+    BatchPlan::Slots slots;
+    std::vector<std::uint8_t> is_sparse;  ///< By slot; empty when none is.
+    std::vector<SparseRun> runs;
+    std::size_t begun_runs = 0;
+    std::uint32_t resolved = 0;  ///< Slots [0, resolved) have their source.
+    bool is_cut = false;
+    BatchTimeline timeline;
+  };
+  /// Where a slot's sample lies.
+  struct Source {
+    const BlockBytes* bytes = nullptr;
+    std::uint32_t index = 0;
+  };
+  enum class Outcome : std::uint8_t { kDone, kWait, kFailed };
+
+  // Planning.
+  Work plan_work(std::uint64_t k);
+  void plan_ahead();
+  bool is_tail(const Work& work) const noexcept {
+    return work.slots.end - work.slots.batch_start != run_->plan.segment.global_batch;
+  }
+  void read_singly(Work& work, const std::vector<std::uint32_t>& slots);
+  void read_lane_singly(Work& work, std::uint32_t lane);
+  std::uint64_t own_slot_of(const Work& work, std::uint64_t t) const noexcept {
+    return t - work.slots.first;
+  }
+
+  // Reading ahead.
+  void admit();
+  bool admit_run(Work& work);
+  bool admit_window();
+  void mark_wanted(LaneWindow& window) const;
+  /// Begins the pieces of a window not begun yet; false when memory lacks.
+  bool begin_pieces(LaneWindow& window);
+  std::uint64_t charged_bytes() const noexcept { return lanes_->charged_bytes() + sparse_bytes_; }
+
+  // Memory for the head.
+  bool make_room();
+  void drop(std::unique_ptr<LaneWindow> window);
+  void drop_runs(Work& work);
+  bool sacrifice_current(Work& head);
+
+  // Assembly.
+  Outcome assemble();
+  Outcome await_runs(Work& head);
+  Outcome resolve(Work& head);
+  Outcome await_window(Work& head, LaneWindow& window);
+  Outcome cut(Work& head);
+  Outcome deliver(Work& head);
+  Outcome fail(const Work& head, Status error);
+  void close_passed(const Work& head);
+  static void note(Work& work, const Timeline& timeline);
+
+  const Parts parts_;
+  const Dataset& dataset_;
+  Fetcher& fetcher_;
+  std::optional<Run> run_;
+  std::uint64_t generation_ = 0;
+  std::unique_ptr<LaneTable> lanes_;
+  std::deque<Work> works_;           ///< From the head on.
+  std::uint64_t head_ = 0;           ///< k of the batch assembled next.
+  LaneWindow* admitting_ = nullptr;  ///< Opened, not all of its pieces begun.
+  std::uint64_t window_cap_bytes_ = 0;
+  std::uint64_t window_limit_bytes_ =
+      0;  ///< At most the cap; lowered when the head had to take memory back.
+  std::uint64_t window_step_bytes_ = 0;  ///< By which the limit recovers with each batch.
+  std::uint64_t sparse_bytes_ = 0;
+  bool is_failed_ = false;
+  bool is_starved_ = false;  ///< The head waits for memory that others hold.
+
+  // Of the head; kept to save allocations.
+  std::vector<Source> sources_;
+  std::vector<std::int64_t> ids_;
+  std::vector<std::uint8_t> mask_;
+  std::vector<LanePosition> places_;
+  CutMatrix cuts_;
+  BatchLayout layout_;
+  std::vector<std::unique_ptr<LaneWindow>> closed_;
+};
+
+}  // namespace headrace::feed

@@ -1,0 +1,243 @@
+// Planning, reading ahead and memory of the pipeline; assembly is in pipeline.cc.
+#include <algorithm>
+#include <limits>
+
+#include "base/check.h"
+#include "feed/pipeline.h"
+
+namespace headrace::feed {
+namespace {
+
+/// The first batch of a run is read sample by sample, so that it need not wait for whole windows of
+/// every lane, where that costs less than this part of the run's bytes.
+constexpr std::uint64_t kBootstrapPart = 200;
+/// Batches over which the room for read-ahead recovers after the head had to take it.
+constexpr std::uint64_t kRecoveryBatches = 64;
+
+}  // namespace
+
+Pipeline::Pipeline(Parts parts)
+    : parts_(std::move(parts)), dataset_(*parts_.dataset), fetcher_(*parts_.fetcher) {
+  cuts_.stride = parts_.selection.column_count;
+}
+
+Pipeline::~Pipeline() { begin(std::nullopt, generation_); }
+
+std::uint64_t Pipeline::largest_window_bytes(const Dataset& dataset, const EpochOrder& order) {
+  std::vector<std::uint64_t> charged(dataset.block_count());
+  for (std::uint32_t i = 0; i < charged.size(); ++i) {
+    const Block block = dataset.block(i);
+    charged[i] = SlabPool::charged_bytes(std::max<std::uint64_t>(block.stored_bytes, 1));
+    if (dataset.is_compressed(i))
+      charged[i] += SlabPool::charged_bytes(std::max<std::uint64_t>(block.raw_bytes, 1));
+  }
+  return order.largest_window_weight(charged);
+}
+
+void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
+  for (Work& work : works_) drop_runs(work);
+  works_.clear();
+  if (lanes_) {
+    lanes_->close_all(closed_);
+    for (auto& window : closed_) drop(std::move(window));
+    closed_.clear();
+  }
+  lanes_.reset();
+  admitting_ = nullptr;
+  sparse_bytes_ = 0;
+  head_ = 0;
+  is_failed_ = false;
+  is_starved_ = false;
+  generation_ = generation;
+  run_ = std::move(run);
+  if (!run_) return;
+  const auto own =
+      static_cast<std::uint32_t>(LaneTable::own_lanes(*run_->order, run_->plan).size());
+  const WindowShares shares =
+      share_windows(parts_.shares.window_bytes, largest_window_bytes(dataset_, *run_->order), own);
+  window_cap_bytes_ = shares.window_bytes;
+  window_limit_bytes_ = shares.window_bytes;
+  window_step_bytes_ = shares.window_bytes / kRecoveryBatches;
+  lanes_ = std::make_unique<LaneTable>(run_->order, dataset_, run_->plan, shares.dense_lanes);
+}
+
+TimePoint Pipeline::step() {
+  constexpr auto kStarvedRetry = std::chrono::milliseconds(5);
+  if (!run_ || is_failed_) return TimePoint::max();
+  is_starved_ = false;
+  while (head_ < run_->batch_count && !is_failed_) {
+    plan_ahead();
+    admit();
+    if (!parts_.channel->has_room(generation_)) break;
+    if (assemble() != Outcome::kDone) break;
+  }
+  // Memory that other owners of the pool hold comes back without a word.
+  return is_starved_ ? parts_.clock->now() + kStarvedRetry : TimePoint::max();
+}
+
+// --- planning ---
+
+void Pipeline::plan_ahead() {
+  const std::uint64_t horizon = lanes_->has_sparse_lanes() ? parts_.shares.ready_batches : 1;
+  while (works_.size() < horizon && head_ + works_.size() < run_->batch_count) {
+    works_.push_back(plan_work(head_ + works_.size()));
+  }
+}
+
+Pipeline::Work Pipeline::plan_work(std::uint64_t k) {
+  const BatchPlan& plan = run_->plan;
+  Work work;
+  work.k = k;
+  work.slots = plan.slots(k);
+  const std::uint64_t run_samples = plan.sample_count - plan.segment.start;
+  const bool is_bootstrap = k == 0 && !is_tail(work) &&
+                            plan.segment.global_batch <= run_samples / kBootstrapPart &&
+                            !dataset_.is_compressed(0);
+  if (!is_bootstrap && !lanes_->has_sparse_lanes() && !is_tail(work)) return work;
+  std::vector<std::uint32_t> slots;
+  for (std::uint32_t i = 0; i < work.slots.count; ++i) {
+    const std::uint64_t t = work.slots.sample(i);
+    const bool is_own_repeat = !work.slots.is_real(i) && own_slot_of(work, t) < i;
+    if (is_own_repeat) continue;
+    const bool is_single = is_bootstrap || !work.slots.is_real(i) ||
+                           !lanes_->is_dense(run_->order->locate(t, plan.segment));
+    if (is_single) slots.push_back(i);
+  }
+  read_singly(work, slots);
+  return work;
+}
+
+void Pipeline::read_singly(Work& work, const std::vector<std::uint32_t>& slots) {
+  if (slots.empty()) return;
+  const EpochOrder& order = *run_->order;
+  work.is_sparse.resize(work.slots.count, 0);
+  std::vector<SparseSlot> wanted;
+  wanted.reserve(slots.size());
+  for (const std::uint32_t i : slots) {
+    const LanePosition place = order.locate(work.slots.sample(i), run_->plan.segment);
+    const Window window = order.window_at(place.lane, place.position);
+    const WindowSample sample = order.sample_at(window, place.position);
+    wanted.push_back(
+        {.slot = i, .block = window.pieces[sample.piece].block, .index = sample.sample_in_block});
+    work.is_sparse[i] = 1;
+  }
+  const TimePoint now = parts_.clock->now();
+  for (SparseRun& run : plan_runs(dataset_, std::move(wanted))) {
+    run.fetch->timeline.wanted = now;
+    work.runs.push_back(std::move(run));
+  }
+}
+
+void Pipeline::read_lane_singly(Work& work, std::uint32_t lane) {
+  std::vector<std::uint32_t> slots;
+  for (std::uint32_t i = 0; i < work.slots.count && work.slots.is_real(i); ++i) {
+    if (!work.is_sparse.empty() && work.is_sparse[i] != 0) continue;
+    if (run_->order->locate(work.slots.first + i, run_->plan.segment).lane == lane)
+      slots.push_back(i);
+  }
+  read_singly(work, slots);
+}
+
+// --- reading ahead ---
+
+void Pipeline::admit() {
+  while (true) {
+    const auto work = std::find_if(works_.begin(), works_.end(),
+                                   [](const Work& w) { return w.begun_runs < w.runs.size(); });
+    const std::uint64_t window_need =
+        admitting_ != nullptr ? admitting_->need_batch : lanes_->next_need();
+    const bool has_window = window_need != std::numeric_limits<std::uint64_t>::max();
+    if (work != works_.end() && work->k <= window_need) {
+      if (!admit_run(*work)) return;
+    } else if (!has_window || !admit_window()) {
+      return;
+    }
+  }
+}
+
+bool Pipeline::admit_run(Work& work) {
+  SparseRun& run = work.runs[work.begun_runs];
+  if (work.k != head_ && charged_bytes() + run.charged_bytes > window_limit_bytes_) return false;
+  if (fetcher_.begin(run.fetch) == Fetcher::Begin::kNoMemory) return false;
+  ++work.begun_runs;
+  sparse_bytes_ += run.charged_bytes;
+  return true;
+}
+
+bool Pipeline::admit_window() {
+  if (admitting_ == nullptr) {
+    admitting_ = lanes_->open_next(head_);
+    if (admitting_ == nullptr) return false;
+    mark_wanted(*admitting_);
+  }
+  if (charged_bytes() > window_limit_bytes_) return false;
+  return begin_pieces(*admitting_);
+}
+
+void Pipeline::mark_wanted(LaneWindow& window) const {
+  const TimePoint now = parts_.clock->now();
+  for (const auto& fetch : window.fetches) {
+    if (fetch) fetch->timeline.wanted = now;
+  }
+}
+
+bool Pipeline::begin_pieces(LaneWindow& window) {
+  for (; window.begun_count < window.fetches.size(); ++window.begun_count) {
+    const auto& fetch = window.fetches[window.begun_count];
+    if (fetch && fetcher_.begin(fetch) == Fetcher::Begin::kNoMemory) return false;
+  }
+  if (admitting_ == &window) admitting_ = nullptr;
+  return true;
+}
+
+// --- memory for the head ---
+
+bool Pipeline::make_room() {
+  if (fetcher_.abandoned_count() > 0) return false;  // Some is on its way back.
+  const auto later =
+      std::find_if(works_.rbegin(), works_.rend(), [](const Work& w) { return w.begun_runs > 0; });
+  if (later != works_.rend() && later->k != head_) {
+    const std::uint64_t last = later->k;
+    while (works_.back().k >= last) {
+      drop_runs(works_.back());
+      works_.pop_back();
+    }
+  } else if (auto window = lanes_->evict_last(head_ + 1)) {
+    drop(std::move(window));
+  } else {
+    return false;
+  }
+  window_limit_bytes_ = std::min(window_limit_bytes_, charged_bytes());
+  return fetcher_.abandoned_count() == 0;
+}
+
+bool Pipeline::sacrifice_current(Work& head) {
+  if (fetcher_.abandoned_count() > 0) return false;
+  auto window = lanes_->evict_last(0);
+  if (!window) return false;
+  const std::uint32_t lane = window->lane;
+  drop(std::move(window));
+  window_limit_bytes_ = std::min(window_limit_bytes_, charged_bytes());
+  read_lane_singly(head, lane);
+  head.resolved = 0;
+  head.is_cut = false;
+  return true;
+}
+
+void Pipeline::drop(std::unique_ptr<LaneWindow> window) {
+  if (admitting_ == window.get()) admitting_ = nullptr;
+  for (const auto& fetch : window->fetches) {
+    if (fetch) fetcher_.abandon(*fetch);
+  }
+}
+
+void Pipeline::drop_runs(Work& work) {
+  for (std::size_t i = 0; i < work.begun_runs; ++i) {
+    sparse_bytes_ -= work.runs[i].charged_bytes;
+    fetcher_.abandon(*work.runs[i].fetch);
+  }
+  work.runs.clear();
+  work.begun_runs = 0;
+}
+
+}  // namespace headrace::feed

@@ -1,0 +1,45 @@
+#pragma once
+/// \file
+/// Position: what a loader's state says, and its JSON. Pure.
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "headrace/order.h"
+#include "headrace/status.h"
+
+namespace headrace::feed {
+
+/// Version of the JSON's fields.
+constexpr std::uint64_t kStateVersion = 1;
+
+/// Where a run stands: `t` samples of `epoch` were received by all ranks together, in `batches`
+/// global batches.
+struct Position {
+  std::uint64_t epoch = 0;
+  std::uint64_t t = 0;
+  std::uint64_t batches = 0;
+};
+
+struct LoaderState {
+  std::string fingerprint;
+  OrderSpec order;
+  Position position;
+  EpochEnd epoch_end = EpochEnd::kPad;  ///< For people; a resumed run follows its own options.
+  std::uint64_t global_batch = 1;       ///< For people likewise.
+};
+
+std::string_view epoch_end_name(EpochEnd end) noexcept;
+
+/// One line of JSON, under 1 KiB. docs/semantics.md describes the fields.
+std::string write_state(const LoaderState& state);
+/// Errors: kInvalidArgument (not JSON, a field missing or of the wrong type: names it; a version
+/// other than kStateVersion).
+Result<LoaderState> read_state(std::string_view json);
+
+/// Whether `state` may continue on the dataset and order of `ours` (seed included; lanes, window
+/// and bundle are taken from the state). Errors: kInvalidArgument naming the field that differs
+/// with both values.
+Status check_state(const LoaderState& state, const LoaderState& ours, std::uint64_t sample_count);
+
+}  // namespace headrace::feed

@@ -1,0 +1,46 @@
+#pragma once
+/// \file
+/// Books the time that the training loop waits to the phases of the read that came last.
+///
+/// Threads: book_wait() from the consumer; the clock's readers from any thread.
+#include <span>
+
+#include "headrace/loader.h"
+#include "insight/stall_clock.h"
+
+namespace headrace::feed {
+
+/// When a read went from one phase to the next. Zero: did not happen (yet).
+struct Timeline {
+  TimePoint wanted{};     ///< It was next in line; from here to `submitted` it waited for memory.
+  TimePoint submitted{};  ///< The store accepted it.
+  TimePoint sent{};       ///< It was on the wire; before, the store held it back.
+  TimePoint first_byte{};
+  TimePoint finished{};  ///< The last byte was there.
+  TimePoint inflated{};  ///< It was decompressed. Zero for uncompressed blocks.
+};
+
+/// Why a batch was not there earlier: the read that came last, and the wait for the batch's own
+/// memory.
+struct BatchTimeline {
+  Timeline slowest;
+  TimePoint memory_from{};
+  TimePoint memory_until{};
+};
+
+/// A wait of the consumer, [from, until).
+struct WaitInterval {
+  TimePoint from{};
+  TimePoint until{};
+};
+
+using StallBook = StallClock<static_cast<std::size_t>(StallCause::kCount)>;
+
+/// Splits the interval over the phases of `timeline` and books each part. Times are floored to
+/// microseconds first, so the parts add up to the floored length of the wait.
+void book_wait(StallBook& book, const WaitInterval& wait, const BatchTimeline& timeline);
+
+/// Length that book_wait() books in all.
+Microseconds wait_length(const WaitInterval& wait) noexcept;
+
+}  // namespace headrace::feed
