@@ -1,6 +1,7 @@
 #pragma once
 /// \file
 /// The addresses of one endpoint and which of them to connect to next. One owner.
+#include <algorithm>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +18,9 @@ constexpr std::chrono::seconds kAvoidFailedAddress{10};
 /// S3's own records live a few seconds, and its clients are asked to spread over the answers;
 /// looking up again costs nothing on the data path because open connections stay.
 constexpr std::chrono::seconds kAddressLifetime{30};
+
+/// Not at once, so that an outage does not turn into a stream of name look-ups.
+constexpr std::chrono::seconds kLookAgainAfterFailure{1};
 
 class AddressBook {
  public:
@@ -43,8 +47,11 @@ class AddressBook {
     return next_++ % entries_.size();
   }
 
+  /// A failed address may be an old one: names are looked up again soon.
   void mark_failed(std::size_t index, TimePoint now) noexcept {
-    if (index < entries_.size()) entries_[index].avoid_until = now + kAvoidFailedAddress;
+    if (index >= entries_.size()) return;
+    entries_[index].avoid_until = now + kAvoidFailedAddress;
+    if (expires_ != TimePoint::max()) expires_ = std::min(expires_, now + kLookAgainAfterFailure);
   }
 
  private:

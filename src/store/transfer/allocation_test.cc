@@ -35,7 +35,8 @@ bool is_counted_thread() {
 }  // namespace
 
 #if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // sees one half of the pair after inlining
+#pragma GCC diagnostic ignored \
+    "-Wmismatched-new-delete"  // sees one half of the pair after inlining
 #endif
 
 void* operator new(std::size_t size_bytes) {

@@ -50,7 +50,9 @@ class ScriptedServer {
   using Script = std::function<void(const SeenRequest&, Peer&)>;
   /// Object of `object_bytes` whose byte i is content_byte(i); `script` answers instead when given.
   explicit ScriptedServer(Script script = nullptr, std::uint64_t object_bytes = 1 << 20);
-  ~ScriptedServer();
+  ~ScriptedServer() { stop(); }
+  /// Ends all connections and threads: afterwards no script runs.
+  void stop();
 
   std::uint16_t port() const { return port_; }
   std::size_t connection_count() const { return connection_count_.load(); }
@@ -78,7 +80,7 @@ class ScriptedServer {
   std::vector<int> fds_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_ HEADRACE_GUARDED_BY(mutex_);
   bool is_stopping_ HEADRACE_GUARDED_BY(mutex_) = false;
-  std::thread acceptor_;
+  std::thread acceptor_;  // joined by stop()
 };
 
 /// Unsigned requests, path-style, and HTTP status alone decides.

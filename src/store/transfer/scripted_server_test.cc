@@ -48,7 +48,8 @@ ScriptedServer::ScriptedServer(Script script, std::uint64_t object_bytes)
   acceptor_ = std::thread([this] { accept_loop(); });
 }
 
-ScriptedServer::~ScriptedServer() {
+void ScriptedServer::stop() {
+  if (!acceptor_.joinable()) return;
   {
     MutexLock lock(mutex_);
     is_stopping_ = true;
