@@ -7,6 +7,8 @@ import os
 import weakref
 from typing import Protocol
 
+from headrace import _native
+
 
 class Closable(Protocol):
     def close(self) -> None: ...
@@ -33,6 +35,8 @@ def _close_all() -> None:
         return
     for thing in list(_open):
         thing.close()
+    # Threads that were waiting in the engine come back with an error now; a moment for that.
+    _native.drain_calls(5.0)
 
 
 os.register_at_fork(after_in_child=_forget)

@@ -66,7 +66,7 @@ std::unique_lock<std::timed_mutex> lock_position(LoaderParts& parts) {
   std::unique_lock lock(parts.mutex, std::try_to_lock);
   while (!lock.owns_lock()) {
     {
-      nb::gil_scoped_release release;
+      ReleaseGil release;
       static_cast<void>(lock.try_lock_for(kSignalSlice));
     }
     if (!lock.owns_lock()) check_signals();
@@ -81,7 +81,7 @@ nb::object next(PyLoader& self) {
   for (;;) {
     const TimePoint until = slice_end();
     auto result = [&] {
-      nb::gil_scoped_release release;
+      ReleaseGil release;
       return parts->loader->next(until);
     }();
     if (result) {
@@ -126,7 +126,7 @@ void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object 
     }
   }
   auto loader = [&] {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return Loader::create(data, std::move(handle), parts->client->pool(), options);
   }();
   parts->loader = value_or_raise(std::move(loader));
@@ -138,7 +138,7 @@ void load_state(PyLoader& self, const std::string& json) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
   raise_if_error([&] {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return parts->loader->load_state(json);
   }());
 }
@@ -147,7 +147,7 @@ void start_epoch(PyLoader& self) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
   raise_if_error([&] {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return parts->loader->start_epoch();
   }());
 }
@@ -168,7 +168,7 @@ nb::dict stats(PyLoader& self) {
 
 void close(PyLoader& self) {
   if (auto parts = self.parts.peek()) {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     parts->loader->stop();
   }
   self.parts.drop();

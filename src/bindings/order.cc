@@ -70,7 +70,7 @@ nb::object positions(PyEpochOrder& self, std::uint64_t start, std::uint64_t coun
   std::vector<std::int64_t> out;
   out.reserve(end - begin);
   {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     for (std::uint64_t t = begin; t < end; ++t) {
       out.push_back(static_cast<std::int64_t>(self.order->dataset_position(t, segment)));
     }
@@ -80,7 +80,7 @@ nb::object positions(PyEpochOrder& self, std::uint64_t start, std::uint64_t coun
 
 nb::dict quality(PyEpochOrder& self, std::uint64_t global_batch, std::uint64_t probe_count) {
   const OrderQuality q = [&] {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     return measure_quality(*self.order, {0, std::max<std::uint64_t>(global_batch, 1)}, probe_count);
   }();
   nb::dict out;

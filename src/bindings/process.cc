@@ -3,8 +3,10 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <string>
+#include <thread>
 
 #include "errors.h"
 
@@ -14,7 +16,31 @@ namespace {
 // Written only by the child side of fork(), which has one thread; read by any.
 std::atomic<std::uint32_t> g_fork_generation{0};
 
+// Threads inside a ReleaseGil. A hint for the exit, so relaxed.
+std::atomic<int> g_waiting_threads{0};
+
+/// Waits until no other thread is in a ReleaseGil, at most `timeout_s`; whether that came.
+bool drain_calls(double timeout_s) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
+  nb::gil_scoped_release release;
+  while (g_waiting_threads.load(std::memory_order_relaxed) > 0) {
+    if (std::chrono::steady_clock::now() >= until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
 }  // namespace
+
+ReleaseGil::ReleaseGil() noexcept {
+  g_waiting_threads.fetch_add(1, std::memory_order_relaxed);
+  state_ = PyEval_SaveThread();
+}
+
+ReleaseGil::~ReleaseGil() {
+  PyEval_RestoreThread(state_);
+  g_waiting_threads.fetch_sub(1, std::memory_order_relaxed);
+}
 
 std::uint32_t fork_generation() noexcept {
   return g_fork_generation.load(std::memory_order_relaxed);
@@ -41,8 +67,12 @@ void raise_unusable(const char* what, bool closed) {
 }
 
 void bind_process(nb::module_& m) {
-  pthread_atfork(nullptr, nullptr,
-                 [] { g_fork_generation.fetch_add(1, std::memory_order_relaxed); });
+  pthread_atfork(nullptr, nullptr, [] {
+    g_fork_generation.fetch_add(1, std::memory_order_relaxed);
+    // The threads that waited are not in the child.
+    g_waiting_threads.store(0, std::memory_order_relaxed);
+  });
+  m.def("drain_calls", &drain_calls, nb::arg("timeout"));
   m.attr("__version__") = HEADRACE_VERSION;
 }
 

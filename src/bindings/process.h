@@ -18,6 +18,19 @@ namespace headrace {
 /// How often this process image was forked since the module was loaded. Async-signal-safe to read.
 std::uint32_t fork_generation() noexcept;
 
+/// Releases the GIL for a scope, and counts the threads that are in such scopes: at exit they must
+/// come back before the interpreter goes, or taking the GIL kills them in the middle of C++ code.
+class ReleaseGil {
+ public:
+  ReleaseGil() noexcept;
+  ~ReleaseGil();
+  ReleaseGil(const ReleaseGil&) = delete;
+  ReleaseGil& operator=(const ReleaseGil&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 /// The variables of the process as they are now (os.environ writes through to them).
 Environment capture_environment();
 
@@ -57,7 +70,7 @@ class Guarded {
       new std::shared_ptr<T>(std::move(object_));
     } else if (PyGILState_Check() != 0) {
       auto dying = std::move(object_);
-      nb::gil_scoped_release release;
+      ReleaseGil release;
       dying.reset();
     }
     object_.reset();

@@ -69,7 +69,7 @@ class RangeReader {
 
   void drop() {
     ready_.clear();
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     lease_.reset();
   }
 
@@ -157,7 +157,7 @@ class RangeReader {
     Completion done[16];
     std::size_t count = 0;
     {
-      nb::gil_scoped_release release;
+      ReleaseGil release;
       count = (*lease_)->wait(done, slice_end());
     }
     for (std::size_t i = 0; i < count; ++i) ready_.push_back(std::move(done[i]));

@@ -210,7 +210,7 @@ nb::dict stats(PyStore& self) {
 
 void close(PyStore& self) {
   if (auto client = self.client.peek()) {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     client->close();
   }
   self.client.drop();

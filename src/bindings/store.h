@@ -18,7 +18,7 @@ struct PyStore {
 /// Runs `work(pause)` without the GIL; `pause` takes it back to look for signals.
 template <class Work>
 auto without_gil(Work&& work) {
-  nb::gil_scoped_release release;
+  ReleaseGil release;
   return work([] {
     nb::gil_scoped_acquire acquire;
     check_signals();

@@ -15,6 +15,7 @@
 
 #include "bind.h"
 #include "headrace/clock.h"
+#include "process.h"
 
 namespace headrace {
 
@@ -51,7 +52,7 @@ auto run_interruptible(Work&& work, Tick&& tick) {
   });
 
   auto wait_slice = [&] {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     std::unique_lock lock(mutex);
     return finished.wait_for(lock, kSignalSlice, [&] { return is_finished; });
   };
@@ -61,7 +62,7 @@ auto run_interruptible(Work&& work, Tick&& tick) {
       tick();
     }
   } catch (...) {
-    nb::gil_scoped_release release;
+    ReleaseGil release;
     thread.request_stop();
     thread.join();
     throw;

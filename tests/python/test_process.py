@@ -1,0 +1,200 @@
+"""Life in a process: Ctrl-C, fork, spawn, exit without close, the GIL. Each runs in an interpreter of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from headrace import sim as simulator
+
+SLOW = {"first_byte_p50_ms": 100_000.0, "first_byte_p99_ms": 100_000.0}
+PATIENT = "timeout=90, first_byte_timeout=90"
+
+
+def run(code: str, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ | (environment or {}))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f'hr.Store("s3://b", {PATIENT}).get("x")',
+        f'hr.Store("s3://b", {PATIENT}).head("x")',
+        f'next(hr.Store("s3://b", {PATIENT}).get_ranges([("x", 0, 1)]))',
+        f'hr.Dataset("s3://b/numbers", {PATIENT})',
+    ],
+)
+def test_ctrl_c_ends_a_wait_at_once(call: str, numbers: Path) -> None:
+    (numbers.parent / "x").write_bytes(b"x")
+    code = (
+        f"import headrace as hr\nprint('ready', flush=True)\ntry:\n    {call}\nexcept KeyboardInterrupt:\n    print('interrupted')\n    raise SystemExit(9)\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = os.environ | {
+            "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{silent.getsockname()[1]}",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+        }
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        silent.accept()[0].recv(1)  # the request is on the wire, so the call waits
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=15)
+    assert (process.returncode, out) == (9, "interrupted\n"), err
+
+
+def test_ctrl_c_on_the_command_line_exits_with_130(numbers: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = os.environ | {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+        command = [sys.executable, "-m", "headrace.cli", "stat", "s3://b/x", "--endpoint", f"http://127.0.0.1:{silent.getsockname()[1]}"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        silent.accept()[0].recv(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=15)
+    assert process.returncode == 130
+    assert "Traceback" not in out + err
+
+
+def test_ctrl_c_ends_a_wait_for_a_batch(numbers: Path, buckets: Path) -> None:
+    code = """
+import sys, headrace as hr
+from headrace import sim
+quick = sim.Server(sys.argv[1])
+where = {"endpoint": quick.endpoint, "access_key": "headrace", "secret_key": "headrace-secret", "timeout": 90, "first_byte_timeout": 90}
+dataset = hr.Dataset("s3://b/numbers", **where)
+quick.close()
+slow = sim.Server(sys.argv[1], port=quick.port, behaviour={"first_byte_p50_ms": 100_000.0, "first_byte_p99_ms": 100_000.0})
+stream = iter(hr.Loader(dataset, batch_size=10, memory="64MiB"))
+print("ready", flush=True)
+try:
+    next(stream)
+except KeyboardInterrupt:
+    raise SystemExit(9)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, str(buckets)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n", process.communicate()[1]
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=15)
+    assert process.returncode == 9 or "KeyboardInterrupt" in err
+
+
+def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(numbers: Path) -> None:
+    code = """
+import os, sys, gc, headrace as hr
+store = hr.Store(os.path.dirname(sys.argv[1]))
+dataset = hr.Dataset(sys.argv[1])
+loader = hr.Loader(sys.argv[1], batch_size=10, memory="64MiB")
+stream = iter(loader)
+held = next(stream)
+result = next(store.get_ranges([("numbers/index.json", 0, 10)]))
+pid = os.fork()
+if pid == 0:
+    try:
+        for call in (lambda: store.get("numbers/index.json"), lambda: dataset[0], lambda: next(stream), lambda: loader.state_dict()):
+            try:
+                call()
+            except hr.InvalidArgumentError as error:
+                assert "fork" in str(error), error
+            else:
+                os._exit(3)
+        del held, result, stream
+        store.close(); loader.close(); dataset.close()
+        gc.collect()
+        with hr.Store(sys.argv[1]) as fresh:  # a new one works here
+            assert fresh.get("index.json")
+    except BaseException:
+        import traceback; traceback.print_exc(); sys.stderr.flush()
+        os._exit(4)
+    os._exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert len(list(stream)) == 99
+print(dataset[0]["x"], held["x"].shape)
+"""
+    done = run(code, str(numbers))
+    assert (done.returncode, done.stdout) == (0, "1 (10,)\n"), done.stderr
+    assert done.stderr == ""
+
+
+def test_a_forked_child_that_exits_normally_is_clean(numbers: Path) -> None:
+    code = """
+import os, sys, headrace as hr
+loader = hr.Loader(sys.argv[1], batch_size=10, memory="64MiB")
+held = next(iter(loader))
+pid = os.fork()
+if pid == 0:
+    sys.exit(0)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+"""
+    done = run(code, str(numbers))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_spawned_workers_open_their_own(numbers: Path, tmp_path: Path) -> None:
+    program = tmp_path / "spawning.py"
+    program.write_text(
+        "import multiprocessing, sys, headrace as hr\n"
+        "def work(rank):\n"
+        "    with hr.Loader(sys.argv[1], batch_size=10, rank=rank, world_size=2, memory='64MiB') as loader:\n"
+        "        return [int(i) for batch in loader for i, real in zip(batch.ids, batch.mask) if real]\n"
+        "if __name__ == '__main__':\n"
+        "    parent = hr.Loader(sys.argv[1], batch_size=10, memory='64MiB')\n"
+        "    next(iter(parent))\n"
+        "    with multiprocessing.get_context('spawn').Pool(2) as pool:\n"
+        "        parts = pool.map(work, range(2))\n"
+        "    print(sorted(sum(parts, [])) == list(range(1000)))\n"
+    )
+    done = subprocess.run([sys.executable, str(program), str(numbers)], capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys, headrace as hr; store = hr.Store(sys.argv[1]); store.get('index.json')",
+        "import sys, headrace as hr; r = next(hr.Store(sys.argv[1]).get_ranges([('index.json', 0, 9)] * 50))",
+        "import sys, headrace as hr; loader = hr.Loader(sys.argv[1], batch_size=10, memory='64MiB'); stream = iter(loader); batch = next(stream)",
+        "import sys, headrace as hr; batch = next(iter(hr.Loader(sys.argv[1], batch_size=10, memory='64MiB'))); x = batch['x']",
+        "import sys, headrace as hr; d = hr.Dataset(sys.argv[1]); d.me = d; d[0]",
+        "import os, headrace.sim; s = headrace.sim.Server(os.path.dirname(os.path.dirname(os.sys.argv[1])))",
+    ],
+)
+def test_exit_without_close_is_clean(code: str, numbers: Path) -> None:
+    done = run(code, str(numbers))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_exit_while_another_thread_waits_is_clean(buckets: Path) -> None:
+    (buckets / "b" / "x").write_bytes(b"x")
+    code = (
+        "import threading, headrace as hr\n"
+        "store = hr.Store('s3://b', timeout=90, first_byte_timeout=90)\n"
+        "threading.Thread(target=lambda: store.get('x'), daemon=True).start()\n"
+        "while store.stats()['pool.used_bytes'] == 0:\n    pass\n"
+    )
+    with simulator.Server(buckets, behaviour=SLOW) as slow:
+        done = run(code, environment=slow.environment())
+    assert done.returncode == 0, done.stderr
+
+
+def test_waiting_leaves_the_interpreter_to_other_threads(buckets: Path) -> None:
+    (buckets / "b" / "x").write_bytes(b"x")
+    code = (
+        "import threading, headrace as hr\n"
+        "store = hr.Store('s3://b', timeout=90, first_byte_timeout=90)\n"
+        "thread = threading.Thread(target=lambda: store.get('x'), daemon=True)\n"
+        "thread.start()\n"
+        "while store.stats()['pool.used_bytes'] == 0:\n    pass\n"
+        "print(sum(range(1_000_000)), thread.is_alive())\n"
+    )
+    with simulator.Server(buckets, behaviour=SLOW) as slow:
+        done = run(code, environment=slow.environment())
+    assert done.stdout == "499999500000 True\n", done.stderr
