@@ -108,7 +108,7 @@ def test_each_loop_is_one_epoch_and_epochs_differ(small: Path, open_loader: Any)
     first = [real_ids(batch) for batch in loader]
     second = [real_ids(batch) for batch in loader]
     assert len(first) == len(second) == len(loader) == 11
-    assert sorted(sum(first, [])) == sorted(sum(second, [])) == list(range(211))
+    assert sorted(i for batch in first for i in batch) == sorted(i for batch in second for i in batch) == list(range(211))
     assert first != second
     assert loader.epoch == 2
 
@@ -273,7 +273,7 @@ def test_stats_count_and_name_the_stalls(numbers: Path, s3: simulator.Server, op
     assert sum(len(real_ids(batch)) for batch in loader) == 1000
     stats = loader.stats()
     assert stats["pool.peak_bytes"] <= stats["pool.limit_bytes"] == 64 << 20
-    assert set(stats["stall_seconds"]) == set(["memory", "throttled", "first_byte", "transfer", "cache_read", "decompress", "decode", "transform", "other"])
+    assert set(stats["stall_seconds"]) == {"memory", "throttled", "first_byte", "transfer", "cache_read", "decompress", "decode", "transform", "other"}
     assert all(seconds >= 0 for seconds in stats["stall_seconds"].values())
 
 

@@ -63,6 +63,8 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
         return fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:
         if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+            if type(error).__name__ == "NoArgsIsHelpError":  # the help has been printed
+                return 2
             hint = getattr(error, "ctx", None)
             path = hint.command_path if hint is not None else "headrace"
             fail(f"{error.format_message()} (see {path} --help)")

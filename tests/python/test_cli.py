@@ -1,0 +1,222 @@
+"""The command line: every command, with --json, on files and on S3."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import headrace as hr
+from headrace import sim as simulator
+from headrace.cli import main
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> Done:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        code = ended.value.code
+        assert isinstance(code, int)
+        return Done(code, *capfd.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    for name, size in (("a.txt", 10), ("deep/b.txt", 20), ("deep/er/c.bin", 30 << 20), ("empty", 0)):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(os.urandom(size))
+    return root
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def test_trees_go_up_and_come_back_equal(cli: Any, s3: simulator.Server, tree: Path, buckets: Path, tmp_path: Path) -> None:
+    up = cli("cp", "-r", str(tree), "s3://b/copy", "--json").json()
+    assert (up["objects"], up["bytes"], up["skipped"]) == (4, 30 + (30 << 20), 0)
+    assert contents(buckets / "b" / "copy") == contents(tree)
+    assert cli("cp", "-r", "s3://b/copy", "s3://b/again").code == 0
+    assert cli("cp", "-r", "s3://b/again", str(tmp_path / "back")).code == 0
+    assert contents(tmp_path / "back") == contents(tree)
+
+
+def test_cp_of_one_object_keeps_or_changes_the_name(cli: Any, s3: simulator.Server, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = (tree / "a.txt").read_bytes()
+    assert cli("cp", str(tree / "a.txt"), "s3://b/dir/").code == 0
+    assert cli("cp", "s3://b/dir/a.txt", "s3://b/other.txt").code == 0
+    monkeypatch.chdir(tmp_path)
+    assert cli("cp", "s3://b/other.txt", ".").code == 0
+    assert cli("cp", "s3://b/other.txt", "named.txt").code == 0
+    assert (tmp_path / "other.txt").read_bytes() == (tmp_path / "named.txt").read_bytes() == data
+
+
+def test_cp_replaces_unless_told_not_to(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+    target = buckets / "b" / "a.txt"
+    target.write_bytes(b"old")
+    assert cli("cp", "-n", str(tree / "a.txt"), "s3://b/", "--json").json()["skipped"] == 1
+    assert target.read_bytes() == b"old"
+    assert cli("cp", str(tree / "a.txt"), "s3://b/").code == 0
+    assert target.read_bytes() == (tree / "a.txt").read_bytes()
+    again = cli("cp", "-rn", str(tree), "s3://b/", "--json").json()
+    assert (again["objects"], again["skipped"]) == (3, 1)
+
+
+def test_a_failed_upload_leaves_nothing_visible(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+    done = cli("cp", str(tree / "deep" / "er" / "c.bin"), "s3://no-bucket/c.bin")
+    assert (done.code, done.err.count("\n")) == (1, 1)
+    assert "no-bucket" in done.err
+    assert contents(buckets) == {}
+
+
+def test_ls_shows_levels_and_everything(cli: Any, s3: simulator.Server, numbers: Path) -> None:
+    assert cli("ls", "s3://b/").out.split()[-1] == "numbers/"
+    lines = cli("ls", "-r", "s3://b/", "--json").out.splitlines()
+    assert [json.loads(line)["key"] for line in lines] == ["numbers/index.json", *(f"numbers/shard.{i:05d}.mds" for i in range(10))]
+    assert cli("ls", "-s", "s3://b/", "--json").json()["objects"] == 11
+    assert "11 objects" in cli("ls", "-s", str(numbers)).out
+    nothing = cli("ls", "s3://b/nothing")
+    assert (nothing.code, nothing.err.count("\n")) == (1, 1)
+
+
+def test_stat_and_cat(s3: simulator.Server, buckets: Path, capfdbinary: Any) -> None:
+    (buckets / "b" / "x.bin").write_bytes(bytes(range(256)))
+    with pytest.raises(SystemExit):
+        main(["cat", "s3://b/x.bin", "--offset", "250"])
+    assert capfdbinary.readouterr().out == bytes(range(250, 256))
+    with pytest.raises(SystemExit):
+        main(["stat", "s3://b/x.bin", "--json"])
+    assert json.loads(capfdbinary.readouterr().out)["size"] == 256
+    for arguments in (["cat", "s3://b/x.bin", "--offset", "300"], ["cat", "s3://b/"], ["stat", "s3://b/none"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 1
+        assert capfdbinary.readouterr().err.count(b"\n") == 1
+
+
+def test_rm_asks_first(cli: Any, s3: simulator.Server, numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    refused = cli("rm", "-r", "s3://b/numbers")
+    assert (refused.code, "--yes" in refused.err) == (1, True)
+    assert numbers.exists()
+    assert cli("rm", "s3://b/numbers/shard.00000.mds", "--json").json() == {"deleted": 1}
+    assert cli("rm", "s3://b/numbers/shard.00000.mds").code == 1
+    assert cli("rm", "-r", "s3://b/numbers", "--yes", "--json").json() == {"deleted": 10}
+    assert not [p for p in numbers.rglob("*") if p.is_file()]
+
+
+def test_inspect_index_and_order(cli: Any, s3: simulator.Server, numbers: Path, tmp_path: Path) -> None:
+    shown = cli("inspect", "s3://b/numbers", "--shards", "--json").json()
+    assert (shown["format"], shown["samples"], len(shown["shards"]), len(shown["fingerprint"])) == ("mds", 1000, 10, 32)
+    assert "1,000 samples" in cli("inspect", "s3://b/numbers", "--shards").out
+    written = cli("index", "s3://b/numbers", "--json").json()
+    assert (numbers / "index.hri").stat().st_size == written["bytes"]
+    assert cli("index", str(numbers), "--output", str(tmp_path / "i.hri")).code == 0
+    order = ["order", "s3://b/numbers", "--batch-size", "16", "--world-size", "3", "--block-bytes", "64KiB", "--seed", "4", "--verify"]
+    report = cli(*order, "--json").json()
+    assert report["verified"]["exactly_once"]
+    assert len(set(report["first_ids"])) == 16
+    assert "exactly once over 3 ranks" in cli(*order).out
+
+
+@pytest.mark.parametrize("arguments", [["--format", "mds", "--compression", "zstd"], ["--format", "webdataset"], ["--tokens", "33"]])
+def test_pack_makes_datasets_that_load(cli: Any, tmp_path: Path, arguments: list[str]) -> None:
+    source = tmp_path / "files"
+    source.mkdir()
+    for i in range(20):
+        (source / f"{i:02d}.txt").write_text(f"file {i} " * 10)
+    packed = cli("pack", str(source), str(tmp_path / "out"), *arguments, "--json").json()
+    assert packed["file_count"] == 20
+    with hr.Dataset(tmp_path / "out") as dataset:
+        assert len(dataset) == packed["sample_count"]
+        first = dataset[0]
+    if "--tokens" in arguments:
+        assert bytes(first["tokens"][:6].astype("u1")) == b"file 0"
+    else:
+        assert next(v for v in first.values() if isinstance(v, bytes)).startswith(b"file 0")
+    again = cli("pack", str(source), str(tmp_path / "out"), *arguments, "--json").json()
+    assert again["resumed_shard_count"] == again["shard_count"]
+
+
+def test_bench_measures(cli: Any, s3: simulator.Server, numbers: Path) -> None:
+    rows = cli("bench", "fetch", "s3://b/numbers", "--part-bytes", "1KiB,2KiB", "--in-flight", "2", "--bytes", "64KiB", "--json").json()["rows"]
+    assert [row["part_bytes"] for row in rows] == [1024, 2048]
+    assert all(row["bytes"] >= 64 << 10 for row in rows)
+    assert "GB/s" in cli("bench", "fetch", str(numbers), "--bytes", "64KiB").out
+    loaded = cli("bench", "load", "s3://b/numbers", "--batch-size", "10", "--json").json()
+    assert (loaded["samples"], loaded["batches"]) == (1000, 100)
+    assert "samples in" in cli("bench", "load", str(numbers), "--batches", "3").out
+    assert cli("bench", "fetch", "s3://b/nothing").code == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_sim_serves_until_told_to_stop(buckets: Path, number: signal.Signals) -> None:
+    (buckets / "b" / "x").write_bytes(b"served")
+    process = subprocess.Popen([sys.executable, "-m", "headrace.cli", "sim", str(buckets), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    served = json.loads(process.stdout.readline())
+    with hr.Store("s3://b", endpoint=served["endpoint"], access_key="headrace", secret_key="headrace-secret") as store:
+        assert store.get("x") == b"served"
+    with urllib.request.urlopen(served["endpoint"] + "/_headrace/stats") as answer:
+        assert json.load(answer)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=15)
+    assert (process.returncode, out, err) == (130 if number == signal.SIGINT else 0, "", "")
+
+
+def test_sim_prints_what_to_export_and_names_bad_arguments(cli: Any, tmp_path: Path) -> None:
+    for arguments, word in ((["sim", str(tmp_path / "none")], "none"), (["sim", str(tmp_path), "--profile", "perfect"], "perfect")):
+        done = cli(*arguments)
+        assert (done.code, done.err.count("\n"), word in done.err) == (1, 1, True), done.err
+
+
+def test_usage_errors_exit_with_2(cli: Any) -> None:
+    for arguments in (["nonsense"], ["ls"], ["ls", "--bogus", "x"], ["order", "x", "--batch-size", "0"]):
+        done = cli(*arguments)
+        assert (done.code, done.err.count("\n")) == (2, 1), done.err
+        assert "--help" in done.err
+    assert cli().code == 2
+
+
+def test_every_command_has_help_with_examples_and_json(cli: Any) -> None:
+    commands = [[c] for c in ("ls", "stat", "cat", "cp", "rm", "inspect", "pack", "index", "order", "sim")] + [["bench", "fetch"], ["bench", "load"]]
+    for command in commands:
+        shown = cli(*command, "--help").out
+        assert "Example" in shown, command
+        assert "--json" in shown, command
+    assert cli("version", "--json").json() == {"version": hr.__version__}
+
+
+def test_an_unexpected_error_is_one_line(cli: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.cli.serve.console", lambda: 1 / 0)
+    done = cli("version")
+    assert (done.code, done.err.count("\n"), "report" in done.err) == (1, 1, True)
+
+
+def test_output_to_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(1 << 20))
+    command = f"{sys.executable} -m headrace.cli cat {tmp_path / 'x'} | head -c 1 > {tmp_path / 'out'}; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")

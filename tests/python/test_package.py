@@ -1,0 +1,72 @@
+"""The package itself: stubs, version, what it exports."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import headrace as hr
+from headrace import _native, errors
+
+
+def signatures(path: Path) -> set[str]:
+    """Functions and methods of a stub with their argument names."""
+    found = set()
+
+    def visit(node: ast.AST, prefix: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                visit(child, f"{prefix}{child.name}.")
+            elif isinstance(child, ast.FunctionDef):
+                arguments = [a.arg for a in child.args.posonlyargs + child.args.args + child.args.kwonlyargs]
+                found.add(f"{prefix}{child.name}({', '.join(arguments)})")
+
+    visit(ast.parse(path.read_text()), "")
+    return found
+
+
+def test_the_stub_matches_the_extension(tmp_path: Path) -> None:
+    pytest.importorskip("nanobind.stubgen")
+    fresh = tmp_path / "fresh.pyi"
+    subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "headrace._native", "-o", str(fresh)], check=True)
+    checked_in = Path(hr.__file__).parent / "_native.pyi"
+    assert signatures(checked_in) == signatures(fresh)
+
+
+def test_exports_exist_and_the_version_is_the_engines() -> None:
+    assert all(hasattr(hr, name) for name in hr.__all__)
+    assert hr.__version__ == _native.__version__
+
+
+@pytest.mark.parametrize(
+    ("name", "builtin", "code", "retryable"),
+    [
+        ("NotFoundError", FileNotFoundError, "not_found", False),
+        ("DeadlineError", TimeoutError, "deadline", False),
+        ("InvalidArgumentError", ValueError, "invalid_argument", False),
+        ("CorruptError", IOError, "corrupt", False),
+        ("DeniedError", PermissionError, "denied", False),
+        ("ChangedError", Exception, "changed", False),
+        ("UnavailableError", ConnectionError, "unavailable", True),
+        ("ThrottledError", ConnectionError, "throttled", True),
+        ("ExhaustedError", MemoryError, "exhausted", False),
+        ("UnsupportedError", NotImplementedError, "unsupported", False),
+        ("CancelledError", Exception, "cancelled", False),
+        ("InternalError", RuntimeError, "internal", False),
+    ],
+)
+def test_errors_are_also_the_builtins_that_users_expect(name: str, builtin: type[Exception], code: str, retryable: bool) -> None:
+    error = getattr(errors, name)("what happened")
+    assert isinstance(error, (hr.HeadraceError, builtin))
+    assert isinstance(error, builtin)
+    assert (error.code, error.retryable, error.key, str(error)) == (code, retryable, None, "what happened")
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    code = "import sys, headrace; print(sorted({'torch', 'rich', 'typer', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,106 @@
+"""headrace.torch.Loader: tensors without a copy, and life inside DataLoader."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+
+torch = pytest.importorskip("torch")
+
+import headrace.torch  # noqa: E402
+
+OPTIONS: dict[str, Any] = {"batch_size": 32, "memory": "64MiB", "block_bytes": "64KiB", "seed": 1}
+
+
+@pytest.fixture
+def loader(numbers: Path) -> Any:
+    with headrace.torch.Loader(numbers, **OPTIONS) as opened:
+        yield opened
+
+
+def test_columns_ids_and_mask_are_tensors_over_the_same_memory(numbers: Path, loader: Any) -> None:
+    with hr.Loader(numbers, **OPTIONS) as plain:
+        for ours, theirs in zip(loader, plain, strict=True):
+            assert isinstance(ours["x"], torch.Tensor)
+            assert ours["x"].dtype == torch.int64
+            assert ours["x"].tolist() == theirs["x"].tolist()
+            assert ours["t"] == theirs["t"]
+            assert ours.ids.tolist() == theirs.ids.tolist()
+            assert ours.mask.dtype == torch.bool
+    array = theirs["x"]
+    assert headrace.torch.Loader._tensor(loader, array).data_ptr() == array.ctypes.data
+
+
+def test_it_is_an_iterable_dataset_inside_a_data_loader(loader: Any) -> None:
+    inside = torch.utils.data.DataLoader(loader, batch_size=None, num_workers=0)
+    assert isinstance(loader, torch.utils.data.IterableDataset)
+    assert len(inside) == len(loader) == 32
+    seen = [int(i) for batch in inside for i, real in zip(batch.ids, batch.mask, strict=True) if real]
+    assert sorted(seen) == list(range(1000))
+
+
+def test_state_inside_a_data_loader_counts_what_the_loop_received(numbers: Path, loader: Any) -> None:
+    inside = iter(torch.utils.data.DataLoader(loader, batch_size=None, num_workers=0))
+    first = [next(inside).ids.tolist() for _ in range(5)]
+    state = loader.state_dict()
+    with headrace.torch.Loader(numbers, **OPTIONS) as other:
+        other.load_state_dict(state)
+        rest = [batch.ids.tolist() for batch in other]
+    assert first + rest == [ids.tolist() for ids in loader.sample_ids(0)]
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_data_loader_workers_are_refused_clearly(loader: Any, method: str) -> None:
+    inside = torch.utils.data.DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context=method)
+    with pytest.raises(Exception, match="num_workers=0"):
+        next(iter(inside))
+
+
+def test_it_is_not_pickled_by_accident(loader: Any) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="num_workers=0"):
+        pickle.dumps(loader)
+
+
+def test_other_methods_are_the_loaders(loader: Any) -> None:
+    next(iter(loader))
+    assert loader.epoch == 0
+    assert loader.batches_left == 31
+    assert "stall_seconds" in loader.stats()
+    with pytest.raises(AttributeError):
+        _ = loader.no_such_thing
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_pinning_without_cuda_is_refused(numbers: Path) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="pin_memory"):
+        headrace.torch.Loader(numbers, pin_memory=True, **OPTIONS)
+
+
+def test_batches_move_to_a_device(numbers: Path) -> None:
+    with headrace.torch.Loader(numbers, device="cpu", **OPTIONS) as loader:
+        assert next(iter(loader))["x"].device == torch.device("cpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
+def test_batches_are_pinned_and_moved_to_the_gpu(numbers: Path) -> None:
+    with headrace.torch.Loader(numbers, pin_memory=True, **OPTIONS) as loader:
+        assert next(iter(loader))["x"].is_pinned()
+    with headrace.torch.Loader(numbers, pin_memory=True, device="cuda", **OPTIONS) as loader:
+        batch = next(iter(loader))
+        assert batch["x"].is_cuda
+        assert batch["x"].tolist() == [7 * i + 1 for i in batch.ids.tolist()]
+
+
+def test_rank_comes_from_an_initialised_process_group(numbers: Path, tmp_path: Path) -> None:
+    dist = torch.distributed
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    try:
+        with hr.Loader(numbers, **OPTIONS) as loader:
+            assert (loader.rank, loader.world_size) == (0, 1)
+    finally:
+        dist.destroy_process_group()
