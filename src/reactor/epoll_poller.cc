@@ -242,8 +242,6 @@ std::size_t EpollPoller::poll(std::span<PollEvent> out, std::chrono::nanoseconds
   return count;
 }
 
-namespace detail {
-
 Result<std::unique_ptr<Poller>> create_epoll_poller() {
   const int epoll_fd = ::epoll_create1(EPOLL_CLOEXEC);
   if (epoll_fd < 0)
@@ -260,5 +258,4 @@ Result<std::unique_ptr<Poller>> create_epoll_poller() {
   return std::unique_ptr<Poller>(std::make_unique<EpollPoller>(epoll_fd, wake_fd));
 }
 
-}  // namespace detail
 }  // namespace headrace

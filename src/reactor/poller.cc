@@ -15,18 +15,10 @@ namespace headrace {
 
 PollSocket::~PollSocket() { HEADRACE_DCHECK(fd_ < 0); }
 
-Result<std::unique_ptr<Poller>> create_poller(PollerKind kind) {
-  switch (kind) {
-    case PollerKind::kEpoll:
-      return detail::create_epoll_poller();
-    case PollerKind::kUring:
-      return detail::create_uring_poller();
-    case PollerKind::kAuto:
-      break;
-  }
-  auto uring = detail::create_uring_poller();
+Result<std::unique_ptr<Poller>> create_best_poller() {
+  auto uring = create_uring_poller();
   if (uring || uring.error().code() != Code::kUnsupported) return uring;
-  return detail::create_epoll_poller();
+  return create_epoll_poller();
 }
 
 std::uint64_t progress_bytes(const PollSocket& socket) noexcept {

@@ -22,7 +22,6 @@
 #include <span>
 
 #include "headrace/status.h"
-#include "headrace/store.h"
 
 namespace headrace {
 
@@ -133,9 +132,13 @@ class Poller {
   virtual const char* name() const noexcept = 0;
 };
 
-/// kAuto: io_uring, or epoll where the kernel or a container's seccomp filter refuses it.
-/// Errors: kUnsupported (kUring and io_uring is refused), kExhausted (descriptors, memory).
-Result<std::unique_ptr<Poller>> create_poller(PollerKind kind);
+/// Errors: kUnsupported where the kernel, or a container's seccomp filter, refuses io_uring;
+/// kExhausted (descriptors, memory).
+Result<std::unique_ptr<Poller>> create_uring_poller();
+/// Errors: kExhausted.
+Result<std::unique_ptr<Poller>> create_epoll_poller();
+/// io_uring where it is allowed, else epoll. Errors: kExhausted.
+Result<std::unique_ptr<Poller>> create_best_poller();
 
 /// Bytes that the peer sent or acknowledged on this TCP connection so far: grows as long as it is
 /// alive. 0 when unknown. Costs one system call, so that operations of many megabytes can be

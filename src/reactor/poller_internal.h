@@ -4,15 +4,11 @@
 #include <sys/uio.h>
 
 #include <array>
-#include <memory>
 #include <span>
 
 #include "reactor/poller.h"
 
 namespace headrace::detail {
-
-Result<std::unique_ptr<Poller>> create_uring_poller();
-Result<std::unique_ptr<Poller>> create_epoll_poller();
 
 /// A stream socket with close-on-exec, plus `extra_type_flags`; TCP_NODELAY when it is TCP. -errno
 /// on failure.

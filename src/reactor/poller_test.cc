@@ -47,10 +47,15 @@ class Listener {
   sockaddr_in address_{};
 };
 
-class PollerTest : public testing::TestWithParam<PollerKind> {
+struct Kind {
+  const char* name;
+  Result<std::unique_ptr<Poller>> (*create)();
+};
+
+class PollerTest : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    auto created = create_poller(GetParam());
+    auto created = GetParam().create();
     if (!created && created.error().code() == Code::kUnsupported)
       GTEST_SKIP() << created.error().message();
     ASSERT_TRUE(created) << created.error().message();
@@ -342,13 +347,15 @@ TEST_P(PollerTest, DeliversMoreEventsThanFitAtOnce) {
   ::close(fds[1]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, PollerTest, testing::Values(PollerKind::kUring, PollerKind::kEpoll),
-                         [](const auto& param_info) {
-                           return param_info.param == PollerKind::kUring ? "Uring" : "Epoll";
-                         });
+INSTANTIATE_TEST_SUITE_P(Kinds, PollerTest,
+                         testing::Values(Kind{"uring", create_uring_poller},
+                                         Kind{"epoll", create_epoll_poller}),
+                         [](const auto& param_info) { return std::string(param_info.param.name); });
 
-TEST(CreatePoller, AutoAlwaysFindsOne) {
-  auto poller = create_poller(PollerKind::kAuto);
+TEST_P(PollerTest, KnowsItsName) { EXPECT_STREQ(poller_->name(), GetParam().name); }
+
+TEST(CreateBestPoller, AlwaysFindsOne) {
+  auto poller = create_best_poller();
   ASSERT_TRUE(poller);
   const std::string name = (*poller)->name();
   EXPECT_TRUE(name == "uring" || name == "epoll");

@@ -288,8 +288,6 @@ std::size_t UringPoller::poll(std::span<PollEvent> out, std::chrono::nanoseconds
   return count;
 }
 
-namespace detail {
-
 Result<std::unique_ptr<Poller>> create_uring_poller() {
   const int wake_fd = ::eventfd(0, EFD_CLOEXEC);
   if (wake_fd < 0) return Status(Code::kExhausted, std::string("eventfd: ") + std::strerror(errno));
@@ -301,5 +299,4 @@ Result<std::unique_ptr<Poller>> create_uring_poller() {
                 std::string("io_uring is not available: ") + std::strerror(-error));
 }
 
-}  // namespace detail
 }  // namespace headrace

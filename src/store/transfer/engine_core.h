@@ -13,6 +13,8 @@
 
 namespace headrace::transfer {
 
+Result<std::unique_ptr<Poller>> create_poller(PollerKind kind);
+
 class EngineCore {
  public:
   static Result<std::shared_ptr<EngineCore>> create(std::shared_ptr<HttpProtocol> protocol,

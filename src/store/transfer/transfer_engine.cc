@@ -44,6 +44,18 @@ Status check_options(const HttpEndpoint& endpoint, const StoreOptions& options) 
 
 }  // namespace
 
+Result<std::unique_ptr<Poller>> create_poller(PollerKind kind) {
+  switch (kind) {
+    case PollerKind::kUring:
+      return create_uring_poller();
+    case PollerKind::kEpoll:
+      return create_epoll_poller();
+    case PollerKind::kAuto:
+      break;
+  }
+  return create_best_poller();
+}
+
 EngineCore::EngineCore(std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options)
     : protocol_(std::move(protocol)), options_(options) {}
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/manual_clock.h"
-#include "reactor/poller.h"
+#include "store/transfer/engine_core.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_engine.h"
 
@@ -28,7 +28,7 @@ inline std::string text(std::string_view view) { return std::string(view); }
 class TransferTest : public testing::TestWithParam<PollerKind> {
  protected:
   void SetUp() override {
-    if (!create_poller(GetParam())) GTEST_SKIP() << "not available here";
+    if (!transfer::create_poller(GetParam())) GTEST_SKIP() << "not available here";
     options_.poller = GetParam();
     options_.max_in_flight = 4;
     options_.default_timeout = std::chrono::seconds(20);
