@@ -72,7 +72,10 @@ class Core {
   std::condition_variable work_;
   std::condition_variable idle_;
   std::list<Handle*> ready_ HEADRACE_GUARDED_BY(mutex_);  // handles with queued ops, served in turn
+  std::size_t queued_count_ HEADRACE_GUARDED_BY(mutex_) = 0;  // ops in all of them
   std::size_t sleeping_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::size_t started_count_ HEADRACE_GUARDED_BY(mutex_) =
+      0;  // workers that have not looked for work yet
   bool is_ending_ HEADRACE_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> workers_ HEADRACE_GUARDED_BY(mutex_);
 };
@@ -201,6 +204,7 @@ class Handle final : public Store {
     op.request = std::move(request);
     first_deadline_ = std::min(first_deadline_, op.deadline);
     queued_.splice(queued_.end(), free_, free_.begin());
+    ++core_->queued_count_;
   }
 
   /// Marks the running ops that match and completes the queued ones.
@@ -221,7 +225,9 @@ class Handle final : public Store {
   void take_queued(Matches matches, std::list<Pending>& out) HEADRACE_REQUIRES(core_->mutex_) {
     for (auto it = queued_.begin(); it != queued_.end();) {
       const auto here = it++;
-      if (matches(*here)) out.splice(out.end(), queued_, here);
+      if (!matches(*here)) continue;
+      out.splice(out.end(), queued_, here);
+      --core_->queued_count_;
     }
     // A handle without queued ops gives its turn back, so that workers find work behind every
     // entry.
@@ -377,12 +383,15 @@ bool Core::add_worker() {
   } catch (const std::system_error&) {
     return false;
   }
+  ++started_count_;
   return true;
 }
 
 void Core::call_workers(std::size_t new_count) {
-  for (std::size_t i = sleeping_count_; i < new_count && workers_.size() < options_.worker_limit;
-       ++i) {
+  // Against all that is queued: a worker that was called but has not come yet still counts as
+  // sleeping.
+  while (workers_.size() < options_.worker_limit &&
+         sleeping_count_ + started_count_ < queued_count_) {
     if (!add_worker()) break;  // those there are will serve it
   }
   if (sleeping_count_ > 0) {
@@ -396,6 +405,7 @@ void Core::call_workers(std::size_t new_count) {
 
 void Core::serve() {
   MutexLock lock(mutex_);
+  --started_count_;
   while (true) {
     if (ready_.empty()) {
       if (is_ending_) return;
@@ -407,6 +417,7 @@ void Core::serve() {
     Handle& handle = *ready_.front();
     const auto op = handle.queued_.begin();
     handle.running_.splice(handle.running_.end(), handle.queued_, op);
+    --queued_count_;
     if (handle.queued_.empty()) {
       handle.turn_.splice(handle.turn_.end(), ready_, ready_.begin());
     } else {
