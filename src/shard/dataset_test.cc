@@ -261,7 +261,7 @@ TEST_F(DatasetOpen, NamesAMissingShard) {
 
 TEST_F(DatasetOpen, FindsTablesThatDoNotFit) {
   for (const bool is_fixed : {false, true}) {
-    for (const std::size_t at : {0, 4}) {
+    for (const std::size_t at : {0U, 4U}) {
       make_mds(store_, {.shard_count = 1, .samples_per_shard = 30, .is_fixed = is_fixed});
       std::string bytes = store_.shared().objects["shard.00000.mds"].bytes;
       bytes[at] = static_cast<char>(bytes[at] + 1);
@@ -293,6 +293,19 @@ TEST_F(DatasetOpen, ReadsChangedObjectsAsChanged) {
   ASSERT_TRUE(dataset.has_value());
   store_.set("shard.00000.mds", store_.shared().objects["shard.00000.mds"].bytes);
   EXPECT_EQ(testing::read_one(store_, *pool_, **dataset, 0).error().code(), Code::kChanged);
+}
+
+TEST_F(DatasetOpen, FindsATarThatChangesWhileItIsIndexed) {
+  store_.set("a.tar", make_tar({{"a.txt", "1"}}));
+  store_.shared().after_list = [this] { store_.set("a.tar", make_tar({{"a.txt", "2"}})); };
+  EXPECT_EQ(code(), Code::kChanged);
+  expect_message("a.tar");
+}
+
+TEST_F(DatasetOpen, FindsAnEmptyTarFile) {
+  store_.set("a.tar", "");
+  EXPECT_EQ(code(), Code::kCorrupt);
+  expect_message("a.tar");
 }
 
 TEST_F(DatasetOpen, SkipsOverLargeTarMembers) {

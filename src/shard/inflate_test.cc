@@ -35,7 +35,7 @@ TEST(InflateZstd, TakesSeveralFramesWithAndWithoutSize) {
 
 TEST(InflateZstd, WantsExactlyTheSizeExpected) {
   const std::string stored = frame(std::string(1000, 'x'), false);
-  for (const std::size_t size : {0, 999, 1001, 100'000}) {
+  for (const std::size_t size : {0U, 999U, 1001U, 100'000U}) {
     std::string raw(size, '\0');
     EXPECT_EQ(inflate(stored, raw), Code::kCorrupt) << size;
   }

@@ -10,6 +10,7 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -39,6 +40,7 @@ class FakeStore final : public Store {
     std::uint64_t head_count = 0;
     std::uint64_t list_count = 0;
     std::uint64_t next_version = 1;
+    std::function<void()> after_list;  ///< Runs when a listing has been made.
   };
 
   explicit FakeStore(std::string url = "fake://data")
@@ -94,6 +96,7 @@ class FakeStore final : public Store {
     for (const auto& object : shared_->objects) {
       if (object.first.starts_with(request.prefix)) page.objects.push_back(info_of(object));
     }
+    if (shared_->after_list) shared_->after_list();
     return page;
   }
   Status remove(const std::string& key, const CallOptions&) override {

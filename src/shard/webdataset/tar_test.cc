@@ -149,7 +149,7 @@ TEST(TarScan, FindsTheSameSamplesWhateverThePieces) {
   tar += std::string(1024, '\0');
   auto whole = scan(tar, tar.size());
   ASSERT_TRUE(whole.has_value()) << whole.error().message();
-  for (const std::uint64_t piece : {512, 700, 1024, 4096, 10'000}) {
+  for (const std::uint64_t piece : {512U, 700U, 1024U, 4096U, 10'000U}) {
     auto pieces = scan(tar, piece);
     ASSERT_TRUE(pieces.has_value()) << pieces.error().message();
     EXPECT_EQ(*pieces, *whole) << piece;
