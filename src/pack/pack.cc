@@ -71,7 +71,10 @@ class Run {
   Status make_all(std::vector<std::unique_ptr<ShardWorker>> workers, Store& target)
       HEADRACE_EXCLUDES(mutex_) {
     std::vector<std::thread> threads;
-    running_ = workers.size();
+    {
+      MutexLock lock(mutex_);
+      running_ = workers.size();
+    }
     for (auto& worker : workers) {
       threads.emplace_back([this, &target, worker = worker.get()] { work(*worker, target); });
     }

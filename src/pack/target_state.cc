@@ -40,7 +40,7 @@ json member(const json& object, const char* name) {
 
 std::string TargetState::record_name(std::uint64_t shard) const {
   std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), ".hrpack/%06llu.json",
+  std::snprintf(text.data(), text.size(), ".hrpack.%06llu.json",
                 static_cast<unsigned long long>(shard));
   return text.data();
 }

@@ -4,7 +4,7 @@
 /// shards, the MDS index.
 ///
 /// Objects: ".hrpack.json" (digest of files and options) stays;
-/// ".hrpack/NNNNNN.json", one for each finished shard whose index entry cannot be known from
+/// ".hrpack.NNNNNN.json", one for each finished shard whose index entry cannot be known from
 /// the plan (compressed or hashed), goes once the index is written.
 ///
 /// Threads: load() and finish() from one thread; record() from any.
