@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
 from itertools import cycle, islice
@@ -25,15 +24,10 @@ class Stopwatch:
     """Wall and CPU seconds (user + system, all threads) since it was made."""
 
     def __init__(self) -> None:
-        self._wall, self._cpu = time.monotonic(), self._cpu_now()
-
-    @staticmethod
-    def _cpu_now() -> float:
-        times = os.times()
-        return times.user + times.system
+        self._wall, self._cpu = time.monotonic(), time.process_time()
 
     def read(self) -> dict[str, float]:
-        return {"seconds": time.monotonic() - self._wall, "cpu_seconds": self._cpu_now() - self._cpu}
+        return {"seconds": time.monotonic() - self._wall, "cpu_seconds": time.process_time() - self._cpu}
 
 
 def _ranges(objects: list[ObjectInfo], part_bytes: int, total: int) -> Iterator[tuple[str, int, int]]:
