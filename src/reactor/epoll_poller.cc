@@ -64,6 +64,7 @@ class EpollPoller final : public Poller {
   std::optional<std::int64_t> try_receive(PollSocket& socket);
   std::optional<std::int64_t> try_send(PollSocket& socket);
   std::optional<std::int64_t> finish_connect(PollSocket& socket);
+  int wait(std::span<epoll_event> events, std::chrono::nanoseconds timeout) const;
   void handle(PollSocket& socket, std::uint32_t mask, std::span<PollEvent> out, std::size_t& count);
 
   const int epoll_fd_;
@@ -214,6 +215,26 @@ void EpollPoller::handle(PollSocket& socket, std::uint32_t mask, std::span<PollE
   }
 }
 
+int EpollPoller::wait(std::span<epoll_event> events, std::chrono::nanoseconds timeout) const {
+  using std::chrono::milliseconds;
+  using std::chrono::steady_clock;
+  const bool is_limited = timeout.count() >= 0;
+  const auto until = is_limited && timeout.count() > 0 ? steady_clock::now() + timeout
+                                                       : steady_clock::time_point{};
+  for (;;) {
+    const auto wait_ms = std::chrono::ceil<milliseconds>(timeout).count();
+    const int timeout_ms =
+        is_limited ? static_cast<int>(std::min<std::int64_t>(wait_ms, 1 << 30)) : -1;
+    const int n =
+        ::epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), timeout_ms);
+    if (n >= 0 || errno != EINTR) return n;
+    // Not only signals: the end of an io_uring that this thread used before interrupts it as well.
+    if (!is_limited) continue;
+    timeout = std::max(std::chrono::nanoseconds(0),
+                       std::chrono::nanoseconds(until - steady_clock::now()));
+  }
+}
+
 std::size_t EpollPoller::poll(std::span<PollEvent> out, std::chrono::nanoseconds timeout) {
   std::size_t count = 0;
   if (!cancelled_.empty()) {
@@ -229,11 +250,7 @@ std::size_t EpollPoller::poll(std::span<PollEvent> out, std::chrono::nanoseconds
   epoll_event events[kEventsPerWait];
   // Each socket can finish two operations.
   const std::size_t limit = std::min(kEventsPerWait, out.size() / 2);
-  using std::chrono::milliseconds;
-  const auto wait_ms = std::chrono::ceil<milliseconds>(timeout).count();
-  const int timeout_ms =
-      timeout.count() < 0 ? -1 : static_cast<int>(std::min<std::int64_t>(wait_ms, 1 << 30));
-  const int n = ::epoll_wait(epoll_fd_, events, static_cast<int>(limit), timeout_ms);
+  const int n = wait(std::span(events).first(limit), timeout);
   for (int i = 0; i < n; ++i) {
     // The wake descriptor is edge-triggered too, so its counter need not be read.
     if (events[i].data.ptr == nullptr) continue;

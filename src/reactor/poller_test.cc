@@ -323,8 +323,8 @@ TEST_P(PollerTest, PollReturnsAfterItsTimeout) {
   PollEvent events[2];
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(poller_->poll(events, 10ms), 0U);
-  // The kernel's timer may be a tick early against our clock; not waiting at all is the failure.
-  EXPECT_GE(std::chrono::steady_clock::now() - start, 5ms);
+  // Runs after tests whose rings are still being torn down, which interrupts waits.
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 9ms);
 }
 
 TEST_P(PollerTest, DeliversMoreEventsThanFitAtOnce) {
