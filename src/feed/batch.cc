@@ -77,10 +77,13 @@ BatchImpl::BatchImpl(std::shared_ptr<Waker> waker, std::shared_ptr<const Dataset
       dataset_(std::move(dataset)),
       slab_(std::move(slab)),
       count_(count),
-      identity_(identity) {}
+      identity_(identity) {
+  waker_->count_batch(1);
+}
 
 BatchImpl::~BatchImpl() {
   slab_ = Slab();
+  waker_->count_batch(-1);
   waker_->memory_returned();
 }
 

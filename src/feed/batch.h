@@ -11,6 +11,7 @@
 #include "base/mutex.h"
 #include "feed/stall.h"
 #include "headrace/loader.h"
+#include "insight/counter.h"
 
 namespace headrace::feed {
 
@@ -34,10 +35,14 @@ class Waker {
     MutexLock lock(mutex_);
     if (store_ != nullptr) store_->wake();
   }
+  void count_batch(std::int64_t n) noexcept { batches_.add(n); }
+  /// Batches alive, delivered or not.
+  std::int64_t batch_count() const noexcept { return batches_.value(); }
   SlabPool& pool() const noexcept { return *pool_; }
 
  private:
   const std::shared_ptr<SlabPool> pool_;  ///< Outlives every slab of every batch.
+  Gauge batches_;
   std::atomic<bool> is_hungry_{false};
   Mutex mutex_;
   Store* store_ HEADRACE_GUARDED_BY(mutex_) = nullptr;

@@ -14,6 +14,7 @@
 
 #include "base/random.h"
 #include "headrace/dataset.h"
+#include "headrace/loader.h"
 #include "store/memory/memory_store.h"
 
 namespace headrace::feed_test {

@@ -102,6 +102,12 @@ void Fetcher::pump() {
   submit_outbox();
 }
 
+bool Fetcher::lacks_memory() {
+  if (pumping_.empty()) return false;
+  pump();
+  return !pumping_.empty() && in_flight_ == 0 && outbox_.empty();
+}
+
 bool Fetcher::build_request(Fetch& fetch) {
   const Extent& extent = fetch.extents[fetch.next_extent];
   Request request;
@@ -233,6 +239,7 @@ void Fetcher::finish_reading(const std::shared_ptr<Fetch>& fetch) {
     return;
   }
   fetch->state = Fetch::State::kInflating;
+  ++inflating_count_;
   fetch->bytes = {piece.block, 0, block.sample_count, fetch->raw.bytes().first(block.raw_bytes)};
   const bool is_queued = workers_->submit([this, raw_fetch = fetch.get()] {
     const std::span<const std::byte> stored = raw_fetch->stored.bytes();
@@ -256,6 +263,7 @@ void Fetcher::take_inflated() {
     MutexLock lock(mutex_);
     inflated_taken_.swap(inflated_);
   }
+  inflating_count_ -= inflated_taken_.size();
   for (Inflated& inflated : inflated_taken_) {
     const auto found = fetches_.find(inflated.id);
     HEADRACE_CHECK(found != fetches_.end());

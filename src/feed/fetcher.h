@@ -70,6 +70,11 @@ class Fetcher {
   /// Stops the store and waits for everything under way; only wake() and append_metrics() may be
   /// called after it.
   void shut_down();
+  /// Nothing is under way that would return memory by itself.
+  bool is_idle() const noexcept { return in_flight_ == 0 && inflating_count_ == 0; }
+  /// Tries once more to build requests that wait for memory; true when there are some and nothing
+  /// under way will return any.
+  bool lacks_memory();
   /// Fetches given up whose memory has not come back yet.
   std::size_t abandoned_count() const noexcept { return abandoned_count_; }
 
@@ -100,6 +105,7 @@ class Fetcher {
   std::vector<Completion> inbox_;
   std::size_t in_flight_ = 0;
   std::size_t abandoned_count_ = 0;
+  std::size_t inflating_count_ = 0;
 
   struct Inflated {
     std::uint64_t id = 0;

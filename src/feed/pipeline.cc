@@ -18,7 +18,6 @@ Pipeline::Outcome Pipeline::assemble() {
   // Each stage may send the head back to an earlier one by taking a window from it.
   Outcome outcome = await_runs(head);
   if (outcome == Outcome::kDone) outcome = resolve(head);
-  if (outcome == Outcome::kDone && head.begun_runs < head.runs.size()) outcome = Outcome::kWait;
   if (outcome == Outcome::kDone && !head.is_cut) outcome = cut(head);
   if (outcome == Outcome::kDone) outcome = deliver(head);
   if (outcome != Outcome::kDone) return outcome;
@@ -41,10 +40,12 @@ Pipeline::Outcome Pipeline::await_runs(Work& head) {
     if (make_room()) continue;
     const bool is_any_under_way = std::any_of(
         head.runs.begin(), head.runs.begin() + static_cast<std::ptrdiff_t>(head.begun_runs),
-        [](const SparseRun& r) { return r.fetch->state < Fetch::State::kReady; });
-    if (!is_any_under_way && sacrifice_current(head)) continue;
-    is_starved_ = true;
-    break;
+        [&](const SparseRun& r) {
+          return r.fetch->state < Fetch::State::kReady ||
+                 (dataset_.is_compressed(r.fetch->piece.block) && !r.is_kept);
+        });
+    if (is_any_under_way) break;  // Its end gives back what decompression took.
+    return starve(head, "single reads");
   }
   bool are_all_ready = head.begun_runs == head.runs.size();
   for (std::size_t i = 0; i < head.begun_runs; ++i) {
@@ -57,18 +58,29 @@ Pipeline::Outcome Pipeline::await_runs(Work& head) {
       are_all_ready = false;
     } else if (dataset_.is_compressed(run.fetch->piece.block) && !run.is_kept) {
       Status kept = keep_samples(dataset_, parts_.waker->pool(), run);
-      if (kept.ok()) {
-        are_all_ready = are_all_ready && head.begun_runs == head.runs.size();
-        continue;
-      }
-      if (kept.code() != Code::kExhausted) return fail(head, std::move(kept));
-      are_all_ready = false;
-      is_starved_ = !make_room() && !sacrifice_current(head);
+      if (kept.code() == Code::kExhausted)
+        return make_room() ? Outcome::kAgain : starve(head, "samples of a compressed block");
+      if (!kept.ok()) return fail(head, std::move(kept));
+      if (head.begun_runs < head.runs.size()) return Outcome::kAgain;
     }
   }
   if (!are_all_ready) return Outcome::kWait;
   for (const SparseRun& run : head.runs) note(head, run.fetch->timeline);
   return Outcome::kDone;
+}
+
+bool Pipeline::retract_run(Work& head, std::size_t but_not) {
+  if (head.begun_runs == 0 || head.begun_runs - 1 == but_not) return false;
+  SparseRun& run = head.runs[head.begun_runs - 1];
+  if (run.is_kept) return false;
+  fetcher_.abandon(*run.fetch);
+  auto again = std::make_shared<Fetch>();
+  again->piece = run.fetch->piece;
+  again->timeline.wanted = run.fetch->timeline.wanted;
+  run.fetch = std::move(again);
+  sparse_bytes_ -= run.charged_bytes;
+  --head.begun_runs;
+  return fetcher_.abandoned_count() == 0;
 }
 
 Pipeline::Outcome Pipeline::resolve(Work& head) {
@@ -118,11 +130,7 @@ Pipeline::Outcome Pipeline::await_window(Work& head, LaneWindow& window) {
     if (make_room()) continue;
     if (fetcher_.abandoned_count() > 0) return Outcome::kWait;
     read_lane_singly(head, window.lane);
-    const Outcome outcome = await_runs(head);
-    // await_runs may have taken resolved windows away: begin again.
-    return outcome == Outcome::kDone && head.resolved > 0
-               ? Outcome::kDone
-               : (outcome == Outcome::kFailed ? outcome : Outcome::kWait);
+    return Outcome::kAgain;
   }
   if (const Fetch* failed = window.failed()) {
     note(head, failed->timeline);
@@ -183,10 +191,7 @@ Pipeline::Outcome Pipeline::deliver(Work& head) {
     parts_.waker->set_hungry(true);
     if (!parts_.channel->is_empty())
       return Outcome::kWait;  // The training loop has work, and gives memory back.
-    if (!make_room()) {
-      if (fetcher_.abandoned_count() == 0 && sacrifice_current(head)) is_starved_ = true;
-      return Outcome::kWait;
-    }
+    if (!make_room()) return starve(head, "a batch");
     slab = parts_.waker->pool().try_acquire(layout_.total_bytes);
   }
   is_starved_ = false;

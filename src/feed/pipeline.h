@@ -61,7 +61,9 @@ class Pipeline {
     const BlockBytes* bytes = nullptr;
     std::uint32_t index = 0;
   };
-  enum class Outcome : std::uint8_t { kDone, kWait, kFailed };
+  /// kAgain: memory was found by giving something up; try again at once. kWait: only an event
+  /// (or, when is_starved_, time) can help.
+  enum class Outcome : std::uint8_t { kDone, kAgain, kWait, kFailed };
 
   // Planning.
   Work plan_work(std::uint64_t k);
@@ -89,10 +91,15 @@ class Pipeline {
   void drop(std::unique_ptr<LaneWindow> window);
   void drop_runs(Work& work);
   bool sacrifice_current(Work& head);
+  /// The head lacks `size_bytes` and make_room() found nothing: takes a current window, waits for
+  /// what is on its way back, or fails when nobody else holds memory.
+  Outcome starve(Work& head, std::string_view what);
 
   // Assembly.
   Outcome assemble();
   Outcome await_runs(Work& head);
+  /// Gives up the last run begun, to be read again, when another needs its memory to be done with.
+  bool retract_run(Work& head, std::size_t but_not);
   Outcome resolve(Work& head);
   Outcome await_window(Work& head, LaneWindow& window);
   Outcome cut(Work& head);

@@ -65,11 +65,20 @@ TimePoint Pipeline::step() {
   constexpr auto kStarvedRetry = std::chrono::milliseconds(5);
   if (!run_ || is_failed_) return TimePoint::max();
   is_starved_ = false;
+  // Reading ahead must not take what giving up has just won for the head.
+  bool is_again = false;
   while (head_ < run_->batch_count && !is_failed_) {
-    plan_ahead();
-    admit();
+    if (!is_again) {
+      plan_ahead();
+      admit();
+    }
     if (!parts_.channel->has_room(generation_)) break;
-    if (assemble() != Outcome::kDone) break;
+    Outcome outcome = assemble();
+    if (outcome == Outcome::kWait && fetcher_.lacks_memory()) {
+      outcome = make_room() ? Outcome::kAgain : starve(works_.front(), "objects of a block");
+    }
+    if (outcome == Outcome::kWait || outcome == Outcome::kFailed) break;
+    is_again = outcome == Outcome::kAgain;
   }
   // Memory that other owners of the pool hold comes back without a word.
   return is_starved_ ? parts_.clock->now() + kStarvedRetry : TimePoint::max();
@@ -222,6 +231,21 @@ bool Pipeline::sacrifice_current(Work& head) {
   head.resolved = 0;
   head.is_cut = false;
   return true;
+}
+
+Pipeline::Outcome Pipeline::starve(Work& head, std::string_view what) {
+  if (sacrifice_current(head)) return Outcome::kAgain;
+  is_starved_ = true;
+  const SlabPool& pool = parts_.waker->pool();
+  const bool is_all_ours = fetcher_.is_idle() && parts_.waker->batch_count() == 0 &&
+                           parts_.channel->is_empty() && pool.used_bytes() <= charged_bytes();
+  if (!is_all_ours) return Outcome::kWait;
+  return fail(head,
+              Status(Code::kExhausted,
+                     "no memory for " + std::string(what) + ": batch " + std::to_string(head.k) +
+                         " holds " + std::to_string(pool.used_bytes()) + " of " +
+                         std::to_string(pool.limit_bytes()) +
+                         " bytes; raise memory, or lower batch_size or block_bytes"));
 }
 
 void Pipeline::drop(std::unique_ptr<LaneWindow> window) {

@@ -1,0 +1,247 @@
+// Random runs against what the order says: any sequence of world sizes, batch sizes and stops, with
+// faults, in any memory.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "feed/fake_dataset.h"
+#include "headrace/loader.h"
+#include "store/fault/fault_store.h"
+
+namespace headrace {
+namespace {
+
+using feed_test::expect_right_bytes;
+using feed_test::FakeDataset;
+using feed_test::FakeSpec;
+
+std::uint64_t test_seed() {
+  const char* text = std::getenv("HEADRACE_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20'261'121;
+}
+std::uint64_t round_count() {
+  const char* text = std::getenv("HEADRACE_TEST_ROUNDS");
+  return text != nullptr ? std::strtoull(text, nullptr, 0) : 60;
+}
+
+FakeSpec random_spec(Random& random) {
+  FakeSpec spec;
+  spec.block_samples.resize(1 + random.below(24));
+  const std::uint64_t most = 1 + random.below(random.below(4) == 0 ? 400 : 40);
+  for (auto& count : spec.block_samples) count = static_cast<std::uint32_t>(1 + random.below(most));
+  spec.blocks_per_shard = static_cast<std::uint32_t>(1 + random.below(4));
+  const std::uint64_t kind = random.below(6);
+  spec.is_compressed = kind == 0 || kind == 1;
+  spec.is_object_per_sample = kind == 2;
+  spec.only_fixed = kind == 3;
+  spec.text_bytes = static_cast<std::uint32_t>(random.below(2) == 0 ? 60 : 600);
+  return spec;
+}
+
+/// One part of a run: a world of ranks that deliver some batches and save.
+struct Part {
+  std::uint32_t world_size = 1;
+  std::uint32_t batch_size = 1;
+  std::uint64_t batches = 0;
+};
+
+/// One epoch of a random dataset, run in parts that save and resume.
+class Scenario {
+ public:
+  explicit Scenario(Random& random)
+      : random_(random), dataset_(std::make_shared<FakeDataset>(random_spec(random))) {
+    big_pool_ = *SlabPool::create({.limit_bytes = std::uint64_t{64} << 20});
+    store_ = dataset_->make_store(*big_pool_);
+    options_.seed = random.next();
+    options_.order = random.below(5) == 0 ? "sequential" : "headrace";
+    options_.epoch_end = random.below(2) == 0 ? EpochEnd::kPad : EpochEnd::kUneven;
+    if (random.below(2) == 0 && options_.order == "headrace") {
+      options_.lane_count = static_cast<std::uint32_t>(
+          1 + random.below(std::min<std::uint64_t>(dataset_->sample_count(), 12)));
+      options_.window_blocks = static_cast<std::uint32_t>(1 + random.below(4));
+    }
+    faults_.seed = random.next();
+    faults_.hold_back_count = static_cast<std::uint32_t>(random.below(6));
+    faults_.short_accept_share = random.below(2) == 0 ? 0.3 : 0;
+    // Ranks whose memory differs would choose different lanes: one of them begins, all others go on
+    // from its state.
+    LoaderOptions first = options_;
+    first.batch_size = static_cast<std::uint32_t>(1 + random.below(dataset_->sample_count()));
+    auto loader = Loader::create(dataset_, *store_->new_handle(), big_pool_, first);
+    EXPECT_TRUE(loader);
+    if (loader) state_ = (*loader)->state();
+  }
+
+  /// A pool that is between the least possible and plenty.
+  std::shared_ptr<SlabPool> make_pool(const LoaderOptions& options) {
+    const auto store = [&] { return *store_->new_handle(); };
+    for (std::uint64_t limit = std::uint64_t{64} << 10;; limit += limit / 8) {
+      std::shared_ptr<SlabPool> pool = *SlabPool::create({.limit_bytes = limit});
+      if (!Loader::create(dataset_, store(), pool, options)) continue;
+      const std::uint64_t more = random_.below(3) == 0 ? 0 : random_.below(limit);
+      return *SlabPool::create({.limit_bytes = limit + more});
+    }
+  }
+
+  Part random_part(std::uint64_t left) {
+    Part part;
+    const std::uint64_t n = dataset_->sample_count();
+    part.world_size = static_cast<std::uint32_t>(1 + random_.below(std::min<std::uint64_t>(4, n)));
+    part.batch_size = static_cast<std::uint32_t>(
+        1 + random_.below(std::min<std::uint64_t>(n / part.world_size, 24)));
+    const std::uint64_t global = std::uint64_t{part.world_size} * part.batch_size;
+    part.batches = 1 + random_.below(left / global + 1);
+    return part;
+  }
+
+  /// Runs one part on all its ranks from `state_`; appends the real samples by global batch.
+  void run_part(const Part& part) {
+    std::vector<std::vector<std::int64_t>> batches(part.batches);
+    std::string state;
+    for (std::uint32_t rank = 0; rank < part.world_size; ++rank) {
+      LoaderOptions options = options_;
+      options.world_size = part.world_size;
+      options.rank = rank;
+      options.batch_size = part.batch_size;
+      options.worker_count = 2;
+      options.prefetch_batches = static_cast<std::uint32_t>(1 + random_.below(8));
+      const auto pool = make_pool(options);
+      run_rank(options, pool, batches, state);
+      ASSERT_FALSE(::testing::Test::HasFatalFailure());
+      ASSERT_EQ(pool->used_bytes(), 0U);
+      ASSERT_LE(pool->peak_bytes(), pool->limit_bytes());
+    }
+    state_ = state;
+    for (auto& batch : batches) delivered_.push_back(std::move(batch));
+  }
+
+  void run_rank(const LoaderOptions& options, const std::shared_ptr<SlabPool>& pool,
+                std::vector<std::vector<std::int64_t>>& batches, std::string& state) {
+    auto opened =
+        Loader::create(dataset_, FaultStore::create(*store_->new_handle(), faults_), pool, options);
+    ASSERT_TRUE(opened) << opened.error().message();
+    const std::unique_ptr<Loader> loader = *std::move(opened);
+    if (!state_.empty()) {
+      const Status loaded = loader->load_state(state_);
+      ASSERT_TRUE(loaded.ok()) << loaded.message();
+    }
+    for (auto& ids : batches) {
+      auto batch = loader->next(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+      ASSERT_TRUE(batch) << batch.error().message();
+      if (!*batch) break;
+      expect_right_bytes(*dataset_, **batch);
+      for (std::uint32_t i = 0; i < (*batch)->count(); ++i) {
+        if ((*batch)->mask()[i] != 0) ids.push_back((*batch)->ids()[i]);
+      }
+    }
+    // Ranks agree, but for one without a share of an uneven last batch; rank 0 always has the most.
+    if (options.rank == 0) state = loader->state();
+    if (options.rank != 0 && options.epoch_end == EpochEnd::kPad) {
+      ASSERT_EQ(loader->state(), state);
+    }
+  }
+
+  bool has_ended() const {
+    return state_.find("\"epoch\":0") == std::string::npos && !state_.empty();
+  }
+  std::uint64_t delivered_count() const {
+    std::uint64_t count = 0;
+    for (const auto& batch : delivered_) count += batch.size();
+    return count;
+  }
+
+  Random& random_;
+  std::shared_ptr<FakeDataset> dataset_;
+  std::shared_ptr<SlabPool> big_pool_;
+  std::unique_ptr<Store> store_;
+  LoaderOptions options_;
+  FaultOptions faults_;
+  std::string state_;
+  std::vector<std::vector<std::int64_t>> delivered_;
+};
+
+void expect_exactly_once(const Scenario& run) {
+  std::vector<std::int64_t> all;
+  for (const auto& batch : run.delivered_) all.insert(all.end(), batch.begin(), batch.end());
+  std::sort(all.begin(), all.end());
+  ASSERT_EQ(all.size(), run.dataset_->sample_count());
+  for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], static_cast<std::int64_t>(i));
+}
+
+TEST(LoaderModel, AnyStopsWorldsAndBatchSizesDeliverEachSampleOnce) {
+  for (std::uint64_t round = 0; round < round_count(); ++round) {
+    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
+                 std::to_string(round));
+    Random random(test_seed() + round);
+    Scenario run(random);
+    while (!run.has_ended()) {
+      run.run_part(run.random_part(run.dataset_->sample_count() - run.delivered_count()));
+      if (::testing::Test::HasFailure()) return;
+    }
+    expect_exactly_once(run);
+    if (::testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(LoaderModel, TheSameGlobalBatchGivesTheSameBatchesOnAnyWorld) {
+  for (std::uint64_t round = 0; round < round_count() / 2; ++round) {
+    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
+                 std::to_string(round));
+    Random random(test_seed() + 1000 + round);
+    Scenario run(random);
+    if (run.dataset_->sample_count() < 12) continue;
+    const std::string start = run.state_;
+    std::vector<std::vector<std::vector<std::int64_t>>> runs;
+    for (int again = 0; again < 3; ++again) {
+      run.state_ = start;
+      run.delivered_.clear();
+      while (!run.has_ended()) {
+        const std::uint32_t worlds[] = {1, 2, 3, 4, 6, 12};
+        const std::uint32_t world = worlds[random.below(6)];
+        run.run_part(
+            {.world_size = world, .batch_size = 12 / world, .batches = 1 + random.below(20)});
+        if (::testing::Test::HasFailure()) return;
+      }
+      std::erase_if(run.delivered_, [](const auto& batch) { return batch.empty(); });
+      runs.push_back(run.delivered_);
+    }
+    ASSERT_EQ(runs[0], runs[1]);
+    ASSERT_EQ(runs[0], runs[2]);
+  }
+}
+
+TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
+  for (std::uint64_t round = 0; round < round_count(); ++round) {
+    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
+                 std::to_string(round));
+    Random random(test_seed() + 2000 + round);
+    Scenario run(random);
+    run.faults_.error_share = 0.1;
+    LoaderOptions options = run.options_;
+    options.batch_size = 1;
+    const auto pool = run.make_pool(options);
+    auto opened = Loader::create(
+        run.dataset_, FaultStore::create(*run.store_->new_handle(), run.faults_), pool, options);
+    ASSERT_TRUE(opened);
+    std::vector<std::int64_t> ids;
+    for (int failures = 0; failures < 200;) {
+      auto batch = (*opened)->next(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+      if (!batch) {
+        ASSERT_EQ(batch.error().code(), Code::kUnavailable) << batch.error().message();
+        ASSERT_TRUE((*opened)->load_state((*opened)->state()).ok());
+        ++failures;
+        continue;
+      }
+      if (!*batch) break;
+      ids.push_back((*batch)->ids()[0]);
+    }
+    std::sort(ids.begin(), ids.end());
+    ASSERT_EQ(std::unique(ids.begin(), ids.end()), ids.end());
+    opened = Status(Code::kCancelled, "done");
+    ASSERT_EQ(pool->used_bytes(), 0U);
+  }
+}
+
+}  // namespace
+}  // namespace headrace
