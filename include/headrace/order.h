@@ -1,11 +1,13 @@
 #pragma once
 /// \file
-/// Order: which sample is at which place of an epoch. A pure function of (block table, spec, epoch): integers in, integers
-/// out, no I/O, no threads, no clock. docs/order.md has the definition bit for bit; docs/design/0003 the reasons.
+/// Order: which sample is at which place of an epoch. A pure function of (block table, spec,
+/// epoch): integers in, integers out, no I/O, no threads, no clock. docs/order.md has the
+/// definition bit for bit; docs/design/0003 the reasons.
 ///
-/// Words: the *line* is all blocks in permuted order laid end to end, N positions. A *lane* is an equal stretch of it. A
-/// *window* is W consecutive pieces of a lane; inside it samples are permuted. Global sample t of the epoch comes from a
-/// lane and a position in that lane. Any prefix [0, t) of the epoch is a set of equal lane prefixes (to within one sample).
+/// Words: the *line* is all blocks in permuted order laid end to end, N positions. A *lane* is an
+/// equal stretch of it. A *window* is W consecutive pieces of a lane; inside it samples are
+/// permuted. Global sample t of the epoch comes from a lane and a position in that lane. Any prefix
+/// [0, t) of the epoch is a set of equal lane prefixes (to within one sample).
 ///
 /// Threads: immutable; any thread.
 #include <cstdint>
@@ -18,16 +20,19 @@
 
 namespace headrace {
 
-/// Identity of an order: two runs with equal specs on the same dataset and epoch see the same sequence.
+/// Identity of an order: two runs with equal specs on the same dataset and epoch see the same
+/// sequence.
 struct OrderSpec {
-  std::string id = "headrace";     ///< "headrace" or "sequential".
+  std::string id = "headrace";  ///< "headrace" or "sequential".
   std::uint32_t version = 1;
   std::uint64_t seed = 0;
-  std::uint32_t lane_count = 1;    ///< C >= 1; 1 for "sequential".
-  std::uint32_t window_blocks = 2; ///< W >= 1; 1 for "sequential".
-  /// Lanes that neighbouring slots of a batch alternate between; divides lane_count. See docs/design/0003.
+  std::uint32_t lane_count = 1;     ///< C >= 1; 1 for "sequential".
+  std::uint32_t window_blocks = 2;  ///< W >= 1; 1 for "sequential".
+  /// Lanes that neighbouring slots of a batch alternate between; divides lane_count. See
+  /// docs/design/0003.
   std::uint32_t bundle_lanes = 1;
-  /// Samples a block, dataset order; the order of blocks depends on it, so its digest is part of the identity.
+  /// Samples a block, dataset order; the order of blocks depends on it, so its digest is part of
+  /// the identity.
   std::uint64_t block_table_digest = 0;
 };
 
@@ -38,12 +43,13 @@ struct Piece {
   std::uint32_t end = 0;
 };
 
-/// Window of a lane: positions [first_position, first_position + sample_count) of the lane, made of `pieces`.
+/// Window of a lane: positions [first_position, first_position + sample_count) of the lane, made of
+/// `pieces`.
 struct Window {
   std::uint64_t first_position = 0;
   std::uint64_t sample_count = 0;
-  std::uint64_t key = 0;        ///< Keys the permutation inside the window.
-  std::vector<Piece> pieces;    ///< Laid end to end; a sample's unpermuted index counts through them.
+  std::uint64_t key = 0;      ///< Keys the permutation inside the window.
+  std::vector<Piece> pieces;  ///< Laid end to end; a sample's unpermuted index counts through them.
 };
 
 /// Place of a global sample: which lane, how far into it.
@@ -54,46 +60,51 @@ struct LanePosition {
 
 /// A sample inside a window.
 struct WindowSample {
-  std::uint32_t piece = 0;             ///< Index into Window::pieces.
+  std::uint32_t piece = 0;  ///< Index into Window::pieces.
   std::uint32_t sample_in_block = 0;
 };
 
-/// How slots of batches map to the epoch from `start` on: a run with one global batch size. `start` samples of the epoch
-/// were delivered before (possibly with other batch sizes).
+/// How slots of batches map to the epoch from `start` on: a run with one global batch size. `start`
+/// samples of the epoch were delivered before (possibly with other batch sizes).
 struct Segment {
-  std::uint64_t start = 0;         ///< t at which this global batch size began; in a state: what was received so far.
+  std::uint64_t start =
+      0;  ///< t at which this global batch size began; in a state: what was received so far.
   std::uint64_t global_batch = 1;  ///< G >= 1, samples.
 };
 
 class EpochOrder {
  public:
-  /// Plans one epoch: O(B) time, about 12 bytes per block. `block_samples` is the sample count of each block in dataset
-  /// order (copied). Errors: kInvalidArgument (empty table, zero counts, lane_count > N, bundle does not divide lanes,
-  /// wrong digest), kUnsupported (unknown id or version).
-  static Result<std::shared_ptr<const EpochOrder>> create(const OrderSpec& spec, std::span<const std::uint32_t> block_samples,
-                                                          std::uint64_t epoch);
+  /// Plans one epoch: O(B) time, about 12 bytes per block. `block_samples` is the sample count of
+  /// each block in dataset order (copied). Errors: kInvalidArgument (empty table, zero counts,
+  /// lane_count > N, bundle does not divide lanes, wrong digest), kUnsupported (unknown id or
+  /// version).
+  static Result<std::shared_ptr<const EpochOrder>> create(
+      const OrderSpec& spec, std::span<const std::uint32_t> block_samples, std::uint64_t epoch);
   virtual ~EpochOrder() = default;
 
   virtual const OrderSpec& spec() const noexcept = 0;
   virtual std::uint64_t epoch() const noexcept = 0;
   virtual std::uint64_t sample_count() const noexcept = 0;  ///< N
 
-  /// Where global sample `t` of the epoch comes from, under `segment`. O(1). \pre segment.start <= t < N.
+  /// Where global sample `t` of the epoch comes from, under `segment`. O(1). \pre segment.start <=
+  /// t < N.
   virtual LanePosition locate(std::uint64_t t, const Segment& segment) const = 0;
   virtual std::uint64_t lane_length(std::uint32_t lane) const = 0;
   /// Positions of `lane` consumed by the prefix [0, t): floor(t / C) + (lane < t mod C).
   virtual std::uint64_t lane_consumed(std::uint32_t lane, std::uint64_t t) const = 0;
   /// The window that holds `position` of `lane`. O(log B). \pre position < lane_length(lane).
   virtual Window window_at(std::uint32_t lane, std::uint64_t position) const = 0;
-  /// The sample at `position` (of the lane) inside `window`. O(1). Defined here because it is per sample: see order_math.h.
+  /// The sample at `position` (of the lane) inside `window`. O(1). Defined here because it is per
+  /// sample: see order_math.h.
   virtual WindowSample sample_at(const Window& window, std::uint64_t position) const = 0;
   /// Dataset position of a block's first sample.
   virtual std::uint64_t block_first_sample(std::uint32_t block) const = 0;
 
-  /// Dataset position of global sample `t`: the three above in one; for lists, tests and reports. O(log B).
+  /// Dataset position of global sample `t`: the three above in one; for lists, tests and reports.
+  /// O(log B).
   std::uint64_t dataset_position(std::uint64_t t, const Segment& segment) const;
-  /// Largest sum over any window of any lane of weight(block) * share of the block, used to plan memory: the caller gives
-  /// bytes per block; partial pieces count in full. O(B).
+  /// Largest sum over any window of any lane of weight(block) * share of the block, used to plan
+  /// memory: the caller gives bytes per block; partial pieces count in full. O(B).
   virtual std::uint64_t largest_window_weight(std::span<const std::uint64_t> block_bytes) const = 0;
 };
 
@@ -102,9 +113,11 @@ std::uint64_t block_table_digest(std::span<const std::uint32_t> block_samples) n
 
 /// What happens with the last, incomplete global batch of an epoch.
 enum class EpochEnd : std::uint8_t {
-  kPad,     ///< Filled up by repeating its own samples; the mask is false for repeats. Every rank gets equal batches.
+  kPad,  ///< Filled up by repeating its own samples; the mask is false for repeats. Every rank gets
+         ///< equal batches.
   kDrop,    ///< Not delivered.
-  kUneven,  ///< Shared out as evenly as it goes; ranks may differ by one sample, and some may get none.
+  kUneven,  ///< Shared out as evenly as it goes; ranks may differ by one sample, and some may get
+            ///< none.
 };
 
 /// Batches of one rank: slots of global batches mapped to global samples. Pure.
@@ -112,16 +125,18 @@ struct BatchPlan {
   Segment segment;
   std::uint64_t sample_count = 0;  ///< N
   std::uint32_t rank = 0;
-  std::uint32_t world_size = 1;    ///< Divides segment.global_batch.
+  std::uint32_t world_size = 1;  ///< Divides segment.global_batch.
   EpochEnd epoch_end = EpochEnd::kPad;
 
-  /// Global batches left in this segment until the end of the epoch, the incomplete one included unless dropped.
+  /// Global batches left in this segment until the end of the epoch, the incomplete one included
+  /// unless dropped.
   std::uint64_t batch_count() const noexcept;
   struct Slots {
-    std::uint64_t first = 0;       ///< Global sample t of this rank's first slot.
-    std::uint32_t count = 0;       ///< Slots of this rank, repeats included.
-    std::uint64_t end = 0;         ///< First t that is not a sample of this global batch (start + (k+1)G, or N).
-    std::uint64_t batch_start = 0; ///< t of the first slot of the global batch.
+    std::uint64_t first = 0;  ///< Global sample t of this rank's first slot.
+    std::uint32_t count = 0;  ///< Slots of this rank, repeats included.
+    std::uint64_t end =
+        0;  ///< First t that is not a sample of this global batch (start + (k+1)G, or N).
+    std::uint64_t batch_start = 0;  ///< t of the first slot of the global batch.
     /// Global sample of slot i, and whether it is a real one (false: a repeat that fills up).
     std::uint64_t sample(std::uint32_t i) const noexcept;
     bool is_real(std::uint32_t i) const noexcept { return first + i < end; }
@@ -132,23 +147,38 @@ struct BatchPlan {
   std::uint64_t t_after(std::uint64_t k) const noexcept;
 };
 
-/// How well an epoch order mixes, compared with a full shuffle. Sampled: at most `probe_count` places.
+/// How well an epoch order mixes, compared with a full shuffle. Sampled: at most `probe_count`
+/// places.
 struct OrderQuality {
-  double mean_jump = 0;           ///< Mean |distance| of dataset positions of consecutive samples.
-  double mean_jump_full = 0;      ///< The same for a full shuffle: (N + 1) / 3 (expected value).
-  double mean_displacement = 0;   ///< Mean |position in epoch - position in dataset|, over N.
-  double neighbour_correlation = 0;  ///< Pearson correlation of consecutive dataset positions (full shuffle: 0).
-  double blocks_per_batch = 0;    ///< Mean number of distinct blocks in a global batch.
+  double mean_jump = 0;          ///< Mean |distance| of dataset positions of consecutive samples.
+  double mean_jump_full = 0;     ///< The same for a full shuffle: (N + 1) / 3 (expected value).
+  double mean_displacement = 0;  ///< Mean |position in epoch - position in dataset|, over N.
+  double neighbour_correlation =
+      0;  ///< Pearson correlation of consecutive dataset positions (full shuffle: 0).
+  double blocks_per_batch = 0;  ///< Mean number of distinct blocks in a global batch.
 };
-OrderQuality measure_quality(const EpochOrder& order, const Segment& segment, std::uint64_t probe_count = 1 << 20);
+OrderQuality measure_quality(const EpochOrder& order, const Segment& segment,
+                             std::uint64_t probe_count = 1 << 20);
 
-/// Lanes for a first run: about `lanes_per_rank` (32) a rank, fewer if `memory_bytes` / (1.5 * window_bytes) is less, and
-/// the largest divisor of the global batch within that; see docs/design/0003. Also picks bundle_lanes.
+/// What the number of lanes of a first run is chosen from.
+struct LaneNeeds {
+  std::uint64_t global_batch = 1;   ///< G, samples.
+  std::uint32_t world_size = 1;     ///< R; divides G.
+  std::uint64_t sample_count = 1;   ///< N
+  std::uint32_t block_count = 1;    ///< B
+  std::uint32_t window_blocks = 2;  ///< W
+  std::uint64_t window_bytes = 1;   ///< Bytes of the largest window.
+  std::uint64_t memory_bytes = 1;   ///< Memory of one rank for windows.
+};
 struct LaneChoice {
   std::uint32_t lane_count = 1;
   std::uint32_t bundle_lanes = 1;
 };
-LaneChoice choose_lanes(std::uint64_t global_batch, std::uint32_t world_size, std::uint64_t sample_count,
-                        std::uint64_t window_bytes, std::uint64_t memory_bytes, std::uint32_t lanes_per_rank = 32);
+/// Lanes for a first run: the largest divisor (or multiple) of the global batch that is at most 64,
+/// or G / 8 where that is more; never more than one rank could hold (memory / 1.5 windows) or the
+/// dataset fills (B / W). World size plays no part as long as it divides the number of bundles, so
+/// runs that differ only in it see the same order; otherwise each rank gets lanes of its own rather
+/// than reading what another reads too. See docs/order.md.
+LaneChoice choose_lanes(const LaneNeeds& needs);
 
 }  // namespace headrace

@@ -16,7 +16,6 @@ namespace feed {
 namespace {
 
 /// Lanes give mixing, memory takes them: 32 a rank unless memory is short (docs/design/0003).
-constexpr std::uint32_t kLanesPerRank = 32;
 
 std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
   std::vector<std::uint32_t> counts(dataset.block_count());
@@ -437,9 +436,13 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
     spec.lane_count = 1;
     HEADRACE_TRY_ASSIGN(const auto order, EpochOrder::create(spec, samples, 0));
     const LaneChoice choice =
-        choose_lanes(std::uint64_t{options.batch_size} * options.world_size, options.world_size,
-                     dataset->sample_count(), Pipeline::largest_window_bytes(*dataset, *order),
-                     shares.window_bytes, kLanesPerRank);
+        choose_lanes({.global_batch = std::uint64_t{options.batch_size} * options.world_size,
+                      .world_size = options.world_size,
+                      .sample_count = dataset->sample_count(),
+                      .block_count = dataset->block_count(),
+                      .window_blocks = spec.window_blocks,
+                      .window_bytes = Pipeline::largest_window_bytes(*dataset, *order),
+                      .memory_bytes = pool->limit_bytes() - pool->limit_bytes() / kBatchShare});
     spec.lane_count = choice.lane_count;
     spec.bundle_lanes = choice.bundle_lanes;
     if (options.lane_count > 0) {

@@ -9,9 +9,6 @@ namespace {
 /// The training loop holds the batch it works on while it asks for the next one, and often one more
 /// being copied to a device.
 constexpr std::uint64_t kHeldBatches = 2;
-/// Batches wait assembled in at most this part of the limit: windows make throughput, batches only
-/// smooth it.
-constexpr std::uint64_t kBatchShare = 4;
 /// Read-ahead beyond the resident windows: at least what a fast link moves in one first-byte time
 /// (64 MiB = 1.3 GB/s * 50 ms), else half the resident windows as the order's memory rule has it.
 constexpr std::uint64_t kLeastReadAheadBytes = std::uint64_t{64} << 20;

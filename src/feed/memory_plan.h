@@ -7,6 +7,10 @@
 
 namespace headrace::feed {
 
+/// Batches wait assembled in at most this part of the limit: windows make throughput, batches only
+/// smooth it. Lanes are chosen for the rest, whatever the batch size of a rank.
+constexpr std::uint64_t kBatchShare = 4;
+
 /// What one rank needs; all sizes as charged by the pool.
 struct MemoryNeeds {
   std::uint64_t limit_bytes = 0;

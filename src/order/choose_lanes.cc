@@ -1,11 +1,19 @@
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "headrace/order.h"
 
 namespace headrace {
 namespace {
+
+/// Lanes that mix a small batch well: 64 lanes of two blocks are 128 places of the dataset.
+constexpr std::uint64_t kEnoughLanes = 64;
+/// A large batch takes more: eight slots share a lane.
+constexpr std::uint64_t kSlotsPerLane = 8;
+/// Bundles that a choice keeps, so that this many ranks own their lanes whatever their number.
+constexpr std::uint64_t kEnoughBundles = 4;
+/// With this many bundles a rank, one that two ranks share costs at most a third more bytes.
+constexpr std::uint64_t kBundlesPerRank = 3;
 
 /// Largest divisor of `value` that is at most `limit`. O(sqrt(value)). \pre limit >= 1.
 std::uint64_t largest_divisor(std::uint64_t value, std::uint64_t limit) noexcept {
@@ -18,53 +26,59 @@ std::uint64_t largest_divisor(std::uint64_t value, std::uint64_t limit) noexcept
   return best;
 }
 
-/// Lanes whose ownership by ranks is fixed where that costs little: see docs/design/0003-order.md,
-/// section Lanes.
-std::uint64_t lanes_for(std::uint64_t global_batch, std::uint64_t world_size, std::uint64_t limit) {
-  if (global_batch <= limit) return limit / global_batch * global_batch;
-  const std::uint64_t any = largest_divisor(global_batch, limit);
-  std::uint64_t owned = 0;
-  if (global_batch % world_size == 0 && limit >= world_size) {
-    owned = world_size * largest_divisor(global_batch / world_size, limit / world_size);
+/// Lanes by what all runs with this global batch have in common; the number of ranks plays no part.
+LaneChoice common_choice(std::uint64_t global_batch, std::uint64_t limit) noexcept {
+  const std::uint64_t lanes = global_batch <= limit ? limit / global_batch * global_batch
+                                                    : largest_divisor(global_batch, limit);
+  for (const std::uint32_t bundle : {4U, 2U}) {
+    if (lanes % bundle == 0 && lanes / bundle >= kEnoughBundles) {
+      return {.lane_count = static_cast<std::uint32_t>(lanes), .bundle_lanes = bundle};
+    }
   }
-  // One rank owns all lanes whatever their number, so an awkward batch size (a prime) need not cost
-  // mixing.
-  if (world_size == 1 && any * 4 < limit) return limit;
-  // Half the lanes mix almost as well; lanes read by two ranks cost bytes.
-  return owned * 2 >= any ? owned : any;
+  return {.lane_count = static_cast<std::uint32_t>(lanes), .bundle_lanes = 1};
 }
 
-std::uint32_t bundle_for(std::uint64_t lanes, std::uint64_t world_size) noexcept {
-  constexpr std::array<std::uint32_t, 5> kWidths = {4, 2, 3, 5, 7};
-  for (const std::uint32_t width : kWidths) {
-    if (lanes % width == 0 && lanes / width % world_size == 0) return width;
+/// Lanes of which each rank owns some: the way out where the common choice would make ranks share
+/// what they read.
+LaneChoice owned_choice(std::uint64_t global_batch, std::uint64_t world_size,
+                        std::uint64_t limit) noexcept {
+  const std::uint64_t per_rank = std::max<std::uint64_t>(limit / world_size, 1);
+  const std::uint64_t lanes = world_size * largest_divisor(global_batch / world_size, per_rank);
+  LaneChoice choice{.lane_count = static_cast<std::uint32_t>(lanes), .bundle_lanes = 1};
+  for (const std::uint32_t bundle : {4U, 2U}) {
+    if (lanes / world_size % bundle == 0) return {choice.lane_count, bundle};
   }
-  if (lanes % world_size == 0) return 1;
-  for (const std::uint32_t width : kWidths) {
-    if (lanes % width == 0) return width;
-  }
-  return 1;
+  return choice;
 }
 
 }  // namespace
 
-LaneChoice choose_lanes(std::uint64_t global_batch, std::uint32_t world_size,
-                        std::uint64_t sample_count, std::uint64_t window_bytes,
-                        std::uint64_t memory_bytes, std::uint32_t lanes_per_rank) {
-  global_batch = std::max<std::uint64_t>(global_batch, 1);
-  world_size = std::max<std::uint32_t>(world_size, 1);
+LaneChoice choose_lanes(const LaneNeeds& needs) {
+  const std::uint64_t global_batch = std::max<std::uint64_t>(needs.global_batch, 1);
+  const std::uint64_t world_size = std::max<std::uint64_t>(needs.world_size, 1);
   // 1.5: lanes are staggered, so on average half of the next window is read ahead while one is used
   // up.
-  const std::uint64_t windows =
-      memory_bytes / std::max<std::uint64_t>(window_bytes + window_bytes / 2, 1);
-  const std::uint64_t per_rank =
-      std::clamp<std::uint64_t>(windows, 1, std::max<std::uint32_t>(lanes_per_rank, 1));
+  const std::uint64_t window = std::max<std::uint64_t>(needs.window_bytes * 3 / 2, 1);
+  const std::uint64_t fitting = std::max<std::uint64_t>(needs.memory_bytes / window, 1);
+  const std::uint64_t window_count =
+      std::max<std::uint64_t>(needs.block_count / std::max(needs.window_blocks, 1U), 1);
   const std::uint64_t limit =
-      std::min({per_rank * world_size, std::max<std::uint64_t>(sample_count, 1),
+      std::min({std::max(kEnoughLanes, global_batch / kSlotsPerLane), fitting, window_count,
+                std::max<std::uint64_t>(needs.sample_count, 1),
                 std::uint64_t{std::numeric_limits<std::uint32_t>::max()}});
-  const std::uint64_t lanes = lanes_for(global_batch, world_size, limit);
-  return {.lane_count = static_cast<std::uint32_t>(lanes),
-          .bundle_lanes = bundle_for(lanes, world_size)};
+  const LaneChoice choice = common_choice(global_batch, limit);
+  if (world_size == 1) {
+    // A single rank owns all lanes whatever their number, so an awkward batch size (a prime) need
+    // not cost mixing.
+    if (std::uint64_t{choice.lane_count} * 4 >= limit) return choice;
+    return {.lane_count = static_cast<std::uint32_t>(limit), .bundle_lanes = 1};
+  }
+  // Where ranks do not divide the bundles, neighbours share one: at most R - 1 of them are read
+  // twice.
+  const std::uint64_t bundles = choice.lane_count / choice.bundle_lanes;
+  const bool is_nearly_owned = bundles % world_size == 0 || bundles >= kBundlesPerRank * world_size;
+  if (is_nearly_owned || window_count < world_size || global_batch % world_size != 0) return choice;
+  return owned_choice(global_batch, world_size, limit);
 }
 
 }  // namespace headrace

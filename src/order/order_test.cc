@@ -239,8 +239,13 @@ TEST(OrderQuality, DefaultSettingsMixLikeAFullShuffle) {
   for (const Case& c : {Case{128, 2048, 64, 1}, Case{128, 2048, 256, 1}, Case{500, 2000, 256, 8}}) {
     const std::vector<std::uint32_t> blocks(c.blocks, c.block_samples);
     const std::uint64_t total = std::uint64_t{c.blocks} * c.block_samples;
-    const LaneChoice choice =
-        choose_lanes(c.global_batch, c.world_size, total, 16 << 20, std::uint64_t{4} << 30);
+    const LaneChoice choice = choose_lanes({.global_batch = c.global_batch,
+                                            .world_size = c.world_size,
+                                            .sample_count = total,
+                                            .block_count = c.blocks,
+                                            .window_blocks = 2,
+                                            .window_bytes = 16 << 20,
+                                            .memory_bytes = std::uint64_t{4} << 30});
     const auto order =
         must_create(make_spec(blocks, 11, choice.lane_count, 2, choice.bundle_lanes), blocks);
     const OrderQuality quality = measure_quality(*order, {0, c.global_batch}, 1 << 14);
@@ -263,27 +268,58 @@ TEST(OrderQuality, KnowsASequentialOrder) {
   EXPECT_EQ(measure_quality(*order, {1000, 50}).mean_jump, 0) << "nothing left to measure";
 }
 
-TEST(ChooseLanes, TakesTheLargestDivisorWithinTheLimit) {
-  const auto lanes = [](std::uint64_t batch, std::uint32_t ranks, std::uint64_t memory = 1 << 20) {
-    const LaneChoice choice = choose_lanes(batch, ranks, 1'000'000, 1000, memory);
-    EXPECT_EQ(choice.lane_count % choice.bundle_lanes, 0U);
-    return std::pair(choice.lane_count, choice.bundle_lanes);
-  };
-  EXPECT_EQ(lanes(64, 1), std::pair(32U, 4U));
-  EXPECT_EQ(lanes(2048, 8), std::pair(256U, 4U));
-  EXPECT_EQ(lanes(48, 1), std::pair(24U, 4U));
-  EXPECT_EQ(lanes(16, 1), std::pair(32U, 4U)) << "a multiple of a small batch";
-  EXPECT_EQ(lanes(8, 8), std::pair(256U, 4U));
-  EXPECT_EQ(lanes(37, 1), std::pair(32U, 4U)) << "one rank owns all lanes anyway";
-  EXPECT_EQ(lanes(8 * 37, 8), std::pair(148U, 4U)) << "shared lanes rather than one a rank";
-  EXPECT_EQ(lanes(64, 1, 12'000), std::pair(8U, 4U)) << "memory for 8 windows";
-  EXPECT_EQ(lanes(64, 8, 1), std::pair(8U, 1U)) << "at least one lane a rank";
-  EXPECT_EQ(lanes(64, 8, 3'000), std::pair(16U, 2U)) << "bundles that keep ranks apart";
+std::pair<std::uint32_t, std::uint32_t> lanes_and_bundle(const LaneNeeds& needs) {
+  const LaneChoice choice = choose_lanes(needs);
+  EXPECT_EQ(choice.lane_count % choice.bundle_lanes, 0U);
+  return {choice.lane_count, choice.bundle_lanes};
 }
 
-TEST(ChooseLanes, NeverExceedsTheSamples) {
-  EXPECT_LE(choose_lanes(64, 1, 5, 1, 1 << 20).lane_count, 5U);
-  EXPECT_EQ(choose_lanes(64, 1, 1, 1, 1 << 20).lane_count, 1U);
+/// A large dataset and memory for 100 windows.
+LaneNeeds needs_of(std::uint64_t batch, std::uint32_t ranks, std::uint64_t windows = 100) {
+  return {.global_batch = batch,
+          .world_size = ranks,
+          .sample_count = 1'000'000,
+          .block_count = 10'000,
+          .window_blocks = 2,
+          .window_bytes = 1000,
+          .memory_bytes = windows * 1500};
+}
+
+TEST(ChooseLanes, TakesTheLargestDivisorOrMultipleWithinTheLimit) {
+  EXPECT_EQ(lanes_and_bundle(needs_of(64, 1)), std::pair(64U, 4U));
+  EXPECT_EQ(lanes_and_bundle(needs_of(256, 1)), std::pair(64U, 4U));
+  EXPECT_EQ(lanes_and_bundle(needs_of(48, 1)), std::pair(48U, 4U));
+  EXPECT_EQ(lanes_and_bundle(needs_of(16, 1)), std::pair(64U, 4U)) << "a multiple of a small batch";
+  EXPECT_EQ(lanes_and_bundle(needs_of(1024, 1, 1000)), std::pair(128U, 4U)) << "G / 8";
+  EXPECT_EQ(lanes_and_bundle(needs_of(64, 1, 8)), std::pair(8U, 2U)) << "memory for 8 windows";
+  EXPECT_EQ(lanes_and_bundle(needs_of(127, 1)), std::pair(64U, 1U)) << "one rank owns all anyway";
+}
+
+TEST(ChooseLanes, DoesNotDependOnTheWorldSize) {
+  for (const std::uint64_t batch : {64U, 96U, 256U, 480U, 1024U}) {
+    const auto alone = lanes_and_bundle(needs_of(batch, 1));
+    for (const std::uint32_t ranks : {2U, 4U}) {
+      EXPECT_EQ(lanes_and_bundle(needs_of(batch, ranks)), alone) << batch << " on " << ranks;
+    }
+  }
+  EXPECT_EQ(lanes_and_bundle(needs_of(256, 16)), lanes_and_bundle(needs_of(256, 1)));
+}
+
+TEST(ChooseLanes, GivesEachRankLanesOfItsOwn) {
+  for (const std::uint32_t ranks : {3U, 7U, 8U, 24U, 100U, 256U}) {
+    const auto [lanes, bundle] = lanes_and_bundle(needs_of(std::uint64_t{ranks} * 32, ranks));
+    EXPECT_TRUE(lanes / bundle % ranks == 0 || lanes / bundle >= 3 * ranks) << ranks;
+  }
+  EXPECT_EQ(lanes_and_bundle(needs_of(8 * 37, 8, 10)), std::pair(8U, 1U)) << "an awkward batch";
+}
+
+TEST(ChooseLanes, NeverExceedsTheDataset) {
+  LaneNeeds needs = needs_of(64, 1);
+  needs.sample_count = 5;
+  EXPECT_LE(choose_lanes(needs).lane_count, 5U);
+  needs = needs_of(64, 4);
+  needs.block_count = 3;
+  EXPECT_EQ(choose_lanes(needs).lane_count, 1U) << "one window mixes all of it";
 }
 
 }  // namespace
