@@ -23,7 +23,16 @@ from headrace import sim
 
 def write_dataset(root: Path, shards: int, samples: int) -> None:
     """MDS by hand: `shards` shards of `samples` samples of one int column (any writer would do; this one needs no package)."""
-    config = {"column_encodings": ["int"], "column_names": ["x"], "column_sizes": [8], "compression": None, "format": "mds", "hashes": [], "size_limit": 1 << 26, "version": 2}
+    config = {
+        "column_encodings": ["int"],
+        "column_names": ["x"],
+        "column_sizes": [8],
+        "compression": None,
+        "format": "mds",
+        "hashes": [],
+        "size_limit": 1 << 26,
+        "version": 2,
+    }
     text = json.dumps(config, sort_keys=True).encode()
     root.mkdir(parents=True)
     entries = []

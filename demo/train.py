@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.nn import functional as F
+from torch.nn import functional
 
 import headrace.torch
 
@@ -37,9 +37,9 @@ class Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
         q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x))))
+        return x + self.down(functional.gelu(self.up(self.norm2(x))))
 
 
 class ByteTransformer(nn.Module):
@@ -59,13 +59,13 @@ class ByteTransformer(nn.Module):
 def masked_loss(model: nn.Module, tokens: Tensor, mask: Tensor) -> Tensor:
     """Mean cross-entropy over the real samples of this rank (the mask is false for repeats that fill up the last batch)."""
     logits = model(tokens[:, :-1])
-    per_sample = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none").mean(1)
+    per_sample = functional.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none").mean(1)
     return (per_sample * mask).sum() / mask.sum().clamp(min=1)
 
 
 def average_over_ranks(model: nn.Module, loss: Tensor) -> float:
     if not dist.is_initialized():
-        return float(loss)
+        return float(loss.detach())
     flat = torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None] + [loss.detach().reshape(1)])
     dist.all_reduce(flat)
     flat /= dist.get_world_size()

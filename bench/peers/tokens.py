@@ -91,8 +91,7 @@ def litdata_batches(endpoint: str, cache: Path) -> Any:
         storage_options=options,
         drop_last=False,
     )
-    for batch in litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0):
-        yield batch
+    yield from litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0)
 
 
 def mosaic_batches(endpoint: str, cache: Path) -> Any:
@@ -184,7 +183,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path)
     args = parser.parse_args()
     if args.child:
-        return child(args.child, args.endpoint, args.cache)
+        child(args.child, args.endpoint, args.cache)
+        return
     prepare(args.data, args.samples)
     simulator, endpoint = start_simulator(args.data)
     try:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def documented_metrics() -> set[str]:
     """Names in the first column of the tables of docs/metrics.md; `<cause>` stands for each stall cause."""
     text = (ROOT / "docs" / "metrics.md").read_text()
-    return set(re.findall(r"^\| *`([a-z_.<>0-9]+)`", text, re.M))
+    return set(re.findall(r"^\| ([a-z_]+\.[a-z_<>0-9]+) \|", text, re.M))
 
 
 def matches(name: str, documented: set[str]) -> bool:
