@@ -60,10 +60,10 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
   fetch->extents.clear();
   const std::uint64_t size =
       dataset_->append_extents(piece.block, piece.begin, piece.end, fetch->extents);
-  auto stored = pool_.try_acquire(std::max<std::uint64_t>(size, 1));
+  auto stored = pool_.try_acquire(options_.sizes.stored_bytes(size));
   Result<Slab> raw = Slab();
   if (stored && dataset_->is_compressed(piece.block)) {
-    raw = pool_.try_acquire(std::max<std::uint64_t>(dataset_->block(piece.block).raw_bytes, 1));
+    raw = pool_.try_acquire(options_.sizes.raw_bytes(dataset_->block(piece.block).raw_bytes));
   }
   for (const auto* result : {&stored, &raw}) {
     if (*result) continue;
@@ -72,6 +72,7 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
                                                 std::string(result->error().message())));
     return Begin::kNever;
   }
+  fetch->size_bytes = size;
   fetch->id = next_id_++;
   fetch->state = Fetch::State::kReading;
   fetch->stored = *std::move(stored);
@@ -232,17 +233,18 @@ void Fetcher::finish_reading(const std::shared_ptr<Fetch>& fetch) {
   const Block block = dataset_->block(piece.block);
   if (!dataset_->is_compressed(piece.block)) {
     const bool is_whole = piece.begin == 0 && piece.end == block.sample_count;
-    fetch->bytes = {piece.block, piece.begin, piece.end, fetch->stored.bytes()};
-    finish(*fetch, is_whole
-                       ? annotated(*fetch, dataset_->verify(piece.block, fetch->stored.bytes()))
-                       : Status());
+    fetch->bytes = {piece.block, piece.begin, piece.end,
+                    fetch->stored.bytes().first(fetch->size_bytes)};
+    finish(*fetch, is_whole ? annotated(*fetch, dataset_->verify(piece.block, fetch->bytes.bytes))
+                            : Status());
     return;
   }
   fetch->state = Fetch::State::kInflating;
   ++inflating_count_;
   fetch->bytes = {piece.block, 0, block.sample_count, fetch->raw.bytes().first(block.raw_bytes)};
   const bool is_queued = workers_->submit([this, raw_fetch = fetch.get()] {
-    const std::span<const std::byte> stored = raw_fetch->stored.bytes();
+    const std::span<const std::byte> stored =
+        raw_fetch->stored.bytes().first(raw_fetch->size_bytes);
     const std::uint32_t index = raw_fetch->piece.block;
     Status status = dataset_->verify(index, stored);
     if (status.ok()) {

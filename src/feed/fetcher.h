@@ -13,6 +13,7 @@
 
 #include "base/mutex.h"
 #include "base/thread_pool.h"
+#include "feed/slab_sizes.h"
 #include "feed/stall.h"
 #include "headrace/dataset.h"
 #include "headrace/memory.h"
@@ -38,6 +39,7 @@ struct Fetch {
 
   // The fetcher's own.
   std::uint64_t id = 0;
+  std::uint64_t size_bytes = 0;  ///< Of the stored bytes; their slab may be larger.
   std::vector<Extent> extents;
   std::size_t next_extent = 0;
   std::size_t extents_done = 0;
@@ -50,6 +52,7 @@ class Fetcher {
     std::chrono::milliseconds read_timeout{120'000};
     std::uint32_t worker_count = 1;
     Clock* clock = nullptr;
+    SlabSizes sizes;
   };
   enum class Begin : std::uint8_t { kBegun, kNoMemory, kNever };
 

@@ -74,11 +74,12 @@ std::vector<std::uint32_t> LaneTable::own_lanes(const EpochOrder& order, const B
 }
 
 LaneTable::LaneTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset,
-                     const BatchPlan& plan, std::uint32_t dense_lanes)
+                     const BatchPlan& plan, std::uint32_t dense_lanes, SlabSizes sizes)
     : order_(std::move(order)),
       dataset_(dataset),
       plan_(plan),
-      is_shuffled_(order_->spec().id != "sequential") {
+      is_shuffled_(order_->spec().id != "sequential"),
+      sizes_(sizes) {
   lanes_.resize(order_->spec().lane_count);
   const std::vector<std::uint32_t> own = own_lanes(*order_, plan);
   const std::uint64_t full_end =
@@ -194,11 +195,7 @@ void LaneTable::plan_fetches(LaneWindow& window, std::uint64_t consumed) const {
     extents.clear();
     const std::uint64_t size =
         dataset_.append_extents(piece.block, piece.begin, piece.end, extents);
-    window.charged_bytes += SlabPool::charged_bytes(std::max<std::uint64_t>(size, 1));
-    if (dataset_.is_compressed(piece.block)) {
-      window.charged_bytes += SlabPool::charged_bytes(
-          std::max<std::uint64_t>(dataset_.block(piece.block).raw_bytes, 1));
-    }
+    window.charged_bytes += sizes_.charged_bytes(dataset_, piece.block, size);
   }
 }
 

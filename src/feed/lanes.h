@@ -53,7 +53,7 @@ class LaneTable {
   /// Plans the lanes of `plan`'s rank; the first `dense_lanes` (in the order in which batches touch
   /// them) are dense.
   LaneTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset, const BatchPlan& plan,
-            std::uint32_t dense_lanes);
+            std::uint32_t dense_lanes, SlabSizes sizes);
 
   /// Lanes that batches of `plan` touch with full batches, in order of first touch.
   static std::vector<std::uint32_t> own_lanes(const EpochOrder& order, const BatchPlan& plan);
@@ -100,6 +100,7 @@ class LaneTable {
   const Dataset& dataset_;
   const BatchPlan plan_;
   const bool is_shuffled_;
+  const SlabSizes sizes_;
   std::vector<Lane> lanes_;  ///< All lanes of the order, by number.
   std::set<std::pair<std::uint64_t, std::uint32_t>>
       queue_;  ///< (need, lane) of each lane's next window.

@@ -43,16 +43,15 @@ Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::
   return selection;
 }
 
-MemoryNeeds needs_of(const Dataset& dataset, const SlabPool& pool, const LoaderOptions& options) {
+MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabPool& pool,
+                     const LoaderOptions& options) {
   std::uint64_t raw_bytes = 0;
   MemoryNeeds needs;
   for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
     const Block block = dataset.block(i);
     raw_bytes += block.raw_bytes;
-    std::uint64_t charged = SlabPool::charged_bytes(std::max<std::uint64_t>(block.stored_bytes, 1));
-    if (dataset.is_compressed(i))
-      charged += SlabPool::charged_bytes(std::max<std::uint64_t>(block.raw_bytes, 1));
-    needs.block_bytes = std::max(needs.block_bytes, charged);
+    needs.block_bytes =
+        std::max(needs.block_bytes, sizes.charged_bytes(dataset, i, block.stored_bytes));
   }
   const std::uint64_t sample_bytes =
       raw_bytes / std::max<std::uint64_t>(dataset.sample_count(), 1) + 1;
@@ -112,6 +111,7 @@ class LoaderImpl final : public Loader {
     LoaderOptions options;
     Selection selection;
     MemoryShares shares;
+    SlabSizes sizes;
     OrderSpec spec;
     std::vector<std::uint32_t> block_samples;
   };
@@ -131,14 +131,16 @@ class LoaderImpl final : public Loader {
         dataset_, std::move(start.store), waker_->pool(),
         Fetcher::Options{.read_timeout = options_.read_timeout,
                          .worker_count = worker_count(*dataset_, options_),
-                         .clock = &clock_});
+                         .clock = &clock_,
+                         .sizes = start.sizes});
     pipeline_ = std::make_unique<Pipeline>(Pipeline::Parts{.dataset = dataset_,
                                                            .waker = waker_,
                                                            .fetcher = fetcher_.get(),
                                                            .channel = &channel_,
                                                            .clock = &clock_,
                                                            .selection = std::move(start.selection),
-                                                           .shares = shares_});
+                                                           .shares = shares_,
+                                                           .sizes = start.sizes});
     waker_->attach(store);
     thread_ = std::thread([this] { feed(); });
   }
@@ -421,7 +423,9 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
   using namespace feed;
   HEADRACE_TRY(check_options(*dataset, options));
   HEADRACE_TRY_ASSIGN(Selection selection, select_columns(*dataset, options.columns));
-  HEADRACE_TRY_ASSIGN(const MemoryShares shares, share_memory(needs_of(*dataset, *pool, options)));
+  const SlabSizes sizes = SlabSizes::of(*dataset);
+  HEADRACE_TRY_ASSIGN(const MemoryShares shares,
+                      share_memory(needs_of(*dataset, sizes, *pool, options)));
   std::vector<std::uint32_t> samples = block_samples(*dataset);
   OrderSpec spec;
   spec.id = options.order;
@@ -441,7 +445,7 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
                       .sample_count = dataset->sample_count(),
                       .block_count = dataset->block_count(),
                       .window_blocks = spec.window_blocks,
-                      .window_bytes = Pipeline::largest_window_bytes(*dataset, *order),
+                      .window_bytes = Pipeline::largest_window_bytes(*dataset, *order, sizes),
                       .memory_bytes = pool->limit_bytes() - pool->limit_bytes() / kBatchShare});
     spec.lane_count = choice.lane_count;
     spec.bundle_lanes = choice.bundle_lanes;
@@ -458,6 +462,7 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
                                                      .options = options,
                                                      .selection = std::move(selection),
                                                      .shares = shares,
+                                                     .sizes = sizes,
                                                      .spec = std::move(spec),
                                                      .block_samples = std::move(samples)}));
 }

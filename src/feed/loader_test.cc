@@ -383,6 +383,74 @@ TEST(Loader, StopFromAnotherThreadEndsNext) {
   }
 }
 
+double value_of(const Loader& loader, const std::string& name) {
+  for (const Metric& metric : loader.stats()) {
+    if (metric.name == name) return metric.value;
+  }
+  ADD_FAILURE() << name;
+  return 0;
+}
+
+TEST(Loader, ReadsEachByteOnceWhenWindowsFit) {
+  for (const bool is_compressed : {false, true}) {
+    FakeSpec spec = big_spec(20, 400);
+    spec.is_compressed = is_compressed;
+    World world(spec);
+    auto loader = world.open({.batch_size = 8, .seed = 3});
+    const double before = value_of(*loader, "store.received_bytes");
+    drain(world, *loader);
+    const double bytes = value_of(*loader, "store.received_bytes") - before;
+    // Blocks cut by a lane's end are read on each side as far as it goes; compressed ones are read
+    // whole by both.
+    const double most = is_compressed ? 3.0 : 1.02;
+    EXPECT_LE(bytes, most * static_cast<double>(world.dataset->stored_bytes())) << is_compressed;
+    EXPECT_GE(bytes, static_cast<double>(world.dataset->stored_bytes())) << is_compressed;
+  }
+}
+
+TEST(Loader, RanksReadDisjointPartsOfALaneOrder) {
+  World world(big_spec(40, 400));
+  double bytes = 0;
+  for (std::uint32_t rank = 0; rank < 4; ++rank) {
+    auto loader = world.open({.batch_size = 8, .rank = rank, .world_size = 4, .seed = 3});
+    const double before = value_of(*loader, "store.received_bytes");
+    drain(world, *loader);
+    bytes += value_of(*loader, "store.received_bytes") - before;
+  }
+  EXPECT_LE(bytes, 1.03 * static_cast<double>(world.dataset->stored_bytes()));
+}
+
+TEST(Loader, KeepsWithinMemoryWhileTheCallerHoldsBatches) {
+  World world(big_spec(40, 400), 2 * kMiB);
+  auto loader = world.open({.batch_size = 64, .seed = 3});
+  std::vector<std::unique_ptr<Batch>> held;
+  while (true) {
+    auto batch = loader->next(std::chrono::steady_clock::now() + std::chrono::milliseconds(50));
+    if (!batch) {
+      EXPECT_EQ(batch.error().code(), Code::kDeadline);
+      break;
+    }
+    if (!*batch) break;
+    held.push_back(*std::move(batch));
+  }
+  EXPECT_LE(world.pool->peak_bytes(), world.pool->limit_bytes());
+  for (const auto& batch : held) expect_right_bytes(*world.dataset, *batch);
+  const std::size_t before = held.size();
+  held.clear();
+  EXPECT_EQ(drain(world, *loader).size() + before, (world.dataset->sample_count() + 63) / 64);
+}
+
+TEST(Loader, AnEmptyColumnListMeansAllAndMissingMembersAreFlagged) {
+  World world;
+  auto loader = world.open({.batch_size = 68, .order = "sequential"});
+  const auto batch = must_next(*loader);
+  ASSERT_EQ(batch->columns().size(), 3U);
+  EXPECT_TRUE(batch->columns()[1].present.empty());
+  ASSERT_EQ(batch->columns()[2].present.size(), 68U);
+  EXPECT_EQ(batch->columns()[2].present[3], 0);
+  EXPECT_EQ(batch->columns()[2].present[4], 1);
+}
+
 TEST(Loader, CountsWhatItDelivers) {
   World world;
   auto loader = world.open({.batch_size = 4});

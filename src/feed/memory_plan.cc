@@ -10,7 +10,8 @@ namespace {
 /// being copied to a device.
 constexpr std::uint64_t kHeldBatches = 2;
 /// Read-ahead beyond the resident windows: at least what a fast link moves in one first-byte time
-/// (64 MiB = 1.3 GB/s * 50 ms), else half the resident windows as the order's memory rule has it.
+/// (64 MiB = 1.3 GB/s * 50 ms), else a quarter of the resident windows: more would only touch more
+/// memory, and first touch costs up to 1.9 CPU s/GB (docs/design/0009-feed.md).
 constexpr std::uint64_t kLeastReadAheadBytes = std::uint64_t{64} << 20;
 
 std::string mebibytes(std::uint64_t bytes) {
@@ -55,7 +56,7 @@ WindowShares share_windows(std::uint64_t window_bytes, std::uint64_t largest_win
   shares.dense_lanes = static_cast<std::uint32_t>(std::min<std::uint64_t>(own_lanes, fitting));
   const std::uint64_t resident = shares.dense_lanes * window;
   shares.window_bytes =
-      std::min(window_bytes, resident + std::max(resident / 2, kLeastReadAheadBytes));
+      std::min(window_bytes, resident + std::max(resident / 4, kLeastReadAheadBytes));
   // Single reads ahead of the batch that needs them come out of the same share.
   if (shares.dense_lanes < own_lanes) shares.window_bytes = window_bytes;
   return shares;

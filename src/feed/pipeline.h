@@ -31,6 +31,7 @@ class Pipeline {
     Clock* clock = nullptr;
     Selection selection;
     MemoryShares shares;
+    SlabSizes sizes;
   };
   explicit Pipeline(Parts parts);
   ~Pipeline();
@@ -42,7 +43,8 @@ class Pipeline {
   TimePoint step();
 
   /// Largest window of `order`, as charged by the pool.
-  static std::uint64_t largest_window_bytes(const Dataset& dataset, const EpochOrder& order);
+  static std::uint64_t largest_window_bytes(const Dataset& dataset, const EpochOrder& order,
+                                            const SlabSizes& sizes);
 
  private:
   /// A batch between plan and delivery.

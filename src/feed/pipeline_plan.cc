@@ -23,13 +23,11 @@ Pipeline::Pipeline(Parts parts)
 
 Pipeline::~Pipeline() { begin(std::nullopt, generation_); }
 
-std::uint64_t Pipeline::largest_window_bytes(const Dataset& dataset, const EpochOrder& order) {
+std::uint64_t Pipeline::largest_window_bytes(const Dataset& dataset, const EpochOrder& order,
+                                             const SlabSizes& sizes) {
   std::vector<std::uint64_t> charged(dataset.block_count());
   for (std::uint32_t i = 0; i < charged.size(); ++i) {
-    const Block block = dataset.block(i);
-    charged[i] = SlabPool::charged_bytes(std::max<std::uint64_t>(block.stored_bytes, 1));
-    if (dataset.is_compressed(i))
-      charged[i] += SlabPool::charged_bytes(std::max<std::uint64_t>(block.raw_bytes, 1));
+    charged[i] = sizes.charged_bytes(dataset, i, dataset.block(i).stored_bytes);
   }
   return order.largest_window_weight(charged);
 }
@@ -53,12 +51,13 @@ void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
   if (!run_) return;
   const auto own =
       static_cast<std::uint32_t>(LaneTable::own_lanes(*run_->order, run_->plan).size());
-  const WindowShares shares =
-      share_windows(parts_.shares.window_bytes, largest_window_bytes(dataset_, *run_->order), own);
+  const WindowShares shares = share_windows(
+      parts_.shares.window_bytes, largest_window_bytes(dataset_, *run_->order, parts_.sizes), own);
   window_cap_bytes_ = shares.window_bytes;
   window_limit_bytes_ = shares.window_bytes;
   window_step_bytes_ = shares.window_bytes / kRecoveryBatches;
-  lanes_ = std::make_unique<LaneTable>(run_->order, dataset_, run_->plan, shares.dense_lanes);
+  lanes_ = std::make_unique<LaneTable>(run_->order, dataset_, run_->plan, shares.dense_lanes,
+                                       parts_.sizes);
 }
 
 TimePoint Pipeline::step() {
@@ -131,7 +130,7 @@ void Pipeline::read_singly(Work& work, const std::vector<std::uint32_t>& slots) 
     work.is_sparse[i] = 1;
   }
   const TimePoint now = parts_.clock->now();
-  for (SparseRun& run : plan_runs(dataset_, std::move(wanted))) {
+  for (SparseRun& run : plan_runs(dataset_, std::move(wanted), parts_.sizes)) {
     run.fetch->timeline.wanted = now;
     work.runs.push_back(std::move(run));
   }

@@ -11,20 +11,18 @@ namespace {
 /// Larger holes would make the memory of a batch's single reads depend on luck.
 constexpr std::uint64_t kMergeGapBytes = 4096;
 
-void size_run(const Dataset& dataset, SparseRun& run, std::vector<Extent>& extents) {
+void size_run(const Dataset& dataset, const SlabSizes& sizes, SparseRun& run,
+              std::vector<Extent>& extents) {
   const Piece& piece = run.fetch->piece;
   extents.clear();
   const std::uint64_t size = dataset.append_extents(piece.block, piece.begin, piece.end, extents);
-  run.charged_bytes = SlabPool::charged_bytes(std::max<std::uint64_t>(size, 1));
-  if (dataset.is_compressed(piece.block)) {
-    run.charged_bytes +=
-        SlabPool::charged_bytes(std::max<std::uint64_t>(dataset.block(piece.block).raw_bytes, 1));
-  }
+  run.charged_bytes = sizes.charged_bytes(dataset, piece.block, size);
 }
 
 }  // namespace
 
-std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot> slots) {
+std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot> slots,
+                                 const SlabSizes& sizes) {
   std::sort(slots.begin(), slots.end(), [](const SparseSlot& a, const SparseSlot& b) {
     return std::tie(a.block, a.index, a.slot) < std::tie(b.block, b.index, b.slot);
   });
@@ -48,7 +46,7 @@ std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot>
     runs.back().fetch->piece.end = slot.index + 1;
     runs.back().slots.push_back(slot);
   }
-  for (SparseRun& run : runs) size_run(dataset, run, extents);
+  for (SparseRun& run : runs) size_run(dataset, sizes, run, extents);
   return runs;
 }
 

@@ -33,7 +33,8 @@ struct SparseRun {
 
 /// Groups slots into reads: one for each run of samples of a block that lie within a page of each
 /// other, one for each compressed block.
-std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot> slots);
+std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot> slots,
+                                 const SlabSizes& sizes);
 
 /// Copies what the slots of a ready run need out of its inflated block and gives the block up.
 /// Errors: kCorrupt (from the cut), kExhausted (no memory now; nothing changed).

@@ -1,0 +1,24 @@
+#include "feed/slab_sizes.h"
+
+namespace headrace::feed {
+
+SlabSizes SlabSizes::of(const Dataset& dataset) {
+  SlabSizes sizes;
+  for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
+    const Block block = dataset.block(i);
+    sizes.largest_stored_bytes = std::max(sizes.largest_stored_bytes, block.stored_bytes);
+    if (dataset.is_compressed(i))
+      sizes.largest_raw_bytes = std::max(sizes.largest_raw_bytes, block.raw_bytes);
+  }
+  return sizes;
+}
+
+std::uint64_t SlabSizes::charged_bytes(const Dataset& dataset, std::uint32_t block,
+                                       std::uint64_t stored_size) const {
+  const std::uint64_t stored = SlabPool::charged_bytes(stored_bytes(stored_size));
+  return dataset.is_compressed(block)
+             ? stored + SlabPool::charged_bytes(raw_bytes(dataset.block(block).raw_bytes))
+             : stored;
+}
+
+}  // namespace headrace::feed

@@ -1,0 +1,40 @@
+#pragma once
+/// \file
+/// SlabSizes: how large a slab is asked for when a piece of a block is read. Pure.
+///
+/// Pieces of more than half the largest block all get slabs of that size: with one size class for
+/// all of them, a slab that one piece leaves is warm for the next. Slabs of neighbouring classes
+/// would take memory from each other, and each time the kernel would clear it again (a third of the
+/// CPU time of a run near its limit).
+#include <algorithm>
+#include <cstdint>
+
+#include "headrace/dataset.h"
+
+namespace headrace::feed {
+
+struct SlabSizes {
+  std::uint64_t largest_stored_bytes = 0;
+  std::uint64_t largest_raw_bytes = 0;  ///< Of compressed blocks.
+
+  /// O(B).
+  static SlabSizes of(const Dataset& dataset);
+
+  std::uint64_t stored_bytes(std::uint64_t size) const noexcept {
+    return rounded(size, largest_stored_bytes);
+  }
+  std::uint64_t raw_bytes(std::uint64_t size) const noexcept {
+    return rounded(size, largest_raw_bytes);
+  }
+  /// What reading `stored_size` bytes of a block takes from the pool, inflating included.
+  std::uint64_t charged_bytes(const Dataset& dataset, std::uint32_t block,
+                              std::uint64_t stored_size) const;
+
+ private:
+  static std::uint64_t rounded(std::uint64_t size, std::uint64_t largest) noexcept {
+    return size > largest / 2 ? std::max(largest, std::max<std::uint64_t>(size, 1))
+                              : std::max<std::uint64_t>(size, 1);
+  }
+};
+
+}  // namespace headrace::feed
