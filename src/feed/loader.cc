@@ -397,8 +397,8 @@ Result<std::vector<std::int64_t>> LoaderImpl::sample_ids(std::uint64_t epoch,
 
 MetricList LoaderImpl::stats() const {
   MetricList list;
-  append_metric(list, "loader.batches_count", batches_.value());
-  append_metric(list, "loader.samples_count", samples_.value());
+  append_metric(list, "loader.batches", batches_.value());
+  append_metric(list, "loader.samples", samples_.value());
   append_metric(list, "loader.delivered_bytes", delivered_bytes_.value());
   append_metric(list, "loader.first_batch_us", first_batch_us_.value());
   append_metric(list, "loader.waited_us", waited_us_.value());

@@ -461,8 +461,8 @@ TEST(Loader, CountsWhatItDelivers) {
     values[metric.name] = metric.value;
     if (metric.name.rfind("stall.", 0) == 0) stalls += metric.value;
   }
-  EXPECT_EQ(values["loader.batches_count"], 17);
-  EXPECT_EQ(values["loader.samples_count"], 68);
+  EXPECT_EQ(values["loader.batches"], 17);
+  EXPECT_EQ(values["loader.samples"], 68);
   EXPECT_EQ(values["loader.waited_us"], stalls);
   EXPECT_GT(values["loader.delivered_bytes"], 68 * 24);
   EXPECT_EQ(values["pool.limit_bytes"], 64 * kMiB);
