@@ -91,15 +91,20 @@ def default_index_cache() -> str:
     return str(Path(root) / "headrace" / "index")
 
 
+def parse_block_bytes(value: int | str | None) -> int:
+    """The engine's option; 0 lets it choose."""
+    return 0 if value is None else parse_bytes(value, "block_bytes")
+
+
 def open_native_dataset(
-    store: _native.Store, format: str, block_bytes: int | str, index_cache: str | os.PathLike[str] | None, use_stored_index: bool
+    store: _native.Store, format: str, block_bytes: int | str | None, index_cache: str | os.PathLike[str] | None, use_stored_index: bool
 ) -> _native.Dataset:
     cache = default_index_cache() if index_cache is None else os.fspath(index_cache)
     with progress_bar("indexing", "shards") as report:
         return _native.Dataset(
             store,
             format=format,
-            block_bytes=parse_bytes(block_bytes, "block_bytes"),
+            block_bytes=parse_block_bytes(block_bytes),
             index_cache_dir=cache,
             use_stored_index=use_stored_index,
             progress=report,
@@ -114,7 +119,8 @@ class Dataset:
 
     :param format: ``"auto"``, ``"mds"``, ``"webdataset"`` or ``"raw"``.
     :param memory: limit of the bytes under way while reading.
-    :param block_bytes: encoded size of a block, about; a loader reads and shuffles by blocks.
+    :param block_bytes: encoded size of a block, about; a loader reads and shuffles by blocks. Default: 8 MiB, less for
+        datasets below 8 GiB (a 1024th of them, at least 1 MiB).
     :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default: ``$HEADRACE_INDEX_CACHE``, else
         ``~/.cache/headrace/index``.
     """
@@ -125,7 +131,7 @@ class Dataset:
         *,
         format: str = "auto",
         memory: int | str = "256MiB",
-        block_bytes: int | str = "8MiB",
+        block_bytes: int | str | None = None,
         index_cache: str | os.PathLike[str] | None = None,
         use_stored_index: bool = True,
         **options: Unpack[StoreOptions],
@@ -216,7 +222,7 @@ class Dataset:
     def write_index(self, path: str | os.PathLike[str] | None = None) -> int:
         """Builds the index and writes it beside the dataset (``index.hri``), or to ``path``. Returns its size in bytes."""
         with progress_bar("indexing", "shards") as report:
-            index = _native.build_index(self._store, format=self._format, block_bytes=parse_bytes(self._block_bytes, "block_bytes"), progress=report)
+            index = _native.build_index(self._store, format=self._format, block_bytes=parse_block_bytes(self._block_bytes), progress=report)
         if path is None:
             self._store.put(INDEX_KEY, index, False)
         else:

@@ -109,7 +109,7 @@ class Loader:
         window: int = 0,
         lanes: int = 0,
         format: str = "auto",
-        block_bytes: int | str = "8MiB",
+        block_bytes: int | str | None = None,
         index_cache: str | os.PathLike[str] | None = None,
         use_stored_index: bool = True,
         read_timeout: float = 120.0,

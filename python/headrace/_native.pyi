@@ -85,7 +85,7 @@ class RangeReader:
     def __next__(self) -> RangeResult: ...
     def close(self) -> None: ...
 
-def build_index(store: Store, *, format: str = "auto", block_bytes: int = 8388608, progress: Callable[[int, int, int], None] | None = None) -> bytes: ...
+def build_index(store: Store, *, format: str = "auto", block_bytes: int = 0, progress: Callable[[int, int, int], None] | None = None) -> bytes: ...
 
 class Dataset:
     def __init__(
@@ -93,7 +93,7 @@ class Dataset:
         store: Store,
         *,
         format: str = "auto",
-        block_bytes: int = 8388608,
+        block_bytes: int = 0,
         index_cache_dir: str = "",
         use_stored_index: bool = True,
         progress: Callable[[int, int, int], None] | None = None,

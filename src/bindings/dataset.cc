@@ -127,11 +127,10 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
 
 void bind_dataset(nb::module_& m) {
   m.def("build_index", &build_index_bytes, nb::arg("store"), nb::kw_only(),
-        nb::arg("format") = "auto", nb::arg("block_bytes") = std::uint64_t{8} << 20,
-        nb::arg("progress") = nb::none());
+        nb::arg("format") = "auto", nb::arg("block_bytes") = 0, nb::arg("progress") = nb::none());
   nb::class_<PyDataset>(m, "Dataset")
       .def("__init__", &open_dataset, nb::arg("store"), nb::kw_only(), nb::arg("format") = "auto",
-           nb::arg("block_bytes") = std::uint64_t{8} << 20, nb::arg("index_cache_dir") = "",
+           nb::arg("block_bytes") = 0, nb::arg("index_cache_dir") = "",
            nb::arg("use_stored_index") = true, nb::arg("progress") = nb::none())
       .def_prop_ro("url", property([](const Dataset& d) { return d.url(); }))
       .def_prop_ro("format",

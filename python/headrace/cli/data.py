@@ -18,7 +18,7 @@ from headrace._store import Store
 from headrace._units import format_bytes, parse_bytes
 from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
 
-BlockBytes = Annotated[str, typer.Option("--block-bytes", help="Encoded size of a block, about.")]
+BlockBytes = Annotated[str | None, typer.Option("--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets.")]
 
 
 def inspect(
@@ -140,7 +140,7 @@ def index(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help=f"Local file; default: {INDEX_KEY} beside the dataset.")] = None,
     format: Format = "auto",
-    block_bytes: BlockBytes = "8MiB",
+    block_bytes: BlockBytes = None,
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
@@ -176,7 +176,7 @@ def order(
     first: Annotated[int, typer.Option("--first", min=0, help="How many ids to print.")] = 16,
     verify: Annotated[bool, typer.Option("--verify", help="Go through all ranks' batches and prove that each sample comes exactly once.")] = False,
     format: Format = "auto",
-    block_bytes: BlockBytes = "8MiB",
+    block_bytes: BlockBytes = None,
     memory: Memory = "4GiB",
     endpoint: Endpoint = None,
     region: Region = None,

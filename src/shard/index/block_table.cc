@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 namespace headrace::detail {
 namespace {
@@ -43,8 +44,19 @@ Block plain_block(const IndexView& index, std::uint32_t shard_index, std::uint64
 
 }  // namespace
 
+std::uint64_t default_block_bytes(std::uint64_t stored_bytes) noexcept {
+  constexpr std::uint64_t kBlocksWanted = 1024;
+  constexpr std::uint64_t kLeast = std::uint64_t{1} << 20, kMost = std::uint64_t{8} << 20;
+  return std::clamp(std::bit_floor(stored_bytes / kBlocksWanted), kLeast, kMost);
+}
+
 Result<std::vector<Block>> make_blocks(const IndexView& index, std::uint64_t block_bytes,
                                        std::uint64_t most_blocks) {
+  if (block_bytes == 0) {
+    std::uint64_t stored_bytes = 0;
+    for (const ShardRecord& shard : index.shards()) stored_bytes += shard.stored_bytes;
+    block_bytes = default_block_bytes(stored_bytes);
+  }
   if (block_bytes < kSmallestBlockBytes || block_bytes > kLargestBlockBytes) {
     return Status(Code::kInvalidArgument,
                   fmt::format("block_bytes={}: must be {} .. {}", block_bytes, kSmallestBlockBytes,
