@@ -114,6 +114,7 @@ class LoaderImpl final : public Loader {
     SlabSizes sizes;
     OrderSpec spec;
     std::vector<std::uint32_t> block_samples;
+    std::shared_ptr<const EpochOrder> order;  ///< Of epoch 0.
   };
 
   explicit LoaderImpl(Start start)
@@ -125,7 +126,8 @@ class LoaderImpl final : public Loader {
         created_(clock_.now()),
         waker_(std::make_shared<Waker>(std::move(start.pool))),
         channel_(clock_),
-        spec_(std::move(start.spec)) {
+        spec_(std::move(start.spec)),
+        order_(std::move(start.order)) {
     Store* store = start.store.get();
     fetcher_ = std::make_unique<Fetcher>(
         dataset_, std::move(start.store), waker_->pool(),
@@ -454,7 +456,7 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
       spec.bundle_lanes = options.lane_count % choice.bundle_lanes == 0 ? choice.bundle_lanes : 1;
     }
   }
-  HEADRACE_TRY_ASSIGN([[maybe_unused]] const auto checked, EpochOrder::create(spec, samples, 0));
+  HEADRACE_TRY_ASSIGN(auto first_epoch, EpochOrder::create(spec, samples, 0));
   return std::unique_ptr<Loader>(
       std::make_unique<LoaderImpl>(LoaderImpl::Start{.dataset = std::move(dataset),
                                                      .store = std::move(store),
@@ -464,7 +466,8 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
                                                      .shares = shares,
                                                      .sizes = sizes,
                                                      .spec = std::move(spec),
-                                                     .block_samples = std::move(samples)}));
+                                                     .block_samples = std::move(samples),
+                                                     .order = std::move(first_epoch)}));
 }
 
 }  // namespace headrace
