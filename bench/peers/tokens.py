@@ -82,6 +82,9 @@ def litdata_batches(endpoint: str, cache: Path) -> Any:
     import litdata
     from litdata.streaming.item_loader import TokensLoader
 
+    # Its obstore path refuses plain HTTP unless told.
+    downloader = litdata.streaming.downloader
+    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
     options = {"endpoint_url": endpoint, "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"})}
     dataset = litdata.StreamingDataset(
         input_dir=litdata.streaming.resolver.Dir(path=str(cache), url="s3://bench/litdata"),
