@@ -111,6 +111,35 @@ def open_native_dataset(
         )
 
 
+def _write_index(store: _native.Store, format: str, block_bytes: int | str | None, path: str | os.PathLike[str] | None) -> int:
+    with progress_bar("indexing", "shards") as report:
+        index = _native.build_index(store, format=format, block_bytes=parse_block_bytes(block_bytes), progress=report)
+    if path is None:
+        store.put(INDEX_KEY, index, False)
+    else:
+        partial = Path(f"{os.fspath(path)}.partial")
+        partial.write_bytes(index)
+        partial.replace(path)
+    return len(index)
+
+
+def write_index(
+    url: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    format: str = "auto",
+    memory: int | str = "256MiB",
+    block_bytes: int | str | None = None,
+    **options: Unpack[StoreOptions],
+) -> int:
+    """``Dataset(url).write_index(path)`` with one scan: nothing is opened before. Returns the size of the index in bytes."""
+    store = open_native(url, memory, **options)
+    try:
+        return _write_index(store, format, block_bytes, path)
+    finally:
+        store.close()
+
+
 class Dataset:
     """A dataset at a URL or path: MDS, WebDataset tars, or a tree of raw files.
 
@@ -221,15 +250,7 @@ class Dataset:
 
     def write_index(self, path: str | os.PathLike[str] | None = None) -> int:
         """Builds the index and writes it beside the dataset (``index.hri``), or to ``path``. Returns its size in bytes."""
-        with progress_bar("indexing", "shards") as report:
-            index = _native.build_index(self._store, format=self._format, block_bytes=parse_block_bytes(self._block_bytes), progress=report)
-        if path is None:
-            self._store.put(INDEX_KEY, index, False)
-        else:
-            partial = Path(f"{os.fspath(path)}.partial")
-            partial.write_bytes(index)
-            partial.replace(path)
-        return len(index)
+        return _write_index(self._store, self._format, self._block_bytes, path)
 
     def close(self) -> None:
         """Ends the threads. May be repeated."""

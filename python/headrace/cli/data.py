@@ -11,10 +11,10 @@ import typer
 from rich.table import Table
 
 from headrace import _native
-from headrace._dataset import INDEX_KEY, Dataset
+from headrace._dataset import INDEX_KEY, Dataset, write_index
 from headrace._loader import Loader
 from headrace._progress import progress_bar
-from headrace._store import Store
+from headrace._store import Store, StoreOptions
 from headrace._units import format_bytes, parse_bytes
 from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
 
@@ -104,7 +104,7 @@ def pack(
 
     Examples:
 
-    * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file name without suffix
+    * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file
 
     * `headrace pack s3://bucket/text s3://bucket/tokens --tokens 1025` — bytes as tokens, 1,025 a sample
 
@@ -155,13 +155,18 @@ def index(
     * `headrace index ./shards --output shards.hri`
     """
     started = time.monotonic()
-    with Dataset(url, format=format, block_bytes=block_bytes, use_stored_index=False, endpoint=endpoint, region=region, anonymous=anonymous) as dataset:
-        size = dataset.write_index(output)
-        summary = {"index": str(output or f"{dataset.url}/{INDEX_KEY}"), "bytes": size, "samples": len(dataset), "shard_count": len(dataset.shards)}
+    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    size = write_index(url, output, format=format, block_bytes=block_bytes, **where)
+    summary: dict[str, Any] = {"index": str(output or f"{url.rstrip('/')}/{INDEX_KEY}"), "bytes": size, "seconds": time.monotonic() - started}
+    counts = ""
+    if output is None:
+        with Dataset(url, format=format, **where) as dataset:
+            summary |= {"samples": len(dataset), "shard_count": len(dataset.shards)}
+            counts = f"{len(dataset):,} samples in {len(dataset.shards):,} shards, "
     if json:
-        print_json(summary | {"seconds": time.monotonic() - started})
+        print_json(summary)
     else:
-        console().print(f"{summary['index']}: {summary['samples']:,} samples in {summary['shard_count']:,} shards, {size:,} bytes", markup=False)
+        console().print(f"{summary['index']}: {counts}{size:,} bytes", markup=False)
 
 
 def order(
