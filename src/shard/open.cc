@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <thread>
 
 #include "shard/build.h"
 #include "shard/index/index_file.h"
@@ -93,8 +94,18 @@ class Opener {
   // The index beside the dataset, if there is one that is readable, of the wanted format and made
   // of what is there now.
   Result<std::optional<IndexBytes>> stored_index() {
+    // What an MDS index is made of is known before the index is: asked for at the same time, it
+    // costs no round trip of its own.
+    std::optional<Result<ObjectInfo>> mds_source;
+    const Format wanted = context_.options.format;
+    std::jthread asking;
+    if (wanted == Format::kAuto || wanted == Format::kMds) {
+      asking = std::jthread(
+          [&] { mds_source = context_.store.head(std::string(kMdsIndexName), context_.call); });
+    }
     auto bytes = read_object(context_.store, context_.pool, std::string(kIndexName),
                              kMostIndexBytes, context_.call);
+    if (asking.joinable()) asking.join();
     if (!bytes) {
       // S3 calls a missing object denied when the caller may not list; what is really denied fails
       // again below.
@@ -107,11 +118,11 @@ class Opener {
     auto view = IndexView::parse(index.bytes());
     // A damaged or newer index only costs the time to make another.
     if (!view) return std::optional<IndexBytes>();
-    const Format wanted = context_.options.format;
     if (wanted != Format::kAuto && wanted != view->format()) return std::optional<IndexBytes>();
     const IndexSource& source = view->source();
     if (!source.key.empty()) {
-      auto now = context_.store.head(source.key, context_.call);
+      const bool is_asked = mds_source && source.key == kMdsIndexName;
+      auto now = is_asked ? *std::move(mds_source) : context_.store.head(source.key, context_.call);
       if (!now && now.error().code() != Code::kNotFound) return std::move(now).error();
       if (!now || now->size_bytes != source.size_bytes || now->etag != source.etag)
         return std::optional<IndexBytes>();
