@@ -69,7 +69,7 @@ def list_objects(
         elif total:
             sys.stdout.write(f"{found:,} objects, {size:,} bytes ({format_bytes(size)})\n")
         if not found and prefix:
-            return fail(f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0]}/")
+            return fail(f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0].rstrip('/')}/")
     return 0
 
 
