@@ -33,9 +33,10 @@ def _forget() -> None:
 def _close_all() -> None:
     if os.getpid() != _owner_pid:
         return
+    _native.begin_exit()
     for thing in list(_open):
         thing.close()
-    # Threads that were waiting in the engine come back with an error now; a moment for that.
+    # Threads that were waiting in the engine come back now and end; a moment for that.
     _native.drain_calls(5.0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import _live, _native
@@ -67,6 +67,24 @@ def _refuse_later_features(on_bad_sample: str, later: Mapping[str, object]) -> N
             raise UnsupportedError(f"{name}= is not in this version of headrace; leave it out")
     if on_bad_sample != "raise":
         raise UnsupportedError(f'on_bad_sample={on_bad_sample!r} is not in this version of headrace; only "raise" is')
+
+
+class _Epoch:
+    """Iterator of one epoch. Not ``iter(next, None)``: that breaks in Python 3.11.2 when several threads share it."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self, next_batch: Callable[[], Any]) -> None:
+        self._next = next_batch
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Batch:
+        batch: Batch | None = self._next()
+        if batch is None:
+            raise StopIteration
+        return batch
 
 
 class Loader:
@@ -158,7 +176,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         self._native.start_epoch()
-        return iter(self._native.next, None)
+        return _Epoch(self._native.next)
 
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank."""

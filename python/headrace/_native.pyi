@@ -12,6 +12,7 @@ from headrace._store import RangeResult
 
 __version__: str
 
+def begin_exit() -> None: ...
 def drain_calls(timeout: float) -> bool: ...
 
 class SlabBuffer:

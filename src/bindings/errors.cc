@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "process.h"
+
 namespace headrace {
 namespace {
 
@@ -16,6 +18,10 @@ static_assert(std::size(kClassNames) == static_cast<std::size_t>(Code::kInternal
 }  // namespace
 
 void raise(const Status& status, std::string_view key) {
+  if (is_left_behind_by_exit()) {
+    PyErr_SetNone(PyExc_SystemExit);
+    throw nb::python_error();
+  }
   const char* class_name = kClassNames[static_cast<std::size_t>(status.code())];
   nb::object type = nb::module_::import_("headrace.errors").attr(class_name);
   // Object keys are bytes from a server: a message that is not UTF-8 must still arrive.

@@ -19,6 +19,11 @@ std::atomic<std::uint32_t> g_fork_generation{0};
 // Threads inside a ReleaseGil. A hint for the exit, so relaxed.
 std::atomic<int> g_waiting_threads{0};
 
+// Thread that ends the interpreter; no thread's id before. Written once, under the GIL.
+std::atomic<std::thread::id> g_exiting_thread{};
+
+void begin_exit() { g_exiting_thread.store(std::this_thread::get_id()); }
+
 /// Waits until no other thread is in a ReleaseGil, at most `timeout_s`; whether that came.
 bool drain_calls(double timeout_s) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(timeout_s);
@@ -31,6 +36,11 @@ bool drain_calls(double timeout_s) {
 }
 
 }  // namespace
+
+bool is_left_behind_by_exit() noexcept {
+  const std::thread::id exiting = g_exiting_thread.load();
+  return exiting != std::thread::id() && exiting != std::this_thread::get_id();
+}
 
 ReleaseGil::ReleaseGil() noexcept {
   g_waiting_threads.fetch_add(1, std::memory_order_relaxed);
@@ -72,6 +82,7 @@ void bind_process(nb::module_& m) {
     // The threads that waited are not in the child.
     g_waiting_threads.store(0, std::memory_order_relaxed);
   });
+  m.def("begin_exit", &begin_exit);
   m.def("drain_calls", &drain_calls, nb::arg("timeout"));
   m.attr("__version__") = HEADRACE_VERSION;
 }

@@ -18,6 +18,11 @@ namespace headrace {
 /// How often this process image was forked since the module was loaded. Async-signal-safe to read.
 std::uint32_t fork_generation() noexcept;
 
+/// From when the interpreter begins to exit: whether the calling thread is another than the one
+/// that ends it. Such a thread ends by SystemExit, in silence; a traceback printed meanwhile can
+/// abort the process (CPython: "could not acquire lock for stderr at interpreter shutdown").
+bool is_left_behind_by_exit() noexcept;
+
 /// Releases the GIL for a scope, and counts the threads that are in such scopes: at exit they must
 /// come back before the interpreter goes, or taking the GIL kills them in the middle of C++ code.
 class ReleaseGil {

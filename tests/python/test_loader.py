@@ -294,6 +294,7 @@ def test_batches_held_count_against_the_memory_and_do_not_hang(small: Path, open
     assert sorted(i for batch in held for i in real_ids(batch)) == list(range(211))
 
 
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
 def test_threads_may_share_a_loader(small: Path, open_loader: Any) -> None:
     loader = open_loader(small, batch_size=5)
     stream = iter(loader)
@@ -301,7 +302,7 @@ def test_threads_may_share_a_loader(small: Path, open_loader: Any) -> None:
     lock = threading.Lock()
 
     def work() -> None:
-        while (batch := next(stream, None)) is not None:
+        for batch in stream:
             with lock:
                 seen.extend(real_ids(batch))
 

@@ -33,5 +33,5 @@ def main(arguments: list[str] | None = None) -> Any:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        common.reader_left()
     sys.exit(code)

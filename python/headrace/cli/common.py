@@ -44,6 +44,12 @@ def fail(message: str) -> int:
     return 1
 
 
+def reader_left() -> int:
+    """The reader of our output left (`| head`): no error of ours. What is still in stdout's buffer goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
 def run(app: typer.Typer, arguments: list[str]) -> int:
     """Runs the command line. 0: done, 1: failed, 2: wrong usage, 130: Ctrl-C. Never lets a traceback out."""
     try:
@@ -56,9 +62,12 @@ def run(app: typer.Typer, arguments: list[str]) -> int:
     except typer.Exit as exit_:
         return exit_.exit_code
     except BrokenPipeError:
-        # The reader of our output left (`| head`).
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 0
+        return reader_left()
+    except SystemExit as exit_:
+        # The command-line library may have met the broken pipe first and made it its own exit.
+        if isinstance(exit_.__context__, BrokenPipeError):
+            return reader_left()
+        return exit_.code if isinstance(exit_.code, int) else 1
     except OSError as error:
         return fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:
