@@ -1,7 +1,8 @@
 #pragma once
 /// \file
-/// Time as the engine sees it. Deadlines are absolute TimePoints; durations are std::chrono types; nothing below bindings/
-/// reads a clock except through a Clock handed to it, so that tests and the planner can drive time by hand.
+/// Time as the engine sees it. Deadlines are absolute TimePoints; durations are std::chrono types;
+/// nothing below bindings/ reads a clock except through a Clock handed to it, so that tests and the
+/// planner can drive time by hand.
 #include <chrono>
 
 namespace headrace {
@@ -9,7 +10,8 @@ namespace headrace {
 using TimePoint = std::chrono::steady_clock::time_point;
 using Microseconds = std::chrono::microseconds;
 
-/// Source of time. Thread-safe. Implementations: system_clock() here, ManualClock in src/base/manual_clock.h (tests).
+/// Source of time. Thread-safe. Implementations: system_clock() here, ManualClock in
+/// src/base/manual_clock.h (tests).
 class Clock {
  public:
   virtual ~Clock() = default;

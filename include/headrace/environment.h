@@ -6,8 +6,8 @@
 
 namespace headrace {
 
-/// The process environment as the credential and endpoint rules see it. Captured once by the bindings or main(); tests build
-/// their own. Lookup of a missing name is an empty string.
+/// The process environment as the credential and endpoint rules see it. Captured once by the
+/// bindings or main(); tests build their own. Lookup of a missing name is an empty string.
 struct Environment {
   std::map<std::string, std::string> variables;
   std::string get(const std::string& name) const {

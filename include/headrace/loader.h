@@ -1,11 +1,14 @@
 #pragma once
 /// \file
-/// Loader: batches of one rank, in the order fixed by (dataset, seed, epoch), with a hard memory limit and an exact state.
+/// Loader: batches of one rank, in the order fixed by (dataset, seed, epoch), with a hard memory
+/// limit and an exact state.
 ///
-/// Place: src/feed/. Owns the pipeline plan -> fetch -> (decompress) -> cut -> gather into batch buffers; knows no Python.
+/// Place: src/feed/. Owns the pipeline plan -> fetch -> (decompress) -> cut -> gather into batch
+/// buffers; knows no Python.
 ///
-/// Threads: next(), load_state(), start_epoch() from one thread at a time; state(), stats(), stop() from any thread.
-/// Batches may be destroyed on any thread, also after the Loader: the memory stays alive until the last is gone.
+/// Threads: next(), load_state(), start_epoch() from one thread at a time; state(), stats(), stop()
+/// from any thread. Batches may be destroyed on any thread, also after the Loader: the memory stays
+/// alive until the last is gone.
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,23 +27,24 @@
 namespace headrace {
 
 struct LoaderOptions {
-  std::uint32_t batch_size = 1;   ///< Samples a rank; global batch = batch_size * world_size.
+  std::uint32_t batch_size = 1;  ///< Samples a rank; global batch = batch_size * world_size.
   std::uint32_t rank = 0;
   std::uint32_t world_size = 1;
-  std::string order = "headrace"; ///< Or "sequential".
+  std::string order = "headrace";  ///< Or "sequential".
   std::uint64_t seed = 0;
   EpochEnd epoch_end = EpochEnd::kPad;
   /// Window of the order in blocks; 0: 2, or 1 where blocks are whole compressed shards.
   std::uint32_t window_blocks = 0;
-  std::uint32_t lane_count = 0;   ///< 0: choose_lanes().
+  std::uint32_t lane_count = 0;  ///< 0: choose_lanes().
   /// Batches assembled ahead of the training loop, upper bound. 1 .. 1024.
   std::uint32_t prefetch_batches = 16;
   /// Threads for decompression. 0: one less than the cores, at least 1, at most 4.
   std::uint32_t worker_count = 0;
   /// Column names to deliver; empty: all.
   std::vector<std::string> columns = {};
-  std::chrono::milliseconds read_timeout{120'000};  ///< Deadline of one block read, all attempts together.
-  Clock* clock = nullptr;         ///< nullptr: system_clock().
+  std::chrono::milliseconds read_timeout{
+      120'000};            ///< Deadline of one block read, all attempts together.
+  Clock* clock = nullptr;  ///< nullptr: system_clock().
 };
 
 /// Values of one column of a batch.
@@ -49,62 +53,95 @@ struct BatchColumn {
   /// Fixed-size column: count * fixed_size_bytes, C order, value i at i * fixed_size_bytes.
   /// Otherwise: the values back to back; value i is bytes [offsets[i], offsets[i + 1]).
   std::span<std::byte> values;
-  std::span<const std::uint64_t> offsets;      ///< Empty for a fixed-size column, else count + 1.
-  std::span<const std::uint8_t> present;       ///< Empty when every sample has the column, else count flags.
+  std::span<const std::uint64_t> offsets;  ///< Empty for a fixed-size column, else count + 1.
+  std::span<const std::uint8_t>
+      present;  ///< Empty when every sample has the column, else count flags.
 };
 
 /// One batch of this rank; owns its memory (from the pool).
 class Batch {
  public:
   virtual ~Batch() = default;
-  virtual std::uint32_t count() const noexcept = 0;                   ///< Slots, repeats included.
+  virtual std::uint32_t count() const noexcept = 0;  ///< Slots, repeats included.
   virtual std::span<const BatchColumn> columns() const noexcept = 0;
-  virtual std::span<const std::int64_t> ids() const noexcept = 0;     ///< Dataset positions, one a slot.
-  virtual std::span<const std::uint8_t> mask() const noexcept = 0;    ///< 0: this slot repeats a sample to fill up the batch.
+  virtual std::span<const std::int64_t> ids()
+      const noexcept = 0;  ///< Dataset positions, one a slot.
+  virtual std::span<const std::uint8_t> mask()
+      const noexcept = 0;  ///< 0: this slot repeats a sample to fill up the batch.
   virtual std::uint64_t epoch() const noexcept = 0;
-  virtual std::uint64_t index() const noexcept = 0;                   ///< Global batches of this epoch delivered before it, in this segment, plus those the state counted.
+  virtual std::uint64_t index()
+      const noexcept = 0;  ///< Global batches of this epoch delivered before it, in this segment,
+                           ///< plus those the state counted.
 };
 
-/// Why the training loop waited. Order is stable; names: "memory", "throttled", "first_byte", "transfer", "cache_read",
-/// "decompress", "decode", "transform", "other".
+/// Why the training loop waited. Order is stable; names: "memory", "throttled", "first_byte",
+/// "transfer", "cache_read", "decompress", "decode", "transform", "other".
 enum class StallCause : std::uint8_t {
-  kMemory, kThrottled, kFirstByte, kTransfer, kCacheRead, kDecompress, kDecode, kTransform, kOther, kCount
+  kMemory,
+  kThrottled,
+  kFirstByte,
+  kTransfer,
+  kCacheRead,
+  kDecompress,
+  kDecode,
+  kTransform,
+  kOther,
+  kCount
 };
 std::string_view stall_cause_name(StallCause cause) noexcept;
 
 class Loader {
  public:
-  /// `store` is a handle that the loader takes over; `pool` bounds all its memory and may be shared.
-  /// Errors: kInvalidArgument (batch larger than the dataset, rank >= world_size, unknown column or order),
-  /// kExhausted (the memory limit is smaller than one block and one batch need: names both numbers and what to do).
-  static Result<std::unique_ptr<Loader>> create(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> store,
-                                                std::shared_ptr<SlabPool> pool, const LoaderOptions& options);
+  /// `store` is a handle that the loader takes over; `pool` bounds all its memory and may be
+  /// shared. Errors: kInvalidArgument (batch larger than the dataset, rank >= world_size, unknown
+  /// column or order), kExhausted (the memory limit is smaller than two batches, one batch's
+  /// samples and the largest block: names both numbers and what to do).
+  static Result<std::unique_ptr<Loader>> create(std::shared_ptr<const Dataset> dataset,
+                                                std::unique_ptr<Store> store,
+                                                std::shared_ptr<SlabPool> pool,
+                                                const LoaderOptions& options);
   virtual ~Loader() = default;  ///< Stops the pipeline and joins its threads.
 
-  /// Begins the epoch that the position names: after this next() delivers its batches. After the end of an epoch the
-  /// position is the start of the following one. Calling it again in mid-epoch continues where next() stood.
+  /// Begins the epoch that the position names: after this next() delivers its batches. After the
+  /// end of an epoch the position is the start of the following one. Calling it again in mid-epoch
+  /// continues where next() stood.
   virtual Status start_epoch() = 0;
 
-  /// The next batch; nullopt at the end of the epoch. Blocks until one is ready, at most until `until` (kDeadline; call
-  /// again), or `stop` (kCancelled). A failed read is returned here, names the object, and repeats until load_state().
-  virtual Result<std::unique_ptr<Batch>> next(TimePoint until, std::stop_token stop = {}) = 0;  ///< nullptr: end of epoch.
+  /// The next batch; nullopt at the end of the epoch. Blocks until one is ready, at most until
+  /// `until` (kDeadline; call again), or `stop` (kCancelled). A failed read is returned here, names
+  /// the object, and repeats until load_state().
+  virtual Result<std::unique_ptr<Batch>> next(
+      TimePoint until, std::stop_token stop = {}) = 0;  ///< nullptr: end of epoch.
 
-  /// Position as JSON under 1 KiB: counts what next() returned. See docs/semantics.md for the fields.
+  /// Goes back before the batch that next() returned last, for a caller that could not use it:
+  /// next() returns it again. Discards what was read ahead. One step only; nothing happens when
+  /// there is none.
+  virtual Status unread() = 0;
+
+  /// True while reading waits for memory that only the holders of delivered batches can give back.
+  /// Any thread.
+  virtual bool is_starved() const noexcept = 0;
+
+  /// Position as JSON under 1 KiB: counts what next() returned. See docs/semantics.md for the
+  /// fields.
   virtual std::string state() const = 0;
-  /// Goes to a position. Discards what was read ahead. Errors: kInvalidArgument naming the field that differs (dataset
-  /// fingerprint, order id or version, seed, malformed JSON); nothing changes then.
+  /// Goes to a position. Discards what was read ahead. Errors: kInvalidArgument naming the field
+  /// that differs (dataset fingerprint, order id or version, seed, malformed JSON); nothing changes
+  /// then.
   virtual Status load_state(std::string_view json) = 0;
 
-  /// Batches of this rank from the current position to the end of the epoch (len() of an epoch when at its start).
+  /// Batches of this rank from the current position to the end of the epoch (len() of an epoch when
+  /// at its start).
   virtual std::uint64_t batches_left() const = 0;
   virtual std::uint64_t epoch() const = 0;
-  /// Dataset positions of this rank's k-th batch of `epoch` from its start (repeats included), without reading data.
-  /// kNotFound past the end.
-  virtual Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch, std::uint64_t batch_index) const = 0;
+  /// Dataset positions of this rank's k-th batch of `epoch` from its start (repeats included),
+  /// without reading data. kNotFound past the end.
+  virtual Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch,
+                                                       std::uint64_t batch_index) const = 0;
 
   /// "loader.*" and "stall.*_us" and those of the store and pool; see docs/metrics.md.
   virtual MetricList stats() const = 0;
-  virtual const OrderSpec& order_spec() const = 0;
+  virtual OrderSpec order_spec() const = 0;
   virtual const Dataset& dataset() const = 0;
   /// Ends reading; next() returns kCancelled. Any thread. Idempotent.
   virtual void stop() noexcept = 0;

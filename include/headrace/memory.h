@@ -2,11 +2,12 @@
 /// \file
 /// Memory that object bytes and batches land in: one budget, slabs cut from it.
 ///
-/// Place: src/mem/ knows nothing of network or datasets. feed/ acquires slabs, stores fill them, bindings hold them while a
-/// batch is alive. The pool *is* the memory limit of promise 4: every byte of data that the engine allocates comes from it.
+/// Place: src/mem/ knows nothing of network or datasets. feed/ acquires slabs, stores fill them,
+/// bindings hold them while a batch is alive. The pool *is* the memory limit of promise 4: every
+/// byte of data that the engine allocates comes from it.
 ///
-/// Threads: SlabPool from any thread. A Slab belongs to one thread at a time; handing it over is a move, and the queue that
-/// carries it gives the needed ordering.
+/// Threads: SlabPool from any thread. A Slab belongs to one thread at a time; handing it over is a
+/// move, and the queue that carries it gives the needed ordering.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -20,13 +21,16 @@ namespace headrace {
 
 class SlabPool;
 
-/// Exclusive ownership of one contiguous piece of the budget; returns it to the pool when destroyed.
-/// Invariant: `pool_ == nullptr` means empty (default-constructed or moved-from).
+/// Exclusive ownership of one contiguous piece of the budget; returns it to the pool when
+/// destroyed. Invariant: `pool_ == nullptr` means empty (default-constructed or moved-from).
 class Slab {
  public:
   Slab() noexcept = default;
   Slab(Slab&& o) noexcept
-      : pool_(std::exchange(o.pool_, nullptr)), data_(o.data_), size_bytes_(o.size_bytes_), class_index_(o.class_index_) {}
+      : pool_(std::exchange(o.pool_, nullptr)),
+        data_(o.data_),
+        size_bytes_(o.size_bytes_),
+        class_index_(o.class_index_) {}
   Slab& operator=(Slab&& o) noexcept {
     Slab dying(std::move(*this));
     pool_ = std::exchange(o.pool_, nullptr);
@@ -38,8 +42,9 @@ class Slab {
   ~Slab();
 
   explicit operator bool() const noexcept { return pool_ != nullptr; }
-  /// The writable bytes, exactly as many as were asked for; page-aligned start. Contents are unspecified after acquire
-  /// (bytes of an earlier use). Valid until this Slab is moved from or destroyed. Empty span for an empty Slab.
+  /// The writable bytes, exactly as many as were asked for; page-aligned start. Contents are
+  /// unspecified after acquire (bytes of an earlier use). Valid until this Slab is moved from or
+  /// destroyed. Empty span for an empty Slab.
   std::span<std::byte> bytes() const noexcept {
     return pool_ ? std::span<std::byte>(data_, size_bytes_) : std::span<std::byte>();
   }
@@ -56,33 +61,35 @@ class Slab {
 
 /// Slabs in size classes under one hard limit.
 ///
-/// Each class has its own reserved range of addresses, as large as the limit; only slabs in use or kept for reuse have
-/// memory behind them. Before the sum of those would pass the limit, free slabs of other classes give their memory back to
-/// the system (madvise), so a change of sizes can never fragment the budget. Classes are four per power of two
-/// (16 KiB, 20, 24, 28, 32, 40, 48, 56, 64 KiB, ...; below that every multiple of the 4 KiB page), so a slab larger than
-/// 16 KiB wastes at most 1/4 of its request, 1/9 on average.
-/// Slabs of 2 MiB and more are backed by huge pages where the system allows: first touch of 4 KiB pages costs 1.9 CPU s/GB
-/// (measured on AMD Zen 4).
+/// Each class has its own reserved range of addresses, as large as the limit; only slabs in use or
+/// kept for reuse have memory behind them. Before the sum of those would pass the limit, free slabs
+/// of other classes give their memory back to the system (madvise), so a change of sizes can never
+/// fragment the budget. Classes are four per power of two (16 KiB, 20, 24, 28, 32, 40, 48, 56, 64
+/// KiB, ...; below that every multiple of the 4 KiB page), so a slab larger than 16 KiB wastes at
+/// most 1/4 of its request, 1/9 on average. Slabs of 2 MiB and more are backed by huge pages where
+/// the system allows: first touch of 4 KiB pages costs 1.9 CPU s/GB (measured on AMD Zen 4).
 class SlabPool {
  public:
   struct Options {
-    /// Upper bound of memory, bytes; the sum of class sizes of all slabs with memory behind them never exceeds it.
-    /// At least 64 KiB.
+    /// Upper bound of memory, bytes; the sum of class sizes of all slabs with memory behind them
+    /// never exceeds it. At least 64 KiB.
     std::uint64_t limit_bytes = std::uint64_t{256} << 20;
   };
 
-  /// Reserves addresses, touches no memory. Errors: kInvalidArgument (limit too small), kExhausted (no addresses).
-  /// The pool must outlive every Slab taken from it; its destructor checks this.
+  /// Reserves addresses, touches no memory. Errors: kInvalidArgument (limit too small), kExhausted
+  /// (no addresses). The pool must outlive every Slab taken from it; its destructor checks this.
   static Result<std::unique_ptr<SlabPool>> create(const Options& options);
   virtual ~SlabPool() = default;
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
 
-  /// Takes a slab of `size_bytes` (> 0) without waiting. Errors: kExhausted when the limit does not allow it now;
-  /// kInvalidArgument when it never could (`charged_bytes(size_bytes) > limit_bytes()`).
+  /// Takes a slab of `size_bytes` (> 0) without waiting. Errors: kExhausted when the limit does not
+  /// allow it now; kInvalidArgument when it never could (`charged_bytes(size_bytes) >
+  /// limit_bytes()`).
   virtual Result<Slab> try_acquire(std::size_t size_bytes) = 0;
 
-  /// Waits for room, at most until `until`. Errors: kDeadline, kInvalidArgument. For callers outside the data path.
+  /// Waits for room, at most until `until`. Errors: kDeadline, kInvalidArgument. For callers
+  /// outside the data path.
   virtual Result<Slab> acquire(std::size_t size_bytes, TimePoint until) = 0;
 
   /// What a slab of this size counts against the limit: its class size. Pure.

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
-/// Snapshots of counters. Names are "area.noun_unit" ("store.received_bytes"); each is described in docs/metrics.md, which a
-/// test compares with the code.
+/// Snapshots of counters. Names are "area.noun_unit" ("store.received_bytes"); each is described in
+/// docs/metrics.md, which a test compares with the code.
 #include <cstdint>
 #include <string>
 #include <vector>

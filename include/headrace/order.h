@@ -180,5 +180,8 @@ struct LaneChoice {
 /// runs that differ only in it see the same order; otherwise each rank gets lanes of its own rather
 /// than reading what another reads too. See docs/order.md.
 LaneChoice choose_lanes(const LaneNeeds& needs);
+/// OrderSpec::bundle_lanes for a number of lanes: 4, else 2, that divides it and leaves at least 4
+/// bundles, else 1.
+std::uint32_t bundle_of(std::uint32_t lane_count) noexcept;
 
 }  // namespace headrace

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
-/// Status and Result<T>: how every fallible function of Headrace reports failure. The core never throws; bindings turn a
-/// Status into a Python exception in exactly one place.
+/// Status and Result<T>: how every fallible function of Headrace reports failure. The core never
+/// throws; bindings turn a Status into a Python exception in exactly one place.
 ///
 /// Threads: values; no sharing. Place: below everything else, no dependencies.
 #include <cassert>
@@ -32,11 +32,13 @@ enum class Code : std::uint8_t {
   kInternal,         ///< A broken invariant of ours. Always a bug.
 };
 
-/// Stable lower-case name of a code: "ok", "cancelled", "deadline", "invalid_argument", ... (the enumerator without k).
+/// Stable lower-case name of a code: "ok", "cancelled", "deadline", "invalid_argument", ... (the
+/// enumerator without k).
 constexpr std::string_view code_name(Code c) noexcept {
-  constexpr std::string_view kNames[] = {"ok",        "cancelled",   "deadline",  "invalid_argument", "not_found",
-                                         "denied",    "changed",     "unavailable", "throttled",      "exhausted",
-                                         "corrupt",   "unsupported", "internal"};
+  constexpr std::string_view kNames[] = {"ok",        "cancelled", "deadline", "invalid_argument",
+                                         "not_found", "denied",    "changed",  "unavailable",
+                                         "throttled", "exhausted", "corrupt",  "unsupported",
+                                         "internal"};
   return kNames[static_cast<std::size_t>(c)];
 }
 
@@ -117,13 +119,14 @@ class [[nodiscard]] Result {
 #define HEADRACE_CONCAT_(a, b) a##b
 #define HEADRACE_CONCAT(a, b) HEADRACE_CONCAT_(a, b)
 /// Leaves the function with the Status if it is an error.
-#define HEADRACE_TRY(expr)                                       \
-  do {                                                           \
-    if (::headrace::Status s_ = (expr); !s_.ok()) return s_;     \
+#define HEADRACE_TRY(expr)                                   \
+  do {                                                       \
+    if (::headrace::Status s_ = (expr); !s_.ok()) return s_; \
   } while (false)
 /// `HEADRACE_TRY_ASSIGN(auto slab, pool.acquire(n));`
-#define HEADRACE_TRY_ASSIGN(decl, expr) HEADRACE_TRY_ASSIGN_(HEADRACE_CONCAT(result_, __LINE__), decl, expr)
-#define HEADRACE_TRY_ASSIGN_(tmp, decl, expr)  \
-  auto tmp = (expr);                       \
-  if (!tmp) return std::move(tmp).error(); \
+#define HEADRACE_TRY_ASSIGN(decl, expr) \
+  HEADRACE_TRY_ASSIGN_(HEADRACE_CONCAT(result_, __LINE__), decl, expr)
+#define HEADRACE_TRY_ASSIGN_(tmp, decl, expr) \
+  auto tmp = (expr);                          \
+  if (!tmp) return std::move(tmp).error();    \
   decl = *std::move(tmp)

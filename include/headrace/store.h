@@ -1,15 +1,19 @@
 #pragma once
 /// \file
-/// Store: many range reads and writes in flight against one place that holds objects (S3, a directory, memory, a wrapper).
+/// Store: many range reads and writes in flight against one place that holds objects (S3, a
+/// directory, memory, a wrapper).
 ///
-/// Contract of every store and tier: each request that submit() accepts yields exactly one Completion (data, error,
-/// cancelled, stopped), before its deadline. The slab travels with it: caller -> Request -> store -> Completion; in between
-/// the store owns the bytes and nobody else may look at them. A store never calls the caller's code.
+/// Contract of every store and tier: each request that submit() accepts yields exactly one
+/// Completion (data, error, cancelled, stopped), before its deadline. The slab travels with it:
+/// caller -> Request -> store -> Completion; in between the store owns the bytes and nobody else
+/// may look at them. A store never calls the caller's code.
 ///
-/// Place: feed/ and bindings above; nothing above this line knows what HTTP is, nothing below knows what a sample is.
+/// Place: feed/ and bindings above; nothing above this line knows what HTTP is, nothing below knows
+/// what a sample is.
 ///
-/// Threads: submit(), cancel(), wake(), stop() and the control-plane functions from any thread; wait() from one thread at a
-/// time per handle. new_handle() gives another consumer its own completion queue over the same connections.
+/// Threads: submit(), cancel(), wake(), stop() and the control-plane functions from any thread;
+/// wait() from one thread at a time per handle. new_handle() gives another consumer its own
+/// completion queue over the same connections.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,56 +38,64 @@ enum class Op : std::uint8_t {
   kPutPart,  ///< Writes one part of the multipart upload `upload_id` from the slab.
 };
 
-/// One transfer. The text that the views point to must stay valid until the completion has been taken.
+/// One transfer. The text that the views point to must stay valid until the completion has been
+/// taken.
 struct Request {
   Op op = Op::kGet;
   /// Key relative to the store's root URL; UTF-8, not escaped. Not empty.
   std::string_view key;
-  /// kGet, kPut: the version expected (If-Match), as reported by ObjectInfo::etag, quotes included. Another version is
-  /// kChanged. Empty: any.
+  /// kGet, kPut: the version expected (If-Match), as reported by ObjectInfo::etag, quotes included.
+  /// Another version is kChanged. Empty: any.
   std::string_view etag;
   /// kPut: fail with kChanged when the object exists (If-None-Match: *).
   bool if_absent = false;
-  /// kGet: the object may end before offset + length; Completion::length_bytes says how much came. Without it a shorter
-  /// object is kCorrupt.
+  /// kGet: the object may end before offset + length; Completion::length_bytes says how much came.
+  /// Without it a shorter object is kCorrupt.
   bool allow_short = false;
-  std::uint64_t offset_bytes = 0;      ///< kGet: first byte to read.
-  std::uint64_t length_bytes = 0;      ///< Bytes to move, > 0 for kGet (0 is allowed for kPut), <= slab size - slab_offset_bytes.
-  std::size_t slab_offset_bytes = 0;   ///< Where in the slab the bytes start.
-  Slab slab;                           ///< Destination (kGet) or source (kPut, kPutPart). May be empty when length is 0.
-  std::string_view upload_id;          ///< kPutPart: from create_upload().
-  std::uint32_t part_number = 0;       ///< kPutPart: 1 .. 10000.
-  TimePoint deadline = TimePoint::max();  ///< Absolute; covers all attempts and back-off. max(): the store's default_timeout.
-  std::uint64_t tag = 0;               ///< Handed back untouched; also the argument of cancel().
+  std::uint64_t offset_bytes = 0;  ///< kGet: first byte to read.
+  std::uint64_t length_bytes = 0;  ///< Bytes to move, > 0 for kGet (0 is allowed for kPut), <= slab
+                                   ///< size - slab_offset_bytes.
+  std::size_t slab_offset_bytes = 0;  ///< Where in the slab the bytes start.
+  Slab slab;  ///< Destination (kGet) or source (kPut, kPutPart). May be empty when length is 0.
+  std::string_view upload_id;             ///< kPutPart: from create_upload().
+  std::uint32_t part_number = 0;          ///< kPutPart: 1 .. 10000.
+  TimePoint deadline = TimePoint::max();  ///< Absolute; covers all attempts and back-off. max():
+                                          ///< the store's default_timeout.
+  std::uint64_t tag = 0;                  ///< Handed back untouched; also the argument of cancel().
 };
 
 /// The one outcome of a request.
 struct Completion {
   std::uint64_t tag = 0;
-  /// ok, or kCancelled kDeadline kInvalidArgument kNotFound kDenied kChanged kUnavailable kThrottled kExhausted kCorrupt
-  /// kUnsupported kInternal. The message names operation, object, range, attempt and time.
+  /// ok, or kCancelled kDeadline kInvalidArgument kNotFound kDenied kChanged kUnavailable
+  /// kThrottled kExhausted kCorrupt kUnsupported kInternal. The message names operation, object,
+  /// range, attempt and time.
   Status status;
   Slab slab;  ///< Always the request's slab; on error its contents are unspecified.
-  std::uint64_t length_bytes = 0;       ///< Bytes moved (kGet: from slab_offset_bytes on).
-  std::uint64_t object_size_bytes = 0;  ///< kGet: size of the whole object when the store told it, else 0.
-  std::string etag;                     ///< Version read or written. Left empty for a kGet with Request::etag set (it is that one).
-  std::uint32_t attempts = 0;           ///< Attempts that reached the wire.
-  /// When things happened; zero-initialised parts did not happen. submitted <= sent <= first_byte <= finished, those of the
-  /// last attempt. [submitted, sent) is waiting for a connection or back-off ("throttled").
+  std::uint64_t length_bytes = 0;  ///< Bytes moved (kGet: from slab_offset_bytes on).
+  std::uint64_t object_size_bytes =
+      0;             ///< kGet: size of the whole object when the store told it, else 0.
+  std::string etag;  ///< Version read or written. Left empty for a kGet with Request::etag set (it
+                     ///< is that one).
+  std::uint32_t attempts = 0;  ///< Attempts that reached the wire.
+  /// When things happened; zero-initialised parts did not happen. submitted <= sent <= first_byte
+  /// <= finished, those of the last attempt. [submitted, sent) is waiting for a connection or
+  /// back-off ("throttled").
   TimePoint submitted{}, sent{}, first_byte{}, finished{};
 };
 
 struct ObjectInfo {
-  std::string key;                     ///< Relative to the store's root.
+  std::string key;  ///< Relative to the store's root.
   std::uint64_t size_bytes = 0;
-  std::string etag;                    ///< Opaque version, quotes included for S3. Files: "<mtime ns>-<size>-<inode>" in quotes.
-  std::int64_t modified_unix_s = 0;    ///< 0 when unknown.
+  std::string etag;  ///< Opaque version, quotes included for S3. Files: "<mtime ns>-<size>-<inode>"
+                     ///< in quotes.
+  std::int64_t modified_unix_s = 0;  ///< 0 when unknown.
 };
 
 struct ListRequest {
-  std::string prefix;        ///< Relative to the root; empty lists everything below it.
-  std::string delimiter;     ///< "" lists recursively; "/" rolls deeper keys up into common_prefixes.
-  std::string continuation;  ///< From the previous page; empty for the first.
+  std::string prefix;     ///< Relative to the root; empty lists everything below it.
+  std::string delimiter;  ///< "" lists recursively; "/" rolls deeper keys up into common_prefixes.
+  std::string continuation;        ///< From the previous page; empty for the first.
   std::uint32_t page_size = 1000;  ///< 1 .. 1000.
 };
 
@@ -110,25 +122,29 @@ class Store {
 
   // --- data plane: see the contract above ---
 
-  /// Accepts a prefix of `requests` (moved from) and returns its length. Never blocks; a short count is back-pressure, not
-  /// an error. A malformed request is accepted and completes with kInvalidArgument.
+  /// Accepts a prefix of `requests` (moved from) and returns its length. Never blocks; a short
+  /// count is back-pressure, not an error. A malformed request is accepted and completes with
+  /// kInvalidArgument.
   virtual std::size_t submit(std::span<Request> requests) = 0;
 
-  /// Fills `out` with finished requests in order of completion and returns how many. Blocks until at least one is ready,
-  /// `until` passes, `stop` is requested or wake() is called (then 0).
-  virtual std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop = {}) = 0;
+  /// Fills `out` with finished requests in order of completion and returns how many. Blocks until
+  /// at least one is ready, `until` passes, `stop` is requested or wake() is called (then 0).
+  virtual std::size_t wait(std::span<Completion> out, TimePoint until,
+                           std::stop_token stop = {}) = 0;
 
   /// Makes the wait() in progress, or else the next one, return at once. Any thread; never blocks.
   virtual void wake() noexcept = 0;
 
-  /// Asks for the requests of this handle with this tag to end early. Idempotent; their completions still come.
+  /// Asks for the requests of this handle with this tag to end early. Idempotent; their completions
+  /// still come.
   virtual void cancel(std::uint64_t tag) = 0;
 
-  /// Refuses new requests on this handle (submit() returns 0) and cancels all others. wait() keeps returning completions
-  /// until drained. Idempotent.
+  /// Refuses new requests on this handle (submit() returns 0) and cancels all others. wait() keeps
+  /// returning completions until drained. Idempotent.
   virtual void stop() noexcept = 0;
 
-  /// Another handle on the same store with its own completion queue. Cheap; shares connections and limits.
+  /// Another handle on the same store with its own completion queue. Cheap; shares connections and
+  /// limits.
   virtual Result<std::unique_ptr<Store>> new_handle() = 0;
 
   // --- control plane: blocking; kCancelled on stop, kDeadline past the deadline ---
@@ -140,16 +156,22 @@ class Store {
   /// Deletes one object; deleting a missing one succeeds (S3's rule).
   virtual Status remove(const std::string& key, const CallOptions& call = {}) = 0;
   /// Copies inside this store. Errors also: kNotFound, kUnsupported.
-  virtual Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key, const CallOptions& call = {}) = 0;
-  /// Multipart upload: create, then kPutPart requests, then complete (or abort). Nothing is visible before complete.
-  virtual Result<std::string> create_upload(const std::string& key, const CallOptions& call = {}) = 0;
+  virtual Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
+                                  const CallOptions& call = {}) = 0;
+  /// Multipart upload: create, then kPutPart requests, then complete (or abort). Nothing is visible
+  /// before complete.
+  virtual Result<std::string> create_upload(const std::string& key,
+                                            const CallOptions& call = {}) = 0;
   virtual Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
-                                             std::span<const UploadedPart> parts, const CallOptions& call = {}) = 0;
-  virtual Status abort_upload(const std::string& key, const std::string& upload_id, const CallOptions& call = {}) = 0;
+                                             std::span<const UploadedPart> parts,
+                                             const CallOptions& call = {}) = 0;
+  virtual Status abort_upload(const std::string& key, const std::string& upload_id,
+                              const CallOptions& call = {}) = 0;
 
   // --- observers ---
 
-  /// The root as the user wrote it, without trailing slash: "s3://bucket/prefix", "file:///data", "memory://name".
+  /// The root as the user wrote it, without trailing slash: "s3://bucket/prefix", "file:///data",
+  /// "memory://name".
   virtual const std::string& url() const noexcept = 0;
   /// Full name of an object for messages and ids: url() + "/" + key.
   std::string object_url(std::string_view key) const { return url() + "/" + std::string(key); }
@@ -157,48 +179,64 @@ class Store {
   virtual void append_metrics(MetricList& out) const = 0;
 };
 
-enum class PollerKind : std::uint8_t { kAuto, kUring, kEpoll };  ///< kAuto: io_uring when the kernel allows it.
+enum class PollerKind : std::uint8_t {
+  kAuto,
+  kUring,
+  kEpoll
+};  ///< kAuto: io_uring when the kernel allows it.
 
 /// How to reach a store. Everything is resolved before: nothing below reads the environment.
 struct StoreOptions {
-  std::string url;       ///< s3://bucket[/prefix], file:///path, plain path, memory://name.
-  std::string endpoint;  ///< http(s)://host[:port]; empty: from environment or config, else the vendor's.
-  std::string region;    ///< Empty: from environment or config, else "us-east-1".
+  std::string url;  ///< s3://bucket[/prefix], file:///path, plain path, memory://name.
+  std::string
+      endpoint;  ///< http(s)://host[:port]; empty: from environment or config, else the vendor's.
+  std::string region;      ///< Empty: from environment or config, else "us-east-1".
   bool anonymous = false;  ///< Send requests unsigned.
-  /// Bucket in the path instead of the host name. Unset: path style for custom endpoints, virtual-host style for AWS.
+  /// Bucket in the path instead of the host name. Unset: path style for custom endpoints,
+  /// virtual-host style for AWS.
   std::optional<bool> path_style;
   PollerKind poller = PollerKind::kAuto;
   /// Reactor threads. 0: one (25 Gbit/s each is more than one NIC queue of today's nodes needs).
   std::uint32_t reactor_count = 0;
-  /// Requests on the wire at once, all reactors together; also the number of connections. More hides first-byte time and
-  /// costs sockets; 64 connections carry 3-5 GB/s at S3's 50-90 MB/s per connection (facts/stores.md A3).
+  /// Requests on the wire at once, all reactors together; also the number of connections. More
+  /// hides first-byte time and costs sockets; 64 connections carry 3-5 GB/s at S3's 50-90 MB/s per
+  /// connection (facts/stores.md A3).
   std::uint32_t max_in_flight = 64;
   /// Requests accepted but not yet on the wire, per handle. Beyond it submit() takes fewer.
   std::uint32_t queue_capacity = 4096;
-  std::chrono::milliseconds default_timeout{60'000};     ///< Deadline of a request that names none, all attempts together.
-  std::chrono::milliseconds connect_timeout{3'000};      ///< Per attempt.
-  std::chrono::milliseconds first_byte_timeout{10'000};  ///< Per attempt: request sent until the head of the answer.
-  std::chrono::milliseconds progress_timeout{10'000};    ///< Per attempt: longest pause inside a body.
-  std::uint32_t max_attempts = 10;                       ///< 1: no retries.
-  std::uint64_t retry_seed = 0;                          ///< Seed of the back-off jitter; 0: from the clock.
-  Clock* clock = nullptr;                                ///< nullptr: system_clock().
+  std::chrono::milliseconds default_timeout{
+      60'000};  ///< Deadline of a request that names none, all attempts together.
+  std::chrono::milliseconds connect_timeout{3'000};  ///< Per attempt.
+  std::chrono::milliseconds first_byte_timeout{
+      10'000};  ///< Per attempt: request sent until the head of the answer.
+  std::chrono::milliseconds progress_timeout{
+      10'000};                      ///< Per attempt: longest pause inside a body.
+  std::uint32_t max_attempts = 10;  ///< 1: no retries.
+  std::uint64_t retry_seed = 0;     ///< Seed of the back-off jitter; 0: from the clock.
+  Clock* clock = nullptr;           ///< nullptr: system_clock().
 };
 
-/// Opens a store by URL scheme. Does not contact it. Errors: kInvalidArgument (URL, options), kDenied (no credentials found
-/// and not anonymous; the message lists the places searched), kUnsupported (scheme).
-Result<std::unique_ptr<Store>> open_store(const StoreOptions& options, const Environment& environment);
+/// Opens a store by URL scheme. Does not contact it. Errors: kInvalidArgument (URL, options),
+/// kDenied (no credentials found and not anonymous; the message lists the places searched),
+/// kUnsupported (scheme).
+Result<std::unique_ptr<Store>> open_store(const StoreOptions& options,
+                                          const Environment& environment);
 
-/// All objects below `prefix`, page after page. Calls `progress(count so far)` after each page when given.
-/// Errors: those of Store::list.
-Result<std::vector<ObjectInfo>> list_all(Store& store, const std::string& prefix, const CallOptions& call = {},
+/// All objects below `prefix`, page after page. Calls `progress(count so far)` after each page when
+/// given. Errors: those of Store::list.
+Result<std::vector<ObjectInfo>> list_all(Store& store, const std::string& prefix,
+                                         const CallOptions& call = {},
                                          const std::function<void(std::uint64_t)>& progress = {});
 
-/// A whole object as one string: for indexes and other small files. Errors: those of kGet; kExhausted above `max_bytes`.
-Result<std::string> read_object(Store& store, SlabPool& pool, const std::string& key, std::uint64_t max_bytes,
-                                const CallOptions& call = {}, ObjectInfo* info = nullptr);
+/// A whole object as one string: for indexes and other small files. Errors: those of kGet;
+/// kExhausted above `max_bytes`.
+Result<std::string> read_object(Store& store, SlabPool& pool, const std::string& key,
+                                std::uint64_t max_bytes, const CallOptions& call = {},
+                                ObjectInfo* info = nullptr);
 
-/// Writes a small object in one request (`bytes` at most the pool's limit). Returns its new version.
-Result<ObjectInfo> write_object(Store& store, SlabPool& pool, const std::string& key, std::string_view bytes,
-                                const CallOptions& call = {});
+/// Writes a small object in one request (`bytes` at most the pool's limit). Returns its new
+/// version.
+Result<ObjectInfo> write_object(Store& store, SlabPool& pool, const std::string& key,
+                                std::string_view bytes, const CallOptions& call = {});
 
 }  // namespace headrace

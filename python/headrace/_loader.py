@@ -139,6 +139,8 @@ class Loader:
     ) -> None:
         _refuse_later_features(on_bad_sample, {"decode": decode, "cache": cache, "cache_limit": cache_limit})
         rank, world_size = _resolve_rank(rank, world_size)
+        if not 0 < read_timeout <= 365 * 86400:
+            raise InvalidArgumentError(f"read_timeout={read_timeout!r}: expected seconds above 0, at most a year")
         arguments: dict[str, Any] = {
             "batch_size": _check_range("batch_size", batch_size, 1, _U32),
             "rank": rank,
@@ -170,7 +172,7 @@ class Loader:
             raise
         self._sample_count = self._dataset.sample_count
         self._global_batch = batch_size * world_size
-        self._drops = epoch_end == "drop"
+        self._drops, self._is_uneven = epoch_end == "drop", epoch_end == "uneven"
         self.batch_size, self.rank, self.world_size = batch_size, rank, world_size
         _live.register(self)
 
@@ -181,6 +183,8 @@ class Loader:
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank."""
         full, rest = divmod(self._sample_count, self._global_batch)
+        if self._is_uneven:
+            rest = (self.rank + 1) * rest // self.world_size - self.rank * rest // self.world_size
         return full + (1 if rest and not self._drops else 0)
 
     @property

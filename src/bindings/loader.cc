@@ -78,6 +78,9 @@ std::unique_lock<std::timed_mutex> lock_position(LoaderParts& parts) {
 nb::object next(PyLoader& self) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
+  // Other threads may drop batches soon; nobody waits longer than this (15 s) for that.
+  constexpr int kStarvedSlices = 300;
+  int starved_slices = 0;
   for (;;) {
     const TimePoint until = slice_end();
     auto result = [&] {
@@ -86,7 +89,15 @@ nb::object next(PyLoader& self) {
     }();
     if (result) {
       if (*result == nullptr) return nb::none();
-      return make_batch(self, *std::move(result));
+      try {
+        return make_batch(self, *std::move(result));
+      } catch (...) {
+        // A value that cannot be decoded, or Ctrl-C: the loop has not received this batch, so it
+        // must not be counted.
+        ReleaseGil release;
+        static_cast<void>(parts->loader->unread());
+        throw;
+      }
     }
     // The end of our slice and the deadline of a read have the same code; the latter comes back at
     // once on every call.
@@ -94,6 +105,14 @@ nb::object next(PyLoader& self) {
         result.error().code() == Code::kDeadline && system_clock().now() >= until;
     if (!is_slice_end) raise(result.error());
     check_signals();
+    if (!parts->loader->is_starved()) {
+      starved_slices = 0;
+    } else if (++starved_slices >= kStarvedSlices) {
+      raise(Status(Code::kExhausted,
+                   "the batches (or arrays of them) that the training loop keeps hold all of "
+                   "memory=: copy what is kept, or "
+                   "raise memory"));
+    }
   }
 }
 

@@ -12,6 +12,9 @@ namespace {
 /// Requests out at once: more than any store has on the wire, few enough that what matters next is
 /// not behind a long queue.
 constexpr std::size_t kMaxInFlight = 512;
+/// Bytes asked for at once, likewise: a read's deadline begins when it is asked for, so the last of
+/// them must have time enough on a slow link (2.2 MB/s for 256 MiB in the default 120 s).
+constexpr std::uint64_t kMaxInFlightBytes = std::uint64_t{256} << 20;
 constexpr std::size_t kInboxSize = 64;
 /// Low bits of a tag: the extent's index. 2^24 objects in one block is beyond any block_bytes.
 constexpr std::uint32_t kExtentBits = 24;
@@ -91,7 +94,7 @@ void Fetcher::pump() {
   std::size_t done = 0;
   for (const auto& fetch : pumping_) {
     while (fetch->next_extent < fetch->extents.size() && !fetch->is_abandoned &&
-           fetch->error.ok() && in_flight_ + outbox_.size() < kMaxInFlight) {
+           fetch->error.ok() && may_ask()) {
       if (!build_request(*fetch)) break;
     }
     const bool is_built =
@@ -101,6 +104,11 @@ void Fetcher::pump() {
   }
   pumping_.erase(pumping_.begin(), pumping_.begin() + static_cast<std::ptrdiff_t>(done));
   submit_outbox();
+}
+
+bool Fetcher::may_ask() const noexcept {
+  const bool has_slot = in_flight_ + outbox_.size() < kMaxInFlight;
+  return has_slot && (bytes_out_ == 0 || bytes_out_ < kMaxInFlightBytes);
 }
 
 bool Fetcher::lacks_memory() {
@@ -129,6 +137,7 @@ bool Fetcher::build_request(Fetch& fetch) {
   request.tag = fetch.id << kExtentBits | fetch.next_extent;
   ++fetch.next_extent;
   ++fetch.extents_out;
+  bytes_out_ += extent.length_bytes;
   outbox_.push_back(std::move(request));
   return true;
 }
@@ -156,6 +165,7 @@ void Fetcher::abandon(Fetch& fetch) {
   for (Request& request : outbox_) {
     if (request.tag >> kExtentBits != fetch.id) continue;
     request.slab = Slab();
+    bytes_out_ -= request.length_bytes;
     ++taken_back;
   }
   std::erase_if(outbox_,
@@ -198,6 +208,7 @@ void Fetcher::take(Completion completion) {
 
 void Fetcher::take_extent(Fetch& fetch, std::size_t index, Completion& completion) {
   --fetch.extents_out;
+  bytes_out_ -= fetch.extents[index].length_bytes;
   Timeline& timeline = fetch.timeline;
   const auto first_of = [](TimePoint& ours, TimePoint theirs) {
     if (ours == TimePoint() || theirs < ours) ours = theirs;

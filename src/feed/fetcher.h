@@ -86,6 +86,8 @@ class Fetcher {
 
  private:
   void pump();
+  /// Whether another request may be built now.
+  bool may_ask() const noexcept;
   bool build_request(Fetch& fetch);
   void submit_outbox();
   void take(Completion completion);
@@ -107,6 +109,7 @@ class Fetcher {
   std::vector<Request> outbox_;                  ///< Built, not accepted yet.
   std::vector<Completion> inbox_;
   std::size_t in_flight_ = 0;
+  std::uint64_t bytes_out_ = 0;  ///< Of requests in flight and in the outbox.
   std::size_t abandoned_count_ = 0;
   std::size_t inflating_count_ = 0;
 

@@ -1,6 +1,7 @@
 #include "headrace/loader.h"
 
 #include <algorithm>
+#include <atomic>
 #include <string>
 #include <thread>
 
@@ -77,6 +78,9 @@ Status check_options(const Dataset& dataset, const LoaderOptions& options) {
   }
   if (options.order != "headrace" && options.order != "sequential") {
     return bad("order '" + options.order + "' is unknown; there are headrace, sequential");
+  }
+  if (options.order == "sequential" && (options.lane_count > 1 || options.window_blocks > 1)) {
+    return bad("lanes and windows belong to order headrace; order sequential has neither");
   }
   const std::uint64_t global = std::uint64_t{options.batch_size} * options.world_size;
   if (global > dataset.sample_count()) {
@@ -161,12 +165,17 @@ class LoaderImpl final : public Loader {
   std::uint64_t batches_left() const override;
   std::uint64_t epoch() const override {
     MutexLock lock(mutex_);
-    return position_.epoch;
+    return position_now().epoch;
   }
   Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch,
                                                std::uint64_t batch_index) const override;
   MetricList stats() const override;
-  const OrderSpec& order_spec() const override { return spec_; }
+  OrderSpec order_spec() const override {
+    MutexLock lock(mutex_);
+    return spec_;
+  }
+  Status unread() override;
+  bool is_starved() const noexcept override { return is_starved_.load(std::memory_order_relaxed); }
   const Dataset& dataset() const override { return *dataset_; }
   void stop() noexcept override {
     channel_.stop();
@@ -205,6 +214,7 @@ class LoaderImpl final : public Loader {
   std::uint64_t delivered_ HEADRACE_GUARDED_BY(mutex_) =
       0;  ///< Batches of the plan that next() returned.
   bool is_running_ HEADRACE_GUARDED_BY(mutex_) = false;
+  std::atomic<bool> is_starved_{false};  // written by the feed thread; a hint, so relaxed
   bool has_ended_ HEADRACE_GUARDED_BY(mutex_) = false;  ///< next() said so; start_epoch() goes on.
   mutable std::shared_ptr<const EpochOrder> order_ HEADRACE_GUARDED_BY(mutex_);
 
@@ -222,7 +232,9 @@ void LoaderImpl::feed() {
     bool has_changed = false;
     auto run = channel_.new_run(generation, has_changed);
     if (has_changed) pipeline_->begin(std::move(run), generation);
-    fetcher_->poll(pipeline_->step());
+    const TimePoint until = pipeline_->step();
+    is_starved_.store(pipeline_->is_starved(), std::memory_order_relaxed);
+    fetcher_->poll(until);
   }
   // Here, because both belong to this thread. What next() left behind dies with the channel.
   pipeline_.reset();
@@ -244,13 +256,19 @@ std::uint64_t LoaderImpl::own_batches(const BatchPlan& plan) const {
 }
 
 Result<std::shared_ptr<const EpochOrder>> LoaderImpl::order_of(std::uint64_t epoch) const {
+  OrderSpec spec;
   {
     MutexLock lock(mutex_);
     if (order_ && order_->epoch() == epoch) return order_;
+    spec = spec_;
   }
-  HEADRACE_TRY_ASSIGN(auto order, EpochOrder::create(spec_, block_samples_, epoch));
+  HEADRACE_TRY_ASSIGN(auto order, EpochOrder::create(spec, block_samples_, epoch));
   MutexLock lock(mutex_);
-  order_ = order;
+  // A state with other lanes may have been loaded meanwhile; the rest of the spec never changes.
+  const bool is_current = spec.lane_count == spec_.lane_count &&
+                          spec.window_blocks == spec_.window_blocks &&
+                          spec.bundle_lanes == spec_.bundle_lanes;
+  if (is_current) order_ = order;
   return order;
 }
 
@@ -260,7 +278,10 @@ Status LoaderImpl::start_epoch() {
   {
     MutexLock lock(mutex_);
     has_ended_ = false;
-    if (is_running_) return {};
+    if (is_running_ && (delivered_ == 0 || delivered_ < own_batches(plan_))) return {};
+    // All batches were taken, but nobody asked for the end (islice(loader, len(loader))).
+    if (is_running_) position_ = {.epoch = position_.epoch + 1, .t = 0, .batches = 0};
+    is_running_ = false;
     epoch = position_.epoch;
   }
   HEADRACE_TRY_ASSIGN(const auto order, order_of(epoch));
@@ -374,6 +395,23 @@ Status LoaderImpl::load_state(std::string_view json) {
   return {};
 }
 
+Status LoaderImpl::unread() {
+  {
+    MutexLock lock(mutex_);
+    if (!is_running_ || delivered_ == 0) return {};
+    if (delivered_ > 1) {
+      position_ = {.epoch = position_.epoch,
+                   .t = plan_.t_after(delivered_ - 2),
+                   .batches = position_.batches + delivered_ - 1};
+    }
+    is_running_ = false;
+    has_ended_ = false;
+  }
+  channel_.set_run(std::nullopt, shares_.ready_batches);
+  fetcher_->wake();
+  return {};
+}
+
 std::uint64_t LoaderImpl::batches_left() const {
   MutexLock lock(mutex_);
   if (is_running_) return own_batches(plan_) - delivered_;
@@ -453,7 +491,7 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
     spec.bundle_lanes = choice.bundle_lanes;
     if (options.lane_count > 0) {
       spec.lane_count = options.lane_count;
-      spec.bundle_lanes = options.lane_count % choice.bundle_lanes == 0 ? choice.bundle_lanes : 1;
+      spec.bundle_lanes = bundle_of(options.lane_count);
     }
   }
   HEADRACE_TRY_ASSIGN(auto first_epoch, EpochOrder::create(spec, samples, 0));

@@ -58,8 +58,18 @@ Pipeline::Outcome Pipeline::await_runs(Work& head) {
       are_all_ready = false;
     } else if (dataset_.is_compressed(run.fetch->piece.block) && !run.is_kept) {
       Status kept = keep_samples(dataset_, parts_.waker->pool(), run);
-      if (kept.code() == Code::kExhausted)
-        return make_room() ? Outcome::kAgain : starve(head, "samples of a compressed block");
+      if (kept.code() == Code::kExhausted) {
+        if (make_room()) return Outcome::kAgain;
+        // Later runs of this batch hold inflated blocks that will be wanted only after this one:
+        // read them again then.
+        for (std::size_t j = i + 1; j < head.begun_runs; ++j) {
+          if (head.runs[j].fetch->state < Fetch::State::kReady) return Outcome::kWait;
+        }
+        while (kept.code() == Code::kExhausted && retract_run(head, i)) {
+          kept = keep_samples(dataset_, parts_.waker->pool(), run);
+        }
+        if (kept.code() == Code::kExhausted) return starve(head, "samples of a compressed block");
+      }
       if (!kept.ok()) return fail(head, std::move(kept));
       if (head.begun_runs < head.runs.size()) return Outcome::kAgain;
     }

@@ -42,6 +42,10 @@ class Pipeline {
   /// to wait for events; max() when only an event can change anything.
   TimePoint step();
 
+  /// Whether the last step() found that the head waits for memory that nobody but the holders of
+  /// batches can give back.
+  bool is_starved() const noexcept { return is_starved_; }
+
   /// Largest window of `order`, as charged by the pool.
   static std::uint64_t largest_window_bytes(const Dataset& dataset, const EpochOrder& order,
                                             const SlabSizes& sizes);

@@ -30,12 +30,8 @@ std::uint64_t largest_divisor(std::uint64_t value, std::uint64_t limit) noexcept
 LaneChoice common_choice(std::uint64_t global_batch, std::uint64_t limit) noexcept {
   const std::uint64_t lanes = global_batch <= limit ? limit / global_batch * global_batch
                                                     : largest_divisor(global_batch, limit);
-  for (const std::uint32_t bundle : {4U, 2U}) {
-    if (lanes % bundle == 0 && lanes / bundle >= kEnoughBundles) {
-      return {.lane_count = static_cast<std::uint32_t>(lanes), .bundle_lanes = bundle};
-    }
-  }
-  return {.lane_count = static_cast<std::uint32_t>(lanes), .bundle_lanes = 1};
+  const auto count = static_cast<std::uint32_t>(lanes);
+  return {.lane_count = count, .bundle_lanes = bundle_of(count)};
 }
 
 /// Lanes of which each rank owns some: the way out where the common choice would make ranks share
@@ -52,6 +48,13 @@ LaneChoice owned_choice(std::uint64_t global_batch, std::uint64_t world_size,
 }
 
 }  // namespace
+
+std::uint32_t bundle_of(std::uint32_t lane_count) noexcept {
+  for (const std::uint32_t bundle : {4U, 2U}) {
+    if (lane_count % bundle == 0 && lane_count / bundle >= kEnoughBundles) return bundle;
+  }
+  return 1;
+}
 
 LaneChoice choose_lanes(const LaneNeeds& needs) {
   const std::uint64_t global_batch = std::max<std::uint64_t>(needs.global_batch, 1);

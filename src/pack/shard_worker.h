@@ -32,6 +32,11 @@ struct FinishedShard {
 
 class ShardWorker {
  public:
+  /// Ends the transfers before the names and versions that their requests refer to.
+  ~ShardWorker() {
+    target_.reset();
+    source_.reset();
+  }
   static Result<std::unique_ptr<ShardWorker>> create(const PackPlan& plan, const MemoryShare& share,
                                                      SlabPool& pool, Store& source, Store& target);
 

@@ -169,8 +169,7 @@ TEST_F(FileStoreTest, LinksAreFollowedButNotInCircles) {
 TEST_F(FileStoreTest, EmptyDirectoriesAreNoCommonPrefixes) {
   write("full/deep/x", "1");
   fs::create_directories(path("empty/deep/er"));
-  auto page =
-      store_->list({.prefix = "", .delimiter = "/", .continuation = "", .page_size = 1000});
+  auto page = store_->list({.prefix = "", .delimiter = "/", .continuation = "", .page_size = 1000});
   ASSERT_TRUE(page);
   EXPECT_THAT(page->common_prefixes, ElementsAre("full/"));
 }

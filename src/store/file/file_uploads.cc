@@ -115,7 +115,8 @@ Status FileUploads::discard(std::string_view key, std::string_view id) {
   HEADRACE_TRY_ASSIGN(const std::string folder, find(key, id));
   remove_directory(folder);
   MutexLock lock(mutex_);
-  uploads_.erase(uploads_.find(id));
+  // Another call may have ended it meanwhile.
+  if (const auto found = uploads_.find(id); found != uploads_.end()) uploads_.erase(found);
   return {};
 }
 

@@ -182,7 +182,9 @@ class S3Store final : public Store {
     if (answer) return {};
     Status status = std::move(answer).error();
     const bool is_bucket_missing = status.message().find("NoSuchBucket") != std::string_view::npos;
-    if (status.code() == Code::kNotFound && !is_bucket_missing) return {};
+    // Only the store's own answer: an unknown host is kNotFound as well.
+    const bool is_answer = status.message().find("(HTTP 404") != std::string_view::npos;
+    if (status.code() == Code::kNotFound && is_answer && !is_bucket_missing) return {};
     return status;
   }
 

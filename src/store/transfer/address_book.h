@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "headrace/clock.h"
@@ -48,9 +49,13 @@ class AddressBook {
   }
 
   /// A failed address may be an old one: names are looked up again soon.
-  void mark_failed(std::size_t index, TimePoint now) noexcept {
-    if (index >= entries_.size()) return;
-    entries_[index].avoid_until = now + kAvoidFailedAddress;
+  void mark_failed(const NetAddress& failed, TimePoint now) noexcept {
+    for (Entry& entry : entries_) {
+      if (entry.address.size_bytes == failed.size_bytes &&
+          std::memcmp(&entry.address.storage, &failed.storage, failed.size_bytes) == 0) {
+        entry.avoid_until = now + kAvoidFailedAddress;
+      }
+    }
     if (expires_ != TimePoint::max()) expires_ = std::min(expires_, now + kLookAgainAfterFailure);
   }
 

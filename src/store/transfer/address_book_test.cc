@@ -38,7 +38,7 @@ TEST(AddressBook, SpreadsConnectionsOverAllAddresses) {
 
 TEST(AddressBook, AvoidsAFailedAddressForAWhile) {
   AddressBook book = book_of(2);
-  book.mark_failed(0, kNow);
+  book.mark_failed(book.at(0), kNow);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(book.pick(kNow + 1s), 1U);
   std::set<std::size_t> picked;
   for (int i = 0; i < 4; ++i) picked.insert(book.pick(kNow + kAvoidFailedAddress));
@@ -47,19 +47,19 @@ TEST(AddressBook, AvoidsAFailedAddressForAWhile) {
 
 TEST(AddressBook, UsesFailedAddressesWhenThereAreNoOthers) {
   AddressBook book = book_of(2);
-  book.mark_failed(0, kNow);
-  book.mark_failed(1, kNow);
+  book.mark_failed(book.at(0), kNow);
+  book.mark_failed(book.at(1), kNow);
   std::set<std::size_t> picked{book.pick(kNow), book.pick(kNow)};
   EXPECT_EQ(picked.size(), 2U);
 }
 
 TEST(AddressBook, FailureAsksForNewAddressesSoon) {
   AddressBook book = book_of(2);
-  book.mark_failed(0, kNow);
+  book.mark_failed(book.at(0), kNow);
   EXPECT_TRUE(book.is_fresh(kNow));
   EXPECT_FALSE(book.is_fresh(kNow + kLookAgainAfterFailure));
   AddressBook numeric = book_of(1, TimePoint::max());
-  numeric.mark_failed(0, kNow);
+  numeric.mark_failed(numeric.at(0), kNow);
   EXPECT_TRUE(numeric.is_fresh(kNow + 1000h));
 }
 

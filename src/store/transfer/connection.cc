@@ -79,30 +79,28 @@ Progress Connection::begin(TransferOp& op, TimePoint now) {
 Progress Connection::connect_next(TimePoint now) {
   HEADRACE_DCHECK(addresses_left_ > 0);
   --addresses_left_;
-  address_index_ = context_.addresses.pick(now);
-  const NetAddress& address = context_.addresses.at(address_index_);
+  address_ = context_.addresses.at(context_.addresses.pick(now));
   state_ = State::kConnecting;
-  const int error = context_.poller.open(socket_, address.family());
+  const int error = context_.poller.open(socket_, address_.family());
   if (error < 0) {
     fail(status_from_errno(-error, "socket"));
     return finish();
   }
   context_.counters.connections_opened.add(1);
   set_limit(now + context_.options.connect_timeout);
-  const auto result = context_.poller.connect(socket_, address.get(), address.size_bytes);
+  const auto result = context_.poller.connect(socket_, address_.get(), address_.size_bytes);
   return result ? on_connected(*result, now) : Progress::kPending;
 }
 
 Progress Connection::on_connected(std::int64_t result, TimePoint now) {
   if (result == 0) return send_request(now);
   context_.counters.connect_failures.add(1);
-  context_.addresses.mark_failed(address_index_, now);
+  context_.addresses.mark_failed(address_, now);
   if (addresses_left_ > 0) {
     context_.poller.close(socket_);
     return connect_next(now);
   }
-  fail(status_from_errno(static_cast<int>(-result),
-                         "connect to " + to_text(context_.addresses.at(address_index_))));
+  fail(status_from_errno(static_cast<int>(-result), "connect to " + to_text(address_)));
   return finish();
 }
 
@@ -215,7 +213,7 @@ std::optional<Connection::Want> Connection::on_head_bytes(std::int64_t result, T
 std::optional<Connection::Want> Connection::on_head(TimePoint now) {
   verdict_ = op_->call != nullptr ? judge_call(head_, is_head_call())
                                   : judge_transfer(op_->request, head_);
-  keep_alive_ = head_.keep_alive;
+  keep_alive_ = keep_alive_ && head_.keep_alive;  // a failed send has cleared it
   const std::string_view surplus(head_buffer_.data() + head_.head_bytes,
                                  head_bytes_ - head_.head_bytes);
   switch (verdict_.use) {
@@ -271,7 +269,9 @@ std::optional<Connection::Want> Connection::begin_text(std::string_view surplus,
   watch_progress(now);
   text_.clear();
   chunked_ = http::ChunkedDecoder();
-  text_left_bytes_ = head_.is_chunked ? std::nullopt : http::body_length(head_, is_head_call());
+  text_left_bytes_ = http::body_length(head_, is_head_call());
+  // HEAD, 204, 304: no body whatever the fields say. S3 answers a HEAD of nothing with "chunked".
+  if (text_left_bytes_) head_.is_chunked = false;
   if (!head_.is_chunked && !text_left_bytes_) keep_alive_ = false;  // the body ends with the stream
   text_piece_.resize(kTextPieceBytes);
   return feed_text(surplus);
@@ -456,7 +456,7 @@ void Connection::set_limit(TimePoint when) {
 void Connection::watch_progress(TimePoint now) {
   progress_at_ = now;
   progress_bytes_ = 0;
-  set_limit(now + context_.options.progress_timeout / 4);
+  set_limit(now + Microseconds(context_.options.progress_timeout) / 4);
 }
 
 bool Connection::has_progress(TimePoint now) {
@@ -465,7 +465,7 @@ bool Connection::has_progress(TimePoint now) {
     progress_bytes_ = bytes;
     progress_at_ = now;
   }
-  set_limit(now + context_.options.progress_timeout / 4);
+  set_limit(now + Microseconds(context_.options.progress_timeout) / 4);
   return now - progress_at_ < context_.options.progress_timeout;
 }
 
@@ -478,10 +478,10 @@ Progress Connection::on_timer(TimePoint now) {
     case State::kConnecting:
       context_.counters.connect_failures.add(1);
       context_.counters.timeouts.add(1);
-      context_.addresses.mark_failed(address_index_, now);
-      return abort(Status(Code::kUnavailable,
-                          "connect to " + to_text(context_.addresses.at(address_index_)) +
-                              " timed out after " + ms_text(context_.options.connect_timeout)));
+      context_.addresses.mark_failed(address_, now);
+      return abort(Status(Code::kUnavailable, "connect to " + to_text(address_) +
+                                                  " timed out after " +
+                                                  ms_text(context_.options.connect_timeout)));
     case State::kHead:
       context_.counters.timeouts.add(1);
       return abort(Status(Code::kUnavailable,

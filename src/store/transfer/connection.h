@@ -154,7 +154,7 @@ class Connection {
   bool is_over_ = false;    // the attempt has its outcome
   bool is_reused_ = false;  // not the first request of this connection
   bool keep_alive_ = false;
-  std::size_t address_index_ = 0;
+  NetAddress address_;  // a copy: the book may be replaced while connecting
   std::size_t addresses_left_ = 0;
 
   std::string request_head_;

@@ -166,8 +166,9 @@ void Reactor::accept(TransferOp& op, TimePoint now) {
 }
 
 void Reactor::cancel_ops(CancelLetter& letter, TimePoint now) {
-  // Before looking, so that a cancel() from now on sends a letter of its own.
-  letter.is_queued.store(false);
+  // Before looking, so that a cancel() from now on sends a letter of its own. An exchange, because
+  // it reads the sender's: the flags set before that are visible here.
+  static_cast<void>(letter.is_queued.exchange(false));
   HandleCore* handle = letter.handle;
   for (TransferOp* op = all_; op != nullptr;) {
     TransferOp* following = op->following;

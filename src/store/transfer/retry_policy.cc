@@ -29,7 +29,10 @@ RetryDecision decide_retry(const RetryOptions& options, const AttemptFailure& fa
   if (failure.retry_after) delay += *failure.retry_after;
   if (deadline - now <= delay) return {RetryVerdict::kDeadline, {}};
   delay = std::max(delay, budget.take(now));
-  if (deadline - now <= delay) return {RetryVerdict::kDeadline, {}};
+  if (deadline - now <= delay) {
+    budget.give_back();
+    return {RetryVerdict::kDeadline, {}};
+  }
   return {RetryVerdict::kRetry, now + delay};
 }
 

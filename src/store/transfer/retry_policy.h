@@ -46,6 +46,9 @@ class RetryBudget {
   /// Takes one retry and returns how long it has to wait for its turn (zero while there are
   /// tokens).
   Microseconds take(TimePoint now) noexcept;
+  /// Returns a retry that will not be made. Without this an outage would leave a debt that makes
+  /// the first failure of every later request final.
+  void give_back() noexcept { level_ += 1; }
 
  private:
   Options options_;

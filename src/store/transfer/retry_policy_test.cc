@@ -104,6 +104,15 @@ TEST_F(RetryPolicyTest, EmptyBudgetSpreadsRetriesOut) {
   EXPECT_EQ(decide(after(1)).verdict, RetryVerdict::kDeadline);
 }
 
+TEST_F(RetryPolicyTest, AnOutageLeavesNoDebt) {
+  budget_ = RetryBudget({2, 10, 0}, clock_.now());
+  options_.base = 0ms;
+  timeout_ = 1s;
+  for (int i = 0; i < 1000; ++i) decide(after(1));
+  clock_.advance(1s);
+  EXPECT_EQ(decide(after(1)).verdict, RetryVerdict::kRetry) << "those that gave up took nothing";
+}
+
 TEST_F(RetryPolicyTest, BudgetRefillsByTimeAndBySuccess) {
   budget_ = RetryBudget({1, 10, 0.5}, clock_.now());
   EXPECT_EQ(budget_.take(clock_.now()), Microseconds(0));
