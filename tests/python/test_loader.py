@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import json
 import threading
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import write_numbers
+from conftest import write_mds, write_numbers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -123,6 +124,43 @@ def test_each_loop_is_one_epoch_and_epochs_differ(small: Path, open_loader: Any)
     assert sorted(i for batch in first for i in batch) == sorted(i for batch in second for i in batch) == list(range(211))
     assert first != second
     assert loader.epoch == 2
+
+
+def test_taking_all_batches_without_asking_for_the_end_is_an_epoch(small: Path, open_loader: Any) -> None:
+    loader = open_loader(small, batch_size=20)
+    for epoch in range(3):
+        ids = [i for batch in itertools.islice(loader, len(loader)) for i in real_ids(batch)]
+        assert sorted(ids) == list(range(211))
+        assert loader.epoch == loader.state_dict()["epoch"] == epoch + 1
+
+
+def test_a_batch_that_cannot_be_decoded_is_not_counted(tmp_path: Path, open_loader: Any) -> None:
+    values = [b"fine" if i != 33 else b"\xff\xfe" for i in range(60)]
+    root = write_mds(tmp_path / "ds", {"t": ("str", None)}, [{"t": value} for value in values])
+    loader = open_loader(root, batch_size=10, shuffle=False)
+    stream = iter(loader)
+    received = [i for _ in range(3) for i in real_ids(next(stream))]
+    with pytest.raises(hr.CorruptError):
+        next(stream)
+    assert received == list(range(30))
+    assert loader.state_dict()["t"] == 30
+    with pytest.raises(hr.CorruptError):
+        next(iter(loader))
+
+
+def test_the_length_of_an_uneven_epoch_is_the_ranks_own(many_blocks: Path) -> None:
+    for world_size in (3, 7):
+        for loader in open_ranks(many_blocks, world_size, 9, None, epoch_end="uneven"):
+            with loader:
+                assert len(loader) == sum(1 for _ in loader)
+
+
+def test_the_same_lanes_make_the_same_order_whatever_the_memory(many_blocks: Path) -> None:
+    orders = []
+    for memory in ("2MiB", "64MiB"):
+        with hr.Loader(many_blocks, batch_size=64, lanes=32, **(OPTIONS | {"memory": memory})) as loader:
+            orders.append([ids.tolist() for ids in itertools.islice(loader.sample_ids(epoch=0), 5)])
+    assert orders[0] == orders[1]
 
 
 def test_leaving_a_loop_keeps_the_position(small: Path, open_loader: Any) -> None:

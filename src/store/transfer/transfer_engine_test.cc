@@ -362,6 +362,16 @@ TEST_P(TransferTest, CallsWithoutBody) {
   EXPECT_EQ(server_->connection_count(), 1U);
 }
 
+TEST_P(TransferTest, HeadOfNothingEndsThoughTheAnswerSaysChunked) {
+  start([](const SeenRequest&, Peer& peer) {
+    peer.send("HTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n");
+  });
+  HttpCall call;
+  call.method = "HEAD";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(engine_->call(call).error().code(), Code::kNotFound);
+  EXPECT_EQ(server_->connection_count(), 1U);
+}
+
 TEST_P(TransferTest, IdempotentCallIsRetriedAlsoForAnErrorInside200) {
   start([](const SeenRequest& request, Peer& peer) {
     const std::string body = request.index == 1 ? "<Error>" : "fine";
