@@ -81,7 +81,9 @@ class [[nodiscard]] Status {
 template <class T>
 class [[nodiscard]] Result {
  public:
+  // NOLINTNEXTLINE(google-explicit-constructor): `return value;`
   Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): `return status;`
   Result(Status s) : v_(std::in_place_index<1>, std::move(s)) { assert(!std::get<1>(v_).ok()); }
   bool has_value() const noexcept { return v_.index() == 0; }
   explicit operator bool() const noexcept { return has_value(); }
@@ -116,6 +118,8 @@ class [[nodiscard]] Result {
 
 }  // namespace headrace
 
+// NOLINTBEGIN(bugprone-macro-parentheses, readability-identifier-naming): a declaration takes no
+// parentheses
 #define HEADRACE_CONCAT_(a, b) a##b
 #define HEADRACE_CONCAT(a, b) HEADRACE_CONCAT_(a, b)
 /// Leaves the function with the Status if it is an error.
@@ -130,3 +134,4 @@ class [[nodiscard]] Result {
   auto tmp = (expr);                          \
   if (!tmp) return std::move(tmp).error();    \
   decl = *std::move(tmp)
+// NOLINTEND(bugprone-macro-parentheses, readability-identifier-naming)

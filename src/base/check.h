@@ -1,6 +1,7 @@
 #pragma once
 /// \file
-/// Checks for our own bugs only, never for input. HEADRACE_CHECK is always on; HEADRACE_DCHECK in developer builds.
+/// Checks for our own bugs only, never for input. HEADRACE_CHECK is always on; HEADRACE_DCHECK in
+/// developer builds.
 namespace headrace::detail {
 [[noreturn]] void check_failed(const char* condition, const char* file, int line) noexcept;
 }

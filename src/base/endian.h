@@ -1,6 +1,7 @@
 #pragma once
 /// \file
-/// Unaligned little-endian loads and stores, the byte order of every format here unless its notes say otherwise.
+/// Unaligned little-endian loads and stores, the byte order of every format here unless its notes
+/// say otherwise.
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -8,7 +9,8 @@
 
 namespace headrace {
 
-static_assert(std::endian::native == std::endian::little, "big-endian hosts need byte swaps in load_le/store_le");
+static_assert(std::endian::native == std::endian::little,
+              "big-endian hosts need byte swaps in load_le/store_le");
 
 /// Reads a T at `p`; any alignment. \pre sizeof(T) bytes are readable.
 template <std::integral T>

@@ -36,8 +36,8 @@ class HEADRACE_TSA(scoped_lockable) MutexLock {
   void unlock() HEADRACE_TSA(release_capability()) { lock_.unlock(); }
   void lock() HEADRACE_TSA(acquire_capability()) { lock_.lock(); }
   void wait(std::condition_variable& cv) { cv.wait(lock_); }
-  /// Waits until notified or until `until`; false when the time passed. TimePoint::max() waits without limit
-  /// (libstdc++ would overflow when it converts that value).
+  /// Waits until notified or until `until`; false when the time passed. TimePoint::max() waits
+  /// without limit (libstdc++ would overflow when it converts that value).
   bool wait_until(std::condition_variable& cv, TimePoint until) {
     if (until == TimePoint::max()) {
       cv.wait(lock_);

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
-/// Small deterministic generators for jitter, simulations and tests. Not for orders (src/order/ has its own, fixed for ever)
-/// and not for secrets.
+/// Small deterministic generators for jitter, simulations and tests. Not for orders (src/order/ has
+/// its own, fixed for ever) and not for secrets.
 #include <cstdint>
 
 namespace headrace {
@@ -11,7 +11,8 @@ __extension__ using Wide = unsigned __int128;
 }
 
 /// SplitMix64's output function: a bijection on 64-bit words with good avalanche.
-/// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014; constants of Stafford's Mix13.
+/// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014;
+/// constants of Stafford's Mix13.
 constexpr std::uint64_t mix64(std::uint64_t x) noexcept {
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;

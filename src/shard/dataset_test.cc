@@ -197,7 +197,8 @@ TEST_F(DatasetOpen, FindsTheIndexOfAnEarlierOpenInTheCache) {
   const std::uint64_t before = store_.request_count();
   auto second = open(options);
   ASSERT_TRUE(second.has_value());
-  EXPECT_LE(store_.request_count() - before, 2U);
+  EXPECT_LE(store_.request_count() - before, 3U)
+      << "index.hri (missing) and the version of index.json at once, then index.json";
   EXPECT_EQ((*first)->fingerprint(), (*second)->fingerprint());
   make_mds(store_, {.shard_count = 6, .samples_per_shard = 3});
   auto changed = open(options);

@@ -1,9 +1,11 @@
 #pragma once
 /// \file
-/// HttpProtocol: all that the transfer engine needs to know of a vendor (S3, later GCS, Azure, plain HTTP). The engine moves
-/// bytes, times out, retries; the protocol says which bytes to send and what an answer means. No I/O here.
+/// HttpProtocol: all that the transfer engine needs to know of a vendor (S3, later GCS, Azure,
+/// plain HTTP). The engine moves bytes, times out, retries; the protocol says which bytes to send
+/// and what an answer means. No I/O here.
 ///
-/// Threads: every function from any reactor thread at once; implementations are immutable or lock inside.
+/// Threads: every function from any reactor thread at once; implementations are immutable or lock
+/// inside.
 #include <chrono>
 #include <string>
 #include <string_view>
@@ -16,7 +18,7 @@ namespace headrace {
 
 /// Where the engine connects.
 struct HttpEndpoint {
-  std::string host;          ///< Name or address to resolve.
+  std::string host;  ///< Name or address to resolve.
   std::uint16_t port = 80;
   bool use_tls = false;
 };
@@ -24,18 +26,19 @@ struct HttpEndpoint {
 /// A control-plane exchange: small body out, bounded body in. `target` is not signed yet.
 struct HttpCall {
   std::string method = "GET";
-  std::string path;                                              ///< Raw key path below the bucket, not escaped; may be empty.
-  std::vector<std::pair<std::string, std::string>> query;        ///< Not escaped; an empty value is sent as "name=".
+  std::string path;  ///< Raw key path below the bucket, not escaped; may be empty.
+  std::vector<std::pair<std::string, std::string>>
+      query;  ///< Not escaped; an empty value is sent as "name=".
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  std::string what;                                              ///< For messages: "LIST s3://bucket/prefix".
-  bool is_idempotent = true;                                     ///< May be retried after bytes were sent.
+  std::string what;           ///< For messages: "LIST s3://bucket/prefix".
+  bool is_idempotent = true;  ///< May be retried after bytes were sent.
 };
 
 struct HttpAnswer {
   int status = 0;
-  std::string head;   ///< Raw head; parse_response_head() on it gives the fields.
-  std::string body;   ///< At most 16 MiB.
+  std::string head;  ///< Raw head; parse_response_head() on it gives the fields.
+  std::string body;  ///< At most 16 MiB.
 };
 
 class HttpProtocol {
@@ -43,18 +46,24 @@ class HttpProtocol {
   virtual ~HttpProtocol() = default;
   virtual const HttpEndpoint& endpoint() const noexcept = 0;
 
-  /// Appends the complete signed head (request line to blank line) of a transfer. `out` keeps its capacity between uses, so
-  /// this allocates nothing at steady state. For kPut and kPutPart the body is request.slab[slab_offset, +length), sent by
-  /// the engine. Errors: kInvalidArgument (key), kDenied (credentials expired and no way to renew).
-  virtual Status append_head(const Request& request, std::chrono::sys_seconds wall_now, std::string& out) = 0;
-  virtual Status append_head(const HttpCall& call, std::chrono::sys_seconds wall_now, std::string& out) = 0;
+  /// Appends the complete signed head (request line to blank line) of a transfer. `out` keeps its
+  /// capacity between uses, so this allocates nothing at steady state. For kPut and kPutPart the
+  /// body is request.slab[slab_offset, +length), sent by the engine. Errors: kInvalidArgument
+  /// (key), kDenied (credentials expired and no way to renew).
+  virtual Status append_head(const Request& request, std::chrono::sys_seconds wall_now,
+                             std::string& out) = 0;
+  virtual Status append_head(const HttpCall& call, std::chrono::sys_seconds wall_now,
+                             std::string& out) = 0;
 
-  /// What a head that is *not* a plain success means, given up to 64 KiB of its body ("" before it is read).
-  /// Every status, error code and errno-like case has a row in one table with a test each. Retryable codes are kUnavailable
-  /// and kThrottled; the message has no "attempt" and time (the engine adds them).
-  virtual Status error_from(std::string_view what, const http::ResponseHead& head, std::string_view body) = 0;
+  /// What a head that is *not* a plain success means, given up to 64 KiB of its body ("" before it
+  /// is read). Every status, error code and errno-like case has a row in one table with a test
+  /// each. Retryable codes are kUnavailable and kThrottled; the message has no "attempt" and time
+  /// (the engine adds them).
+  virtual Status error_from(std::string_view what, const http::ResponseHead& head,
+                            std::string_view body) = 0;
 
-  /// Some calls answer 200 with an error inside (CompleteMultipartUpload, CopyObject): checks a finished answer.
+  /// Some calls answer 200 with an error inside (CompleteMultipartUpload, CopyObject): checks a
+  /// finished answer.
   virtual Status check_answer(const HttpCall& call, const HttpAnswer& answer) = 0;
 
   /// "GET s3://bucket/key [0, 8388608)": the start of every message about the transfer.
