@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sim_vs_nginx import NGINX, free_port, wait_for
+from sim_vs_nginx import NGINX, SIMULATOR, free_port, wait_for
 
 CASES = [(8 << 20, 16, "sequential", 4096), (1 << 20, 16, "sequential", 4096), (64 << 10, 16, "random", 2048), (64 << 10, 64, "random", 2048)]
-SIMULATOR = "import sys; from headrace import sim; server = sim.Server(sys.argv[1], port=int(sys.argv[2]), require_signature=False); sys.stdin.read()"
 
 
 def make_objects(directory: Path) -> None:
