@@ -38,7 +38,7 @@ class PlainProtocol final : public HttpProtocol {
   PlainProtocol(HttpEndpoint endpoint, std::string bucket)
       : endpoint_(std::move(endpoint)), bucket_(std::move(bucket)) {}
   const HttpEndpoint& endpoint() const noexcept override { return endpoint_; }
-  Status append_head(const Request& request, std::chrono::sys_seconds, std::string& out) override {
+  Status append_head(const Request& request, const HeadContext&, std::string& out) override {
     out.append("GET /")
         .append(bucket_)
         .append("/")
@@ -49,7 +49,7 @@ class PlainProtocol final : public HttpProtocol {
     out.append(std::to_string(request.offset_bytes + request.length_bytes - 1)).append("\r\n\r\n");
     return {};
   }
-  Status append_head(const HttpCall& call, std::chrono::sys_seconds, std::string&) override {
+  Status append_head(const HttpCall& call, const HeadContext&, std::string&) override {
     return Status(Code::kUnsupported, call.what);
   }
   Status error_from(std::string_view what, const http::ResponseHead& head,

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYERS = ["base", "mem", "insight", "reactor", "http", "auth", "store", "shard", "order", "feed", "sim", "pack", "bindings"]
+LAYERS = ["base", "mem", "insight", "reactor", "http", "auth", "store", "copy", "shard", "order", "feed", "sim", "pack", "bindings"]
 PUBLIC = {  # header -> layer that implements it
     "status": "base",
     "clock": "base",
@@ -22,6 +22,7 @@ PUBLIC = {  # header -> layer that implements it
     "memory": "mem",
     "metrics": "insight",
     "store": "store",
+    "copy": "copy",
     "dataset": "shard",
     "order": "order",
     "loader": "feed",
@@ -33,7 +34,7 @@ FORBIDDEN = {
     "http": {"reactor", "mem", "insight"},
     "auth": {"reactor", "mem", "insight"},
     "order": {"reactor", "http", "auth", "store", "shard", "mem", "insight"},
-    "sim": {"store", "shard", "order", "feed", "reactor"},
+    "sim": {"store", "copy", "shard", "order", "feed", "reactor"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s+(["<])([^">]+)[">]', re.M)
 

@@ -77,6 +77,8 @@ struct Completion {
       0;             ///< kGet: size of the whole object when the store told it, else 0.
   std::string etag;  ///< Version read or written. Left empty for a kGet with Request::etag set (it
                      ///< is that one).
+  std::string checksum;  ///< kPut, kPutPart: what was sent with the bytes (value as in the vendor's
+                         ///< field), for UploadedPart. Empty: none.
   std::uint32_t attempts = 0;  ///< Attempts that reached the wire.
   /// When things happened; zero-initialised parts did not happen. submitted <= sent <= first_byte
   /// <= finished, those of the last attempt. [submitted, sent) is waiting for a connection or
@@ -84,12 +86,32 @@ struct Completion {
   TimePoint submitted{}, sent{}, first_byte{}, finished{};
 };
 
+/// Checksums that stores keep with objects and answers carry. Values as in S3's
+/// x-amz-checksum-* fields: base64 of the big-endian sum.
+enum class ChecksumKind : std::uint8_t { kNone, kCrc32c, kCrc64Nvme };
+
 struct ObjectInfo {
   std::string key;  ///< Relative to the store's root.
   std::uint64_t size_bytes = 0;
   std::string etag;  ///< Opaque version, quotes included for S3. Files: "<mtime ns>-<size>-<inode>"
                      ///< in quotes.
   std::int64_t modified_unix_s = 0;  ///< 0 when unknown.
+  /// Size of all parts but the last of the upload that made it, when the store told it, else 0.
+  /// Ranges that do not cross parts are cheapest (facts of S3: each part is stored by itself).
+  std::uint64_t part_bytes = 0;
+};
+
+/// What a store can do. Constant while it is open.
+struct StoreTraits {
+  bool lists_in_order = true;  ///< S3 Express lists in no order.
+  bool can_write = true;       ///< false: plain HTTP servers.
+  bool can_list = true;
+  std::uint64_t min_part_bytes = 1;  ///< Of all parts but the last.
+  std::uint64_t max_part_bytes = std::uint64_t{5} << 30;
+  std::uint32_t max_parts = 10'000;
+  std::uint64_t max_put_bytes = std::uint64_t{5} << 30;   ///< In one kPut.
+  std::uint64_t max_copy_bytes = std::uint64_t{5} << 30;  ///< In one copy().
+  bool is_local = false;  ///< Files or memory of this machine: no first-byte time to hide.
 };
 
 struct ListRequest {
@@ -107,7 +129,23 @@ struct ListPage {
 
 struct UploadedPart {
   std::uint32_t part_number = 0;
-  std::string etag;  ///< Completion::etag of the kPutPart.
+  std::string etag;              ///< Completion::etag of the kPutPart.
+  std::uint64_t size_bytes = 0;  ///< 0: unknown.
+  std::string checksum = {};     ///< Completion::checksum of the kPutPart; empty: none.
+};
+
+/// A multipart upload that was begun and neither completed nor aborted.
+struct PendingUpload {
+  std::string key;  ///< Relative to the root.
+  std::string upload_id;
+  std::int64_t started_unix_s = 0;
+};
+
+/// A URL that lets its bearer do one thing for some time.
+struct PresignRequest {
+  std::string key;
+  Op op = Op::kGet;                     ///< kGet or kPut.
+  std::chrono::seconds lifetime{3600};  ///< S3, GCS: at most 7 days.
 };
 
 /// Limits of one control-plane call.
@@ -168,7 +206,25 @@ class Store {
   virtual Status abort_upload(const std::string& key, const std::string& upload_id,
                               const CallOptions& call = {}) = 0;
 
+  /// Deletes many objects in as few requests as the store allows (S3: 1,000 each). One Status a
+  /// key, in order; deleting a missing one succeeds. The default removes one after the other.
+  virtual std::vector<Status> remove_many(std::span<const std::string> keys,
+                                          const CallOptions& call = {});
+  /// Parts of an upload that have arrived, by part number: for going on with it. Errors also:
+  /// kNotFound (no such upload), kUnsupported (default).
+  virtual Result<std::vector<UploadedPart>> list_parts(const std::string& key,
+                                                       const std::string& upload_id,
+                                                       const CallOptions& call = {});
+  /// Unfinished uploads below a prefix. Errors also: kUnsupported (default).
+  virtual Result<std::vector<PendingUpload>> list_uploads(const std::string& prefix,
+                                                          const CallOptions& call = {});
+  /// Contacts nobody. Errors: kUnsupported (default; a kind of credentials that cannot sign URLs),
+  /// kDenied, kInvalidArgument.
+  virtual Result<std::string> presign(const PresignRequest& request);
+
   // --- observers ---
+
+  virtual const StoreTraits& traits() const noexcept;
 
   /// The root as the user wrote it, without trailing slash: "s3://bucket/prefix", "file:///data",
   /// "memory://name".
@@ -187,7 +243,9 @@ enum class PollerKind : std::uint8_t {
 
 /// How to reach a store. Everything is resolved before: nothing below reads the environment.
 struct StoreOptions {
-  std::string url;  ///< s3://bucket[/prefix], file:///path, plain path, memory://name.
+  /// s3://bucket[/prefix], gs://bucket[/prefix], az://account/container[/prefix],
+  /// http(s)://host[:port][/path], file:///path, plain path, memory://name.
+  std::string url;
   std::string
       endpoint;  ///< http(s)://host[:port]; empty: from environment or config, else the vendor's.
   std::string region;      ///< Empty: from environment or config, else "us-east-1".
@@ -199,9 +257,31 @@ struct StoreOptions {
   /// Reactor threads. 0: one (25 Gbit/s each is more than one NIC queue of today's nodes needs).
   std::uint32_t reactor_count = 0;
   /// Requests on the wire at once, all reactors together; also the number of connections. More
-  /// hides first-byte time and costs sockets; 64 connections carry 3-5 GB/s at S3's 50-90 MB/s per
-  /// connection (facts/stores.md A3).
+  /// hides first-byte time and costs sockets; 250 connections carry 100 Gbit/s at S3's 50-90 MB/s
+  /// per connection (facts/stores.md A1, A3).
   std::uint32_t max_in_flight = 64;
+  /// Closed-loop control of how many of max_in_flight are used: starts low, finds the knee, backs
+  /// off. false: always max_in_flight.
+  bool is_adaptive = true;
+  /// Directory of the small file by which the processes of a node share what they know about an
+  /// endpoint's limit. Empty: not shared.
+  std::string control_directory;
+  /// Second requests for late ones, as a fraction of all requests. 0: never.
+  double hedge_fraction = 0.02;
+  bool verify_checksums = true;  ///< Checks bodies against the checksums that answers carry.
+  ChecksumKind upload_checksum = ChecksumKind::kCrc32c;  ///< Sent with what is written, where the
+                                                         ///< store takes it.
+  bool requester_pays = false;  ///< S3, GCS: this account pays for the requests.
+
+  /// Verify the server's certificate and name. false is for tests against throw-away servers.
+  bool tls_verify = true;
+  /// PEM file or directory of certificate authorities. Empty: AWS_CA_BUNDLE (S3), SSL_CERT_FILE,
+  /// SSL_CERT_DIR, else the system's.
+  std::string ca_bundle;
+  /// http://[user:password@]host:port. Empty: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY (and lower case)
+  /// unless NO_PROXY names the host. "none": connect directly.
+  std::string proxy;
+
   /// Requests accepted but not yet on the wire, per handle. Beyond it submit() takes fewer.
   std::uint32_t queue_capacity = 4096;
   std::chrono::milliseconds default_timeout{

@@ -20,8 +20,11 @@ namespace headrace::auth {
 class CredentialProvider {
  public:
   virtual ~CredentialProvider() = default;
-  /// Errors: kDenied when they have expired at `now` and could not be renewed.
+  /// Never waits. Errors: kDenied when they have expired at `now` and could not be renewed;
+  /// kUnavailable while the first ones are being fetched (ask again soon).
   virtual Result<std::shared_ptr<const Credentials>> current(WallTime now) = 0;
+  /// The store has refused `refused` as expired. True when new ones are under way.
+  virtual bool invalidate(const Credentials& /*refused*/) { return false; }
 };
 
 /// A provider of credentials that do not change.

@@ -15,13 +15,12 @@
 #include <string_view>
 #include <vector>
 
+#include "auth/renewing.h"
 #include "headrace/status.h"
 #include "http/fields.h"
 #include "http/request.h"
 
 namespace headrace::auth {
-
-using WallTime = std::chrono::sys_seconds;
 
 namespace detail {
 class ScratchPool;

@@ -23,6 +23,34 @@ struct HttpEndpoint {
   bool use_tls = false;
 };
 
+/// Where a 301, 302, 303, 307 or 308 answer sends a request: signed and sent anew to there.
+/// AIStore's gateways send each request to the node that has the object; web servers to a CDN.
+struct HttpRedirect {
+  HttpEndpoint endpoint;
+  std::string host_field;  ///< For the Host field: host[:port].
+  std::string target;      ///< Path and query as the Location gave them, escaped; starts with '/'.
+};
+
+/// What a head is built for, besides its request.
+struct HeadContext {
+  std::chrono::sys_seconds wall_now;
+  const HttpRedirect* redirect = nullptr;  ///< nullptr: the protocol's own endpoint and path.
+};
+
+/// A sum that an answer announces for exactly the bytes of its body.
+struct BodyChecksum {
+  ChecksumKind kind = ChecksumKind::kNone;
+  std::uint64_t value = 0;  ///< kCrc32c: in the lower 32 bits.
+};
+
+/// What a vendor's rules ask of the rate of requests; see the vendor's row in facts/stores.md F.
+struct EndpointRules {
+  /// Requests/s to start with, 0: no such rule; the allowed rate doubles every `doubling`.
+  double initial_reads_per_second = 0;
+  double initial_writes_per_second = 0;
+  std::chrono::seconds doubling{1200};
+};
+
 /// A control-plane exchange: small body out, bounded body in. `target` is not signed yet.
 struct HttpCall {
   std::string method = "GET";
@@ -49,22 +77,38 @@ class HttpProtocol {
   /// Appends the complete signed head (request line to blank line) of a transfer. `out` keeps its
   /// capacity between uses, so this allocates nothing at steady state. For kPut and kPutPart the
   /// body is request.slab[slab_offset, +length), sent by the engine. Errors: kInvalidArgument
-  /// (key), kDenied (credentials expired and no way to renew).
-  virtual Status append_head(const Request& request, std::chrono::sys_seconds wall_now,
+  /// (key), kDenied (credentials expired and no way to renew), kUnavailable (credentials are being
+  /// fetched in the background: the engine asks again in a few milliseconds, until the deadline,
+  /// and does not count it as an attempt).
+  virtual Status append_head(const Request& request, const HeadContext& context,
                              std::string& out) = 0;
-  virtual Status append_head(const HttpCall& call, std::chrono::sys_seconds wall_now,
+  virtual Status append_head(const HttpCall& call, const HeadContext& context,
                              std::string& out) = 0;
 
   /// What a head that is *not* a plain success means, given up to 64 KiB of its body ("" before it
   /// is read). Every status, error code and errno-like case has a row in one table with a test
   /// each. Retryable codes are kUnavailable and kThrottled; the message has no "attempt" and time
-  /// (the engine adds them).
+  /// (the engine adds them). Credentials that the store calls expired are reported to their
+  /// provider here; when it can renew them the code is kUnavailable and the engine tries again.
   virtual Status error_from(std::string_view what, const http::ResponseHead& head,
                             std::string_view body) = 0;
 
   /// Some calls answer 200 with an error inside (CompleteMultipartUpload, CopyObject): checks a
   /// finished answer.
   virtual Status check_answer(const HttpCall& call, const HttpAnswer& answer) = 0;
+
+  /// The checksum that a successful answer to a kGet announces for its body (not for a larger
+  /// object); the engine compares. Default: none.
+  virtual BodyChecksum checksum_of(const Request& /*request*/,
+                                   const http::ResponseHead& /*head*/) const {
+    return {};
+  }
+  /// After a successful kPut or kPutPart: the value of Completion::checksum. Default: none.
+  virtual void append_checksum(const Request& /*request*/, const http::ResponseHead& /*head*/,
+                               std::string& /*out*/) const {}
+
+  /// Constant. Default: no rules.
+  virtual EndpointRules rules() const { return {}; }
 
   /// "GET s3://bucket/key [0, 8388608)": the start of every message about the transfer.
   virtual std::string describe(const Request& request) const = 0;

@@ -64,17 +64,17 @@ Status S3Protocol::check_key(std::string_view key) const {
   return {};
 }
 
-Status S3Protocol::append_head(const Request& request, std::chrono::sys_seconds wall_now,
+Status S3Protocol::append_head(const Request& request, const HeadContext& context,
                                std::string& out) {
   HEADRACE_TRY(check_key(request.key));
   if (is_unsafe_value(request.etag))
     return Status(Code::kInvalidArgument, "the ETag has a control character");
   std::shared_ptr<const auth::Credentials> credentials;
   if (config_.credentials) {
-    HEADRACE_TRY_ASSIGN(credentials, config_.credentials->current(wall_now));
+    HEADRACE_TRY_ASSIGN(credentials, config_.credentials->current(context.wall_now));
   }
 
-  HeadBuilder head(method_of(request.op), wall_now, out);
+  HeadBuilder head(method_of(request.op), context.wall_now, out);
   out.append(config_.base_path).push_back('/');
   http::append_encoded(config_.prefix, http::Slash::kKeep, out);
   http::append_encoded(request.key, http::Slash::kKeep, out);
@@ -119,13 +119,12 @@ Status S3Protocol::append_head(const Request& request, std::chrono::sys_seconds 
   return {};
 }
 
-Status S3Protocol::append_head(const HttpCall& call, std::chrono::sys_seconds wall_now,
-                               std::string& out) {
+Status S3Protocol::append_head(const HttpCall& call, const HeadContext& context, std::string& out) {
   std::shared_ptr<const auth::Credentials> credentials;
   if (config_.credentials) {
-    HEADRACE_TRY_ASSIGN(credentials, config_.credentials->current(wall_now));
+    HEADRACE_TRY_ASSIGN(credentials, config_.credentials->current(context.wall_now));
   }
-  HeadBuilder head(call.method, wall_now, out);
+  HeadBuilder head(call.method, context.wall_now, out);
   out.append(config_.base_path);
   // A bucket of its own has a path, and "/bucket/" would be another resource on some servers.
   if (!call.path.empty() || config_.base_path.empty()) out.push_back('/');

@@ -23,11 +23,9 @@ class S3Protocol final : public HttpProtocol {
   /// Payloads: over plain HTTP a PUT's body is hashed and the hash is signed, since nothing else
   /// protects it on the way (0.5 ms per MiB); over TLS it goes unsigned with its CRC32C. Errors
   /// also: kInvalidArgument when the key is empty, longer than S3's 1024 bytes, or has a NUL.
-  Status append_head(const Request& request, std::chrono::sys_seconds wall_now,
-                     std::string& out) override;
+  Status append_head(const Request& request, const HeadContext& context, std::string& out) override;
   /// HttpCall::path is the whole key, prefix included.
-  Status append_head(const HttpCall& call, std::chrono::sys_seconds wall_now,
-                     std::string& out) override;
+  Status append_head(const HttpCall& call, const HeadContext& context, std::string& out) override;
 
   Status error_from(std::string_view what, const http::ResponseHead& head,
                     std::string_view body) override;

@@ -47,7 +47,7 @@ class Protocol : public testing::Test {
   template <class T>
   std::string head_of(const T& request) {
     std::string text;
-    const Status status = protocol_->append_head(request, kNow, text);
+    const Status status = protocol_->append_head(request, HeadContext{kNow, nullptr}, text);
     EXPECT_TRUE(status.ok()) << status.message();
     return text;
   }
@@ -97,7 +97,7 @@ TEST_F(Protocol, AppendsBehindWhatIsThere) {
   request.key = "k";
   request.length_bytes = 1;
   std::string text = "x";
-  ASSERT_TRUE(protocol_->append_head(request, kNow, text).ok());
+  ASSERT_TRUE(protocol_->append_head(request, HeadContext{kNow, nullptr}, text).ok());
   EXPECT_EQ(text, "x" + head_of(request));
 }
 
@@ -175,7 +175,7 @@ TEST_F(Protocol, RefusesKeysThatS3CannotHold) {
     request.etag = etag;
     request.length_bytes = 1;
     std::string text;
-    return protocol_->append_head(request, kNow, text).code();
+    return protocol_->append_head(request, HeadContext{kNow, nullptr}, text).code();
   };
   EXPECT_EQ(code(""), Code::kInvalidArgument);
   EXPECT_EQ(code(std::string(1021, 'x')), Code::kInvalidArgument);  // with "pre/" 1025
@@ -190,8 +190,10 @@ TEST_F(Protocol, ExpiredCredentialsAreDenied) {
   request.key = "k";
   request.length_bytes = 1;
   std::string text;
-  EXPECT_EQ(protocol_->append_head(request, kNow, text).code(), Code::kDenied);
-  EXPECT_EQ(protocol_->append_head(HttpCall(), kNow, text).code(), Code::kDenied);
+  EXPECT_EQ(protocol_->append_head(request, HeadContext{kNow, nullptr}, text).code(),
+            Code::kDenied);
+  EXPECT_EQ(protocol_->append_head(HttpCall(), HeadContext{kNow, nullptr}, text).code(),
+            Code::kDenied);
 }
 
 TEST_F(Protocol, CallsSortQueryAndFields) {
@@ -212,7 +214,8 @@ TEST_F(Protocol, CallsSortQueryAndFields) {
   EXPECT_TRUE(verify(text).ok());
   copy.headers = {{"x-amz-copy-source", "a\r\nb"}};
   std::string out;
-  EXPECT_EQ(protocol_->append_head(copy, kNow, out).code(), Code::kInvalidArgument);
+  EXPECT_EQ(protocol_->append_head(copy, HeadContext{kNow, nullptr}, out).code(),
+            Code::kInvalidArgument);
 }
 
 TEST_F(Protocol, BucketRootOfAVirtualHostIsASlash) {
@@ -274,7 +277,7 @@ TEST(ProtocolBotocore, WritesTheRequestsThatBotocoreWrites) {
       request.key = key;
       request.offset_bytes = v["offset"];
       request.length_bytes = v["length"];
-      status = protocol->append_head(request, at, text);
+      status = protocol->append_head(request, HeadContext{at, nullptr}, text);
     } else {
       HttpCall call;
       call.method = v["method"];
@@ -286,7 +289,7 @@ TEST(ProtocolBotocore, WritesTheRequestsThatBotocoreWrites) {
                       {"max-keys", "1000"},
                       {"encoding-type", "url"}};
       }
-      status = protocol->append_head(call, at, text);
+      status = protocol->append_head(call, HeadContext{at, nullptr}, text);
     }
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(field_of(text, "authorization"),

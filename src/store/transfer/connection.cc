@@ -62,10 +62,10 @@ Progress Connection::begin(TransferOp& op, TimePoint now) {
   keep_alive_ = true;
   is_reused_ = state_ == State::kIdle;
   request_head_.clear();
-  const auto wall_now = context_.clock.wall_now();
+  const HeadContext head_context{context_.clock.wall_now(), nullptr};
   Status built = op.call != nullptr
-                     ? context_.protocol.append_head(*op.call, wall_now, request_head_)
-                     : context_.protocol.append_head(op.request, wall_now, request_head_);
+                     ? context_.protocol.append_head(*op.call, head_context, request_head_)
+                     : context_.protocol.append_head(op.request, head_context, request_head_);
   if (!built.ok()) {
     fail(std::move(built));
     keep_alive_ = is_reused_;  // nothing was sent: an open connection is as good as before

@@ -90,10 +90,8 @@ class FakeProtocol final : public HttpProtocol {
       : endpoint_{std::move(host), port, false} {}
   explicit FakeProtocol(HttpEndpoint endpoint) : endpoint_(std::move(endpoint)) {}
   const HttpEndpoint& endpoint() const noexcept override { return endpoint_; }
-  Status append_head(const Request& request, std::chrono::sys_seconds wall_now,
-                     std::string& out) override;
-  Status append_head(const HttpCall& call, std::chrono::sys_seconds wall_now,
-                     std::string& out) override;
+  Status append_head(const Request& request, const HeadContext& context, std::string& out) override;
+  Status append_head(const HttpCall& call, const HeadContext& context, std::string& out) override;
   Status error_from(std::string_view what, const http::ResponseHead& head,
                     std::string_view body) override;
   Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;

@@ -159,8 +159,7 @@ void ScriptedServer::answer(const SeenRequest& request, Peer& peer) const {
             content(request.first, last));
 }
 
-Status FakeProtocol::append_head(const Request& request, std::chrono::sys_seconds,
-                                 std::string& out) {
+Status FakeProtocol::append_head(const Request& request, const HeadContext&, std::string& out) {
   if (request.key == "refused-key") return Status(Code::kInvalidArgument, "this key is refused");
   char number[24];
   const auto append_number = [&](std::uint64_t value) {
@@ -184,7 +183,7 @@ Status FakeProtocol::append_head(const Request& request, std::chrono::sys_second
   return {};
 }
 
-Status FakeProtocol::append_head(const HttpCall& call, std::chrono::sys_seconds, std::string& out) {
+Status FakeProtocol::append_head(const HttpCall& call, const HeadContext&, std::string& out) {
   out.append(call.method).append(" /").append(call.path).append(" HTTP/1.1\r\nContent-Length: ");
   out.append(std::to_string(call.body.size())).append("\r\n\r\n");
   return {};

@@ -1,0 +1,41 @@
+#pragma once
+/// \file
+/// WebClient: single small HTTP(S) exchanges with token and metadata services. Not for data.
+///
+/// Threads: fetch() from any thread; it blocks.
+#include <chrono>
+#include <memory>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headrace/status.h"
+
+namespace headrace::auth {
+
+struct WebRequest {
+  std::string method = "GET";
+  std::string url;  ///< http(s)://host[:port]/path?query, escaped.
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string body;
+  std::chrono::milliseconds connect_timeout{1'000};
+  std::chrono::milliseconds timeout{5'000};  ///< Whole exchange.
+};
+
+struct WebAnswer {
+  int status = 0;
+  std::vector<std::pair<std::string, std::string>> headers;  ///< Names in lower case.
+  std::string body;                                          ///< At most 1 MiB.
+};
+
+class WebClient {
+ public:
+  virtual ~WebClient() = default;
+  /// One exchange, no retries, redirects not followed. Any HTTP status is a result. Errors:
+  /// kUnavailable (refused, reset, time out, TLS), kNotFound (unknown host), kCancelled,
+  /// kInvalidArgument (URL), kCorrupt (not HTTP).
+  virtual Result<WebAnswer> fetch(const WebRequest& request, std::stop_token stop) = 0;
+};
+
+}  // namespace headrace::auth

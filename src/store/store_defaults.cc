@@ -1,0 +1,32 @@
+// What the Store contract says of stores that cannot do more.
+#include "headrace/store.h"
+
+namespace headrace {
+
+std::vector<Status> Store::remove_many(std::span<const std::string> keys, const CallOptions& call) {
+  std::vector<Status> results;
+  results.reserve(keys.size());
+  for (const std::string& key : keys) results.push_back(remove(key, call));
+  return results;
+}
+
+Result<std::vector<UploadedPart>> Store::list_parts(const std::string& key, const std::string&,
+                                                    const CallOptions&) {
+  return Status(Code::kUnsupported,
+                object_url(key) + ": this store cannot list the parts of uploads");
+}
+
+Result<std::vector<PendingUpload>> Store::list_uploads(const std::string&, const CallOptions&) {
+  return Status(Code::kUnsupported, url() + ": this store cannot list unfinished uploads");
+}
+
+Result<std::string> Store::presign(const PresignRequest& request) {
+  return Status(Code::kUnsupported, object_url(request.key) + ": this store has no presigned URLs");
+}
+
+const StoreTraits& Store::traits() const noexcept {
+  static constexpr StoreTraits kDefault;
+  return kDefault;
+}
+
+}  // namespace headrace
