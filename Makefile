@@ -32,11 +32,11 @@ test-cpp:
 	@tools/setup test
 	@cmake --preset dev >build-configure.log || { cat build-configure.log; exit 1; }; rm -f build-configure.log
 	@ninja -C build/dev -j $(JOBS) --quiet
-	@tests/with_versitygw $(CTEST) --test-dir build/dev --progress
+	@tests/with_servers $(CTEST) --test-dir build/dev --progress
 
 test-python: install
 	@tools/setup test
-	@tests/with_versitygw $(PY) -m pytest -q tests/python
+	@tests/with_servers $(PY) -m pytest -q tests/python
 
 check: ## The fast loop: format, lint, layers, types, build, unit tests
 	@tools/setup check test

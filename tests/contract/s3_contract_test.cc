@@ -1,5 +1,5 @@
 // The contract suite over S3: against the simulator in this process, by both pollers, and against a
-// real server when HEADRACE_TEST_S3_ENDPOINT names one (tests/with_versitygw starts one).
+// real server when HEADRACE_TEST_S3_ENDPOINT names one (tests/with_servers starts one).
 #include <gtest/gtest.h>
 #include <unistd.h>
 

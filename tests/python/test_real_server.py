@@ -1,4 +1,4 @@
-"""A whole training epoch, packing and the store's Python surface against a real S3 server (versitygw; see tests/with_versitygw)."""
+"""A whole training epoch, packing and the store's Python surface against a real S3 server (versitygw; see tests/with_servers)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import headrace as hr
 
 ENDPOINT = os.environ.get("HEADRACE_TEST_S3_ENDPOINT", "")
-pytestmark = pytest.mark.skipif(not ENDPOINT, reason="run under tests/with_versitygw")
+pytestmark = pytest.mark.skipif(not ENDPOINT, reason="run under tests/with_servers")
 
 
 @pytest.fixture
