@@ -103,6 +103,18 @@ class HttpProtocol {
                                    const http::ResponseHead& /*head*/) const {
     return {};
   }
+  /// The version that the head of an answer names: the engine compares it with Request::etag and
+  /// reports it in Completion::etag. A view into the head. Default: its ETag.
+  virtual std::string_view version_of(const Request& /*request*/,
+                                      const http::ResponseHead& head) const {
+    return head.etag;
+  }
+  /// After a successful kPut or kPutPart: the value of Completion::etag, where the version is in
+  /// the body of the answer. `head.etag` is version_of() by now, and the default.
+  virtual void append_version(const Request& /*request*/, const http::ResponseHead& head,
+                              std::string_view /*body*/, std::string& out) const {
+    out.append(head.etag);
+  }
   /// After a successful kPut or kPutPart: the value of Completion::checksum. Default: none.
   virtual void append_checksum(const Request& /*request*/, const http::ResponseHead& /*head*/,
                                std::string& /*out*/) const {}

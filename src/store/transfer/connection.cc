@@ -55,8 +55,6 @@ Progress Connection::begin(TransferOp& op, TimePoint now) {
   op_ = &op;
   op.connection = this;
   op.sent = op.first_byte = TimePoint{};
-  ++op.attempts;
-  context_.counters.attempts.add(1);
   outcome_ = Outcome{};
   is_over_ = false;
   keep_alive_ = true;
@@ -67,19 +65,24 @@ Progress Connection::begin(TransferOp& op, TimePoint now) {
                      ? context_.protocol.append_head(*op.call, head_context, request_head_)
                      : context_.protocol.append_head(op.request, head_context, request_head_);
   if (!built.ok()) {
+    outcome_.is_not_ready = built.code() == Code::kUnavailable;
     fail(std::move(built));
     keep_alive_ = is_reused_;  // nothing was sent: an open connection is as good as before
     return finish();
   }
+  ++op.attempts;
+  context_.counters.attempts.add(1);
   if (is_reused_) return send_request(now);
-  addresses_left_ = context_.addresses.size();
+  endpoint_ = op.endpoint;
+  ++endpoint_->users;
+  addresses_left_ = endpoint_->addresses.size();
   return connect_next(now);
 }
 
 Progress Connection::connect_next(TimePoint now) {
   HEADRACE_DCHECK(addresses_left_ > 0);
   --addresses_left_;
-  address_ = context_.addresses.at(context_.addresses.pick(now));
+  address_ = endpoint_->addresses.at(endpoint_->addresses.pick(now));
   state_ = State::kConnecting;
   const int error = context_.poller.open(socket_, address_.family());
   if (error < 0) {
@@ -95,7 +98,7 @@ Progress Connection::connect_next(TimePoint now) {
 Progress Connection::on_connected(std::int64_t result, TimePoint now) {
   if (result == 0) return send_request(now);
   context_.counters.connect_failures.add(1);
-  context_.addresses.mark_failed(address_, now);
+  endpoint_->addresses.mark_failed(address_, now);
   if (addresses_left_ > 0) {
     context_.poller.close(socket_);
     return connect_next(now);
@@ -211,6 +214,7 @@ std::optional<Connection::Want> Connection::on_head_bytes(std::int64_t result, T
 }
 
 std::optional<Connection::Want> Connection::on_head(TimePoint now) {
+  if (op_->call == nullptr) head_.etag = context_.protocol.version_of(op_->request, head_);
   verdict_ = op_->call != nullptr ? judge_call(head_, is_head_call())
                                   : judge_transfer(op_->request, head_);
   keep_alive_ = keep_alive_ && head_.keep_alive;  // a failed send has cleared it
@@ -377,9 +381,14 @@ void Connection::end_text_transfer() {
 // --- end ---
 
 std::optional<Connection::Want> Connection::succeed() {
+      op_->etag.clear();
   if (op_->call == nullptr) {
     op_->object_size_bytes = verdict_.object_size_bytes;
-    if (op_->is_upload() || op_->request.etag.empty()) op_->etag = head_.etag;
+    if (op_->is_upload()) {
+      context_.protocol.append_version(op_->request, head_, text_, op_->etag);
+    } else if (op_->request.etag.empty()) {
+      op_->etag = head_.etag;
+    }
   }
   is_over_ = true;
   return std::nullopt;
@@ -442,6 +451,8 @@ bool Connection::is_usable(TimePoint now) const noexcept {
 void Connection::close() {
   context_.poller.close(socket_);
   context_.timers.clear(timer_);
+  if (endpoint_ != nullptr) --endpoint_->users;
+  endpoint_ = nullptr;
   state_ = State::kClosed;
 }
 
@@ -478,7 +489,7 @@ Progress Connection::on_timer(TimePoint now) {
     case State::kConnecting:
       context_.counters.connect_failures.add(1);
       context_.counters.timeouts.add(1);
-      context_.addresses.mark_failed(address_, now);
+      endpoint_->addresses.mark_failed(address_, now);
       return abort(Status(Code::kUnavailable, "connect to " + to_text(address_) +
                                                   " timed out after " +
                                                   ms_text(context_.options.connect_timeout)));
