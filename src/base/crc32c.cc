@@ -2,9 +2,15 @@
 
 #include <array>
 
+#include "base/crc_combine.h"
+#include "base/crc_fold.h"
 #include "base/endian.h"
 #if defined(__x86_64__)
 #include <nmmintrin.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <arm_acle.h>
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
 #endif
 
 namespace headrace {
@@ -33,12 +39,14 @@ constexpr Tables make_tables() {
 }
 constexpr Tables kTables = make_tables();
 
+constexpr detail::FoldPlan kFold = detail::make_fold_plan<32>(std::uint64_t{kPolynomial} << 32);
+
 #if defined(__x86_64__)
-// One chain of the 3-cycle instruction: 8 bytes in 3 cycles, above 7 GB/s on current cores. Three
-// interleaved chains would be faster, but then memory is the limit.
-__attribute__((target("sse4.2"))) std::uint32_t crc32c_sse42(std::span<const std::byte> bytes,
-                                                             std::uint32_t before) noexcept {
-  std::uint64_t crc = before ^ 0xffffffffU;
+// One chain of the 3-cycle instruction: 8 bytes in 3 cycles. For short runs, and for processors
+// that cannot fold.
+__attribute__((target("sse4.2"))) std::uint32_t advance(std::uint32_t before,
+                                                        std::span<const std::byte> bytes) noexcept {
+  std::uint64_t crc = before;
   const std::byte* p = bytes.data();
   std::size_t left_bytes = bytes.size();
   for (; left_bytes >= 8; left_bytes -= 8, p += 8)
@@ -46,8 +54,23 @@ __attribute__((target("sse4.2"))) std::uint32_t crc32c_sse42(std::span<const std
   auto narrow = static_cast<std::uint32_t>(crc);
   for (; left_bytes > 0; --left_bytes, ++p)
     narrow = _mm_crc32_u8(narrow, static_cast<std::uint8_t>(*p));
-  return narrow ^ 0xffffffffU;
+  return narrow;
 }
+bool can_advance() noexcept { return __builtin_cpu_supports("sse4.2"); }
+#elif defined(__aarch64__) && defined(__linux__)
+// One instruction a cycle that takes 8 bytes, results after 2 to 3: about 8 GB/s at 3 GHz.
+__attribute__((target("+crc"))) std::uint32_t advance(std::uint32_t crc,
+                                                      std::span<const std::byte> bytes) noexcept {
+  const std::byte* p = bytes.data();
+  std::size_t left_bytes = bytes.size();
+  for (; left_bytes >= 8; left_bytes -= 8, p += 8) crc = __crc32cd(crc, load_le<std::uint64_t>(p));
+  for (; left_bytes > 0; --left_bytes, ++p) crc = __crc32cb(crc, static_cast<std::uint8_t>(*p));
+  return crc;
+}
+bool can_advance() noexcept { return (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0; }
+#else
+std::uint32_t advance(std::uint32_t crc, std::span<const std::byte>) noexcept { return crc; }
+bool can_advance() noexcept { return false; }
 #endif
 
 }  // namespace
@@ -68,10 +91,20 @@ std::uint32_t detail::crc32c_portable(std::span<const std::byte> bytes,
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("sse4.2")) return crc32c_sse42(bytes, before);
-#endif
-  return detail::crc32c_portable(bytes, before);
+  if (!can_advance()) return detail::crc32c_portable(bytes, before);
+  std::uint32_t crc = ~before;
+  const detail::FoldWidth width = detail::best_fold_width();
+  if (bytes.size() >= detail::kLeastFoldBytes && width != detail::FoldWidth::kNone) {
+    const std::size_t folded_bytes = bytes.size() & ~std::size_t{15};
+    crc = advance(0, detail::fold(bytes.first(folded_bytes), crc, kFold, width));
+    bytes = bytes.subspan(folded_bytes);
+  }
+  return ~advance(crc, bytes);
+}
+
+std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second,
+                             std::uint64_t second_bytes) noexcept {
+  return detail::combine_crcs(first, second, second_bytes, kPolynomial);
 }
 
 }  // namespace headrace

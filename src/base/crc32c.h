@@ -9,8 +9,14 @@
 namespace headrace {
 
 /// CRC-32C of `bytes`; or, given the CRC of what went before them, of both together.
-/// By the processor's instruction where it has one (SSE 4.2), else by tables. Never fails.
+/// By the processor's instructions where it has them (SSE 4.2 and PCLMULQDQ, ARMv8 CRC), else by
+/// tables. Never fails.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
+
+/// CRC of two texts one after the other, of which the second has `second_bytes` bytes: sums of
+/// whole objects from those of their parts. O(log second_bytes).
+std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second,
+                             std::uint64_t second_bytes) noexcept;
 
 namespace detail {
 /// The table variant, for comparison in tests.

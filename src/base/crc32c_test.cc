@@ -25,10 +25,10 @@ TEST(Crc32c, MatchesPublishedVectors) {
 
 TEST(Crc32c, InstructionAndTablesAgreeAtEveryLengthAndAlignment) {
   Random random(1);
-  std::vector<std::byte> bytes(512);
+  std::vector<std::byte> bytes(1200);
   for (std::byte& b : bytes) b = static_cast<std::byte>(random.below(256));
   for (std::size_t begin = 0; begin < 9; ++begin) {
-    for (std::size_t length = 0; length < 300; ++length) {
+    for (std::size_t length = 0; length < 1100; ++length) {
       const std::span<const std::byte> part(bytes.data() + begin, length);
       ASSERT_EQ(crc32c(part, 77), detail::crc32c_portable(part, 77)) << begin << " " << length;
     }
@@ -40,6 +40,15 @@ TEST(Crc32c, ContinuesFromTheCrcOfWhatWentBefore) {
   for (std::size_t cut = 0; cut <= text.size(); ++cut) {
     const auto rest = std::as_bytes(std::span(text.substr(cut)));
     EXPECT_EQ(crc32c(rest, crc_of(text.substr(0, cut))), crc_of(text));
+  }
+}
+
+TEST(Crc32c, CombinesTheSumsOfPieces) {
+  const std::string text(100'003, 'a');
+  for (std::size_t cut : {0U, 1U, 2U, 4096U, 65'537U, 100'003U}) {
+    const std::string_view first = std::string_view(text).substr(0, cut);
+    const std::string_view second = std::string_view(text).substr(cut);
+    EXPECT_EQ(crc32c_combine(crc_of(first), crc_of(second), second.size()), crc_of(text)) << cut;
   }
 }
 
