@@ -381,10 +381,10 @@ void Connection::end_text_transfer() {
 // --- end ---
 
 std::optional<Connection::Want> Connection::succeed() {
-      op_->etag.clear();
   if (op_->call == nullptr) {
     op_->object_size_bytes = verdict_.object_size_bytes;
     if (op_->is_upload()) {
+      op_->etag.clear();
       context_.protocol.append_version(op_->request, head_, text_, op_->etag);
     } else if (op_->request.etag.empty()) {
       op_->etag = head_.etag;
