@@ -180,6 +180,7 @@ class Handle final : public Store {
   }
 
   const std::string& url() const noexcept override { return core_->options().url; }
+  std::string local_directory() const override { return core_->options().local_directory; }
   void append_metrics(MetricList& out) const override {
     const Counters& counters = core_->counters();
     append_metric(out, "store.requests", counters.requests.value());

@@ -20,7 +20,8 @@ struct LocalStoreOptions {
   std::size_t worker_limit = 0;     ///< 0: run requests inside submit().
   std::size_t accept_limit = 4096;  ///< Requests of one handle between submit() and wait().
   std::chrono::milliseconds default_timeout{60'000};
-  Clock* clock = nullptr;  ///< nullptr: system_clock().
+  Clock* clock = nullptr;            ///< nullptr: system_clock().
+  std::string local_directory = {};  ///< See Store.
 };
 
 /// Errors: kInvalidArgument (limits), kExhausted (no thread).

@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint64_t kFirstBytes = 256 << 10;
 constexpr std::uint64_t kPieceBytes = std::uint64_t{4} << 20;
 constexpr std::size_t kPiecesInFlight = 8;
+constexpr std::chrono::milliseconds kBackPressurePause{1};
 
 /// The one completion of the one request that was submitted.
 Status take_one(Store& handle, const CallOptions& call, Completion& out) {
@@ -22,8 +23,17 @@ Status take_one(Store& handle, const CallOptions& call, Completion& out) {
   return std::move(out.status);
 }
 
-Status submit_one(Store& handle, Request&& request) {
-  if (handle.submit({&request, 1}) == 1) return {};
+/// A handle with nothing in flight that takes nothing is stopped, or its store is short of
+/// something that others hold: then it is asked again.
+Status submit_one(Store& handle, Request&& request, const CallOptions& call) {
+  constexpr int kMostTries = 100;
+  for (int i = 0; i < kMostTries; ++i) {
+    if (handle.submit({&request, 1}) == 1) return {};
+    if (call.stop.stop_requested()) return Status(Code::kCancelled, "cancelled");
+    Completion none;  // nothing is in flight: a wait of a millisecond that wake() may shorten
+    static_cast<void>(
+        handle.wait({&none, 1}, system_clock().now() + kBackPressurePause, call.stop));
+  }
   return Status(Code::kExhausted, "the store takes no more requests");
 }
 
@@ -131,7 +141,7 @@ Result<std::string> read_object(Store& store, SlabPool& pool, const std::string&
     HEADRACE_TRY_ASSIGN(request.slab, pool.acquire(request.length_bytes, call.deadline));
     request.deadline = call.deadline;
     const std::uint64_t asked_bytes = request.length_bytes;
-    HEADRACE_TRY(submit_one(*handle, std::move(request)));
+    HEADRACE_TRY(submit_one(*handle, std::move(request), call));
     HEADRACE_TRY(take_one(*handle, call, first));
     found.etag = first.etag;
     found.size_bytes =
@@ -167,7 +177,7 @@ Result<ObjectInfo> write_object(Store& store, SlabPool& pool, const std::string&
     HEADRACE_TRY_ASSIGN(request.slab, pool.acquire(bytes.size(), call.deadline));
     std::memcpy(request.slab.bytes().data(), bytes.data(), bytes.size());
   }
-  HEADRACE_TRY(submit_one(*handle, std::move(request)));
+  HEADRACE_TRY(submit_one(*handle, std::move(request), call));
   Completion done;
   HEADRACE_TRY(take_one(*handle, call, done));
   ObjectInfo info;

@@ -229,13 +229,15 @@ Result<std::unique_ptr<Store>> open_file_store(const StoreOptions& options) {
   HEADRACE_TRY_ASSIGN(std::string root, root_of(options.url));
   std::string url = options.url;
   while (url.size() > 1 && url.back() == '/' && !url.ends_with("://")) url.pop_back();
+  std::string directory = root;
   return make_local_store(
       std::make_unique<FileBackend>(std::move(root)),
       {.url = std::move(url),
        .worker_limit = std::clamp<std::uint32_t>(options.max_in_flight, 1, kMostWorkers),
        .accept_limit = std::size_t{options.queue_capacity} + options.max_in_flight,
        .default_timeout = options.default_timeout,
-       .clock = options.clock});
+       .clock = options.clock,
+       .local_directory = std::move(directory)});
 }
 
 }  // namespace headrace
