@@ -54,16 +54,21 @@ bool get(std::string_view text, std::size_t at, std::size_t digits, unsigned& ou
 
 }  // namespace
 
-std::string format_http_date(WallTime time) {
+void write_http_date(WallTime time, char out[29]) noexcept {
   const Parts p = split(time);
-  std::string out = "Sun, 06 Nov 1994 08:49:37 GMT";
-  out.replace(0, 3, kDays[p.weekday]);
+  std::string_view("Sun, 06 Nov 1994 08:49:37 GMT").copy(out, 29);
+  kDays[p.weekday].copy(out, 3);
   put(&out[5], p.day, 2);
-  out.replace(8, 3, kMonths[p.month - 1]);
+  kMonths[p.month - 1].copy(&out[8], 3);
   put(&out[12], p.year, 4);
   put(&out[17], p.hour, 2);
   put(&out[20], p.minute, 2);
   put(&out[23], p.second, 2);
+}
+
+std::string format_http_date(WallTime time) {
+  std::string out(29, ' ');
+  write_http_date(time, out.data());
   return out;
 }
 

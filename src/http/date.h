@@ -12,6 +12,8 @@ using WallTime = std::chrono::sys_seconds;
 
 /// "Sun, 06 Nov 1994 08:49:37 GMT" (RFC 9110 section 5.6.7, the only form that is generated).
 std::string format_http_date(WallTime time);
+/// The same into `out`, without allocation.
+void write_http_date(WallTime time, char out[29]) noexcept;
 /// Reads that form; nullopt for anything else (the two obsolete forms included).
 std::optional<WallTime> parse_http_date(std::string_view text) noexcept;
 
