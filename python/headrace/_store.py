@@ -13,7 +13,7 @@ from headrace._units import parse_bytes
 from headrace.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer, Self
+    from typing_extensions import Buffer, Self, Unpack
 
 __all__ = ["RangeResult", "Store", "StoreOptions"]
 
@@ -28,37 +28,71 @@ class RangeResult(NamedTuple):
 
 
 class StoreOptions(TypedDict, total=False):
-    """How to reach a store; keyword arguments of Store, Dataset and Loader."""
+    """How to reach a store; keyword arguments of Store, Dataset and Loader. Times are in seconds; None means the default."""
 
     endpoint: str | None
+    """http(s)://host[:port]; default: from the environment or the vendor's configuration, else the vendor's own."""
     region: str | None
     anonymous: bool
+    """Send requests unsigned, for public buckets."""
     access_key: str | None
     secret_key: str | None
     session_token: str | None
     path_style: bool | None
+    """The bucket in the path instead of the host name; default: for custom endpoints."""
+    requester_pays: bool
+    """S3, GCS: this account pays for the requests."""
     poller: str
+    """"auto", "uring" or "epoll"."""
     reactors: int
+    """Network threads; 0: one."""
     max_in_flight: int
+    """Most requests on the wire at once, and most connections."""
+    adaptive: bool
+    """Find by itself how many of max_in_flight the store takes best (default); False: always all."""
+    hedge_fraction: float
+    """Second requests for late ones, as a fraction of all; 0: never. Default 0.02."""
+    control_directory: str
+    """Where the processes of a node share what they know about an endpoint's limit; default: the user's cache; "": not shared."""
     timeout: float
+    """One request, all attempts and pauses together. Default 60."""
     connect_timeout: float
     first_byte_timeout: float
     progress_timeout: float
     max_attempts: int
+    verify_checksums: bool
+    """Check what is read against the checksums that the store sends."""
+    upload_checksum: str
+    """"crc32c" (default), "crc64nvme" or "none": sent with what is written."""
+    tls_verify: bool
+    """Check the server's certificate. False is for tests against throw-away servers."""
+    ca_bundle: str | None
+    """PEM file or directory of certificate authorities; default: AWS_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR, the system's."""
+    proxy: str | None
+    """http://[user:password@]host:port, or "none"; default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+
+
+def default_control_directory() -> str:
+    """Where the processes of this user share what they know about endpoints; "" when there is no such place."""
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    directory = os.path.join(cache, "headrace", "control")
+    try:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+    except OSError:
+        return ""
+    return directory
 
 
 def open_native(
     url: str | os.PathLike[str],
     memory: int | str,
     *,
-    endpoint: str | None = None,
-    region: str | None = None,
     access_key: str | None = None,
     secret_key: str | None = None,
     session_token: str | None = None,
     **options: Any,
 ) -> _native.Store:
-    """Opens the engine's store for a URL or path."""
+    """Opens the engine's store for a URL or path. Raises InvalidArgumentError for an option that does not exist."""
     environment: dict[str, str] = {}
     if (access_key is None) != (secret_key is None):
         raise InvalidArgumentError("access_key and secret_key go together: give both or neither")
@@ -68,68 +102,25 @@ def open_native(
             "AWS_SECRET_ACCESS_KEY": secret_key,
             "AWS_SESSION_TOKEN": session_token or "",
         }
-    return _native.Store(
-        os.fspath(url),
-        memory_bytes=parse_bytes(memory),
-        endpoint=endpoint or "",
-        region=region or "",
-        environment=environment,
-        **options,
-    )
+    options.setdefault("control_directory", default_control_directory())
+    return _native.Store(os.fspath(url), parse_bytes(memory), options, environment)
 
 
 class Store:
-    """A place that holds objects: ``s3://bucket[/prefix]``, ``file:///dir``, a plain path, or ``memory://name``.
+    """A place that holds objects.
 
-    Keys are relative to the URL. Credentials, region and endpoint are found as the AWS command line finds them
-    (environment, shared config and credentials files) unless given. Every method may be called from any thread; all take
-    Ctrl-C at once and leave the other Python threads running.
+    ``s3://bucket[/prefix]``, ``gs://bucket[/prefix]``, ``az://account/container[/prefix]``, ``http(s)://host/path`` (reading),
+    ``file:///dir``, a plain path, or ``memory://name``. Keys are relative to the URL. Credentials, region and endpoint are found
+    as the vendor's own tools find them unless given; ``headrace store whoami URL`` shows which. Every method may be called from
+    any thread; all take Ctrl-C at once and leave the other Python threads running.
 
     :param memory: limit of the bytes under way, all calls together. What :meth:`get` returns is the caller's and not counted.
-    :param timeout: seconds for one request, all attempts and pauses together.
+    :param options: see :class:`StoreOptions`.
     """
 
-    def __init__(
-        self,
-        url: str | os.PathLike[str],
-        *,
-        endpoint: str | None = None,
-        region: str | None = None,
-        anonymous: bool = False,
-        access_key: str | None = None,
-        secret_key: str | None = None,
-        session_token: str | None = None,
-        memory: int | str = "256MiB",
-        path_style: bool | None = None,
-        poller: str = "auto",
-        reactors: int = 0,
-        max_in_flight: int = 64,
-        timeout: float = 60.0,
-        connect_timeout: float = 3.0,
-        first_byte_timeout: float = 10.0,
-        progress_timeout: float = 10.0,
-        max_attempts: int = 10,
-    ) -> None:
-        self._native = open_native(
-            url,
-            memory,
-            endpoint=endpoint,
-            region=region,
-            access_key=access_key,
-            secret_key=secret_key,
-            session_token=session_token,
-            anonymous=anonymous,
-            path_style=path_style,
-            poller=poller,
-            reactors=reactors,
-            max_in_flight=max_in_flight,
-            timeout=timeout,
-            connect_timeout=connect_timeout,
-            first_byte_timeout=first_byte_timeout,
-            progress_timeout=progress_timeout,
-            max_attempts=max_attempts,
-        )
-        self._max_in_flight = max_in_flight
+    def __init__(self, url: str | os.PathLike[str], *, memory: int | str = "256MiB", **options: Unpack[StoreOptions]) -> None:
+        self._native = open_native(url, memory, **options)
+        self._max_in_flight = options.get("max_in_flight") or _native.DEFAULT_MAX_IN_FLIGHT
         _live.register(self)
 
     @property
@@ -204,6 +195,16 @@ class Store:
     def delete(self, key: str) -> None:
         """Deletes one object; a missing one is no error."""
         self._native.remove(key)
+
+    def delete_many(self, keys: Iterable[str]) -> list[tuple[str, Exception]]:
+        """Deletes objects in as few requests as the store allows; returns (key, error) of those that could not be deleted."""
+        return self._native.remove_many(list(keys))
+
+    def presign(self, key: str, *, method: str = "GET", lifetime: float = 3600) -> str:
+        """A URL that lets its bearer read (or with ``method="PUT"`` write) the object for ``lifetime`` seconds. Contacts nobody."""
+        if method not in ("GET", "PUT"):
+            raise InvalidArgumentError(f"{key}: method must be GET or PUT, not {method}")
+        return self._native.presign(key, method == "PUT", int(lifetime))
 
     def copy(self, from_key: str, to_key: str) -> ObjectInfo:
         """Copies inside this store, without the bytes passing through here."""

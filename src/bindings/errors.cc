@@ -17,11 +17,7 @@ static_assert(std::size(kClassNames) == static_cast<std::size_t>(Code::kInternal
 
 }  // namespace
 
-void raise(const Status& status, std::string_view key) {
-  if (is_left_behind_by_exit()) {
-    PyErr_SetNone(PyExc_SystemExit);
-    throw nb::python_error();
-  }
+nb::object make_error(const Status& status, std::string_view key) {
   const char* class_name = kClassNames[static_cast<std::size_t>(status.code())];
   nb::object type = nb::module_::import_("headrace.errors").attr(class_name);
   // Object keys are bytes from a server: a message that is not UTF-8 must still arrive.
@@ -30,7 +26,16 @@ void raise(const Status& status, std::string_view key) {
   };
   nb::object error = type(text(status.message()));
   if (!key.empty()) error.attr("key") = text(key);
-  PyErr_SetObject(type.ptr(), error.ptr());
+  return error;
+}
+
+void raise(const Status& status, std::string_view key) {
+  if (is_left_behind_by_exit()) {
+    PyErr_SetNone(PyExc_SystemExit);
+    throw nb::python_error();
+  }
+  const nb::object error = make_error(status, key);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }
 

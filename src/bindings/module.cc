@@ -9,6 +9,7 @@ NB_MODULE(_native, m) {
   headrace::bind_process(m);
   headrace::bind_store(m);
   headrace::bind_range_reader(m);
+  headrace::bind_probe(m);
   headrace::bind_dataset(m);
   headrace::bind_loader(m);
   headrace::bind_order(m);

@@ -9,23 +9,10 @@
 
 #include "buffers.h"
 #include "errors.h"
+#include "store_options.h"
 
 namespace headrace {
 namespace {
-
-std::chrono::milliseconds to_milliseconds(double seconds) {
-  // A day is longer than any sensible timeout and far from overflow.
-  return std::chrono::milliseconds(
-      static_cast<std::int64_t>(std::clamp(seconds, 0.001, 86400.0) * 1e3));
-}
-
-PollerKind parse_poller(const std::string& name) {
-  if (name == "auto") return PollerKind::kAuto;
-  if (name == "uring") return PollerKind::kUring;
-  if (name == "epoll") return PollerKind::kEpoll;
-  raise(Status(Code::kInvalidArgument,
-               "poller=" + name + ": expected \"auto\", \"uring\" or \"epoll\""));
-}
 
 /// The process environment, with what the caller names in its place.
 Environment make_environment(const std::map<std::string, std::string>& overrides) {
@@ -240,44 +227,41 @@ void bind_object_info(nb::module_& m) {
       });
 }
 
+/// (key, error) of each object that could not be deleted.
+nb::list remove_many(PyStore& self, const std::vector<std::string>& keys) {
+  const std::vector<Status> statuses = control(
+      self, [&](Store& store, const CallOptions& call) { return store.remove_many(keys, call); });
+  nb::list failures;
+  for (std::size_t i = 0; i < statuses.size(); ++i) {
+    if (!statuses[i].ok())
+      failures.append(nb::make_tuple(keys[i], make_error(statuses[i], keys[i])));
+  }
+  return failures;
+}
+
+std::string presign(PyStore& self, const std::string& key, bool writes, std::int64_t seconds) {
+  PresignRequest request;
+  request.key = key;
+  request.op = writes ? Op::kPut : Op::kGet;
+  request.lifetime = std::chrono::seconds(seconds);
+  // Not control(): it contacts nobody.
+  return value_or_raise(self.client.get()->store().presign(request), key);
+}
+
 }  // namespace
 
 void bind_store(nb::module_& m) {
   bind_buffers(m);
   bind_object_info(m);
+  m.attr("DEFAULT_MAX_IN_FLIGHT") = StoreOptions().max_in_flight;
   nb::class_<PyStore>(m, "Store")
       .def(
           "__init__",
-          [](PyStore* self, const std::string& url, const std::string& endpoint,
-             const std::string& region, bool anonymous, std::optional<bool> path_style,
-             std::uint64_t memory_bytes, const std::string& poller, std::uint32_t reactors,
-             std::uint32_t max_in_flight, double timeout, double connect_timeout,
-             double first_byte_timeout, double progress_timeout, std::uint32_t max_attempts,
-             std::uint64_t retry_seed, const std::map<std::string, std::string>& environment) {
-            StoreOptions options;
-            options.url = url;
-            options.endpoint = endpoint;
-            options.region = region;
-            options.anonymous = anonymous;
-            options.path_style = path_style;
-            options.poller = parse_poller(poller);
-            options.reactor_count = reactors;
-            options.max_in_flight = max_in_flight;
-            options.default_timeout = to_milliseconds(timeout);
-            options.connect_timeout = to_milliseconds(connect_timeout);
-            options.first_byte_timeout = to_milliseconds(first_byte_timeout);
-            options.progress_timeout = to_milliseconds(progress_timeout);
-            options.max_attempts = max_attempts;
-            options.retry_seed = retry_seed;
-            open_client(self, std::move(options), environment, memory_bytes);
+          [](PyStore* self, const std::string& url, std::uint64_t memory_bytes,
+             const nb::dict& options, const std::map<std::string, std::string>& environment) {
+            open_client(self, parse_store_options(url, options), environment, memory_bytes);
           },
-          nb::arg("url"), nb::kw_only(), nb::arg("endpoint") = "", nb::arg("region") = "",
-          nb::arg("anonymous") = false, nb::arg("path_style") = nb::none(),
-          nb::arg("memory_bytes") = std::uint64_t{256} << 20, nb::arg("poller") = "auto",
-          nb::arg("reactors") = 0, nb::arg("max_in_flight") = 64, nb::arg("timeout") = 60.0,
-          nb::arg("connect_timeout") = 3.0, nb::arg("first_byte_timeout") = 10.0,
-          nb::arg("progress_timeout") = 10.0, nb::arg("max_attempts") = 10,
-          nb::arg("retry_seed") = 0, nb::arg("environment") = std::map<std::string, std::string>())
+          nb::arg("url"), nb::arg("memory_bytes"), nb::arg("options"), nb::arg("environment"))
       .def_prop_ro("url", [](PyStore& self) { return self.client.get()->store().url(); })
       .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
       .def("get", &get, nb::arg("key"))
@@ -303,6 +287,8 @@ void bind_store(nb::module_& m) {
                 key);
           },
           nb::arg("key"))
+      .def("remove_many", &remove_many, nb::arg("keys"))
+      .def("presign", &presign, nb::arg("key"), nb::arg("writes"), nb::arg("seconds"))
       .def(
           "copy",
           [](PyStore& self, const std::string& from_key, const std::string& to_key) {

@@ -161,10 +161,13 @@ def test_pack_makes_datasets_that_load(cli: Any, tmp_path: Path, arguments: list
 
 
 def test_bench_measures(cli: Any, s3: simulator.Server, numbers: Path) -> None:
-    rows = cli("bench", "fetch", "s3://b/numbers", "--part-bytes", "1KiB,2KiB", "--in-flight", "2", "--bytes", "64KiB", "--json").json()["rows"]
-    assert [row["part_bytes"] for row in rows] == [1024, 2048]
-    assert all(row["bytes"] >= 64 << 10 for row in rows)
-    assert "GB/s" in cli("bench", "fetch", str(numbers), "--bytes", "64KiB").out
+    report = cli("bench", "fetch", "s3://b/numbers", "--part-bytes", "1KiB,2KiB", "--in-flight", "2,4", "--seconds", "0.1", "--json").json()
+    rows = report["rows"]
+    assert [(row["part_bytes"], row["in_flight"]) for row in rows] == [(1024, 2), (1024, 4), (2048, 2), (2048, 4)]
+    assert all(row["bytes"] > 0 and row["failures"] == 0 and row["first_byte_p50_us"] <= row["first_byte_p999_us"] for row in rows)
+    assert [row["part_bytes"] for row in rows if row.get("is_knee")] == [1024, 2048]
+    assert report["recommendation"]["max_in_flight"] in (2, 4)
+    assert "GB/s" in cli("bench", "fetch", str(numbers), "--seconds", "0.1", "--in-flight", "1").out
     loaded = cli("bench", "load", "s3://b/numbers", "--batch-size", "10", "--json").json()
     assert (loaded["samples"], loaded["batches"]) == (1000, 100)
     assert "samples in" in cli("bench", "load", str(numbers), "--batches", "3").out

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from itertools import cycle, islice
+from itertools import islice
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
+from headrace import _native
 from headrace._loader import Loader
 from headrace._native import ObjectInfo
 from headrace._store import Store
 from headrace._units import format_bytes, parse_bytes
-from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json, split_url
+from headrace.cli._knee import bar, knee, recommend, sweep
+from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json, split_url, status_line
 from headrace.errors import InvalidArgumentError, NotFoundError
 
 app = typer.Typer(no_args_is_help=True, help="Measure fetching and loading.", rich_markup_mode="markdown")
+
+
+DOUBLINGS = [1 << i for i in range(11)]
 
 
 class Stopwatch:
@@ -30,83 +34,113 @@ class Stopwatch:
         return {"seconds": time.monotonic() - self._wall, "cpu_seconds": time.process_time() - self._cpu}
 
 
-def _ranges(objects: list[ObjectInfo], part_bytes: int, total: int) -> Iterator[tuple[str, int, int]]:
-    """Parts of the objects, going round until `total` bytes are asked for."""
-
-    def parts() -> Iterator[tuple[str, int, int]]:
-        for info in objects:
-            for offset in range(0, info.size, part_bytes):
-                yield info.key, offset, min(part_bytes, info.size - offset)
-
-    asked = 0
-    for part in cycle(list(islice(parts(), 1_000_000))):
-        if asked >= total:
-            return
-        asked += part[2]
-        yield part
+def _numbers(text: str, name: str) -> list[int]:
+    try:
+        numbers = [int(item) for item in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or min(numbers) < 1:
+        raise InvalidArgumentError(f"{name} {text}: expected numbers of at least 1 with commas between, such as 4,16,64")
+    return sorted(set(numbers))
 
 
-def _fetch_once(store: Store, objects: list[ObjectInfo], part_bytes: int, in_flight: int, total: int) -> dict[str, Any]:
-    received, requests, watch = 0, 0, Stopwatch()
-    for result in store.get_ranges(_ranges(objects, part_bytes, total), in_flight=in_flight):
-        received, requests = received + len(result.data), requests + 1
-    row: dict[str, Any] = {"part_bytes": part_bytes, "in_flight": in_flight, "bytes": received, "requests": requests, **watch.read()}
-    row["gb_per_s"] = received / row["seconds"] / 1e9
-    row["cpu_seconds_per_gb"] = row["cpu_seconds"] / max(received / 1e9, 1e-9)
+def _probe(root: str, options: dict[str, Any], objects: list[ObjectInfo], shape: dict[str, Any]) -> dict[str, Any]:
+    """One row: a fresh store, so that connections and counters belong to it alone."""
+    part, count, seconds = shape["part_bytes"], shape["in_flight"], shape["seconds"]
+    # Size classes round up: a quarter more than the parts themselves.
+    memory = max(count * part * 5 // 4, 1 << 20)
+    with Store(root, memory=memory, max_in_flight=count, adaptive=False, hedge_fraction=0.0, **options) as store:
+        watch = Stopwatch()
+        row = {**shape, **_native.probe_fetch(store._native, objects, part, count, seconds)}
+        row["cpu_seconds"] = watch.read()["cpu_seconds"]
+    row["gb_per_s"] = row["bytes"] / max(row["seconds"], 1e-9) / 1e9
+    row["cpu_seconds_per_gb"] = row["cpu_seconds"] / max(row["bytes"] / 1e9, 1e-9)
     return row
 
 
-def _numbers(text: str, name: str) -> list[int]:
-    try:
-        return [int(item) for item in text.split(",")]
-    except ValueError:
-        raise InvalidArgumentError(f"{name} {text}: expected numbers with commas between, such as 4,16,64") from None
+def _milliseconds(microseconds: float) -> str:
+    return f"{microseconds / 1000:.3g}"
+
+
+def _print_rows(rows: list[dict[str, Any]]) -> None:
+    """Table and plot: throughput as bars, and the first-byte times beside them."""
+    best = max(row["gb_per_s"] for row in rows)
+    table = Table(box=None, pad_edge=False)
+    for name in ("part", "in flight", "GB/s", "CPU s/GB", "requests/s", "p50", "p90", "p99", "p99.9 ms to first byte", "retries"):
+        table.add_column(name, justify="right")
+    table.add_column("throughput")
+    for row in rows:
+        first = [_milliseconds(row[f"first_byte_{p}_us"]) for p in ("p50", "p90", "p99", "p999")]
+        table.add_row(
+            format_bytes(row["part_bytes"]),
+            str(row["in_flight"]),
+            f"{row['gb_per_s']:.3f}",
+            f"{row['cpu_seconds_per_gb']:.3f}",
+            f"{row['requests'] / max(row['seconds'], 1e-9):,.0f}",
+            *first,
+            str(row["extra_attempts"]),
+            bar(row["gb_per_s"] / best) + (" ◀ knee" if row.get("is_knee") else ""),
+        )
+    console().print(table)
 
 
 @app.command()
 def fetch(
     url: Annotated[str, typer.Argument(metavar="URL", help="Prefix, directory or object to read from.")],
     part_bytes: Annotated[str, typer.Option("--part-bytes", help="Sizes of a read, with commas.")] = "64KiB,1MiB,8MiB",
-    in_flight: Annotated[str, typer.Option("--in-flight", help="Reads under way, with commas.")] = "4,16,64",
-    total: Annotated[str, typer.Option("--bytes", help="Bytes to read for each row.")] = "256MiB",
-    memory: Memory = "1GiB",
+    in_flight: Annotated[str, typer.Option("--in-flight", help="Reads under way, with commas; default: 1, 2, 4, ... until the knee is passed.")] = "",
+    seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Measured time of each row.")] = 3.0,
+    memory: Annotated[str, typer.Option("--memory", help="Most memory for one row; rows that need more are left out.", rich_help_panel="Store")] = "4GiB",
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
     json: Json = False,
 ) -> None:
-    """Read ranges as fast as the store gives them: throughput and CPU by part size and reads under way.
+    """Find the knee of a store: throughput, CPU and first-byte times against part size and reads under way.
+
+    Reads random ranges, raising the number under way until throughput stops growing, and recommends settings. The rows run with a
+    fixed concurrency; loaders find theirs by themselves (`adaptive=True`) and need `max_in_flight` only as a ceiling.
 
     Examples:
 
     * `headrace bench fetch s3://bucket/shards`
 
-    * `headrace bench fetch s3://bucket/shards --part-bytes 8MiB --in-flight 32,128 --bytes 4GiB --json`
+    * `headrace bench fetch s3://bucket/shards --part-bytes 8MiB --in-flight 32,128,512 --seconds 10 --json`
     """
     root, prefix = split_url(url)
-    rows = []
-    with Store(root, memory=memory, endpoint=endpoint, region=region, anonymous=anonymous) as lister:
+    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    limit = parse_bytes(memory, "--memory")
+    with Store(root, **options) as lister:
         objects = [info for info in islice(lister.list(prefix), 100_000) if info.size]
     if not objects:
         raise NotFoundError(f"{url}: nothing to read there")
-    for size in part_bytes.split(","):
-        for count in _numbers(in_flight, "--in-flight"):
-            # A fresh store each: connections, their number and the counters belong to the row.
-            with Store(root, memory=memory, endpoint=endpoint, region=region, anonymous=anonymous, max_in_flight=count) as store:
-                rows.append(_fetch_once(store, objects, parse_bytes(size, "--part-bytes"), count, parse_bytes(total, "--bytes")))
+    fixed = _numbers(in_flight, "--in-flight") if in_flight else []
+    rows: list[dict[str, Any]] = []
+    for size in sorted({parse_bytes(item, "--part-bytes") for item in part_bytes.split(",")}):
+        fitting = [count for count in fixed or DOUBLINGS if count * size * 5 // 4 <= limit]
+
+        def measure(count: int, size: int = size) -> dict[str, Any]:
+            with status_line(f"{format_bytes(size)} reads, {count} under way"):
+                return _probe(root, options, objects, {"part_bytes": size, "in_flight": count, "seconds": seconds})
+
+        group = [measure(count) for count in fitting] if fixed else list(sweep(measure, fitting))
+        if group:
+            knee(group)["is_knee"] = True
+        rows += group
+    if not rows:
+        raise InvalidArgumentError(f"--memory {memory}: too little for one read of {part_bytes}")
+    advice = recommend(rows)
     if json:
-        print_json({"url": url, "rows": rows})
+        print_json({"url": url, "objects": len(objects), "rows": rows, "recommendation": advice})
         return
-    table = Table("part", "in flight", "GB/s", "CPU s/GB", "requests/s", box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(
-            format_bytes(row["part_bytes"]),
-            str(row["in_flight"]),
-            f"{row['gb_per_s']:.2f}",
-            f"{row['cpu_seconds_per_gb']:.3f}",
-            f"{row['requests'] / row['seconds']:,.0f}",
-        )
-    console().print(table)
+    _print_rows(rows)
+    text = (
+        f"recommended: reads of {format_bytes(advice['part_bytes'])}, max_in_flight={advice['max_in_flight']} "
+        f"({advice['gb_per_s']:.2f} GB/s with {format_bytes(advice['memory_bytes'])} under way)"
+    )
+    if advice["collapses_at"]:
+        text += f"; throughput falls again from {advice['collapses_at']} on"
+    console().print(text)
 
 
 @app.command()

@@ -127,6 +127,16 @@ class Stores:
 
 
 @contextmanager
+def status_line(text: str) -> Iterator[None]:
+    """Shows `text` with a spinner on stderr while something runs; nothing when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True).status(text):
+        yield
+
+
+@contextmanager
 def transfer_bar(description: str, total_bytes: int | None) -> Iterator[Any]:
     """A bar of bytes on stderr; yields ``advance(bytes)``. Nothing is shown when stderr is no terminal."""
     if not sys.stderr.isatty():

@@ -1,0 +1,114 @@
+#include "store_options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include "errors.h"
+
+namespace headrace {
+namespace {
+
+std::chrono::milliseconds to_milliseconds(nb::handle seconds) {
+  // A day is longer than any sensible timeout and far from overflow.
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(std::clamp(nb::cast<double>(seconds), 0.001, 86400.0) * 1e3));
+}
+
+PollerKind parse_poller(const std::string& name) {
+  if (name == "auto") return PollerKind::kAuto;
+  if (name == "uring") return PollerKind::kUring;
+  if (name == "epoll") return PollerKind::kEpoll;
+  raise(Status(Code::kInvalidArgument,
+               "poller=" + name + ": expected \"auto\", \"uring\" or \"epoll\""));
+}
+
+ChecksumKind parse_checksum(const std::string& name) {
+  if (name == "crc32c") return ChecksumKind::kCrc32c;
+  if (name == "crc64nvme") return ChecksumKind::kCrc64Nvme;
+  if (name == "none") return ChecksumKind::kNone;
+  raise(Status(Code::kInvalidArgument,
+               "upload_checksum=" + name + ": expected \"crc32c\", \"crc64nvme\" or \"none\""));
+}
+
+double parse_fraction(nb::handle value) {
+  const auto fraction = nb::cast<double>(value);
+  if (!(fraction >= 0 && fraction <= 1)) {
+    raise(Status(Code::kInvalidArgument, "hedge_fraction: expected a number from 0 to 1"));
+  }
+  return fraction;
+}
+
+using Setter = std::function<void(StoreOptions&, nb::handle)>;
+
+template <class T>
+Setter plain(T StoreOptions::*field) {
+  return [field](StoreOptions& options, nb::handle value) { options.*field = nb::cast<T>(value); };
+}
+
+Setter seconds(std::chrono::milliseconds StoreOptions::*field) {
+  return
+      [field](StoreOptions& options, nb::handle value) { options.*field = to_milliseconds(value); };
+}
+
+std::map<std::string, Setter> make_table() {
+  return {
+      {"endpoint", plain(&StoreOptions::endpoint)},
+      {"region", plain(&StoreOptions::region)},
+      {"anonymous", plain(&StoreOptions::anonymous)},
+      {"path_style",
+       [](StoreOptions& options, nb::handle value) { options.path_style = nb::cast<bool>(value); }},
+      {"poller",
+       [](StoreOptions& options, nb::handle value) {
+         options.poller = parse_poller(nb::cast<std::string>(value));
+       }},
+      {"reactors", plain(&StoreOptions::reactor_count)},
+      {"max_in_flight", plain(&StoreOptions::max_in_flight)},
+      {"adaptive", plain(&StoreOptions::is_adaptive)},
+      {"hedge_fraction", [](StoreOptions& options,
+                            nb::handle value) { options.hedge_fraction = parse_fraction(value); }},
+      {"control_directory", plain(&StoreOptions::control_directory)},
+      {"timeout", seconds(&StoreOptions::default_timeout)},
+      {"connect_timeout", seconds(&StoreOptions::connect_timeout)},
+      {"first_byte_timeout", seconds(&StoreOptions::first_byte_timeout)},
+      {"progress_timeout", seconds(&StoreOptions::progress_timeout)},
+      {"max_attempts", plain(&StoreOptions::max_attempts)},
+      {"retry_seed", plain(&StoreOptions::retry_seed)},
+      {"verify_checksums", plain(&StoreOptions::verify_checksums)},
+      {"upload_checksum",
+       [](StoreOptions& options, nb::handle value) {
+         options.upload_checksum = parse_checksum(nb::cast<std::string>(value));
+       }},
+      {"requester_pays", plain(&StoreOptions::requester_pays)},
+      {"tls_verify", plain(&StoreOptions::tls_verify)},
+      {"ca_bundle", plain(&StoreOptions::ca_bundle)},
+      {"proxy", plain(&StoreOptions::proxy)},
+  };
+}
+
+}  // namespace
+
+StoreOptions parse_store_options(const std::string& url, const nb::dict& fields) {
+  static const std::map<std::string, Setter> kTable = make_table();
+  StoreOptions options;
+  options.url = url;
+  for (auto [name_object, value] : fields) {
+    const auto name = nb::cast<std::string>(name_object);
+    const auto found = kTable.find(name);
+    if (found == kTable.end()) {
+      std::string message = "no option " + name + "; known are";
+      for (const auto& [known, setter] : kTable) message += " " + known;
+      raise(Status(Code::kInvalidArgument, std::move(message)));
+    }
+    if (value.is_none()) continue;
+    try {
+      found->second(options, value);
+    } catch (const nb::cast_error&) {
+      raise(Status(Code::kInvalidArgument, name + ": a value of the wrong kind"));
+    }
+  }
+  return options;
+}
+
+}  // namespace headrace
