@@ -21,8 +21,10 @@ RetryDecision decide_retry(const RetryOptions& options, const AttemptFailure& fa
       failure.attempts >= options.max_attempts)
     return {};
   const std::uint32_t doublings = std::min<std::uint32_t>(failure.attempts - 1, 20);
-  const auto bound = std::min<Microseconds>(
-      options.cap, Microseconds(options.base) * (std::int64_t{1} << doublings));
+  auto bound = std::min<Microseconds>(options.cap,
+                                      Microseconds(options.base) * (std::int64_t{1} << doublings));
+  if (failure.is_rare && failure.attempts == 1)
+    bound = std::min<Microseconds>(bound, options.quick);
   Microseconds delay(static_cast<std::int64_t>(random.unit() * static_cast<double>(bound.count())));
   // The server knows better when it wants us back; the jitter on top keeps clients from coming back
   // together.

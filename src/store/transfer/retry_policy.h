@@ -20,7 +20,10 @@
 namespace headrace::transfer {
 
 struct RetryOptions {
-  std::chrono::milliseconds base{100};    ///< Bound of the first delay; doubles with each attempt.
+  std::chrono::milliseconds base{100};  ///< Bound of the first delay; doubles with each attempt.
+  /// Bound of the first delay instead, when failures are rare: then the next attempt most likely
+  /// succeeds, and a wait would only make a tail.
+  std::chrono::milliseconds quick{10};
   std::chrono::milliseconds cap{10'000};  ///< Largest bound.
   std::uint32_t max_attempts = 10;        ///< >= 1
 };
@@ -61,6 +64,7 @@ struct AttemptFailure {
   Code code = Code::kUnavailable;
   std::uint32_t attempts = 1;  ///< That have failed so far, this one included.
   bool may_repeat = true;      ///< Idempotent, or nothing was sent.
+  bool is_rare = false;        ///< Few attempts at this endpoint fail now.
   std::optional<std::chrono::milliseconds> retry_after;  ///< What the server asked for.
 };
 

@@ -45,6 +45,19 @@ TEST_F(RetryPolicyTest, DelaysAreSpreadOverADoublingBound) {
   }
 }
 
+TEST_F(RetryPolicyTest, RareFailuresAreRepeatedQuickly) {
+  AttemptFailure failure = after(1);
+  failure.is_rare = true;
+  for (int i = 0; i < 100; ++i) EXPECT_LE(decide(failure).at, clock_.now() + 10ms);
+  failure.attempts = 2;  // twice in a row is not rare
+  Microseconds highest{0};
+  for (int i = 0; i < 100; ++i) {
+    highest = std::max(highest,
+                       std::chrono::duration_cast<Microseconds>(decide(failure).at - clock_.now()));
+  }
+  EXPECT_GT(highest, 100ms);
+}
+
 TEST_F(RetryPolicyTest, SameSeedSameDelays) {
   Random again{3};
   const RetryDecision first = decide(after(3));
