@@ -244,6 +244,10 @@ enum class PollerKind : std::uint8_t {
   kEpoll
 };  ///< kAuto: io_uring when the kernel allows it.
 
+/// Numeric addresses of a host name, in order of preference. Called on threads of its own, may
+/// block. Errors: kNotFound, kUnavailable.
+using NameResolver = std::function<Result<std::vector<std::string>>(const std::string& host)>;
+
 /// How to reach a store. Everything is resolved before: nothing below reads the environment.
 struct StoreOptions {
   /// s3://bucket[/prefix], gs://bucket[/prefix], az://account/container[/prefix],
@@ -297,6 +301,8 @@ struct StoreOptions {
   std::uint32_t max_attempts = 10;  ///< 1: no retries.
   std::uint64_t retry_seed = 0;     ///< Seed of the back-off jitter; 0: from the clock.
   Clock* clock = nullptr;           ///< nullptr: system_clock().
+  NameResolver resolver;            ///< Instead of the system's name look-up (service discovery,
+                                    ///< tests). Empty: getaddrinfo().
 };
 
 /// Opens a store by URL scheme. Does not contact it. Errors: kInvalidArgument (URL, options),

@@ -36,6 +36,22 @@ Result<std::vector<NetAddress>> resolve(const std::string& host, std::uint16_t p
   return addresses;
 }
 
+Result<std::vector<NetAddress>> resolve_by(const HostResolver& resolver, const std::string& host,
+                                           std::uint16_t port) {
+  HEADRACE_TRY_ASSIGN(const auto texts, resolver(host));
+  std::vector<NetAddress> addresses;
+  for (const std::string& text : texts) {
+    const auto address = parse_numeric_address(text, port);
+    if (!address) {
+      return Status(Code::kInvalidArgument,
+                    "resolver: \"" + text + "\" for " + host + " is not a numeric address");
+    }
+    addresses.push_back(*address);
+  }
+  if (addresses.empty()) return Status(Code::kNotFound, "resolver: no address for " + host);
+  return addresses;
+}
+
 }  // namespace
 
 std::optional<NetAddress> parse_numeric_address(const std::string& host, std::uint16_t port) {
@@ -75,7 +91,8 @@ struct NameLookup::State {
   std::optional<Result<std::vector<NetAddress>>> result HEADRACE_GUARDED_BY(mutex);
 };
 
-Status NameLookup::start(std::string host, std::uint16_t port, std::function<void()> notify) {
+Status NameLookup::start(std::string host, std::uint16_t port, std::function<void()> notify,
+                         HostResolver resolver) {
   auto state = std::make_shared<State>();
   {
     MutexLock lock(state->mutex);
@@ -84,8 +101,8 @@ Status NameLookup::start(std::string host, std::uint16_t port, std::function<voi
   try {
     // Detached: getaddrinfo() cannot be interrupted and may take its resolver's whole timeout;
     // nobody should wait for it.
-    std::thread([state, host = std::move(host), port] {
-      auto result = resolve(host, port);
+    std::thread([state, host = std::move(host), port, resolver = std::move(resolver)] {
+      auto result = resolver ? resolve_by(resolver, host, port) : resolve(host, port);
       MutexLock lock(state->mutex);
       state->result.emplace(std::move(result));
       if (state->notify) state->notify();

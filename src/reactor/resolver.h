@@ -30,6 +30,9 @@ std::optional<NetAddress> parse_numeric_address(const std::string& host, std::ui
 /// "127.0.0.1:80", "[::1]:80".
 std::string to_text(const NetAddress& address);
 
+/// Numeric addresses of a name; replaces getaddrinfo(). May block.
+using HostResolver = std::function<Result<std::vector<std::string>>(const std::string& host)>;
+
 /// One look-up at a time. Destroying it abandons the look-up at once, even while getaddrinfo()
 /// hangs: the helper thread then ends on its own and calls nobody.
 class NameLookup {
@@ -41,9 +44,10 @@ class NameLookup {
 
   bool is_running() const noexcept { return state_ != nullptr; }
 
-  /// Starts; `notify` is called once, when take() has something. Errors: kExhausted (no thread).
-  /// \pre !is_running()
-  Status start(std::string host, std::uint16_t port, std::function<void()> notify);
+  /// Starts; `notify` is called once, when take() has something. `resolver` answers instead of the
+  /// system, if given. Errors: kExhausted (no thread). \pre !is_running()
+  Status start(std::string host, std::uint16_t port, std::function<void()> notify,
+               HostResolver resolver = {});
 
   /// The addresses in the system's order of preference (at least one), or why there are none
   /// (kNotFound, kUnavailable); nullopt while it runs.

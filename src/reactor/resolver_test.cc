@@ -53,6 +53,36 @@ TEST(NameLookup, NamesTheHostThatDoesNotExist) {
   EXPECT_NE(result->error().message().find("headrace.invalid"), std::string_view::npos);
 }
 
+TEST(NameLookup, TakesAnotherResolversAddresses) {
+  const auto look_up = [](HostResolver resolver) {
+    std::binary_semaphore is_done(0);
+    NameLookup lookup;
+    EXPECT_TRUE(lookup
+                    .start(
+                        "store", 80, [&] { is_done.release(); }, std::move(resolver))
+                    .ok());
+    is_done.acquire();
+    return *lookup.take();
+  };
+  using Texts = Result<std::vector<std::string>>;
+  auto found = look_up([](const std::string& host) -> Texts {
+    EXPECT_EQ(host, "store");
+    return std::vector<std::string>{"127.0.0.2", "::1"};
+  });
+  ASSERT_TRUE(found);
+  ASSERT_EQ(found->size(), 2U);
+  EXPECT_EQ(to_text((*found)[0]), "127.0.0.2:80");
+  EXPECT_EQ(to_text((*found)[1]), "[::1]:80");
+  auto failed =
+      look_up([](const std::string&) -> Texts { return Status(Code::kUnavailable, "no servers"); });
+  EXPECT_EQ(failed.error().code(), Code::kUnavailable);
+  auto malformed =
+      look_up([](const std::string&) -> Texts { return std::vector<std::string>{"localhost"}; });
+  EXPECT_EQ(malformed.error().code(), Code::kInvalidArgument);
+  auto empty = look_up([](const std::string&) -> Texts { return std::vector<std::string>(); });
+  EXPECT_EQ(empty.error().code(), Code::kNotFound);
+}
+
 TEST(NameLookup, AbandonedLookupCallsNobody) {
   bool is_alive = true;
   {
