@@ -30,7 +30,7 @@
 #include "reactor/poller.h"
 #include "reactor/timer_heap.h"
 #include "store/http_protocol.h"
-#include "store/transfer/address_book.h"
+#include "store/transfer/endpoint.h"
 #include "store/transfer/transfer_counters.h"
 #include "store/transfer/transfer_op.h"
 #include "store/transfer/verdict.h"
@@ -55,7 +55,6 @@ struct ConnectionContext {
   const StoreOptions& options;
   const Clock& clock;
   TransferCounters& counters;
-  AddressBook& addresses;
 };
 
 enum class Progress : std::uint8_t { kPending, kDone };
@@ -63,8 +62,9 @@ enum class Progress : std::uint8_t { kPending, kDone };
 /// How an attempt ended.
 struct Outcome {
   Status status;
-  bool is_named = false;  ///< The message says already what was asked.
-  bool was_sent = false;  ///< Some of the request may have reached the server.
+  bool is_named = false;      ///< The message says already what was asked.
+  bool was_sent = false;      ///< Some of the request may have reached the server.
+  bool is_not_ready = false;  ///< The protocol waits for credentials: nothing was attempted.
   bool is_stale = false;  ///< A kept connection that the server had closed: nothing was answered.
   std::optional<std::chrono::milliseconds> retry_after;
 };
@@ -79,8 +79,10 @@ class Connection {
   bool is_idle() const noexcept { return state_ == State::kIdle; }
   bool is_closed() const noexcept { return state_ == State::kClosed; }
   TransferOp* op() const noexcept { return op_; }
+  /// Where it is, or was last, connected to.
+  Endpoint* endpoint() const noexcept { return endpoint_; }
 
-  /// Starts an attempt. \pre is_idle(), or is_closed() and there are addresses.
+  /// Starts an attempt at op.endpoint. \pre is_idle() there, or is_closed() and it has addresses.
   Progress begin(TransferOp& op, TimePoint now);
   Progress on_event(const PollEvent& event, TimePoint now);
   /// The connection's timer has fired.
@@ -150,6 +152,7 @@ class Connection {
   TimePoint limit_ = TimePoint::max();  // the timer may fire earlier and is then set again
   State state_ = State::kClosed;
   TransferOp* op_ = nullptr;
+  Endpoint* endpoint_ = nullptr;
   Outcome outcome_;
   bool is_over_ = false;    // the attempt has its outcome
   bool is_reused_ = false;  // not the first request of this connection

@@ -16,6 +16,9 @@ namespace {
 constexpr std::size_t kEventsPerPoll = 256;
 // With a clock that is not the system's, nothing but looking tells when its time has come.
 constexpr std::chrono::milliseconds kForeignClockSlice{1};
+// How soon to ask again for credentials that are being fetched: short beside the fetch (STS, SSO:
+// tens of milliseconds), long beside the price of asking.
+constexpr std::chrono::milliseconds kCredentialsPoll{5};
 
 Status validate(const Request& request) {
   if (request.key.empty()) return Status(Code::kInvalidArgument, "the key is empty");
@@ -50,15 +53,12 @@ Reactor::Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol,
       own_(options),
       poller_(std::move(poller)),
       timers_(store_options.queue_capacity),
-      context_{*poller_, timers_, protocol_, options_, clock_, counters_, addresses_},
+      endpoints_(protocol.endpoint()),
+      context_{*poller_, timers_, protocol_, options_, clock_, counters_},
       retry_budget_(options.retry_budget, clock_.now()),
       random_(options.seed),
       events_(kEventsPerPoll) {
   retry_options_.max_attempts = store_options.max_attempts;
-  const HttpEndpoint& endpoint = protocol_.endpoint();
-  if (const auto address = parse_numeric_address(endpoint.host, endpoint.port)) {
-    addresses_.assign({*address}, TimePoint::max());
-  }
   connections_.reserve(own_.connection_limit);
   closed_.reserve(own_.connection_limit);
   idle_.reserve(own_.connection_limit);
@@ -99,7 +99,7 @@ void Reactor::run() {
     if (is_stopping_ && all_ == nullptr) break;
     poll_once();
   }
-  lookup_.abandon();
+  endpoints_.abandon_lookups();
   for (auto& connection : connections_) connection->close();
 }
 
@@ -136,7 +136,7 @@ void Reactor::take_mail(TimePoint now) {
         cancel_ops(*static_cast<CancelLetter*>(letter), now);
         break;
       case LetterKind::kResolved:
-        on_resolved(now);
+        on_resolved(static_cast<ResolvedLetter*>(letter)->endpoint, now);
         break;
       case LetterKind::kStop:
         is_stopping_ = true;
@@ -161,6 +161,7 @@ void Reactor::accept(TransferOp& op, TimePoint now) {
   }
   timers_.set(op.timer, op.deadline);
   op.state = OpState::kPending;
+  op.endpoint = &endpoints_.home();
   // Somebody waits for each call, and it moves few bytes.
   op.call != nullptr ? pending_.push_front(op) : pending_.push_back(op);
 }
@@ -185,24 +186,33 @@ void Reactor::cancel_op(TransferOp& op, TimePoint now) {
     Connection& connection = *op.connection;
     return advance(connection, connection.abort(std::move(status)), now);
   }
-  if (op.state == OpState::kPending) pending_.remove(op);
+  if (op.state == OpState::kPending) queue_of(op).remove(op);
   finish(op, std::move(status), now);
 }
 
-void Reactor::on_resolved(TimePoint now) {
-  auto result = lookup_.take();
+OpQueue& Reactor::queue_of(TransferOp& op) noexcept {
+  return op.is_waiting_for_address ? op.endpoint->waiting : pending_;
+}
+
+void Reactor::on_resolved(Endpoint& endpoint, TimePoint now) {
+  auto result = endpoint.lookup.take();
   if (!result) return;
-  if (*result) {
-    addresses_.assign(**result, now + kAddressLifetime);
-    return;
-  }
-  if (addresses_.size() > 0) {  // the addresses of before are better than none
-    std::vector<NetAddress> kept;
-    for (std::size_t i = 0; i < addresses_.size(); ++i) kept.push_back(addresses_.at(i));
-    return addresses_.assign(kept, now + kAddressLifetime);
-  }
+  AddressBook& addresses = endpoint.addresses;
   OpQueue waiting;
-  std::swap(waiting, pending_);
+  std::swap(waiting, endpoint.waiting);
+  for (TransferOp* op = waiting.front(); op != nullptr; op = op->queue_next)
+    op->is_waiting_for_address = false;
+  if (*result) {
+    addresses.assign(**result, now + kAddressLifetime);
+    // Older than all that came meanwhile.
+    waiting.splice_back(pending_);
+    return std::swap(waiting, pending_);
+  }
+  if (addresses.size() > 0) {  // the addresses of before are better than none
+    std::vector<NetAddress> kept;
+    for (std::size_t i = 0; i < addresses.size(); ++i) kept.push_back(addresses.at(i));
+    return addresses.assign(kept, now + kAddressLifetime);
+  }
   while (!waiting.empty()) {
     TransferOp& op = *waiting.front();
     waiting.remove(op);
@@ -246,31 +256,32 @@ void Reactor::on_op_timer(TransferOp& op, TimePoint now) {
     Connection& connection = *op.connection;
     return advance(connection, connection.abort(std::move(status)), now);
   }
-  pending_.remove(op);
+  queue_of(op).remove(op);
   finish(op, std::move(status), now);
 }
 
 // --- connections ---
 
-bool Reactor::has_addresses(TimePoint now) {
-  if (addresses_.is_fresh(now)) return true;
-  if (!lookup_.is_running()) {
-    const HttpEndpoint& endpoint = protocol_.endpoint();
-    Status started = lookup_.start(endpoint.host, endpoint.port, [this] {
-      mailbox_.push(resolved_letter_);
-      ring(TimePoint::min());
-    });
+bool Reactor::has_addresses(Endpoint& endpoint, TimePoint now) {
+  if (endpoint.addresses.is_fresh(now)) return true;
+  if (!endpoint.lookup.is_running()) {
+    Status started =
+        endpoint.lookup.start(endpoint.connect_host, endpoint.connect_port, [this, &endpoint] {
+          mailbox_.push(endpoint.letter);
+          ring(TimePoint::min());
+        });
     // Without a thread there is no look-up now; pending ops try again with the next event, at the
     // latest their deadline.
     if (!started.ok()) counters_.connect_failures.add(1);
   }
-  return addresses_.size() > 0;  // stale ones will do while the look-up runs
+  return endpoint.addresses.size() > 0;  // stale ones will do while the look-up runs
 }
 
-Connection* Reactor::take_idle(TimePoint now) {
-  while (!idle_.empty()) {
-    Connection* connection = idle_.back();
-    idle_.pop_back();
+Connection* Reactor::take_idle(const Endpoint& endpoint, TimePoint now) {
+  for (std::size_t i = idle_.size(); i-- > 0;) {
+    Connection* connection = idle_[i];
+    if (connection->endpoint() != &endpoint) continue;
+    idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i));
     if (connection->is_usable(now)) return connection;
     connection->close();
     closed_.push_back(connection);
@@ -278,14 +289,20 @@ Connection* Reactor::take_idle(TimePoint now) {
   return nullptr;
 }
 
-Connection* Reactor::pick_connection(const TransferOp& op, TimePoint now) {
+Connection* Reactor::pick_connection(TransferOp& op, TimePoint now) {
   // A call that must not be repeated takes no risk with a connection that the server may be closing
   // just now.
   const bool wants_fresh = op.needs_fresh_connection || !op.is_idempotent();
   if (!wants_fresh) {
-    if (Connection* idle = take_idle(now)) return idle;
+    if (Connection* idle = take_idle(*op.endpoint, now)) return idle;
   }
-  if (!has_addresses(now)) return nullptr;
+  if (!has_addresses(*op.endpoint, now)) {
+    if (!op.endpoint->lookup.is_running()) return nullptr;
+    pending_.remove(op);
+    op.is_waiting_for_address = true;
+    op.endpoint->waiting.push_back(op);
+    return nullptr;
+  }
   const std::size_t open_count = connections_.size() - closed_.size();
   if (open_count == own_.connection_limit) {
     if (idle_.empty()) return nullptr;
@@ -307,6 +324,7 @@ void Reactor::start_pending(TimePoint now) {
   while (!pending_.empty()) {
     TransferOp& op = *pending_.front();
     Connection* connection = pick_connection(op, now);
+    if (connection == nullptr && op.is_waiting_for_address) continue;
     if (connection == nullptr) return;
     pending_.remove(op);
     op.state = OpState::kActive;
@@ -341,6 +359,12 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
   if (code == Code::kThrottled) counters_.throttles.add(1);
   if (code == Code::kCancelled || code == Code::kDeadline)
     return finish(op, std::move(outcome.status), now);
+  if (outcome.is_not_ready && op.deadline > now) {
+    op.last_failure = std::move(outcome.status);
+    op.state = OpState::kBackoff;
+    timers_.set(op.timer, std::min(op.deadline, now + kCredentialsPoll));
+    return;
+  }
   if (outcome.is_stale && op.is_idempotent()) {
     --op.attempts;
     counters_.stale_connections.add(1);
@@ -377,6 +401,7 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
 }
 
 void Reactor::finish(TransferOp& op, Status status, TimePoint now) {
+  op.is_waiting_for_address = false;
   timers_.clear(op.timer);
   (op.previous != nullptr ? op.previous->following : all_) = op.following;
   if (op.following != nullptr) op.following->previous = op.previous;

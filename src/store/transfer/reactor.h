@@ -13,10 +13,9 @@
 #include "base/random.h"
 #include "reactor/mailbox.h"
 #include "reactor/poller.h"
-#include "reactor/resolver.h"
 #include "reactor/timer_heap.h"
-#include "store/transfer/address_book.h"
 #include "store/transfer/connection.h"
+#include "store/transfer/endpoint.h"
 #include "store/transfer/handle_core.h"
 #include "store/transfer/retry_policy.h"
 #include "store/transfer/transfer_counters.h"
@@ -58,13 +57,14 @@ class Reactor {
   void accept(TransferOp& op, TimePoint now);
   void cancel_ops(CancelLetter& letter, TimePoint now);
   void cancel_op(TransferOp& op, TimePoint now);
-  void on_resolved(TimePoint now);
+  void on_resolved(Endpoint& endpoint, TimePoint now);
   void fire_timers(TimePoint now);
   void on_op_timer(TransferOp& op, TimePoint now);
   void start_pending(TimePoint now);
-  Connection* pick_connection(const TransferOp& op, TimePoint now);
-  Connection* take_idle(TimePoint now);
-  bool has_addresses(TimePoint now);
+  OpQueue& queue_of(TransferOp& op) noexcept;
+  Connection* pick_connection(TransferOp& op, TimePoint now);
+  Connection* take_idle(const Endpoint& endpoint, TimePoint now);
+  bool has_addresses(Endpoint& endpoint, TimePoint now);
   void poll_once();
   void advance(Connection& connection, Progress progress, TimePoint now);
   void on_attempt_done(Connection& connection, TimePoint now);
@@ -83,14 +83,12 @@ class Reactor {
   std::unique_ptr<Poller> poller_;
   Mailbox mailbox_;
   Letter stop_letter_{static_cast<std::uint8_t>(LetterKind::kStop)};
-  Letter resolved_letter_{static_cast<std::uint8_t>(LetterKind::kResolved)};
   std::thread thread_;
   bool is_stopping_ = false;
 
   TimerHeap timers_;
   TransferCounters counters_;
-  AddressBook addresses_;
-  NameLookup lookup_;
+  EndpointSet endpoints_;
   ConnectionContext context_;
   RetryOptions retry_options_;
   RetryBudget retry_budget_;

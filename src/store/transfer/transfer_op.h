@@ -26,6 +26,7 @@
 namespace headrace::transfer {
 
 class Connection;
+struct Endpoint;
 class HandleCore;
 
 enum class LetterKind : std::uint8_t { kOp, kCancel, kResolved, kStop };
@@ -46,6 +47,8 @@ struct TransferOp : Letter {
   OpState state = OpState::kMailed;
   Timer timer;  ///< Deadline; in kBackoff the time of the next attempt.
   Connection* connection = nullptr;
+  Endpoint* endpoint = nullptr;         ///< Where the next attempt goes.
+  bool is_waiting_for_address = false;  ///< kPending, in endpoint->waiting.
   std::uint32_t attempts = 0;
   bool needs_fresh_connection = false;
   TimePoint submitted{}, sent{}, first_byte{}, finished{};

@@ -1,0 +1,68 @@
+#pragma once
+/// \file
+/// Endpoint: one place that a reactor connects to, and what it knows about it: addresses, route,
+/// TLS sessions, ops that wait for a name look-up. EndpointSet: the store's own endpoint and those
+/// that redirects lead to.
+///
+/// Threads: their reactor's; the look-up's helper thread reaches it by letter.
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headrace/clock.h"
+#include "reactor/mailbox.h"
+#include "reactor/resolver.h"
+#include "store/http_protocol.h"
+#include "store/transfer/address_book.h"
+#include "store/transfer/transfer_op.h"
+
+namespace headrace::transfer {
+
+/// Beyond it the least used endpoint without work is forgotten. AIStore clusters have tens of
+/// nodes; more than this would not fit a default max_in_flight of connections either.
+constexpr std::size_t kMaxEndpoints = 64;
+
+struct Endpoint;
+
+/// Sent by the look-up's helper thread.
+struct ResolvedLetter : Letter {
+  explicit ResolvedLetter(Endpoint& endpoint_in)
+      : Letter(static_cast<std::uint8_t>(LetterKind::kResolved)), endpoint(endpoint_in) {}
+  Endpoint& endpoint;
+};
+
+struct Endpoint {
+  explicit Endpoint(HttpEndpoint target_in);
+
+  const HttpEndpoint target;
+  /// Whose name is looked up and whose addresses are connected to: the target, or its proxy.
+  std::string connect_host;
+  std::uint16_t connect_port = 0;
+
+  AddressBook addresses;
+  NameLookup lookup;
+  ResolvedLetter letter{*this};
+  OpQueue waiting;        ///< Ops in OpState::kPending that wait for the first addresses.
+  std::size_t users = 0;  ///< Ops and open connections that point here.
+  TimePoint used_at{};
+};
+
+class EndpointSet {
+ public:
+  /// `home` is never forgotten.
+  explicit EndpointSet(const HttpEndpoint& home);
+
+  Endpoint& home() noexcept { return *endpoints_.front(); }
+  /// The endpoint of `target`, a new one where needed. nullptr: there are too many with work.
+  Endpoint* find_or_add(const HttpEndpoint& target, TimePoint now);
+  /// Ends all look-ups: no letter comes after it.
+  void abandon_lookups() noexcept;
+  std::size_t size() const noexcept { return endpoints_.size(); }
+
+ private:
+  std::vector<std::unique_ptr<Endpoint>> endpoints_;
+};
+
+}  // namespace headrace::transfer
