@@ -9,11 +9,14 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headrace/sim.h"
 #include "headrace/status.h"
 
 namespace headrace::sim {
+
+std::vector<std::string> profile_names();
 
 /// Errors: kInvalidArgument for an unknown name; the message lists those known.
 Result<SimBehaviour> profile_behaviour(std::string_view name);
@@ -29,23 +32,53 @@ Result<SimBehaviour> behaviour_from_json(std::string_view json, const SimBehavio
 
 std::string behaviour_to_json(const SimBehaviour& behaviour);
 
+/// No request has a fate that differs from being served at once. Rates and limits do not count.
 bool is_perfect(const SimBehaviour& behaviour) noexcept;
+
+/// Bytes per second that the server as a whole gives to that many transfers. \pre
+/// total_bytes_per_s > 0
+double total_rate(const SimBehaviour& behaviour, std::uint64_t transfer_count) noexcept;
+/// Limit of one transfer; 0: none.
+double transfer_rate(const SimBehaviour& behaviour) noexcept;
+
+/// By what first-byte times and faults differ.
+enum class Traffic : std::uint8_t {
+  kGet,
+  kMetadata,
+  kPut,     ///< Uploads of objects and parts.
+  kCommit,  ///< Copies and completions of uploads.
+};
 
 /// What happens to one request.
 struct Fate {
-  enum class Answer : std::uint8_t { kServe, kSlowDown, kInternalError };
-  enum class Cut : std::uint8_t { kNone, kReset, kTruncate };
+  enum class Answer : std::uint8_t {
+    kServe,
+    kSlowDown,
+    kInternalError,
+    kTooManyRequests,
+    kRequestTimeout,
+    kDrop,  ///< Connection reset instead of an answer.
+  };
+  enum class Cut : std::uint8_t { kNone, kReset, kTruncate, kStall, kCorrupt };
   Answer answer = Answer::kServe;
-  Cut cut = Cut::kNone;
-  double cut_fraction = 0;  ///< Of the body that is still sent, in [0, 1).
+  Cut cut = Cut::kNone;     ///< What happens in mid-body ...
+  double cut_fraction = 0;  ///< ... after that share of it, in [0, 1).
   std::uint64_t first_byte_us = 0;
-  bool is_slow_first_byte = false;  ///< first_byte_us is slow_first_byte_ms.
+  bool is_slow_first_byte = false;  ///< first_byte_us is slow_first_byte_ms or slow_put_ms.
+  bool is_dripping = false;
+  bool has_wrong_range = false;
+  bool has_no_range = false;
+  bool has_no_etag = false;
+  bool is_changed = false;  ///< The object seems to have another version.
+  bool has_wrong_checksum = false;
+  bool has_error_in_body = false;
 };
 
-/// `identity`: hash of what is asked for; `ordinal`: how often it was asked before. `is_get`: the
-/// slow first byte and the cuts concern bodies of GETs only.
+/// `identity`: hash of what is asked for; `ordinal`: how often it was asked before. Slow first
+/// bytes and faults of bodies and heads concern GETs (slow acknowledgements: uploads), errors in
+/// bodies commits only.
 Fate draw_fate(const SimBehaviour& behaviour, std::uint64_t seed, std::uint64_t identity,
-               std::uint64_t ordinal, bool is_get);
+               std::uint64_t ordinal, Traffic traffic);
 
 /// FNV-1a with a final mix; the same on every machine. Chain by passing the last value as `hash`.
 std::uint64_t hash_text(std::string_view text, std::uint64_t hash = 0) noexcept;

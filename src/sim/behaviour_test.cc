@@ -14,11 +14,11 @@ using ::testing::HasSubstr;
 std::string_view message_of(const Status& status) { return status.message(); }
 
 TEST(Behaviour, EveryProfileIsValid) {
-  for (const char* name : {"none", "s3-standard", "s3-express"}) {
+  for (const std::string& name : profile_names()) {
     const auto behaviour = profile_behaviour(name);
     ASSERT_TRUE(behaviour.has_value()) << name;
     EXPECT_TRUE(validate(*behaviour).ok()) << name;
-    EXPECT_EQ(is_perfect(*behaviour), name == std::string("none"));
+    EXPECT_EQ(is_perfect(*behaviour), name == "none");
   }
 }
 
@@ -84,14 +84,14 @@ TEST(Behaviour, BadJsonIsRefused) {
 TEST(Fate, DependsOnSeedIdentityAndOrdinalOnly) {
   SimBehaviour behaviour = *profile_behaviour("s3-standard");
   behaviour.reset_rate = 0.5;
-  const Fate a = draw_fate(behaviour, 1, 2, 3, true);
-  const Fate b = draw_fate(behaviour, 1, 2, 3, true);
+  const Fate a = draw_fate(behaviour, 1, 2, 3, Traffic::kGet);
+  const Fate b = draw_fate(behaviour, 1, 2, 3, Traffic::kGet);
   EXPECT_EQ(a.first_byte_us, b.first_byte_us);
   EXPECT_EQ(a.cut, b.cut);
   EXPECT_EQ(a.cut_fraction, b.cut_fraction);
-  EXPECT_NE(draw_fate(behaviour, 2, 2, 3, true).first_byte_us, a.first_byte_us);
-  EXPECT_NE(draw_fate(behaviour, 1, 3, 3, true).first_byte_us, a.first_byte_us);
-  EXPECT_NE(draw_fate(behaviour, 1, 2, 4, true).first_byte_us, a.first_byte_us);
+  EXPECT_NE(draw_fate(behaviour, 2, 2, 3, Traffic::kGet).first_byte_us, a.first_byte_us);
+  EXPECT_NE(draw_fate(behaviour, 1, 3, 3, Traffic::kGet).first_byte_us, a.first_byte_us);
+  EXPECT_NE(draw_fate(behaviour, 1, 2, 4, Traffic::kGet).first_byte_us, a.first_byte_us);
 }
 
 TEST(Fate, FirstByteTimesHaveTheQuantilesAskedFor) {
@@ -100,7 +100,7 @@ TEST(Fate, FirstByteTimesHaveTheQuantilesAskedFor) {
   behaviour.first_byte_p99_ms = 80;
   std::vector<std::uint64_t> times;
   for (std::uint64_t i = 0; i < 20'000; ++i) {
-    times.push_back(draw_fate(behaviour, 7, i, 0, true).first_byte_us);
+    times.push_back(draw_fate(behaviour, 7, i, 0, Traffic::kGet).first_byte_us);
   }
   std::sort(times.begin(), times.end());
   EXPECT_NEAR(static_cast<double>(times[10'000]), 30e3, 0.5e3);
@@ -117,7 +117,7 @@ TEST(Fate, RatesAreMet) {
   constexpr int kCount = 20'000;
   int slow_down = 0, error = 0, reset = 0, truncate = 0, slow = 0;
   for (std::uint64_t i = 0; i < kCount; ++i) {
-    const Fate fate = draw_fate(behaviour, 11, 42, i, true);
+    const Fate fate = draw_fate(behaviour, 11, 42, i, Traffic::kGet);
     slow_down += fate.answer == Fate::Answer::kSlowDown;
     error += fate.answer == Fate::Answer::kInternalError;
     reset += fate.cut == Fate::Cut::kReset;
@@ -135,7 +135,7 @@ TEST(Fate, RatesAreMet) {
 TEST(Fate, OnlyGetsAreCutOrSlow) {
   SimBehaviour behaviour;
   behaviour.reset_rate = behaviour.slow_first_byte_rate = 1;
-  const Fate fate = draw_fate(behaviour, 0, 0, 0, false);
+  const Fate fate = draw_fate(behaviour, 0, 0, 0, Traffic::kMetadata);
   EXPECT_EQ(fate.cut, Fate::Cut::kNone);
   EXPECT_EQ(fate.first_byte_us, 0u);
 }
@@ -147,7 +147,8 @@ TEST(Fate, ChangingOneRateLeavesTheOtherFaultsWhereTheyWere) {
   many.first_byte_p50_ms = 10;
   many.first_byte_p99_ms = 20;
   for (std::uint64_t i = 0; i < 100; ++i) {
-    EXPECT_EQ(draw_fate(few, 5, i, 0, true).cut, draw_fate(many, 5, i, 0, true).cut);
+    EXPECT_EQ(draw_fate(few, 5, i, 0, Traffic::kGet).cut,
+              draw_fate(many, 5, i, 0, Traffic::kGet).cut);
   }
 }
 

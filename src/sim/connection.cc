@@ -23,15 +23,25 @@ constexpr std::chrono::milliseconds kDrainPoll{1};
 
 }  // namespace
 
-Connection::Connection(Fd fd, bool is_loopback, Service& service, std::span<char> scratch)
+Connection::Connection(Fd fd, const Peer& peer, Service& service, std::span<char> scratch)
     : fd_(std::move(fd)),
-      is_loopback_(is_loopback),
+      peer_(peer),
       service_(service),
       scratch_(scratch),
       input_(http::kMaxHeadBytes) {}
 
+Connection::~Connection() { service_.release(exchange_); }
+
 Connection::Next Connection::drive(TimePoint now) {
   wake_at_ = TimePoint::max();
+  service_.refresh();
+  const SimAddress::State address = service_.address(peer_.address_index).state;
+  if (address == SimAddress::State::kRefuse) {
+    set_reset_on_close();
+    return Next::kClose;
+  }
+  // Mute: all are driven again when that changes.
+  if (address != SimAddress::State::kUp) return Next::kWait;
   while (true) {
     switch (step(now)) {
       case Step::kAgain:
@@ -80,6 +90,7 @@ Connection::Step Connection::receive(std::span<char> target, std::size_t& receiv
 Connection::Step Connection::read_head(TimePoint now) {
   if (input_begin_ == input_end_) {
     input_begin_ = input_end_ = 0;
+    if (service_.behaviour().idle_close_ms > 0) return wait_for_request(now);
   } else {
     const std::string_view bytes(input_.data() + input_begin_, input_end_ - input_begin_);
     const auto parsed = http::parse_request_head(bytes, head_);
@@ -102,6 +113,17 @@ Connection::Step Connection::read_head(TimePoint now) {
   const Step step = receive(std::span(input_).subspan(input_end_), received);
   input_end_ += received;
   return step;
+}
+
+Connection::Step Connection::wait_for_request(TimePoint now) {
+  if (idle_since_ == TimePoint::min()) idle_since_ = now;
+  std::size_t received = 0;
+  const Step step = receive(input_, received);
+  input_end_ += received;
+  if (step != Step::kWait) return step;
+  const auto limit = std::chrono::duration<double, std::milli>(service_.behaviour().idle_close_ms);
+  const TimePoint due = idle_since_ + std::chrono::duration_cast<std::chrono::nanoseconds>(limit);
+  return now >= due ? Step::kClose : sleep_until(due);
 }
 
 /// Not HTTP: nothing can be said about what follows.
@@ -129,8 +151,10 @@ void Connection::begin_exchange(TimePoint now) {
     head_bytes_ = 0;
     (void)http::parse_request_head(head_copy_, head_);  // parsed before: cannot fail
   }
-  service_.begin(head_, is_loopback_, exchange_);
-  pacer_.set_rate(service_.connection_bytes_per_s());
+  service_.begin(head_, peer_, now, exchange_);
+  ++request_count_;
+  slot_bytes_ = 0;
+  pacer_.set_rate(service_.connection_bytes_per_s(exchange_));
   pacer_.start(now);
   if (!exchange_.body || exchange_.body->done()) {
     state_ = State::kDelay;
@@ -141,10 +165,8 @@ void Connection::begin_exchange(TimePoint now) {
       // The client has not sent the body and, told why, will not.
       exchange_.body.reset();
       exchange_.response.close = true;
-      {
-        state_ = State::kDelay;
-        return;
-      }
+      state_ = State::kDelay;
+      return;
     }
     // The send buffer is empty or nearly so: all requests before this one were answered.
     constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -163,13 +185,14 @@ Connection::Step Connection::read_body(TimePoint now) {
     const std::uint64_t left = body.bytes_left();
     std::uint64_t wanted =
         left > 0 ? std::min<std::uint64_t>(left, scratch_.size()) : scratch_.size();
-    wanted = pacer_.allow(wanted, now);
-    if (wanted == 0) return sleep_until(pacer_.ready_at(scratch_.size(), now));
+    TimePoint again;
+    wanted = allow(wanted, now, again);
+    if (wanted == 0) return sleep_until(again);
     if (turn_bytes >= kTurnBytes) return Step::kYield;
     std::size_t received = 0;
     const Step step = receive(scratch_.first(static_cast<std::size_t>(wanted)), received);
     if (step != Step::kAgain) return step;
-    pacer_.take(received);
+    take(received);
     turn_bytes += received;
     const std::string_view bytes(scratch_.data(), received);
     const std::string_view rest = bytes.substr(body.feed(bytes));
@@ -181,20 +204,49 @@ Connection::Step Connection::read_body(TimePoint now) {
       input_end_ = rest.size();
     }
   }
+  // An upload is acknowledged that long after its last byte.
+  begun_at_ = now;
   state_ = State::kDelay;
   return Step::kAgain;
+}
+
+std::uint64_t Connection::allow(std::uint64_t wanted, TimePoint now, TimePoint& again) {
+  const std::uint64_t count = pacer_.allow(wanted, now);
+  if (count == 0) again = pacer_.ready_at(wanted, now);
+  if (count == 0 || !service_.shares_bandwidth()) return count;
+  if (slot_bytes_ == 0) {
+    const Service::Slot slot = service_.book(exchange_, file_offset_, count, now);
+    slot_bytes_ = slot.bytes;
+    slot_at_ = slot.at;
+  }
+  again = slot_at_;
+  return now < slot_at_ ? 0 : std::min(count, slot_bytes_);
+}
+
+void Connection::take(std::uint64_t bytes) noexcept {
+  pacer_.take(bytes);
+  slot_bytes_ -= std::min(slot_bytes_, bytes);
 }
 
 Connection::Step Connection::wait_first_byte(TimePoint now) {
   const TimePoint due = begun_at_ + Microseconds(exchange_.fate.first_byte_us);
   if (exchange_.fate.first_byte_us > 0 && now < due) return sleep_until(due);
+  if (exchange_.fate.answer == Fate::Answer::kDrop) {
+    service_.finished(exchange_, 0, true);
+    set_reset_on_close();
+    return Step::kClose;
+  }
   start_answer(now);
   return Step::kAgain;
 }
 
 void Connection::start_answer(TimePoint now) {
   service_.answer(head_, exchange_);
-  const Response& response = exchange_.response;
+  Response& response = exchange_.response;
+  const double request_limit = service_.behaviour().close_after_requests;
+  if (request_limit > 0 && static_cast<double>(request_count_) >= request_limit) {
+    response.close = true;
+  }
   output_.clear();
   service_.append_head(exchange_, system_clock().wall_now(), output_);
   output_sent_ = body_sent_ = file_left_ = 0;
@@ -202,17 +254,27 @@ void Connection::start_answer(TimePoint now) {
   if (response.has_body && response.file) {
     file_offset_ = response.offset_bytes;
     file_left_ = response.length_bytes;
-    if (exchange_.fate.cut != Fate::Cut::kNone && file_left_ > 0) {
-      is_cut_ = true;
-      file_left_ =
-          static_cast<std::uint64_t>(static_cast<double>(file_left_) * exchange_.fate.cut_fraction);
-    }
+    plan_body();
   } else if (response.has_body) {
     output_ += response.body;
     body_sent_ = response.body.size();
   }
   pacer_.start(now);
   state_ = State::kSend;
+}
+
+void Connection::plan_body() {
+  mark_offset_ = UINT64_MAX;
+  const Fate::Cut cut = exchange_.fate.cut;
+  if (cut == Fate::Cut::kNone || file_left_ == 0) return;
+  const auto share =
+      static_cast<std::uint64_t>(static_cast<double>(file_left_) * exchange_.fate.cut_fraction);
+  if (cut == Fate::Cut::kReset || cut == Fate::Cut::kTruncate) {
+    is_cut_ = true;
+    file_left_ = share;
+  } else {
+    mark_offset_ = file_offset_ + share;
+  }
 }
 
 Connection::Step Connection::send_some(TimePoint now) {
@@ -237,11 +299,21 @@ Connection::Step Connection::send_text() {
 
 Connection::Step Connection::send_file(TimePoint now) {
   std::uint64_t turn_left = kTurnBytes;
+  if (now < stalled_until_) return sleep_until(stalled_until_);
   while (file_left_ > 0) {
     if (!is_writable_) return Step::kWait;
     if (turn_left == 0) return Step::kYield;
-    const std::uint64_t count = pacer_.allow(std::min(file_left_, turn_left), now);
-    if (count == 0) return sleep_until(pacer_.ready_at(file_left_, now));
+    if (file_offset_ == mark_offset_) {
+      if (exchange_.fate.cut == Fate::Cut::kCorrupt) return send_flipped_byte();
+      mark_offset_ = UINT64_MAX;
+      const auto stall = std::chrono::duration<double, std::milli>(service_.behaviour().stall_ms);
+      stalled_until_ = now + std::chrono::duration_cast<std::chrono::nanoseconds>(stall);
+      return sleep_until(stalled_until_);
+    }
+    const std::uint64_t to_mark = mark_offset_ > file_offset_ ? mark_offset_ - file_offset_ : 1;
+    TimePoint again;
+    const std::uint64_t count = allow(std::min({file_left_, turn_left, to_mark}), now, again);
+    if (count == 0) return sleep_until(again);
     auto offset = static_cast<off_t>(file_offset_);
     const ssize_t sent = ::sendfile(fd_.get(), exchange_.response.file->fd.get(), &offset,
                                     static_cast<std::size_t>(count));
@@ -253,12 +325,30 @@ Connection::Step Connection::send_file(TimePoint now) {
     // 0: the file became shorter under us; the client must not take the rest for a body.
     if (sent <= 0) return Step::kClose;
     const auto moved = static_cast<std::uint64_t>(sent);
-    pacer_.take(moved);
+    take(moved);
     file_offset_ += moved;
     file_left_ -= moved;
     turn_left -= moved;
     body_sent_ += moved;
   }
+  return Step::kAgain;
+}
+
+Connection::Step Connection::send_flipped_byte() {
+  char byte = 0;
+  if (::pread(exchange_.response.file->fd.get(), &byte, 1, static_cast<off_t>(file_offset_)) != 1)
+    return Step::kClose;
+  byte = static_cast<char>(byte ^ 0x10);
+  const ssize_t sent = ::send(fd_.get(), &byte, 1, MSG_NOSIGNAL);
+  if (sent < 0 && errno != EAGAIN && errno != EINTR) return Step::kClose;
+  if (sent < 0) {
+    is_writable_ = errno == EINTR;
+    return is_writable_ ? Step::kAgain : Step::kWait;
+  }
+  mark_offset_ = UINT64_MAX;
+  ++file_offset_;
+  --file_left_;
+  ++body_sent_;
   return Step::kAgain;
 }
 
@@ -276,6 +366,7 @@ Connection::Step Connection::finish_exchange(TimePoint now) {
     limit_at_ = now + kLingerLimit;
   } else {
     state_ = State::kHead;
+    idle_since_ = now;
   }
   return Step::kAgain;
 }
@@ -285,9 +376,13 @@ Connection::Step Connection::drain_then_reset(TimePoint now) {
   if (now < limit_at_ && ::ioctl(fd_.get(), SIOCOUTQ, &unsent_bytes) == 0 && unsent_bytes > 0) {
     return sleep_until(now + kDrainPoll);
   }
+  set_reset_on_close();
+  return Step::kClose;
+}
+
+void Connection::set_reset_on_close() noexcept {
   const struct linger reset { 1, 0 };
   ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
-  return Step::kClose;
 }
 
 Connection::Step Connection::linger(TimePoint now) {

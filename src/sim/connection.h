@@ -3,15 +3,14 @@
 /// One client connection: a state machine over a non-blocking socket. Owner thread only; never
 /// blocks on the socket.
 ///
-/// | state  | waits for                        | then |
-/// |--------|----------------------------------|---------------------------------------------------|
-/// | kHead  | a whole request head             | kBody when there is one, else kDelay | | kBody  |
-/// body bytes, the pacer            | kDelay                                            | | kDelay
-/// | the drawn first-byte time        | kSend                                             | | kSend
-/// | room in the socket, the pacer    | kHead, kLinger, kReset                            | |
-/// kReset | the client to have what was sent | closed with a TCP reset                           |
-/// | kLinger| the client to close              | closed (closing at once could reset what was sent)
-/// |
+/// | state   | waits for                        | then |
+/// |---------|----------------------------------|---------------------------------------------------|
+/// | kHead   | a whole request head             | kBody when there is one, else kDelay; idle:
+/// closed | | kBody   | body bytes, the pacers           | kDelay | | kDelay  | the drawn
+/// first-byte time        | kSend; kReset when it is dropped                  | | kSend   | room in
+/// the socket, the pacers   | kHead, kLinger, kReset                            | | kReset  | the
+/// client to have what was sent | closed with a TCP reset                           | | kLinger |
+/// the client to close              | closed (closing at once could reset what was sent) |
 #include <chrono>
 #include <cstdint>
 #include <span>
@@ -35,7 +34,10 @@ class Connection {
   };
 
   /// `scratch`: for bodies; shared by the connections of a thread.
-  Connection(Fd fd, bool is_loopback, Service& service, std::span<char> scratch);
+  Connection(Fd fd, const Peer& peer, Service& service, std::span<char> scratch);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
 
   int fd() const noexcept { return fd_.get(); }
   /// Edge-triggered readiness, as epoll reports it.
@@ -59,12 +61,19 @@ class Connection {
   Step send_some(TimePoint now);
   Step send_text();
   Step send_file(TimePoint now);
+  Step send_flipped_byte();
+  Step wait_for_request(TimePoint now);
   Step finish_exchange(TimePoint now);
   Step drain_then_reset(TimePoint now);
   Step linger(TimePoint now);
 
   void begin_exchange(TimePoint now);
   void start_answer(TimePoint now);
+  void plan_body();
+  /// How many of `wanted` bytes of the body may move now; 0: not before `again`.
+  std::uint64_t allow(std::uint64_t wanted, TimePoint now, TimePoint& again);
+  void take(std::uint64_t bytes) noexcept;
+  void set_reset_on_close() noexcept;
   void refuse_head();
   /// recv() into `target`; kAgain when bytes came (count in `received`).
   Step receive(std::span<char> target, std::size_t& received);
@@ -74,7 +83,7 @@ class Connection {
   }
 
   Fd fd_;
-  const bool is_loopback_;
+  const Peer peer_;
   Service& service_;
   const std::span<char> scratch_;
   State state_ = State::kHead;
@@ -90,6 +99,10 @@ class Connection {
   std::size_t head_bytes_ = 0;  // of input_, to be dropped when the exchange ends
   Exchange exchange_;
   Pacer pacer_;
+  std::uint64_t slot_bytes_ = 0;  // booked of shared bandwidth, to be moved from slot_at_ on
+  TimePoint slot_at_{};
+  std::uint64_t request_count_ = 0;
+  TimePoint idle_since_ = TimePoint::min();  // min: unknown, take the next now
 
   TimePoint begun_at_{};
   TimePoint limit_at_{};  // of kReset and kLinger
@@ -99,6 +112,8 @@ class Connection {
   std::uint64_t file_left_ = 0;  // still to send, up to a planned cut
   std::uint64_t body_sent_ = 0;
   bool is_cut_ = false;
+  std::uint64_t mark_offset_ = UINT64_MAX;  // in the file: where it stalls or a bit is flipped
+  TimePoint stalled_until_ = TimePoint::min();
 };
 
 }  // namespace headrace::sim

@@ -31,6 +31,15 @@ std::shared_ptr<const OpenFile> open_file(const std::string& path) {
 
 }  // namespace
 
+std::string other_etag(std::string_view etag) {
+  std::string other(etag);
+  for (char& c : other) {
+    if (c == '-') break;  // the part count stays
+    if (c != '"') c = c == 'f' ? '0' : 'f';
+  }
+  return other;
+}
+
 std::shared_ptr<const OpenFile> FileCache::open(const std::string& path) {
   struct stat st;
   const auto found = index_.find(path);

@@ -24,6 +24,9 @@ struct OpenFile {
       fields;  ///< Header lines of every answer about this version: Last-Modified, ETag, ...
 };
 
+/// The ETag that a version would have that replaced the one with `etag`.
+std::string other_etag(std::string_view etag);
+
 class FileCache {
  public:
   explicit FileCache(std::size_t capacity_count) : capacity_count_(capacity_count) {}

@@ -44,9 +44,13 @@ constexpr std::array<S3ErrorText, static_cast<std::size_t>(S3Code::kCount)> kTex
     {"PreconditionFailed", 412, "At least one of the preconditions you specified did not hold"},
     {"RequestTimeTooSkewed", 403,
      "The difference between the request time and the current time is too large."},
+    {"RequestTimeout", 400,
+     "Your socket connection to the server was not read from or written to within the timeout "
+     "period."},
     {"SignatureDoesNotMatch", 403,
      "The request signature we calculated does not match the signature you provided."},
     {"SlowDown", 503, "Please reduce your request rate."},
+    {"TooManyRequests", 429, "Too many requests. Please reduce your request rate."},
     {"XAmzContentSHA256Mismatch", 400,
      "The provided 'x-amz-content-sha256' header does not match what was computed."},
 }};
@@ -118,6 +122,8 @@ std::string_view reason_phrase(int status) noexcept {
       return "No Content";
     case 206:
       return "Partial Content";
+    case 307:
+      return "Temporary Redirect";
     case 304:
       return "Not Modified";
     case 400:
@@ -136,6 +142,8 @@ std::string_view reason_phrase(int status) noexcept {
       return "Precondition Failed";
     case 416:
       return "Requested Range Not Satisfiable";
+    case 429:
+      return "Too Many Requests";
     case 500:
       return "Internal Server Error";
     case 501:

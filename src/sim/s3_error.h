@@ -40,8 +40,10 @@ enum class S3Code : std::uint8_t {
   kNotImplemented,
   kPreconditionFailed,
   kRequestTimeTooSkewed,
+  kRequestTimeout,
   kSignatureDoesNotMatch,
   kSlowDown,
+  kTooManyRequests,
   kContentSha256Mismatch,
   kCount,
 };

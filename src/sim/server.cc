@@ -1,11 +1,10 @@
-#include <netdb.h>
+#include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include <cerrno>
-#include <cstring>
+#include <optional>
 #include <thread>
 
 #include "headrace/sim.h"
@@ -16,47 +15,43 @@ namespace sim {
 namespace {
 
 constexpr std::uint32_t kMaxThreads = 64;
-constexpr int kBacklog = 1024;
+constexpr std::uint32_t kMaxAddresses = 64;
 
-Status unavailable(const SimOptions& options, const std::string& reason) {
-  return Status(Code::kUnavailable, "simulator: cannot listen on " + options.host + ":" +
-                                        std::to_string(options.port) + ": " + reason);
+/// Host number `index` after an IPv4 host; nullopt when it is none.
+std::optional<std::string> next_host(const std::string& host, std::uint32_t index) {
+  in_addr address{};
+  if (::inet_pton(AF_INET, host.c_str(), &address) != 1) return std::nullopt;
+  address.s_addr = htonl(ntohl(address.s_addr) + index);
+  char text[INET_ADDRSTRLEN] = {};
+  ::inet_ntop(AF_INET, &address, text, sizeof text);
+  return text;
 }
 
-struct AddressList {
-  addrinfo* first = nullptr;
-  ~AddressList() {
-    if (first != nullptr) ::freeaddrinfo(first);
+/// All addresses on one port. A port that the system picked for the first may be taken on another:
+/// tried again.
+Result<std::vector<Address>> listen_on(const SimOptions& options) {
+  constexpr int kAttempts = 20;
+  for (int attempt = 1;; ++attempt) {
+    std::vector<Address> addresses;
+    std::uint16_t port = options.port;
+    Status failure;
+    for (std::uint32_t i = 0; i < options.address_count; ++i) {
+      const auto host = i == 0 ? options.host : next_host(options.host, i);
+      if (!host) {
+        return Status(Code::kInvalidArgument,
+                      "simulator: several addresses need an IPv4 address as host");
+      }
+      auto address = Address::listen(*host, port);
+      if (!address) {
+        failure = std::move(address).error();
+        break;
+      }
+      port = address->port();
+      addresses.push_back(*std::move(address));
+    }
+    if (failure.ok()) return addresses;
+    if (options.port != 0 || addresses.empty() || attempt == kAttempts) return failure;
   }
-};
-
-Result<Fd> listen_on(const SimOptions& options) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  AddressList addresses;
-  const int error = ::getaddrinfo(options.host.c_str(), std::to_string(options.port).c_str(),
-                                  &hints, &addresses.first);
-  if (error != 0) return unavailable(options, ::gai_strerror(error));
-  const addrinfo& address = *addresses.first;
-  Fd fd(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  if (!fd || ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
-      ::bind(fd.get(), address.ai_addr, address.ai_addrlen) != 0 ||
-      ::listen(fd.get(), kBacklog) != 0) {
-    return unavailable(options, std::strerror(errno));
-  }
-  return fd;
-}
-
-std::uint16_t port_of(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof address;
-  char service[16] = {};
-  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, nullptr, 0, service,
-                sizeof service, NI_NUMERICSERV);
-  return static_cast<std::uint16_t>(std::strtoul(service, nullptr, 10));
 }
 
 Status check_directory(const std::string& directory) {
@@ -68,15 +63,18 @@ Status check_directory(const std::string& directory) {
   return {};
 }
 
-class Server final : public SimServer {
+class Server final : public SimServer, public Control {
  public:
   explicit Server(const SimOptions& options) : shared_(options) {}
   ~Server() override { stop(); }
 
   Status open() {
+    shared_.control = this;
     HEADRACE_TRY(shared_.open());
-    HEADRACE_TRY_ASSIGN(Fd listener, listen_on(shared_.options));
-    port_ = port_of(listener.get());
+    HEADRACE_TRY_ASSIGN(std::vector<Address> addresses, listen_on(shared_.options));
+    port_ = addresses.front().port();
+    shared_.behaviour.set_address_count(addresses.size());
+    addresses_ = std::make_unique<AddressBook>(std::move(addresses));
     std::vector<ServerLoop*> loops;
     for (std::uint32_t i = 0; i < shared_.options.thread_count; ++i) {
       shared_.stats.push_back(std::make_unique<ThreadStats>());
@@ -84,7 +82,7 @@ class Server final : public SimServer {
       loops.push_back(loop.get());
       loops_.push_back(std::move(loop));
     }
-    loops_.front()->accept_from(std::move(listener), loops);
+    loops_.front()->accept_from(*addresses_, loops);
     return {};
   }
 
@@ -111,21 +109,62 @@ class Server final : public SimServer {
     return "http://" + name + ":" + std::to_string(port_);
   }
 
+  std::vector<std::string> addresses() const override { return addresses_->names(); }
+  std::string ca_path() const override { return {}; }
   std::string stats_json() const override { return shared_.stats_json(); }
+
+  Status set_behaviour(const SimBehaviour& behaviour) override {
+    HEADRACE_TRY(validate(behaviour));
+    shared_.behaviour.set(behaviour, shared_.behaviour.get().seed);
+    poke();
+    return {};
+  }
+  SimBehaviour behaviour() const override { return shared_.behaviour.get().behaviour; }
+
+  Status set_address(std::size_t index, const SimAddress& address) override {
+    if (index >= shared_.options.address_count) {
+      return Status(Code::kInvalidArgument, "simulator: no such address");
+    }
+    if (!(address.delay_ms >= 0 && address.delay_ms <= 8.64e7 && address.slow_factor >= 1e-3 &&
+          address.slow_factor <= 1e6 && address.connection_bytes_per_s >= 0)) {
+      return Status(Code::kInvalidArgument,
+                    "simulator: delay_ms, slow_factor or connection_bytes_per_s out of range");
+    }
+    shared_.behaviour.set_address(index, address);
+    HEADRACE_TRY(addresses_->set_state(index, address.state));
+    poke();
+    return {};
+  }
+
+  void advance(std::chrono::milliseconds by) override {
+    shared_.clock.advance(by);
+    poke();
+  }
+  void expire_credentials() override { shared_.expire_credentials(); }
+  Status touch(std::string_view bucket, std::string_view key) override {
+    if (shared_.storage.touch(bucket, key)) return {};
+    return Status(Code::kNotFound,
+                  "simulator: no object " + std::string(bucket) + "/" + std::string(key));
+  }
 
   void stop() noexcept override {
     const MutexLock lock(stop_mutex_);
     for (const auto& loop : loops_) loop->request_stop();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
-    loops_.clear();
+    if (addresses_) addresses_->close();
   }
 
   SharedState& shared() noexcept { return shared_; }
 
  private:
+  void poke() {
+    for (const auto& loop : loops_) loop->poke();
+  }
+
   SharedState shared_;
   std::uint16_t port_ = 0;
+  std::unique_ptr<AddressBook> addresses_;
   std::vector<std::unique_ptr<ServerLoop>> loops_;
   std::vector<std::thread> threads_;
   Mutex stop_mutex_;
@@ -138,6 +177,12 @@ Result<std::unique_ptr<SimServer>> SimServer::start(const SimOptions& options) {
   HEADRACE_TRY(sim::check_directory(options.directory));
   if (options.thread_count < 1 || options.thread_count > sim::kMaxThreads) {
     return Status(Code::kInvalidArgument, "simulator: thread_count must be 1 .. 64");
+  }
+  if (options.address_count < 1 || options.address_count > sim::kMaxAddresses) {
+    return Status(Code::kInvalidArgument, "simulator: address_count must be 1 .. 64");
+  }
+  if (options.redirect_reads && options.address_count < 2) {
+    return Status(Code::kInvalidArgument, "simulator: redirect_reads needs address_count >= 2");
   }
   HEADRACE_TRY_ASSIGN(SimBehaviour behaviour, sim::profile_behaviour(options.profile));
   if (options.behaviour) behaviour = *options.behaviour;

@@ -35,6 +35,67 @@ bool is_loopback(const sockaddr_storage& address) noexcept {
 
 }  // namespace
 
+Status AddressBook::set_state(std::size_t index, SimAddress::State state) {
+  const MutexLock lock(mutex_);
+  return addresses_[index].set_state(state);
+}
+
+std::vector<std::string> AddressBook::names() const {
+  const MutexLock lock(mutex_);
+  std::vector<std::string> names;
+  for (const Address& address : addresses_) {
+    const bool is_v6 = address.host().find(':') != std::string::npos;
+    names.push_back((is_v6 ? "[" + address.host() + "]" : address.host()) + ":" +
+                    std::to_string(address.port()));
+  }
+  return names;
+}
+
+void AddressBook::close() {
+  const MutexLock lock(mutex_);
+  for (Address& address : addresses_) (void)address.set_state(SimAddress::State::kRefuse);
+}
+
+// The lock is held across accept4(), which does not block: a socket that closes meanwhile could be
+// another by then.
+AcceptedSocket AddressBook::accept() {
+  AcceptedSocket out;
+  int error = EAGAIN;
+  const MutexLock lock(mutex_);
+  for (std::size_t i = 0; i < addresses_.size(); ++i) {
+    if (addresses_[i].listener() < 0) continue;
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    out.fd = Fd(::accept4(addresses_[i].listener(), reinterpret_cast<sockaddr*>(&peer), &length,
+                          SOCK_NONBLOCK | SOCK_CLOEXEC));
+    out.peer = {is_loopback(peer), i};
+    if (out.fd) return out;
+    if (errno != EAGAIN) error = errno;
+  }
+  errno = error;
+  return out;
+}
+
+bool AddressBook::watch(int epoll, void* tag) {
+  const MutexLock lock(mutex_);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.ptr = tag;
+  bool is_complete = true;
+  for (const Address& address : addresses_) {
+    if (address.listener() < 0) continue;
+    is_complete &= ::epoll_ctl(epoll, EPOLL_CTL_ADD, address.listener(), &event) == 0;
+  }
+  return is_complete;
+}
+
+void AddressBook::unwatch(int epoll) {
+  const MutexLock lock(mutex_);
+  for (const Address& address : addresses_) {
+    if (address.listener() >= 0) ::epoll_ctl(epoll, EPOLL_CTL_DEL, address.listener(), nullptr);
+  }
+}
+
 Result<std::unique_ptr<ServerLoop>> ServerLoop::create(SharedState& shared, ThreadStats& stats) {
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
   Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -50,7 +111,8 @@ Result<std::unique_ptr<ServerLoop>> ServerLoop::create(SharedState& shared, Thre
 }
 
 ServerLoop::ServerLoop(SharedState& shared, ThreadStats& stats, Fd epoll, Fd wake)
-    : stats_(stats),
+    : shared_(shared),
+      stats_(stats),
       service_(shared, stats),
       epoll_(std::move(epoll)),
       wake_(std::move(wake)),
@@ -68,16 +130,22 @@ void ServerLoop::request_stop() {
   wake();
 }
 
+void ServerLoop::poke() {
+  is_poked_.store(true, std::memory_order_release);
+  wake();
+}
+
 void ServerLoop::hand_over(AcceptedSocket socket) {
   {
     const MutexLock lock(mailbox_mutex_);
+    if (is_stopping_.load(std::memory_order_acquire)) return;
     mailbox_.push_back(std::move(socket));
   }
   wake();
 }
 
-void ServerLoop::accept_from(Fd listener, std::vector<ServerLoop*> loops) {
-  listener_ = std::move(listener);
+void ServerLoop::accept_from(AddressBook& addresses, std::vector<ServerLoop*> loops) {
+  addresses_ = &addresses;
   loops_ = std::move(loops);
   listen_again_ = TimePoint::min();
 }
@@ -87,8 +155,8 @@ void ServerLoop::add(AcceptedSocket socket) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   auto slot = std::make_unique<Slot>();
-  slot->connection = std::make_unique<Connection>(std::move(socket.fd), socket.is_loopback,
-                                                  service_, std::span<char>(scratch_));
+  slot->connection = std::make_unique<Connection>(std::move(socket.fd), socket.peer, service_,
+                                                  std::span<char>(scratch_));
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.ptr = slot.get();
@@ -99,21 +167,17 @@ void ServerLoop::add(AcceptedSocket socket) {
 
 void ServerLoop::accept_some(TimePoint now) {
   while (true) {
-    sockaddr_storage address{};
-    socklen_t length = sizeof address;
-    Fd fd(::accept4(listener_.get(), reinterpret_cast<sockaddr*>(&address), &length,
-                    SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd) {
+    AcceptedSocket accepted = addresses_->accept();
+    if (!accepted.fd) {
       if (errno == EINTR || errno == ECONNABORTED) continue;
       if (errno != EAGAIN) {
-        ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+        addresses_->unwatch(epoll_.get());
         is_listening_ = false;
         listen_again_ = now + kAcceptPause;
       }
       return;
     }
     ServerLoop* loop = loops_[next_loop_++ % loops_.size()];
-    AcceptedSocket accepted{std::move(fd), is_loopback(address)};
     loop == this ? add(std::move(accepted)) : loop->hand_over(std::move(accepted));
   }
 }
@@ -127,6 +191,24 @@ void ServerLoop::take_mailbox() {
     sockets.swap(mailbox_);
   }
   for (AcceptedSocket& socket : sockets) add(std::move(socket));
+  if (is_poked_.exchange(false, std::memory_order_acquire)) {
+    const TimePoint now = shared_.clock.now();
+    is_listening_ = false;
+    if (addresses_ != nullptr) listen_again(now);
+    drive_all(now);
+  }
+}
+
+void ServerLoop::listen_again(TimePoint now) {
+  addresses_->unwatch(epoll_.get());
+  is_listening_ = addresses_->watch(epoll_.get(), this);
+  listen_again_ = is_listening_ ? TimePoint::max() : now + kAcceptPause;
+}
+
+void ServerLoop::drive_all(TimePoint now) {
+  std::vector<Slot*> slots;
+  for (const auto& [fd, slot] : slots_) slots.push_back(slot.get());
+  for (Slot* slot : slots) drive(*slot, now);
 }
 
 void ServerLoop::close(Slot& slot) {
@@ -191,17 +273,11 @@ int ServerLoop::timeout_ms(TimePoint now) const {
 void ServerLoop::run() {
   std::array<epoll_event, 256> events;
   while (!is_stopping_.load(std::memory_order_acquire)) {
-    TimePoint now = system_clock().now();
-    if (listener_ && !is_listening_ && now >= listen_again_) {
-      epoll_event event{};
-      event.events = EPOLLIN;
-      event.data.ptr = this;
-      is_listening_ = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listener_.get(), &event) == 0;
-      listen_again_ = is_listening_ ? TimePoint::max() : now + kAcceptPause;
-    }
+    TimePoint now = shared_.clock.now();
+    if (addresses_ != nullptr && !is_listening_ && now >= listen_again_) listen_again(now);
     const int count =
         ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms(now));
-    now = system_clock().now();
+    now = shared_.clock.now();
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<std::size_t>(i)];
       if (event.data.ptr == nullptr) {
@@ -224,6 +300,11 @@ void ServerLoop::run() {
       dead_.clear();
     }
   }
+  ready_.clear();
+  timers_.clear();
+  slots_.clear();
+  const MutexLock lock(mailbox_mutex_);
+  mailbox_.clear();
 }
 
 }  // namespace headrace::sim

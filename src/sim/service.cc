@@ -25,6 +25,65 @@ S3Code code_of(std::string_view name) {
 
 bool stores_body(Kind kind) { return kind == Kind::kPutObject || kind == Kind::kUploadPart; }
 
+Traffic traffic_of(Kind kind) {
+  switch (kind) {
+    case Kind::kGetObject:
+      return Traffic::kGet;
+    case Kind::kPutObject:
+    case Kind::kUploadPart:
+      return Traffic::kPut;
+    case Kind::kCopyObject:
+    case Kind::kCopyPart:
+    case Kind::kCompleteUpload:
+      return Traffic::kCommit;
+    default:
+      return Traffic::kMetadata;
+  }
+}
+
+bool is_transfer(Kind kind) { return kind == Kind::kGetObject || stores_body(kind); }
+
+bool is_read(Kind kind) {
+  return kind == Kind::kGetObject || kind == Kind::kHeadObject || kind == Kind::kListObjects ||
+         kind == Kind::kHeadBucket || kind == Kind::kListParts || kind == Kind::kListBuckets ||
+         kind == Kind::kGetLocation;
+}
+
+S3Code refusal_of(Fate::Answer answer) {
+  switch (answer) {
+    case Fate::Answer::kServe:
+    case Fate::Answer::kDrop:  // the connection's affair
+      return S3Code::kNone;
+    case Fate::Answer::kSlowDown:
+      return S3Code::kSlowDown;
+    case Fate::Answer::kInternalError:
+      return S3Code::kInternalError;
+    case Fate::Answer::kTooManyRequests:
+      return S3Code::kTooManyRequests;
+    case Fate::Answer::kRequestTimeout:
+      return S3Code::kRequestTimeout;
+  }
+  return S3Code::kInternalError;
+}
+
+// One booking of shared bandwidth.
+constexpr double kSlotSeconds = 0.004;
+constexpr std::uint64_t kMinSlotBytes = 16 << 10;
+constexpr std::uint64_t kMaxSlotBytes = 1 << 20;
+
+/// The lines that every answer about a version has, less what the fate takes away.
+void append_object_fields(const Fate& fate, const OpenFile& file, std::string& out) {
+  if (!fate.has_no_etag && !fate.is_changed) {
+    out += file.fields;
+    return;
+  }
+  const std::size_t at = file.fields.find("ETag: ");
+  const std::size_t end = file.fields.find("\r\n", at) + 2;
+  out.append(file.fields, 0, at);
+  if (!fate.has_no_etag) out += "ETag: " + other_etag(file.etag) + "\r\n";
+  out.append(file.fields, end);
+}
+
 bool is_payload_hash(std::string_view text) {
   return text.size() == 64 && std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
@@ -44,6 +103,9 @@ void Exchange::clear() {
   refusal = S3Code::kNone;
   refusal_detail.clear();
   fate = Fate();
+  identity = 0;
+  is_tracked = is_transfer = is_repeat = is_duplicate = false;
+  part_pacer.reset();
   file.discard();
   body.reset();
   response.status = 200;
@@ -79,8 +141,13 @@ S3Code Service::authenticate(const http::RequestHead& head, Exchange& exchange,
   return S3Code::kNone;
 }
 
+void Service::take_behaviour() {
+  current_version_ = shared_.behaviour.version();
+  current_ = shared_.behaviour.get();
+}
+
 void Service::draw(const http::RequestHead& head, Exchange& exchange) {
-  if (current_.is_perfect) return;
+  if (current_.is_perfect && !shared_.options.count_repeats) return;
   const Target& target = exchange.target;
   std::uint64_t identity = hash_text(head.method);
   identity = hash_text(target.bucket, identity);
@@ -93,9 +160,86 @@ void Service::draw(const http::RequestHead& head, Exchange& exchange) {
       identity = hash_text(value, hash_text(name, identity));
     }
   }
+  const OrdinalTable::Before before = shared_.ordinals.begin(identity);
+  exchange.identity = identity;
+  exchange.is_tracked = true;
   const bool is_get = target.kind == Kind::kGetObject;
-  exchange.fate = draw_fate(current_.behaviour, current_.seed, identity,
-                            shared_.ordinals.next(identity), is_get);
+  exchange.is_repeat = is_get && before.count > 0;
+  exchange.is_duplicate = is_get && before.is_in_flight;
+  if (current_.is_perfect) return;
+  exchange.fate =
+      draw_fate(current_.behaviour, current_.seed, identity, before.count, traffic_of(target.kind));
+}
+
+void Service::apply_address(Exchange& exchange) const {
+  const SimAddress& address = current_.addresses[exchange.address_index];
+  const double us = static_cast<double>(exchange.fate.first_byte_us) * address.slow_factor +
+                    address.delay_ms * 1e3;
+  exchange.fate.first_byte_us = static_cast<std::uint64_t>(us);
+}
+
+bool Service::is_within_limits(const Exchange& exchange, TimePoint now) {
+  const SimBehaviour& behaviour = current_.behaviour;
+  RequestLimits::Rules rules;
+  rules.reads_per_s = behaviour.read_requests_per_s;
+  rules.writes_per_s = behaviour.write_requests_per_s;
+  rules.partition_after =
+      std::chrono::milliseconds(static_cast<std::int64_t>(behaviour.partition_after_ms));
+  rules.ramp_period =
+      std::chrono::milliseconds(static_cast<std::int64_t>(behaviour.ramp_period_ms));
+  const Target& target = exchange.target;
+  const std::string_view key =
+      target.key.empty() ? target.parameter("prefix").value_or("") : target.key;
+  return shared_.limits.admit(target.bucket, key, is_read(target.kind), rules, now);
+}
+
+double Service::connection_bytes_per_s(const Exchange& exchange) const noexcept {
+  const SimAddress& address = current_.addresses[exchange.address_index];
+  double rate = current_.transfer_bytes_per_s / address.slow_factor;
+  const auto limit = [&rate](double other) {
+    if (other > 0) rate = rate > 0 ? std::min(rate, other) : other;
+  };
+  limit(address.connection_bytes_per_s);
+  if (exchange.fate.is_dripping) limit(current_.behaviour.drip_bytes_per_s);
+  return rate;
+}
+
+Service::Slot Service::book(Exchange& exchange, std::uint64_t offset_bytes,
+                            std::uint64_t wanted_bytes, TimePoint now) {
+  const SimBehaviour& behaviour = current_.behaviour;
+  Slot slot{wanted_bytes, now};
+  const std::uint64_t transfers =
+      std::max<std::uint64_t>(1, shared_.transfer_count.load(std::memory_order_relaxed));
+  double total = 0;
+  if (behaviour.total_bytes_per_s > 0) {
+    total = total_rate(behaviour, transfers);
+    // Some 4 ms of its share, so that transfers interleave and wake-ups stay rare.
+    const auto share =
+        static_cast<std::uint64_t>(total * kSlotSeconds / static_cast<double>(transfers));
+    slot.bytes = std::min(slot.bytes, std::clamp(share, kMinSlotBytes, kMaxSlotBytes));
+  } else {
+    slot.bytes = std::min(slot.bytes, kMaxSlotBytes);
+  }
+  if (behaviour.part_bytes_per_s > 0 && exchange.target.kind == Kind::kGetObject) {
+    const auto part_bytes = static_cast<std::uint64_t>(behaviour.part_bytes);
+    const std::uint64_t index = offset_bytes / part_bytes;
+    slot.bytes = std::min(slot.bytes, (index + 1) * part_bytes - offset_bytes);
+    if (!exchange.part_pacer || exchange.part_index != index) {
+      exchange.part_index = index;
+      exchange.part_pacer = shared_.part_pacers.of(
+          hash_text(exchange.target.key, hash_text(exchange.target.bucket)) + mix64(index));
+    }
+    slot.at =
+        std::max(slot.at, exchange.part_pacer->book(slot.bytes, behaviour.part_bytes_per_s, now));
+  }
+  if (total > 0) slot.at = std::max(slot.at, shared_.total_pacer.book(slot.bytes, total, now));
+  return slot;
+}
+
+void Service::release(Exchange& exchange) {
+  if (exchange.is_tracked) shared_.ordinals.end(exchange.identity);
+  if (exchange.is_transfer) shared_.transfer_count.fetch_sub(1, std::memory_order_relaxed);
+  exchange.is_tracked = exchange.is_transfer = false;
 }
 
 void Service::open_body(const http::RequestHead& head, const std::string& payload_hash,
@@ -118,26 +262,34 @@ void Service::open_body(const http::RequestHead& head, const std::string& payloa
   if (exchange.refusal == S3Code::kNone) exchange.refusal = code;
 }
 
-void Service::begin(const http::RequestHead& head, bool is_loopback, Exchange& exchange) {
+void Service::begin(const http::RequestHead& head, const Peer& peer, TimePoint now,
+                    Exchange& exchange) {
+  release(exchange);
   exchange.clear();
-  if (const std::uint32_t version = shared_.behaviour.version(); version != current_version_) {
-    current_ = shared_.behaviour.get();
-    current_version_ = version;
-  }
+  exchange.address_index = peer.address_index;
+  refresh();
   exchange.request_id = hex16(mix64(++request_count_ + reinterpret_cast<std::uintptr_t>(this)));
   exchange.refusal = parse_target(head, exchange.target);
   std::string payload_hash;
   if (exchange.target.kind == Kind::kAdmin) {
-    if (!is_loopback) exchange.refusal = S3Code::kAccessDenied;
+    if (!peer.is_loopback) exchange.refusal = S3Code::kAccessDenied;
   } else if (const S3Code code = authenticate(head, exchange, payload_hash);
              code != S3Code::kNone) {
     exchange.refusal = code;
   } else {
     draw(head, exchange);
-  }
-  if (exchange.refusal == S3Code::kNone && exchange.fate.answer != Fate::Answer::kServe) {
-    exchange.refusal = exchange.fate.answer == Fate::Answer::kSlowDown ? S3Code::kSlowDown
-                                                                       : S3Code::kInternalError;
+    apply_address(exchange);
+    if (exchange.refusal == S3Code::kNone) exchange.refusal = refusal_of(exchange.fate.answer);
+    if (exchange.refusal == S3Code::kNone && current_.limits_requests &&
+        !is_within_limits(exchange, now)) {
+      exchange.refusal =
+          current_.behaviour.limit_status == 429 ? S3Code::kTooManyRequests : S3Code::kSlowDown;
+    }
+    if (current_.shares_bandwidth && exchange.refusal == S3Code::kNone &&
+        is_transfer(exchange.target.kind)) {
+      shared_.transfer_count.fetch_add(1, std::memory_order_relaxed);
+      exchange.is_transfer = true;
+    }
   }
   open_body(head, payload_hash, exchange);
 }
@@ -195,6 +347,12 @@ S3Code Service::dispatch(const http::RequestHead& head, Exchange& exchange) {
   return S3Code::kMethodNotAllowed;
 }
 
+S3Code Service::refuse_in_body(const http::RequestHead& head, Exchange& exchange) {
+  set_xml(error_document(S3Code::kInternalError, head.path, exchange.request_id),
+          exchange.response);
+  return S3Code::kNone;
+}
+
 void Service::answer(const http::RequestHead& head, Exchange& exchange) {
   Response& response = exchange.response;
   S3Code code = exchange.refusal;
@@ -214,7 +372,7 @@ void Service::answer(const http::RequestHead& head, Exchange& exchange) {
     response.has_body = false;
   }
   if (!response.file) response.length_bytes = response.body.size();
-  if (!head.keep_alive) response.close = true;
+  if (!head.keep_alive || code == S3Code::kRequestTimeout) response.close = true;
 }
 
 void Service::append_head(const Exchange& exchange, std::chrono::sys_seconds now,
@@ -232,7 +390,7 @@ void Service::append_head(const Exchange& exchange, std::chrono::sys_seconds now
   out += date_line_;
   out += exchange.request_id;
   out += "\r\n";
-  if (response.file) out += response.file->fields;
+  if (response.file) append_object_fields(exchange.fate, *response.file, out);
   out += response.fields;
   if (response.is_xml) out += "Content-Type: application/xml\r\n";
   if (response.close) out += "Connection: close\r\n";
@@ -246,7 +404,8 @@ void Service::append_head(const Exchange& exchange, std::chrono::sys_seconds now
   out += "\r\n";
 }
 
-void Service::finished(const Exchange& exchange, std::uint64_t sent_bytes, bool was_cut) {
+void Service::finished(Exchange& exchange, std::uint64_t sent_bytes, bool was_cut) {
+  release(exchange);
   if (exchange.target.kind == Kind::kAdmin) return;
   Served served;
   served.kind = exchange.target.kind;
@@ -255,6 +414,8 @@ void Service::finished(const Exchange& exchange, std::uint64_t sent_bytes, bool 
   served.received_bytes = exchange.body ? exchange.body->payload_bytes() : 0;
   served.was_cut = was_cut;
   served.was_delayed = exchange.fate.is_slow_first_byte;
+  served.is_repeat = exchange.is_repeat;
+  served.is_duplicate = exchange.is_duplicate;
   served.bucket = exchange.target.bucket;
   served.key = exchange.target.key;
   stats_.record(served);

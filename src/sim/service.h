@@ -31,6 +31,12 @@ struct Response {
   bool close = false;    ///< The connection cannot or shall not go on.
 };
 
+/// Who asks, and where.
+struct Peer {
+  bool is_loopback = false;
+  std::size_t address_index = 0;
+};
+
 /// One request and its answer. Reused by a connection for all its requests.
 struct Exchange {
   Target target;
@@ -38,6 +44,14 @@ struct Exchange {
   std::string refusal_detail;
   Fate fate;
   std::string request_id;
+  std::size_t address_index = 0;
+  std::uint64_t identity = 0;  ///< Of what is asked for; 0: not computed.
+  bool is_tracked = false;     ///< The ordinal table counts it as in flight.
+  bool is_transfer = false;    ///< Counted among the transfers in progress.
+  bool is_repeat = false;
+  bool is_duplicate = false;
+  std::shared_ptr<SharedPacer> part_pacer;
+  std::uint64_t part_index = 0;  ///< Of part_pacer.
   TemporaryFile file;
   std::unique_ptr<BodyReader> body;  ///< Empty: the request has none.
   Response response;
@@ -50,24 +64,45 @@ class Service {
 
   /// Decides what the request is, whether it is allowed, and its fate; opens the body. The head's
   /// bytes must stay where they are until answer() has returned.
-  void begin(const http::RequestHead& head, bool is_loopback, Exchange& exchange);
+  void begin(const http::RequestHead& head, const Peer& peer, TimePoint now, Exchange& exchange);
   void answer(const http::RequestHead& head, Exchange& exchange);
-  void finished(const Exchange& exchange, std::uint64_t sent_bytes, bool was_cut);
+  void finished(Exchange& exchange, std::uint64_t sent_bytes, bool was_cut);
+  /// Takes the exchange out of what is counted as in progress. May be repeated.
+  void release(Exchange& exchange);
+
+  /// Takes over changes of behaviour; cheap when there are none.
+  void refresh() {
+    if (shared_.behaviour.version() != current_version_) take_behaviour();
+  }
+  const SimBehaviour& behaviour() const noexcept { return current_.behaviour; }
+  const SimAddress& address(std::size_t index) const noexcept { return current_.addresses[index]; }
+  bool shares_bandwidth() const noexcept { return current_.shares_bandwidth; }
+  /// Books bandwidth that is shared with other connections for the bytes of the object at `offset`.
+  struct Slot {
+    std::uint64_t bytes = 0;
+    TimePoint at{};
+  };
+  Slot book(Exchange& exchange, std::uint64_t offset_bytes, std::uint64_t wanted_bytes,
+            TimePoint now);
 
   /// Appends status line and header of the response; `now` is the wall clock.
   void append_head(const Exchange& exchange, std::chrono::sys_seconds now, std::string& out);
-  /// Of the connection as it is now.
-  double connection_bytes_per_s() const noexcept {
-    return current_.behaviour.connection_bytes_per_s;
-  }
+  /// Limit of the exchange's connection; 0: none.
+  double connection_bytes_per_s(const Exchange& exchange) const noexcept;
 
  private:
   S3Code authenticate(const http::RequestHead& head, Exchange& exchange, std::string& payload_hash);
+  void take_behaviour();
   void draw(const http::RequestHead& head, Exchange& exchange);
+  void apply_address(Exchange& exchange) const;
+  bool is_within_limits(const Exchange& exchange, TimePoint now);
   void open_body(const http::RequestHead& head, const std::string& payload_hash,
                  Exchange& exchange);
   S3Code dispatch(const http::RequestHead& head, Exchange& exchange);
   S3Code require_bucket(const Exchange& exchange) const;
+
+  /// 200 with an error document, as S3 answers when it fails after it began to answer.
+  S3Code refuse_in_body(const http::RequestHead& head, Exchange& exchange);
 
   // Objects (service_object.cc)
   S3Code read_object(const http::RequestHead& head, Exchange& exchange);
@@ -97,6 +132,7 @@ class Service {
 
   // service_admin.cc
   void answer_admin(const http::RequestHead& head, Exchange& exchange);
+  bool answer_command(std::string_view what, std::string_view text, Response& response);
 
   SharedState& shared_;
   ThreadStats& stats_;

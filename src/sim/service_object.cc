@@ -13,18 +13,19 @@ namespace headrace::sim {
 namespace {
 
 /// RFC 9110 section 13.2.2. kNone, kPreconditionFailed, or `is_unchanged` for 304.
-S3Code check_read_conditions(const http::RequestHead& head, const OpenFile& file,
+S3Code check_read_conditions(const http::RequestHead& head, const OpenFile& file, bool is_changed,
                              bool& is_unchanged) {
   is_unchanged = false;
+  const std::string etag = is_changed ? other_etag(file.etag) : file.etag;
   const std::chrono::sys_seconds modified(
       std::chrono::seconds(file.info.modified_ns / 1'000'000'000));
   if (const auto value = head.header("if-match"); !value.empty()) {
-    if (!etag_matches(value, file.etag)) return S3Code::kPreconditionFailed;
+    if (!etag_matches(value, etag)) return S3Code::kPreconditionFailed;
   } else if (const auto date = http::parse_http_date(head.header("if-unmodified-since"))) {
     if (modified > *date) return S3Code::kPreconditionFailed;
   }
   if (const auto value = head.header("if-none-match"); !value.empty()) {
-    is_unchanged = etag_matches(value, file.etag);
+    is_unchanged = etag_matches(value, etag);
   } else if (const auto date = http::parse_http_date(head.header("if-modified-since"))) {
     is_unchanged = modified <= *date;
   }
@@ -68,7 +69,9 @@ S3Code Service::read_object(const http::RequestHead& head, Exchange& exchange) {
     if (!file) return S3Code::kNoSuchKey;
   }
   bool is_unchanged = false;
-  if (const S3Code code = check_read_conditions(head, *file, is_unchanged); code != S3Code::kNone) {
+  if (const S3Code code =
+          check_read_conditions(head, *file, exchange.fate.is_changed, is_unchanged);
+      code != S3Code::kNone) {
     return code;
   }
   response.file = file;
@@ -88,10 +91,12 @@ S3Code Service::read_object(const http::RequestHead& head, Exchange& exchange) {
   response.status = 206;
   response.offset_bytes = resolved->offset_bytes;
   response.length_bytes = resolved->length_bytes;
+  if (exchange.fate.has_no_range) return S3Code::kNone;
+  const std::uint64_t shift = exchange.fate.has_wrong_range ? resolved->length_bytes : 0;
   response.fields += "Content-Range: bytes ";
-  response.fields += std::to_string(resolved->offset_bytes);
+  response.fields += std::to_string(resolved->offset_bytes + shift);
   response.fields += '-';
-  response.fields += std::to_string(resolved->offset_bytes + resolved->length_bytes - 1);
+  response.fields += std::to_string(resolved->offset_bytes + shift + resolved->length_bytes - 1);
   response.fields += '/';
   response.fields += std::to_string(file->info.size_bytes);
   response.fields += "\r\n";
@@ -136,6 +141,7 @@ S3Code Service::open_copy_source(const http::RequestHead& head,
 }
 
 S3Code Service::copy_object(const http::RequestHead& head, Exchange& exchange) {
+  if (exchange.fate.has_error_in_body) return refuse_in_body(head, exchange);
   const Target& target = exchange.target;
   std::shared_ptr<const OpenFile> source;
   if (const S3Code code = open_copy_source(head, source); code != S3Code::kNone) return code;

@@ -101,6 +101,7 @@ S3Code Service::create_upload(Exchange& exchange) {
 S3Code Service::upload_part(const http::RequestHead& head, Exchange& exchange) {
   std::string folder;
   if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) return code;
+  if (exchange.fate.has_error_in_body) return refuse_in_body(head, exchange);
   const auto number = part_number_of(exchange.target.parameter("partNumber").value_or(""));
   if (!number) return S3Code::kInvalidArgument;
   const bool is_copy = exchange.target.kind == Kind::kCopyPart;
@@ -185,6 +186,7 @@ S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchang
   const Target& target = exchange.target;
   std::string folder;
   if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) return code;
+  if (exchange.fate.has_error_in_body) return refuse_in_body(head, exchange);
   std::uint32_t part_count = 0;
   const std::string_view text = exchange.body ? exchange.body->memory() : std::string_view();
   if (const S3Code code = assemble(folder, text, exchange, part_count); code != S3Code::kNone) {

@@ -5,11 +5,22 @@ namespace {
 constexpr std::size_t kMaxOrdinalsPerPart = 1 << 17;  // 16 parts of about 5 MB
 }
 
-std::uint64_t OrdinalTable::next(std::uint64_t identity) {
+OrdinalTable::Before OrdinalTable::begin(std::uint64_t identity) {
   Part& part = parts_[identity % parts_.size()];
   const MutexLock lock(part.mutex);
   if (part.counts.size() >= kMaxOrdinalsPerPart) part.counts.clear();
-  return part.counts[identity]++;
+  Count& count = part.counts[identity];
+  const Before before{count.begun, count.in_flight > 0};
+  ++count.begun;
+  ++count.in_flight;
+  return before;
+}
+
+void OrdinalTable::end(std::uint64_t identity) {
+  Part& part = parts_[identity % parts_.size()];
+  const MutexLock lock(part.mutex);
+  const auto found = part.counts.find(identity);
+  if (found != part.counts.end() && found->second.in_flight > 0) --found->second.in_flight;
 }
 
 void OrdinalTable::reset() {
@@ -21,7 +32,24 @@ void OrdinalTable::reset() {
 
 void BehaviourCell::set(const SimBehaviour& behaviour, std::uint64_t seed) {
   const MutexLock lock(mutex_);
-  value_ = {behaviour, seed, is_perfect(behaviour)};
+  value_.behaviour = behaviour;
+  value_.seed = seed;
+  value_.is_perfect = is_perfect(behaviour);
+  value_.shares_bandwidth = behaviour.total_bytes_per_s > 0 || behaviour.part_bytes_per_s > 0;
+  value_.limits_requests = behaviour.read_requests_per_s > 0 || behaviour.write_requests_per_s > 0;
+  value_.transfer_bytes_per_s = transfer_rate(behaviour);
+  version_.fetch_add(1, std::memory_order_release);
+}
+
+void BehaviourCell::set_address(std::size_t index, const SimAddress& address) {
+  const MutexLock lock(mutex_);
+  value_.addresses[index] = address;
+  version_.fetch_add(1, std::memory_order_release);
+}
+
+void BehaviourCell::set_address_count(std::size_t count) {
+  const MutexLock lock(mutex_);
+  value_.addresses.resize(count);
   version_.fetch_add(1, std::memory_order_release);
 }
 
@@ -51,6 +79,7 @@ std::string SharedState::stats_json() const {
 void SharedState::reset() {
   for (const auto& thread : stats) thread->reset();
   ordinals.reset();
+  limits.reset();
 }
 
 }  // namespace headrace::sim

@@ -14,6 +14,9 @@
 #include "headrace/sim.h"
 #include "sim/behaviour.h"
 #include "sim/listing.h"
+#include "sim/request_limits.h"
+#include "sim/shared_pacer.h"
+#include "sim/sim_clock.h"
 #include "sim/stats.h"
 #include "sim/storage.h"
 
@@ -23,14 +26,22 @@ namespace headrace::sim {
 /// its first fates again.
 class OrdinalTable {
  public:
-  /// The number of calls before with this identity.
-  std::uint64_t next(std::uint64_t identity);
+  struct Before {
+    std::uint64_t count = 0;    ///< Calls of begin() before with this identity ...
+    bool is_in_flight = false;  ///< ... of which one has not come to its end().
+  };
+  Before begin(std::uint64_t identity);
+  void end(std::uint64_t identity);
   void reset();
 
  private:
+  struct Count {
+    std::uint32_t begun = 0;
+    std::uint32_t in_flight = 0;
+  };
   struct Part {
     Mutex mutex;
-    std::unordered_map<std::uint64_t, std::uint32_t> counts HEADRACE_GUARDED_BY(mutex);
+    std::unordered_map<std::uint64_t, Count> counts HEADRACE_GUARDED_BY(mutex);
   };
   std::array<Part, 16> parts_;
 };
@@ -42,9 +53,16 @@ class BehaviourCell {
   struct Value {
     SimBehaviour behaviour;
     std::uint64_t seed = 0;
+    std::vector<SimAddress> addresses;
     bool is_perfect = true;
+    bool shares_bandwidth = false;  ///< total_bytes_per_s or part_bytes_per_s.
+    bool limits_requests = false;
+    double transfer_bytes_per_s = 0;  ///< Of one transfer; 0: no limit.
   };
   void set(const SimBehaviour& behaviour, std::uint64_t seed) HEADRACE_EXCLUDES(mutex_);
+  void set_address(std::size_t index, const SimAddress& address) HEADRACE_EXCLUDES(mutex_);
+  /// \pre before the threads start
+  void set_address_count(std::size_t count) HEADRACE_EXCLUDES(mutex_);
   Value get() const HEADRACE_EXCLUDES(mutex_);
   std::uint32_t version() const noexcept { return version_.load(std::memory_order_acquire); }
 
@@ -52,6 +70,14 @@ class BehaviourCell {
   mutable Mutex mutex_;
   Value value_ HEADRACE_GUARDED_BY(mutex_);
   std::atomic<std::uint32_t> version_{1};  // released by set(), acquired by version()
+};
+
+/// What the admin endpoints can do besides: the server's part.
+class Control {
+ public:
+  virtual ~Control() = default;
+  virtual Status set_address(std::size_t index, const SimAddress& address) = 0;
+  virtual void advance(std::chrono::milliseconds by) = 0;
 };
 
 struct SharedState {
@@ -66,9 +92,17 @@ struct SharedState {
   BehaviourCell behaviour;
   OrdinalTable ordinals;
   std::vector<std::unique_ptr<ThreadStats>> stats;  ///< One a thread; fixed after start.
-  std::atomic<bool> is_token_expired{false};        ///< Relaxed: only itself matters.
-  std::atomic<std::uint64_t> next_id{0};  ///< Of uploads. Relaxed: only uniqueness matters.
+  SimClock clock;
+  RequestLimits limits;
+  SharedPacer total_pacer;
+  PartPacers part_pacers;
+  std::atomic<std::uint64_t> transfer_count{0};  ///< In progress. Relaxed: an estimate will do.
+  std::atomic<bool> is_token_expired{false};     ///< Relaxed: only itself matters.
+  std::atomic<std::uint64_t> next_id{0};         ///< Of uploads. Relaxed: only uniqueness matters.
 
+  Control* control = nullptr;  ///< Set before the threads start; outlives them.
+
+  void expire_credentials() { is_token_expired.store(true, std::memory_order_relaxed); }
   std::string stats_json() const;
   void reset();
 };

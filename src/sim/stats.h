@@ -22,24 +22,37 @@ struct Served {
   std::uint64_t received_bytes = 0;  ///< Of the body, framing taken off.
   bool was_cut = false;              ///< By a planned reset or truncation.
   bool was_delayed = false;          ///< By the slow first byte.
+  bool is_repeat = false;            ///< The same range was asked for before ...
+  bool is_duplicate = false;         ///< ... and was still in flight: a hedge.
   std::string_view bucket, key;
 };
 
 struct ObjectCount {
   std::uint64_t request_count = 0;
   std::uint64_t sent_bytes = 0;
+  std::uint64_t repeat_count = 0;
+  std::uint64_t duplicate_count = 0;
+};
+
+/// Bytes by kind.
+struct KindBytes {
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t received_bytes = 0;
 };
 
 /// Totals of one thread or of all.
 struct Totals {
   std::array<std::unordered_map<int, std::uint64_t>, static_cast<std::size_t>(Kind::kCount)>
       requests;
+  std::array<KindBytes, static_cast<std::size_t>(Kind::kCount)> bytes;
   std::unordered_map<std::string, ObjectCount> objects;  ///< GETs by "bucket/key".
   std::uint64_t sent_bytes = 0;
   std::uint64_t received_bytes = 0;
   std::uint64_t connection_count = 0;
   std::uint64_t cut_count = 0;
   std::uint64_t slow_count = 0;
+  std::uint64_t repeat_count = 0;
+  std::uint64_t duplicate_count = 0;
   void add(const Totals& other);
 };
 

@@ -311,6 +311,16 @@ S3Code Storage::commit(TemporaryFile file, std::string_view bucket, std::string_
   return S3Code::kNone;
 }
 
+bool Storage::touch(std::string_view bucket, std::string_view key) {
+  const MutexLock lock(commit_mutex_);
+  FileInfo info;
+  const auto path = find(bucket, key, info);
+  const Fd fd(path ? ::open(path->c_str(), O_WRONLY | O_CLOEXEC) : -1);
+  if (!fd) return false;
+  stamp(fd.get());
+  return true;
+}
+
 S3Code Storage::remove(std::string_view bucket, std::string_view key) {
   if (!bucket_exists(bucket)) return S3Code::kNoSuchBucket;
   const MutexLock lock(commit_mutex_);

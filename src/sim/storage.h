@@ -96,6 +96,8 @@ class Storage {
   /// (If-Match without an object), kInternalError.
   S3Code commit(TemporaryFile file, std::string_view bucket, std::string_view key,
                 const WriteCondition& condition, std::uint32_t part_count, FileInfo& out);
+  /// Gives the object a new time of change, and so a new ETag. False when there is none.
+  bool touch(std::string_view bucket, std::string_view key);
   /// Absence is success, as in S3. Folders left empty go too.
   S3Code remove(std::string_view bucket, std::string_view key);
 
