@@ -22,6 +22,7 @@ PUBLIC = {  # header -> layer that implements it
     "memory": "mem",
     "metrics": "insight",
     "store": "store",
+    "whoami": "store",
     "probe": "store",
     "copy": "copy",
     "dataset": "shard",
