@@ -1,11 +1,15 @@
 #pragma once
 /// \file
-/// The addresses of one endpoint and which of them to connect to next. One owner.
-#include <algorithm>
+/// AddressBook: the addresses of one endpoint, what each is worth, and which to connect to next.
+///
+/// Answers of all look-ups add up, since large stores name a few of their many addresses at a time.
+/// Addresses that fail are avoided for a while, addresses slower than the others are demoted and
+/// tried again now and then. Pure: time comes as an argument.
+///
+/// Threads: one owner.
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <vector>
 
 #include "headrace/clock.h"
@@ -19,9 +23,25 @@ constexpr std::chrono::seconds kAvoidFailedAddress{10};
 /// S3's own records live a few seconds, and its clients are asked to spread over the answers;
 /// looking up again costs nothing on the data path because open connections stay.
 constexpr std::chrono::seconds kAddressLifetime{30};
+/// An address that no answer named for so long is forgotten; sooner when it fails. The AWS clients
+/// keep theirs 5 minutes.
+constexpr std::chrono::minutes kForgetAddress{5};
+constexpr std::size_t kMaxAddresses = 64;
 
 /// Not at once, so that an outage does not turn into a stream of name look-ups.
 constexpr std::chrono::seconds kLookAgainAfterFailure{1};
+/// How long a slow address gets no new connections; then one is tried.
+constexpr std::chrono::seconds kDemoteSlowAddress{20};
+/// How long a connect may take before another address is tried (RFC 8305, section 8), when there is
+/// one.
+constexpr std::chrono::milliseconds kNextAddressAfter{250};
+
+/// What a transfer told about the address that it came from.
+struct AddressReport {
+  std::uint64_t bytes = 0;
+  Microseconds first_byte{0};
+  Microseconds body{0};
+};
 
 class AddressBook {
  public:
@@ -29,44 +49,52 @@ class AddressBook {
   std::size_t size() const noexcept { return entries_.size(); }
   const NetAddress& at(std::size_t index) const noexcept { return entries_[index].address; }
 
-  /// `expires`: TimePoint::max() for numeric hosts.
-  void assign(const std::vector<NetAddress>& addresses, TimePoint expires) {
-    entries_.clear();
-    for (const NetAddress& address : addresses) entries_.push_back({address, TimePoint::min()});
-    expires_ = expires;
-  }
+  /// Replaces all. `expires`: TimePoint::max() for numeric hosts.
+  void assign(const std::vector<NetAddress>& addresses, TimePoint expires);
+  /// Adds the answer of a look-up at `now` to what is known, and forgets what is long gone.
+  void harvest(const std::vector<NetAddress>& addresses, TimePoint now, TimePoint expires);
+  /// The look-up failed: what is known will do for another while.
+  void extend(TimePoint expires) noexcept { expires_ = expires; }
 
-  /// Round robin over the addresses that have not failed lately, or over all when all have. \pre
-  /// size() > 0
-  std::size_t pick(TimePoint now) noexcept {
-    for (std::size_t i = 0; i < entries_.size(); ++i) {
-      const std::size_t index = (next_ + i) % entries_.size();
-      if (entries_[index].avoid_until > now) continue;
-      next_ = index + 1;
-      return index;
-    }
-    return next_++ % entries_.size();
-  }
+  /// Round robin over the addresses that neither failed nor were slow lately, or over all when all
+  /// did. \pre size() > 0
+  std::size_t pick(TimePoint now) noexcept;
+  /// As pick(), and another one than `not_this` where there is one.
+  std::size_t pick_other(const NetAddress& not_this, TimePoint now) noexcept;
 
   /// A failed address may be an old one: names are looked up again soon.
-  void mark_failed(const NetAddress& failed, TimePoint now) noexcept {
-    for (Entry& entry : entries_) {
-      if (entry.address.size_bytes == failed.size_bytes &&
-          std::memcmp(&entry.address.storage, &failed.storage, failed.size_bytes) == 0) {
-        entry.avoid_until = now + kAvoidFailedAddress;
-      }
-    }
-    if (expires_ != TimePoint::max()) expires_ = std::min(expires_, now + kLookAgainAfterFailure);
-  }
+  void mark_failed(const NetAddress& failed, TimePoint now) noexcept;
+  void mark_good(const NetAddress& good) noexcept;
+
+  /// True: the address is too slow beside the others; from now on it is demoted, and its idle
+  /// connections are better closed.
+  bool report(const NetAddress& address, const AddressReport& report, TimePoint now) noexcept;
+  bool is_avoided(const NetAddress& address, TimePoint now) const noexcept;
+  /// Addresses demoted so far, repeated ones included.
+  std::uint64_t demotions() const noexcept { return demotions_; }
 
  private:
   struct Entry {
     NetAddress address;
-    TimePoint avoid_until;
+    TimePoint avoid_until = TimePoint::min();
+    TimePoint trial_until = TimePoint::min();  // one connection tries it meanwhile
+    TimePoint named_at{};                      // by the last answer that did
+    bool has_failed = false;                   // and no connect has succeeded since
+    bool was_slow = false;                     // and no reports have shown it better since
+    double first_byte_s = 0;                   // moving averages
+    double bytes_per_s = 0;
+    std::uint32_t first_byte_count = 0;
+    std::uint32_t rate_count = 0;
   };
+  Entry* find(const NetAddress& address) noexcept;
+  const Entry* find(const NetAddress& address) const noexcept;
+  bool is_slow(const Entry& entry) const noexcept;
+  void demote(Entry& entry, TimePoint now) noexcept;
+
   std::vector<Entry> entries_;
   std::size_t next_ = 0;
   TimePoint expires_{};
+  std::uint64_t demotions_ = 0;
 };
 
 }  // namespace headrace::transfer
