@@ -265,11 +265,12 @@ void Reactor::on_op_timer(TransferOp& op, TimePoint now) {
 bool Reactor::has_addresses(Endpoint& endpoint, TimePoint now) {
   if (endpoint.addresses.is_fresh(now)) return true;
   if (!endpoint.lookup.is_running()) {
-    Status started =
-        endpoint.lookup.start(endpoint.connect_host, endpoint.connect_port, [this, &endpoint] {
-          mailbox_.push(endpoint.letter);
-          ring(TimePoint::min());
-        });
+    const auto notify = [this, &endpoint] {
+      mailbox_.push(endpoint.letter);
+      ring(TimePoint::min());
+    };
+    Status started = endpoint.lookup.start(endpoint.connect_host, endpoint.connect_port, notify,
+                                           options_.resolver);
     // Without a thread there is no look-up now; pending ops try again with the next event, at the
     // latest their deadline.
     if (!started.ok()) counters_.connect_failures.add(1);
