@@ -122,6 +122,13 @@ void ConcurrencyControl::add(const ControlSample& sample, TimePoint now) {
   if (is_epoch_over()) on_epoch(now);
 }
 
+void ConcurrencyControl::adopt(std::uint32_t limit, TimePoint now) {
+  if (limit == 0 || limit == limit_) return;
+  base_limit_ = std::clamp(limit, std::min(options_.floor, options_.ceiling), options_.ceiling);
+  best_goodput_ = 0;
+  enter_search(kFirstStep, now);
+}
+
 // --- measuring ---
 
 void ConcurrencyControl::begin_epoch(std::uint32_t new_limit, TimePoint now) {

@@ -50,6 +50,9 @@ class ConcurrencyControl {
   /// Somebody else saw throttling (another process of the node): no growth for a while.
   void hold(TimePoint until) noexcept;
 
+  /// Goes on from a limit that was found elsewhere (by the leader before).
+  void adopt(std::uint32_t limit, TimePoint now);
+
   /// Bytes/s of the last measured interval; 0 before the first.
   double goodput() const noexcept { return goodput_; }
   /// Whether slow start has ended and nothing better was found since.

@@ -266,6 +266,16 @@ TEST(ConcurrencyControl, DoesNotGrowWhileHeld) {
   EXPECT_GE(control.limit(), 64U);
 }
 
+TEST(ConcurrencyControl, GoesOnFromALimitThatItIsGiven) {
+  ConcurrencyControl control(options_for(1), ModelRun::at(0));
+  control.adopt(100, ModelRun::at(0.1));
+  EXPECT_EQ(control.limit(), 100U);
+  control.adopt(100'000, ModelRun::at(0.2));
+  EXPECT_EQ(control.limit(), 256U);
+  ModelRun run(StoreModel{}, {{8 * kMiB}}, 1);
+  EXPECT_GT(goodput(control, run, 5), 5e9);
+}
+
 TEST(ConcurrencyControl, LateFirstBytesDoNotMisleadIt) {
   StoreModel model;
   model.late_share = 0.01;
