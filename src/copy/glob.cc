@@ -1,0 +1,196 @@
+#include <cstddef>
+#include <utility>
+
+#include "headrace/copy.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::size_t kMostAlternatives = 1000;
+constexpr std::string_view kSpecial = "*?[{\\";
+
+Status malformed(std::string_view pattern, const char* why) {
+  return Status(Code::kInvalidArgument, "pattern \"" + std::string(pattern) + "\": " + why);
+}
+
+/// Position of the bracket that ends the class at `open`, or npos. A `]` right after `[` or `[!`
+/// stands for itself.
+std::size_t end_of_class(std::string_view pattern, std::size_t open) {
+  std::size_t at = open + 1;
+  if (at < pattern.size() && (pattern[at] == '!' || pattern[at] == '^')) ++at;
+  return pattern.find(']', at + 1);
+}
+
+/// Splits the first brace group of `pattern`: (before, alternatives, after); false when there is
+/// none.
+struct BraceGroup {
+  std::string_view before, after;
+  std::vector<std::string_view> alternatives;
+};
+
+Result<bool> find_braces(std::string_view pattern, BraceGroup& out) {
+  std::size_t open = std::string_view::npos, depth = 0, start = 0;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '\\') {
+      ++i;
+    } else if (c == '[') {
+      const std::size_t end = end_of_class(pattern, i);
+      if (end == std::string_view::npos) return malformed(pattern, "[ without ]");
+      i = end;
+    } else if (c == '{') {
+      if (depth++ == 0) {
+        open = i;
+        start = i + 1;
+      }
+    } else if (depth > 0 && ((c == ',' && depth == 1) || c == '}')) {
+      if (c == '}' && --depth > 0) continue;
+      out.alternatives.push_back(pattern.substr(start, i - start));
+      start = i + 1;
+      if (c == ',') continue;
+      out.before = pattern.substr(0, open);
+      out.after = pattern.substr(i + 1);
+      return true;
+    }
+  }
+  if (depth > 0) return malformed(pattern, "{ without }");
+  return false;
+}
+
+Status expand(std::string_view pattern, std::vector<std::string>& out) {
+  BraceGroup group;
+  HEADRACE_TRY_ASSIGN(const bool has_braces, find_braces(pattern, group));
+  if (!has_braces) {
+    if (out.size() == kMostAlternatives) return malformed(pattern, "too many alternatives");
+    out.emplace_back(pattern);
+    return {};
+  }
+  for (const std::string_view alternative : group.alternatives) {
+    HEADRACE_TRY(expand(
+        std::string(group.before) + std::string(alternative) + std::string(group.after), out));
+  }
+  return {};
+}
+
+/// Whether `c` is in the class whose text between the brackets is `set`.
+bool is_in_class(std::string_view set, char c) {
+  const bool is_negated = !set.empty() && (set[0] == '!' || set[0] == '^');
+  if (is_negated) set.remove_prefix(1);
+  bool is_found = false;
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    if (i + 2 < set.size() && set[i + 1] == '-') {
+      is_found |= set[i] <= c && c <= set[i + 2];
+      i += 2;
+    } else {
+      is_found |= set[i] == c;
+    }
+  }
+  return is_found != is_negated && c != '/';
+}
+
+/// Matches one pattern element that takes exactly one character; returns the length of the element,
+/// 0 when it does not match.
+std::size_t match_one(std::string_view pattern, char c) {
+  switch (pattern[0]) {
+    case '?':
+      return c != '/' ? 1 : 0;
+    case '[': {
+      const std::size_t end = end_of_class(pattern, 0);
+      return is_in_class(pattern.substr(1, end - 1), c) ? end + 1 : 0;
+    }
+    case '\\':
+      if (pattern.size() > 1) return pattern[1] == c ? 2 : 0;
+      return c == '\\' ? 1 : 0;
+    default:
+      return pattern[0] == c ? 1 : 0;
+  }
+}
+
+/// Backtracks to the last star only, and for `**` to the last double star: linear for what people
+/// write, never exponential.
+bool match_plain(std::string_view pattern, std::string_view text) {
+  constexpr std::size_t kNone = std::string_view::npos;
+  std::size_t p = 0, t = 0, star_p = kNone, star_t = 0, deep_p = kNone, deep_t = 0;
+  while (t < text.size() || p < pattern.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      std::size_t end = p;
+      while (end < pattern.size() && pattern[end] == '*') ++end;
+      if (end - p > 1) {
+        // "**/" also matches nothing: a/**/b matches a/b.
+        const bool is_component =
+            (p == 0 || pattern[p - 1] == '/') && end < pattern.size() && pattern[end] == '/';
+        if (is_component && match_plain(pattern.substr(end + 1), text.substr(t))) return true;
+        deep_p = end;
+        deep_t = t;
+        star_p = kNone;
+      } else {
+        star_p = end;
+        star_t = t;
+      }
+      p = end;
+      continue;
+    }
+    if (p < pattern.size() && t < text.size()) {
+      if (const std::size_t length = match_one(pattern.substr(p), text[t]); length > 0) {
+        p += length;
+        ++t;
+        continue;
+      }
+    }
+    if (star_p != kNone && star_t < text.size() && text[star_t] != '/') {
+      p = star_p;
+      t = ++star_t;
+    } else if (deep_p != kNone && deep_t < text.size()) {
+      p = deep_p;
+      t = ++deep_t;
+      star_p = kNone;
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::string_view last_component(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  return slash == std::string_view::npos ? name : name.substr(slash + 1);
+}
+
+bool any_matches(const std::vector<Glob>& globs, std::string_view name) {
+  for (const Glob& glob : globs) {
+    if (glob.matches_name(name)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<Glob> Glob::parse(std::string_view pattern) {
+  Glob glob;
+  HEADRACE_TRY(expand(pattern, glob.alternatives_));
+  const std::size_t special = pattern.find_first_of(kSpecial);
+  glob.has_wildcard_ = special != std::string_view::npos;
+  glob.prefix_ = pattern.substr(0, special);
+  return glob;
+}
+
+bool Glob::matches(std::string_view text) const {
+  for (const std::string& pattern : alternatives_) {
+    if (match_plain(pattern, text)) return true;
+  }
+  return false;
+}
+
+bool Glob::matches_name(std::string_view text) const {
+  for (const std::string& pattern : alternatives_) {
+    const bool is_path = pattern.find('/') != std::string::npos;
+    if (match_plain(pattern, is_path ? text : last_component(text))) return true;
+  }
+  return false;
+}
+
+bool NameFilter::accepts(std::string_view name) const {
+  return (include.empty() || any_matches(include, name)) && !any_matches(exclude, name);
+}
+
+}  // namespace headrace

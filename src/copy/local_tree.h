@@ -1,0 +1,122 @@
+#pragma once
+/// \file
+/// The target directory of a copy: small files written in one go, large ones in parts that a later
+/// run finds again.
+///
+/// Threads: LocalTree and PartialFile from any thread; a SmallFileWriter by one at a time.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/mutex.h"
+#include "headrace/status.h"
+
+namespace headrace::copy_detail {
+
+/// How a file gets its name.
+struct PublishOptions {
+  std::int64_t modified_unix_s = 0;  ///< 0: now.
+  bool is_synced = false;            ///< fsync first.
+};
+
+/// An open directory below the root.
+struct Directory {
+  std::string path;
+  Fd fd;
+};
+
+class LocalTree {
+ public:
+  explicit LocalTree(std::string root) : root_(std::move(root)) {}
+  /// The directory where `key` will lie, created when missing; and, at its first use, rid of what
+  /// dead runs left. Errors: kInvalidArgument (a key that leaves the root or has no path),
+  /// kUnsupported (a file is in the way), of errno_status().
+  Result<std::shared_ptr<const Directory>> directory_of(std::string_view key)
+      HEADRACE_EXCLUDES(mutex_);
+
+ private:
+  const std::string root_;
+  Mutex mutex_;
+  std::unordered_map<std::string, std::shared_ptr<const Directory>> open_
+      HEADRACE_GUARDED_BY(mutex_);
+};
+
+class SmallFileWriter {
+ public:
+  explicit SmallFileWriter(LocalTree& tree);
+  /// Writes a whole file and gives it its name. Errors: those of directory_of(); kUnsupported (a
+  /// directory has the name); of errno_status().
+  Status write(std::string_view key, std::span<const std::byte> bytes,
+               const PublishOptions& options);
+
+ private:
+  Status write_once(std::string_view name, std::span<const std::byte> bytes,
+                    const PublishOptions& options, bool& is_lost);
+
+  LocalTree& tree_;
+  // One name, used again and again: after a kill there is at most one such file per thread.
+  const std::string temporary_name_;
+  std::string directory_key_;
+  std::shared_ptr<const Directory> directory_;
+};
+
+/// A large file on its way: ".headrace-<hash of its name>.part" beside the target, at its final
+/// size, with a record after its end of which parts are there and their CRC-32C. Locked while its
+/// owner lives. When destroyed unpublished it stays if it holds a part and is resumable, else it is
+/// removed.
+class PartialFile {
+ public:
+  struct Plan {
+    std::string key;
+    std::uint64_t size_bytes = 0;
+    std::uint64_t part_bytes = 0;  ///< > 0; of all parts but the last.
+    std::string version;           ///< Of the source. Empty: not resumable.
+  };
+  /// Opens one, or goes on with what an earlier run left of the same plan, whose parts are read and
+  /// checked. Errors: as SmallFileWriter::write(); kUnavailable (another process is at it);
+  /// kCancelled.
+  static Result<std::unique_ptr<PartialFile>> open(LocalTree& tree, const Plan& plan,
+                                                   const std::stop_token& stop);
+  ~PartialFile();
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+
+  /// Whether the part was there from an earlier run.
+  bool has_part(std::size_t index) const { return is_there_[index]; }
+  int fd() const noexcept { return fd_.get(); }
+  Status write_part(std::size_t index, std::span<const std::byte> bytes);
+  Status publish(const PublishOptions& options);
+  /// Will be removed, not kept.
+  void give_up() noexcept { is_resumable_ = false; }
+
+ private:
+  PartialFile(std::shared_ptr<const Directory> directory, const Plan& plan);
+  Status open_file();
+  Status lay_out();
+  Status load_parts(const std::stop_token& stop);
+  std::string header() const;
+  std::uint64_t state_offset() const noexcept;
+  std::size_t part_count() const noexcept { return is_there_.size(); }
+  std::uint64_t length_of(std::size_t index) const noexcept;
+  std::string path() const { return directory_->path + "/" + name_; }
+
+  const std::shared_ptr<const Directory> directory_;
+  const Plan plan_;
+  const std::string name_;  // of the file to be
+  const std::string temporary_name_;
+  Fd fd_;
+  std::vector<bool> is_there_;
+  std::atomic<bool> has_parts_{false};
+  std::atomic<bool> is_resumable_;
+  bool is_published_ = false;
+};
+
+}  // namespace headrace::copy_detail

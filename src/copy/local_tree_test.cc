@@ -1,0 +1,193 @@
+#include "copy/local_tree.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "base/temporary_directory.h"
+
+namespace headrace::copy_detail {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
+
+class LocalTreeTest : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return directory_.path() + "/" + name; }
+  std::string content(const std::string& name) const {
+    std::ifstream in(path(name), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  void make(const std::string& name, std::string_view text = "") const {
+    fs::create_directories(fs::path(path(name)).parent_path());
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const auto& entry : fs::recursive_directory_iterator(directory_.path())) {
+      if (!entry.is_directory()) found.push_back(fs::relative(entry, directory_.path()));
+    }
+    return found;
+  }
+  Result<std::unique_ptr<PartialFile>> open(const std::string& version = "v1",
+                                            std::uint64_t size_bytes = 10) {
+    return PartialFile::open(
+        tree_, {.key = "d/x", .size_bytes = size_bytes, .part_bytes = 4, .version = version}, {});
+  }
+
+  TemporaryDirectory directory_;
+  LocalTree tree_{directory_.path()};
+};
+
+TEST_F(LocalTreeTest, SmallFilesAppearWholeAndReplaceWhatWasThere) {
+  SmallFileWriter writer(tree_);
+  ASSERT_TRUE(writer.write("a/b/x", bytes_of("one"), {}).ok());
+  ASSERT_TRUE(writer.write("a/b/x", bytes_of("two"), {.modified_unix_s = 1'000'000'000}).ok());
+  ASSERT_TRUE(writer.write("y", {}, {.is_synced = true}).ok());
+  EXPECT_EQ(content("a/b/x"), "two");
+  struct stat info {};
+  ASSERT_EQ(::stat(path("a/b/x").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mtim.tv_sec, 1'000'000'000);
+  EXPECT_THAT(names(), UnorderedElementsAre("a/b/x", "y"));
+}
+
+TEST_F(LocalTreeTest, WhatIsInTheWayIsNamed) {
+  make("file");
+  fs::create_directories(path("directory"));
+  SmallFileWriter writer(tree_);
+  EXPECT_EQ(writer.write("file/x", {}, {}).code(), Code::kUnsupported);
+  const Status status = writer.write("directory", {}, {});
+  EXPECT_EQ(status.code(), Code::kUnsupported);
+  EXPECT_NE(status.message().find("directory"), std::string::npos);
+  EXPECT_THAT(names(), UnorderedElementsAre("file"));
+}
+
+TEST_F(LocalTreeTest, KeysThatLeaveTheRootAreRefused) {
+  SmallFileWriter writer(tree_);
+  ASSERT_TRUE(writer.write("a", {}, {}).ok());
+  for (const char* key : {"../x", "a/../../x", "/etc/x", "a//b", "x/", "..", ".headrace-a.part"})
+    EXPECT_EQ(writer.write(key, {}, {}).code(), Code::kInvalidArgument) << key;
+}
+
+TEST_F(LocalTreeTest, LeftoversOfTheDeadAreRemovedThoseOfTheLivingAreNot) {
+  make(".headrace-aaaaaaaaaa.tmp");
+  make(".headrace-bbbbbbbbbb.tmp");
+  make(".headrace-0123456789abcdef.part");
+  make(".headrace-fedcba9876543210.part");
+  const Fd living(::open(path(".headrace-bbbbbbbbbb.tmp").c_str(), O_RDWR));
+  ASSERT_EQ(::flock(living.get(), LOCK_EX), 0);
+  const timespec long_ago[2] = {{.tv_sec = 1'000'000'000, .tv_nsec = 0},
+                                {.tv_sec = 1'000'000'000, .tv_nsec = 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, path(".headrace-fedcba9876543210.part").c_str(), long_ago, 0), 0);
+  SmallFileWriter writer(tree_);
+  ASSERT_TRUE(writer.write("x", {}, {}).ok());
+  EXPECT_THAT(names(), UnorderedElementsAre("x", ".headrace-bbbbbbbbbb.tmp",
+                                            ".headrace-0123456789abcdef.part"));
+}
+
+TEST_F(LocalTreeTest, PartsMakeAFile) {
+  auto file = open();
+  ASSERT_TRUE(file);
+  ASSERT_TRUE((*file)->write_part(2, bytes_of("89")).ok());
+  ASSERT_TRUE((*file)->write_part(0, bytes_of("0123")).ok());
+  EXPECT_FALSE(fs::exists(path("d/x")));
+  ASSERT_TRUE((*file)->write_part(1, bytes_of("4567")).ok());
+  ASSERT_TRUE((*file)->publish({.modified_unix_s = 5}).ok());
+  EXPECT_EQ(content("d/x"), "0123456789");
+  EXPECT_THAT(names(), SizeIs(1));
+}
+
+TEST_F(LocalTreeTest, PartsOfAnEarlierRunAreFoundAndChecked) {
+  {
+    auto file = open();
+    ASSERT_TRUE(file);
+    ASSERT_TRUE((*file)->write_part(0, bytes_of("0123")).ok());
+    ASSERT_TRUE((*file)->write_part(2, bytes_of("89")).ok());
+  }
+  ASSERT_THAT(names(), SizeIs(1));
+  {
+    std::fstream damaged(path(names()[0]), std::ios::in | std::ios::out | std::ios::binary);
+    damaged.seekp(9);
+    damaged << 'X';
+  }
+  auto file = open();
+  ASSERT_TRUE(file);
+  EXPECT_TRUE((*file)->has_part(0));
+  EXPECT_FALSE((*file)->has_part(1));
+  EXPECT_FALSE((*file)->has_part(2)) << "its bytes are not those that were written";
+  ASSERT_TRUE((*file)->write_part(1, bytes_of("4567")).ok());
+  ASSERT_TRUE((*file)->write_part(2, bytes_of("89")).ok());
+  ASSERT_TRUE((*file)->publish({}).ok());
+  EXPECT_EQ(content("d/x"), "0123456789");
+}
+
+TEST_F(LocalTreeTest, PartsOfAnotherVersionOrSizeAreNotTaken) {
+  for (const auto& [version, size] : {std::pair{"v2", 10U}, std::pair{"v1", 9U}}) {
+    {
+      auto file = open();
+      ASSERT_TRUE(file);
+      ASSERT_TRUE((*file)->write_part(0, bytes_of("0123")).ok());
+    }
+    auto file = open(version, size);
+    ASSERT_TRUE(file);
+    EXPECT_FALSE((*file)->has_part(0)) << version << size;
+  }
+}
+
+TEST_F(LocalTreeTest, NothingStaysOfAFileWithoutPartsOrWithoutVersion) {
+  ASSERT_TRUE(open());
+  EXPECT_THAT(names(), IsEmpty());
+  {
+    auto file = open("");
+    ASSERT_TRUE(file);
+    ASSERT_TRUE((*file)->write_part(0, bytes_of("0123")).ok());
+  }
+  EXPECT_THAT(names(), IsEmpty());
+  {
+    auto file = open();
+    ASSERT_TRUE(file);
+    ASSERT_TRUE((*file)->write_part(0, bytes_of("0123")).ok());
+    (*file)->give_up();
+  }
+  EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(LocalTreeTest, TwoOwnersOfOneFileAreRefused) {
+  auto first = open();
+  ASSERT_TRUE(first);
+  auto second = open();
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code(), Code::kUnavailable);
+}
+
+TEST_F(LocalTreeTest, ACheckOfPartsEndsWhenStopped) {
+  {
+    auto file = open();
+    ASSERT_TRUE(file);
+    ASSERT_TRUE((*file)->write_part(0, bytes_of("0123")).ok());
+  }
+  std::stop_source stop;
+  stop.request_stop();
+  auto file = PartialFile::open(
+      tree_, {.key = "d/x", .size_bytes = 10, .part_bytes = 4, .version = "v1"}, stop.get_token());
+  ASSERT_FALSE(file);
+  EXPECT_EQ(file.error().code(), Code::kCancelled);
+  EXPECT_THAT(names(), SizeIs(1)) << "the parts stay for the next run";
+}
+
+}  // namespace
+}  // namespace headrace::copy_detail

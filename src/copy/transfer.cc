@@ -1,0 +1,350 @@
+#include "copy/transfer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "store/file/file_io.h"
+#include "store/file/file_key.h"
+
+namespace headrace::copy_detail {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+// S3's clients of today use 8 MiB: a first-byte time of 30 ms is then a quarter of a part's time.
+constexpr std::uint64_t kDefaultPartBytes = 8 * kMiB;
+// Each holds a file or an upload open, and its parts are what is moved first.
+constexpr std::size_t kMostLarge = 32;
+constexpr std::size_t kMostFailures = 10'000;
+// Blocking calls: uploads to open and complete, copies by the server (30 ms each: 500 a second).
+constexpr std::size_t kCallThreads = 16;
+constexpr std::size_t kMostCalls = 8192;
+
+/// base64 of the four bytes, high one first, as S3 names CRC-32C.
+std::string checksum_text(std::uint32_t crc) {
+  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  const std::uint64_t bits = std::uint64_t{crc} << 16;  // 48 bits: eight digits, six of them used
+  std::string text;
+  for (int shift = 42; shift >= 12; shift -= 6) text += kDigits[(bits >> shift) & 63];
+  return text + "==";
+}
+
+}  // namespace
+
+Transfer::Transfer(Store& from, Store& to, const CopyOptions& options,
+                   std::unique_ptr<SlabPool> pool)
+    : from_(from),
+      to_(to),
+      options_(options),
+      from_directory_(from.local_directory()),
+      local_target_(to.local_directory().empty()
+                        ? nullptr
+                        : std::make_unique<LocalTree>(to.local_directory())),
+      copies_on_server_(from.url() == to.url() && from_directory_.empty()),
+      pool_(std::move(pool)) {
+  // At least eight parts fit the memory.
+  const std::uint64_t most = std::max(options.memory_bytes / 8 / 4096 * 4096, std::uint64_t{4096});
+  part_bytes_ = std::min(options.part_bytes != 0 ? options.part_bytes : kDefaultPartBytes, most);
+  if (!local_target_) part_bytes_ = std::max(part_bytes_, to.traits().min_part_bytes);
+  small_bytes_ = std::min(2 * part_bytes_, most);
+  if (!local_target_) small_bytes_ = std::min(small_bytes_, to.traits().max_put_bytes);
+}
+
+Transfer::~Transfer() = default;
+
+void Transfer::request_stop() noexcept {
+  stop_.request_stop();
+  queue_.stop();
+  large_ended_.notify_all();
+}
+
+void Transfer::post(std::function<void()> call) {
+  ThreadPool* pool = nullptr;
+  {
+    MutexLock lock(mutex_);
+    if (!calls_) calls_ = std::make_unique<ThreadPool>(kCallThreads, kMostCalls);
+    pool = calls_.get();
+  }
+  if (!pool->submit(call)) call();
+}
+
+void Transfer::end_calls() {
+  std::unique_ptr<ThreadPool> calls;
+  {
+    MutexLock lock(mutex_);
+    calls = std::move(calls_);
+  }
+  calls.reset();  // runs what was posted
+  for (const auto& large : queue_.take_large()) finish_large(large);
+}
+
+std::uint64_t Transfer::part_bytes_for(std::uint64_t size_bytes) const noexcept {
+  if (local_target_) return part_bytes_;
+  const std::uint64_t count = to_.traits().max_parts;
+  const std::uint64_t least = (size_bytes + count - 1) / count;
+  return std::max(part_bytes_, (least + kMiB - 1) / kMiB * kMiB);
+}
+
+PublishOptions Transfer::publish_options(const Item& item) const {
+  const bool keeps = options_.keeps_times || options_.rule == CopyRule::kIfDifferent;
+  return {.modified_unix_s = keeps ? item.modified_unix_s : 0, .is_synced = options_.syncs_files};
+}
+
+void Transfer::succeed(const Item& item, std::uint64_t new_bytes) {
+  counts_.done += 1;
+  counts_.done_bytes += new_bytes;
+  if (options_.keeps_events) {
+    add_event({CopyEvent::Kind::kCopied, item.from_key, item.to_key, item.size_bytes});
+  }
+  queue_.finish_one();
+}
+
+void Transfer::fail_key(const std::string& key, Status status) {
+  // What a stop ends is no failure of its own.
+  if (is_stopped() && status.code() == Code::kCancelled) return;
+  const std::uint64_t count = ++counts_.failed;
+  bool gives_up = false;
+  {
+    MutexLock lock(mutex_);
+    gives_up = count >= options_.give_up_count && counts_.done == 0 && counts_.skipped == 0;
+    if (gives_up && reason_.ok()) reason_ = status.clone();
+    if (failures_.size() < kMostFailures) failures_.push_back({key, std::move(status)});
+  }
+  if (gives_up) request_stop();
+}
+
+void Transfer::fail(const Item& item, Status status) {
+  fail_key(item.from_key, std::move(status));
+  queue_.finish_one();
+}
+
+void Transfer::retry_changed(Item item, Status status) {
+  if (item.is_second_try || status.code() != Code::kChanged) return fail(item, std::move(status));
+  post([this, item = std::move(item)]() mutable {
+    auto found = from_.head(item.from_key, call_options());
+    if (!found) return fail(item, std::move(found).error());
+    item.etag = std::move(found->etag);
+    item.size_bytes = found->size_bytes;
+    item.modified_unix_s = found->modified_unix_s;
+    item.is_second_try = true;
+    if (!is_small(item.size_bytes)) return open_large(std::move(item));
+    std::vector<Item> one;
+    one.push_back(std::move(item));
+    if (!queue_.push(one)) queue_.finish_one();
+  });
+}
+
+void Transfer::add_event(CopyEvent event) {
+  MutexLock lock(mutex_);
+  events_.push_back(std::move(event));
+}
+
+std::vector<CopyEvent> Transfer::take_events() {
+  MutexLock lock(mutex_);
+  return std::exchange(events_, {});
+}
+
+std::vector<CopyFailure> Transfer::failures() {
+  MutexLock lock(mutex_);
+  std::vector<CopyFailure> copy;
+  copy.reserve(failures_.size());
+  for (const CopyFailure& failure : failures_)
+    copy.push_back({failure.key, failure.status.clone()});
+  return copy;
+}
+
+Status Transfer::take_reason() {
+  MutexLock lock(mutex_);
+  return std::move(reason_);
+}
+
+// --- large objects ---
+
+void Transfer::begin_large(Item item) {
+  {
+    MutexLock lock(mutex_);
+    while (large_count_ >= kMostLarge && !is_stopped()) lock.wait(large_ended_);
+    ++large_count_;
+  }
+  if (is_stopped()) {
+    end_large();
+    return queue_.finish_one();
+  }
+  if (copies_on_server_ && item.size_bytes <= to_.traits().max_copy_bytes) {
+    post([this, item = std::move(item)]() mutable { copy_on_server(std::move(item)); });
+  } else {
+    post([this, item = std::move(item)]() mutable { open_large(std::move(item)); });
+  }
+}
+
+void Transfer::end_large() {
+  {
+    MutexLock lock(mutex_);
+    // A small object that grew came in without being counted.
+    if (large_count_ > 0) --large_count_;
+  }
+  large_ended_.notify_one();
+}
+
+void Transfer::copy_on_server(Item item) {
+  Status status;
+  if (is_stopped()) {
+    status = Status(Code::kCancelled, "cancelled");
+  } else if (auto copied = to_.copy(item.from_key, item.to_key, call_options()); !copied) {
+    status = std::move(copied).error();
+  }
+  end_large();
+  if (!status.ok()) return fail(item, std::move(status));
+  succeed(item, item.size_bytes);
+}
+
+void Transfer::open_large(Item item) {
+  auto large = std::make_shared<LargeCopy>();
+  large->item = std::move(item);
+  large->part_bytes = part_bytes_for(large->item.size_bytes);
+  large->part_count = static_cast<std::uint32_t>((large->item.size_bytes + large->part_bytes - 1) /
+                                                 large->part_bytes);
+  {
+    MutexLock lock(large->mutex);
+    large->is_there.resize(large->part_count);
+  }
+  Status status = is_stopped() ? Status(Code::kCancelled, "cancelled") : open_ends(*large);
+  if (!status.ok()) {
+    const Item failed = std::move(large->item);
+    large.reset();
+    end_large();
+    return fail(failed, std::move(status));
+  }
+  std::uint32_t left = large->part_count;
+  {
+    MutexLock lock(large->mutex);
+    for (std::uint32_t i = 0; i < large->part_count; ++i) {
+      if (!large->is_there[i]) continue;
+      --left;
+      counts_.done_bytes += large->length_of(i);
+      counts_.resumed_bytes += large->length_of(i);
+    }
+  }
+  large->left_count = left;
+  if (left == 0) return finish_large(large);
+  queue_.add_large(std::move(large));
+}
+
+Status Transfer::open_ends(LargeCopy& large) {
+  const Item& item = large.item;
+  if (!from_directory_.empty()) {
+    HEADRACE_TRY(file::check_key(item.from_key));
+    HEADRACE_TRY_ASSIGN(large.local_source, file::open_object(from_directory_ + "/" + item.from_key,
+                                                              large.source_stat));
+    if (file::etag_of(large.source_stat) != item.etag)
+      return Status(Code::kChanged,
+                    item.from_key + ": the file was written to since it was listed");
+  }
+  if (!local_target_) return open_upload(large);
+  // Between local files a part is cheaper to copy again than to check.
+  const PartialFile::Plan plan{.key = item.to_key,
+                               .size_bytes = item.size_bytes,
+                               .part_bytes = large.part_bytes,
+                               .version = large.local_source ? std::string() : item.etag};
+  HEADRACE_TRY_ASSIGN(large.file, PartialFile::open(*local_target_, plan, stop_token()));
+  MutexLock lock(large.mutex);
+  for (std::uint32_t i = 0; i < large.part_count; ++i) large.is_there[i] = large.file->has_part(i);
+  return {};
+}
+
+Status Transfer::open_upload(LargeCopy& large) {
+  const std::string& key = large.item.to_key;
+  auto pending = to_.list_uploads(key, call_options());
+  if (pending) {
+    large.is_upload_kept = true;
+    for (PendingUpload& upload : *pending) {
+      if (upload.key == key) large.upload_id = std::move(upload.upload_id);
+    }
+    if (!large.upload_id.empty() && find_uploaded_parts(large).ok()) return {};
+  }
+  HEADRACE_TRY_ASSIGN(large.upload_id, to_.create_upload(key, call_options()));
+  return {};
+}
+
+/// Takes the parts that an earlier run sent and that are what this one would send: by their
+/// checksums, which only local files can be compared with at the cost of reading them.
+Status Transfer::find_uploaded_parts(LargeCopy& large) {
+  HEADRACE_TRY_ASSIGN(const std::vector<UploadedPart> found,
+                      to_.list_parts(large.item.to_key, large.upload_id, call_options()));
+  if (!large.local_source) return {};
+  std::vector<std::byte> bytes;
+  std::vector<bool> is_there(large.part_count);
+  std::vector<UploadedPart> parts;
+  const Interrupt interrupt(system_clock(), TimePoint::max(), stop_token());
+  for (const UploadedPart& part : found) {
+    const std::uint32_t index = part.part_number - 1;
+    if (index >= large.part_count || is_there[index] || part.checksum.empty() ||
+        part.size_bytes != large.length_of(index)) {
+      continue;
+    }
+    bytes.resize(part.size_bytes);
+    HEADRACE_TRY(
+        file::read_exactly(large.local_source.get(), large.offset_of(index), bytes, interrupt));
+    if (checksum_text(crc32c(bytes)) != part.checksum) continue;
+    is_there[index] = true;
+    parts.push_back(part);
+  }
+  MutexLock lock(large.mutex);
+  large.is_there = std::move(is_there);
+  large.parts = std::move(parts);
+  return {};
+}
+
+void Transfer::end_part(const std::shared_ptr<LargeCopy>& large, std::uint64_t moved_bytes) {
+  counts_.done_bytes += moved_bytes;
+  if (--large->left_count > 0) return;
+  post([this, large] { finish_large(large); });
+}
+
+void Transfer::finish_large(const std::shared_ptr<LargeCopy>& large) {
+  Status status;
+  if (large->has_failed) {
+    MutexLock lock(large->mutex);
+    status = std::move(large->error);
+  } else if (is_stopped()) {
+    status = Status(Code::kCancelled, "cancelled");
+  } else {
+    status = complete_large(*large);
+  }
+  if (!status.ok()) abandon(*large, status.code());
+  large->file.reset();
+  const Item item = std::move(large->item);
+  end_large();
+  if (!status.ok()) return fail(item, std::move(status));
+  succeed(item, 0);
+}
+
+Status Transfer::complete_large(LargeCopy& large) {
+  if (large.local_source) {
+    HEADRACE_TRY(file::check_unchanged(large.local_source.get(), large.source_stat)
+                     .annotate(large.item.from_key));
+  }
+  if (large.file) return large.file->publish(publish_options(large.item));
+  std::vector<UploadedPart> parts;
+  {
+    MutexLock lock(large.mutex);
+    parts = std::move(large.parts);
+  }
+  std::sort(parts.begin(), parts.end(), [](const UploadedPart& a, const UploadedPart& b) {
+    return a.part_number < b.part_number;
+  });
+  auto done = to_.complete_upload(large.item.to_key, large.upload_id, parts, call_options());
+  return done ? Status() : std::move(done).error();
+}
+
+/// Keeps what the next run can go on with: after a stop and after failures that may pass.
+void Transfer::abandon(LargeCopy& large, Code reason) {
+  const bool may_go_on = is_stopped() || is_retryable(reason) || reason == Code::kDeadline ||
+                         reason == Code::kCancelled;
+  if (large.file && !may_go_on) large.file->give_up();
+  if (large.upload_id.empty() || (may_go_on && large.is_upload_kept)) return;
+  // Without the job's stop: there is nobody else to clean up.
+  static_cast<void>(to_.abort_upload(large.item.to_key, large.upload_id, {}));
+}
+
+}  // namespace headrace::copy_detail

@@ -1,0 +1,110 @@
+#include <utility>
+
+#include "copy/transfer.h"
+
+namespace headrace::copy_detail {
+namespace {
+
+// A listing may be this far ahead of the copying: about 1 MiB of names.
+constexpr std::size_t kMostQueued = 8192;
+
+/// Moves the next parts of `large` that are still to be moved; true when it has no more after them.
+bool take_parts(const std::shared_ptr<LargeCopy>& large, std::vector<Unit>& out,
+                std::size_t& room) {
+  MutexLock lock(large->mutex);
+  while (large->next_part < large->part_count) {
+    if (room == 0) return false;
+    const std::uint32_t part = large->next_part++;
+    if (large->is_there[part]) continue;
+    Unit unit;
+    unit.large = large;
+    unit.part = part;
+    out.push_back(std::move(unit));
+    --room;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool WorkQueue::push(std::vector<Item>& items) {
+  if (items.empty()) return true;
+  const std::size_t count = items.size();
+  {
+    MutexLock lock(mutex_);
+    while (!is_stopped_ && small_.size() >= kMostQueued) lock.wait(room_);
+    if (is_stopped_) return false;
+    for (Item& item : items) small_.push_back(std::move(item));
+  }
+  items.clear();
+  ring_hungry(count);
+  return true;
+}
+
+void WorkQueue::add_large(std::shared_ptr<LargeCopy> large) {
+  const std::size_t parts = large->part_count;
+  {
+    MutexLock lock(mutex_);
+    large_.push_back(std::move(large));
+  }
+  ring_hungry(parts);
+}
+
+bool WorkQueue::pull(std::vector<Unit>& out, std::size_t most) {
+  bool is_roomy = false;
+  const std::size_t before = out.size();
+  {
+    MutexLock lock(mutex_);
+    // Large objects first: they take longest, and each holds a file or an upload open.
+    while (!large_.empty() && most > 0 && take_parts(large_.front(), out, most)) large_.pop_front();
+    while (!small_.empty() && most > 0) {
+      Unit unit;
+      unit.item = std::move(small_.front());
+      small_.pop_front();
+      out.push_back(std::move(unit));
+      --most;
+    }
+    is_roomy = small_.size() < kMostQueued / 2;
+  }
+  if (is_roomy) room_.notify_one();
+  return out.size() > before;
+}
+
+std::deque<std::shared_ptr<LargeCopy>> WorkQueue::take_large() {
+  MutexLock lock(mutex_);
+  return std::exchange(large_, {});
+}
+
+void WorkQueue::finish_one() noexcept {
+  if (--unfinished_ == 0 && is_closed_) ring_all();
+}
+
+void WorkQueue::close() noexcept {
+  is_closed_ = true;
+  if (unfinished_ == 0) ring_all();
+}
+
+void WorkQueue::stop() noexcept {
+  {
+    MutexLock lock(mutex_);
+    is_stopped_ = true;
+  }
+  room_.notify_all();
+  ring_all();
+}
+
+void WorkQueue::ring_all() noexcept {
+  for (Sleeper* sleeper : sleepers_) sleeper->ring();
+}
+
+void WorkQueue::ring_hungry(std::size_t count) noexcept {
+  for (Sleeper* sleeper : sleepers_) {
+    if (count == 0) return;
+    if (!sleeper->is_hungry.exchange(false)) continue;
+    sleeper->ring();
+    // As much as one lane takes at a time, roughly.
+    count -= std::min<std::size_t>(count, 16);
+  }
+}
+
+}  // namespace headrace::copy_detail
