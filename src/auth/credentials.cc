@@ -4,213 +4,85 @@
 #include <fstream>
 #include <iterator>
 
-#include "auth/config_file.h"
+#include "auth/aws_fetch.h"
 #include "http/fields.h"
 
 namespace headrace::auth {
 namespace {
 
-using Section = std::map<std::string, std::string>;
+bool is_true(const std::string& text) { return http::equals_ignoring_case(text, "true"); }
 
-std::string value_of(const Section* section, const std::string& key) {
-  if (section == nullptr) return {};
-  const auto it = section->find(key);
-  return it == section->end() ? std::string() : it->second;
-}
-
-/// One of the two shared files, as far as this profile goes.
-struct ProfileFile {
-  std::string path;
-  bool exists = false;
-  ConfigSections sections;
-  const Section* profile = nullptr;  // into sections
-
-  const Section* section(const std::string& name) const {
-    const auto it = sections.find(name);
-    return it == sections.end() ? nullptr : &it->second;
-  }
-};
-
-Result<ProfileFile> read_profile_file(const std::string& path, const FileReader& read_file) {
-  ProfileFile file;
-  file.path = path;
-  if (path.empty()) return file;
-  const auto text = read_file(path);
-  if (!text) return file;
-  file.exists = true;
-  HEADRACE_TRY_ASSIGN(file.sections, parse_config(*text, path));
-  return file;
-}
-
+/// All but the credentials.
 class Resolver {
  public:
-  Resolver(const Environment& environment, const FileReader& read_file)
-      : environment_(environment), read_file_(read_file) {}
+  Resolver(const Environment& environment, const Profiles& profiles)
+      : environment_(environment), profiles_(profiles) {}
 
-  Result<AwsSettings> run() {
-    HEADRACE_TRY(load_files());
-    HEADRACE_TRY(find_credentials());
-    find_region();
-    find_endpoint();
-    if (const std::string style = value_of(config_.profile, "s3.addressing_style");
-        !style.empty()) {
-      settings_.addressing_style = {style, place(config_)};
+  void run(AwsSettings& settings) const {
+    settings.profile = {profiles_.chosen(), profiles_.is_named() ? "AWS_PROFILE" : "default"};
+    settings.region = region();
+    settings.endpoint = endpoint("S3", "s3");
+    settings.addressing_style = of_config("s3.addressing_style");
+    AwsServices& services = settings.services;
+    services.region = settings.region.text;
+    services.sts_endpoint = endpoint("STS", "sts").text;
+    services.sso_endpoint = endpoint("SSO", "sso").text;
+    services.sso_oidc_endpoint = endpoint("SSO_OIDC", "sso_oidc").text;
+    services.is_metadata_disabled = is_true(environment_.get("AWS_EC2_METADATA_DISABLED"));
+    services.is_metadata_v1_disabled =
+        is_true(setting("AWS_EC2_METADATA_V1_DISABLED", "ec2_metadata_v1_disabled"));
+    const std::string metadata =
+        setting("AWS_EC2_METADATA_SERVICE_ENDPOINT", "ec2_metadata_service_endpoint");
+    const std::string mode =
+        setting("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE", "ec2_metadata_service_endpoint_mode");
+    if (!metadata.empty()) {
+      services.metadata_endpoint = metadata.substr(0, metadata.find_last_not_of('/') + 1);
+    } else if (http::equals_ignoring_case(mode, "ipv6")) {
+      services.metadata_endpoint = "http://[fd00:ec2::254]";
     }
-    return std::move(settings_);
   }
 
  private:
-  std::string place(const ProfileFile& file) const {
-    return "profile \"" + profile_ + "\" in " + file.path;
+  std::string setting(const char* variable, const char* key) const {
+    std::string text = environment_.get(variable);
+    return text.empty() ? profiles_.value(profiles_.chosen(), key) : text;
   }
 
-  std::string first_variable(std::initializer_list<const char*> names, std::string& source) const {
-    for (const char* name : names) {
-      if (std::string value = environment_.get(name); !value.empty()) {
-        source = name;
-        return value;
-      }
+  FoundSetting of_config(const char* key) const {
+    const std::string& profile = profiles_.chosen();
+    const std::string text = value_of(profiles_.in_config(profile), key);
+    if (text.empty()) return {};
+    return {text, profiles_.place(profile, profiles_.config())};
+  }
+
+  FoundSetting region() const {
+    for (const char* name : {"AWS_REGION", "AWS_DEFAULT_REGION"}) {
+      if (std::string text = environment_.get(name); !text.empty()) return {text, name};
     }
-    return {};
+    if (FoundSetting found = of_config("region"); !found.text.empty()) return found;
+    return profiles_.find(profiles_.chosen(), "region");
   }
 
-  /// Path of a shared file: the variable, else the one below HOME; a leading "~/" is HOME.
-  std::string file_path(const char* variable, const char* below_home) const {
-    const std::string home = environment_.get("HOME");
-    std::string path = environment_.get(variable);
-    if (path.empty()) return home.empty() ? std::string() : home + below_home;
-    if (path.starts_with("~/")) path.replace(0, 1, home);
-    return path;
-  }
-
-  Status load_files() {
-    std::string source;
-    profile_ = first_variable({"AWS_PROFILE", "AWS_DEFAULT_PROFILE"}, source);
-    const bool is_named = !profile_.empty();
-    if (!is_named) profile_ = "default";
-    auto config = read_profile_file(file_path("AWS_CONFIG_FILE", "/.aws/config"), read_file_);
-    if (!config) return std::move(config).error();
-    config_ = *std::move(config);
-    auto shared = read_profile_file(file_path("AWS_SHARED_CREDENTIALS_FILE", "/.aws/credentials"),
-                                    read_file_);
-    if (!shared) return std::move(shared).error();
-    shared_ = *std::move(shared);
-    // The config file names profiles "profile dev", all but "default"; the credentials file names
-    // them "dev".
-    config_.profile = config_.section("profile " + profile_);
-    if (config_.profile == nullptr && profile_ == "default")
-      config_.profile = config_.section("default");
-    shared_.profile = shared_.section(profile_);
-    if (is_named && config_.profile == nullptr && shared_.profile == nullptr) {
-      return Status(Code::kDenied, source + " names the profile \"" + profile_ +
-                                       "\", which is neither in " + described(config_) +
-                                       " nor in " + described(shared_));
+  /// `variable` and `service` name one service: "S3", "s3".
+  FoundSetting endpoint(const std::string& variable, const std::string& service) const {
+    if (is_true(environment_.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"))) return {};
+    for (const std::string& name :
+         {"AWS_ENDPOINT_URL_" + variable, std::string("AWS_ENDPOINT_URL")}) {
+      if (std::string text = environment_.get(name); !text.empty()) return {text, name};
     }
-    return {};
-  }
-
-  static std::string described(const ProfileFile& file) {
-    if (file.path.empty()) return "a home directory (HOME is not set)";
-    return file.path + (file.exists ? "" : " (no such file)");
-  }
-
-  Status find_credentials() {
-    HEADRACE_TRY(find_in_environment());
-    if (!settings_.credentials) HEADRACE_TRY(find_in_file(shared_));
-    if (!settings_.credentials) HEADRACE_TRY(find_in_file(config_));
-    return {};
-  }
-
-  Status find_in_environment() {
-    Credentials found{environment_.get("AWS_ACCESS_KEY_ID"),
-                      environment_.get("AWS_SECRET_ACCESS_KEY"),
-                      environment_.get("AWS_SESSION_TOKEN"), std::nullopt};
-    if (found.session_token.empty()) found.session_token = environment_.get("AWS_SECURITY_TOKEN");
-    if (found.access_key_id.empty() && found.secret_access_key.empty()) {
-      settings_.searched.emplace_back(
-          "environment variables AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY: not set");
-      return {};
-    }
-    return accept(std::move(found), "environment variables");
-  }
-
-  Status find_in_file(const ProfileFile& file) {
-    if (file.profile == nullptr) {
-      settings_.searched.push_back(described(file) +
-                                   (file.exists ? ": no profile \"" + profile_ + "\"" : ""));
-      return {};
-    }
-    Credentials found{value_of(file.profile, "aws_access_key_id"),
-                      value_of(file.profile, "aws_secret_access_key"),
-                      value_of(file.profile, "aws_session_token"), std::nullopt};
-    if (!found.access_key_id.empty() || !found.secret_access_key.empty())
-      return accept(std::move(found), place(file));
-    std::string what = place(file) + ": no aws_access_key_id";
-    for (const char* key : {"role_arn", "sso_session", "sso_start_url", "credential_process",
-                            "web_identity_token_file"}) {
-      if (!value_of(file.profile, key).empty())
-        what += std::string("; its ") + key + " is not supported by this version";
-    }
-    settings_.searched.push_back(std::move(what));
-    return {};
-  }
-
-  Status accept(Credentials found, const std::string& source) {
-    if (found.access_key_id.empty() || found.secret_access_key.empty()) {
-      const bool is_id_missing = found.access_key_id.empty();
-      return Status(Code::kDenied,
-                    source + (is_id_missing ? " have a secret access key but no access key id"
-                                            : " have an access key id but no secret access key"));
-    }
-    for (const std::string* part : {&found.access_key_id, &found.session_token}) {
-      for (char c : *part) {
-        // They become header text: a stray line end would forge a header.
-        if (c <= ' ' || c > '~')
-          return Status(
-              Code::kDenied,
-              source + ": access key id or session token with a space or control character");
-      }
-    }
-    settings_.credentials = std::move(found);
-    settings_.credentials_source = source;
-    return {};
-  }
-
-  void find_region() {
-    settings_.region.text =
-        first_variable({"AWS_REGION", "AWS_DEFAULT_REGION"}, settings_.region.source);
-    if (!settings_.region.text.empty()) return;
-    for (const ProfileFile* file : {&config_, &shared_}) {
-      if (std::string region = value_of(file->profile, "region"); !region.empty()) {
-        settings_.region = {region, place(*file)};
-        return;
-      }
-    }
-  }
-
-  void find_endpoint() {
-    const std::string ignore = environment_.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
-    if (http::equals_ignoring_case(ignore, "true")) return;
-    FoundSetting& endpoint = settings_.endpoint;
-    endpoint.text = first_variable({"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"}, endpoint.source);
-    if (!endpoint.text.empty()) return;
-    if (http::equals_ignoring_case(value_of(config_.profile, "ignore_configured_endpoint_urls"),
-                                   "true"))
-      return;
-    const std::string services = value_of(config_.profile, "services");
-    if (std::string url = value_of(config_.section("services " + services), "s3.endpoint_url");
+    if (is_true(of_config("ignore_configured_endpoint_urls").text)) return {};
+    const std::string services = of_config("services").text;
+    const ProfileFile& config = profiles_.config();
+    if (std::string url =
+            value_of(config.section("services " + services), service + ".endpoint_url");
         !url.empty()) {
-      endpoint = {url, "services \"" + services + "\" in " + config_.path};
-    } else if (url = value_of(config_.profile, "endpoint_url"); !url.empty()) {
-      endpoint = {url, place(config_)};
+      return {url, "services \"" + services + "\" in " + config.path};
     }
+    return of_config("endpoint_url");
   }
 
   const Environment& environment_;
-  const FileReader& read_file_;
-  std::string profile_;
-  ProfileFile config_, shared_;
-  AwsSettings settings_;
+  const Profiles& profiles_;
 };
 
 class StaticProvider final : public CredentialProvider {
@@ -228,20 +100,67 @@ class StaticProvider final : public CredentialProvider {
   const std::shared_ptr<const Credentials> credentials_;
 };
 
-std::string masked(const std::string& id) {
+class RenewingProvider final : public CredentialProvider {
+ public:
+  RenewingProvider(RenewalOptions options, Renewing<Credentials>::Fetch fetch)
+      : renewing_(std::move(options), std::move(fetch)) {}
+  Result<std::shared_ptr<const Credentials>> current(WallTime now) override {
+    return renewing_.current(now);
+  }
+  bool invalidate(const Credentials& refused) override { return renewing_.invalidate(refused); }
+
+ private:
+  Renewing<Credentials> renewing_;
+};
+
+}  // namespace
+
+std::string masked_id(const std::string& id) {
   if (id.size() < 12) return "****";
   return id.substr(0, 4) + "..." + id.substr(id.size() - 4);
 }
-
-}  // namespace
 
 std::shared_ptr<CredentialProvider> static_credentials(Credentials credentials) {
   return std::make_shared<StaticProvider>(std::move(credentials));
 }
 
+std::shared_ptr<CredentialProvider> renewing_credentials(
+    RenewalOptions options, std::function<Result<Credentials>(std::stop_token)> fetch) {
+  return std::make_shared<RenewingProvider>(std::move(options), std::move(fetch));
+}
+
+std::shared_ptr<CredentialProvider> make_aws_provider(const AwsSettings& settings, AwsWorld world) {
+  if (settings.plan.kind == AwsSource::kNone) return nullptr;
+  if (settings.plan.kind == AwsSource::kStatic) return static_credentials(settings.plan.keys);
+  RenewalOptions options;
+  options.what = "credentials";
+  // The last resort fails for most by nobody being there: then the whole search is the story.
+  const std::string searched = settings.plan.kind == AwsSource::kInstance
+                                   ? std::string(settings.missing_credentials().message())
+                                   : std::string();
+  return renewing_credentials(
+      std::move(options),
+      [plan = settings.plan, services = settings.services, world = std::move(world),
+       searched](std::stop_token stop) -> Result<Credentials> {
+        auto found = fetch_credentials(plan, services, world, std::move(stop));
+        if (!found && found.error().code() == Code::kDenied && !searched.empty()) {
+          return Status(Code::kDenied,
+                        std::string(found.error().message()) + "; before that, " + searched);
+        }
+        return found;
+      });
+}
+
 Result<AwsSettings> resolve_aws_settings(const Environment& environment,
                                          const FileReader& read_file) {
-  return Resolver(environment, read_file).run();
+  AwsSettings settings;
+  HEADRACE_TRY_ASSIGN(const Profiles profiles, Profiles::load(environment, read_file));
+  Resolver(environment, profiles).run(settings);
+  HEADRACE_TRY_ASSIGN(settings.plan, plan_credentials(environment, profiles, read_file,
+                                                      settings.services, settings.searched));
+  settings.credentials_source = settings.plan.source;
+  if (settings.plan.kind == AwsSource::kStatic) settings.credentials = settings.plan.keys;
+  return settings;
 }
 
 std::string AwsSettings::explain() const {
@@ -251,9 +170,11 @@ std::string AwsSettings::explain() const {
   };
   std::string out;
   if (credentials) {
-    out = "credentials: " + masked(credentials->access_key_id) +
+    out = "credentials: " + masked_id(credentials->access_key_id) +
           (credentials->session_token.empty() ? "" : ", temporary") + " (" + credentials_source +
           ")\n";
+  } else if (plan.kind != AwsSource::kNone) {
+    out = "credentials: " + std::string(source_name(plan.kind)) + " (" + plan.source + ")\n";
   } else {
     out = "credentials: none found\n";
     for (const std::string& place : searched) out += "  looked at " + place + "\n";

@@ -1,14 +1,15 @@
 #pragma once
 /// \file
-/// Where credentials, region and endpoint come from: environment variables, then the shared AWS
-/// files, in the order of the AWS SDKs. Pure functions over an Environment and a file reader;
-/// nothing here touches the process or the network.
+/// Where AWS credentials, region and endpoint come from, in the order of the AWS SDKs. Resolving is
+/// pure, over an Environment and a file reader; fetching happens in the background of a provider.
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "auth/aws_plan.h"
+#include "auth/renewing.h"
 #include "auth/sigv4.h"
 #include "headrace/environment.h"
 #include "headrace/status.h"
@@ -30,25 +31,20 @@ class CredentialProvider {
 /// A provider of credentials that do not change.
 std::shared_ptr<CredentialProvider> static_credentials(Credentials credentials);
 
-/// Returns the text of a file, or nullopt when it does not exist or cannot be read.
-using FileReader = std::function<std::optional<std::string>(const std::string& path)>;
-
-/// A setting and the place that it came from, for messages. `text` is empty when nothing was found.
-struct FoundSetting {
-  std::string text;
-  std::string source;
-};
-
 /// What the environment and the files say.
 struct AwsSettings {
-  std::optional<Credentials> credentials;
-  std::string credentials_source;  ///< "environment variables", "profile \"dev\" in
-                                   ///< /home/u/.aws/credentials".
+  /// Where credentials will come from; kind kNone: nowhere, see missing_credentials().
+  AwsPlan plan;
+  std::optional<Credentials> credentials;  ///< Of a kStatic plan.
+  std::string credentials_source;          ///< "environment variables", "profile \"dev\" in
+                                           ///< /home/u/.aws/credentials".
+  AwsServices services;
   FoundSetting region;
   FoundSetting endpoint;          ///< http(s)://host[:port].
   FoundSetting addressing_style;  ///< "path", "virtual" or "auto".
-  std::vector<std::string>
-      searched;  ///< Places looked at for credentials, in order, each with what was (not) there.
+  FoundSetting profile;           ///< The chosen one.
+  /// Places looked at for credentials, in order, each with what was (not) there.
+  std::vector<std::string> searched;
 
   /// Several lines for people: what was found where. No secrets; of the access key only the first
   /// and last 4 characters.
@@ -57,13 +53,27 @@ struct AwsSettings {
   Status missing_credentials() const;
 };
 
-/// Resolves all settings. Variables: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN,
-/// AWS_PROFILE, AWS_DEFAULT_PROFILE, AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE, AWS_REGION,
-/// AWS_DEFAULT_REGION, AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_IGNORE_CONFIGURED_ENDPOINT_URLS,
-/// HOME. No credentials at all is no error here. Errors: kDenied (half of a key pair; a named
-/// profile that does not exist), kInvalidArgument (malformed file).
+/// Resolves all settings; contacts nobody. Variables: all of aws_plan.h's rules, and AWS_PROFILE,
+/// AWS_DEFAULT_PROFILE, AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE, AWS_REGION,
+/// AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_{S3,STS,SSO,SSO_OIDC},
+/// AWS_IGNORE_CONFIGURED_ENDPOINT_URLS, AWS_EC2_METADATA_DISABLED,
+/// AWS_EC2_METADATA_SERVICE_ENDPOINT[_MODE], AWS_EC2_METADATA_V1_DISABLED, HOME. No credentials at
+/// all is no error here. Errors: those of plan_credentials() and Profiles::load().
 Result<AwsSettings> resolve_aws_settings(const Environment& environment,
                                          const FileReader& read_file);
+
+struct AwsWorld;
+/// The provider for settings.plan; it contacts nobody before the first current(). nullptr when
+/// there are no credentials. `world` must have a clock, and for a plan that is not kStatic all but
+/// write_file.
+std::shared_ptr<CredentialProvider> make_aws_provider(const AwsSettings& settings, AwsWorld world);
+
+/// A provider around any fetch function: S3 Express sessions, tests.
+std::shared_ptr<CredentialProvider> renewing_credentials(
+    RenewalOptions options, std::function<Result<Credentials>(std::stop_token)> fetch);
+
+/// "AKIA...MPLE"; all stars when the id is short.
+std::string masked_id(const std::string& id);
 
 /// Reads regular files of up to 1 MiB.
 FileReader local_file_reader();

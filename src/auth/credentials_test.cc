@@ -90,7 +90,8 @@ TEST_F(Settings, HalfAKeyPairIsDenied) {
 }
 
 TEST_F(Settings, NothingFoundListsThePlaces) {
-  files_["/home/u/.aws/config"] = "[default]\nrole_arn = arn:aws:iam::1:role/x\n";
+  files_["/home/u/.aws/config"] = "[default]\nregion = x\n";
+  files_["/sys/class/dmi/id/sys_vendor"] = "QEMU\n";
   const AwsSettings settings = resolved();
   EXPECT_FALSE(settings.credentials.has_value());
   const Status status = settings.missing_credentials();
@@ -98,7 +99,8 @@ TEST_F(Settings, NothingFoundListsThePlaces) {
   const std::string message(status.message());
   EXPECT_THAT(message, HasSubstr("AWS_ACCESS_KEY_ID"));
   EXPECT_THAT(message, HasSubstr("/home/u/.aws/credentials (no such file)"));
-  EXPECT_THAT(message, HasSubstr("its role_arn is not supported"));
+  EXPECT_THAT(message, HasSubstr("no aws_access_key_id, role_arn"));
+  EXPECT_THAT(message, HasSubstr("by its firmware this machine is not one of EC2"));
   EXPECT_THAT(message, HasSubstr("--anonymous (anonymous=True"));
 }
 
