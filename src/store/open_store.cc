@@ -1,4 +1,5 @@
 #include "headrace/store.h"
+#include "store/azure/azure_store.h"
 #include "store/file/file_store.h"
 #include "store/memory/memory_store.h"
 #include "store/s3/s3_store.h"
@@ -31,6 +32,9 @@ Status unsupported(const StoreUrl& url) {
 Result<std::unique_ptr<Store>> open_store(const StoreOptions& options,
                                           const Environment& environment) {
   HEADRACE_TRY_ASSIGN(const StoreUrl url, parse_store_url(options.url));
+  if (azure::is_azure_url(url)) {
+    return azure::open_azure_store(options, url, environment, nullptr);
+  }
   if (url.scheme == "s3") return s3::open_s3_store(options, url, environment);
   if (url.scheme.empty() || url.scheme == "file") return open_file_store(options);
   if (url.scheme == "memory") return open_memory_store(options);

@@ -1,0 +1,443 @@
+#include "store/azure/azure_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <thread>
+
+#include "auth/azure_tokens.h"
+#include "http/date.h"
+#include "http/uri.h"
+#include "store/azure/azure_batch.h"
+#include "store/azure/azure_errors.h"
+#include "store/azure/azure_protocol.h"
+#include "store/azure/azure_xml.h"
+#include "store/transfer/transfer_engine.h"
+
+namespace headrace::azure {
+namespace {
+
+// Sizes: "Scalability and performance targets for Blob storage", for versions since 2019-12-12.
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr StoreTraits kTraits{.lists_in_order = true,
+                              .can_write = true,
+                              .can_list = true,
+                              .min_part_bytes = 1,
+                              .max_part_bytes = 4000 * kMiB,
+                              .max_parts = 10'000,  // of Request::part_number; Azure takes 50,000
+                              .max_put_bytes = 5000 * kMiB,
+                              .max_copy_bytes = UINT64_MAX,
+                              .is_local = false};
+/// Single deletes at once, where a batch is refused.
+constexpr std::size_t kParallelDeletes = 8;
+constexpr std::chrono::milliseconds kMaxCopyPause{5000};  ///< Between two looks at a pending copy.
+
+Result<http::ResponseHead> head_of(const HttpAnswer& answer) {
+  http::ResponseHead head;
+  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
+  if (head_bytes == 0) return Status(Code::kCorrupt, "the answer's head is cut off");
+  return head;
+}
+
+/// Version and time from the head of an answer; no size.
+ObjectInfo object_info(const std::string& key, const http::ResponseHead& head) {
+  ObjectInfo info;
+  info.key = key;
+  info.etag = head.etag;
+  if (const auto modified = http::parse_http_date(head.header("last-modified"))) {
+    info.modified_unix_s = modified->time_since_epoch().count();
+  }
+  return info;
+}
+
+bool is_directory(const http::ResponseHead& head) noexcept {
+  return http::equals_ignoring_case(head.header("x-ms-meta-hdi_isfolder"), "true") ||
+         head.header("x-ms-resource-type") == "directory";
+}
+
+/// Waits; false when stopped.
+bool pause(std::chrono::milliseconds time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
+}
+
+class AzureStore final : public Store {
+ public:
+  AzureStore(std::shared_ptr<AzureProtocol> protocol, std::shared_ptr<TransferEngine> engine,
+             const StoreOptions& options)
+      : protocol_(std::move(protocol)),
+        engine_(std::move(engine)),
+        handle_(engine_->new_handle()),
+        clock_(options.clock != nullptr ? *options.clock : system_clock()),
+        options_(options) {
+    traits_.lists_in_order = !protocol_->config().is_data_lake;
+  }
+
+  std::size_t submit(std::span<Request> requests) override { return handle_->submit(requests); }
+  std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
+    return handle_->wait(out, until, std::move(stop));
+  }
+  void wake() noexcept override { handle_->wake(); }
+  void cancel(std::uint64_t tag) override { handle_->cancel(tag); }
+  void stop() noexcept override { handle_->stop(); }
+  Result<std::unique_ptr<Store>> new_handle() override {
+    return std::unique_ptr<Store>(std::make_unique<AzureStore>(protocol_, engine_, options_));
+  }
+
+  Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override;
+  Result<ListPage> list(const ListRequest& request, const CallOptions& call) override;
+  Status remove(const std::string& key, const CallOptions& call) override;
+  Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
+                          const CallOptions& call) override;
+  Result<std::string> create_upload(const std::string& key, const CallOptions& call) override;
+  Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
+                                     std::span<const UploadedPart> parts,
+                                     const CallOptions& call) override;
+  Status abort_upload(const std::string& key, const std::string& upload_id,
+                      const CallOptions& call) override;
+  std::vector<Status> remove_many(std::span<const std::string> keys,
+                                  const CallOptions& call) override;
+  Result<std::vector<UploadedPart>> list_parts(const std::string& key, const std::string& upload_id,
+                                               const CallOptions& call) override;
+  Result<std::string> presign(const PresignRequest& request) override;
+
+  const StoreTraits& traits() const noexcept override { return traits_; }
+  const std::string& url() const noexcept override { return protocol_->config().root_url; }
+  void append_metrics(MetricList& out) const override { engine_->append_metrics(out); }
+
+ private:
+  Result<HttpCall> object_call(const char* method, const std::string& key) const;
+  Result<ObjectInfo> wait_for_copy(const HttpCall& copy, const std::string& key,
+                                   const std::string& copy_id, const CallOptions& call);
+  bool remove_batch(std::span<const std::string> keys, const CallOptions& call,
+                    std::span<Status> results);
+  void remove_singly(std::span<const std::string> keys, const CallOptions& call,
+                     std::span<Status> results);
+  Status check_call(const std::string& what, const CallOptions& call) const;
+  /// Deleting what is not there is a success, so that a retry after a lost answer is one too. A
+  /// missing container is not.
+  static Status without_missing(Status status);
+
+  const std::shared_ptr<AzureProtocol> protocol_;
+  const std::shared_ptr<TransferEngine> engine_;
+  const std::unique_ptr<TransferHandle> handle_;
+  const Clock& clock_;
+  const StoreOptions options_;
+  StoreTraits traits_ = kTraits;
+};
+
+Result<HttpCall> AzureStore::object_call(const char* method, const std::string& key) const {
+  HttpCall http;
+  http.method = method;
+  http.what = std::string(method) + " " + object_url(key);
+  if (Status s = protocol_->check_key(key); !s.ok()) return std::move(s).annotate(http.what);
+  http.path = protocol_->full_key(key);
+  return http;
+}
+
+Status AzureStore::check_call(const std::string& what, const CallOptions& call) const {
+  if (call.stop.stop_requested()) return Status(Code::kCancelled, what + ": cancelled");
+  if (call.deadline <= clock_.now())
+    return Status(Code::kDeadline, what + ": the deadline has passed");
+  return {};
+}
+
+Status AzureStore::without_missing(Status status) {
+  const std::string_view message = status.message();
+  // Only the service's own answer: an unknown host is kNotFound as well.
+  const bool is_answer = message.find("(HTTP 404") != std::string_view::npos;
+  const bool is_container = message.find("ContainerNotFound") != std::string_view::npos;
+  if (status.code() == Code::kNotFound && is_answer && !is_container) return {};
+  return status;
+}
+
+Result<ObjectInfo> AzureStore::head(const std::string& key, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+  auto head = head_of(answer);
+  if (!head) return std::move(head).error().annotate(http.what);
+  if (is_directory(*head)) return Status(Code::kNotFound, http.what + ": it is a directory");
+  if (!head->content_length) {
+    return Status(Code::kCorrupt, http.what + ": the answer does not say how long the object is");
+  }
+  ObjectInfo info = object_info(key, *head);
+  info.size_bytes = *head->content_length;
+  return info;
+}
+
+Result<ListPage> AzureStore::list(const ListRequest& request, const CallOptions& call) {
+  if (request.page_size < 1 || request.page_size > 1000) {
+    return Status(Code::kInvalidArgument, "LIST " + url() + ": page_size must be 1 to 1000");
+  }
+  HttpCall http;
+  http.what = "LIST " + (request.prefix.empty() ? url() : object_url(request.prefix));
+  // Metadata tells directories of accounts with a hierarchical namespace.
+  http.query = {{"restype", "container"},
+                {"comp", "list"},
+                {"include", "metadata"},
+                {"maxresults", std::to_string(request.page_size)}};
+  const std::string prefix = protocol_->full_key(request.prefix);
+  if (!prefix.empty()) http.query.emplace_back("prefix", prefix);
+  if (!request.delimiter.empty()) http.query.emplace_back("delimiter", request.delimiter);
+  if (!request.continuation.empty()) http.query.emplace_back("marker", request.continuation);
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+  auto page = parse_list(answer.body, protocol_->config().prefix);
+  if (!page) return std::move(page).error().annotate(http.what);
+  return page;
+}
+
+Status AzureStore::remove(const std::string& key, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
+  auto answer = engine_->call(http, call);
+  return answer ? Status() : without_missing(std::move(answer).error());
+}
+
+// Copy Blob rather than Copy Blob From URL: within an account it needs no right beyond ours, has no
+// limit of size, and is done by the first answer unless the object is in another tier or big.
+Result<ObjectInfo> AzureStore::copy(const std::string& from_key, const std::string& to_key,
+                                    const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("PUT", to_key));
+  http.what = "COPY " + object_url(from_key) + " to " + object_url(to_key);
+  if (Status s = protocol_->check_key(from_key); !s.ok()) return std::move(s).annotate(http.what);
+  const std::string& sas = protocol_->config().credentials.sas;
+  http.headers = {
+      {"x-ms-copy-source", protocol_->blob_url(from_key) + (sas.empty() ? "" : "?" + sas)}};
+  CallOptions limited = call;
+  if (limited.deadline == TimePoint::max())
+    limited.deadline = clock_.now() + options_.default_timeout;
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, limited));
+  auto head = head_of(answer);
+  if (!head) return std::move(head).error().annotate(http.what);
+  if (head->header("x-ms-copy-status") == "pending") {
+    return wait_for_copy(http, to_key, std::string(head->header("x-ms-copy-id")), limited);
+  }
+  return this->head(to_key, limited);  // the answer has no size
+}
+
+Result<ObjectInfo> AzureStore::wait_for_copy(const HttpCall& copy, const std::string& key,
+                                             const std::string& copy_id, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
+  std::chrono::milliseconds time{50};
+  for (;;) {
+    HEADRACE_TRY(check_call(copy.what, call));
+    if (!pause(time, call.stop)) return Status(Code::kCancelled, copy.what + ": cancelled");
+    time = std::min(2 * time, kMaxCopyPause);
+    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+    auto head = head_of(answer);
+    if (!head) return std::move(head).error().annotate(copy.what);
+    if (head->header("x-ms-copy-id") != copy_id)
+      return Status(Code::kChanged, copy.what + ": the object was written by others meanwhile");
+    const std::string_view status = head->header("x-ms-copy-status");
+    if (status == "pending") continue;
+    if (status != "success") {
+      return Status(Code::kUnavailable, copy.what + ": the service ended the copy as \"" +
+                                            std::string(status.substr(0, 32)) + "\": " +
+                                            std::string(head->header("x-ms-copy-status-"
+                                                                     "description")));
+    }
+    ObjectInfo info = object_info(key, *head);
+    info.size_bytes = head->content_length.value_or(0);
+    return info;
+  }
+}
+
+Result<std::string> AzureStore::create_upload(const std::string& key, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("PUT", key));
+  HEADRACE_TRY(check_call("CREATE UPLOAD " + object_url(key), call));
+  return new_upload_id();
+}
+
+Result<ObjectInfo> AzureStore::complete_upload(const std::string& key, const std::string& upload_id,
+                                               std::span<const UploadedPart> parts,
+                                               const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("PUT", key));
+  http.what = "COMPLETE " + object_url(key);
+  if (Status s = protocol_->check_upload(upload_id); !s.ok())
+    return std::move(s).annotate(http.what);
+  if (parts.empty()) return Status(Code::kInvalidArgument, http.what + ": no parts");
+  std::vector<std::string> ids;
+  std::uint32_t last = 0;
+  std::uint64_t size_bytes = 0;
+  bool is_size_known = true;
+  for (const UploadedPart& part : parts) {
+    if (part.part_number <= last || part.part_number > kTraits.max_parts) {
+      return Status(Code::kInvalidArgument,
+                    http.what + ": part numbers must ascend from 1 to 10000");
+    }
+    last = part.part_number;
+    const BlockId id = block_id(upload_id, part.part_number);
+    ids.emplace_back(id.data(), id.size());
+    size_bytes += part.size_bytes;
+    is_size_known = is_size_known && part.size_bytes > 0;
+  }
+  http.query = {{"comp", "blocklist"}};
+  http.headers = {{"content-type", "application/xml"}};
+  http.body = format_block_list(ids);
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+  if (!is_size_known) return head(key, call);
+  auto head = head_of(answer);
+  if (!head) return std::move(head).error().annotate(http.what);
+  ObjectInfo info = object_info(key, *head);
+  info.size_bytes = size_bytes;
+  return info;
+}
+
+Status AzureStore::abort_upload(const std::string& key, const std::string& upload_id,
+                                const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("PUT", key));
+  HEADRACE_TRY(check_call("ABORT " + object_url(key), call));
+  if (is_upload_id(upload_id)) protocol_->aborted_uploads().add(upload_id);
+  return {};
+}
+
+Result<std::vector<UploadedPart>> AzureStore::list_parts(const std::string& key,
+                                                         const std::string& upload_id,
+                                                         const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("GET", key));
+  http.what = "LIST PARTS " + object_url(key);
+  if (Status s = protocol_->check_upload(upload_id); !s.ok())
+    return std::move(s).annotate(http.what);
+  http.query = {{"comp", "blocklist"}, {"blocklisttype", "all"}};
+  auto answer = engine_->call(http, call);
+  std::vector<UploadedPart> parts;
+  if (!answer) {
+    // No block of it has arrived, which cannot be told from an upload that was never begun.
+    Status status = without_missing(std::move(answer).error());
+    if (status.ok()) return parts;
+    return status;
+  }
+  auto blocks = parse_block_list(answer->body);
+  if (!blocks) return std::move(blocks).error().annotate(http.what);
+  for (const Block& block : *blocks) {
+    const auto number = part_of_block(block.id, upload_id);
+    if (!number) continue;
+    if (block.is_committed)
+      return Status(Code::kNotFound, http.what + ": no such upload: it was completed");
+    parts.push_back({*number, "", block.size_bytes, ""});
+  }
+  std::sort(parts.begin(), parts.end(), [](const UploadedPart& a, const UploadedPart& b) {
+    return a.part_number < b.part_number;
+  });
+  return parts;
+}
+
+std::vector<Status> AzureStore::remove_many(std::span<const std::string> keys,
+                                            const CallOptions& call) {
+  std::vector<Status> results(keys.size());
+  bool is_batch_good = keys.size() > 1;
+  for (std::size_t begin = 0; begin < keys.size(); begin += kMaxBatch) {
+    const std::size_t count = std::min(kMaxBatch, keys.size() - begin);
+    const auto some = keys.subspan(begin, count);
+    const auto outcomes = std::span(results).subspan(begin, count);
+    if (is_batch_good) is_batch_good = remove_batch(some, call, outcomes);
+    if (!is_batch_good) remove_singly(some, call, outcomes);
+  }
+  return results;
+}
+
+/// False when the service does not take the batch: nothing is known of its keys then.
+bool AzureStore::remove_batch(std::span<const std::string> keys, const CallOptions& call,
+                              std::span<Status> results) {
+  HttpCall http;
+  http.method = "POST";
+  http.query = {{"restype", "container"}, {"comp", "batch"}};
+  http.headers = {{"content-type", std::string(kBatchContentType)}};
+  http.what = "DELETE " + std::to_string(keys.size()) + " objects in " + url();
+  std::vector<std::size_t> sent;
+  std::string head;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    results[i] = protocol_->check_key(keys[i]);
+    if (!results[i].ok()) continue;
+    head.clear();
+    // Without credentials yet, single deletes wait for them.
+    if (!protocol_->append_batch_delete(keys[i], clock_.wall_now(), head).ok()) return false;
+    append_batch_part(sent.size(), head, http.body);
+    sent.push_back(i);
+  }
+  if (sent.empty()) return true;
+  finish_batch(http.body);
+  auto answer = engine_->call(http, call);
+  if (!answer) {
+    const Status status = std::move(answer).error();
+    const Code code = status.code();
+    if (code == Code::kUnsupported || code == Code::kInvalidArgument || code == Code::kDenied)
+      return false;
+    for (const std::size_t i : sent) results[i] = status.clone();
+    return true;
+  }
+  auto parsed = parse_batch(answer->body, sent.size());
+  if (!parsed) return false;
+  for (std::size_t i = 0; i < sent.size(); ++i) {
+    const BatchResult& result = (*parsed)[i];
+    const bool is_missing = result.http_status == 404 && result.error_code != "ContainerNotFound";
+    const bool is_done = result.http_status >= 200 && result.http_status < 300;
+    // A single delete retries, and has the words for a failure.
+    if (!is_done && !is_missing) results[sent[i]] = remove(keys[sent[i]], call);
+  }
+  return true;
+}
+
+void AzureStore::remove_singly(std::span<const std::string> keys, const CallOptions& call,
+                               std::span<Status> results) {
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next.fetch_add(1); i < keys.size(); i = next.fetch_add(1))
+      results[i] = remove(keys[i], call);
+  };
+  std::vector<std::jthread> helpers;
+  for (std::size_t i = 1; i < std::min(kParallelDeletes, keys.size()); ++i)
+    helpers.emplace_back(work);
+  work();
+}
+
+Result<std::string> AzureStore::presign(const PresignRequest& request) {
+  const std::string what = "PRESIGN " + object_url(request.key);
+  if (Status s = protocol_->check_key(request.key); !s.ok()) return std::move(s).annotate(what);
+  if (request.op == Op::kPutPart || request.lifetime.count() <= 0) {
+    return Status(Code::kInvalidArgument,
+                  what + ": only kGet and kPut, with a lifetime above zero");
+  }
+  const AzureConfig& config = protocol_->config();
+  if (!config.credentials.signer) {
+    return Status(Code::kUnsupported, what + ": signed URLs take an account key (credentials: " +
+                                          config.credentials.source + ")");
+  }
+  auth::BlobSas sas;
+  sas.container = config.container;
+  sas.blob = protocol_->full_key(request.key);
+  sas.permissions = request.op == Op::kGet ? "r" : "cw";
+  sas.expires = clock_.wall_now() + request.lifetime;
+  if (config.endpoint.use_tls) sas.protocol = "https";
+  return protocol_->blob_url(request.key) + "?" +
+         auth::blob_sas_query(sas, *config.credentials.signer);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_azure_store(const StoreOptions& options, const StoreUrl& url,
+                                                const Environment& environment,
+                                                std::shared_ptr<auth::WebClient> web) {
+  HEADRACE_TRY_ASSIGN(const AzureLocation location, parse_azure_location(url));
+  const auth::FileReader read_file = auth::local_file_reader();
+  HEADRACE_TRY_ASSIGN(const auto settings,
+                      auth::resolve_azure_settings(location.account, environment, read_file));
+  if (settings.identity && web == nullptr && !options.anonymous) {
+    return Status(Code::kUnsupported, location.root_url + ": " + settings.credentials_source +
+                                          " needs a token, and nothing here can fetch one");
+  }
+  const TokenFactory make_tokens = [&](auth::AzureIdentity identity, const std::string& source) {
+    return auth::azure_tokens(std::move(identity), source, web, read_file, options.clock);
+  };
+  HEADRACE_TRY_ASSIGN(auto config, make_azure_config(options, location, settings, make_tokens));
+  auto protocol = std::make_shared<AzureProtocol>(std::move(config));
+  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options));
+  return std::unique_ptr<Store>(
+      std::make_unique<AzureStore>(std::move(protocol), std::move(engine), options));
+}
+
+}  // namespace headrace::azure
