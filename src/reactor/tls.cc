@@ -337,7 +337,7 @@ Status TlsSession::open_record(std::span<const std::byte> record, std::span<std:
   const bool fits = content_bytes <= out.size() - result.produced_bytes;
   const std::span<std::byte> target = fits ? out.subspan(result.produced_bytes, content_bytes)
                                            : std::span(spill_.get(), content_bytes);
-  const auto opened = opener_->open(record, target);
+  auto opened = opener_->open(record, target);
   // Damaged on the way, or by a middlebox: another connection may do.
   if (!opened) return Status(Code::kUnavailable, std::string(opened.error().message()));
   const auto content = target.first(opened->content_bytes);

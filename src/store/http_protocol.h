@@ -119,6 +119,11 @@ class HttpProtocol {
   virtual void append_checksum(const Request& /*request*/, const http::ResponseHead& /*head*/,
                                std::string& /*out*/) const {}
 
+  /// Whether 301, 302, 303, 307 and 308 answers with a Location are followed: the request is built
+  /// anew with HeadContext::redirect, and the protocol decides which credentials the other host
+  /// gets. At most 5 hops, never from https to http. Constant. Default: they go to error_from().
+  virtual bool follows_redirects() const noexcept { return false; }
+
   /// Constant. Default: no rules.
   virtual EndpointRules rules() const { return {}; }
 
