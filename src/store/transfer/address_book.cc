@@ -17,10 +17,6 @@ constexpr double kSlowRate = 0.4;
 constexpr double kNegligible_s = 0.002;
 constexpr double kWeight = 1.0 / 16;
 
-bool is_same(const NetAddress& a, const NetAddress& b) noexcept {
-  return a.size_bytes == b.size_bytes && std::memcmp(&a.storage, &b.storage, a.size_bytes) == 0;
-}
-
 double seconds_of(Microseconds time) { return static_cast<double>(time.count()) * 1e-6; }
 
 void average(double& value, std::uint32_t& count, double sample) noexcept {
@@ -29,6 +25,11 @@ void average(double& value, std::uint32_t& count, double sample) noexcept {
 }
 
 }  // namespace
+
+bool is_same_address(const NetAddress& left, const NetAddress& right) noexcept {
+  return left.size_bytes == right.size_bytes &&
+         std::memcmp(&left.storage, &right.storage, left.size_bytes) == 0;
+}
 
 void AddressBook::assign(const std::vector<NetAddress>& addresses, TimePoint expires) {
   entries_.clear();
@@ -77,14 +78,14 @@ std::size_t AddressBook::pick(TimePoint now) noexcept {
 
 std::size_t AddressBook::pick_other(const NetAddress& not_this, TimePoint now) noexcept {
   const std::size_t first = pick(now);
-  if (!is_same(entries_[first].address, not_this)) return first;
+  if (!is_same_address(entries_[first].address, not_this)) return first;
   const std::size_t second = pick(now);
   return entries_[second].avoid_until <= now ? second : first;
 }
 
 AddressBook::Entry* AddressBook::find(const NetAddress& address) noexcept {
   for (Entry& entry : entries_) {
-    if (is_same(entry.address, address)) return &entry;
+    if (is_same_address(entry.address, address)) return &entry;
   }
   return nullptr;
 }

@@ -43,6 +43,8 @@ struct AddressReport {
   Microseconds body{0};
 };
 
+bool is_same_address(const NetAddress& left, const NetAddress& right) noexcept;
+
 class AddressBook {
  public:
   bool is_fresh(TimePoint now) const noexcept { return !entries_.empty() && now < expires_; }

@@ -6,7 +6,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/crc32c.h"
+#include "base/crc64nvme.h"
 #include "reactor/net_errors.h"
+#include "store/transfer/redirect.h"
 
 namespace headrace::transfer {
 namespace {
@@ -30,7 +33,7 @@ bool is_hang_up(std::int64_t result) {
 
 Connection::Connection(const ConnectionContext& context)
     : context_(context),
-      socket_(this),
+      channel_(context.poller, this),
       timer_(this, static_cast<std::uint8_t>(TimerKind::kConnection)),
       head_buffer_(http::kMaxHeadBytes + 1) {}
 
@@ -53,14 +56,20 @@ std::span<std::byte> Connection::slab_part() const noexcept {
 Progress Connection::begin(TransferOp& op, TimePoint now) {
   HEADRACE_DCHECK(op_ == nullptr && (state_ == State::kIdle || state_ == State::kClosed));
   op_ = &op;
-  op.connection = this;
-  op.sent = op.first_byte = TimePoint{};
+  is_hedge_ = op.connection != nullptr;
+  if (is_hedge_) {
+    op.hedge = this;
+  } else {
+    op.connection = this;
+    op.sent = op.first_byte = TimePoint{};
+  }
+  sent_at_ = first_byte_at_ = TimePoint{};
   outcome_ = Outcome{};
   is_over_ = false;
   keep_alive_ = true;
   is_reused_ = state_ == State::kIdle;
   request_head_.clear();
-  const HeadContext head_context{context_.clock.wall_now(), nullptr};
+  const HeadContext head_context{context_.clock.wall_now(), op.redirect.get()};
   Status built = op.call != nullptr
                      ? context_.protocol.append_head(*op.call, head_context, request_head_)
                      : context_.protocol.append_head(op.request, head_context, request_head_);
@@ -70,6 +79,7 @@ Progress Connection::begin(TransferOp& op, TimePoint now) {
     keep_alive_ = is_reused_;  // nothing was sent: an open connection is as good as before
     return finish();
   }
+  if (!op.endpoint->forward_prefix.empty()) forward_by_proxy();
   ++op.attempts;
   context_.counters.attempts.add(1);
   if (is_reused_) return send_request(now);
@@ -82,34 +92,70 @@ Progress Connection::begin(TransferOp& op, TimePoint now) {
 Progress Connection::connect_next(TimePoint now) {
   HEADRACE_DCHECK(addresses_left_ > 0);
   --addresses_left_;
-  address_ = endpoint_->addresses.at(endpoint_->addresses.pick(now));
+  AddressBook& addresses = endpoint_->addresses;
+  address_ = addresses.at(is_hedge_ ? addresses.pick_other(op_->connection->address_, now)
+                                    : addresses.pick(now));
   state_ = State::kConnecting;
-  const int error = context_.poller.open(socket_, address_.family());
+  const int error = channel_.open(address_.family());
   if (error < 0) {
     fail(status_from_errno(-error, "socket"));
     return finish();
   }
   context_.counters.connections_opened.add(1);
-  set_limit(now + context_.options.connect_timeout);
-  const auto result = context_.poller.connect(socket_, address_.get(), address_.size_bytes);
+  const std::chrono::milliseconds patience = context_.options.connect_timeout;
+  has_given_up_ = false;
+  set_limit(now + (addresses_left_ > 0 ? std::min(patience, next_address_after()) : patience));
+  const auto result = channel_.connect(address_, endpoint_->plan);
   return result ? on_connected(*result, now) : Progress::kPending;
 }
 
 Progress Connection::on_connected(std::int64_t result, TimePoint now) {
-  if (result == 0) return send_request(now);
+  if (result == 0) {
+    endpoint_->addresses.mark_good(address_);
+    if (const TlsSession* tls = channel_.tls()) {
+      context_.counters.tls_handshakes.add(1);
+      if (tls->is_resumed()) context_.counters.tls_resumptions.add(1);
+    }
+    return send_request(now);
+  }
+  Status failure = has_given_up_ ? connect_timeout(next_address_after()) : connect_failure(result);
   context_.counters.connect_failures.add(1);
   endpoint_->addresses.mark_failed(address_, now);
-  if (addresses_left_ > 0) {
-    context_.poller.close(socket_);
+  // What is wrong with the certificate of one address is wrong with all.
+  if (addresses_left_ > 0 && is_retryable(failure.code())) {
+    channel_.close();
     return connect_next(now);
   }
-  fail(status_from_errno(static_cast<int>(-result), "connect to " + to_text(address_)));
+  fail(std::move(failure));
   return finish();
+}
+
+Status Connection::connect_failure(std::int64_t result) const {
+  if (!channel_.failure().ok()) return channel_.failure().clone();
+  return status_from_errno(static_cast<int>(-result),
+                           std::string(channel_.phase_text()) + " " + to_text(address_));
+}
+
+Status Connection::connect_timeout(std::chrono::milliseconds limit) const {
+  return Status(Code::kUnavailable, std::string(channel_.phase_text()) + " " + to_text(address_) +
+                                        " timed out after " + ms_text(limit));
+}
+
+std::chrono::milliseconds Connection::next_address_after() const noexcept {
+  return endpoint_->plan.tls ? 4 * kNextAddressAfter : kNextAddressAfter;  // more round trips
+}
+
+/// Turns the request line and fields of a direct request into those for a proxy that forwards it.
+void Connection::forward_by_proxy() {
+  const std::size_t target = request_head_.find(' ') + 1;
+  request_head_.insert(target, op_->endpoint->forward_prefix);
+  request_head_.insert(request_head_.find("\r\n") + 2, op_->endpoint->forward_field);
 }
 
 Progress Connection::send_request(TimePoint now) {
   state_ = State::kSending;
-  op_->sent = now;
+  sent_at_ = now;
+  if (!is_hedge_) op_->sent = now;
   outcome_.was_sent = true;
   head_bytes_ = 0;
   std::span<const std::byte> body;
@@ -118,7 +164,7 @@ Progress Connection::send_request(TimePoint now) {
   } else if (op_->is_upload()) {
     body = slab_part();
   }
-  const auto sent = context_.poller.send(socket_, as_bytes(request_head_), body);
+  const auto sent = channel_.send(as_bytes(request_head_), body);
   if (sent) {
     if (on_sent(*sent, now) == Progress::kDone) return Progress::kDone;
     if (is_over_) return Progress::kPending;
@@ -143,7 +189,12 @@ Progress Connection::on_sent(std::int64_t result, TimePoint now) {
   context_.counters.sent_bytes.add(static_cast<std::uint64_t>(result));
   if (state_ == State::kSending) {
     state_ = State::kHead;
-    set_limit(now + context_.options.first_byte_timeout);
+    wait_limit_ = context_.options.first_byte_timeout;
+    if (op_->call == nullptr && !op_->is_upload()) {
+      wait_limit_ = std::chrono::ceil<std::chrono::milliseconds>(
+          context_.hedging.deadline(op_->request.length_bytes));
+    }
+    set_limit(now + wait_limit_);
   }
   return Progress::kPending;
 }
@@ -152,7 +203,7 @@ Progress Connection::on_sent(std::int64_t result, TimePoint now) {
 
 Progress Connection::receive(Want want, TimePoint now) {
   for (;;) {
-    const auto result = context_.poller.receive(socket_, want.buffer, want.mode);
+    const auto result = channel_.receive(want.buffer, want.mode);
     if (!result) return Progress::kPending;
     const auto next = on_received(*result, now);
     if (!next) return finish();
@@ -164,15 +215,17 @@ Progress Connection::on_event(const PollEvent& event, TimePoint now) {
   // The second event of a pair whose first one ended the attempt.
   if (state_ == State::kClosed || state_ == State::kIdle) return Progress::kPending;
   if (state_ == State::kDraining) return finish();
-  switch (event.op) {
+  const auto meaning = channel_.on_event(event);
+  if (!meaning) return Progress::kPending;
+  switch (meaning->op) {
     case PollOp::kConnect:
-      return on_connected(event.result, now);
+      return on_connected(meaning->result, now);
     case PollOp::kSend:
-      return on_sent(event.result, now);
+      return on_sent(meaning->result, now);
     case PollOp::kReceive:
       break;
   }
-  const auto next = on_received(event.result, now);
+  const auto next = on_received(meaning->result, now);
   return next ? receive(*next, now) : finish();
 }
 
@@ -193,7 +246,10 @@ std::optional<Connection::Want> Connection::on_received(std::int64_t result, Tim
 
 std::optional<Connection::Want> Connection::on_head_bytes(std::int64_t result, TimePoint now) {
   if (result <= 0) return fail_io(result, "before the answer");
-  if (head_bytes_ == 0) op_->first_byte = now;
+  if (head_bytes_ == 0) {
+    first_byte_at_ = now;
+    if (!is_hedge_) op_->first_byte = now;
+  }
   head_bytes_ += static_cast<std::size_t>(result);
   for (;;) {
     const std::string_view bytes(head_buffer_.data(), head_bytes_);
@@ -218,8 +274,13 @@ std::optional<Connection::Want> Connection::on_head(TimePoint now) {
   verdict_ = op_->call != nullptr ? judge_call(head_, is_head_call())
                                   : judge_transfer(op_->request, head_);
   keep_alive_ = keep_alive_ && head_.keep_alive;  // a failed send has cleared it
+  checksum_ = BodyChecksum{};
+  if (context_.options.verify_checksums && op_->call == nullptr && op_->request.op == Op::kGet &&
+      verdict_.use != BodyUse::kError)
+    checksum_ = context_.protocol.checksum_of(op_->request, head_);
   const std::string_view surplus(head_buffer_.data() + head_.head_bytes,
                                  head_bytes_ - head_.head_bytes);
+  if (op_->hedge != nullptr && verdict_.use != BodyUse::kError && verdict_.status.ok()) claim();
   switch (verdict_.use) {
     case BodyUse::kSlab:
       return begin_slab_body(surplus, now);
@@ -328,7 +389,12 @@ std::optional<Connection::Want> Connection::feed_text(std::string_view bytes) {
 std::optional<Connection::Want> Connection::end_text() {
   const bool keep_alive =
       keep_alive_;  // a failure that was read to its end leaves the connection usable
-  if (verdict_.use == BodyUse::kError) {
+  const bool is_moved = verdict_.use == BodyUse::kError && is_redirect(head_.status, method()) &&
+                        context_.protocol.follows_redirects();
+  const std::string_view location = is_moved ? head_.header("location") : std::string_view();
+  if (!location.empty()) {
+    redirect(location);
+  } else if (verdict_.use == BodyUse::kError) {
     const std::string what =
         op_->call != nullptr ? op_->call->what : context_.protocol.describe(op_->request);
     fail(context_.protocol.error_from(what, head_, text_));
@@ -380,12 +446,48 @@ void Connection::end_text_transfer() {
 
 // --- end ---
 
+std::string_view Connection::method() const noexcept {
+  if (op_->call != nullptr) return op_->call->method;
+  return op_->is_upload() ? "PUT" : "GET";
+}
+
+std::optional<Connection::Want> Connection::redirect(std::string_view location) {
+  std::string_view target(request_head_);
+  target.remove_prefix(std::min(target.find(' ') + 1, target.size()));
+  target = target.substr(0, target.find(' ')).substr(op_->endpoint->forward_prefix.size());
+  auto parsed = parse_redirect(location, op_->endpoint->target, target);
+  if (!parsed) return fail(std::move(parsed).error());
+  outcome_.redirect = std::make_unique<HttpRedirect>(*std::move(parsed));
+  return fail(Status(Code::kUnavailable, "redirected to " + outcome_.redirect->host_field));
+}
+
+bool Connection::matches_checksum() const {
+  const auto body = slab_part().first(op_->length_bytes);
+  switch (checksum_.kind) {
+    case ChecksumKind::kNone:
+      return true;
+    case ChecksumKind::kCrc32c:
+      return crc32c(body) == checksum_.value;
+    case ChecksumKind::kCrc64Nvme:
+      return crc64nvme(body) == checksum_.value;
+  }
+  return true;
+}
+
 std::optional<Connection::Want> Connection::succeed() {
+  if (checksum_.kind != ChecksumKind::kNone && !matches_checksum()) {
+    context_.counters.checksum_failures.add(1);
+    fail(Status(Code::kCorrupt, "the bytes do not match the checksum that came with them"));
+    outcome_.is_damaged = true;
+    return std::nullopt;
+  }
   if (op_->call == nullptr) {
     op_->object_size_bytes = verdict_.object_size_bytes;
     if (op_->is_upload()) {
       op_->etag.clear();
       context_.protocol.append_version(op_->request, head_, text_, op_->etag);
+      op_->checksum.clear();
+      context_.protocol.append_checksum(op_->request, head_, op_->checksum);
     } else if (op_->request.etag.empty()) {
       op_->etag = head_.etag;
     }
@@ -405,18 +507,21 @@ std::optional<Connection::Want> Connection::fail_io(std::int64_t result, std::st
   outcome_.is_stale = is_reused_ && head_bytes_ == 0 && (result == 0 || is_hang_up(result));
   if (result == 0)
     return fail(Status(Code::kUnavailable, "connection closed by peer " + std::string(where)));
+  if (const Status& failure = channel_.failure(); !failure.ok()) {
+    return fail(Status(failure.code(), std::string(failure.message()) + " " + std::string(where)));
+  }
   Status status = status_from_errno(static_cast<int>(-result));
   return fail(Status(status.code(), std::string(status.message()) + " " + std::string(where)));
 }
 
 Progress Connection::finish() {
-  if (socket_.is_busy()) {  // the kernel still has a buffer of ours
-    if (state_ != State::kDraining) context_.poller.cancel(socket_);
+  if (channel_.socket().is_busy()) {  // the kernel still has a buffer of ours
+    if (state_ != State::kDraining) channel_.cancel();
     state_ = State::kDraining;
     keep_alive_ = false;
     return Progress::kPending;
   }
-  if (!keep_alive_ || !socket_.is_open() || state_ == State::kDraining) {
+  if (!keep_alive_ || !channel_.is_open() || channel_.has_surplus() || state_ == State::kDraining) {
     close();
   } else {
     state_ = State::kIdle;
@@ -433,8 +538,28 @@ Progress Connection::abort(Status reason) {
   return finish();
 }
 
+Progress Connection::disown() {
+  op_ = nullptr;
+  outcome_ = Outcome{};
+  is_over_ = true;
+  keep_alive_ = false;
+  return finish();
+}
+
+void Connection::promote() noexcept {
+  is_hedge_ = false;
+  op_->sent = sent_at_;
+  op_->first_byte = first_byte_at_;
+}
+
+void Connection::claim() noexcept {
+  op_->winner = this;
+  op_->sent = sent_at_;
+  op_->first_byte = first_byte_at_;
+}
+
 Outcome Connection::take_outcome() {
-  op_->connection = nullptr;
+  (op_->hedge == this ? op_->hedge : op_->connection) = nullptr;
   op_ = nullptr;
   return std::exchange(outcome_, Outcome{});
 }
@@ -445,11 +570,15 @@ void Connection::park(TimePoint now) {
 }
 
 bool Connection::is_usable(TimePoint now) const noexcept {
-  return now - idle_since_ < kTrustIdle || is_quiet(socket_);
+  return now - idle_since_ < kTrustIdle || is_quiet(channel_.socket());
+}
+
+bool Connection::is_welcome(TimePoint now) const noexcept {
+  return endpoint_->addresses.size() < 2 || !endpoint_->addresses.is_avoided(address_, now);
 }
 
 void Connection::close() {
-  context_.poller.close(socket_);
+  channel_.close();
   context_.timers.clear(timer_);
   if (endpoint_ != nullptr) --endpoint_->users;
   endpoint_ = nullptr;
@@ -471,7 +600,7 @@ void Connection::watch_progress(TimePoint now) {
 }
 
 bool Connection::has_progress(TimePoint now) {
-  const std::uint64_t bytes = progress_bytes(socket_);
+  const std::uint64_t bytes = progress_bytes(channel_.socket());
   if (bytes != progress_bytes_) {
     progress_bytes_ = bytes;
     progress_at_ = now;
@@ -487,16 +616,21 @@ Progress Connection::on_timer(TimePoint now) {
   }
   switch (state_) {
     case State::kConnecting:
+      if (addresses_left_ > 0) {
+        // -ECANCELED, unless it connects just now; on_connected() goes on with the next address.
+        has_given_up_ = true;
+        channel_.cancel();
+        return Progress::kPending;
+      }
       context_.counters.connect_failures.add(1);
       context_.counters.timeouts.add(1);
       endpoint_->addresses.mark_failed(address_, now);
-      return abort(Status(Code::kUnavailable, "connect to " + to_text(address_) +
-                                                  " timed out after " +
-                                                  ms_text(context_.options.connect_timeout)));
+      return abort(connect_timeout(context_.options.connect_timeout));
     case State::kHead:
       context_.counters.timeouts.add(1);
+      outcome_.is_timeout = true;
       return abort(Status(Code::kUnavailable,
-                          "no answer within " + ms_text(context_.options.first_byte_timeout)));
+                          "no answer within " + ms_text(wait_limit_)));
     case State::kSending:
     case State::kBody:
     case State::kText:

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
-/// Connection: one keep-alive HTTP/1.1 connection and the attempt that it carries out. (TLS will
-/// sit here, between the messages and the PollSocket.)
+/// Connection: one keep-alive HTTP/1.1 connection and the attempt that it carries out. Tunnel and
+/// TLS are its Channel's.
 ///
 /// | state       | waits for                                     | next |
 /// |-------------|-----------------------------------------------|---------------------------------------------------|
@@ -22,6 +22,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +31,9 @@
 #include "reactor/poller.h"
 #include "reactor/timer_heap.h"
 #include "store/http_protocol.h"
+#include "store/transfer/channel.h"
 #include "store/transfer/endpoint.h"
+#include "store/transfer/hedge_policy.h"
 #include "store/transfer/transfer_counters.h"
 #include "store/transfer/transfer_op.h"
 #include "store/transfer/verdict.h"
@@ -55,6 +58,7 @@ struct ConnectionContext {
   const StoreOptions& options;
   const Clock& clock;
   TransferCounters& counters;
+  const HedgePolicy& hedging;
 };
 
 enum class Progress : std::uint8_t { kPending, kDone };
@@ -62,9 +66,12 @@ enum class Progress : std::uint8_t { kPending, kDone };
 /// How an attempt ended.
 struct Outcome {
   Status status;
+  bool is_timeout = false;    ///< No connection, or no answer, in time.
   bool is_named = false;      ///< The message says already what was asked.
   bool was_sent = false;      ///< Some of the request may have reached the server.
   bool is_not_ready = false;  ///< The protocol waits for credentials: nothing was attempted.
+  bool is_damaged = false;    ///< The body does not match its checksum.
+  std::unique_ptr<HttpRedirect> redirect;  ///< Where the answer sends the request.
   bool is_stale = false;  ///< A kept connection that the server had closed: nothing was answered.
   std::optional<std::chrono::milliseconds> retry_after;
 };
@@ -87,6 +94,17 @@ class Connection {
   Progress on_event(const PollEvent& event, TimePoint now);
   /// The connection's timer has fired.
   Progress on_timer(TimePoint now);
+  /// Another attempt at the same op has won, or the op is over: lets go of the op at once, and
+  /// ends, with op() == nullptr, as soon as the kernel has given its buffers back. The connection is
+  /// closed then. \pre op() != nullptr, a get that has not won
+  Progress disown();
+  /// The other attempt at the same op has failed: this one is the op's only attempt now.
+  void promote() noexcept;
+  /// The attempt that has ended had no success. \pre op() != nullptr, after Progress::kDone
+  bool has_failed() const noexcept { return !outcome_.status.ok(); }
+  /// It is, or was when it won, the younger of two attempts.
+  bool is_hedge() const noexcept { return is_hedge_; }
+  const NetAddress& address() const noexcept { return address_; }
   /// Ends the attempt with `reason` as soon as the kernel has given its buffers back. \pre op() !=
   /// nullptr
   Progress abort(Status reason);
@@ -98,6 +116,8 @@ class Connection {
   void park(TimePoint now);
   /// Whether a kept connection can be used again. Asks the kernel only after a pause.
   bool is_usable(TimePoint now) const noexcept;
+  /// Its address is none that is avoided now.
+  bool is_welcome(TimePoint now) const noexcept;
   /// \pre op() == nullptr
   void close();
 
@@ -138,7 +158,15 @@ class Connection {
   std::optional<Want> fail(Status status);
   std::optional<Want> fail_io(std::int64_t result, std::string_view where);
   std::optional<Want> succeed();
+  std::optional<Want> redirect(std::string_view location);
+  bool matches_checksum() const;
+  std::string_view method() const noexcept;
+  void forward_by_proxy();
+  Status connect_failure(std::int64_t result) const;
+  Status connect_timeout(std::chrono::milliseconds limit) const;
+  std::chrono::milliseconds next_address_after() const noexcept;
   Progress finish();
+  void claim() noexcept;
 
   void set_limit(TimePoint when);
   void watch_progress(TimePoint now);
@@ -147,7 +175,7 @@ class Connection {
   std::span<std::byte> slab_part() const noexcept;
 
   const ConnectionContext& context_;
-  PollSocket socket_;
+  Channel channel_;
   Timer timer_;
   TimePoint limit_ = TimePoint::max();  // the timer may fire earlier and is then set again
   State state_ = State::kClosed;
@@ -155,6 +183,10 @@ class Connection {
   Endpoint* endpoint_ = nullptr;
   Outcome outcome_;
   bool is_over_ = false;    // the attempt has its outcome
+  bool has_given_up_ = false;  // the connect; another address is next
+  bool is_hedge_ = false;   // the op has an older attempt under way
+  TimePoint sent_at_{}, first_byte_at_{};
+  std::chrono::milliseconds wait_limit_{};  // for the head of this answer
   bool is_reused_ = false;  // not the first request of this connection
   bool keep_alive_ = false;
   NetAddress address_;  // a copy: the book may be replaced while connecting
@@ -165,6 +197,7 @@ class Connection {
   std::size_t head_bytes_ = 0;
   http::ResponseHead head_;
   Verdict verdict_;
+  BodyChecksum checksum_;
   std::size_t wanted_bytes_ = 0;  // of the slab part being received
   std::string text_;
   std::vector<std::byte> text_piece_;

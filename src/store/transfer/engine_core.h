@@ -8,6 +8,7 @@
 #include "headrace/metrics.h"
 #include "headrace/store.h"
 #include "store/http_protocol.h"
+#include "store/transfer/endpoint_control.h"
 #include "store/transfer/handle_core.h"
 #include "store/transfer/reactor.h"
 
@@ -18,8 +19,10 @@ Result<std::unique_ptr<Poller>> create_poller(PollerKind kind);
 class EngineCore {
  public:
   static Result<std::shared_ptr<EngineCore>> create(std::shared_ptr<HttpProtocol> protocol,
-                                                    const StoreOptions& options);
-  EngineCore(std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options);
+                                                    const StoreOptions& options,
+                                                    NetSettings network);
+  EngineCore(std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options,
+             NetSettings network);
   ~EngineCore();  ///< \pre all handles are released
   EngineCore(const EngineCore&) = delete;
   EngineCore& operator=(const EngineCore&) = delete;
@@ -35,6 +38,8 @@ class EngineCore {
  private:
   const std::shared_ptr<HttpProtocol> protocol_;
   const StoreOptions options_;
+  Network network_;
+  std::unique_ptr<EndpointControl> control_;
   Mutex mutex_;
   std::vector<std::unique_ptr<HandleCore>> handles_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<HandleCore*> free_handles_ HEADRACE_GUARDED_BY(mutex_);

@@ -92,6 +92,7 @@ void HandleCore::take(TransferOp& op, Completion& out) {
   out.length_bytes = out.status.ok() ? op.length_bytes : 0;
   out.object_size_bytes = op.object_size_bytes;
   out.etag = std::move(op.etag);
+  out.checksum = std::move(op.checksum);
   out.attempts = op.attempts;
   out.submitted = op.submitted;
   out.sent = op.sent;
@@ -140,10 +141,12 @@ void HandleCore::release(OpQueue& ops) {
     op->answer = nullptr;
     op->attempts = 0;
     op->needs_fresh_connection = false;
+    op->has_lost_answer = false;
     op->sent = op->first_byte = TimePoint{};
     op->length_bytes = op->object_size_bytes = 0;
     op->last_failure = Status();
     op->etag.clear();
+    op->checksum.clear();
     op->is_cancelled.store(false, std::memory_order_relaxed);
   }
   free_.splice_back(ops);

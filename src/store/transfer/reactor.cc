@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "store/transfer/redirect.h"
 
 namespace headrace::transfer {
 namespace {
@@ -19,6 +20,11 @@ constexpr std::chrono::milliseconds kForeignClockSlice{1};
 // How soon to ask again for credentials that are being fetched: short beside the fetch (STS, SSO:
 // tens of milliseconds), long beside the price of asking.
 constexpr std::chrono::milliseconds kCredentialsPoll{5};
+// Damage on the wire strikes once; a third time in a row the store's bytes are bad.
+constexpr std::uint32_t kDamagedRepeats = 2;
+
+// Beyond the limit, for second attempts.
+std::size_t hedge_connections(std::size_t limit) { return 2 + limit / 16; }
 
 Status validate(const Request& request) {
   if (request.key.empty()) return Status(Code::kInvalidArgument, "the key is empty");
@@ -45,7 +51,7 @@ Status validate(const Request& request) {
 
 }  // namespace
 
-Reactor::Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol,
+Reactor::Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol, Network& network,
                  const StoreOptions& store_options, const Options& options)
     : options_(store_options),
       protocol_(protocol),
@@ -53,15 +59,18 @@ Reactor::Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol,
       own_(options),
       poller_(std::move(poller)),
       timers_(store_options.queue_capacity),
-      endpoints_(protocol.endpoint()),
-      context_{*poller_, timers_, protocol_, options_, clock_, counters_},
+      endpoints_(protocol.endpoint(), network),
+      context_{*poller_, timers_, protocol_, options_, clock_, counters_, hedging_},
       retry_budget_(options.retry_budget, clock_.now()),
       random_(options.seed),
-      events_(kEventsPerPoll) {
+      events_(kEventsPerPoll),
+      hedging_(options.hedging) {
   retry_options_.max_attempts = store_options.max_attempts;
-  connections_.reserve(own_.connection_limit);
-  closed_.reserve(own_.connection_limit);
-  idle_.reserve(own_.connection_limit);
+  const std::size_t most = own_.connection_limit + hedge_connections(own_.connection_limit);
+  connections_.reserve(most);
+  closed_.reserve(most);
+  idle_.reserve(most);
+  counted_until_ = reported_at_ = clock_.now();
 }
 
 Reactor::~Reactor() {
@@ -94,6 +103,8 @@ void Reactor::run() {
     const TimePoint now = clock_.now();
     take_mail(now);
     fire_timers(now);
+    if (now >= check_late_at_) check_late(now);
+    if (now - reported_at_ >= kReportEvery) report(now);
     start_pending(now);
     deliver();
     if (is_stopping_ && all_ == nullptr) break;
@@ -104,22 +115,26 @@ void Reactor::run() {
 }
 
 void Reactor::poll_once() {
-  const bool has_room = idle_.size() + own_.connection_limit > connections_.size() - closed_.size();
-  const bool wants_work = pending_.empty() && has_room;
-  const TimePoint until = timers_.next();
+  const bool wants_work = pending_.empty() && has_room();
+  const TimePoint until = std::min(timers_.next(), check_late_at_);
   if (!mailbox_.begin_wait(wants_work, until)) return;
   std::chrono::nanoseconds timeout(-1);
+  const TimePoint before = clock_.now();
   if (until != TimePoint::max())
-    timeout = std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(until - clock_.now()));
+    timeout = std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(until - before));
   if (&clock_ != &system_clock() && (timeout.count() < 0 || timeout > kForeignClockSlice))
     timeout = kForeignClockSlice;
   counters_.waits.add(1);
   const std::size_t count = poller_->poll(events_, timeout);
   mailbox_.end_wait();
   const TimePoint now = clock_.now();
+  notice_sleep(before, timeout, now);
+  count_time(now);
   for (std::size_t i = 0; i < count; ++i) {
     auto& connection = *static_cast<Connection*>(events_[i].socket->owner);
     advance(connection, connection.on_event(events_[i], now), now);
+    TransferOp* const op = connection.op();
+    if (op != nullptr && op->winner == &connection) drop_rival_of(*op, connection, now);
   }
 }
 
@@ -161,7 +176,7 @@ void Reactor::accept(TransferOp& op, TimePoint now) {
   }
   timers_.set(op.timer, op.deadline);
   op.state = OpState::kPending;
-  op.endpoint = &endpoints_.home();
+  go_to(op, endpoints_.home(), nullptr);
   // Somebody waits for each call, and it moves few bytes.
   op.call != nullptr ? pending_.push_front(op) : pending_.push_back(op);
 }
@@ -184,6 +199,7 @@ void Reactor::cancel_op(TransferOp& op, TimePoint now) {
   Status status = describe(op, Code::kCancelled, "cancelled", now);
   if (op.state == OpState::kActive) {
     Connection& connection = *op.connection;
+    drop_rival_of(op, connection, now);
     return advance(connection, connection.abort(std::move(status)), now);
   }
   if (op.state == OpState::kPending) queue_of(op).remove(op);
@@ -203,15 +219,13 @@ void Reactor::on_resolved(Endpoint& endpoint, TimePoint now) {
   for (TransferOp* op = waiting.front(); op != nullptr; op = op->queue_next)
     op->is_waiting_for_address = false;
   if (*result) {
-    addresses.assign(**result, now + kAddressLifetime);
+    addresses.harvest(**result, now, now + kAddressLifetime);
     // Older than all that came meanwhile.
     waiting.splice_back(pending_);
     return std::swap(waiting, pending_);
   }
   if (addresses.size() > 0) {  // the addresses of before are better than none
-    std::vector<NetAddress> kept;
-    for (std::size_t i = 0; i < addresses.size(); ++i) kept.push_back(addresses.at(i));
-    return addresses.assign(kept, now + kAddressLifetime);
+    return addresses.extend(now + kAddressLifetime);
   }
   while (!waiting.empty()) {
     TransferOp& op = *waiting.front();
@@ -228,6 +242,7 @@ void Reactor::on_resolved(Endpoint& endpoint, TimePoint now) {
 
 void Reactor::fire_timers(TimePoint now) {
   while (Timer* timer = timers_.pop_due(now)) {
+    if (now < excused_until_ && is_excused(*timer, now)) continue;
     if (static_cast<TimerKind>(timer->kind) == TimerKind::kOp) {
       on_op_timer(*static_cast<TransferOp*>(timer->owner), now);
       continue;
@@ -254,6 +269,7 @@ void Reactor::on_op_timer(TransferOp& op, TimePoint now) {
   Status status = describe(op, Code::kDeadline, what_happened, now);
   if (op.state == OpState::kActive) {
     Connection& connection = *op.connection;
+    drop_rival_of(op, connection, now);
     return advance(connection, connection.abort(std::move(status)), now);
   }
   queue_of(op).remove(op);
@@ -304,8 +320,18 @@ Connection* Reactor::pick_connection(TransferOp& op, TimePoint now) {
     op.endpoint->waiting.push_back(op);
     return nullptr;
   }
+  return open_connection(own_.connection_limit);
+}
+
+bool Reactor::has_room() const noexcept {
   const std::size_t open_count = connections_.size() - closed_.size();
-  if (open_count == own_.connection_limit) {
+  return active_ < own_.control->share(own_.index) &&
+         idle_.size() + own_.connection_limit > open_count;
+}
+
+Connection* Reactor::open_connection(std::size_t limit) {
+  const std::size_t open_count = connections_.size() - closed_.size();
+  if (open_count >= limit) {
     if (idle_.empty()) return nullptr;
     Connection* oldest = idle_.front();
     idle_.erase(idle_.begin());
@@ -324,11 +350,13 @@ Connection* Reactor::pick_connection(TransferOp& op, TimePoint now) {
 void Reactor::start_pending(TimePoint now) {
   while (!pending_.empty()) {
     TransferOp& op = *pending_.front();
+    if (!may_start(op)) return;
     Connection* connection = pick_connection(op, now);
     if (connection == nullptr && op.is_waiting_for_address) continue;
     if (connection == nullptr) return;
     pending_.remove(op);
     op.state = OpState::kActive;
+    on_started(op, now);
     advance(*connection, connection->begin(op, now), now);
   }
 }
@@ -340,19 +368,59 @@ void Reactor::advance(Connection& connection, Progress progress, TimePoint now) 
 // --- ends ---
 
 void Reactor::on_attempt_done(Connection& connection, TimePoint now) {
+  if (connection.op() == nullptr) return retire(connection, now);  // it was disowned
   TransferOp& op = *connection.op();
-  Outcome outcome = connection.take_outcome();
-  if (connection.is_idle()) {
-    connection.park(now);
-    idle_.push_back(&connection);
-  } else {
-    closed_.push_back(&connection);
+  if (op.hedge != nullptr) {
+    if (survives(op, connection, now)) return;
+    drop_rival_of(op, connection, now);
   }
+  if (!connection.has_failed()) count_success(op, connection, now);
+  Outcome outcome = connection.take_outcome();
+  retire(connection, now);
+  on_left_wire(op);
+  count_attempt(outcome);
   if (outcome.status.ok()) {
     retry_budget_.on_success();
     return finish(op, {}, now);
   }
   on_attempt_failed(op, std::move(outcome), now);
+}
+
+void Reactor::retire(Connection& connection, TimePoint now) {
+  if (connection.is_idle() && connection.is_welcome(now)) {
+    connection.park(now);
+    idle_.push_back(&connection);
+    return;
+  }
+  if (!connection.is_closed()) connection.close();
+  closed_.push_back(&connection);
+}
+
+/// Where the next attempt of `op` goes; the endpoint stays as long as it does.
+void Reactor::go_to(TransferOp& op, Endpoint& endpoint, std::unique_ptr<HttpRedirect> redirect) {
+  if (op.endpoint != nullptr) --op.endpoint->users;
+  op.endpoint = &endpoint;
+  ++endpoint.users;
+  if (!redirect) op.redirect_count = 0;
+  op.redirect = std::move(redirect);
+}
+
+void Reactor::follow(TransferOp& op, Outcome outcome, TimePoint now) {
+  counters_.redirects.add(1);
+  if (++op.redirect_count > kMaxRedirects)
+    return finish(op,
+                  describe(op, Code::kUnsupported,
+                           "redirected more than " + std::to_string(kMaxRedirects) +
+                               " times, last to " + outcome.redirect->host_field,
+                           now),
+                  now);
+  auto endpoint = endpoints_.find_or_add(outcome.redirect->endpoint, now);
+  if (!endpoint)
+    return finish(op, describe(op, endpoint.error().code(), endpoint.error().message(), now), now);
+  go_to(op, **endpoint, std::move(outcome.redirect));
+  --op.attempts;  // a hop of the same attempt
+  op.state = OpState::kPending;
+  pending_.push_front(op);
 }
 
 void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) {
@@ -364,6 +432,15 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
     op.last_failure = std::move(outcome.status);
     op.state = OpState::kBackoff;
     timers_.set(op.timer, std::min(op.deadline, now + kCredentialsPoll));
+    return;
+  }
+  if (outcome.redirect) return follow(op, std::move(outcome), now);
+  if (outcome.is_damaged && op.damage_count < kDamagedRepeats && op.is_idempotent()) {
+    ++op.damage_count;
+    counters_.retries.add(1);
+    op.needs_fresh_connection = true;
+    op.state = OpState::kPending;
+    pending_.push_front(op);
     return;
   }
   if (outcome.is_stale && op.is_idempotent()) {
@@ -378,15 +455,20 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
   failure.code = code;
   failure.attempts = op.attempts;
   failure.may_repeat = op.is_idempotent() || !outcome.was_sent;
+  failure.is_rare = hedging_.is_calm();
   failure.retry_after = outcome.retry_after;
   const RetryDecision decision =
       decide_retry(retry_options_, failure, now, op.deadline, retry_budget_, random_);
   std::string message;
   if (!outcome.is_named) message = name_of(op) + ": ";
   message += outcome.status.message();
+  if (code == Code::kChanged && op.call == nullptr && op.request.if_absent && op.has_lost_answer)
+    message += ", perhaps by an earlier attempt of this request, whose answer was lost";
+  if (outcome.was_sent && is_retryable(code)) op.has_lost_answer = true;
   switch (decision.verdict) {
     case RetryVerdict::kRetry:
       counters_.retries.add(1);
+      go_to(op, endpoints_.home(), nullptr);  // another one may have the object by now
       op.last_failure = std::move(outcome.status);
       op.state = OpState::kBackoff;
       timers_.set(op.timer, decision.at);
@@ -403,6 +485,10 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
 
 void Reactor::finish(TransferOp& op, Status status, TimePoint now) {
   op.is_waiting_for_address = false;
+  if (op.endpoint != nullptr) --op.endpoint->users;
+  op.endpoint = nullptr;
+  op.redirect.reset();
+  op.redirect_count = op.damage_count = 0;
   timers_.clear(op.timer);
   (op.previous != nullptr ? op.previous->following : all_) = op.following;
   if (op.following != nullptr) op.following->previous = op.previous;

@@ -16,7 +16,9 @@
 #include "reactor/timer_heap.h"
 #include "store/transfer/connection.h"
 #include "store/transfer/endpoint.h"
+#include "store/transfer/endpoint_control.h"
 #include "store/transfer/handle_core.h"
+#include "store/transfer/hedge_policy.h"
 #include "store/transfer/retry_policy.h"
 #include "store/transfer/transfer_counters.h"
 #include "store/transfer/transfer_op.h"
@@ -29,11 +31,13 @@ class Reactor {
     std::size_t index = 0;  ///< Among the engine's reactors.
     std::size_t connection_limit = 1;
     RetryBudget::Options retry_budget;
+    HedgePolicy::Options hedging;
     std::uint64_t seed = 0;
+    EndpointControl* control = nullptr;  ///< Of all reactors of the engine; outlives them.
   };
-  /// `protocol` and `store_options` must outlive the reactor.
-  Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol, const StoreOptions& store_options,
-          const Options& options);
+  /// `protocol`, `network` and `store_options` must outlive the reactor.
+  Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol, Network& network,
+          const StoreOptions& store_options, const Options& options);
   ~Reactor();  ///< Ends the thread. \pre all ops have finished
   Reactor(const Reactor&) = delete;
   Reactor& operator=(const Reactor&) = delete;
@@ -66,8 +70,31 @@ class Reactor {
   Connection* take_idle(const Endpoint& endpoint, TimePoint now);
   bool has_addresses(Endpoint& endpoint, TimePoint now);
   void poll_once();
+  bool has_room() const noexcept;
+  Connection* open_connection(std::size_t limit);
+  void retire(Connection& connection, TimePoint now);
+
+  // reactor_control.cc: concurrency, hedges, sleep of the whole process
+  bool may_start(const TransferOp& op) const noexcept;
+  void on_started(TransferOp& op, TimePoint now);
+  void on_left_wire(TransferOp& op) noexcept;
+  void count_time(TimePoint now) noexcept;
+  void count_success(TransferOp& op, const Connection& connection, TimePoint now);
+  void count_attempt(const Outcome& outcome) noexcept;
+  void report(TimePoint now);
+  void stop_awaiting(TransferOp& op) noexcept;
+  void check_late(TimePoint now);
+  bool hedge(TransferOp& op, std::size_t late_count, TimePoint now);
+  Connection* pick_hedge_connection(const TransferOp& op, TimePoint now);
+  void drop_rival_of(TransferOp& op, Connection& connection, TimePoint now);
+  bool survives(TransferOp& op, Connection& connection, TimePoint now);
+  void notice_sleep(TimePoint before, std::chrono::nanoseconds timeout, TimePoint now) noexcept;
+  bool is_excused(Timer& timer, TimePoint now);
+
   void advance(Connection& connection, Progress progress, TimePoint now);
   void on_attempt_done(Connection& connection, TimePoint now);
+  void follow(TransferOp& op, Outcome outcome, TimePoint now);
+  void go_to(TransferOp& op, Endpoint& endpoint, std::unique_ptr<HttpRedirect> redirect);
   void on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now);
   void finish(TransferOp& op, Status status, TimePoint now);
   void deliver();
@@ -101,6 +128,15 @@ class Reactor {
   std::vector<Connection*> idle_;              // the last one was used last
   std::vector<HandleCore*> finished_handles_;  // with something in their outbox
   std::vector<PollEvent> events_;
+
+  std::uint32_t active_ = 0;  // transfers on the wire, hedged ones once
+  ControlSample sample_;      // since the last report
+  TimePoint counted_until_{};
+  TimePoint reported_at_{};
+  HedgePolicy hedging_;
+  OpQueue awaiting_[FirstByteTimes::kClassCount];  // gets, oldest attempt first
+  TimePoint check_late_at_ = TimePoint::max();
+  TimePoint excused_until_{};
 };
 
 }  // namespace headrace::transfer

@@ -22,7 +22,9 @@ class Counter {
 struct TransferCounters {
   Counter requests, attempts, received_bytes, sent_bytes, retries, throttles, timeouts,
       stale_connections;
+  Counter tls_handshakes, tls_resumptions, redirects, checksum_failures;
   Counter connections_opened, connect_failures, failures, cancellations, waits;
+  Counter hedges, hedges_won;
 };
 
 }  // namespace headrace::transfer

@@ -1,5 +1,7 @@
 #include "store/transfer/transfer_engine.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -23,11 +25,7 @@ StoreOptions with_defaults(StoreOptions options) {
   return options;
 }
 
-Status check_options(const HttpEndpoint& endpoint, const StoreOptions& options) {
-  if (endpoint.use_tls) {
-    return Status(Code::kUnsupported, "https://" + endpoint.host +
-                                          ": TLS is not built in yet; use an http:// endpoint");
-  }
+Status check_options(const StoreOptions& options) {
   if (options.max_in_flight == 0)
     return Status(Code::kInvalidArgument, "max_in_flight must be at least 1");
   if (options.queue_capacity == 0)
@@ -40,6 +38,28 @@ Status check_options(const HttpEndpoint& endpoint, const StoreOptions& options) 
     if (timeout.count() <= 0) return Status(Code::kInvalidArgument, "timeouts must be positive");
   }
   return {};
+}
+
+EndpointControl::Options control_options(const StoreOptions& options,
+                                         const HttpProtocol& protocol) {
+  EndpointControl::Options control;
+  const EndpointRules rules = protocol.rules();
+  control.law.ceiling = options.max_in_flight;
+  control.law.initial_rate = rules.initial_reads_per_second;
+  control.law.doubling = rules.doubling;
+  control.law.seed = options.retry_seed;
+  control.is_adaptive = options.is_adaptive;
+  control.reactor_count = options.reactor_count;
+  control.directory = options.control_directory;
+  control.endpoint = protocol.endpoint().host + ":" + std::to_string(protocol.endpoint().port);
+  // Engines of a process differ by their address, processes by their number and time.
+  static_assert(sizeof(std::uintptr_t) <= sizeof(std::uint64_t));
+  control.id = mix64(mix64(static_cast<std::uint64_t>(::getpid())) ^
+                     static_cast<std::uint64_t>(
+                         system_clock().now().time_since_epoch().count()) ^
+                     reinterpret_cast<std::uintptr_t>(&options)) |
+               1;
+  return control;
 }
 
 }  // namespace
@@ -56,17 +76,26 @@ Result<std::unique_ptr<Poller>> create_poller(PollerKind kind) {
   return create_best_poller();
 }
 
-EngineCore::EngineCore(std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options)
-    : protocol_(std::move(protocol)), options_(options) {}
+EngineCore::EngineCore(std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options,
+                       NetSettings network)
+    : protocol_(std::move(protocol)), options_(options), network_(std::move(network)) {}
 
 EngineCore::~EngineCore() = default;
 
 Result<std::shared_ptr<EngineCore>> EngineCore::create(std::shared_ptr<HttpProtocol> protocol,
-                                                       const StoreOptions& options) {
-  HEADRACE_TRY(check_options(protocol->endpoint(), options));
-  auto core = std::make_shared<EngineCore>(std::move(protocol), with_defaults(options));
+                                                       const StoreOptions& options,
+                                                       NetSettings network) {
+  HEADRACE_TRY(check_options(options));
+  auto core =
+      std::make_shared<EngineCore>(std::move(protocol), with_defaults(options), std::move(network));
+  if (core->protocol_->endpoint().use_tls) {
+    const auto tls = core->network_.tls();
+    if (!tls) return tls.error().clone();
+  }
   const StoreOptions& settled = core->options_;
   const std::uint32_t count = settled.reactor_count;
+  core->control_ = std::make_unique<EndpointControl>(
+      control_options(settled, *core->protocol_), settled.clock->now());
   for (std::uint32_t i = 0; i < count; ++i) {
     HEADRACE_TRY_ASSIGN(auto poller, create_poller(settled.poller));
     Reactor::Options own;
@@ -76,8 +105,11 @@ Result<std::shared_ptr<EngineCore>> EngineCore::create(std::shared_ptr<HttpProto
     own.retry_budget.capacity /= count;
     own.retry_budget.per_second /= count;
     own.seed = mix64(settled.retry_seed + i);
-    core->reactors_.push_back(
-        std::make_unique<Reactor>(std::move(poller), *core->protocol_, settled, own));
+    own.hedging.fraction = settled.hedge_fraction;
+    own.hedging.deadline_ceiling = settled.first_byte_timeout;
+    own.control = core->control_.get();
+    core->reactors_.push_back(std::make_unique<Reactor>(std::move(poller), *core->protocol_,
+                                                        core->network_, settled, own));
     HEADRACE_TRY(core->reactors_.back()->start());
   }
   return core;
@@ -135,6 +167,12 @@ void EngineCore::append_metrics(MetricList& out) const {
       {"store.cancellations", &TransferCounters::cancellations},
       {"store.connections_opened", &TransferCounters::connections_opened},
       {"store.connect_failures", &TransferCounters::connect_failures},
+      {"store.tls_handshakes", &TransferCounters::tls_handshakes},
+      {"store.tls_resumptions", &TransferCounters::tls_resumptions},
+      {"store.redirects", &TransferCounters::redirects},
+      {"store.checksum_failures", &TransferCounters::checksum_failures},
+      {"store.hedges", &TransferCounters::hedges},
+      {"store.hedges_won", &TransferCounters::hedges_won},
       {"store.stale_connections", &TransferCounters::stale_connections},
       {"store.reactor_waits", &TransferCounters::waits},
   };
@@ -165,7 +203,14 @@ TransferEngine::~TransferEngine() = default;
 
 Result<std::shared_ptr<TransferEngine>> TransferEngine::create(
     std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options) {
-  HEADRACE_TRY_ASSIGN(auto core, transfer::EngineCore::create(std::move(protocol), options));
+  HEADRACE_TRY_ASSIGN(NetSettings network, resolve_net_settings(options, Environment{}));
+  return create(std::move(protocol), options, std::move(network));
+}
+
+Result<std::shared_ptr<TransferEngine>> TransferEngine::create(
+    std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options, NetSettings network) {
+  HEADRACE_TRY_ASSIGN(
+      auto core, transfer::EngineCore::create(std::move(protocol), options, std::move(network)));
   return std::shared_ptr<TransferEngine>(new TransferEngine(std::move(core)));
 }
 

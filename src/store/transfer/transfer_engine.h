@@ -21,6 +21,7 @@
 #include "headrace/metrics.h"
 #include "headrace/store.h"
 #include "store/http_protocol.h"
+#include "store/net_settings.h"
 
 namespace headrace {
 
@@ -57,8 +58,12 @@ class TransferEngine {
  public:
   /// Starts the reactor threads; contacts nobody. Uses the poller, limit, timeout, retry and clock
   /// fields of `options`; not url, endpoint or credentials. `protocol` is shared by all reactors.
-  /// Errors: kUnsupported (TLS; kUring where the kernel refuses it), kInvalidArgument (zero
-  /// limits), kExhausted (threads, file descriptors).
+  /// Errors: kUnsupported (kUring where the kernel refuses it), kInvalidArgument (zero
+  /// limits; authorities that cannot be read), kExhausted (threads, file descriptors).
+  static Result<std::shared_ptr<TransferEngine>> create(std::shared_ptr<HttpProtocol> protocol,
+                                                        const StoreOptions& options,
+                                                        NetSettings network);
+  /// With what `options` say by themselves, without an environment.
   static Result<std::shared_ptr<TransferEngine>> create(std::shared_ptr<HttpProtocol> protocol,
                                                         const StoreOptions& options);
   ~TransferEngine();  ///< The threads end with the last of engine and handles.

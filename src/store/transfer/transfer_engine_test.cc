@@ -465,7 +465,11 @@ TEST(TransferEngine, RefusesWhatItCannotDo) {
     return engine ? Code::kOk : engine.error().code();
   };
   EXPECT_EQ(code_with([](auto&, auto&) {}), Code::kOk);
-  EXPECT_EQ(code_with([](auto&, auto& endpoint) { endpoint.use_tls = true; }), Code::kUnsupported);
+  EXPECT_EQ(code_with([](auto& options, auto& endpoint) {
+              endpoint.use_tls = true;
+              options.ca_bundle = "/nonexistent/authorities.pem";
+            }),
+            Code::kInvalidArgument);
   EXPECT_EQ(code_with([](auto& options, auto&) { options.max_in_flight = 0; }),
             Code::kInvalidArgument);
   EXPECT_EQ(code_with([](auto& options, auto&) { options.queue_capacity = 0; }),

@@ -16,6 +16,7 @@
 /// any.
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "headrace/store.h"
@@ -47,7 +48,16 @@ struct TransferOp : Letter {
   OpState state = OpState::kMailed;
   Timer timer;  ///< Deadline; in kBackoff the time of the next attempt.
   Connection* connection = nullptr;
-  Endpoint* endpoint = nullptr;         ///< Where the next attempt goes.
+  Connection* hedge = nullptr;   ///< kActive: has the second attempt, while nobody has won.
+  Connection* winner = nullptr;  ///< kActive: whose head came first; only it writes to the slab.
+  bool is_awaiting = false;      ///< kActive: in the reactor's list of gets without an answer.
+  TimePoint late_from{};         ///< kActive: since when it waits for the newest attempt's answer.
+  TimePoint first_sent{};        ///< kActive: when the older of two attempts began.
+  bool has_lost_answer = false;  ///< An attempt may have had an effect, and nobody knows.
+  Endpoint* endpoint = nullptr;            ///< Where the next attempt goes.
+  std::unique_ptr<HttpRedirect> redirect;  ///< Why that is not the protocol's own.
+  std::uint32_t redirect_count = 0;
+  std::uint32_t damage_count = 0;       ///< Attempts whose body did not match its checksum.
   bool is_waiting_for_address = false;  ///< kPending, in endpoint->waiting.
   std::uint32_t attempts = 0;
   bool needs_fresh_connection = false;
@@ -58,6 +68,7 @@ struct TransferOp : Letter {
   std::uint64_t length_bytes = 0;
   std::uint64_t object_size_bytes = 0;
   std::string etag;
+  std::string checksum;
 
   std::atomic<bool> is_cancelled{
       false};  ///< Set by the handle before its cancel letter; relaxed, the letter orders it.

@@ -1,0 +1,236 @@
+// How many transfers a reactor has on the wire, second attempts for late ones, and what follows
+// from a sleep of the whole process.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "store/transfer/reactor.h"
+
+namespace headrace::transfer {
+namespace {
+
+// Late gets looked at in one check; more late ones than this are an outage, and not hedged anyway.
+constexpr std::size_t kLateLooks = 256;
+constexpr std::chrono::milliseconds kLeastCheckInterval{1};
+constexpr std::chrono::milliseconds kUnknownCheckInterval{20};
+// A thread that sleeps so much longer than it asked for was stopped, and so was the whole process:
+// SIGSTOP, a suspended machine, a debugger. What came meanwhile waits in the kernel.
+constexpr std::chrono::seconds kStoppedProcess{1};
+constexpr std::chrono::seconds kExcuse{1};
+
+double seconds_of(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+Microseconds micros(std::chrono::nanoseconds time) {
+  return std::chrono::duration_cast<Microseconds>(time);
+}
+
+bool is_get(const TransferOp& op) { return op.call == nullptr && op.request.op == Op::kGet; }
+
+}  // namespace
+
+// --- concurrency ---
+
+bool Reactor::may_start(const TransferOp& op) const noexcept {
+  // Calls are few and small, and somebody waits for each.
+  return op.call != nullptr || active_ < own_.control->share(own_.index);
+}
+
+void Reactor::on_started(TransferOp& op, TimePoint now) {
+  if (op.call != nullptr) return;
+  ++active_;
+  if (!is_get(op) || options_.hedge_fraction <= 0) return;
+  if (op.attempts == 0) hedging_.on_request();
+  op.late_from = op.first_sent = now;
+  op.is_awaiting = true;
+  awaiting_[FirstByteTimes::class_of(op.request.length_bytes)].push_back(op);
+  check_late_at_ = std::min(check_late_at_, now + kUnknownCheckInterval);
+}
+
+void Reactor::on_left_wire(TransferOp& op) noexcept {
+  op.winner = nullptr;
+  if (op.call != nullptr) return;
+  --active_;
+  stop_awaiting(op);
+}
+
+void Reactor::stop_awaiting(TransferOp& op) noexcept {
+  if (!op.is_awaiting) return;
+  op.is_awaiting = false;
+  awaiting_[FirstByteTimes::class_of(op.request.length_bytes)].remove(op);
+}
+
+void Reactor::count_time(TimePoint now) noexcept {
+  if (!own_.control->is_adaptive()) return;
+  if (active_ * 4 >= own_.control->share(own_.index) * 3) {
+    const double elapsed_s = seconds_of(now - counted_until_);
+    sample_.used_s += elapsed_s;
+    sample_.in_flight_s += elapsed_s * active_;
+  }
+  counted_until_ = now;
+}
+
+void Reactor::count_success(TransferOp& op, const Connection& connection, TimePoint now) {
+  if (op.call != nullptr || op.request.length_bytes == 0) return;
+  const Microseconds first_byte = micros(op.first_byte - op.sent);
+  if (is_get(op)) {
+    // Of two attempts the younger one's time says little; the older one waited at least so long.
+    const TimePoint from = connection.is_hedge() ? op.first_sent : op.sent;
+    hedging_.on_first_byte(op.request.length_bytes, micros(op.first_byte - from));
+    if (connection.is_hedge()) counters_.hedges_won.add(1);
+    AddressBook& addresses = connection.endpoint()->addresses;
+    if (addresses.size() > 1) {
+      addresses.report(connection.address(),
+                       {op.length_bytes, first_byte, micros(now - op.first_byte)}, now);
+    }
+  }
+  if (!own_.control->is_adaptive()) return;
+  if (active_ * 4 < own_.control->share(own_.index) * 3) return;
+  const auto bytes = op.request.op == Op::kGet ? op.length_bytes : op.request.length_bytes;
+  const double took_s = seconds_of(now - op.sent);
+  ++sample_.completions;
+  sample_.bytes += bytes;
+  sample_.busy_s += took_s;
+  sample_.byte_seconds += took_s * static_cast<double>(bytes);
+  sample_.first_byte_s += seconds_of(first_byte);
+}
+
+void Reactor::count_attempt(const Outcome& outcome) noexcept {
+  if (outcome.is_not_ready || outcome.redirect) return;
+  const Code code = outcome.status.code();
+  if (code == Code::kCancelled || code == Code::kDeadline) return;
+  ++sample_.attempts;
+  if (code == Code::kThrottled) ++sample_.throttles;
+  hedging_.on_attempt(is_retryable(code) && !outcome.is_stale, outcome.is_timeout);
+}
+
+void Reactor::report(TimePoint now) {
+  reported_at_ = now;
+  if (!own_.control->is_adaptive() || (sample_.attempts == 0 && sample_.used_s == 0)) return;
+  own_.control->report(own_.index, std::exchange(sample_, ControlSample{}), active_,
+                       !pending_.empty(), now);
+}
+
+// --- late answers ---
+
+void Reactor::check_late(TimePoint now) {
+  check_late_at_ = TimePoint::max();
+  for (std::size_t size_class = 0; size_class < FirstByteTimes::kClassCount; ++size_class) {
+    OpQueue& queue = awaiting_[size_class];
+    while (!queue.empty() && queue.front()->first_byte != TimePoint{})
+      stop_awaiting(*queue.front());
+    if (queue.empty()) continue;
+    const Microseconds late_after = hedging_.late_after(queue.front()->request.length_bytes);
+    if (late_after == Microseconds::max()) {
+      check_late_at_ = std::min(check_late_at_, now + kUnknownCheckInterval);
+      continue;
+    }
+    std::size_t late_count = 0;
+    std::size_t looks = 0;
+    for (TransferOp* op = queue.front();
+         op != nullptr && op->late_from + late_after <= now && looks < kLateLooks;
+         op = op->queue_next, ++looks) {
+      if (op->first_byte == TimePoint{}) ++late_count;
+    }
+    TimePoint next_check = now + std::max(late_after / 4, Microseconds(kLeastCheckInterval));
+    for (TransferOp* op = queue.front(); op != nullptr && op->late_from + late_after <= now;) {
+      TransferOp* const following = op->queue_next;
+      if (op->first_byte != TimePoint{}) {
+        stop_awaiting(*op);
+      } else if (!hedge(*op, late_count, now)) {
+        break;
+      }
+      op = following;
+    }
+    if (queue.empty()) continue;
+    next_check = std::max(next_check, queue.front()->late_from + late_after);
+    check_late_at_ = std::min(check_late_at_, next_check);
+  }
+}
+
+bool Reactor::hedge(TransferOp& op, std::size_t late_count, TimePoint now) {
+  if (!hedging_.take(late_count, active_)) return false;
+  Connection* const connection = pick_hedge_connection(op, now);
+  if (connection == nullptr) {
+    hedging_.give_back();
+    return false;
+  }
+  if (op.hedge != nullptr) {  // both are late: the older one has had its time
+    Connection& younger = *op.hedge;
+    drop_rival_of(op, younger, now);
+    younger.promote();
+  }
+  counters_.hedges.add(1);
+  op.late_from = now;
+  OpQueue& queue = awaiting_[FirstByteTimes::class_of(op.request.length_bytes)];
+  queue.remove(op);
+  queue.push_back(op);
+  advance(*connection, connection->begin(op, now), now);
+  return true;
+}
+
+Connection* Reactor::pick_hedge_connection(const TransferOp& op, TimePoint now) {
+  AddressBook& addresses = op.endpoint->addresses;
+  if (addresses.size() < 2) {
+    if (Connection* idle = take_idle(*op.endpoint, now)) return idle;
+  } else {
+    for (std::size_t i = idle_.size(); i-- > 0;) {
+      Connection* const idle = idle_[i];
+      const bool is_elsewhere = idle->endpoint() == op.endpoint &&
+                                !is_same_address(idle->address(), op.connection->address());
+      if (!is_elsewhere || !idle->is_usable(now)) continue;
+      idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i));
+      return idle;
+    }
+  }
+  if (addresses.size() == 0) return nullptr;
+  return open_connection(connections_.capacity());
+}
+
+void Reactor::drop_rival_of(TransferOp& op, Connection& connection, TimePoint now) {
+  if (op.hedge == nullptr) return;
+  Connection& rival = op.connection == &connection ? *op.hedge : *op.connection;
+  op.connection = &connection;
+  op.hedge = nullptr;
+  advance(rival, rival.disown(), now);
+}
+
+bool Reactor::survives(TransferOp& op, Connection& connection, TimePoint now) {
+  if (op.winner != nullptr || !connection.has_failed()) return false;
+  Connection& other = op.connection == &connection ? *op.hedge : *op.connection;
+  Outcome outcome = connection.take_outcome();
+  const Code code = outcome.status.code();
+  if (code == Code::kThrottled) counters_.throttles.add(1);
+  count_attempt(outcome);
+  retire(connection, now);
+  op.connection = &other;
+  op.hedge = nullptr;
+  other.promote();
+  return true;
+}
+
+// --- sleep of the process ---
+
+void Reactor::notice_sleep(TimePoint before, std::chrono::nanoseconds timeout,
+                           TimePoint now) noexcept {
+  // Only the system's clock runs by itself.
+  if (&clock_ != &system_clock()) return;
+  const auto asked_for = std::max(timeout, std::chrono::nanoseconds(0));
+  if (timeout.count() >= 0 && now - before > asked_for + kStoppedProcess)
+    excused_until_ = now + kExcuse;
+}
+
+bool Reactor::is_excused(Timer& timer, TimePoint now) {
+  static_cast<void>(now);
+  if (static_cast<TimerKind>(timer.kind) == TimerKind::kOp) {
+    const auto& op = *static_cast<TransferOp*>(timer.owner);
+    if (op.state != OpState::kActive) return false;
+  } else if (static_cast<Connection*>(timer.owner)->op() == nullptr) {
+    return false;
+  }
+  timers_.set(timer, excused_until_);
+  return true;
+}
+
+}  // namespace headrace::transfer
