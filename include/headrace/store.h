@@ -106,6 +106,7 @@ struct StoreTraits {
   bool lists_in_order = true;  ///< S3 Express lists in no order.
   bool can_write = true;       ///< false: plain HTTP servers.
   bool can_list = true;
+  bool can_start_after = false;  ///< ListRequest::start_after.
   std::uint64_t min_part_bytes = 1;  ///< Of all parts but the last.
   std::uint64_t max_part_bytes = std::uint64_t{5} << 30;
   std::uint32_t max_parts = 10'000;
@@ -119,6 +120,9 @@ struct ListRequest {
   std::string delimiter;  ///< "" lists recursively; "/" rolls deeper keys up into common_prefixes.
   std::string continuation;        ///< From the previous page; empty for the first.
   std::uint32_t page_size = 1000;  ///< 1 .. 1000.
+  /// Keys up to this one, itself included, are left out; relative to the root. Only where
+  /// StoreTraits::can_start_after; elsewhere it must be empty. Ignored with a continuation.
+  std::string start_after = {};
 };
 
 struct ListPage {

@@ -129,7 +129,7 @@ std::string SigV4Signer::presigned_query(const CanonicalRequest& request,
   query.append("&X-Amz-Date=").append(date.full());
   query.append("&X-Amz-Expires=").append(std::to_string(lifetime.count()));
   if (!credentials.session_token.empty()) {
-    query.append("&X-Amz-Security-Token=");
+    query.append(service_ == "s3express" ? "&X-Amz-S3session-Token=" : "&X-Amz-Security-Token=");
     http::append_encoded(credentials.session_token, http::Slash::kEscape, query);
   }
   query.append("&X-Amz-SignedHeaders=");

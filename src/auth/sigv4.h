@@ -32,6 +32,8 @@ struct Credentials {
   std::string secret_access_key;
   std::string session_token;        ///< Empty: long-term credentials.
   std::optional<WallTime> expires;  ///< When known.
+
+  bool operator==(const Credentials&) const = default;
 };
 
 /// SHA-256 of no bytes, in hex.
@@ -67,7 +69,8 @@ class SigV4Signer {
                             WallTime now, std::string& out);
 
   /// Returns the query of a presigned URL: that of `request` plus the X-Amz-* parameters, signature
-  /// last. The request's fields need only host. \pre 1 s <= lifetime <= 7 days (S3's limit).
+  /// last. The request's fields need only host. The service "s3express" has its session token in a
+  /// parameter of its own name. \pre 1 s <= lifetime <= 7 days (S3's limit).
   std::string presigned_query(const CanonicalRequest& request, const Credentials& credentials,
                               WallTime now, std::chrono::seconds lifetime);
 

@@ -27,6 +27,19 @@ void HeadBuilder::finish_request_line() {
   out_.append(" HTTP/1.1\r\n");
 }
 
+Status HeadBuilder::request_line_of(std::string_view target) {
+  const std::size_t question = target.find('?');
+  out_.append(target.substr(0, question));
+  path_.size = out_.size() - path_.begin;
+  is_redirected_ = true;
+  if (question != std::string_view::npos) {
+    HEADRACE_TRY_ASSIGN(redirected_query_, auth::canonical_query(target.substr(question + 1)));
+    out_.append(target.substr(question));
+  }
+  out_.append(" HTTP/1.1\r\n");
+  return {};
+}
+
 void HeadBuilder::begin_field(std::string_view name) {
   HEADRACE_CHECK(field_count_ < kMaxFields);
   FieldSpan& span = fields_[field_count_++];
@@ -62,7 +75,9 @@ void HeadBuilder::finish(auth::SigV4Signer* signer, const auth::Credentials* cre
     for (std::size_t i = 0; i < field_count_; ++i) {
       fields[i] = {fields_[i].name.in(out_), fields_[i].value.in(out_)};
     }
-    const auth::CanonicalRequest request{method_, path_.in(out_), query_.in(out_),
+    const std::string_view query =
+        is_redirected_ ? std::string_view(redirected_query_) : query_.in(out_);
+    const auth::CanonicalRequest request{method_, path_.in(out_), query,
                                          std::span(fields.data(), field_count_), payload_hash};
     signer->append_authorization(request, *credentials, now_, out_);
     out_.append("\r\n");

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "auth/sigv4.h"
+#include "headrace/status.h"
 
 namespace headrace::s3 {
 
@@ -21,6 +22,9 @@ class HeadBuilder {
   std::string& out() noexcept { return out_; }
   void begin_query();
   void finish_request_line();
+  /// Instead of all three: path and query as a redirect gave them. They are sent as they are and
+  /// signed in canonical form. Errors: kInvalidArgument (escapes).
+  Status request_line_of(std::string_view target);
 
   /// A signed field. \pre lower-case name, above the one before; at most kMaxFields.
   void field(std::string_view name, std::string_view value);
@@ -55,6 +59,8 @@ class HeadBuilder {
   const std::chrono::sys_seconds now_;
   char amz_date_[16];
   Span path_, query_;
+  std::string redirected_query_;  // canonical form, when it is not what is sent
+  bool is_redirected_ = false;
   std::array<FieldSpan, kMaxFields> fields_;
   std::size_t field_count_ = 0;
 };

@@ -27,13 +27,26 @@ bool fits_host_name(std::string_view bucket, bool use_tls) noexcept {
   return true;
 }
 
-std::string aws_endpoint(const std::string& region) {
-  const bool is_china = region.starts_with("cn-");
-  return "https://s3." + region + ".amazonaws.com" + (is_china ? ".cn" : "");
+/// Without a region the global name is asked: it resolves to the bucket's own region, whose answer
+/// to a signature for another one says which it is.
+std::string aws_endpoint(std::string_view bucket, const std::string& region, bool is_guess) {
+  const std::string domain = region.starts_with("cn-") ? ".amazonaws.com.cn" : ".amazonaws.com";
+  if (const std::string_view zone = express_zone(bucket); !zone.empty())
+    return "https://s3express-" + std::string(zone) + "." + region + domain;
+  return "https://s3" + (is_guess ? "" : "." + region) + domain;
 }
 
+/// An address of this machine, or the name that RFC 6761 keeps for it.
+bool is_loopback_host(std::string_view host) noexcept {
+  return host == "::1" || host == "localhost" ||
+         (host.starts_with("127.") &&
+          host.find_first_not_of("0123456789.") == std::string_view::npos);
+}
+
+}  // namespace
+
 bool is_region_name(std::string_view region) noexcept {
-  if (region.size() > 64) return false;
+  if (region.empty() || region.size() > 64) return false;
   for (char c : region) {
     if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
           c == '_'))
@@ -42,10 +55,18 @@ bool is_region_name(std::string_view region) noexcept {
   return true;
 }
 
-}  // namespace
+std::string_view express_zone(std::string_view bucket) noexcept {
+  constexpr std::string_view kSuffix = "--x-s3";
+  if (!bucket.ends_with(kSuffix)) return {};
+  bucket.remove_suffix(kSuffix.size());
+  const std::size_t dashes = bucket.rfind("--");
+  if (dashes == std::string_view::npos || dashes == 0) return {};
+  return bucket.substr(dashes + 2);
+}
 
 Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url,
-                                const auth::AwsSettings& settings) {
+                                const auth::AwsSettings& settings,
+                                std::shared_ptr<auth::CredentialProvider> provider) {
   S3Config config;
   config.bucket = url.bucket;
   config.root_url = url.root;
@@ -56,7 +77,8 @@ Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url
                       "\" is not a bucket name (letters, digits, dots, hyphens, underscores)");
   }
   config.region = !options.region.empty() ? options.region : settings.region.text;
-  if (config.region.empty()) config.region = "us-east-1";
+  const bool is_region_guess = config.region.empty();
+  if (is_region_guess) config.region = "us-east-1";
   if (!is_region_name(config.region))
     return Status(Code::kInvalidArgument, "\"" + config.region + "\" is not a region name");
 
@@ -64,7 +86,8 @@ Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url
   const std::string source =
       !options.endpoint.empty() ? "endpoint option" : settings.endpoint.source;
   config.is_aws = endpoint.empty();
-  if (config.is_aws) endpoint = aws_endpoint(config.region);
+  config.is_express = !express_zone(config.bucket).empty();
+  if (config.is_aws) endpoint = aws_endpoint(config.bucket, config.region, is_region_guess);
   auto parsed = http::parse_http_url(endpoint);
   if (!parsed) return std::move(parsed).error().annotate(source);
 
@@ -82,6 +105,10 @@ Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url
     }
     is_path_style = true;
   }
+  config.is_loopback = !parsed->use_tls && is_loopback_host(parsed->host);
+  config.verify_checksums = options.verify_checksums;
+  config.upload_checksum = options.upload_checksum;
+  config.requester_pays = options.requester_pays;
   config.base_path = http::encode(parsed->path, http::Slash::kKeep);
   if (is_path_style) {
     config.base_path += "/" + config.bucket;
@@ -95,8 +122,10 @@ Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url
     config.credentials_source = "anonymous";
     return config;
   }
-  if (!settings.credentials) return settings.missing_credentials().annotate(url.root);
-  config.credentials = auth::static_credentials(*settings.credentials);
+  if (provider == nullptr && settings.credentials)
+    provider = auth::static_credentials(*settings.credentials);
+  if (provider == nullptr) return settings.missing_credentials().annotate(url.root);
+  config.credentials = std::move(provider);
   config.credentials_source = settings.credentials_source;
   return config;
 }

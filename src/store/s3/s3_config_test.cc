@@ -28,10 +28,11 @@ class Config : public testing::Test {
 };
 
 TEST_F(Config, AwsIsVirtualHostStyleOverTls) {
+  options_.region = "us-west-2";
   auto config = make("s3://my-bucket/some/prefix/");
   ASSERT_TRUE(config.has_value());
-  EXPECT_EQ(config->host_field, "my-bucket.s3.us-east-1.amazonaws.com");
-  EXPECT_EQ(config->endpoint.host, "my-bucket.s3.us-east-1.amazonaws.com");
+  EXPECT_EQ(config->host_field, "my-bucket.s3.us-west-2.amazonaws.com");
+  EXPECT_EQ(config->endpoint.host, "my-bucket.s3.us-west-2.amazonaws.com");
   EXPECT_EQ(config->endpoint.port, 443);
   EXPECT_TRUE(config->endpoint.use_tls);
   EXPECT_EQ(config->base_path, "");
@@ -44,6 +45,37 @@ TEST_F(Config, RegionComesFromOptionsThenSettings) {
   EXPECT_EQ(place("s3://abc"), "abc.s3.cn-north-1.amazonaws.com.cn ");
   options_.region = "eu-west-1";
   EXPECT_EQ(place("s3://abc"), "abc.s3.eu-west-1.amazonaws.com ");
+}
+
+TEST_F(Config, WithoutARegionTheGlobalNameIsAsked) {
+  EXPECT_EQ(place("s3://abc"), "abc.s3.amazonaws.com ");
+  EXPECT_EQ(make("s3://abc")->region, "us-east-1");
+}
+
+TEST_F(Config, DirectoryBucketsHaveAnEndpointInTheirZone) {
+  options_.region = "us-east-1";
+  auto config = make("s3://data--use1-az4--x-s3/root");
+  ASSERT_TRUE(config.has_value()) << config.error().message();
+  EXPECT_TRUE(config->is_express);
+  EXPECT_EQ(config->host_field, "data--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com");
+  options_.endpoint = "http://127.0.0.1:9000";
+  EXPECT_TRUE(make("s3://data--use1-az4--x-s3")->is_express);
+  EXPECT_EQ(place("s3://data--use1-az4--x-s3"), "127.0.0.1:9000 /data--use1-az4--x-s3");
+  for (const char* other : {"data", "data--x-s3", "use1-az4--x-s3", "data--use1-az4--x-s4"})
+    EXPECT_EQ(express_zone(other), "") << other;
+}
+
+TEST_F(Config, OnlyPlainHttpToThisMachineIsLoopback) {
+  const auto is_loopback = [&](const std::string& endpoint) {
+    options_.endpoint = endpoint;
+    return make("s3://abc")->is_loopback;
+  };
+  EXPECT_TRUE(is_loopback("http://127.0.0.1:9000"));
+  EXPECT_TRUE(is_loopback("http://localhost"));
+  EXPECT_TRUE(is_loopback("http://[::1]:9000"));
+  EXPECT_FALSE(is_loopback("https://127.0.0.1"));
+  EXPECT_FALSE(is_loopback("http://127.0.0.1.example.com"));
+  EXPECT_FALSE(is_loopback("http://10.0.0.1"));
 }
 
 TEST_F(Config, CustomEndpointsArePathStyle) {
@@ -62,13 +94,13 @@ TEST_F(Config, StyleCanBeChosen) {
   EXPECT_EQ(place("s3://abc"), "abc.store.example:9000 ");
   options_.endpoint.clear();
   settings_.addressing_style = {"path", "profile"};
-  EXPECT_EQ(place("s3://abc"), "s3.us-east-1.amazonaws.com /abc");
+  EXPECT_EQ(place("s3://abc"), "s3.amazonaws.com /abc");
 }
 
 TEST_F(Config, NamesThatFitNoHostNameFallBackToPathStyle) {
   EXPECT_EQ(place("s3://a.b.c"),
-            "s3.us-east-1.amazonaws.com /a.b.c");  // no wildcard certificate covers it
-  EXPECT_EQ(place("s3://Old_Bucket"), "s3.us-east-1.amazonaws.com /Old_Bucket");
+            "s3.amazonaws.com /a.b.c");  // no wildcard certificate covers it
+  EXPECT_EQ(place("s3://Old_Bucket"), "s3.amazonaws.com /Old_Bucket");
   options_.path_style = false;
   EXPECT_EQ(make("s3://Old_Bucket").error().code(), Code::kInvalidArgument);
 }

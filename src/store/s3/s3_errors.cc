@@ -35,6 +35,8 @@ constexpr ErrorRow kTable[] = {
      "the secret key is wrong (check AWS_SECRET_ACCESS_KEY or the profile), or a proxy changed the "
      "request"},
     {"ExpiredToken", 400, Code::kDenied, "the temporary credentials have expired; get new ones"},
+    {"ExpiredTokenException", 400, Code::kDenied,
+     "the temporary credentials have expired; get new ones"},
     {"RequestExpired", 400, Code::kDenied, "the temporary credentials have expired; get new ones"},
     {"TokenRefreshRequired", 400, Code::kDenied,
      "the temporary credentials have expired; get new ones"},
@@ -154,6 +156,36 @@ void append_details(const ErrorBody& error, const ErrorRow& row, const http::Res
 }  // namespace
 
 std::span<const ErrorRow> error_table() noexcept { return kTable; }
+
+Trouble trouble_of(const http::ResponseHead& head, std::string_view body) {
+  if (head.status < 300 || head.status > 403) return Trouble::kNone;
+  const std::string code = parse_error_body(body).code;
+  for (const std::string_view expired : {"ExpiredToken", "ExpiredTokenException", "RequestExpired",
+                                         "TokenRefreshRequired", "InvalidToken"}) {
+    if (code == expired) return Trouble::kExpiredCredentials;
+  }
+  if (code == "RequestTimeTooSkewed") return Trouble::kClock;
+  // Answers to HEAD have no body: there the field with the bucket's region is the sign.
+  const bool is_wrong_region = code.empty() ? (head.status == 301 || head.status == 400)
+                                            : row_for(code, head.status).advice == kWrongRegion;
+  if (is_wrong_region && !named_region(head, body).empty()) return Trouble::kRegion;
+  return Trouble::kNone;
+}
+
+std::string named_region(const http::ResponseHead& head, std::string_view body) {
+  const std::string_view field = head.header("x-amz-bucket-region");
+  return field.empty() ? parse_error_body(body).region : std::string(field);
+}
+
+Status code_status(std::string_view what, const ErrorBody& error, const ErrorContext& context) {
+  // 400 is the status of the rows that apply to a code without one.
+  const ErrorRow row = row_for(error.code, 400);
+  std::string message(what);
+  message += ": " + printable(error.code, 64) + ", " + std::string(row.advice);
+  append_details(error, row, http::ResponseHead(), context, message);
+  if (row.advice.empty()) message += "the store says \"" + printable(error.message, 200) + "\"";
+  return Status(row.code, std::move(message));
+}
 
 Status error_status(std::string_view what, const http::ResponseHead& head, std::string_view body,
                     const ErrorContext& context) {

@@ -2,6 +2,7 @@
 /// \file
 /// What S3's error answers mean: one table from (S3 code, HTTP status) to a Code and to advice.
 /// Pure.
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,6 +24,17 @@ struct ErrorRow {
 /// All rows, for the test.
 std::span<const ErrorRow> error_table() noexcept;
 
+/// Errors that a change of ours may end: the driver learns from the answer and tries again.
+enum class Trouble : std::uint8_t {
+  kNone,
+  kExpiredCredentials,  ///< Expired, or revoked.
+  kClock,               ///< The request's time is too far from the store's.
+  kRegion,              ///< The bucket is in another region.
+};
+Trouble trouble_of(const http::ResponseHead& head, std::string_view body);
+/// The region that such an answer names; empty: none.
+std::string named_region(const http::ResponseHead& head, std::string_view body);
+
 /// What the messages may say about us.
 struct ErrorContext {
   std::string_view region;              ///< That requests are signed for.
@@ -34,5 +46,9 @@ struct ErrorContext {
 /// of a text that is not XML.
 Status error_status(std::string_view what, const http::ResponseHead& head, std::string_view body,
                     const ErrorContext& context);
+
+/// The same for an error inside another answer, as DeleteObjects has one for each key that failed.
+struct ErrorBody;
+Status code_status(std::string_view what, const ErrorBody& error, const ErrorContext& context);
 
 }  // namespace headrace::s3

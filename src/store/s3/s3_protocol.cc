@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/crc32c.h"
+#include "http/date.h"
 #include "http/range.h"
 #include "http/uri.h"
-#include "store/s3/head_builder.h"
-#include "store/s3/s3_errors.h"
+#include "store/s3/s3_checksum.h"
 #include "store/s3/s3_xml.h"
 
 namespace headrace::s3 {
@@ -15,21 +14,17 @@ namespace {
 
 constexpr std::string_view kUserAgent = "user-agent: headrace/0.1\r\n";
 constexpr std::size_t kMaxKeyBytes = 1024;  // S3 API reference, "Object key naming"
+// S3's least size of a part: no shorter range, but one from the start, can be a part or an object
+// of its own, and so come with a checksum of its own.
+constexpr std::uint64_t kMinPartBytes = std::uint64_t{5} << 20;
+// A refusal within this time of new credentials is taken to speak of the old ones, with which
+// requests may still be under way: the default deadline of a request.
+constexpr std::chrono::seconds kInFlight{60};
 
 std::span<const std::byte> payload_of(const Request& request) noexcept {
   if (request.op == Op::kGet || request.length_bytes == 0) return {};
   return request.slab.bytes().subspan(request.slab_offset_bytes,
                                       static_cast<std::size_t>(request.length_bytes));
-}
-
-/// The checksum as S3 wants it: four bytes, most significant first, in base64.
-std::string crc32c_base64(std::span<const std::byte> bytes) {
-  constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const std::uint64_t bits = std::uint64_t{crc32c(bytes)}
-                             << 16;  // 48 bits: six characters and the padding's two
-  std::string text;
-  for (int shift = 42; shift >= 12; shift -= 6) text.push_back(kAlphabet[(bits >> shift) & 63]);
-  return text + "==";
 }
 
 /// A value that would end its header line early or forge another.
@@ -42,92 +37,15 @@ bool is_unsafe_value(std::string_view value) noexcept {
 
 std::string_view method_of(Op op) noexcept { return op == Op::kGet ? "GET" : "PUT"; }
 
-}  // namespace
-
-Result<std::shared_ptr<S3Protocol>> S3Protocol::create(S3Config config) {
-  HEADRACE_TRY_ASSIGN(auto signer, auth::SigV4Signer::create(config.region, "s3"));
-  return std::shared_ptr<S3Protocol>(new S3Protocol(std::move(config), std::move(signer)));
+std::string_view token_field(bool is_session) noexcept {
+  return is_session ? "x-amz-s3session-token" : "x-amz-security-token";
 }
 
-S3Protocol::S3Protocol(S3Config config, std::unique_ptr<auth::SigV4Signer> signer)
-    : config_(std::move(config)), signer_(std::move(signer)) {}
-
-Status S3Protocol::check_key(std::string_view key) const {
-  if (key.empty()) return Status(Code::kInvalidArgument, "the key is empty");
-  if (config_.prefix.size() + key.size() > kMaxKeyBytes) {
-    return Status(Code::kInvalidArgument, "the key has " +
-                                              std::to_string(config_.prefix.size() + key.size()) +
-                                              " bytes with the store's prefix; S3 allows 1024");
-  }
-  if (key.find('\0') != std::string_view::npos)
-    return Status(Code::kInvalidArgument, "the key has a NUL character");
-  return {};
-}
-
-Status S3Protocol::append_head(const Request& request, const HeadContext& context,
-                               std::string& out) {
-  HEADRACE_TRY(check_key(request.key));
-  if (is_unsafe_value(request.etag))
-    return Status(Code::kInvalidArgument, "the ETag has a control character");
-  std::shared_ptr<const auth::Credentials> credentials;
-  if (config_.credentials) {
-    HEADRACE_TRY_ASSIGN(credentials, config_.credentials->current(context.wall_now));
-  }
-
-  HeadBuilder head(method_of(request.op), context.wall_now, out);
-  out.append(config_.base_path).push_back('/');
-  http::append_encoded(config_.prefix, http::Slash::kKeep, out);
-  http::append_encoded(request.key, http::Slash::kKeep, out);
-  if (request.op == Op::kPutPart) {
-    head.begin_query();
-    out.append("partNumber=");
-    http::append_decimal(request.part_number, out);
-    out.append("&uploadId=");
-    http::append_encoded(request.upload_id, http::Slash::kEscape, out);
-  }
-  head.finish_request_line();
-
-  const bool is_put = request.op != Op::kGet;
-  const bool is_hashed = is_put && !config_.endpoint.use_tls && credentials;
-  head.field("host", config_.host_field);
-  if (!request.etag.empty() && request.op != Op::kPutPart) head.field("if-match", request.etag);
-  if (request.if_absent && request.op == Op::kPut) head.field("if-none-match", "*");
-  if (request.op == Op::kGet) {
-    head.begin_field("range");
-    http::append_range(request.offset_bytes, request.length_bytes, out);
-    head.end_field();
-  }
-  if (is_put && !is_hashed) head.field("x-amz-checksum-crc32c", crc32c_base64(payload_of(request)));
-  std::string body_hash;  // 64 characters: the one allocation of a PUT, next to hashing its body
-  std::string_view payload_hash = auth::kEmptyPayloadHash;
-  if (is_put) {
-    if (is_hashed) body_hash = auth::sha256_hex(payload_of(request));
-    payload_hash = is_hashed ? std::string_view(body_hash) : auth::kUnsignedPayload;
-  }
-  if (credentials) {
-    head.field("x-amz-content-sha256", payload_hash);
-    head.field("x-amz-date", head.amz_date());
-    if (!credentials->session_token.empty())
-      head.field("x-amz-security-token", credentials->session_token);
-  }
-  if (is_put) {
-    out.append("content-length: ");
-    http::append_decimal(request.length_bytes, out);
-    out.append("\r\n");
-  }
-  head.finish(credentials ? signer_.get() : nullptr, credentials.get(), payload_hash, kUserAgent);
-  return {};
-}
-
-Status S3Protocol::append_head(const HttpCall& call, const HeadContext& context, std::string& out) {
-  std::shared_ptr<const auth::Credentials> credentials;
-  if (config_.credentials) {
-    HEADRACE_TRY_ASSIGN(credentials, config_.credentials->current(context.wall_now));
-  }
-  HeadBuilder head(call.method, context.wall_now, out);
-  out.append(config_.base_path);
+void append_call_line(const HttpCall& call, const S3Config& config, HeadBuilder& head) {
+  std::string& out = head.out();
+  out.append(config.base_path);
   // A bucket of its own has a path, and "/bucket/" would be another resource on some servers.
-  if (!call.path.empty() || config_.base_path.empty()) out.push_back('/');
+  if (!call.path.empty() || config.base_path.empty()) out.push_back('/');
   http::append_encoded(call.path, http::Slash::kKeep, out);
   std::vector<std::pair<std::string, std::string>> query;
   for (const auto& [name, value] : call.query) {
@@ -144,16 +62,218 @@ Status S3Protocol::append_head(const HttpCall& call, const HeadContext& context,
     out.append(query[i].first).append("=").append(query[i].second);
   }
   head.finish_request_line();
+}
 
-  const bool has_body = call.method == "PUT" || call.method == "POST";
+}  // namespace
+
+Result<std::shared_ptr<S3Protocol>> S3Protocol::create(
+    S3Config config, std::shared_ptr<auth::CredentialProvider> sessions,
+    std::shared_ptr<ServerClock> clock) {
+  HEADRACE_TRY_ASSIGN(auto signer, auth::SigV4Signer::create(
+                                       config.region, config.is_express ? "s3express" : "s3"));
+  if (clock == nullptr) clock = std::make_shared<ServerClock>();
+  return std::shared_ptr<S3Protocol>(
+      new S3Protocol(std::move(config), std::move(sessions), std::move(clock), std::move(signer)));
+}
+
+S3Protocol::S3Protocol(S3Config config, std::shared_ptr<auth::CredentialProvider> sessions,
+                       std::shared_ptr<ServerClock> clock,
+                       std::unique_ptr<auth::SigV4Signer> signer)
+    : config_(std::move(config)),
+      sessions_(std::move(sessions)),
+      clock_(std::move(clock)),
+      signer_(signer.get()) {
+  signers_.push_back(std::move(signer));
+}
+
+Result<S3Protocol::Signature> S3Protocol::signature_at(std::chrono::sys_seconds wall_now,
+                                                       bool is_session) {
+  Signature signature;
+  signature.now = clock_->adjusted(wall_now);
+  if (!config_.credentials) return signature;
+  signature.is_session = is_session && sessions_ != nullptr;
+  auth::CredentialProvider& provider = signature.is_session ? *sessions_ : *config_.credentials;
+  HEADRACE_TRY_ASSIGN(signature.credentials, provider.current(signature.now));
+  // Acquire: pairs with the release in learn_region().
+  signature.signer = signer_.load(std::memory_order_acquire);
+  last_used_s_.store(signature.now.time_since_epoch().count(), std::memory_order_relaxed);
+  // Relaxed: a stale value costs a look at the guarded one.
+  if (in_use_pointer_.load(std::memory_order_relaxed) != signature.credentials.get() &&
+      signature.is_session == (sessions_ != nullptr)) {
+    note_in_use(signature.credentials, signature.now);
+  }
+  return signature;
+}
+
+void S3Protocol::note_in_use(const std::shared_ptr<const auth::Credentials>& credentials,
+                             std::chrono::sys_seconds now) {
+  MutexLock lock(mutex_);
+  if (in_use_ == credentials) return;
+  has_replaced_ = in_use_ != nullptr;
+  in_use_ = credentials;
+  in_use_since_ = now;
+  in_use_pointer_.store(credentials.get(), std::memory_order_relaxed);
+}
+
+bool S3Protocol::learn_credentials_expired() {
+  std::shared_ptr<const auth::Credentials> refused;
+  {
+    MutexLock lock(mutex_);
+    if (in_use_ == nullptr) return false;
+    const std::chrono::sys_seconds now{
+        std::chrono::seconds(last_used_s_.load(std::memory_order_relaxed))};
+    if (has_replaced_ && now - in_use_since_ < kInFlight) return true;
+    refused = in_use_;
+  }
+  auth::CredentialProvider& provider = sessions_ != nullptr ? *sessions_ : *config_.credentials;
+  return provider.invalidate(*refused);
+}
+
+bool S3Protocol::learn_region(const std::string& region) {
+  constexpr std::size_t kMostRegions = 3;  // more is no lesson but a quarrel
+  if (!config_.is_aws || !is_region_name(region)) return false;
+  MutexLock lock(mutex_);
+  // Requests that were signed before the lesson come back after it.
+  if (signers_.back()->region() == region) return signers_.size() > 1;
+  if (signers_.size() >= kMostRegions) return false;
+  auto signer = auth::SigV4Signer::create(region, signers_.back()->service());
+  if (!signer) return false;
+  signers_.push_back(*std::move(signer));
+  // Release: pairs with the acquire in signature_at(). The old signer stays for those who use it.
+  signer_.store(signers_.back().get(), std::memory_order_release);
+  return true;
+}
+
+bool S3Protocol::learn(Trouble trouble, const http::ResponseHead& head, std::string_view body) {
+  switch (trouble) {
+    case Trouble::kExpiredCredentials:
+      return config_.credentials != nullptr && learn_credentials_expired();
+    case Trouble::kClock:
+      return clock_->learn(http::parse_http_date(head.header("date")));
+    case Trouble::kRegion:
+      // Another signature helps only where the request has come to the right place.
+      return head.status == 400 && learn_region(named_region(head, body));
+    case Trouble::kNone:
+      break;
+  }
+  return false;
+}
+
+Status S3Protocol::check_key(std::string_view key) const {
+  if (key.empty()) return Status(Code::kInvalidArgument, "the key is empty");
+  if (config_.prefix.size() + key.size() > kMaxKeyBytes) {
+    return Status(Code::kInvalidArgument, "the key has " +
+                                              std::to_string(config_.prefix.size() + key.size()) +
+                                              " bytes with the store's prefix; S3 allows 1024");
+  }
+  if (key.find('\0') != std::string_view::npos)
+    return Status(Code::kInvalidArgument, "the key has a NUL character");
+  return {};
+}
+
+Status S3Protocol::append_request_line(const Request& request, const HttpRedirect* redirect,
+                                       HeadBuilder& head) const {
+  if (redirect != nullptr) return head.request_line_of(redirect->target);
+  std::string& out = head.out();
+  out.append(config_.base_path).push_back('/');
+  http::append_encoded(config_.prefix, http::Slash::kKeep, out);
+  http::append_encoded(request.key, http::Slash::kKeep, out);
+  if (request.op == Op::kPutPart) {
+    head.begin_query();
+    out.append("partNumber=");
+    http::append_decimal(request.part_number, out);
+    out.append("&uploadId=");
+    http::append_encoded(request.upload_id, http::Slash::kEscape, out);
+  }
+  head.finish_request_line();
+  return {};
+}
+
+void S3Protocol::append_auth_fields(const Signature& signature, std::string_view payload_hash,
+                                    HeadBuilder& head) const {
+  if (signature.signer != nullptr) {
+    head.field("x-amz-content-sha256", payload_hash);
+    head.field("x-amz-date", head.amz_date());
+  }
+  if (config_.requester_pays) head.field("x-amz-request-payer", "requester");
+  if (signature.signer != nullptr && !signature.credentials->session_token.empty()) {
+    head.field(token_field(signature.is_session), signature.credentials->session_token);
+  }
+}
+
+Status S3Protocol::append_head(const Request& request, const HeadContext& context,
+                               std::string& out) {
+  HEADRACE_TRY(check_key(request.key));
+  if (is_unsafe_value(request.etag))
+    return Status(Code::kInvalidArgument, "the ETag has a control character");
+  HEADRACE_TRY_ASSIGN(const Signature signature, signature_at(context.wall_now, true));
+
+  HeadBuilder head(method_of(request.op), signature.now, out);
+  HEADRACE_TRY(append_request_line(request, context.redirect, head));
+  const bool is_put = request.op != Op::kGet;
+  const ChecksumKind sum = is_put ? config_.upload_checksum : ChecksumKind::kNone;
+  const bool is_safe_unsigned =
+      config_.endpoint.use_tls ||
+      (config_.is_loopback && sum != ChecksumKind::kNone && context.redirect == nullptr);
+  const bool is_hashed = is_put && signature.signer != nullptr && !is_safe_unsigned;
+  std::string body_hash;  // 64 characters: the one allocation of a PUT, next to hashing its body
+  std::string_view payload_hash = is_put ? auth::kUnsignedPayload : auth::kEmptyPayloadHash;
+  if (is_hashed) {
+    body_hash = auth::sha256_hex(payload_of(request));
+    payload_hash = body_hash;
+  }
+
+  head.field("host", context.redirect ? std::string_view(context.redirect->host_field)
+                                      : config_.host_field);
+  if (!request.etag.empty() && request.op != Op::kPutPart) head.field("if-match", request.etag);
+  if (request.if_absent && request.op == Op::kPut) head.field("if-none-match", "*");
+  if (sum != ChecksumKind::kNone) {
+    head.begin_field(checksum_field(sum));
+    append_checksum_text(sum, checksum_value(sum, payload_of(request)), out);
+    head.end_field();
+  }
+  if (!is_put) {
+    head.begin_field("range");
+    http::append_range(request.offset_bytes, request.length_bytes, out);
+    head.end_field();
+    if (config_.verify_checksums &&
+        (request.offset_bytes == 0 || request.length_bytes >= kMinPartBytes)) {
+      head.field("x-amz-checksum-mode", "ENABLED");
+    }
+  }
+  append_auth_fields(signature, payload_hash, head);
+  if (is_put) {
+    out.append("content-length: ");
+    http::append_decimal(request.length_bytes, out);
+    out.append("\r\n");
+  }
+  head.finish(signature.signer, signature.credentials.get(), payload_hash, kUserAgent);
+  return {};
+}
+
+Status S3Protocol::append_head(const HttpCall& call, const HeadContext& context, std::string& out) {
+  // Directory buckets take copies by the account's own credentials only.
+  const bool is_copy = std::any_of(call.headers.begin(), call.headers.end(), [](const auto& field) {
+    return field.first == "x-amz-copy-source";
+  });
+  HEADRACE_TRY_ASSIGN(const Signature signature, signature_at(context.wall_now, !is_copy));
+  HeadBuilder head(call.method, signature.now, out);
+  if (context.redirect != nullptr) {
+    HEADRACE_TRY(head.request_line_of(context.redirect->target));
+  } else {
+    append_call_line(call, config_, head);
+  }
+
   const std::string payload_hash = auth::sha256_hex(call.body);
   auto fields = call.headers;
-  fields.emplace_back("host", config_.host_field);
-  if (credentials) {
+  fields.emplace_back("host", context.redirect ? context.redirect->host_field : config_.host_field);
+  if (config_.requester_pays) fields.emplace_back("x-amz-request-payer", "requester");
+  if (signature.signer != nullptr) {
     fields.emplace_back("x-amz-content-sha256", payload_hash);
     fields.emplace_back("x-amz-date", head.amz_date());
-    if (!credentials->session_token.empty())
-      fields.emplace_back("x-amz-security-token", credentials->session_token);
+    if (!signature.credentials->session_token.empty()) {
+      fields.emplace_back(token_field(signature.is_session), signature.credentials->session_token);
+    }
   }
   std::sort(fields.begin(), fields.end());
   for (const auto& [name, value] : fields) {
@@ -161,18 +281,22 @@ Status S3Protocol::append_head(const HttpCall& call, const HeadContext& context,
       return Status(Code::kInvalidArgument, "the header " + name + " has a control character");
     head.field(name, value);
   }
-  if (has_body) {
+  if (call.method == "PUT" || call.method == "POST") {
     out.append("content-length: ");
     http::append_decimal(call.body.size(), out);
     out.append("\r\n");
   }
-  head.finish(credentials ? signer_.get() : nullptr, credentials.get(), payload_hash, kUserAgent);
+  head.finish(signature.signer, signature.credentials.get(), payload_hash, kUserAgent);
   return {};
 }
 
 Status S3Protocol::error_from(std::string_view what, const http::ResponseHead& head,
                               std::string_view body) {
-  return error_status(what, head, body, {config_.region, config_.credentials_source});
+  const std::string region = signer_.load(std::memory_order_acquire)->region();
+  Status status = error_status(what, head, body, {region, config_.credentials_source});
+  const Trouble trouble = trouble_of(head, body);
+  if (trouble == Trouble::kNone || !learn(trouble, head, body)) return status;
+  return Status(Code::kUnavailable, std::string(status.message()));
 }
 
 Status S3Protocol::check_answer(const HttpCall& call, const HttpAnswer& answer) {
@@ -181,6 +305,46 @@ Status S3Protocol::check_answer(const HttpCall& call, const HttpAnswer& answer) 
   HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
   if (head_bytes == 0) head.status = answer.status;
   return error_from(call.what, head, answer.body);
+}
+
+BodyChecksum S3Protocol::checksum_of(const Request& request, const http::ResponseHead& head) const {
+  if (!config_.verify_checksums || request.op != Op::kGet) return {};
+  return announced_checksum(head);
+}
+
+void S3Protocol::append_checksum(const Request& request, const http::ResponseHead& head,
+                                 std::string& out) const {
+  if (request.op == Op::kGet || config_.upload_checksum == ChecksumKind::kNone) return;
+  out.append(head.header(checksum_field(config_.upload_checksum)));
+}
+
+Result<std::string> S3Protocol::presign(const PresignRequest& request,
+                                        std::chrono::sys_seconds wall_now) {
+  constexpr std::chrono::seconds kLongest{std::chrono::hours(7 * 24)};
+  HEADRACE_TRY(check_key(request.key));
+  if (request.op == Op::kPutPart)
+    return Status(Code::kInvalidArgument, "only GET and PUT can be presigned");
+  if (request.lifetime < std::chrono::seconds(1) || request.lifetime > kLongest)
+    return Status(Code::kInvalidArgument, "the lifetime must be 1 second to 7 days");
+  if (config_.is_express) {
+    return Status(Code::kUnsupported,
+                  "URLs of directory buckets would end with their session, after five minutes");
+  }
+  HEADRACE_TRY_ASSIGN(const Signature signature, signature_at(wall_now, false));
+  if (signature.signer == nullptr)
+    return Status(Code::kUnsupported, "without credentials there is nothing to sign with");
+  const std::string path =
+      config_.base_path + "/" + http::encode(config_.prefix + request.key, http::Slash::kKeep);
+  const http::Field host{"host", config_.host_field};
+  const auth::CanonicalRequest canonical{method_of(request.op), path,
+                                         config_.requester_pays
+                                             ? std::string_view("x-amz-request-payer=requester")
+                                             : std::string_view(),
+                                         std::span(&host, 1), auth::kUnsignedPayload};
+  return std::string(config_.endpoint.use_tls ? "https://" : "http://") + config_.host_field +
+         path + "?" +
+         signature.signer->presigned_query(canonical, *signature.credentials, signature.now,
+                                           request.lifetime);
 }
 
 std::string S3Protocol::describe(const Request& request) const {

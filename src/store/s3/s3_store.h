@@ -5,14 +5,17 @@
 /// Threads: as class Store says. All handles of one store share protocol and engine.
 #include <memory>
 
+#include "auth/web_client.h"
 #include "headrace/environment.h"
 #include "headrace/store.h"
 #include "store/url.h"
 
 namespace headrace::s3 {
 
-/// Opens s3://bucket[/prefix]; contacts nobody. Errors: those of open_store().
+/// Opens s3://bucket[/prefix]; contacts nobody. `web` fetches sessions of directory buckets.
+/// Errors: those of open_store(); kUnsupported (a directory bucket without `web`).
 Result<std::unique_ptr<Store>> open_s3_store(const StoreOptions& options, const StoreUrl& url,
-                                             const Environment& environment);
+                                             const Environment& environment,
+                                             std::shared_ptr<auth::WebClient> web = nullptr);
 
 }  // namespace headrace::s3

@@ -5,6 +5,7 @@
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/uri.h"
+#include "store/s3/s3_checksum.h"
 
 namespace headrace::s3 {
 namespace {
@@ -23,6 +24,36 @@ bool load(std::string_view body, pugi::xml_document& document) {
 Status corrupt(std::string_view what) {
   return Status(Code::kCorrupt, "the store's answer is not a " + std::string(what) +
                                     "; check that the endpoint is an S3 store");
+}
+
+void append_escaped(std::string_view text, std::string& out) {
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\r':  // parsers turn a bare one into a line feed
+        out += "&#13;";
+        break;
+      case '\n':
+        out += "&#10;";
+        break;
+      case '\t':
+        out += "&#9;";
+        break;
+      default:
+        out.push_back(c);
+    }
+  }
 }
 
 /// Keys of listings are escaped as in forms: '+' is a space. Servers that ignore encoding-type=url
@@ -128,28 +159,138 @@ Result<std::string> parse_result_etag(std::string_view body) {
   return corrupt("result of a copy or upload");
 }
 
-std::string format_complete(std::span<const UploadedPart> parts) {
-  const auto escaped = [](std::string_view text) {
-    std::string out;
-    for (char c : text) {
-      if (c == '&') {
-        out += "&amp;";
-      } else if (c == '<') {
-        out += "&lt;";
-      } else if (c == '"') {
-        out += "&quot;";
-      } else {
-        out.push_back(c);
-      }
+Result<UploadedPart> parse_copied_part(std::string_view body, ChecksumKind kind) {
+  pugi::xml_document document;
+  const pugi::xml_node root =
+      load(body, document) ? document.child("CopyPartResult") : pugi::xml_node();
+  UploadedPart part;
+  part.etag = with_quotes(root.child_value("ETag"));
+  if (part.etag.empty()) return corrupt("result of a copy");
+  const std::string element(checksum_element(kind));
+  if (!element.empty()) part.checksum = root.child_value(element.c_str());
+  return part;
+}
+
+bool fits_xml(std::string_view key) noexcept {
+  for (std::size_t i = 0; i < key.size();) {
+    const auto lead = static_cast<unsigned char>(key[i]);
+    if (lead < 0x20 && lead != '\t' && lead != '\n' && lead != '\r') return false;
+    if (lead < 0x80) {
+      ++i;
+      continue;
     }
-    return out;
-  };
+    const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (lead < 0xc2 || lead > 0xf4 || i + size > key.size()) return false;
+    std::uint32_t point = lead & (0xffU >> (size + 1));
+    for (std::size_t k = 1; k < size; ++k) {
+      const auto next = static_cast<unsigned char>(key[i + k]);
+      if ((next & 0xc0) != 0x80) return false;
+      point = point << 6 | (next & 0x3f);
+    }
+    const bool is_surrogate = point >= 0xd800 && point < 0xe000;
+    const bool is_overlong = (size == 3 && point < 0x800) || (size == 4 && point < 0x10000);
+    if (is_surrogate || is_overlong || point > 0x10ffff || point == 0xfffe || point == 0xffff)
+      return false;
+    i += size;
+  }
+  return true;
+}
+
+std::string format_complete(std::span<const UploadedPart> parts, ChecksumKind kind) {
   std::string body = "<CompleteMultipartUpload xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
   for (const UploadedPart& part : parts) {
-    body += "<Part><PartNumber>" + std::to_string(part.part_number) + "</PartNumber><ETag>" +
-            escaped(part.etag) + "</ETag></Part>";
+    body += "<Part><PartNumber>" + std::to_string(part.part_number) + "</PartNumber><ETag>";
+    append_escaped(part.etag, body);
+    body += "</ETag>";
+    if (kind != ChecksumKind::kNone && !part.checksum.empty()) {
+      const std::string element(checksum_element(kind));
+      body += "<" + element + ">";
+      append_escaped(part.checksum, body);
+      body += "</" + element + ">";
+    }
+    body += "</Part>";
   }
   return body + "</CompleteMultipartUpload>";
+}
+
+Result<PartPage> parse_parts(std::string_view body, ChecksumKind kind) {
+  pugi::xml_document document;
+  const pugi::xml_node root =
+      load(body, document) ? document.child("ListPartsResult") : pugi::xml_node();
+  if (!root) return corrupt("list of parts");
+  const std::string element(checksum_element(kind));
+  PartPage page;
+  for (const pugi::xml_node& node : root.children("Part")) {
+    UploadedPart part;
+    const auto number = parse_decimal<std::uint32_t>(node.child_value("PartNumber"));
+    part.etag = with_quotes(node.child_value("ETag"));
+    if (!number || part.etag.empty()) return corrupt("list of parts");
+    part.part_number = *number;
+    part.size_bytes = parse_decimal<std::uint64_t>(node.child_value("Size")).value_or(0);
+    if (!element.empty()) part.checksum = node.child_value(element.c_str());
+    page.parts.push_back(std::move(part));
+  }
+  if (std::string_view(root.child_value("IsTruncated")) == "true") {
+    page.next_marker =
+        parse_decimal<std::uint32_t>(root.child_value("NextPartNumberMarker")).value_or(0);
+    if (page.next_marker == 0 && !page.parts.empty())
+      page.next_marker = page.parts.back().part_number;
+  }
+  return page;
+}
+
+Result<UploadPage> parse_uploads(std::string_view body, std::string_view root_prefix) {
+  pugi::xml_document document;
+  const pugi::xml_node root =
+      load(body, document) ? document.child("ListMultipartUploadsResult") : pugi::xml_node();
+  if (!root) return corrupt("list of uploads");
+  const bool is_escaped = std::string_view(root.child_value("EncodingType")) == "url";
+  UploadPage page;
+  for (const pugi::xml_node& node : root.children("Upload")) {
+    PendingUpload upload;
+    HEADRACE_TRY_ASSIGN(upload.key, key_text(node.child_value("Key"), is_escaped));
+    upload.upload_id = node.child_value("UploadId");
+    if (upload.key.empty() || upload.upload_id.empty()) return corrupt("list of uploads");
+    if (const auto started = http::parse_iso_date(node.child_value("Initiated")))
+      upload.started_unix_s = started->time_since_epoch().count();
+    // Some stores take no prefix here.
+    if (!std::string_view(upload.key).starts_with(root_prefix)) continue;
+    upload.key.erase(0, root_prefix.size());
+    if (!upload.key.empty()) page.uploads.push_back(std::move(upload));
+  }
+  if (std::string_view(root.child_value("IsTruncated")) == "true") {
+    HEADRACE_TRY_ASSIGN(page.next_key_marker,
+                        key_text(root.child_value("NextKeyMarker"), is_escaped));
+    page.next_id_marker = root.child_value("NextUploadIdMarker");
+  }
+  return page;
+}
+
+std::string format_delete(std::span<const std::string> keys) {
+  std::string body =
+      "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>";
+  for (const std::string& key : keys) {
+    body += "<Object><Key>";
+    append_escaped(key, body);
+    body += "</Key></Object>";
+  }
+  return body + "</Delete>";
+}
+
+Result<std::vector<DeleteFailure>> parse_delete(std::string_view body) {
+  pugi::xml_document document;
+  std::vector<DeleteFailure> failures;
+  const pugi::xml_node root =
+      load(body, document) ? document.child("DeleteResult") : pugi::xml_node();
+  if (!root) return corrupt("result of a deletion");
+  for (const pugi::xml_node& node : root.children("Error")) {
+    DeleteFailure failure;
+    failure.key = node.child_value("Key");
+    failure.error.code = node.child_value("Code");
+    failure.error.message = node.child_value("Message");
+    failures.push_back(std::move(failure));
+  }
+  return failures;
 }
 
 }  // namespace headrace::s3

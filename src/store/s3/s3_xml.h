@@ -4,6 +4,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headrace/status.h"
 #include "headrace/store.h"
@@ -36,8 +37,44 @@ Result<std::string> parse_upload_id(std::string_view body);
 /// is none. Errors: kCorrupt.
 Result<std::string> parse_result_etag(std::string_view body);
 
-/// The body of CompleteMultipartUpload.
-std::string format_complete(std::span<const UploadedPart> parts);
+/// ETag and checksum of a CopyPartResult. Errors: kCorrupt.
+Result<UploadedPart> parse_copied_part(std::string_view body, ChecksumKind kind);
+
+/// The body of CompleteMultipartUpload. Checksums of parts go with it when `kind` says which they
+/// are.
+std::string format_complete(std::span<const UploadedPart> parts,
+                            ChecksumKind kind = ChecksumKind::kNone);
+
+/// One page of ListParts. `next_marker` is 0 on the last one.
+struct PartPage {
+  std::vector<UploadedPart> parts;
+  std::uint32_t next_marker = 0;
+};
+/// Reads a ListPartsResult; checksums of `kind`. Errors: kCorrupt.
+Result<PartPage> parse_parts(std::string_view body, ChecksumKind kind);
+
+/// One page of ListMultipartUploads.
+struct UploadPage {
+  std::vector<PendingUpload> uploads;
+  std::string next_key_marker;  ///< Both empty on the last page.
+  std::string next_id_marker;
+};
+/// Reads a ListMultipartUploadsResult made with encoding-type=url; keys lose `root_prefix`. Errors:
+/// kCorrupt.
+Result<UploadPage> parse_uploads(std::string_view body, std::string_view root_prefix);
+
+/// False for keys that XML 1.0 cannot hold: control characters, and bytes that are not UTF-8.
+bool fits_xml(std::string_view key) noexcept;
+/// The body of DeleteObjects, which asks for errors only. \pre fits_xml() of all.
+std::string format_delete(std::span<const std::string> keys);
+
+/// A key that DeleteObjects could not delete.
+struct DeleteFailure {
+  std::string key;
+  ErrorBody error;
+};
+/// Reads a DeleteResult. Errors: kCorrupt.
+Result<std::vector<DeleteFailure>> parse_delete(std::string_view body);
 
 /// ETags always have quotes here; some servers leave them out in XML.
 std::string with_quotes(std::string_view etag);

@@ -105,5 +105,94 @@ TEST(ResultXml, FormatsPartsEscaped) {
             "CompleteMultipartUpload>");
 }
 
+TEST(CompleteXml, CarriesChecksumsOfTheirKind) {
+  const std::vector<UploadedPart> parts = {{1, "\"a\"", 5, "4waSgw=="}, {2, "\"b\"", 5, ""}};
+  const std::string body = format_complete(parts, ChecksumKind::kCrc32c);
+  EXPECT_NE(body.find("<ETag>&quot;a&quot;</ETag><ChecksumCRC32C>4waSgw==</ChecksumCRC32C></Part>"),
+            std::string::npos)
+      << body;
+  EXPECT_NE(body.find("<ETag>&quot;b&quot;</ETag></Part>"), std::string::npos);
+  EXPECT_EQ(format_complete(parts).find("Checksum"), std::string::npos);
+}
+
+TEST(PartsXml, ReadsPartsAndMarker) {
+  auto page = parse_parts(
+      "<ListPartsResult><IsTruncated>true</IsTruncated><NextPartNumberMarker>2"
+      "</NextPartNumberMarker><Part><PartNumber>1</PartNumber><ETag>&quot;a&quot;</ETag><Size>7"
+      "</Size><ChecksumCRC32C>4waSgw==</ChecksumCRC32C></Part><Part><PartNumber>2</PartNumber>"
+      "<ETag>b</ETag></Part></ListPartsResult>",
+      ChecksumKind::kCrc32c);
+  ASSERT_TRUE(page.has_value()) << page.error().message();
+  ASSERT_EQ(page->parts.size(), 2U);
+  EXPECT_EQ(page->parts[0].etag, "\"a\"");
+  EXPECT_EQ(page->parts[0].size_bytes, 7U);
+  EXPECT_EQ(page->parts[0].checksum, "4waSgw==");
+  EXPECT_EQ(page->parts[1].etag, "\"b\"");
+  EXPECT_EQ(page->next_marker, 2U);
+  EXPECT_EQ(parse_parts("<x/>", ChecksumKind::kNone).error().code(), Code::kCorrupt);
+}
+
+TEST(UploadsXml, ReadsUploadsBelowTheRoot) {
+  auto page = parse_uploads(
+      "<ListMultipartUploadsResult><EncodingType>url</EncodingType><IsTruncated>true</IsTruncated>"
+      "<NextKeyMarker>p/b%2B</NextKeyMarker><NextUploadIdMarker>id2</NextUploadIdMarker>"
+      "<Upload><Key>p/a%20b</Key><UploadId>id1</UploadId><Initiated>2009-10-12T17:50:30.000Z"
+      "</Initiated></Upload><Upload><Key>other</Key><UploadId>id3</UploadId></Upload>"
+      "</ListMultipartUploadsResult>",
+      "p/");
+  ASSERT_TRUE(page.has_value()) << page.error().message();
+  ASSERT_EQ(page->uploads.size(), 1U);
+  EXPECT_EQ(page->uploads[0].key, "a b");
+  EXPECT_EQ(page->uploads[0].upload_id, "id1");
+  EXPECT_EQ(page->uploads[0].started_unix_s, 1'255'369'830);
+  EXPECT_EQ(page->next_key_marker, "p/b+");
+  EXPECT_EQ(page->next_id_marker, "id2");
+  EXPECT_EQ(parse_uploads("", "").error().code(), Code::kCorrupt);
+}
+
+TEST(DeleteXml, EscapesWhatXmlChanges) {
+  const std::vector<std::string> keys = {"a<&>\"", "b\r\n\t"};
+  EXPECT_EQ(format_delete(keys),
+            "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>"
+            "<Object><Key>a&lt;&amp;&gt;&quot;</Key></Object>"
+            "<Object><Key>b&#13;&#10;&#9;</Key></Object></Delete>");
+}
+
+TEST(DeleteXml, KnowsWhatXmlCannotHold) {
+  for (const std::string_view good :
+       {"", "a b", "\t\n\r", "\xc3\xa9", "\xef\xbf\xbd", "\xf0\x9f\x98\x80"})
+    EXPECT_TRUE(fits_xml(good)) << good;
+  for (const std::string_view bad :
+       {std::string_view("\x01"), std::string_view("a\0", 2), std::string_view("\x1f"),
+        std::string_view("\xff"), std::string_view("\xc3"), std::string_view("\xc0\xaf"),
+        std::string_view("\xed\xa0\x80"), std::string_view("\xef\xbf\xbf"),
+        std::string_view("\xe0\x80\xaf"), std::string_view("\xf4\x90\x80\x80")})
+    EXPECT_FALSE(fits_xml(bad));
+}
+
+TEST(DeleteXml, ReadsTheErrors) {
+  auto failures = parse_delete(
+      "<DeleteResult><Deleted><Key>x</Key></Deleted><Error><Key>a&amp;b</Key><Code>AccessDenied"
+      "</Code><Message>no</Message></Error></DeleteResult>");
+  ASSERT_TRUE(failures.has_value());
+  ASSERT_EQ(failures->size(), 1U);
+  EXPECT_EQ(failures->front().key, "a&b");
+  EXPECT_EQ(failures->front().error.code, "AccessDenied");
+  EXPECT_TRUE(parse_delete("<DeleteResult/>")->empty());
+  EXPECT_EQ(parse_delete("<html/>").error().code(), Code::kCorrupt);
+}
+
+TEST(CopyPartXml, ReadsTagAndChecksum) {
+  auto part = parse_copied_part(
+      "<CopyPartResult><ETag>&quot;a&quot;</ETag><ChecksumCRC64NVME>rosUhgp5mIg="
+      "</ChecksumCRC64NVME></CopyPartResult>",
+      ChecksumKind::kCrc64Nvme);
+  ASSERT_TRUE(part.has_value());
+  EXPECT_EQ(part->etag, "\"a\"");
+  EXPECT_EQ(part->checksum, "rosUhgp5mIg=");
+  EXPECT_EQ(parse_copied_part("<CopyPartResult/>", ChecksumKind::kNone).error().code(),
+            Code::kCorrupt);
+}
+
 }  // namespace
 }  // namespace headrace::s3

@@ -1,0 +1,238 @@
+#include "store/s3/s3_control.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "http/date.h"
+#include "http/uri.h"
+#include "store/s3/s3_checksum.h"
+#include "store/s3/s3_xml.h"
+
+namespace headrace::s3 {
+namespace {
+
+constexpr std::size_t kMostKeysInBatch = 1000;  // S3 API reference, DeleteObjects
+
+StoreTraits traits_of(const S3Config& config) {
+  StoreTraits traits;
+  traits.lists_in_order = !config.is_express;
+  traits.can_start_after = !config.is_express;
+  traits.min_part_bytes = std::uint64_t{5} << 20;
+  return traits;
+}
+
+/// Size, ETag and time from the head of an answer to HEAD.
+Result<ObjectInfo> object_info(const std::string& key, const HttpAnswer& answer) {
+  http::ResponseHead head;
+  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
+  if (head_bytes == 0 || !head.content_length)
+    return Status(Code::kCorrupt, "the answer does not say how long the object is");
+  ObjectInfo info;
+  info.key = key;
+  info.size_bytes = *head.content_length;
+  info.etag = with_quotes(head.etag);
+  if (const auto modified = http::parse_http_date(head.header("last-modified"))) {
+    info.modified_unix_s = modified->time_since_epoch().count();
+  }
+  return info;
+}
+
+/// Base64 of the MD5; empty when this OpenSSL has none.
+std::string content_md5(std::string_view body) {
+  std::array<unsigned char, 16> digest;
+  if (EVP_Digest(body.data(), body.size(), digest.data(), nullptr, EVP_md5(), nullptr) != 1)
+    return {};
+  std::array<unsigned char, 25> text;
+  const int size = EVP_EncodeBlock(text.data(), digest.data(), digest.size());
+  return std::string(reinterpret_cast<const char*>(text.data()), static_cast<std::size_t>(size));
+}
+
+/// Deleting what is not there is a success, so that a retry after a lost answer is one too. A
+/// missing bucket is not.
+Status without_missing(Result<HttpAnswer> answer) {
+  if (answer) return {};
+  Status status = std::move(answer).error();
+  const bool is_bucket_missing = status.message().find("NoSuchBucket") != std::string_view::npos;
+  // Only the store's own answer: an unknown host is kNotFound as well.
+  const bool is_answer = status.message().find("(HTTP 404") != std::string_view::npos;
+  if (status.code() == Code::kNotFound && is_answer && !is_bucket_missing) return {};
+  return status;
+}
+
+/// The part of a prefix that directory buckets can list by: up to its last slash.
+std::string directory_of(const std::string& prefix) {
+  return prefix.substr(0, prefix.rfind('/') + 1);
+}
+
+void keep_only(const std::string& prefix, ListPage& page) {
+  std::erase_if(page.objects, [&](const ObjectInfo& o) { return !o.key.starts_with(prefix); });
+  std::erase_if(page.common_prefixes, [&](const std::string& p) { return !p.starts_with(prefix); });
+}
+
+}  // namespace
+
+S3Control::S3Control(std::shared_ptr<S3Protocol> protocol, std::shared_ptr<TransferEngine> engine)
+    : protocol_(std::move(protocol)),
+      engine_(std::move(engine)),
+      traits_(traits_of(protocol_->config())) {}
+
+std::string S3Control::url_of(std::string_view key) const {
+  return protocol_->config().root_url + "/" + std::string(key);
+}
+
+Result<HttpCall> S3Control::object_call(const char* method, const std::string& key) const {
+  HttpCall http;
+  http.method = method;
+  http.what = std::string(method) + " " + url_of(key);
+  if (Status s = protocol_->check_key(key); !s.ok()) return std::move(s).annotate(http.what);
+  http.path = protocol_->full_key(key);
+  return http;
+}
+
+Result<ObjectInfo> S3Control::head(const std::string& key, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+  auto info = object_info(key, answer);
+  if (!info) return std::move(info).error().annotate(http.what);
+  info->part_bytes = first_part_bytes(*info, call);
+  return info;
+}
+
+std::uint64_t S3Control::first_part_bytes(const ObjectInfo& info, const CallOptions& call) {
+  // Below it an object is read in so few ranges that their place does not matter.
+  constexpr std::uint64_t kWorthAsking = std::uint64_t{32} << 20;
+  const std::size_t dash = info.etag.rfind('-');
+  const bool is_multipart = dash != std::string::npos && info.etag.size() - dash <= 7 &&
+                            info.etag.compare(dash, std::string::npos, "-1\"") != 0;
+  if (!is_multipart || info.size_bytes < kWorthAsking) return 0;
+  auto http = object_call("HEAD", info.key);
+  if (!http) return 0;
+  http->query = {{"partNumber", "1"}};
+  // Only a hint: stores that do not know partNumber may refuse, or describe the whole object.
+  const auto answer = engine_->call(*http, call);
+  if (!answer) return 0;
+  auto part = object_info(info.key, *answer);
+  if (!part || part->etag != info.etag || part->size_bytes >= info.size_bytes) return 0;
+  return part->size_bytes;
+}
+
+Result<ListPage> S3Control::list(const ListRequest& request, const CallOptions& call) {
+  const S3Config& config = protocol_->config();
+  const std::string what =
+      "LIST " + (request.prefix.empty() ? config.root_url : url_of(request.prefix));
+  if (request.page_size < 1 || request.page_size > 1000) {
+    return Status(Code::kInvalidArgument, what + ": page_size must be 1 to 1000");
+  }
+  if (config.is_express && !request.start_after.empty()) {
+    return Status(Code::kUnsupported, what + ": directory buckets have no order to start in");
+  }
+  if (config.is_express && !request.delimiter.empty() && request.delimiter != "/") {
+    return Status(Code::kUnsupported, what + ": directory buckets know no delimiter but \"/\"");
+  }
+  const std::string asked_prefix =
+      config.is_express ? directory_of(request.prefix) : request.prefix;
+  HttpCall http;
+  http.what = what;
+  http.query = {{"list-type", "2"},
+                {"encoding-type", "url"},
+                {"max-keys", std::to_string(request.page_size)},
+                {"prefix", protocol_->full_key(asked_prefix)}};
+  if (!request.delimiter.empty()) http.query.emplace_back("delimiter", request.delimiter);
+  if (!request.continuation.empty()) {
+    http.query.emplace_back("continuation-token", request.continuation);
+  } else if (!request.start_after.empty()) {
+    http.query.emplace_back("start-after", protocol_->full_key(request.start_after));
+  }
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+  auto page = parse_list(answer.body, config.prefix);
+  if (!page) return std::move(page).error().annotate(http.what);
+  if (asked_prefix != request.prefix) keep_only(request.prefix, *page);
+  return page;
+}
+
+Status S3Control::remove(const std::string& key, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
+  return without_missing(engine_->call(http, call));
+}
+
+std::vector<Status> S3Control::remove_many(std::span<const std::string> keys,
+                                           const CallOptions& call) {
+  std::vector<Status> results(keys.size());
+  std::vector<std::string> batch;
+  std::vector<std::size_t> places;
+  const auto send = [&] {
+    std::vector<Status> outcome(batch.size());
+    Status status = remove_batch(batch, outcome, call);
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      const std::size_t place = places[i];
+      if (status.code() == Code::kUnsupported || is_retryable(outcome[i].code())) {
+        results[place] = remove(keys[place], call);
+      } else {
+        results[place] = status.ok() ? std::move(outcome[i])
+                                     : Status(status.code(), std::string(status.message()));
+      }
+    }
+    batch.clear();
+    places.clear();
+  };
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (Status s = protocol_->check_key(keys[i]); !s.ok()) {
+      results[i] = std::move(s).annotate("DELETE " + url_of(keys[i]));
+    } else if (!fits_xml(keys[i]) || has_no_batches_.load(std::memory_order_relaxed)) {
+      results[i] = remove(keys[i], call);
+    } else {
+      batch.push_back(protocol_->full_key(keys[i]));
+      places.push_back(i);
+      if (batch.size() == kMostKeysInBatch) send();
+    }
+  }
+  if (!batch.empty()) send();
+  return results;
+}
+
+Status S3Control::remove_batch(std::span<const std::string> keys, std::span<Status> results,
+                               const CallOptions& call) {
+  const S3Config& config = protocol_->config();
+  HttpCall http;
+  http.method = "POST";
+  http.what = "DELETE " + std::to_string(keys.size()) + " objects of " + config.root_url;
+  http.query = {{"delete", ""}};
+  http.body = format_delete(keys);
+  http.headers = {{"content-type", "application/xml"}};
+  // S3 wants one of the two and directory buckets the second; older stores know only the first.
+  std::string sum;
+  append_checksum_text(ChecksumKind::kCrc32c,
+                       checksum_value(ChecksumKind::kCrc32c, std::as_bytes(std::span(http.body))),
+                       sum);
+  http.headers.emplace_back(checksum_field(ChecksumKind::kCrc32c), sum);
+  const std::string md5 = config.is_express ? std::string() : content_md5(http.body);
+  if (!md5.empty()) http.headers.emplace_back("content-md5", md5);
+  auto answer = engine_->call(http, call);
+  if (!answer) {
+    Status status = std::move(answer).error();
+    if (status.code() != Code::kUnsupported && status.code() != Code::kInvalidArgument)
+      return status;
+    has_no_batches_.store(true, std::memory_order_relaxed);
+    return Status(Code::kUnsupported, std::string(status.message()));
+  }
+  HEADRACE_TRY_ASSIGN(const auto failures, parse_delete(answer->body));
+  std::unordered_map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < keys.size(); ++i) places.emplace(keys[i], i);
+  for (const DeleteFailure& failure : failures) {
+    if (failure.error.code == "NoSuchKey") continue;
+    const auto place = places.find(failure.key);
+    if (place == places.end()) {
+      return Status(Code::kCorrupt, http.what + ": the answer names the key \"" + failure.key +
+                                        "\", which was not asked for");
+    }
+    results[place->second] =
+        code_status("DELETE " + url_of(std::string_view(failure.key).substr(config.prefix.size())),
+                    failure.error, {config.region, config.credentials_source});
+  }
+  return {};
+}
+
+}  // namespace headrace::s3

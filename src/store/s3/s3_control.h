@@ -1,0 +1,60 @@
+#pragma once
+/// \file
+/// S3Control: the control-plane half of the Store contract over S3. Private to s3/.
+///
+/// Threads: any; every function blocks.
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headrace/store.h"
+#include "store/s3/s3_protocol.h"
+#include "store/transfer/transfer_engine.h"
+
+namespace headrace::s3 {
+
+class S3Control {
+ public:
+  S3Control(std::shared_ptr<S3Protocol> protocol, std::shared_ptr<TransferEngine> engine);
+
+  // As in class Store.
+  Result<ObjectInfo> head(const std::string& key, const CallOptions& call);
+  Result<ListPage> list(const ListRequest& request, const CallOptions& call);
+  Status remove(const std::string& key, const CallOptions& call);
+  std::vector<Status> remove_many(std::span<const std::string> keys, const CallOptions& call);
+  Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
+                          const CallOptions& call);
+  Result<std::string> create_upload(const std::string& key, const CallOptions& call);
+  Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
+                                     std::span<const UploadedPart> parts, const CallOptions& call);
+  Status abort_upload(const std::string& key, const std::string& upload_id,
+                      const CallOptions& call);
+  Result<std::vector<UploadedPart>> list_parts(const std::string& key, const std::string& upload_id,
+                                               const CallOptions& call);
+  Result<std::vector<PendingUpload>> list_uploads(const std::string& prefix,
+                                                  const CallOptions& call);
+  const StoreTraits& traits() const noexcept { return traits_; }
+
+ private:
+  std::string url_of(std::string_view key) const;
+  Result<HttpCall> object_call(const char* method, const std::string& key) const;
+  std::string copy_source(const std::string& key) const;
+  /// Deletes up to 1,000 keys that XML can hold. kUnsupported: the store does not know how.
+  Status remove_batch(std::span<const std::string> keys, std::span<Status> results,
+                      const CallOptions& call);
+  Status copy_parts(const ObjectInfo& from, const std::string& to_key, const std::string& upload_id,
+                    std::vector<UploadedPart>& parts, const CallOptions& call);
+  Result<ObjectInfo> copy_large(const ObjectInfo& from, const std::string& to_key,
+                                const CallOptions& call);
+  /// Size of the first part, 0 when the store does not tell.
+  std::uint64_t first_part_bytes(const ObjectInfo& info, const CallOptions& call);
+
+  const std::shared_ptr<S3Protocol> protocol_;
+  const std::shared_ptr<TransferEngine> engine_;
+  const StoreTraits traits_;
+  // The store has said that it knows no DeleteObjects. Relaxed: a late reader asks once more.
+  std::atomic<bool> has_no_batches_{false};
+};
+
+}  // namespace headrace::s3

@@ -1,0 +1,257 @@
+// Multipart uploads, and the copies that need them.
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <mutex>
+#include <thread>
+
+#include "base/strings.h"
+#include "http/uri.h"
+#include "store/s3/s3_checksum.h"
+#include "store/s3/s3_control.h"
+#include "store/s3/s3_xml.h"
+
+namespace headrace::s3 {
+namespace {
+
+// A copied part moves inside the store at some 100 MB/s: 512 MiB end well before a deadline of 60
+// s, and eight at once use what one object gets.
+constexpr std::uint64_t kCopyPartBytes = std::uint64_t{512} << 20;
+constexpr std::size_t kCopyThreads = 8;
+
+/// ETag that S3 gives to an object of these parts: MD5 of the parts' MD5s, and their count. Nullopt
+/// when the parts' ETags are no MD5s (some encryption modes and stores), or when this OpenSSL has
+/// no MD5.
+std::optional<std::string> multipart_etag(std::span<const UploadedPart> parts) {
+  std::string digests;
+  for (const UploadedPart& part : parts) {
+    std::string_view hex = part.etag;
+    if (hex.size() != 34 || hex.front() != '"' || hex.back() != '"') return std::nullopt;
+    hex = hex.substr(1, 32);
+    for (std::size_t i = 0; i < hex.size(); i += 2) {
+      unsigned value = 0;
+      const auto [end, error] = std::from_chars(&hex[i], &hex[i] + 2, value, 16);
+      if (error != std::errc() || end != &hex[i] + 2) return std::nullopt;
+      digests.push_back(static_cast<char>(value));
+    }
+  }
+  std::array<std::byte, 16> digest;
+  if (EVP_Digest(digests.data(), digests.size(), reinterpret_cast<unsigned char*>(digest.data()),
+                 nullptr, EVP_md5(), nullptr) != 1) {
+    return std::nullopt;
+  }
+  return "\"" + to_hex(digest) + "-" + std::to_string(parts.size()) + "\"";
+}
+
+}  // namespace
+
+Result<std::string> S3Control::create_upload(const std::string& key, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("POST", key));
+  http.query = {{"uploads", ""}};
+  const S3Config& config = protocol_->config();
+  if (config.upload_checksum != ChecksumKind::kNone) {
+    http.headers.emplace_back("x-amz-checksum-algorithm",
+                              checksum_algorithm(config.upload_checksum));
+    // One sum over all bytes, which readers can check; directory buckets keep only sums of sums.
+    if (!config.is_express) http.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
+  }
+  // A repeated one leaves an empty upload behind, which the bucket's lifecycle rule removes;
+  // failing would be worse.
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+  auto id = parse_upload_id(answer.body);
+  if (!id) return std::move(id).error().annotate(http.what);
+  return id;
+}
+
+Result<ObjectInfo> S3Control::complete_upload(const std::string& key, const std::string& upload_id,
+                                              std::span<const UploadedPart> parts,
+                                              const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("POST", key));
+  const S3Config& config = protocol_->config();
+  http.what = "COMPLETE " + url_of(key);
+  http.query = {{"uploadId", upload_id}};
+  http.headers = {{"content-type", "application/xml"}};
+  http.body = format_complete(parts, config.upload_checksum);
+  // The whole object's sum as well, where the store is known to compare it.
+  if (const auto whole = combined_checksum(config.upload_checksum, parts);
+      whole && config.is_aws && !config.is_express) {
+    std::string text;
+    append_checksum_text(config.upload_checksum, *whole, text);
+    http.headers.emplace_back(checksum_field(config.upload_checksum), text);
+    http.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
+  }
+  auto answer = engine_->call(http, call);
+  if (!answer) {
+    Status status = std::move(answer).error();
+    if (status.code() != Code::kNotFound) return status;
+    // After a lost answer the retry finds the upload gone, because the first attempt has
+    // completed it.
+    const auto expected = multipart_etag(parts);
+    auto info = head(key, call);
+    if (expected && info && info->etag == *expected) return info;
+    return status;
+  }
+  auto etag = parse_result_etag(answer->body);
+  if (!etag) return std::move(etag).error().annotate(http.what);
+  return head(key, call);
+}
+
+Status S3Control::abort_upload(const std::string& key, const std::string& upload_id,
+                               const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", key));
+  http.what = "ABORT " + url_of(key);
+  http.query = {{"uploadId", upload_id}};
+  auto answer = engine_->call(http, call);
+  if (answer) return {};
+  Status status = std::move(answer).error();
+  const std::string_view message = status.message();
+  const bool is_gone = status.code() == Code::kNotFound &&
+                       message.find("(HTTP 404") != std::string_view::npos &&
+                       message.find("NoSuchBucket") == std::string_view::npos;
+  return is_gone ? Status() : std::move(status);
+}
+
+Result<std::vector<UploadedPart>> S3Control::list_parts(const std::string& key,
+                                                        const std::string& upload_id,
+                                                        const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("GET", key));
+  http.what = "LIST PARTS of " + url_of(key);
+  std::vector<UploadedPart> all;
+  std::uint32_t marker = 0;
+  do {
+    http.query = {{"uploadId", upload_id}, {"max-parts", "1000"}};
+    if (marker > 0) http.query.emplace_back("part-number-marker", std::to_string(marker));
+    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+    auto page = parse_parts(answer.body, protocol_->config().upload_checksum);
+    if (!page) return std::move(page).error().annotate(http.what);
+    if (page->next_marker != 0 && page->next_marker <= marker)
+      return Status(Code::kCorrupt, http.what + ": the pages do not end");
+    std::move(page->parts.begin(), page->parts.end(), std::back_inserter(all));
+    marker = page->next_marker;
+  } while (marker > 0);
+  std::sort(all.begin(), all.end(), [](const UploadedPart& a, const UploadedPart& b) {
+    return a.part_number < b.part_number;
+  });
+  return all;
+}
+
+Result<std::vector<PendingUpload>> S3Control::list_uploads(const std::string& prefix,
+                                                           const CallOptions& call) {
+  const S3Config& config = protocol_->config();
+  HttpCall http;
+  http.what = "LIST UPLOADS below " + url_of(prefix);
+  const std::size_t slash = prefix.rfind('/') + 1;
+  const std::string asked_prefix = config.is_express ? prefix.substr(0, slash) : prefix;
+  std::vector<PendingUpload> all;
+  UploadPage page;
+  do {
+    http.query = {{"uploads", ""},
+                  {"encoding-type", "url"},
+                  {"max-uploads", "1000"},
+                  {"prefix", protocol_->full_key(asked_prefix)}};
+    if (!page.next_key_marker.empty()) {
+      http.query.emplace_back("key-marker", page.next_key_marker);
+      if (!page.next_id_marker.empty())
+        http.query.emplace_back("upload-id-marker", page.next_id_marker);
+    }
+    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+    auto next = parse_uploads(answer.body, config.prefix);
+    if (!next) return std::move(next).error().annotate(http.what);
+    const bool is_same = next->next_key_marker == page.next_key_marker &&
+                         next->next_id_marker == page.next_id_marker;
+    if (!next->next_key_marker.empty() && is_same)
+      return Status(Code::kCorrupt, http.what + ": the pages do not end");
+    page = *std::move(next);
+    for (PendingUpload& upload : page.uploads) {
+      if (upload.key.starts_with(prefix)) all.push_back(std::move(upload));
+    }
+  } while (!page.next_key_marker.empty());
+  return all;
+}
+
+std::string S3Control::copy_source(const std::string& key) const {
+  return "/" + protocol_->config().bucket + "/" +
+         http::encode(protocol_->full_key(key), http::Slash::kKeep);
+}
+
+Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::string& to_key,
+                                   const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("PUT", to_key));
+  http.what = "COPY " + url_of(from_key) + " to " + url_of(to_key);
+  if (Status s = protocol_->check_key(from_key); !s.ok()) return std::move(s).annotate(http.what);
+  http.headers = {{"x-amz-copy-source", copy_source(from_key)}};
+  auto answer = engine_->call(http, call);
+  if (!answer) {
+    Status status = std::move(answer).error();
+    if (status.code() != Code::kInvalidArgument) return status;
+    // One request copies at most 5 GiB; asking for the size only now spares all other copies a
+    // request.
+    auto from = head(from_key, call);
+    if (!from || from->size_bytes <= traits_.max_copy_bytes) return status;
+    return copy_large(*from, to_key, call);
+  }
+  auto etag = parse_result_etag(answer->body);
+  if (!etag) return std::move(etag).error().annotate(http.what);
+  return head(to_key, call);  // the answer has no size
+}
+
+Result<ObjectInfo> S3Control::copy_large(const ObjectInfo& from, const std::string& to_key,
+                                         const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const std::string id, create_upload(to_key, call));
+  std::vector<UploadedPart> parts;
+  if (Status s = copy_parts(from, to_key, id, parts, call); !s.ok()) {
+    static_cast<void>(abort_upload(to_key, id, call));
+    return s;
+  }
+  return complete_upload(to_key, id, parts, call);
+}
+
+Status S3Control::copy_parts(const ObjectInfo& from, const std::string& to_key,
+                             const std::string& upload_id, std::vector<UploadedPart>& parts,
+                             const CallOptions& call) {
+  const std::uint64_t least = (from.size_bytes + traits_.max_parts - 1) / traits_.max_parts;
+  const std::uint64_t part_bytes = std::max(kCopyPartBytes, least);
+  parts.resize((from.size_bytes + part_bytes - 1) / part_bytes);
+  std::atomic<std::size_t> next{0};
+  std::mutex mutex;
+  Status failure;  // the first one, behind the mutex while threads run
+  const auto work = [&] {
+    for (std::size_t i = next.fetch_add(1); i < parts.size(); i = next.fetch_add(1)) {
+      const std::uint64_t begin = i * part_bytes;
+      const std::uint64_t end = std::min(begin + part_bytes, from.size_bytes);
+      HttpCall http;
+      http.method = "PUT";
+      http.path = protocol_->full_key(to_key);
+      http.what = "COPY part " + std::to_string(i + 1) + " of " + url_of(from.key) + " to " +
+                  url_of(to_key);
+      http.query = {{"partNumber", std::to_string(i + 1)}, {"uploadId", upload_id}};
+      http.headers = {{"x-amz-copy-source", copy_source(from.key)},
+                      {"x-amz-copy-source-if-match", from.etag},
+                      {"x-amz-copy-source-range",
+                       "bytes=" + std::to_string(begin) + "-" + std::to_string(end - 1)}};
+      auto answer = engine_->call(http, call);
+      auto part = answer ? parse_copied_part(answer->body, protocol_->config().upload_checksum)
+                         : Result<UploadedPart>(std::move(answer).error());
+      const std::lock_guard lock(mutex);
+      if (!part) {
+        if (failure.ok()) failure = std::move(part).error();
+        next.store(parts.size());
+        return;
+      }
+      parts[i] = *std::move(part);
+      parts[i].part_number = static_cast<std::uint32_t>(i + 1);
+      parts[i].size_bytes = end - begin;
+    }
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 1; i < std::min(kCopyThreads, parts.size()); ++i)
+      threads.emplace_back(work);
+    work();
+  }
+  return failure;
+}
+
+}  // namespace headrace::s3
