@@ -34,7 +34,7 @@ PUBLIC = {  # header -> layer that implements it
 # Layers that may be used only by the ones named: exceptions to "everything above" that keep pure code pure.
 FORBIDDEN = {
     "http": {"reactor", "mem", "insight"},
-    "auth": {"reactor", "mem", "insight"},
+    "auth": {"mem", "insight"},
     "order": {"reactor", "http", "auth", "store", "shard", "mem", "insight"},
     "sim": {"store", "copy", "shard", "order", "feed", "reactor"},
 }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "headrace/environment.h"
 #include "headrace/status.h"
 
 namespace headrace::auth {
@@ -37,5 +38,16 @@ class WebClient {
   /// kInvalidArgument (URL), kCorrupt (not HTTP).
   virtual Result<WebAnswer> fetch(const WebRequest& request, std::stop_token stop) = 0;
 };
+
+struct WebClientOptions {
+  std::string proxy;      ///< As StoreOptions::proxy.
+  std::string ca_bundle;  ///< As StoreOptions::ca_bundle.
+};
+
+/// The one that uses sockets. Proxies by option and environment (http::resolve_proxy_rules()), but
+/// never for the metadata services of machines (link-local addresses). Authorities: ca_bundle,
+/// SSL_CERT_FILE, SSL_CERT_DIR, else the system's. What is wrong with these is fetch()'s error.
+std::shared_ptr<WebClient> create_web_client(const Environment& environment,
+                                             const WebClientOptions& options = {});
 
 }  // namespace headrace::auth
