@@ -267,9 +267,9 @@ std::string blob_sas_query(const BlobSas& sas, SharedKeySigner& signer) {
                            std::string(kSasVersion) + "\nb\n\n\n\n\n\n\n";
   std::string signature;
   signer.append_signature(text, signature);
-  std::string query = "se=" + http::encode(expiry, http::Slash::kEscape) +
-                      "&sp=" + sas.permissions + "&sv=" + std::string(kSasVersion) + "&sr=b";
+  std::string query = "se=" + http::encode(expiry, http::Slash::kEscape) + "&sp=" + sas.permissions;
   if (!sas.protocol.empty()) query += "&spr=" + http::encode(sas.protocol, http::Slash::kEscape);
+  query += "&sv=" + std::string(kSasVersion) + "&sr=b";
   return query + "&sig=" + http::encode(signature, http::Slash::kEscape);
 }
 

@@ -95,6 +95,7 @@ constexpr ErrorRow kTable[] = {
     {"OutOfRangeInput", 400, Code::kInvalidArgument, ""},
     {"InvalidXmlDocument", 400, Code::kInvalidArgument, ""},
     {"UnsupportedHttpVerb", 405, Code::kUnsupported, "the service does not offer this operation"},
+    {"FeatureNotSupported", 500, Code::kUnsupported, ""},  // Azurite
     {"FeatureVersionMismatch", 409, Code::kUnsupported, ""},
     {"FeatureNotYetSupportedForHierarchicalNamespaceAccounts", 409, Code::kUnsupported,
      "accounts with a hierarchical namespace do not offer this operation"},
