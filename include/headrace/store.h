@@ -47,7 +47,9 @@ struct Request {
   /// kGet, kPut: the version expected (If-Match), as reported by ObjectInfo::etag, quotes included.
   /// Another version is kChanged. Empty: any.
   std::string_view etag;
-  /// kPut: fail with kChanged when the object exists (If-None-Match: *).
+  /// kPut: fail with kChanged when the object exists (If-None-Match: *). When the answer to an
+  /// earlier attempt was lost, the object may be this request's own: the message then says so, and
+  /// head() tells.
   bool if_absent = false;
   /// kGet: the object may end before offset + length; Completion::length_bytes says how much came.
   /// Without it a shorter object is kCorrupt.
@@ -267,10 +269,10 @@ struct StoreOptions {
   PollerKind poller = PollerKind::kAuto;
   /// Reactor threads. 0: one (25 Gbit/s each is more than one NIC queue of today's nodes needs).
   std::uint32_t reactor_count = 0;
-  /// Requests on the wire at once, all reactors together; also the number of connections. More
-  /// hides first-byte time and costs sockets; 250 connections carry 100 Gbit/s at S3's 50-90 MB/s
-  /// per connection (facts/stores.md A1, A3).
-  std::uint32_t max_in_flight = 64;
+  /// Requests on the wire at once, all reactors together: the ceiling of the control below, or the
+  /// number itself without it. More hides first-byte time and costs sockets; 250 connections carry
+  /// 100 Gbit/s at S3's 50-90 MB/s per connection (facts/stores.md A1, A3).
+  std::uint32_t max_in_flight = 256;
   /// Closed-loop control of how many of max_in_flight are used: starts low, finds the knee, backs
   /// off. false: always max_in_flight.
   bool is_adaptive = true;
