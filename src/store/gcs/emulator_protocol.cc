@@ -1,0 +1,134 @@
+#include "store/gcs/emulator_protocol.h"
+
+#include <nlohmann/json.hpp>
+
+#include "http/fields.h"
+#include "http/range.h"
+#include "http/uri.h"
+#include "store/gcs/gcs_errors.h"
+#include "store/gcs/gcs_protocol.h"
+
+namespace headrace::gcs {
+
+std::string EmulatorProtocol::objects_path() const {
+  return "/storage/v1/b/" + config_.bucket + "/o";
+}
+
+std::string EmulatorProtocol::object_path(std::string_view whole_key) const {
+  std::string path = objects_path() + "/";
+  http::append_encoded(whole_key, http::Slash::kEscape, path);
+  return path;
+}
+
+std::string EmulatorProtocol::part_key(std::string_view upload_id, std::uint32_t part_number) {
+  const std::string digits = std::to_string(part_number);
+  return ".headrace-uploads/" + std::string(upload_id) + "/" +
+         std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+}
+
+std::string EmulatorProtocol::begin_upload() {
+  const MutexLock lock(mutex_);
+  std::string id = std::to_string(seed_) + "-" + std::to_string(++upload_count_);
+  uploads_.insert(id);
+  return id;
+}
+
+bool EmulatorProtocol::has_upload(std::string_view id) const {
+  const MutexLock lock(mutex_);
+  return uploads_.contains(id);
+}
+
+bool EmulatorProtocol::forget_upload(const std::string& id) {
+  const MutexLock lock(mutex_);
+  return uploads_.erase(id) > 0;
+}
+
+Status EmulatorProtocol::append_head(const Request& request, const HeadContext& context,
+                                     std::string& out) {
+  const std::string whole = config_.prefix + std::string(request.key);
+  HEADRACE_TRY(check_gcs_key(request.key.empty() ? std::string() : whole));
+  const bool has_version = !request.etag.empty() && request.op != Op::kPutPart;
+  if (has_version && !is_generation(request.etag))
+    return Status(Code::kChanged, "the version that is named is no generation of this store");
+  if (request.op == Op::kPutPart && !has_upload(request.upload_id))
+    return Status(Code::kNotFound, "no such upload: completed, aborted or never begun");
+  HttpCall call;
+  if (request.op == Op::kGet) {
+    call.path = object_path(whole);
+    call.query = {{"alt", "media"}};
+    std::string range;
+    http::append_range(request.offset_bytes, request.length_bytes, range);
+    call.headers = {{"range", range}, {"accept-encoding", "gzip"}};
+    return append_head(call, context, out);
+  }
+  call.method = "POST";
+  call.path = "/upload" + objects_path();
+  call.query = {
+      {"uploadType", "media"},
+      {"name", request.op == Op::kPut ? whole : part_key(request.upload_id, request.part_number)}};
+  if (has_version) {
+    call.query.emplace_back("ifGenerationMatch", request.etag);
+  } else if (request.if_absent && request.op == Op::kPut) {
+    call.query.emplace_back("ifGenerationMatch", "0");
+  }
+  call.headers = {{"content-length", std::to_string(request.length_bytes)},
+                  {"content-type", "application/octet-stream"}};
+  return append_head(call, context, out);
+}
+
+Status EmulatorProtocol::append_head(const HttpCall& call, const HeadContext& context,
+                                     std::string& out) {
+  out.append(call.method).append(" ").append(config_.base_path).append(call.path);
+  char separator = '?';
+  for (const auto& [name, value] : call.query) {
+    out.push_back(separator);
+    out.append(name).append("=");
+    http::append_encoded(value, http::Slash::kEscape, out);
+    separator = '&';
+  }
+  out.append(" HTTP/1.1\r\nhost: ").append(config_.host_field).append("\r\n");
+  bool has_length = false;
+  for (const auto& [name, value] : call.headers) {
+    HEADRACE_TRY(check_field_value("the header " + name, value));
+    out.append(name).append(": ").append(value).append("\r\n");
+    has_length = has_length || name == "content-length";
+  }
+  if (config_.tokens != nullptr) {
+    HEADRACE_TRY_ASSIGN(const auto token, config_.tokens->current(context.wall_now));
+    out.append("authorization: Bearer ").append(token->text).append("\r\n");
+  }
+  if (!has_length && (call.method == "POST" || call.method == "PUT"))
+    out.append("content-length: ").append(std::to_string(call.body.size())).append("\r\n");
+  out.append("user-agent: headrace/0.1\r\n\r\n");
+  return {};
+}
+
+Status EmulatorProtocol::error_from(std::string_view what, const http::ResponseHead& head,
+                                    std::string_view body) {
+  return error_status(what, head, body, config_.credentials_source);
+}
+
+Status EmulatorProtocol::check_answer(const HttpCall& /*call*/, const HttpAnswer& /*answer*/) {
+  return {};
+}
+
+std::string_view EmulatorProtocol::version_of(const Request& /*request*/,
+                                              const http::ResponseHead& head) const {
+  return head.header("x-goog-generation");
+}
+
+void EmulatorProtocol::append_version(const Request& /*request*/, const http::ResponseHead& head,
+                                      std::string_view body, std::string& out) const {
+  const auto object = nlohmann::json::parse(body, nullptr, false);
+  if (object.is_object() && object.contains("generation") && object["generation"].is_string()) {
+    out.append(object["generation"].get_ref<const std::string&>());
+  } else {
+    out.append(head.etag);
+  }
+}
+
+std::string EmulatorProtocol::describe(const Request& request) const {
+  return describe_transfer(request, config_.root_url);
+}
+
+}  // namespace headrace::gcs

@@ -1,0 +1,302 @@
+#include "store/gcs/gcs_protocol.h"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "base/crc32c.h"
+#include "base/strings.h"
+#include "http/date.h"
+#include "http/fields.h"
+#include "http/range.h"
+#include "http/uri.h"
+#include "store/gcs/gcs_errors.h"
+#include "store/gcs/gcs_hash.h"
+#include "store/gcs/gcs_xml.h"
+
+namespace headrace::gcs {
+namespace {
+
+constexpr std::string_view kUserAgent = "user-agent: headrace/0.1\r\n";
+constexpr std::size_t kMaxFields = 24;
+
+std::span<const std::byte> payload_of(const Request& request) noexcept {
+  if (request.op == Op::kGet || request.length_bytes == 0) return {};
+  return request.slab.bytes().subspan(request.slab_offset_bytes,
+                                      static_cast<std::size_t>(request.length_bytes));
+}
+
+void append_field(std::string_view name, std::string_view value, std::string& out) {
+  out.append(name).append(": ").append(value).append("\r\n");
+}
+
+/// The fields of the head that starts at `start`, as they stand in `out`.
+std::size_t find_fields(std::string_view head, std::array<http::Field, kMaxFields>& fields) {
+  head.remove_prefix(std::min(head.find("\r\n") + 2, head.size()));
+  std::size_t count = 0;
+  while (count < kMaxFields && http::next_field(head, fields[count])) ++count;
+  return count;
+}
+
+}  // namespace
+
+Status check_field_value(std::string_view name, std::string_view value) {
+  const bool is_unsafe = std::any_of(value.begin(), value.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return (byte < 0x20 && c != '\t') || byte == 0x7f;
+  });
+  if (!is_unsafe) return {};
+  return Status(Code::kInvalidArgument, std::string(name) + " has a control character");
+}
+
+bool is_generation(std::string_view text) noexcept {
+  const auto value = parse_decimal<std::uint64_t>(text);
+  return value && *value > 0;
+}
+
+std::string describe_transfer(const Request& request, std::string_view root_url) {
+  std::string text(request.op == Op::kGet ? "GET " : "PUT ");
+  text.append(root_url).append("/").append(request.key);
+  if (request.op == Op::kGet) {
+    return text + " [" + std::to_string(request.offset_bytes) + ", " +
+           std::to_string(request.offset_bytes + request.length_bytes) + ")";
+  }
+  if (request.op == Op::kPutPart) text += " part " + std::to_string(request.part_number);
+  return text + " (" + std::to_string(request.length_bytes) + " bytes)";
+}
+
+GcsProtocol::GcsProtocol(GcsConfig config)
+    : config_(std::move(config)),
+      signer_(config_.hmac ? std::make_unique<auth::GoogleHmacSigner>(*config_.hmac) : nullptr) {}
+
+Result<GcsProtocol::Access> GcsProtocol::access(auth::WallTime now) {
+  Access access;
+  if (config_.tokens == nullptr) return access;
+  HEADRACE_TRY_ASSIGN(access.token, config_.tokens->current(now));
+  // relaxed: only spares the lock; last_token_ itself is read under it.
+  if (last_raw_.load(std::memory_order_relaxed) != access.token.get()) {
+    const MutexLock lock(mutex_);
+    last_token_ = access.token;
+    last_raw_.store(access.token.get(), std::memory_order_relaxed);
+  }
+  return access;
+}
+
+void GcsProtocol::append_target(std::string_view key, std::string& out) const {
+  out.append(config_.base_path).append("/").append(config_.bucket);
+  if (key.empty()) return;
+  out.push_back('/');
+  http::append_encoded(key, http::Slash::kKeep, out);
+}
+
+void GcsProtocol::append_tail(const Access& access, const HeadContext& context,
+                              std::string_view method, std::size_t start,
+                              std::optional<std::uint64_t> body_bytes, std::string& out) {
+  if (signer_ != nullptr) {
+    // append_authorization() below reads views into `out`: no growth meanwhile.
+    if (out.capacity() - out.size() < 1024) out.reserve(out.size() + 2048);
+    const std::string_view head = std::string_view(out).substr(start);
+    std::string_view target = head.substr(method.size() + 1);
+    target = target.substr(0, target.find(' '));
+    const std::size_t question = std::min(target.find('?'), target.size());
+    std::array<http::Field, kMaxFields> fields;
+    const std::size_t count = find_fields(head, fields);
+    out.append("authorization: ");
+    signer_->append_authorization(
+        {method, target.substr(0, question), target.substr(std::min(question + 1, target.size())),
+         std::span(fields).first(count), auth::kUnsignedPayload},
+        context.wall_now, out);
+    out.append("\r\n");
+  } else if (access.token != nullptr) {
+    out.append("authorization: Bearer ").append(access.token->text).append("\r\n");
+  }
+  if (body_bytes) {
+    out.append("content-length: ");
+    http::append_decimal(*body_bytes, out);
+    out.append("\r\n");
+  }
+  out.append(kUserAgent).append("\r\n");
+}
+
+Status GcsProtocol::append_head(const Request& request, const HeadContext& context,
+                                std::string& out) {
+  const std::size_t key_bytes = config_.prefix.size() + request.key.size();
+  if (request.key.empty() || key_bytes > 1024 ||
+      request.key.find_first_of(std::string_view("\0\r\n", 3)) != std::string_view::npos ||
+      request.key == "." || request.key == "..") {
+    HEADRACE_TRY(check_gcs_key(request.key.empty() ? std::string() : full_key(request.key)));
+  }
+  const bool has_version = !request.etag.empty() && request.op != Op::kPutPart;
+  if (has_version && !is_generation(request.etag))
+    return Status(Code::kChanged, "the version that is named is no generation of this store");
+  HEADRACE_TRY_ASSIGN(const Access access, this->access(context.wall_now));
+
+  const bool is_put = request.op != Op::kGet;
+  const std::string_view method = is_put ? "PUT" : "GET";
+  const std::size_t start = out.size();
+  out.append(method).append(" ").append(config_.base_path).append("/").append(config_.bucket);
+  out.push_back('/');
+  http::append_encoded(config_.prefix, http::Slash::kKeep, out);
+  http::append_encoded(request.key, http::Slash::kKeep, out);
+  if (request.op == Op::kPutPart) {
+    out.append("?partNumber=");
+    http::append_decimal(request.part_number, out);
+    out.append("&uploadId=");
+    http::append_encoded(request.upload_id, http::Slash::kEscape, out);
+  }
+  out.append(" HTTP/1.1\r\n");
+  if (!is_put) append_field("accept-encoding", "gzip", out);
+  append_field("host", config_.host_field, out);
+  if (!is_put) {
+    out.append("range: ");
+    http::append_range(request.offset_bytes, request.length_bytes, out);
+    out.append("\r\n");
+  }
+  if (signer_ != nullptr) {
+    append_field("x-goog-content-sha256", auth::kUnsignedPayload, out);
+    char stamp[16];
+    http::write_amz_date(context.wall_now, stamp);
+    append_field("x-goog-date", {stamp, sizeof(stamp)}, out);
+  }
+  if (is_put && config_.sends_checksum)
+    append_field("x-goog-hash", "crc32c=" + crc32c_text(crc32c(payload_of(request))), out);
+  if (has_version) {
+    append_field("x-goog-if-generation-match", request.etag, out);
+  } else if (request.if_absent && request.op == Op::kPut) {
+    append_field("x-goog-if-generation-match", "0", out);
+  }
+  if (!config_.user_project.empty()) append_field("x-goog-user-project", config_.user_project, out);
+  append_tail(access, context, method, start,
+              is_put ? std::optional<std::uint64_t>(request.length_bytes) : std::nullopt, out);
+  return {};
+}
+
+Status GcsProtocol::append_head(const HttpCall& call, const HeadContext& context,
+                                std::string& out) {
+  HEADRACE_TRY_ASSIGN(const Access access, this->access(context.wall_now));
+  const std::size_t start = out.size();
+  out.append(call.method).push_back(' ');
+  append_target(call.path, out);
+  std::vector<std::pair<std::string, std::string>> query;
+  for (const auto& [name, value] : call.query) {
+    query.emplace_back(http::encode(name, http::Slash::kEscape),
+                       http::encode(value, http::Slash::kEscape));
+  }
+  std::sort(query.begin(), query.end());
+  char separator = '?';
+  for (const auto& [name, value] : query) {
+    out.push_back(separator);
+    out.append(name).append("=").append(value);
+    separator = '&';
+  }
+  out.append(" HTTP/1.1\r\n");
+
+  auto fields = call.headers;
+  fields.emplace_back("host", config_.host_field);
+  if (call.method == "HEAD") fields.emplace_back("accept-encoding", "gzip");
+  if (signer_ != nullptr) {
+    char stamp[16];
+    http::write_amz_date(context.wall_now, stamp);
+    fields.emplace_back("x-goog-content-sha256", auth::kUnsignedPayload);
+    fields.emplace_back("x-goog-date", std::string(stamp, sizeof(stamp)));
+  }
+  if (!config_.user_project.empty())
+    fields.emplace_back("x-goog-user-project", config_.user_project);
+  std::sort(fields.begin(), fields.end());
+  for (const auto& [name, value] : fields) {
+    HEADRACE_TRY(check_field_value("the header " + name, value));
+    append_field(name, value, out);
+  }
+  const bool has_body = call.method == "PUT" || call.method == "POST";
+  append_tail(access, context, call.method, start,
+              has_body ? std::optional<std::uint64_t>(call.body.size()) : std::nullopt, out);
+  return {};
+}
+
+Status GcsProtocol::error_from(std::string_view what, const http::ResponseHead& head,
+                               std::string_view body) {
+  Status status = error_status(what, head, body, config_.credentials_source);
+  if (config_.tokens == nullptr || !is_token_refused(head, body)) return status;
+  std::shared_ptr<const auth::Token> refused;
+  {
+    const MutexLock lock(mutex_);
+    refused = last_token_;
+  }
+  if (refused != nullptr && config_.tokens->invalidate(*refused))
+    return Status(Code::kUnavailable, std::string(status.message()));
+  return status;
+}
+
+Status GcsProtocol::check_answer(const HttpCall& call, const HttpAnswer& answer) {
+  if (!is_error_body(answer.body)) return {};
+  http::ResponseHead head;
+  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
+  if (head_bytes == 0) head.status = answer.status;
+  return error_from(call.what, head, answer.body);
+}
+
+BodyChecksum GcsProtocol::checksum_of(const Request& request,
+                                      const http::ResponseHead& head) const {
+  if (!config_.checks_checksum || request.op != Op::kGet) return {};
+  const auto size = stored_size_bytes(head);
+  const bool is_whole = head.status == 200
+                            ? head.content_length == size
+                            : head.status == 206 && head.content_range &&
+                                  head.content_range->first == 0 && head.content_range->total &&
+                                  head.content_range->last + 1 == *head.content_range->total;
+  // Unpacked on the way: the sum is of other bytes.
+  const std::string_view stored = head.header("x-goog-stored-content-encoding");
+  const bool is_unpacked = !stored.empty() && !http::equals_ignoring_case(stored, "identity") &&
+                           head.header("content-encoding").empty();
+  if (!is_whole || is_unpacked) return {};
+  const auto crc = stored_crc32c(head);
+  if (!crc) return {};
+  return {ChecksumKind::kCrc32c, *crc};
+}
+
+std::string_view GcsProtocol::version_of(const Request& request,
+                                         const http::ResponseHead& head) const {
+  if (request.op == Op::kPutPart) return head.etag;
+  return head.header("x-goog-generation");
+}
+
+void GcsProtocol::append_checksum(const Request& request, const http::ResponseHead& /*head*/,
+                                  std::string& out) const {
+  if (config_.sends_checksum && request.op == Op::kPutPart)
+    out.append(crc32c_text(crc32c(payload_of(request))));
+}
+
+EndpointRules GcsProtocol::rules() const {
+  // Google, "Request rate and access distribution guidelines": a bucket starts at about 5,000 reads
+  // and 1,000 writes per second; ramp up by no more than doubling every 20 minutes.
+  return {5000, 1000, std::chrono::minutes(20)};
+}
+
+std::string GcsProtocol::describe(const Request& request) const {
+  return describe_transfer(request, config_.root_url);
+}
+
+Result<std::string> GcsProtocol::presign(const PresignRequest& request, auth::WallTime now) const {
+  HEADRACE_TRY(check_gcs_key(request.key.empty() ? request.key : full_key(request.key)));
+  if (request.op == Op::kPutPart)
+    return Status(Code::kInvalidArgument, "only reads and whole writes can be presigned");
+  if (request.lifetime < std::chrono::seconds(1) || request.lifetime > std::chrono::hours(7 * 24))
+    return Status(Code::kInvalidArgument, "a signed URL is valid for 1 s to 7 days");
+  if (!config_.url_signer) {
+    return Status(Code::kUnsupported, "these credentials cannot sign URLs (" +
+                                          config_.credentials_source +
+                                          "); use a service account's key file or an HMAC key");
+  }
+  std::string path;
+  append_target(full_key(request.key), path);
+  const http::Field host{"host", config_.host_field};
+  HEADRACE_TRY_ASSIGN(
+      const std::string query,
+      auth::google_signed_query(
+          {request.op == Op::kGet ? "GET" : "PUT", path, "", {&host, 1}, auth::kUnsignedPayload},
+          *config_.url_signer, now, request.lifetime));
+  return std::string(config_.endpoint.use_tls ? "https://" : "http://") + config_.host_field +
+         path + "?" + query;
+}
+
+}  // namespace headrace::gcs

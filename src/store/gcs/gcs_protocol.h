@@ -1,0 +1,77 @@
+#pragma once
+/// \file
+/// GcsProtocol: requests and answers of Google's XML API for the transfer engine. No I/O. The
+/// version of an object is its generation in decimal digits, without quotes. Header fields go out
+/// in lower case and sorted, so that what an HMAC key signs and what is sent are the same bytes.
+///
+/// Threads: any; immutable but for the signer's key of the day and the last token.
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "auth/google_signature.h"
+#include "base/mutex.h"
+#include "store/gcs/gcs_config.h"
+#include "store/http_protocol.h"
+
+namespace headrace::gcs {
+
+class GcsProtocol final : public HttpProtocol {
+ public:
+  explicit GcsProtocol(GcsConfig config);
+
+  const HttpEndpoint& endpoint() const noexcept override { return config_.endpoint; }
+
+  /// "accept-encoding: gzip" keeps Google from unpacking objects that were stored compressed, which
+  /// would make ranges and sums meaningless: bytes come as they are stored. Errors also: kChanged,
+  /// when Request::etag is no generation.
+  Status append_head(const Request& request, const HeadContext& context, std::string& out) override;
+  /// HttpCall::path is the whole key, prefix included; empty: the bucket.
+  Status append_head(const HttpCall& call, const HeadContext& context, std::string& out) override;
+
+  Status error_from(std::string_view what, const http::ResponseHead& head,
+                    std::string_view body) override;
+  Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
+  /// Only of whole objects: Google has no sums of ranges.
+  BodyChecksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
+  /// The generation; of a part its ETag.
+  std::string_view version_of(const Request& request,
+                              const http::ResponseHead& head) const override;
+  /// Of a part: the CRC32C that was sent, as in x-goog-hash.
+  void append_checksum(const Request& request, const http::ResponseHead& head,
+                       std::string& out) const override;
+  EndpointRules rules() const override;
+  std::string describe(const Request& request) const override;
+
+  const GcsConfig& config() const noexcept { return config_; }
+  std::string full_key(std::string_view key) const { return config_.prefix + std::string(key); }
+  /// A signed URL, valid from `now` on. Errors: kUnsupported (credentials that cannot sign).
+  Result<std::string> presign(const PresignRequest& request, auth::WallTime now) const;
+
+ private:
+  struct Access {
+    std::shared_ptr<const auth::Token> token;  // with tokens only
+  };
+  Result<Access> access(auth::WallTime now);
+  void append_target(std::string_view key, std::string& out) const;
+  void append_tail(const Access& access, const HeadContext& context, std::string_view method,
+                   std::size_t start, std::optional<std::uint64_t> body_bytes, std::string& out);
+
+  const GcsConfig config_;
+  const std::unique_ptr<auth::GoogleHmacSigner> signer_;  // with an HMAC key
+  // The token that was sent last, for invalidate(); the raw pointer spares the lock while it stays.
+  std::atomic<const auth::Token*> last_raw_{nullptr};
+  Mutex mutex_;
+  std::shared_ptr<const auth::Token> last_token_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+/// What both of Google's APIs have in common: kInvalidArgument when a value would end its header
+/// line early.
+Status check_field_value(std::string_view name, std::string_view value);
+/// True for a generation that an object can have.
+bool is_generation(std::string_view text) noexcept;
+/// Start of every message about a transfer.
+std::string describe_transfer(const Request& request, std::string_view root_url);
+
+}  // namespace headrace::gcs

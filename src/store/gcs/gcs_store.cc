@@ -1,0 +1,353 @@
+#include "store/gcs/gcs_store.h"
+
+#include <algorithm>
+#include <map>
+
+#include "auth/google_tokens.h"
+#include "base/crc32c.h"
+#include "http/date.h"
+#include "http/uri.h"
+#include "store/engine_store.h"
+#include "store/gcs/emulator_store.h"
+#include "store/gcs/gcs_errors.h"
+#include "store/gcs/gcs_hash.h"
+#include "store/gcs/gcs_protocol.h"
+#include "store/gcs/gcs_xml.h"
+
+namespace headrace::gcs {
+namespace {
+
+constexpr std::size_t kKeysPerDelete = 1000;  // Google: "Delete multiple objects"
+
+/// What the head of an answer about a whole object tells.
+struct HeadInfo {
+  ObjectInfo info;
+  std::optional<std::uint32_t> crc;
+};
+
+Result<HeadInfo> head_info(const std::string& key, const HttpAnswer& answer) {
+  http::ResponseHead head;
+  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
+  const auto size = stored_size_bytes(head);
+  const std::string_view generation = head.header("x-goog-generation");
+  if (head_bytes == 0 || !size || generation.empty()) {
+    return Status(Code::kCorrupt,
+                  "the answer has no length or generation; check that the endpoint is Google Cloud "
+                  "Storage");
+  }
+  HeadInfo out;
+  out.info.key = key;
+  out.info.size_bytes = *size;
+  out.info.etag = generation;
+  if (const auto modified = http::parse_http_date(head.header("last-modified")))
+    out.info.modified_unix_s = modified->time_since_epoch().count();
+  out.crc = stored_crc32c(head);
+  return out;
+}
+
+/// The sum of the whole object from those of its parts; nullopt when one is missing.
+std::optional<std::uint32_t> sum_of(std::span<const UploadedPart> parts) {
+  std::uint32_t sum = 0;
+  for (const UploadedPart& part : parts) {
+    const auto crc = parse_crc32c_text(part.checksum);
+    if (!crc || part.size_bytes == 0) return std::nullopt;
+    sum = crc32c_combine(sum, *crc, part.size_bytes);
+  }
+  return sum;
+}
+
+class GcsStore final : public EngineStore {
+ public:
+  GcsStore(std::shared_ptr<GcsProtocol> protocol, std::shared_ptr<TransferEngine> engine,
+           Clock& clock)
+      : EngineStore(std::move(engine)), protocol_(std::move(protocol)), clock_(clock) {
+    // Google: "Quotas & limits", objects and multipart uploads.
+    traits_.min_part_bytes = std::uint64_t{5} << 20;
+    traits_.max_put_bytes = std::uint64_t{5} << 40;
+    traits_.max_copy_bytes = std::uint64_t{5} << 40;
+  }
+
+  Result<std::unique_ptr<Store>> new_handle() override {
+    return std::unique_ptr<Store>(std::make_unique<GcsStore>(protocol_, engine(), clock_));
+  }
+
+  Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
+    HEADRACE_TRY_ASSIGN(HeadInfo info, head_whole(key, call));
+    return std::move(info.info);
+  }
+
+  Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
+    if (request.page_size < 1 || request.page_size > 1000) {
+      return Status(Code::kInvalidArgument, "LIST " + url() + ": page_size must be 1 to 1000");
+    }
+    HttpCall http;
+    http.what = "LIST " + (request.prefix.empty() ? url() : object_url(request.prefix));
+    http.query = {{"list-type", "2"},
+                  {"encoding-type", "url"},
+                  {"max-keys", std::to_string(request.page_size)},
+                  {"prefix", protocol_->full_key(request.prefix)}};
+    if (!request.delimiter.empty()) http.query.emplace_back("delimiter", request.delimiter);
+    if (!request.continuation.empty())
+      http.query.emplace_back("continuation-token", request.continuation);
+    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+    auto page = parse_list(answer.body, protocol_->config().prefix);
+    if (!page) return std::move(page).error().annotate(http.what);
+    return page;
+  }
+
+  Status remove(const std::string& key, const CallOptions& call) override {
+    HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
+    return without_missing(engine()->call(http, call));
+  }
+
+  std::vector<Status> remove_many(std::span<const std::string> keys,
+                                  const CallOptions& call) override {
+    std::vector<Status> outcomes(keys.size());
+    for (std::size_t begin = 0; begin < keys.size(); begin += kKeysPerDelete) {
+      const std::size_t count = std::min(kKeysPerDelete, keys.size() - begin);
+      remove_batch(keys.subspan(begin, count), call, std::span(outcomes).subspan(begin, count));
+    }
+    return outcomes;
+  }
+
+  Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
+                          const CallOptions& call) override {
+    HEADRACE_TRY_ASSIGN(HttpCall http, object_call("PUT", to_key));
+    http.what = "COPY " + object_url(from_key) + " to " + object_url(to_key);
+    if (Status s = check_gcs_key(protocol_->full_key(from_key)); !s.ok())
+      return std::move(s).annotate(http.what);
+    http.headers = {{"x-goog-copy-source",
+                     "/" + protocol_->config().bucket + "/" +
+                         http::encode(protocol_->full_key(from_key), http::Slash::kKeep)}};
+    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+    return head(to_key, call);  // the answer has no size
+  }
+
+  Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
+    HEADRACE_TRY_ASSIGN(HttpCall http, object_call("POST", key));
+    http.query = {{"uploads", ""}};
+    // A repeated one leaves an empty upload behind, which the bucket's lifecycle rule removes.
+    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+    auto id = parse_upload_id(answer.body);
+    if (!id) return std::move(id).error().annotate(http.what);
+    return id;
+  }
+
+  Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
+                                     std::span<const UploadedPart> parts,
+                                     const CallOptions& call) override {
+    HEADRACE_TRY_ASSIGN(HttpCall http, object_call("POST", key));
+    http.what = "COMPLETE " + object_url(key);
+    if (parts.empty())
+      return Status(Code::kInvalidArgument, http.what + ": an upload needs a part");
+    http.query = {{"uploadId", upload_id}};
+    http.headers = {{"content-type", "application/xml"}};
+    http.body = format_complete(parts);
+    const auto sum = sum_of(parts);
+    auto answer = engine()->call(http, call);
+    if (!answer) {
+      Status status = std::move(answer).error();
+      if (status.code() != Code::kNotFound || !sum) return status;
+      // After a lost answer the retry finds the upload gone, because the first attempt has
+      // completed it.
+      auto there = head_whole(key, call);
+      if (there && there->crc == *sum) return std::move(there->info);
+      return status;
+    }
+    HEADRACE_TRY_ASSIGN(HeadInfo there, head_whole(key, call));
+    if (sum && there.crc && *there.crc != *sum) {
+      return Status(Code::kCorrupt,
+                    http.what +
+                        ": the object's CRC32C is not that of the parts that were sent; "
+                        "it was replaced meanwhile or damaged");
+    }
+    return std::move(there.info);
+  }
+
+  Status abort_upload(const std::string& key, const std::string& upload_id,
+                      const CallOptions& call) override {
+    HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", key));
+    http.what = "ABORT " + object_url(key);
+    http.query = {{"uploadId", upload_id}};
+    return without_missing(engine()->call(http, call));
+  }
+
+  Result<std::vector<UploadedPart>> list_parts(const std::string& key, const std::string& upload_id,
+                                               const CallOptions& call) override {
+    std::vector<UploadedPart> parts;
+    std::string marker;
+    do {
+      HEADRACE_TRY_ASSIGN(HttpCall http, object_call("GET", key));
+      http.what = "LIST PARTS " + object_url(key);
+      http.query = {{"uploadId", upload_id}};
+      if (!marker.empty()) http.query.emplace_back("part-number-marker", marker);
+      HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+      auto page = parse_parts(answer.body);
+      if (!page) return std::move(page).error().annotate(http.what);
+      std::move(page->parts.begin(), page->parts.end(), std::back_inserter(parts));
+      if (page->next == marker) break;
+      marker = std::move(page->next);
+    } while (!marker.empty());
+    return parts;
+  }
+
+  Result<std::vector<PendingUpload>> list_uploads(const std::string& prefix,
+                                                  const CallOptions& call) override {
+    const std::string& root = protocol_->config().prefix;
+    std::vector<PendingUpload> uploads;
+    std::string key, id;
+    for (;;) {
+      HttpCall http;
+      http.what = "LIST UPLOADS " + (prefix.empty() ? url() : object_url(prefix));
+      http.query = {
+          {"uploads", ""}, {"encoding-type", "url"}, {"prefix", protocol_->full_key(prefix)}};
+      if (!key.empty()) http.query.emplace_back("key-marker", key);
+      if (!id.empty()) http.query.emplace_back("upload-id-marker", id);
+      HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+      auto page = parse_uploads(answer.body);
+      if (!page) return std::move(page).error().annotate(http.what);
+      for (PendingUpload& upload : page->uploads) {
+        if (!upload.key.starts_with(root)) continue;
+        upload.key.erase(0, root.size());
+        if (!upload.key.empty()) uploads.push_back(std::move(upload));
+      }
+      if (page->next_key.empty() || (page->next_key == key && page->next_upload_id == id)) break;
+      key = std::move(page->next_key);
+      id = std::move(page->next_upload_id);
+    }
+    return uploads;
+  }
+
+  Result<std::string> presign(const PresignRequest& request) override {
+    auto signed_url = protocol_->presign(request, clock_.wall_now());
+    if (!signed_url)
+      return std::move(signed_url).error().annotate("PRESIGN " + object_url(request.key));
+    return signed_url;
+  }
+
+  const StoreTraits& traits() const noexcept override { return traits_; }
+  const std::string& url() const noexcept override { return protocol_->config().root_url; }
+
+ private:
+  Result<HttpCall> object_call(const char* method, const std::string& key) const {
+    HttpCall http;
+    http.method = method;
+    http.what = std::string(method) + " " + object_url(key);
+    if (Status s = check_gcs_key(key.empty() ? key : protocol_->full_key(key)); !s.ok())
+      return std::move(s).annotate(http.what);
+    http.path = protocol_->full_key(key);
+    return http;
+  }
+
+  Result<HeadInfo> head_whole(const std::string& key, const CallOptions& call) {
+    HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
+    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+    auto info = head_info(key, answer);
+    if (!info) return std::move(info).error().annotate(http.what);
+    return info;
+  }
+
+  void remove_batch(std::span<const std::string> keys, const CallOptions& call,
+                    std::span<Status> outcomes) {
+    std::vector<std::string> whole_keys;
+    std::multimap<std::string, std::size_t> places;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      std::string key = keys[i].empty() ? std::string() : protocol_->full_key(keys[i]);
+      outcomes[i] = check_gcs_key(key);
+      if (!outcomes[i].ok()) continue;
+      places.emplace(key, i);
+      whole_keys.push_back(std::move(key));
+    }
+    if (whole_keys.empty()) return;
+    HttpCall http;
+    http.method = "POST";
+    http.what = "DELETE " + std::to_string(whole_keys.size()) + " objects of " + url();
+    http.query = {{"delete", ""}};
+    http.headers = {{"content-type", "application/xml"}};
+    http.body = format_delete(whole_keys);
+    auto answer = engine()->call(http, call);
+    auto failures = answer ? parse_delete(answer->body)
+                           : Result<std::vector<DeleteFailure>>(std::move(answer).error());
+    if (!failures) {
+      for (const auto& [key, place] : places) {
+        outcomes[place] = Status(failures.error().code(), std::string(failures.error().message()));
+      }
+      return;
+    }
+    for (const DeleteFailure& failure : *failures) {
+      if (failure.code == "NoSuchKey" || failure.code == "NoSuchVersion") continue;
+      http::ResponseHead head;
+      head.status = 200;
+      const std::string body = "<Error><Code>" + failure.code + "</Code></Error>";
+      const auto [first, last] = places.equal_range(failure.key);
+      for (auto it = first; it != last; ++it) {
+        outcomes[it->second] = error_status("DELETE " + object_url(keys[it->second]), head, body,
+                                            protocol_->config().credentials_source);
+      }
+    }
+  }
+
+  /// Deleting what is not there is a success, so that a retry after a lost answer is one too. A
+  /// missing bucket is not.
+  static Status without_missing(Result<HttpAnswer> answer) {
+    if (answer) return {};
+    Status status = std::move(answer).error();
+    const bool is_bucket_missing = status.message().find("NoSuchBucket") != std::string_view::npos;
+    // Only the store's own answer: an unknown host is kNotFound as well.
+    const bool is_answer = status.message().find("(HTTP 404") != std::string_view::npos;
+    if (status.code() == Code::kNotFound && is_answer && !is_bucket_missing) return {};
+    return status;
+  }
+
+  const std::shared_ptr<GcsProtocol> protocol_;
+  Clock& clock_;
+  StoreTraits traits_;
+};
+
+Status add_credentials(const StoreOptions& options, const auth::GoogleSettings& settings,
+                       const auth::FileReader& read_file, std::shared_ptr<auth::WebClient> web,
+                       GcsConfig& config) {
+  config.credentials_source = settings.credentials_source;
+  if (options.anonymous || (config.is_emulator && !settings.hmac && !settings.identity)) {
+    config.credentials_source = "anonymous";
+    return {};
+  }
+  if (settings.hmac) {
+    config.hmac = settings.hmac;
+    config.url_signer = auth::hmac_url_signer(*settings.hmac);
+    return {};
+  }
+  if (!settings.identity) return settings.missing_credentials().annotate(config.root_url);
+  const auth::GoogleIdentity& identity = *settings.identity;
+  // Google's own service takes a service account's signature for a token: nobody is asked.
+  if (web == nullptr && !auth::is_self_signed(identity)) {
+    return Status(Code::kUnsupported, config.root_url + ": " + settings.credentials_source +
+                                          " needs a token, and nothing here can fetch one");
+  }
+  if (identity.key != nullptr)
+    config.url_signer = auth::rsa_url_signer(identity.client_email, identity.key);
+  config.tokens = auth::google_tokens(identity, settings.credentials_source,
+                                      {std::move(web), read_file, options.clock});
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_gcs_store(const StoreOptions& options, const StoreUrl& url,
+                                              const Environment& environment,
+                                              std::shared_ptr<auth::WebClient> web) {
+  const auth::FileReader read_file = auth::local_file_reader();
+  auto settings = auth::resolve_google_settings(environment, read_file);
+  if (!settings && !options.anonymous) return std::move(settings).error().annotate(url.root);
+  if (!settings) settings = auth::GoogleSettings();
+  HEADRACE_TRY_ASSIGN(GcsConfig config, make_gcs_config(options, url, *settings));
+  HEADRACE_TRY(add_credentials(options, *settings, read_file, std::move(web), config));
+  if (config.is_emulator) return open_emulator_store(options, std::move(config));
+  auto protocol = std::make_shared<GcsProtocol>(std::move(config));
+  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options));
+  Clock& clock = options.clock != nullptr ? *options.clock : system_clock();
+  return std::unique_ptr<Store>(
+      std::make_unique<GcsStore>(std::move(protocol), std::move(engine), clock));
+}
+
+}  // namespace headrace::gcs

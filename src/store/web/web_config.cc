@@ -1,0 +1,52 @@
+#include "store/web/web_config.h"
+
+#include "auth/google_signature.h"
+#include "http/uri.h"
+
+namespace headrace::web {
+namespace {
+
+bool has_unsafe_byte(std::string_view text) noexcept {
+  for (char c : text) {
+    if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<WebConfig> make_web_config(const StoreOptions& options) {
+  std::string_view text = options.url;
+  const std::size_t scheme_end = text.find("://");
+  const std::size_t fragment = text.find('#');
+  if (fragment != std::string_view::npos) text = text.substr(0, fragment);
+  WebConfig config;
+  if (const std::size_t question = text.find('?'); question != std::string_view::npos) {
+    config.query = text.substr(question + 1);
+    text = text.substr(0, question);
+  }
+  std::string plain(text);
+  const std::size_t host = scheme_end + 3;
+  const std::size_t path = std::min(plain.find('/', host), plain.size());
+  if (const std::size_t at = plain.rfind('@', path); at != std::string::npos && at >= host) {
+    // Escaped as everything in a URL.
+    auto user = http::decode(std::string_view(plain).substr(host, at - host));
+    plain.erase(host, at + 1 - host);
+    if (!user) return std::move(user).error().annotate(plain + ": user and password");
+    config.authorization = "Basic " + auth::base64(*user);
+  }
+  while (plain.size() > host && plain.ends_with('/')) plain.pop_back();
+  config.root_url = plain;
+  if (has_unsafe_byte(plain) || has_unsafe_byte(config.query)) {
+    return Status(Code::kInvalidArgument,
+                  plain + ": the URL has a blank or control character; escape it (%20)");
+  }
+  auto parsed = http::parse_http_url(plain);
+  if (!parsed) return std::move(parsed).error().annotate("store URL");
+  config.endpoint = {parsed->host, parsed->port, parsed->use_tls};
+  config.host_field = parsed->authority();
+  config.base_path = parsed->path;
+  return config;
+}
+
+}  // namespace headrace::web

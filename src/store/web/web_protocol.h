@@ -1,0 +1,56 @@
+#pragma once
+/// \file
+/// WebProtocol: what a plain web server is asked and what its answers mean, for the transfer
+/// engine. Reads only. No I/O. The version of an object is its ETag, weak or strong, else its
+/// Last-Modified date.
+///
+/// Threads: any; immutable.
+#include <span>
+#include <string>
+
+#include "store/http_protocol.h"
+#include "store/web/web_config.h"
+
+namespace headrace::web {
+
+/// One row of what a status means.
+struct StatusRow {
+  int http_status = 0;
+  Code code = Code::kInternal;
+  std::string_view advice;
+};
+std::span<const StatusRow> status_table() noexcept;
+
+class WebProtocol final : public HttpProtocol {
+ public:
+  explicit WebProtocol(WebConfig config) : config_(std::move(config)) {}
+
+  const HttpEndpoint& endpoint() const noexcept override { return config_.endpoint; }
+  /// A strong ETag is also sent as If-Match and a date as If-Unmodified-Since; servers that ignore
+  /// them and weak ETags are found out by comparing. User and password go to the origin only, never
+  /// where it redirects to. Errors also: kUnsupported (writes).
+  Status append_head(const Request& request, const HeadContext& context, std::string& out) override;
+  /// HttpCall::path is the key.
+  Status append_head(const HttpCall& call, const HeadContext& context, std::string& out) override;
+  Status error_from(std::string_view what, const http::ResponseHead& head,
+                    std::string_view body) override;
+  Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
+  std::string_view version_of(const Request& request,
+                              const http::ResponseHead& head) const override;
+  std::string describe(const Request& request) const override;
+
+  const WebConfig& config() const noexcept { return config_; }
+
+ private:
+  void append_start(std::string_view method, std::string_view key, const HeadContext& context,
+                    std::string& out) const;
+
+  const WebConfig config_;
+};
+
+/// ETag, else date.
+std::string_view version_in(const http::ResponseHead& head) noexcept;
+/// kInvalidArgument for an empty key or one with a NUL.
+Status check_web_key(std::string_view key);
+
+}  // namespace headrace::web

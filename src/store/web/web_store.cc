@@ -1,0 +1,118 @@
+#include "store/web/web_store.h"
+
+#include "http/date.h"
+#include "http/fields.h"
+#include "store/engine_store.h"
+#include "store/web/web_protocol.h"
+
+namespace headrace::web {
+namespace {
+
+class WebStore final : public EngineStore {
+ public:
+  WebStore(std::shared_ptr<WebProtocol> protocol, std::shared_ptr<TransferEngine> engine)
+      : EngineStore(std::move(engine)), protocol_(std::move(protocol)) {
+    traits_.can_write = false;
+    traits_.can_list = false;
+  }
+
+  Result<std::unique_ptr<Store>> new_handle() override {
+    return std::unique_ptr<Store>(std::make_unique<WebStore>(protocol_, engine()));
+  }
+
+  Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
+    HttpCall http;
+    http.method = "HEAD";
+    http.what = "HEAD " + object_url(key);
+    if (Status s = check_web_key(key); !s.ok()) return std::move(s).annotate(http.what);
+    http.path = key;
+    auto answer = engine()->call(http, call);
+    if (answer) {
+      auto info = info_of(key, *answer);
+      if (info) return info;
+    } else if (answer.error().code() != Code::kUnsupported &&
+               answer.error().code() != Code::kDenied) {
+      return std::move(answer).error();
+    }
+    // Refused (a URL that is signed for GET, a server without HEAD) or without a length (packed on
+    // the fly): one byte tells the size as well.
+    http.method = "GET";
+    http.headers = {{"range", "bytes=0-0"}};
+    HEADRACE_TRY_ASSIGN(const HttpAnswer byte, engine()->call(http, call));
+    auto info = info_of(key, byte);
+    if (!info) return std::move(info).error().annotate(http.what);
+    return info;
+  }
+
+  Result<ListPage> list(const ListRequest&, const CallOptions&) override {
+    return Status(Code::kUnsupported,
+                  "LIST " + url() +
+                      ": plain web servers have no listings; name the objects (for a dataset: the "
+                      "index file), or open the same data as s3://, gs:// or az://");
+  }
+  Status remove(const std::string& key, const CallOptions&) override {
+    return read_only("DELETE", key);
+  }
+  Result<ObjectInfo> copy(const std::string& from_key, const std::string&,
+                          const CallOptions&) override {
+    return read_only("COPY", from_key);
+  }
+  Result<std::string> create_upload(const std::string& key, const CallOptions&) override {
+    return read_only("UPLOAD", key);
+  }
+  Result<ObjectInfo> complete_upload(const std::string& key, const std::string&,
+                                     std::span<const UploadedPart>, const CallOptions&) override {
+    return read_only("COMPLETE", key);
+  }
+  Status abort_upload(const std::string& key, const std::string&, const CallOptions&) override {
+    return read_only("ABORT", key);
+  }
+
+  const StoreTraits& traits() const noexcept override { return traits_; }
+  const std::string& url() const noexcept override { return protocol_->config().root_url; }
+
+ private:
+  Status read_only(const char* what, const std::string& key) const {
+    return Status(Code::kUnsupported, std::string(what) + " " + object_url(key) +
+                                          ": plain web servers can only be read");
+  }
+
+  static Result<ObjectInfo> info_of(const std::string& key, const HttpAnswer& answer) {
+    http::ResponseHead head;
+    HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
+    ObjectInfo info;
+    info.key = key;
+    info.etag = version_in(head);
+    const std::string_view encoding = head.header("content-encoding");
+    const bool is_packed = !encoding.empty() && !http::equals_ignoring_case(encoding, "identity");
+    if (head_bytes == 0 || is_packed) {
+      return Status(Code::kUnsupported,
+                    "the server packs its answers (Content-Encoding), so that ranges have no "
+                    "meaning");
+    }
+    if (head.status == 206 && head.content_range && head.content_range->total) {
+      info.size_bytes = *head.content_range->total;
+    } else if (head.status == 200 && head.content_length) {
+      info.size_bytes = *head.content_length;
+    } else {
+      return Status(Code::kUnsupported, "the server does not say how long the object is");
+    }
+    if (const auto modified = http::parse_http_date(head.header("last-modified")))
+      info.modified_unix_s = modified->time_since_epoch().count();
+    return info;
+  }
+
+  const std::shared_ptr<WebProtocol> protocol_;
+  StoreTraits traits_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_web_store(const StoreOptions& options) {
+  HEADRACE_TRY_ASSIGN(WebConfig config, make_web_config(options));
+  auto protocol = std::make_shared<WebProtocol>(std::move(config));
+  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options));
+  return std::unique_ptr<Store>(std::make_unique<WebStore>(std::move(protocol), std::move(engine)));
+}
+
+}  // namespace headrace::web
