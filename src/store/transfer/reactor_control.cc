@@ -79,7 +79,8 @@ void Reactor::count_success(TransferOp& op, const Connection& connection, TimePo
     const TimePoint from = connection.is_hedge() ? op.first_sent : op.sent;
     hedging_.on_first_byte(op.request.length_bytes, micros(op.first_byte - from));
     if (connection.is_hedge()) counters_.hedges_won.add(1);
-    AddressBook& addresses = connection.endpoint()->addresses;
+    // The op's: a connection that the answer has closed belongs to none.
+    AddressBook& addresses = op.endpoint->addresses;
     if (addresses.size() > 1) {
       addresses.report(connection.address(),
                        {op.length_bytes, first_byte, micros(now - op.first_byte)}, now);
