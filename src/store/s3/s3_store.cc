@@ -1,6 +1,7 @@
 #include "store/s3/s3_store.h"
 
 #include "auth/aws_fetch.h"
+#include "auth/aws_fetch.h"
 #include "store/s3/express_session.h"
 #include "store/s3/s3_control.h"
 #include "store/s3/s3_protocol.h"
@@ -90,8 +91,10 @@ class S3Store final : public Store {
 Result<std::unique_ptr<Store>> open_s3_store(const StoreOptions& options, const StoreUrl& url,
                                              const Environment& environment,
                                              std::shared_ptr<auth::WebClient> web) {
-  HEADRACE_TRY_ASSIGN(const auto settings,
-                      auth::resolve_aws_settings(environment, auth::local_file_reader()));
+  auto resolved = auth::resolve_aws_settings(environment, auth::local_file_reader());
+  // Unsigned requests need no credentials: not even ones that are well-formed.
+  if (!resolved && !options.anonymous) return std::move(resolved).error().annotate(url.root);
+  const auth::AwsSettings settings = resolved ? *std::move(resolved) : auth::AwsSettings();
   Clock& clock = options.clock != nullptr ? *options.clock : system_clock();
   std::shared_ptr<auth::CredentialProvider> provider;
   if (!options.anonymous && (settings.credentials || web != nullptr)) {
