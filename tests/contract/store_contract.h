@@ -27,6 +27,10 @@ class ContractWorld {
   virtual Result<std::unique_ptr<Store>> open(StoreOptions options) = 0;
   /// Smallest allowed size of a part that is not the last, bytes.
   virtual std::uint64_t least_part_bytes() const { return 1; }
+  /// False for keys that the vendor does not keep as they are.
+  virtual bool takes_key(std::string_view /*key*/) const { return true; }
+  /// False for servers whose answer to a range just behind the object's end is malformed.
+  virtual bool answers_range_at_end() const { return true; }
 };
 
 struct ContractCase {

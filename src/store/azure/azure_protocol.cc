@@ -68,14 +68,10 @@ std::size_t character_count(std::string_view utf8) noexcept {
   }));
 }
 
-/// "." or "..", which URL parsers on the way resolve: the request would be for another blob.
-bool has_dot_segment(std::string_view key) noexcept {
-  while (!key.empty()) {
-    const std::string_view segment = key.substr(0, key.find('/'));
-    if (segment == "." || segment == "..") return true;
-    key.remove_prefix(std::min(key.size(), segment.size() + 1));
-  }
-  return false;
+/// True when a part of the key ends with a dot: Azure drops such dots, and URL parsers on the way
+/// resolve "." and "..", so that the request would be for another blob.
+bool has_final_dot(std::string_view key) noexcept {
+  return key.ends_with('.') || key.find("./") != std::string_view::npos;
 }
 
 Status refuse_redirect(const HeadContext& context) {
@@ -98,8 +94,12 @@ Status AzureProtocol::check_key(std::string_view key) const {
   }
   if (key.find('\0') != std::string_view::npos)
     return Status(Code::kInvalidArgument, "the key has a NUL character");
-  if (has_dot_segment(key))
-    return Status(Code::kInvalidArgument, "the key has a part \".\" or \"..\"");
+  if (has_final_dot(key))
+    return Status(Code::kInvalidArgument,
+                  "the key has a part that ends with a dot, which Azure "
+                  "does not keep");
+  if (key.find('\\') != std::string_view::npos)
+    return Status(Code::kInvalidArgument, "the key has a backslash, which Azure stores as a slash");
   return {};
 }
 
