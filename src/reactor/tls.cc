@@ -267,6 +267,7 @@ Status TlsSession::certificate_error(long verdict) const {
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
     case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+    case X509_V_ERR_CERT_SIGNATURE_FAILURE:
       what = "it is signed by an authority that is not known here";
       break;
     default:
@@ -279,7 +280,7 @@ Status TlsSession::certificate_error(long verdict) const {
 Status TlsSession::handshake_error() {
   const long verdict = SSL_get_verify_result(ssl_);
   const unsigned long code = ERR_peek_error();
-  if (ERR_GET_LIB(code) == ERR_LIB_SSL && ERR_GET_REASON(code) == SSL_R_CERTIFICATE_VERIFY_FAILED) {
+  if (verdict != X509_V_OK && SSL_get_verify_mode(ssl_) != SSL_VERIFY_NONE) {
     ERR_clear_error();
     return certificate_error(verdict);
   }

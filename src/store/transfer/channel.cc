@@ -53,9 +53,18 @@ std::optional<std::int64_t> Channel::connect(const NetAddress& address, const Ch
   phase_ = Phase::kConnecting;
   failure_ = Status();
   begin_ = end_ = 0;
-  const auto result = poller_.connect(socket_, address.get(), address.size_bytes);
-  if (!result || *result < 0) return result;
-  return set_up();
+  set_up_error_ = 0;
+  auto result = poller_.connect(socket_, address.get(), address.size_bytes);
+  if (result && *result >= 0) result = set_up();
+  return result ? end_set_up(*result) : std::nullopt;
+}
+
+/// A failure is told when the kernel has no buffer any more: the owner may close then.
+std::optional<std::int64_t> Channel::end_set_up(std::int64_t result) {
+  if (result >= 0 || !socket_.is_busy()) return result;
+  set_up_error_ = result;
+  poller_.cancel(socket_);
+  return std::nullopt;
 }
 
 std::int64_t Channel::begin_tls() {
@@ -220,16 +229,19 @@ std::optional<std::int64_t> Channel::pump_send() {
 
 std::optional<PollEvent> Channel::on_event(const PollEvent& event) {
   if (phase_ != Phase::kOpen) {
-    if (event.op == PollOp::kSend) {
-      if (event.result < 0) return PollEvent{event.socket, PollOp::kConnect, event.result};
-      const auto flushed = session_ ? pump_send() : std::nullopt;
-      if (flushed && *flushed < 0) return PollEvent{event.socket, PollOp::kConnect, *flushed};
-      return std::nullopt;
-    }
     std::optional<std::int64_t> result = event.result;
-    if (event.op == PollOp::kReceive && event.result == 0) result = -ECONNRESET;
-    if (event.op == PollOp::kReceive && event.result > 0) take_received(event.result);
-    if (*result >= 0) result = set_up();
+    if (set_up_error_ != 0) {
+      result = set_up_error_;
+    } else if (event.op == PollOp::kReceive && event.result == 0) {
+      result = -ECONNRESET;
+    } else if (event.op == PollOp::kSend && event.result >= 0) {
+      result = session_ ? pump_send() : std::nullopt;
+      if (result && *result >= 0) return std::nullopt;
+    } else if (event.result >= 0) {
+      if (event.op == PollOp::kReceive) take_received(event.result);
+      result = set_up();
+    }
+    if (result) result = end_set_up(*result);
     if (!result) return std::nullopt;
     return PollEvent{event.socket, PollOp::kConnect, *result};
   }

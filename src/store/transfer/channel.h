@@ -69,6 +69,7 @@ class Channel {
   std::int64_t fail(Status status);
   std::int64_t begin_tls();
   std::optional<std::int64_t> set_up();
+  std::optional<std::int64_t> end_set_up(std::int64_t result);
   std::optional<std::int64_t> read_tunnel_answer();
   std::optional<std::int64_t> pump_receive(ReceiveMode mode);
   std::optional<std::int64_t> pump_send();
@@ -84,6 +85,7 @@ class Channel {
   const ChannelPlan* plan_ = nullptr;
   std::unique_ptr<TlsSession> session_;
   Status failure_;
+  std::int64_t set_up_error_ = 0;  // known, and the kernel still has a buffer
 
   std::unique_ptr<std::byte[]> cipher_;  // received, [begin_, end_) not yet opened
   std::size_t begin_ = 0;

@@ -2,6 +2,7 @@
 /// \file
 /// For tests: an HTTP server on loopback whose answers, good or bad, are written by the test, and a
 /// protocol without vendor.
+#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <atomic>
@@ -31,7 +32,7 @@ struct SeenRequest {
 /// The server's side of a connection.
 class Peer {
  public:
-  explicit Peer(int fd) : fd_(fd) {}
+  explicit Peer(int fd, SSL* tls = nullptr) : fd_(fd), tls_(tls) {}
   void send(std::string_view bytes);
   /// Ends with a TCP reset, or in order.
   void reset();
@@ -42,6 +43,7 @@ class Peer {
 
  private:
   const int fd_;
+  SSL* const tls_;
   bool is_open_ = true;
 };
 
@@ -49,7 +51,9 @@ class ScriptedServer {
  public:
   using Script = std::function<void(const SeenRequest&, Peer&)>;
   /// Object of `object_bytes` whose byte i is content_byte(i); `script` answers instead when given.
-  explicit ScriptedServer(Script script = nullptr, std::uint64_t object_bytes = 1 << 20);
+  /// `tls`: speaks TLS with this context, which outlives it.
+  explicit ScriptedServer(Script script = nullptr, std::uint64_t object_bytes = 1 << 20,
+                          SSL_CTX* tls = nullptr);
   ~ScriptedServer() { stop(); }
   /// Ends all connections and threads: afterwards no script runs.
   void stop();
@@ -68,10 +72,11 @@ class ScriptedServer {
  private:
   void accept_loop();
   void serve(int fd, std::size_t connection);
-  bool read_request(int fd, std::string& buffer, SeenRequest& request);
+  bool read_request(int fd, SSL* tls, std::string& buffer, SeenRequest& request);
 
   const Script script_;
   const std::uint64_t object_bytes_;
+  SSL_CTX* const tls_;
   int listen_fd_ = -1;
   std::uint16_t port_ = 0;
   std::atomic<std::size_t> connection_count_{0};
@@ -96,6 +101,17 @@ class FakeProtocol final : public HttpProtocol {
                     std::string_view body) override;
   Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
   std::string describe(const Request& request) const override;
+  bool follows_redirects() const noexcept override { return true; }
+  BodyChecksum checksum_of(const Request&, const http::ResponseHead&) const override {
+    return checksum;
+  }
+  void append_checksum(const Request&, const http::ResponseHead& head,
+                       std::string& out) const override {
+    out.append(head.header("x-sum"));
+  }
+
+  int not_ready_count = 0;  ///< Heads refused before credentials are there. Set before use.
+  BodyChecksum checksum;    ///< What each answer announces. Set before use.
 
  private:
   const HttpEndpoint endpoint_;

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +14,9 @@ namespace headrace::transfer {
 
 void Peer::send(std::string_view bytes) {
   while (is_open_ && !bytes.empty()) {
-    const ssize_t n = ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    const ssize_t n = tls_ != nullptr
+                          ? SSL_write(tls_, bytes.data(), static_cast<int>(bytes.size()))
+                          : ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (n <= 0) return;
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
@@ -34,8 +37,8 @@ void Peer::wait_for_client_to_leave() {
   is_open_ = false;
 }
 
-ScriptedServer::ScriptedServer(Script script, std::uint64_t object_bytes)
-    : script_(std::move(script)), object_bytes_(object_bytes) {
+ScriptedServer::ScriptedServer(Script script, std::uint64_t object_bytes, SSL_CTX* tls)
+    : script_(std::move(script)), object_bytes_(object_bytes), tls_(tls) {
   listen_fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -82,11 +85,12 @@ void ScriptedServer::accept_loop() {
   }
 }
 
-bool ScriptedServer::read_request(int fd, std::string& buffer, SeenRequest& request) {
+bool ScriptedServer::read_request(int fd, SSL* tls, std::string& buffer, SeenRequest& request) {
   std::size_t end = 0;
   const auto more = [&] {
     char bytes[65536];
-    const ssize_t n = ::recv(fd, bytes, sizeof(bytes), 0);
+    const ssize_t n =
+        tls != nullptr ? SSL_read(tls, bytes, sizeof(bytes)) : ::recv(fd, bytes, sizeof(bytes), 0);
     if (n > 0) buffer.append(bytes, static_cast<std::size_t>(n));
     return n > 0;
   };
@@ -119,16 +123,29 @@ bool ScriptedServer::read_request(int fd, std::string& buffer, SeenRequest& requ
 }
 
 void ScriptedServer::serve(int fd, std::size_t connection) {
-  Peer peer(fd);
+  sigset_t pipe;  // OpenSSL writes without MSG_NOSIGNAL
+  sigemptyset(&pipe);
+  sigaddset(&pipe, SIGPIPE);
+  pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  SSL* tls = nullptr;
+  if (tls_ != nullptr) {
+    tls = SSL_new(tls_);
+    SSL_set_fd(tls, fd);
+  }
+  const bool is_ready = tls == nullptr || SSL_accept(tls) == 1;
+  Peer peer(fd, tls);
+  if (!is_ready) peer.close();
   std::string buffer;
   for (std::size_t count = 0; peer.is_open(); ++count) {
     SeenRequest request;
     request.connection = connection;
     request.on_connection = count;
-    if (!read_request(fd, buffer, request)) break;
+    if (!read_request(fd, tls, buffer, request)) break;
     request.index = request_count_.fetch_add(1);
     script_ ? script_(request, peer) : answer(request, peer);
   }
+  if (tls != nullptr) SSL_set_shutdown(tls, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+  SSL_free(tls);
   MutexLock lock(mutex_);
   std::replace(fds_.begin(), fds_.end(), fd, -1);
   ::close(fd);
@@ -159,16 +176,25 @@ void ScriptedServer::answer(const SeenRequest& request, Peer& peer) const {
             content(request.first, last));
 }
 
-Status FakeProtocol::append_head(const Request& request, const HeadContext&, std::string& out) {
+Status FakeProtocol::append_head(const Request& request, const HeadContext& context,
+                                 std::string& out) {
+  if (not_ready_count > 0) {
+    --not_ready_count;
+    return Status(Code::kUnavailable, "no credentials yet");
+  }
   if (request.key == "refused-key") return Status(Code::kInvalidArgument, "this key is refused");
   char number[24];
   const auto append_number = [&](std::uint64_t value) {
     out.append(number, static_cast<std::size_t>(
                            std::to_chars(number, number + sizeof(number), value).ptr - number));
   };
-  out.append(request.op == Op::kGet ? "GET /" : "PUT /")
-      .append(request.key)
-      .append(" HTTP/1.1\r\nHost: test\r\n");
+  out.append(request.op == Op::kGet ? "GET " : "PUT ");
+  if (context.redirect != nullptr) {
+    out.append(context.redirect->target).append(" HTTP/1.1\r\nHost: ");
+    out.append(context.redirect->host_field).append("\r\n");
+  } else {
+    out.append("/").append(request.key).append(" HTTP/1.1\r\nHost: test\r\nX-Secret: 1\r\n");
+  }
   if (request.op == Op::kGet) {
     out.append("Range: bytes=");
     append_number(request.offset_bytes);
