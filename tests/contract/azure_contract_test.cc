@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "contract/store_contract.h"
 #include "headrace/environment.h"
@@ -109,6 +110,92 @@ std::unique_ptr<ContractWorld> azure_world(PollerKind poller) {
     if (!open_store(server_options(poller), server_environment())) return nullptr;
   }
   return std::make_unique<AzureWorld>(poller);
+}
+
+double requests_of(const Store& store) {
+  MetricList metrics;
+  store.append_metrics(metrics);
+  for (const auto& metric : metrics) {
+    if (metric.name == std::string_view("store.attempts")) return metric.value;
+  }
+  return -1;
+}
+
+/// What only Azure has.
+class AzureServer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    world_ = azure_world(PollerKind::kAuto);
+    if (world_ == nullptr) GTEST_SKIP() << "HEADRACE_TEST_AZURE_ENDPOINT is not set";
+    auto pool = SlabPool::create({});
+    ASSERT_TRUE(pool);
+    pool_ = *std::move(pool);
+    auto store = world_->open({});
+    ASSERT_TRUE(store) << store.error().message();
+    store_ = *std::move(store);
+  }
+  Completion send(Request request, std::string_view bytes) {
+    request.length_bytes = bytes.size();
+    request.slab = *pool_->try_acquire(bytes.size());
+    bytes.copy(reinterpret_cast<char*>(request.slab.bytes().data()), bytes.size());
+    EXPECT_EQ(store_->submit({&request, 1}), 1U);
+    Completion done;
+    EXPECT_EQ(store_->wait({&done, 1}, far_future()), 1U);
+    return done;
+  }
+  std::unique_ptr<ContractWorld> world_;
+  std::unique_ptr<SlabPool> pool_;
+  std::unique_ptr<Store> store_;
+};
+
+TEST_F(AzureServer, DeletesManyInOneRequest) {
+  for (const char* key : {"a b", "c+d", "e/f%20"})
+    ASSERT_TRUE(write_object(*store_, *pool_, key, "x"));
+  const double before = requests_of(*store_);
+  const std::vector<std::string> keys = {"a b", "never/was", "c+d", "", "e/f%20"};
+  const auto results = store_->remove_many(keys);
+  ASSERT_EQ(results.size(), keys.size());
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    EXPECT_EQ(results[i].code(), keys[i].empty() ? Code::kInvalidArgument : Code::kOk)
+        << keys[i] << ": " << results[i].message();
+  }
+  EXPECT_EQ(requests_of(*store_) - before, 1);
+  auto left = list_all(*store_, "");
+  ASSERT_TRUE(left);
+  EXPECT_TRUE(left->empty());
+}
+
+TEST_F(AzureServer, AnUploadGoesOnWithWhatHasArrived) {
+  auto upload = store_->create_upload("k");
+  ASSERT_TRUE(upload);
+  auto none = store_->list_parts("k", *upload);
+  ASSERT_TRUE(none) << none.error().message();
+  EXPECT_TRUE(none->empty());
+  Request part;
+  part.op = Op::kPutPart;
+  part.key = "k";
+  part.upload_id = *upload;
+  for (const std::uint32_t number : {2U, 1U}) {
+    part.part_number = number;
+    const Completion done = send(std::move(part), number == 1 ? "one" : "second");
+    ASSERT_TRUE(done.status.ok()) << done.status.message();
+    part = Request();
+    part.op = Op::kPutPart;
+    part.key = "k";
+    part.upload_id = *upload;
+  }
+  auto parts = store_->list_parts("k", *upload);
+  ASSERT_TRUE(parts) << parts.error().message();
+  ASSERT_EQ(parts->size(), 2U);
+  EXPECT_EQ((*parts)[0].part_number, 1U);
+  EXPECT_EQ((*parts)[1].size_bytes, 6U);
+  for (int i = 0; i < 2; ++i) {  // again, as after a lost answer
+    auto info = store_->complete_upload("k", *upload, *parts);
+    ASSERT_TRUE(info) << info.error().message();
+    EXPECT_EQ(info->size_bytes, 9U);
+    EXPECT_EQ(info->etag, store_->head("k")->etag);
+  }
+  EXPECT_EQ(store_->list_parts("k", *upload).error().code(), Code::kNotFound);
 }
 
 INSTANTIATE_TEST_SUITE_P(AzureEpoll, StoreContract,
