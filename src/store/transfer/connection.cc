@@ -629,8 +629,7 @@ Progress Connection::on_timer(TimePoint now) {
     case State::kHead:
       context_.counters.timeouts.add(1);
       outcome_.is_timeout = true;
-      return abort(Status(Code::kUnavailable,
-                          "no answer within " + ms_text(wait_limit_)));
+      return abort(Status(Code::kUnavailable, "no answer within " + ms_text(wait_limit_)));
     case State::kSending:
     case State::kBody:
     case State::kText:

@@ -95,8 +95,8 @@ class Connection {
   /// The connection's timer has fired.
   Progress on_timer(TimePoint now);
   /// Another attempt at the same op has won, or the op is over: lets go of the op at once, and
-  /// ends, with op() == nullptr, as soon as the kernel has given its buffers back. The connection is
-  /// closed then. \pre op() != nullptr, a get that has not won
+  /// ends, with op() == nullptr, as soon as the kernel has given its buffers back. The connection
+  /// is closed then. \pre op() != nullptr, a get that has not won
   Progress disown();
   /// The other attempt at the same op has failed: this one is the op's only attempt now.
   void promote() noexcept;
@@ -182,12 +182,12 @@ class Connection {
   TransferOp* op_ = nullptr;
   Endpoint* endpoint_ = nullptr;
   Outcome outcome_;
-  bool is_over_ = false;    // the attempt has its outcome
+  bool is_over_ = false;       // the attempt has its outcome
   bool has_given_up_ = false;  // the connect; another address is next
-  bool is_hedge_ = false;   // the op has an older attempt under way
+  bool is_hedge_ = false;      // the op has an older attempt under way
   TimePoint sent_at_{}, first_byte_at_{};
   std::chrono::milliseconds wait_limit_{};  // for the head of this answer
-  bool is_reused_ = false;  // not the first request of this connection
+  bool is_reused_ = false;                  // not the first request of this connection
   bool keep_alive_ = false;
   NetAddress address_;  // a copy: the book may be replaced while connecting
   std::size_t addresses_left_ = 0;

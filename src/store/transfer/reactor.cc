@@ -107,7 +107,7 @@ void Reactor::run() {
     if (now - reported_at_ >= kReportEvery) report(now);
     start_pending(now);
     deliver();
-    if (is_stopping_ && all_ == nullptr) break;
+    if (is_stopping_ && all_ == nullptr && disowned_ == 0) break;
     poll_once();
   }
   endpoints_.abandon_lookups();
@@ -368,7 +368,10 @@ void Reactor::advance(Connection& connection, Progress progress, TimePoint now) 
 // --- ends ---
 
 void Reactor::on_attempt_done(Connection& connection, TimePoint now) {
-  if (connection.op() == nullptr) return retire(connection, now);  // it was disowned
+  if (connection.op() == nullptr) {
+    --disowned_;
+    return retire(connection, now);
+  }
   TransferOp& op = *connection.op();
   if (op.hedge != nullptr) {
     if (survives(op, connection, now)) return;

@@ -136,6 +136,7 @@ class Reactor {
   HedgePolicy hedging_;
   OpQueue awaiting_[FirstByteTimes::kClassCount];  // gets, oldest attempt first
   TimePoint check_late_at_ = TimePoint::max();
+  std::size_t disowned_ = 0;  // connections that wait for the kernel, without an op
   TimePoint excused_until_{};
 };
 

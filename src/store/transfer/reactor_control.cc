@@ -194,7 +194,9 @@ void Reactor::drop_rival_of(TransferOp& op, Connection& connection, TimePoint no
   Connection& rival = op.connection == &connection ? *op.hedge : *op.connection;
   op.connection = &connection;
   op.hedge = nullptr;
-  advance(rival, rival.disown(), now);
+  const Progress progress = rival.disown();
+  if (progress == Progress::kDone) return retire(rival, now);
+  ++disowned_;
 }
 
 bool Reactor::survives(TransferOp& op, Connection& connection, TimePoint now) {

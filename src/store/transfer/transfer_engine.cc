@@ -55,8 +55,7 @@ EndpointControl::Options control_options(const StoreOptions& options,
   // Engines of a process differ by their address, processes by their number and time.
   static_assert(sizeof(std::uintptr_t) <= sizeof(std::uint64_t));
   control.id = mix64(mix64(static_cast<std::uint64_t>(::getpid())) ^
-                     static_cast<std::uint64_t>(
-                         system_clock().now().time_since_epoch().count()) ^
+                     static_cast<std::uint64_t>(system_clock().now().time_since_epoch().count()) ^
                      reinterpret_cast<std::uintptr_t>(&options)) |
                1;
   return control;
@@ -94,8 +93,8 @@ Result<std::shared_ptr<EngineCore>> EngineCore::create(std::shared_ptr<HttpProto
   }
   const StoreOptions& settled = core->options_;
   const std::uint32_t count = settled.reactor_count;
-  core->control_ = std::make_unique<EndpointControl>(
-      control_options(settled, *core->protocol_), settled.clock->now());
+  core->control_ = std::make_unique<EndpointControl>(control_options(settled, *core->protocol_),
+                                                     settled.clock->now());
   for (std::uint32_t i = 0; i < count; ++i) {
     HEADRACE_TRY_ASSIGN(auto poller, create_poller(settled.poller));
     Reactor::Options own;
@@ -181,6 +180,7 @@ void EngineCore::append_metrics(MetricList& out) const {
     for (const auto& reactor : reactors_) sum += (reactor->counters().*row.counter).get();
     out.push_back({row.name, static_cast<double>(sum)});
   }
+  control_->append_metrics(out);
 }
 
 }  // namespace transfer
