@@ -52,8 +52,8 @@ struct SimBehaviour {
   double read_requests_per_s = 0;   ///< GET and HEAD.
   double write_requests_per_s = 0;  ///< The others.
   double partition_after_ms = 0;    ///< A prefix over its limit for that long is split; 0: never.
-  double ramp_period_ms = 0;  ///< Limits double after each such time of use at more than half; 0:
-                              ///< they stay.
+  double ramp_period_ms = 0;  ///< Limits used at more than half double, once in such a time at
+                              ///< most; 0: they stay.
   double limit_status = 503;  ///< 503 SlowDown or 429 TooManyRequests.
 
   // Refusals.
@@ -115,6 +115,9 @@ struct SimOptions {
   std::string secret_key = "headrace-secret";
   std::string session_token;  ///< When set, requests must carry it.
   std::string region = "us-east-1";
+  /// Accepted as "Authorization: Bearer ..." by Google's XML API; also what the token endpoints
+  /// hand out. Empty: such requests are refused.
+  std::string bearer_token;
   /// Addresses listened on: host, and the following ones (127.0.0.1, 127.0.0.2, ...), all with the
   /// same port. More than 1 needs a loopback IPv4 host. 1 .. 64.
   std::uint32_t address_count = 1;

@@ -12,15 +12,24 @@ from headrace import _live, _native
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Server"]
+__all__ = ["Server", "profiles"]
+
+
+def profiles() -> list[str]:
+    """Names for ``Server(profile=...)``; docs/simulator.md has their numbers."""
+    return _native.SimServer.profile_names()
 
 
 class Server:
     """Serves ``directory``, whose first-level folders are buckets, until closed.
 
-    :param profile: ``"none"``, ``"s3-standard"`` or ``"s3-express"`` (docs/simulator.md).
-    :param behaviour: replaces the profile's numbers: ``first_byte_p50_ms``, ``throttle_rate``, ``reset_rate``, ...
+    :param profile: one of :func:`profiles` (docs/simulator.md).
+    :param behaviour: changes the profile's numbers: ``first_byte_p50_ms``, ``throttle_rate``, ``reset_rate``, ...
     :param port: 0 picks a free one.
+    :param bearer_token: accepted from clients of Google's XML API.
+    :param addresses: how many loopback addresses to listen on, from ``host`` upwards.
+    :param tls: serve https; ``ca_path`` is then the certificate that clients must trust.
+    :param redirect_reads: answer reads at the first address with 307 to another one.
     """
 
     def __init__(
@@ -38,24 +47,41 @@ class Server:
         secret_key: str = "headrace-secret",
         session_token: str = "",
         region: str = "us-east-1",
+        bearer_token: str = "",
+        addresses: int = 1,
+        tls: bool = False,
+        certificate: str | os.PathLike[str] = "",
+        private_key: str | os.PathLike[str] = "",
+        redirect_reads: bool = False,
+        count_repeats: bool = False,
     ) -> None:
-        self._native = _native.SimServer(
-            os.fspath(directory),
-            host=host,
-            port=port,
-            profile=profile,
-            behaviour=None if behaviour is None else dict(behaviour),
-            seed=seed,
-            threads=threads,
-            require_signature=require_signature,
-            access_key=access_key,
-            secret_key=secret_key,
-            session_token=session_token,
-            region=region,
-        )
+        options: dict[str, Any] = {
+            "host": host,
+            "port": port,
+            "profile": profile,
+            "seed": seed,
+            "threads": threads,
+            "require_signature": require_signature,
+            "access_key": access_key,
+            "secret_key": secret_key,
+            "session_token": session_token,
+            "region": region,
+            "bearer_token": bearer_token,
+            "addresses": addresses,
+            "tls": tls,
+            "certificate": os.fspath(certificate),
+            "private_key": os.fspath(private_key),
+            "redirect_reads": redirect_reads,
+            "count_repeats": count_repeats,
+        }
+        if behaviour is not None:
+            options["behaviour"] = json.dumps(dict(behaviour))
+        self._native = _native.SimServer(os.fspath(directory), options)
         self.access_key, self.secret_key, self.session_token, self.region = access_key, secret_key, session_token, region
         self.port: int = self._native.port
         self.endpoint: str = self._native.endpoint
+        self.addresses: list[str] = self._native.addresses
+        self.ca_path: str = self._native.ca_path
         _live.register(self)
 
     def environment(self) -> dict[str, str]:
@@ -67,12 +93,30 @@ class Server:
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
         }
+        if self.ca_path:
+            variables |= {"AWS_CA_BUNDLE": self.ca_path}
         return variables | ({"AWS_SESSION_TOKEN": self.session_token} if self.session_token else {})
 
     def stats(self) -> dict[str, Any]:
         """Requests by kind and status, bytes, per object; the same as ``GET /_headrace/stats``."""
         stats: dict[str, Any] = json.loads(self._native.stats_json())
         return stats
+
+    def set_behaviour(self, **fields: float) -> None:
+        """Changes these numbers from the next request on."""
+        self._native.set_behaviour(json.dumps(fields))
+
+    def advance(self, seconds: float) -> None:
+        """Moves the simulator's clock ahead: whatever waits, expires or grows with time does so at once."""
+        self._native.advance(round(seconds * 1000))
+
+    def expire_credentials(self) -> None:
+        """From now on the session token, and present Express sessions, are expired."""
+        self._native.expire_credentials()
+
+    def touch(self, bucket: str, key: str) -> None:
+        """Gives the object a new version with the same bytes."""
+        self._native.touch(bucket, key)
 
     def close(self) -> None:
         """Ends the server. May be repeated."""

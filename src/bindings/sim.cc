@@ -1,6 +1,7 @@
 #include "headrace/sim.h"
 
-#include <map>
+#include <chrono>
+#include <optional>
 #include <string>
 
 #include "errors.h"
@@ -13,30 +14,43 @@ struct PySimServer {
   Guarded<SimServer> server;
 };
 
-std::optional<SimBehaviour> parse_behaviour(const nb::object& fields) {
-  if (fields.is_none()) return std::nullopt;
-  SimBehaviour behaviour;
-  const std::map<std::string, double*> by_name = {
-      {"first_byte_p50_ms", &behaviour.first_byte_p50_ms},
-      {"first_byte_p99_ms", &behaviour.first_byte_p99_ms},
-      {"slow_first_byte_rate", &behaviour.slow_first_byte_rate},
-      {"slow_first_byte_ms", &behaviour.slow_first_byte_ms},
-      {"connection_bytes_per_s", &behaviour.connection_bytes_per_s},
-      {"throttle_rate", &behaviour.throttle_rate},
-      {"error_rate", &behaviour.error_rate},
-      {"reset_rate", &behaviour.reset_rate},
-      {"truncate_rate", &behaviour.truncate_rate}};
-  for (auto [name, value] : nb::cast<nb::dict>(fields)) {
-    const auto text = nb::cast<std::string>(name);
-    const auto it = by_name.find(text);
-    if (it == by_name.end()) {
-      std::string message = "behaviour has no field " + text + "; fields are";
-      for (const auto& [known, target] : by_name) message += " " + known;
-      raise(Status(Code::kInvalidArgument, std::move(message)));
-    }
-    *it->second = nb::cast<double>(value);
-  }
-  return behaviour;
+/// `text`: JSON that changes what the profile says; nullopt without any.
+std::optional<SimBehaviour> parse_behaviour(const std::optional<std::string>& text,
+                                            const std::string& profile) {
+  if (!text) return std::nullopt;
+  const SimBehaviour base =
+      value_or_raise(sim_behaviour_from_json("{\"profile\": \"" + profile + "\"}"));
+  return value_or_raise(sim_behaviour_from_json(*text, base));
+}
+
+template <typename T>
+void read_field(const nb::dict& fields, const char* name, T& out) {
+  if (fields.contains(name)) out = nb::cast<T>(fields[name]);
+}
+
+SimOptions parse_options(const nb::dict& fields) {
+  SimOptions options;
+  read_field(fields, "host", options.host);
+  read_field(fields, "port", options.port);
+  read_field(fields, "profile", options.profile);
+  read_field(fields, "seed", options.seed);
+  read_field(fields, "threads", options.thread_count);
+  read_field(fields, "require_signature", options.require_signature);
+  read_field(fields, "access_key", options.access_key);
+  read_field(fields, "secret_key", options.secret_key);
+  read_field(fields, "session_token", options.session_token);
+  read_field(fields, "region", options.region);
+  read_field(fields, "bearer_token", options.bearer_token);
+  read_field(fields, "addresses", options.address_count);
+  read_field(fields, "tls", options.tls);
+  read_field(fields, "certificate", options.certificate_path);
+  read_field(fields, "private_key", options.private_key_path);
+  read_field(fields, "redirect_reads", options.redirect_reads);
+  read_field(fields, "count_repeats", options.count_repeats);
+  std::optional<std::string> behaviour;
+  read_field(fields, "behaviour", behaviour);
+  options.behaviour = parse_behaviour(behaviour, options.profile);
+  return options;
 }
 
 }  // namespace
@@ -45,34 +59,33 @@ void bind_sim(nb::module_& m) {
   nb::class_<PySimServer>(m, "SimServer")
       .def(
           "__init__",
-          [](PySimServer* self, const std::string& directory, const std::string& host,
-             std::uint16_t port, const std::string& profile, const nb::object& behaviour,
-             std::uint64_t seed, std::uint32_t threads, bool require_signature,
-             const std::string& access_key, const std::string& secret_key,
-             const std::string& session_token, const std::string& region) {
-            SimOptions options;
+          [](PySimServer* self, const std::string& directory, const nb::dict& fields) {
+            SimOptions options = parse_options(fields);
             options.directory = directory;
-            options.host = host;
-            options.port = port;
-            options.profile = profile;
-            options.behaviour = parse_behaviour(behaviour);
-            options.seed = seed;
-            options.thread_count = threads;
-            options.require_signature = require_signature;
-            options.access_key = access_key;
-            options.secret_key = secret_key;
-            options.session_token = session_token;
-            options.region = region;
             std::shared_ptr<SimServer> server = value_or_raise(SimServer::start(options));
             new (self) PySimServer{Guarded<SimServer>("the simulator", std::move(server))};
           },
-          nb::arg("directory"), nb::kw_only(), nb::arg("host") = "127.0.0.1", nb::arg("port") = 0,
-          nb::arg("profile") = "none", nb::arg("behaviour") = nb::none(), nb::arg("seed") = 0,
-          nb::arg("threads") = 1, nb::arg("require_signature") = true,
-          nb::arg("access_key") = "headrace", nb::arg("secret_key") = "headrace-secret",
-          nb::arg("session_token") = "", nb::arg("region") = "us-east-1")
+          nb::arg("directory"), nb::arg("options"))
       .def_prop_ro("port", [](PySimServer& self) { return self.server.get()->port(); })
       .def_prop_ro("endpoint", [](PySimServer& self) { return self.server.get()->endpoint(); })
+      .def_prop_ro("addresses", [](PySimServer& self) { return self.server.get()->addresses(); })
+      .def_prop_ro("ca_path", [](PySimServer& self) { return self.server.get()->ca_path(); })
+      .def("set_behaviour",
+           [](PySimServer& self, const std::string& json) {
+             const auto server = self.server.get();
+             raise_if_error(server->set_behaviour(
+                 value_or_raise(sim_behaviour_from_json(json, server->behaviour()))));
+           })
+      .def("advance",
+           [](PySimServer& self, std::uint64_t ms) {
+             self.server.get()->advance(std::chrono::milliseconds(ms));
+           })
+      .def("expire_credentials", [](PySimServer& self) { self.server.get()->expire_credentials(); })
+      .def("touch",
+           [](PySimServer& self, const std::string& bucket, const std::string& key) {
+             raise_if_error(self.server.get()->touch(bucket, key));
+           })
+      .def_static("profile_names", &sim_profile_names)
       .def("stats_json", [](PySimServer& self) { return self.server.get()->stats_json(); })
       .def("stop", [](PySimServer& self) { self.server.drop(); });
 }

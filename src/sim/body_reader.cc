@@ -8,6 +8,7 @@
 
 #include "base/strings.h"
 #include "http/fields.h"
+#include "sim/google_face.h"
 
 namespace headrace::sim {
 namespace {
@@ -30,6 +31,19 @@ std::optional<std::uint64_t> parse_hex(std::string_view text) noexcept {
     value = value * 16 + digit;
   }
   return value;
+}
+
+std::string to_lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c | 0x20);
+  }
+  return out;
+}
+
+bool is_checksum_field(std::string_view name) {
+  ChecksumKind kind;
+  return checksum_kind_of(name, kind);
 }
 
 bool write_all(int fd, std::string_view bytes) {
@@ -109,6 +123,11 @@ S3Code BodyReader::add_header_checks(const http::RequestHead& head, const Target
       name = std::string(field.value);
       expected.clear();
       if (!checksum_kind_of(name, kind)) continue;
+    } else if (http::equals_ignoring_case(field.name, "x-goog-hash")) {
+      expected = crc32c_of_hash(field.value);
+      if (expected.empty()) continue;
+      name = "x-amz-checksum-crc32c";
+      kind = ChecksumKind::kCrc32c;
     } else if (http::equals_ignoring_case(field.name, "content-md5")) {
       if (expected.size() != 24) return S3Code::kInvalidDigest;
     } else if (!checksum_kind_of(field.name, kind)) {
@@ -223,7 +242,8 @@ S3Code BodyReader::finish() {
         check.is_hex ? to_hex(std::as_bytes(std::span(raw))) : to_base64(raw);
     if (actual != check.expected) {
       fail(check.failure);
-    } else if (check.name.starts_with("x-amz-checksum-")) {
+    } else if (is_checksum_field(check.name)) {
+      if (stored_sum_.first.empty()) stored_sum_ = {to_lower(check.name), actual};
       echo_ += check.name + ": " + actual + "\r\n";
     }
   }

@@ -66,6 +66,8 @@ class BodyReader {
   std::uint64_t bytes_left() const noexcept { return is_http_chunked_ ? 0 : left_bytes_; }
   /// "name: value\r\n" of the checksums that were checked, for the answer.
   const std::string& echo() const noexcept { return echo_; }
+  /// The first of them: name in lower case and value; empty without one.
+  const std::pair<std::string, std::string>& stored_sum() const noexcept { return stored_sum_; }
 
  private:
   struct Check {
@@ -89,6 +91,7 @@ class BodyReader {
   std::vector<Check> checks_;
   std::string memory_;
   std::string echo_;
+  std::pair<std::string, std::string> stored_sum_;
   std::uint64_t left_bytes_ = 0;  // of Content-Length
   std::uint64_t payload_bytes_ = 0;
   std::optional<std::uint64_t> expected_payload_bytes_;

@@ -3,6 +3,7 @@
 /// The checksums that S3 clients send with an upload. Streaming; one owner.
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,5 +27,7 @@ class Checksum {
 bool checksum_kind_of(std::string_view field_name, ChecksumKind& out) noexcept;
 
 std::string to_base64(std::string_view bytes);
+/// Nullopt for anything malformed.
+std::optional<std::string> from_base64(std::string_view text);
 
 }  // namespace headrace::sim

@@ -2,8 +2,7 @@
 
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
-#include <sys/sendfile.h>
-#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -23,8 +22,8 @@ constexpr std::chrono::milliseconds kDrainPoll{1};
 
 }  // namespace
 
-Connection::Connection(Fd fd, const Peer& peer, Service& service, std::span<char> scratch)
-    : fd_(std::move(fd)),
+Connection::Connection(Wire wire, const Peer& peer, Service& service, std::span<char> scratch)
+    : wire_(std::move(wire)),
       peer_(peer),
       service_(service),
       scratch_(scratch),
@@ -37,7 +36,7 @@ Connection::Next Connection::drive(TimePoint now) {
   service_.refresh();
   const SimAddress::State address = service_.address(peer_.address_index).state;
   if (address == SimAddress::State::kRefuse) {
-    set_reset_on_close();
+    wire_.reset_on_close();
     return Next::kClose;
   }
   // Mute: all are driven again when that changes.
@@ -76,7 +75,7 @@ Connection::Step Connection::step(TimePoint now) {
 
 Connection::Step Connection::receive(std::span<char> target, std::size_t& received) {
   if (!is_readable_) return Step::kWait;
-  const ssize_t count = ::recv(fd_.get(), target.data(), target.size(), 0);
+  const ssize_t count = wire_.receive(target);
   if (count > 0) {
     received = static_cast<std::size_t>(count);
     return Step::kAgain;
@@ -100,7 +99,7 @@ Connection::Step Connection::read_head(TimePoint now) {
     }
     if (*parsed > 0) {
       head_bytes_ = *parsed;
-      begin_exchange(now);
+      begin_exchange();
       return Step::kAgain;
     }
     if (input_begin_ > 0) {
@@ -143,7 +142,9 @@ void Connection::refuse_head() {
   state_ = State::kSend;
 }
 
-void Connection::begin_exchange(TimePoint now) {
+void Connection::begin_exchange() {
+  // Anew: this may be a further request of one drive(), and advance() may have come between.
+  const TimePoint now = service_.now();
   begun_at_ = now;
   if (head_.is_chunked || head_.content_length.value_or(0) > 0) {
     head_copy_.assign(input_.data() + input_begin_, head_bytes_);
@@ -170,7 +171,7 @@ void Connection::begin_exchange(TimePoint now) {
     }
     // The send buffer is empty or nearly so: all requests before this one were answered.
     constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-    (void)!::send(fd_.get(), kContinue.data(), kContinue.size(), MSG_NOSIGNAL);
+    (void)wire_.send(kContinue, false);
   }
   state_ = State::kBody;
 }
@@ -233,7 +234,7 @@ Connection::Step Connection::wait_first_byte(TimePoint now) {
   if (exchange_.fate.first_byte_us > 0 && now < due) return sleep_until(due);
   if (exchange_.fate.answer == Fate::Answer::kDrop) {
     service_.finished(exchange_, 0, true);
-    set_reset_on_close();
+    wire_.reset_on_close();
     return Step::kClose;
   }
   start_answer(now);
@@ -248,7 +249,7 @@ void Connection::start_answer(TimePoint now) {
     response.close = true;
   }
   output_.clear();
-  service_.append_head(exchange_, system_clock().wall_now(), output_);
+  service_.append_head(exchange_, service_.wall_now(), output_);
   output_sent_ = body_sent_ = file_left_ = 0;
   is_cut_ = false;
   if (response.has_body && response.file) {
@@ -284,9 +285,7 @@ Connection::Step Connection::send_some(TimePoint now) {
 
 Connection::Step Connection::send_text() {
   if (!is_writable_) return Step::kWait;
-  const int more = file_left_ > 0 ? MSG_MORE : 0;
-  const ssize_t sent = ::send(fd_.get(), output_.data() + output_sent_,
-                              output_.size() - output_sent_, MSG_NOSIGNAL | more);
+  const ssize_t sent = wire_.send(std::string_view(output_).substr(output_sent_), file_left_ > 0);
   if (sent < 0) {
     if (errno == EINTR) return Step::kAgain;
     if (errno != EAGAIN) return Step::kClose;
@@ -314,9 +313,8 @@ Connection::Step Connection::send_file(TimePoint now) {
     TimePoint again;
     const std::uint64_t count = allow(std::min({file_left_, turn_left, to_mark}), now, again);
     if (count == 0) return sleep_until(again);
-    auto offset = static_cast<off_t>(file_offset_);
-    const ssize_t sent = ::sendfile(fd_.get(), exchange_.response.file->fd.get(), &offset,
-                                    static_cast<std::size_t>(count));
+    const ssize_t sent =
+        wire_.send_file(exchange_.response.file->fd.get(), file_offset_, count, scratch_);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && errno == EAGAIN) {
       is_writable_ = false;
@@ -339,7 +337,7 @@ Connection::Step Connection::send_flipped_byte() {
   if (::pread(exchange_.response.file->fd.get(), &byte, 1, static_cast<off_t>(file_offset_)) != 1)
     return Step::kClose;
   byte = static_cast<char>(byte ^ 0x10);
-  const ssize_t sent = ::send(fd_.get(), &byte, 1, MSG_NOSIGNAL);
+  const ssize_t sent = wire_.send({&byte, 1}, false);
   if (sent < 0 && errno != EAGAIN && errno != EINTR) return Step::kClose;
   if (sent < 0) {
     is_writable_ = errno == EINTR;
@@ -361,7 +359,7 @@ Connection::Step Connection::finish_exchange(TimePoint now) {
     state_ = State::kReset;
     limit_at_ = now + kLingerLimit;
   } else if (is_cut_ || exchange_.response.close) {
-    ::shutdown(fd_.get(), SHUT_WR);
+    wire_.finish();
     state_ = State::kLinger;
     limit_at_ = now + kLingerLimit;
   } else {
@@ -373,16 +371,11 @@ Connection::Step Connection::finish_exchange(TimePoint now) {
 
 Connection::Step Connection::drain_then_reset(TimePoint now) {
   int unsent_bytes = 0;
-  if (now < limit_at_ && ::ioctl(fd_.get(), SIOCOUTQ, &unsent_bytes) == 0 && unsent_bytes > 0) {
+  if (now < limit_at_ && ::ioctl(wire_.fd(), SIOCOUTQ, &unsent_bytes) == 0 && unsent_bytes > 0) {
     return sleep_until(now + kDrainPoll);
   }
-  set_reset_on_close();
+  wire_.reset_on_close();
   return Step::kClose;
-}
-
-void Connection::set_reset_on_close() noexcept {
-  const struct linger reset { 1, 0 };
-  ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &reset, sizeof reset);
 }
 
 Connection::Step Connection::linger(TimePoint now) {

@@ -17,10 +17,10 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.h"
 #include "headrace/clock.h"
 #include "sim/pacer.h"
 #include "sim/service.h"
+#include "sim/wire.h"
 
 namespace headrace::sim {
 
@@ -34,16 +34,17 @@ class Connection {
   };
 
   /// `scratch`: for bodies; shared by the connections of a thread.
-  Connection(Fd fd, const Peer& peer, Service& service, std::span<char> scratch);
+  Connection(Wire wire, const Peer& peer, Service& service, std::span<char> scratch);
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
-  int fd() const noexcept { return fd_.get(); }
+  int fd() const noexcept { return wire_.fd(); }
   /// Edge-triggered readiness, as epoll reports it.
   void on_events(bool is_readable, bool is_writable) noexcept {
-    is_readable_ |= is_readable;
-    is_writable_ |= is_writable;
+    // TLS may want the one to do the other.
+    is_readable_ |= is_readable || wire_.is_tls();
+    is_writable_ |= is_writable || wire_.is_tls();
   }
   Next drive(TimePoint now);
   /// TimePoint::max(): no timer.
@@ -67,13 +68,12 @@ class Connection {
   Step drain_then_reset(TimePoint now);
   Step linger(TimePoint now);
 
-  void begin_exchange(TimePoint now);
+  void begin_exchange();
   void start_answer(TimePoint now);
   void plan_body();
   /// How many of `wanted` bytes of the body may move now; 0: not before `again`.
   std::uint64_t allow(std::uint64_t wanted, TimePoint now, TimePoint& again);
   void take(std::uint64_t bytes) noexcept;
-  void set_reset_on_close() noexcept;
   void refuse_head();
   /// recv() into `target`; kAgain when bytes came (count in `received`).
   Step receive(std::span<char> target, std::size_t& received);
@@ -82,7 +82,7 @@ class Connection {
     return Step::kWait;
   }
 
-  Fd fd_;
+  Wire wire_;
   const Peer peer_;
   Service& service_;
   const std::span<char> scratch_;

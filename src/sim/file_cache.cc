@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "http/date.h"
+#include "sim/object_sums.h"
 
 namespace headrace::sim {
 namespace {
@@ -21,6 +22,7 @@ std::shared_ptr<const OpenFile> open_file(const std::string& path) {
   }
   file->info = info_of(st);
   file->info.part_count = part_count_of(file->fd.get());
+  file->sums = read_sums(file->fd.get());
   file->etag = etag_of(file->info);
   const std::chrono::sys_seconds modified(
       std::chrono::seconds(file->info.modified_ns / 1'000'000'000));

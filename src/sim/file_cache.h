@@ -20,6 +20,7 @@ struct OpenFile {
   Fd fd;
   FileInfo info;
   std::string etag;
+  std::string sums;  ///< Text of ObjectSums.
   std::string
       fields;  ///< Header lines of every answer about this version: Last-Modified, ETag, ...
 };

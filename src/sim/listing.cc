@@ -111,7 +111,31 @@ class Lister {
     return true;
   }
 
+  /// Walks folders once on any path: symbolic links may lead back up.
+  class Visit {
+   public:
+    Visit(std::vector<std::pair<dev_t, ino_t>>& stack, const std::string& path) : stack_(stack) {
+      struct stat st;
+      if (::stat(path.c_str(), &st) != 0) return;
+      const std::pair<dev_t, ino_t> id(st.st_dev, st.st_ino);
+      is_new_ = std::find(stack.begin(), stack.end(), id) == stack.end();
+      if (is_new_) stack.push_back(id);
+    }
+    ~Visit() {
+      if (is_new_) stack_.pop_back();
+    }
+    Visit(const Visit&) = delete;
+    Visit& operator=(const Visit&) = delete;
+    bool is_new() const noexcept { return is_new_; }
+
+   private:
+    std::vector<std::pair<dev_t, ino_t>>& stack_;
+    bool is_new_ = false;
+  };
+
   void walk(const std::string& path, const std::string& prefix) {
+    const Visit visit(visiting_, path);
+    if (!visit.is_new()) return;
     const auto entries = folders_.read(path);
     for (const FolderCache::Entry& entry : *entries) {
       const std::string key = prefix + entry.name;
@@ -135,6 +159,8 @@ class Lister {
   }
 
   bool has_objects(const std::string& path) {
+    const Visit visit(visiting_, path);
+    if (!visit.is_new()) return false;
     const auto entries = folders_.read(path);
     for (const FolderCache::Entry& entry : *entries) {
       if (!entry.is_folder() ||
@@ -181,6 +207,7 @@ class Lister {
   std::vector<std::pair<std::string, std::string>> escaped_;
   std::size_t escaped_index_ = 0;
   Listing page_;
+  std::vector<std::pair<dev_t, ino_t>> visiting_;
   bool is_full_ = false;
 };
 

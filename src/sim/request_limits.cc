@@ -76,7 +76,7 @@ bool RequestLimits::admit(std::string_view bucket, std::string_view key, bool is
   if (node.meters[is_read ? 0 : 1].take(limit, rules, now)) return true;
   if (rules.partition_after.count() <= 0) return false;
   const bool is_new =
-      node.over_at == TimePoint::min() || now - node.over_at > rules.partition_after;
+      node.over_at == TimePoint::min() || now - node.over_at > 2 * rules.partition_after;
   if (is_new) node.over_since = now;
   node.over_at = now;
   node.is_split = now - node.over_since >= rules.partition_after;

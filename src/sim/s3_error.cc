@@ -10,6 +10,7 @@ namespace {
 constexpr std::array<S3ErrorText, static_cast<std::size_t>(S3Code::kCount)> kTexts = {{
     {"", 200, ""},
     {"AccessDenied", 403, "Access Denied"},
+    {"AuthenticationRequired", 401, "Authentication required."},
     {"AuthorizationHeaderMalformed", 400, "The authorization header is malformed."},
     {"AuthorizationQueryParametersError", 400, "The authorization query parameters are malformed."},
     {"BadDigest", 400, "The checksum you specified did not match what we received."},
@@ -28,6 +29,7 @@ constexpr std::array<S3ErrorText, static_cast<std::size_t>(S3Code::kCount)> kTex
     {"InvalidDigest", 400, "The Content-MD5 or checksum value you specified is not valid."},
     {"InvalidPart", 400,
      "One or more of the specified parts could not be found, or its ETag did not match."},
+    {"InvalidPartNumber", 416, "The requested partnumber is not satisfiable"},
     {"InvalidPartOrder", 400, "The list of parts was not in ascending order."},
     {"InvalidRange", 416, "The requested range is not satisfiable"},
     {"InvalidRequest", 400, "Invalid Request"},
@@ -128,6 +130,8 @@ std::string_view reason_phrase(int status) noexcept {
       return "Not Modified";
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 403:
       return "Forbidden";
     case 404:

@@ -11,6 +11,7 @@ namespace headrace::sim {
 enum class S3Code : std::uint8_t {
   kNone = 0,  ///< No error.
   kAccessDenied,
+  kAuthenticationRequired,  ///< Google's, for tokens.
   kAuthorizationHeaderMalformed,
   kAuthorizationQueryParametersError,
   kBadDigest,
@@ -25,6 +26,7 @@ enum class S3Code : std::uint8_t {
   kInvalidBucketName,
   kInvalidDigest,
   kInvalidPart,
+  kInvalidPartNumber,
   kInvalidPartOrder,
   kInvalidRange,
   kInvalidRequest,

@@ -75,6 +75,7 @@ class Server final : public SimServer, public Control {
     port_ = addresses.front().port();
     shared_.behaviour.set_address_count(addresses.size());
     addresses_ = std::make_unique<AddressBook>(std::move(addresses));
+    shared_.address_names = addresses_->names();
     std::vector<ServerLoop*> loops;
     for (std::uint32_t i = 0; i < shared_.options.thread_count; ++i) {
       shared_.stats.push_back(std::make_unique<ThreadStats>());
@@ -106,11 +107,13 @@ class Server final : public SimServer, public Control {
                              : host == "::"    ? "[::1]"
                              : is_v6           ? "[" + host + "]"
                                                : host;
-    return "http://" + name + ":" + std::to_string(port_);
+    return (shared_.options.tls ? "https://" : "http://") + name + ":" + std::to_string(port_);
   }
 
-  std::vector<std::string> addresses() const override { return addresses_->names(); }
-  std::string ca_path() const override { return {}; }
+  std::vector<std::string> addresses() const override { return shared_.address_names; }
+  std::string ca_path() const override {
+    return shared_.tls ? shared_.tls->ca_path() : std::string();
+  }
   std::string stats_json() const override { return shared_.stats_json(); }
 
   Status set_behaviour(const SimBehaviour& behaviour) override {

@@ -155,8 +155,9 @@ void ServerLoop::add(AcceptedSocket socket) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   auto slot = std::make_unique<Slot>();
-  slot->connection = std::make_unique<Connection>(std::move(socket.fd), socket.peer, service_,
-                                                  std::span<char>(scratch_));
+  slot->connection = std::make_unique<Connection>(
+      Wire(std::move(socket.fd), shared_.tls ? shared_.tls->get() : nullptr), socket.peer, service_,
+      std::span<char>(scratch_));
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.ptr = slot.get();

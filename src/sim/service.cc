@@ -6,6 +6,7 @@
 #include "headrace/clock.h"
 #include "http/date.h"
 #include "http/fields.h"
+#include "sim/google_face.h"
 
 namespace headrace::sim {
 namespace {
@@ -46,7 +47,12 @@ bool is_transfer(Kind kind) { return kind == Kind::kGetObject || stores_body(kin
 bool is_read(Kind kind) {
   return kind == Kind::kGetObject || kind == Kind::kHeadObject || kind == Kind::kListObjects ||
          kind == Kind::kHeadBucket || kind == Kind::kListParts || kind == Kind::kListBuckets ||
-         kind == Kind::kGetLocation;
+         kind == Kind::kGetLocation || kind == Kind::kListUploads || kind == Kind::kCreateSession;
+}
+
+/// Requests that a redirect sent on carry one, in place of a signature for the other address.
+bool has_ticket(const Target& target) {
+  return target.parameter(kTicketParameter) == ticket_of(target.bucket, target.key);
 }
 
 S3Code refusal_of(Fate::Answer answer) {
@@ -104,7 +110,7 @@ void Exchange::clear() {
   refusal_detail.clear();
   fate = Fate();
   identity = 0;
-  is_tracked = is_transfer = is_repeat = is_duplicate = false;
+  is_tracked = is_transfer = is_repeat = is_duplicate = is_requester_paying = is_google = false;
   part_pacer.reset();
   file.discard();
   body.reset();
@@ -128,8 +134,23 @@ Service::Service(SharedState& shared, ThreadStats& stats)
 S3Code Service::authenticate(const http::RequestHead& head, Exchange& exchange,
                              std::string& payload_hash) {
   const SimOptions& options = shared_.options;
+  exchange.is_google = is_google_request(head);
+  if (exchange.is_google && options.require_signature) {
+    const bool is_good = !options.bearer_token.empty() &&
+                         bearer_token(head) == options.bearer_token &&
+                         !shared_.is_token_expired.load(std::memory_order_relaxed);
+    return is_good ? S3Code::kNone : S3Code::kAuthenticationRequired;
+  }
   if (!options.require_signature) return S3Code::kNone;
-  auth::Verdict verdict = shared_.verifier->verify(head, system_clock().wall_now());
+  if (wants_redirect(exchange) || has_ticket(exchange.target)) return S3Code::kNone;
+  auth::Verdict verdict;
+  if (is_directory_bucket(exchange.target.bucket)) {
+    S3Code code = S3Code::kNone;
+    verdict = verify_session(head, exchange, code);
+    if (code != S3Code::kNone) return code;
+  } else {
+    verdict = shared_.verifier->verify(head, wall_now());
+  }
   if (!verdict.ok()) {
     exchange.refusal_detail = std::move(verdict.message);
     return code_of(verdict.error_code);
@@ -139,6 +160,35 @@ S3Code Service::authenticate(const http::RequestHead& head, Exchange& exchange,
   }
   payload_hash = std::move(verdict.payload_hash);
   return S3Code::kNone;
+}
+
+std::chrono::sys_seconds Service::wall_now() const {
+  const auto skew =
+      std::chrono::milliseconds(static_cast<std::int64_t>(current_.behaviour.clock_skew_ms));
+  return shared_.clock.wall_now() + std::chrono::floor<std::chrono::seconds>(skew);
+}
+
+auth::Verdict Service::verify_session(const http::RequestHead& head, const Exchange& exchange,
+                                      S3Code& code) {
+  const Kind kind = exchange.target.kind;
+  const std::string_view token = head.header("x-amz-s3session-token");
+  const bool is_control = kind == Kind::kCreateSession || kind == Kind::kHeadBucket ||
+                          kind == Kind::kCreateBucket || kind == Kind::kDeleteBucket ||
+                          kind == Kind::kCopyObject || kind == Kind::kCopyPart;
+  if (token.empty()) {
+    if (!is_control) code = S3Code::kAccessDenied;
+    return shared_.express_verifier->verify(head, wall_now());
+  }
+  const auto session = shared_.sessions.find(token, exchange.target.bucket);
+  if (!session) {
+    code = S3Code::kInvalidToken;
+    return {};
+  }
+  if (session->ends_at <= shared_.clock.now()) {
+    code = S3Code::kExpiredToken;
+    return {};
+  }
+  return session->verifier->verify(head, wall_now());
 }
 
 void Service::take_behaviour() {
@@ -277,6 +327,7 @@ void Service::begin(const http::RequestHead& head, const Peer& peer, TimePoint n
              code != S3Code::kNone) {
     exchange.refusal = code;
   } else {
+    exchange.is_requester_paying = head.header("x-amz-request-payer") == "requester";
     draw(head, exchange);
     apply_address(exchange);
     if (exchange.refusal == S3Code::kNone) exchange.refusal = refusal_of(exchange.fate.answer);
@@ -327,7 +378,7 @@ S3Code Service::dispatch(const http::RequestHead& head, Exchange& exchange) {
     case Kind::kGetLocation:
       return get_location(exchange);
     case Kind::kCreateUpload:
-      return create_upload(exchange);
+      return create_upload(head, exchange);
     case Kind::kUploadPart:
     case Kind::kCopyPart:
       return upload_part(head, exchange);
@@ -337,6 +388,10 @@ S3Code Service::dispatch(const http::RequestHead& head, Exchange& exchange) {
       return abort_upload(exchange);
     case Kind::kListParts:
       return list_parts(exchange);
+    case Kind::kListUploads:
+      return list_uploads(exchange);
+    case Kind::kCreateSession:
+      return create_session(exchange);
     case Kind::kAdmin:
       answer_admin(head, exchange);
       return S3Code::kNone;
@@ -360,7 +415,10 @@ void Service::answer(const http::RequestHead& head, Exchange& exchange) {
     if (code == S3Code::kNone) code = exchange.body->finish();
     if (!exchange.body->is_framed()) response.close = true;
   }
-  if (code == S3Code::kNone) code = dispatch(head, exchange);
+  if (code == S3Code::kNone) {
+    code = wants_redirect(exchange) ? redirect(head, exchange) : dispatch(head, exchange);
+  }
+  if (exchange.is_requester_paying) response.fields += "x-amz-request-charged: requester\r\n";
   if (code != S3Code::kNone) {
     response.status = error_text(code).status;
     response.file.reset();
@@ -391,6 +449,9 @@ void Service::append_head(const Exchange& exchange, std::chrono::sys_seconds now
   out += exchange.request_id;
   out += "\r\n";
   if (response.file) append_object_fields(exchange.fate, *response.file, out);
+  if (response.file && exchange.is_google) {
+    append_google_fields(response.file->info, response.file->sums, out);
+  }
   out += response.fields;
   if (response.is_xml) out += "Content-Type: application/xml\r\n";
   if (response.close) out += "Connection: close\r\n";
@@ -414,6 +475,7 @@ void Service::finished(Exchange& exchange, std::uint64_t sent_bytes, bool was_cu
   served.received_bytes = exchange.body ? exchange.body->payload_bytes() : 0;
   served.was_cut = was_cut;
   served.was_delayed = exchange.fate.is_slow_first_byte;
+  served.is_requester_paying = exchange.is_requester_paying;
   served.is_repeat = exchange.is_repeat;
   served.is_duplicate = exchange.is_duplicate;
   served.bucket = exchange.target.bucket;

@@ -14,6 +14,7 @@
 #include "http/request.h"
 #include "sim/body_reader.h"
 #include "sim/file_cache.h"
+#include "sim/object_sums.h"
 #include "sim/shared_state.h"
 #include "sim/target.h"
 
@@ -50,6 +51,8 @@ struct Exchange {
   bool is_transfer = false;    ///< Counted among the transfers in progress.
   bool is_repeat = false;
   bool is_duplicate = false;
+  bool is_requester_paying = false;
+  bool is_google = false;  ///< Of Google's XML API.
   std::shared_ptr<SharedPacer> part_pacer;
   std::uint64_t part_index = 0;  ///< Of part_pacer.
   TemporaryFile file;
@@ -87,11 +90,17 @@ class Service {
 
   /// Appends status line and header of the response; `now` is the wall clock.
   void append_head(const Exchange& exchange, std::chrono::sys_seconds now, std::string& out);
+  TimePoint now() const noexcept { return shared_.clock.now(); }
+  /// The server's wall clock, skewed as the behaviour says.
+  std::chrono::sys_seconds wall_now() const;
   /// Limit of the exchange's connection; 0: none.
   double connection_bytes_per_s(const Exchange& exchange) const noexcept;
 
  private:
   S3Code authenticate(const http::RequestHead& head, Exchange& exchange, std::string& payload_hash);
+  /// Directory buckets want a session, except of those that make or manage one.
+  auth::Verdict verify_session(const http::RequestHead& head, const Exchange& exchange,
+                               S3Code& code);
   void take_behaviour();
   void draw(const http::RequestHead& head, Exchange& exchange);
   void apply_address(Exchange& exchange) const;
@@ -110,6 +119,12 @@ class Service {
   S3Code copy_object(const http::RequestHead& head, Exchange& exchange);
   S3Code delete_object(Exchange& exchange);
   S3Code delete_objects(Exchange& exchange);
+  S3Code serve_range(const http::RequestHead& head, const OpenFile& file, Exchange& exchange);
+  void add_sums(const http::RequestHead& head, const OpenFile& file, Exchange& exchange);
+  WriteCondition write_condition(const http::RequestHead& head, const Exchange& exchange) const;
+  void add_written_fields(const FileInfo& info, const ObjectSums& sums, Exchange& exchange) const;
+  S3Code redirect(const http::RequestHead& head, Exchange& exchange);
+  bool wants_redirect(const Exchange& exchange) const;
   S3Code open_copy_source(const http::RequestHead& head, std::shared_ptr<const OpenFile>& out);
 
   // Buckets (service_bucket.cc)
@@ -119,19 +134,25 @@ class Service {
   S3Code get_location(Exchange& exchange);
 
   // Multipart uploads (service_upload.cc)
-  S3Code create_upload(Exchange& exchange);
+  S3Code create_upload(const http::RequestHead& head, Exchange& exchange);
   S3Code upload_part(const http::RequestHead& head, Exchange& exchange);
   S3Code complete_upload(const http::RequestHead& head, Exchange& exchange);
   S3Code abort_upload(Exchange& exchange);
   S3Code list_parts(Exchange& exchange);
+  S3Code list_uploads(Exchange& exchange);
+  S3Code create_session(Exchange& exchange);
+  /// Sums of the object that the parts make; compares with what the request says of it.
+  S3Code finish_sums(const std::string& folder, const http::RequestHead& head, Exchange& exchange,
+                     ObjectSums& sums) const;
   /// Folder of the upload named by the request; kNoSuchUpload when it is not there or is another
   /// key's.
   S3Code find_upload(const Exchange& exchange, std::string& folder) const;
   S3Code assemble(const std::string& folder, std::string_view document, Exchange& exchange,
-                  std::uint32_t& part_count);
+                  ObjectSums& sums);
 
   // service_admin.cc
   void answer_admin(const http::RequestHead& head, Exchange& exchange);
+  bool answer_token_request(const http::RequestHead& head, Exchange& exchange);
   bool answer_command(std::string_view what, std::string_view text, Response& response);
 
   SharedState& shared_;
@@ -146,6 +167,9 @@ class Service {
 
 constexpr std::string_view kXmlHead = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 constexpr std::string_view kXmlNamespace = " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
+
+constexpr std::string_view kTicketParameter = "headrace-ticket";
+std::string ticket_of(std::string_view bucket, std::string_view key);
 
 /// Sets an XML answer.
 void set_xml(std::string document, Response& response);

@@ -89,6 +89,25 @@ Status touch_object(std::string_view text, Storage& storage) {
 
 }  // namespace
 
+/// Google's: the metadata server's token and, for a service account, POST token.
+bool Service::answer_token_request(const http::RequestHead& head, Exchange& exchange) {
+  const std::string_view what = exchange.target.key;
+  const bool is_metadata = what == "computeMetadata/v1/instance/service-accounts/default/token";
+  if (!is_metadata && !(what == "token" && head.method == "POST")) return false;
+  Response& response = exchange.response;
+  if (is_metadata) response.fields += "Metadata-Flavor: Google\r\n";
+  if (is_metadata && head.header("metadata-flavor") != "Google") {
+    response.status = 403;
+    response.body = error_json("Missing Metadata-Flavor:Google header");
+    return true;
+  }
+  response.body = nlohmann::json({{"access_token", shared_.options.bearer_token},
+                                  {"expires_in", 3599},
+                                  {"token_type", "Bearer"}})
+                      .dump();
+  return true;
+}
+
 /// POSTs that answer {} or an error. False: not one of them.
 bool Service::answer_command(std::string_view what, std::string_view text, Response& response) {
   Status status;
@@ -122,6 +141,7 @@ void Service::answer_admin(const http::RequestHead& head, Exchange& exchange) {
   const std::string_view what = exchange.target.key;
   const bool is_post = head.method == "POST";
   const std::string_view text = exchange.body ? exchange.body->memory() : std::string_view();
+  if (answer_token_request(head, exchange)) return;
   if (head.method == "GET" && what == "stats") {
     response.body = shared_.stats_json();
   } else if (head.method == "GET" && what == "behaviour") {

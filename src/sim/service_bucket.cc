@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <span>
 
+#include "base/random.h"
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/fields.h"
 #include "http/uri.h"
 #include "sim/checksum.h"
+#include "sim/google_face.h"
 #include "sim/service.h"
 
 namespace headrace::sim {
@@ -41,8 +43,11 @@ bool read_token(std::string_view token, ListQuery& query) {
 
 class ListingXml {
  public:
-  ListingXml(const Target& target, bool is_v2)
-      : is_encoded_(target.parameter("encoding-type") == "url"), is_v2_(is_v2), target_(target) {}
+  ListingXml(const Target& target, bool is_v2, bool is_google)
+      : is_encoded_(target.parameter("encoding-type") == "url"),
+        is_v2_(is_v2),
+        is_google_(is_google),
+        target_(target) {}
 
   std::string write(const ListQuery& query, const Listing& page) {
     out_ = kXmlHead;
@@ -93,14 +98,25 @@ class ListingXml {
     append_xml_element("ETag", etag_of(object.info), out_);
     append_xml_element("Size", std::to_string(object.info.size_bytes), out_);
     append_xml_element("StorageClass", "STANDARD", out_);
+    if (is_google_)
+      append_xml_element("Generation", std::to_string(generation_of(object.info)), out_);
     out_ += "</Contents>";
   }
 
   const bool is_encoded_;
   const bool is_v2_;
+  const bool is_google_;
   const Target& target_;
   std::string out_;
 };
+
+/// The same order for the same page and seed; where the page ends does not change.
+void shuffle(std::uint64_t seed, Listing& page) {
+  Random random(seed ^ hash_text(page.last));
+  for (std::size_t i = page.objects.size(); i > 1; --i) {
+    std::swap(page.objects[i - 1], page.objects[random.next() % i]);
+  }
+}
 
 }  // namespace
 
@@ -124,8 +140,11 @@ S3Code Service::list_bucket(Exchange& exchange) {
   if (!is_v2 && !query.delimiter.empty() && query.after.ends_with(query.delimiter)) {
     query.skip_prefix = query.after;
   }
-  const Listing page = list_objects(shared_.storage, shared_.folders, target.bucket, query);
-  set_xml(ListingXml(target, is_v2).write(query, page), exchange.response);
+  Listing page = list_objects(shared_.storage, shared_.folders, target.bucket, query);
+  if (current_.behaviour.shuffle_listings > 0 || is_directory_bucket(target.bucket)) {
+    shuffle(current_.seed, page);
+  }
+  set_xml(ListingXml(target, is_v2, exchange.is_google).write(query, page), exchange.response);
   return S3Code::kNone;
 }
 
@@ -151,6 +170,29 @@ S3Code Service::create_bucket(Exchange& exchange) {
     exchange.response.fields += "Location: /" + exchange.target.bucket + "\r\n";
   }
   return code;
+}
+
+S3Code Service::create_session(Exchange& exchange) {
+  if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
+  const std::string& bucket = exchange.target.bucket;
+  if (!is_directory_bucket(bucket)) return S3Code::kInvalidRequest;
+  const auto life =
+      std::chrono::milliseconds(static_cast<std::int64_t>(current_.behaviour.session_ms));
+  auto credentials =
+      shared_.sessions.create(bucket, shared_.options.region, shared_.clock.now() + life);
+  if (!credentials) return S3Code::kInternalError;
+  const auto expires = wall_now() + std::chrono::floor<std::chrono::seconds>(life);
+  std::string out(kXmlHead);
+  out += "<CreateSessionResult";
+  out += kXmlNamespace;
+  out += "<Credentials>";
+  append_xml_element("SessionToken", credentials->session_token, out);
+  append_xml_element("SecretAccessKey", credentials->secret_access_key, out);
+  append_xml_element("AccessKeyId", credentials->access_key_id, out);
+  append_xml_element("Expiration", http::format_iso_date(expires), out);
+  out += "</Credentials></CreateSessionResult>";
+  set_xml(std::move(out), exchange.response);
+  return S3Code::kNone;
 }
 
 S3Code Service::get_location(Exchange& exchange) {

@@ -1,11 +1,14 @@
 // GET, HEAD, PUT, copy and delete of objects.
 #include <pugixml.hpp>
+#include <tuple>
 
+#include "base/strings.h"
 #include "headrace/status.h"
 #include "http/date.h"
 #include "http/fields.h"
 #include "http/range.h"
 #include "http/uri.h"
+#include "sim/google_face.h"
 #include "sim/key_path.h"
 #include "sim/service.h"
 
@@ -32,11 +35,17 @@ S3Code check_read_conditions(const http::RequestHead& head, const OpenFile& file
   return S3Code::kNone;
 }
 
-WriteCondition write_condition(const http::RequestHead& head) {
-  WriteCondition condition;
-  condition.if_absent = head.header("if-none-match") == "*";
-  condition.if_match = head.header("if-match");
-  return condition;
+/// Objects without parts have one: all of it. Nullopt: no such part.
+std::optional<http::ResolvedRange> range_of_part(const ObjectSums& sums, std::uint64_t number,
+                                                 std::uint64_t size_bytes) {
+  if (sums.part_sizes.empty()) {
+    if (number != 1) return std::nullopt;
+    return http::ResolvedRange{0, size_bytes};
+  }
+  if (number > sums.part_sizes.size()) return std::nullopt;
+  std::uint64_t begin = 0;
+  for (std::uint64_t i = 0; i + 1 < number; ++i) begin += sums.part_sizes[i];
+  return http::ResolvedRange{begin, sums.part_sizes[number - 1]};
 }
 
 std::string copy_document(std::string_view root, const FileInfo& info) {
@@ -74,18 +83,45 @@ S3Code Service::read_object(const http::RequestHead& head, Exchange& exchange) {
       code != S3Code::kNone) {
     return code;
   }
+  if (const auto generation = wanted_generation(head);
+      exchange.is_google && generation &&
+      (*generation != generation_of(file->info) || exchange.fate.is_changed)) {
+    return S3Code::kPreconditionFailed;
+  }
   response.file = file;
   if (is_unchanged) {
     response.status = 304;
     return S3Code::kNone;
   }
-  response.length_bytes = file->info.size_bytes;
-  const std::string_view range_field = head.header("range");
-  const auto range = range_field.empty() ? std::nullopt : http::parse_range(range_field);
-  if (!range) return S3Code::kNone;
-  const auto resolved = http::resolve_range(*range, file->info.size_bytes);
+  const S3Code code = serve_range(head, *file, exchange);
+  if (code == S3Code::kNone) add_sums(head, *file, exchange);
+  return code;
+}
+
+/// Sets what part of the file is sent, by Range or partNumber.
+S3Code Service::serve_range(const http::RequestHead& head, const OpenFile& file,
+                            Exchange& exchange) {
+  Response& response = exchange.response;
+  const std::uint64_t size_bytes = file.info.size_bytes;
+  response.length_bytes = size_bytes;
+  std::optional<http::ResolvedRange> resolved;
+  if (const auto text = exchange.target.parameter("partNumber")) {
+    const auto number = parse_decimal<std::uint64_t>(*text);
+    if (!number || *number < 1) return S3Code::kInvalidArgument;
+    resolved = range_of_part(sums_from_text(file.sums), *number, size_bytes);
+    if (!resolved) return S3Code::kInvalidPartNumber;
+    if (file.info.part_count > 0) {
+      response.fields += "x-amz-mp-parts-count: " + std::to_string(file.info.part_count) + "\r\n";
+    }
+    if (size_bytes == 0) return S3Code::kNone;
+  } else {
+    const std::string_view range_field = head.header("range");
+    const auto range = range_field.empty() ? std::nullopt : http::parse_range(range_field);
+    if (!range) return S3Code::kNone;
+    resolved = http::resolve_range(*range, size_bytes);
+  }
   if (!resolved) {
-    response.fields += "Content-Range: bytes */" + std::to_string(file->info.size_bytes) + "\r\n";
+    response.fields += "Content-Range: bytes */" + std::to_string(size_bytes) + "\r\n";
     return S3Code::kInvalidRange;
   }
   response.status = 206;
@@ -98,9 +134,72 @@ S3Code Service::read_object(const http::RequestHead& head, Exchange& exchange) {
   response.fields += '-';
   response.fields += std::to_string(resolved->offset_bytes + shift + resolved->length_bytes - 1);
   response.fields += '/';
-  response.fields += std::to_string(file->info.size_bytes);
+  response.fields += std::to_string(size_bytes);
   response.fields += "\r\n";
   return S3Code::kNone;
+}
+
+/// With x-amz-checksum-mode: the sum of the object, or of the part that is exactly what is sent.
+void Service::add_sums(const http::RequestHead& head, const OpenFile& file, Exchange& exchange) {
+  if (head.header("x-amz-checksum-mode").empty() || file.sums.empty()) return;
+  const ObjectSums sums = sums_from_text(file.sums);
+  Response& response = exchange.response;
+  if (sums.field.empty()) return;
+  std::string value = sums.value;
+  bool is_composite = sums.is_composite;
+  if (response.status == 206 && response.length_bytes != file.info.size_bytes) {
+    const auto part = sums.part_at(response.offset_bytes, response.length_bytes);
+    if (!part || sums.part_values.empty()) return;
+    value = sums.part_values[*part];
+    is_composite = false;
+  }
+  if (exchange.fate.has_wrong_checksum) value[0] = value[0] == 'A' ? 'B' : 'A';
+  response.fields += sums.field + ": " + value + "\r\nx-amz-checksum-type: ";
+  response.fields += is_composite ? "COMPOSITE\r\n" : "FULL_OBJECT\r\n";
+}
+
+bool Service::wants_redirect(const Exchange& exchange) const {
+  const Kind kind = exchange.target.kind;
+  return shared_.options.redirect_reads && exchange.address_index == 0 &&
+         (kind == Kind::kGetObject || kind == Kind::kHeadObject);
+}
+
+S3Code Service::redirect(const http::RequestHead& head, Exchange& exchange) {
+  const Target& target = exchange.target;
+  const std::uint64_t count = shared_.options.address_count - 1;
+  const std::uint64_t index = 1 + hash_text(target.key, hash_text(target.bucket)) % count;
+  exchange.response.status = 307;
+  exchange.response.fields += "Location: " + std::string(shared_.options.tls ? "https" : "http") +
+                              "://" + shared_.address_names[index] + std::string(head.target) +
+                              (head.query.empty() ? "?" : "&") + std::string(kTicketParameter) +
+                              "=" + ticket_of(target.bucket, target.key) + "\r\n";
+  return S3Code::kNone;
+}
+
+std::string ticket_of(std::string_view bucket, std::string_view key) {
+  const std::uint64_t hash = hash_text(key, hash_text(bucket, 77));
+  return std::to_string(hash);
+}
+
+WriteCondition Service::write_condition(const http::RequestHead& head,
+                                        const Exchange& exchange) const {
+  WriteCondition condition;
+  condition.if_absent = head.header("if-none-match") == "*";
+  condition.if_match = head.header("if-match");
+  if (exchange.is_google) {
+    const auto generation = wanted_generation(head);
+    if (generation == 0) {
+      condition.if_absent = true;
+    } else {
+      condition.if_generation = generation;
+    }
+  }
+  return condition;
+}
+
+void Service::add_written_fields(const FileInfo& info, const ObjectSums& sums,
+                                 Exchange& exchange) const {
+  if (exchange.is_google) append_google_fields(info, to_text(sums), exchange.response.fields);
 }
 
 S3Code Service::put_object(const http::RequestHead& head, Exchange& exchange) {
@@ -108,16 +207,21 @@ S3Code Service::put_object(const http::RequestHead& head, Exchange& exchange) {
   const std::string_view none_match = head.header("if-none-match");
   if (!none_match.empty() && none_match != "*") return S3Code::kNotImplemented;
   FileInfo info;
+  ObjectSums sums;
+  std::tie(sums.field, sums.value) = exchange.body->stored_sum();
+  write_sums(exchange.file.fd(), sums);
   const S3Code code = shared_.storage.commit(std::move(exchange.file), target.bucket, target.key,
-                                             write_condition(head), 0, info);
+                                             write_condition(head, exchange), 0, info);
   if (code != S3Code::kNone) return code;
   exchange.response.fields += "ETag: " + etag_of(info) + "\r\n" + exchange.body->echo();
+  add_written_fields(info, sums, exchange);
   return S3Code::kNone;
 }
 
 S3Code Service::open_copy_source(const http::RequestHead& head,
                                  std::shared_ptr<const OpenFile>& out) {
-  auto decoded = http::decode(head.header("x-amz-copy-source"));
+  const std::string_view google = head.header("x-goog-copy-source");
+  auto decoded = http::decode(google.empty() ? head.header("x-amz-copy-source") : google);
   if (!decoded) return S3Code::kInvalidArgument;
   std::string_view source = *decoded;
   if (source.starts_with('/')) source.remove_prefix(1);
@@ -153,9 +257,13 @@ S3Code Service::copy_object(const http::RequestHead& head, Exchange& exchange) {
   if (!append_file_range(source->fd.get(), 0, source->info.size_bytes, file.fd())) {
     return S3Code::kInternalError;
   }
+  ObjectSums sums = sums_from_text(source->sums);
+  sums.part_sizes.clear();
+  sums.part_values.clear();
+  if (!sums.is_composite) write_sums(file.fd(), sums);
   FileInfo info;
   const S3Code code = shared_.storage.commit(std::move(file), target.bucket, target.key,
-                                             write_condition(head), 0, info);
+                                             write_condition(head, exchange), 0, info);
   if (code != S3Code::kNone) return code;
   set_xml(copy_document("CopyObjectResult", info), exchange.response);
   return S3Code::kNone;

@@ -8,12 +8,14 @@
 #include <filesystem>
 #include <optional>
 #include <pugixml.hpp>
+#include <tuple>
 
 #include "base/random.h"
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/fields.h"
 #include "http/range.h"
+#include "http/uri.h"
 #include "sim/service.h"
 
 namespace headrace::sim {
@@ -64,6 +66,60 @@ void open_element(std::string_view name, std::string& out) {
   out += kXmlNamespace;
 }
 
+/// "ChecksumCRC32C" of "x-amz-checksum-crc32c"; empty for other names.
+std::string sum_element(std::string_view field) {
+  constexpr std::string_view kPrefix = "x-amz-checksum-";
+  if (!field.starts_with(kPrefix)) return {};
+  std::string name = "Checksum";
+  for (char c : field.substr(kPrefix.size())) {
+    name += c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  }
+  return name;
+}
+
+void append_sum_element(std::string_view field, std::string_view value, std::string& out) {
+  if (const std::string name = sum_element(field); !name.empty()) {
+    append_xml_element(name, value, out);
+  }
+}
+
+/// False when the request names a sum of the part that is not the one that came with it.
+bool sum_matches(const pugi::xml_node& part, const std::string& path) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ObjectSums sums = sums_from_text(fd ? read_sums(fd.get()) : std::string());
+  const std::string name = sum_element(sums.field);
+  if (name.empty()) return true;
+  const std::string_view claimed = trim(part.child_value(name.c_str()));
+  return claimed.empty() || claimed == sums.value;
+}
+
+void append_part(const std::string& folder, std::uint32_t number, std::string& out) {
+  FileInfo info;
+  const std::string path = part_path(folder, number);
+  if (!stat_object(path, info)) return;
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const ObjectSums sums = sums_from_text(fd ? read_sums(fd.get()) : std::string());
+  out += "<Part>";
+  append_xml_element("PartNumber", std::to_string(number), out);
+  append_xml_element("ETag", etag_of(info), out);
+  append_xml_element("Size", std::to_string(info.size_bytes), out);
+  append_sum_element(sums.field, sums.value, out);
+  out += "</Part>";
+}
+
+std::optional<std::string> sum_of_file(ChecksumKind kind, int fd) {
+  auto checksum = Checksum::create(kind);
+  if (!checksum) return std::nullopt;
+  std::vector<char> buffer(1 << 20);
+  for (off_t offset = 0;;) {
+    const ssize_t count = ::pread(fd, buffer.data(), buffer.size(), offset);
+    if (count < 0) return std::nullopt;
+    if (count == 0) return to_base64((*checksum)->finish());
+    (*checksum)->update({buffer.data(), static_cast<std::size_t>(count)});
+    offset += count;
+  }
+}
+
 }  // namespace
 
 S3Code Service::find_upload(const Exchange& exchange, std::string& folder) const {
@@ -75,7 +131,7 @@ S3Code Service::find_upload(const Exchange& exchange, std::string& folder) const
   return read_small_file(folder + "/key") == target.key ? S3Code::kNone : S3Code::kNoSuchUpload;
 }
 
-S3Code Service::create_upload(Exchange& exchange) {
+S3Code Service::create_upload(const http::RequestHead& head, Exchange& exchange) {
   const Target& target = exchange.target;
   if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
   timespec now;
@@ -88,6 +144,20 @@ S3Code Service::create_upload(Exchange& exchange) {
   const std::string file =
       shared_.storage.hidden_path(target.bucket, "uploads/") + std::string(id) + "/key";
   if (!make_parent_folders(file) || !write_file(file, target.key)) return S3Code::kInternalError;
+  // "CRC32C COMPOSITE": how the parts' sums become the object's. CRC-64 has only whole sums.
+  const std::string_view algorithm = head.header("x-amz-checksum-algorithm");
+  if (exchange.is_google &&
+      !write_file(file.substr(0, file.size() - 4) + "/checksum", "FULL_OBJECT")) {
+    return S3Code::kInternalError;
+  }
+  if (!algorithm.empty()) {
+    std::string_view type = head.header("x-amz-checksum-type");
+    if (type.empty()) type = algorithm == "CRC64NVME" ? "FULL_OBJECT" : "COMPOSITE";
+    const std::string folder = file.substr(0, file.size() - 4);
+    if (!write_file(folder + "/checksum", type)) return S3Code::kInternalError;
+    exchange.response.fields += "x-amz-checksum-algorithm: " + std::string(algorithm) +
+                                "\r\nx-amz-checksum-type: " + std::string(type) + "\r\n";
+  }
   std::string out;
   open_element("InitiateMultipartUploadResult", out);
   append_xml_element("Bucket", target.bucket, out);
@@ -125,6 +195,9 @@ S3Code Service::upload_part(const http::RequestHead& head, Exchange& exchange) {
       return S3Code::kInternalError;
     }
   }
+  ObjectSums sums;
+  if (!is_copy) std::tie(sums.field, sums.value) = exchange.body->stored_sum();
+  write_sums(exchange.file.fd(), sums);
   FileInfo info;
   if (!stat_object(exchange.file.path(), info) ||
       ::rename(exchange.file.path().c_str(), part_path(folder, *number).c_str()) != 0) {
@@ -132,6 +205,7 @@ S3Code Service::upload_part(const http::RequestHead& head, Exchange& exchange) {
   }
   exchange.file.release();
   if (!is_copy) {
+    add_written_fields(info, sums, exchange);
     exchange.response.fields += "ETag: " + etag_of(info) + "\r\n" + exchange.body->echo();
     return S3Code::kNone;
   }
@@ -149,7 +223,7 @@ S3Code Service::upload_part(const http::RequestHead& head, Exchange& exchange) {
 
 /// Checks the list of parts and puts them together in exchange.file.
 S3Code Service::assemble(const std::string& folder, std::string_view text, Exchange& exchange,
-                         std::uint32_t& part_count) {
+                         ObjectSums& sums) {
   pugi::xml_document document;
   if (!document.load_buffer(text.data(), text.size())) return S3Code::kMalformedXml;
   std::vector<std::pair<std::string, std::uint64_t>> parts;  // path, size
@@ -165,10 +239,10 @@ S3Code Service::assemble(const std::string& folder, std::string_view text, Excha
     if (!stat_object(path, info) || !etag_matches(trim(part.child_value("ETag")), etag_of(info))) {
       return S3Code::kInvalidPart;
     }
+    if (!sum_matches(part, path)) return S3Code::kInvalidPart;
     parts.emplace_back(std::move(path), info.size_bytes);
   }
   if (parts.empty()) return S3Code::kMalformedXml;
-  part_count = static_cast<std::uint32_t>(parts.size());
   if (const S3Code code = shared_.storage.create_temporary(exchange.target.bucket, exchange.file);
       code != S3Code::kNone) {
     return code;
@@ -176,10 +250,32 @@ S3Code Service::assemble(const std::string& folder, std::string_view text, Excha
   for (const auto& [path, size_bytes] : parts) {
     const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) return S3Code::kInvalidPart;
+    const ObjectSums part = sums_from_text(read_sums(fd.get()));
+    if (sums.part_sizes.empty()) sums.field = part.field;
+    if (part.field != sums.field) sums.field.clear();
+    sums.part_sizes.push_back(size_bytes);
+    sums.part_values.push_back(part.value);
     if (!append_file_range(fd.get(), 0, size_bytes, exchange.file.fd()))
       return S3Code::kInternalError;
   }
   return S3Code::kNone;
+}
+
+S3Code Service::finish_sums(const std::string& folder, const http::RequestHead& head,
+                            Exchange& exchange, ObjectSums& sums) const {
+  ChecksumKind kind = ChecksumKind::kCrc32;
+  if (!checksum_kind_of(sums.field, kind)) {
+    sums.field.clear();
+    sums.part_values.clear();
+    return S3Code::kNone;
+  }
+  sums.is_composite = read_small_file(folder + "/checksum") != "FULL_OBJECT";
+  auto value = combine_sums(kind, sums.is_composite, sums.part_values, sums.part_sizes);
+  if (!value && kind == ChecksumKind::kCrc32) value = sum_of_file(kind, exchange.file.fd());
+  if (!value) return S3Code::kInvalidRequest;
+  sums.value = *std::move(value);
+  const std::string_view claimed = head.header(sums.field);
+  return claimed.empty() || claimed == sums.value ? S3Code::kNone : S3Code::kBadDigest;
 }
 
 S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchange) {
@@ -187,25 +283,33 @@ S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchang
   std::string folder;
   if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) return code;
   if (exchange.fate.has_error_in_body) return refuse_in_body(head, exchange);
-  std::uint32_t part_count = 0;
+  ObjectSums sums;
   const std::string_view text = exchange.body ? exchange.body->memory() : std::string_view();
-  if (const S3Code code = assemble(folder, text, exchange, part_count); code != S3Code::kNone) {
+  if (const S3Code code = assemble(folder, text, exchange, sums); code != S3Code::kNone) {
     return code;
   }
-  WriteCondition condition;
-  condition.if_absent = head.header("if-none-match") == "*";
-  condition.if_match = head.header("if-match");
+  if (const S3Code code = finish_sums(folder, head, exchange, sums); code != S3Code::kNone) {
+    return code;
+  }
+  write_sums(exchange.file.fd(), sums);
+  const WriteCondition condition = write_condition(head, exchange);
   FileInfo info;
-  const S3Code code = shared_.storage.commit(std::move(exchange.file), target.bucket, target.key,
-                                             condition, part_count, info);
+  const S3Code code =
+      shared_.storage.commit(std::move(exchange.file), target.bucket, target.key, condition,
+                             static_cast<std::uint32_t>(sums.part_sizes.size()), info);
   if (code != S3Code::kNone) return code;
   remove_folder(folder);
+  add_written_fields(info, sums, exchange);
   std::string out;
   open_element("CompleteMultipartUploadResult", out);
   append_xml_element("Location", "/" + target.bucket + "/" + target.key, out);
   append_xml_element("Bucket", target.bucket, out);
   append_xml_element("Key", target.key, out);
   append_xml_element("ETag", etag_of(info), out);
+  append_sum_element(sums.field, sums.value, out);
+  if (!sums.field.empty()) {
+    append_xml_element("ChecksumType", sums.is_composite ? "COMPOSITE" : "FULL_OBJECT", out);
+  }
   out += "</CompleteMultipartUploadResult>";
   set_xml(std::move(out), exchange.response);
   return S3Code::kNone;
@@ -228,7 +332,6 @@ S3Code Service::list_parts(Exchange& exchange) {
   append_xml_element("Bucket", target.bucket, out);
   append_xml_element("Key", target.key, out);
   append_xml_element("UploadId", *target.parameter("uploadId"), out);
-  append_xml_element("IsTruncated", "false", out);
   const auto marker =
       parse_decimal<std::uint64_t>(target.parameter("part-number-marker").value_or("0"));
   std::error_code error;
@@ -241,16 +344,72 @@ S3Code Service::list_parts(Exchange& exchange) {
     if (number && *number > marker.value_or(0)) numbers.push_back(*number);
   }
   std::sort(numbers.begin(), numbers.end());
-  for (const std::uint32_t number : numbers) {
-    FileInfo info;
-    if (!stat_object(part_path(folder, number), info)) continue;
-    out += "<Part>";
-    append_xml_element("PartNumber", std::to_string(number), out);
-    append_xml_element("ETag", etag_of(info), out);
-    append_xml_element("Size", std::to_string(info.size_bytes), out);
-    out += "</Part>";
+  const auto limit = parse_decimal<std::uint64_t>(target.parameter("max-parts").value_or("1000"));
+  if (!limit) return S3Code::kInvalidArgument;
+  const bool is_truncated = numbers.size() > std::min<std::uint64_t>(*limit, 1000);
+  if (is_truncated) numbers.resize(static_cast<std::size_t>(std::min<std::uint64_t>(*limit, 1000)));
+  append_xml_element("IsTruncated", is_truncated ? "true" : "false", out);
+  append_xml_element("PartNumberMarker", std::to_string(marker.value_or(0)), out);
+  if (is_truncated && !numbers.empty()) {
+    append_xml_element("NextPartNumberMarker", std::to_string(numbers.back()), out);
   }
+  for (const std::uint32_t number : numbers) append_part(folder, number, out);
   out += "</ListPartsResult>";
+  set_xml(std::move(out), exchange.response);
+  return S3Code::kNone;
+}
+
+S3Code Service::list_uploads(Exchange& exchange) {
+  const Target& target = exchange.target;
+  if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
+  const auto limit = parse_decimal<std::uint64_t>(target.parameter("max-uploads").value_or("1000"));
+  if (!limit) return S3Code::kInvalidArgument;
+  std::pair<std::string, std::string> after(target.parameter("key-marker").value_or(""),
+                                            target.parameter("upload-id-marker").value_or(""));
+  // A key alone stands for all of its uploads.
+  if (after.second.empty() && !after.first.empty()) after.second = "~";
+  const std::string prefix(target.parameter("prefix").value_or(""));
+  std::vector<std::pair<std::string, std::string>> uploads;  // key, id
+  std::error_code error;
+  const std::string folder = shared_.storage.hidden_path(target.bucket, "uploads");
+  std::filesystem::directory_iterator walk(folder, error);
+  for (; !error && walk != std::filesystem::directory_iterator(); walk.increment(error)) {
+    std::pair<std::string, std::string> upload(read_small_file(walk->path().string() + "/key"),
+                                               walk->path().filename().string());
+    if (upload.first.starts_with(prefix) && !upload.first.empty() && upload > after) {
+      uploads.push_back(std::move(upload));
+    }
+  }
+  std::sort(uploads.begin(), uploads.end());
+  const bool is_truncated = uploads.size() > std::min<std::uint64_t>(*limit, 1000);
+  if (is_truncated) uploads.resize(static_cast<std::size_t>(std::min<std::uint64_t>(*limit, 1000)));
+  const bool is_encoded = target.parameter("encoding-type") == "url";
+  const auto key_text = [&](const std::string& key) {
+    return is_encoded ? http::encode(key, http::Slash::kKeep) : key;
+  };
+  std::string out;
+  open_element("ListMultipartUploadsResult", out);
+  append_xml_element("Bucket", target.bucket, out);
+  append_xml_element("Prefix", key_text(prefix), out);
+  if (is_encoded) append_xml_element("EncodingType", "url", out);
+  append_xml_element("IsTruncated", is_truncated ? "true" : "false", out);
+  if (is_truncated && !uploads.empty()) {
+    append_xml_element("NextKeyMarker", key_text(uploads.back().first), out);
+    append_xml_element("NextUploadIdMarker", uploads.back().second, out);
+  }
+  for (const auto& [key, id] : uploads) {
+    struct stat st {};
+    (void)::stat((folder + "/" + id + "/key").c_str(), &st);
+    out += "<Upload>";
+    append_xml_element("Key", key_text(key), out);
+    append_xml_element("UploadId", id, out);
+    append_xml_element(
+        "Initiated",
+        http::format_iso_date(std::chrono::sys_seconds(std::chrono::seconds(st.st_mtim.tv_sec))),
+        out);
+    out += "</Upload>";
+  }
+  out += "</ListMultipartUploadsResult>";
   set_xml(std::move(out), exchange.response);
   return S3Code::kNone;
 }

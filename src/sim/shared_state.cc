@@ -1,5 +1,7 @@
 #include "sim/shared_state.h"
 
+#include <cstdio>
+
 namespace headrace::sim {
 namespace {
 constexpr std::size_t kMaxOrdinalsPerPart = 1 << 17;  // 16 parts of about 5 MB
@@ -58,7 +60,48 @@ BehaviourCell::Value BehaviourCell::get() const {
   return value_;
 }
 
+Result<auth::Credentials> SessionTable::create(std::string_view bucket, std::string_view region,
+                                               TimePoint ends_at) {
+  constexpr std::size_t kMaxSessions = 4096;
+  const MutexLock lock(mutex_);
+  char id[24];
+  std::snprintf(id, sizeof id, "%08llu", static_cast<unsigned long long>(++count_));
+  Session session;
+  session.bucket = bucket;
+  session.ends_at = ends_at;
+  session.credentials.access_key_id = std::string("SESSION") + id;
+  session.credentials.secret_access_key = std::string("session-secret-") + id;
+  auth::VerifyOptions verify;
+  verify.accepted.push_back(session.credentials);
+  verify.region = region;
+  verify.service = "s3express";
+  HEADRACE_TRY_ASSIGN(session.verifier, auth::SigV4Verifier::create(std::move(verify)));
+  const std::string token = std::string("session-token-") + id;
+  auth::Credentials out = session.credentials;
+  out.session_token = token;
+  if (sessions_.size() >= kMaxSessions) sessions_.erase(sessions_.begin());
+  sessions_[token] = std::move(session);
+  return out;
+}
+
+std::optional<SessionTable::Session> SessionTable::find(std::string_view token,
+                                                        std::string_view bucket) const {
+  const MutexLock lock(mutex_);
+  const auto found = sessions_.find(token);
+  if (found == sessions_.end() || found->second.bucket != bucket) return std::nullopt;
+  return found->second;
+}
+
+void SessionTable::expire_all() {
+  const MutexLock lock(mutex_);
+  for (auto& [token, session] : sessions_) session.ends_at = TimePoint::min();
+}
+
 Status SharedState::open() {
+  if (options.tls) {
+    HEADRACE_TRY_ASSIGN(tls, TlsContext::create(options));
+  }
+  storage.remove_stale_temporaries();
   auth::Credentials accepted;
   accepted.access_key_id = options.access_key;
   accepted.secret_access_key = options.secret_key;
@@ -66,6 +109,9 @@ Status SharedState::open() {
   auth::VerifyOptions verify;
   verify.accepted.push_back(std::move(accepted));
   verify.region = options.region;
+  auth::VerifyOptions express = verify;
+  express.service = "s3express";
+  HEADRACE_TRY_ASSIGN(express_verifier, auth::SigV4Verifier::create(std::move(express)));
   HEADRACE_TRY_ASSIGN(verifier, auth::SigV4Verifier::create(std::move(verify)));
   return {};
 }

@@ -4,7 +4,9 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -19,6 +21,7 @@
 #include "sim/sim_clock.h"
 #include "sim/stats.h"
 #include "sim/storage.h"
+#include "sim/tls_context.h"
 
 namespace headrace::sim {
 
@@ -72,6 +75,28 @@ class BehaviourCell {
   std::atomic<std::uint32_t> version_{1};  // released by set(), acquired by version()
 };
 
+/// Sessions of S3 Express. Bounded: the oldest go first.
+class SessionTable {
+ public:
+  struct Session {
+    std::string bucket;
+    TimePoint ends_at{};
+    auth::Credentials credentials;
+    std::shared_ptr<auth::SigV4Verifier> verifier;
+  };
+  /// New credentials. Errors: kInternal.
+  Result<auth::Credentials> create(std::string_view bucket, std::string_view region,
+                                   TimePoint ends_at) HEADRACE_EXCLUDES(mutex_);
+  std::optional<Session> find(std::string_view token, std::string_view bucket) const
+      HEADRACE_EXCLUDES(mutex_);
+  void expire_all() HEADRACE_EXCLUDES(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::string, Session, std::less<>> sessions_ HEADRACE_GUARDED_BY(mutex_);
+  std::uint64_t count_ HEADRACE_GUARDED_BY(mutex_) = 0;
+};
+
 /// What the admin endpoints can do besides: the server's part.
 class Control {
  public:
@@ -86,7 +111,10 @@ struct SharedState {
   /// Errors: kInternal.
   Status open();
   const SimOptions options;
-  std::unique_ptr<auth::SigV4Verifier> verifier;  ///< Set by open().
+  std::unique_ptr<auth::SigV4Verifier> verifier;          ///< Set by open().
+  std::unique_ptr<TlsContext> tls;                        ///< Empty: plain.
+  std::unique_ptr<auth::SigV4Verifier> express_verifier;  ///< The account's keys; set by open().
+  SessionTable sessions;
   Storage storage;
   FolderCache folders;
   BehaviourCell behaviour;
@@ -100,9 +128,13 @@ struct SharedState {
   std::atomic<bool> is_token_expired{false};     ///< Relaxed: only itself matters.
   std::atomic<std::uint64_t> next_id{0};         ///< Of uploads. Relaxed: only uniqueness matters.
 
-  Control* control = nullptr;  ///< Set before the threads start; outlives them.
+  std::vector<std::string> address_names;  ///< "host:port"; fixed after start.
+  Control* control = nullptr;              ///< Set before the threads start; outlives them.
 
-  void expire_credentials() { is_token_expired.store(true, std::memory_order_relaxed); }
+  void expire_credentials() {
+    is_token_expired.store(true, std::memory_order_relaxed);
+    sessions.expire_all();
+  }
   std::string stats_json() const;
   void reset();
 };

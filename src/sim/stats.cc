@@ -26,6 +26,7 @@ void Totals::add(const Totals& other) {
   connection_count += other.connection_count;
   cut_count += other.cut_count;
   slow_count += other.slow_count;
+  requester_pays_count += other.requester_pays_count;
   repeat_count += other.repeat_count;
   duplicate_count += other.duplicate_count;
 }
@@ -40,6 +41,7 @@ void ThreadStats::record(const Served& served) {
   totals_.received_bytes += served.received_bytes;
   totals_.cut_count += served.was_cut ? 1 : 0;
   totals_.slow_count += served.was_delayed ? 1 : 0;
+  totals_.requester_pays_count += served.is_requester_paying ? 1 : 0;
   totals_.repeat_count += served.is_repeat ? 1 : 0;
   totals_.duplicate_count += served.is_duplicate ? 1 : 0;
   if (served.kind != Kind::kGetObject) return;
@@ -106,7 +108,8 @@ std::string stats_to_json(const Totals& totals) {
                      {"objects", std::move(objects)},
                      {"repeats", totals.repeat_count},
                      {"duplicates", totals.duplicate_count},
-                     {"bytes", std::move(bytes)}};
+                     {"bytes", std::move(bytes)},
+                     {"requester_pays", totals.requester_pays_count}};
   // Keys are bytes; those that are not UTF-8 are shown with replacement characters.
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

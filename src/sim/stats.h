@@ -24,6 +24,7 @@ struct Served {
   bool was_delayed = false;          ///< By the slow first byte.
   bool is_repeat = false;            ///< The same range was asked for before ...
   bool is_duplicate = false;         ///< ... and was still in flight: a hedge.
+  bool is_requester_paying = false;
   std::string_view bucket, key;
 };
 
@@ -53,6 +54,7 @@ struct Totals {
   std::uint64_t slow_count = 0;
   std::uint64_t repeat_count = 0;
   std::uint64_t duplicate_count = 0;
+  std::uint64_t requester_pays_count = 0;
   void add(const Totals& other);
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <ctime>
 #include <filesystem>
 
 #include "base/random.h"
@@ -263,10 +264,16 @@ S3Code Storage::create_temporary(std::string_view bucket, TemporaryFile& out) {
 
 S3Code Storage::check(std::string_view bucket, std::string_view key,
                       const WriteCondition& condition) const {
-  if (!condition.if_absent && condition.if_match.empty()) return S3Code::kNone;
+  if (!condition.if_absent && condition.if_match.empty() && !condition.if_generation) {
+    return S3Code::kNone;
+  }
   FileInfo present;
   const bool exists = find(bucket, key, present).has_value();
   if (condition.if_absent && exists) return S3Code::kPreconditionFailed;
+  if (condition.if_generation &&
+      (!exists || *condition.if_generation != static_cast<std::uint64_t>(present.modified_ns))) {
+    return S3Code::kPreconditionFailed;
+  }
   if (condition.if_match.empty()) return S3Code::kNone;
   if (!exists) return S3Code::kNoSuchKey;
   return etag_matches(condition.if_match, etag_of(present)) ? S3Code::kNone
@@ -309,6 +316,25 @@ S3Code Storage::commit(TemporaryFile file, std::string_view bucket, std::string_
   if (!rename_into(file.path(), escaped)) return S3Code::kInternalError;
   file.release();
   return S3Code::kNone;
+}
+
+void Storage::remove_stale_temporaries() {
+  // Another simulator may be writing here right now: its files are young.
+  constexpr std::int64_t kStaleSeconds = 60;
+  timespec now;
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  for (const BucketInfo& bucket : list_buckets()) {
+    std::error_code error;
+    std::filesystem::directory_iterator walk(hidden_path(bucket.name, "tmp"), error);
+    for (; !error && walk != std::filesystem::directory_iterator(); walk.increment(error)) {
+      struct stat st;
+      const std::string path = walk->path();
+      if (::lstat(path.c_str(), &st) == 0 && S_ISREG(st.st_mode) &&
+          st.st_mtim.tv_sec + kStaleSeconds < now.tv_sec) {
+        ::unlink(path.c_str());
+      }
+    }
+  }
 }
 
 bool Storage::touch(std::string_view bucket, std::string_view key) {

@@ -66,8 +66,9 @@ class TemporaryFile {
 
 /// What must hold of the present version for a write to go through.
 struct WriteCondition {
-  bool if_absent = false;     ///< If-None-Match: *
-  std::string_view if_match;  ///< ETag list of If-Match; empty: none.
+  bool if_absent = false;                      ///< If-None-Match: *
+  std::string_view if_match;                   ///< ETag list of If-Match; empty: none.
+  std::optional<std::uint64_t> if_generation;  ///< Time of change, ns.
 };
 
 class Storage {
@@ -96,6 +97,8 @@ class Storage {
   /// (If-Match without an object), kInternalError.
   S3Code commit(TemporaryFile file, std::string_view bucket, std::string_view key,
                 const WriteCondition& condition, std::uint32_t part_count, FileInfo& out);
+  /// Removes what uploads left behind that were cut off by the end of a simulator.
+  void remove_stale_temporaries();
   /// Gives the object a new time of change, and so a new ETag. False when there is none.
   bool touch(std::string_view bucket, std::string_view key);
   /// Absence is success, as in S3. Folders left empty go too.

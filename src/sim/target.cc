@@ -10,6 +10,8 @@ namespace headrace::sim {
 namespace {
 
 constexpr std::string_view kAdminPrefix = "/_headrace/";
+// Google's metadata server.
+constexpr std::string_view kMetadataPrefix = "/computeMetadata/";
 
 // Parameters that turn a request into one of an operation that is not here. Answering the plain
 // operation instead would be silently wrong (a PUT of ?tagging would overwrite the object).
@@ -55,7 +57,9 @@ S3Code service_kind(std::string_view method, Target& target) {
 S3Code bucket_kind(std::string_view method, Target& target) {
   if (method == "GET") {
     if (has(target, "location")) return set_kind(target, Kind::kGetLocation);
-    if (has(target, "uploads") || has(target, "versioning")) return S3Code::kNotImplemented;
+    if (has(target, "uploads")) return set_kind(target, Kind::kListUploads);
+    if (has(target, "session")) return set_kind(target, Kind::kCreateSession);
+    if (has(target, "versioning")) return S3Code::kNotImplemented;
     return set_kind(target, Kind::kListObjects);
   }
   if (method == "HEAD") return set_kind(target, Kind::kHeadBucket);
@@ -71,7 +75,8 @@ S3Code object_kind(const http::RequestHead& head, Target& target) {
   if (method == "GET") return set_kind(target, is_upload ? Kind::kListParts : Kind::kGetObject);
   if (method == "HEAD") return set_kind(target, Kind::kHeadObject);
   if (method == "PUT") {
-    const bool is_copy = !head.header("x-amz-copy-source").empty();
+    const bool is_copy =
+        !head.header("x-amz-copy-source").empty() || !head.header("x-goog-copy-source").empty();
     if (is_upload) return set_kind(target, is_copy ? Kind::kCopyPart : Kind::kUploadPart);
     return set_kind(target, is_copy ? Kind::kCopyObject : Kind::kPutObject);
   }
@@ -99,12 +104,15 @@ std::string_view bucket_of_host(std::string_view host) {
 
 std::string_view kind_name(Kind kind) noexcept {
   constexpr std::array<std::string_view, static_cast<std::size_t>(Kind::kCount)> kNames = {
-      "get_object",      "head_object",  "put_object",    "copy_object", "delete_object",
-      "delete_objects",  "list_objects", "list_buckets",  "head_bucket", "create_bucket",
-      "delete_bucket",   "get_location", "create_upload", "upload_part", "copy_part",
-      "complete_upload", "abort_upload", "list_parts",    "admin",       "invalid"};
+      "get_object",      "head_object",  "put_object",    "copy_object",  "delete_object",
+      "delete_objects",  "list_objects", "list_buckets",  "head_bucket",  "create_bucket",
+      "delete_bucket",   "get_location", "create_upload", "upload_part",  "copy_part",
+      "complete_upload", "abort_upload", "list_parts",    "list_uploads", "create_session",
+      "admin",           "invalid"};
   return kNames[static_cast<std::size_t>(kind)];
 }
+
+bool is_directory_bucket(std::string_view bucket) noexcept { return bucket.ends_with("--x-s3"); }
 
 std::optional<std::string_view> Target::parameter(std::string_view name) const noexcept {
   for (const auto& [key_text, value] : query) {
@@ -118,6 +126,11 @@ S3Code parse_target(const http::RequestHead& head, Target& out) {
   out.bucket.clear();
   out.key.clear();
   out.query.clear();
+  if (head.path.starts_with(kMetadataPrefix)) {
+    out.kind = Kind::kAdmin;
+    out.key = head.path.substr(1);
+    return S3Code::kNone;
+  }
   if (head.path.starts_with(kAdminPrefix)) {
     out.kind = Kind::kAdmin;
     out.key = head.path.substr(kAdminPrefix.size());

@@ -31,13 +31,18 @@ enum class Kind : std::uint8_t {
   kCompleteUpload,
   kAbortUpload,
   kListParts,
-  kAdmin,    ///< Below /_headrace/.
-  kInvalid,  ///< Refused before the operation was known.
+  kListUploads,
+  kCreateSession,  ///< Of S3 Express.
+  kAdmin,          ///< Below /_headrace/.
+  kInvalid,        ///< Refused before the operation was known.
   kCount,
 };
 
 /// Name in the statistics: "get_object".
 std::string_view kind_name(Kind kind) noexcept;
+
+/// Name of a directory bucket of S3 Express: "name--zone--x-s3".
+bool is_directory_bucket(std::string_view bucket) noexcept;
 
 struct Target {
   Kind kind = Kind::kInvalid;

@@ -48,19 +48,22 @@ struct TestRequest {
   std::string method = "GET";
   std::string path;   // escaped
   std::string query;  // escaped
-  TestFields fields;
-  std::string body;
+  TestFields fields = {};
+  std::string body = {};
   std::string payload_hash = std::string(auth::kUnsignedPayload);
 };
 
 class TestClient {
  public:
-  explicit TestClient(std::uint16_t port) : port_(port) {}
+  explicit TestClient(std::uint16_t port, std::uint32_t address = INADDR_LOOPBACK)
+      : port_(port), address_(address) {}
 
   auth::Credentials credentials{"headrace", "headrace-secret", "", {}};
   bool is_signing = true;
   std::chrono::seconds clock_offset{0};
   std::string host = "127.0.0.1";
+  std::string service = "s3";
+  std::string session_field = "x-amz-security-token";
 
   TestResponse get(const std::string& path, TestFields fields = {}, std::string query = "") {
     return request({"GET", path, std::move(query), std::move(fields), "",
@@ -158,7 +161,7 @@ class TestClient {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(port_);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl(address_);
     ASSERT_EQ(::connect(fd_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
     buffer_.clear();
   }
@@ -182,7 +185,7 @@ class TestClient {
     const std::string date_text(date, 16);
     TestFields added = {{"x-amz-content-sha256", request.payload_hash}, {"x-amz-date", date_text}};
     if (!credentials.session_token.empty()) {
-      added.emplace_back("x-amz-security-token", credentials.session_token);
+      added.emplace_back(session_field, credentials.session_token);
     }
     fields.insert(fields.end(), added.begin(), added.end());
     std::vector<http::Field> canonical;
@@ -193,7 +196,7 @@ class TestClient {
               [](const http::Field& a, const http::Field& b) { return a.name < b.name; });
     const auto query = auth::canonical_query(request.query);
     ASSERT_TRUE(query.has_value());
-    auto signer = auth::SigV4Signer::create("us-east-1", "s3");
+    auto signer = auth::SigV4Signer::create("us-east-1", service);
     ASSERT_TRUE(signer.has_value());
     std::string authorization;
     (*signer)->append_authorization(
@@ -203,6 +206,7 @@ class TestClient {
   }
 
   const std::uint16_t port_;
+  const std::uint32_t address_;
   Fd fd_;
   std::string buffer_;
 };

@@ -88,6 +88,71 @@ def test_checksums(client: Any, algorithm: str) -> None:
     assert error_code(lambda: client.put_object(Bucket="bkt", Key="k", Body=b"x", **{f"Checksum{algorithm}": wrong})) == "BadDigest"
 
 
+@pytest.mark.parametrize("algorithm", ["CRC32", "CRC32C", "CRC64NVME", "SHA256"])
+def test_checksums_are_stored(client: Any, algorithm: str) -> None:
+    if algorithm in ("CRC32C", "CRC64NVME"):
+        pytest.importorskip("awscrt")
+    put = client.put_object(Bucket="bkt", Key="k", Body=b"hello" * 1000, ChecksumAlgorithm=algorithm)
+    got = client.get_object(Bucket="bkt", Key="k", ChecksumMode="ENABLED")
+    assert got[f"Checksum{algorithm}"] == put[f"Checksum{algorithm}"]
+    assert got["Body"].read() == b"hello" * 1000  # botocore compares
+
+
+def test_uploads_by_parts_are_listed(client: Any) -> None:
+    part = b"p" * (5 << 20)
+    upload = client.create_multipart_upload(Bucket="bkt", Key="k", ChecksumAlgorithm="CRC32")["UploadId"]
+    other = client.create_multipart_upload(Bucket="bkt", Key="ü")["UploadId"]
+    listed = client.list_multipart_uploads(Bucket="bkt")["Uploads"]
+    assert [(item["Key"], item["UploadId"]) for item in listed] == [("k", upload), ("ü", other)]
+    client.abort_multipart_upload(Bucket="bkt", Key="ü", UploadId=other)
+    for number in (1, 2, 3):
+        client.upload_part(Bucket="bkt", Key="k", UploadId=upload, PartNumber=number, Body=part, ChecksumAlgorithm="CRC32")
+    pages = client.get_paginator("list_parts").paginate(Bucket="bkt", Key="k", UploadId=upload, PaginationConfig={"PageSize": 2})
+    parts = [item for page in pages for item in page["Parts"]]
+    assert [item["PartNumber"] for item in parts] == [1, 2, 3]
+    keep = [{name: item[name] for name in ("PartNumber", "ETag", "ChecksumCRC32")} for item in parts]
+    done = client.complete_multipart_upload(Bucket="bkt", Key="k", UploadId=upload, MultipartUpload={"Parts": keep})
+    assert done["ChecksumCRC32"].endswith("-3")
+    second = client.get_object(Bucket="bkt", Key="k", PartNumber=2)
+    assert second["PartsCount"] == 3
+    assert second["Body"].read() == part
+    assert "Uploads" not in client.list_multipart_uploads(Bucket="bkt")
+
+
+def test_many_objects_are_deleted_at_once(client: Any) -> None:
+    for key in ODD_KEYS:
+        client.put_object(Bucket="bkt", Key=key, Body=b"")
+    answer = client.delete_objects(Bucket="bkt", Delete={"Objects": [{"Key": key} for key in [*ODD_KEYS, "not there"] if key != "new\nline"]})
+    assert "Errors" not in answer
+    assert len(answer["Deleted"]) == len(ODD_KEYS)
+    assert [item["Key"] for item in client.list_objects_v2(Bucket="bkt")["Contents"]] == ["new\nline"]
+
+
+def test_a_changed_object_fails_if_match(server: sim.Server, client: Any) -> None:
+    etag = client.put_object(Bucket="bkt", Key="k", Body=b"1")["ETag"]
+    server.touch("bkt", "k")
+    assert error_code(lambda: client.get_object(Bucket="bkt", Key="k", IfMatch=etag)) == "PreconditionFailed"
+
+
+def test_faults_are_set_while_it_runs(server: sim.Server, client: Any) -> None:
+    client.put_object(Bucket="bkt", Key="k", Body=b"1")
+    server.set_behaviour(throttle_rate=1)
+    assert error_code(lambda: client.get_object(Bucket="bkt", Key="k")) == "SlowDown"
+    server.set_behaviour(throttle_rate=0)
+    assert client.get_object(Bucket="bkt", Key="k")["Body"].read() == b"1"
+
+
+def test_https(tmp_path: Path) -> None:
+    (tmp_path / "bkt").mkdir()
+    with sim.Server(tmp_path, tls=True, addresses=2) as server:
+        config = botocore_config.Config(signature_version="s3v4", retries={"max_attempts": 1}, s3={"addressing_style": "path"})
+        keys = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key, "region_name": server.region}
+        for address in server.addresses:
+            client = boto3.client("s3", endpoint_url=f"https://{address}", config=config, verify=server.ca_path, **keys)
+            client.put_object(Bucket="bkt", Key="k", Body=b"secret" * 100_000)
+            assert client.get_object(Bucket="bkt", Key="k")["Body"].read() == b"secret" * 100_000
+
+
 def test_conditions(client: Any) -> None:
     client.put_object(Bucket="bkt", Key="k", Body=b"1", IfNoneMatch="*")
     assert error_code(lambda: client.put_object(Bucket="bkt", Key="k", Body=b"2", IfNoneMatch="*")) == "PreconditionFailed"

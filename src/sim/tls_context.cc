@@ -1,0 +1,148 @@
+#include "sim/tls_context.h"
+
+#include <arpa/inet.h>
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+namespace headrace::sim {
+namespace {
+
+template <auto kFree>
+struct Freeing {
+  template <typename T>
+  void operator()(T* object) const noexcept {
+    kFree(object);
+  }
+};
+using Key = std::unique_ptr<EVP_PKEY, Freeing<EVP_PKEY_free>>;
+using Certificate = std::unique_ptr<X509, Freeing<X509_free>>;
+
+Status failure(const std::string& what) {
+  ERR_clear_error();
+  return Status(Code::kInternal, "simulator: TLS: cannot " + what);
+}
+
+int choose_alpn(SSL*, const unsigned char** out, unsigned char* out_length,
+                const unsigned char* offered, unsigned offered_length, void*) {
+  static constexpr unsigned char kHttp11[] = "\x08http/1.1";
+  unsigned char* chosen = nullptr;
+  if (SSL_select_next_proto(&chosen, out_length, kHttp11, sizeof kHttp11 - 1, offered,
+                            offered_length) != OPENSSL_NPN_NEGOTIATED) {
+    return SSL_TLSEXT_ERR_NOACK;
+  }
+  *out = chosen;
+  return SSL_TLSEXT_ERR_OK;
+}
+
+bool add_extension(X509* certificate, int id, const std::string& value) {
+  X509V3_CTX context;
+  X509V3_set_ctx_nodb(&context);
+  X509V3_set_ctx(&context, certificate, certificate, nullptr, nullptr, 0);
+  X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, id, value.c_str());
+  const bool is_added = extension != nullptr && X509_add_ext(certificate, extension, -1) == 1;
+  X509_EXTENSION_free(extension);
+  return is_added;
+}
+
+std::string names_of(const SimOptions& options) {
+  std::string names = "DNS:localhost,DNS:*.localhost,IP:127.0.0.1,IP:::1";
+  in_addr address{};
+  if (::inet_pton(AF_INET, options.host.c_str(), &address) != 1) return names;
+  for (std::uint32_t i = 0; i < options.address_count; ++i) {
+    const in_addr next{htonl(ntohl(address.s_addr) + i)};
+    char text[INET_ADDRSTRLEN] = {};
+    ::inet_ntop(AF_INET, &next, text, sizeof text);
+    names += std::string(",IP:") + text;
+  }
+  return names;
+}
+
+Certificate make_self_signed(EVP_PKEY* key, const SimOptions& options) {
+  Certificate certificate(X509_new());
+  X509* x = certificate.get();
+  if (x == nullptr) return nullptr;
+  constexpr long kDay = 24 * 3600;
+  X509_set_version(x, X509_VERSION_3);
+  ASN1_INTEGER_set_uint64(X509_get_serialNumber(x), 1);
+  X509_gmtime_adj(X509_getm_notBefore(x), -kDay);
+  X509_gmtime_adj(X509_getm_notAfter(x), 30 * kDay);
+  X509_NAME* name = X509_get_subject_name(x);
+  X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                             reinterpret_cast<const unsigned char*>("headrace-sim"), -1, -1, 0);
+  X509_set_issuer_name(x, name);
+  X509_set_pubkey(x, key);
+  const bool is_complete =
+      add_extension(x, NID_basic_constraints, "critical,CA:TRUE") &&
+      add_extension(x, NID_key_usage, "critical,digitalSignature,keyCertSign") &&
+      add_extension(x, NID_subject_key_identifier, "hash") &&
+      add_extension(x, NID_ext_key_usage, "serverAuth") &&
+      add_extension(x, NID_subject_alt_name, names_of(options)) &&
+      X509_sign(x, key, EVP_sha256()) > 0;
+  return is_complete ? std::move(certificate) : nullptr;
+}
+
+}  // namespace
+
+Status TlsContext::load(const SimOptions& options) {
+  SSL_CTX* context = context_.get();
+  const std::string& key = options.private_key_path;
+  if (SSL_CTX_use_certificate_chain_file(context, options.certificate_path.c_str()) != 1 ||
+      SSL_CTX_use_PrivateKey_file(context, key.c_str(), SSL_FILETYPE_PEM) != 1 ||
+      SSL_CTX_check_private_key(context) != 1) {
+    ERR_clear_error();
+    return Status(Code::kInvalidArgument, "simulator: \"" + options.certificate_path + "\" and \"" +
+                                              key + "\" are not a PEM certificate and its key");
+  }
+  ca_path_ = options.certificate_path;
+  return {};
+}
+
+Status TlsContext::make_certificate(const SimOptions& options) {
+  const Key key(EVP_EC_gen("P-256"));
+  if (!key) return failure("make a key");
+  const Certificate certificate = make_self_signed(key.get(), options);
+  if (!certificate || SSL_CTX_use_certificate(context_.get(), certificate.get()) != 1 ||
+      SSL_CTX_use_PrivateKey(context_.get(), key.get()) != 1) {
+    return failure("make a certificate");
+  }
+  std::error_code error;
+  std::string path = std::filesystem::temp_directory_path(error) / "headrace-sim-ca-XXXXXX";
+  const int fd = ::mkstemp(path.data());
+  if (fd < 0) return failure("write the certificate to " + path);
+  ca_path_ = path;
+  owns_file_ = true;
+  std::FILE* file = ::fdopen(fd, "w");
+  const bool is_written = PEM_write_X509(file, certificate.get()) == 1;
+  return std::fclose(file) == 0 && is_written ? Status() : failure("write " + path);
+}
+
+Result<std::unique_ptr<TlsContext>> TlsContext::create(const SimOptions& options) {
+  std::unique_ptr<TlsContext> out(new TlsContext());
+  out->context_.reset(SSL_CTX_new(TLS_server_method()));
+  SSL_CTX* context = out->context_.get();
+  if (context == nullptr) return failure("start");
+  SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION);
+  SSL_CTX_set_mode(context, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                SSL_MODE_RELEASE_BUFFERS);
+  // A client that closes without close_notify has ended all the same.
+  SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
+  SSL_CTX_set_alpn_select_cb(context, choose_alpn, nullptr);
+  HEADRACE_TRY(options.certificate_path.empty() ? out->make_certificate(options)
+                                                : out->load(options));
+  return out;
+}
+
+TlsContext::~TlsContext() {
+  if (owns_file_) ::unlink(ca_path_.c_str());
+}
+
+}  // namespace headrace::sim

@@ -1,0 +1,39 @@
+#pragma once
+/// \file
+/// The server's side of TLS: certificate, key, versions. Immutable once made; any thread.
+#include <openssl/ssl.h>
+
+#include <memory>
+#include <string>
+
+#include "headrace/sim.h"
+#include "headrace/status.h"
+
+namespace headrace::sim {
+
+class TlsContext {
+ public:
+  /// With the certificate named by the options, or a self-signed one for localhost, *.localhost,
+  /// and all addresses of the server, whose PEM is written to a temporary file. Errors:
+  /// kInvalidArgument (files), kInternal (OpenSSL).
+  static Result<std::unique_ptr<TlsContext>> create(const SimOptions& options);
+  ~TlsContext();
+  TlsContext(const TlsContext&) = delete;
+  TlsContext& operator=(const TlsContext&) = delete;
+  SSL_CTX* get() const noexcept { return context_.get(); }
+  /// PEM that a client must trust.
+  const std::string& ca_path() const noexcept { return ca_path_; }
+
+ private:
+  struct Free {
+    void operator()(SSL_CTX* context) const noexcept { SSL_CTX_free(context); }
+  };
+  TlsContext() = default;
+  Status load(const SimOptions& options);
+  Status make_certificate(const SimOptions& options);
+  std::unique_ptr<SSL_CTX, Free> context_;
+  std::string ca_path_;
+  bool owns_file_ = false;
+};
+
+}  // namespace headrace::sim
