@@ -62,6 +62,7 @@ constexpr ErrorRow kTable[] = {
     {"TargetConditionNotMet", 412, Code::kChanged, kExists},
     {"SourceConditionNotMet", 412, Code::kChanged, kExists},
     {"BlobAlreadyExists", 409, Code::kChanged, kExists},
+    {"ContainerAlreadyExists", 409, Code::kChanged, "the container exists already"},
     {"InvalidRange", 416, Code::kCorrupt, "the range starts past the end of the object"},
     {"Md5Mismatch", 400, Code::kUnavailable, kDamaged},
     {"Crc64Mismatch", 400, Code::kUnavailable, kDamaged},
