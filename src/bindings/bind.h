@@ -30,5 +30,6 @@ void bind_probe(nb::module_& m);
 void bind_order(nb::module_& m);
 void bind_pack(nb::module_& m);
 void bind_sim(nb::module_& m);
+void bind_whoami(nb::module_& m);
 
 }  // namespace headrace

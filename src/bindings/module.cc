@@ -15,4 +15,5 @@ NB_MODULE(_native, m) {
   headrace::bind_order(m);
   headrace::bind_pack(m);
   headrace::bind_sim(m);
+  headrace::bind_whoami(m);
 }

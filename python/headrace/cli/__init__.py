@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from headrace.cli import bench, common, data, objects, serve
+from headrace.cli import bench, common, data, objects, serve, store
 
 __all__ = ["app", "main"]
 
@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for module in (objects, data, bench, serve):
+for module in (objects, data, bench, serve, store):
     module.register(app)
 
 
