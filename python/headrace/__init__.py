@@ -5,9 +5,8 @@
 ...     step(batch["tokens"])
 """
 
-from headrace._batch import Batch
-from headrace._dataset import Block, Column, Dataset, Shard
-from headrace._loader import Loader
+from typing import TYPE_CHECKING, Any
+
 from headrace._native import ObjectInfo, __version__
 from headrace._store import RangeResult, Store
 from headrace.errors import (
@@ -25,6 +24,11 @@ from headrace.errors import (
     UnavailableError,
     UnsupportedError,
 )
+
+if TYPE_CHECKING:
+    from headrace._batch import Batch
+    from headrace._dataset import Block, Column, Dataset, Shard
+    from headrace._loader import Loader
 
 __all__ = [
     "Batch",
@@ -51,3 +55,19 @@ __all__ = [
     "UnsupportedError",
     "__version__",
 ]
+
+# What needs numpy comes when it is first used: copies and listings are over before numpy is imported.
+_LAZY = {"Batch": "_batch", "Block": "_dataset", "Column": "_dataset", "Dataset": "_dataset", "Loader": "_loader", "Shard": "_dataset"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    from importlib import import_module
+
+    value = globals()[name] = getattr(import_module(f"headrace.{_LAZY[name]}"), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})

@@ -14,6 +14,7 @@ NB_MODULE(_native, m) {
   headrace::bind_loader(m);
   headrace::bind_order(m);
   headrace::bind_pack(m);
+  headrace::bind_copy(m);
   headrace::bind_sim(m);
   headrace::bind_whoami(m);
 }

@@ -291,7 +291,8 @@ TEST_F(CopyJobTest, FaultsOfBothEndsNeverMakeWrongBytes) {
     const Tree found = contents(*target);
     for (const auto& [key, text] : found) EXPECT_EQ(text, tree_.at(key)) << key << " seed " << seed;
     const CopyProgress progress = (*job)->progress();
-    EXPECT_EQ(progress.done_count, found.size()) << "seed " << seed;
+    // A write may have arrived although its answer was an error.
+    EXPECT_LE(progress.done_count, found.size()) << "seed " << seed;
     if (status.ok()) {
       EXPECT_EQ(progress.done_count + progress.failed_count, tree_.size());
     }

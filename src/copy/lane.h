@@ -53,13 +53,13 @@ class Lane final : public Sleeper {
 
   Transfer& transfer_;
   const std::uint32_t max_in_flight_;
-  std::unique_ptr<Store> source_, target_;  // Handles; null for local files.
-  Store* events_ = nullptr;                 // The one that run() waits on; null: both are local.
-  SmallFileWriter* writer() noexcept { return writer_.get(); }
-  std::unique_ptr<SmallFileWriter> writer_;
+  std::unique_ptr<Store> source_, target_;   // Handles; null for local files.
+  Store* events_ = nullptr;                  // The one that run() waits on; null: both are local.
+  std::unique_ptr<SmallFileWriter> writer_;  // Null unless the target is files.
   std::vector<Unit> pulled_;  // Newest last; taken from the back of a reversed batch.
   std::vector<Request> unsent_;
   std::vector<Completion> completions_;
+  std::size_t last_count_ = 0;  // of completions that came together
   std::atomic<std::uint32_t> in_flight_{0};
   std::thread writes_;
   std::atomic<bool> ends_writes_{false};

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -101,13 +102,13 @@ bool read_at(int fd, std::span<std::byte> bytes, std::uint64_t offset_bytes) {
 /// Time and durability, then the name.
 Status publish_file(const Directory& directory, int fd, const std::string& from,
                     std::string_view name, const PublishOptions& options, bool* is_lost) {
-  const std::string path = directory.path + "/" + std::string(name);
+  const auto path = [&] { return directory.path + "/" + std::string(name); };
   if (options.modified_unix_s != 0) {
     const timespec times[2] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT},
                                {.tv_sec = options.modified_unix_s, .tv_nsec = 0}};
-    if (::futimens(fd, times) != 0) return errno_status(errno, "set the time of " + path);
+    if (::futimens(fd, times) != 0) return errno_status(errno, "set the time of " + path());
   }
-  if (options.is_synced && ::fsync(fd) != 0) return errno_status(errno, "fsync " + path);
+  if (options.is_synced && ::fsync(fd) != 0) return errno_status(errno, "fsync " + path());
   // A string_view into a key that ends there is terminated only by chance.
   if (::renameat(directory.fd.get(), from.c_str(), directory.fd.get(), std::string(name).c_str()) ==
       0) {
@@ -116,9 +117,9 @@ Status publish_file(const Directory& directory, int fd, const std::string& from,
   const int error = errno;
   if (error == ENOENT && is_lost != nullptr) *is_lost = true;
   if (error == EISDIR || error == ENOTEMPTY || error == EEXIST) {
-    return Status(Code::kUnsupported, "a directory is in the way of file " + path);
+    return Status(Code::kUnsupported, "a directory is in the way of file " + path());
   }
-  return errno_status(error, "publish " + path);
+  return errno_status(error, "publish " + path());
 }
 
 }  // namespace
@@ -174,7 +175,7 @@ Status SmallFileWriter::write_once(std::string_view name, std::span<const std::b
       ::openat(directory, temporary_name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd) return errno_status(errno, "create a file in " + directory_->path);
   static_cast<void>(::flock(fd.get(), LOCK_EX | LOCK_NB));
-  Status status = write_at(fd.get(), bytes, 0, directory_->path + "/" + std::string(name));
+  Status status = write_at(fd.get(), bytes, 0, name);
   if (status.ok()) {
     status = publish_file(*directory_, fd.get(), temporary_name_, name, options, &is_lost);
   }
@@ -246,8 +247,26 @@ Status PartialFile::open_file() {
       continue;
     }
     fd_ = std::move(fd);
+    direct_ = Fd(::openat(directory, temporary_name_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
     return {};
   }
+}
+
+Status PartialFile::write_bytes(std::span<const std::byte> bytes, std::uint64_t offset_bytes) {
+  const bool is_aligned = offset_bytes % kPageBytes == 0 &&
+                          reinterpret_cast<std::uintptr_t>(bytes.data()) % kPageBytes == 0;
+  std::size_t done = 0;
+  while (direct_ && is_aligned && bytes.size() - done >= kPageBytes) {
+    const std::size_t whole = (bytes.size() - done) / kPageBytes * kPageBytes;
+    const ssize_t count = ::pwrite(direct_.get(), bytes.data() + done, whole,
+                                   static_cast<off_t>(offset_bytes + done));
+    if (count < 0 && errno == EINTR) continue;
+    // Refused, or cut in the middle of a page: the other way tells what is really wrong.
+    if (count <= 0) break;
+    done += static_cast<std::size_t>(count) / kPageBytes * kPageBytes;
+    if (static_cast<std::size_t>(count) < kPageBytes) break;
+  }
+  return write_at(fd(), bytes.subspan(done), offset_bytes + done, path());
 }
 
 Status PartialFile::lay_out() {
@@ -282,6 +301,8 @@ Status PartialFile::load_parts(const std::stop_token& stop) {
   // A shorter read leaves zeros: those parts are not there.
   static_cast<void>(::pread(fd(), records.data(), records.size() * sizeof(PartRecord),
                             static_cast<off_t>(state_offset() + kPageBytes)));
+  has_parts_ = true;  // stopped before it knows, it leaves what it found
+  bool is_any_there = false;
   std::vector<std::byte> piece(kCheckBytes);
   for (std::size_t i = 0; i < records.size(); ++i) {
     if (records[i].mark != mark_of(i)) continue;
@@ -298,13 +319,14 @@ Status PartialFile::load_parts(const std::stop_token& stop) {
       done += bytes.size();
     }
     is_there_[i] = done == length && crc == records[i].crc;
-    if (is_there_[i]) has_parts_ = true;
+    is_any_there |= is_there_[i];
   }
+  has_parts_ = is_any_there;
   return {};
 }
 
 Status PartialFile::write_part(std::size_t index, std::span<const std::byte> bytes) {
-  HEADRACE_TRY(write_at(fd(), bytes, index * plan_.part_bytes, path()));
+  HEADRACE_TRY(write_bytes(bytes, index * plan_.part_bytes));
   // Relaxed: see the destructor.
   if (!is_resumable_.load(std::memory_order_relaxed)) return {};
   const PartRecord record{crc32c(bytes), mark_of(index)};
@@ -319,6 +341,38 @@ Status PartialFile::publish(const PublishOptions& options) {
     return errno_status(errno, "truncate " + path());
   HEADRACE_TRY(publish_file(*directory_, fd(), temporary_name_, name_, options, nullptr));
   is_published_ = true;
+  return {};
+}
+
+Status read_file(int fd, int direct, std::uint64_t offset_bytes, std::span<std::byte> bytes) {
+  std::size_t done = 0;
+  bool is_cached = direct >= 0, is_direct = direct >= 0;
+  while (done < bytes.size()) {
+    std::byte* const to = bytes.data() + done;
+    const auto at = static_cast<off_t>(offset_bytes + done);
+    const std::size_t left = bytes.size() - done;
+    ssize_t count = 0;
+    if (is_cached) {
+      iovec piece{.iov_base = to, .iov_len = left};
+      count = ::preadv2(fd, &piece, 1, at, RWF_NOWAIT);
+      is_cached = false;  // whatever it took
+      if (count <= 0) continue;
+    } else if (is_direct) {
+      const bool is_aligned = static_cast<std::uint64_t>(at) % kPageBytes == 0 &&
+                              reinterpret_cast<std::uintptr_t>(to) % kPageBytes == 0;
+      count = is_aligned && left >= kPageBytes
+                  ? ::pread(direct, to, left / kPageBytes * kPageBytes, at)
+                  : -1;
+      if (count < static_cast<ssize_t>(kPageBytes)) is_direct = false;
+      if (count < 0) continue;
+    } else {
+      count = ::pread(fd, to, left, at);
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return errno_status(errno, "read");
+      if (count == 0) return Status(Code::kChanged, "the file became shorter while it was read");
+    }
+    done += static_cast<std::size_t>(count);
+  }
   return {};
 }
 

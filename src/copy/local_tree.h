@@ -92,6 +92,7 @@ class PartialFile {
   /// Whether the part was there from an earlier run.
   bool has_part(std::size_t index) const { return is_there_[index]; }
   int fd() const noexcept { return fd_.get(); }
+  /// Past the page cache where file system and alignment (4 KiB) allow.
   Status write_part(std::size_t index, std::span<const std::byte> bytes);
   Status publish(const PublishOptions& options);
   /// Will be removed, not kept.
@@ -100,6 +101,7 @@ class PartialFile {
  private:
   PartialFile(std::shared_ptr<const Directory> directory, const Plan& plan);
   Status open_file();
+  Status write_bytes(std::span<const std::byte> bytes, std::uint64_t offset_bytes);
   Status lay_out();
   Status load_parts(const std::stop_token& stop);
   std::string header() const;
@@ -113,10 +115,16 @@ class PartialFile {
   const std::string name_;  // of the file to be
   const std::string temporary_name_;
   Fd fd_;
+  Fd direct_;  // the same, O_DIRECT; empty when the file system has no such thing
   std::vector<bool> is_there_;
   std::atomic<bool> has_parts_{false};
   std::atomic<bool> is_resumable_;
   bool is_published_ = false;
 };
+
+/// Reads all of `bytes` from a file whose descriptors for the page cache and past it these are
+/// (`direct` may be -1): what is in the cache from there, the rest past it, so that large files do
+/// not push out what others need. Errors: kChanged (the file is shorter), of errno_status().
+Status read_file(int fd, int direct, std::uint64_t offset_bytes, std::span<std::byte> bytes);
 
 }  // namespace headrace::copy_detail

@@ -6,12 +6,14 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
 #include "base/temporary_directory.h"
+#include "headrace/memory.h"
 
 namespace headrace::copy_detail {
 namespace {
@@ -164,6 +166,35 @@ TEST_F(LocalTreeTest, NothingStaysOfAFileWithoutPartsOrWithoutVersion) {
     (*file)->give_up();
   }
   EXPECT_THAT(names(), IsEmpty());
+}
+
+TEST_F(LocalTreeTest, LargePartsAreWrittenAndReadPastTheCache) {
+  auto pool = SlabPool::create({});
+  ASSERT_TRUE(pool);
+  const std::size_t size = (3 << 20) + 100;
+  auto slab = (*pool)->try_acquire(size);
+  ASSERT_TRUE(slab);
+  for (std::size_t i = 0; i < size; ++i) slab->bytes()[i] = static_cast<std::byte>(i * 31 >> 7);
+  auto file = PartialFile::open(
+      tree_, {.key = "x", .size_bytes = size, .part_bytes = 2 << 20, .version = "v"}, {});
+  ASSERT_TRUE(file);
+  ASSERT_TRUE((*file)->write_part(1, slab->bytes().subspan(2 << 20)).ok());
+  ASSERT_TRUE((*file)->write_part(0, slab->bytes().first(2 << 20)).ok());
+  ASSERT_TRUE((*file)->publish({}).ok());
+  const Fd fd(::open(path("x").c_str(), O_RDONLY));
+  const Fd direct(::open(path("x").c_str(), O_RDONLY | O_DIRECT));
+  auto back = (*pool)->try_acquire(size);
+  ASSERT_TRUE(back);
+  for (const std::uint64_t offset : {0ULL, 4096ULL, 1000ULL}) {
+    for (const int past_cache : {direct.get(), -1}) {
+      static_cast<void>(::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED));
+      const auto out = back->bytes().first(size - offset);
+      ASSERT_TRUE(read_file(fd.get(), past_cache, offset, out).ok());
+      EXPECT_TRUE(std::equal(out.begin(), out.end(),
+                             slab->bytes().begin() + static_cast<std::ptrdiff_t>(offset)));
+      EXPECT_EQ(read_file(fd.get(), past_cache, offset + 1, out).code(), Code::kChanged);
+    }
+  }
 }
 
 TEST_F(LocalTreeTest, TwoOwnersOfOneFileAreRefused) {

@@ -1,5 +1,7 @@
 #include "copy/transfer.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -236,6 +238,9 @@ Status Transfer::open_ends(LargeCopy& large) {
     HEADRACE_TRY(file::check_key(item.from_key));
     HEADRACE_TRY_ASSIGN(large.local_source, file::open_object(from_directory_ + "/" + item.from_key,
                                                               large.source_stat));
+    const std::string path = from_directory_ + "/" + item.from_key;
+    if (!local_target_)
+      large.direct_source = Fd(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
     if (file::etag_of(large.source_stat) != item.etag)
       return Status(Code::kChanged,
                     item.from_key + ": the file was written to since it was listed");

@@ -41,7 +41,8 @@ struct LargeCopy {
   std::uint64_t part_bytes = 0;
   std::uint32_t part_count = 0;
 
-  Fd local_source;  ///< When the source is a file,
+  Fd local_source;   ///< When the source is a file,
+  Fd direct_source;  ///< the same with O_DIRECT, where that is possible.
   struct stat source_stat {};
 
   std::unique_ptr<PartialFile> file;  ///< When the target is a file; else

@@ -1,47 +1,46 @@
-"""ls, stat, cat, cp, rm."""
+"""ls, du, stat, cat, cp, sync, rm: their arguments and help. What they do is in listing.py and transfer.py."""
 
 from __future__ import annotations
 
-import sys
-import time
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from datetime import datetime, timezone
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
 
-from headrace._native import ObjectInfo
-from headrace._store import Store
-from headrace._units import format_bytes
-from headrace.cli.common import Anonymous, Endpoint, Json, Region, Stores, console, fail, print_json, split_url, transfer_bar
-from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.cli import listing, transfer
+from headrace.cli.common import Anonymous, Endpoint, Json, Region
 
-# A part of a copy: 8 MiB is the engine's block; S3 allows 10,000 parts of an upload.
-PART_BYTES = 8 << 20
-MAX_PARTS = 10_000
-WORKERS = 16
-
-
-def _when(info: ObjectInfo) -> str:
-    if info.modified is None:
-        return "-"
-    return datetime.fromtimestamp(info.modified, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _as_json(info: ObjectInfo) -> dict[str, Any]:
-    return {"key": info.key, "size": info.size, "etag": info.etag, "modified": info.modified}
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Everything below, not one level.")]
+Human = Annotated[bool, typer.Option("--human", "-h", help="Sizes as 1.5 GiB.")]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--include", metavar="PATTERN", help="Only names that match; may be repeated. With a / all of the name below SRC is compared, else its last part."
+    ),
+]
+Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Not the names that match; may be repeated; wins over --include.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
+Fsync = Annotated[bool, typer.Option("--fsync", help="Local files survive a power failure once they have their name.")]
+Concurrency = Annotated[int, typer.Option("--concurrency", min=1, metavar="N", help="Most requests in flight.")]
+PartSize = Annotated[str | None, typer.Option("--part-size", metavar="SIZE", help="Parts of large objects, such as 16MiB; default 8MiB.")]
+CopyMemory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="Limit of the data under way.")]
+Verify = Annotated[bool, typer.Option(" /--no-verify", help="Without checksums, sent or checked.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="A line for each object.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Nothing but errors.")]
 
 
 def list_objects(
-    url: Annotated[str, typer.Argument(metavar="URL", help="Bucket, prefix or directory.")],
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Everything below, not one level.")] = False,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Bucket, prefix, directory or pattern.")],
+    recursive: Recursive = False,
+    long: Annotated[bool, typer.Option("--long", "-l", help="Versions (ETags) too.")] = False,
+    human: Human = False,
     total: Annotated[bool, typer.Option("--summary", "-s", help="Only the number of objects and bytes.")] = False,
+    summarize: Annotated[bool, typer.Option("--summarize", help="The number of objects and bytes at the end.")] = False,
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
     json: Json = False,
 ) -> int:
-    """List objects: time, size, key. A prefix that ends in / lists what is in it.
+    """List objects: time, size, key. A prefix that ends in / lists what is in it. Quote patterns, or the shell takes them.
 
     Examples:
 
@@ -49,28 +48,31 @@ def list_objects(
 
     * `headrace ls -r s3://bucket/train` — every key that starts with train
 
+    * `headrace ls 's3://bucket/train/shard-{0,1}*.tar'` — by pattern: `*` and `?` stay in one directory, `**` does not
+
     * `headrace ls -rs /data/shards` — count and bytes of a local tree
     """
-    with Stores(endpoint, region, anonymous) as stores:
-        store, prefix = stores.split(url)
-        found, size = 0, 0
-        for info in store.list(prefix, recursive=recursive or total):
-            found, size = found + 1, size + info.size
-            if total:
-                continue
-            if json:
-                print_json(_as_json(info))
-            elif info.key.endswith("/"):
-                sys.stdout.write(f"{'':19} {'-':>14} {info.key}\n")
-            else:
-                sys.stdout.write(f"{_when(info):19} {info.size:>14,} {info.key}\n")
-        if total and json:
-            print_json({"objects": found, "bytes": size})
-        elif total:
-            sys.stdout.write(f"{found:,} objects, {size:,} bytes ({format_bytes(size)})\n")
-        if not found and prefix:
-            return fail(f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0].rstrip('/')}/")
-    return 0
+    return listing.list_objects(url, recursive, long, human, total, summarize, endpoint, region, anonymous, json)
+
+
+def du(
+    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Prefixes, directories or patterns.")],
+    depth: Annotated[int, typer.Option("--depth", min=0, metavar="N", help="Sums of directories down to this level, too.")] = 0,
+    human: Human = False,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
+) -> int:
+    """Add up sizes: bytes, objects, URL.
+
+    Examples:
+
+    * `headrace du -h s3://bucket/train/`
+
+    * `headrace du --depth 1 s3://bucket/` — every first-level prefix
+    """
+    return listing.du(urls, depth, human, endpoint, region, anonymous, json)
 
 
 def stat(
@@ -79,169 +81,64 @@ def stat(
     region: Region = None,
     anonymous: Anonymous = False,
     json: Json = False,
-) -> None:
+) -> int:
     """Show size, version and time of one object.
 
     Example: `headrace stat s3://bucket/train/index.json --json`
     """
-    with Stores(endpoint, region, anonymous) as stores:
-        store, key = stores.split(url)
-        info = store.head(_need_key(url, key))
-    if json:
-        print_json(_as_json(info))
-        return
-    console().print(
-        f"url       {url}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {info.etag}\nmodified  {_when(info)} UTC", markup=False
-    )
-
-
-def _need_key(url: str, key: str) -> str:
-    if not key or key.endswith("/"):
-        raise InvalidArgumentError(f"{url} names no object; to list it: headrace ls {url}")
-    return key
+    return listing.stat(url, endpoint, region, anonymous, json)
 
 
 def cat(
     urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Objects or files.")],
     offset: Annotated[int, typer.Option(min=0, help="First byte.")] = 0,
     length: Annotated[int | None, typer.Option(min=1, help="Number of bytes; default: to the end.")] = None,
+    range: Annotated[str | None, typer.Option("--range", metavar="FIRST-LAST", help="Bytes as HTTP counts them: 0-511 are 512.")] = None,
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
     json: Json = False,
-) -> None:
-    """Write objects to stdout, one after another.
+) -> int:
+    """Write objects to stdout, one after another, read ahead in parallel parts.
 
     Examples:
 
     * `headrace cat s3://bucket/train/index.json | jq .version`
 
-    * `headrace cat --offset 0 --length 512 s3://bucket/a.tar | xxd`
+    * `headrace cat --range 0-511 s3://bucket/a.tar | xxd`
 
-    With `--json` each object is one line with its key, offset, length and base64 data.
+    With `--json` each part is one line with its key, offset, length and base64 data.
     """
-    with Stores(endpoint, region, anonymous) as stores:
-        for url in urls:
-            store, key = stores.split(url)
-            info = store.head(_need_key(url, key))
-            end = info.size if length is None else offset + length
-            if offset > info.size or end > info.size:
-                raise InvalidArgumentError(f"{url} has {info.size} bytes: [{offset}, {end}) is not in it")
-            for start in range(offset, end, PART_BYTES):
-                part = store.get_range(key, start, min(PART_BYTES, end - start))
-                if json:
-                    import base64
-
-                    print_json({"key": key, "offset": start, "length": len(part), "data": base64.b64encode(part).decode()})
-                else:
-                    sys.stdout.buffer.write(part)
-    if not json:
-        sys.stdout.buffer.flush()
-
-
-class Copy(NamedTuple):
-    """One object to copy."""
-
-    source: Store
-    from_key: str
-    info: ObjectInfo
-    target: Store
-    to_key: str
-
-
-def _plan_copies(stores: Stores, source_url: str, target_url: str, recursive: bool) -> list[Copy]:
-    source, key = stores.split(source_url)
-    if not recursive:
-        info = source.head(_need_key(source_url, key))
-        into_directory = target_url.endswith("/") or not split_url(target_url)[1]
-        target, to_key = stores.split(target_url)
-        name = key.rsplit("/", 1)[-1]
-        return [Copy(source, key, info, target, to_key + name if into_directory else to_key)]
-    prefix = key if not key or key.endswith("/") else key + "/"
-    target = stores.open(target_url.rstrip("/") or "/")
-    found = [Copy(source, o.key, o, target, o.key[len(prefix) :]) for o in source.list(prefix)]
-    if not found:
-        raise NotFoundError(f"{source_url}: nothing below it; to copy one object leave out -r")
-    return found
-
-
-class _Copier:
-    """Copies objects with a pool of threads; large ones in parts. Bytes stay in the engine's memory."""
-
-    def __init__(self, advance: Any) -> None:
-        self._advance = advance
-        self._pool = ThreadPoolExecutor(WORKERS)
-        self._pending: set[Future[None]] = set()
-
-    def _submit(self, work: Any, *arguments: Any) -> None:
-        # A bounded queue: a tree of millions of files must not become millions of futures.
-        while len(self._pending) >= 4 * WORKERS:
-            self._collect()
-        self._pending.add(self._pool.submit(work, *arguments))
-
-    def _collect(self) -> None:
-        done, self._pending = wait(self._pending, return_when=FIRST_COMPLETED)
-        for future in done:
-            future.result()
-
-    def run(self, copies: list[Copy]) -> None:
-        try:
-            for copy in copies:
-                if copy.info.size > PART_BYTES:
-                    self._copy_parts(copy)
-                else:
-                    self._submit(self._copy_whole, copy)
-            while self._pending:
-                self._collect()
-        except BaseException:
-            # Ends the transfers under way, so that the threads can be joined.
-            for copy in copies:
-                copy.source.close()
-                copy.target.close()
-            raise
-        finally:
-            self._pool.shutdown(cancel_futures=True)
-
-    def _copy_whole(self, copy: Copy) -> None:
-        info = copy.info
-        copy.source._native.relay((copy.from_key, info.etag, 0, info.size), copy.target._native, copy.to_key)
-        self._advance(info.size)
-
-    def _copy_parts(self, copy: Copy) -> None:
-        part_bytes = max(PART_BYTES, -(-copy.info.size // MAX_PARTS))
-        target = copy.target._native
-        upload = target.create_upload(copy.to_key)
-        parts: list[tuple[int, str]] = []
-
-        def copy_part(number: int, offset: int) -> None:
-            length = min(part_bytes, copy.info.size - offset)
-            etag = copy.source._native.relay((copy.from_key, copy.info.etag, offset, length), target, copy.to_key, upload, number)
-            parts.append((number, etag))
-            self._advance(length)
-
-        try:
-            for number, offset in enumerate(range(0, copy.info.size, part_bytes), start=1):
-                self._submit(copy_part, number, offset)
-            while self._pending:
-                self._collect()
-            target.complete_upload(copy.to_key, upload, sorted(parts))
-        except BaseException:
-            wait(self._pending)
-            target.abort_upload(copy.to_key, upload)
-            raise
+    return listing.cat(urls, offset, length, range, endpoint, region, anonymous, json)
 
 
 def cp(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Object, file, or with -r a prefix or directory.")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="Where to; a trailing / or a directory keeps the name.")],
+    urls: Annotated[list[str], typer.Argument(metavar="SRC... DST", help="Objects, files or patterns, - is stdin; then where to, - is stdout.")],
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Everything below SRC.")] = False,
     no_clobber: Annotated[bool, typer.Option("--no-clobber", "-n", help="Skip what exists at DST.")] = False,
+    if_size_differ: Annotated[
+        bool, typer.Option("--if-size-differ", help="Skip what exists at DST with the same size: goes on with a copy that was stopped.")
+    ] = False,
+    include: Include = None,
+    exclude: Exclude = None,
+    dry_run: DryRun = False,
+    keep_times: Annotated[bool, typer.Option("--keep-times", help="Local files get the time of their source.")] = False,
+    fsync: Fsync = False,
+    concurrency: Concurrency = 64,
+    part_size: PartSize = None,
+    memory: CopyMemory = "256MiB",
+    verify: Verify = True,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
     json: Json = False,
-) -> None:
-    """Copy between stores and the local disk, in parallel. What exists at DST is replaced unless -n.
+) -> int:
+    """Copy between stores and the local disk, in parallel. What exists at DST is replaced unless -n or --if-size-differ.
+
+    With -r, what is in SRC comes to lie in DST; with several SRC, in DST/name. Large objects that were stopped in the middle
+    go on where they stood. Objects that fail do not stop the others; they are listed at the end.
 
     Examples:
 
@@ -249,85 +146,77 @@ def cp(
 
     * `headrace cp -r ./shards s3://bucket/train` — ./shards/a becomes s3://bucket/train/a
 
-    * `headrace cp -r -n s3://bucket/train s3://other/train` — only what is missing
+    * `headrace cp 's3://bucket/train/*.tar' /data/` — quoted, so that the pattern reaches us
+
+    * `headrace cp -r --exclude '*.tmp' s3://bucket/train gs://other/train`
+
+    * `tar c ./src | headrace cp - s3://bucket/src.tar`
     """
-    started = time.monotonic()
-    with Stores(endpoint, region, anonymous) as stores:
-        copies = _plan_copies(stores, source, target, recursive)
-        found = len(copies)
-        if no_clobber:
-            copies = _without_existing(copies, recursive)
-        total = sum(copy.info.size for copy in copies)
-        with transfer_bar("copying", total) as advance:
-            _Copier(advance).run(copies)
-    seconds = time.monotonic() - started
-    if json:
-        print_json({"objects": len(copies), "skipped": found - len(copies), "bytes": total, "seconds": seconds})
-    else:
-        skipped = f", {found - len(copies):,} skipped" if found > len(copies) else ""
-        console().print(f"{len(copies):,} objects, {format_bytes(total)} in {seconds:.1f} s ({format_bytes(total / max(seconds, 1e-9))}/s){skipped}")
+    return transfer.cp(**locals())
 
 
-def _without_existing(copies: list[Copy], recursive: bool) -> list[Copy]:
-    if not recursive:
-        return [copy for copy in copies if not copy.target.exists(copy.to_key)]
-    try:
-        existing = {info.key for info in copies[0].target.list()}
-    except NotFoundError:
-        return copies
-    return [copy for copy in copies if copy.to_key not in existing]
-
-
-def rm(
-    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Objects or files, or with -r prefixes.")],
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Everything below each URL.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+def sync(
+    source: Annotated[str, typer.Argument(metavar="SRC", help="Prefix or directory.")],
+    target: Annotated[str, typer.Argument(metavar="DST", help="What becomes equal to it.")],
+    delete: Annotated[bool, typer.Option("--delete", help="Delete what SRC does not have, once all is copied; not what --exclude keeps out.")] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact", help="Also copy what has another time (local DST; copies get SRC's time) or another ETag (between stores).")
+    ] = False,
+    size_only: Annotated[bool, typer.Option("--size-only", help="Compare sizes only.")] = False,
+    include: Include = None,
+    exclude: Exclude = None,
+    dry_run: DryRun = False,
+    fsync: Fsync = False,
+    concurrency: Concurrency = 64,
+    part_size: PartSize = None,
+    memory: CopyMemory = "256MiB",
+    verify: Verify = True,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
     json: Json = False,
-) -> None:
-    """Delete objects. With -r it says what it will delete and asks first.
+) -> int:
+    """Make DST equal to SRC: copies what is missing, has another size, or is newer in SRC.
+
+    Examples:
+
+    * `headrace sync ./runs s3://bucket/runs`
+
+    * `headrace sync --delete --dry-run s3://bucket/train /data/train` — first see what would happen
+    """
+    return transfer.sync(**locals())
+
+
+def rm(
+    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Objects, files or patterns, or with -r prefixes.")],
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Everything below each URL.")] = False,
+    dry_run: DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", "--force", "-f", help="Do not ask.")] = False,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
+) -> int:
+    """Delete objects. With -r or a pattern it says how many it will delete and asks first.
 
     Examples:
 
     * `headrace rm s3://bucket/old.tar`
 
     * `headrace rm -r s3://bucket/tmp/ --yes`
+
+    * `headrace rm --dry-run 's3://bucket/logs/2024-*.txt'`
     """
-    deleted = 0
-    with Stores(endpoint, region, anonymous) as stores:
-        for url in urls:
-            store, key = stores.split(url)
-            if not recursive:
-                store.head(_need_key(url, key))
-                store.delete(key)
-                deleted += 1
-                continue
-            prefix = key if not key or key.endswith("/") else key + "/"
-            keys = [info.key for info in store.list(prefix)]
-            if not keys:
-                raise NotFoundError(f"{url}: nothing below it")
-            if not yes:
-                _confirm(f"Delete {len(keys):,} objects below {url}?")
-            with ThreadPoolExecutor(WORKERS) as pool:
-                list(pool.map(store.delete, keys))
-            deleted += len(keys)
-    if json:
-        print_json({"deleted": deleted})
-    else:
-        console().print(f"{deleted:,} deleted")
-
-
-def _confirm(question: str) -> None:
-    if not sys.stdin.isatty():
-        raise InvalidArgumentError(f"{question} Cannot ask without a terminal: add --yes")
-    typer.confirm(question, abort=True, err=True)
+    return listing.rm(urls, recursive, dry_run, yes, endpoint, region, anonymous, json)
 
 
 def register(app: typer.Typer) -> None:
     app.command("ls")(list_objects)
+    app.command("du")(du)
     app.command("stat")(stat)
     app.command("cat")(cat)
     app.command("cp")(cp)
+    app.command("sync")(sync)
     app.command("rm")(rm)

@@ -1,0 +1,107 @@
+"""What commands share that need no library beside the package: quick to import."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from headrace._store import Store
+from headrace.errors import HeadraceError, InvalidArgumentError
+
+CANCELLED = 130
+
+
+def print_json(value: Any) -> None:
+    import json
+
+    sys.stdout.write(json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def fail(message: str) -> int:
+    """One line on stderr; returns the exit code."""
+    sys.stderr.write("headrace: " + " ".join(message.split()) + "\n")
+    return 1
+
+
+def reader_left() -> int:
+    """The reader of our output left (`| head`): no error of ours. What is still in stdout's buffer goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 0
+
+
+def guard(call: Callable[[], Any]) -> int:
+    """Runs a command. 0: done, 1: failed, 130: Ctrl-C. Never lets a traceback out."""
+    try:
+        result = call()
+        return result if isinstance(result, int) else 0
+    except HeadraceError as error:
+        return fail(str(error))
+    except KeyboardInterrupt:
+        return CANCELLED
+    except BrokenPipeError:
+        return reader_left()
+    except OSError as error:
+        return fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except Exception as error:
+        if os.environ.get("HEADRACE_DEBUG"):
+            raise
+        return fail(f"internal error: {type(error).__name__}: {error}; please report it (HEADRACE_DEBUG=1 shows where)")
+
+
+def is_local(url: str) -> bool:
+    return "://" not in url or url.startswith("file://")
+
+
+def local_path(url: str) -> str:
+    return url.removeprefix("file://")
+
+
+def split_url(url: str) -> tuple[str, str]:
+    """(root, key): the bucket and the key in it, or the directory and the name of a file.
+
+    A local directory is its own root; a trailing slash always means a directory.
+    """
+    if is_local(url):
+        path = local_path(url)
+        if path.endswith("/") or os.path.isdir(path):
+            return path.rstrip("/") or "/", ""
+        head, name = os.path.split(path)
+        return head or ".", name
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    if not bucket:
+        raise InvalidArgumentError(f"{url}: no bucket; expected {scheme}://bucket/key")
+    if scheme == "az":  # account/container/key
+        container, _, key = key.partition("/")
+        if not container:
+            raise InvalidArgumentError(f"{url}: no container; expected az://account/container/key")
+        bucket += "/" + container
+    return f"{scheme}://{bucket}", key
+
+
+class Stores:
+    """The stores of one command, one a root, closed together."""
+
+    def __init__(self, endpoint: str | None, region: str | None, anonymous: bool, memory: int | str = "256MiB", **options: Any) -> None:
+        self.options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, **options}
+        self._memory = memory
+        self._open: dict[str, Store] = {}
+
+    def open(self, root: str) -> Store:
+        if root not in self._open:
+            self._open[root] = Store(root, memory=self._memory, **self.options)
+        return self._open[root]
+
+    def split(self, url: str) -> tuple[Store, str]:
+        root, key = split_url(url)
+        return self.open(root), key
+
+    def __enter__(self) -> Stores:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for store in self._open.values():
+            store.close()

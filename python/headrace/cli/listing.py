@@ -1,0 +1,307 @@
+"""ls, du, stat, cat, rm: what they do. Imports nothing that is slow to import."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from headrace import _native
+from headrace._units import format_bytes
+from headrace.cli.base import Stores, fail, is_local, local_path, print_json, split_url
+from headrace.errors import CancelledError, InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from headrace._native import ObjectInfo
+    from headrace._store import Store
+
+DELETE_BATCH = 1000
+DELETE_WORKERS = 8
+READ_BYTES = 8 << 20
+
+
+def _when(info: ObjectInfo) -> str:
+    if info.modified is None:
+        return "-"
+    import time
+
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(info.modified))
+
+
+def _as_json(info: ObjectInfo) -> dict[str, Any]:
+    return {"key": info.key, "size": info.size, "etag": info.etag, "modified": info.modified}
+
+
+def need_key(url: str, key: str) -> str:
+    if not key or key.endswith("/"):
+        raise InvalidArgumentError(f"{url} names no object; to list it: headrace ls {url}")
+    return key
+
+
+def _find(stores: Stores, url: str, recursive: bool) -> tuple[Store, str, Iterator[ObjectInfo]]:
+    """(store, prefix, what a URL with or without wildcards names)."""
+    from headrace.cli.transfer import _split_wildcard, _wildcard
+
+    glob = _wildcard(url)
+    if glob is None:
+        store, prefix = stores.split(url)
+        return store, prefix, store.list(prefix, recursive=recursive)
+    root, directory, pattern = _split_wildcard(url, glob)
+    store = stores.open(root)
+    keys = _native.Glob(pattern)
+    # One level is enough unless the pattern reaches below it.
+    is_deep = recursive or "/" in pattern[len(directory) :] or "**" in pattern
+    below = _native.Glob(pattern.rstrip("/") + "/**") if recursive else keys
+    found = (info for info in store.list(keys.prefix, recursive=is_deep) if keys.matches(info.key.rstrip("/")) or below.matches(info.key))
+    return store, keys.prefix, found
+
+
+def list_objects(
+    url: str,
+    recursive: bool = False,
+    long: bool = False,
+    human: bool = False,
+    total: bool = False,
+    summarize: bool = False,
+    endpoint: str | None = None,
+    region: str | None = None,
+    anonymous: bool = False,
+    json: bool = False,
+) -> int:
+    write = sys.stdout.write
+    with Stores(endpoint, region, anonymous) as stores:
+        _, prefix, objects = _find(stores, url, recursive or total)
+        found, size = 0, 0
+        for info in objects:
+            found, size = found + 1, size + info.size
+            if total:
+                continue
+            if json:
+                print_json(_as_json(info))
+                continue
+            is_directory = info.key.endswith("/") and not info.size
+            shown = "-" if is_directory else format_bytes(info.size) if human else f"{info.size:,}"
+            tail = f" {info.etag}" if long and not is_directory else ""
+            write(f"{'' if is_directory else _when(info):19} {shown:>14} {info.key}{tail}\n")
+        if (total or summarize) and json:
+            print_json({"objects": found, "bytes": size})
+        elif total or summarize:
+            write(f"{found:,} objects, {size:,} bytes ({format_bytes(size)})\n")
+        if not found and prefix:
+            return fail(f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0].rstrip('/')}/")
+    return 0
+
+
+def du(
+    urls: list[str],
+    depth: int = 0,
+    human: bool = False,
+    endpoint: str | None = None,
+    region: str | None = None,
+    anonymous: bool = False,
+    json: bool = False,
+) -> int:
+    with Stores(endpoint, region, anonymous) as stores:
+        for url in urls:
+            _, prefix, objects = _find(stores, url, True)
+            base = prefix[: prefix.rfind("/") + 1]
+            sums: dict[str, list[int]] = {"": [0, 0]}
+            for info in objects:
+                components = info.key[len(base) :].split("/")[:-1][:depth]
+                for level in range(len(components) + 1):
+                    entry = sums.setdefault("/".join(components[:level]), [0, 0])
+                    entry[0] += info.size
+                    entry[1] += 1
+            if not sums[""][1] and prefix:
+                raise NotFoundError(f"{url}: nothing below it")
+            for name in sorted(sums, key=lambda n: (n == "", n)):
+                size, count = sums[name]
+                shown = url if not name else f"{split_url(url)[0].rstrip('/')}/{base}{name}/"
+                if json:
+                    print_json({"url": shown, "bytes": size, "objects": count})
+                else:
+                    sys.stdout.write(f"{format_bytes(size) if human else f'{size:,}':>16} {count:>10,} {shown}\n")
+    return 0
+
+
+def stat(url: str, endpoint: str | None = None, region: str | None = None, anonymous: bool = False, json: bool = False) -> int:
+    with Stores(endpoint, region, anonymous) as stores:
+        store, key = stores.split(url)
+        info = store.head(need_key(url, key))
+    if json:
+        print_json(_as_json(info))
+    else:
+        sys.stdout.write(f"url       {url}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {info.etag}\nmodified  {_when(info)} UTC\n")
+    return 0
+
+
+def _parse_range(text: str) -> tuple[int, int]:
+    """[begin, end) of "0-511", "512-"."""
+    first, dash, last = text.partition("-")
+    if not dash or not first.isdigit() or (last and not last.isdigit()):
+        raise InvalidArgumentError(f"--range {text}: expected FIRST-LAST or FIRST-, such as 0-511")
+    end = int(last) + 1 if last else (1 << 64) - 1
+    if end <= int(first):
+        raise InvalidArgumentError(f"--range {text}: the last byte comes before the first")
+    return int(first), end
+
+
+def cat(
+    urls: list[str],
+    offset: int = 0,
+    length: int | None = None,
+    range: str | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    anonymous: bool = False,
+    json: bool = False,
+) -> int:
+    begin, end = (offset, (1 << 64) - 1 if length is None else offset + length) if range is None else _parse_range(range)
+    with Stores(endpoint, region, anonymous) as stores:
+        for url in urls:
+            store, key = stores.split(url)
+            need_key(url, key)
+            if json:
+                _print_parts(store, key, begin, end)
+                continue
+            sys.stdout.flush()
+            try:
+                _native.read_stream(store._native, key, 1, begin=begin, end=end)
+            except CancelledError:
+                raise BrokenPipeError from None
+    return 0
+
+
+def _print_parts(store: Store, key: str, begin: int, end: int) -> None:
+    import base64
+
+    end = min(end, store.head(key).size)
+    for start in range(begin, end, READ_BYTES):
+        part = store.get_range(key, start, min(READ_BYTES, end - start))
+        print_json({"key": key, "offset": start, "length": len(part), "data": base64.b64encode(part).decode()})
+
+
+# --- rm ---
+
+
+class _Remover:
+    """Deletes keys in batches, several at a time."""
+
+    def __init__(self, store: Store) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._store = store
+        self._pool = ThreadPoolExecutor(DELETE_WORKERS)
+        self._pending: list[Any] = []
+        self.deleted = 0
+        self.failures: list[tuple[str, Exception]] = []
+
+    def add(self, keys: list[str]) -> None:
+        self._pending.append((len(keys), self._pool.submit(self._store._native.remove_many, keys)))
+        if len(self._pending) > 2 * DELETE_WORKERS:
+            self._take()
+
+    def _take(self) -> None:
+        count, future = self._pending.pop(0)
+        failed = future.result()
+        self.deleted += count - len(failed)
+        self.failures += failed
+
+    def finish(self) -> None:
+        while self._pending:
+            self._take()
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
+    batch: list[str] = []
+    for key in keys:
+        batch.append(key)
+        if len(batch) == DELETE_BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _remove_directories(path: str) -> None:
+    """Directories that a recursive rm has emptied."""
+    for directory, _, _ in os.walk(path, topdown=False):
+        try:
+            os.rmdir(directory)
+        except OSError:
+            continue
+
+
+def _confirm(question: str) -> None:
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise KeyboardInterrupt
+
+
+def rm(
+    urls: list[str],
+    recursive: bool = False,
+    dry_run: bool = False,
+    yes: bool = False,
+    endpoint: str | None = None,
+    region: str | None = None,
+    anonymous: bool = False,
+    json: bool = False,
+) -> int:
+    from headrace.cli.transfer import _wildcard
+
+    deleted, failures = 0, []
+    with Stores(endpoint, region, anonymous) as stores:
+        for url in urls:
+            is_many = recursive or _wildcard(url) is not None
+            if not is_many:
+                store, key = stores.split(url)
+                store.head(need_key(url, key))
+                keys: Iterable[str] = [key]
+            else:
+                if recursive and _wildcard(url) is None and split_url(url)[1] and not url.endswith("/"):
+                    url += "/"
+                store, _, objects = _find(stores, url, recursive)
+                keys = (info.key for info in objects if recursive or not info.key.endswith("/"))
+            if is_many and not yes and not dry_run:
+                if not sys.stdin.isatty():
+                    raise InvalidArgumentError(f"Delete what is at {url}? Cannot ask without a terminal: add --yes")
+                keys = list(keys)
+                _confirm(f"Delete {len(keys):,} objects at {url}?")
+            done, failed = _remove(store, url, keys, dry_run, json)
+            deleted += done
+            failures += failed
+            if recursive and is_local(url) and not dry_run and not failed:
+                _remove_directories(local_path(url))
+    if json:
+        print_json({"deleted": deleted, **({"failed": len(failures)} if failures else {}), **({"dry_run": True} if dry_run else {})})
+    else:
+        sys.stdout.write(f"{'would delete ' if dry_run else ''}{deleted:,}{'' if dry_run else ' deleted'}\n")
+    for key, error in failures[:50]:
+        fail(f"{key}: {error}")
+    return 1 if failures else 0
+
+
+def _remove(store: Store, url: str, keys: Iterable[str], dry_run: bool, json: bool) -> tuple[int, list[tuple[str, Exception]]]:
+    found = 0
+    remover = None if dry_run else _Remover(store)
+    try:
+        for batch in _batches(keys):
+            found += len(batch)
+            if remover is not None:
+                remover.add(batch)
+            elif not json:
+                sys.stdout.writelines(f"delete {store.url}/{key}\n" for key in batch)
+        if remover is not None:
+            remover.finish()
+    finally:
+        if remover is not None:
+            remover.close()
+    if not found:
+        raise NotFoundError(f"{url}: nothing there")
+    return (found, []) if remover is None else (remover.deleted, remover.failures)

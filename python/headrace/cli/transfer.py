@@ -1,0 +1,389 @@
+"""cp and sync: plans jobs for the engine, shows how they go. Imports nothing that is slow to import."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace import _native
+from headrace._units import format_bytes, parse_bytes
+from headrace.cli.base import CANCELLED, Stores, fail, is_local, local_path, print_json, split_url
+from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from headrace._store import Store
+
+Task = tuple[str, str, bool, int, str]
+"""(from, to, is tree, bytes to strip, pattern): see CopyTask in headrace/copy.h."""
+
+SHOWN_FAILURES = 50
+STREAM_MEMORY_SHARE = 2
+
+
+class Settings(NamedTuple):
+    """What cp and sync have in common."""
+
+    rule: str = "always"
+    delete: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    dry_run: bool = False
+    verbose: bool = False
+    keep_times: bool = False
+    fsync: bool = False
+    part_bytes: int = 0
+    memory_bytes: int = 256 << 20
+    concurrency: int = 64
+    json: bool = False
+    quiet: bool = False
+
+
+class _Job(NamedTuple):
+    source: Store
+    target: Store
+    tasks: list[Task]
+
+
+class _Totals:
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.failures: list[tuple[str, str, str]] = []
+        self.started = time.monotonic()
+
+    def add(self, progress: dict[str, int]) -> None:
+        for name, value in progress.items():
+            self.counts[name] = self.counts.get(name, 0) + value
+
+    def as_json(self, dry_run: bool) -> dict[str, Any]:
+        counts = self.counts
+        found = "found" if dry_run else "done"
+        return {
+            "objects": counts.get(found, 0),
+            "bytes": counts.get(found + "_bytes", 0),
+            "skipped": counts.get("skipped", 0),
+            "deleted": counts.get("deleted", 0),
+            "failed": counts.get("failed", 0),
+            "resumed_bytes": counts.get("resumed_bytes", 0),
+            "seconds": time.monotonic() - self.started,
+            **({"failures": [{"key": k, "error": c, "message": m} for k, c, m in self.failures]} if self.failures else {}),
+        }
+
+
+# --- planning ---
+
+
+def _target_is_directory(url: str) -> bool:
+    return url.endswith("/") or url in (".", "..") or not split_url(url)[1]
+
+
+def _join(prefix: str, name: str) -> str:
+    return prefix + name if not prefix or prefix.endswith("/") else f"{prefix}/{name}"
+
+
+def _open_target(stores: Stores, url: str, is_directory: bool) -> tuple[Store, str]:
+    """The store, and the key or the prefix below which all goes (empty or ending in a slash)."""
+    if is_local(url) and is_directory:
+        return stores.open(local_path(url).rstrip("/") or "/"), ""
+    store, key = stores.split(url)
+    if is_directory and key and not key.endswith("/"):
+        key += "/"
+    return store, key
+
+
+def _wildcard(url: str) -> _native.Glob | None:
+    """The pattern in a source; a local name that exists is meant as it is."""
+    if not any(c in url for c in "*?[{") or (is_local(url) and os.path.exists(local_path(url))):
+        return None
+    return _native.Glob(url)
+
+
+def _split_wildcard(url: str, glob: _native.Glob) -> tuple[str, str, str]:
+    """(root, directory in it before the first wildcard, pattern of keys)."""
+    before = glob.prefix[: glob.prefix.rfind("/") + 1]
+    if is_local(url):
+        directory = local_path(before) or "."
+        return directory.rstrip("/") or "/", "", url[len(before) :]
+    if not before.partition("://")[2]:
+        raise InvalidArgumentError(f"{url}: a wildcard cannot stand in the name of the bucket")
+    root, directory = split_url(before)
+    return root, directory, directory + url[len(before) :]
+
+
+def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: bool) -> tuple[Store, Task]:
+    glob = _wildcard(url)
+    if glob is not None:
+        root, directory, pattern = _split_wildcard(url, glob)
+        listed = _native.Glob(pattern).prefix
+        return stores.open(root), (listed, target, True, len(directory.encode()), pattern + "/**" if recursive else pattern)
+    store, key = stores.split(url)
+    if recursive:
+        prefix = key if not key or key.endswith("/") else key + "/"
+        if is_local(url) and key and not os.path.isdir(local_path(url)):
+            raise InvalidArgumentError(f"{url} is no directory; to copy one file leave out -r")
+        name = os.path.basename(local_path(url).rstrip("/")) if is_local(url) else prefix.rstrip("/").rpartition("/")[2]
+        below = _join(target, name) + "/" if many and name else target
+        return store, (prefix, below, True, len(prefix.encode()), "")
+    if not key or key.endswith("/"):
+        raise InvalidArgumentError(f"{url} names no object; to copy everything below it add -r")
+    return store, (key, _join(target, key.rpartition("/")[2]) if not target or target.endswith("/") else target, False, 0, "")
+
+
+def _plan(stores: Stores, sources: list[str], target_url: str, recursive: bool) -> list[_Job]:
+    many = len(sources) > 1
+    is_directory = recursive or many or _target_is_directory(target_url) or _wildcard(sources[0]) is not None
+    target, prefix = _open_target(stores, target_url, is_directory)
+    jobs: dict[int, _Job] = {}
+    for url in sources:
+        source, task = _source_task(stores, url, recursive, prefix, many)
+        jobs.setdefault(id(source), _Job(source, target, [])).tasks.append(task)
+    return list(jobs.values())
+
+
+# --- running ---
+
+
+class _Display:
+    """What is shown while a job runs: a bar on a terminal, events as lines."""
+
+    def __init__(self, job: _native.CopyJob, settings: Settings, urls: tuple[str, str]) -> None:
+        self._job = job
+        self._settings = settings
+        self._urls = urls
+        self._bar: Any = None
+        self._is_shown = sys.stderr.isatty() and not settings.quiet and not settings.dry_run
+        self._show_after = time.monotonic() + 0.3
+
+    def tick(self) -> None:
+        self.print_events()
+        if self._is_shown and time.monotonic() > self._show_after:
+            self._show(self._job.progress())
+
+    def print_events(self) -> None:
+        source, target = self._urls
+        for kind, from_key, to_key, size in self._job.take_events():
+            if self._settings.json:
+                print_json({"action": kind, "from": f"{source}/{from_key}", "to": f"{target}/{to_key}", "bytes": size})
+            elif kind == "copy":
+                sys.stdout.write(f"{source}/{from_key} -> {target}/{to_key} ({format_bytes(size)})\n")
+            else:
+                sys.stdout.write(f"delete {target}/{to_key}\n")
+
+    def _show(self, now: dict[str, int]) -> None:
+        if self._bar is None:
+            from rich.console import Console
+            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True), TransferSpeedColumn(), TimeRemainingColumn())
+            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task("")
+            self._bar.start()
+        failed = f", {now['failed']:,} failed" if now["failed"] else ""
+        more = "" if now["is_listing_done"] else "+"
+        text = f"{now['done']:,} of {now['found']:,}{more} objects{failed}"
+        total = now["found_bytes"] if now["is_listing_done"] else None
+        self._bar.update(self._bar.task_ids[0], completed=now["done_bytes"], total=total, description=text)
+
+    def close(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+        self.print_events()
+
+
+def _run_job(job: _Job, settings: Settings, totals: _Totals) -> None:
+    native = _native.CopyJob(
+        job.source._native,
+        job.target._native,
+        job.tasks,
+        rule=settings.rule,
+        include=list(settings.include),
+        exclude=list(settings.exclude),
+        delete=settings.delete,
+        dry_run=settings.dry_run,
+        events=settings.verbose,
+        keep_times=settings.keep_times,
+        fsync=settings.fsync,
+        part_bytes=settings.part_bytes,
+        memory_bytes=settings.memory_bytes,
+        max_in_flight=settings.concurrency,
+    )
+    display = _Display(native, settings, (job.source.url, job.target.url))
+    shows = sys.stderr.isatty() or settings.verbose or settings.dry_run
+    try:
+        native.run(display.tick if shows else None)
+    except HeadraceError:
+        # It gave up; what failed before says the same.
+        totals.failures.clear()
+        raise
+    finally:
+        display.close()
+        totals.add(native.progress())
+    totals.failures += native.failures()
+
+
+def _report(totals: _Totals, settings: Settings) -> int:
+    counts = totals.as_json(settings.dry_run)
+    if settings.json:
+        print_json({**counts, **({"dry_run": True} if settings.dry_run else {})})
+    elif not settings.quiet:
+        seconds = max(counts["seconds"], 1e-9)
+        extra = "".join(f", {counts[name]:,} {name}" for name in ("skipped", "deleted", "failed") if counts[name])
+        if counts["resumed_bytes"]:
+            extra += f", {format_bytes(counts['resumed_bytes'])} were there from an earlier run"
+        if settings.dry_run:
+            sys.stdout.write(f"would copy {counts['objects']:,} objects, {format_bytes(counts['bytes'])}{extra}\n")
+        else:
+            rate = format_bytes(counts["bytes"] / seconds)
+            sys.stdout.write(f"{counts['objects']:,} objects, {format_bytes(counts['bytes'])} in {seconds:.1f} s ({rate}/s){extra}\n")
+    if not counts["failed"]:
+        return 0
+    failures = totals.failures
+    if len(failures) > 1:
+        fail(f"{counts['failed']:,} objects failed:")
+    for key, _, message in failures[:SHOWN_FAILURES]:
+        fail(message if key in message else f"{key}: {message}")
+    if len(failures) > SHOWN_FAILURES:
+        fail(f"and {counts['failed'] - SHOWN_FAILURES:,} more (--json lists them)")
+    return 1
+
+
+def _run(jobs: list[_Job], settings: Settings) -> int:
+    totals = _Totals()
+    try:
+        for job in jobs:
+            _run_job(job, settings, totals)
+    except KeyboardInterrupt:
+        done = totals.counts.get("done", 0)
+        fail(
+            f"stopped; {done:,} objects are done. To go on: the same command with --if-size-differ, or headrace sync; "
+            "finished parts of large objects are kept and found"
+        )
+        return CANCELLED
+    return _report(totals, settings)
+
+
+def _settings(*, include: list[str] | None, exclude: list[str] | None, part_size: str | None, memory: str, concurrency: int, **rest: Any) -> Settings:
+    if concurrency < 1:
+        raise InvalidArgumentError(f"--concurrency {concurrency}: expected a positive number")
+    return Settings(
+        include=tuple(include or ()),
+        exclude=tuple(exclude or ()),
+        part_bytes=parse_bytes(part_size, "--part-size") if part_size else 0,
+        memory_bytes=parse_bytes(memory),
+        concurrency=concurrency,
+        **rest,
+    )
+
+
+def _stores(endpoint: str | None, region: str | None, anonymous: bool, verify: bool, concurrency: int) -> Stores:
+    options: dict[str, Any] = {"max_in_flight": max(concurrency, 1)}
+    if not verify:
+        options |= {"verify_checksums": False, "upload_checksum": "none"}
+    return Stores(endpoint, region, anonymous, memory="64MiB", **options)
+
+
+def cp(
+    urls: list[str],
+    recursive: bool = False,
+    no_clobber: bool = False,
+    if_size_differ: bool = False,
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
+    dry_run: bool = False,
+    keep_times: bool = False,
+    fsync: bool = False,
+    concurrency: int = 64,
+    part_size: str | None = None,
+    memory: str = "256MiB",
+    verify: bool = True,
+    verbose: bool = False,
+    quiet: bool = False,
+    endpoint: str | None = None,
+    region: str | None = None,
+    anonymous: bool = False,
+    json: bool = False,
+) -> int:
+    *sources, target = urls
+    if not sources:
+        raise InvalidArgumentError("cp needs a source and a target: headrace cp SRC... DST")
+    settings = _settings(
+        include=include,
+        exclude=exclude,
+        part_size=part_size,
+        memory=memory,
+        concurrency=concurrency,
+        rule="absent" if no_clobber else "size" if if_size_differ else "always",
+        dry_run=dry_run,
+        verbose=verbose,
+        keep_times=keep_times,
+        fsync=fsync,
+        json=json,
+        quiet=quiet,
+    )
+    with _stores(endpoint, region, anonymous, verify, concurrency) as stores:
+        if target == "-" or "-" in sources:
+            return _stream(stores, sources, target, settings)
+        return _run(_plan(stores, sources, target, recursive), settings)
+
+
+def _stream(stores: Stores, sources: list[str], target: str, settings: Settings) -> int:
+    started = time.monotonic()
+    memory = settings.memory_bytes // STREAM_MEMORY_SHARE
+    if target == "-":
+        for url in sources:
+            store, key = stores.split(url)
+            sys.stdout.flush()
+            try:
+                _native.read_stream(store._native, key, 1, memory_bytes=memory)
+            except CancelledError:
+                raise BrokenPipeError from None
+        return 0
+    if sources != ["-"] or _target_is_directory(target):
+        raise InvalidArgumentError("stdin becomes one object: headrace cp - s3://bucket/key")
+    store, key = stores.split(target)
+    info = _native.write_stream(store._native, key, 0, part_bytes=settings.part_bytes or 8 << 20, memory_bytes=memory)
+    if settings.json:
+        print_json({"objects": 1, "bytes": info.size, "skipped": 0, "seconds": time.monotonic() - started})
+    return 0
+
+
+def sync(
+    source: str,
+    target: str,
+    delete: bool = False,
+    exact: bool = False,
+    size_only: bool = False,
+    include: list[str] | None = None,
+    exclude: list[str] | None = None,
+    dry_run: bool = False,
+    fsync: bool = False,
+    concurrency: int = 64,
+    part_size: str | None = None,
+    memory: str = "256MiB",
+    verify: bool = True,
+    verbose: bool = False,
+    quiet: bool = False,
+    endpoint: str | None = None,
+    region: str | None = None,
+    anonymous: bool = False,
+    json: bool = False,
+) -> int:
+    if exact and size_only:
+        raise InvalidArgumentError("--exact and --size-only exclude each other")
+    settings = _settings(
+        include=include,
+        exclude=exclude,
+        part_size=part_size,
+        memory=memory,
+        concurrency=concurrency,
+        rule="different" if exact else "size" if size_only else "newer",
+        delete=delete,
+        dry_run=dry_run,
+        fsync=fsync,
+        verbose=verbose,
+        json=json,
+        quiet=quiet,
+    )
+    with _stores(endpoint, region, anonymous, verify, concurrency) as stores:
+        return _run(_plan(stores, [source], target, True), settings)

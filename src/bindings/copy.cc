@@ -1,0 +1,170 @@
+#include "headrace/copy.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "errors.h"
+#include "store.h"
+
+namespace headrace {
+namespace {
+
+/// A job with the stores that it needs.
+struct PyCopyJob {
+  std::shared_ptr<StoreClient> from, to;
+  std::unique_ptr<CopyJob> job;
+};
+
+CopyRule parse_rule(const std::string& name) {
+  if (name == "always") return CopyRule::kAlways;
+  if (name == "absent") return CopyRule::kIfAbsent;
+  if (name == "size") return CopyRule::kIfSizeDiffers;
+  if (name == "newer") return CopyRule::kIfNewer;
+  if (name == "different") return CopyRule::kIfDifferent;
+  raise(Status(Code::kInvalidArgument,
+               "rule=" + name + ": expected always, absent, size, newer or different"));
+}
+
+std::vector<Glob> parse_globs(const std::vector<std::string>& patterns) {
+  std::vector<Glob> globs;
+  for (const std::string& pattern : patterns) globs.push_back(value_or_raise(Glob::parse(pattern)));
+  return globs;
+}
+
+using Task = std::tuple<std::string, std::string, bool, std::size_t, std::string>;
+
+struct JobArguments {
+  std::vector<Task> tasks;
+  std::string rule;
+  std::vector<std::string> include, exclude;
+};
+
+CopyOptions make_options(const JobArguments& arguments) {
+  CopyOptions options;
+  for (const auto& [from, to, is_tree, strip, pattern] : arguments.tasks)
+    options.tasks.push_back({from, to, is_tree, strip, pattern});
+  options.rule = parse_rule(arguments.rule);
+  options.filter.include = parse_globs(arguments.include);
+  options.filter.exclude = parse_globs(arguments.exclude);
+  return options;
+}
+
+void open_job(PyCopyJob* self, PyStore& source, PyStore& target, const std::vector<Task>& tasks,
+              const std::string& rule, const std::vector<std::string>& include,
+              const std::vector<std::string>& exclude, bool deletes_extra, bool is_dry_run,
+              bool keeps_events, bool keeps_times, bool syncs_files, std::uint64_t part_bytes,
+              std::uint64_t memory_bytes, std::uint32_t max_in_flight, std::uint32_t threads) {
+  CopyOptions options = make_options({tasks, rule, include, exclude});
+  options.deletes_extra = deletes_extra;
+  options.is_dry_run = is_dry_run;
+  options.keeps_events = keeps_events;
+  options.keeps_times = keeps_times;
+  options.syncs_files = syncs_files;
+  options.part_bytes = part_bytes;
+  options.memory_bytes = memory_bytes;
+  options.max_in_flight = max_in_flight;
+  options.thread_count = threads;
+  auto from = source.client.get();
+  auto to = target.client.get();
+  auto job = value_or_raise(CopyJob::create(from->store(), to->store(), options));
+  new (self) PyCopyJob{std::move(from), std::move(to), std::move(job)};
+}
+
+nb::dict progress(const PyCopyJob& self) {
+  const CopyProgress now = self.job->progress();
+  nb::dict out;
+  out["found"] = now.found_count;
+  out["found_bytes"] = now.found_bytes;
+  out["done"] = now.done_count;
+  out["done_bytes"] = now.done_bytes;
+  out["resumed_bytes"] = now.resumed_bytes;
+  out["skipped"] = now.skipped_count;
+  out["deleted"] = now.deleted_count;
+  out["failed"] = now.failed_count;
+  out["is_listing_done"] = now.is_listing_done;
+  return out;
+}
+
+void run(PyCopyJob& self, const nb::object& tick) {
+  const auto report = [&] {
+    if (!tick.is_none()) tick();
+  };
+  raise_if_error(run_interruptible(
+      [&](std::stop_token stop) { return self.job->run(std::move(stop)); }, report));
+}
+
+nb::list take_events(PyCopyJob& self) {
+  nb::list out;
+  for (const CopyEvent& event : self.job->take_events()) {
+    const char* const kind = event.kind == CopyEvent::Kind::kCopied ? "copy" : "delete";
+    out.append(nb::make_tuple(kind, event.from_key, event.to_key, event.size_bytes));
+  }
+  return out;
+}
+
+nb::list failures(const PyCopyJob& self) {
+  nb::list out;
+  for (const CopyFailure& failure : self.job->failures()) {
+    out.append(nb::make_tuple(failure.key, std::string(code_name(failure.status.code())),
+                              std::string(failure.status.message())));
+  }
+  return out;
+}
+
+ObjectInfo write_from(PyStore& store, const std::string& key, int fd, std::uint64_t part_bytes,
+                      std::uint64_t memory_bytes) {
+  auto client = store.client.get();
+  const StreamOptions options{.part_bytes = part_bytes, .memory_bytes = memory_bytes};
+  return value_or_raise(run_interruptible([&](std::stop_token stop) {
+                          return write_stream(fd, client->store(), key, options, std::move(stop));
+                        }),
+                        key);
+}
+
+std::uint64_t read_to(PyStore& store, const std::string& key, int fd, std::uint64_t begin,
+                      std::uint64_t end, std::uint64_t memory_bytes) {
+  auto client = store.client.get();
+  const StreamOptions options{.memory_bytes = memory_bytes};
+  return value_or_raise(run_interruptible([&](std::stop_token stop) {
+                          return read_stream(client->store(), key, fd, begin, end, options,
+                                             std::move(stop));
+                        }),
+                        key);
+}
+
+}  // namespace
+
+void bind_copy(nb::module_& m) {
+  nb::class_<Glob>(m, "Glob")
+      .def("__init__",
+           [](Glob* self, const std::string& pattern) {
+             new (self) Glob(value_or_raise(Glob::parse(pattern)));
+           })
+      .def("matches", [](const Glob& glob, const std::string& text) { return glob.matches(text); })
+      .def("matches_name",
+           [](const Glob& glob, const std::string& text) { return glob.matches_name(text); })
+      .def_prop_ro("prefix", &Glob::prefix)
+      .def_prop_ro("has_wildcard", &Glob::has_wildcard);
+  nb::class_<PyCopyJob>(m, "CopyJob")
+      .def("__init__", &open_job, nb::arg("source"), nb::arg("target"), nb::arg("tasks"),
+           nb::kw_only(), nb::arg("rule") = "always",
+           nb::arg("include") = std::vector<std::string>(),
+           nb::arg("exclude") = std::vector<std::string>(), nb::arg("delete") = false,
+           nb::arg("dry_run") = false, nb::arg("events") = false, nb::arg("keep_times") = false,
+           nb::arg("fsync") = false, nb::arg("part_bytes") = 0,
+           nb::arg("memory_bytes") = std::uint64_t{256} << 20, nb::arg("max_in_flight") = 64,
+           nb::arg("threads") = 0)
+      .def("run", &run, nb::arg("tick") = nb::none())
+      .def("progress", &progress)
+      .def("take_events", &take_events)
+      .def("failures", &failures);
+  m.def("write_stream", &write_from, nb::arg("store"), nb::arg("key"), nb::arg("fd"),
+        nb::arg("part_bytes") = std::uint64_t{8} << 20,
+        nb::arg("memory_bytes") = std::uint64_t{128} << 20);
+  m.def("read_stream", &read_to, nb::arg("store"), nb::arg("key"), nb::arg("fd"),
+        nb::arg("begin") = 0, nb::arg("end") = UINT64_MAX,
+        nb::arg("memory_bytes") = std::uint64_t{128} << 20);
+}
+
+}  // namespace headrace

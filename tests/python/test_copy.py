@@ -1,0 +1,353 @@
+"""cp, sync, ls, du, rm, cat: between local files and a simulator in this process."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from headrace import _native
+from headrace import sim as simulator
+from headrace.cli import main, quick
+from headrace.cli.base import split_url
+from headrace.errors import InvalidArgumentError
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code == 0, self.err
+        return json.loads(self.out.splitlines()[-1])
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> Any:
+    def run(*arguments: str) -> Done:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        assert isinstance(ended.value.code, int)
+        return Done(ended.value.code, *capfd.readouterr())
+
+    return run
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def write_tree(root: Path, tree: dict[str, bytes]) -> Path:
+    for name, data in tree.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(data)
+    return root
+
+
+def hidden(root: Path) -> list[str]:
+    return [p.name for p in root.rglob(".headrace-*")]
+
+
+NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=20).filter(
+    lambda n: n not in (".", "..") and not n.startswith(".headrace-") and len(n.encode()) < 200
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(names=st.lists(st.lists(NAMES, min_size=1, max_size=3).map("/".join), unique=True, max_size=12), seed=st.integers(0, 1 << 30))
+def test_random_trees_come_back_equal(s3: simulator.Server, tmp_path: Path, names: list[str], seed: int) -> None:
+    generator = random.Random(seed)
+    taken = {name.rsplit("/", i)[0] for name in names for i in range(1, name.count("/") + 1)}
+    tree = {name: generator.randbytes(generator.choice((0, 1, 5000, 100_000))) for name in names if name not in taken}
+    if not tree:
+        return
+    place = tmp_path / f"{seed}-{len(names)}-{generator.getrandbits(40)}"
+    write_tree(place / "from", tree)
+    prefix = f"s3://b/{place.name}"
+    for arguments in (["cp", "-r", str(place / "from"), prefix], ["cp", "-r", prefix, str(place / "back")]):
+        with pytest.raises(SystemExit) as ended:
+            main([*arguments, "--part-size", "64KiB"])
+        assert ended.value.code == 0
+    assert contents(place / "back") == tree
+
+
+def test_thousands_of_small_files_there_and_back(cli: Any, s3: simulator.Server, tmp_path: Path) -> None:
+    tree = {f"d{i % 7}/f{i}": str(i).encode() * (i % 50) for i in range(3000)}
+    write_tree(tmp_path / "from", tree)
+    assert cli("cp", "-r", str(tmp_path / "from"), "s3://b/many", "--json").json()["objects"] == 3000
+    assert cli("sync", "s3://b/many", str(tmp_path / "back"), "--json").json()["objects"] == 3000
+    assert contents(tmp_path / "back") == tree
+    assert hidden(tmp_path / "back") == []
+    assert cli("sync", "s3://b/many", str(tmp_path / "back"), "--json").json()["skipped"] == 3000
+    assert cli("du", "--depth", "1", "s3://b/many/", "--json").out.count("\n") == 8
+    assert cli("rm", "-r", "-y", "s3://b/many", "--json").json() == {"deleted": 3000}
+
+
+def test_sync_copies_deletes_and_tells_before(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    source = write_tree(tmp_path / "from", {"same": b"1", "changed": b"22", "new": b"3", "x.tmp": b"t"})
+    target = write_tree(buckets / "b" / "t", {"same": b"1", "changed": b"2", "extra": b"4", "kept.tmp": b"5"})
+    arguments = ("sync", "--delete", "--exclude", "*.tmp", str(source), "s3://b/t")
+    told = cli(*arguments, "--dry-run")
+    assert told.code == 0
+    assert "delete s3://b/t/extra" in told.out
+    assert "would copy 2 objects" in told.out
+    assert (target / "extra").exists()
+    done = cli(*arguments, "--json").json()
+    assert (done["objects"], done["deleted"], done["skipped"]) == (2, 1, 1)
+    assert contents(target) == {"same": b"1", "changed": b"22", "new": b"3", "kept.tmp": b"5"}
+
+
+def test_sync_exact_keeps_times(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    write_tree(buckets / "b", {"a": b"1"})
+    os.utime(buckets / "b" / "a", (1_000_000_000, 1_000_000_000))
+    assert cli("sync", "--exact", "s3://b", str(tmp_path / "t"), "--json").json()["objects"] == 1
+    copied = (tmp_path / "t" / "a").stat().st_mtime
+    assert cli("sync", "--exact", "s3://b", str(tmp_path / "t"), "--json").json()["skipped"] == 1
+    os.utime(tmp_path / "t" / "a", (copied + 5, copied + 5))
+    assert cli("sync", "s3://b", str(tmp_path / "t"), "--json").json()["skipped"] == 1
+    assert cli("sync", "--exact", "s3://b", str(tmp_path / "t"), "--json").json()["objects"] == 1
+
+
+def test_patterns_choose_objects(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    write_tree(buckets / "b", {f"p/s-{i}.tar": b"x" * i for i in range(12)} | {"p/deep/s-1.tar": b"d", "p/readme": b"r"})
+    assert cli("cp", "s3://b/p/s-[0-9].tar", str(tmp_path / "a")).code == 0
+    assert sorted(contents(tmp_path / "a")) == [f"s-{i}.tar" for i in range(10)]
+    assert cli("cp", "s3://b/p/**.tar", str(tmp_path / "b")).code == 0
+    assert len(contents(tmp_path / "b")) == 13
+    assert "deep/s-1.tar" in contents(tmp_path / "b")
+    assert cli("cp", str(tmp_path / "a" / "s-{1,2}.tar"), "s3://b/up/").code == 0
+    assert sorted(contents(buckets / "b" / "up")) == ["s-1.tar", "s-2.tar"]
+    assert len(cli("ls", "s3://b/p/s-?.tar").out.splitlines()) == 10
+    assert len(cli("ls", "s3://b/p/**/s-1.tar", "--json").out.splitlines()) == 2
+    assert "10 objects" in cli("ls", "--summarize", "s3://b/p/s-?.tar").out.splitlines()[-1]
+    assert "would delete 2" in cli("rm", "--dry-run", "s3://b/up/*").out
+    assert cli("rm", "-f", "s3://b/up/*", "--json").json() == {"deleted": 2}
+    for url in ("s3://b*/x", "s3://b/[x"):
+        done = cli("cp", url, str(tmp_path))
+        assert (done.code, done.err.count("\n")) == (1, 1), done.err
+
+
+def test_several_sources_go_into_a_directory(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    write_tree(tmp_path, {"one/a": b"1", "two/a": b"2", "f": b"3"})
+    assert cli("cp", str(tmp_path / "f"), str(tmp_path / "one" / "a"), "s3://b/files").code == 0
+    assert contents(buckets / "b" / "files") == {"f": b"3", "a": b"1"}
+    assert cli("cp", "-r", str(tmp_path / "one"), str(tmp_path / "two"), "s3://b/trees").code == 0
+    assert contents(buckets / "b" / "trees") == {"one/a": b"1", "two/a": b"2"}
+    refused = cli("cp", str(tmp_path / "one"), "s3://b/x")
+    assert (refused.code, "-r" in refused.err) == (1, True)
+
+
+def test_odd_keys(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    tree = {"a b": b"1", "50%25": b"2", "ünïcode/日本": b"3", "+plus&=?#": b"4", "'quote\"": b"5", "new\nline": b"6", "-dash": b"7"}
+    write_tree(tmp_path / "from", tree)
+    assert cli("cp", "-r", str(tmp_path / "from"), "s3://b/odd").code == 0
+    assert contents(buckets / "b" / "odd") == tree
+    assert cli("cp", "-r", "s3://b/odd", str(tmp_path / "back")).code == 0
+    assert contents(tmp_path / "back") == tree
+
+
+def test_names_that_cannot_be_files_fail_alone(cli: Any, tmp_path: Path) -> None:
+    with _native_memory() as store:
+        for key in ("ok", "up/../../evil", "file", "file/below", "mark/", "a//b"):
+            store.put(key, b"x" if key != "mark/" else b"")
+        job = _native.CopyJob(store._native, _local(tmp_path / "t"), [("", "", True, 0, "")])
+        job.run()
+        failed = {key: message for key, _, message in job.failures()}
+    assert set(failed) == {"up/../../evil", "a//b", "file/below"} or set(failed) == {"up/../../evil", "a//b", "file"}
+    assert ".." in failed["up/../../evil"]
+    assert "ok" in contents(tmp_path / "t")
+    assert not (tmp_path / "evil").exists()
+    assert job.progress()["skipped"] == 1
+
+
+def _native_memory() -> Any:
+    from headrace import Store
+
+    return Store(f"memory://copy-{random.getrandbits(60)}")
+
+
+def _local(path: Path) -> Any:
+    from headrace._store import open_native
+
+    return open_native(path, 64 << 20)
+
+
+def test_links_are_followed_and_circles_end(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    write_tree(tmp_path / "from", {"real/a": b"1"})
+    (tmp_path / "from" / "file-link").symlink_to("real/a")
+    (tmp_path / "from" / "real" / "up").symlink_to("..")
+    (tmp_path / "from" / "dangling").symlink_to("nowhere")
+    assert cli("cp", "-r", str(tmp_path / "from"), "s3://b/links").code == 0
+    assert contents(buckets / "b" / "links") == {"real/a": b"1", "file-link": b"1"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_without_permission_is_named(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    write_tree(buckets / "b", {"x": b"1"})
+    (tmp_path / "locked").mkdir(mode=0o500)
+    done = cli("cp", "s3://b/x", str(tmp_path / "locked") + "/")
+    assert (done.code, "locked" in done.err) == (1, True)
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    place = tmp_path / "small"
+    place.mkdir()
+    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], capture_output=True).returncode:
+        pytest.skip("cannot mount a small file system")
+    try:
+        write_tree(buckets / "b", {"large": bytes(30 << 20), "small": b"1"})
+        done = cli("cp", "-r", "s3://b", str(place))
+        assert (done.code, "large" in done.err) == (1, True), done.err
+        assert "space" in done.err
+        assert contents(place) == {"small": b"1"}
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def test_failures_are_listed_and_the_rest_is_copied(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    write_tree(buckets / "b", {f"k{i}": b"x" for i in range(20)})
+    write_tree(tmp_path / "t", {"k3/in-the-way": b"", "k4/in-the-way": b""})
+    done = cli("cp", "-r", "s3://b", str(tmp_path / "t"))
+    assert done.code == 1
+    assert "k3" in done.err
+    assert "k4" in done.err
+    assert "18 objects" in done.out
+    assert len(contents(tmp_path / "t")) == 20
+
+
+def test_faults_of_the_server_do_not_make_wrong_bytes(cli: Any, buckets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = random.Random(5)
+    tree = {f"f{i}": generator.randbytes(generator.choice((100, 50_000, 3 << 20))) for i in range(60)}
+    write_tree(buckets / "b", tree)
+    with simulator.Server(buckets, seed=3, behaviour={"throttle_rate": 0.02, "reset_rate": 0.02}) as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        done = cli("cp", "-r", "s3://b", str(tmp_path / "t"), "--part-size", "256KiB", "--json")
+    copied = contents(tmp_path / "t")
+    assert all(copied[name] == tree[name] for name in copied)
+    assert done.code == 0, done.err
+    assert copied == tree
+
+
+def test_stdin_and_stdout(s3: simulator.Server, buckets: Path) -> None:
+    data = random.Random(1).randbytes(20 << 20)
+    command = [sys.executable, "-m", "headrace.cli", "cp", "-", "s3://b/from-stdin"]
+    assert subprocess.run(command, input=data, capture_output=True).returncode == 0
+    assert (buckets / "b" / "from-stdin").read_bytes() == data
+    out = subprocess.run([sys.executable, "-m", "headrace.cli", "cp", "s3://b/from-stdin", "-"], capture_output=True)
+    assert (out.returncode, out.stdout == data) == (0, True)
+    part = subprocess.run([sys.executable, "-m", "headrace.cli", "cat", "--range", "5-9", "s3://b/from-stdin"], capture_output=True)
+    assert part.stdout == data[5:10]
+    for bad in ("x", "9-5", "-5"):
+        failed = subprocess.run([sys.executable, "-m", "headrace.cli", "cat", f"--range={bad}", "s3://b/from-stdin"], capture_output=True)
+        assert failed.returncode == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
+def test_a_copy_that_was_ended_goes_on(buckets: Path, tmp_path: Path, number: signal.Signals) -> None:
+    generator = random.Random(2)
+    tree = {"large": generator.randbytes(48 << 20), **{f"small/{i}": generator.randbytes(10_000) for i in range(500)}}
+    write_tree(buckets / "b", tree)
+    target = tmp_path / "t"
+    with simulator.Server(buckets, profile="s3-standard", seed=1) as server:
+        environment = {**os.environ, **server.environment()}
+        command = [sys.executable, "-m", "headrace.cli", "cp", "-r", "--if-size-differ", "--part-size", "1MiB", "--concurrency", "4"]
+        command += ["s3://b", str(target), "--json"]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        until = time.monotonic() + 30
+        while time.monotonic() < until and not (target.exists() and any(p.stat().st_blocks > 4096 for p in target.glob(".headrace-*.part"))):
+            assert process.poll() is None, "it ended before it could be stopped"
+            time.sleep(0.01)
+        time.sleep(0.3)
+        process.send_signal(number)
+        _, err = process.communicate(timeout=10)
+        assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
+        assert ("go on" in err) == (number == signal.SIGINT)
+        assert not (target / "large").exists()
+        again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["resumed_bytes"] > 0
+    assert contents(target) == tree
+    assert hidden(target) == []
+
+
+def test_an_upload_that_was_ended_goes_on(buckets: Path, tmp_path: Path) -> None:
+    data = random.Random(2).randbytes(64 << 20)
+    write_tree(tmp_path, {"large": data})
+    with simulator.Server(buckets, profile="s3-standard", seed=1) as server:
+        environment = {**os.environ, **server.environment()}
+        command = [sys.executable, "-m", "headrace.cli", "cp", "--part-size", "5MiB", "--concurrency", "2", str(tmp_path / "large"), "s3://b/large", "--json"]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        time.sleep(0.8)
+        process.kill()
+        process.communicate(timeout=10)
+        again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0, again.stderr
+    assert (buckets / "b" / "large").read_bytes() == data
+
+
+def test_rm_removes_local_trees_with_their_directories(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_tree(tmp_path / "t", {"a/b/c": b"1", "d": b"2"})
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert cli("rm", "-r", str(tmp_path / "t")).code == 1
+    assert "would delete 2" in cli("rm", "-r", "--dry-run", str(tmp_path / "t")).out
+    assert cli("rm", "-r", "--yes", str(tmp_path / "t"), "--json").json() == {"deleted": 2}
+    assert not (tmp_path / "t").exists()
+    assert cli("rm", "-r", "--yes", str(tmp_path / "t")).code == 1
+
+
+def test_urls_of_all_schemes_split() -> None:
+    assert split_url("gs://b/k/x") == ("gs://b", "k/x")
+    assert split_url("az://account/container/k/x") == ("az://account/container", "k/x")
+    assert split_url("https://host:1/d/x") == ("https://host:1", "d/x")
+    for url in ("s3://", "az://account"):
+        with pytest.raises(InvalidArgumentError):
+            split_url(url)
+
+
+# --- the quick way ---
+
+
+def test_quick_tables_equal_the_declarations() -> None:
+    import typer.main
+
+    from headrace.cli import app
+
+    group = typer.main.get_command(app)
+    for name, (_, _, _, _, known) in quick.COMMANDS.items():
+        declared: dict[str, tuple[str, bool]] = {}
+        for parameter in group.commands[name].params:  # type: ignore[attr-defined]
+            if parameter.param_type_name != "option" or parameter.name == "help":
+                continue
+            for flag in [*parameter.opts, *parameter.secondary_opts]:
+                if flag.strip():
+                    declared[flag.strip()] = (parameter.name, bool(parameter.is_flag))
+        assert {flag: (option, kind in (quick.FLAG, False)) for flag, (option, kind) in known.items()} == declared, name
+
+
+def test_quick_takes_plain_lines_only() -> None:
+    parsed = quick.parse(["cp", "-rn", "a", "--include", "x", "--include=y", "--concurrency", "8", "b"])
+    assert parsed is not None
+    assert parsed[1:] == ([["a", "b"]], {"recursive": True, "no_clobber": True, "include": ["x", "y"], "concurrency": 8})
+    for line in (["cp", "a"], ["cp", "--help"], ["cp", "a", "b", "--concurrency", "x"], ["cp", "a", "b", "--bogus"], ["pack", "a"], [], ["ls", "a", "b"]):
+        assert quick.parse(line) is None, line
+
+
+def test_quick_commands_import_little(tmp_path: Path) -> None:
+    write_tree(tmp_path, {"a": b"1"})
+    code = f"import sys\nfrom headrace.cli import main\ntry:\n main(['cp', {str(tmp_path / 'a')!r}, {str(tmp_path / 'b')!r}])\nexcept SystemExit:\n pass\n"
+    code += "print([m for m in ('numpy', 'typer', 'rich', 'click', 'concurrent.futures') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr
