@@ -14,7 +14,9 @@ class Config : public testing::Test {
 
   Result<S3Config> make(const std::string& url) {
     HEADRACE_TRY_ASSIGN(const StoreUrl parsed, parse_store_url(url));
-    return make_s3_config(options_, parsed, settings_);
+    auto provider = settings_.credentials ? auth::static_credentials(*settings_.credentials)
+                                          : std::shared_ptr<auth::CredentialProvider>();
+    return make_s3_config(options_, parsed, settings_, std::move(provider));
   }
   /// "host_field base_path", or the error.
   std::string place(const std::string& url) {

@@ -1,7 +1,6 @@
 #include "store/s3/s3_store.h"
 
 #include "auth/aws_fetch.h"
-#include "auth/aws_fetch.h"
 #include "store/s3/express_session.h"
 #include "store/s3/s3_control.h"
 #include "store/s3/s3_protocol.h"
