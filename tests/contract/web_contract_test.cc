@@ -139,8 +139,8 @@ TEST_P(WebContract, WritingAndListingAreUnsupportedAndSayWhy) {
 INSTANTIATE_TEST_SUITE_P(Http, WebContract,
                          ::testing::Values("HEADRACE_TEST_HTTP_ENDPOINT",
                                            "HEADRACE_TEST_HTTPS_ENDPOINT"),
-                         [](const auto& info) {
-                           return std::string(info.param).find("HTTPS") == std::string::npos
+                         [](const auto& endpoint) {
+                           return std::string(endpoint.param).find("HTTPS") == std::string::npos
                                       ? "Plain"
                                       : "Tls";
                          });
