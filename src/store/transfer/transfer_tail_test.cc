@@ -1,12 +1,18 @@
 // Late answers and their second attempts, the limit of requests in flight, dead addresses.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <semaphore>
 #include <thread>
 
+#include "base/fd.h"
 #include "base/temporary_directory.h"
+#include "reactor/resolver.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_fixture.h"
 
@@ -28,17 +34,34 @@ class TailTest : public TransferTest {
       ASSERT_TRUE(completion.status.ok()) << completion.status.message();
     }
   }
+  /// An engine that has seen nothing but quick answers, on a clock that stands still.
+  void start_warm(ScriptedServer::Script script) {
+    options_.clock = &clock_;
+    start(std::move(script));
+    warm_up();
+  }
+  void submit_special(std::uint64_t tag = 0) {
+    Request request = get(kSpecial, 1000, tag);
+    ASSERT_EQ(handle_->submit({&request, 1}), 1U);
+    is_sent_.acquire();
+  }
+  /// A get that waits becomes late.
+  void make_late() { clock_.advance(25ms); }
   static bool is_special(const SeenRequest& request) { return request.first >= kSpecial; }
   std::atomic<int> special_count_{0};
+  std::counting_semaphore<> is_sent_{0};  // special requests that have reached the server
+  std::counting_semaphore<> go_{0};
 };
 
 TEST_P(TailTest, LateGetIsHedgedOnAnotherConnection) {
-  start([this](const SeenRequest& request, Peer& peer) {
-    if (is_special(request) && special_count_++ == 0) return peer.wait_for_client_to_leave();
-    server_->answer(request, peer);
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    if (!is_special(request)) return server_->answer(request, peer);
+    is_sent_.release();
+    special_count_++ == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
   });
-  warm_up();
-  const Completion completion = transfer(get(kSpecial, 1000));
+  submit_special();
+  make_late();
+  const Completion completion = take();
   expect_content(completion, kSpecial, 1000);
   EXPECT_EQ(completion.attempts, 2U);
   EXPECT_EQ(metric("store.hedges"), 1);
@@ -48,69 +71,68 @@ TEST_P(TailTest, LateGetIsHedgedOnAnotherConnection) {
 }
 
 TEST_P(TailTest, FirstAttemptMayStillWin) {
-  std::binary_semaphore is_hedged(0);
-  start([&](const SeenRequest& request, Peer& peer) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    if (special_count_++ == 0) {
-      is_hedged.acquire();
-      return server_->answer(request, peer);
-    }
-    is_hedged.release();
-    peer.wait_for_client_to_leave();
+    is_sent_.release();
+    if (special_count_++ > 0) return peer.wait_for_client_to_leave();
+    go_.acquire();
+    server_->answer(request, peer);
   });
-  warm_up();
-  expect_content(transfer(get(kSpecial, 1000)), kSpecial, 1000);
+  submit_special();
+  make_late();
+  is_sent_.acquire();
+  go_.release();
+  expect_content(take(), kSpecial, 1000);
   EXPECT_EQ(metric("store.hedges"), 1);
   EXPECT_EQ(metric("store.hedges_won"), 0);
   stop_all();
 }
 
 TEST_P(TailTest, FailureOfOneAttemptLeavesTheOther) {
-  std::binary_semaphore is_hedged(0);
-  start([&](const SeenRequest& request, Peer& peer) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    if (special_count_++ == 0) {
-      is_hedged.acquire();
-      std::this_thread::sleep_for(2ms);
-      return server_->answer(request, peer);
-    }
-    peer.send(ScriptedServer::head(500, 4) + "oops");
-    is_hedged.release();
+    is_sent_.release();
+    if (special_count_++ > 0) return peer.send(ScriptedServer::head(503, 8) + "SlowDown");
+    go_.acquire();
+    server_->answer(request, peer);
   });
-  warm_up();
-  expect_content(transfer(get(kSpecial, 1000)), kSpecial, 1000);
+  submit_special();
+  make_late();
+  while (metric("store.throttles") == 0) std::this_thread::yield();
+  go_.release();
+  expect_content(take(), kSpecial, 1000);
   EXPECT_EQ(metric("store.retries"), 0);
   stop_all();
 }
 
 TEST_P(TailTest, BothAttemptsFailingIsARetry) {
-  std::binary_semaphore is_hedged(0);
-  start([&](const SeenRequest& request, Peer& peer) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    const int index = special_count_++;
-    if (index == 0) is_hedged.acquire();
-    if (index < 2) peer.reset();
-    if (index == 1) is_hedged.release();
-    if (index >= 2) server_->answer(request, peer);
+    is_sent_.release();
+    if (special_count_++ >= 2) return server_->answer(request, peer);
+    go_.acquire();
+    peer.reset();
   });
-  warm_up();
-  expect_content(transfer(get(kSpecial, 1000)), kSpecial, 1000);
-  EXPECT_EQ(metric("store.hedges"), 1);
+  submit_special();
+  make_late();
+  is_sent_.acquire();
+  go_.release(2);
+  Completion completion;
+  while (handle_->wait({&completion, 1}, system_clock().now() + 2ms) == 0) clock_.advance(1ms);
+  expect_content(completion, kSpecial, 1000);
+  EXPECT_GE(metric("store.hedges"), 1);  // the next attempt may be late as well
   stop_all();
 }
 
 TEST_P(TailTest, CancelEndsBothAttempts) {
-  std::counting_semaphore<> is_sent(0);
-  start([&](const SeenRequest& request, Peer& peer) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    is_sent.release();
+    is_sent_.release();
     peer.wait_for_client_to_leave();
   });
-  warm_up();
-  Request request = get(kSpecial, 1000, 7);
-  ASSERT_EQ(handle_->submit({&request, 1}), 1U);
-  is_sent.acquire();
-  is_sent.acquire();
+  submit_special(7);
+  make_late();
+  is_sent_.acquire();
   handle_->cancel(7);
   EXPECT_EQ(take().status.code(), Code::kCancelled);
   expect_content(transfer(get(0, 100)), 0, 100);
@@ -120,40 +142,41 @@ TEST_P(TailTest, CancelEndsBothAttempts) {
 TEST_P(TailTest, OutageIsNotHedged) {
   options_.max_in_flight = 32;
   options_.is_adaptive = false;
-  std::counting_semaphore<> is_sent(0);
-  std::counting_semaphore<> go(0);
-  start([&](const SeenRequest& request, Peer& peer) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
     if (is_special(request)) {
-      is_sent.release();
-      go.acquire();
+      is_sent_.release();
+      go_.acquire();
     }
     server_->answer(request, peer);
   });
-  warm_up();
   std::vector<Request> requests;
   for (int i = 0; i < 32; ++i) requests.push_back(get(kSpecial, 1000));
   ASSERT_EQ(handle_->submit(requests), 32U);
-  for (int i = 0; i < 32; ++i) is_sent.acquire();
+  for (int i = 0; i < 32; ++i) is_sent_.acquire();
+  make_late();
   Completion none;
-  EXPECT_EQ(handle_->wait({&none, 1}, system_clock().now() + 30ms), 0U);
+  EXPECT_EQ(handle_->wait({&none, 1}, system_clock().now() + 20ms), 0U);
   EXPECT_EQ(metric("store.hedges"), 0);
-  go.release(1000);
+  go_.release(1000);
   for (int i = 0; i < 32; ++i) expect_content(take(), kSpecial, 1000);
   stop_all();
 }
 
 TEST_P(TailTest, PutsAreNeverHedged) {
-  std::binary_semaphore go(0);
-  start([&](const SeenRequest& request, Peer& peer) {
-    if (request.head.substr(0, 3) == "PUT") go.acquire();
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    if (request.head.substr(0, 3) == "PUT") {
+      is_sent_.release();
+      go_.acquire();
+    }
     server_->answer(request, peer);
   });
-  warm_up();
   Request request = put(1000);
   ASSERT_EQ(handle_->submit({&request, 1}), 1U);
+  is_sent_.acquire();
+  make_late();
   Completion none;
-  EXPECT_EQ(handle_->wait({&none, 1}, system_clock().now() + 30ms), 0U);
-  go.release();
+  EXPECT_EQ(handle_->wait({&none, 1}, system_clock().now() + 20ms), 0U);
+  go_.release();
   EXPECT_TRUE(take().status.ok());
   EXPECT_EQ(metric("store.hedges"), 0);
   stop_all();
@@ -219,6 +242,82 @@ TEST_P(TailTest, RareRefusalIsRepeatedQuickly) {
   EXPECT_EQ(completion.attempts, 2U);
   EXPECT_LT(system_clock().now() - before, 2s);
 }
+
+TEST_P(TailTest, DeadAddressCostsNoConnectTimeoutPerRequest) {
+  start();
+  // Listens and never accepts: once its queue is full, nobody gets an answer, as from a dead host.
+  const Fd dead(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto address = parse_numeric_address("127.0.0.2", server_->port());
+  if (::bind(dead.get(), address->get(), address->size_bytes) != 0) GTEST_SKIP() << "no 127.0.0.2";
+  ASSERT_EQ(::listen(dead.get(), 0), 0);
+  std::vector<Fd> queue;
+  for (int i = 0; i < 3; ++i) {
+    queue.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    static_cast<void>(::connect(queue.back().get(), address->get(), address->size_bytes));
+  }
+  options_.resolver = [](const std::string&) -> Result<std::vector<std::string>> {
+    return std::vector<std::string>{"127.0.0.2", "127.0.0.1"};
+  };
+  options_.is_adaptive = false;
+  start_engine(server_->port(), "three-addresses.example");
+  const TimePoint before = system_clock().now();
+  std::vector<Request> requests;
+  for (int i = 0; i < 12; ++i) requests.push_back(get(0, 1000));
+  ASSERT_EQ(handle_->submit(requests), 12U);
+  for (int i = 0; i < 12; ++i) {
+    const Completion completion = take();
+    expect_content(completion, 0, 1000);
+    EXPECT_EQ(completion.attempts, 1U);
+  }
+  EXPECT_LT(system_clock().now() - before, 2s);  // one connect_timeout is 3 s
+  EXPECT_GE(metric("store.connect_failures"), 1);
+}
+
+TEST_P(TailTest, NameThatDoesNotResolveForAWhileDelaysOnly) {
+  server_ = std::make_unique<ScriptedServer>();
+  std::atomic<int> look_ups{0};
+  options_.resolver = [&](const std::string&) -> Result<std::vector<std::string>> {
+    if (look_ups++ < 2) return Status(Code::kUnavailable, "the name server does not answer");
+    return std::vector<std::string>{"127.0.0.1"};
+  };
+  start_engine(server_->port(), "late.example");
+  expect_content(transfer(get(0, 1000)), 0, 1000);
+  EXPECT_EQ(look_ups.load(), 3);
+  stop_all();
+}
+
+#if !defined(__SANITIZE_THREAD__)
+TEST_P(TailTest, StoppedAndContinuedProcessMakesNoTimeouts) {
+  std::binary_semaphore is_sent(0);
+  std::binary_semaphore go(0);
+  start([&](const SeenRequest& request, Peer& peer) {
+    is_sent.release();
+    go.acquire();
+    server_->answer(request, peer);
+  });
+  handle_.reset();
+  engine_.reset();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    options_.first_byte_timeout = 200ms;
+    start_engine(server_->port());
+    Request request = get(0, 1000);
+    request.deadline = system_clock().now() + 1s;
+    const Completion completion = transfer(std::move(request));
+    const bool is_good = completion.status.ok() && completion.attempts == 1;
+    ::_exit(is_good && metric("store.timeouts") == 0 ? 0 : 1);
+  }
+  is_sent.acquire();
+  ::kill(child, SIGSTOP);
+  go.release();
+  std::this_thread::sleep_for(1500ms);  // longer than both limits of the request
+  ::kill(child, SIGCONT);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  stop_all();
+}
+#endif
 
 INSTANTIATE_TEST_SUITE_P(Kinds, TailTest, testing::Values(PollerKind::kUring, PollerKind::kEpoll),
                          [](const auto& param_info) {
