@@ -37,7 +37,8 @@ Result<std::unique_ptr<Store>> open_store(const StoreOptions& options,
     return gcs::open_gcs_store(options, url, environment,
                                create_service_client(options, url, environment));
   }
-  if (url.scheme == "http" || url.scheme == "https") return web::open_web_store(options);
+  if (url.scheme == "http" || url.scheme == "https")
+    return web::open_web_store(options, environment);
   if (url.scheme.empty() || url.scheme == "file") return open_file_store(options);
   if (url.scheme == "memory") return open_memory_store(options);
   return unsupported(url);

@@ -435,7 +435,7 @@ Result<std::unique_ptr<Store>> open_azure_store(const StoreOptions& options, con
   };
   HEADRACE_TRY_ASSIGN(auto config, make_azure_config(options, location, settings, make_tokens));
   auto protocol = std::make_shared<AzureProtocol>(std::move(config));
-  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options));
+  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options, environment));
   return std::unique_ptr<Store>(
       std::make_unique<AzureStore>(std::move(protocol), std::move(engine), options));
 }

@@ -269,11 +269,13 @@ class EmulatorStore final : public EngineStore {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_emulator_store(const StoreOptions& options, GcsConfig config) {
+Result<std::unique_ptr<Store>> open_emulator_store(const StoreOptions& options,
+                                                   const Environment& environment,
+                                                   GcsConfig config) {
   Clock& clock = options.clock != nullptr ? *options.clock : system_clock();
   const auto seed = static_cast<std::uint64_t>(clock.now().time_since_epoch().count());
   auto protocol = std::make_shared<EmulatorProtocol>(std::move(config), seed);
-  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options));
+  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options, environment));
   return std::unique_ptr<Store>(
       std::make_unique<EmulatorStore>(std::move(protocol), std::move(engine)));
 }

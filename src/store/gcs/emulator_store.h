@@ -16,6 +16,8 @@
 namespace headrace::gcs {
 
 /// Contacts nobody. Errors: those of TransferEngine::create().
-Result<std::unique_ptr<Store>> open_emulator_store(const StoreOptions& options, GcsConfig config);
+Result<std::unique_ptr<Store>> open_emulator_store(const StoreOptions& options,
+                                                   const Environment& environment,
+                                                   GcsConfig config);
 
 }  // namespace headrace::gcs

@@ -342,9 +342,9 @@ Result<std::unique_ptr<Store>> open_gcs_store(const StoreOptions& options, const
   if (!settings) settings = auth::GoogleSettings();
   HEADRACE_TRY_ASSIGN(GcsConfig config, make_gcs_config(options, url, *settings));
   HEADRACE_TRY(add_credentials(options, *settings, read_file, std::move(web), config));
-  if (config.is_emulator) return open_emulator_store(options, std::move(config));
+  if (config.is_emulator) return open_emulator_store(options, environment, std::move(config));
   auto protocol = std::make_shared<GcsProtocol>(std::move(config));
-  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options));
+  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options, environment));
   Clock& clock = options.clock != nullptr ? *options.clock : system_clock();
   return std::unique_ptr<Store>(
       std::make_unique<GcsStore>(std::move(protocol), std::move(engine), clock));

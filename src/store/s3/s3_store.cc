@@ -112,7 +112,7 @@ Result<std::unique_ptr<Store>> open_s3_store(const StoreOptions& options, const 
   }
   HEADRACE_TRY_ASSIGN(auto protocol,
                       S3Protocol::create(std::move(config), std::move(sessions), server_clock));
-  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options));
+  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options, environment));
   auto control = std::make_shared<S3Control>(protocol, engine);
   return std::unique_ptr<Store>(
       std::make_unique<S3Store>(clock, std::move(protocol), std::move(engine), std::move(control)));

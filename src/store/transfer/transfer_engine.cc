@@ -203,7 +203,13 @@ TransferEngine::~TransferEngine() = default;
 
 Result<std::shared_ptr<TransferEngine>> TransferEngine::create(
     std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options) {
-  HEADRACE_TRY_ASSIGN(NetSettings network, resolve_net_settings(options, Environment{}));
+  return create(std::move(protocol), options, Environment{});
+}
+
+Result<std::shared_ptr<TransferEngine>> TransferEngine::create(
+    std::shared_ptr<HttpProtocol> protocol, const StoreOptions& options,
+    const Environment& environment) {
+  HEADRACE_TRY_ASSIGN(NetSettings network, resolve_net_settings(options, environment));
   return create(std::move(protocol), options, std::move(network));
 }
 

@@ -63,6 +63,10 @@ class TransferEngine {
   static Result<std::shared_ptr<TransferEngine>> create(std::shared_ptr<HttpProtocol> protocol,
                                                         const StoreOptions& options,
                                                         NetSettings network);
+  /// With what options and environment say about the network.
+  static Result<std::shared_ptr<TransferEngine>> create(std::shared_ptr<HttpProtocol> protocol,
+                                                        const StoreOptions& options,
+                                                        const Environment& environment);
   /// With what `options` say by themselves, without an environment.
   static Result<std::shared_ptr<TransferEngine>> create(std::shared_ptr<HttpProtocol> protocol,
                                                         const StoreOptions& options);

@@ -108,10 +108,11 @@ class WebStore final : public EngineStore {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_web_store(const StoreOptions& options) {
+Result<std::unique_ptr<Store>> open_web_store(const StoreOptions& options,
+                                              const Environment& environment) {
   HEADRACE_TRY_ASSIGN(WebConfig config, make_web_config(options));
   auto protocol = std::make_shared<WebProtocol>(std::move(config));
-  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options));
+  HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options, environment));
   return std::unique_ptr<Store>(std::make_unique<WebStore>(std::move(protocol), std::move(engine)));
 }
 

@@ -11,6 +11,7 @@
 namespace headrace::web {
 
 /// Opens http(s)://host[:port][/path][?query]; contacts nobody. Errors: those of open_store().
-Result<std::unique_ptr<Store>> open_web_store(const StoreOptions& options);
+Result<std::unique_ptr<Store>> open_web_store(const StoreOptions& options,
+                                              const Environment& environment);
 
 }  // namespace headrace::web
