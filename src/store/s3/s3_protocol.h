@@ -47,6 +47,8 @@ class S3Protocol final : public HttpProtocol {
   /// CompleteMultipartUpload.
   void append_checksum(const Request& request, const http::ResponseHead& head,
                        std::string& out) const override;
+  /// AIStore's gateways answer 307; S3 does while a bucket is new.
+  bool follows_redirects() const noexcept override { return true; }
   std::string describe(const Request& request) const override;
 
   /// A URL for GET or PUT of one object. Errors: as append_head(); kUnsupported (anonymous; a

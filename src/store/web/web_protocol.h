@@ -37,6 +37,7 @@ class WebProtocol final : public HttpProtocol {
   Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
   std::string_view version_of(const Request& request,
                               const http::ResponseHead& head) const override;
+  bool follows_redirects() const noexcept override { return true; }
   std::string describe(const Request& request) const override;
 
   const WebConfig& config() const noexcept { return config_; }
