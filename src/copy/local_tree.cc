@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -272,12 +274,26 @@ Status PartialFile::write_bytes(std::span<const std::byte> bytes, std::uint64_t 
 Status PartialFile::lay_out() {
   if (::ftruncate(fd(), 0) != 0) return errno_status(errno, "truncate " + path());
   const auto size = static_cast<off_t>(plan_.size_bytes);
+  struct statfs system {};
+  if (::fstatfs(fd(), &system) == 0 && system.f_type == TMPFS_MAGIC) {
+    // Memory: to make room is to clear pages that are then written anyway.
+    direct_ = Fd();
+    const auto page = static_cast<std::uint64_t>(system.f_bsize);
+    if (system.f_blocks > 0 && plan_.size_bytes / page > system.f_bavail)
+      return errno_status(ENOSPC, "make room for " + path());
+    if (::ftruncate(fd(), size) != 0) return errno_status(errno, "extend " + path());
+    return write_header();
+  }
   // Room for all of it now: a full disk is told before anything is moved, and extents are long.
   if (::fallocate(fd(), 0, 0, size) != 0) {
     if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT)
       return errno_status(errno, "make room for " + path());
     if (::ftruncate(fd(), size) != 0) return errno_status(errno, "extend " + path());
   }
+  return write_header();
+}
+
+Status PartialFile::write_header() {
   if (!is_resumable_) return {};
   const std::string state = header();
   return write_at(fd(), std::as_bytes(std::span(state)), state_offset(), path());

@@ -103,6 +103,7 @@ class PartialFile {
   Status open_file();
   Status write_bytes(std::span<const std::byte> bytes, std::uint64_t offset_bytes);
   Status lay_out();
+  Status write_header();
   Status load_parts(const std::stop_token& stop);
   std::string header() const;
   std::uint64_t state_offset() const noexcept;
