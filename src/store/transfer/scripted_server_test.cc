@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -127,6 +128,8 @@ void ScriptedServer::serve(int fd, std::size_t connection) {
   sigemptyset(&pipe);
   sigaddset(&pipe, SIGPIPE);
   pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+  const int on = 1;  // TLS writes an answer record by record
+  ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   SSL* tls = nullptr;
   if (tls_ != nullptr) {
     tls = SSL_new(tls_);
