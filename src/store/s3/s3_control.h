@@ -43,6 +43,10 @@ class S3Control {
   /// Deletes up to 1,000 keys that XML can hold. kUnsupported: the store does not know how.
   Status remove_batch(std::span<const std::string> keys, std::span<Status> results,
                       const CallOptions& call);
+  /// The parts with the checksums that the store has for them, where the caller gives none.
+  std::vector<UploadedPart> with_checksums(const std::string& key, const std::string& upload_id,
+                                           std::span<const UploadedPart> given,
+                                           const CallOptions& call);
   Status copy_parts(const ObjectInfo& from, const std::string& to_key, const std::string& upload_id,
                     std::vector<UploadedPart>& parts, const CallOptions& call);
   Result<ObjectInfo> copy_large(const ObjectInfo& from, const std::string& to_key,

@@ -65,11 +65,33 @@ Result<std::string> S3Control::create_upload(const std::string& key, const CallO
   return id;
 }
 
+std::vector<UploadedPart> S3Control::with_checksums(const std::string& key,
+                                                    const std::string& upload_id,
+                                                    std::span<const UploadedPart> given,
+                                                    const CallOptions& call) {
+  std::vector<UploadedPart> parts(given.begin(), given.end());
+  const bool is_complete =
+      protocol_->config().upload_checksum == ChecksumKind::kNone ||
+      std::all_of(parts.begin(), parts.end(), [](const auto& p) { return !p.checksum.empty(); });
+  if (is_complete) return parts;
+  // Some stores want the sums of all parts back; those that the caller has not kept they know.
+  auto known = list_parts(key, upload_id, call);
+  if (!known) return parts;
+  for (UploadedPart& part : parts) {
+    const auto found = std::find_if(known->begin(), known->end(), [&](const UploadedPart& k) {
+      return k.part_number == part.part_number && k.etag == part.etag;
+    });
+    if (found != known->end() && part.checksum.empty()) part.checksum = found->checksum;
+  }
+  return parts;
+}
+
 Result<ObjectInfo> S3Control::complete_upload(const std::string& key, const std::string& upload_id,
-                                              std::span<const UploadedPart> parts,
+                                              std::span<const UploadedPart> given,
                                               const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("POST", key));
   const S3Config& config = protocol_->config();
+  const std::vector<UploadedPart> parts = with_checksums(key, upload_id, given, call);
   http.what = "COMPLETE " + url_of(key);
   http.query = {{"uploadId", upload_id}};
   http.headers = {{"content-type", "application/xml"}};
