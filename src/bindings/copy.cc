@@ -137,13 +137,19 @@ std::uint64_t read_to(PyStore& store, const std::string& key, int fd, std::uint6
 
 void bind_copy(nb::module_& m) {
   nb::class_<Glob>(m, "Glob")
-      .def("__init__",
-           [](Glob* self, const std::string& pattern) {
-             new (self) Glob(value_or_raise(Glob::parse(pattern)));
-           })
-      .def("matches", [](const Glob& glob, const std::string& text) { return glob.matches(text); })
-      .def("matches_name",
-           [](const Glob& glob, const std::string& text) { return glob.matches_name(text); })
+      .def(
+          "__init__",
+          [](Glob* self, const std::string& pattern) {
+            new (self) Glob(value_or_raise(Glob::parse(pattern)));
+          },
+          nb::arg("pattern"))
+      .def(
+          "matches", [](const Glob& glob, const std::string& text) { return glob.matches(text); },
+          nb::arg("text"))
+      .def(
+          "matches_name",
+          [](const Glob& glob, const std::string& text) { return glob.matches_name(text); },
+          nb::arg("text"))
       .def_prop_ro("prefix", &Glob::prefix)
       .def_prop_ro("has_wildcard", &Glob::has_wildcard);
   nb::class_<PyCopyJob>(m, "CopyJob")
