@@ -72,7 +72,8 @@ std::string variable(const char* name) {
 /// A prefix of its own in a bucket of a real server; removed afterwards.
 class ServerWorld final : public ContractWorld {
  public:
-  ServerWorld() {
+  ServerWorld(std::string endpoint, PollerKind poller)
+      : endpoint_(std::move(endpoint)), poller_(poller) {
     static std::atomic<int> next{0};
     root_ = "contract-" + std::to_string(::getpid()) + "-" + std::to_string(next.fetch_add(1));
   }
@@ -85,19 +86,44 @@ class ServerWorld final : public ContractWorld {
   }
   Result<std::unique_ptr<Store>> open(StoreOptions options) override {
     options.url = "s3://" + variable("HEADRACE_TEST_S3_BUCKET") + "/" + root_;
-    options.endpoint = variable("HEADRACE_TEST_S3_ENDPOINT");
+    options.endpoint = endpoint_;
+    options.poller = poller_;
+    options.ca_bundle = variable("HEADRACE_TEST_CA");
     return open_store(options, environment_with_keys(variable("HEADRACE_TEST_S3_ACCESS_KEY"),
                                                      variable("HEADRACE_TEST_S3_SECRET_KEY")));
   }
   std::uint64_t least_part_bytes() const override { return std::uint64_t{5} << 20; }
 
  private:
+  const std::string endpoint_;
+  const PollerKind poller_;
   std::string root_;
 };
 
-std::unique_ptr<ContractWorld> server_world() {
-  if (variable("HEADRACE_TEST_S3_ENDPOINT").empty()) return nullptr;
-  return std::make_unique<ServerWorld>();
+std::unique_ptr<ContractWorld> server_world(const char* endpoint_variable, PollerKind poller) {
+  const std::string endpoint = variable(endpoint_variable);
+  if (endpoint.empty() || !can_poll_by(poller)) return nullptr;
+  return std::make_unique<ServerWorld>(endpoint, poller);
+}
+
+/// Servers by the variable that names their endpoint (see tests/with_servers), by both pollers.
+std::vector<ContractCase> server_cases() {
+  std::vector<ContractCase> cases;
+  for (const auto& [name, endpoint_variable] :
+       {std::pair{"VersityGw", "HEADRACE_TEST_S3_ENDPOINT"},
+        std::pair{"VersityGwTls", "HEADRACE_TEST_S3_TLS_ENDPOINT"},
+        std::pair{"MinIO", "HEADRACE_TEST_MINIO_ENDPOINT"}}) {
+    for (const PollerKind poller : {PollerKind::kEpoll, PollerKind::kUring}) {
+      const std::string suffix = poller == PollerKind::kEpoll ? "Epoll" : "Uring";
+      for (ContractCase& contract_case :
+           plain_and_faulty(name + suffix, [endpoint_variable = endpoint_variable, poller] {
+             return server_world(endpoint_variable, poller);
+           })) {
+        cases.push_back(std::move(contract_case));
+      }
+    }
+  }
+  return cases;
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -108,9 +134,7 @@ INSTANTIATE_TEST_SUITE_P(
     S3Uring, StoreContract,
     ::testing::ValuesIn(plain_and_faulty("S3Uring", [] { return sim_world(PollerKind::kUring); })),
     case_name);
-INSTANTIATE_TEST_SUITE_P(S3Server, StoreContract,
-                         ::testing::ValuesIn(plain_and_faulty("S3Server", server_world)),
-                         case_name);
+INSTANTIATE_TEST_SUITE_P(S3Server, StoreContract, ::testing::ValuesIn(server_cases()), case_name);
 
 }  // namespace
 }  // namespace headrace::contract
