@@ -37,9 +37,9 @@ Status judge(const Answer& answer) {
 
 std::string words(const Answer& answer) { return std::string(judge(answer).message()); }
 
-class EveryRow : public testing::TestWithParam<ErrorRow> {};
+class EveryAzureRow : public testing::TestWithParam<ErrorRow> {};
 
-TEST_P(EveryRow, GivesItsCodeAndAdvice) {
+TEST_P(EveryAzureRow, GivesItsCodeAndAdvice) {
   const ErrorRow& row = GetParam();
   const Status status = judge({row.http_status, code_field(row.azure_code), ""});
   EXPECT_EQ(status.code(), row.code) << row.azure_code << " " << row.http_status;
@@ -56,7 +56,7 @@ std::string row_name(const testing::TestParamInfo<ErrorRow>& test) {
          std::to_string(test.param.http_status);
 }
 
-INSTANTIATE_TEST_SUITE_P(AzureErrors, EveryRow,
+INSTANTIATE_TEST_SUITE_P(AzureErrors, EveryAzureRow,
                          testing::ValuesIn(error_table().begin(), error_table().end()), row_name);
 
 TEST(AzureErrors, TableHasNoRowTwice) {
