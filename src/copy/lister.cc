@@ -1,6 +1,8 @@
 #include "copy/lister.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 namespace headrace::copy_detail {
@@ -12,23 +14,80 @@ constexpr std::size_t kDeleteBatch = 1000;
 
 Status stopped() { return Status(Code::kCancelled, "cancelled"); }
 
+/// Whether the task takes the object. What it takes from the source it may delete at the target.
+bool takes(const CopyTask& task, const Glob& pattern, const NameFilter& filter,
+           std::string_view from_key) {
+  if (!from_key.starts_with(task.from) || from_key.size() == task.strip_bytes) return false;
+  return (task.pattern.empty() || pattern.matches(from_key)) &&
+         filter.accepts(from_key.substr(task.strip_bytes));
+}
+
+/// Without links, with a slash at the end; of what does not exist as far as it does.
+std::string real_directory(const std::string& path) {
+  std::error_code error;
+  const auto absolute = std::filesystem::absolute(path, error);
+  const auto real = std::filesystem::weakly_canonical(absolute, error);
+  std::string text = error ? absolute.string() : real.string();
+  if (!text.ends_with('/')) text += '/';
+  return text;
+}
+
 }  // namespace
 
-Result<ObjectInfo*> Listing::peek(const CallOptions& call) {
-  while (next_ == page_.objects.size()) {
-    if (is_started_ && page_.continuation.empty()) return nullptr;
-    request_.continuation = std::move(page_.continuation);
-    HEADRACE_TRY_ASSIGN(page_, store_.list(request_, call));
-    is_started_ = true;
-    next_ = 0;
+Overlap::Overlap(const Store& from, const Store& to) {
+  if (from.local_directory().empty() || to.local_directory().empty()) {
+    is_any_ = from.url() == to.url();
+    return;
   }
-  return &page_.objects[next_];
+  const std::string source = real_directory(from.local_directory());
+  const std::string target = real_directory(to.local_directory());
+  is_any_ = source.starts_with(target) || target.starts_with(source);
+  if (!is_any_) return;
+  if (source.size() > target.size()) to_extra_ = source.substr(target.size());
+  if (target.size() > source.size()) from_extra_ = target.substr(source.size());
+}
+
+std::optional<std::string> Overlap::source_key(std::string_view to_key) const {
+  if (!is_any_ || !to_key.starts_with(to_extra_)) return std::nullopt;
+  return from_extra_ + std::string(to_key.substr(to_extra_.size()));
+}
+
+std::optional<std::string> Overlap::target_key(std::string_view from_key) const {
+  if (!is_any_ || !from_key.starts_with(from_extra_)) return std::nullopt;
+  return to_extra_ + std::string(from_key.substr(from_extra_.size()));
+}
+
+/// Two listings side by side would take objects out of order for missing ones, and delete them.
+Status Listing::check_order() {
+  if (!is_ordered_ || page_.objects.empty()) return {};
+  const auto rises = [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; };
+  const auto& objects = page_.objects;
+  const bool is_first = last_key_.empty();
+  const auto is_same_or_falls = [&](const ObjectInfo& a, const ObjectInfo& b) {
+    return !rises(a, b);
+  };
+  if ((!is_first && objects.front().key <= last_key_) ||
+      std::adjacent_find(objects.begin(), objects.end(), is_same_or_falls) != objects.end()) {
+    return Status(Code::kCorrupt,
+                  store_.object_url(request_.prefix) + ": the store lists it out of order");
+  }
+  last_key_ = objects.back().key;
+  return {};
+}
+
+Result<ObjectInfo*> Listing::peek() {
+  if (next_ == page_.size() && !is_ended_) {
+    HEADRACE_TRY_ASSIGN(page_, list_.next());
+    next_ = 0;
+    is_ended_ = page_.empty();
+  }
+  return is_ended_ ? nullptr : &page_[next_];
 }
 
 /// A target that is not there yet is empty.
-Result<ObjectInfo*> TargetView::peek(const CallOptions& call) {
+Result<ObjectInfo*> TargetView::peek() {
   if (is_loaded_) return nullptr;
-  auto found = listing_.peek(call);
+  auto found = listing_.peek();
   if (!found && found.error().code() == Code::kNotFound) {
     is_loaded_ = true;
     return nullptr;
@@ -36,9 +95,9 @@ Result<ObjectInfo*> TargetView::peek(const CallOptions& call) {
   return found;
 }
 
-Status TargetView::load(const CallOptions& call) {
+Status TargetView::load() {
   while (true) {
-    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek(call));
+    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek());
     if (info == nullptr) break;
     std::string key = info->key;
     all_.emplace(std::move(key), std::move(*info));
@@ -48,10 +107,9 @@ Status TargetView::load(const CallOptions& call) {
   return {};
 }
 
-Result<std::optional<ObjectInfo>> TargetView::find(const std::string& key,
-                                                   const CallOptions& call) {
+Result<std::optional<ObjectInfo>> TargetView::find(const std::string& key) {
   if (!is_ordered_) {
-    if (!is_loaded_) HEADRACE_TRY(load(call));
+    if (!is_loaded_) HEADRACE_TRY(load());
     const auto it = all_.find(key);
     if (it == all_.end()) return std::optional<ObjectInfo>();
     std::optional<ObjectInfo> found(std::move(it->second));
@@ -59,7 +117,7 @@ Result<std::optional<ObjectInfo>> TargetView::find(const std::string& key,
     return found;
   }
   while (true) {
-    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek(call));
+    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek());
     if (info == nullptr || info->key > key) return std::optional<ObjectInfo>();
     std::optional<ObjectInfo> found(std::move(*info));
     listing_.pop();
@@ -68,11 +126,11 @@ Result<std::optional<ObjectInfo>> TargetView::find(const std::string& key,
   }
 }
 
-Result<std::vector<std::string>> TargetView::take_extra(const CallOptions& call) {
-  if (!is_ordered_ && !is_loaded_) HEADRACE_TRY(load(call));
+Result<std::vector<std::string>> TargetView::take_extra() {
+  if (!is_ordered_ && !is_loaded_) HEADRACE_TRY(load());
   for (auto& [key, info] : all_) extra_.push_back(key);
   while (true) {
-    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek(call));
+    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek());
     if (info == nullptr) break;
     extra_.push_back(std::move(info->key));
     listing_.pop();
@@ -82,10 +140,14 @@ Result<std::vector<std::string>> TargetView::take_extra(const CallOptions& call)
 }
 
 Status Lister::run() {
+  Status status;
   for (const CopyTask& task : transfer_.options().tasks) {
-    HEADRACE_TRY(task.is_tree ? list_tree(task) : list_one(task));
+    status = task.is_tree ? list_tree(task) : list_one(task);
+    if (!status.ok()) break;
   }
-  return flush();
+  // Also after an error: the lanes wait for everything that was counted.
+  Status flushed = flush();
+  return status.ok() ? std::move(flushed) : std::move(status);
 }
 
 Status Lister::list_one(const CopyTask& task) {
@@ -106,42 +168,65 @@ Status Lister::list_tree(const CopyTask& task) {
     HEADRACE_TRY_ASSIGN(pattern, Glob::parse(task.pattern));
   }
   const bool needs_target = options.rule != CopyRule::kAlways || options.deletes_extra;
-  const bool is_ordered =
-      transfer_.from().traits().lists_in_order && transfer_.to().traits().lists_in_order;
+  const bool is_ordered = needs_target && transfer_.from().traits().lists_in_order &&
+                          transfer_.to().traits().lists_in_order;
   const std::string to_prefix = task.to + task.from.substr(task.strip_bytes);
-  TargetView target(transfer_.to(), to_prefix, is_ordered);
-  Listing source(transfer_.from(), task.from);
+  TargetView target(transfer_.to(), to_prefix, is_ordered, call);
+  Listing source(transfer_.from(), task.from, is_ordered);
   bool is_empty = true;
   while (true) {
-    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, source.peek(call));
+    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, source.peek());
     if (info == nullptr) break;
     if (transfer_.is_stopped()) return stopped();
-    is_empty = false;
-    const std::string_view relative = std::string_view(info->key).substr(task.strip_bytes);
-    const bool is_wanted = !relative.empty() &&
-                           (task.pattern.empty() || pattern.matches(info->key)) &&
-                           options.filter.accepts(relative);
-    if (is_wanted) {
+    // A pattern that names nothing is an error; a filter may leave nothing.
+    is_empty &= !task.pattern.empty() && !pattern.matches(info->key);
+    if (takes(task, pattern, options.filter, info->key)) {
       std::string to_key = task.to;
-      to_key += relative;
+      to_key += std::string_view(info->key).substr(task.strip_bytes);
+      if (overlap_.is_any()) HEADRACE_TRY(check_overlap(task, pattern, info->key, to_key));
       std::optional<ObjectInfo> existing;
       if (needs_target) {
-        HEADRACE_TRY_ASSIGN(existing, target.find(to_key, call));
+        HEADRACE_TRY_ASSIGN(existing, target.find(to_key));
       }
       HEADRACE_TRY(offer(std::move(*info), std::move(to_key), existing ? &*existing : nullptr));
     }
     source.pop();
   }
   if (is_empty) {
-    return Status(Code::kNotFound, transfer_.from().object_url(task.from) + ": nothing below it");
+    const bool is_pattern = !task.pattern.empty();
+    return Status(Code::kNotFound,
+                  transfer_.from().object_url(is_pattern ? task.pattern : task.from) +
+                      (is_pattern ? ": nothing matches" : ": nothing below it"));
   }
-  if (!options.deletes_extra) return {};
-  HEADRACE_TRY_ASSIGN(std::vector<std::string> extra, target.take_extra(call));
+  return options.deletes_extra ? find_extra(task, pattern, target) : Status();
+}
+
+/// What the pattern and the filter keep out of the copy they also keep from being deleted.
+Status Lister::find_extra(const CopyTask& task, const Glob& pattern, TargetView& target) {
+  HEADRACE_TRY_ASSIGN(std::vector<std::string> extra, target.take_extra(transfer_.call_options()));
   for (std::string& key : extra) {
-    // What the filter keeps out of the copy it also keeps from being deleted.
-    if (options.filter.accepts(std::string_view(key).substr(task.to.size())))
+    const std::string from_key = task.from.substr(0, task.strip_bytes) + key.substr(task.to.size());
+    if (takes(task, pattern, transfer_.options().filter, from_key))
       extra_.push_back(std::move(key));
   }
+  return {};
+}
+
+Status Lister::check_overlap(const CopyTask& task, const Glob& pattern, const std::string& from_key,
+                             const std::string& to_key) const {
+  const NameFilter& filter = transfer_.options().filter;
+  const auto refuse = [&](const char* why) {
+    return Status(Code::kInvalidArgument, transfer_.from().object_url(task.from) + why +
+                                              transfer_.to().object_url(task.to));
+  };
+  const auto copy = overlap_.source_key(to_key);
+  if (copy && *copy != from_key && takes(task, pattern, filter, *copy))
+    return refuse(" cannot be copied into itself: ");
+  if (!transfer_.options().deletes_extra) return {};
+  const auto same = overlap_.target_key(from_key);
+  if (!same || *same == to_key || !same->starts_with(task.to)) return {};
+  const std::string source = task.from.substr(0, task.strip_bytes) + same->substr(task.to.size());
+  if (takes(task, pattern, filter, source)) return refuse(" would be deleted as extra below ");
   return {};
 }
 

@@ -5,25 +5,35 @@
 /// Threads: run() by one.
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "copy/transfer.h"
+#include "store/parallel_list.h"
 
 namespace headrace::copy_detail {
 
 /// Pages of a listing, object after object.
 class Listing {
  public:
-  Listing(Store& store, std::string prefix) : store_(store) { request_.prefix = std::move(prefix); }
-  /// nullptr at the end. Valid until pop().
-  Result<ObjectInfo*> peek(const CallOptions& call);
+  Listing(Store& store, std::string prefix, bool is_ordered)
+      : store_(store), is_ordered_(is_ordered) {
+    request_.prefix = std::move(prefix);
+  }
+  /// nullptr at the end. Valid until pop(). Errors: those of list(); kCorrupt (keys do not rise
+  /// although they should, a page that leads to itself).
+  Result<ObjectInfo*> peek();
   void pop() noexcept { ++next_; }
 
  private:
+  Status check_order();
+
   Store& store_;
+  const bool is_ordered_;
   ListRequest request_;
   ListPage page_;
+  std::string last_key_;  // of the page before
   std::size_t next_ = 0;
   bool is_started_ = false;
 };
@@ -33,15 +43,15 @@ class Listing {
 class TargetView {
  public:
   TargetView(Store& to, std::string prefix, bool is_ordered)
-      : listing_(to, prefix), is_ordered_(is_ordered) {}
+      : listing_(to, std::move(prefix), is_ordered), is_ordered_(is_ordered) {}
   /// The object with this key, or nullopt. \pre is_ordered: keys rise from call to call.
-  Result<std::optional<ObjectInfo>> find(const std::string& key, const CallOptions& call);
+  Result<std::optional<ObjectInfo>> find(const std::string& key);
   /// Keys that were never asked for. Reads the listing to its end.
-  Result<std::vector<std::string>> take_extra(const CallOptions& call);
+  Result<std::vector<std::string>> take_extra();
 
  private:
-  Result<ObjectInfo*> peek(const CallOptions& call);
-  Status load(const CallOptions& call);
+  Result<ObjectInfo*> peek();
+  Status load();
 
   Listing listing_;
   const bool is_ordered_;
@@ -50,9 +60,25 @@ class TargetView {
   std::vector<std::string> extra_;
 };
 
+/// How the keys of two stores that share objects translate into each other: the same store, or
+/// directories one of which is in the other.
+class Overlap {
+ public:
+  Overlap(const Store& from, const Store& to);
+  bool is_any() const noexcept { return is_any_; }
+  /// The source's key of what the target calls `to_key`; nullopt when the source does not hold it.
+  std::optional<std::string> source_key(std::string_view to_key) const;
+  std::optional<std::string> target_key(std::string_view from_key) const;
+
+ private:
+  bool is_any_ = false;
+  std::string from_extra_, to_extra_;  // What keys of the other side have more; one is empty.
+};
+
 class Lister {
  public:
-  explicit Lister(Transfer& transfer) : transfer_(transfer) {}
+  explicit Lister(Transfer& transfer)
+      : transfer_(transfer), overlap_(transfer.from(), transfer.to()) {}
   Status run();
   /// Deletes what only the target has. After everything was copied.
   Status delete_extra();
@@ -60,12 +86,17 @@ class Lister {
  private:
   Status list_one(const CopyTask& task);
   Status list_tree(const CopyTask& task);
+  Status find_extra(const CopyTask& task, const Glob& pattern, TargetView& target);
+  /// kInvalidArgument when the copy would be copied again, or its source deleted.
+  Status check_overlap(const CopyTask& task, const Glob& pattern, const std::string& from_key,
+                       const std::string& to_key) const;
   /// Copies the object, or skips it when `existing` is as good.
   Status offer(ObjectInfo&& info, std::string to_key, const ObjectInfo* existing);
   bool is_current(const ObjectInfo& info, const ObjectInfo& existing) const;
   Status flush();
 
   Transfer& transfer_;
+  const Overlap overlap_;
   std::vector<Item> batch_;
   std::vector<std::string> extra_;
 };

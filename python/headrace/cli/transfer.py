@@ -116,7 +116,7 @@ def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: b
     if glob is not None:
         root, directory, pattern = _split_wildcard(url, glob)
         listed = _native.Glob(pattern).prefix
-        return stores.open(root), (listed, target, True, len(directory.encode()), pattern + "/**" if recursive else pattern)
+        return stores.open(root), (listed, target, True, len(directory.encode()), pattern.rstrip("/") + "{,/**}" if recursive else pattern)
     store, key = stores.split(url)
     if recursive:
         prefix = key if not key or key.endswith("/") else key + "/"

@@ -1,0 +1,168 @@
+/// What must not be lost or take forever, whatever is asked for and whatever the stores answer.
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "copy/copy_job_fixture.h"
+#include "copy/odd_store.h"
+
+namespace headrace {
+namespace {
+
+class CopySafetyTest : public CopyJobTest {
+ protected:
+  /// Runs a job that should fail with `code`.
+  void expect_failure(Store& from, Store& to, const CopyOptions& options, Code code) {
+    auto job = CopyJob::create(from, to, options);
+    if (!job) {
+      EXPECT_EQ(job.error().code(), code) << job.error().message();
+      return;
+    }
+    const Status status = (*job)->run();
+    EXPECT_EQ(status.code(), code) << status.message();
+    EXPECT_EQ((*job)->progress().deleted_count, 0U);
+  }
+  static CopyOptions tree(const std::string& from, const std::string& to) {
+    CopyOptions options = everything();
+    options.tasks = {{.from = from, .to = to, .is_tree = true, .strip_bytes = from.size()}};
+    return options;
+  }
+  static CopyOptions mirror(const std::string& from, const std::string& to) {
+    CopyOptions options = tree(from, to);
+    options.rule = CopyRule::kIfSizeDiffers;
+    options.deletes_extra = true;
+    return options;
+  }
+  /// A store that lists its objects in two pages, those of the second before those of the first.
+  static std::unique_ptr<Store> misordered(Store& inner, bool says_so) {
+    OddStore::Hooks hooks;
+    hooks.traits.lists_in_order = !says_so;
+    hooks.list = [&inner](const ListRequest& request) -> Result<ListPage> {
+      ListRequest all;
+      all.prefix = request.prefix;
+      HEADRACE_TRY_ASSIGN(ListPage page, inner.list(all));
+      const auto half = page.objects.begin() + static_cast<std::ptrdiff_t>(page.objects.size() / 2);
+      ListPage out;
+      if (request.continuation.empty()) {
+        out.continuation = "second";
+        out.objects.assign(half, page.objects.end());
+      } else {
+        out.objects.assign(page.objects.begin(), half);
+      }
+      return out;
+    };
+    return std::make_unique<OddStore>(*inner.new_handle(), std::move(hooks));
+  }
+};
+
+TEST_F(CopySafetyTest, APatternDeletesOnlyWhatItNames) {
+  const auto from = open("memory://from");
+  const auto to = files("to");
+  fill(*from, {{"run/a.tar", "1"}, {"run/log", "1"}});
+  const Tree before = {{"a.tar", "22"}, {"b.tar", "1"}, {"c.txt", "1"}, {"log", "333"}};
+  fill(*to, before);
+  CopyOptions options = mirror("run/", "");
+  options.tasks[0].pattern = "run/*.zip";
+  expect_failure(*from, *to, options, Code::kNotFound);
+  EXPECT_EQ(contents(*to), before) << "a pattern that names nothing deletes nothing";
+  options.tasks[0].pattern = "run/*.tar";
+  EXPECT_EQ(copy(*from, *to, options).deleted_count, 1U);
+  EXPECT_EQ(contents(*to), (Tree{{"a.tar", "1"}, {"c.txt", "1"}, {"log", "333"}}));
+}
+
+TEST_F(CopySafetyTest, AnErrorOfListingAfterTheFirstObjectsEndsTheRun) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  fill(*from, {{"a", "1"}, {"t/b", "1"}});
+  CopyOptions options = everything();
+  options.tasks = {{.from = "a", .to = "a"}, {.from = "typo", .to = "typo"}};
+  expect_failure(*from, *to, options, Code::kNotFound);
+  EXPECT_EQ(contents(*to), (Tree{{"a", "1"}})) << "what was found is copied";
+}
+
+TEST_F(CopySafetyTest, AListingOutOfOrderDeletesNothing) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  Tree tree;
+  for (int i = 0; i < 20; ++i) tree["k" + std::to_string(100 + i)] = "x";
+  fill(*from, tree);
+  Tree more = tree;
+  more["extra"] = "x";
+  fill(*to, more);
+  const auto liar = misordered(*from, false), other_liar = misordered(*to, false);
+  expect_failure(*liar, *to, mirror("", ""), Code::kCorrupt);
+  expect_failure(*from, *other_liar, mirror("", ""), Code::kCorrupt);
+  EXPECT_EQ(contents(*to), more);
+  const auto honest = misordered(*from, true);
+  const CopyProgress progress = copy(*honest, *to, mirror("", ""));
+  EXPECT_EQ(progress.deleted_count, 1U);
+  EXPECT_EQ(progress.skipped_count, 20U);
+  EXPECT_EQ(contents(*to), tree);
+}
+
+TEST_F(CopySafetyTest, AListingThatLeadsBackToItselfEnds) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  OddStore::Hooks hooks;
+  hooks.traits.lists_in_order = false;
+  hooks.list = [](const ListRequest&) -> Result<ListPage> {
+    ListPage page;
+    page.continuation = "again";
+    return page;
+  };
+  OddStore odd(*from->new_handle(), std::move(hooks));
+  expect_failure(odd, *to, everything(), Code::kCorrupt);
+}
+
+TEST_F(CopySafetyTest, ATreeIsNotCopiedIntoItself) {
+  const auto store = open("memory://one");
+  fill(*store, {{"a/x", "1"}, {"a/sub/y", "1"}});
+  const Tree before = contents(*store);
+  expect_failure(*store, *store, tree("a/", "a/copy/"), Code::kInvalidArgument);
+  expect_failure(*store, *store, tree("", "copy/"), Code::kInvalidArgument);
+  CopyOptions options = tree("a/", "a/sub/");
+  options.tasks[0].pattern = "a/**";
+  expect_failure(*store, *store, options, Code::kInvalidArgument);
+  EXPECT_EQ(contents(*store), before);
+
+  options.tasks[0].pattern = "a/*";
+  EXPECT_EQ(copy(*store, *store, options).done_count, 1U) << "the copies are not what it names";
+  options = tree("a/", "a/copy/");
+  options.filter.exclude.push_back(*Glob::parse("copy/**"));
+  EXPECT_EQ(copy(*store, *store, options).done_count, 3U);
+}
+
+TEST_F(CopySafetyTest, ADirectoryIsNotCopiedIntoItselfUnderAnyName) {
+  const auto whole = files("dir"), below = files("dir/sub");
+  fill(*whole, {{"x", "1"}, {"sub/y", "1"}});
+  std::filesystem::create_directory_symlink("dir/sub", directory_.path() + "/link");
+  const Tree before = contents(*whole);
+  const auto link = files("link"), fresh = files("dir/new/deep");
+  for (Store* to : {below.get(), link.get(), fresh.get()})
+    expect_failure(*whole, *to, tree("", ""), Code::kInvalidArgument);
+  EXPECT_EQ(contents(*whole), before);
+  EXPECT_EQ(copy(*below, *whole, tree("", "")).done_count, 1U) << "out of a directory is fine";
+}
+
+TEST_F(CopySafetyTest, ATargetAroundItsSourceDoesNotDeleteIt) {
+  const auto store = open("memory://one");
+  fill(*store, {{"a/x", "1"}, {"a/sub/y", "1"}});
+  expect_failure(*store, *store, mirror("a/sub/", "a/"), Code::kInvalidArgument);
+  const auto whole = files("dir"), below = files("dir/sub");
+  fill(*whole, {{"x", "1"}, {"sub/y", "1"}});
+  expect_failure(*below, *whole, mirror("", ""), Code::kInvalidArgument);
+  EXPECT_EQ(contents(*below), (Tree{{"y", "1"}}));
+  EXPECT_EQ(contents(*store), (Tree{{"a/x", "1"}, {"a/sub/y", "1"}}));
+}
+
+TEST_F(CopySafetyTest, SeveralTasksDoNotDeleteEachOthersCopies) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  fill(*from, {{"a/x", "1"}, {"b/y", "1"}});
+  CopyOptions options = mirror("a/", "t/");
+  options.tasks.push_back({.from = "b/", .to = "t/deep/", .is_tree = true, .strip_bytes = 2});
+  expect_failure(*from, *to, options, Code::kInvalidArgument);
+  options.tasks[1] = {.from = "b/y", .to = "t/y"};
+  expect_failure(*from, *to, options, Code::kInvalidArgument);
+  options.tasks[1] = {.from = "b/", .to = "u/", .is_tree = true, .strip_bytes = 2};
+  EXPECT_EQ(copy(*from, *to, options).done_count, 2U);
+}
+
+}  // namespace
+}  // namespace headrace
