@@ -70,21 +70,27 @@ void bind_sim(nb::module_& m) {
       .def_prop_ro("endpoint", [](PySimServer& self) { return self.server.get()->endpoint(); })
       .def_prop_ro("addresses", [](PySimServer& self) { return self.server.get()->addresses(); })
       .def_prop_ro("ca_path", [](PySimServer& self) { return self.server.get()->ca_path(); })
-      .def("set_behaviour",
-           [](PySimServer& self, const std::string& json) {
-             const auto server = self.server.get();
-             raise_if_error(server->set_behaviour(
-                 value_or_raise(sim_behaviour_from_json(json, server->behaviour()))));
-           })
-      .def("advance",
-           [](PySimServer& self, std::uint64_t ms) {
-             self.server.get()->advance(std::chrono::milliseconds(ms));
-           })
+      .def(
+          "set_behaviour",
+          [](PySimServer& self, const std::string& json) {
+            const auto server = self.server.get();
+            raise_if_error(server->set_behaviour(
+                value_or_raise(sim_behaviour_from_json(json, server->behaviour()))));
+          },
+          nb::arg("json"))
+      .def(
+          "advance",
+          [](PySimServer& self, std::uint64_t ms) {
+            self.server.get()->advance(std::chrono::milliseconds(ms));
+          },
+          nb::arg("ms"))
       .def("expire_credentials", [](PySimServer& self) { self.server.get()->expire_credentials(); })
-      .def("touch",
-           [](PySimServer& self, const std::string& bucket, const std::string& key) {
-             raise_if_error(self.server.get()->touch(bucket, key));
-           })
+      .def(
+          "touch",
+          [](PySimServer& self, const std::string& bucket, const std::string& key) {
+            raise_if_error(self.server.get()->touch(bucket, key));
+          },
+          nb::arg("bucket"), nb::arg("key"))
       .def_static("profile_names", &sim_profile_names)
       .def("stats_json", [](PySimServer& self) { return self.server.get()->stats_json(); })
       .def("stop", [](PySimServer& self) { self.server.drop(); });

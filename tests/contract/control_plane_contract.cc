@@ -11,6 +11,7 @@
 namespace headrace::contract {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -107,7 +108,9 @@ TEST_P(StoreContract, PagesHoldEveryKeyOnce) {
     const Listing all = list_pages(
         store(), {.prefix = "", .delimiter = "", .continuation = "", .page_size = page_size});
     EXPECT_EQ(all.keys, keys) << page_size;
-    EXPECT_EQ(all.page_count, (keys.size() + page_size - 1) / page_size);
+    // A server may find out only by an empty page that there are no more keys (MinIO does).
+    const std::size_t full_pages = (keys.size() + page_size - 1) / page_size;
+    EXPECT_THAT(all.page_count, AnyOf(full_pages, full_pages + 1));
   }
 }
 
