@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headrace/store.h"
+#include "store/parallel_list.h"
 
 namespace headrace {
 namespace {
@@ -112,15 +113,13 @@ Result<std::vector<ObjectInfo>> list_all(Store& store, const std::string& prefix
                                          const CallOptions& call,
                                          const std::function<void(std::uint64_t)>& progress) {
   std::vector<ObjectInfo> all;
-  ListRequest request;
-  request.prefix = prefix;
-  do {
-    HEADRACE_TRY_ASSIGN(ListPage page, store.list(request, call));
-    std::move(page.objects.begin(), page.objects.end(), std::back_inserter(all));
-    request.continuation = std::move(page.continuation);
-    if (progress) progress(all.size());
-  } while (!request.continuation.empty());
-  return all;
+  ParallelList list(store, prefix, {}, call);
+  while (true) {
+    HEADRACE_TRY_ASSIGN(std::vector<ObjectInfo> some, list.next());
+    if (progress) progress(all.size() + some.size());
+    if (some.empty()) return all;
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
 }
 
 Result<std::string> read_object(Store& store, SlabPool& pool, const std::string& key,

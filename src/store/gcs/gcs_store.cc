@@ -62,6 +62,7 @@ class GcsStore final : public EngineStore {
            Clock& clock)
       : EngineStore(std::move(engine)), protocol_(std::move(protocol)), clock_(clock) {
     // Google: "Quotas & limits", objects and multipart uploads.
+    traits_.can_start_after = true;
     traits_.min_part_bytes = std::uint64_t{5} << 20;
     traits_.max_put_bytes = std::uint64_t{5} << 40;
     traits_.max_copy_bytes = std::uint64_t{5} << 40;
@@ -87,8 +88,11 @@ class GcsStore final : public EngineStore {
                   {"max-keys", std::to_string(request.page_size)},
                   {"prefix", protocol_->full_key(request.prefix)}};
     if (!request.delimiter.empty()) http.query.emplace_back("delimiter", request.delimiter);
-    if (!request.continuation.empty())
+    if (!request.continuation.empty()) {
       http.query.emplace_back("continuation-token", request.continuation);
+    } else if (!request.start_after.empty()) {
+      http.query.emplace_back("start-after", protocol_->full_key(request.start_after));
+    }
     HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
     auto page = parse_list(answer.body, protocol_->config().prefix);
     if (!page) return std::move(page).error().annotate(http.what);
