@@ -152,6 +152,28 @@ TEST_F(CopySafetyTest, ATargetAroundItsSourceDoesNotDeleteIt) {
   EXPECT_EQ(contents(*store), (Tree{{"a/x", "1"}, {"a/sub/y", "1"}}));
 }
 
+TEST_F(CopySafetyTest, NothingIsDeletedThroughALink) {
+  const auto from = open("memory://from");
+  const auto to = files("to"), elsewhere = files("elsewhere");
+  fill(*from, {{"a", "1"}});
+  fill(*elsewhere, {{"x", "1"}, {"deep/y", "1"}});
+  fill(*to, {{"a", "1"}, {"extra", "1"}});
+  std::filesystem::create_directory_symlink("../elsewhere", directory_.path() + "/to/link");
+  EXPECT_EQ(copy(*from, *to, mirror("", "")).deleted_count, 1U);
+  EXPECT_THAT(failures_, ::testing::IsEmpty());
+  EXPECT_EQ(contents(*elsewhere), (Tree{{"x", "1"}, {"deep/y", "1"}}));
+}
+
+TEST_F(CopySafetyTest, AFileThatCannotBeLookedAtDeletesNoCopy) {
+  const auto from = files("from"), to = open("memory://to");
+  fill(*from, {{"a", "1"}});
+  const Tree before = {{"a", "1"}, {"unknown", "the good copy"}};
+  fill(*to, before);
+  std::filesystem::create_symlink(std::string(300, 'n'), directory_.path() + "/from/unknown");
+  expect_failure(*from, *to, mirror("", ""), Code::kInvalidArgument);
+  EXPECT_EQ(contents(*to), before);
+}
+
 TEST_F(CopySafetyTest, SeveralTasksDoNotDeleteEachOthersCopies) {
   const auto from = open("memory://from"), to = open("memory://to");
   fill(*from, {{"a/x", "1"}, {"b/y", "1"}});

@@ -5,6 +5,8 @@
 #include <system_error>
 #include <utility>
 
+#include "store/file/file_io.h"
+
 namespace headrace::copy_detail {
 namespace {
 
@@ -75,19 +77,26 @@ Status Listing::check_order() {
   return {};
 }
 
-Result<ObjectInfo*> Listing::peek() {
-  if (next_ == page_.size() && !is_ended_) {
-    HEADRACE_TRY_ASSIGN(page_, list_.next());
+Result<ObjectInfo*> Listing::peek(const CallOptions& call) {
+  while (next_ == page_.objects.size()) {
+    if (is_started_ && page_.continuation.empty()) return nullptr;
+    request_.continuation = std::move(page_.continuation);
+    HEADRACE_TRY_ASSIGN(page_, store_.list(request_, call));
+    if (!page_.continuation.empty() && page_.continuation == request_.continuation) {
+      return Status(Code::kCorrupt, store_.object_url(request_.prefix) +
+                                        ": the store's listing leads back to the same page");
+    }
+    is_started_ = true;
     next_ = 0;
-    is_ended_ = page_.empty();
+    HEADRACE_TRY(check_order());
   }
-  return is_ended_ ? nullptr : &page_[next_];
+  return &page_.objects[next_];
 }
 
 /// A target that is not there yet is empty.
-Result<ObjectInfo*> TargetView::peek() {
+Result<ObjectInfo*> TargetView::peek(const CallOptions& call) {
   if (is_loaded_) return nullptr;
-  auto found = listing_.peek();
+  auto found = listing_.peek(call);
   if (!found && found.error().code() == Code::kNotFound) {
     is_loaded_ = true;
     return nullptr;
@@ -95,9 +104,9 @@ Result<ObjectInfo*> TargetView::peek() {
   return found;
 }
 
-Status TargetView::load() {
+Status TargetView::load(const CallOptions& call) {
   while (true) {
-    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek());
+    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek(call));
     if (info == nullptr) break;
     std::string key = info->key;
     all_.emplace(std::move(key), std::move(*info));
@@ -107,9 +116,10 @@ Status TargetView::load() {
   return {};
 }
 
-Result<std::optional<ObjectInfo>> TargetView::find(const std::string& key) {
+Result<std::optional<ObjectInfo>> TargetView::find(const std::string& key,
+                                                   const CallOptions& call) {
   if (!is_ordered_) {
-    if (!is_loaded_) HEADRACE_TRY(load());
+    if (!is_loaded_) HEADRACE_TRY(load(call));
     const auto it = all_.find(key);
     if (it == all_.end()) return std::optional<ObjectInfo>();
     std::optional<ObjectInfo> found(std::move(it->second));
@@ -117,7 +127,7 @@ Result<std::optional<ObjectInfo>> TargetView::find(const std::string& key) {
     return found;
   }
   while (true) {
-    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek());
+    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek(call));
     if (info == nullptr || info->key > key) return std::optional<ObjectInfo>();
     std::optional<ObjectInfo> found(std::move(*info));
     listing_.pop();
@@ -126,11 +136,11 @@ Result<std::optional<ObjectInfo>> TargetView::find(const std::string& key) {
   }
 }
 
-Result<std::vector<std::string>> TargetView::take_extra() {
-  if (!is_ordered_ && !is_loaded_) HEADRACE_TRY(load());
+Result<std::vector<std::string>> TargetView::take_extra(const CallOptions& call) {
+  if (!is_ordered_ && !is_loaded_) HEADRACE_TRY(load(call));
   for (auto& [key, info] : all_) extra_.push_back(key);
   while (true) {
-    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek());
+    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, peek(call));
     if (info == nullptr) break;
     extra_.push_back(std::move(info->key));
     listing_.pop();
@@ -171,11 +181,11 @@ Status Lister::list_tree(const CopyTask& task) {
   const bool is_ordered = needs_target && transfer_.from().traits().lists_in_order &&
                           transfer_.to().traits().lists_in_order;
   const std::string to_prefix = task.to + task.from.substr(task.strip_bytes);
-  TargetView target(transfer_.to(), to_prefix, is_ordered, call);
+  TargetView target(transfer_.to(), to_prefix, is_ordered);
   Listing source(transfer_.from(), task.from, is_ordered);
   bool is_empty = true;
   while (true) {
-    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, source.peek());
+    HEADRACE_TRY_ASSIGN(ObjectInfo* const info, source.peek(call));
     if (info == nullptr) break;
     if (transfer_.is_stopped()) return stopped();
     // A pattern that names nothing is an error; a filter may leave nothing.
@@ -186,7 +196,7 @@ Status Lister::list_tree(const CopyTask& task) {
       if (overlap_.is_any()) HEADRACE_TRY(check_overlap(task, pattern, info->key, to_key));
       std::optional<ObjectInfo> existing;
       if (needs_target) {
-        HEADRACE_TRY_ASSIGN(existing, target.find(to_key));
+        HEADRACE_TRY_ASSIGN(existing, target.find(to_key, call));
       }
       HEADRACE_TRY(offer(std::move(*info), std::move(to_key), existing ? &*existing : nullptr));
     }
@@ -204,7 +214,17 @@ Status Lister::list_tree(const CopyTask& task) {
 /// What the pattern and the filter keep out of the copy they also keep from being deleted.
 Status Lister::find_extra(const CopyTask& task, const Glob& pattern, TargetView& target) {
   HEADRACE_TRY_ASSIGN(std::vector<std::string> extra, target.take_extra(transfer_.call_options()));
+  LocalTree* const local = transfer_.local_target();
+  std::string last_parent = "/";  // of no key
+  bool is_real = true;
   for (std::string& key : extra) {
+    if (local != nullptr) {
+      // Behind links lies what belongs to others.
+      std::string parent = key.substr(0, key.rfind('/') + 1);
+      if (parent != last_parent) is_real = bool{file::open_real_parent(local->root(), key)};
+      last_parent = std::move(parent);
+      if (!is_real) continue;
+    }
     const std::string from_key = task.from.substr(0, task.strip_bytes) + key.substr(task.to.size());
     if (takes(task, pattern, transfer_.options().filter, from_key))
       extra_.push_back(std::move(key));

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "copy/transfer.h"
-#include "store/parallel_list.h"
 
 namespace headrace::copy_detail {
 
@@ -23,7 +22,7 @@ class Listing {
   }
   /// nullptr at the end. Valid until pop(). Errors: those of list(); kCorrupt (keys do not rise
   /// although they should, a page that leads to itself).
-  Result<ObjectInfo*> peek();
+  Result<ObjectInfo*> peek(const CallOptions& call);
   void pop() noexcept { ++next_; }
 
  private:
@@ -45,13 +44,13 @@ class TargetView {
   TargetView(Store& to, std::string prefix, bool is_ordered)
       : listing_(to, std::move(prefix), is_ordered), is_ordered_(is_ordered) {}
   /// The object with this key, or nullopt. \pre is_ordered: keys rise from call to call.
-  Result<std::optional<ObjectInfo>> find(const std::string& key);
+  Result<std::optional<ObjectInfo>> find(const std::string& key, const CallOptions& call);
   /// Keys that were never asked for. Reads the listing to its end.
-  Result<std::vector<std::string>> take_extra();
+  Result<std::vector<std::string>> take_extra(const CallOptions& call);
 
  private:
-  Result<ObjectInfo*> peek();
-  Status load();
+  Result<ObjectInfo*> peek(const CallOptions& call);
+  Status load(const CallOptions& call);
 
   Listing listing_;
   const bool is_ordered_;

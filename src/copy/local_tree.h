@@ -36,6 +36,7 @@ struct Directory {
 class LocalTree {
  public:
   explicit LocalTree(std::string root) : root_(std::move(root)) {}
+  const std::string& root() const noexcept { return root_; }
   /// The directory where `key` will lie, created when missing; and, at its first use, rid of what
   /// dead runs left. Errors: kInvalidArgument (a key that leaves the root or has no path),
   /// kUnsupported (a file is in the way), of errno_status().

@@ -236,6 +236,31 @@ def _remove_directories(path: str) -> None:
             continue
 
 
+def _is_link(url: str) -> bool:
+    """A local link that is named itself: as for rm, a slash at its end would name what it leads to."""
+    return is_local(url) and not url.endswith("/") and os.path.islink(local_path(url))
+
+
+def _without_links(root: str, keys: Iterable[str]) -> Iterator[str]:
+    """The names in a local tree that stand for these keys: a link to a directory for everything behind it."""
+    links: dict[str, str] = {"": ""}
+
+    def link_above(directory: str) -> str:
+        if directory not in links:
+            found = link_above(directory.rpartition("/")[0])
+            links[directory] = found or (directory if os.path.islink(os.path.join(root, directory)) else "")
+        return links[directory]
+
+    done: set[str] = set()
+    for key in keys:
+        link = link_above(key.rpartition("/")[0])
+        if not link:
+            yield key
+        elif link not in done:
+            done.add(link)
+            yield link
+
+
 def _confirm(question: str) -> None:
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
@@ -256,18 +281,24 @@ def rm(
     from headrace.cli.transfer import _wildcard
 
     deleted, failures = 0, []
+    keys: Iterable[str]
     with Stores(endpoint, region, anonymous) as stores:
         for url in urls:
             is_many = recursive or _wildcard(url) is not None
-            if not is_many:
+            if _is_link(url):
+                directory, name = os.path.split(local_path(url))
+                store, keys, is_many = stores.open(directory or "."), [name], False
+            elif not is_many:
                 store, key = stores.split(url)
                 store.head(need_key(url, key))
-                keys: Iterable[str] = [key]
+                keys = [key]
             else:
                 if recursive and _wildcard(url) is None and split_url(url)[1] and not url.endswith("/"):
                     url += "/"
                 store, _, objects = _find(stores, url, recursive)
                 keys = (info.key for info in objects if recursive or not info.key.endswith("/"))
+                if recursive and is_local(url) and _wildcard(url) is None:
+                    keys = _without_links(local_path(url), keys)
             if is_many and not yes and not dry_run:
                 if not sys.stdin.isatty():
                     raise InvalidArgumentError(f"Delete what is at {url}? Cannot ask without a terminal: add --yes")
@@ -276,7 +307,7 @@ def rm(
             done, failed = _remove(store, url, keys, dry_run, json)
             deleted += done
             failures += failed
-            if recursive and is_local(url) and not dry_run and not failed:
+            if recursive and is_local(url) and is_many and not dry_run and not failed:
                 _remove_directories(local_path(url))
     if json:
         print_json({"deleted": deleted, **({"failed": len(failures)} if failures else {}), **({"dry_run": True} if dry_run else {})})

@@ -21,7 +21,9 @@ namespace {
 
 // Sizes: "Scalability and performance targets for Blob storage", for versions since 2019-12-12.
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr StoreTraits kTraits{.lists_in_order = true,
+// Accounts with a hierarchical namespace list directory after directory; which kind an account is,
+// its address does not tell.
+constexpr StoreTraits kTraits{.lists_in_order = false,
                               .can_write = true,
                               .can_list = true,
                               .min_part_bytes = 1,
@@ -74,9 +76,7 @@ class AzureStore final : public Store {
         engine_(std::move(engine)),
         handle_(engine_->new_handle()),
         clock_(options.clock != nullptr ? *options.clock : system_clock()),
-        options_(options) {
-    traits_.lists_in_order = !protocol_->config().is_data_lake;
-  }
+        options_(options) {}
 
   std::size_t submit(std::span<Request> requests) override { return handle_->submit(requests); }
   std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
@@ -106,7 +106,7 @@ class AzureStore final : public Store {
                                                const CallOptions& call) override;
   Result<std::string> presign(const PresignRequest& request) override;
 
-  const StoreTraits& traits() const noexcept override { return traits_; }
+  const StoreTraits& traits() const noexcept override { return kTraits; }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
   void append_metrics(MetricList& out) const override { engine_->append_metrics(out); }
 
@@ -128,7 +128,6 @@ class AzureStore final : public Store {
   const std::unique_ptr<TransferHandle> handle_;
   const Clock& clock_;
   const StoreOptions options_;
-  StoreTraits traits_ = kTraits;
 };
 
 Result<HttpCall> AzureStore::object_call(const char* method, const std::string& key) const {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/errno_status.h"
 #include "store/file/file_key.h"
@@ -86,6 +87,29 @@ Status append_file(TemporaryFile& file, int from, std::uint64_t size_bytes,
     if (count == 0) return shrank();
   }
   return {};
+}
+
+Result<Fd> open_real_parent(const std::string& root, std::string_view key) {
+  Fd fd(::open(root.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return errno_status(errno, "open directory " + root);
+  for (std::size_t start = 0, slash = 0; (slash = key.find('/', start)) != std::string_view::npos;
+       start = slash + 1) {
+    const std::string name(key.substr(start, slash - start));
+    Fd below(::openat(fd.get(), name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!below) {
+      const int error = errno;
+      const std::string path = root + "/" + std::string(key.substr(0, slash));
+      struct stat info {};
+      if (::fstatat(fd.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+          S_ISLNK(info.st_mode)) {
+        return Status(Code::kUnsupported,
+                      path + " is a symbolic link: nothing is deleted through it");
+      }
+      return errno_status(error, "open directory " + path);
+    }
+    fd = std::move(below);
+  }
+  return fd;
 }
 
 Status make_directories(const std::string& path) {

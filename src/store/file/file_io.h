@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/atomic_file.h"
 #include "base/fd.h"
@@ -29,6 +30,9 @@ Status write_all(TemporaryFile& file, std::span<const std::byte> bytes, const In
 /// Appends the first `size_bytes` of `from`, sharing its extents where the file system can.
 Status append_file(TemporaryFile& file, int from, std::uint64_t size_bytes,
                    const Interrupt& interrupt);
+/// Opens (O_PATH) the directory that holds a key, following links to the root but none below it.
+/// Errors: kNotFound, kUnsupported (there is a link on the way), others of errno_status().
+Result<Fd> open_real_parent(const std::string& root, std::string_view key);
 /// Creates a directory and those above it. Errors: kUnsupported (a file is in the way), others of
 /// errno_status().
 Status make_directories(const std::string& path);

@@ -1,5 +1,6 @@
 #include "store/file/file_store.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -105,9 +106,13 @@ class FileBackend final : public LocalBackend {
 
   Status remove(const std::string& key) override {
     HEADRACE_TRY(check_key(key));
+    // Links are followed to read; but what lies behind one belongs to somebody else.
+    auto parent = open_real_parent(root_, key);
+    if (!parent)
+      return parent.error().code() == Code::kNotFound ? Status() : std::move(parent).error();
     // EISDIR: a directory is no object, so there is nothing to remove.
-    if (::unlink(path_of(key).c_str()) == 0 || errno == ENOENT || errno == ENOTDIR ||
-        errno == EISDIR)
+    const std::string name = key.substr(key.rfind('/') + 1);
+    if (::unlinkat(parent->get(), name.c_str(), 0) == 0 || errno == ENOENT || errno == EISDIR)
       return {};
     return errno_status(errno, "remove " + path_of(key));
   }

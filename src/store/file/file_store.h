@@ -4,7 +4,9 @@
 ///
 /// Names that start with ".headrace-" are ours (temporary files, uploads) and are no objects. What
 /// a file system cannot hold is refused: keys that are absolute, contain NUL, "." or "..", empty
-/// components (kInvalidArgument), and an object below another object (kUnsupported).
+/// components (kInvalidArgument), and an object below another object (kUnsupported). Links are
+/// followed, except by remove(): of a link to a file it removes the link, and what lies below a
+/// link to a directory it refuses (kUnsupported).
 ///
 /// An upload belongs to the process that created it, while a handle of that store exists; what dead
 /// ones left is removed at the next create_upload(). No fsync.

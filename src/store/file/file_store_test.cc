@@ -166,6 +166,44 @@ TEST_F(FileStoreTest, LinksAreFollowedButNotInCircles) {
   EXPECT_THAT(keys(), ElementsAre("link/a", "real/a"));
 }
 
+TEST_F(FileStoreTest, NothingIsRemovedThroughALink) {
+  write("../elsewhere/x", "1");
+  write("../elsewhere/deep/y", "1");
+  write("real/z", "1");
+  fs::create_directory_symlink("../elsewhere", path("link"));
+  fs::create_directory_symlink("../../elsewhere/deep", path("real/link"));
+  fs::create_symlink("../elsewhere/x", path("file-link"));
+  EXPECT_THAT(keys(), ElementsAre("file-link", "link/deep/y", "link/x", "real/link/y", "real/z"));
+  for (const char* key : {"link/x", "link/deep/y", "real/link/y", "link/none"})
+    EXPECT_EQ(store_->remove(key).code(), Code::kUnsupported) << key;
+  EXPECT_TRUE(store_->remove("file-link").ok());
+  EXPECT_TRUE(store_->remove("real/link").ok()) << "the link itself";
+  EXPECT_TRUE(store_->remove("real/z").ok());
+  EXPECT_TRUE(store_->remove("real/z/below").ok());
+  EXPECT_TRUE(store_->remove("none/z").ok());
+  EXPECT_THAT(keys(), ElementsAre("link/deep/y", "link/x"));
+}
+
+TEST_F(FileStoreTest, ARootMayBeALink) {
+  write("x", "1");
+  fs::create_directory_symlink("root", directory_.path() + "/alias");
+  StoreOptions options;
+  options.url = directory_.path() + "/alias";
+  auto alias = open_file_store(options);
+  ASSERT_TRUE(alias);
+  EXPECT_TRUE((*alias)->remove("x").ok());
+  EXPECT_THAT(keys(), IsEmpty());
+}
+
+TEST_F(FileStoreTest, WhatCannotBeLookedAtIsNotMissing) {
+  write("a/x", "1");
+  fs::create_symlink(std::string(300, 'n'), path("a/unknown"));  // ENAMETOOLONG, for root too
+  auto all = list_all(*store_, "");
+  ASSERT_FALSE(all);
+  EXPECT_EQ(all.error().code(), Code::kInvalidArgument);
+  EXPECT_NE(all.error().message().find("a/unknown"), std::string::npos) << all.error().message();
+}
+
 TEST_F(FileStoreTest, EmptyDirectoriesAreNoCommonPrefixes) {
   write("full/deep/x", "1");
   fs::create_directories(path("empty/deep/er"));

@@ -20,12 +20,21 @@ struct CloseDirectory {
 
 bool is_gone(int error) noexcept { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
+/// What cannot be looked at is no missing file: whoever mirrors a tree would delete its copy.
+Result<bool> is_there(bool has_been_seen, const std::string& path) {
+  if (has_been_seen) return true;
+  return is_gone(errno) ? Result<bool>(false) : errno_status(errno, "stat " + path);
+}
+
 /// Whether an entry is a file or a directory; links count as what they point to.
-bool classify(int directory_fd, const dirent& entry, FileWalker::Entry& out) {
+Result<bool> classify(const std::string& path, int directory_fd, const dirent& entry,
+                      FileWalker::Entry& out) {
   unsigned char type = entry.d_type;
   if (type == DT_LNK || type == DT_UNKNOWN) {
     struct stat info {};
-    if (::fstatat(directory_fd, entry.d_name, &info, 0) != 0) return false;
+    const bool has_been_seen = ::fstatat(directory_fd, entry.d_name, &info, 0) == 0;
+    HEADRACE_TRY_ASSIGN(const bool exists, is_there(has_been_seen, path + entry.d_name));
+    if (!exists) return false;
     type = S_ISDIR(info.st_mode) ? DT_DIR : S_ISREG(info.st_mode) ? DT_REG : DT_UNKNOWN;
   }
   out.is_directory = type == DT_DIR;
@@ -62,7 +71,9 @@ Status FileWalker::enter(const std::string& key) {
     const std::string_view name = found->d_name;
     Entry entry;
     if (name == "." || name == ".." || name.starts_with(kHiddenPrefix)) continue;
-    if (!classify(::dirfd(entries.get()), *found, entry)) continue;
+    HEADRACE_TRY_ASSIGN(const bool is_listed,
+                        classify(path, ::dirfd(entries.get()), *found, entry));
+    if (!is_listed) continue;
     entry.name.reserve(key.size() + name.size() + 1);
     entry.name.append(key).append(name);
     if (entry.is_directory) entry.name.push_back('/');
@@ -99,9 +110,12 @@ Result<bool> FileWalker::settle(const ListPager& pager, bool rolls_directories) 
     HEADRACE_TRY(enter(name));
     return false;
   }
-  const bool is_listed = pager.wants(entry.name) &&
-                         ::stat((root_ + "/" + entry.name).c_str(), &info_) == 0 &&
-                         S_ISREG(info_.st_mode);
+  bool is_listed = pager.wants(entry.name);
+  if (is_listed) {
+    const std::string path = root_ + "/" + entry.name;
+    HEADRACE_TRY_ASSIGN(is_listed, is_there(::stat(path.c_str(), &info_) == 0, path));
+    is_listed = is_listed && S_ISREG(info_.st_mode);
+  }
   if (!is_listed) pop();
   return is_listed;
 }

@@ -4,8 +4,9 @@
 /// reading each directory once.
 ///
 /// Follows symbolic links, not into a directory that it is already inside of. Skips what is neither
-/// file nor directory, what vanishes while it walks, and names of ours. Memory: the names of the
-/// directories on the path from the root to here.
+/// file nor directory, what vanishes while it walks (links that lead nowhere too), and names of
+/// ours. What it cannot look at is an error. Memory: the names of the directories on the path from
+/// the root to here.
 ///
 /// Threads: one at a time.
 #include <sys/stat.h>
@@ -31,7 +32,8 @@ class FileWalker {
 
   /// The next file that `pager` wants; or, when `rolls_directories`, the next directory that has
   /// files below it. It stays the next until pop(). nullptr at the end. Errors: kNotFound (no
-  /// root), kDenied (a directory that cannot be read), others of errno_status().
+  /// root), kDenied (a directory that cannot be read, a file that cannot be looked at), others of
+  /// errno_status().
   Result<const Entry*> peek(const ListPager& pager, bool rolls_directories);
   /// Of the file that peek() found.
   const struct stat& info() const noexcept { return info_; }
