@@ -61,36 +61,34 @@ std::optional<std::string> Overlap::target_key(std::string_view from_key) const 
 
 /// Two listings side by side would take objects out of order for missing ones, and delete them.
 Status Listing::check_order() {
-  if (!is_ordered_ || page_.objects.empty()) return {};
+  if (!is_ordered_ || page_.empty()) return {};
   const auto rises = [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; };
-  const auto& objects = page_.objects;
+  const auto& objects = page_;
   const bool is_first = last_key_.empty();
   const auto is_same_or_falls = [&](const ObjectInfo& a, const ObjectInfo& b) {
     return !rises(a, b);
   };
   if ((!is_first && objects.front().key <= last_key_) ||
       std::adjacent_find(objects.begin(), objects.end(), is_same_or_falls) != objects.end()) {
-    return Status(Code::kCorrupt,
-                  store_.object_url(request_.prefix) + ": the store lists it out of order");
+    return Status(Code::kCorrupt, store_.object_url(prefix_) + ": the store lists it out of order");
   }
   last_key_ = objects.back().key;
   return {};
 }
 
 Result<ObjectInfo*> Listing::peek(const CallOptions& call) {
-  while (next_ == page_.objects.size()) {
-    if (is_started_ && page_.continuation.empty()) return nullptr;
-    request_.continuation = std::move(page_.continuation);
-    HEADRACE_TRY_ASSIGN(page_, store_.list(request_, call));
-    if (!page_.continuation.empty() && page_.continuation == request_.continuation) {
-      return Status(Code::kCorrupt, store_.object_url(request_.prefix) +
-                                        ": the store's listing leads back to the same page");
-    }
-    is_started_ = true;
+  if (!list_) {
+    ParallelListOptions options;
+    options.is_ordered = is_ordered_;
+    list_.emplace(store_, prefix_, options, call);
+  }
+  if (next_ == page_.size() && !is_ended_) {
+    HEADRACE_TRY_ASSIGN(page_, list_->next());
     next_ = 0;
+    is_ended_ = page_.empty();
     HEADRACE_TRY(check_order());
   }
-  return &page_.objects[next_];
+  return is_ended_ ? nullptr : &page_[next_];
 }
 
 /// A target that is not there yet is empty.

@@ -10,18 +10,17 @@
 #include <vector>
 
 #include "copy/transfer.h"
+#include "store/parallel_list.h"
 
 namespace headrace::copy_detail {
 
-/// Pages of a listing, object after object.
+/// A listing, object after object.
 class Listing {
  public:
   Listing(Store& store, std::string prefix, bool is_ordered)
-      : store_(store), is_ordered_(is_ordered) {
-    request_.prefix = std::move(prefix);
-  }
-  /// nullptr at the end. Valid until pop(). Errors: those of list(); kCorrupt (keys do not rise
-  /// although they should, a page that leads to itself).
+      : store_(store), prefix_(std::move(prefix)), is_ordered_(is_ordered) {}
+  /// nullptr at the end. Valid until pop(). Errors: those of ParallelList; kCorrupt (keys do not
+  /// rise although they should).
   Result<ObjectInfo*> peek(const CallOptions& call);
   void pop() noexcept { ++next_; }
 
@@ -29,12 +28,13 @@ class Listing {
   Status check_order();
 
   Store& store_;
+  const std::string prefix_;
   const bool is_ordered_;
-  ListRequest request_;
-  ListPage page_;
+  std::optional<ParallelList> list_;  // from the first peek() on
+  std::vector<ObjectInfo> page_;
   std::string last_key_;  // of the page before
   std::size_t next_ = 0;
-  bool is_started_ = false;
+  bool is_ended_ = false;
 };
 
 /// What lies at the target, asked for in the order of the source's listing. When both stores list
