@@ -31,6 +31,8 @@ namespace headrace::auth {
 namespace {
 
 constexpr std::size_t kMaxBodyBytes = 1 << 20;
+// How long a connect may take when there is another address (RFC 8305, section 8).
+constexpr std::chrono::milliseconds kNextAddressAfter{250};
 constexpr std::size_t kPieceBytes = 16 << 10;
 
 std::span<const std::byte> as_bytes(std::string_view text) {
@@ -81,11 +83,12 @@ Result<Target> parse_target(const std::string& text) {
 /// One exchange: a stream to the server and the limits of time.
 class Exchange {
  public:
-  Exchange(const WebRequest& request, std::stop_token stop)
+  Exchange(const WebRequest& request, const HostResolver& resolver, std::stop_token stop)
       : name_(request.method + " " + request.url.substr(0, request.url.find('?'))),
         start_(system_clock().now()),
         connect_until_(start_ + std::min(request.connect_timeout, request.timeout)),
         until_(start_ + request.timeout),
+        resolver_(resolver),
         stop_(std::move(stop)),
         on_stop_(stop_, [this] { stop_bell_.ring(); }) {}
 
@@ -103,7 +106,7 @@ class Exchange {
  private:
   Status wait(int fd, short events, TimePoint until) const;
   Result<std::vector<NetAddress>> look_up(const std::string& host, std::uint16_t port);
-  Status connect_to(const NetAddress& address);
+  Status connect_to(const NetAddress& address, TimePoint until);
   Status send_raw(std::span<const std::byte> bytes, TimePoint until);
   Result<std::size_t> receive_raw(std::span<std::byte> buffer, TimePoint until);
   Result<std::size_t> read_head(std::string& bytes, http::ResponseHead& head);
@@ -112,6 +115,7 @@ class Exchange {
   const TimePoint start_;
   const TimePoint connect_until_;
   const TimePoint until_;
+  const HostResolver& resolver_;
   std::stop_token stop_;
   Bell stop_bell_;
   std::stop_callback<std::function<void()>> on_stop_;
@@ -141,7 +145,8 @@ Result<std::vector<NetAddress>> Exchange::look_up(const std::string& host, std::
   if (const auto address = parse_numeric_address(host, port)) return std::vector{*address};
   Bell bell;
   NameLookup lookup;
-  HEADRACE_TRY(lookup.start(host, port, [&bell] { bell.ring(); }));
+  HEADRACE_TRY(lookup.start(
+      host, port, [&bell] { bell.ring(); }, resolver_));
   for (;;) {
     if (auto result = lookup.take()) {
       if (!*result) return fail(result->error().code(), result->error().message());
@@ -151,13 +156,13 @@ Result<std::vector<NetAddress>> Exchange::look_up(const std::string& host, std::
   }
 }
 
-Status Exchange::connect_to(const NetAddress& address) {
+Status Exchange::connect_to(const NetAddress& address, TimePoint until) {
   fd_ = Fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (fd_.get() < 0) return status_from_errno(errno, name_);
   const std::string doing = name_ + ": connect to " + to_text(address);
   if (::connect(fd_.get(), address.get(), address.size_bytes) == 0) return {};
   if (errno != EINPROGRESS) return status_from_errno(errno, doing);
-  HEADRACE_TRY(wait(fd_.get(), POLLOUT, connect_until_));
+  HEADRACE_TRY(wait(fd_.get(), POLLOUT, until));
   int error = 0;
   socklen_t size_bytes = sizeof(error);
   if (::getsockopt(fd_.get(), SOL_SOCKET, SO_ERROR, &error, &size_bytes) != 0) error = errno;
@@ -168,7 +173,9 @@ Status Exchange::connect(const std::string& host, std::uint16_t port) {
   HEADRACE_TRY_ASSIGN(const auto addresses, look_up(host, port));
   Status status;
   for (const NetAddress& address : addresses) {
-    status = connect_to(address);
+    const bool is_last = &address == &addresses.back();
+    const TimePoint until = system_clock().now() + kNextAddressAfter;
+    status = connect_to(address, is_last ? connect_until_ : std::min(connect_until_, until));
     if (status.ok() || status.code() == Code::kCancelled) break;
   }
   if (status.code() != Code::kOk && status.code() != Code::kCancelled)
@@ -326,7 +333,8 @@ Result<WebAnswer> Exchange::read_answer(bool is_head) {
 
 class SocketWebClient final : public WebClient {
  public:
-  SocketWebClient(Result<http::ProxyRules> proxies, TlsOptions tls) : tls_options_(std::move(tls)) {
+  SocketWebClient(Result<http::ProxyRules> proxies, TlsOptions tls, HostResolver resolver)
+      : tls_options_(std::move(tls)), resolver_(std::move(resolver)) {
     if (proxies) {
       proxies_ = *std::move(proxies);
     } else {
@@ -347,6 +355,7 @@ class SocketWebClient final : public WebClient {
   http::ProxyRules proxies_;
   Status proxy_failure_;
   const TlsOptions tls_options_;
+  const HostResolver resolver_;
   Mutex mutex_;
   std::shared_ptr<TlsContext> tls_ HEADRACE_GUARDED_BY(mutex_);
 };
@@ -367,7 +376,7 @@ std::string request_text(const WebRequest& request, const Target& target,
 
 Result<WebAnswer> SocketWebClient::fetch(const WebRequest& request, std::stop_token stop) {
   HEADRACE_TRY_ASSIGN(const Target target, parse_target(request.url));
-  Exchange exchange(request, std::move(stop));
+  Exchange exchange(request, resolver_, std::move(stop));
   const http::Proxy* proxy = nullptr;
   if (!is_link_local(target.url.host)) {
     if (!proxy_failure_.ok()) return exchange.fail(proxy_failure_.code(), proxy_failure_.message());
@@ -400,7 +409,7 @@ std::shared_ptr<WebClient> create_web_client(const Environment& environment,
     }
   }
   return std::make_shared<SocketWebClient>(http::resolve_proxy_rules(options.proxy, environment),
-                                           std::move(tls));
+                                           std::move(tls), options.resolver);
 }
 
 }  // namespace headrace::auth

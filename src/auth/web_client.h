@@ -12,6 +12,7 @@
 
 #include "headrace/environment.h"
 #include "headrace/status.h"
+#include "reactor/resolver.h"
 
 namespace headrace::auth {
 
@@ -42,6 +43,7 @@ class WebClient {
 struct WebClientOptions {
   std::string proxy;      ///< As StoreOptions::proxy.
   std::string ca_bundle;  ///< As StoreOptions::ca_bundle.
+  HostResolver resolver;  ///< As StoreOptions::resolver.
 };
 
 /// The one that uses sockets. Proxies by option and environment (http::resolve_proxy_rules()), but

@@ -10,7 +10,9 @@
 #include <functional>
 #include <thread>
 
+#include "base/fd.h"
 #include "base/temporary_directory.h"
+#include "headrace/clock.h"
 #include "reactor/tls_test_peer.h"
 
 namespace headrace::auth {
@@ -147,6 +149,30 @@ TEST(WebClient, GoesThroughProxies) {
   ASSERT_TRUE(create_web_client(environment)->fetch(get("http://token.invalid/x"), {}));
   EXPECT_THAT(proxy.seen(), HasSubstr("GET http://token.invalid/x HTTP/1.1\r\n"));
   EXPECT_THAT(proxy.seen(), HasSubstr("Proxy-Authorization: Basic dTpw\r\n"));
+}
+
+TEST(WebClient, DeadAddressTakesNotAllOfTheTime) {
+  OneAnswer server("HTTP/1.1 200 O\r\nContent-Length: 0\r\n\r\n");
+  // Listens and never accepts: once its queue is full, nobody gets an answer, as from a dead host.
+  const Fd dead(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const auto address = parse_numeric_address("127.0.0.2", server.port());
+  if (::bind(dead.get(), address->get(), address->size_bytes) != 0) GTEST_SKIP() << "no 127.0.0.2";
+  ASSERT_EQ(::listen(dead.get(), 0), 0);
+  std::vector<Fd> queue;
+  for (int i = 0; i < 3; ++i) {
+    queue.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    static_cast<void>(::connect(queue.back().get(), address->get(), address->size_bytes));
+  }
+  WebClientOptions options;
+  options.resolver = [](const std::string&) -> Result<std::vector<std::string>> {
+    return std::vector<std::string>{"127.0.0.2", "127.0.0.1"};
+  };
+  WebRequest request = get("http://two-addresses.example:" + std::to_string(server.port()) + "/");
+  request.timeout = request.connect_timeout = 5s;
+  const TimePoint before = system_clock().now();
+  const auto answer = create_web_client({}, options)->fetch(request, {});
+  ASSERT_TRUE(answer) << answer.error().message();
+  EXPECT_LT(system_clock().now() - before, 3s);
 }
 
 TEST(WebClient, ReportsWhatWentWrong) {

@@ -20,6 +20,9 @@ namespace {
 
 // Longest post-handshake message kept while it is incomplete. A ticket may have 64 KiB.
 constexpr std::size_t kMaxMessageBytes = 80 << 10;
+// Answers to the server's KeyUpdates (22 to 27 bytes each) that nobody has sent yet. A server that
+// asks on and on without reading would fill the memory.
+constexpr std::size_t kMaxUnsentBytes = 4 << 10;
 constexpr std::uint8_t kKeyUpdateMessage = 24;
 constexpr std::uint8_t kTicketMessage = 4;
 
@@ -122,7 +125,9 @@ struct TlsCallbacks {
     if (text.substr(0, kLabel.size()) != kLabel) return;
     text.remove_prefix(text.rfind(' ') + 1);
     std::vector<std::byte>& secret = of(ssl).server_secret_;
+    OPENSSL_cleanse(secret.data(), secret.size());
     secret.clear();
+    secret.reserve(64);  // never grows: no copies are left behind
     for (std::size_t i = 0; i + 1 < text.size(); i += 2)
       secret.push_back(static_cast<std::byte>(hex_value(text[i]) * 16 + hex_value(text[i + 1])));
   }
@@ -316,7 +321,15 @@ void TlsSession::take_spill(std::span<std::byte> out, Decrypted& result) {
 
 Result<TlsSession::Decrypted> TlsSession::decrypt(std::span<const std::byte> input,
                                                   std::span<std::byte> out) {
-  if (!opener_) return decrypt_by_openssl(input, out);
+  const std::size_t unsent_bytes = output_.size();
+  auto result = opener_ ? decrypt_by_opener(input, out) : decrypt_by_openssl(input, out);
+  if (output_.size() > unsent_bytes && output_.size() > kMaxUnsentBytes)
+    return Status(Code::kUnavailable, "TLS: the server asks for new keys and takes no answer");
+  return result;
+}
+
+Result<TlsSession::Decrypted> TlsSession::decrypt_by_opener(std::span<const std::byte> input,
+                                                            std::span<std::byte> out) {
   Decrypted result;
   take_spill(out, result);
   while (result.produced_bytes < out.size() && !is_ended_) {

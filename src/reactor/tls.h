@@ -121,6 +121,7 @@ class TlsSession {
   Status handshake_error();
   Status certificate_error(long verdict) const;
   void take_over_receiving();
+  Result<Decrypted> decrypt_by_opener(std::span<const std::byte> input, std::span<std::byte> out);
   Result<Decrypted> decrypt_by_openssl(std::span<const std::byte> input, std::span<std::byte> out);
   Status open_record(std::span<const std::byte> record, std::span<std::byte> out,
                      Decrypted& result);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "http/uri.h"
+#include "store/loopback.h"
 
 namespace headrace::azure {
 namespace {
@@ -30,10 +31,6 @@ bool is_container_name(std::string_view name) noexcept {
   return std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
   });
-}
-
-bool is_loopback(std::string_view host) noexcept {
-  return host == "localhost" || host == "::1" || host.starts_with("127.");
 }
 
 /// Without dots, or nothing but digits and dots, or an IPv6 address: no name in which an account
@@ -217,7 +214,7 @@ Result<AzureConfig> make_azure_config(const StoreOptions& options, const AzureLo
     config.credentials.source = "anonymous";
     return config;
   }
-  const bool may_send_tokens = parsed->use_tls || is_loopback(parsed->host);
+  const bool may_send_tokens = parsed->use_tls || is_loopback_host(parsed->host);
   auto credentials = make_credentials(location, settings, may_send_tokens, make_tokens);
   if (!credentials) return std::move(credentials).error().annotate(location.root_url);
   config.credentials = *std::move(credentials);

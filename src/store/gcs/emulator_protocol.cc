@@ -76,7 +76,7 @@ Status EmulatorProtocol::append_head(const Request& request, const HeadContext& 
   return append_head(call, context, out);
 }
 
-Status EmulatorProtocol::append_head(const HttpCall& call, const HeadContext& context,
+Status EmulatorProtocol::append_head(const HttpCall& call, const HeadContext& /*context*/,
                                      std::string& out) {
   out.append(call.method).append(" ").append(config_.base_path).append(call.path);
   char separator = '?';
@@ -92,10 +92,6 @@ Status EmulatorProtocol::append_head(const HttpCall& call, const HeadContext& co
     HEADRACE_TRY(check_field_value("the header " + name, value));
     out.append(name).append(": ").append(value).append("\r\n");
     has_length = has_length || name == "content-length";
-  }
-  if (config_.tokens != nullptr) {
-    HEADRACE_TRY_ASSIGN(const auto token, config_.tokens->current(context.wall_now));
-    out.append("authorization: Bearer ").append(token->text).append("\r\n");
   }
   if (!has_length && (call.method == "POST" || call.method == "PUT"))
     out.append("content-length: ").append(std::to_string(call.body.size())).append("\r\n");

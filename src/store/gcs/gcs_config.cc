@@ -1,6 +1,7 @@
 #include "store/gcs/gcs_config.h"
 
 #include "http/uri.h"
+#include "store/loopback.h"
 
 namespace headrace::gcs {
 namespace {
@@ -56,6 +57,13 @@ Result<GcsConfig> make_gcs_config(const StoreOptions& options, const StoreUrl& u
     }
   }
   return config;
+}
+
+Status check_token_path(const GcsConfig& config) {
+  if (config.endpoint.use_tls || is_loopback_host(config.endpoint.host)) return {};
+  return Status(Code::kDenied, config.root_url + ": tokens (" + config.credentials_source +
+                                   ") are not sent over plain HTTP to " + config.host_field +
+                                   "; use an https endpoint, HMAC keys, or anonymous");
 }
 
 Status check_gcs_key(std::string_view key) {

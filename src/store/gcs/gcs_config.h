@@ -40,6 +40,10 @@ struct GcsConfig {
 Result<GcsConfig> make_gcs_config(const StoreOptions& options, const StoreUrl& url,
                                   const auth::GoogleSettings& settings);
 
+/// A bearer token is worth its account to whoever reads it on the way. Errors: kDenied (plain HTTP,
+/// and not to this machine).
+Status check_token_path(const GcsConfig& config);
+
 /// An object's key in the bucket: 1 to 1,024 bytes, no CR, LF or NUL, not "." or "..".
 Status check_gcs_key(std::string_view key);
 

@@ -60,7 +60,7 @@ Status identify(const IdentityRequest& request, Identity& out) {
   if (!request.store.endpoint.empty()) source = "endpoint option";
   out.settings = {{"endpoint", endpoint, source}, {"project", settings->project, ""}};
   out.searched = settings->searched;
-  if (request.store.anonymous) {
+  if (request.store.anonymous || config.is_emulator) {
     out.credential = "anonymous";
     return {};
   }
@@ -71,11 +71,7 @@ Status identify(const IdentityRequest& request, Identity& out) {
     return {};
   }
   if (!settings->identity) {
-    if (config.is_emulator) {
-      out.credential = "anonymous";
-    } else {
-      out.problem = settings->missing_credentials().message();
-    }
+    out.problem = settings->missing_credentials().message();
     return {};
   }
   out.credential = kind_of(*settings->identity);

@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <fstream>
 
+#include "base/temporary_directory.h"
 #include "store/gcs/gcs_hash.h"
+#include "store/gcs/gcs_store.h"
 
 namespace headrace::gcs {
 namespace {
@@ -297,6 +300,51 @@ TEST(GcsConfig, TakesEndpointsInOrder) {
   ASSERT_TRUE(custom);
   EXPECT_FALSE(custom->is_emulator);
   EXPECT_EQ(custom->base_path, "/base");
+}
+
+TEST(GcsConfig, TokensGoOverTlsOrStayOnThisMachine) {
+  GcsConfig config = config_of();
+  EXPECT_TRUE(check_token_path(config).ok());
+  config.endpoint = {"gateway.example", 80, false};
+  EXPECT_EQ(check_token_path(config).code(), Code::kDenied);
+  config.endpoint.host = "127.evil.example";
+  EXPECT_EQ(check_token_path(config).code(), Code::kDenied);
+  for (const char* host : {"127.0.0.1", "::1", "localhost"}) {
+    config.endpoint.host = host;
+    EXPECT_TRUE(check_token_path(config).ok()) << host;
+  }
+}
+
+class GcsOpening : public testing::Test {
+ protected:
+  GcsOpening() {
+    const std::string path = directory_.path() + "/key.json";
+    std::ofstream(path) << R"({"type":"authorized_user","client_id":"i","client_secret":"s",)"
+                           R"("refresh_token":"r"})";
+    environment_.variables = {{"GOOGLE_APPLICATION_CREDENTIALS", path}};
+  }
+  Status open() const {
+    const StoreUrl url{"gs", "bucket", "", "gs://bucket"};
+    auto store = open_gcs_store(options_, url, environment_, auth::create_web_client({}));
+    return store ? Status() : std::move(store).error();
+  }
+  TemporaryDirectory directory_;
+  Environment environment_;
+  StoreOptions options_;
+};
+
+TEST_F(GcsOpening, RefusesToSendTokensOverPlainHttp) {
+  options_.endpoint = "http://gateway.example";
+  EXPECT_EQ(open().code(), Code::kDenied);
+  EXPECT_THAT(std::string(open().message()), HasSubstr("over plain HTTP to gateway.example"));
+  options_.anonymous = true;
+  EXPECT_TRUE(open().ok());
+}
+
+TEST_F(GcsOpening, EmulatorsGetNoCredentials) {
+  environment_.variables["STORAGE_EMULATOR_HOST"] = "gateway.example:4443";
+  const Status status = open();
+  EXPECT_TRUE(status.ok()) << status.message();
 }
 
 TEST(GcsConfig, RefusesWhatCannotBe) {

@@ -312,7 +312,7 @@ Status add_credentials(const StoreOptions& options, const auth::GoogleSettings& 
                        const auth::FileReader& read_file, std::shared_ptr<auth::WebClient> web,
                        GcsConfig& config) {
   config.credentials_source = settings.credentials_source;
-  if (options.anonymous || (config.is_emulator && !settings.hmac && !settings.identity)) {
+  if (options.anonymous || config.is_emulator) {  // an emulator asks for nothing, and gets nothing
     config.credentials_source = "anonymous";
     return {};
   }
@@ -322,6 +322,7 @@ Status add_credentials(const StoreOptions& options, const auth::GoogleSettings& 
     return {};
   }
   if (!settings.identity) return settings.missing_credentials().annotate(config.root_url);
+  HEADRACE_TRY(check_token_path(config));
   const auth::GoogleIdentity& identity = *settings.identity;
   // Google's own service takes a service account's signature for a token: nobody is asked.
   if (web == nullptr && !auth::is_self_signed(identity)) {

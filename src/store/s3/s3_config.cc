@@ -1,6 +1,7 @@
 #include "store/s3/s3_config.h"
 
 #include "http/uri.h"
+#include "store/loopback.h"
 
 namespace headrace::s3 {
 namespace {
@@ -34,13 +35,6 @@ std::string aws_endpoint(std::string_view bucket, const std::string& region, boo
   if (const std::string_view zone = express_zone(bucket); !zone.empty())
     return "https://s3express-" + std::string(zone) + "." + region + domain;
   return "https://s3" + (is_guess ? "" : "." + region) + domain;
-}
-
-/// An address of this machine, or the name that RFC 6761 keeps for it.
-bool is_loopback_host(std::string_view host) noexcept {
-  return host == "::1" || host == "localhost" ||
-         (host.starts_with("127.") &&
-          host.find_first_not_of("0123456789.") == std::string_view::npos);
 }
 
 }  // namespace

@@ -64,6 +64,10 @@ void append_call_line(const HttpCall& call, const S3Config& config, HeadBuilder&
   head.finish_request_line();
 }
 
+bool is_aws_host(std::string_view host) noexcept {
+  return host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
+}
+
 }  // namespace
 
 Result<std::shared_ptr<S3Protocol>> S3Protocol::create(
@@ -171,6 +175,14 @@ Status S3Protocol::check_key(std::string_view key) const {
   return {};
 }
 
+Status S3Protocol::check_redirect(const HttpRedirect* redirect) const {
+  if (redirect == nullptr || is_aws_host(redirect->endpoint.host)) return {};
+  if (!is_aws_host(config_.endpoint.host)) return {};
+  return Status(Code::kDenied, "redirected to " + redirect->host_field +
+                                   ", which is not Amazon's; credentials and data are not sent "
+                                   "there");
+}
+
 Status S3Protocol::append_request_line(const Request& request, const HttpRedirect* redirect,
                                        HeadBuilder& head) const {
   if (redirect != nullptr) return head.request_line_of(redirect->target);
@@ -206,6 +218,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
   HEADRACE_TRY(check_key(request.key));
   if (is_unsafe_value(request.etag))
     return Status(Code::kInvalidArgument, "the ETag has a control character");
+  HEADRACE_TRY(check_redirect(context.redirect));
   HEADRACE_TRY_ASSIGN(const Signature signature, signature_at(context.wall_now, true));
 
   HeadBuilder head(method_of(request.op), signature.now, out);
@@ -252,6 +265,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
 }
 
 Status S3Protocol::append_head(const HttpCall& call, const HeadContext& context, std::string& out) {
+  HEADRACE_TRY(check_redirect(context.redirect));
   // Directory buckets take copies by the account's own credentials only.
   const bool is_copy = std::any_of(call.headers.begin(), call.headers.end(), [](const auto& field) {
     return field.first == "x-amz-copy-source";

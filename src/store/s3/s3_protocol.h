@@ -47,7 +47,9 @@ class S3Protocol final : public HttpProtocol {
   /// CompleteMultipartUpload.
   void append_checksum(const Request& request, const http::ResponseHead& head,
                        std::string& out) const override;
-  /// AIStore's gateways answer 307; S3 does while a bucket is new.
+  /// AIStore's gateways answer 307; S3 does while a bucket is new. The new place gets signature,
+  /// session token and data as the old one did: a custom endpoint is trusted to name only places
+  /// that may have them; Amazon's may only name Amazon's (else kDenied).
   bool follows_redirects() const noexcept override { return true; }
   std::string describe(const Request& request) const override;
 
@@ -78,6 +80,7 @@ class S3Protocol final : public HttpProtocol {
                    std::chrono::sys_seconds now) HEADRACE_EXCLUDES(mutex_);
   void append_auth_fields(const Signature& signature, std::string_view payload_hash,
                           HeadBuilder& head) const;
+  Status check_redirect(const HttpRedirect* redirect) const;
   Status append_request_line(const Request& request, const HttpRedirect* redirect,
                              HeadBuilder& head) const;
   bool learn_credentials_expired() HEADRACE_EXCLUDES(mutex_);

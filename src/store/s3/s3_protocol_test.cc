@@ -200,6 +200,30 @@ TEST_F(Protocol, RedirectedRequestsAreSignedForTheirNewPlace) {
   EXPECT_TRUE(verify(text).ok()) << verify(text).message;
 }
 
+TEST_F(Protocol, AmazonMayRedirectToItselfOnly) {
+  S3Config config = config_with("");
+  config.endpoint = {"bucket.s3.amazonaws.com", 443, true};
+  config.host_field = config.endpoint.host;
+  open(std::move(config));
+  Request request;
+  request.key = "k";
+  request.length_bytes = 1;
+  const auto code_at = [&](const std::string& host) {
+    const HttpRedirect redirect{{host, 443, true}, host, "/k"};
+    std::string text;
+    const Code of_request =
+        protocol_->append_head(request, HeadContext{kNow, &redirect}, text).code();
+    EXPECT_EQ(protocol_->append_head(HttpCall(), HeadContext{kNow, &redirect}, text).code(),
+              of_request);
+    return of_request;
+  };
+  EXPECT_EQ(code_at("bucket.s3-eu-west-1.amazonaws.com"), Code::kOk);
+  EXPECT_EQ(code_at("bucket.s3.cn-north-1.amazonaws.com.cn"), Code::kOk);
+  EXPECT_EQ(code_at("amazonaws.com.evil.example"), Code::kDenied);
+  EXPECT_EQ(code_at("evilamazonaws.com"), Code::kDenied);
+  EXPECT_EQ(code_at("10.0.0.7"), Code::kDenied);
+}
+
 TEST_F(Protocol, PutOfNothingHasALength) {
   Request request;
   request.op = Op::kPut;

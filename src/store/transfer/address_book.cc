@@ -63,24 +63,31 @@ void AddressBook::harvest(const std::vector<NetAddress>& addresses, TimePoint no
   expires_ = expires;
 }
 
-std::size_t AddressBook::pick(TimePoint now) noexcept {
+std::optional<std::size_t> AddressBook::pick_good(std::size_t not_this, TimePoint now) noexcept {
   for (std::size_t i = 0; i < entries_.size(); ++i) {
     const std::size_t index = (next_ + i) % entries_.size();
     Entry& entry = entries_[index];
-    if (entry.avoid_until > now || entry.trial_until > now) continue;
+    if (index == not_this || entry.avoid_until > now || entry.trial_until > now) continue;
     next_ = index + 1;
     // One connection tries out what was bad before; the others wait for its word.
     if (entry.has_failed || entry.was_slow) entry.trial_until = now + kDemoteSlowAddress;
     return index;
   }
-  return next_++ % entries_.size();
+  return std::nullopt;
+}
+
+std::size_t AddressBook::pick(TimePoint now) noexcept {
+  const auto good = pick_good(entries_.size(), now);
+  return good ? *good : next_++ % entries_.size();
 }
 
 std::size_t AddressBook::pick_other(const NetAddress& not_this, TimePoint now) noexcept {
-  const std::size_t first = pick(now);
-  if (!is_same_address(entries_[first].address, not_this)) return first;
-  const std::size_t second = pick(now);
-  return entries_[second].avoid_until <= now ? second : first;
+  std::size_t excluded = 0;
+  while (excluded < entries_.size() && !is_same_address(entries_[excluded].address, not_this))
+    ++excluded;
+  const auto good = pick_good(excluded, now);
+  if (good) return *good;
+  return excluded < entries_.size() ? excluded : pick(now);  // the same one before a bad one
 }
 
 AddressBook::Entry* AddressBook::find(const NetAddress& address) noexcept {

@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "headrace/clock.h"
@@ -61,7 +62,7 @@ class AddressBook {
   /// Round robin over the addresses that neither failed nor were slow lately, or over all when all
   /// did. \pre size() > 0
   std::size_t pick(TimePoint now) noexcept;
-  /// As pick(), and another one than `not_this` where there is one.
+  /// As pick(), and another one than `not_this` where there is a good one.
   std::size_t pick_other(const NetAddress& not_this, TimePoint now) noexcept;
 
   /// A failed address may be an old one: names are looked up again soon.
@@ -88,6 +89,8 @@ class AddressBook {
     std::uint32_t first_byte_count = 0;
     std::uint32_t rate_count = 0;
   };
+  /// The next one that is neither avoided nor being tried; `not_this`: an index, or size().
+  std::optional<std::size_t> pick_good(std::size_t not_this, TimePoint now) noexcept;
   Entry* find(const NetAddress& address) noexcept;
   const Entry* find(const NetAddress& address) const noexcept;
   bool is_slow(const Entry& entry) const noexcept;

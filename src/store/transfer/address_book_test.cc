@@ -157,6 +157,22 @@ TEST(AddressBook, FindsAnotherAddressForASecondAttempt) {
   EXPECT_EQ(one.pick_other(address(1), kNow), 0U);
 }
 
+TEST(AddressBook, SecondAttemptsUseUpNoTrialOfTheFirstOnesAddress) {
+  AddressBook book = book_of(2);
+  book.mark_failed(address(1), kNow);
+  const TimePoint later = kNow + kAvoidFailedAddress;
+  EXPECT_EQ(book.pick_other(address(1), later), 1U);
+  std::multiset<std::size_t> picked{book.pick(later), book.pick(later), book.pick(later)};
+  EXPECT_EQ(picked.count(0), 1U);
+}
+
+TEST(AddressBook, SecondAttemptsKeepTheirAddressBeforeABadOne) {
+  AddressBook book = book_of(2);
+  book.mark_failed(address(2), kNow);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(book.pick_other(address(1), kNow), 0U);
+  EXPECT_LT(book.pick_other(address(9), kNow), 2U);  // one that the book does not know any more
+}
+
 TEST(AddressBook, FailureAsksForNewAddressesSoon) {
   AddressBook book = book_of(2);
   book.mark_failed(book.at(0), kNow);

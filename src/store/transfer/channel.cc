@@ -37,6 +37,12 @@ bool Channel::has_surplus() const noexcept {
   return session_ != nullptr && (begin_ != end_ || session_->surplus_bytes() > 0);
 }
 
+bool Channel::has_unsent() const noexcept {
+  if (session_ == nullptr) return false;
+  return !session_->output().empty() ||
+         (is_sending_ && !(send_head_.empty() && send_body_.empty()));
+}
+
 void Channel::close() {
   poller_.close(socket_);
   session_.reset();

@@ -61,6 +61,8 @@ class Channel {
   std::string_view phase_text() const noexcept;
   /// Bytes that came without having been asked for.
   bool has_surplus() const noexcept;
+  /// Some of what was given to send() has not been given to the kernel yet.
+  bool has_unsent() const noexcept;
   const TlsSession* tls() const noexcept { return session_.get(); }
 
  private:

@@ -514,6 +514,13 @@ std::optional<Connection::Want> Connection::fail_io(std::int64_t result, std::st
   return fail(Status(status.code(), std::string(status.message()) + " " + std::string(where)));
 }
 
+bool Connection::is_final() const noexcept {
+  const Code code = outcome_.status.code();
+  if (code == Code::kCancelled || code == Code::kDeadline) return true;
+  if (first_byte_at_ == TimePoint{}) return false;  // nothing came: only this attempt went wrong
+  return outcome_.redirect != nullptr || !(is_retryable(code) || outcome_.is_damaged);
+}
+
 Progress Connection::finish() {
   if (channel_.socket().is_busy()) {  // the kernel still has a buffer of ours
     if (state_ != State::kDraining) channel_.cancel();
@@ -521,7 +528,8 @@ Progress Connection::finish() {
     keep_alive_ = false;
     return Progress::kPending;
   }
-  if (!keep_alive_ || !channel_.is_open() || channel_.has_surplus() || state_ == State::kDraining) {
+  const bool is_clean = !channel_.has_surplus() && !channel_.has_unsent();
+  if (!keep_alive_ || !channel_.is_open() || !is_clean || state_ == State::kDraining) {
     close();
   } else {
     state_ = State::kIdle;
@@ -620,6 +628,7 @@ Progress Connection::on_timer(TimePoint now) {
         // -ECANCELED, unless it connects just now; on_connected() goes on with the next address.
         has_given_up_ = true;
         channel_.cancel();
+        set_limit(now + next_address_after());  // when it goes on connecting after all
         return Progress::kPending;
       }
       context_.counters.connect_failures.add(1);

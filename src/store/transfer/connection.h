@@ -102,6 +102,9 @@ class Connection {
   void promote() noexcept;
   /// The attempt that has ended had no success. \pre op() != nullptr, after Progress::kDone
   bool has_failed() const noexcept { return !outcome_.status.ok(); }
+  /// It has failed so that another attempt would not do better: by the store's word, a redirect, or
+  /// the end of the op. \pre as has_failed()
+  bool is_final() const noexcept;
   /// It is, or was when it won, the younger of two attempts.
   bool is_hedge() const noexcept { return is_hedge_; }
   const NetAddress& address() const noexcept { return address_; }

@@ -141,6 +141,7 @@ void HandleCore::release(OpQueue& ops) {
     op->answer = nullptr;
     op->attempts = 0;
     op->needs_fresh_connection = false;
+    op->is_counted = false;
     op->has_lost_answer = false;
     op->sent = op->first_byte = TimePoint{};
     op->length_bytes = op->object_size_bytes = 0;

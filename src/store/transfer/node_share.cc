@@ -100,13 +100,35 @@ std::uint32_t fair_share(std::uint32_t limit, const std::uint32_t* demands, std:
   return static_cast<std::uint32_t>(demands[own] > 0 ? std::max<std::uint64_t>(share, 1) : 0);
 }
 
+namespace {
+
+/// A page that cannot be backed by the file system would be a SIGBUS at the first write.
+Status allocate(const Fd& fd, const struct stat& info, std::size_t size_bytes,
+                const std::string& path) {
+  constexpr std::uint64_t kBlockBytes = 512;  // of st_blocks, by stat(2)
+  if (static_cast<std::uint64_t>(info.st_blocks) * kBlockBytes >= size_bytes) return {};
+  int error = EINTR;
+  while (error == EINTR) error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));
+  return error == 0 ? Status() : errno_status(error, "allocate " + path);
+}
+
+}  // namespace
+
+std::string NodeShare::path_in(const std::string& directory) {
+  // A directory may be shared by many nodes (a home on NFS), the file must not be.
+  std::string boot(8, '0');
+  const Fd fd(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (fd && ::read(fd.get(), boot.data(), boot.size()) < 0) boot.assign(8, '0');
+  return directory + "/headrace-control-" + boot;
+}
+
 Result<std::unique_ptr<NodeShare>> NodeShare::open(const std::string& directory,
                                                    std::string_view endpoint, std::uint64_t id) {
   static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
   if (directory.empty()) return Status(Code::kInvalidArgument, "no control directory");
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return errno_status(errno, "create " + directory);
-  const std::string path = directory + "/headrace-control";
+  const std::string path = path_in(directory);
   for (int attempt = 0; attempt < 2; ++attempt) {
     const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd) return errno_status(errno, "open " + path);
@@ -116,6 +138,7 @@ Result<std::unique_ptr<NodeShare>> NodeShare::open(const std::string& directory,
     if (info.st_size == 0 && ::ftruncate(fd.get(), sizeof(File)) == 0)
       info.st_size = static_cast<off_t>(sizeof(File));
     if (info.st_size == static_cast<off_t>(sizeof(File))) {
+      HEADRACE_TRY(allocate(fd, info, sizeof(File), path));
       void* const memory =
           ::mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
       if (memory == MAP_FAILED) return errno_status(errno, "map " + path);

@@ -39,7 +39,9 @@ std::uint32_t fair_share(std::uint32_t limit, const std::uint32_t* demands, std:
 
 class NodeShare {
  public:
-  /// Maps `directory`/headrace-control, creating what is missing. `endpoint`: "host:port". `id`:
+  /// The file that the processes of this node share.
+  static std::string path_in(const std::string& directory);
+  /// Maps path_in(`directory`), creating what is missing. `endpoint`: "host:port". `id`:
   /// unique among all engines of the node and not 0.
   /// Errors: kDenied, kInvalidArgument, kExhausted, kUnavailable (the file system's).
   static Result<std::unique_ptr<NodeShare>> open(const std::string& directory,

@@ -68,7 +68,7 @@ class NodeShareTest : public testing::Test {
     EXPECT_TRUE(share);
     return share ? *std::move(share) : nullptr;
   }
-  std::string file() const { return directory_.path() + "/headrace-control"; }
+  std::string file() const { return NodeShare::path_in(directory_.path()); }
   TemporaryDirectory directory_;
 };
 

@@ -197,13 +197,17 @@ void Reactor::cancel_ops(CancelLetter& letter, TimePoint now) {
 
 void Reactor::cancel_op(TransferOp& op, TimePoint now) {
   Status status = describe(op, Code::kCancelled, "cancelled", now);
-  if (op.state == OpState::kActive) {
-    Connection& connection = *op.connection;
-    drop_rival_of(op, connection, now);
-    return advance(connection, connection.abort(std::move(status)), now);
-  }
+  if (op.state == OpState::kActive) return abort(op, std::move(status), now);
   if (op.state == OpState::kPending) queue_of(op).remove(op);
   finish(op, std::move(status), now);
+}
+
+/// Ends an active op with `reason` as soon as the kernel has given its buffers back.
+void Reactor::abort(TransferOp& op, Status reason, TimePoint now) {
+  stop_awaiting(op);  // until then no second attempt may start
+  Connection& connection = *op.connection;
+  drop_rival_of(op, connection, now);
+  advance(connection, connection.abort(std::move(reason)), now);
 }
 
 OpQueue& Reactor::queue_of(TransferOp& op) noexcept {
@@ -267,11 +271,7 @@ void Reactor::on_op_timer(TransferOp& op, TimePoint now) {
   std::string what_happened = "the deadline passed";
   if (!op.last_failure.ok()) what_happened += " after: " + std::string(op.last_failure.message());
   Status status = describe(op, Code::kDeadline, what_happened, now);
-  if (op.state == OpState::kActive) {
-    Connection& connection = *op.connection;
-    drop_rival_of(op, connection, now);
-    return advance(connection, connection.abort(std::move(status)), now);
-  }
+  if (op.state == OpState::kActive) return abort(op, std::move(status), now);
   queue_of(op).remove(op);
   finish(op, std::move(status), now);
 }
@@ -376,6 +376,7 @@ void Reactor::on_attempt_done(Connection& connection, TimePoint now) {
   if (op.hedge != nullptr) {
     if (survives(op, connection, now)) return;
     drop_rival_of(op, connection, now);
+    if (op.winner == nullptr) connection.promote();  // the op's times are this attempt's
   }
   if (!connection.has_failed()) count_success(op, connection, now);
   Outcome outcome = connection.take_outcome();

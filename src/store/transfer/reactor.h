@@ -61,6 +61,7 @@ class Reactor {
   void accept(TransferOp& op, TimePoint now);
   void cancel_ops(CancelLetter& letter, TimePoint now);
   void cancel_op(TransferOp& op, TimePoint now);
+  void abort(TransferOp& op, Status reason, TimePoint now);
   void on_resolved(Endpoint& endpoint, TimePoint now);
   void fire_timers(TimePoint now);
   void on_op_timer(TransferOp& op, TimePoint now);

@@ -41,7 +41,8 @@ void Reactor::on_started(TransferOp& op, TimePoint now) {
   if (op.call != nullptr) return;
   ++active_;
   if (!is_get(op) || options_.hedge_fraction <= 0) return;
-  if (op.attempts == 0) hedging_.on_request();
+  // Redirects, stale connections and missing credentials bring the same request here again.
+  if (!std::exchange(op.is_counted, true)) hedging_.on_request();
   op.late_from = op.first_sent = now;
   op.is_awaiting = true;
   awaiting_[FirstByteTimes::class_of(op.request.length_bytes)].push_back(op);
@@ -200,7 +201,7 @@ void Reactor::drop_rival_of(TransferOp& op, Connection& connection, TimePoint no
 }
 
 bool Reactor::survives(TransferOp& op, Connection& connection, TimePoint now) {
-  if (op.winner != nullptr || !connection.has_failed()) return false;
+  if (op.winner != nullptr || !connection.has_failed() || connection.is_final()) return false;
   Connection& other = op.connection == &connection ? *op.hedge : *op.connection;
   Outcome outcome = connection.take_outcome();
   const Code code = outcome.status.code();

@@ -52,9 +52,10 @@ struct TransferOp : Letter {
   Connection* winner = nullptr;  ///< kActive: whose head came first; only it writes to the slab.
   bool is_awaiting = false;      ///< kActive: in the reactor's list of gets without an answer.
   TimePoint late_from{};         ///< kActive: since when it waits for the newest attempt's answer.
+  bool is_counted = false;       ///< Among the requests that hedges are a share of.
   TimePoint first_sent{};        ///< kActive: when the older of two attempts began.
   bool has_lost_answer = false;  ///< An attempt may have had an effect, and nobody knows.
-  Endpoint* endpoint = nullptr;            ///< Where the next attempt goes.
+  Endpoint* endpoint = nullptr;  ///< Where the next attempt goes.
   std::unique_ptr<HttpRedirect> redirect;  ///< Why that is not the protocol's own.
   std::uint32_t redirect_count = 0;
   std::uint32_t damage_count = 0;       ///< Attempts whose body did not match its checksum.

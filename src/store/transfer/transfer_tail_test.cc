@@ -139,6 +139,101 @@ TEST_P(TailTest, CancelEndsBothAttempts) {
   stop_all();
 }
 
+TEST_P(TailTest, DeadlineThatPassesWhileLateIsTheEnd) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    if (!is_special(request)) return server_->answer(request, peer);
+    is_sent_.release();
+    special_count_++ == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
+  });
+  for (int i = 0; i < 20; ++i) {
+    special_count_ = 0;
+    Request request = get(kSpecial, 1000);
+    request.deadline = clock_.now() + 20ms;
+    ASSERT_EQ(handle_->submit({&request, 1}), 1U);
+    is_sent_.acquire();
+    make_late();  // and past the deadline, in one step
+    ASSERT_EQ(take().status.code(), Code::kDeadline) << i;
+  }
+  EXPECT_EQ(metric("store.hedges"), 0);
+  stop_all();
+}
+
+TEST_P(TailTest, CancelOfALateGetStartsNothing) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    if (!is_special(request)) return server_->answer(request, peer);
+    is_sent_.release();
+    special_count_++ == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
+  });
+  for (std::uint64_t tag = 100; tag < 120; ++tag) {
+    special_count_ = 0;
+    submit_special(tag);
+    handle_->cancel(tag);
+    make_late();
+    Completion completion;
+    while (handle_->wait({&completion, 1}, system_clock().now() + 2ms) == 0) clock_.advance(1ms);
+    ASSERT_EQ(completion.status.code(), Code::kCancelled);
+  }
+  stop_all();
+}
+
+TEST_P(TailTest, StoresWordOnOneAttemptEndsBoth) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    if (!is_special(request)) return server_->answer(request, peer);
+    is_sent_.release();
+    if (special_count_++ == 0) return peer.wait_for_client_to_leave();
+    peer.send(ScriptedServer::head(404, 7) + "no such");
+  });
+  submit_special();
+  make_late();
+  const Completion completion = take();
+  EXPECT_EQ(completion.status.code(), Code::kNotFound);
+  EXPECT_NE(completion.first_byte, TimePoint{});
+  expect_content(transfer(get(0, 100)), 0, 100);
+  stop_all();
+}
+
+TEST_P(TailTest, RedirectOfOneAttemptIsFollowed) {
+  ScriptedServer other;
+  start_warm([&](const SeenRequest& request, Peer& peer) {
+    if (!is_special(request)) return server_->answer(request, peer);
+    is_sent_.release();
+    if (special_count_++ == 0) return peer.wait_for_client_to_leave();
+    peer.send(ScriptedServer::head(
+        307, 0, "Location: http://127.0.0.1:" + std::to_string(other.port()) + "/x\r\n"));
+  });
+  submit_special();
+  make_late();
+  expect_content(take(), kSpecial, 1000);
+  EXPECT_EQ(metric("store.redirects"), 1);
+  EXPECT_EQ(other.request_count(), 1U);
+  stop_all();
+}
+
+TEST_P(TailTest, RedirectsGiveNoShareOfHedges) {
+  // 200 gets earn 0.8 hedges; counted at each of their hops they would earn 4.8.
+  options_.hedge_fraction = 0.004;
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    const bool is_last = request.head.find("GET /4 ") != std::string::npos;
+    const auto hop = static_cast<char>(request.head[5] == 'o' ? '0' : request.head[5] + 1);
+    if (!is_special(request) && !is_last)
+      return peer.send(ScriptedServer::head(307, 0, std::string("Location: /") + hop + "\r\n"));
+    if (is_special(request)) {
+      is_sent_.release();
+      go_.acquire();
+    }
+    server_->answer(request, peer);
+  });
+  EXPECT_EQ(metric("store.redirects"), 1000);
+  submit_special();
+  make_late();
+  Completion none;
+  EXPECT_EQ(handle_->wait({&none, 1}, system_clock().now() + 20ms), 0U);
+  EXPECT_EQ(metric("store.hedges"), 0);
+  go_.release();
+  expect_content(take(), kSpecial, 1000);
+  stop_all();
+}
+
 TEST_P(TailTest, OutageIsNotHedged) {
   options_.max_in_flight = 32;
   options_.is_adaptive = false;
@@ -209,8 +304,34 @@ TEST_P(TailTest, ProcessesShareWhatTheyKnow) {
   const TemporaryDirectory directory;
   options_.control_directory = directory.path();
   start();
-  warm_up(50);
+  handle_.reset();
+  engine_.reset();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const Fd ended(ends[0]);
+  const pid_t child = ::fork();
+  // Both are at work until they have seen each other, the child also until it is killed.
+  const auto work_until = [&](const auto& is_over) {
+    for (int i = 0; i < 20'000 && !is_over(); ++i)
+      if (!transfer(get(0, 100)).status.ok()) return false;
+    return is_over();
+  };
+  const auto has_company = [&] { return metric("store.sharing_processes") == 2; };
+  start_engine(server_->port());
+  if (child == 0) {
+    const bool has_seen = work_until(has_company);
+    static_cast<void>(!::write(ends[1], has_seen ? "+" : "-", 1));
+    work_until([] { return false; });
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  EXPECT_TRUE(work_until(has_company));
   EXPECT_EQ(metric("store.sharing_failures"), 0);
+  char seen = 0;
+  EXPECT_EQ(::read(ended.get(), &seen, 1), 1);
+  EXPECT_EQ(seen, '+');
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
   options_.control_directory = directory.path() + "/no/such/place";
   start();
   warm_up(5);
