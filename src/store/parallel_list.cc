@@ -332,23 +332,18 @@ void ParallelList::split_by_child(Segments::iterator segment, ListPage&& page) {
       [](const std::string& name, const ObjectInfo& info) { return name < info.key; });
   if (directories.size() < 2 && object == page.objects.end()) return;
   const auto place = std::next(segment);
-  const auto take_objects = [&](const std::string* below) {
-    Segment listed;
+  const auto objects_below = [&](const std::string* name) {
     std::vector<ObjectInfo> some;
-    for (; object != page.objects.end() && (below == nullptr || object->key < *below); ++object)
+    for (; object != page.objects.end() && (name == nullptr || object->key < *name); ++object)
       some.push_back(std::move(*object));
-    if (some.empty()) return;
-    listed.is_done = true;
-    listed.ready.push_back(std::move(some));
-    ++buffered_;
-    segments_.insert(place, std::move(listed));
+    return some;
   };
   std::string first =
       object != page.objects.end() && (directories.size() < 2 || object->key < directories[1])
           ? object->key
           : directories[1];
   for (std::size_t i = 1; i < directories.size(); ++i) {
-    take_objects(&directories[i]);
+    insert_listed(place, objects_below(&directories[i]));
     Segment child;
     child.prefix = directories[i];
     child.directory = directories[i];
@@ -358,11 +353,20 @@ void ParallelList::split_by_child(Segments::iterator segment, ListPage&& page) {
     child.keeps_until = segment->keeps_until;
     segments_.insert(place, std::move(child));
   }
-  take_objects(nullptr);
+  insert_listed(place, objects_below(nullptr));
   segment->until = std::move(first);
   segment->has_until = true;
   segment->keeps_until = false;
   was_split_ = true;
+}
+
+void ParallelList::insert_listed(Segments::iterator place, std::vector<ObjectInfo>&& objects) {
+  if (objects.empty()) return;
+  Segment listed;
+  listed.is_done = true;
+  listed.ready.push_back(std::move(objects));
+  ++buffered_;
+  segments_.insert(place, std::move(listed));
 }
 
 void ParallelList::split_by_group(Segments::iterator segment,

@@ -98,6 +98,8 @@ class ParallelList {
   Status take_page(Segment& segment, ListPage&& page) HEADRACE_REQUIRES(mutex_);
   void take_directories(Segments::iterator segment, ListPage&& page) HEADRACE_REQUIRES(mutex_);
   void split_by_child(Segments::iterator segment, ListPage&& page) HEADRACE_REQUIRES(mutex_);
+  void insert_listed(Segments::iterator place, std::vector<ObjectInfo>&& objects)
+      HEADRACE_REQUIRES(mutex_);
   void split_by_group(Segments::iterator segment, const std::vector<std::string>& directories,
                       std::size_t group) HEADRACE_REQUIRES(mutex_);
   static bool is_past(const Segment& segment, const std::string& key);
