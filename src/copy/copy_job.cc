@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -72,7 +73,15 @@ class Job final : public CopyJob {
     const std::stop_callback link(stop, [this] { transfer_.request_stop(); });
     std::vector<std::thread> threads;
     threads.reserve(lanes_.size());
-    for (auto& lane : lanes_) threads.emplace_back([&lane] { lane->run(); });
+    for (auto& lane : lanes_) {
+      try {
+        threads.emplace_back([&lane] { lane->run(); });
+      } catch (const std::system_error&) {  // a limit of threads: fewer do it too
+        break;
+      }
+    }
+    if (threads.empty() && !lanes_.empty())
+      return Status(Code::kExhausted, "copy: no thread can be started");
     Lister lister(transfer_);
     Status status = lister.run();
     if (status.ok()) transfer_.counts().is_listing_done = true;

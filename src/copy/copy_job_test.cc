@@ -189,6 +189,7 @@ TEST_F(CopyJobTest, OptionsAreChecked) {
 }
 
 TEST_F(CopyJobTest, FaultsOfBothEndsNeverMakeWrongBytes) {
+  int successes = 0;
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     const std::string name = std::to_string(seed);
     auto source = open("memory://from" + name), target = open("memory://to" + name);
@@ -203,6 +204,7 @@ TEST_F(CopyJobTest, FaultsOfBothEndsNeverMakeWrongBytes) {
     auto job = CopyJob::create(*from, *to, everything());
     if (!job) continue;  // no handle, by a fault
     const Status status = (*job)->run();
+    successes += status.ok() ? 1 : 0;
     const Tree found = contents(*target);
     for (const auto& [key, text] : found) EXPECT_EQ(text, tree_.at(key)) << key << " seed " << seed;
     const CopyProgress progress = (*job)->progress();
@@ -212,6 +214,7 @@ TEST_F(CopyJobTest, FaultsOfBothEndsNeverMakeWrongBytes) {
       EXPECT_EQ(progress.done_count + progress.failed_count, tree_.size());
     }
   }
+  EXPECT_GE(successes, 3) << "most seeds let a job end";
 }
 
 TEST_F(CopyJobTest, ACancelledRunIsContinued) {

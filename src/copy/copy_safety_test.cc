@@ -1,10 +1,13 @@
 /// What must not be lost or take forever, whatever is asked for and whatever the stores answer.
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "copy/copy_job_fixture.h"
 #include "copy/odd_store.h"
+#include "store/fault/fault_store.h"
 
 namespace headrace {
 namespace {
@@ -172,6 +175,86 @@ TEST_F(CopySafetyTest, AFileThatCannotBeLookedAtDeletesNoCopy) {
   std::filesystem::create_symlink(std::string(300, 'n'), directory_.path() + "/from/unknown");
   expect_failure(*from, *to, mirror("", ""), Code::kInvalidArgument);
   EXPECT_EQ(contents(*to), before);
+}
+
+TEST_F(CopySafetyTest, PartsThatExceedTheMemoryAreRefused) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  fill(*from, {{"large", random_text(3 * kMiB, 1)}, {"small", "1"}});
+  OddStore::Hooks hooks;
+  hooks.traits.min_part_bytes = 4 * kMiB;
+  OddStore picky(*to->new_handle(), std::move(hooks));
+  CopyOptions options = everything();
+  options.memory_bytes = kMiB;
+  EXPECT_EQ(copy(*from, picky, options).done_count, 1U);
+  ASSERT_THAT(failures_, ::testing::SizeIs(1));
+  EXPECT_EQ(failures_[0].status.code(), Code::kInvalidArgument);
+  EXPECT_EQ(contents(*to), (Tree{{"small", "1"}}));
+}
+
+/// The same as UploadedPart::checksum.
+std::string checksum_of(const std::string& text) {
+  const std::uint64_t bits = std::uint64_t{crc32c(std::as_bytes(std::span(text)))} << 16;
+  std::string out;
+  for (int shift = 42; shift >= 12; shift -= 6)
+    out += "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[(bits >> shift) & 63];
+  return out + "==";
+}
+
+/// Copies `text` to a store in which somebody has an upload of the same key with `parts`.
+class UploadsOfOthersTest : public CopySafetyTest {
+ protected:
+  void copy_beside(Store& from, const std::string& text, std::vector<UploadedPart> parts) {
+    const auto to = open("memory://uploads" + std::to_string(++count_));
+    fill(from, {{"x", text}});
+    OddStore::Hooks hooks;
+    hooks.traits = to->traits();
+    hooks.uploads = [] { return std::vector<PendingUpload>{{"x", "foreign", 0}}; };
+    hooks.parts = [parts] { return parts; };
+    hooks.on_abort = [this](const std::string& id) { aborted_.push_back(id); };
+    OddStore target(*to->new_handle(), hooks);
+    progress_ = copy(from, target, everything());
+    EXPECT_THAT(failures_, ::testing::IsEmpty());
+    EXPECT_EQ(contents(*to), (Tree{{"x", text}}));
+    EXPECT_THAT(aborted_, ::testing::IsEmpty());
+  }
+  CopyProgress progress_;
+  std::vector<std::string> aborted_;
+  int count_ = 0;
+};
+
+TEST_F(UploadsOfOthersTest, AreLeftAloneUnlessTheyHoldPartsOfTheSameFile) {
+  const std::string text = random_text(3 * kMiB, 5);
+  const std::string other = random_text(kMiB, 6);
+  const auto memory = open("memory://from"), local = files("from");
+  const std::vector<UploadedPart> theirs = {{1, "\"1\"", other.size(), checksum_of(other)}};
+  copy_beside(*memory, text, {});
+  copy_beside(*memory, text, theirs);
+  copy_beside(*local, text, {});
+  copy_beside(*local, text, theirs);
+  EXPECT_EQ(progress_.resumed_bytes, 0U);
+}
+
+TEST_F(UploadsOfOthersTest, AnAdoptedOneThatIsGoneIsBegunAfresh) {
+  const std::string text = random_text(3 * kMiB, 5);
+  const std::string first = text.substr(0, kMiB);
+  const auto local = files("from");
+  copy_beside(*local, text, {{1, "\"1\"", first.size(), checksum_of(first)}});
+  EXPECT_EQ(progress_.resumed_bytes, first.size()) << "it was adopted first";
+}
+
+TEST_F(CopySafetyTest, PartsOfAnotherSourceAreNotTaken) {
+  // Equal sizes and versions: what a store's versions count from is its own affair.
+  const auto one = open("memory://one"), two = open("memory://two");
+  fill(*one, {{"x", random_text(kMiB, 1)}});
+  fill(*two, {{"x", random_text(kMiB, 2)}});
+  ASSERT_EQ(one->head("x")->etag, two->head("x")->etag);
+  const auto to = files("to");
+  const auto bad = FaultStore::create(*one->new_handle(), {.seed = 4, .error_share = 0.3});
+  copy(*bad, *to, everything());
+  ASSERT_THAT(failures_, ::testing::SizeIs(1));
+  ASSERT_THAT(hidden_names(), ::testing::SizeIs(1)) << "parts are kept";
+  EXPECT_EQ(copy(*two, *to, everything()).resumed_bytes, 0U);
+  EXPECT_EQ(contents(*to), contents(*two));
 }
 
 TEST_F(CopySafetyTest, SeveralTasksDoNotDeleteEachOthersCopies) {

@@ -107,10 +107,11 @@ std::size_t match_one(std::string_view pattern, char c) {
 }
 
 /// Backtracks to the last star only, and for `**` to the last double star: linear for what people
-/// write, never exponential.
+/// write, at most quadratic in the text for each of its components.
 bool match_plain(std::string_view pattern, std::string_view text) {
   constexpr std::size_t kNone = std::string_view::npos;
   std::size_t p = 0, t = 0, star_p = kNone, star_t = 0, deep_p = kNone, deep_t = 0;
+  bool skips_components = false;  // the last double star is "**/"
   while (t < text.size() || p < pattern.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
       std::size_t end = p;
@@ -119,7 +120,8 @@ bool match_plain(std::string_view pattern, std::string_view text) {
         // "**/" also matches nothing: a/**/b matches a/b.
         const bool is_component =
             (p == 0 || pattern[p - 1] == '/') && end < pattern.size() && pattern[end] == '/';
-        if (is_component && match_plain(pattern.substr(end + 1), text.substr(t))) return true;
+        skips_components = is_component;
+        if (is_component) ++end;
         deep_p = end;
         deep_t = t;
         star_p = kNone;
@@ -141,8 +143,10 @@ bool match_plain(std::string_view pattern, std::string_view text) {
       p = star_p;
       t = ++star_t;
     } else if (deep_p != kNone && deep_t < text.size()) {
+      const std::size_t slash = skips_components ? text.find('/', deep_t) : deep_t;
+      if (slash == kNone) return false;
       p = deep_p;
-      t = ++deep_t;
+      t = deep_t = slash + 1;
       star_p = kNone;
     } else {
       return false;

@@ -33,6 +33,12 @@ TEST(Glob, MatchesAsTheShellDoes) {
       {"p/**/x", "p/a/b/x", true},
       {"p/**/x", "p/ax", false},
       {"**/x", "x", true},
+      {"**/a/**/b", "x/a/y/a/b", true},
+      {"**/a/**/b", "x/a/y/a/bb", false},
+      {"**/a*/**/b", "a/xa/ab/c/b", true},
+      {"p/**/**/x", "p/x", true},
+      {"**/x", "ax", false},
+      {"**/*.c/**", "a/b.c/d", true},
       {"**", "a/b/c", true},
       {"a*b*c", "a1b2b3c", true},
       {"a*b*c", "a1b2b3", false},
@@ -84,6 +90,14 @@ TEST(Glob, ManyStarsTakeNoExponentialTime) {
   for (int i = 0; i < 30; ++i) pattern += "a*";
   EXPECT_FALSE(glob(pattern + "b").matches(text));
   EXPECT_TRUE(glob(pattern).matches(text));
+}
+
+TEST(Glob, ManyComponentsTakeNoExponentialTime) {
+  std::string pattern, text;
+  for (int i = 0; i < 30; ++i) pattern += "**/";
+  for (int i = 0; i < 300; ++i) text += "a/";
+  EXPECT_FALSE(glob(pattern + "b").matches(text + "a"));
+  EXPECT_TRUE(glob(pattern + "b").matches(text + "b"));
 }
 
 TEST(NameFilter, IncludesFirstThenExcludes) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -72,7 +73,13 @@ void Lane::ring() noexcept {
 }
 
 void Lane::run() {
-  if (source_ && target_) writes_ = std::thread([this] { serve_writes(); });
+  if (source_ && target_) {
+    try {
+      writes_ = std::thread([this] { serve_writes(); });
+    } catch (const std::system_error&) {
+      transfer_.give_up(Status(Code::kExhausted, "copy: no thread can be started"));
+    }
+  }
   while (!transfer_.is_stopped()) {
     fill();
     if (in_flight_ == 0 && pulled_.empty() && transfer_.queue().is_drained()) break;
@@ -116,7 +123,14 @@ bool Lane::start(Unit& unit) {
   if (!source_ && !target_) return move_locally(unit);
   const std::uint64_t length = unit.length_bytes();
   Slab slab;
-  if (length > 0 && !acquire(length, slab)) return false;
+  if (length > 0) {
+    auto has_memory = acquire(length, slab);
+    if (!has_memory) {
+      end(unit, std::move(has_memory).error());
+      return true;
+    }
+    if (!*has_memory) return false;
+  }
   if (source_ && length > 0) {
     start_read(std::move(unit), std::move(slab));
     return true;
@@ -137,12 +151,16 @@ bool Lane::start(Unit& unit) {
   return true;
 }
 
-bool Lane::acquire(std::uint64_t length_bytes, Slab& out) {
+Result<bool> Lane::acquire(std::uint64_t length_bytes, Slab& out) {
   auto slab = transfer_.pool().try_acquire(length_bytes);
   // Others hold the memory: what is in flight here or in another lane will give it back.
   if (!slab && in_flight_ == 0)
     slab = transfer_.pool().acquire(length_bytes, system_clock().now() + kMemoryPause);
-  if (!slab) return false;
+  if (!slab) {
+    const Code code = slab.error().code();
+    if (code == Code::kExhausted || code == Code::kDeadline) return false;
+    return std::move(slab).error();
+  }
   out = *std::move(slab);
   return true;
 }
@@ -154,8 +172,13 @@ bool Lane::move_locally(Unit& unit) {
     return true;
   }
   Slab slab;
-  if (unit.item.size_bytes > 0 && !acquire(unit.item.size_bytes, slab)) return false;
-  Status status = read_local(unit, slab);
+  Status status;
+  if (unit.item.size_bytes > 0) {
+    auto has_memory = acquire(unit.item.size_bytes, slab);
+    if (has_memory && !*has_memory) return false;
+    if (!has_memory) status = std::move(has_memory).error();
+  }
+  if (status.ok()) status = read_local(unit, slab);
   if (status.ok()) {
     status = writer_->write(unit.item.to_key, slab.bytes(), transfer_.publish_options(unit.item));
   }

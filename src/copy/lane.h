@@ -38,7 +38,8 @@ class Lane final : public Sleeper {
   bool start(Unit& unit);
   void start_read(Unit&& unit, Slab slab);
   void start_write(std::unique_ptr<Op> op, Slab slab);
-  bool acquire(std::uint64_t length_bytes, Slab& out);
+  /// False when others hold the memory. Errors: kInvalidArgument (more than there is at all).
+  Result<bool> acquire(std::uint64_t length_bytes, Slab& out);
   bool move_locally(Unit& unit);
   Status copy_file_part(const Unit& unit);
   Status read_local(Unit& unit, Slab& slab);

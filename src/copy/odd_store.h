@@ -20,7 +20,6 @@ class OddStore final : public Store {
     std::function<Result<ListPage>(const ListRequest&)> list;
     std::function<std::vector<PendingUpload>()> uploads;
     std::function<std::vector<UploadedPart>()> parts;
-    std::function<Status(const std::string& upload_id)> before_complete;
     std::function<void(const std::string& upload_id)> on_abort;
   };
   OddStore(std::unique_ptr<Store> inner, Hooks hooks)
@@ -56,7 +55,6 @@ class OddStore final : public Store {
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                      std::span<const UploadedPart> parts,
                                      const CallOptions& call) override {
-    if (hooks_.before_complete) HEADRACE_TRY(hooks_.before_complete(upload_id));
     return inner_->complete_upload(key, upload_id, parts, call);
   }
   Status abort_upload(const std::string& key, const std::string& upload_id,

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/crc32c.h"
+#include "base/random.h"
 #include "store/file/file_io.h"
 #include "store/file/file_key.h"
 
@@ -58,6 +59,14 @@ void Transfer::request_stop() noexcept {
   stop_.request_stop();
   queue_.stop();
   large_ended_.notify_all();
+}
+
+void Transfer::give_up(Status reason) {
+  {
+    MutexLock lock(mutex_);
+    if (reason_.ok()) reason_ = std::move(reason);
+  }
+  request_stop();
 }
 
 void Transfer::post(std::function<void()> call) {
@@ -210,7 +219,16 @@ void Transfer::open_large(Item item) {
     MutexLock lock(large->mutex);
     large->is_there.resize(large->part_count);
   }
-  Status status = is_stopped() ? Status(Code::kCancelled, "cancelled") : open_ends(*large);
+  Status status;
+  if (is_stopped()) {
+    status = Status(Code::kCancelled, "cancelled");
+  } else if (large->part_bytes > options_.memory_bytes) {
+    status = Status(Code::kInvalidArgument,
+                    large->item.from_key + ": needs parts of " + std::to_string(large->part_bytes) +
+                        " bytes, more than the memory of the copy; raise its memory");
+  } else {
+    status = open_ends(*large);
+  }
   if (!status.ok()) {
     const Item failed = std::move(large->item);
     large.reset();
@@ -250,7 +268,7 @@ Status Transfer::open_ends(LargeCopy& large) {
   const PartialFile::Plan plan{.key = item.to_key,
                                .size_bytes = item.size_bytes,
                                .part_bytes = large.part_bytes,
-                               .version = large.local_source ? std::string() : item.etag};
+                               .version = large.local_source ? "" : resumable_version(item)};
   HEADRACE_TRY_ASSIGN(large.file, PartialFile::open(*local_target_, plan, stop_token()));
   MutexLock lock(large.mutex);
   for (std::uint32_t i = 0; i < large.part_count; ++i) large.is_there[i] = large.file->has_part(i);
@@ -259,24 +277,48 @@ Status Transfer::open_ends(LargeCopy& large) {
 
 Status Transfer::open_upload(LargeCopy& large) {
   const std::string& key = large.item.to_key;
-  auto pending = to_.list_uploads(key, call_options());
-  if (pending) {
-    large.is_upload_kept = true;
-    for (PendingUpload& upload : *pending) {
-      if (upload.key == key) large.upload_id = std::move(upload.upload_id);
-    }
-    if (!large.upload_id.empty() && find_uploaded_parts(large).ok()) return {};
-  }
+  // Only of local files can it be told whether a part is the right one.
+  if (large.local_source && adopt_upload(large)) return {};
   HEADRACE_TRY_ASSIGN(large.upload_id, to_.create_upload(key, call_options()));
   return {};
 }
 
+/// Goes on with an upload that holds parts of this very file. Others may be under way: they are
+/// left alone.
+bool Transfer::adopt_upload(LargeCopy& large) {
+  auto pending = to_.list_uploads(large.item.to_key, call_options());
+  if (!pending) return false;
+  large.is_upload_kept = true;
+  if (large.item.is_second_try) return false;
+  for (auto upload = pending->rbegin(); upload != pending->rend(); ++upload) {
+    if (upload->key != large.item.to_key) continue;
+    large.upload_id = std::move(upload->upload_id);
+    large.is_adopted = find_uploaded_parts(large).ok();
+    if (large.is_adopted) return true;
+    large.upload_id.clear();
+  }
+  return false;
+}
+
+/// Names source and content of the parts of a target file; empty when the content has no version
+/// that two different contents never share.
+std::string Transfer::resumable_version(const Item& item) const {
+  // Unquoted with a space: a time, of servers without ETags.
+  const bool is_weak = item.etag.empty() || item.etag.starts_with("W/") ||
+                       (item.etag[0] != '"' && item.etag.find(' ') != std::string::npos);
+  if (is_weak) return {};
+  std::uint64_t hash = 0;
+  for (const char c : from_.object_url(item.from_key))
+    hash = mix64(hash ^ static_cast<unsigned char>(c));
+  return std::to_string(hash) + " " + item.etag;
+}
+
 /// Takes the parts that an earlier run sent and that are what this one would send: by their
-/// checksums, which only local files can be compared with at the cost of reading them.
+/// checksums, which only local files can be compared with at the cost of reading them. kNotFound
+/// when there are none.
 Status Transfer::find_uploaded_parts(LargeCopy& large) {
   HEADRACE_TRY_ASSIGN(const std::vector<UploadedPart> found,
                       to_.list_parts(large.item.to_key, large.upload_id, call_options()));
-  if (!large.local_source) return {};
   std::vector<std::byte> bytes;
   std::vector<bool> is_there(large.part_count);
   std::vector<UploadedPart> parts;
@@ -294,6 +336,7 @@ Status Transfer::find_uploaded_parts(LargeCopy& large) {
     is_there[index] = true;
     parts.push_back(part);
   }
+  if (parts.empty()) return Status(Code::kNotFound, "no part of this file");
   MutexLock lock(large.mutex);
   large.is_there = std::move(is_there);
   large.parts = std::move(parts);
@@ -315,6 +358,12 @@ void Transfer::finish_large(const std::shared_ptr<LargeCopy>& large) {
     status = Status(Code::kCancelled, "cancelled");
   } else {
     status = complete_large(*large);
+  }
+  // Its other owner has completed or aborted it.
+  if (status.code() == Code::kNotFound && large->is_adopted && !is_stopped()) {
+    Item again = std::move(large->item);
+    again.is_second_try = true;
+    return open_large(std::move(again));
   }
   if (!status.ok()) abandon(*large, status.code());
   large->file.reset();
@@ -347,7 +396,7 @@ void Transfer::abandon(LargeCopy& large, Code reason) {
   const bool may_go_on = is_stopped() || is_retryable(reason) || reason == Code::kDeadline ||
                          reason == Code::kCancelled;
   if (large.file && !may_go_on) large.file->give_up();
-  if (large.upload_id.empty() || (may_go_on && large.is_upload_kept)) return;
+  if (large.upload_id.empty() || large.is_adopted || (may_go_on && large.is_upload_kept)) return;
   // Without the job's stop: there is nobody else to clean up.
   static_cast<void>(to_.abort_upload(large.item.to_key, large.upload_id, {}));
 }

@@ -47,7 +47,8 @@ struct LargeCopy {
 
   std::unique_ptr<PartialFile> file;  ///< When the target is a file; else
   std::string upload_id;
-  bool is_upload_kept = false;  ///< The store can list uploads: a later run finds this one.
+  bool is_upload_kept = false;  ///< A later run can find it and its parts.
+  bool is_adopted = false;      ///< Begun by an earlier run, or by somebody else.
 
   std::atomic<std::uint32_t> left_count{0};  ///< Parts that have not ended.
   std::atomic<bool> has_failed{false};
@@ -150,6 +151,8 @@ class Transfer {
   std::stop_token stop_token() const { return stop_.get_token(); }
   bool is_stopped() const noexcept { return stop_.stop_requested(); }
   void request_stop() noexcept;
+  /// Stops because of `reason`.
+  void give_up(Status reason) HEADRACE_EXCLUDES(mutex_);
   /// Runs `call` on the pool of blocking calls; in this thread when that is full.
   void post(std::function<void()> call);
   CallOptions call_options() const { return {.stop = stop_.get_token()}; }
@@ -186,7 +189,9 @@ class Transfer {
   void open_large(Item item);
   Status open_ends(LargeCopy& large);
   Status open_upload(LargeCopy& large);
+  bool adopt_upload(LargeCopy& large);
   Status find_uploaded_parts(LargeCopy& large);
+  std::string resumable_version(const Item& item) const;
   void finish_large(const std::shared_ptr<LargeCopy>& large);
   Status complete_large(LargeCopy& large);
   void abandon(LargeCopy& large, Code reason);
