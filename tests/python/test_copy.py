@@ -139,6 +139,91 @@ def test_patterns_choose_objects(cli: Any, s3: simulator.Server, tmp_path: Path,
         assert (done.code, done.err.count("\n")) == (1, 1), done.err
 
 
+def test_sync_takes_patterns_and_deletes_only_what_they_name(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    write_tree(buckets / "b", {"run/a.tar": b"1", "run/c": b"c", "run/x.tar/below": b"2"})
+    before = {"b.tar": b"old", "c": b"mine", "d": b"mine"}
+    target = write_tree(tmp_path / "t", before)
+    none = cli("sync", "--delete", "s3://b/run/*.zip", str(target))
+    assert (none.code, "nothing matches" in none.err) == (1, True), none.err
+    assert contents(target) == before
+    done = cli("sync", "--delete", "s3://b/run/*.tar", str(target), "--json").json()
+    assert (done["objects"], done["deleted"]) == (2, 1)
+    assert contents(target) == {"a.tar": b"1", "x.tar/below": b"2", "c": b"mine", "d": b"mine"}
+    assert cli("cp", "-r", "s3://b/run/{a.tar,c}", str(tmp_path / "u")).code == 0
+    assert contents(tmp_path / "u") == {"a.tar": b"1", "c": b"c"}
+
+
+def test_a_missing_source_among_others_ends_the_copy(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    write_tree(buckets / "b", {"a": b"1"})
+    done = cli("cp", "s3://b/a", "s3://b/typo", str(tmp_path / "t"))
+    assert (done.code, "typo" in done.err) == (1, True)
+    assert contents(tmp_path / "t") == {"a": b"1"}
+
+
+def test_a_tree_is_not_copied_into_itself(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    tree = write_tree(tmp_path / "t", {"a": b"1", "sub/b": b"2"})
+    write_tree(buckets / "b", {"d/a": b"1"})
+    for arguments in (
+        ["cp", "-r", str(tree), str(tree / "copy")],
+        ["cp", "-r", "s3://b/d", "s3://b/d/copy"],
+        ["sync", "--delete", str(tree / "sub"), str(tree)],
+    ):
+        done = cli(*arguments)
+        assert (done.code, done.err.count("\n")) == (1, 1), done.err
+    assert contents(tree) == {"a": b"1", "sub/b": b"2"}
+    assert contents(buckets / "b") == {"d/a": b"1"}
+
+
+def test_rm_removes_links_not_what_they_lead_to(cli: Any, tmp_path: Path) -> None:
+    kept = write_tree(tmp_path / "kept", {"a": b"1", "deep/b": b"2"})
+    tree = write_tree(tmp_path / "t", {"d/c": b"3"})
+    (tree / "d" / "link").symlink_to(kept)
+    (tree / "file-link").symlink_to(kept / "a")
+    (tmp_path / "alone").symlink_to(kept)
+    assert cli("rm", "-r", "--yes", str(tree), "--json").json() == {"deleted": 3}
+    assert not tree.exists()
+    assert cli("rm", "-r", "--yes", str(tmp_path / "alone"), "--json").json() == {"deleted": 1}
+    assert not (tmp_path / "alone").is_symlink()
+    assert contents(kept) == {"a": b"1", "deep/b": b"2"}
+
+
+def test_a_copy_goes_on_when_its_reader_leaves(s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    tree = {f"f{i:04}": b"x" for i in range(2000)}
+    write_tree(buckets / "b", tree)
+    command = [sys.executable, "-m", "headrace.cli", "cp", "-rv", "s3://b", str(tmp_path / "t")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=60) == 0
+    assert len(contents(tmp_path / "t")) == 2000
+
+
+def test_names_that_are_not_utf8_are_reported(cli: Any, s3: simulator.Server, tmp_path: Path) -> None:
+    (tmp_path / "from").mkdir()
+    with open(os.fsencode(tmp_path / "from") + b"/n\xff", "wb") as file:
+        file.write(b"1")
+    done = cli("cp", "-r", "-v", str(tmp_path / "from"), str(tmp_path / "to"))
+    assert (done.code, "n\\xff" in done.out) == (0, True), done.err
+
+
+def test_one_endpoint_is_not_taken_for_two_services(cli: Any, tmp_path: Path) -> None:
+    done = cli("cp", "s3://b/x", "gs://bucket/x", "--endpoint", "http://127.0.0.1:1", "--anonymous")
+    assert (done.code, "--endpoint" in done.err) == (1, True), done.err
+
+
+def test_presigned_urls_are_copied(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+    from headrace import Store
+
+    write_tree(buckets / "b", {"d/a b": b"123"})
+    with Store("s3://b") as store:
+        url = store.presign("d/a b")
+    assert "?" in url
+    assert cli("cp", url, str(tmp_path / "t") + "/").code == 0
+    assert contents(tmp_path / "t") == {"a b": b"123"}
+    missing = cli("cp", url.replace("a%20b", "none"), str(tmp_path) + "/")
+    assert (missing.code, "Signature" in missing.err) == (1, False), missing.err
+
+
 def test_several_sources_go_into_a_directory(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
     write_tree(tmp_path, {"one/a": b"1", "two/a": b"2", "f": b"3"})
     assert cli("cp", str(tmp_path / "f"), str(tmp_path / "one" / "a"), "s3://b/files").code == 0
@@ -312,6 +397,7 @@ def test_urls_of_all_schemes_split() -> None:
     assert split_url("gs://b/k/x") == ("gs://b", "k/x")
     assert split_url("az://account/container/k/x") == ("az://account/container", "k/x")
     assert split_url("https://host:1/d/x") == ("https://host:1", "d/x")
+    assert split_url("https://host/b/a%20b?X-Sig=1/2") == ("https://host?X-Sig=1/2", "b/a b")
     for url in ("s3://", "az://account"):
         with pytest.raises(InvalidArgumentError):
             split_url(url)

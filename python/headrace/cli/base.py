@@ -59,10 +59,20 @@ def local_path(url: str) -> str:
     return url.removeprefix("file://")
 
 
+def is_web(url: str) -> bool:
+    return url.startswith(("http://", "https://"))
+
+
+def without_query(url: str) -> str:
+    """For messages: what follows the question mark of a web URL may be a signature."""
+    return url.partition("?")[0] if is_web(url) else url
+
+
 def split_url(url: str) -> tuple[str, str]:
     """(root, key): the bucket and the key in it, or the directory and the name of a file.
 
-    A local directory is its own root; a trailing slash always means a directory.
+    A local directory is its own root; a trailing slash always means a directory. The query of a web URL goes with
+    the root, which sends it with every request; keys of web URLs are escaped, as in every URL.
     """
     if is_local(url):
         path = local_path(url)
@@ -71,6 +81,14 @@ def split_url(url: str) -> tuple[str, str]:
         head, name = os.path.split(path)
         return head or ".", name
     scheme, _, rest = url.partition("://")
+    if is_web(url):
+        from urllib.parse import unquote
+
+        rest, question, query = rest.partition("?")
+        host, _, key = rest.partition("/")
+        if not host:
+            raise InvalidArgumentError(f"{without_query(url)}: no host; expected {scheme}://host/path")
+        return f"{scheme}://{host}{question}{query}", unquote(key)
     bucket, _, key = rest.partition("/")
     if not bucket:
         raise InvalidArgumentError(f"{url}: no bucket; expected {scheme}://bucket/key")
@@ -92,8 +110,15 @@ class Stores:
 
     def open(self, root: str) -> Store:
         if root not in self._open:
+            self._check_endpoint(root)
             self._open[root] = Store(root, memory=self._memory, **self.options)
         return self._open[root]
+
+    def _check_endpoint(self, root: str) -> None:
+        """One endpoint cannot be that of two services; one of them would see the other's credentials."""
+        schemes = {r.partition("://")[0] for r in (*self._open, root) if not is_local(r) and not is_web(r)} - {"memory"}
+        if self.options["endpoint"] and len(schemes) > 1:
+            raise InvalidArgumentError(f"--endpoint with {' and '.join(sorted(schemes))} URLs: it would be used for both; set the endpoints in the environment")
 
     def split(self, url: str) -> tuple[Store, str]:
         root, key = split_url(url)

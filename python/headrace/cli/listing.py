@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace._units import format_bytes
-from headrace.cli.base import Stores, fail, is_local, local_path, print_json, split_url
+from headrace.cli.base import Stores, fail, is_local, local_path, print_json, split_url, without_query
 from headrace.errors import CancelledError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -35,7 +35,8 @@ def _as_json(info: ObjectInfo) -> dict[str, Any]:
 
 def need_key(url: str, key: str) -> str:
     if not key or key.endswith("/"):
-        raise InvalidArgumentError(f"{url} names no object; to list it: headrace ls {url}")
+        shown = without_query(url)
+        raise InvalidArgumentError(f"{shown} names no object; to list it: headrace ls {shown}")
     return key
 
 

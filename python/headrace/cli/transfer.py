@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native
 from headrace._units import format_bytes, parse_bytes
-from headrace.cli.base import CANCELLED, Stores, fail, is_local, local_path, print_json, split_url
+from headrace.cli.base import CANCELLED, Stores, fail, is_local, is_web, local_path, print_json, reader_left, split_url, without_query
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -93,8 +93,8 @@ def _open_target(stores: Stores, url: str, is_directory: bool) -> tuple[Store, s
 
 
 def _wildcard(url: str) -> _native.Glob | None:
-    """The pattern in a source; a local name that exists is meant as it is."""
-    if not any(c in url for c in "*?[{") or (is_local(url) and os.path.exists(local_path(url))):
+    """The pattern in a source; a local name that exists is meant as it is, and in web URLs a question mark is none."""
+    if is_web(url) or not any(c in url for c in "*?[{") or (is_local(url) and os.path.exists(local_path(url))):
         return None
     return _native.Glob(url)
 
@@ -126,7 +126,7 @@ def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: b
         below = _join(target, name) + "/" if many and name else target
         return store, (prefix, below, True, len(prefix.encode()), "")
     if not key or key.endswith("/"):
-        raise InvalidArgumentError(f"{url} names no object; to copy everything below it add -r")
+        raise InvalidArgumentError(f"{without_query(url)} names no object; to copy everything below it add -r")
     return store, (key, _join(target, key.rpartition("/")[2]) if not target or target.endswith("/") else target, False, 0, "")
 
 
@@ -161,6 +161,12 @@ class _Display:
             self._show(self._job.progress())
 
     def print_events(self) -> None:
+        try:
+            self._print_events()
+        except BrokenPipeError:  # `| head`: who asked for the copy still wants it
+            reader_left()
+
+    def _print_events(self) -> None:
         source, target = self._urls
         for kind, from_key, to_key, size in self._job.take_events():
             if self._settings.json:
@@ -223,6 +229,15 @@ def _run_job(job: _Job, settings: Settings, totals: _Totals) -> None:
 
 
 def _report(totals: _Totals, settings: Settings) -> int:
+    try:
+        _print_totals(totals, settings)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        reader_left()
+    return _print_failures(totals)
+
+
+def _print_totals(totals: _Totals, settings: Settings) -> None:
     counts = totals.as_json(settings.dry_run)
     if settings.json:
         print_json({**counts, **({"dry_run": True} if settings.dry_run else {})})
@@ -236,15 +251,19 @@ def _report(totals: _Totals, settings: Settings) -> int:
         else:
             rate = format_bytes(counts["bytes"] / seconds)
             sys.stdout.write(f"{counts['objects']:,} objects, {format_bytes(counts['bytes'])} in {seconds:.1f} s ({rate}/s){extra}\n")
-    if not counts["failed"]:
+
+
+def _print_failures(totals: _Totals) -> int:
+    count = totals.counts.get("failed", 0)
+    if not count:
         return 0
     failures = totals.failures
     if len(failures) > 1:
-        fail(f"{counts['failed']:,} objects failed:")
+        fail(f"{count:,} objects failed:")
     for key, _, message in failures[:SHOWN_FAILURES]:
         fail(message if key in message else f"{key}: {message}")
     if len(failures) > SHOWN_FAILURES:
-        fail(f"and {counts['failed'] - SHOWN_FAILURES:,} more (--json lists them)")
+        fail(f"and {count - SHOWN_FAILURES:,} more (--json lists them)")
     return 1
 
 
