@@ -78,13 +78,15 @@ struct CopyTask {
 struct CopyOptions {
   std::vector<CopyTask> tasks;
   CopyRule rule = CopyRule::kAlways;
-  NameFilter filter;           ///< On keys of trees without their first strip_bytes.
-  bool deletes_extra = false;  ///< Deletes what is below a tree's `to` and not in the source, after
-                               ///< everything was listed and copied without failure.
-  bool is_dry_run = false;     ///< Changes nothing; events say what would be done.
-  bool keeps_events = false;   ///< Collect events (always in a dry run).
-  bool keeps_times = false;    ///< Local targets get the source's time of modification.
-  bool syncs_files = false;    ///< fsync local files before they get their name.
+  NameFilter filter;  ///< On keys of trees without their first strip_bytes.
+  /// Deletes what is below a tree's `to` and not in the source, after everything was listed and
+  /// copied without failure. Only what pattern and filter would take, and nothing through symbolic
+  /// links. No task's target may be below another tree's.
+  bool deletes_extra = false;
+  bool is_dry_run = false;    ///< Changes nothing; events say what would be done.
+  bool keeps_events = false;  ///< Collect events (always in a dry run).
+  bool keeps_times = false;   ///< Local targets get the source's time of modification.
+  bool syncs_files = false;   ///< fsync local files before they get their name.
   /// Objects up to twice this size travel in one request, larger ones in parts of it. 0: 8 MiB, or
   /// more when the store's limit of parts demands it. Larger: fewer requests, more memory.
   std::uint64_t part_bytes = 0;
@@ -128,7 +130,9 @@ class CopyJob {
   virtual ~CopyJob() = default;
 
   /// Copies everything; blocks. ok even when single objects failed: see failures(). Errors: those
-  /// of listing; kNotFound (a task names nothing); kCancelled; the first failure when it gave up.
+  /// of listing; kNotFound (a task names nothing); kInvalidArgument (a tree would be copied into
+  /// itself, or its source deleted as extra); kExhausted (no thread); kCorrupt (a store that should
+  /// lists in no order); kCancelled; the first failure when it gave up.
   virtual Status run(std::stop_token stop = {}) = 0;
 
   virtual CopyProgress progress() const = 0;

@@ -82,6 +82,22 @@ TEST_F(CopySafetyTest, AnErrorOfListingAfterTheFirstObjectsEndsTheRun) {
   EXPECT_EQ(contents(*to), (Tree{{"a", "1"}})) << "what was found is copied";
 }
 
+TEST_F(CopySafetyTest, AnErrorOfALaterPageDeletesNothingAndEndsTheRun) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  fill(*from, {{"a", "1"}, {"b", "1"}});
+  fill(*to, {{"a", "1"}, {"z", "1"}});
+  OddStore::Hooks hooks;
+  hooks.list = [&](const ListRequest& request) -> Result<ListPage> {
+    if (!request.continuation.empty()) return Status(Code::kUnavailable, "later");
+    HEADRACE_TRY_ASSIGN(ListPage page, from->list(request));
+    page.continuation = "second";
+    return page;
+  };
+  OddStore odd(*from->new_handle(), std::move(hooks));
+  expect_failure(odd, *to, mirror("", ""), Code::kUnavailable);
+  EXPECT_EQ(contents(*to), (Tree{{"a", "1"}, {"b", "1"}, {"z", "1"}}));
+}
+
 TEST_F(CopySafetyTest, AListingOutOfOrderDeletesNothing) {
   const auto from = open("memory://from"), to = open("memory://to");
   Tree tree;

@@ -375,11 +375,16 @@ def test_an_upload_that_was_ended_goes_on(buckets: Path, tmp_path: Path) -> None
         environment = {**os.environ, **server.environment()}
         command = [sys.executable, "-m", "headrace.cli", "cp", "--part-size", "5MiB", "--concurrency", "2", str(tmp_path / "large"), "s3://b/large", "--json"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        time.sleep(0.8)
+        until = time.monotonic() + 30
+        # Two parts are under way at a time: of so many bytes some are whole ones.
+        while time.monotonic() < until and sum(p.stat().st_size for p in buckets.rglob("*") if p.is_file()) < 20 << 20:
+            assert process.poll() is None, "it ended before it could be stopped"
+            time.sleep(0.01)
         process.kill()
         process.communicate(timeout=10)
         again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["resumed_bytes"] > 0
     assert (buckets / "b" / "large").read_bytes() == data
 
 
