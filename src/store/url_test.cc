@@ -40,23 +40,30 @@ TEST(OpenStore, RefusesOtherSchemesWithAHint) {
     StoreOptions options;
     options.url = url;
     auto store = open_store(options, {});
-    EXPECT_FALSE(store.has_value());
+    if (store) return std::string("opened");
     EXPECT_EQ(store.error().code(), Code::kUnsupported);
     return std::string(store.error().message());
   };
-  EXPECT_THAT(
-      message("ftp://x"),
-      HasSubstr("use s3://bucket/prefix, file:///directory, a plain path, or memory://name"));
-  EXPECT_THAT(message("gs://x"), HasSubstr("https://storage.googleapis.com"));
-  EXPECT_THAT(message("az://x"), HasSubstr("Azure"));
-  EXPECT_THAT(message("https://x/y"), HasSubstr("AWS_ENDPOINT_URL_S3"));
+  EXPECT_THAT(message("ftp://x"),
+              HasSubstr("use s3://bucket/prefix, file:///directory, a plain path, gs://"));
+}
+
+TEST(OpenStore, KnowsTheSchemesOfItsDrivers) {
+  for (const char* url :
+       {"gs://bucket/a", "az://account/container", "https://host/y", "memory://m", "s3://bucket"}) {
+    StoreOptions options;
+    options.url = url;
+    options.anonymous = true;
+    const auto store = open_store(options, {});
+    EXPECT_TRUE(store.has_value()) << url << ": " << store.error().message();
+  }
 }
 
 TEST(OpenStore, SaysWhatIsWrongBeforeContactingAnyone) {
   StoreOptions options;
   EXPECT_EQ(open_store(options, {}).error().code(), Code::kInvalidArgument);
-  options.url = "s3://bucket";
-  EXPECT_EQ(open_store(options, {}).error().code(), Code::kDenied);
+  options.url = "az://account";
+  EXPECT_EQ(open_store(options, {}).error().code(), Code::kInvalidArgument);  // no container
 }
 
 }  // namespace
