@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,7 +74,8 @@ def test_random_trees_come_back_equal(s3: simulator.Server, tmp_path: Path, name
     tree = {name: generator.randbytes(generator.choice((0, 1, 5000, 100_000))) for name in names if name not in taken}
     if not tree:
         return
-    place = tmp_path / f"{seed}-{len(names)}-{generator.getrandbits(40)}"
+    # One of its own for each example: two with one seed would find each other's files.
+    place = Path(tempfile.mkdtemp(dir=tmp_path))
     write_tree(place / "from", tree)
     prefix = f"s3://b/{place.name}"
     for arguments in (["cp", "-r", str(place / "from"), prefix], ["cp", "-r", prefix, str(place / "back")]):
