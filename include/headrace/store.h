@@ -108,7 +108,7 @@ struct StoreTraits {
   bool lists_in_order = true;  ///< S3 Express lists in no order.
   bool can_write = true;       ///< false: plain HTTP servers.
   bool can_list = true;
-  bool can_start_after = false;  ///< ListRequest::start_after.
+  bool can_start_after = false;      ///< ListRequest::start_after.
   std::uint64_t min_part_bytes = 1;  ///< Of all parts but the last.
   std::uint64_t max_part_bytes = std::uint64_t{5} << 30;
   std::uint32_t max_parts = 10'000;

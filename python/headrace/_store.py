@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from headrace import _live, _native
@@ -196,7 +196,7 @@ class Store:
         """Deletes one object; a missing one is no error."""
         self._native.remove(key)
 
-    def delete_many(self, keys: Iterable[str]) -> list[tuple[str, Exception]]:
+    def delete_many(self, keys: Iterable[str]) -> Sequence[tuple[str, Exception]]:
         """Deletes objects in as few requests as the store allows; returns (key, error) of those that could not be deleted."""
         return self._native.remove_many(list(keys))
 

@@ -118,6 +118,29 @@ class FaultHandle final : public FaultStore {
     return inner_->abort_upload(key, upload_id, call);
   }
 
+  std::vector<Status> remove_many(std::span<const std::string> keys,
+                                  const CallOptions& call) override {
+    Status fault = before("DELETE", keys.empty() ? "" : keys.front());
+    if (fault.ok()) return inner_->remove_many(keys, call);
+    std::vector<Status> failed;
+    for (std::size_t i = 0; i < keys.size(); ++i) failed.push_back(fault.clone());
+    return failed;
+  }
+  Result<std::vector<UploadedPart>> list_parts(const std::string& key, const std::string& upload_id,
+                                               const CallOptions& call) override {
+    HEADRACE_TRY(before("LIST", key));
+    return inner_->list_parts(key, upload_id, call);
+  }
+  Result<std::vector<PendingUpload>> list_uploads(const std::string& prefix,
+                                                  const CallOptions& call) override {
+    HEADRACE_TRY(before("LIST", prefix));
+    return inner_->list_uploads(prefix, call);
+  }
+  Result<std::string> presign(const PresignRequest& request) override {
+    return inner_->presign(request);
+  }
+  const StoreTraits& traits() const noexcept override { return inner_->traits(); }
+
   const std::string& url() const noexcept override { return inner_->url(); }
   void append_metrics(MetricList& out) const override { inner_->append_metrics(out); }
   FaultCounts counts() const override {
