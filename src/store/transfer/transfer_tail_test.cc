@@ -292,8 +292,8 @@ TEST_P(TailTest, LimitStartsLowAndGrows) {
   std::vector<Request> requests;
   for (int i = 0; i < 64; ++i) requests.push_back(get(kSpecial, 1000));
   ASSERT_EQ(handle_->submit(requests), 64U);
-  for (int i = 0; i < 8; ++i) is_sent.acquire();
-  EXPECT_EQ(metric("store.concurrency_limit"), 8);
+  for (int i = 0; i < 32; ++i) is_sent.acquire();
+  EXPECT_EQ(metric("store.concurrency_limit"), 32);
   EXPECT_FALSE(is_sent.try_acquire_for(10ms));
   go.release(1000);
   for (int i = 0; i < 64; ++i) expect_content(take(), kSpecial, 1000);
