@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 # ctest runs each suite as one process: starting a process per test would cost more than the tests.
 CTEST := ctest --output-on-failure --timeout 300 -j $(JOBS)
 
-.PHONY: help setup install demo test test-cpp test-python check bench asan tsan fuzz clean
+.PHONY: help setup install demo test test-cpp test-python check bench asan tsan soak fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,11 @@ bench: ## The benchmarks behind docs/performance.md (minutes)
 asan tsan: ## C++ tests under AddressSanitizer + UBSan, or ThreadSanitizer
 	@tools/setup check
 	@cmake --preset $@ >/dev/null && ninja -C build/$@ -j $(JOBS) --quiet && $(CTEST) --test-dir build/$@
+
+soak: ## The long soak: half an hour under each sanitizer (SOAK_SECONDS to change)
+	@tools/setup check
+	@for kind in asan tsan; do cmake --preset $$kind >/dev/null && ninja -C build/$$kind -j $(JOBS) --quiet headrace_soak_test && \
+	  HEADRACE_SOAK_SECONDS=$${SOAK_SECONDS:-1800} build/$$kind/tests/headrace_soak_test || exit 1; done
 
 fuzz: ## Ten minutes on each libFuzzer target (FUZZ_SECONDS to change)
 	@tools/setup check

@@ -68,7 +68,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     table = Table(box=None, pad_edge=False)
     for name in ("part", "in flight", "GB/s", "CPU s/GB", "requests/s", "p50", "p90", "p99", "p99.9 ms to first byte", "retries"):
         table.add_column(name, justify="right")
-    table.add_column("throughput")
+    table.add_column("throughput", no_wrap=True, min_width=31)
     for row in rows:
         first = [_milliseconds(row[f"first_byte_{p}_us"]) for p in ("p50", "p90", "p99", "p999")]
         table.add_row(
