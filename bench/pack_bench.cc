@@ -1,7 +1,7 @@
 // Files per CPU second of pack() from a local directory. Makes the files first when the directory
-// is missing. Usage: pack_bench DIRECTORY [FILES] [BYTES_PER_FILE] [FORMAT] [TOKENS]; default
-// 80,000 files of 16,000 bytes, mds. Writes DIRECTORY/source once and DIRECTORY/target-* anew.
-// Prints one JSON object.
+// is missing. Usage: pack_bench DIRECTORY [FILES] [BYTES_PER_FILE] [FORMAT] [TOKENS]
+// [WORKERS]; default 80,000 files of 16,000 bytes, mds. Writes DIRECTORY/source once and
+// DIRECTORY/target-* anew. Prints one JSON object.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -44,7 +44,8 @@ void make_files(const std::filesystem::path& root, std::uint64_t count, std::uin
 int main(int argc, char** argv) {
   if (argc < 2) {
     std::fprintf(stderr,
-                 "usage: pack_bench DIRECTORY [FILES] [BYTES_PER_FILE] [FORMAT] [TOKENS]\n");
+                 "usage: pack_bench DIRECTORY [FILES] [BYTES_PER_FILE] [FORMAT] [TOKENS] "
+                 "[WORKERS]\n");
     return 2;
   }
   const std::filesystem::path root = argv[1];
@@ -53,6 +54,7 @@ int main(int argc, char** argv) {
   headrace::PackOptions options;
   options.format = argc > 4 ? argv[4] : "mds";
   options.tokens_per_sample = argc > 5 ? static_cast<std::uint32_t>(std::atoi(argv[5])) : 0;
+  options.worker_count = argc > 6 ? static_cast<std::uint32_t>(std::atoi(argv[6])) : 0;
   if (!std::filesystem::exists(root / "source")) make_files(root / "source", files, bytes);
   std::filesystem::remove_all(root / "target");
 

@@ -42,6 +42,10 @@ void ask(const Dataset& dataset) {
     buffer.resize(std::min<std::uint64_t>(bytes, 4096));
     for (std::uint32_t i = 0; i < end; ++i) (void)dataset.cut({b, 0, end, buffer}, i, columns);
     (void)dataset.verify(b, buffer);
+    if (dataset.is_compressed(b) && block.raw_bytes <= 65536) {
+      std::vector<std::byte> raw(block.raw_bytes);
+      (void)dataset.decompress(b, buffer, raw);
+    }
     (void)dataset.shard(block.shard);
   }
 }
@@ -58,6 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto blocks = detail::make_blocks(parts.view, std::uint64_t{1} << 20, 4096);
   if (!blocks) return 0;
   parts.blocks = *std::move(blocks);
-  ask(*detail::make_dataset(std::move(parts)));
+  auto dataset = detail::make_dataset(std::move(parts), headrace::DatasetOptions{});
+  if (dataset) ask(**dataset);
   return 0;
 }

@@ -1,11 +1,13 @@
-// The first byte chooses: an index.json, or a shard whose samples are cut with columns that the
-// next bytes choose.
+// The first byte chooses: an index.json (whole and in pieces), a shard whose samples are cut with
+// columns that the next bytes choose, or a line of a split shard.
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <vector>
 
 #include "shard/inflate.h"
 #include "shard/mds/mds_index.h"
+#include "shard/mds/mds_lines.h"
 #include "shard/mds/mds_shard.h"
 
 namespace {
@@ -21,9 +23,18 @@ void read_index(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   (void)headrace::detail::kind_of_index_json(text);
   auto index = headrace::detail::parse_mds_index(text, true);
+  headrace::detail::MdsIndexStream stream(true);
+  headrace::Status fed;
+  for (std::size_t at = 0; at < text.size() && fed.ok(); at += 3)
+    fed = stream.feed(text.substr(at, 3));
+  auto streamed = stream.finish();
+  if (fed.ok()) require(streamed.has_value() == index.has_value());
+  (void)headrace::detail::parse_mds_layout(text);
   if (!index) return;
+  require(fed.ok() && streamed->shards.size() == index->shards.size());
   for (const auto& shard : index->shards) {
-    require(shard.sample_count * 4 < shard.raw_bytes && shard.raw_bytes >> 32 == 0);
+    require(shard.raw_bytes >> 32 == 0 && shard.meta.raw_bytes >> 32 == 0);
+    require(shard.sample_count * 4 < std::max(shard.raw_bytes, shard.meta.raw_bytes));
     require(!shard.basename.empty() && shard.basename.front() != '/');
   }
 }
@@ -55,6 +66,24 @@ void cut_shard(std::span<const std::byte> bytes) {
   if (!offsets.empty()) (void)headrace::detail::check_mds_offsets(offsets, shard.size());
 }
 
+void cut_line(std::span<const std::byte> bytes) {
+  std::vector<Column> columns(1 + std::to_integer<std::size_t>(bytes[0]) % 3);
+  columns[0].name = "a";
+  if (columns.size() > 1) columns[1].name = "b";
+  using headrace::detail::MdsSplit;
+  const bool is_json = std::to_integer<unsigned>(bytes[1]) % 2 == 0;
+  const headrace::detail::MdsLineCutter cutter(
+      {is_json ? MdsSplit::Kind::kJson : MdsSplit::Kind::kXsv, ",", "\n"}, columns);
+  std::vector<ColumnBytes> out(columns.size());
+  const auto line = bytes.subspan(2);
+  if (!cutter.cut(line, out).ok()) return;
+  for (const ColumnBytes& column : out) {
+    require(column.present && is_inside(column.bytes, line) && column.size() <= line.size());
+    std::vector<std::byte> value(column.size());
+    column.write_to(value);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -62,7 +91,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
   if (data[0] == 'z') {
     std::vector<std::byte> raw(1000);
-    (void)headrace::detail::inflate_zstd(bytes, raw);
+    (void)headrace::detail::inflate(headrace::detail::Compression::kZstd, bytes, raw);
+  } else if (data[0] == 'l') {
+    cut_line(bytes);
   } else if (data[0] % 2 == 0) {
     cut_shard(bytes);
   } else {

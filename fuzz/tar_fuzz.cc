@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "shard/testing/drive_scan.h"
 #include "shard/webdataset/sample_cutter.h"
 #include "shard/webdataset/tar_scan.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 using headrace::Column;
 using headrace::ColumnBytes;
+using headrace::detail::FileSamples;
 using headrace::detail::SampleCutter;
 using headrace::detail::TarScan;
 
@@ -32,19 +34,22 @@ void sign_headers(std::vector<std::uint8_t>& tar) {
   }
 }
 
-void cut_samples(std::span<const std::byte> tar, const TarScan& scan) {
+void cut_samples(std::span<const std::byte> tar, const FileSamples& samples) {
+  auto facts = headrace::detail::TarFacts::from_text(samples.facts);
+  require(facts.has_value());
   std::vector<Column> columns(1);
   columns[0].name = "__key__";
-  for (const std::string& suffix : scan.samples().suffixes()) columns.emplace_back().name = suffix;
+  for (const std::string& suffix : facts->suffixes) columns.emplace_back().name = suffix;
   const SampleCutter cutter(columns);
   std::vector<ColumnBytes> out(columns.size());
-  const auto& bounds = scan.samples().bounds();
-  const auto& joined = scan.samples().joined_keys();
-  for (std::uint64_t i = 0; i < scan.samples().sample_count(); ++i) {
+  const auto& joined = facts->joined_keys;
+  for (std::uint64_t i = 0; i < samples.sample_count(); ++i) {
     const auto key = std::find_if(joined.begin(), joined.end(),
                                   [i](const auto& entry) { return entry.first == i; });
-    require(bounds[2 * i] < bounds[2 * i + 1] && bounds[2 * i + 1] <= tar.size());
-    const auto run = tar.subspan(bounds[2 * i], bounds[2 * i + 1] - bounds[2 * i]);
+    const std::uint64_t begin = samples.bounds[samples.has_gaps ? 2 * i : i];
+    const std::uint64_t end = samples.bounds[samples.has_gaps ? 2 * i + 1 : i + 1];
+    require(begin < end && end <= tar.size());
+    const auto run = tar.subspan(begin, end - begin);
     require(cutter.cut(run, key == joined.end() ? "" : key->second, out).ok());
     require(
         std::any_of(out.begin() + 1, out.end(), [](const ColumnBytes& c) { return c.present; }));
@@ -59,15 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::vector<std::uint8_t> content(data + 1, data + size);
   if (data[0] % 2 == 0) sign_headers(content);
   const auto tar = std::as_bytes(std::span(content));
-  TarScan scan(tar.size());
-  while (!scan.is_done()) {
-    const std::uint64_t offset = scan.offset();
-    const std::uint64_t wanted = std::max<std::uint64_t>(piece, scan.needed_bytes());
-    const auto bytes = tar.subspan(offset, std::min<std::uint64_t>(wanted, tar.size() - offset));
-    const std::uint64_t needed = scan.needed_bytes();
-    if (!scan.feed(bytes).ok()) return 0;
-    require(scan.is_done() || scan.offset() > offset || scan.needed_bytes() > needed);
-  }
-  cut_samples(tar, scan);
+  TarScan scan(size % 2 == 0);
+  if (headrace::testing::drive_scan(scan, tar, piece).ok()) cut_samples(tar, scan.take());
   return 0;
 }

@@ -12,6 +12,7 @@
 ///
 /// Threads: immutable after open; every const function from any thread.
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <span>
@@ -25,8 +26,23 @@
 
 namespace headrace {
 
-enum class Format : std::uint8_t { kAuto = 0, kMds = 1, kWebDataset = 2, kRaw = 3 };
-/// "auto", "mds", "webdataset", "raw".
+/// Numbers stand in index files; never renumber.
+enum class Format : std::uint8_t {
+  kAuto = 0,
+  kMds = 1,         ///< Mosaic data shards, and its json, csv, tsv and xsv shards.
+  kWebDataset = 2,  ///< Tar files.
+  kRaw = 3,         ///< Every object is a sample.
+  kLitData = 4,
+  kTfRecord = 5,
+  kText = 6,    ///< JSON lines or lines of text: a line is a sample.
+  kTokens = 7,  ///< Token ids: Megatron `.bin` with `.idx`, or flat integers.
+  kNumpy = 8,   ///< `.npy` and `.npz`: the first axis counts samples.
+  kTable = 9,   ///< Parquet, Lance, Arrow files: decoded by their own packages.
+  kArrayRecord = 10,
+  kSamples = 11,  ///< A view of other datasets (mixture, packed tokens); never in an index.
+};
+/// "auto", "mds", "webdataset", "raw", "litdata", "tfrecord", "text", "tokens", "numpy", "table",
+/// "arrayrecord".
 std::string_view format_name(Format format) noexcept;
 Result<Format> parse_format(std::string_view name);
 
@@ -45,12 +61,15 @@ struct Column {
 };
 
 /// A run of consecutive samples of one shard: the unit of order and of residency.
+/// A *compressed* block is stored in another form than samples are cut from: it is read whole
+/// (`stored_bytes`), then decompress() or decode() makes it ready.
 struct Block {
   std::uint32_t shard = 0;
   std::uint32_t sample_count = 0;  ///< > 0
   std::uint64_t first_sample = 0;  ///< Dataset position of its first sample.
   std::uint64_t stored_bytes = 0;  ///< Bytes to read for the whole block.
-  /// Bytes once ready to cut: equal to stored_bytes unless the shard is compressed as a whole.
+  /// Bytes once ready to cut: equal to stored_bytes unless the block is compressed. For a block
+  /// that decode() makes ready: about what the decoded columns take, charged to the memory limit.
   std::uint64_t raw_bytes = 0;
 };
 
@@ -63,19 +82,45 @@ struct Extent {
   std::uint64_t target_offset_bytes = 0;  ///< Offset in the buffer that BlockBytes will look into.
 };
 
+/// What Dataset::decode() made of a block: columns in memory that the engine does not own (Arrow
+/// arrays). Any thread; immutable.
+class DecodedBlock {
+ public:
+  virtual ~DecodedBlock() = default;
+};
+
 /// Bytes of samples [begin, end) of a block, ready to cut (read, and decompressed if need be).
 struct BlockBytes {
   std::uint32_t block = 0;
   std::uint32_t begin = 0;  ///< Index in the block of the first sample that the bytes hold.
   std::uint32_t end = 0;
   std::span<const std::byte> bytes;
+  const DecodedBlock* decoded = nullptr;  ///< Of a block that is_decoded(); `bytes` is empty then.
 };
 
-/// One column of one sample inside BlockBytes (or inside the index). `present` is false when the
-/// sample has no such member.
+/// One column of one sample inside BlockBytes (or inside the index): where its value lies, or how
+/// to write it when it does not lie there as it is delivered (varints, escaped strings, values in
+/// pieces).
 struct ColumnBytes {
-  std::span<const std::byte> bytes;
-  bool present = false;
+  /// Writes the value, exactly `out.size() == cell.value_bytes` bytes. Pure, any thread.
+  using Writer = void (*)(const ColumnBytes& cell, std::span<std::byte> out) noexcept;
+
+  std::span<const std::byte> bytes;  ///< The value; with a writer: what the writer reads.
+  bool present = false;              ///< False: the sample has no such member.
+  Writer writer = nullptr;           ///< nullptr: the value is `bytes`.
+  std::uint64_t value_bytes = 0;     ///< Size of the value when there is a writer.
+  const void* context = nullptr;     ///< The writer's; lives as long as the Dataset or its block.
+  std::uint64_t argument = 0;        ///< The writer's.
+
+  std::uint64_t size() const noexcept { return writer == nullptr ? bytes.size() : value_bytes; }
+  /// \pre out.size() == size().
+  void write_to(std::span<std::byte> out) const noexcept {
+    if (writer != nullptr) {
+      writer(*this, out);
+    } else if (!bytes.empty()) {
+      std::memcpy(out.data(), bytes.data(), bytes.size());
+    }
+  }
 };
 
 struct DatasetOptions {
@@ -86,14 +131,38 @@ struct DatasetOptions {
   std::uint64_t block_bytes = 0;
   /// Directory for indexes built on first use; empty: build in memory only. Files are published by
   /// rename.
-  std::string index_cache_dir;
+  std::string index_cache_dir = {};
   /// Look for `index.hri` beside the dataset first.
   bool use_stored_index = true;
   /// Open datasets with pickled columns (MDS encoding "pkl"); nothing here unpickles, but a decoder
   /// above may.
   bool allow_unsafe = false;
+  /// Keys below the root that make the dataset, in this order (from a brace pattern, a `::` list or
+  /// a manifest); empty: all that the format finds.
+  std::vector<std::string> keys = {};
+  /// kTokens without `.idx`, and LitData tokens: tokens of one sample. 0: whole documents
+  /// (Megatron), else an error that asks for it.
+  std::uint64_t tokens_per_sample = 0;
+  /// kTokens without `.idx`: numpy dtype of a token, "uint16" or "uint32" ...; empty: "uint16".
+  std::string token_dtype = {};
+  /// Columns to read where the format stores columns apart (kTable, kNumpy); empty: all. Part of
+  /// the fingerprint.
+  std::vector<std::string> columns = {};
+  /// kTable: JSON `[["column", "op", value], ...]` (all must hold; op one of == != < <= > >= in);
+  /// row groups that cannot match by their statistics are left out. Part of the fingerprint.
+  std::string row_groups_where = {};
+  /// LitData: password of an encrypted dataset, and its salt as litdata stores it (urlsafe base64).
+  /// Never stored, never in messages.
+  std::string password = {}, password_salt = {};
+  /// kWebDataset, kTfRecord: take what the reference readers pass over in silence (a tar that is
+  /// cut off, data after its end mark, a record file that ends inside a record) as the end of the
+  /// shard. What is passed over is neither read nor counted; the default refuses the shard:
+  /// kCorrupt.
+  bool lenient = false;
+  /// Objects read at once while an index is built; 0: chosen.
+  std::uint32_t index_workers = 0;
   /// Called from the opening thread with (shards done, shards in all) while an index is built.
-  std::function<void(std::uint64_t, std::uint64_t)> progress;
+  std::function<void(std::uint64_t, std::uint64_t)> progress = {};
 };
 
 class Dataset {
@@ -124,7 +193,8 @@ class Dataset {
     std::uint64_t size_bytes = 0;
     std::uint64_t first_sample = 0;
     std::uint64_t sample_count = 0;
-    std::string_view compression;  ///< "" or "zstd".
+    std::string_view compression;  ///< "" or "zstd", ...
+    std::string_view hashes;       ///< Digests of the stored object, "name=hex" joined by spaces.
   };
   virtual std::uint32_t shard_count() const noexcept = 0;
   virtual Shard shard(std::uint32_t index) const = 0;
@@ -142,14 +212,32 @@ class Dataset {
   /// ignored here. \pre begin < end <= sample_count.
   virtual std::uint64_t append_extents(std::uint32_t block, std::uint32_t begin, std::uint32_t end,
                                        std::vector<Extent>& out) const = 0;
+  /// True when the block needs decompress() or decode() before samples can be cut.
   virtual bool is_compressed(std::uint32_t block) const = 0;
   /// Inflates what append_extents() read of a compressed block into exactly Block::raw_bytes. CPU
   /// work; any thread. Errors: kCorrupt (names the shard).
   virtual Status decompress(std::uint32_t block, std::span<const std::byte> stored,
                             std::span<std::byte> raw) const = 0;
+  /// True for a compressed block that decode() makes ready instead of decompress(). Such a block
+  /// may have no extents at all: the package that decodes it reads by itself.
+  virtual bool is_decoded(std::uint32_t block) const {
+    static_cast<void>(block);
+    return false;
+  }
+  /// Decodes what append_extents() read. CPU work, any thread; may call Python (takes the GIL).
+  /// Errors: kCorrupt, kUnsupported (names the shard).
+  virtual Result<std::shared_ptr<const DecodedBlock>> decode(
+      std::uint32_t block, std::span<const std::byte> stored) const {
+    static_cast<void>(block);
+    static_cast<void>(stored);
+    return Status(Code::kInternal, "this dataset has no block to decode");
+  }
   /// Checks the format's own integrity marks that do not depend on single samples, when it has them
   /// (MDS hashes of a whole compressed or whole raw shard). Errors: kCorrupt.
   virtual Status verify(std::uint32_t block, std::span<const std::byte> stored) const = 0;
+
+  /// The index that the dataset is a view of (the content of `index.hri`); empty when it has none.
+  virtual std::span<const std::byte> index_bytes() const noexcept { return {}; }
 
   /// Finds the columns of sample `index` (in the block, begin <= index < end) inside `bytes`; `out`
   /// has columns().size() entries. No copying, no allocation. Errors: kCorrupt (names shard and

@@ -21,6 +21,7 @@
 #include "headrace/memory.h"
 #include "headrace/metrics.h"
 #include "headrace/order.h"
+#include "headrace/order_source.h"
 #include "headrace/status.h"
 #include "headrace/store.h"
 
@@ -32,6 +33,9 @@ struct LoaderOptions {
   std::uint32_t world_size = 1;
   std::string order = "headrace";  ///< Or "sequential".
   std::uint64_t seed = 0;
+  /// Where the order comes from; nullptr: made from `order`, `seed`, `window_blocks` and
+  /// `lane_count`, which are unused otherwise.
+  std::shared_ptr<const OrderSource> order_source = nullptr;
   EpochEnd epoch_end = EpochEnd::kPad;
   /// Window of the order in blocks; 0: 2, or 1 where blocks are whole compressed shards.
   std::uint32_t window_blocks = 0;
@@ -62,7 +66,8 @@ struct BatchColumn {
 class Batch {
  public:
   virtual ~Batch() = default;
-  virtual std::uint32_t count() const noexcept = 0;  ///< Slots, repeats included.
+  /// Slots, repeats included; those that a listed order leaves empty are not. > 0.
+  virtual std::uint32_t count() const noexcept = 0;
   virtual std::span<const BatchColumn> columns() const noexcept = 0;
   virtual std::span<const std::int64_t> ids()
       const noexcept = 0;  ///< Dataset positions, one a slot.
@@ -130,12 +135,25 @@ class Loader {
   /// then.
   virtual Status load_state(std::string_view json) = 0;
 
-  /// Batches of this rank from the current position to the end of the epoch (len() of an epoch when
-  /// at its start).
+  /// Goes on from the position with another source of the same order id, version and seed (a
+  /// mixture whose weights change). Discards what was read ahead. Errors: kInvalidArgument, those
+  /// of OrderSource::plan(); nothing changes then. Same thread as next().
+  virtual Status set_order_source(std::shared_ptr<const OrderSource> source) = 0;
+
+  /// True from the last batch of an epoch on, until start_epoch() or load_state().
+  virtual bool has_ended() const = 0;
+  /// From now on next() says that the epoch has ended, until start_epoch() or load_state(): for a
+  /// loader that goes on in a loop where another has_ended(). Same thread as next().
+  virtual void end_epoch() = 0;
+
+  /// Batches of this rank from the current position to the end of the epoch. A listed order may
+  /// leave all slots of some of them empty; those are counted here and passed over by next().
   virtual std::uint64_t batches_left() const = 0;
+  /// The same for a whole epoch from its start, of the epoch of the position.
+  virtual std::uint64_t epoch_batches() const = 0;
   virtual std::uint64_t epoch() const = 0;
-  /// Dataset positions of this rank's k-th batch of `epoch` from its start (repeats included),
-  /// without reading data. kNotFound past the end.
+  /// Dataset positions of this rank's k-th batch of `epoch` from its start (repeats included, empty
+  /// slots left out), without reading data. kNotFound past the end.
   virtual Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch,
                                                        std::uint64_t batch_index) const = 0;
 

@@ -50,6 +50,7 @@ struct Window {
   std::uint64_t sample_count = 0;
   std::uint64_t key = 0;      ///< Keys the permutation inside the window.
   std::vector<Piece> pieces;  ///< Laid end to end; a sample's unpermuted index counts through them.
+  bool is_shuffled = true;    ///< False: samples come in the order of the pieces; `key` is unused.
 };
 
 /// Place of a global sample: which lane, how far into it.
@@ -57,6 +58,9 @@ struct LanePosition {
   std::uint32_t lane = 0;
   std::uint64_t position = 0;
 };
+
+/// LanePosition::lane of a slot without a sample: a listed order may leave slots of a batch empty.
+inline constexpr std::uint32_t kNoLane = 0xffff'ffffU;
 
 /// A sample inside a window.
 struct WindowSample {
@@ -72,6 +76,8 @@ struct Segment {
   std::uint64_t global_batch = 1;  ///< G >= 1, samples.
 };
 
+struct BatchPlan;
+
 class EpochOrder {
  public:
   /// Plans one epoch: O(B) time, about 12 bytes per block. `block_samples` is the sample count of
@@ -85,13 +91,26 @@ class EpochOrder {
   virtual const OrderSpec& spec() const noexcept = 0;
   virtual std::uint64_t epoch() const noexcept = 0;
   virtual std::uint64_t sample_count() const noexcept = 0;  ///< N
+  virtual std::uint32_t lane_count() const noexcept { return spec().lane_count; }
+  /// True for an order given sample by sample (see create_listed_order): lane b is block b, with
+  /// one window that holds the block, and lanes are visited in any sequence, with repeats.
+  virtual bool is_listed() const noexcept { return false; }
 
   /// Where global sample `t` of the epoch comes from, under `segment`. O(1). \pre segment.start <=
   /// t < N.
   virtual LanePosition locate(std::uint64_t t, const Segment& segment) const = 0;
+  /// The same for samples [t, t + out.size()).
+  virtual void locate_run(std::uint64_t t, const Segment& segment,
+                          std::span<LanePosition> out) const;
   virtual std::uint64_t lane_length(std::uint32_t lane) const = 0;
-  /// Positions of `lane` consumed by the prefix [0, t): floor(t / C) + (lane < t mod C).
+  /// Positions of `lane` consumed by the prefix [0, t); here floor(t / C) + (lane < t mod C).
   virtual std::uint64_t lane_consumed(std::uint32_t lane, std::uint64_t t) const = 0;
+  /// Batch of `segment` (0: its first) that takes `position` of `lane`; 0 for positions before it.
+  /// What is read ahead is read in this order. O(1).
+  virtual std::uint64_t batch_of(std::uint32_t lane, std::uint64_t position,
+                                 const Segment& segment) const;
+  /// Lanes that the full batches of `plan`'s rank touch, in order of first touch.
+  virtual std::vector<std::uint32_t> own_lanes(const BatchPlan& plan) const;
   /// The window that holds `position` of `lane`. O(log B). \pre position < lane_length(lane).
   virtual Window window_at(std::uint32_t lane, std::uint64_t position) const = 0;
   /// The sample at `position` (of the lane) inside `window`. O(1). Defined here because it is per
@@ -101,12 +120,32 @@ class EpochOrder {
   virtual std::uint64_t block_first_sample(std::uint32_t block) const = 0;
 
   /// Dataset position of global sample `t`: the three above in one; for lists, tests and reports.
-  /// O(log B).
+  /// O(log B). \pre the slot is not empty.
   std::uint64_t dataset_position(std::uint64_t t, const Segment& segment) const;
   /// Largest sum over any window of any lane of weight(block) * share of the block, used to plan
   /// memory: the caller gives bytes per block; partial pieces count in full. O(B).
   virtual std::uint64_t largest_window_weight(std::span<const std::uint64_t> block_bytes) const = 0;
 };
+
+/// The samples of an epoch one by one: how orders of other loaders are given. Immutable; any
+/// thread.
+class SampleList {
+ public:
+  virtual ~SampleList() = default;
+  /// Slots of the epoch, empty ones included.
+  virtual std::uint64_t size() const noexcept = 0;
+  /// Dataset positions of slots [t, t + out.size()); -1 where a slot is empty. O(out.size()).
+  /// \pre t + out.size() <= size().
+  virtual void read(std::uint64_t t, std::span<std::int64_t> out) const = 0;
+};
+
+/// An order that delivers `list`: global sample t is slot t. sample_count() is the size of the
+/// list; locate() of an empty slot gives kNoLane. The caller sees that every id is a position of
+/// the dataset. `spec` is kept as its identity. Errors: kInvalidArgument (empty table, zero
+/// counts).
+Result<std::shared_ptr<const EpochOrder>> create_listed_order(
+    const OrderSpec& spec, std::span<const std::uint32_t> block_samples, std::uint64_t epoch,
+    std::shared_ptr<const SampleList> list);
 
 /// Digest of a block table for OrderSpec::block_table_digest. O(B).
 std::uint64_t block_table_digest(std::span<const std::uint32_t> block_samples) noexcept;

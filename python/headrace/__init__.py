@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from headrace._batch import Batch
     from headrace._dataset import Block, Column, Dataset, Shard
     from headrace._loader import Loader
+    from headrace._mixture import Mixture, MixtureSource, pack_tokens
+    from headrace._verify import check_manifest, create_manifest, diff, verify
 
 __all__ = [
     "Batch",
@@ -45,6 +47,8 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "Loader",
+    "Mixture",
+    "MixtureSource",
     "NotFoundError",
     "ObjectInfo",
     "RangeResult",
@@ -54,10 +58,29 @@ __all__ = [
     "UnavailableError",
     "UnsupportedError",
     "__version__",
+    "check_manifest",
+    "create_manifest",
+    "diff",
+    "pack_tokens",
+    "verify",
 ]
 
 # What needs numpy comes when it is first used: copies and listings are over before numpy is imported.
-_LAZY = {"Batch": "_batch", "Block": "_dataset", "Column": "_dataset", "Dataset": "_dataset", "Loader": "_loader", "Shard": "_dataset"}
+_LAZY = {
+    "pack_tokens": "_mixture",
+    "Batch": "_batch",
+    "Block": "_dataset",
+    "Column": "_dataset",
+    "Dataset": "_dataset",
+    "Loader": "_loader",
+    "Mixture": "_mixture",
+    "MixtureSource": "_mixture",
+    "Shard": "_dataset",
+    "check_manifest": "_verify",
+    "create_manifest": "_verify",
+    "diff": "_verify",
+    "verify": "_verify",
+}
 
 
 def __getattr__(name: str) -> Any:

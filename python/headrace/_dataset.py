@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import operator
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, overload
 
 from headrace import _live, _native
 from headrace._progress import progress_bar
-from headrace._store import StoreOptions, open_native
+from headrace._store import open_native
 from headrace._units import parse_bytes
-from headrace.errors import InvalidArgumentError
+from headrace._urls import named_objects
+from headrace.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Self
 
 __all__ = ["Block", "Column", "Dataset", "Shard"]
 
@@ -96,8 +98,73 @@ def parse_block_bytes(value: int | str | None) -> int:
     return 0 if value is None else parse_bytes(value, "block_bytes")
 
 
+class DatasetOptions(TypedDict, total=False):
+    """What to read of a dataset, where its format leaves a choice."""
+
+    columns: Sequence[str] | str | None
+    """Tables: the columns to read; the bytes of others are not fetched."""
+    where: Sequence[tuple[str, str, Any]] | None
+    """Parquet: ``[(column, op, value), ...]``, all of which hold (op: == != < <= > >= in). Row groups whose statistics rule
+    that out are left out; rows of the others are not looked at."""
+    keys: Sequence[str] | None
+    """Exactly these objects below the URL, in this order."""
+    allow_unsafe: bool
+    """Open datasets with pickled columns. Unpickling runs what the writer of the data wants."""
+    tokens_per_sample: int
+    """Flat tokens: tokens of one sample; 0: whole documents, where the format knows them."""
+    token_dtype: str
+    """Flat tokens without an index: "uint16" (default), "uint32", ..."""
+    password: str
+    """LitData: of an encrypted dataset."""
+    password_salt: str
+    """LitData: its salt, as litdata stores it."""
+    lenient: bool
+    """Take what the reference readers pass over in silence (a tar that is cut off) as the end of a shard."""
+    index_workers: int
+    """Objects read at once while an index is built; 0: chosen."""
+
+
+def _native_options(options: DatasetOptions) -> dict[str, Any]:
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    columns, where, keys = given.pop("columns", None), given.pop("where", None), given.pop("keys", None)
+    if columns is not None:
+        given["columns"] = [columns] if isinstance(columns, str) else list(columns)
+    if where is not None:
+        given["row_groups_where"] = json.dumps([list(term) for term in where], default=str)
+    if keys is not None:
+        given["keys"] = list(keys)
+        if not given["keys"]:
+            raise InvalidArgumentError("keys=[]: a dataset has at least one object")
+    return given
+
+
+_DATASET_OPTIONS = frozenset(DatasetOptions.__annotations__)
+
+
+def split_options(options: dict[str, Any]) -> tuple[DatasetOptions, dict[str, Any]]:
+    """Keyword arguments of a dataset and of its store, apart."""
+    dataset = {name: value for name, value in options.items() if name in _DATASET_OPTIONS}
+    store = {name: value for name, value in options.items() if name not in _DATASET_OPTIONS}
+    return dataset, store  # type: ignore[return-value]
+
+
+def parent_and_key(url: str | os.PathLike[str]) -> tuple[str, str] | None:
+    """The URL as a folder and the object in it; None when it cannot be that."""
+    text = os.fspath(url)
+    scheme, mark, path = text.rpartition("://")
+    parent, slash, key = path.rpartition("/")
+    if not key or (mark and not slash):
+        return None
+    return scheme + mark + (parent or ("/" if slash else ".")), key
+
+
 def open_native_dataset(
-    store: _native.Store, format: str, block_bytes: int | str | None, index_cache: str | os.PathLike[str] | None, use_stored_index: bool
+    store: _native.Store,
+    format: str,
+    block_bytes: int | str | None,
+    index_cache: str | os.PathLike[str] | None,
+    use_stored_index: bool,
+    options: DatasetOptions | None = None,
 ) -> _native.Dataset:
     cache = default_index_cache() if index_cache is None else os.fspath(index_cache)
     with progress_bar("indexing", "shards") as report:
@@ -108,12 +175,60 @@ def open_native_dataset(
             index_cache_dir=cache,
             use_stored_index=use_stored_index,
             progress=report,
+            **_native_options(options or {}),
         )
 
 
-def _write_index(store: _native.Store, format: str, block_bytes: int | str | None, path: str | os.PathLike[str] | None) -> int:
+T = TypeVar("T")
+
+
+def _read_object(root: str, key: str, memory: int | str, store_options: Mapping[str, Any]) -> bytes:
+    store = open_native(root, memory, **store_options)
+    try:
+        return store.get(key)
+    finally:
+        store.close()
+
+
+def open_root(
+    url: str | os.PathLike[str], memory: int | str, options: DatasetOptions, store_options: Mapping[str, Any], use: Callable[[_native.Store, DatasetOptions], T]
+) -> tuple[_native.Store, T]:
+    """Calls ``use(store, options)`` for the store at a URL; where nothing is below the URL but the URL is an object, for its folder
+    and that one key; for a URL that names many objects, for their folder and keys."""
+    named = named_objects(url, lambda root, key: _read_object(root, key, memory, store_options))
+    if named is not None and options.get("keys") is None:
+        url, options = named[0], {**options, "keys": named[1]}
+    store = open_native(url, memory, **store_options)
+    try:
+        return store, use(store, options)
+    except NotFoundError as missing:
+        store.close()
+        place = parent_and_key(url)
+        if place is None or options.get("keys") is not None:
+            raise
+        store = open_native(place[0], memory, **store_options)
+        try:
+            store.head(place[1])
+            return store, use(store, {**options, "keys": [place[1]]})
+        except NotFoundError:
+            store.close()
+            raise missing from None
+        except BaseException:
+            store.close()
+            raise
+    except BaseException:
+        store.close()
+        raise
+
+
+def _build_index(store: _native.Store, format: str, block_bytes: int | str | None, index_cache: str, options: DatasetOptions) -> bytes:
     with progress_bar("indexing", "shards") as report:
-        index = _native.build_index(store, format=format, block_bytes=parse_block_bytes(block_bytes), progress=report)
+        return _native.build_index(
+            store, format=format, block_bytes=parse_block_bytes(block_bytes), index_cache_dir=index_cache, progress=report, **_native_options(options)
+        )
+
+
+def _store_index(store: _native.Store, index: bytes, path: str | os.PathLike[str] | None) -> int:
     if path is None:
         store.put(INDEX_KEY, index, False)
     else:
@@ -130,28 +245,41 @@ def write_index(
     format: str = "auto",
     memory: int | str = "256MiB",
     block_bytes: int | str | None = None,
-    **options: Unpack[StoreOptions],
+    index_cache: str | os.PathLike[str] | None = None,
+    **options: Any,
 ) -> int:
-    """``Dataset(url).write_index(path)`` with one scan: nothing is opened before. Returns the size of the index in bytes."""
-    store = open_native(url, memory, **options)
+    """``Dataset(url).write_index(path)`` with one scan: nothing is opened before. Returns the size of the index in bytes.
+
+    What a killed call had found is kept in ``index_cache`` and used by the next. ``options``: of the dataset
+    (:class:`DatasetOptions`) and of its store.
+    """
+    cache = default_index_cache() if index_cache is None else os.fspath(index_cache)
+    dataset_options, store_options = split_options(options)
+    store, index = open_root(url, memory, dataset_options, store_options, lambda store, chosen: _build_index(store, format, block_bytes, cache, chosen))
     try:
-        return _write_index(store, format, block_bytes, path)
+        return _store_index(store, index, path)
     finally:
         store.close()
 
 
 class Dataset:
-    """A dataset at a URL or path: MDS, WebDataset tars, or a tree of raw files.
+    """A dataset at a URL or path: MDS, LitData, WebDataset tars, TFRecord, Parquet, Lance, Arrow, JSON lines, tokens, NumPy
+    arrays, or a tree of raw files; a folder of objects, or one object.
 
-    Opening uses the index ``index.hri`` beside the dataset, else the one in ``index_cache``, else builds one (MDS: from
-    ``index.json``; WebDataset: one scan of the tars).
+    Opening uses the index ``index.hri`` beside the dataset, else the one in ``index_cache``, else builds one (from a manifest or
+    footers where the format has them, else by one scan).
 
-    :param format: ``"auto"``, ``"mds"``, ``"webdataset"`` or ``"raw"``.
+    :param format: ``"auto"`` (found from the content), or ``"mds"``, ``"webdataset"``, ``"raw"``, ``"litdata"``, ``"tfrecord"``,
+        ``"text"``, ``"tokens"``, ``"numpy"``, ``"table"``, ``"arrayrecord"``.
     :param memory: limit of the bytes under way while reading.
     :param block_bytes: encoded size of a block, about; a loader reads and shuffles by blocks. Default: 8 MiB, less for
         datasets below 8 GiB (a 1024th of them, at least 1 MiB).
     :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default: ``$HEADRACE_INDEX_CACHE``, else
         ``~/.cache/headrace/index``.
+    :param columns: tables: names of the columns to read, default all; the bytes of others are not fetched.
+    :param options: ``keys``, ``allow_unsafe``, ``tokens_per_sample``, ``token_dtype``, ``password``, ``password_salt``, ``lenient``,
+        ``index_workers``; and how to reach the store, see :class:`headrace.StoreOptions`.
+    :param where: Parquet: ``[(column, op, value), ...]``; row groups that cannot match by their statistics are left out.
     """
 
     def __init__(
@@ -163,23 +291,29 @@ class Dataset:
         block_bytes: int | str | None = None,
         index_cache: str | os.PathLike[str] | None = None,
         use_stored_index: bool = True,
-        **options: Unpack[StoreOptions],
+        columns: Sequence[str] | str | None = None,
+        where: Sequence[tuple[str, str, Any]] | None = None,
+        **options: Any,
     ) -> None:
-        self._url, self._options = url, options
-        self._format, self._block_bytes = format, block_bytes
-        self._store = open_native(url, memory, **options)
-        try:
-            self._native = open_native_dataset(self._store, format, block_bytes, index_cache, use_stored_index)
-        except BaseException:
-            self._store.close()
-            raise
+        dataset_options, store_options = split_options({"columns": columns, "where": where, **options})
+        self._root: str | os.PathLike[str] = url
+        self._options = store_options
+        self._format, self._block_bytes, self._dataset_options = format, block_bytes, dataset_options
+
+        def use(store: _native.Store, chosen: DatasetOptions) -> _native.Dataset:
+            if chosen is not dataset_options:
+                self._root = store.url
+            self._dataset_options = chosen
+            return open_native_dataset(store, format, block_bytes, index_cache, use_stored_index, chosen)
+
+        self._store, self._native = open_root(url, memory, dataset_options, store_options, use)
         self._columns = [Column(*row) for row in self._native.columns()]
         self._column_index = {column.name: i for i, column in enumerate(self._columns)}
         _live.register(self)
 
     def open_store(self, memory: int | str) -> _native.Store:
         """Another engine store over the same objects, with a memory limit of its own."""
-        return open_native(self._url, memory, **self._options)
+        return open_native(self._root, memory, **self._options)
 
     @property
     def url(self) -> str:
@@ -187,7 +321,7 @@ class Dataset:
 
     @property
     def format(self) -> str:
-        """``"mds"``, ``"webdataset"`` or ``"raw"``."""
+        """What ``format=`` would ask for."""
         return self._native.format
 
     @property
@@ -250,7 +384,8 @@ class Dataset:
 
     def write_index(self, path: str | os.PathLike[str] | None = None) -> int:
         """Builds the index and writes it beside the dataset (``index.hri``), or to ``path``. Returns its size in bytes."""
-        return _write_index(self._store, self._format, self._block_bytes, path)
+        index = _build_index(self._store, self._format, self._block_bytes, default_index_cache(), self._dataset_options)
+        return _store_index(self._store, index, path)
 
     def close(self) -> None:
         """Ends the threads. May be repeated."""

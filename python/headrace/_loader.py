@@ -8,10 +8,12 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace import _live, _native
+from headrace import _live, _native, _orders
 from headrace._batch import Batch
-from headrace._dataset import Dataset, open_native_dataset
-from headrace._store import StoreOptions, open_native
+from headrace._dataset import Dataset, open_native_dataset, open_root, split_options
+from headrace._mixture import Concat, Mixture, MixtureSource, add_source, set_weights
+from headrace._store import StoreOptions
+from headrace._units import parse_bytes
 from headrace.errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -56,6 +58,8 @@ def _check_range(name: str, value: int, low: int, high: int) -> int:
 def _resolve_order(order: str | None, shuffle: bool) -> str:
     if order is None:
         return "headrace" if shuffle else "sequential"
+    if _orders.is_foreign(order):
+        return order
     if order == "headrace" and not shuffle:
         raise InvalidArgumentError('order="headrace" shuffles: leave out shuffle=False, or use order="sequential"')
     return order
@@ -93,11 +97,17 @@ class Loader:
     ``for batch in loader`` runs from the loader's position to the end of the epoch; the next loop is the next epoch.
     Leaving a loop early keeps the position. One thread at a time moves the position; other methods may be called from any.
 
-    :param dataset: URL or path of a dataset, or an open :class:`Dataset`.
+    :param dataset: URL or path of a dataset, an open :class:`Dataset`, a list of them (one after the other), or a
+        :class:`Mixture`.
     :param batch_size: samples a rank; the global batch is ``batch_size * world_size``.
     :param shuffle: False is short for ``order="sequential"``.
-    :param seed: chooses the order, 0 to 2**64 - 1.
-    :param order: ``"headrace"`` or ``"sequential"``.
+    :param seed: chooses the order, 0 to 2**64 - 1. Default: 0, or what the loader takes whose order it is (Mosaic 9176, LitData 42).
+    :param order: ``"headrace"`` or ``"sequential"``; or the sequence of another loader: ``"mosaic:py1e"`` (py1s, py1br, py2s,
+        naive), ``"litdata"``.
+    :param order_options: of Mosaic's and LitData's orders, by the names of their arguments: ``num_canonical_nodes``,
+        ``shuffle_block_size``, ``partition_algo``, ``batching_method``, ``sampling_method``, ``sampling_granularity``,
+        ``epoch_size``, ``streams``; ``shuffle``, ``drop_last``, ``item_shuffle_window``, ``window``; of both ``num_workers`` and
+        ``ranks_per_node`` of the run to be repeated (default: 1, and ``LOCAL_WORLD_SIZE`` or all ranks).
     :param rank, world_size: default: from torch.distributed, else ``RANK`` and ``WORLD_SIZE``, else one rank.
     :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples (``batch.mask`` tells),
         ``"drop"`` leaves it out, ``"uneven"`` shares it out.
@@ -111,12 +121,13 @@ class Loader:
 
     def __init__(
         self,
-        dataset: str | os.PathLike[str] | Dataset,
+        dataset: str | os.PathLike[str] | Dataset | Mixture | Sequence[str | os.PathLike[str] | Dataset],
         *,
         batch_size: int,
         shuffle: bool = True,
-        seed: int = 0,
+        seed: int | None = None,
         order: str | None = None,
+        order_options: Mapping[str, Any] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
         epoch_end: str = "pad",
@@ -141,6 +152,11 @@ class Loader:
         rank, world_size = _resolve_rank(rank, world_size)
         if not 0 < read_timeout <= 365 * 86400:
             raise InvalidArgumentError(f"read_timeout={read_timeout!r}: expected seconds above 0, at most a year")
+        seed = _orders.default_seed(order) if seed is None else seed
+        if order_options and not _orders.is_foreign(order):
+            raise InvalidArgumentError("order_options= belongs to the orders mosaic:* and litdata")
+        if _orders.is_foreign(order) and (window or lanes):
+            raise InvalidArgumentError(f"window= and lanes= belong to order headrace; order {order} has neither")
         arguments: dict[str, Any] = {
             "batch_size": _check_range("batch_size", batch_size, 1, _U32),
             "rank": rank,
@@ -155,17 +171,39 @@ class Loader:
             "columns": [columns] if isinstance(columns, str) else list(columns or ()),
             "read_timeout": read_timeout,
         }
+        self._mixture = dataset if isinstance(dataset, Mixture) else None
+        self._concat: Concat | None = None
+        self._grown: list[Mixture] = []  # Made by add_source(), and ours to close.
+        if isinstance(dataset, Mixture):
+            if order is not None or lanes:
+                raise InvalidArgumentError("a mixture has its own order and chooses lanes for each source: leave out order= and lanes=")
+            self._source = dataset.order_source(global_batch=batch_size * world_size, seed=seed, shuffle=shuffle, memory=parse_bytes(memory), window=window)
+            arguments["order_source"] = self._source
+            dataset = dataset.dataset
+        elif not isinstance(dataset, str | os.PathLike | Dataset):
+            dataset = self._concat = Concat(
+                dataset, format=format, block_bytes=block_bytes, index_cache=index_cache, use_stored_index=use_stored_index, **options
+            )
+            options = {}
+        self._arguments, self._memory = arguments, memory
         if isinstance(dataset, Dataset):
             if options:
                 raise InvalidArgumentError(f"{sorted(options)[0]}= belongs to the Dataset that was passed in")
-            self._store = dataset.open_store(memory)
+            self._store, self._dataset = dataset.open_store(memory), dataset._native
         else:
-            self._store = open_native(dataset, memory, **options)
+            dataset_options, store_options = split_options({"columns": columns, **options})
+            self._store, self._dataset = open_root(
+                dataset,
+                memory,
+                dataset_options,
+                store_options,
+                lambda store, chosen: open_native_dataset(store, format, block_bytes, index_cache, use_stored_index, chosen),
+            )
+        self._is_listed = _orders.is_foreign(order)
         try:
-            if isinstance(dataset, Dataset):
-                self._dataset = dataset._native
-            else:
-                self._dataset = open_native_dataset(self._store, format, block_bytes, index_cache, use_stored_index)
+            if order is not None and self._is_listed:
+                world = _orders.World(world_size, batch_size)
+                arguments["order_source"] = _orders.open_source(order, self._dataset, order_options or {}, seed=seed, shuffle=shuffle, world=world)
             self._native = _native.Loader(self._dataset, self._store, Batch, **arguments)
         except BaseException:
             self._store.close()
@@ -178,10 +216,16 @@ class Loader:
 
     def __iter__(self) -> Iterator[Batch]:
         self._native.start_epoch()
-        return _Epoch(self._native.next)
+        return _Epoch(self._next)
+
+    def _next(self) -> Batch | None:
+        return self._native.next()  # add_source() may change it within a loop.
 
     def __len__(self) -> int:
-        """Batches of a whole epoch on this rank."""
+        """Batches of a whole epoch on this rank. Mosaic's and LitData's orders may leave some of the last ones empty: those are
+        counted here, and not delivered."""
+        if self._mixture is not None or self._is_listed:
+            return self._native.epoch_batches
         full, rest = divmod(self._sample_count, self._global_batch)
         if self._is_uneven:
             rest = (self.rank + 1) * rest // self.world_size - self.rank * rest // self.world_size
@@ -214,15 +258,34 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to a position, saved by any rank of a run of any world size.
 
+        With an order ``mosaic:*`` also a state dict of Mosaic's ``StreamingDataset``.
         Raises InvalidArgumentError, and changes nothing, when the state belongs to another dataset, order or seed.
         """
         self._native.load_state(json.dumps(dict(state)))
+
+    @property
+    def mixture(self) -> Mixture | None:
+        """The mixture that the loader reads, if it does."""
+        return self._mixture
+
+    def set_weights(self, weights: Mapping[str, float], at_step: int | None = None) -> int:
+        """Changes the weights of the mixture from a global batch of the run on (default: the next one); returns that batch.
+
+        Part of the state from then on. Every rank calls it at the same step with the same weights. Names left out have 0; later
+        changes of a schedule are dropped.
+        """
+        return set_weights(self, weights, at_step)
+
+    def add_source(self, name: str, source: str | os.PathLike[str] | Dataset | MixtureSource, weights: Mapping[str, float], at_step: int | None = None) -> int:
+        """Adds a source to the mixture and changes the weights of all, as :meth:`set_weights` does."""
+        return add_source(self, name, source, weights, at_step)
 
     def sample_ids(self, epoch: int = 0) -> Iterator[npt.NDArray[np.int64]]:
         """Dataset positions of each batch of this rank in an epoch, repeats of padding included, without reading data."""
         index = 0
         while (ids := self._native.sample_ids(epoch, index)) is not None:
-            yield ids
+            if len(ids):
+                yield ids
             index += 1
 
     def stats(self) -> dict[str, Any]:
@@ -235,6 +298,10 @@ class Loader:
         """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""
         self._native.close()
         self._store.close()
+        if self._concat is not None:
+            self._concat.close()
+        for mixture in self._grown:
+            mixture.close()
 
     def __enter__(self) -> Self:
         return self

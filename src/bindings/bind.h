@@ -29,8 +29,15 @@ void bind_loader(nb::module_& m);
 void bind_probe(nb::module_& m);
 void bind_order(nb::module_& m);
 void bind_pack(nb::module_& m);
+void bind_verify(nb::module_& m);
 void bind_copy(nb::module_& m);
 void bind_sim(nb::module_& m);
 void bind_whoami(nb::module_& m);
+void bind_table(nb::module_& m);
+void bind_list_sources(nb::module_& m);
+void bind_mixture(nb::module_& m);
+void bind_mosaic(nb::module_& m);
+void bind_litdata_order(nb::module_& m);
+void bind_prove_order(nb::module_& m);
 
 }  // namespace headrace

@@ -9,25 +9,56 @@
 namespace headrace {
 namespace {
 
-DatasetOptions make_options(const std::string& format, std::uint64_t block_bytes,
-                            ProgressRelay& relay) {
+/// Options by their names in DatasetOptions, from Python's keyword arguments.
+void apply_option(DatasetOptions& options, const std::string& name, nb::handle value) {
+  if (name == "format") {
+    options.format = value_or_raise(parse_format(nb::cast<std::string>(value)));
+  } else if (name == "block_bytes") {
+    options.block_bytes = nb::cast<std::uint64_t>(value);
+  } else if (name == "index_cache_dir") {
+    options.index_cache_dir = nb::cast<std::string>(value);
+  } else if (name == "use_stored_index") {
+    options.use_stored_index = nb::cast<bool>(value);
+  } else if (name == "allow_unsafe") {
+    options.allow_unsafe = nb::cast<bool>(value);
+  } else if (name == "keys") {
+    options.keys = nb::cast<std::vector<std::string>>(value);
+  } else if (name == "tokens_per_sample") {
+    options.tokens_per_sample = nb::cast<std::uint64_t>(value);
+  } else if (name == "token_dtype") {
+    options.token_dtype = nb::cast<std::string>(value);
+  } else if (name == "columns") {
+    options.columns = nb::cast<std::vector<std::string>>(value);
+  } else if (name == "row_groups_where") {
+    options.row_groups_where = nb::cast<std::string>(value);
+  } else if (name == "password") {
+    options.password = nb::cast<std::string>(value);
+  } else if (name == "password_salt") {
+    options.password_salt = nb::cast<std::string>(value);
+  } else if (name == "lenient") {
+    options.lenient = nb::cast<bool>(value);
+  } else if (name == "index_workers") {
+    options.index_workers = nb::cast<std::uint32_t>(value);
+  } else {
+    raise(Status(Code::kInvalidArgument, "a dataset has no option '" + name + "'"));
+  }
+}
+
+DatasetOptions make_options(const nb::kwargs& arguments, ProgressRelay& relay) {
   DatasetOptions options;
-  options.format = value_or_raise(parse_format(format));
-  options.block_bytes = block_bytes;
   options.progress = [&relay](std::uint64_t done, std::uint64_t total) {
     relay.store({done, total, 0});
   };
+  for (const auto& [name, value] : arguments)
+    apply_option(options, nb::cast<std::string>(name), value);
   return options;
 }
 
-void open_dataset(PyDataset* self, PyStore& store, const std::string& format,
-                  std::uint64_t block_bytes, const std::string& index_cache_dir,
-                  bool use_stored_index, const nb::object& progress) {
+void open_dataset(PyDataset* self, PyStore& store, const nb::object& progress,
+                  const nb::kwargs& arguments) {
   auto client = store.client.get();
   ProgressRelay relay(progress);
-  DatasetOptions options = make_options(format, block_bytes, relay);
-  options.index_cache_dir = index_cache_dir;
-  options.use_stored_index = use_stored_index;
+  const DatasetOptions options = make_options(arguments, relay);
   auto dataset = value_or_raise(run_interruptible(
       [&](std::stop_token stop) {
         return Dataset::open(client->store(), *client->pool(), options,
@@ -42,11 +73,11 @@ void open_dataset(PyDataset* self, PyStore& store, const std::string& format,
       PyDataset{Guarded<DatasetReader>("the dataset", std::move(reader)), std::move(decoders)};
 }
 
-nb::bytes build_index_bytes(PyStore& store, const std::string& format, std::uint64_t block_bytes,
-                            const nb::object& progress) {
+nb::bytes build_index_bytes(PyStore& store, const nb::object& progress,
+                            const nb::kwargs& arguments) {
   auto client = store.client.get();
   ProgressRelay relay(progress);
-  const DatasetOptions options = make_options(format, block_bytes, relay);
+  const DatasetOptions options = make_options(arguments, relay);
   const std::string index = value_or_raise(run_interruptible(
       [&](std::stop_token stop) {
         return build_index(client->store(), *client->pool(), options,
@@ -127,11 +158,10 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
 
 void bind_dataset(nb::module_& m) {
   m.def("build_index", &build_index_bytes, nb::arg("store"), nb::kw_only(),
-        nb::arg("format") = "auto", nb::arg("block_bytes") = 0, nb::arg("progress") = nb::none());
+        nb::arg("progress") = nb::none(), nb::arg("options"));
   nb::class_<PyDataset>(m, "Dataset")
-      .def("__init__", &open_dataset, nb::arg("store"), nb::kw_only(), nb::arg("format") = "auto",
-           nb::arg("block_bytes") = 0, nb::arg("index_cache_dir") = "",
-           nb::arg("use_stored_index") = true, nb::arg("progress") = nb::none())
+      .def("__init__", &open_dataset, nb::arg("store"), nb::kw_only(),
+           nb::arg("progress") = nb::none(), nb::arg("options"))
       .def_prop_ro("url", property([](const Dataset& d) { return d.url(); }))
       .def_prop_ro("format",
                    property([](const Dataset& d) { return std::string(format_name(d.format())); }))

@@ -9,6 +9,11 @@ namespace {
 
 constexpr std::chrono::milliseconds kSlice{50};
 constexpr std::size_t kJobsInFlight = 64;
+/// Blocks kept ready for the next call, within the memory limit: neighbours, and a few places that
+/// a caller goes back and forth between.
+constexpr std::size_t kMaxKept = 8;
+/// Together at most this part of the limit (one is always kept): others read with the same memory.
+constexpr std::uint64_t kKeptShare = 2;
 
 }  // namespace
 
@@ -31,22 +36,40 @@ std::vector<DatasetReader::Job> DatasetReader::plan(
   return jobs;
 }
 
-Status DatasetReader::cut(const Job& job, std::span<const std::byte> bytes,
+Status DatasetReader::cut(const Job& job, const BlockBytes& bytes,
                           std::span<const std::uint64_t> positions, const Sink& sink) const {
   const std::uint64_t first = dataset_->block(job.block).first_sample;
   std::vector<ColumnBytes> columns(dataset_->columns().size());
   for (const std::size_t index : job.indices) {
     const auto in_block = static_cast<std::uint32_t>(positions[index] - first);
-    HEADRACE_TRY(dataset_->cut({job.block, job.begin, job.end, bytes}, in_block, columns));
+    HEADRACE_TRY(dataset_->cut(bytes, in_block, columns));
     HEADRACE_TRY(sink(index, columns));
   }
   return {};
 }
 
+bool DatasetReader::forget_oldest() {
+  std::shared_ptr<const Ready> dying;  // Outside of the lock: a decoded block may take the GIL.
+  std::lock_guard lock(mutex_);
+  if (kept_.empty()) return false;
+  dying = std::move(kept_.back());
+  kept_.pop_back();
+  return true;
+}
+
+Result<Slab> DatasetReader::acquire(std::size_t size_bytes, const Pause& pause) {
+  size_bytes = std::max<std::size_t>(size_bytes, 1);
+  do {
+    auto slab = client_->pool()->try_acquire(size_bytes);
+    if (slab || slab.error().code() != Code::kExhausted) return slab;
+  } while (forget_oldest());
+  return client_->acquire(size_bytes, pause);
+}
+
 Result<Slab> DatasetReader::fetch_job(const Job& job, const Pause& pause) {
   std::vector<Extent> extents;
   const std::uint64_t size = dataset_->append_extents(job.block, job.begin, job.end, extents);
-  HEADRACE_TRY_ASSIGN(Slab slab, client_->acquire(std::max<std::uint64_t>(size, 1), pause));
+  HEADRACE_TRY_ASSIGN(Slab slab, acquire(size, pause));
   for (const Extent& extent : extents) {
     HEADRACE_TRY(client_->fetch(
         extent.key, extent.etag, extent.offset_bytes,
@@ -55,23 +78,48 @@ Result<Slab> DatasetReader::fetch_job(const Job& job, const Pause& pause) {
   return slab;
 }
 
-Result<std::shared_ptr<DatasetReader::Inflated>> DatasetReader::inflate(const Job& job,
-                                                                        const Pause& pause) {
-  std::shared_ptr<Inflated> kept;
-  {
-    std::lock_guard lock(mutex_);
-    if (kept_ && kept_->block == job.block) return kept_;
-    kept.swap(kept_);
-  }
-  kept.reset();  // Its memory may be what the next block needs.
-  HEADRACE_TRY_ASSIGN(Slab stored, fetch_job(job, pause));
-  auto inflated = std::make_shared<Inflated>();
-  inflated->block = job.block;
-  HEADRACE_TRY_ASSIGN(inflated->raw, client_->acquire(dataset_->block(job.block).raw_bytes, pause));
-  HEADRACE_TRY(dataset_->decompress(job.block, stored.bytes(), inflated->raw.bytes()));
+std::shared_ptr<const DatasetReader::Ready> DatasetReader::find_kept(std::uint32_t block) {
   std::lock_guard lock(mutex_);
-  kept_ = inflated;
-  return inflated;
+  const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                  [&](const auto& ready) { return ready->block == block; });
+  if (found == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, found);
+  return kept_.front();
+}
+
+void DatasetReader::keep(std::shared_ptr<const Ready> ready) {
+  // Outside of the lock: a decoded block may take the GIL when it goes.
+  std::list<std::shared_ptr<const Ready>> dying;
+  std::lock_guard lock(mutex_);
+  kept_.push_front(std::move(ready));
+  std::uint64_t bytes = 0;
+  auto first_dying = kept_.begin();
+  for (std::size_t count = 0; first_dying != kept_.end(); ++first_dying, ++count) {
+    bytes += SlabPool::charged_bytes((*first_dying)->raw.bytes().size());
+    const bool fits = count < kMaxKept && bytes <= client_->pool()->limit_bytes() / kKeptShare;
+    if (count > 0 && !fits) break;
+  }
+  dying.splice(dying.begin(), kept_, first_dying, kept_.end());
+}
+
+Result<std::shared_ptr<const DatasetReader::Ready>> DatasetReader::make_ready(const Job& job,
+                                                                              const Pause& pause) {
+  if (auto kept = find_kept(job.block)) return kept;
+  const std::uint64_t stored_bytes = dataset_->block(job.block).stored_bytes;
+  HEADRACE_TRY_ASSIGN(Slab stored, fetch_job(job, pause));
+  const std::span<const std::byte> bytes = stored.bytes().first(stored_bytes);
+  HEADRACE_TRY(dataset_->verify(job.block, bytes));
+  auto ready = std::make_shared<Ready>();
+  ready->block = job.block;
+  HEADRACE_TRY_ASSIGN(ready->raw, acquire(dataset_->block(job.block).raw_bytes, pause));
+  if (dataset_->is_decoded(job.block)) {
+    HEADRACE_TRY_ASSIGN(ready->decoded, dataset_->decode(job.block, bytes));
+  } else {
+    const std::span<std::byte> raw = ready->raw.bytes().first(dataset_->block(job.block).raw_bytes);
+    HEADRACE_TRY(dataset_->decompress(job.block, bytes, raw));
+  }
+  keep(ready);
+  return std::shared_ptr<const Ready>(std::move(ready));
 }
 
 Status DatasetReader::read_plain(std::span<const Job> jobs,
@@ -89,12 +137,16 @@ Status DatasetReader::read_plain(std::span<const Job> jobs,
           dataset_->append_extents(jobs[next].block, jobs[next].begin, jobs[next].end, extents);
       if (extents.size() != 1) {
         HEADRACE_TRY_ASSIGN(const Slab slab, fetch_job(jobs[next], pause));
-        HEADRACE_TRY(cut(jobs[next], slab.bytes().first(size), positions, sink));
+        HEADRACE_TRY(cut(jobs[next],
+                         {.block = jobs[next].block,
+                          .begin = jobs[next].begin,
+                          .end = jobs[next].end,
+                          .bytes = slab.bytes().first(size)},
+                         positions, sink));
         ++next;
         continue;
       }
-      auto slab =
-          in_flight > 0 ? client_->pool()->try_acquire(size) : client_->acquire(size, pause);
+      auto slab = in_flight > 0 ? client_->pool()->try_acquire(size) : acquire(size, pause);
       if (!slab && in_flight > 0) break;
       if (!slab) return std::move(slab).error();
       Request request;
@@ -119,7 +171,13 @@ Status DatasetReader::read_plain(std::span<const Job> jobs,
     for (Completion& completion : std::span(done, count)) {
       --in_flight;
       HEADRACE_TRY(std::move(completion.status));
-      HEADRACE_TRY(cut(jobs[completion.tag], completion.slab.bytes(), positions, sink));
+      const Job& job = jobs[completion.tag];
+      HEADRACE_TRY(cut(job,
+                       {.block = job.block,
+                        .begin = job.begin,
+                        .end = job.end,
+                        .bytes = completion.slab.bytes()},
+                       positions, sink));
       completion.slab = Slab();
     }
   }
@@ -137,8 +195,12 @@ Status DatasetReader::read(std::span<const std::uint64_t> positions, const Sink&
   if (plain_count > 0)
     HEADRACE_TRY(read_plain(std::span(jobs).first(plain_count), positions, sink, pause));
   for (const Job& job : std::span(jobs).subspan(plain_count)) {
-    HEADRACE_TRY_ASSIGN(const auto inflated, inflate(job, pause));
-    HEADRACE_TRY(cut(job, inflated->raw.bytes(), positions, sink));
+    HEADRACE_TRY_ASSIGN(const auto ready, make_ready(job, pause));
+    BlockBytes bytes{.block = job.block, .begin = job.begin, .end = job.end, .bytes = {}};
+    bytes.decoded = ready->decoded.get();
+    if (bytes.decoded == nullptr)
+      bytes.bytes = ready->raw.bytes().first(dataset_->block(job.block).raw_bytes);
+    HEADRACE_TRY(cut(job, bytes, positions, sink));
   }
   return {};
 }

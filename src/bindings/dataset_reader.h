@@ -5,6 +5,7 @@
 /// Threads: any thread.
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -40,23 +41,29 @@ class DatasetReader {
     std::uint32_t end = 0;
     std::vector<std::size_t> indices;  // Into positions.
   };
-  /// An inflated block, kept because the next call likely asks for its neighbours.
-  struct Inflated {
+  /// An inflated or decoded block, kept because the next call likely asks for its neighbours.
+  struct Ready {
     std::uint32_t block = 0;
-    Slab raw;
+    Slab raw;  ///< Of a decoded block only the room that it is charged for.
+    std::shared_ptr<const DecodedBlock> decoded;
   };
   std::vector<Job> plan(std::span<const std::uint64_t> positions) const;
   Status read_plain(std::span<const Job> jobs, std::span<const std::uint64_t> positions,
                     const Sink& sink, const Pause& pause);
   Result<Slab> fetch_job(const Job& job, const Pause& pause);
-  Result<std::shared_ptr<Inflated>> inflate(const Job& job, const Pause& pause);
-  Status cut(const Job& job, std::span<const std::byte> bytes,
-             std::span<const std::uint64_t> positions, const Sink& sink) const;
+  /// Waits for memory, giving up kept blocks first.
+  Result<Slab> acquire(std::size_t size_bytes, const Pause& pause);
+  bool forget_oldest();
+  std::shared_ptr<const Ready> find_kept(std::uint32_t block);
+  void keep(std::shared_ptr<const Ready> ready);
+  Result<std::shared_ptr<const Ready>> make_ready(const Job& job, const Pause& pause);
+  Status cut(const Job& job, const BlockBytes& bytes, std::span<const std::uint64_t> positions,
+             const Sink& sink) const;
 
   std::shared_ptr<StoreClient> client_;
   std::shared_ptr<const Dataset> dataset_;
   std::mutex mutex_;
-  std::shared_ptr<Inflated> kept_;
+  std::list<std::shared_ptr<const Ready>> kept_;  ///< Used last first; few.
 };
 
 }  // namespace headrace

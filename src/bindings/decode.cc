@@ -3,6 +3,7 @@
 #include <cstring>
 #include <memory>
 
+#include "decode_litdata.h"
 #include "errors.h"
 
 namespace headrace {
@@ -82,6 +83,94 @@ bool fits(std::span<const std::size_t> shape, std::size_t item_bytes, std::size_
   return total == count_bytes;
 }
 
+/// How the values of an encoding become Python objects. A new encoding is a row here.
+struct EncodingRow {
+  std::string_view name;
+  bool is_prefix;  ///< The rest of the encoding is a dtype.
+  ColumnDecoder::Kind kind;
+  /// What makes the value out of a str, for kText.
+  const char* module;
+  const char* function;
+};
+constexpr EncodingRow kEncodings[] = {
+    {"str", false, ColumnDecoder::Kind::kStr, nullptr, nullptr},
+    {"text", false, ColumnDecoder::Kind::kStr, nullptr, nullptr},
+    {"json", false, ColumnDecoder::Kind::kText, "json", "loads"},
+    {"str_int", false, ColumnDecoder::Kind::kText, "builtins", "int"},
+    {"str_float", false, ColumnDecoder::Kind::kText, "builtins", "float"},
+    {"str_decimal", false, ColumnDecoder::Kind::kText, "decimal", "Decimal"},
+    {"list[bytes]", false, ColumnDecoder::Kind::kBytesList, nullptr, nullptr},
+    {"list[jpeg]", false, ColumnDecoder::Kind::kBytesList, nullptr, nullptr},
+    {"list[png]", false, ColumnDecoder::Kind::kBytesList, nullptr, nullptr},
+    {"list[pil]", false, ColumnDecoder::Kind::kParsed, "headrace._mds_values", "load_pil_list"},
+    {"pil", false, ColumnDecoder::Kind::kParsed, "headrace._mds_values", "load_pil"},
+    {"jpeg_array", false, ColumnDecoder::Kind::kParsed, "headrace._mds_values", "load_jpeg_array"},
+    {"jpegarray", false, ColumnDecoder::Kind::kParsed, "headrace._mds_values", "load_jpeg_array"},
+    {"pkl", false, ColumnDecoder::Kind::kPickle, nullptr, nullptr},
+    {"pickle", false, ColumnDecoder::Kind::kPickle, nullptr, nullptr},
+    {"ndarray", false, ColumnDecoder::Kind::kDynamicArray, nullptr, nullptr},
+    // In front of the prefix: MDS writes both.
+    {"ndarray:", false, ColumnDecoder::Kind::kDynamicArray, nullptr, nullptr},
+    {"ndarray:", true, ColumnDecoder::Kind::kTypedArray, nullptr, nullptr},
+    {"array:", true, ColumnDecoder::Kind::kFlatArray, nullptr, nullptr},
+    {"list:", true, ColumnDecoder::Kind::kFlatArray, nullptr, nullptr},
+    {"nullable_list:", true, ColumnDecoder::Kind::kNullableList, nullptr, nullptr},
+    {"npy", false, ColumnDecoder::Kind::kParsed, "headrace._unischema", "load_npy"},
+    {"npz", false, ColumnDecoder::Kind::kParsed, "headrace._unischema", "load_npz"},
+    {"litdata:numpy", false, ColumnDecoder::Kind::kLitDataNumpy, nullptr, nullptr},
+    {"litdata:tensor", false, ColumnDecoder::Kind::kLitDataTensor, nullptr, nullptr},
+    {"litdata:graph", false, ColumnDecoder::Kind::kLitDataGraph, nullptr, nullptr},
+};
+
+const EncodingRow* find_encoding(std::string_view encoding) {
+  for (const EncodingRow& row : kEncodings) {
+    if (row.is_prefix ? encoding.starts_with(row.name) : encoding == row.name) return &row;
+  }
+  return nullptr;
+}
+
+std::uint32_t take_u32(std::span<const std::byte>& bytes) {
+  if (bytes.size() < 4) throw nb::value_error("it ends inside of its header");
+  std::uint32_t value = 0;
+  for (std::size_t i = 4; i-- > 0;) value = value << 8 | static_cast<std::uint32_t>(bytes[i]);
+  bytes = bytes.subspan(4);
+  return value;
+}
+
+/// list[bytes]: u32 0, u32 count, u32 sizes[count], then the values back to back; little-endian.
+nb::object make_bytes_list(std::span<const std::byte> bytes) {
+  if (take_u32(bytes) != 0) throw nb::value_error("its first word is not 0");
+  const std::size_t count = take_u32(bytes);
+  if (count > bytes.size() / 4) throw nb::value_error("it ends inside of its sizes");
+  std::span<const std::byte> sizes = bytes.first(count * 4);
+  bytes = bytes.subspan(count * 4);
+  nb::list out;
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::size_t size = take_u32(sizes);
+    if (size > bytes.size()) throw nb::value_error("it ends inside of a value");
+    out.append(nb::bytes(bytes.data(), size));
+    bytes = bytes.subspan(size);
+  }
+  if (!bytes.empty()) throw nb::value_error("bytes are left after its values");
+  return out;
+}
+
+/// A tensor or array of LitData, by its header.
+nb::object make_litdata_array(std::span<const std::byte> bytes, LitDataHeader kind) {
+  const LitDataArray array = parse_litdata_array(bytes, kind);
+  const auto dtype = parse_dtype(array.dtype);
+  if (!dtype || !fits(array.shape, dtype->bits / 8U, array.data.size()))
+    throw nb::value_error("the length does not fit the array's header");
+  return copy_array(array.data, array.shape, *dtype);
+}
+
+nb::object make_litdata_graph(std::span<const std::byte> bytes) {
+  nb::dict out;
+  for (const LitDataField& field : parse_litdata_graph(bytes))
+    out[make_text(field.name)] = make_litdata_array(field.tensor, LitDataHeader::kTensor);
+  return out;
+}
+
 }  // namespace
 
 std::optional<nb::dlpack::dtype> parse_dtype(std::string_view name) {
@@ -91,9 +180,14 @@ std::optional<nb::dlpack::dtype> parse_dtype(std::string_view name) {
     nb::dlpack::dtype_code code;
   };
   if (name == "bool") return make_dtype(Bool, 8);
+  // numpy has none: its bits, which torch.Tensor.view(torch.bfloat16) makes numbers of.
+  if (name == "bfloat16") return make_dtype(UInt, 16);
+  if (name == "complex64") return make_dtype(Complex, 64);
+  if (name == "complex128") return make_dtype(Complex, 128);
   for (const Named& named : {Named{"uint", UInt}, Named{"int", Int}, Named{"float", Float}}) {
     if (!name.starts_with(named.prefix)) continue;
     for (const unsigned bits : {8U, 16U, 32U, 64U}) {
+      if (named.code == Float && bits == 8) continue;
       if (name.substr(named.prefix.size()) == std::to_string(bits))
         return make_dtype(named.code, bits);
     }
@@ -113,36 +207,22 @@ ColumnDecoder::ColumnDecoder(const Column& column)
       encoding_(column.encoding),
       shape_(column.shape.begin(), column.shape.end()),
       fixed_size_bytes_(column.fixed_size_bytes) {
-  const std::string& encoding = column.encoding;
-  if (!column.dtype.empty()) {
+  std::string_view dtype_name = column.dtype;
+  if (!dtype_name.empty()) {
     kind_ = Kind::kArray;
-    const auto dtype = parse_dtype(column.dtype);
-    if (!dtype)
-      raise(
-          Status(Code::kUnsupported, "column " + column.name + ": unknown dtype " + column.dtype));
-    dtype_ = *dtype;
-  } else if (encoding == "str") {
-    kind_ = Kind::kStr;
-  } else if (encoding == "json") {
-    kind_ = Kind::kJson;
-    parse_ = nb::module_::import_("json").attr("loads");
-  } else if (encoding == "str_int" || encoding == "str_float") {
-    kind_ = Kind::kText;
-    parse_ = nb::module_::import_("builtins").attr(encoding == "str_int" ? "int" : "float");
-  } else if (encoding == "str_decimal") {
-    kind_ = Kind::kText;
-    parse_ = nb::module_::import_("decimal").attr("Decimal");
-  } else if (encoding == "ndarray" || encoding == "ndarray:") {
-    kind_ = Kind::kDynamicArray;
-  } else if (encoding.starts_with("ndarray:")) {
-    kind_ = Kind::kTypedArray;
-    const auto dtype = parse_dtype(std::string_view(encoding).substr(8));
-    if (!dtype)
-      raise(Status(Code::kUnsupported, "column " + column.name + ": unknown encoding " + encoding));
-    dtype_ = *dtype;
-  } else if (encoding == "pkl") {
-    kind_ = Kind::kPickle;
+  } else if (const EncodingRow* row = find_encoding(encoding_)) {
+    kind_ = row->kind;
+    if (row->is_prefix) dtype_name = std::string_view(encoding_).substr(row->name.size());
+    if (row->function != nullptr) parse_ = nb::module_::import_(row->module).attr(row->function);
   }
+  if (dtype_name.empty()) return;
+  const auto dtype = parse_dtype(dtype_name);
+  if (!dtype) {
+    raise(Status(Code::kUnsupported, "column " + column.name + ": dtype " +
+                                         std::string(dtype_name) +
+                                         " is unknown; leave the column out with columns="));
+  }
+  dtype_ = *dtype;
 }
 
 nb::object ColumnDecoder::decode_array(std::span<const std::byte> bytes) const {
@@ -151,6 +231,13 @@ nb::object ColumnDecoder::decode_array(std::span<const std::byte> bytes) const {
     if (!fits(shape_, dtype.bits / 8U, bytes.size()))
       throw nb::value_error("the length does not fit the dtype and shape");
     return copy_array(bytes, shape_, dtype);
+  }
+  if (kind_ == Kind::kFlatArray || kind_ == Kind::kNullableList) {
+    const std::size_t item_bytes = dtype.bits / 8U;
+    if (bytes.size() % item_bytes != 0)
+      throw nb::value_error("the length is no multiple of the item size");
+    const std::size_t count = bytes.size() / item_bytes;
+    return copy_array(bytes, {&count, 1}, dtype);
   }
   if (kind_ == Kind::kDynamicArray) {
     const auto parsed =
@@ -166,23 +253,52 @@ nb::object ColumnDecoder::decode_array(std::span<const std::byte> bytes) const {
   return copy_array(bytes, *shape, dtype);
 }
 
+nb::object ColumnDecoder::decode_nullable_list(std::span<const std::byte> bytes) const {
+  if (bytes.empty()) throw nb::value_error("its first byte is missing");
+  const bool has_nulls = bytes[0] != std::byte{0};
+  bytes = bytes.subspan(1);
+  if (!has_nulls) return decode_array(bytes);
+  const std::size_t item_bytes = dtype_.bits / 8U + 1;
+  if (bytes.size() % item_bytes != 0)
+    throw nb::value_error("the length is no multiple of the item size");
+  const std::size_t count = bytes.size() / item_bytes;
+  nb::list items = nb::cast<nb::list>(decode_array(bytes.subspan(count)).attr("tolist")());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (bytes[i] == std::byte{0}) items[i] = nb::none();
+  }
+  return items;
+}
+
 nb::object ColumnDecoder::decode_value(std::span<const std::byte> bytes) const {
   switch (kind_) {
     case Kind::kBytes:
       return nb::bytes(bytes.data(), bytes.size());
     case Kind::kStr:
       return make_text(bytes);
-    case Kind::kJson:
     case Kind::kText:
       return parse_(make_text(bytes));
+    case Kind::kBytesList:
+      return make_bytes_list(bytes);
+    case Kind::kFlatArray:
     case Kind::kDynamicArray:
     case Kind::kTypedArray:
       return decode_array(bytes);
+    case Kind::kNullableList:
+      return decode_nullable_list(bytes);
+    case Kind::kParsed:
+      return parse_(nb::bytes(bytes.data(), bytes.size()));
     case Kind::kArray: {
       nb::object array = decode_array(bytes);
       if (!shape_.empty()) return array;
-      return encoding_ == "int" ? array.attr("item")() : nb::object(array[nb::make_tuple()]);
+      const bool is_plain = encoding_ == "int" || encoding_ == "float" || encoding_ == "bool";
+      return is_plain ? array.attr("item")() : nb::object(array[nb::make_tuple()]);
     }
+    case Kind::kLitDataNumpy:
+      return make_litdata_array(bytes, LitDataHeader::kNumpy);
+    case Kind::kLitDataTensor:
+      return make_litdata_array(bytes, LitDataHeader::kTensor);
+    case Kind::kLitDataGraph:
+      return make_litdata_graph(bytes);
     case Kind::kPickle:
       break;
   }
@@ -202,7 +318,11 @@ nb::object ColumnDecoder::decode(const ColumnBytes& value, std::uint64_t positio
   if (!value.present) return nb::none();
   std::string reason;
   try {
-    return decode_value(value.bytes);
+    if (value.writer == nullptr) return decode_value(value.bytes);
+    const auto written = std::make_unique<std::byte[]>(value.size());
+    const std::span<std::byte> bytes(written.get(), value.size());
+    value.write_to(bytes);
+    return decode_value(bytes);
   } catch (const nb::builtin_exception& e) {
     reason = e.what();
   } catch (nb::python_error& e) {
@@ -229,8 +349,8 @@ nb::object ColumnDecoder::decode_batch(const BatchColumn& column, const Batch& b
     const std::uint64_t begin = column.offsets.empty() ? i * fixed_size_bytes_ : column.offsets[i];
     const std::uint64_t end =
         column.offsets.empty() ? begin + fixed_size_bytes_ : column.offsets[i + 1];
-    const ColumnBytes value{column.values.subspan(begin, end - begin),
-                            column.present.empty() || column.present[i] != 0};
+    const ColumnBytes value{.bytes = column.values.subspan(begin, end - begin),
+                            .present = column.present.empty() || column.present[i] != 0};
     values.append(decode(value, static_cast<std::uint64_t>(batch.ids()[i])));
   }
   return values;

@@ -18,7 +18,8 @@
 
 namespace headrace {
 
-/// DLPack type of a numpy dtype name ("uint16", "float16", "bool"); nullopt for an unknown name.
+/// DLPack type of a numpy dtype name ("uint16", "float16", "bool", "complex64"); "bfloat16", which
+/// numpy lacks, is uint16. nullopt for an unknown name.
 std::optional<nb::dlpack::dtype> parse_dtype(std::string_view name);
 
 /// A numpy array over `data` (C order, writable); `owner` keeps the memory alive.
@@ -28,6 +29,24 @@ nb::object make_array(std::byte* data, std::span<const std::size_t> shape, nb::d
 /// How the values of one column become Python objects.
 class ColumnDecoder {
  public:
+  /// kBytes is also what an unknown encoding is. See the table in decode.cc.
+  enum class Kind : std::uint8_t {
+    kBytes,
+    kStr,
+    kText,  ///< A str that a Python function parses.
+    kBytesList,
+    kArray,         ///< Every value has the column's dtype and shape.
+    kFlatArray,     ///< One axis, as long as the bytes go.
+    kNullableList,  ///< A byte; 0: a flat array follows; 1: a byte an item (0: None), then the
+                    ///< items.
+    kParsed,        ///< Bytes that a Python function parses.
+    kDynamicArray,  ///< MDS: the header says dtype and shape.
+    kTypedArray,    ///< MDS: the header says the shape.
+    kLitDataNumpy,
+    kLitDataTensor,
+    kLitDataGraph,  ///< A dict of arrays.
+    kPickle
+  };
   explicit ColumnDecoder(const Column& column);
 
   /// Value of one sample: a copy. None when the sample has no such member. `position` is for the
@@ -41,25 +60,16 @@ class ColumnDecoder {
   const nb::object& name() const noexcept { return name_; }
 
  private:
-  enum class Kind : std::uint8_t {
-    kBytes,
-    kStr,
-    kJson,
-    kText,
-    kArray,
-    kDynamicArray,
-    kTypedArray,
-    kPickle
-  };
   nb::object decode_value(std::span<const std::byte> bytes) const;
   nb::object decode_array(std::span<const std::byte> bytes) const;
+  nb::object decode_nullable_list(std::span<const std::byte> bytes) const;
   [[noreturn]] void raise_corrupt(std::uint64_t position, const std::string& reason) const;
 
   Kind kind_ = Kind::kBytes;
   nb::object name_;
   std::string encoding_;
-  nb::object parse_;                // kJson, kText: callable from str.
-  nb::dlpack::dtype dtype_{};       // kArray, kTypedArray
+  nb::object parse_;                // kText: callable from str.
+  nb::dlpack::dtype dtype_{};       // Of the arrays but kDynamicArray.
   std::vector<std::size_t> shape_;  // kArray
   std::uint64_t fixed_size_bytes_ = 0;
 };

@@ -7,6 +7,7 @@
 #include "decode.h"
 #include "errors.h"
 #include "order.h"
+#include "order_source.h"
 #include "store.h"
 
 namespace headrace {
@@ -162,6 +163,21 @@ void load_state(PyLoader& self, const std::string& json) {
   }());
 }
 
+void set_order_source(PyLoader& self, const PyOrderSource& source) {
+  auto parts = self.parts.get();
+  const auto lock = lock_position(*parts);
+  raise_if_error([&] {
+    ReleaseGil release;
+    return parts->loader->set_order_source(source.source);
+  }());
+}
+
+void end_epoch(PyLoader& self) {
+  auto parts = self.parts.get();
+  const auto lock = lock_position(*parts);
+  parts->loader->end_epoch();
+}
+
 void start_epoch(PyLoader& self) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
@@ -171,9 +187,17 @@ void start_epoch(PyLoader& self) {
   }());
 }
 
+/// What needs the order of an epoch, which may take seconds to make: without the GIL.
+template <class Ask>
+auto planned(PyLoader& self, Ask ask) {
+  auto parts = self.parts.get();
+  ReleaseGil release;
+  return ask(*parts->loader);
+}
+
 /// Positions of one batch as an int64 array; None past the end of the epoch.
 nb::object sample_ids(PyLoader& self, std::uint64_t epoch, std::uint64_t batch_index) {
-  auto result = self.parts.get()->loader->sample_ids(epoch, batch_index);
+  auto result = planned(self, [&](Loader& l) { return l.sample_ids(epoch, batch_index); });
   if (!result && result.error().code() == Code::kNotFound) return nb::none();
   return make_int64_array(value_or_raise(std::move(result)));
 }
@@ -208,7 +232,8 @@ void bind_loader(nb::module_& m) {
              std::uint32_t batch_size, std::uint32_t rank, std::uint32_t world_size,
              const std::string& order, std::uint64_t seed, const std::string& epoch_end,
              std::uint32_t window_blocks, std::uint32_t lane_count, std::uint32_t prefetch,
-             std::uint32_t workers, std::vector<std::string> columns, double read_timeout) {
+             std::uint32_t workers, std::vector<std::string> columns, double read_timeout,
+             const PyOrderSource* order_source) {
             LoaderOptions options =
                 make_options(batch_size, rank, world_size, order, seed, epoch_end);
             options.window_blocks = window_blocks;
@@ -216,6 +241,7 @@ void bind_loader(nb::module_& m) {
             options.prefetch_batches = prefetch;
             options.worker_count = workers;
             options.columns = std::move(columns);
+            if (order_source != nullptr) options.order_source = order_source->source;
             options.read_timeout =
                 std::chrono::milliseconds(static_cast<std::int64_t>(read_timeout * 1e3));
             open_loader(self, dataset, store, std::move(batch_type), std::move(options));
@@ -225,13 +251,21 @@ void bind_loader(nb::module_& m) {
           nb::arg("order") = "headrace", nb::arg("seed") = 0, nb::arg("epoch_end") = "pad",
           nb::arg("window_blocks") = 0, nb::arg("lane_count") = 0, nb::arg("prefetch") = 16,
           nb::arg("workers") = 0, nb::arg("columns") = std::vector<std::string>(),
-          nb::arg("read_timeout") = 120.0)
+          nb::arg("read_timeout") = 120.0, nb::arg("order_source").none() = nb::none())
+      .def("set_order_source", &set_order_source, nb::arg("source"))
+      .def_prop_ro("has_ended",
+                   [](PyLoader& self) { return self.parts.get()->loader->has_ended(); })
+      .def("end_epoch", &end_epoch)
       .def("start_epoch", &start_epoch)
       .def("next", &next)
       .def("state", [](PyLoader& self) { return self.parts.get()->loader->state(); })
       .def("load_state", &load_state, nb::arg("json"))
-      .def_prop_ro("batches_left",
-                   [](PyLoader& self) { return self.parts.get()->loader->batches_left(); })
+      .def_prop_ro(
+          "batches_left",
+          [](PyLoader& self) { return planned(self, [](Loader& l) { return l.batches_left(); }); })
+      .def_prop_ro(
+          "epoch_batches",
+          [](PyLoader& self) { return planned(self, [](Loader& l) { return l.epoch_batches(); }); })
       .def_prop_ro("epoch", [](PyLoader& self) { return self.parts.get()->loader->epoch(); })
       .def_prop_ro("closed", [](PyLoader& self) { return self.parts.is_closed(); })
       .def("sample_ids", &sample_ids, nb::arg("epoch"), nb::arg("batch_index"))

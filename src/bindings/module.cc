@@ -14,7 +14,14 @@ NB_MODULE(_native, m) {
   headrace::bind_loader(m);
   headrace::bind_order(m);
   headrace::bind_pack(m);
+  headrace::bind_verify(m);
   headrace::bind_copy(m);
   headrace::bind_sim(m);
   headrace::bind_whoami(m);
+  headrace::bind_table(m);
+  headrace::bind_mixture(m);
+  headrace::bind_mosaic(m);
+  headrace::bind_litdata_order(m);
+  headrace::bind_list_sources(m);
+  headrace::bind_prove_order(m);
 }

@@ -41,10 +41,16 @@ class CallCount {
 Result<std::shared_ptr<StoreClient>> StoreClient::open(const StoreOptions& options,
                                                        const Environment& environment,
                                                        std::uint64_t memory_bytes) {
+  HEADRACE_TRY_ASSIGN(auto store, open_store(options, environment));
+  return wrap(std::move(store), memory_bytes);
+}
+
+Result<std::shared_ptr<StoreClient>> StoreClient::wrap(std::unique_ptr<Store> store,
+                                                       std::uint64_t memory_bytes) {
   std::shared_ptr<StoreClient> client(new StoreClient());
   HEADRACE_TRY_ASSIGN(auto pool, SlabPool::create({.limit_bytes = memory_bytes}));
   client->pool_ = std::move(pool);
-  HEADRACE_TRY_ASSIGN(client->store_, open_store(options, environment));
+  client->store_ = std::move(store);
   client->part_bytes_ = std::clamp(memory_bytes / 16, kSmallestPartBytes, kLargestPartBytes);
   return client;
 }

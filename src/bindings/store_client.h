@@ -30,6 +30,9 @@ class StoreClient {
   static Result<std::shared_ptr<StoreClient>> open(const StoreOptions& options,
                                                    const Environment& environment,
                                                    std::uint64_t memory_bytes);
+  /// A client of an open store. Errors: those of SlabPool.
+  static Result<std::shared_ptr<StoreClient>> wrap(std::unique_ptr<Store> store,
+                                                   std::uint64_t memory_bytes);
   ~StoreClient() { close(); }
 
   /// For the control plane.

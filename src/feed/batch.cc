@@ -52,12 +52,12 @@ Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
       const ColumnBytes& cell = cuts.at(i, entry.index);
       if (!cell.present) {
         column.has_missing = true;
-      } else if (fixed > 0 && cell.bytes.size() != fixed) {
+      } else if (fixed > 0 && cell.size() != fixed) {
         return Status(Code::kCorrupt, "column '" + entry.column->name + "': a value of " +
-                                          std::to_string(cell.bytes.size()) +
+                                          std::to_string(cell.size()) +
                                           " bytes where every value has " + std::to_string(fixed));
       } else {
-        sum += cell.bytes.size();
+        sum += cell.size();
       }
     }
     column.values_bytes = fixed > 0 ? count * fixed : sum;
@@ -117,7 +117,7 @@ void BatchImpl::fill(const Selection& selection, const BatchLayout& layout, cons
     offsets[0] = 0;
     for (std::uint32_t i = 0; i < count_; ++i) {
       const ColumnBytes& cell = cuts.at(i, entry.index);
-      offsets[i + 1] = offsets[i] + (cell.present ? cell.bytes.size() : 0);
+      offsets[i + 1] = offsets[i] + (cell.present ? cell.size() : 0);
     }
     column.offsets = {offsets, std::size_t{count_} + 1};
   }
@@ -130,8 +130,9 @@ void BatchImpl::fill(const Selection& selection, const BatchLayout& layout, cons
       const Selection::Entry& entry = selection.entries[c];
       const ColumnBytes& cell = cuts.at(i, entry.index);
       if (cell.present) {
-        if (!cell.bytes.empty()) std::memcpy(cursors[c], cell.bytes.data(), cell.bytes.size());
-        cursors[c] += cell.bytes.size();
+        const std::size_t size = cell.size();
+        cell.write_to({cursors[c], size});
+        cursors[c] += size;
       } else if (const std::uint64_t fixed = entry.column->fixed_size_bytes; fixed > 0) {
         std::memset(cursors[c], 0, fixed);
         cursors[c] += fixed;

@@ -24,7 +24,8 @@ struct Run {
   std::uint64_t generation = 0;
 };
 
-/// What the feed thread delivers: a batch, or the error that stands in its place.
+/// What the feed thread delivers: a batch, or the error that stands in its place, or neither for a
+/// batch whose every slot is empty.
 struct Delivery {
   std::unique_ptr<BatchImpl> batch;
   Status error;

@@ -6,6 +6,7 @@
 /// Threads: immutable.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -27,6 +28,9 @@ struct FakeSpec {
   bool is_object_per_sample = false;  ///< Like raw files.
   std::uint32_t text_bytes = 100;     ///< Texts are shorter than this.
   bool only_fixed = false;
+  bool is_decoded = false;   ///< Blocks are made ready by decode(). Implies is_compressed.
+  bool has_extents = true;   ///< False, with is_decoded: decode() finds the bytes by itself.
+  bool has_writers = false;  ///< Texts do not lie in the bytes as they are delivered.
 };
 
 class FakeDataset final : public Dataset {
@@ -39,6 +43,7 @@ class FakeDataset final : public Dataset {
       columns_[1].name = "text";
       columns_[2].name = "opt";
     }
+    if (spec_.is_decoded) spec_.is_compressed = true;
     if (spec_.is_compressed) spec_.blocks_per_shard = 1;
     std::uint64_t first = 0;
     for (std::size_t b = 0; b < spec_.block_samples.size(); ++b) {
@@ -51,6 +56,7 @@ class FakeDataset final : public Dataset {
         starts.push_back(starts.back() + encode(first + i).size());
       block.raw_bytes = starts.back();
       block.stored_bytes = spec_.is_compressed ? block.raw_bytes + kHeader : block.raw_bytes;
+      if (!spec_.has_extents) block.stored_bytes = 0;
       first += block.sample_count;
       stored_bytes_ += block.stored_bytes;
       blocks_.push_back(block);
@@ -76,7 +82,9 @@ class FakeDataset final : public Dataset {
     return bytes;
   }
   std::string text_value(std::uint64_t id) const {
-    return std::string(mix64(id + 99) % spec_.text_bytes, static_cast<char>('a' + id % 26));
+    std::string text(mix64(id + 99) % spec_.text_bytes, static_cast<char>('a' + id % 26));
+    for (std::size_t i = 0; i < text.size(); i += 2) text[i] = static_cast<char>('0' + i / 2 % 10);
+    return text;
   }
   static bool has_opt(std::uint64_t id) { return id % 3 != 0; }
   static std::string opt_value(std::uint64_t id) { return "opt" + std::to_string(id); }
@@ -118,6 +126,10 @@ class FakeDataset final : public Dataset {
     Shard shard;
     shard.key = keys_[index];
     shard.compression = spec_.is_compressed ? "xor" : "";
+    for (const Block& b : blocks_) {
+      if (b.shard < index) shard.first_sample += b.sample_count;
+      if (b.shard == index) shard.sample_count += b.sample_count;
+    }
     return shard;
   }
   std::uint32_t block_count() const noexcept override {
@@ -138,6 +150,7 @@ class FakeDataset final : public Dataset {
   std::uint64_t append_extents(std::uint32_t b, std::uint32_t begin, std::uint32_t end,
                                std::vector<Extent>& out) const override {
     EXPECT_LT(begin, end);
+    if (!spec_.has_extents) return 0;
     if (spec_.is_object_per_sample) {
       for (std::uint32_t i = begin; i < end; ++i) {
         out.push_back({.key = file_keys_[blocks_[b].first_sample + i],
@@ -163,6 +176,24 @@ class FakeDataset final : public Dataset {
     return extent.length_bytes;
   }
   bool is_compressed(std::uint32_t) const override { return spec_.is_compressed; }
+  bool is_decoded(std::uint32_t) const override { return spec_.is_decoded; }
+  Result<std::shared_ptr<const DecodedBlock>> decode(
+      std::uint32_t b, std::span<const std::byte> stored) const override {
+    auto decoded = std::make_shared<FakeDecoded>();
+    decoded->raw.resize(blocks_[b].raw_bytes);
+    std::string made;
+    if (!spec_.has_extents) {
+      made = std::string(kHeader, 'Z');
+      for (std::uint32_t i = 0; i < blocks_[b].sample_count; ++i)
+        made += encode(blocks_[b].first_sample + i);
+      for (std::size_t i = kHeader; i < made.size(); ++i)
+        made[i] = static_cast<char>(made[i] ^ 0x5a);
+      EXPECT_TRUE(stored.empty());
+      stored = std::as_bytes(std::span(made));
+    }
+    HEADRACE_TRY(decompress(b, stored, std::as_writable_bytes(std::span(decoded->raw))));
+    return std::shared_ptr<const DecodedBlock>(std::move(decoded));
+  }
   Status decompress(std::uint32_t b, std::span<const std::byte> stored,
                     std::span<std::byte> raw) const override {
     if (stored.size() != raw.size() + kHeader || raw.size() != blocks_[b].raw_bytes ||
@@ -179,9 +210,13 @@ class FakeDataset final : public Dataset {
     const auto& starts = starts_[bytes.block];
     const std::uint64_t offset = starts[index] - starts[bytes.begin];
     const std::uint64_t length = starts[index + 1] - starts[index];
-    if (offset + length > bytes.bytes.size())
-      return Status(Code::kCorrupt, "sample outside of its bytes");
-    const std::span<const std::byte> sample = bytes.bytes.subspan(offset, length);
+    EXPECT_EQ(bytes.decoded != nullptr, spec_.is_decoded);
+    const std::span<const std::byte> all =
+        bytes.decoded != nullptr
+            ? std::as_bytes(std::span(static_cast<const FakeDecoded*>(bytes.decoded)->raw))
+            : bytes.bytes;
+    if (offset + length > all.size()) return Status(Code::kCorrupt, "sample outside of its bytes");
+    const std::span<const std::byte> sample = all.subspan(offset, length);
     out[0] = {sample.first(kFixedBytes), true};
     if (spec_.only_fixed) return {};
     std::uint32_t text = 0;
@@ -189,16 +224,27 @@ class FakeDataset final : public Dataset {
     const bool has = sample[kFixedBytes + 4] != std::byte{0};
     if (kFixedBytes + 5 + text > length)
       return Status(Code::kCorrupt, "text outside of the sample");
-    out[1] = {sample.subspan(kFixedBytes + 5, text), true};
+    out[1] = {.bytes = sample.subspan(kFixedBytes + 5, text), .present = true};
+    if (spec_.has_writers) {
+      out[1].writer = [](const ColumnBytes& cell, std::span<std::byte> value) noexcept {
+        std::reverse_copy(cell.bytes.begin(), cell.bytes.end(), value.begin());
+      };
+      out[1].value_bytes = text;
+    }
     out[2] = {has ? sample.subspan(kFixedBytes + 5 + text) : std::span<const std::byte>(), has};
     return {};
   }
 
  private:
+  struct FakeDecoded final : DecodedBlock {
+    std::string raw;
+  };
+
   std::string encode(std::uint64_t id) const {
     std::string bytes = fixed_value(id);
     if (spec_.only_fixed) return bytes;
-    const std::string text = text_value(id);
+    std::string text = text_value(id);
+    if (spec_.has_writers) std::reverse(text.begin(), text.end());
     const auto size = static_cast<std::uint32_t>(text.size());
     bytes.append(reinterpret_cast<const char*>(&size), 4);
     bytes.push_back(has_opt(id) ? 1 : 0);

@@ -66,7 +66,7 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
   auto stored = pool_.try_acquire(options_.sizes.stored_bytes(size));
   Result<Slab> raw = Slab();
   if (stored && dataset_->is_compressed(piece.block)) {
-    raw = pool_.try_acquire(options_.sizes.raw_bytes(dataset_->block(piece.block).raw_bytes));
+    raw = pool_.try_acquire(options_.sizes.raw_bytes(*dataset_, piece.block));
   }
   for (const auto* result : {&stored, &raw}) {
     if (*result) continue;
@@ -81,7 +81,7 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
   fetch->stored = *std::move(stored);
   fetch->raw = *std::move(raw);
   fetches_.emplace(fetch->id, fetch);
-  if (size == 0) {  // Empty objects only.
+  if (size == 0) {  // Empty objects only, or a block that its decoder reads.
     finish_reading(fetch);
     return Begin::kBegun;
   }
@@ -155,8 +155,7 @@ void Fetcher::abandon(Fetch& fetch) {
   const bool is_under_way =
       fetch.state == Fetch::State::kReading || fetch.state == Fetch::State::kInflating;
   if (!is_under_way) {
-    fetch.stored = Slab();
-    fetch.raw = Slab();
+    fetch.release();
     return;
   }
   ++abandoned_count_;
@@ -244,31 +243,46 @@ void Fetcher::finish_reading(const std::shared_ptr<Fetch>& fetch) {
   const Block block = dataset_->block(piece.block);
   if (!dataset_->is_compressed(piece.block)) {
     const bool is_whole = piece.begin == 0 && piece.end == block.sample_count;
-    fetch->bytes = {piece.block, piece.begin, piece.end,
-                    fetch->stored.bytes().first(fetch->size_bytes)};
+    fetch->bytes = {.block = piece.block,
+                    .begin = piece.begin,
+                    .end = piece.end,
+                    .bytes = fetch->stored.bytes().first(fetch->size_bytes)};
     finish(*fetch, is_whole ? annotated(*fetch, dataset_->verify(piece.block, fetch->bytes.bytes))
                             : Status());
     return;
   }
   fetch->state = Fetch::State::kInflating;
   ++inflating_count_;
-  fetch->bytes = {piece.block, 0, block.sample_count, fetch->raw.bytes().first(block.raw_bytes)};
   const bool is_queued = workers_->submit([this, raw_fetch = fetch.get()] {
-    const std::span<const std::byte> stored =
-        raw_fetch->stored.bytes().first(raw_fetch->size_bytes);
-    const std::uint32_t index = raw_fetch->piece.block;
-    Status status = dataset_->verify(index, stored);
-    if (status.ok()) {
-      status = dataset_->decompress(index, stored,
-                                    raw_fetch->raw.bytes().first(dataset_->block(index).raw_bytes));
-    }
+    Inflated inflated = inflate(*raw_fetch);
     {
       MutexLock lock(mutex_);
-      inflated_.push_back({raw_fetch->id, std::move(status), clock_.now()});
+      inflated_.push_back(std::move(inflated));
     }
     store_->wake();
   });
   HEADRACE_CHECK(is_queued);
+}
+
+Fetcher::Inflated Fetcher::inflate(const Fetch& fetch) const {
+  const std::span<const std::byte> stored = fetch.stored.bytes().first(fetch.size_bytes);
+  const std::uint32_t index = fetch.piece.block;
+  Inflated inflated;
+  inflated.id = fetch.id;
+  inflated.status = dataset_->verify(index, stored);
+  if (inflated.status.ok() && dataset_->is_decoded(index)) {
+    auto decoded = dataset_->decode(index, stored);
+    if (decoded) {
+      inflated.decoded = *std::move(decoded);
+    } else {
+      inflated.status = std::move(decoded).error();
+    }
+  } else if (inflated.status.ok()) {
+    const std::span<std::byte> raw = fetch.raw.bytes().first(dataset_->block(index).raw_bytes);
+    inflated.status = dataset_->decompress(index, stored, raw);
+  }
+  inflated.at = clock_.now();
+  return inflated;
 }
 
 void Fetcher::take_inflated() {
@@ -284,10 +298,20 @@ void Fetcher::take_inflated() {
     fetch->timeline.inflated = inflated.at;
     fetch->stored = Slab();
     if (fetch->is_abandoned) {
+      inflated.decoded.reset();
       forget(*fetch);
-    } else {
-      finish(*fetch, annotated(*fetch, std::move(inflated.status)));
+      continue;
     }
+    const Block block = dataset_->block(fetch->piece.block);
+    fetch->decoded = std::move(inflated.decoded);
+    fetch->bytes = {.block = fetch->piece.block,
+                    .begin = 0,
+                    .end = block.sample_count,
+                    .bytes = {},
+                    .decoded = fetch->decoded.get()};
+    if (fetch->decoded == nullptr && inflated.status.ok())
+      fetch->bytes.bytes = fetch->raw.bytes().first(block.raw_bytes);
+    finish(*fetch, annotated(*fetch, std::move(inflated.status)));
   }
   inflated_taken_.clear();
 }
@@ -295,18 +319,13 @@ void Fetcher::take_inflated() {
 void Fetcher::finish(Fetch& fetch, Status status) {
   fetch.state = status.ok() ? Fetch::State::kReady : Fetch::State::kFailed;
   fetch.error = std::move(status);
-  if (!fetch.error.ok()) {
-    fetch.stored = Slab();
-    fetch.raw = Slab();
-    fetch.bytes = {};
-  }
+  if (!fetch.error.ok()) fetch.release();
   fetches_.erase(fetch.id);
 }
 
 void Fetcher::forget(Fetch& fetch) {
   --abandoned_count_;
-  fetch.stored = Slab();
-  fetch.raw = Slab();
+  fetch.release();
   fetch.state = Fetch::State::kFailed;
   fetches_.erase(fetch.id);
 }

@@ -1,11 +1,12 @@
 #pragma once
 /// \file
-/// Fetcher: reads pieces of blocks through one store handle and inflates them, within the pool's
-/// memory.
+/// Fetcher: reads pieces of blocks through one store handle and inflates or decodes them, within
+/// the pool's memory.
 ///
 /// Place: the feeder decides what to read and when; the fetcher only carries it out.
 ///
-/// Threads: all functions from the feed thread; the thread pool inflates. wake() from any thread.
+/// Threads: all functions from the feed thread; the thread pool inflates and decodes, which may
+/// take Python's GIL: whoever joins the feed thread must not hold it. wake() from any thread.
 #include <atomic>
 #include <memory>
 #include <unordered_map>
@@ -35,7 +36,16 @@ struct Fetch {
   BlockBytes bytes;           ///< kReady.
   Timeline timeline;
   Slab stored;  ///< Bytes as read, unless they travel with a request.
-  Slab raw;     ///< Inflated bytes.
+  Slab raw;     ///< Inflated bytes; of a decoded block only the room that it is charged for.
+  std::shared_ptr<const DecodedBlock> decoded;
+
+  /// Gives back the memory of one that is not under way.
+  void release() noexcept {
+    bytes = {};
+    stored = Slab();
+    raw = Slab();
+    decoded.reset();
+  }
 
   // The fetcher's own.
   std::uint64_t id = 0;
@@ -85,6 +95,13 @@ class Fetcher {
   void append_metrics(MetricList& out) const { store_->append_metrics(out); }
 
  private:
+  struct Inflated {
+    std::uint64_t id = 0;
+    Status status;
+    std::shared_ptr<const DecodedBlock> decoded;
+    TimePoint at{};
+  };
+
   void pump();
   /// Whether another request may be built now.
   bool may_ask() const noexcept;
@@ -93,6 +110,7 @@ class Fetcher {
   void take(Completion completion);
   void take_extent(Fetch& fetch, std::size_t index, Completion& completion);
   void finish_reading(const std::shared_ptr<Fetch>& fetch);
+  Inflated inflate(const Fetch& fetch) const;
   void take_inflated();
   void finish(Fetch& fetch, Status status);
   void forget(Fetch& fetch);
@@ -113,11 +131,6 @@ class Fetcher {
   std::size_t abandoned_count_ = 0;
   std::size_t inflating_count_ = 0;
 
-  struct Inflated {
-    std::uint64_t id = 0;
-    Status status;
-    TimePoint at{};
-  };
   Mutex mutex_;
   std::vector<Inflated> inflated_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<Inflated> inflated_taken_;

@@ -1,8 +1,6 @@
 #include "feed/lanes.h"
 
 #include <algorithm>
-#include <limits>
-#include <numeric>
 
 #include "base/check.h"
 
@@ -15,73 +13,13 @@ std::uint64_t full_batches(const BatchPlan& plan) noexcept {
          plan.segment.global_batch;
 }
 
-/// Beyond this many slots the lanes of a rank are not listed but taken to be all of them.
-constexpr std::uint64_t kMaxListedSlots = std::uint64_t{1} << 20;
-
 }  // namespace
-
-LaneWindow::LaneWindow(Window w, bool shuffled)
-    : window(std::move(w)), permutation(window.key, window.sample_count), is_shuffled(shuffled) {}
-
-bool LaneWindow::refresh() {
-  if (is_ready) return true;
-  for (const auto& fetch : fetches) {
-    if (fetch && fetch->state != Fetch::State::kReady) return false;
-  }
-  bytes.resize(fetches.size());
-  for (std::size_t i = 0; i < fetches.size(); ++i) {
-    if (fetches[i]) bytes[i] = fetches[i]->bytes;
-  }
-  is_ready = true;
-  return true;
-}
-
-const Fetch* LaneWindow::failed() const noexcept {
-  for (const auto& fetch : fetches) {
-    if (fetch && fetch->state == Fetch::State::kFailed) return fetch.get();
-  }
-  return nullptr;
-}
-
-std::vector<std::uint32_t> LaneTable::own_lanes(const EpochOrder& order, const BatchPlan& plan) {
-  const std::uint64_t lanes = order.spec().lane_count;
-  const std::uint64_t period =
-      std::lcm(lanes, plan.segment.global_batch) / plan.segment.global_batch;
-  const std::uint64_t batches = std::min(full_batches(plan), period);
-  const std::uint64_t slots = plan.segment.global_batch / plan.world_size;
-  std::vector<std::uint32_t> own;
-  if (batches == 0) return own;
-  if (plan.world_size == 1 || batches * slots > kMaxListedSlots) {
-    // One rank takes lanes in turn all the same; listing them in order of their number is near
-    // enough.
-    if (batches * slots >= lanes) {
-      own.resize(lanes);
-      std::iota(own.begin(), own.end(), 0U);
-      return own;
-    }
-  }
-  std::vector<bool> is_seen(lanes, false);
-  for (std::uint64_t k = 0; k < batches; ++k) {
-    const BatchPlan::Slots batch = plan.slots(k);
-    for (std::uint32_t i = 0; i < batch.count; ++i) {
-      const std::uint32_t lane = order.locate(batch.first + i, plan.segment).lane;
-      if (is_seen[lane]) continue;
-      is_seen[lane] = true;
-      own.push_back(lane);
-    }
-  }
-  return own;
-}
 
 LaneTable::LaneTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset,
                      const BatchPlan& plan, std::uint32_t dense_lanes, SlabSizes sizes)
-    : order_(std::move(order)),
-      dataset_(dataset),
-      plan_(plan),
-      is_shuffled_(order_->spec().id != "sequential"),
-      sizes_(sizes) {
-  lanes_.resize(order_->spec().lane_count);
-  const std::vector<std::uint32_t> own = own_lanes(*order_, plan);
+    : order_(std::move(order)), dataset_(dataset), plan_(plan), sizes_(sizes) {
+  lanes_.resize(order_->lane_count());
+  const std::vector<std::uint32_t> own = order_->own_lanes(plan);
   const std::uint64_t full_end =
       plan.segment.start + full_batches(plan) * plan.segment.global_batch;
   for (std::size_t i = 0; i < own.size(); ++i) {
@@ -96,9 +34,8 @@ LaneTable::LaneTable(std::shared_ptr<const EpochOrder> order, const Dataset& dat
                        std::min(dense_lanes, static_cast<std::uint32_t>(own.size()));
 }
 
-std::uint64_t LaneTable::need_of(std::uint64_t lane, std::uint64_t position) const noexcept {
-  const std::uint64_t t = position * lanes_.size() + lane;
-  return t <= plan_.segment.start ? 0 : (t - plan_.segment.start) / plan_.segment.global_batch;
+std::uint64_t LaneTable::need_of(std::uint32_t lane, std::uint64_t position) const {
+  return order_->batch_of(lane, position, plan_.segment);
 }
 
 void LaneTable::enqueue(std::uint32_t lane) {
@@ -113,7 +50,7 @@ std::uint64_t LaneTable::consumed_by(std::uint32_t lane, std::uint64_t batch) co
 }
 
 std::uint64_t LaneTable::next_need() const noexcept {
-  return queue_.empty() ? std::numeric_limits<std::uint64_t>::max() : queue_.begin()->first;
+  return queue_.empty() ? kNever : queue_.begin()->first;
 }
 
 bool LaneTable::is_dense(const LanePosition& place) const {
@@ -132,13 +69,18 @@ LaneWindow* LaneTable::find(const LanePosition& place) noexcept {
   return nullptr;
 }
 
-LaneWindow& LaneTable::open(std::uint32_t index, std::uint64_t position, std::uint64_t consumed) {
+LaneWindow& LaneTable::open(const LanePosition& place, std::uint64_t batch) {
+  return open_from(place.lane, place.position, consumed_by(place.lane, batch));
+}
+
+LaneWindow& LaneTable::open_from(std::uint32_t index, std::uint64_t position,
+                                 std::uint64_t consumed) {
   Lane& lane = lanes_[index];
   queue_.erase({need_of(index, lane.next_position), index});
-  auto window = std::make_unique<LaneWindow>(order_->window_at(index, position), is_shuffled_);
+  auto window = std::make_unique<LaneWindow>(order_->window_at(index, position));
   window->lane = index;
   window->need_batch = need_of(index, std::max(position, consumed));
-  plan_fetches(*window, consumed);
+  window->plan_fetches(dataset_, sizes_, consumed);
   charged_bytes_ += window->charged_bytes;
   lane.next_position = std::max(lane.next_position, window->end_position());
   const auto after = std::find_if(lane.windows.begin(), lane.windows.end(), [&](const auto& other) {
@@ -149,11 +91,11 @@ LaneWindow& LaneTable::open(std::uint32_t index, std::uint64_t position, std::ui
   return opened;
 }
 
-LaneWindow* LaneTable::open_next(std::uint64_t batch) {
+LaneWindow* LaneTable::open_next(const Bounds& bounds, Windows&) {
   while (!queue_.empty()) {
     const std::uint32_t index = queue_.begin()->second;
     Lane& lane = lanes_[index];
-    const std::uint64_t consumed = consumed_by(index, batch);
+    const std::uint64_t consumed = consumed_by(index, bounds.batch);
     if (lane.next_position < consumed) {
       // Batches went past it by single reads after an eviction.
       queue_.erase(queue_.begin());
@@ -167,40 +109,16 @@ LaneWindow* LaneTable::open_next(std::uint64_t batch) {
       enqueue(index);
       continue;
     }
-    return &open(index, lane.next_position, consumed);
+    return &open_from(index, lane.next_position, consumed);
   }
   return nullptr;
 }
 
-void LaneTable::plan_fetches(LaneWindow& window, std::uint64_t consumed) const {
-  const std::vector<Piece>& pieces = window.window.pieces;
-  std::vector<Piece> needed(pieces);
-  if (consumed > window.window.first_position) {
-    for (Piece& piece : needed) std::swap(piece.begin, piece.end);  // Empty, to be widened.
-    for (std::uint64_t position = consumed; position < window.end_position(); ++position) {
-      const WindowSample sample = window.sample_at(position);
-      Piece& piece = needed[sample.piece];
-      piece.begin = std::min(piece.begin, sample.sample_in_block);
-      piece.end = std::max(piece.end, sample.sample_in_block + 1);
-    }
-  }
-  std::vector<Extent> extents;
-  for (std::size_t i = 0; i < needed.size(); ++i) {
-    const Piece& piece = needed[i];
-    window.first_sample.push_back(dataset_.block(piece.block).first_sample);
-    window.fetches.emplace_back();
-    if (piece.begin >= piece.end) continue;
-    window.fetches.back() = std::make_shared<Fetch>();
-    window.fetches.back()->piece = piece;
-    extents.clear();
-    const std::uint64_t size =
-        dataset_.append_extents(piece.block, piece.begin, piece.end, extents);
-    window.charged_bytes += sizes_.charged_bytes(dataset_, piece.block, size);
-  }
+void LaneTable::pass(std::uint64_t, std::span<const LanePosition> places, Windows& closed) {
+  for (const LanePosition& place : places) close_before(place.lane, place.position + 1, closed);
 }
 
-void LaneTable::close_before(std::uint32_t index, std::uint64_t position,
-                             std::vector<std::unique_ptr<LaneWindow>>& closed) {
+void LaneTable::close_before(std::uint32_t index, std::uint64_t position, Windows& closed) {
   Lane& lane = lanes_[index];
   while (!lane.windows.empty() && lane.windows.front()->end_position() <= position) {
     charged_bytes_ -= lane.windows.front()->charged_bytes;
@@ -230,7 +148,7 @@ std::unique_ptr<LaneWindow> LaneTable::evict_last(std::uint64_t batch) {
   return window;
 }
 
-void LaneTable::close_all(std::vector<std::unique_ptr<LaneWindow>>& closed) {
+void LaneTable::close_all(Windows& closed) {
   for (Lane& lane : lanes_) {
     for (auto& window : lane.windows) closed.push_back(std::move(window));
     lane.windows.clear();

@@ -219,6 +219,26 @@ TEST(LoaderState, AtTheEndOfAnEpochContinuesWithTheNext) {
   EXPECT_EQ(sorted(drain(world, *other)), all_ids(world));
 }
 
+TEST(LoaderState, AnEndThatNobodyWasToldOfCanBeHandedOn) {
+  World world;
+  auto loader = world.open({.batch_size = 4});
+  EXPECT_FALSE(loader->has_ended());
+  drain(world, *loader, loader->batches_left());
+  EXPECT_TRUE(loader->has_ended());
+  auto other = world.open({.batch_size = 4});
+  ASSERT_TRUE(other->load_state(loader->state()).ok());
+  EXPECT_FALSE(other->has_ended());
+  other->end_epoch();
+  EXPECT_TRUE(other->has_ended());
+  EXPECT_EQ(other->epoch(), 1U);
+  EXPECT_EQ(must_next(*other), nullptr);
+  EXPECT_EQ(must_next(*other), nullptr);
+  ASSERT_TRUE(other->start_epoch().ok());
+  EXPECT_FALSE(other->has_ended());
+  EXPECT_EQ(sorted(drain(world, *other)), all_ids(world));
+  EXPECT_EQ(other->epoch(), 2U);
+}
+
 TEST(LoaderState, GoesBackOnALoaderThatRuns) {
   World world(big_spec(12, 30));
   auto loader = world.open({.batch_size = 7, .seed = 4});

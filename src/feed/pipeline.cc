@@ -10,16 +10,20 @@ namespace headrace::feed {
 Pipeline::Outcome Pipeline::assemble() {
   Work& head = works_.front();
   if (head.resolved == 0) {
-    sources_.assign(head.slots.count, {});
-    ids_.resize(head.slots.count);
-    mask_.resize(head.slots.count);
-    places_.resize(head.slots.count);
+    sources_.assign(head.count(), {});
+    ids_.resize(head.count());
+    mask_.resize(head.count());
+    places_.resize(head.count());
   }
   // Each stage may send the head back to an earlier one by taking a window from it.
   Outcome outcome = await_runs(head);
   if (outcome == Outcome::kDone) outcome = resolve(head);
   if (outcome == Outcome::kDone && !head.is_cut) outcome = cut(head);
-  if (outcome == Outcome::kDone) outcome = deliver(head);
+  if (outcome == Outcome::kDone && head.count() == 0) {
+    deliver_nothing(head);
+  } else if (outcome == Outcome::kDone) {
+    outcome = deliver(head);
+  }
   if (outcome != Outcome::kDone) return outcome;
   close_passed(head);
   drop_runs(head);
@@ -94,15 +98,12 @@ bool Pipeline::retract_run(Work& head, std::size_t but_not) {
 }
 
 Pipeline::Outcome Pipeline::resolve(Work& head) {
-  const EpochOrder& order = *run_->order;
-  const Segment& segment = run_->plan.segment;
-  for (std::uint32_t i = head.resolved; i < head.slots.count; ++i) {
-    const bool is_real = head.slots.is_real(i);
+  for (std::uint32_t i = head.resolved; i < head.count(); ++i) {
+    const bool is_real = head.is_real(i);
     mask_[i] = is_real ? 1 : 0;
-    const std::uint64_t t = head.slots.sample(i);
     if (!is_real) {
       // Only the samples of other ranks are read for a repeat; those have their source from a run.
-      const std::uint64_t own = own_slot_of(head, t);
+      const std::uint64_t own = head.slot_of(head.sample(i));
       if (own < i) {
         sources_[i] = sources_[own];
         ids_[i] = ids_[own];
@@ -110,13 +111,12 @@ Pipeline::Outcome Pipeline::resolve(Work& head) {
       head.resolved = i + 1;
       continue;
     }
-    const LanePosition place = order.locate(t, segment);
+    const LanePosition place = place_of(head, i);
     places_[i] = place;
     while (head.is_sparse.empty() || head.is_sparse[i] == 0) {
-      LaneWindow* window = lanes_->find(place);
+      LaneWindow* window = residency_->find(place);
       if (window == nullptr) {
-        const std::uint64_t consumed = order.lane_consumed(place.lane, head.slots.batch_start);
-        window = &lanes_->open(place.lane, place.position, consumed);
+        window = &residency_->open(place, head.k);
         mark_wanted(*window);
       }
       if (!window->is_ready) {
@@ -154,7 +154,7 @@ Pipeline::Outcome Pipeline::await_window(Work& head, LaneWindow& window) {
 }
 
 Pipeline::Outcome Pipeline::cut(Work& head) {
-  const std::uint32_t count = head.slots.count;
+  const std::uint32_t count = head.count();
   cuts_.cells.resize(count * cuts_.stride);
   for (const SparseRun& run : head.runs) {
     for (std::size_t i = 0; i < run.slots.size(); ++i) {
@@ -170,8 +170,7 @@ Pipeline::Outcome Pipeline::cut(Work& head) {
     }
   }
   for (std::uint32_t i = 0; i < count; ++i) {
-    const std::uint64_t own =
-        head.slots.is_real(i) ? count : own_slot_of(head, head.slots.sample(i));
+    const std::uint64_t own = head.is_real(i) ? count : head.slot_of(head.sample(i));
     if (own < i) {
       ids_[i] = ids_[own];
       std::copy_n(cuts_.row(own).begin(), cuts_.stride, cuts_.row(i).begin());
@@ -210,7 +209,7 @@ Pipeline::Outcome Pipeline::deliver(Work& head) {
   const BatchImpl::Identity identity = {
       .epoch = run_->order->epoch(), .index = run_->batches_before + head.k, .plan_index = head.k};
   auto batch = std::make_unique<BatchImpl>(parts_.waker, parts_.dataset, *std::move(slab),
-                                           head.slots.count, identity);
+                                           head.count(), identity);
   batch->fill(parts_.selection, layout_, cuts_, ids_, mask_);
   parts_.channel->put({std::move(batch), Status(), head.timeline}, generation_);
   return Outcome::kDone;
@@ -222,10 +221,16 @@ Pipeline::Outcome Pipeline::fail(const Work& head, Status error) {
   return Outcome::kFailed;
 }
 
+void Pipeline::deliver_nothing(const Work& head) {
+  Delivery delivery;
+  delivery.timeline = head.timeline;
+  parts_.channel->put(std::move(delivery), generation_);
+}
+
 void Pipeline::close_passed(const Work& head) {
-  for (std::uint32_t i = 0; i < head.slots.count && head.slots.is_real(i); ++i) {
-    lanes_->close_before(places_[i].lane, places_[i].position + 1, closed_);
-  }
+  std::uint32_t real = 0;
+  while (real < head.count() && head.is_real(real)) ++real;
+  residency_->pass(head.k, std::span(places_).first(real), closed_);
   for (auto& window : closed_) drop(std::move(window));
   closed_.clear();
 }

@@ -15,8 +15,8 @@
 #include "feed/batch.h"
 #include "feed/channel.h"
 #include "feed/fetcher.h"
-#include "feed/lanes.h"
 #include "feed/memory_plan.h"
+#include "feed/residency.h"
 #include "feed/sparse.h"
 
 namespace headrace::feed {
@@ -54,13 +54,25 @@ class Pipeline {
   /// A batch between plan and delivery.
   struct Work {
     std::uint64_t k = 0;
-    BatchPlan::Slots slots;
+    BatchPlan::Slots slots;  ///< Of the plan; all below counts only those that hold a sample.
+    bool has_empty = false;
+    std::vector<std::uint32_t> filled;    ///< With has_empty: the plan's slots that hold a sample.
+    std::vector<LanePosition> places;     ///< Of a listed order: of each real sample.
     std::vector<std::uint8_t> is_sparse;  ///< By slot; empty when none is.
     std::vector<SparseRun> runs;
     std::size_t begun_runs = 0;
     std::uint32_t resolved = 0;  ///< Slots [0, resolved) have their source.
     bool is_cut = false;
     BatchTimeline timeline;
+
+    std::uint32_t count() const noexcept {
+      return has_empty ? static_cast<std::uint32_t>(filled.size()) : slots.count;
+    }
+    std::uint32_t plan_slot(std::uint32_t i) const noexcept { return has_empty ? filled[i] : i; }
+    std::uint64_t sample(std::uint32_t i) const noexcept { return slots.sample(plan_slot(i)); }
+    bool is_real(std::uint32_t i) const noexcept { return slots.is_real(plan_slot(i)); }
+    /// The slot of global sample t; of a sample of another rank something not below count().
+    std::uint64_t slot_of(std::uint64_t t) const noexcept;
   };
   /// Where a slot's sample lies.
   struct Source {
@@ -74,23 +86,29 @@ class Pipeline {
   // Planning.
   Work plan_work(std::uint64_t k);
   void plan_ahead();
+  /// Whether the batch is read singly because it is the first of a long run.
+  bool is_bootstrap(std::uint64_t k) const noexcept;
+  /// Leaves out the slots of a listed order that are empty, and finds the places of the others.
+  void list_places(Work& work) const;
+  LanePosition place_of(const Work& work, std::uint32_t slot) const;
   bool is_tail(const Work& work) const noexcept {
     return work.slots.end - work.slots.batch_start != run_->plan.segment.global_batch;
   }
   void read_singly(Work& work, const std::vector<std::uint32_t>& slots);
   void read_lane_singly(Work& work, std::uint32_t lane);
-  std::uint64_t own_slot_of(const Work& work, std::uint64_t t) const noexcept {
-    return t - work.slots.first;
-  }
 
   // Reading ahead.
   void admit();
+  void admit_runs();
   bool admit_run(Work& work);
   bool admit_window();
+  std::uint64_t window_room() const noexcept;
   void mark_wanted(LaneWindow& window) const;
   /// Begins the pieces of a window not begun yet; false when memory lacks.
   bool begin_pieces(LaneWindow& window);
-  std::uint64_t charged_bytes() const noexcept { return lanes_->charged_bytes() + sparse_bytes_; }
+  std::uint64_t charged_bytes() const noexcept {
+    return residency_->charged_bytes() + sparse_bytes_;
+  }
 
   // Memory for the head.
   bool make_room();
@@ -110,16 +128,18 @@ class Pipeline {
   Outcome await_window(Work& head, LaneWindow& window);
   Outcome cut(Work& head);
   Outcome deliver(Work& head);
+  void deliver_nothing(const Work& head);
   Outcome fail(const Work& head, Status error);
   void close_passed(const Work& head);
   static void note(Work& work, const Timeline& timeline);
 
   const Parts parts_;
   const Dataset& dataset_;
+  const bool has_compressed_;
   Fetcher& fetcher_;
   std::optional<Run> run_;
   std::uint64_t generation_ = 0;
-  std::unique_ptr<LaneTable> lanes_;
+  std::unique_ptr<Residency> residency_;
   std::deque<Work> works_;           ///< From the head on.
   std::uint64_t head_ = 0;           ///< k of the batch assembled next.
   LaneWindow* admitting_ = nullptr;  ///< Opened, not all of its pieces begun.

@@ -3,6 +3,8 @@
 #include <limits>
 
 #include "base/check.h"
+#include "feed/block_table.h"
+#include "feed/lanes.h"
 #include "feed/pipeline.h"
 
 namespace headrace::feed {
@@ -11,13 +13,18 @@ namespace {
 /// The first batch of a run is read sample by sample, so that it need not wait for whole windows of
 /// every lane, where that costs less than this part of the run's bytes.
 constexpr std::uint64_t kBootstrapPart = 200;
+/// Under a listed order this part of the windows' memory is for single reads ahead.
+constexpr std::uint64_t kSinglesShare = 4;
 /// Batches over which the room for read-ahead recovers after the head had to take it.
 constexpr std::uint64_t kRecoveryBatches = 64;
 
 }  // namespace
 
 Pipeline::Pipeline(Parts parts)
-    : parts_(std::move(parts)), dataset_(*parts_.dataset), fetcher_(*parts_.fetcher) {
+    : parts_(std::move(parts)),
+      dataset_(*parts_.dataset),
+      has_compressed_(has_compressed_blocks(dataset_)),
+      fetcher_(*parts_.fetcher) {
   cuts_.stride = parts_.selection.column_count;
 }
 
@@ -35,12 +42,12 @@ std::uint64_t Pipeline::largest_window_bytes(const Dataset& dataset, const Epoch
 void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
   for (Work& work : works_) drop_runs(work);
   works_.clear();
-  if (lanes_) {
-    lanes_->close_all(closed_);
+  if (residency_) {
+    residency_->close_all(closed_);
     for (auto& window : closed_) drop(std::move(window));
     closed_.clear();
   }
-  lanes_.reset();
+  residency_.reset();
   admitting_ = nullptr;
   sparse_bytes_ = 0;
   head_ = 0;
@@ -49,15 +56,20 @@ void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
   generation_ = generation;
   run_ = std::move(run);
   if (!run_) return;
-  const auto own =
-      static_cast<std::uint32_t>(LaneTable::own_lanes(*run_->order, run_->plan).size());
-  const WindowShares shares = share_windows(
-      parts_.shares.window_bytes, largest_window_bytes(dataset_, *run_->order, parts_.sizes), own);
+  WindowShares shares{.dense_lanes = 0, .window_bytes = parts_.shares.window_bytes};
+  if (run_->order->is_listed()) {
+    residency_ = std::make_unique<BlockTable>(run_->order, dataset_, run_->plan, run_->batch_count,
+                                              parts_.sizes);
+  } else {
+    const auto own = static_cast<std::uint32_t>(run_->order->own_lanes(run_->plan).size());
+    shares = share_windows(parts_.shares.window_bytes,
+                           largest_window_bytes(dataset_, *run_->order, parts_.sizes), own);
+    residency_ = std::make_unique<LaneTable>(run_->order, dataset_, run_->plan, shares.dense_lanes,
+                                             parts_.sizes);
+  }
   window_cap_bytes_ = shares.window_bytes;
   window_limit_bytes_ = shares.window_bytes;
   window_step_bytes_ = shares.window_bytes / kRecoveryBatches;
-  lanes_ = std::make_unique<LaneTable>(run_->order, dataset_, run_->plan, shares.dense_lanes,
-                                       parts_.sizes);
 }
 
 TimePoint Pipeline::step() {
@@ -86,9 +98,16 @@ TimePoint Pipeline::step() {
 // --- planning ---
 
 void Pipeline::plan_ahead() {
-  const std::uint64_t horizon = lanes_->has_sparse_lanes() ? parts_.shares.ready_batches : 1;
+  const std::uint64_t horizon = residency_->has_singles() ? parts_.shares.ready_batches : 1;
+  const bool is_listed = run_->order->is_listed();
+  if (is_listed) residency_->look_ahead(std::min(head_ + horizon, run_->batch_count) - 1);
   while (works_.size() < horizon && head_ + works_.size() < run_->batch_count) {
-    works_.push_back(plan_work(head_ + works_.size()));
+    const std::uint64_t k = head_ + works_.size();
+    // What is read singly depends on which blocks are there: those come in step with the plan.
+    while (is_listed && !is_bootstrap(k) && residency_->next_need() <= k && admit_window())
+      continue;
+    works_.push_back(plan_work(k));
+    if (is_listed) admit_runs();
   }
 }
 
@@ -97,37 +116,70 @@ Pipeline::Work Pipeline::plan_work(std::uint64_t k) {
   Work work;
   work.k = k;
   work.slots = plan.slots(k);
-  const std::uint64_t run_samples = plan.sample_count - plan.segment.start;
-  const bool is_bootstrap = k == 0 && !is_tail(work) &&
-                            plan.segment.global_batch <= run_samples / kBootstrapPart &&
-                            !dataset_.is_compressed(0);
-  if (!is_bootstrap && !lanes_->has_sparse_lanes() && !is_tail(work)) return work;
+  if (run_->order->is_listed()) list_places(work);
+  const bool is_first = is_bootstrap(k);
+  if (!is_first && !residency_->has_singles() && !is_tail(work)) return work;
   std::vector<std::uint32_t> slots;
-  for (std::uint32_t i = 0; i < work.slots.count; ++i) {
-    const std::uint64_t t = work.slots.sample(i);
-    const bool is_own_repeat = !work.slots.is_real(i) && own_slot_of(work, t) < i;
+  for (std::uint32_t i = 0; i < work.count(); ++i) {
+    const bool is_own_repeat = !work.is_real(i) && work.slot_of(work.sample(i)) < i;
     if (is_own_repeat) continue;
-    const bool is_single = is_bootstrap || !work.slots.is_real(i) ||
-                           !lanes_->is_dense(run_->order->locate(t, plan.segment));
+    const bool is_single = is_first || !work.is_real(i) || !residency_->is_dense(place_of(work, i));
     if (is_single) slots.push_back(i);
   }
   read_singly(work, slots);
   return work;
 }
 
+bool Pipeline::is_bootstrap(std::uint64_t k) const noexcept {
+  const BatchPlan& plan = run_->plan;
+  const std::uint64_t run_samples = plan.sample_count - plan.segment.start;
+  return k == 0 && plan.segment.global_batch <= run_samples / kBootstrapPart && !has_compressed_;
+}
+
+void Pipeline::list_places(Work& work) const {
+  const EpochOrder& order = *run_->order;
+  const Segment& segment = run_->plan.segment;
+  std::vector<std::uint32_t> filled;
+  for (std::uint32_t i = 0; i < work.slots.count; ++i) {
+    const LanePosition place = order.locate(work.slots.sample(i), segment);
+    if (place.lane == kNoLane) continue;
+    filled.push_back(i);
+    if (work.slots.is_real(i)) work.places.push_back(place);
+  }
+  work.has_empty = filled.size() != work.slots.count;
+  if (work.has_empty) work.filled = std::move(filled);
+}
+
+LanePosition Pipeline::place_of(const Work& work, std::uint32_t slot) const {
+  return slot < work.places.size() ? work.places[slot]
+                                   : run_->order->locate(work.sample(slot), run_->plan.segment);
+}
+
+std::uint64_t Pipeline::Work::slot_of(std::uint64_t t) const noexcept {
+  const std::uint64_t slot = t - slots.first;
+  if (!has_empty || slot >= slots.count) return slot;
+  const auto found = std::lower_bound(filled.begin(), filled.end(), slot);
+  return static_cast<std::uint64_t>(found - filled.begin());
+}
+
 void Pipeline::read_singly(Work& work, const std::vector<std::uint32_t>& slots) {
   if (slots.empty()) return;
   const EpochOrder& order = *run_->order;
-  work.is_sparse.resize(work.slots.count, 0);
+  work.is_sparse.resize(work.count(), 0);
   std::vector<SparseSlot> wanted;
   wanted.reserve(slots.size());
   for (const std::uint32_t i : slots) {
-    const LanePosition place = order.locate(work.slots.sample(i), run_->plan.segment);
+    const LanePosition place = place_of(work, i);
+    work.is_sparse[i] = 1;
+    if (order.is_listed()) {  // Lane and position are block and index.
+      const auto index = static_cast<std::uint32_t>(place.position);
+      wanted.push_back({.slot = i, .block = place.lane, .index = index});
+      continue;
+    }
     const Window window = order.window_at(place.lane, place.position);
     const WindowSample sample = order.sample_at(window, place.position);
     wanted.push_back(
         {.slot = i, .block = window.pieces[sample.piece].block, .index = sample.sample_in_block});
-    work.is_sparse[i] = 1;
   }
   const TimePoint now = parts_.clock->now();
   for (SparseRun& run : plan_runs(dataset_, std::move(wanted), parts_.sizes)) {
@@ -138,10 +190,9 @@ void Pipeline::read_singly(Work& work, const std::vector<std::uint32_t>& slots) 
 
 void Pipeline::read_lane_singly(Work& work, std::uint32_t lane) {
   std::vector<std::uint32_t> slots;
-  for (std::uint32_t i = 0; i < work.slots.count && work.slots.is_real(i); ++i) {
+  for (std::uint32_t i = 0; i < work.count() && work.is_real(i); ++i) {
     if (!work.is_sparse.empty() && work.is_sparse[i] != 0) continue;
-    if (run_->order->locate(work.slots.first + i, run_->plan.segment).lane == lane)
-      slots.push_back(i);
+    if (place_of(work, i).lane == lane) slots.push_back(i);
   }
   read_singly(work, slots);
 }
@@ -149,18 +200,36 @@ void Pipeline::read_lane_singly(Work& work, std::uint32_t lane) {
 // --- reading ahead ---
 
 void Pipeline::admit() {
+  bool has_window = true;
   while (true) {
     const auto work = std::find_if(works_.begin(), works_.end(),
                                    [](const Work& w) { return w.begun_runs < w.runs.size(); });
-    const std::uint64_t window_need =
-        admitting_ != nullptr ? admitting_->need_batch : lanes_->next_need();
-    const bool has_window = window_need != std::numeric_limits<std::uint64_t>::max();
+    std::uint64_t window_need = kNever;
+    if (has_window)
+      window_need = admitting_ != nullptr ? admitting_->need_batch : residency_->next_need();
     if (work != works_.end() && work->k <= window_need) {
       if (!admit_run(*work)) return;
-    } else if (!has_window || !admit_window()) {
+    } else if (window_need == kNever) {
       return;
+    } else if (!admit_window()) {
+      // Blocks wait for memory that singles do not: those have a share of their own.
+      if (!run_->order->is_listed()) return;
+      has_window = false;
     }
   }
+}
+
+void Pipeline::admit_runs() {
+  for (Work& work : works_) {
+    while (work.begun_runs < work.runs.size()) {
+      if (!admit_run(work)) return;
+    }
+  }
+}
+
+std::uint64_t Pipeline::window_room() const noexcept {
+  return run_->order->is_listed() ? window_limit_bytes_ - window_limit_bytes_ / kSinglesShare
+                                  : window_limit_bytes_;
 }
 
 bool Pipeline::admit_run(Work& work) {
@@ -174,7 +243,11 @@ bool Pipeline::admit_run(Work& work) {
 
 bool Pipeline::admit_window() {
   if (admitting_ == nullptr) {
-    admitting_ = lanes_->open_next(head_);
+    admitting_ = residency_->open_next(
+        {.batch = head_, .planned_end = head_ + works_.size(), .limit_bytes = window_room()},
+        closed_);
+    for (auto& window : closed_) drop(std::move(window));
+    closed_.clear();
     if (admitting_ == nullptr) return false;
     mark_wanted(*admitting_);
   }
@@ -210,8 +283,10 @@ bool Pipeline::make_room() {
       drop_runs(works_.back());
       works_.pop_back();
     }
-  } else if (auto window = lanes_->evict_last(head_ + 1)) {
+  } else if (auto window = residency_->evict_last(head_ + 1)) {
     drop(std::move(window));
+    // Later batches may count on the block: plan them again when their turn comes.
+    if (run_->order->is_listed()) works_.resize(1);
   } else {
     return false;
   }
@@ -221,7 +296,7 @@ bool Pipeline::make_room() {
 
 bool Pipeline::sacrifice_current(Work& head) {
   if (fetcher_.abandoned_count() > 0) return false;
-  auto window = lanes_->evict_last(0);
+  auto window = residency_->evict_last(0);
   if (!window) return false;
   const std::uint32_t lane = window->lane;
   drop(std::move(window));

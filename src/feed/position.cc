@@ -5,9 +5,13 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "base/check.h"
+
 namespace headrace::feed {
 namespace {
 
+/// OrderSpec::id of mixtures: their states have a field "mixture".
+constexpr std::string_view kMixtureId = "mixture";
 constexpr std::string_view kEndNames[] = {"pad", "drop", "uneven"};
 
 std::string hex16(std::uint64_t value) {
@@ -69,7 +73,7 @@ std::string_view epoch_end_name(EpochEnd end) noexcept {
   return kEndNames[static_cast<std::size_t>(end)];
 }
 
-std::string write_state(const LoaderState& state) {
+std::string write_state(const LoaderState& state, std::string_view extra) {
   nlohmann::ordered_json json;
   json["version"] = kStateVersion;
   json["fingerprint"] = state.fingerprint;
@@ -86,6 +90,9 @@ std::string write_state(const LoaderState& state) {
   json["epoch_end"] = epoch_end_name(state.epoch_end);
   json["global_batch"] = state.global_batch;
   json["mixture"] = nullptr;
+  const auto more = nlohmann::ordered_json::parse(extra, nullptr, false);
+  HEADRACE_DCHECK(more.is_object());
+  for (const auto& [name, value] : more.items()) json[name] = value;
   return json.dump();
 }
 
@@ -127,14 +134,14 @@ Result<LoaderState> read_state(std::string_view json) {
   }
   if (!is_known) fields.fail("epoch_end", "pad, drop or uneven");
   if (auto mixture = object["mixture"];
-      mixture.error() == simdjson::SUCCESS && !mixture.is_null()) {
-    fields.fail("mixture", "null (this build has no mixtures)");
+      mixture.error() == simdjson::SUCCESS && !mixture.is_null() && state.order.id != kMixtureId) {
+    fields.fail("mixture", "null (only order 'mixture' has one)");
   }
   HEADRACE_TRY(fields.take());
   return state;
 }
 
-Status check_state(const LoaderState& state, const LoaderState& ours, std::uint64_t sample_count) {
+Status check_state(const LoaderState& state, const LoaderState& ours) {
   if (state.fingerprint != ours.fingerprint) {
     return differs("fingerprint", state.fingerprint, ours.fingerprint,
                    "this is another dataset, or it has changed");
@@ -151,13 +158,10 @@ Status check_state(const LoaderState& state, const LoaderState& ours, std::uint6
                    "open the loader with the state's seed");
   }
   if (state.order.block_table_digest != ours.order.block_table_digest) {
-    return differs("block_table_digest", hex16(state.order.block_table_digest),
-                   hex16(ours.order.block_table_digest),
-                   "open the dataset with the block_bytes of the first run");
-  }
-  if (state.position.t > sample_count) {
-    return bad("t is " + std::to_string(state.position.t) + ", more than the dataset's " +
-               std::to_string(sample_count) + " samples");
+    return differs(
+        "block_table_digest", hex16(state.order.block_table_digest),
+        hex16(ours.order.block_table_digest),
+        "open dataset and loader with the block_bytes and order options of the first run");
   }
   return {};
 }

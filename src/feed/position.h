@@ -31,8 +31,9 @@ struct LoaderState {
 
 std::string_view epoch_end_name(EpochEnd end) noexcept;
 
-/// One line of JSON, under 1 KiB. docs/semantics.md describes the fields.
-std::string write_state(const LoaderState& state);
+/// One line of JSON, under 1 KiB. docs/semantics.md describes the fields. `extra`: a JSON object of
+/// the order's own, whose members are added (OrderSource::state_extra()).
+std::string write_state(const LoaderState& state, std::string_view extra = "{}");
 /// Errors: kInvalidArgument (not JSON, a field missing or of the wrong type: names it; a version
 /// other than kStateVersion).
 Result<LoaderState> read_state(std::string_view json);
@@ -40,6 +41,6 @@ Result<LoaderState> read_state(std::string_view json);
 /// Whether `state` may continue on the dataset and order of `ours` (seed included; lanes, window
 /// and bundle are taken from the state). Errors: kInvalidArgument naming the field that differs
 /// with both values.
-Status check_state(const LoaderState& state, const LoaderState& ours, std::uint64_t sample_count);
+Status check_state(const LoaderState& state, const LoaderState& ours);
 
 }  // namespace headrace::feed

@@ -2,23 +2,35 @@
 
 namespace headrace::feed {
 
+bool has_compressed_blocks(const Dataset& dataset) {
+  for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
+    if (dataset.is_compressed(i)) return true;
+  }
+  return false;
+}
+
 SlabSizes SlabSizes::of(const Dataset& dataset) {
   SlabSizes sizes;
   for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
     const Block block = dataset.block(i);
     sizes.largest_stored_bytes = std::max(sizes.largest_stored_bytes, block.stored_bytes);
-    if (dataset.is_compressed(i))
+    if (dataset.is_compressed(i) && !dataset.is_decoded(i))
       sizes.largest_raw_bytes = std::max(sizes.largest_raw_bytes, block.raw_bytes);
   }
   return sizes;
 }
 
+std::uint64_t SlabSizes::raw_bytes(const Dataset& dataset, std::uint32_t block) const {
+  const std::uint64_t size = dataset.block(block).raw_bytes;
+  if (dataset.is_decoded(block)) return std::max<std::uint64_t>(size, 1);
+  return rounded(size, largest_raw_bytes);
+}
+
 std::uint64_t SlabSizes::charged_bytes(const Dataset& dataset, std::uint32_t block,
                                        std::uint64_t stored_size) const {
   const std::uint64_t stored = SlabPool::charged_bytes(stored_bytes(stored_size));
-  return dataset.is_compressed(block)
-             ? stored + SlabPool::charged_bytes(raw_bytes(dataset.block(block).raw_bytes))
-             : stored;
+  return dataset.is_compressed(block) ? stored + SlabPool::charged_bytes(raw_bytes(dataset, block))
+                                      : stored;
 }
 
 }  // namespace headrace::feed

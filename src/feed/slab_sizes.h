@@ -13,9 +13,12 @@
 
 namespace headrace::feed {
 
+/// Whether any block needs decompress() or decode(). O(B).
+bool has_compressed_blocks(const Dataset& dataset);
+
 struct SlabSizes {
   std::uint64_t largest_stored_bytes = 0;
-  std::uint64_t largest_raw_bytes = 0;  ///< Of compressed blocks.
+  std::uint64_t largest_raw_bytes = 0;  ///< Of blocks that are inflated.
 
   /// O(B).
   static SlabSizes of(const Dataset& dataset);
@@ -23,9 +26,9 @@ struct SlabSizes {
   std::uint64_t stored_bytes(std::uint64_t size) const noexcept {
     return rounded(size, largest_stored_bytes);
   }
-  std::uint64_t raw_bytes(std::uint64_t size) const noexcept {
-    return rounded(size, largest_raw_bytes);
-  }
+  /// Of a compressed block once ready. A decoded block only keeps others out of the room that it
+  /// takes elsewhere: its slab is never touched, so nothing is won by a common size.
+  std::uint64_t raw_bytes(const Dataset& dataset, std::uint32_t block) const;
   /// What reading `stored_size` bytes of a block takes from the pool, inflating included.
   std::uint64_t charged_bytes(const Dataset& dataset, std::uint32_t block,
                               std::uint64_t stored_size) const;

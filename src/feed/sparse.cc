@@ -1,7 +1,6 @@
 #include "feed/sparse.h"
 
 #include <algorithm>
-#include <cstring>
 #include <tuple>
 
 namespace headrace::feed {
@@ -57,17 +56,17 @@ Status keep_samples(const Dataset& dataset, SlabPool& pool, SparseRun& run) {
   for (std::size_t i = 0; i < run.slots.size(); ++i) {
     const std::span<ColumnBytes> row(run.cells.data() + i * columns, columns);
     HEADRACE_TRY(dataset.cut(run.fetch->bytes, run.slots[i].index, row));
-    for (const ColumnBytes& cell : row) total += cell.bytes.size();
+    for (const ColumnBytes& cell : row) total += cell.present ? cell.size() : 0;
   }
   HEADRACE_TRY_ASSIGN(run.kept, pool.try_acquire(std::max<std::size_t>(total, 1)));
   std::byte* cursor = run.kept.bytes().data();
   for (ColumnBytes& cell : run.cells) {
-    if (!cell.bytes.empty()) std::memcpy(cursor, cell.bytes.data(), cell.bytes.size());
-    cell.bytes = {cursor, cell.bytes.size()};
-    cursor += cell.bytes.size();
+    const std::span<std::byte> value(cursor, cell.present ? cell.size() : 0);
+    if (cell.present) cell.write_to(value);
+    cell = {.bytes = value, .present = cell.present};
+    cursor += value.size();
   }
-  run.fetch->raw = Slab();
-  run.fetch->bytes = {};
+  run.fetch->release();
   run.is_kept = true;
   return {};
 }

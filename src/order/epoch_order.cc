@@ -117,6 +117,7 @@ class EpochOrderImpl final : public EpochOrder {
     const auto [first, last] = window_blocks(lane, line_index(begin + position) - lane_first);
     const std::uint64_t window_begin = std::max(begin, line_first()[lane_first + first]);
     Window window;
+    window.is_shuffled = shuffled_;
     window.first_position = window_begin - begin;
     for (std::size_t i = lane_first + first; i < lane_first + last; ++i) {
       if (i == block_count() || line_first()[i] >= end) break;

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "base/mutex.h"
 #include "pack/memory_share.h"
 #include "pack/plan.h"
@@ -177,12 +178,23 @@ std::uint64_t bytes_to_read(const PackPlan& plan,
   return bytes;
 }
 
+PackResult planned(const PackPlan& plan) {
+  PackResult result;
+  result.file_count = plan.files.size();
+  result.sample_count = plan.sample_count;
+  result.shard_count = plan.shards.size();
+  result.read_bytes = plan.source_bytes;
+  for (const auto& shard : plan.shards) result.written_bytes += shard.image_bytes;
+  return result;
+}
+
 Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions& options,
                                 std::stop_token stop) {
   HEADRACE_TRY(check_places(source, target));
   const CallOptions call{.stop = stop};
   HEADRACE_TRY_ASSIGN(auto files, list_files(source, call));
   HEADRACE_TRY_ASSIGN(const PackPlan plan, pack_detail::make_plan(std::move(files), options));
+  if (options.is_dry_run) return planned(plan);
   const std::uint32_t cores = std::max(std::thread::hardware_concurrency(), 1U);
   HEADRACE_TRY_ASSIGN(
       const MemoryShare share,
@@ -192,6 +204,10 @@ Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions&
 
   TargetState state(plan, target, *pool);
   HEADRACE_TRY(state.load(call));
+  // Workers write files of this directory themselves; killed ones leave them half written. Other
+  // stores clean up after themselves.
+  if (const std::string directory = target.local_directory(); !directory.empty())
+    remove_stale_temporaries(directory);
   Run run(plan, state, options, stop);
   std::vector<std::unique_ptr<ShardWorker>> workers;
   for (std::uint32_t i = 0; i < std::min<std::size_t>(share.worker_count, run.todo_count()); ++i) {

@@ -2,6 +2,8 @@
 
 #include <zstd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "base/temporary_directory.h"
@@ -459,6 +461,100 @@ TEST(Pack, WorksFromDirectoryToDirectory) {
   must_pack(**source, **target, small_options());
   EXPECT_EQ(contents(**target), packed(files, small_options()));
   EXPECT_EQ(must_pack(**source, **target, small_options()).written_bytes, 0U);
+}
+
+/// Packs a directory in which `change` happens after the listing.
+Code pack_changing_directory(const std::function<void(const std::string& root)>& change,
+                             bool to_directory = true) {
+  const TemporaryDirectory directory;
+  const std::string root = directory.path() + "/source";
+  auto inner = open_file_store(pack_test::at_url(root));
+  auto target = to_directory ? *open_file_store(pack_test::at_url(directory.path() + "/target"))
+                             : make_store("target");
+  for (const auto& [key, text] : random_files(test_seed(), 20))
+    EXPECT_TRUE(write_object(**inner, *pack_test::make_pool(), key, text));
+  for (const char* key : {"d0/zz", "gone/zz"})
+    EXPECT_TRUE(write_object(**inner, *pack_test::make_pool(), key, std::string(20'000, 'x')));
+  EXPECT_TRUE(write_object(**inner, *pack_test::make_pool(), "d0/empty", ""));
+  auto watch = std::make_shared<WatchedStore::Watch>();
+  watch->local_directory = root;
+  watch->after_list = [&] { change(root); };
+  WatchedStore source(*std::move(inner), watch);
+  const Code code = pack_code(source, *target, small_options());
+  EXPECT_EQ(contents(*target).count("index.json"), code == Code::kOk ? 1U : 0U);
+  return code;
+}
+
+TEST(PackDirectory, FileThatChangesDuringTheRunIsAnError) {
+  namespace fs = std::filesystem;
+  for (const bool to_directory : {true, false}) {
+    const auto code = [&](const auto& change) {
+      return pack_changing_directory(change, to_directory);
+    };
+    EXPECT_EQ(code([](const std::string&) {}), Code::kOk);
+    EXPECT_EQ(code([](const std::string& root) { fs::resize_file(root + "/d0/zz", 19'999); }),
+              Code::kChanged);
+    EXPECT_EQ(code([](const std::string& root) { fs::resize_file(root + "/d0/zz", 20'001); }),
+              Code::kChanged);
+    EXPECT_EQ(code([](const std::string& root) { fs::remove(root + "/d0/zz"); }), Code::kChanged);
+    EXPECT_EQ(code([](const std::string& root) { fs::resize_file(root + "/d0/empty", 1); }),
+              Code::kChanged);
+    EXPECT_EQ(code([](const std::string& root) { fs::remove(root + "/d0/empty"); }),
+              Code::kChanged);
+    EXPECT_EQ(code([](const std::string& root) { fs::remove_all(root + "/gone"); }),
+              Code::kChanged);
+    EXPECT_EQ(code([](const std::string& root) {
+                fs::last_write_time(root + "/d0/zz",
+                                    fs::file_time_type::clock::now() + std::chrono::hours(1));
+              }),
+              Code::kChanged);
+  }
+}
+
+TEST(PackDirectory, RemovesWhatKilledRunsLeft) {
+  const TemporaryDirectory directory;
+  auto source = open_file_store(pack_test::at_url(directory.path() + "/source"));
+  auto target = open_file_store(pack_test::at_url(directory.path() + "/target"));
+  ASSERT_TRUE(source && target);
+  for (const auto& [key, text] : random_files(test_seed(), 20))
+    ASSERT_TRUE(write_object(**source, *pack_test::make_pool(), key, text));
+  PackOptions options = small_options();
+  options.format = "webdataset";
+  must_pack(**source, **target, options);
+  // The plan is there and tars have no index: the store of the target puts nothing itself.
+  const std::string left = directory.path() + "/target/.headrace-abcdefghij.tmp";
+  std::ofstream(left) << "half a shard";
+  std::filesystem::remove(directory.path() + "/target/shard-000000.tar");
+  auto again = open_file_store(pack_test::at_url(directory.path() + "/target"));
+  EXPECT_GT(must_pack(**source, **again, options).written_bytes, 0U);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+TEST(PackDirectory, MakesTheBytesOfEveryOtherWay) {
+  const TemporaryDirectory directory;
+  Files files = random_files(test_seed(), 40, 30'000);
+  files["d1/large"] = std::string(3 << 20, 'l');
+  auto source = open_file_store(pack_test::at_url(directory.path() + "/source"));
+  for (const auto& [key, text] : files)
+    ASSERT_TRUE(write_object(**source, *pack_test::make_pool(), key, text));
+  int number = 0;
+  for (const char* kind : {"mds", "hash", "zstd", "tokens", "webdataset"}) {
+    PackOptions options = small_options();
+    options.memory_bytes = 32 << 20;
+    options.shard_bytes = 100'000;
+    if (kind == std::string("hash")) options.hash = "sha256";
+    if (kind == std::string("zstd")) options.compression = "zstd";
+    if (kind == std::string("tokens")) options.tokens_per_sample = 33;
+    if (kind == std::string("webdataset")) options.format = "webdataset";
+    const Files expected = packed(files, options);
+    const std::string path = directory.path() + "/target" + std::to_string(number++);
+    auto target = open_file_store(pack_test::at_url(path));
+    must_pack(**source, **target, options);
+    EXPECT_EQ(contents(**target), expected) << kind;
+    const auto in_memory = make_store("target");
+    must_pack(**source, *in_memory, options);
+    EXPECT_EQ(contents(*in_memory), expected) << kind;
+  }
 }
 
 }  // namespace

@@ -69,6 +69,7 @@ class WatchedStore final : public Store {
     std::uint64_t stop_at_put = ~std::uint64_t{0};
     std::stop_source stop;
     std::function<void()> after_list;
+    std::string local_directory;  ///< What local_directory() tells.
   };
   WatchedStore(std::unique_ptr<Store> inner, std::shared_ptr<Watch> watch)
       : inner_(std::move(inner)), watch_(std::move(watch)) {}
@@ -119,6 +120,7 @@ class WatchedStore final : public Store {
     return inner_->abort_upload(key, id, call);
   }
   const std::string& url() const noexcept override { return inner_->url(); }
+  std::string local_directory() const override { return watch_->local_directory; }
   void append_metrics(MetricList& out) const override { inner_->append_metrics(out); }
 
  private:

@@ -203,8 +203,10 @@ Result<PackPlan> make_plan(std::vector<ObjectInfo> files, const PackOptions& opt
   PackPlan plan;
   HEADRACE_TRY(parse_options(options, plan));
   if (files.empty()) return Status(Code::kNotFound, "pack: no files");
-  std::sort(files.begin(), files.end(),
-            [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });
+  const auto by_key = [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; };
+  // Most stores list in order.
+  if (!std::is_sorted(files.begin(), files.end(), by_key))
+    std::sort(files.begin(), files.end(), by_key);
   plan.files = std::move(files);
   for (const ObjectInfo& file : plan.files) plan.source_bytes += file.size_bytes;
   if (plan.layout == Layout::kTarFiles) plan.is_numbered = needs_numbers(plan.files);

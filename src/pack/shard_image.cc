@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <cstring>
 
 #include "base/check.h"
@@ -13,55 +12,44 @@ namespace headrace::pack_detail {
 namespace {
 
 constexpr std::uint16_t kEndOfFileToken = 256;
-
-std::span<const std::byte> as_bytes(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
+constexpr const char* kDataSuffix = ".data";
+constexpr const char* kKeySuffix = ".key.txt";
 
 /// A stretch of the image that is being made; what lies outside is ignored.
-class Window {
+class Window final : public ImageSink {
  public:
   Window(std::uint64_t begin, std::span<std::byte> bytes, std::uint64_t most_bytes,
          std::vector<FileRange>& ranges)
       : begin_(begin), bytes_(bytes), most_bytes_(most_bytes), ranges_(ranges) {}
 
-  bool touches(std::uint64_t offset, std::uint64_t length) const noexcept {
-    return offset < begin_ + bytes_.size() && offset + length > begin_;
+  void put(std::string_view literal) override {
+    const auto [from, to] = clip(literal.size());
+    if (from < to) std::memcpy(bytes_.data() + (from - begin_), &literal[from - at_], to - from);
+    at_ += literal.size();
   }
-  void put(std::uint64_t offset, std::span<const std::byte> literal) {
-    if (!touches(offset, literal.size())) return;
-    const auto [from, to] = clip(offset, literal.size());
-    std::memcpy(bytes_.data() + (from - begin_), literal.data() + (from - offset), to - from);
+  void put_zeros(std::uint64_t length) override {
+    const auto [from, to] = clip(length);
+    if (from < to) std::memset(bytes_.data() + (from - begin_), 0, to - from);
+    at_ += length;
   }
-  void put(std::uint64_t offset, std::string_view literal) { put(offset, as_bytes(literal)); }
-  void put_u32(std::uint64_t offset, std::uint64_t value) {
-    std::array<std::byte, 4> bytes{};
-    store_le(bytes.data(), static_cast<std::uint32_t>(value));
-    put(offset, bytes);
-  }
-  void put_zeros(std::uint64_t offset, std::uint64_t length) {
-    if (length == 0 || !touches(offset, length)) return;
-    const auto [from, to] = clip(offset, length);
-    std::memset(bytes_.data() + (from - begin_), 0, to - from);
-  }
-  /// All of file `file` lies at `offset`.
-  void put_file(std::uint64_t offset, std::uint64_t file, std::uint64_t size) {
-    if (size == 0 || !touches(offset, size)) return;
-    const auto [from, to] = clip(offset, size);
+  void put_file(std::uint64_t file, std::uint64_t size) override {
+    const auto [from, to] = clip(size);
     for (std::uint64_t at = from; at < to; at += most_bytes_) {
       ranges_.push_back({.file = file,
-                         .offset_bytes = at - offset,
+                         .offset_bytes = at - at_,
                          .length_bytes = std::min(most_bytes_, to - at),
                          .window_offset_bytes = at - begin_});
     }
+    at_ += size;
   }
+  bool wants_more() const override { return at_ < begin_ + bytes_.size(); }
 
  private:
-  std::pair<std::uint64_t, std::uint64_t> clip(std::uint64_t offset,
-                                               std::uint64_t length) const noexcept {
-    return {std::max(begin_, offset), std::min(begin_ + bytes_.size(), offset + length)};
+  std::pair<std::uint64_t, std::uint64_t> clip(std::uint64_t length) const noexcept {
+    return {std::max(begin_, at_), std::min(begin_ + bytes_.size(), at_ + length)};
   }
 
+  std::uint64_t at_ = 0;  ///< Where in the image the next piece goes.
   std::uint64_t begin_;
   std::span<std::byte> bytes_;
   std::uint64_t most_bytes_;
@@ -73,19 +61,37 @@ std::uint64_t mds_data_begin(const PackPlan& plan, const ShardPlan& shard) noexc
   return 4 + 4 * (shard.sample_count + 1) + plan.mds_config.size();
 }
 
-void draw_mds_files(const PackPlan& plan, const ShardPlan& shard, Window& window) {
-  window.put_u32(0, shard.sample_count);
+std::string u32_text(std::uint64_t value) {
+  std::array<char, 4> bytes{};
+  store_le(reinterpret_cast<std::byte*>(bytes.data()), static_cast<std::uint32_t>(value));
+  return {bytes.data(), bytes.size()};
+}
+
+/// u32 count, the offsets, the config.
+std::string mds_head(const PackPlan& plan, const ShardPlan& shard) {
   std::uint64_t at = mds_data_begin(plan, shard);
-  window.put(at - plan.mds_config.size(), plan.mds_config);
-  window.put_u32(4, at);
+  std::string head(at, '\0');
+  auto* const bytes = reinterpret_cast<std::byte*>(head.data());
+  store_le(bytes, static_cast<std::uint32_t>(shard.sample_count));
+  store_le(bytes + 4, static_cast<std::uint32_t>(at));
   for (std::uint64_t i = 0; i < shard.file_count; ++i) {
     const ObjectInfo& file = plan.files[shard.first_file + i];
-    window.put_u32(at, file.size_bytes);
-    window.put_u32(at + 4, file.key.size());
-    window.put_file(at + 8, shard.first_file + i, file.size_bytes);
-    window.put(at + 8 + file.size_bytes, file.key);
     at += 8 + file.size_bytes + file.key.size();
-    window.put_u32(8 + 4 * i, at);
+    store_le(bytes + 8 + 4 * i, static_cast<std::uint32_t>(at));
+  }
+  std::copy(plan.mds_config.begin(), plan.mds_config.end(),
+            head.end() - std::ptrdiff_t(plan.mds_config.size()));
+  return head;
+}
+
+void draw_mds_files(const PackPlan& plan, const ShardPlan& shard, ImageSink& sink) {
+  sink.put(mds_head(plan, shard));
+  for (std::uint64_t i = shard.first_file; i < shard.first_file + shard.file_count; ++i) {
+    if (!sink.wants_more()) return;
+    const ObjectInfo& file = plan.files[i];
+    sink.put(u32_text(file.size_bytes) + u32_text(file.key.size()));
+    sink.put_file(i, file.size_bytes);
+    sink.put(file.key);
   }
 }
 
@@ -117,59 +123,65 @@ void draw_mds_tokens(const PackPlan& plan, const ShardPlan& shard, std::span<std
   }
 }
 
-struct MemberNames {
-  std::string data;
-  std::string key;  ///< Empty: no such member.
+/// "000000042.data": the name of a member of file 42.
+class MemberName {
+ public:
+  MemberName(std::uint64_t file, std::string_view suffix) {
+    std::size_t digits = kLeastDigits;
+    for (std::uint64_t rest = file / 1'000'000'000; rest > 0; rest /= 10) ++digits;
+    for (std::size_t i = digits; i-- > 0; file /= 10) text_[i] = static_cast<char>('0' + file % 10);
+    std::copy(suffix.begin(), suffix.end(), text_.begin() + static_cast<std::ptrdiff_t>(digits));
+    size_ = digits + suffix.size();
+  }
+  std::string_view view() const noexcept { return {text_.data(), size_}; }
+
+ private:
+  static constexpr std::size_t kLeastDigits = 9;
+  std::array<char, 32> text_{};  // 20 digits at most and a suffix.
+  std::size_t size_ = 0;
 };
 
-MemberNames member_names(const PackPlan& plan, std::uint64_t file) {
-  if (!plan.is_numbered) return {plan.files[file].key, {}};
-  std::array<char, 32> number{};
-  std::snprintf(number.data(), number.size(), "%09llu", static_cast<unsigned long long>(file));
-  return {std::string(number.data()) + ".data", std::string(number.data()) + ".key.txt"};
+void put_header(std::string_view name, std::uint64_t size, ImageSink& sink) {
+  TarBlock block;
+  if (fill_tar_header(name, size, block)) {
+    sink.put({block.data(), block.size()});
+  } else {
+    sink.put(tar_header(name, size));
+  }
 }
 
-void draw_tar_files(const PackPlan& plan, const ShardPlan& shard, Window& window) {
-  std::uint64_t at = 0;
+void draw_tar_files(const PackPlan& plan, const ShardPlan& shard, ImageSink& sink) {
   for (std::uint64_t i = shard.first_file; i < shard.first_file + shard.file_count; ++i) {
-    const std::uint64_t length = file_image_bytes(plan, i);
-    if (window.touches(at, length)) {
-      const ObjectInfo& file = plan.files[i];
-      const MemberNames names = member_names(plan, i);
-      const std::string header = tar_header(names.data, file.size_bytes);
-      std::uint64_t inside = at + header.size();
-      window.put(at, header);
-      window.put_file(inside, i, file.size_bytes);
-      inside += file.size_bytes;
-      window.put_zeros(inside, tar_padding(file.size_bytes));
-      inside += tar_padding(file.size_bytes);
-      if (!names.key.empty()) {
-        const std::string key_header = tar_header(names.key, file.key.size());
-        window.put(inside, key_header);
-        window.put(inside + key_header.size(), file.key);
-        window.put_zeros(inside + key_header.size() + file.key.size(),
-                         tar_padding(file.key.size()));
-      }
-    }
-    at += length;
+    if (!sink.wants_more()) return;
+    const ObjectInfo& file = plan.files[i];
+    put_header(plan.is_numbered ? MemberName(i, kDataSuffix).view() : std::string_view(file.key),
+               file.size_bytes, sink);
+    sink.put_file(i, file.size_bytes);
+    sink.put_zeros(tar_padding(file.size_bytes));
+    if (!plan.is_numbered) continue;
+    put_header(MemberName(i, kKeySuffix).view(), file.key.size(), sink);
+    sink.put(file.key);
+    sink.put_zeros(tar_padding(file.key.size()));
   }
-  window.put_zeros(at, kTarEndBytes);
+  sink.put_zeros(kTarEndBytes);
 }
 
 }  // namespace
 
+void draw_files(const PackPlan& plan, std::uint64_t shard, ImageSink& sink) {
+  HEADRACE_CHECK(plan.layout != Layout::kMdsTokens);
+  if (plan.layout == Layout::kMdsFiles) return draw_mds_files(plan, plan.shards[shard], sink);
+  draw_tar_files(plan, plan.shards[shard], sink);
+}
+
 void draw_window(const PackPlan& plan, std::uint64_t shard, std::uint64_t begin,
                  std::span<std::byte> window, std::uint64_t most_bytes,
                  std::vector<FileRange>& ranges) {
-  Window target(begin, window, most_bytes, ranges);
-  switch (plan.layout) {
-    case Layout::kMdsFiles:
-      return draw_mds_files(plan, plan.shards[shard], target);
-    case Layout::kMdsTokens:
-      return draw_mds_tokens(plan, plan.shards[shard], window, most_bytes, ranges);
-    case Layout::kTarFiles:
-      return draw_tar_files(plan, plan.shards[shard], target);
+  if (plan.layout == Layout::kMdsTokens) {
+    return draw_mds_tokens(plan, plan.shards[shard], window, most_bytes, ranges);
   }
+  Window target(begin, window, most_bytes, ranges);
+  draw_files(plan, shard, target);
 }
 
 void place_bytes(const PackPlan& plan, const FileRange& range, std::span<const std::byte> bytes,
@@ -187,14 +199,11 @@ void place_bytes(const PackPlan& plan, const FileRange& range, std::span<const s
 std::uint64_t file_image_bytes(const PackPlan& plan, std::uint64_t file) {
   const ObjectInfo& info = plan.files[file];
   if (plan.layout == Layout::kMdsFiles) return 8 + info.size_bytes + info.key.size();
-  const MemberNames names = member_names(plan, file);
-  std::uint64_t bytes = tar_header_bytes(names.data, info.size_bytes) + info.size_bytes +
-                        tar_padding(info.size_bytes);
-  if (!names.key.empty()) {
-    bytes += tar_header_bytes(names.key, info.key.size()) + info.key.size() +
-             tar_padding(info.key.size());
-  }
-  return bytes;
+  const std::uint64_t data = info.size_bytes + tar_padding(info.size_bytes);
+  if (!plan.is_numbered) return tar_header_bytes(info.key, info.size_bytes) + data;
+  // A number is always short enough for ustar.
+  return tar_header_bytes(kDataSuffix, info.size_bytes) + data + kTarBlockBytes + info.key.size() +
+         tar_padding(info.key.size());
 }
 
 nlohmann::json mds_config_json(const PackPlan& plan) {

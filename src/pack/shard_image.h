@@ -6,11 +6,29 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "pack/plan.h"
 
 namespace headrace::pack_detail {
+
+/// Takes the pieces of a shard in the order of their places, without gaps.
+class ImageSink {
+ public:
+  virtual void put(std::string_view literal) = 0;
+  virtual void put_zeros(std::uint64_t length) = 0;
+  /// All of file `file`.
+  virtual void put_file(std::uint64_t file, std::uint64_t size) = 0;
+  /// False: the rest need not come.
+  virtual bool wants_more() const = 0;
+
+ protected:
+  ~ImageSink() = default;
+};
+
+/// Tells `sink` the whole shard. File layouts only.
+void draw_files(const PackPlan& plan, std::uint64_t shard, ImageSink& sink);
 
 /// A range of a file and where it goes.
 struct FileRange {

@@ -1,15 +1,18 @@
 #pragma once
 /// \file
 /// ShardWorker: makes shards one after another: reads the files of a shard many at a time into its
-/// image, hashes and compresses it, and writes it while the next one is being read.
+/// image, hashes and compresses it, and writes it while the next one is being read. Files of a
+/// directory are read in the worker's own thread (LocalFiles, LocalShard).
 ///
 /// Threads: one owner. Workers share the pool and the plan.
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "headrace/store.h"
+#include "pack/local_files.h"
 #include "pack/memory_share.h"
 #include "pack/plan.h"
 #include "pack/shard_image.h"
@@ -66,10 +69,14 @@ class ShardWorker {
                        std::vector<FinishedShard>& finished);
   Status read_window(std::uint64_t shard, std::uint64_t begin, std::span<std::byte> window,
                      std::stop_token stop);
+  Status check_empty_files(std::uint64_t shard);
+  Status read_locally(std::span<std::byte> window, std::stop_token stop);
   Status fill_batch(std::size_t& next);
   Result<bool> submit_batch(std::stop_token stop);
   Status make_whole(std::uint64_t shard, std::stop_token stop,
                     std::vector<FinishedShard>& finished);
+  Status make_locally(std::uint64_t shard, std::stop_token stop,
+                      std::vector<FinishedShard>& finished);
   Status make_in_parts(std::uint64_t shard, std::stop_token stop,
                        std::vector<FinishedShard>& finished);
   Status put_parts(FinishedShard& done, const std::string& upload_id, const std::string& name,
@@ -86,6 +93,9 @@ class ShardWorker {
   SlabPool& pool_;
   std::unique_ptr<Store> source_;
   std::unique_ptr<Store> target_;
+  std::optional<LocalFiles> files_;  ///< Of a source that is a directory.
+  std::string target_directory_;     ///< Of a target that is one; else empty.
+  Slab local_buffer_;
   std::vector<std::unique_ptr<Put>> puts_;
   std::uint64_t put_bytes_ = 0;     ///< Charged to images on their way.
   std::uint64_t making_bytes_ = 0;  ///< Charged to slabs of the shard being made.

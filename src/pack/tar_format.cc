@@ -33,8 +33,29 @@ void put_octal(char* field, std::size_t digits, std::uint64_t value) noexcept {
     field[i] = static_cast<char>('0' + (value & 7));
 }
 
-std::string header_block(std::string_view name, std::uint64_t size, char type) {
-  std::string block(kTarBlockBytes, '\0');
+unsigned sum_of(std::string_view bytes) noexcept {
+  unsigned sum = 0;
+  for (const char c : bytes) sum += static_cast<unsigned char>(c);
+  return sum;
+}
+
+/// A header without name, size, type and sum, which counts as spaces.
+TarBlock empty_header() noexcept {
+  TarBlock block{};
+  put_octal(&block[100], 7, 0444);
+  put_octal(&block[108], 7, 0);
+  put_octal(&block[116], 7, 0);
+  put_octal(&block[136], 11, 0);
+  std::memcpy(&block[257], "ustar\00000", 8);
+  std::fill_n(block.begin() + 148, 8, ' ');
+  return block;
+}
+
+void fill_header(std::string_view name, std::uint64_t size, char type, TarBlock& block) {
+  // Most of the sum is the same for all: adding up 512 bytes each time is felt on small files.
+  static const TarBlock kEmpty = empty_header();
+  static const unsigned kEmptySum = sum_of({kEmpty.data(), kEmpty.size()});
+  block = kEmpty;
   std::size_t cut = ustar_cut(name);
   if (cut == std::string_view::npos) {
     name = name.substr(0, kNameBytes);  // The pax record before it has the whole name.
@@ -42,20 +63,19 @@ std::string header_block(std::string_view name, std::uint64_t size, char type) {
   }
   const std::string_view last = cut == 0 ? name : name.substr(cut + 1);
   std::copy(last.begin(), last.end(), block.begin());
-  put_octal(&block[100], 7, 0444);
-  put_octal(&block[108], 7, 0);
-  put_octal(&block[116], 7, 0);
-  put_octal(&block[124], 11, size > kLargestOctalSize ? 0 : size);
-  put_octal(&block[136], 11, 0);
-  block[156] = type;
-  std::memcpy(&block[257], "ustar\00000", 8);
   std::copy_n(name.begin(), cut, block.begin() + 345);
-  std::fill_n(block.begin() + 148, 8, ' ');
-  unsigned sum = 0;
-  for (const char c : block) sum += static_cast<unsigned char>(c);
+  put_octal(&block[124], 11, size > kLargestOctalSize ? 0 : size);
+  block[156] = type;
+  const unsigned sum = kEmptySum + sum_of(last) + sum_of(name.substr(0, cut)) +
+                       sum_of({&block[124], 11}) + static_cast<unsigned char>(type);
   put_octal(&block[148], 6, sum);
   block[154] = '\0';
-  return block;
+}
+
+std::string header_block(std::string_view name, std::uint64_t size, char type) {
+  TarBlock block;
+  fill_header(name, size, type, block);
+  return {block.data(), block.size()};
 }
 
 /// "LENGTH KEY=VALUE\n", where LENGTH counts itself.
@@ -82,6 +102,12 @@ std::string tar_header(std::string_view name, std::uint64_t size) {
   std::string out = header_block("././@PaxHeader", body.size(), 'x');
   body.resize(body.size() + tar_padding(body.size()), '\0');
   return out + body + header_block(name, size, '0');
+}
+
+bool fill_tar_header(std::string_view name, std::uint64_t size, TarBlock& block) {
+  if (needs_pax(name, size)) return false;
+  fill_header(name, size, '0', block);
+  return true;
 }
 
 std::uint64_t tar_header_bytes(std::string_view name, std::uint64_t size) {

@@ -2,6 +2,7 @@
 /// \file
 /// Tar members as we write them (ustar, a pax header where a name or size does not fit), and which
 /// names make WebDataset readers see one sample a file. Pure.
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,6 +20,9 @@ constexpr std::uint64_t tar_padding(std::uint64_t size) noexcept {
 /// Everything before a member's data: one header, or a pax header, its record and the header. Mode
 /// 0444, all times, owners and groups 0, so that the bytes depend on nothing else.
 std::string tar_header(std::string_view name, std::uint64_t size);
+using TarBlock = std::array<char, kTarBlockBytes>;
+/// tar_header() without memory of its own, where that is one block; else false.
+bool fill_tar_header(std::string_view name, std::uint64_t size, TarBlock& block);
 /// Length of tar_header() without making it.
 std::uint64_t tar_header_bytes(std::string_view name, std::uint64_t size);
 

@@ -82,13 +82,17 @@ TEST_F(DatasetOpen, NamesBothKindsOfAMixture) {
   EXPECT_EQ(code(with_format(Format::kRaw)), Code::kOk);
 }
 
-TEST_F(DatasetOpen, NamesWhatItCannotReadYet) {
+TEST_F(DatasetOpen, LetsTheBuilderOfAClaimedFormatSayWhatIsWrong) {
   store_.set("a.tar.gz", "x");
-  EXPECT_EQ(code(), Code::kUnsupported);
+  EXPECT_EQ(code(), Code::kCorrupt);
   expect_message("a.tar.gz");
+}
+
+TEST_F(DatasetOpen, TellsLitDataFromMds) {
   store_.set("index.json", R"({"chunks": [], "config": {}})");
-  EXPECT_EQ(code(), Code::kUnsupported);
-  expect_message("LitData");
+  EXPECT_NE(code(), Code::kOk);
+  expect_message("data_format");
+  EXPECT_EQ(code(with_format(Format::kMds)), Code::kCorrupt);
 }
 
 TEST_F(DatasetOpen, TakesAnythingElseAsRawFiles) {
@@ -205,6 +209,34 @@ TEST_F(DatasetOpen, FindsTheIndexOfAnEarlierOpenInTheCache) {
   ASSERT_TRUE(changed.has_value());
   EXPECT_EQ((*changed)->shard_count(), 6U);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(options.index_cache_dir), {}), 2);
+}
+
+TEST_F(DatasetOpen, UsesAStoredIndexUnlessAnOptionShapesIt) {
+  make_mds(store_, {.shard_count = 1, .samples_per_shard = 3});
+  auto index = build_index(store_, *pool_, {});
+  ASSERT_TRUE(index.has_value());
+  store_.set("index.hri", *index);
+  const auto reads_shards = [this](const DatasetOptions& options) {
+    const std::uint64_t before = store_.shared().get_count;
+    EXPECT_EQ(code(options), Code::kOk);
+    return store_.shared().get_count - before > 1;
+  };
+  DatasetOptions options;
+  EXPECT_FALSE(reads_shards(options));
+  options.columns = {"x"};  // MDS stores no column apart.
+  options.lenient = true;
+  EXPECT_FALSE(reads_shards(options));
+  options.format = Format::kMds;
+  EXPECT_FALSE(reads_shards(options));
+  store_.shared().objects.clear();
+  store_.set("a.jsonl", "{\"a\": 1}\n{\"a\": 2}\n");
+  index = build_index(store_, *pool_, {});
+  ASSERT_TRUE(index.has_value());
+  store_.set("index.hri", *index);
+  options = DatasetOptions{};
+  EXPECT_FALSE(reads_shards(options));
+  options.columns = {"a"};
+  EXPECT_TRUE(reads_shards(options));
 }
 
 TEST_F(DatasetOpen, WorksWithoutAWritableCache) {

@@ -1,29 +1,45 @@
 #include <fmt/format.h>
 
+#include <array>
+#include <utility>
+
 #include "headrace/dataset.h"
 
 namespace headrace {
+namespace {
+
+constexpr std::array<std::pair<Format, std::string_view>, 12> kNames{{
+    {Format::kAuto, "auto"},
+    {Format::kMds, "mds"},
+    {Format::kWebDataset, "webdataset"},
+    {Format::kRaw, "raw"},
+    {Format::kLitData, "litdata"},
+    {Format::kTfRecord, "tfrecord"},
+    {Format::kText, "text"},
+    {Format::kTokens, "tokens"},
+    {Format::kNumpy, "numpy"},
+    {Format::kTable, "table"},
+    {Format::kArrayRecord, "arrayrecord"},
+    {Format::kSamples, "samples"},
+}};
+
+}  // namespace
 
 std::string_view format_name(Format format) noexcept {
-  switch (format) {
-    case Format::kMds:
-      return "mds";
-    case Format::kWebDataset:
-      return "webdataset";
-    case Format::kRaw:
-      return "raw";
-    case Format::kAuto:
-      break;
+  for (const auto& [value, name] : kNames) {
+    if (value == format) return name;
   }
   return "auto";
 }
 
-Result<Format> parse_format(std::string_view name) {
-  for (const Format format : {Format::kAuto, Format::kMds, Format::kWebDataset, Format::kRaw}) {
-    if (format_name(format) == name) return format;
+Result<Format> parse_format(std::string_view text) {
+  std::string known;
+  for (const auto& [value, name] : kNames) {
+    if (value == Format::kSamples) continue;  // A view; nothing lies in a store like this.
+    if (name == text) return value;
+    known += fmt::format("{}'{}'", known.empty() ? "" : ", ", name);
   }
-  return Status(Code::kInvalidArgument,
-                fmt::format("format='{}': must be 'auto', 'mds', 'webdataset' or 'raw'", name));
+  return Status(Code::kInvalidArgument, fmt::format("format='{}': must be one of {}", text, known));
 }
 
 }  // namespace headrace

@@ -14,11 +14,21 @@ IndexedDataset::IndexedDataset(DatasetParts parts)
       bytes_(std::move(parts.bytes)),
       view_(std::move(parts.view)),
       blocks_(std::move(parts.blocks)) {
+  bool has_frames = false;
   for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
-    const bool is_inflated = shard_of(b).compression != Compression::kNone;
+    const ShardRecord& shard = shard_of(b);
+    const bool is_inflated = shard.compression != Compression::kNone;
     const std::uint64_t inflated = is_inflated ? blocks_[b].raw_bytes : 0;
     has_compressed_ = has_compressed_ || is_inflated;
+    has_frames = has_frames || shard.frame_count > 0;
     largest_block_bytes_ = std::max(largest_block_bytes_, blocks_[b].stored_bytes + inflated);
+  }
+  if (!has_frames) return;
+  origins_.resize(blocks_.size());
+  for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
+    const ShardRecord& shard = shard_of(b);
+    if (shard.frame_count > 0)
+      origins_[b] = view_.frame_of(shard, frames_of_block(b).begin).raw_begin;
   }
 }
 
@@ -30,7 +40,8 @@ Dataset::Shard IndexedDataset::shard(std::uint32_t index) const {
                .size_bytes = record.stored_bytes,
                .first_sample = record.first_sample,
                .sample_count = record.sample_count,
-               .compression = record.compression == Compression::kZstd ? "zstd" : ""};
+               .compression = compression_name(record.compression),
+               .hashes = record.hashes};
 }
 
 std::uint32_t IndexedDataset::block_of(std::uint64_t position) const {
@@ -50,6 +61,9 @@ std::uint64_t IndexedDataset::append_extents(std::uint32_t block, std::uint32_t 
     const std::uint64_t first = first_in_shard(block);
     from = view_.begin_of(shard, first + begin);
     to = std::max(from, view_.end_of(shard, first + end - 1));
+  } else if (shard.frame_count > 0) {
+    from = view_.frame_of(shard, frames_of_block(block).begin).stored_begin;
+    to = from + blocks_[block].stored_bytes;
   }
   if (to > from) out.push_back({object.key, object.etag, from, to - from, 0});
   return to - from;
@@ -58,12 +72,36 @@ std::uint64_t IndexedDataset::append_extents(std::uint32_t block, std::uint32_t 
 Status IndexedDataset::decompress(std::uint32_t block, std::span<const std::byte> stored,
                                   std::span<std::byte> raw) const {
   const ShardRecord& shard = shard_of(block);
-  Status status = shard.compression == Compression::kZstd
-                      ? inflate_zstd(stored, raw)
-                      : Status(Code::kInvalidArgument, "the block is not compressed");
+  Status status = shard.frame_count == 0 ? inflate(shard.compression, stored, raw)
+                                         : inflate_frames(block, stored, raw);
   if (status.ok()) return status;
   return std::move(status).annotate(
       fmt::format("inflating {}/{}", url_, view_.object(shard.first_object).key));
+}
+
+Status IndexedDataset::inflate_frames(std::uint32_t block, std::span<const std::byte> stored,
+                                      std::span<std::byte> raw) const {
+  if (stored.size() != blocks_[block].stored_bytes || raw.size() != blocks_[block].raw_bytes)
+    return Status(Code::kInvalidArgument, "buffers of other sizes than the block");
+  const ShardRecord& shard = shard_of(block);
+  const FrameRun run = frames_of_block(block);
+  const Frame first = view_.frame_of(shard, run.begin);
+  for (std::uint32_t i = run.begin; i < run.end; ++i) {
+    const Frame frame = view_.frame_of(shard, i);
+    Status status =
+        inflate(shard.compression,
+                stored.subspan(frame.stored_begin - first.stored_begin, frame.stored_bytes),
+                raw.subspan(frame.raw_begin - first.raw_begin, frame.raw_bytes));
+    if (!status.ok())
+      return std::move(status).annotate(fmt::format("frame at byte {}", frame.stored_begin));
+  }
+  return Status();
+}
+
+std::uint64_t IndexedDataset::block_origin(std::uint32_t block) const noexcept {
+  const ShardRecord& shard = shard_of(block);
+  if (shard.compression == Compression::kNone) return view_.begin_of(shard, first_in_shard(block));
+  return origins_.empty() ? 0 : origins_[block];
 }
 
 Status IndexedDataset::verify(std::uint32_t block, std::span<const std::byte> stored) const {
@@ -80,7 +118,10 @@ Result<std::span<const std::byte>> IndexedDataset::sample_bytes(const BlockBytes
                                                                 std::uint32_t index) const {
   const ShardRecord& shard = shard_of(bytes.block);
   const std::uint64_t first = first_in_shard(bytes.block);
-  const std::uint64_t origin = view_.begin_of(shard, first + bytes.begin);
+  // A plain block may be there in part, a compressed one is there as a whole.
+  const std::uint64_t origin = shard.compression == Compression::kNone
+                                   ? view_.begin_of(shard, first + bytes.begin)
+                                   : block_origin(bytes.block);
   const auto [from, to] = view_.range_of(shard, first + index);
   if (from < origin || to - origin > bytes.bytes.size()) {
     return corrupt_sample(bytes.block, index, "lies outside the bytes of its block");
@@ -97,17 +138,33 @@ Status IndexedDataset::corrupt_sample(std::uint32_t block, std::uint32_t index,
                             block_at(block).first_sample + index, what));
 }
 
-std::shared_ptr<const Dataset> make_dataset(DatasetParts parts) {
+Result<std::shared_ptr<const Dataset>> make_dataset(DatasetParts parts,
+                                                    const DatasetOptions& options) {
   switch (parts.view.format()) {
+    case Format::kMds:
+      return make_mds_dataset(std::move(parts));
     case Format::kWebDataset:
       return make_webdataset(std::move(parts));
     case Format::kRaw:
       return make_raw_dataset(std::move(parts));
-    case Format::kMds:
-    case Format::kAuto:
-      break;
+    case Format::kLitData:
+      return make_litdata_dataset(std::move(parts), options);
+    case Format::kTfRecord:
+      return make_tfrecord_dataset(std::move(parts));
+    case Format::kText:
+      return make_text_dataset(std::move(parts));
+    case Format::kArrayRecord:
+      return make_array_record_dataset(std::move(parts));
+    case Format::kTokens:
+      return make_tokens_dataset(std::move(parts));
+    case Format::kNumpy:
+      return make_numpy_dataset(std::move(parts));
+    case Format::kTable:
+      return make_table_dataset(std::move(parts));
+    default:
+      return Status(Code::kUnsupported, fmt::format("{}: this build does not read format '{}'",
+                                                    parts.url, format_name(parts.view.format())));
   }
-  return make_mds_dataset(std::move(parts));
 }
 
 }  // namespace headrace::detail

@@ -50,9 +50,13 @@ class IndexedDataset : public Dataset {
   bool is_compressed(std::uint32_t block) const override {
     return shard_of(block).compression != Compression::kNone;
   }
+  bool is_decoded(std::uint32_t block) const override {
+    return shard_of(block).compression == Compression::kDecoded;
+  }
   Status decompress(std::uint32_t block, std::span<const std::byte> stored,
                     std::span<std::byte> raw) const override;
   Status verify(std::uint32_t block, std::span<const std::byte> stored) const override;
+  std::span<const std::byte> index_bytes() const noexcept override { return bytes_.bytes(); }
 
  protected:
   const IndexView& view() const noexcept { return view_; }
@@ -66,26 +70,48 @@ class IndexedDataset : public Dataset {
   std::uint64_t first_in_shard(std::uint32_t block) const noexcept {
     return blocks_[block].first_sample - shard_of(block).first_sample;
   }
-  /// The bytes of sample `index` inside what append_extents() laid out; an error unless they lie in
-  /// bytes.bytes.
+  /// Where the bytes of a block begin in the address space of its shard, once it is ready to cut.
+  std::uint64_t block_origin(std::uint32_t block) const noexcept;
+  /// The frames of a block. \pre shard_of(block).frame_count > 0.
+  FrameRun frames_of_block(std::uint32_t block) const noexcept {
+    return frames_of(view_, shard_of(block), first_in_shard(block), blocks_[block].sample_count);
+  }
+  /// The bytes of sample `index` inside what append_extents() laid out, or decompress() made of it;
+  /// an error unless they lie in bytes.bytes. For shards with boundaries.
   Result<std::span<const std::byte>> sample_bytes(const BlockBytes& bytes,
                                                   std::uint32_t index) const;
   /// kCorrupt, naming the shard's object and the sample.
   Status corrupt_sample(std::uint32_t block, std::uint32_t index, std::string_view what) const;
 
  private:
+  Status inflate_frames(std::uint32_t block, std::span<const std::byte> stored,
+                        std::span<std::byte> raw) const;
+
   const std::string url_;
   const IndexBytes bytes_;
   const IndexView view_;
   const std::vector<Block> blocks_;
   std::uint64_t largest_block_bytes_ = 0;
   bool has_compressed_ = false;
+  /// block_origin() of every block; empty when no shard has frames.
+  std::vector<std::uint64_t> origins_;
 };
 
-/// Makes the dataset of the index's format.
-std::shared_ptr<const Dataset> make_dataset(DatasetParts parts);
-std::shared_ptr<const Dataset> make_mds_dataset(DatasetParts parts);
+/// Makes the dataset of the index's format. Errors: kCorrupt, kUnsupported (what the format's own
+/// reader of the layout says).
+Result<std::shared_ptr<const Dataset>> make_dataset(DatasetParts parts,
+                                                    const DatasetOptions& options);
 std::shared_ptr<const Dataset> make_webdataset(DatasetParts parts);
 std::shared_ptr<const Dataset> make_raw_dataset(DatasetParts parts);
+// These read a layout from the index and may refuse it: kCorrupt, kUnsupported.
+Result<std::shared_ptr<const Dataset>> make_mds_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_litdata_dataset(DatasetParts parts,
+                                                            const DatasetOptions& options);
+Result<std::shared_ptr<const Dataset>> make_tfrecord_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_text_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_tokens_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_numpy_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_array_record_dataset(DatasetParts parts);
 
 }  // namespace headrace::detail

@@ -4,99 +4,158 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <map>
 
 #include "shard/index/hri.h"
 
 namespace headrace::detail {
 namespace {
 
+// Above this many keys one listing of their folder is fewer requests than a look at each.
+constexpr std::size_t kMostHeads = 16;
+
 bool ends_with_any(std::string_view key, std::initializer_list<std::string_view> endings) {
   return std::any_of(endings.begin(), endings.end(),
                      [key](std::string_view e) { return key.ends_with(e); });
 }
 
-bool is_tar(std::string_view key) { return key.ends_with(".tar"); }
-
-bool is_compressed_tar(std::string_view key) {
-  return ends_with_any(key, {".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst",
-                             ".tar.zstd", ".tar.lz4"});
-}
-
-bool is_sidecar(std::string_view key) {
-  return ends_with_any(
-      key, {".json", ".jsonl", ".idx", ".txt", ".md", ".yaml", ".yml", ".sqlite", ".hri"});
-}
+std::string_view base_name(std::string_view key) { return key.substr(key.rfind('/') + 1); }
 
 bool is_hidden(std::string_view key) {
   return key.starts_with('.') || key.find("/.") != std::string_view::npos;
 }
 
-bool is_candidate(const ObjectInfo& object) {
+bool is_visible(const ObjectInfo& object) {
   const std::string_view key = object.key;
   return !key.empty() && !key.ends_with('/') && !is_hidden(key) && key != kIndexName;
 }
 
-Status compressed_tar(const std::string& key) {
-  return Status(
-      Code::kUnsupported,
-      fmt::format(
-          "{}: compressed tar files cannot be read at random; unpack them (gunzip), or open with "
-          "format='raw' to get whole files",
-          key));
+bool is_about_data(std::string_view name) {
+  return name.starts_with('_') || name.starts_with("README") || name.starts_with("LICENSE");
+}
+
+bool is_side_file(std::string_view key) {
+  const std::string_view name = base_name(key);
+  return is_about_data(name) ||
+         ends_with_any(name, {".json", ".jsonl", ".idx", ".txt", ".md", ".yaml", ".yml", ".sqlite",
+                              ".hri", ".crc", ".meta", ".manifest", ".sha256", ".md5"});
+}
+
+// Up to and with the last '/' that all keys share.
+std::string common_folder(const std::vector<std::string>& keys) {
+  std::string_view common = keys.front();
+  for (const std::string& key : keys) {
+    const auto [a, b] = std::mismatch(common.begin(), common.end(), key.begin(), key.end());
+    common = common.substr(0, static_cast<std::size_t>(a - common.begin()));
+  }
+  return std::string(common.substr(0, common.rfind('/') + 1));
+}
+
+Status missing(const BuildContext& context, const std::string& key) {
+  return Status(Code::kNotFound, fmt::format("{}: not there", context.store.object_url(key)));
+}
+
+Result<std::vector<ObjectInfo>> head_keys(const BuildContext& context,
+                                          const std::vector<std::string>& keys, bool must_exist) {
+  std::vector<ObjectInfo> found;
+  for (const std::string& key : keys) {
+    auto info = context.store.head(key, context.call);
+    if (!info && !must_exist && info.error().code() == Code::kNotFound) continue;
+    if (!info) return std::move(info).error();
+    info->key = key;
+    found.push_back(*std::move(info));
+  }
+  return found;
 }
 
 }  // namespace
 
-Result<DataObjects> choose_objects(std::vector<ObjectInfo> listing, Format wanted,
-                                   const std::string& url) {
-  std::erase_if(listing, [](const ObjectInfo& object) { return !is_candidate(object); });
-  if (listing.empty())
-    return Status(Code::kNotFound, fmt::format("{}: no dataset there (no files)", url));
-  std::sort(listing.begin(), listing.end(),
-            [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });
-  if (wanted == Format::kRaw) return DataObjects{Format::kRaw, std::move(listing)};
-
-  const ObjectInfo* tar = nullptr;
-  const ObjectInfo* compressed = nullptr;
-  const ObjectInfo* other = nullptr;
-  for (const ObjectInfo& object : listing) {
-    if (is_tar(object.key)) {
-      if (tar == nullptr) tar = &object;
-    } else if (is_compressed_tar(object.key)) {
-      if (compressed == nullptr) compressed = &object;
-    } else if (!is_sidecar(object.key) && other == nullptr) {
-      other = &object;
+Result<std::vector<ObjectInfo>> look_up(const BuildContext& context,
+                                        const std::vector<std::string>& keys, bool must_exist) {
+  if (keys.size() <= kMostHeads) return head_keys(context, keys, must_exist);
+  auto listing = list_all(context.store, common_folder(keys), context.call);
+  // A plain web server lists nothing.
+  if (!listing && listing.error().code() == Code::kUnsupported)
+    return head_keys(context, keys, must_exist);
+  if (!listing) return std::move(listing).error();
+  std::map<std::string_view, const ObjectInfo*> by_key;
+  for (const ObjectInfo& object : *listing) by_key[object.key] = &object;
+  std::vector<ObjectInfo> found;
+  for (const std::string& key : keys) {
+    const auto at = by_key.find(key);
+    if (at != by_key.end()) {
+      found.push_back(*at->second);
+    } else if (must_exist) {
+      return missing(context, key);
     }
   }
-  if (tar == nullptr && compressed == nullptr) {
-    if (wanted == Format::kAuto) return DataObjects{Format::kRaw, std::move(listing)};
-    return Status(Code::kNotFound,
-                  fmt::format("{}: no .tar files there, but {}", url, listing.front().key));
-  }
-  if (wanted == Format::kAuto && other != nullptr) {
-    return Status(
-        Code::kInvalidArgument,
-        fmt::format(
-            "{}: holds tar files ({}) and others ({}); say which with format='webdataset' or "
-            "format='raw'",
-            url, tar != nullptr ? tar->key : compressed->key, other->key));
-  }
-  if (compressed != nullptr) return compressed_tar(fmt::format("{}/{}", url, compressed->key));
-  std::erase_if(listing, [](const ObjectInfo& object) { return !is_tar(object.key); });
-  return DataObjects{Format::kWebDataset, std::move(listing)};
+  return found;
 }
 
-std::string manifest_of(const DataObjects& data) {
+Candidates sort_candidates(std::vector<ObjectInfo> listing) {
+  Candidates out;
+  std::erase_if(listing, [](const ObjectInfo& object) { return !is_visible(object); });
+  std::sort(listing.begin(), listing.end(),
+            [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });
+  std::copy_if(listing.begin(), listing.end(), std::back_inserter(out.data),
+               [](const ObjectInfo& object) { return !is_side_file(object.key); });
+  std::copy_if(
+      listing.begin(), listing.end(), std::back_inserter(out.lines), [](const ObjectInfo& object) {
+        return !is_side_file(object.key) || (ends_with_any(object.key, {".jsonl", ".txt"}) &&
+                                             !is_about_data(base_name(object.key)));
+      });
+  out.all = std::move(listing);
+  return out;
+}
+
+Result<Candidates> list_candidates(const BuildContext& context) {
+  const std::string& url = context.store.url();
+  if (!context.options.keys.empty()) {
+    HEADRACE_TRY_ASSIGN(auto objects, look_up(context, context.options.keys, true));
+    return Candidates{objects, objects, objects};
+  }
+  auto listing = list_all(context.store, "", context.call);
+  if (!listing) {
+    if (listing.error().code() != Code::kNotFound) return std::move(listing).error();
+    return Status(Code::kNotFound,
+                  fmt::format("{}: no dataset there ({})", url, listing.error().message()));
+  }
+  Candidates out = sort_candidates(*std::move(listing));
+  if (out.all.empty())
+    return Status(Code::kNotFound, fmt::format("{}: no dataset there (no files)", url));
+  return out;
+}
+
+bool shapes_index(const DatasetOptions& options, Format format) noexcept {
+  const auto is_one_of = [format](std::initializer_list<Format> formats) {
+    return format == Format::kAuto ||
+           std::find(formats.begin(), formats.end(), format) != formats.end();
+  };
+  const bool has_tokens = options.tokens_per_sample != 0 || !options.token_dtype.empty();
+  return !options.keys.empty() || (has_tokens && is_one_of({Format::kTokens, Format::kLitData})) ||
+         (!options.columns.empty() &&
+          is_one_of({Format::kTable, Format::kNumpy, Format::kText, Format::kTfRecord})) ||
+         (!options.row_groups_where.empty() && is_one_of({Format::kTable})) ||
+         (options.lenient && is_one_of({Format::kWebDataset, Format::kTfRecord}));
+}
+
+std::string manifest_of(const std::vector<ObjectInfo>& objects, const DatasetOptions& options) {
   XXH3_state_t* hash = XXH3_createState();
   XXH3_128bits_reset(hash);
-  for (const ObjectInfo& object : data.objects) {
-    const std::string line =
-        fmt::format("{}\n{}\n{}\n", object.key, object.etag, object.size_bytes);
+  const auto add = [hash](const std::string& line) {
     XXH3_128bits_update(hash, line.data(), line.size());
+  };
+  for (const ObjectInfo& object : objects)
+    add(fmt::format("{}\n{}\n{}\n", object.key, object.etag, object.size_bytes));
+  if (shapes_index(options, options.format)) {
+    add(fmt::format("{}\n{}\n{}\n{}\n", options.tokens_per_sample, options.token_dtype,
+                    options.row_groups_where, options.lenient));
+    for (const std::string& column : options.columns)
+      add(fmt::format("{}\n{}\n", column.size(), column));
   }
   const XXH128_hash_t digest = XXH3_128bits_digest(hash);
   XXH3_freeState(hash);
-  return fmt::format("{} {:016x}{:016x}", format_name(data.format), digest.high64, digest.low64);
+  return fmt::format("{} {:016x}{:016x}", format_name(options.format), digest.high64, digest.low64);
 }
 
 }  // namespace headrace::detail

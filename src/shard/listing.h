@@ -1,27 +1,45 @@
 #pragma once
 /// \file
-/// What a listing of a prefix is: which objects are data, and which format they make. Pure.
+/// Which objects below a root may hold samples.
+///
+/// Threads: the calling one.
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "headrace/dataset.h"
+#include "shard/build.h"
 
 namespace headrace::detail {
 
-/// The objects of a listing that hold samples, and their format.
-struct DataObjects {
-  Format format = Format::kAuto;
-  std::vector<ObjectInfo> objects;  ///< In byte order of the key.
+struct Candidates {
+  /// Every visible object: in byte order of the key, or as DatasetOptions::keys has them. Hidden
+  /// files, `index.hri` and directory marks are never among them.
+  std::vector<ObjectInfo> all;
+  /// Those of `all` that are no side files: .idx .json .yaml .txt ..., README, _SUCCESS, and others
+  /// whose name begins with '_'. With options.keys: all.
+  std::vector<ObjectInfo> data;
+  /// `data` and those named .jsonl or .txt: what a dataset of lines may lie in.
+  std::vector<ObjectInfo> lines;
 };
 
-/// Chooses the data objects of `listing` for `wanted` (kAuto, kWebDataset or kRaw). Hidden files,
-/// `index.hri` and directory marks are never data; beside tars neither are .json .idx .txt .yaml
-/// .sqlite files. Errors: kNotFound (nothing there), kInvalidArgument (mixed: names one of each),
-/// kUnsupported (compressed tars).
-Result<DataObjects> choose_objects(std::vector<ObjectInfo> listing, Format wanted,
-                                   const std::string& url);
+/// Lists the root, or looks up options.keys. Errors: kNotFound (nothing there, a key is missing),
+/// those of the store.
+Result<Candidates> list_candidates(const BuildContext& context);
 
-/// A text that differs when any key, size or version of the objects does.
-std::string manifest_of(const DataObjects& data);
+/// Looks up these keys: one by one, or by a listing where they are many. Those that are not there
+/// are left out, or (`must_exist`) kNotFound. Errors: those of the store.
+Result<std::vector<ObjectInfo>> look_up(const BuildContext& context,
+                                        const std::vector<std::string>& keys, bool must_exist);
+
+/// Pure part of the above.
+Candidates sort_candidates(std::vector<ObjectInfo> listing);
+
+/// A text that differs when any key, size or version of the objects does, or an option that shapes
+/// an index.
+std::string manifest_of(const std::vector<ObjectInfo>& objects, const DatasetOptions& options);
+
+/// True when the options choose what an index of `format` holds: one made with other options, or
+/// found beside the dataset, is then not the one asked for. kAuto: of any format.
+bool shapes_index(const DatasetOptions& options, Format format) noexcept;
 
 }  // namespace headrace::detail

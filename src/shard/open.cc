@@ -5,10 +5,13 @@
 #include <thread>
 
 #include "shard/build.h"
+#include "shard/detect.h"
 #include "shard/index/index_file.h"
+#include "shard/index/partial.h"
 #include "shard/indexed_dataset.h"
 #include "shard/listing.h"
 #include "shard/mds/mds_encoding.h"
+#include "shard/tokens/idx_layout.h"
 
 namespace headrace {
 namespace detail {
@@ -16,13 +19,27 @@ namespace {
 
 // A billion samples of varying size take 1 to 2 GiB; more has to be split into several datasets.
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{16} << 30;
+// A stored index up to this is fetched at every open; a larger one is kept in the cache and mapped.
+constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{4} << 20;
+
+// An index that was found fit.
+struct OpenIndex {
+  IndexBytes bytes;
+  IndexView view;  // Of `bytes`; stays valid when they move.
+};
+
+Result<OpenIndex> check(IndexBytes bytes) {
+  OpenIndex index{std::move(bytes), {}};
+  HEADRACE_TRY_ASSIGN(index.view, IndexView::parse(index.bytes.bytes()));
+  return index;
+}
 
 class Opener {
  public:
   explicit Opener(const BuildContext& context) : context_(context) {}
 
   Result<std::shared_ptr<const Dataset>> open() {
-    if (context_.options.use_stored_index) {
+    if (context_.options.use_stored_index && context_.options.keys.empty()) {
       HEADRACE_TRY_ASSIGN(auto stored, stored_index());
       if (stored) return finish(*std::move(stored));
     }
@@ -31,27 +48,29 @@ class Opener {
   }
 
   /// Index made anew, or (`use_cache`) the one that an earlier open made of the same objects.
-  Result<IndexBytes> fresh_index(bool use_cache) {
+  Result<OpenIndex> fresh_index(bool use_cache) {
     const Format wanted = context_.options.format;
-    if (wanted == Format::kAuto || wanted == Format::kMds) {
+    const bool may_be_manifest =
+        wanted == Format::kAuto || wanted == Format::kMds || wanted == Format::kLitData;
+    if (may_be_manifest && context_.options.keys.empty()) {
       ObjectInfo info;
       auto json = read_object(context_.store, context_.pool, std::string(kMdsIndexName),
                               kMostIndexJsonBytes, context_.call, &info);
       if (json) {
-        const IndexJsonKind kind =
-            wanted == Format::kMds ? IndexJsonKind::kMds : kind_of_index_json(*json);
-        if (kind == IndexJsonKind::kLitData) {
-          return Status(
-              Code::kUnsupported,
-              fmt::format("{}: is a LitData dataset, which this version does not read", url()));
-        }
-        if (kind == IndexJsonKind::kMds) return mds_index(*json, info, use_cache);
+        const IndexJsonKind kind = wanted == Format::kMds       ? IndexJsonKind::kMds
+                                   : wanted == Format::kLitData ? IndexJsonKind::kLitData
+                                                                : kind_of_index_json(*json);
+        if (kind != IndexJsonKind::kOther) return manifest_index(*json, kind, info, use_cache);
+      } else if (json.error().code() == Code::kExhausted) {
+        return large_mds_index(std::move(json).error(), use_cache);
       } else if (json.error().code() != Code::kNotFound) {
         return std::move(json).error();
-      } else if (wanted == Format::kMds) {
-        return Status(Code::kNotFound,
-                      fmt::format("{}: no MDS dataset there (no {})", url(), kMdsIndexName));
       }
+    }
+    if (wanted == Format::kMds || wanted == Format::kLitData) {
+      return Status(Code::kNotFound,
+                    fmt::format("{}: no {} dataset there (no {})", url(),
+                                wanted == Format::kMds ? "MDS" : "LitData", kMdsIndexName));
     }
     return listed_index(use_cache);
   }
@@ -59,102 +78,217 @@ class Opener {
  private:
   const std::string& url() const { return context_.store.url(); }
 
-  Result<IndexBytes> mds_index(const std::string& json, const ObjectInfo& info, bool use_cache) {
+  std::string source_manifest(Format format, const IndexSource& source) const {
+    const bool is_shaped = shapes_index(context_.options, format);
+    return fmt::format("{} {} {} {}", format_name(format), source.etag, source.size_bytes,
+                       is_shaped ? manifest_of({}, context_.options) : "");
+  }
+
+  Result<OpenIndex> manifest_index(const std::string& json, IndexJsonKind kind,
+                                   const ObjectInfo& info, bool use_cache) {
     const IndexSource source{std::string(kMdsIndexName), info.etag,
                              info.size_bytes != 0 ? info.size_bytes : json.size()};
-    const std::string manifest = fmt::format("mds {} {}", source.etag, source.size_bytes);
+    const bool is_mds = kind == IndexJsonKind::kMds;
+    const std::string manifest = source_manifest(is_mds ? Format::kMds : Format::kLitData, source);
     if (use_cache) {
       if (auto cached = cached_index(manifest)) return *std::move(cached);
     }
-    auto index = parse_mds_index(json, context_.options.allow_unsafe);
+    auto bytes = is_mds ? mds_index(json, source) : build_litdata_index(context_, json, source);
+    if (!bytes) return std::move(bytes).error();
+    return keep(*std::move(bytes), manifest, use_cache);
+  }
+
+  // An index.json that read_object() would not hold; of the manifests only MDS's grow so large.
+  Result<OpenIndex> large_mds_index(Status why, bool use_cache) {
+    HEADRACE_TRY_ASSIGN(ObjectInfo info,
+                        context_.store.head(std::string(kMdsIndexName), context_.call));
+    if (info.size_bytes <= kMostIndexJsonBytes) return why.clone();
+    info.key = kMdsIndexName;
+    const IndexSource source{info.key, info.etag, info.size_bytes};
+    const std::string manifest = source_manifest(Format::kMds, source);
+    if (use_cache) {
+      if (auto cached = cached_index(manifest)) return *std::move(cached);
+    }
+    auto index = read_mds_index(context_, info);
     if (!index) return std::move(index).error().annotate(url());
     HEADRACE_TRY_ASSIGN(auto bytes, build_mds_index(context_, *index, source));
     return keep(std::move(bytes), manifest, use_cache);
   }
 
-  Result<IndexBytes> listed_index(bool use_cache) {
-    auto listing = list_all(context_.store, "", context_.call);
-    if (!listing) {
-      if (listing.error().code() != Code::kNotFound) return std::move(listing).error();
-      return Status(Code::kNotFound,
-                    fmt::format("{}: no dataset there ({})", url(), listing.error().message()));
-    }
-    HEADRACE_TRY_ASSIGN(const DataObjects data,
-                        choose_objects(*std::move(listing), context_.options.format, url()));
-    const std::string manifest = manifest_of(data);
+  Result<std::string> mds_index(const std::string& json, const IndexSource& source) {
+    auto index = parse_mds_index(json, context_.options.allow_unsafe);
+    if (!index) return std::move(index).error().annotate(url());
+    return build_mds_index(context_, *index, source);
+  }
+
+  Result<OpenIndex> listed_index(bool use_cache) {
+    HEADRACE_TRY_ASSIGN(Candidates candidates, list_candidates(context_));
+    HEADRACE_TRY_ASSIGN(const std::string manifest, listed_manifest(candidates.all, use_cache));
     if (use_cache) {
       if (auto cached = cached_index(manifest)) return *std::move(cached);
     }
-    if (data.format == Format::kRaw)
-      return keep(build_raw_index(context_, data.objects), manifest, use_cache);
-    HEADRACE_TRY_ASSIGN(auto bytes, build_webdataset_index(context_, data.objects));
+    std::vector<ObjectInfo> side_files;
+    std::copy_if(candidates.all.begin(), candidates.all.end(), std::back_inserter(side_files),
+                 [](const ObjectInfo& object) { return object.key.ends_with(".idx"); });
+    HEADRACE_TRY_ASSIGN(const DataObjects data, choose_objects(context_, std::move(candidates)));
+    BuildContext context = context_;
+    context.side_files = side_files;
+    HEADRACE_TRY_ASSIGN(auto bytes, build(context, data));
     return keep(std::move(bytes), manifest, use_cache);
+  }
+
+  // The `.idx` beside a `.bin` that was asked for by its key shapes the index as well.
+  Result<std::string> listed_manifest(std::vector<ObjectInfo> objects, bool use_cache) {
+    const Format wanted = context_.options.format;
+    const bool may_have_idx = wanted == Format::kAuto || wanted == Format::kTokens;
+    std::vector<std::string> keys;
+    if (use_cache && may_have_idx && !context_.options.index_cache_dir.empty()) {
+      for (const std::string& key : context_.options.keys)
+        if (key.ends_with(".bin")) keys.push_back(idx_key(key));
+    }
+    if (!keys.empty()) {
+      HEADRACE_TRY_ASSIGN(auto beside, look_up(context_, keys, false));
+      std::move(beside.begin(), beside.end(), std::back_inserter(objects));
+    }
+    return manifest_of(objects, context_.options);
+  }
+
+  Result<std::string> build(const BuildContext& context, const DataObjects& data) {
+    switch (data.format) {
+      case Format::kRaw:
+        return build_raw_index(context, data.objects);
+      case Format::kWebDataset:
+        return build_webdataset_index(context, data.objects);
+      case Format::kTfRecord:
+        return build_tfrecord_index(context, data.objects);
+      case Format::kText:
+        return build_text_index(context, data.objects);
+      case Format::kArrayRecord:
+        return build_array_record_index(context, data.objects);
+      case Format::kTokens:
+        return build_tokens_index(context, data.objects);
+      case Format::kNumpy:
+        return build_numpy_index(context, data.objects);
+      case Format::kTable:
+        return build_table_index(context, data.objects);
+      default:
+        return Status(Code::kUnsupported, fmt::format("{}: this build does not read format '{}'",
+                                                      url(), format_name(data.format)));
+    }
   }
 
   // The index beside the dataset, if there is one that is readable, of the wanted format and made
   // of what is there now.
-  Result<std::optional<IndexBytes>> stored_index() {
+  Result<std::optional<OpenIndex>> stored_index() {
     // What an MDS index is made of is known before the index is: asked for at the same time, it
     // costs no round trip of its own.
     std::optional<Result<ObjectInfo>> mds_source;
     const Format wanted = context_.options.format;
     std::jthread asking;
-    if (wanted == Format::kAuto || wanted == Format::kMds) {
+    if (wanted == Format::kAuto || wanted == Format::kMds || wanted == Format::kLitData) {
       asking = std::jthread(
           [&] { mds_source = context_.store.head(std::string(kMdsIndexName), context_.call); });
     }
-    auto bytes = read_object(context_.store, context_.pool, std::string(kIndexName),
-                             kMostIndexBytes, context_.call);
+    auto index = read_stored();
     if (asking.joinable()) asking.join();
-    if (!bytes) {
-      // S3 calls a missing object denied when the caller may not list; what is really denied fails
-      // again below.
-      if (bytes.error().code() == Code::kNotFound || bytes.error().code() == Code::kDenied) {
-        return std::optional<IndexBytes>();
-      }
-      return std::move(bytes).error();
+    if (!index) return std::move(index).error();
+    if (!*index || (wanted != Format::kAuto && wanted != (*index)->view.format()) ||
+        shapes_index(context_.options, (*index)->view.format())) {
+      return std::optional<OpenIndex>();
     }
-    IndexBytes index(*std::move(bytes));
-    auto view = IndexView::parse(index.bytes());
-    // A damaged or newer index only costs the time to make another.
-    if (!view) return std::optional<IndexBytes>();
-    if (wanted != Format::kAuto && wanted != view->format()) return std::optional<IndexBytes>();
-    const IndexSource& source = view->source();
+    const IndexSource& source = (*index)->view.source();
     if (!source.key.empty()) {
       const bool is_asked = mds_source && source.key == kMdsIndexName;
       auto now = is_asked ? *std::move(mds_source) : context_.store.head(source.key, context_.call);
       if (!now && now.error().code() != Code::kNotFound) return std::move(now).error();
       if (!now || now->size_bytes != source.size_bytes || now->etag != source.etag)
-        return std::optional<IndexBytes>();
+        return std::optional<OpenIndex>();
     }
-    return std::optional<IndexBytes>(std::move(index));
+    HEADRACE_TRY_ASSIGN(const bool is_current, has_current_idx((*index)->view));
+    if (!is_current) return std::optional<OpenIndex>();
+    return *std::move(index);
   }
 
-  std::optional<IndexBytes> cached_index(const std::string& manifest) {
+  // False when an `.idx` that the index was made with is another by now.
+  Result<bool> has_current_idx(const IndexView& view) {
+    if (view.format() != Format::kTokens || view.layout().empty()) return true;
+    auto made_with = parse_idx_layout(view.layout());
+    if (!made_with) return false;
+    std::vector<std::string> keys;
+    for (const IndexSource& file : *made_with) keys.push_back(file.key);
+    HEADRACE_TRY_ASSIGN(const auto now, look_up(context_, keys, false));
+    return std::equal(now.begin(), now.end(), made_with->begin(), made_with->end(),
+                      [](const ObjectInfo& a, const IndexSource& b) {
+                        return a.key == b.key && a.etag == b.etag && a.size_bytes == b.size_bytes;
+                      });
+  }
+
+  // What lies beside the dataset: mapped where it is a local file, or was fetched before.
+  Result<std::optional<OpenIndex>> read_stored() {
+    const std::string directory = context_.store.local_directory();
+    if (!directory.empty()) return mapped_index(fmt::format("{}/{}", directory, kIndexName));
+    auto bytes = read_object(context_.store, context_.pool, std::string(kIndexName),
+                             kReadAtOnceBytes, context_.call);
+    // S3 calls a missing object denied when the caller may not list; what is really denied fails
+    // again below.
+    if (!bytes &&
+        (bytes.error().code() == Code::kNotFound || bytes.error().code() == Code::kDenied)) {
+      return std::optional<OpenIndex>();
+    }
+    if (!bytes && bytes.error().code() == Code::kExhausted) return read_large_stored();
+    if (!bytes) return std::move(bytes).error();
+    auto index = check(IndexBytes(*std::move(bytes)));
+    if (!index) return std::optional<OpenIndex>();
+    return std::optional<OpenIndex>(*std::move(index));
+  }
+
+  Result<std::optional<OpenIndex>> read_large_stored() {
+    HEADRACE_TRY_ASSIGN(const ObjectInfo info,
+                        context_.store.head(std::string(kIndexName), context_.call));
+    const std::string name = fmt::format("stored {} {}", info.etag, info.size_bytes);
+    if (auto cached = cached_index(name)) return std::optional<OpenIndex>(*std::move(cached));
+    HEADRACE_TRY_ASSIGN(auto bytes,
+                        read_object(context_.store, context_.pool, std::string(kIndexName),
+                                    kMostIndexBytes, context_.call));
+    if (!IndexView::verify_sums(std::as_bytes(std::span(bytes))).ok())
+      return std::optional<OpenIndex>();
+    HEADRACE_TRY_ASSIGN(auto index, keep(std::move(bytes), name, true));
+    return std::optional<OpenIndex>(std::move(index));
+  }
+
+  std::optional<OpenIndex> cached_index(const std::string& manifest) {
     if (context_.options.index_cache_dir.empty()) return std::nullopt;
-    auto mapped =
-        IndexBytes::map(cached_index_path(context_.options.index_cache_dir, url(), manifest));
-    if (!mapped || !IndexView::parse(mapped->bytes())) return std::nullopt;
-    return *std::move(mapped);
+    return mapped_index(cached_index_path(context_.options.index_cache_dir, url(), manifest));
+  }
+
+  // A damaged index, or one of another version, is as if it were not there: it only costs the time
+  // to make another.
+  static std::optional<OpenIndex> mapped_index(const std::string& path) {
+    auto mapped = IndexBytes::map(path);
+    if (!mapped) return std::nullopt;
+    auto index = check(*std::move(mapped));
+    if (!index) return std::nullopt;
+    return *std::move(index);
   }
 
   // Publishes a built index; a cache that cannot be written is no reason to fail.
-  IndexBytes keep(std::string bytes, const std::string& manifest, bool use_cache) {
+  Result<OpenIndex> keep(std::string bytes, const std::string& manifest, bool use_cache) {
+    PartialIndex::remove(context_.options.index_cache_dir, url());
     if (use_cache && !context_.options.index_cache_dir.empty()) {
       const std::string path = cached_index_path(context_.options.index_cache_dir, url(), manifest);
       if (publish_file(path, bytes).ok()) {
-        if (auto mapped = IndexBytes::map(path)) return *std::move(mapped);
+        if (auto mapped = mapped_index(path)) return *std::move(mapped);
       }
     }
-    return IndexBytes(std::move(bytes));
+    return check(IndexBytes(std::move(bytes)));
   }
 
-  Result<std::shared_ptr<const Dataset>> finish(IndexBytes bytes) {
-    DatasetParts parts{.url = url(), .bytes = std::move(bytes), .view = {}, .blocks = {}};
-    HEADRACE_TRY_ASSIGN(parts.view, IndexView::parse(parts.bytes.bytes(), false));
+  Result<std::shared_ptr<const Dataset>> finish(OpenIndex index) {
+    DatasetParts parts{
+        .url = url(), .bytes = std::move(index.bytes), .view = std::move(index.view), .blocks = {}};
     if (!context_.options.allow_unsafe) HEADRACE_TRY(refuse_pickles(parts.view));
     HEADRACE_TRY_ASSIGN(parts.blocks, make_blocks(parts.view, context_.options.block_bytes));
-    return make_dataset(std::move(parts));
+    return make_dataset(std::move(parts), context_.options);
   }
 
   // An index may have been built where pickles were allowed.
@@ -192,7 +326,7 @@ Result<std::string> build_index(Store& store, SlabPool& pool, const DatasetOptio
                                 const CallOptions& call) {
   const detail::BuildContext context{store, pool, options, call};
   HEADRACE_TRY_ASSIGN(const auto index, detail::Opener(context).fresh_index(false));
-  const auto bytes = index.bytes();
+  const auto bytes = index.bytes.bytes();
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 

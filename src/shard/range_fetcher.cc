@@ -37,13 +37,12 @@ Status RangeFetcher::submit_some() {
 
 Result<RangeData> RangeFetcher::next() {
   while (true) {
-    if (call_.stop.stop_requested())
-      return Status(Code::kCancelled, "building the dataset index: stopped");
+    if (call_.stop.stop_requested()) return Status(Code::kCancelled, "reading: stopped");
     HEADRACE_TRY(submit_some());
     Completion done;
     if (handle_->wait(std::span(&done, 1), call_.deadline, call_.stop) == 0) {
       if (system_clock().now() >= call_.deadline) {
-        return Status(Code::kDeadline, "building the dataset index: deadline passed");
+        return Status(Code::kDeadline, "reading: deadline passed");
       }
       continue;
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from headrace.cli import bench, data, objects, serve, store
+from headrace.cli import bench, data, index, objects, pack, serve, store, verify
 
 app = typer.Typer(
     name="headrace",
@@ -16,5 +16,5 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for module in (objects, data, bench, serve, store):
+for module in (objects, data, index, pack, verify, bench, serve, store):
     module.register(app)

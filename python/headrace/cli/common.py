@@ -35,7 +35,9 @@ Region = Annotated[str | None, typer.Option("--region", help="Region, such as eu
 Anonymous = Annotated[bool, typer.Option("--anonymous", help="Send requests unsigned, for public buckets.", rich_help_panel="Store")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
 Memory = Annotated[str, typer.Option("--memory", help="Limit of the memory for data.", rich_help_panel="Store")]
-Format = Annotated[str, typer.Option("--format", help="auto, mds, webdataset or raw.")]
+Format = Annotated[
+    str, typer.Option("--format", help="auto (found from content), mds, webdataset, raw, litdata, tfrecord, text, tokens, numpy, table, arrayrecord.")
+]
 
 
 def console() -> Console:

@@ -1,21 +1,17 @@
-"""inspect, pack, index, order."""
+"""inspect, order."""
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 from rich.table import Table
 
 from headrace import _native
-from headrace._dataset import INDEX_KEY, Dataset, write_index
+from headrace._dataset import Dataset
 from headrace._loader import Loader
-from headrace._progress import progress_bar
-from headrace._store import Store, StoreOptions
-from headrace._units import format_bytes, parse_bytes
+from headrace._units import format_bytes
+from headrace.cli import _prove
 from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
 
 BlockBytes = Annotated[str | None, typer.Option("--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets.")]
@@ -85,101 +81,24 @@ def _rows(headings: str, rows: list[tuple[Any, ...]]) -> Table:
     return table
 
 
-def pack(
-    source: Annotated[str, typer.Argument(metavar="SRC", help="Directory or prefix of files.")],
-    target: Annotated[str, typer.Argument(metavar="DST", help="Where the shards go.")],
-    format: Annotated[str, typer.Option("--format", help="mds or webdataset.")] = "mds",
-    tokens: Annotated[int, typer.Option("--tokens", min=0, help="MDS of uint16 byte tokens, this many a sample; 0: one sample a file.")] = 0,
-    compression: Annotated[str, typer.Option("--compression", help="MDS: zstd or zstd:LEVEL; default none.")] = "",
-    hash: Annotated[str, typer.Option("--hash", help="MDS: sha1, sha256, xxh64 or xxh3_64; default none.")] = "",
-    shard_bytes: Annotated[str, typer.Option("--shard-bytes", help="Upper size of a shard.")] = "64MiB",
-    workers: Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")] = 0,
-    memory: Memory = "256MiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    json: Json = False,
-) -> None:
-    """Pack a tree of files into shards: parallel, the same bytes every time, and it goes on where a killed run stood.
-
-    Examples:
-
-    * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file
-
-    * `headrace pack s3://bucket/text s3://bucket/tokens --tokens 1025` — bytes as tokens, 1,025 a sample
-
-    * `headrace pack ./text ./mds --compression zstd --hash xxh64`
-    """
-    started = time.monotonic()
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "memory": memory}
-    with Store(source, **options) as from_store, Store(target, **options) as to_store, progress_bar("packing", "files") as report:
-        result = _native.pack(
-            from_store._native,
-            to_store._native,
-            format=format,
-            shard_bytes=parse_bytes(shard_bytes, "--shard-bytes"),
-            compression=compression,
-            hash=hash,
-            tokens_per_sample=tokens,
-            workers=workers,
-            memory_bytes=parse_bytes(memory, "--memory"),
-            progress=report,
-        )
-    seconds = time.monotonic() - started
-    if json:
-        print_json({**result, "seconds": seconds})
-        return
-    kept = f", {result['resumed_shard_count']:,} kept from an earlier run" if result["resumed_shard_count"] else ""
-    console().print(
-        f"{result['file_count']:,} files ({format_bytes(result['read_bytes'])}) packed into {result['sample_count']:,} samples in "
-        f"{result['shard_count']:,} shards ({format_bytes(result['written_bytes'])} written{kept}) in {seconds:.1f} s"
-    )
-
-
-def index(
-    url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help=f"Local file; default: {INDEX_KEY} beside the dataset.")] = None,
-    format: Format = "auto",
-    block_bytes: BlockBytes = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    json: Json = False,
-) -> None:
-    """Build the index of a dataset, so that every later start is quick.
-
-    Examples:
-
-    * `headrace index s3://bucket/tars` — scans the tars once, writes s3://bucket/tars/index.hri
-
-    * `headrace index ./shards --output shards.hri`
-    """
-    started = time.monotonic()
-    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
-    size = write_index(url, output, format=format, block_bytes=block_bytes, **where)
-    summary: dict[str, Any] = {"index": str(output or f"{url.rstrip('/')}/{INDEX_KEY}"), "bytes": size, "seconds": time.monotonic() - started}
-    counts = ""
-    if output is None:
-        with Dataset(url, format=format, **where) as dataset:
-            summary |= {"samples": len(dataset), "shard_count": len(dataset.shards)}
-            counts = f"{len(dataset):,} samples in {len(dataset.shards):,} shards, "
-    if json:
-        print_json(summary)
-    else:
-        console().print(f"{summary['index']}: {counts}{size:,} bytes", markup=False)
-
-
 def order(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples a rank.")] = 64,
     world_size: Annotated[int, typer.Option("--world-size", min=1, help="Ranks.")] = 1,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Default: the order's own.")] = None,
     epoch: Annotated[int, typer.Option("--epoch", min=0)] = 0,
-    order: Annotated[str, typer.Option("--order", help="headrace or sequential.")] = "headrace",
+    order: Annotated[str, typer.Option("--order", help="headrace, sequential, mosaic:py1e (py1s, py1br, py2s, naive, none) or litdata.")] = "headrace",
+    order_option: Annotated[
+        list[str] | None, typer.Option("--order-option", metavar="KEY=VALUE", help="Argument of the other loader, such as num_canonical_nodes=4.")
+    ] = None,
+    ranks_per_node: Annotated[int, typer.Option("--ranks-per-node", min=1, help="For mosaic: and litdata.")] = 8,
+    workers: Annotated[int, typer.Option("--workers", min=1, help="DataLoader workers a rank, for mosaic: and litdata.")] = 1,
     window: Annotated[int, typer.Option("--window", min=0, help="Blocks shuffled together; 0: default.")] = 0,
     lanes: Annotated[int, typer.Option("--lanes", min=0, help="Lanes; 0: chosen.")] = 0,
     first: Annotated[int, typer.Option("--first", min=0, help="How many ids to print.")] = 16,
-    verify: Annotated[bool, typer.Option("--verify", help="Go through all ranks' batches and prove that each sample comes exactly once.")] = False,
+    prove: Annotated[bool, typer.Option("--prove", "--verify", help="Go through all ranks' batches and count how often each sample comes.")] = False,
+    stops: Annotated[str, typer.Option("--stops", metavar="N,N", help="With --prove: the run stops after these global batches.")] = "",
+    world_sizes: Annotated[str, typer.Option("--world-sizes", metavar="N,N", help="With --prove: ranks before, between and after the stops.")] = "",
     format: Format = "auto",
     block_bytes: BlockBytes = None,
     memory: Memory = "4GiB",
@@ -194,80 +113,103 @@ def order(
 
     * `headrace order s3://bucket/tokens --batch-size 64 --world-size 8`
 
-    * `headrace order ./shards --world-size 3 --seed 7 --verify` — proves exactly-once over 3 ranks
+    * `headrace order ./shards --world-size 3 --seed 7 --prove` — proves exactly-once over 3 ranks
+
+    * `headrace order ./shards --prove --stops 100,250 --world-sizes 4,2,8` — stopped and resumed on other worlds
+
+    * `headrace order ./mds --order mosaic:py1e --order-option num_canonical_nodes=2 --prove`
     """
     options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
-    global_batch = batch_size * world_size
+    parts = _prove.parse_run(stops, world_sizes, world_size, batch_size)
+    # The order is fixed by the world that the run begins in.
+    world_size = parts[0].world_size
     with Dataset(url, format=format, block_bytes=block_bytes, **options) as dataset:
-        loader_options: dict[str, Any] = {
-            "batch_size": batch_size,
-            "world_size": world_size,
-            "seed": seed,
-            "shuffle": order != "sequential",
-            "order": order,
-            "window": window,
-            "lanes": lanes,
-            "memory": memory,
-        }
-        with Loader(dataset, rank=0, **loader_options) as loader:
-            spec = loader.order_spec
-        plan = _native.EpochOrder(dataset._native, spec, epoch)
-        quality = plan.quality(global_batch)
-        window_bytes = plan.largest_window_bytes()
-        lanes_per_rank = max(1, spec["lane_count"] // world_size)
+        listed = _prove.find_listed_order(dataset, order, seed, epoch, _prove.parse_options(order_option or []), ranks_per_node=ranks_per_node, workers=workers)
         report: dict[str, Any] = {
             "url": dataset.url,
             "samples": len(dataset),
             "blocks": len(dataset.blocks),
-            "order": {name: spec[name] for name in ("id", "version", "seed", "lane_count", "window_blocks", "bundle_lanes")},
             "epoch": epoch,
-            "global_batch": global_batch,
-            "first_ids": plan.positions(0, first, global_batch).tolist(),
-            "quality": quality | {"jump_ratio": quality["mean_jump"] / max(quality["mean_jump_full"], 1e-9)},
-            "window_bytes": window_bytes,
-            # Lanes are staggered, so at any time about half of them hold a second window in part.
-            "rank_bytes": int(1.5 * lanes_per_rank * window_bytes),
+            "global_batch": parts[0].global_batch,
         }
-        if verify:
-            report["verified"] = _verify(dataset, loader_options, world_size, epoch)
+        if listed is not None:
+            slots = listed.begin(parts[0])
+            report |= {"order": {"id": order}, "slots": slots.size, "first_ids": slots.read(0, first).tolist()}
+            if prove:
+                report["verified"] = _prove.prove_listed(listed, len(dataset), parts)
+        else:
+            loader_options: dict[str, Any] = {
+                "batch_size": batch_size,
+                "world_size": world_size,
+                "seed": seed or 0,
+                "shuffle": order != "sequential",
+                "order": order,
+                "window": window,
+                "lanes": lanes,
+                "memory": memory,
+            }
+            with Loader(dataset, rank=0, **loader_options) as loader:
+                spec = loader.order_spec
+            report |= _describe_own(dataset, spec, parts[0], epoch, first)
+            if prove:
+                report["verified"] = _prove.prove_own(dataset, spec, epoch, parts)
     if json:
         print_json(report)
     else:
         _print_order(report)
     verified = report.get("verified")
-    if verified is not None and not verified["exactly_once"]:
+    # Other loaders repeat and drop samples by their own rules: that is an answer, no failure.
+    if verified is not None and listed is None and not verified["exactly_once"]:
         return fail(f"{url}: {verified['missing']} samples missing, {verified['repeated']} repeated")
     return 0
 
 
-def _verify(dataset: Dataset, loader_options: dict[str, Any], world_size: int, epoch: int) -> dict[str, Any]:
-    """Counts how often each sample comes over all ranks, padding left out, and compares the ranks' batches with the order."""
-    counts = np.zeros(len(dataset), np.int64)
-    batches = 0
-    for rank in range(world_size):
-        with Loader(dataset, rank=rank, epoch_end="uneven", **loader_options) as loader:
-            for ids in loader.sample_ids(epoch):
-                np.add.at(counts, ids, 1)
-                batches += 1
+def _describe_own(dataset: Dataset, spec: dict[str, Any], part: _prove.Part, epoch: int, first: int) -> dict[str, Any]:
+    """First ids, mixing and memory of one of Headrace's orders."""
+    plan = _native.EpochOrder(dataset._native, spec, epoch)
+    quality = plan.quality(part.global_batch)
+    window_bytes = plan.largest_window_bytes()
+    lanes_per_rank = max(1, spec["lane_count"] // part.world_size)
     return {
-        "exactly_once": bool((counts == 1).all()),
-        "missing": int((counts == 0).sum()),
-        "repeated": int((counts > 1).sum()),
-        "world_size": world_size,
-        "batches": batches,
+        "order": {name: spec[name] for name in ("id", "version", "seed", "lane_count", "window_blocks", "bundle_lanes")},
+        "first_ids": plan.positions(0, first, part.global_batch).tolist(),
+        "quality": quality | {"jump_ratio": quality["mean_jump"] / max(quality["mean_jump_full"], 1e-9)},
+        "window_bytes": window_bytes,
+        # Lanes are staggered, so at any time about half of them hold a second window in part.
+        "rank_bytes": int(1.5 * lanes_per_rank * window_bytes),
     }
 
 
 def _print_order(report: dict[str, Any]) -> None:
     out = console()
-    spec, quality = report["order"], report["quality"]
-    out.print(
-        f"{report['url']}: {report['samples']:,} samples in {report['blocks']:,} blocks; order {spec['id']} version {spec['version']}, seed "
-        f"{spec['seed']}, epoch {report['epoch']}: {spec['lane_count']} lanes, windows of {spec['window_blocks']} blocks",
-        markup=False,
-    )
+    spec = report["order"]
+    head = f"{report['url']}: {report['samples']:,} samples in {report['blocks']:,} blocks; order {spec['id']}"
+    if "quality" in report:
+        head += (
+            f" version {spec['version']}, seed {spec['seed']}, epoch {report['epoch']}: {spec['lane_count']} lanes, windows of {spec['window_blocks']} blocks"
+        )
+    else:
+        head += f", epoch {report['epoch']}: {report['slots']:,} slots"
+    out.print(head, markup=False)
     out.print("first ids  " + " ".join(map(str, report["first_ids"])), markup=False)
-    out.print(
+    if "quality" in report:
+        _print_quality(report)
+    verified = report.get("verified")
+    if verified is None:
+        return
+    worlds = ", then ".join(map(str, verified["world_sizes"]))
+    if verified["exactly_once"]:
+        out.print(f"verified: each of {report['samples']:,} samples exactly once over {worlds} ranks, {verified['batches']:,} global batches")
+    elif "quality" not in report:
+        out.print(
+            f"over {worlds} ranks, {verified['batches']:,} global batches: {verified['repeated']:,} samples repeated, {verified['missing']:,} missing"
+            " (the rules of that order)"
+        )
+
+
+def _print_quality(report: dict[str, Any]) -> None:
+    quality = report["quality"]
+    console().print(
         _rows(
             "measure this_order full_shuffle",
             [
@@ -279,11 +221,8 @@ def _print_order(report: dict[str, Any]) -> None:
             ],
         )
     )
-    verified = report.get("verified")
-    if verified is not None and verified["exactly_once"]:
-        out.print(f"verified: each of {report['samples']:,} samples exactly once over {verified['world_size']} ranks, {verified['batches']:,} batches")
 
 
 def register(app: typer.Typer) -> None:
-    for command in (inspect, pack, index, order):
+    for command in (inspect, order):
         app.command()(command)

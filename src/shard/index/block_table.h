@@ -25,9 +25,21 @@ inline constexpr std::uint64_t kMostBlocks = std::uint64_t{1} << 25;
 /// more than the memory saved.
 std::uint64_t default_block_bytes(std::uint64_t stored_bytes) noexcept;
 
+/// Frames [begin, end) of a shard.
+struct FrameRun {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
+/// The frames that hold samples [first, first + count) of a shard with frames: what a block of
+/// these samples reads. \pre count > 0, frame_count > 0.
+FrameRun frames_of(const IndexView& index, const ShardRecord& shard, std::uint64_t first,
+                   std::uint64_t count) noexcept;
+
 /// Blocks of all shards, in order. Each sample is in exactly one block. A plain block has at most
-/// block_bytes plus one sample; 0 means default_block_bytes(). Errors: kInvalidArgument
-/// (block_bytes out of range, more than `most_blocks`).
+/// block_bytes plus one sample; a block of frames has more than block_bytes (raw, or stored) only
+/// if it is one frame; 0 means default_block_bytes(). Errors: kInvalidArgument (block_bytes out of
+/// range, more than `most_blocks`).
 Result<std::vector<Block>> make_blocks(const IndexView& index, std::uint64_t block_bytes,
                                        std::uint64_t most_blocks = kMostBlocks);
 

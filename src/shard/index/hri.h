@@ -22,7 +22,37 @@ namespace headrace::detail {
 
 inline constexpr std::string_view kIndexName = "index.hri";
 
-enum class Compression : std::uint32_t { kNone = 0, kZstd = 1 };
+/// Positions inside a shard are 32 bits wide in blocks.
+inline constexpr std::uint64_t kMostShardSamples = 0xffff'ffffULL;
+/// Bytes of the fixed columns of one sample: keeps every product of a size and a position inside 64
+/// bits.
+inline constexpr std::uint64_t kMostFixedBytes = 0xffff'ffffULL;
+
+/// How the bytes of a shard, or of each of its frames, are stored. Numbers stand in files.
+enum class Compression : std::uint32_t {
+  kNone = 0,
+  kZstd = 1,   ///< One frame or several, content size optional.
+  kGzip = 2,   ///< One member or several.
+  kZlib = 3,   ///< RFC 1950.
+  kBzip2 = 4,  ///< One stream or several.
+  kBrotli = 5,
+  kSnappy = 6,  ///< The raw block format of python-snappy's compress().
+  kXz = 7,
+  kOwn = 8,      ///< The format's own transformation: its Dataset overrides decompress().
+  kDecoded = 9,  ///< Made ready by Dataset::decode().
+};
+/// "", "zstd", "gz", "zlib", "br", ...
+std::string_view compression_name(Compression compression) noexcept;
+
+/// A part of a compressed shard that is compressed by itself. A compressed shard without frames is
+/// one frame as a whole.
+struct Frame {
+  std::uint64_t stored_begin = 0;  ///< Offset in the object.
+  std::uint64_t stored_bytes = 0;
+  std::uint64_t raw_begin = 0;  ///< Offset in the shard's address space; frames follow one another.
+  std::uint64_t raw_bytes = 0;
+  std::uint64_t first_sample = 0;  ///< In the shard. Samples do not cross frames.
+};
 
 /// One shard. Its samples lie in an address space of raw_bytes bytes: the (inflated) shard file, or
 /// for raw files all files laid end to end.
@@ -33,10 +63,15 @@ struct ShardRecord {
   std::uint64_t raw_bytes = 0;
   std::uint64_t first_object = 0;
   /// sample_count + 1 values when has_gaps is false: sample i is [v[i], v[i + 1]). Else 2 *
-  /// sample_count values: [v[2i], v[2i + 1]). Not used by compressed shards.
+  /// sample_count values: [v[2i], v[2i + 1]).
   BoundsRef bounds;
   bool has_gaps = false;
+  /// False for a compressed shard whose format finds samples in the inflated bytes (MDS).
+  bool has_bounds = true;
   Compression compression = Compression::kNone;
+  /// Blocks of a shard with frames are runs of whole frames.
+  std::uint64_t first_frame = 0;
+  std::uint32_t frame_count = 0;  ///< 0: not compressed, or compressed as a whole.
   /// Digests of the stored object, "name=hex" joined by spaces; empty when none. A view into the
   /// index.
   std::string_view hashes;
@@ -67,6 +102,9 @@ class IndexWriter {
   /// the call.
   void add_shard(ShardRecord shard);
   BoundsWriter& bounds() noexcept { return bounds_; }
+  /// Appends the frames of the shard that is added next, ascending; returns
+  /// ShardRecord::first_frame.
+  std::uint64_t add_frames(std::span<const Frame> frames);
   /// Records a key that cannot be cut from the sample's bytes in one piece. Positions must ascend.
   void add_key(std::uint64_t position, std::string_view key);
   std::uint64_t object_count() const noexcept { return object_count_; }
@@ -77,12 +115,15 @@ class IndexWriter {
     std::vector<Column> columns;
     IndexSource source;
     std::uint64_t block_bytes = 0;
+    /// What the format's Dataset needs to know besides (text, as a rule a JSON object; UTF-8; part
+    /// of the fingerprint); empty: nothing.
+    std::string layout = {};
   };
   /// The content of the file.
   std::string finish(const Summary& summary);
 
  private:
-  std::string text_, objects_, shards_, keys_;
+  std::string text_, objects_, shards_, keys_, frames_;
   BoundsWriter bounds_;
   std::uint64_t object_count_ = 0;
   std::uint64_t sample_count_ = 0;
@@ -92,14 +133,23 @@ class IndexWriter {
 
 class IndexView {
  public:
-  /// Checks everything whose breach could lead a reader astray in memory; `bytes` must outlive the
-  /// view and all its strings. `check_sums` is false only in fuzzers. Errors: kCorrupt,
-  /// kUnsupported (newer version).
+  /// Checks everything whose breach could lead a reader astray in memory, and the checksums of what
+  /// is small: those of gigabytes would cost more than all else, see verify_sums(). `bytes` must
+  /// outlive the view and all its strings. `check_sums` is false only in fuzzers. O(shards +
+  /// frames). Errors: kCorrupt, kUnsupported (another version).
   static Result<IndexView> parse(std::span<const std::byte> bytes, bool check_sums = true);
+
+  /// Compares the checksums of all sections, whatever their size. Errors: as parse().
+  static Status verify_sums(std::span<const std::byte> bytes);
 
   Format format() const noexcept { return format_; }
   const std::vector<Column>& columns() const noexcept { return columns_; }
   const IndexSource& source() const noexcept { return source_; }
+  /// IndexWriter::Summary::layout.
+  const std::string& layout() const noexcept { return layout_; }
+  /// Frames ascend in both address spaces, do not overlap and lie inside the shard. An empty frame
+  /// for an index out of range.
+  Frame frame_of(const ShardRecord& shard, std::uint32_t index) const noexcept;
   const std::string& fingerprint() const noexcept { return fingerprint_; }
   std::uint64_t sample_count() const noexcept { return sample_count_; }
   std::uint64_t stored_bytes() const noexcept { return stored_bytes_; }
@@ -123,13 +173,17 @@ class IndexView {
   static constexpr std::size_t kObjectBytes = 24;
   static constexpr std::size_t kShardBytes = 96;
   static constexpr std::size_t kKeyBytes = 24;
+  static constexpr std::size_t kFrameBytes = 40;
 
  private:
   Status parse_schema(std::string_view json);
   Status parse_shards(std::span<const std::byte> records);
+  Status check_storage(const ShardRecord& shard) const;
+  Status check_frames(const ShardRecord& shard) const;
   std::string_view text(std::uint64_t offset, std::uint64_t length_bytes) const noexcept;
 
-  std::span<const std::byte> text_, objects_, keys_;
+  std::span<const std::byte> text_, objects_, keys_, frames_;
+  std::string layout_;
   BoundsView bounds_;
   std::vector<ShardRecord> shards_;
   std::vector<Column> columns_;

@@ -9,8 +9,9 @@
 namespace headrace::detail::hri {
 
 inline constexpr std::string_view kMagic{"HRINDEX\n", 8};
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::size_t kHeaderBytes = 96;
+inline constexpr std::size_t kBlockBytesOffset = 56;
 inline constexpr std::size_t kChecksumOffset = 80;
 inline constexpr std::size_t kSectionRecordBytes = 24;
 /// More sections than any version will have; bounds the table that a reader looks at.
@@ -24,9 +25,11 @@ enum Section : std::uint32_t {
   kBoundGroups = 5,
   kBoundPacked = 6,
   kKeys = 7,
-  kSectionEnd = 8,
+  kFrames = 8,
+  kSectionEnd = 9,
 };
 
-inline constexpr std::uint32_t kFlagGaps = 1;
+inline constexpr std::uint16_t kFlagGaps = 1;
+inline constexpr std::uint16_t kFlagNoBounds = 2;
 
 }  // namespace headrace::detail::hri

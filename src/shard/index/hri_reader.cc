@@ -16,8 +16,9 @@ Status corrupt(std::string_view what) {
   return Status(Code::kCorrupt, fmt::format("dataset index: {}", what));
 }
 
-constexpr std::uint64_t kMostFixedBytes = 0xffff'ffffULL;  // A shard of fixed columns is smaller.
 constexpr std::size_t kMostIndexColumns = 4096;
+// Sections above this are not read at every open; 1 MiB takes 0.1 ms.
+constexpr std::uint64_t kCheckedAtOpenBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1}
                                      << 62;  // Of all shards; sums of two cannot overflow.
 
@@ -25,12 +26,12 @@ struct Sections {
   std::span<const std::byte> by_id[hri::kSectionEnd];
 };
 
-Result<Sections> read_table(std::span<const std::byte> bytes, bool check_sums) {
+Result<Sections> read_table(std::span<const std::byte> bytes, std::uint64_t most_checked_bytes) {
   const auto count = load_le<std::uint32_t>(bytes.data() + 12);
   if (count > hri::kMostSections) return corrupt("too many sections");
   const std::size_t table_end = hri::kHeaderBytes + count * hri::kSectionRecordBytes;
   if (bytes.size() < table_end) return corrupt("cut off in the section table");
-  if (check_sums) {
+  if (most_checked_bytes > 0) {
     std::string head(reinterpret_cast<const char*>(bytes.data()), table_end);
     std::memset(head.data() + hri::kChecksumOffset, 0, sizeof(std::uint32_t));
     if (crc32c(std::as_bytes(std::span(head))) !=
@@ -47,7 +48,8 @@ Result<Sections> read_table(std::span<const std::byte> bytes, bool check_sums) {
     if (offset > bytes.size() || length > bytes.size() - offset)
       return corrupt("section outside the file");
     const auto section = bytes.subspan(offset, length);
-    if (check_sums && crc32c(section) != load_le<std::uint32_t>(record + 4)) {
+    if (length <= most_checked_bytes && most_checked_bytes > 0 &&
+        crc32c(section) != load_le<std::uint32_t>(record + 4)) {
       return corrupt(fmt::format("checksum of section {} does not match", id));
     }
     if (id > 0 && id < hri::kSectionEnd) sections.by_id[id] = section;
@@ -59,16 +61,7 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-bool read_string(simdjson::dom::element object, const char* name, std::string& out) {
-  std::string_view value;
-  if (object[name].get_string().get(value)) return false;
-  out = value;
-  return true;
-}
-
-}  // namespace
-
-Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_sums) {
+Status check_head(std::span<const std::byte> bytes) {
   if (bytes.size() < hri::kHeaderBytes || as_text(bytes.first(8)) != hri::kMagic)
     return corrupt("not an index");
   if (const auto version = load_le<std::uint32_t>(bytes.data() + 8); version != hri::kVersion) {
@@ -79,10 +72,31 @@ Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_
     return corrupt(fmt::format("{} bytes, its header says {}", bytes.size(),
                                load_le<std::uint64_t>(bytes.data() + 16)));
   }
-  HEADRACE_TRY_ASSIGN(const Sections sections, read_table(bytes, check_sums));
+  return Status();
+}
+
+bool read_string(simdjson::dom::element object, const char* name, std::string& out) {
+  std::string_view value;
+  if (object[name].get_string().get(value)) return false;
+  out = value;
+  return true;
+}
+
+}  // namespace
+
+Status IndexView::verify_sums(std::span<const std::byte> bytes) {
+  HEADRACE_TRY(check_head(bytes));
+  auto sections = read_table(bytes, ~std::uint64_t{0});
+  return sections ? Status() : std::move(sections).error();
+}
+
+Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_sums) {
+  HEADRACE_TRY(check_head(bytes));
+  HEADRACE_TRY_ASSIGN(const Sections sections,
+                      read_table(bytes, check_sums ? kCheckedAtOpenBytes : 0));
   IndexView view;
   const auto format = load_le<std::uint32_t>(bytes.data() + 44);
-  if (format == 0 || format > static_cast<std::uint32_t>(Format::kRaw))
+  if (format == 0 || format > static_cast<std::uint32_t>(Format::kArrayRecord))
     return corrupt("unknown format");
   view.format_ = static_cast<Format>(format);
   view.sample_count_ = load_le<std::uint64_t>(bytes.data() + 24);
@@ -92,8 +106,10 @@ Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_
   view.text_ = sections.by_id[hri::kText];
   view.objects_ = sections.by_id[hri::kObjects];
   view.keys_ = sections.by_id[hri::kKeys];
+  view.frames_ = sections.by_id[hri::kFrames];
   view.bounds_ = BoundsView(sections.by_id[hri::kBoundGroups], sections.by_id[hri::kBoundPacked]);
   if (view.objects_.size() % kObjectBytes != 0 || view.keys_.size() % kKeyBytes != 0 ||
+      view.frames_.size() % kFrameBytes != 0 ||
       view.object_count() != load_le<std::uint64_t>(bytes.data() + 48)) {
     return corrupt("section sizes do not fit its counts");
   }
@@ -115,6 +131,7 @@ Status IndexView::parse_schema(std::string_view json) {
       source["size"].get_uint64().get(source_.size_bytes)) {
     return corrupt("schema without its source");
   }
+  if (!read_string(root, "layout", layout_)) return corrupt("schema without a layout");
   simdjson::dom::array columns;
   if (root["columns"].get_array().get(columns)) return corrupt("schema without columns");
   std::uint64_t fixed_bytes = 0;
@@ -133,7 +150,6 @@ Status IndexView::parse_schema(std::string_view json) {
       if (extent.get_uint64().get(value)) return corrupt("schema with a bad shape");
       column.shape.push_back(value);
     }
-    // Keeps every product of a size and a position inside 64 bits.
     if (column.fixed_size_bytes > kMostFixedBytes - fixed_bytes)
       return corrupt("columns too large");
     fixed_bytes += column.fixed_size_bytes;
@@ -148,6 +164,8 @@ Status IndexView::parse_schema(std::string_view json) {
 Status IndexView::parse_shards(std::span<const std::byte> records) {
   std::uint64_t position = 0;
   std::uint64_t stored = 0;
+  std::uint64_t frame_end = 0;
+  shards_.reserve(records.size() / kShardBytes);
   for (std::size_t at = 0; at < records.size(); at += kShardBytes) {
     const auto field = [&](std::size_t i) {
       return load_le<std::uint64_t>(records.data() + at + 8 * i);
@@ -160,30 +178,28 @@ Status IndexView::parse_shards(std::span<const std::byte> records) {
     shard.first_object = field(4);
     shard.bounds = BoundsRef{field(5), field(6), field(7)};
     shard.hashes = text(field(8), field(9));
-    const auto compression = load_le<std::uint32_t>(records.data() + at + 80);
-    shard.has_gaps = (load_le<std::uint32_t>(records.data() + at + 84) & hri::kFlagGaps) != 0;
-    if (compression > static_cast<std::uint32_t>(Compression::kZstd))
+    const auto compression = load_le<std::uint16_t>(records.data() + at + 80);
+    const auto flags = load_le<std::uint16_t>(records.data() + at + 82);
+    shard.frame_count = load_le<std::uint32_t>(records.data() + at + 84);
+    shard.first_frame = field(11);
+    shard.has_gaps = (flags & hri::kFlagGaps) != 0;
+    shard.has_bounds = (flags & hri::kFlagNoBounds) == 0;
+    if (compression > static_cast<std::uint16_t>(Compression::kDecoded))
       return corrupt("unknown compression");
     shard.compression = static_cast<Compression>(compression);
-    // Positions inside a shard are 32 bits wide in blocks.
-    if (shard.first_sample != position || shard.sample_count > 0xffff'ffffULL ||
-        (shard.compression == Compression::kNone &&
-         !bounds_.holds(shard.bounds, shard.bound_count()))) {
+    if (shard.first_sample != position || shard.sample_count > kMostShardSamples ||
+        (shard.has_bounds && !bounds_.holds(shard.bounds, shard.bound_count()))) {
       return corrupt("shard records do not fit together");
-    }
-    const std::uint64_t objects_needed = format_ == Format::kRaw ? shard.sample_count : 1;
-    if (shard.first_object > object_count() ||
-        objects_needed > object_count() - shard.first_object) {
-      return corrupt("shard without its object");
-    }
-    if (shard.compression == Compression::kNone && shard.raw_bytes != shard.stored_bytes) {
-      return corrupt("plain shard with two sizes");
-    }
-    if (shard.compression != Compression::kNone && format_ != Format::kMds) {
-      return corrupt("compressed shard of a format without compression");
     }
     if (shard.stored_bytes > kMostBytes - stored || shard.raw_bytes > kMostBytes) {
       return corrupt("sizes overflow");
+    }
+    HEADRACE_TRY(check_storage(shard));
+    // Frames are looked at once each: no two shards share them.
+    if (shard.frame_count > 0) {
+      if (shard.first_frame < frame_end) return corrupt("frames of two shards overlap");
+      frame_end = shard.first_frame + shard.frame_count;
+      HEADRACE_TRY(check_frames(shard));
     }
     position += shard.sample_count;
     stored += shard.stored_bytes;
@@ -192,6 +208,49 @@ Status IndexView::parse_shards(std::span<const std::byte> records) {
   if (position != sample_count_ || stored != stored_bytes_)
     return corrupt("totals do not fit its shards");
   return Status();
+}
+
+Status IndexView::check_storage(const ShardRecord& shard) const {
+  const std::uint64_t objects_needed = format_ == Format::kRaw ? shard.sample_count : 1;
+  if (shard.first_object > object_count() || objects_needed > object_count() - shard.first_object) {
+    return corrupt("shard without its object");
+  }
+  if (shard.compression == Compression::kNone) {
+    if (shard.raw_bytes != shard.stored_bytes) return corrupt("plain shard with two sizes");
+    if (!shard.has_bounds) return corrupt("plain shard without boundaries");
+    return shard.frame_count == 0 ? Status() : corrupt("plain shard with frames");
+  }
+  // Its one shard is many objects.
+  if (format_ == Format::kRaw) return corrupt("compressed shard of a format without compression");
+  return Status();
+}
+
+Status IndexView::check_frames(const ShardRecord& shard) const {
+  const std::uint64_t count = frames_.size() / kFrameBytes;
+  if (shard.first_frame > count || shard.frame_count > count - shard.first_frame)
+    return corrupt("frames outside their section");
+  std::uint64_t stored_end = 0, raw_end = 0, sample = 0;
+  for (std::uint32_t i = 0; i < shard.frame_count; ++i) {
+    const Frame frame = frame_of(shard, i);
+    if (frame.stored_begin < stored_end || frame.stored_begin > shard.stored_bytes ||
+        frame.stored_bytes > shard.stored_bytes - frame.stored_begin ||
+        frame.raw_begin != raw_end || frame.raw_bytes > shard.raw_bytes - raw_end ||
+        (i == 0 ? frame.first_sample != 0 : frame.first_sample < sample) ||
+        frame.first_sample > shard.sample_count) {
+      return corrupt("frames do not fit together");
+    }
+    stored_end = frame.stored_begin + frame.stored_bytes;
+    raw_end += frame.raw_bytes;
+    sample = frame.first_sample;
+  }
+  return raw_end == shard.raw_bytes ? Status() : corrupt("frames do not fill their shard");
+}
+
+Frame IndexView::frame_of(const ShardRecord& shard, std::uint32_t index) const noexcept {
+  if (index >= shard.frame_count) return {};
+  const std::byte* record = frames_.data() + (shard.first_frame + index) * kFrameBytes;
+  const auto field = [record](std::size_t i) { return load_le<std::uint64_t>(record + 8 * i); };
+  return {field(0), field(1), field(2), field(3), field(4)};
 }
 
 std::string_view IndexView::text(std::uint64_t offset, std::uint64_t length_bytes) const noexcept {

@@ -119,11 +119,30 @@ TEST(Index, RefusesEveryCut) {
   }
 }
 
-TEST(Index, SaysThatANewerVersionIsUnsupported) {
+TEST(Index, SaysThatAnOlderOrNewerVersionIsUnsupported) {
   IndexWriter writer;
-  std::string bytes = writer.finish(summary());
-  bytes[8] = 2;
-  EXPECT_EQ(IndexView::parse(as_bytes(bytes)).error().code(), Code::kUnsupported);
+  for (const char version : {'\1', '\3'}) {
+    std::string bytes = writer.finish(summary());
+    bytes[8] = version;
+    const auto view = IndexView::parse(as_bytes(bytes));
+    ASSERT_FALSE(view.has_value());
+    EXPECT_EQ(view.error().code(), Code::kUnsupported);
+  }
+}
+
+TEST(Index, KeepsTheLayoutAndCountsItIntoTheFingerprint) {
+  std::string seen;
+  for (const std::string layout : {"", "{\"a\": \"\u00e9\\n\"}", "{\"a\": 2}"}) {
+    IndexWriter writer;
+    IndexWriter::Summary s = summary();
+    s.layout = layout;
+    const std::string bytes = writer.finish(s);
+    auto view = IndexView::parse(as_bytes(bytes));
+    ASSERT_TRUE(view.has_value());
+    EXPECT_EQ(view->layout(), layout);
+    EXPECT_NE(view->fingerprint(), seen);
+    seen = view->fingerprint();
+  }
 }
 
 TEST(Index, OpensABillionSamplesOfFixedSizeFromAFewKilobytes) {

@@ -63,13 +63,28 @@ void IndexWriter::add_shard(ShardRecord shard) {
   append_le<std::uint64_t>(shards_, shard.bounds.first_group);
   append_le<std::uint64_t>(shards_, text_.size());
   append_le<std::uint64_t>(shards_, shard.hashes.size());
-  append_le<std::uint32_t>(shards_, static_cast<std::uint32_t>(shard.compression));
-  append_le<std::uint32_t>(shards_, shard.has_gaps ? hri::kFlagGaps : 0);
-  append_le<std::uint64_t>(shards_, 0);
+  const unsigned flags =
+      (shard.has_gaps ? hri::kFlagGaps : 0U) | (shard.has_bounds ? 0U : hri::kFlagNoBounds);
+  append_le<std::uint16_t>(shards_, static_cast<std::uint16_t>(shard.compression));
+  append_le<std::uint16_t>(shards_, static_cast<std::uint16_t>(flags));
+  append_le<std::uint32_t>(shards_, shard.frame_count);
+  append_le<std::uint64_t>(shards_, shard.frame_count == 0 ? 0 : shard.first_frame);
   text_.append(shard.hashes);
   sample_count_ += shard.sample_count;
   stored_bytes_ += shard.stored_bytes;
   ++shard_count_;
+}
+
+std::uint64_t IndexWriter::add_frames(std::span<const Frame> frames) {
+  const std::uint64_t first = frames_.size() / IndexView::kFrameBytes;
+  for (const Frame& frame : frames) {
+    append_le<std::uint64_t>(frames_, frame.stored_begin);
+    append_le<std::uint64_t>(frames_, frame.stored_bytes);
+    append_le<std::uint64_t>(frames_, frame.raw_begin);
+    append_le<std::uint64_t>(frames_, frame.raw_bytes);
+    append_le<std::uint64_t>(frames_, frame.first_sample);
+  }
+  return first;
 }
 
 void IndexWriter::add_key(std::uint64_t position, std::string_view key) {
@@ -82,6 +97,7 @@ void IndexWriter::add_key(std::uint64_t position, std::string_view key) {
 std::string IndexWriter::finish(const Summary& summary) {
   const nlohmann::json columns = columns_json(summary.columns);
   const std::string schema = dump({{"columns", columns},
+                                   {"layout", summary.layout},
                                    {"source",
                                     {{"key", summary.source.key},
                                      {"etag", summary.source.etag},
@@ -93,9 +109,10 @@ std::string IndexWriter::finish(const Summary& summary) {
     XXH3_128bits_update(hash, &length, sizeof(length));
     XXH3_128bits_update(hash, bytes.data(), bytes.size());
   };
-  add("headrace fingerprint 1");
+  add(summary.layout.empty() ? "headrace fingerprint 1" : "headrace fingerprint 2");
   add(format_name(summary.format));
   add(dump(columns));
+  if (!summary.layout.empty()) add(summary.layout);
   for (std::size_t at = 0; at < objects_.size(); at += IndexView::kObjectBytes) {
     std::uint64_t offset, size;
     std::uint32_t key_bytes, etag_bytes;
@@ -115,7 +132,7 @@ std::string IndexWriter::finish(const Summary& summary) {
 
   const std::string packed = bounds_.take_packed();
   const std::string_view sections[] = {schema,           text_,  objects_, shards_,
-                                       bounds_.groups(), packed, keys_};
+                                       bounds_.groups(), packed, keys_,    frames_};
   constexpr std::uint32_t kSections = hri::kSectionEnd - 1;
   std::string out(hri::kHeaderBytes + kSections * hri::kSectionRecordBytes, '\0');
   for (std::uint32_t i = 0; i < kSections; ++i) {

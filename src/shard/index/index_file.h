@@ -2,7 +2,7 @@
 /// \file
 /// Bytes of an index, owned or memory-mapped, and the directory where built indexes are kept.
 ///
-/// Place: the only part of src/shard that touches the local file system.
+/// Place: with partial.h the only part of src/shard that touches the local file system.
 ///
 /// Threads: IndexBytes has one owner and is immutable. Several processes may publish and map the
 /// same file.

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "shard/indexed_dataset.h"
+#include "shard/mds/mds_lines.h"
 #include "shard/mds/mds_shard.h"
 
 namespace headrace::detail {
@@ -42,10 +43,32 @@ class MdsDataset final : public IndexedDataset {
   const MdsLayout layout_;
 };
 
+class SplitMdsDataset final : public IndexedDataset {
+ public:
+  SplitMdsDataset(DatasetParts parts, MdsSplit split)
+      : IndexedDataset(std::move(parts)), cutter_(std::move(split), columns()) {}
+
+  Status cut(const BlockBytes& bytes, std::uint32_t index,
+             std::span<ColumnBytes> out) const override {
+    HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
+    HEADRACE_TRY_ASSIGN(const auto line, sample_bytes(bytes, index));
+    const Status status = cutter_.cut(line, out);
+    return status.ok() ? Status() : corrupt_sample(bytes.block, index, status.message());
+  }
+
+ private:
+  const MdsLineCutter cutter_;
+};
+
 }  // namespace
 
-std::shared_ptr<const Dataset> make_mds_dataset(DatasetParts parts) {
-  return std::make_shared<MdsDataset>(std::move(parts));
+Result<std::shared_ptr<const Dataset>> make_mds_dataset(DatasetParts parts) {
+  auto split = parse_mds_layout(parts.view.layout());
+  if (!split) return std::move(split).error().annotate(parts.url);
+  if (split->kind == MdsSplit::Kind::kNone)
+    return std::shared_ptr<const Dataset>(std::make_shared<MdsDataset>(std::move(parts)));
+  return std::shared_ptr<const Dataset>(
+      std::make_shared<SplitMdsDataset>(std::move(parts), *std::move(split)));
 }
 
 }  // namespace headrace::detail

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "shard/digest.h"
 #include "shard/json_reader.h"
 #include "shard/mds/mds_encoding.h"
+#include "shard/safe_key.h"
 
 namespace headrace::detail {
 namespace {
@@ -15,19 +18,25 @@ using simdjson::dom::object;
 
 constexpr std::uint64_t kMostShardBytes = 0xffff'ffffULL;  // Offsets in a shard are 32 bits wide.
 
-bool is_safe_basename(std::string_view name) {
-  if (name.empty() || name.front() == '/' || name.find('\0') != std::string_view::npos)
-    return false;
-  while (!name.empty()) {
-    const std::string_view part = name.substr(0, name.find('/'));
-    if (part == "..") return false;
-    name.remove_prefix(std::min(part.size() + 1, name.size()));
-  }
-  return true;
-}
-
 bool get_string(element from, const char* field, std::string_view& out) {
   return from[field].get_string().get(out) == simdjson::SUCCESS;
+}
+
+struct Family {
+  std::string_view name;
+  Compression compression;
+};
+constexpr Family kFamilies[] = {{"zstd", Compression::kZstd},
+                                {"gz", Compression::kGzip},
+                                {"bz2", Compression::kBzip2},
+                                {"br", Compression::kBrotli},
+                                {"snappy", Compression::kSnappy}};
+
+// Values of split shards are texts; MDS has names for those.
+std::string_view text_encoding(std::string_view encoding) {
+  if (encoding == "int") return "str_int";
+  if (encoding == "float") return "str_float";
+  return encoding == "str" ? "str" : "";
 }
 
 // One shard entry; `where` starts every message.
@@ -36,91 +45,163 @@ class ShardReader {
   ShardReader(element entry, std::size_t index)
       : entry_(entry), where_(fmt::format("shard {} of index.json", index)) {}
 
-  Status check_kind() const {
+  Result<MdsSplit> split() const {
     std::uint64_t version = 0;
     if (entry_["version"].get_uint64().get(version)) return corrupt("no version");
     if (version != 2) return unsupported(fmt::format("MDS version {}, only 2 is read", version));
-    std::string_view format;
+    std::string_view format, text;
     if (!get_string(entry_, "format", format)) return corrupt("no format");
-    if (format != "mds")
-      return unsupported(fmt::format("shard format '{}', only 'mds' is read", format));
-    return Status();
+    MdsSplit split;
+    if (format == "mds") return split;
+    if (format == "json") {
+      split.kind = MdsSplit::Kind::kJson;
+    } else if (format == "csv" || format == "tsv" || format == "xsv") {
+      split.kind = MdsSplit::Kind::kXsv;
+      split.separator = format == "csv" ? "," : "\t";
+      if (format == "xsv") {
+        if (!get_string(entry_, "separator", text) || text.empty()) return corrupt("no separator");
+        split.separator = text;
+      }
+    } else {
+      return unsupported(
+          fmt::format("shard format '{}', only mds, json, csv, tsv and xsv are read", format));
+    }
+    if (!get_string(entry_, "newline", text) || text.empty()) return corrupt("no newline");
+    split.newline = text;
+    return split;
   }
 
-  Result<std::vector<Column>> columns(bool allow_unsafe) const {
+  Result<std::vector<Column>> columns(const MdsSplit& split, bool allow_unsafe) const {
+    if (split.kind == MdsSplit::Kind::kJson) return json_columns();
     array names, encodings, sizes;
+    const bool has_sizes = split.kind == MdsSplit::Kind::kNone;
     if (entry_["column_names"].get_array().get(names) ||
         entry_["column_encodings"].get_array().get(encodings) ||
-        entry_["column_sizes"].get_array().get(sizes)) {
+        (has_sizes && entry_["column_sizes"].get_array().get(sizes))) {
       return corrupt("no columns");
     }
-    if (names.size() != encodings.size() || names.size() != sizes.size())
+    if (names.size() != encodings.size() || (has_sizes && names.size() != sizes.size()))
       return corrupt("column lists differ in length");
     if (names.size() > kMostColumns)
       return unsupported(fmt::format("more than {} columns", kMostColumns));
     std::vector<Column> columns;
     auto encoding = encodings.begin();
-    auto size_entry = sizes.begin();
+    auto size = sizes.begin();
     for (const element name : names) {
-      Column column;
-      std::string_view text;
-      if (name.get_string().get(text)) return corrupt("bad column name");
-      column.name = text;
-      if ((*encoding).get_string().get(text)) return corrupt("bad column encoding");
-      column.encoding = text;
-      const element size = *size_entry;
+      std::string_view name_text, encoding_text;
+      if (name.get_string().get(name_text)) return corrupt("bad column name");
+      if ((*encoding).get_string().get(encoding_text)) return corrupt("bad column encoding");
       ++encoding;
-      ++size_entry;
-      if (!size.is_null() && (size.get_uint64().get(column.fixed_size_bytes) ||
-                              column.fixed_size_bytes > kMostShardBytes)) {
-        return corrupt("bad column size");
-      }
-      if (Status status = describe_mds_column(column, allow_unsafe); !status.ok()) {
-        return std::move(status).annotate(where_);
+      Column column{.name = std::string(name_text), .encoding = {}, .dtype = {}, .shape = {}};
+      if (has_sizes) {
+        column.encoding = encoding_text;
+        HEADRACE_TRY(describe(column, *size, allow_unsafe));
+        ++size;
+      } else {
+        HEADRACE_TRY(describe_text(column, encoding_text));
       }
       columns.push_back(std::move(column));
     }
     return columns;
   }
 
-  Result<MdsShard> shard() const {
+  Result<MdsShard> shard(const MdsSplit& split) const {
     MdsShard shard;
     if (entry_["samples"].get_uint64().get(shard.sample_count)) return corrupt("no sample count");
-    object raw, zip;
-    if (entry_["raw_data"].get_object().get(raw)) return corrupt("no raw_data");
-    if (raw["bytes"].get_uint64().get(shard.raw_bytes)) return corrupt("no raw_data.bytes");
-    if (shard.raw_bytes > kMostShardBytes)
-      return corrupt(fmt::format("{} bytes, a shard has less than 2^32", shard.raw_bytes));
+    object zip;
+    const bool is_zipped = entry_["zip_data"].get_object().get(zip) == simdjson::SUCCESS;
+    if (is_zipped) HEADRACE_TRY(take_compression(shard.compression));
+    object stored;
+    HEADRACE_TRY(
+        take_file("_data", is_zipped, stored, shard.basename, shard.stored_bytes, shard.raw_bytes));
+    shard.hashes = hashes(stored);
+    std::uint64_t table_bytes = shard.raw_bytes;
+    if (split.kind != MdsSplit::Kind::kNone) {
+      HEADRACE_TRY(take_file("_meta", is_zipped, stored, shard.meta.basename,
+                             shard.meta.stored_bytes, shard.meta.raw_bytes));
+      table_bytes = shard.meta.raw_bytes;
+    }
     // The table of offsets alone takes 4 bytes a sample: bounds everything that is allocated by
     // sample count.
-    if (shard.raw_bytes < 8 || shard.sample_count > (shard.raw_bytes - 8) / 4) {
+    if (table_bytes < 8 || shard.sample_count > (table_bytes - 8) / 4) {
       return corrupt(
-          fmt::format("{} samples cannot be in {} bytes", shard.sample_count, shard.raw_bytes));
+          fmt::format("{} samples cannot be in {} bytes", shard.sample_count, table_bytes));
     }
-    object stored = raw;
-    if (entry_["zip_data"].get_object().get(zip) == simdjson::SUCCESS) {
-      std::string_view compression;
-      if (!get_string(entry_, "compression", compression))
-        return corrupt("zip_data without compression");
-      const std::string_view family = compression.substr(0, compression.find(':'));
-      if (family != "zstd")
-        return unsupported(fmt::format("compression '{}', only zstd is read", family));
-      shard.compression = Compression::kZstd;
-      stored = zip;
-    }
-    std::string_view basename;
-    if (stored["basename"].get_string().get(basename)) return corrupt("no basename");
-    if (!is_safe_basename(basename)) return corrupt("basename outside the dataset");
-    shard.basename = basename;
-    if (stored["bytes"].get_uint64().get(shard.stored_bytes))
-      return corrupt("no size of the stored file");
-    if (shard.stored_bytes == 0 || shard.stored_bytes > kMostShardBytes)
-      return corrupt("impossible size of the stored file");
-    shard.hashes = hashes(stored);
     return shard;
   }
 
  private:
+  Status describe(Column& column, element size, bool allow_unsafe) const {
+    if (!size.is_null() && (size.get_uint64().get(column.fixed_size_bytes) ||
+                            column.fixed_size_bytes > kMostShardBytes)) {
+      return corrupt("bad column size");
+    }
+    Status status = describe_mds_column(column, allow_unsafe);
+    return status.ok() ? Status() : std::move(status).annotate(where_);
+  }
+
+  Status describe_text(Column& column, std::string_view encoding) const {
+    column.encoding = text_encoding(encoding);
+    if (!column.encoding.empty()) return Status();
+    return unsupported(
+        fmt::format("column '{}': encoding '{}' in lines of text, only int, float "
+                    "and str are read",
+                    column.name, encoding));
+  }
+
+  Result<std::vector<Column>> json_columns() const {
+    object fields;
+    if (entry_["columns"].get_object().get(fields)) return corrupt("no columns");
+    std::vector<Column> columns;
+    for (const auto [name, encoding] : fields) {
+      if (columns.size() >= kMostColumns)
+        return unsupported(fmt::format("more than {} columns", kMostColumns));
+      std::string_view text;
+      if (encoding.get_string().get(text)) return corrupt("bad column encoding");
+      Column column{.name = std::string(name), .encoding = {}, .dtype = {}, .shape = {}};
+      HEADRACE_TRY(describe_text(column, text));
+      columns.push_back(std::move(column));
+    }
+    return columns;
+  }
+
+  Status take_compression(Compression& compression) const {
+    std::string_view text;
+    if (!get_string(entry_, "compression", text)) return corrupt("zip_data without compression");
+    const std::string_view family = text.substr(0, text.find(':'));
+    for (const Family& known : kFamilies) {
+      if (known.name != family) continue;
+      compression = known.compression;
+      return Status();
+    }
+    return unsupported(
+        fmt::format("compression '{}', only zstd, gz, bz2, br and snappy are read", family));
+  }
+
+  // The file "raw" + what, stored as "zip" + what when `is_zipped`.
+  Status take_file(std::string_view what, bool is_zipped, object& stored, std::string& basename,
+                   std::uint64_t& stored_bytes, std::uint64_t& raw_bytes) const {
+    object raw;
+    if (entry_["raw" + std::string(what)].get_object().get(raw))
+      return corrupt(fmt::format("no raw{}", what));
+    if (raw["bytes"].get_uint64().get(raw_bytes))
+      return corrupt(fmt::format("no raw{}.bytes", what));
+    if (raw_bytes > kMostShardBytes)
+      return corrupt(fmt::format("{} bytes, a shard has less than 2^32", raw_bytes));
+    stored = raw;
+    if (is_zipped && entry_["zip" + std::string(what)].get_object().get(stored))
+      return corrupt(fmt::format("no zip{}", what));
+    std::string_view text;
+    if (stored["basename"].get_string().get(text)) return corrupt("no basename");
+    if (!is_safe_key(text)) return corrupt("basename outside the dataset");
+    basename = text;
+    if (stored["bytes"].get_uint64().get(stored_bytes))
+      return corrupt("no size of the stored file");
+    if (stored_bytes == 0 || stored_bytes > kMostShardBytes)
+      return corrupt("impossible size of the stored file");
+    return Status();
+  }
+
   static std::string hashes(object stored) {
     std::string list;
     object hashes;
@@ -165,36 +246,181 @@ IndexJsonKind kind_of_index_json(std::string_view json) {
   return IndexJsonKind::kOther;
 }
 
-Result<MdsIndex> parse_mds_index(std::string_view json, bool allow_unsafe) {
+std::string layout_of(const MdsSplit& split) {
+  if (split.kind == MdsSplit::Kind::kNone) return {};
+  const bool is_json = split.kind == MdsSplit::Kind::kJson;
+  const nlohmann::json json = {{"split", is_json ? "json" : "xsv"},
+                               {"separator", split.separator},
+                               {"newline", split.newline}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Result<MdsSplit> parse_mds_layout(std::string_view layout) {
+  MdsSplit split;
+  if (layout.empty()) return split;
   simdjson::dom::parser parser;
-  HEADRACE_TRY_ASSIGN(const element root, parse_json(parser, json));
-  std::uint64_t version = 0;
-  if (root["version"].get_uint64().get(version))
-    return Status(Code::kCorrupt, "index.json: no version");
-  if (version != 2) {
-    return Status(Code::kUnsupported,
-                  fmt::format("index.json: MDS version {}, only 2 is read", version));
+  HEADRACE_TRY_ASSIGN(const element root, parse_json(parser, layout));
+  std::string_view kind, separator, newline;
+  if (!get_string(root, "split", kind) || !get_string(root, "separator", separator) ||
+      !get_string(root, "newline", newline) || newline.empty() ||
+      (kind != "json" && (kind != "xsv" || separator.empty()))) {
+    return Status(Code::kCorrupt, "dataset index: impossible layout of split MDS shards");
   }
-  array shards;
-  if (root["shards"].get_array().get(shards))
-    return Status(Code::kCorrupt, "index.json: no list of shards");
-  MdsIndex index;
-  std::size_t i = 0;
-  for (const element entry : shards) {
-    const ShardReader reader(entry, i);
-    HEADRACE_TRY(reader.check_kind());
-    HEADRACE_TRY_ASSIGN(auto columns, reader.columns(allow_unsafe));
+  split.kind = kind == "json" ? MdsSplit::Kind::kJson : MdsSplit::Kind::kXsv;
+  split.separator = separator;
+  split.newline = newline;
+  return split;
+}
+
+// Cuts the text in the entries of the top-level list "shards" and the rest, knowing of JSON only
+// strings, escapes and nesting; simdjson then judges the parts.
+class MdsIndexStream::Impl {
+ public:
+  explicit Impl(bool allow_unsafe) : allow_unsafe_(allow_unsafe) {}
+
+  Status feed(std::string_view piece) {
+    for (std::size_t at = 0; at < piece.size();) {
+      if (is_in_string_) {
+        at += take_string_part(piece.substr(at));
+      } else {
+        HEADRACE_TRY(take(piece[at++]));
+      }
+      if (part().size() > kMostEntryBytes) {
+        return Status(
+            Code::kUnsupported,
+            fmt::format("index.json: shard {} (or what is beside the shards) has more than "
+                        "{} bytes",
+                        index_.shards.size(), kMostEntryBytes));
+      }
+    }
+    return Status();
+  }
+
+  Result<MdsIndex> finish() {
+    HEADRACE_TRY_ASSIGN(const element root, parse_json(parser_, rest_));
+    std::uint64_t version = 0;
+    if (root["version"].get_uint64().get(version))
+      return Status(Code::kCorrupt, "index.json: no version");
+    if (version != 2) {
+      return Status(Code::kUnsupported,
+                    fmt::format("index.json: MDS version {}, only 2 is read", version));
+    }
+    array shards;
+    if (!has_shards_ || root["shards"].get_array().get(shards))
+      return Status(Code::kCorrupt, "index.json: no list of shards");
+    return std::move(index_);
+  }
+
+ private:
+  std::string& part() { return is_in_shards_ ? entry_ : rest_; }
+
+  // Up to and with the closing quote, or all of it.
+  std::size_t take_string_part(std::string_view piece) {
+    std::size_t end = 0;
+    while (end < piece.size()) {
+      const char c = piece[end++];
+      if (is_escaped_) {
+        is_escaped_ = false;
+      } else if (c == '\\') {
+        is_escaped_ = true;
+      } else if (c == '"') {
+        is_in_string_ = false;
+        break;
+      }
+    }
+    part().append(piece.substr(0, end));
+    return end;
+  }
+
+  Status take(char c) {
+    switch (c) {
+      case '"':
+        is_in_string_ = true;
+        // The last string at depth 1 before a bracket is the key of what it opens.
+        if (depth_ == 1 && !is_in_shards_) key_begin_ = rest_.size();
+        break;
+      case '{':
+      case '[':
+        if (++depth_ > kJsonDepth) return Status(Code::kCorrupt, "index.json: nested too deep");
+        if (c == '[' && depth_ == 2 && is_key_of_shards()) {
+          if (has_shards_) return Status(Code::kCorrupt, "index.json: two lists of shards");
+          rest_ += c;
+          is_in_shards_ = has_shards_ = true;
+          return Status();
+        }
+        break;
+      case '}':
+      case ']':
+        if (depth_ == 0) return Status(Code::kCorrupt, "index.json: not JSON");
+        --depth_;
+        if (is_in_shards_ && depth_ == 1) {
+          HEADRACE_TRY(finish_entry(true));
+          is_in_shards_ = false;
+        }
+        break;
+      case ',':
+        if (is_in_shards_ && depth_ == 2) return finish_entry(false);
+        break;
+      case ' ':
+      case '\n':
+      case '\t':
+      case '\r':
+        return Status();
+      default:
+        break;
+    }
+    part() += c;
+    return Status();
+  }
+
+  bool is_key_of_shards() const {
+    return std::string_view(rest_).substr(std::min(key_begin_, rest_.size())) == "\"shards\":";
+  }
+
+  Status finish_entry(bool is_last) {
+    if (is_last && entry_.empty() && index_.shards.empty()) return Status();
+    const std::size_t i = index_.shards.size();
+    auto parsed = parse_json(parser_, entry_);
+    if (!parsed)
+      return std::move(parsed).error().annotate(fmt::format("shard {} of index.json", i));
+    const ShardReader reader(*parsed, i);
+    HEADRACE_TRY_ASSIGN(auto split, reader.split());
+    HEADRACE_TRY_ASSIGN(auto columns, reader.columns(split, allow_unsafe_));
     if (i == 0) {
-      index.columns = std::move(columns);
-    } else if (!same_columns(index.columns, columns)) {
+      index_.columns = std::move(columns);
+      index_.split = std::move(split);
+    } else if (!same_columns(index_.columns, columns) || split != index_.split) {
       return Status(Code::kUnsupported,
                     fmt::format("shard {} of index.json has other columns than shard 0", i));
     }
-    HEADRACE_TRY_ASSIGN(auto shard, reader.shard());
-    index.shards.push_back(std::move(shard));
-    ++i;
+    HEADRACE_TRY_ASSIGN(auto shard, reader.shard(index_.split));
+    index_.shards.push_back(std::move(shard));
+    entry_.clear();
+    return Status();
   }
-  return index;
+
+  const bool allow_unsafe_;
+  simdjson::dom::parser parser_;
+  MdsIndex index_;
+  std::string rest_;   // The text without blanks and entries.
+  std::string entry_;  // Of the list of shards, as far as it came.
+  std::size_t depth_ = 0;
+  std::size_t key_begin_ = 0;
+  bool is_in_string_ = false;
+  bool is_escaped_ = false;
+  bool is_in_shards_ = false;
+  bool has_shards_ = false;
+};
+
+MdsIndexStream::MdsIndexStream(bool allow_unsafe) : impl_(std::make_unique<Impl>(allow_unsafe)) {}
+MdsIndexStream::~MdsIndexStream() = default;
+Status MdsIndexStream::feed(std::string_view piece) { return impl_->feed(piece); }
+Result<MdsIndex> MdsIndexStream::finish() { return impl_->finish(); }
+
+Result<MdsIndex> parse_mds_index(std::string_view json, bool allow_unsafe) {
+  MdsIndexStream stream(allow_unsafe);
+  HEADRACE_TRY(stream.feed(json));
+  return stream.finish();
 }
 
 }  // namespace headrace::detail

@@ -71,37 +71,69 @@ TEST_P(MdsReference, GivesTheSamePayloads) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, MdsReference,
-                         ::testing::Values("all_encodings", "bytes_bypass", "comp_none",
-                                           "comp_zstd", "comp_zstd_19", "empty_columns", "golden",
-                                           "merged", "merged_deep", "ndarray", "no_limit",
-                                           "one_per_shard", "unsafe_pickle"),
+                         ::testing::Values("all_encodings", "bytes_bypass", "comp_br", "comp_br_5",
+                                           "comp_bz2", "comp_bz2_1", "comp_gz", "comp_gz_3",
+                                           "comp_none", "comp_snappy", "comp_zstd", "comp_zstd_19",
+                                           "empty_columns", "every_hash", "golden", "merged",
+                                           "merged_deep", "ndarray", "no_limit", "one_per_shard",
+                                           "unsafe_pickle"),
                          [](const auto& test) { return test.param; });
 
-class MdsRefusal : public MdsReference {};
+class SplitReference : public MdsReference {};
 
-TEST_P(MdsRefusal, IsUnsupportedByName) {
+// The value of a column in the words of expected.json.
+void expect_text(const json& value, const std::string& encoding, const std::string& text) {
+  if (value["type"] == "float") {
+    EXPECT_EQ(encoding, "str_float");
+    EXPECT_EQ(std::stod(text), std::stod(value["value"].get<std::string>()));
+    return;
+  }
+  EXPECT_EQ(encoding, value["type"] == "int" ? "str_int" : "str");
+  if (value.contains("value")) {
+    EXPECT_EQ(text, value["value"].get<std::string>());
+  } else {
+    EXPECT_EQ(detail::hex_digest("sha256", std::as_bytes(std::span(text))), value["sha256"]);
+  }
+}
+
+TEST_P(SplitReference, GivesTheSameValues) {
   FakeStore store;
   store.load(reference() / GetParam());
   const auto pool = testing::make_pool();
   auto dataset = Dataset::open(store, *pool, {});
-  ASSERT_FALSE(dataset.has_value());
-  EXPECT_EQ(dataset.error().code(), Code::kUnsupported);
-  const std::string& name = GetParam();
-  std::string_view thing = name.starts_with("comp_") ? std::string_view(name).substr(5)
-                                                     : std::string_view(name).substr(6);
-  thing = thing.substr(0, thing.find('_'));
-  if (name == "unsafe_pickle") thing = "pkl";
-  if (name == "every_hash") thing = "gz";
-  EXPECT_NE(dataset.error().message().find(thing), std::string_view::npos)
-      << dataset.error().message();
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  EXPECT_EQ((*dataset)->format(), Format::kMds);
+  const json expected = json::parse(testing::read_file(reference() / GetParam() / "expected.json"));
+  auto samples = testing::read_all(store, *pool, **dataset);
+  ASSERT_TRUE(samples.has_value()) << samples.error().message();
+  ASSERT_EQ(samples->size(), expected["samples"].size());
+  for (std::size_t i = 0; i < samples->size(); ++i) {
+    for (std::size_t c = 0; c < (*dataset)->columns().size(); ++c) {
+      const Column& column = (*dataset)->columns()[c];
+      ASSERT_TRUE((*samples)[i][c].present);
+      expect_text(expected["samples"][i]["columns"].at(column.name).at("value"), column.encoding,
+                  (*samples)[i][c].bytes);
+    }
+  }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, MdsRefusal,
-                         ::testing::Values("comp_br", "comp_br_5", "comp_bz2", "comp_bz2_1",
-                                           "comp_gz", "comp_gz_3", "comp_snappy", "every_hash",
-                                           "split_csv", "split_json", "split_tsv", "split_xsv",
-                                           "split_json_zstd", "unsafe_pickle"),
+INSTANTIATE_TEST_SUITE_P(Cases, SplitReference,
+                         ::testing::Values("split_csv", "split_csv_crlf", "split_csv_gz",
+                                           "split_csv_zstd", "split_json", "split_json_crlf",
+                                           "split_json_gz", "split_json_zstd", "split_tsv",
+                                           "split_tsv_gz", "split_tsv_zstd", "split_xsv",
+                                           "split_xsv_gz", "split_xsv_zstd"),
                          [](const auto& test) { return test.param; });
+
+TEST_F(MdsReference, RefusesPicklesUnlessAllowed) {
+  FakeStore store;
+  store.load(reference() / "unsafe_pickle");
+  const auto pool = testing::make_pool();
+  auto dataset = Dataset::open(store, *pool, {});
+  ASSERT_FALSE(dataset.has_value());
+  EXPECT_EQ(dataset.error().code(), Code::kUnsupported);
+  EXPECT_NE(dataset.error().message().find("pkl"), std::string_view::npos);
+}
 
 TEST_F(MdsReference, FindsTheTurnedBit) {
   FakeStore store;
@@ -118,6 +150,34 @@ TEST_F(MdsReference, FindsTheTurnedBit) {
     EXPECT_EQ(status.code(), shard.key == "shard.00002.mds" ? Code::kCorrupt : Code::kOk)
         << status.message();
   }
+}
+
+TEST(MdsSplit, ReadsFewLargeMetaFilesAtOnce) {
+  const fs::path root = reference() / "split_json";
+  if (!fs::exists(root)) GTEST_SKIP() << "no reference cases here";
+  FakeStore store;
+  store.load(root);
+  constexpr std::uint64_t kMetaBytes = std::uint64_t{3} << 20;
+  json index = json::parse(testing::read_file(root / "index.json"));
+  for (json& shard : index["shards"]) {
+    const std::string name = shard["raw_meta"]["basename"];
+    std::string meta = testing::read_file(root / name);
+    meta.resize(kMetaBytes);
+    store.set(name, meta);
+    shard["raw_meta"]["bytes"] = kMetaBytes;
+  }
+  ASSERT_GE(index["shards"].size(), 3U);
+  store.set("index.json", index.dump());
+  const auto pool = testing::make_pool(std::uint64_t{16} << 20);
+  DatasetOptions options;
+  std::uint64_t first_bytes = 0;
+  options.progress = [&](std::uint64_t done, std::uint64_t) {
+    if (done == 1) first_bytes = store.shared().get_bytes;
+  };
+  auto dataset = Dataset::open(store, *pool, options);
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  EXPECT_GE(first_bytes, kMetaBytes);
+  EXPECT_LT(first_bytes, 2 * kMetaBytes);  // A quarter of the pool holds one.
 }
 
 }  // namespace

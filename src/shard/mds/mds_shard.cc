@@ -21,6 +21,10 @@ Status check_mds_offsets(std::span<const std::uint64_t> offsets, std::uint64_t r
     return Status(Code::kCorrupt, fmt::format("samples begin at {}, inside the table of {} bytes",
                                               offsets.front(), lowest));
   }
+  return check_line_offsets(offsets, raw_bytes);
+}
+
+Status check_line_offsets(std::span<const std::uint64_t> offsets, std::uint64_t raw_bytes) {
   for (std::size_t i = 1; i < offsets.size(); ++i) {
     if (offsets[i] < offsets[i - 1]) {
       return Status(Code::kCorrupt, fmt::format("sample {} ends at {} before it begins at {}",

@@ -24,6 +24,9 @@ void append_mds_offsets(std::span<const std::byte> piece, std::uint64_t offset,
 /// Checks a whole table against what the index says. Errors: kCorrupt.
 Status check_mds_offsets(std::span<const std::uint64_t> offsets, std::uint64_t raw_bytes);
 
+/// The same for the offsets of a split shard's lines, which may begin anywhere. Errors: kCorrupt.
+Status check_line_offsets(std::span<const std::uint64_t> offsets, std::uint64_t raw_bytes);
+
 /// Finds sample `index` in a whole raw shard. Errors: kCorrupt.
 Result<std::span<const std::byte>> mds_sample(std::span<const std::byte> shard,
                                               std::uint64_t sample_count, std::uint64_t index);

@@ -63,9 +63,11 @@ using Sample = std::vector<Value>;
 inline Sample copy_sample(std::span<const ColumnBytes> columns) {
   Sample sample;
   for (const ColumnBytes& column : columns) {
-    sample.push_back(
-        {std::string(reinterpret_cast<const char*>(column.bytes.data()), column.bytes.size()),
-         column.present});
+    Value& value = sample.emplace_back();
+    value.present = column.present;
+    if (!column.present) continue;
+    value.bytes.resize(column.size());
+    column.write_to(std::as_writable_bytes(std::span(value.bytes)));
   }
   return sample;
 }

@@ -1,17 +1,42 @@
 #include "shard/webdataset/sample_grouper.h"
 
 #include <fmt/format.h>
+#include <simdjson.h>
 
 #include <algorithm>
 
 #include "shard/webdataset/member_name.h"
 
 namespace headrace::detail {
+namespace {
+
+// Bytes beyond ASCII as "\xff".
+std::string printable(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte < 0x7f) {
+      out.push_back(c);
+    } else {
+      out += fmt::format("\\x{:02x}", byte);
+    }
+  }
+  return out;
+}
+
+}  // namespace
 
 Status SampleGrouper::add(const TarMember& member, std::uint64_t offset) {
   if (!member.is_regular) return Status();
   const auto split = split_member_name(member.name);
   if (!split) return Status();
+  if (!simdjson::validate_utf8(member.name)) {
+    return Status(
+        Code::kUnsupported,
+        fmt::format("the member name '{}' is not UTF-8; keys and fields are text: write the "
+                    "file with names in UTF-8",
+                    printable(member.name)));
+  }
   if (bounds_.empty() || split->key != key_) {
     bounds_.push_back(offset);
     bounds_.push_back(offset);

@@ -24,7 +24,7 @@ class SampleGrouper {
  public:
   /// Takes the next member, whose first header is at `offset` of the file. Members that are no part
   /// of a sample neither end nor extend the current one. Errors: kCorrupt (a field twice in a
-  /// sample), kUnsupported (more than kMostSuffixes).
+  /// sample), kUnsupported (more than kMostSuffixes; a name that is not UTF-8).
   Status add(const TarMember& member, std::uint64_t offset);
   /// The file ends at `size_bytes`. Call once, last.
   void finish(std::uint64_t size_bytes);

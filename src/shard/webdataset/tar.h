@@ -18,6 +18,8 @@
 namespace headrace::detail {
 
 inline constexpr std::uint64_t kTarBlockBytes = 512;
+/// No tar is larger: keeps sums of offsets from overflowing.
+inline constexpr std::uint64_t kMostTarBytes = std::uint64_t{1} << 62;
 /// Longest GNU long name or pax header that is read; PATH_MAX is 4 KiB, xattrs in pax headers may
 /// take 64 KiB each.
 inline constexpr std::uint64_t kMostTarExtensionBytes = std::uint64_t{1} << 20;

@@ -1,40 +1,52 @@
 #pragma once
 /// \file
-/// TarScan: reads one tar from end to end as a sequence of demands for bytes. Pure; whoever drives
-/// it does the reading.
+/// TarScan: finds the samples of one tar. Pure.
 ///
 /// Threads: one owner.
 #include <cstdint>
-#include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "shard/scan/file_scan.h"
 #include "shard/webdataset/sample_grouper.h"
 
 namespace headrace::detail {
 
-class TarScan {
+/// What a scan leaves in FileSamples::facts.
+struct TarFacts {
+  std::vector<std::string> suffixes;
+  /// (index of the sample, key) of the samples whose key is in two pieces in the file.
+  std::vector<std::pair<std::uint64_t, std::string>> joined_keys;
+
+  std::string to_text() const;
+  static Result<TarFacts> from_text(std::string_view text);
+};
+
+class TarScan final : public FileScan {
  public:
-  explicit TarScan(std::uint64_t size_bytes) : size_bytes_(size_bytes) {}
+  /// `is_lenient`: what tarfile and so WebDataset pass over in silence ends the file: a bad header
+  /// behind the first, a cut header, data after the end mark. Otherwise these are errors.
+  explicit TarScan(bool is_lenient) : is_lenient_(is_lenient) {}
 
-  bool is_done() const noexcept { return offset_ >= size_bytes_; }
-  /// Where the next bytes are wanted, and at least how many (fewer at the end of the file).
-  std::uint64_t offset() const noexcept { return offset_; }
-  std::uint64_t needed_bytes() const noexcept { return needed_bytes_; }
-  /// Takes bytes from offset() on: needed_bytes() or more, or all up to the end of the file.
-  /// Errors: kCorrupt, kUnsupported, with the offset. What tarfile and so WebDataset pass over in
-  /// silence is an error too: a bad header, a cut header, data after the end mark.
-  Status feed(std::span<const std::byte> bytes);
-
-  const SampleGrouper& samples() const noexcept { return grouper_; }
+  std::uint64_t offset() const noexcept override { return offset_; }
+  std::uint64_t needed_bytes() const noexcept override { return needed_bytes_; }
+  Status feed(std::span<const std::byte> bytes) override;
+  Status finish(std::uint64_t size_bytes) override;
+  FileSamples take() override;
 
  private:
   Status step(std::span<const std::byte>& bytes, bool& is_starved);
   Status check_tail(std::span<const std::byte> bytes);
   Status fail(Status status) const;
 
-  const std::uint64_t size_bytes_;
+  const bool is_lenient_;
   std::uint64_t offset_ = 0;
   std::uint64_t needed_bytes_ = kTarBlockBytes;
+  std::uint64_t member_begin_ = 0;  ///< Of the last member.
+  std::uint64_t data_end_ = 0;
   bool is_after_end_ = false;
+  bool is_given_up_ = false;  ///< Lenient: the rest is not looked at.
   SampleGrouper grouper_;
 };
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "shard/testing/drive_scan.h"
 #include "shard/testing/make_tar.h"
 #include "shard/webdataset/tar_scan.h"
 
@@ -122,17 +123,19 @@ TEST(TarMember, RefusesWhatItCannotTrust) {
   }
 }
 
-// Feeds a tar in pieces of the sizes that a reader would have, and returns where the samples are.
-Result<std::vector<std::uint64_t>> scan(const std::string& tar, std::uint64_t piece_bytes) {
-  TarScan scan(tar.size());
-  while (!scan.is_done()) {
-    const std::uint64_t length = std::min<std::uint64_t>(std::max(piece_bytes, scan.needed_bytes()),
-                                                         tar.size() - scan.offset());
-    const std::uint64_t before = scan.offset() + scan.needed_bytes();
-    HEADRACE_TRY(scan.feed(as_bytes(tar).subspan(scan.offset(), length)));
-    EXPECT_TRUE(scan.is_done() || scan.offset() + scan.needed_bytes() > before) << "no progress";
+// Where the samples are: begin and end of each in turn.
+Result<std::vector<std::uint64_t>> scan(const std::string& tar, std::uint64_t piece_bytes,
+                                        bool is_lenient = false) {
+  TarScan scan(is_lenient);
+  HEADRACE_TRY(testing::drive_scan(scan, as_bytes(tar), piece_bytes));
+  const FileSamples samples = scan.take();
+  if (samples.has_gaps) return samples.bounds;
+  std::vector<std::uint64_t> bounds;
+  for (std::size_t i = 0; i < samples.sample_count(); ++i) {
+    bounds.push_back(samples.bounds[i]);
+    bounds.push_back(samples.bounds[i + 1]);
   }
-  return scan.samples().bounds();
+  return bounds;
 }
 
 TEST(TarScan, FindsTheSameSamplesWhateverThePieces) {
@@ -173,10 +176,45 @@ TEST(TarScan, AcceptsAMissingEndAndMissingPadding) {
   EXPECT_EQ(scan(tar.substr(0, 1024 + 512 + 1), 4096).error().code(), Code::kCorrupt);
 }
 
+TEST(TarScan, PassesOverInSilenceWhatWebDatasetDoesWhenLenient) {
+  const std::vector<std::uint64_t> first{0, 1024};
+  std::string tar = make_tar({{"a.x", "1"}, {"b.x", "2"}});
+  EXPECT_EQ(*scan(tar.substr(0, 1024 + 300), 4096, true), first);
+  std::string wrong = tar;
+  wrong[1024] = 'c';
+  EXPECT_EQ(*scan(wrong, 4096, true), first);
+  wrong[0] = 'c';
+  EXPECT_EQ(scan(wrong, 4096, true).error().code(), Code::kCorrupt);  // Not even a tar.
+  EXPECT_EQ(*scan(tar.substr(0, 1024) + std::string(512, '\0') + tar.substr(1024), 512, true),
+            first);
+  // Data that are cut off are an error in webdataset too.
+  EXPECT_EQ(scan(tar.substr(0, 1024 + 512), 4096, true).error().code(), Code::kCorrupt);
+}
+
+TEST(TarScan, KeepsItsFacts) {
+  const TarFacts facts{.suffixes = {"jpg", "a\xff"}, .joined_keys = {{7, "d/k"}}};
+  auto again = TarFacts::from_text(facts.to_text());
+  ASSERT_TRUE(again.has_value()) << again.error().message();
+  EXPECT_EQ(again->suffixes, facts.suffixes);
+  EXPECT_EQ(again->joined_keys, facts.joined_keys);
+  EXPECT_EQ(TarFacts::from_text("{}").error().code(), Code::kCorrupt);
+}
+
 TEST(TarScan, RefusesMoreFieldsThanAnySampleHas) {
   std::string tar;
   for (std::size_t i = 0; i <= kMostSuffixes; ++i) tar += tar_member("a." + std::to_string(i), "");
   EXPECT_EQ(scan(tar, 4096).error().code(), Code::kUnsupported);
+}
+
+TEST(TarScan, RefusesNamesThatAreNotUtf8) {
+  for (const char* name : {"a\xff.txt", "a.t\xff"}) {
+    auto result = scan(make_tar({{name, "1"}}), 4096);
+    ASSERT_FALSE(result.has_value());
+    EXPECT_EQ(result.error().code(), Code::kUnsupported);
+    EXPECT_NE(result.error().message().find("\\xff"), std::string_view::npos)
+        << result.error().message();
+  }
+  EXPECT_TRUE(scan(make_tar({{"\xc3\xa9.txt", "1"}, {"no-field\xff", "1"}}), 4096).has_value());
 }
 
 }  // namespace

@@ -31,8 +31,11 @@ const std::map<std::string, Code>& deviations() {
   return kCases;
 }
 
+constexpr std::string_view kTwoMembers = "groups-two-members.tar.gz";
+
 Code expected_code(const std::string& name, const json& verdict) {
-  if (!name.ends_with(".tar")) return Code::kUnsupported;
+  // webdataset stops behind the first member of a gzip file; GNU tar and we read on.
+  if (name == kTwoMembers) return Code::kOk;
   if (const auto found = deviations().find(name); found != deviations().end()) return found->second;
   return verdict.contains("error") ? Code::kCorrupt : Code::kOk;
 }
@@ -60,14 +63,16 @@ class WebDatasetReference : public ::testing::Test {
 
 TEST_F(WebDatasetReference, GivesTheSameSamplesOrSaysWhy) {
   const json cases = json::parse(testing::read_file(reference() / "expected.json"));
-  for (const auto& [name, verdict] : cases["files"].items()) {
+  for (const auto& [name, own_verdict] : cases["files"].items()) {
     SCOPED_TRACE(name);
+    const json& verdict = name == kTwoMembers ? cases["files"]["groups.tar.gz"] : own_verdict;
     FakeStore store;
     store.set(name, testing::read_file(reference() / name));
     const auto pool = testing::make_pool();
     auto dataset = Dataset::open(store, *pool, {});
     const Code code = expected_code(name, verdict);
-    ASSERT_EQ(dataset ? Code::kOk : dataset.error().code(), code) << dataset.error().message();
+    ASSERT_EQ(dataset ? Code::kOk : dataset.error().code(), code)
+        << (dataset ? "" : dataset.error().message());
     if (!dataset) {
       EXPECT_NE(dataset.error().message().find(name), std::string_view::npos)
           << dataset.error().message();
@@ -82,6 +87,26 @@ TEST_F(WebDatasetReference, GivesTheSameSamplesOrSaysWhy) {
       ASSERT_TRUE(alone.has_value()) << alone.error().message();
       expect_sample(verdict["samples"][i], **dataset, *alone);
     }
+  }
+}
+
+TEST_F(WebDatasetReference, GivesWhatWebDatasetGivesInSilenceWhenLenient) {
+  const json cases = json::parse(testing::read_file(reference() / "expected.json"));
+  for (const auto& [name, code] : deviations()) {
+    SCOPED_TRACE(name);
+    FakeStore store;
+    store.set(name, testing::read_file(reference() / name));
+    const auto pool = testing::make_pool();
+    DatasetOptions options;
+    options.lenient = true;
+    auto dataset = Dataset::open(store, *pool, options);
+    ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+    auto samples = testing::read_all(store, *pool, **dataset);
+    ASSERT_TRUE(samples.has_value()) << samples.error().message();
+    const json& expected = cases["files"][name]["samples"];
+    ASSERT_EQ(samples->size(), expected.size());
+    for (std::size_t i = 0; i < samples->size(); ++i)
+      expect_sample(expected[i], **dataset, (*samples)[i]);
   }
 }
 

@@ -1,11 +1,9 @@
 #include "store/file/file_walker.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 
 #include "base/errno_status.h"
 #include "base/fd.h"
@@ -13,10 +11,6 @@
 
 namespace headrace::file {
 namespace {
-
-struct CloseDirectory {
-  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
-};
 
 bool is_gone(int error) noexcept { return error == ENOENT || error == ENOTDIR || error == ELOOP; }
 
@@ -57,7 +51,7 @@ Status FileWalker::enter(const std::string& key) {
   for (const Directory& above : path_) {
     if (above.device == info.st_dev && above.inode == info.st_ino) return {};
   }
-  const std::unique_ptr<DIR, CloseDirectory> entries(::fdopendir(fd.get()));
+  std::unique_ptr<DIR, CloseDirectory> entries(::fdopendir(fd.get()));
   if (entries == nullptr) return errno_status(errno, "read directory " + path);
   static_cast<void>(fd.release());
   Directory directory;
@@ -80,7 +74,12 @@ Status FileWalker::enter(const std::string& key) {
     directory.entries.push_back(std::move(entry));
   }
   std::sort(directory.entries.begin(), directory.entries.end(),
-            [](const Entry& a, const Entry& b) { return a.name > b.name; });
+            [&](const Entry& a, const Entry& b) {
+              return a.name.compare(key.size(), std::string::npos, b.name, key.size(),
+                                    std::string::npos) > 0;
+            });
+  directory.key = key;
+  directory.handle = std::move(entries);
   path_.push_back(std::move(directory));
   return {};
 }
@@ -112,8 +111,10 @@ Result<bool> FileWalker::settle(const ListPager& pager, bool rolls_directories) 
   }
   bool is_listed = pager.wants(entry.name);
   if (is_listed) {
-    const std::string path = root_ + "/" + entry.name;
-    HEADRACE_TRY_ASSIGN(is_listed, is_there(::stat(path.c_str(), &info_) == 0, path));
+    const Directory& parent = path_.back();
+    const char* const name = entry.name.c_str() + parent.key.size();
+    const bool has_been_seen = ::fstatat(::dirfd(parent.handle.get()), name, &info_, 0) == 0;
+    HEADRACE_TRY_ASSIGN(is_listed, is_there(has_been_seen, root_ + "/" + entry.name));
     is_listed = is_listed && S_ISREG(info_.st_mode);
   }
   if (!is_listed) pop();

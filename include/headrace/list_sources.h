@@ -1,0 +1,45 @@
+#pragma once
+/// \file
+/// Order sources of other loaders: the sequences of mosaicml-streaming and litdata over any dataset
+/// whose shards are their shards or chunks.
+///
+/// Place: src/feed (they keep tables in files). docs/order.md defines the orders.
+///
+/// Threads: as OrderSource.
+#include <memory>
+#include <vector>
+
+#include "headrace/dataset.h"
+#include "headrace/litdata_order.h"
+#include "headrace/mosaic_order.h"
+#include "headrace/order_source.h"
+#include "headrace/order_table.h"
+#include "headrace/status.h"
+
+namespace headrace {
+
+/// The world that a source is made for; a state may come from another.
+struct RunWorld {
+  std::uint32_t world_size = 1;
+  std::uint32_t ranks_per_node = 0;  ///< Divides world_size; 0: all ranks are on one node.
+  std::uint32_t workers = 1;         ///< DataLoader workers a rank that the order is dealt out to.
+  std::uint32_t batch_size = 1;      ///< Samples a rank.
+};
+
+/// Order "mosaic:ALGO". `streams`: empty: one stream of all shards of `dataset`; else their shards
+/// together are those of the dataset, in its sequence. States carry Mosaic's fields
+/// ("sample_in_epoch", "num_canonical_nodes", "shuffle_seed", "initial_physical_nodes") and are
+/// taken from Mosaic as well. Errors: kInvalidArgument (what MosaicEpoch::create refuses, streams
+/// that are not the dataset's shards, ranks_per_node that does not divide world_size).
+Result<std::shared_ptr<const OrderSource>> create_mosaic_source(const Dataset& dataset,
+                                                                const MosaicSpec& spec,
+                                                                std::vector<MosaicStream> streams,
+                                                                const RunWorld& world,
+                                                                const OrderTableOptions& tables);
+
+/// Order "litdata": its chunks are the shards of `dataset`. Errors: kInvalidArgument.
+Result<std::shared_ptr<const OrderSource>> create_litdata_source(const Dataset& dataset,
+                                                                 const LitDataSpec& spec,
+                                                                 const RunWorld& world);
+
+}  // namespace headrace

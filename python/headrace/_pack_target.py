@@ -1,0 +1,229 @@
+"""What a target holds of a pack: the plan, records of finished parts, the index. Shared by writers and conversions.
+
+Objects, below the target:
+
+* ``.hrpack.json``: the plan (no URL but the source's without user, password and query; no keys); stays;
+* ``.hrpack/done/NNNNNN.json``: facts of each finished part; goes when the pack is finished;
+* ``.hrpack/claims/...``, ``.hrpack/owners/...``: of conversions on several machines (``_prepare_ray``); likewise;
+* ``.hrpack.done.json``: the facts of all parts; says that the pack is finished.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+    from headrace import _native
+
+__all__ = ["PackTarget", "index_objects", "public_url"]
+
+PLAN = ".hrpack.json"
+FINISHED = ".hrpack.done.json"
+WORK = ".hrpack/"
+DONE = WORK + "done/"
+
+
+def public_url(url: str) -> str:
+    """Without user, password, query and fragment: what may be written down."""
+    if "://" not in url:
+        return url.split("?", 1)[0] if url.startswith("s3:") else url
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def done_key(number: int) -> str:
+    """Record of a finished part."""
+    return f"{DONE}{number:06d}.json"
+
+
+def number_of(key: str) -> int:
+    """The part of a done_key(); -1: of nobody's."""
+    digits = key.removeprefix(DONE).removesuffix(".json")
+    return int(digits) if digits.isdecimal() else -1
+
+
+def dumps(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+class PackTarget:
+    """One target and the plan that it is for."""
+
+    def __init__(self, store: _native.Store, plan: Mapping[str, Any]) -> None:
+        self._store = store
+        self._plan = dict(plan)
+        self.digest = hashlib.blake2b(dumps(self._plan).encode(), digest_size=16).hexdigest()
+
+    def close(self) -> None:
+        """Ends what is under way."""
+        self._store.close()
+
+    def read(self, key: str) -> Any:
+        """A JSON object of ours; None when it is not there or is no JSON."""
+        try:
+            return json.loads(self._store.get(key))
+        except (NotFoundError, ValueError):
+            return None
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        """Sizes by key."""
+        out: dict[str, int] = {}
+        continuation = ""
+        while True:
+            try:
+                objects, _, continuation = self._store.list_page(prefix, "", continuation)
+            except NotFoundError:
+                return out
+            out.update((info.key, info.size) for info in objects)
+            if not continuation:
+                return out
+
+    def load(self) -> None:
+        """Leaves the plan there. A target that holds something else raises InvalidArgumentError and stays as it is."""
+        record = self.read(PLAN)
+        if record is not None:
+            if record.get("digest") == self.digest:
+                return
+            raise InvalidArgumentError(f"{self._store.url} holds a pack of another source or other options; choose another target or empty it")
+        for prefix in ("index.json", "shard", "chunk-", "part-"):
+            if found := next(iter(self.sizes(prefix)), None):
+                raise InvalidArgumentError(f"{self._store.url} already holds {found}, which is not from a pack; choose another target or empty it")
+        try:
+            self.put_json(PLAN, {**self._plan, "digest": self.digest, "version": 2}, if_absent=True)
+        except ChangedError:
+            # Somebody else began between our two looks: fine when it is the same pack.
+            if (self.read(PLAN) or {}).get("digest") != self.digest:
+                raise InvalidArgumentError(f"{self._store.url}: another pack began there at the same time") from None
+
+    def begin_write(self) -> dict[int, dict[str, Any]]:
+        """load() for samples that nobody can compare with those of an earlier write: a finished dataset is left alone.
+
+        Returns done() of a write that broke off.
+        """
+        self.load()
+        if self.is_finished():
+            raise InvalidArgumentError(f"{self._store.url} already holds a finished dataset; choose another target or empty it")
+        # Of a write that broke off at its very end: nobody shall read our shards by it.
+        self.remove(self.sizes("index.json"))
+        return self.done()
+
+    def is_finished(self) -> bool:
+        """True: somebody said that all is there."""
+        try:
+            self._store.head(FINISHED)
+        except NotFoundError:
+            return False
+        return True
+
+    def reopen(self) -> dict[int, dict[str, Any]]:
+        """Before parts are made: done(), and what the target says is done is exactly that.
+
+        Records without their shards go, and so does the word that all is there: it would send workers home. Killed anywhere, it
+        may be repeated.
+        """
+        there, is_finished = self.sizes(""), self.is_finished()
+        done = self._done_of(there)
+        self.remove(key for key in there if key.startswith(DONE) and number_of(key) not in done)
+        if is_finished:
+            for number, facts in done.items():
+                self.put_json(done_key(number), {"digest": self.digest, "facts": facts})
+            self.remove([FINISHED])
+        return done
+
+    def finished(self) -> list[dict[str, Any]] | None:
+        """Facts of all parts of a finished pack whose shards are all there; else None."""
+        record = self.read(FINISHED)
+        if not isinstance(record, dict) or record.get("digest") != self.digest:
+            return None
+        parts: list[dict[str, Any]] = record["parts"]
+        there = self.sizes("")
+        return parts if all(there.get(part["name"]) == part["bytes"] for part in parts) else None
+
+    def done(self) -> dict[int, dict[str, Any]]:
+        """Facts of the parts that are finished, shard and record."""
+        return self._done_of(self.sizes(""))
+
+    def _done_of(self, there: Mapping[str, int]) -> dict[int, dict[str, Any]]:
+        finished = self.read(FINISHED)
+        if isinstance(finished, dict) and finished.get("digest") == self.digest:
+            return {i: part for i, part in enumerate(finished["parts"]) if there.get(part["name"]) == part["bytes"]}
+        out = {}
+        for key in there:
+            if not key.startswith(DONE):
+                continue
+            record = self.read(key)
+            if isinstance(record, dict) and record.get("digest") == self.digest and there.get(record["facts"]["name"]) == record["facts"]["bytes"]:
+                out[number_of(key)] = record["facts"]
+        return out
+
+    def done_numbers(self) -> set[int]:
+        """Parts with a record: one listing, no reads."""
+        return {number_of(key) for key in self.sizes(DONE)}
+
+    def put_json(self, key: str, value: Any, *, if_absent: bool = False) -> None:
+        """With ``if_absent``: ChangedError when there is such an object."""
+        self._store.put(key, dumps(value).encode(), if_absent)
+
+    def put_part(self, number: int, facts: Mapping[str, Any], data: Buffer) -> None:
+        """The shard, then its record: a record without its shard never is."""
+        self._store.put(facts["name"], data, False)
+        self.put_json(done_key(number), {"digest": self.digest, "facts": facts})
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Objects that are gone already are fine."""
+        if (names := list(keys)) == []:
+            return
+        for _, error in self._store.remove_many(names):
+            if not isinstance(error, NotFoundError):
+                raise error
+
+    def finish(self, facts: Sequence[Mapping[str, Any]], indexes: Mapping[str, str], name_of: Callable[[int], str]) -> None:
+        """Removes shards beyond ours (a longer write broke off here), writes the index, says that all is there, then removes the records."""
+        self.remove([key for key in self.sizes("") if is_beyond(key, len(facts), name_of)])
+        for key, text in indexes.items():
+            self._store.put(key, text.encode(), False)
+        self.put_json(FINISHED, {"digest": self.digest, "parts": list(facts)})
+        self.remove(self.sizes(WORK))
+
+
+def is_beyond(key: str, count: int, name_of: Callable[[int], str]) -> bool:
+    """True for the name of a shard numbered `count` or more."""
+    # 18 digits: what fits 64 bits.
+    return any(int(digits) >= count and name_of(int(digits)) == key for digits in re.findall(r"[0-9]{1,18}", key))
+
+
+def index_objects(format: str, config_json: str, facts: Sequence[Mapping[str, Any]], digest: str) -> dict[str, str]:
+    """Text of the index by key; nothing for formats without one."""
+    config = json.loads(config_json)
+    if format == "mds":
+        return {"index.json": dumps({"shards": [_mds_entry(config, part) for part in facts], "version": 2})}
+    if format == "litdata":
+        config["compression"] = config["compression"] and "zstd"  # The level is not part of the name.
+        chunks = [{"chunk_bytes": p["raw_bytes"], "chunk_size": p["samples"], "dim": None, "filename": p["name"]} for p in facts]
+        # litdata names its cache by this: it must change when the data may have, and not otherwise.
+        updated_at = str(float(int(digest[:10], 16)))
+        return {"index.json": dumps({"chunks": chunks, "config": config, "updated_at": updated_at})}
+    return {}
+
+
+def _mds_entry(config: dict[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
+    def file(name: str, size: int, digest: str) -> dict[str, Any]:
+        return {"basename": name, "bytes": size, "hashes": dict.fromkeys(config["hashes"], digest)}
+
+    is_zipped = config["compression"] is not None
+    raw_name = part["name"].removesuffix(".zstd")
+    return {
+        **config,
+        "samples": part["samples"],
+        "raw_data": file(raw_name, part["raw_bytes"], part["raw_hash"]),
+        "zip_data": file(part["name"], part["bytes"], part["zip_hash"]) if is_zipped else None,
+    }

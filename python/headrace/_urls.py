@@ -1,0 +1,234 @@
+"""URLs that name many objects: brace patterns, ``::`` lists, ``${var}``, and index files of wids."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+
+__all__ = ["expand_urls", "named_objects", "parse_wids_index", "split_root"]
+
+MOST_URLS = 10_000_000
+"""A pattern that names more is a mistake; a million shards of 1 GB are a petabyte."""
+
+WIDS_KIND = "wids-shard-index-v1"
+
+_INT_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?")
+_CHAR_RANGE = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.-?(\d+))?")
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def expand_urls(text: str) -> list[str]:
+    """The URLs that ``text`` names, as webdataset expands it.
+
+    ``a::b`` is two; ``${NAME}`` is the environment's ``WDS_NAME``; ``{000..099}``, ``{9..0..3}``, ``{a..f}`` and ``{x,y}`` are one
+    each, also nested; a backslash takes the meaning off the character behind it.
+    """
+    urls: list[str] = []
+    for part in text.split("::"):
+        for url in _braces(_variables(part)):
+            _refuse_commands(url)
+            urls.append(url)
+            if len(urls) > MOST_URLS:
+                raise InvalidArgumentError(f"{text!r} names more than {MOST_URLS:,} objects")
+    return urls
+
+
+def split_root(urls: Sequence[str]) -> tuple[str, list[str]]:
+    """The folder that all URLs lie in, and each one's key below it."""
+    if not urls:
+        raise InvalidArgumentError("no URLs: a dataset has at least one object")
+    stores = {_store_of(url) for url in urls}
+    if len(stores) > 1:
+        first, second = sorted(stores)[:2]
+        raise InvalidArgumentError(f"the URLs lie in different stores ({first or 'local files'}, {second or 'local files'}); mix datasets of each instead")
+    store = stores.pop()
+    paths = [url[len(store) :] for url in urls]
+    root = _common_folder(min(paths), max(paths))
+    keys = [path[len(root) :] for path in paths]
+    for url, key in zip(urls, keys, strict=True):
+        if not key:
+            raise InvalidArgumentError(f"{url!r} names a folder, the others objects")
+    return store + (root if root == "/" else root.rstrip("/")) or ".", keys
+
+
+def parse_wids_index(document: Any, where: str) -> list[tuple[str, int]]:
+    """(URL as written, samples) of each shard of a wids index that was read from ``where``."""
+    shards: list[tuple[str, int]] = []
+    for entry in _wids_lists(document, where):
+        url, count = (entry.get("url"), entry.get("nsamples")) if isinstance(entry, dict) else (None, None)
+        if not isinstance(url, str) or not url or not isinstance(count, int) or isinstance(count, bool) or count < 0:
+            raise InvalidArgumentError(f"{where}: a shard without url or nsamples: {entry!r:.200}")
+        _refuse_commands(url)
+        shards.append((url, count))
+    if not shards:
+        raise InvalidArgumentError(f"{where}: no shards")
+    return shards
+
+
+def named_objects(url: str | os.PathLike[str], read: Callable[[str, str], bytes]) -> tuple[str, list[str]] | None:
+    """Root and keys when ``url`` is a pattern, a list or a wids index; None when it is an ordinary URL.
+
+    ``read(root, key)`` returns an object's bytes.
+    """
+    text = os.fspath(url)
+    _refuse_commands(text)
+    if os.path.exists(text):
+        # A path that is there is meant, whatever characters are in it; but a wids index stands for its shards.
+        return _wids_objects(text, read) if text.endswith(".json") and os.path.isfile(text) else None
+    if "::" in text or "{" in text:
+        return split_root(expand_urls(text))
+    return _wids_objects(text, read) if text.endswith(".json") else None
+
+
+def _common_folder(first: str, last: str) -> str:
+    """Up to and with the last "/" that both share, and so all between them in order."""
+    end = 0
+    for at, (a, b) in enumerate(zip(first, last, strict=False)):
+        if a != b:
+            break
+        if a == "/":
+            end = at + 1
+    return first[:end]
+
+
+def _refuse_commands(url: str) -> None:
+    if url.startswith("pipe:"):
+        raise UnsupportedError(f"{url!r}: a pipe: URL runs a shell command, which is never done here; give the URL of the object itself")
+
+
+def _variables(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = "WDS_" + match.group(1)
+        if name not in os.environ:
+            raise InvalidArgumentError(f"{text!r}: the environment has no {name}")
+        return os.environ[name]
+
+    # A value may hold variables itself; one that holds itself does not end.
+    for _ in range(10):
+        replaced = _VARIABLE.sub(value, text)
+        if replaced == text:
+            return text
+        text = replaced
+    return text
+
+
+def _braces(pattern: str) -> Iterator[str]:
+    """Expansions of a pattern, first brace slowest."""
+    opening = _find(pattern, 0, "{")
+    if opening < 0:
+        if _find(pattern, 0, "}") >= 0:
+            raise InvalidArgumentError(f"unbalanced braces: {pattern!r}")
+        yield _plain(pattern)
+        return
+    closing = _closing(pattern, opening)
+    head, inner, tail = _plain(pattern[:opening]), pattern[opening + 1 : closing], pattern[closing + 1 :]
+    for middle in _choices(inner):
+        for rest in _braces(tail):
+            yield head + middle + rest
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
+
+
+def _find(text: str, start: int, wanted: str) -> int:
+    at = start
+    while at < len(text):
+        if text[at] == "\\":
+            at += 1
+        elif text[at] in wanted:
+            return at
+        at += 1
+    return -1
+
+
+def _closing(pattern: str, opening: int) -> int:
+    depth, at = 0, opening
+    while at >= 0:
+        depth += 1 if pattern[at] == "{" else -1
+        if depth == 0:
+            return at
+        at = _find(pattern, at + 1, "{}")
+    raise InvalidArgumentError(f"unbalanced braces: {pattern!r}")
+
+
+def _choices(inner: str) -> Iterator[str]:
+    if match := _INT_RANGE.fullmatch(inner):
+        yield from _integers(*match.groups())
+    elif match := _CHAR_RANGE.fullmatch(inner):
+        yield from _characters(*match.groups())
+    else:
+        parts = _commas(inner)
+        for part in parts:
+            for text in _braces(part):
+                # Without a comma the braces mean themselves.
+                yield text if len(parts) > 1 else "{" + text + "}"
+
+
+def _integers(first: str, last: str, step: str | None) -> Iterator[str]:
+    padded = any(text.lstrip("-").startswith("0") and text not in ("0", "-0") for text in (first, last))
+    width = max(len(first), len(last)) if padded else 0
+    by = int(step or 1) or 1
+    begin, end = int(first), int(last)
+    for number in range(begin, end + 1, by) if begin < end else range(begin, end - 1, -by):
+        yield f"{number:0{width}d}"
+
+
+def _characters(first: str, last: str, step: str | None) -> Iterator[str]:
+    alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+    by = int(step or 1) or 1
+    begin, end = alphabet.index(first), alphabet.index(last)
+    for at in range(begin, end + 1, by) if begin < end else range(begin, end - 1, -by):
+        yield alphabet[at]
+
+
+def _commas(inner: str) -> list[str]:
+    parts: list[str] = []
+    start = at = 0
+    while True:
+        at = _find(inner, at, "{,")
+        if at < 0:
+            return [*parts, inner[start:]]
+        if inner[at] == "{":
+            at = _closing(inner, at) + 1
+        else:
+            parts.append(inner[start:at])
+            start = at = at + 1
+
+
+def _store_of(url: str) -> str:
+    """Scheme and host or bucket, ``""`` for a path."""
+    match = re.match(r"[A-Za-z][A-Za-z0-9+.-]*://[^/]*/?", url)
+    return match.group() if match else ""
+
+
+def _wids_lists(document: Any, where: str) -> Iterator[Any]:
+    yield from document.get("shardlist") or []
+    for part in document.get("datasets") or []:
+        if not isinstance(part, dict) or "source_url" in part:
+            raise UnsupportedError(f"{where}: a wids index of other indexes (source_url); open and mix them one by one")
+        yield from part.get("shardlist") or []
+
+
+def _wids_objects(text: str, read: Callable[[str, str], bytes]) -> tuple[str, list[str]] | None:
+    root, keys = split_root([text])
+    try:
+        content = read(root, keys[0])
+    except NotFoundError:
+        return None
+    try:
+        document = json.loads(content)
+    except ValueError:
+        return None
+    if not isinstance(document, dict) or document.get("__kind__") != WIDS_KIND:
+        return None
+    folder = text[: text.rfind("/") + 1]
+    base = document.get("base") or folder
+    # URLs are relative to the index, or to the base that it names.
+    shards = parse_wids_index(document, text)
+    return split_root([url if _store_of(url) or url.startswith("/") else base.rstrip("/") + "/" * bool(base) + url for url, _ in shards])

@@ -1,0 +1,371 @@
+"""Verification: every sample and checksum of a dataset, SHA-256 manifests, comparison of two datasets."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from headrace import _native
+from headrace._dataset import INDEX_KEY, Dataset
+from headrace._native import ObjectInfo
+from headrace._progress import progress_bar
+from headrace._store import Store, StoreOptions
+from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = [
+    "DiffReport",
+    "ManifestReport",
+    "Problem",
+    "VerifyReport",
+    "check_manifest",
+    "create_manifest",
+    "diff",
+    "format_manifest",
+    "parse_manifest",
+    "verify",
+]
+
+MANIFEST_KEY = "MANIFEST.sha256"
+
+
+class Problem(NamedTuple):
+    """Something that is wrong."""
+
+    key: str
+    """Object, relative to the root; "" for the dataset as a whole."""
+    position: int
+    """Dataset position of the sample, or of the first sample of a block that cannot be read; -1: the object as a whole."""
+    code: str
+    """``"corrupt"``, ``"changed"``, ``"not_found"``, ..."""
+    message: str
+
+
+@dataclass
+class VerifyReport:
+    """What was checked and what is wrong."""
+
+    url: str
+    format: str = ""
+    samples: int = 0
+    """Samples in the dataset."""
+    samples_ok: int = 0
+    """Samples that were read and cut without a complaint."""
+    bytes_read: int = 0
+    digests_compared: int = 0
+    """Stored digests (hashes of MDS shards) that were computed and compared."""
+    problem_count: int = 0
+    problems: list[Problem] = field(default_factory=list)
+    """The first of them, by position."""
+
+    @property
+    def ok(self) -> bool:
+        return self.problem_count == 0
+
+    def add(self, problem: Problem) -> None:
+        self.problem_count += 1
+        self.problems.append(problem)
+
+
+def verify(
+    url: str | os.PathLike[str],
+    *,
+    format: str = "auto",
+    use_index: bool = False,
+    workers: int = 0,
+    memory: int | str = "512MiB",
+    most_problems: int = 1000,
+    dataset_options: Mapping[str, Any] | None = None,
+    **options: Unpack[StoreOptions],
+) -> VerifyReport:
+    """Reads a dataset from end to end and checks lengths, versions, stored digests, record checksums, offsets, and the fit of every sample.
+
+    :param use_index: trust the index beside the dataset or in the cache. Default: the shards are scanned anew, nothing is trusted, and a stored
+        index that does not describe them is a problem too.
+    :param workers: threads; 0: one a core.
+    """
+    more: dict[str, Any] = dict(dataset_options or {})
+    report = VerifyReport(url=os.fspath(url))
+    try:
+        trusted: dict[str, Any] = {} if use_index else {"use_stored_index": False, "index_cache": ""}
+        dataset = Dataset(url, format=format, memory=memory, **trusted, **more, **options)
+    except CorruptError as error:
+        report.add(Problem("", -1, error.code, str(error)))
+        if use_index:
+            return report
+        try:  # An index made when all was well still finds the samples that are.
+            dataset = Dataset(url, format=format, memory=memory, **more, **options)
+        except HeadraceError:
+            return report
+    with dataset:
+        report.url, report.format, report.samples = dataset.url, dataset.format, len(dataset)
+        if not use_index:
+            _compare_stored_index(dataset, report)
+        with progress_bar("verifying", "bytes") as bar:
+            found = _native.verify_dataset(dataset._native, dataset._store, workers=workers, most_problems=most_problems, progress=bar)
+    report.samples_ok, report.bytes_read = found["sample_count"], found["read_bytes"]
+    report.digests_compared = found["stored_digest_count"]
+    report.problem_count += found["problem_count"]
+    report.problems += [Problem(*row) for row in found["problems"]]
+    return report
+
+
+def _compare_stored_index(fresh: Dataset, report: VerifyReport) -> None:
+    try:
+        _native.compare_stored_index(fresh._native, fresh._store)
+    except (CorruptError, ChangedError, UnsupportedError) as error:
+        report.add(Problem(INDEX_KEY, -1, error.code, str(error)))
+
+
+# --- manifests ---
+
+
+def format_manifest(digests: Mapping[str, str]) -> str:
+    """The text that ``sha256sum`` writes and checks: ``<hex>  <key>``, one line an object, keys in byte order."""
+    return "".join(_manifest_line(key, digests[key]) for key in sorted(digests, key=str.encode))
+
+
+def _manifest_line(key: str, digest: str) -> str:
+    escaped = key.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    mark = "\\" if escaped != key else ""
+    return f"{mark}{digest}  {escaped}\n"
+
+
+def parse_manifest(text: str) -> dict[str, str]:
+    """Digest by key. Raises InvalidArgumentError naming the line."""
+    digests: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line:
+            continue
+        is_escaped = line.startswith("\\")
+        digest, gap, key = line[is_escaped:].partition(" ")
+        if len(digest) != 64 or set(digest) - set("0123456789abcdef") or not gap or key[:1] not in (" ", "*") or len(key) < 2:
+            raise InvalidArgumentError(f"line {number} of the manifest is not '<sha256>  <key>': {line[:100]!r}")
+        name = _unescape(key[1:]) if is_escaped else key[1:]
+        if name in digests:
+            raise InvalidArgumentError(f"line {number} of the manifest names {name!r} again")
+        digests[name] = digest
+    return digests
+
+
+def _unescape(text: str) -> str:
+    parts = iter(text)
+    return "".join({"n": "\n", "r": "\r"}.get(follower := next(parts, ""), follower) if c == "\\" else c for c in parts)
+
+
+def create_manifest(
+    url: str | os.PathLike[str], *, workers: int = 0, memory: int | str = "256MiB", **options: Unpack[StoreOptions]
+) -> tuple[dict[str, str], int]:
+    """SHA-256 of every object below a URL, by key, and the bytes that were read. A manifest at the root is left out."""
+    with Store(url, memory=memory, **options) as store:
+        report = _digest(store, _objects(store), workers)
+    if report["problems"]:
+        key, _, _, message = report["problems"][0]
+        raise CorruptError(f"{key}: {message} ({report['problem_count']} objects could not be read)")
+    return {key: hexes[0] for key, _, hexes in report["objects"]}, report["read_bytes"]
+
+
+def _objects(store: Store) -> Iterator[ObjectInfo]:
+    """What a manifest covers."""
+    return (info for info in store.list() if info.key != MANIFEST_KEY and not info.key.endswith("/"))
+
+
+def _digest(store: Store, objects: Iterable[ObjectInfo], workers: int) -> dict[str, Any]:
+    rows = [(info.key, info.size, info.etag or "") for info in objects]
+    with progress_bar("hashing", "bytes") as bar:
+        return _native.digest_objects(store._native, rows, digests=["sha256"], workers=workers, progress=bar)
+
+
+@dataclass
+class ManifestReport:
+    """How objects compare with a manifest."""
+
+    matching: int = 0
+    bytes_read: int = 0
+    missing: list[str] = field(default_factory=list)
+    """In the manifest, not there."""
+    different: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
+    """There, not in the manifest."""
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        return not (self.missing or self.different or self.extra or self.unreadable)
+
+
+def check_manifest(
+    url: str | os.PathLike[str], digests: Mapping[str, str], *, workers: int = 0, memory: int | str = "256MiB", **options: Unpack[StoreOptions]
+) -> ManifestReport:
+    """Compares every object below a URL with a manifest."""
+    with Store(url, memory=memory, **options) as store:
+        listed = {info.key: info for info in _objects(store)}
+        report = _digest(store, [listed[key] for key in digests if key in listed], workers)
+    found = {key: hexes[0] for key, _, hexes in report["objects"]}
+    result = ManifestReport(bytes_read=report["read_bytes"], extra=sorted(listed.keys() - digests.keys()))
+    for key, digest in digests.items():
+        if key not in listed:
+            result.missing.append(key)
+        elif key not in found:
+            result.unreadable.append(key)
+        elif found[key] != digest:
+            result.different.append(key)
+        else:
+            result.matching += 1
+    return result
+
+
+# --- comparison ---
+
+
+class Difference(NamedTuple):
+    """One sample that differs."""
+
+    position_a: int
+    position_b: int
+    column: str
+    what: str
+
+
+@dataclass
+class DiffReport:
+    """How two datasets compare, sample by sample."""
+
+    compared: int = 0
+    equal: int = 0
+    different: int = 0
+    only_a: int = 0
+    """Samples without a partner in B."""
+    only_b: int = 0
+    columns_only_a: list[str] = field(default_factory=list)
+    columns_only_b: list[str] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    """The first of them."""
+
+    @property
+    def ok(self) -> bool:
+        return not (self.different or self.only_a or self.only_b or self.columns_only_a or self.columns_only_b)
+
+
+_CHUNK = 512
+
+
+def diff(a: Dataset, b: Dataset, *, key: str | None = None, columns: list[str] | None = None, most: int = 100) -> DiffReport:
+    """Compares two datasets, of any formats, sample by sample.
+
+    :param key: column whose values pair the samples (each must come once); default: samples pair by position.
+    :param columns: columns to compare; default: those of both.
+    :param most: differences to keep; all are counted.
+    """
+    report = DiffReport()
+    names_a, names_b = list(a.schema), list(b.schema)
+    if columns is None:
+        columns = [name for name in names_a if name in names_b]
+        report.columns_only_a = [name for name in names_a if name not in names_b]
+        report.columns_only_b = [name for name in names_b if name not in names_a]
+    if key is not None and (key not in names_a or key not in names_b):
+        raise InvalidArgumentError(f"key column {key!r} is not in both datasets: {names_a} and {names_b}")
+    if not columns:
+        raise InvalidArgumentError(f"the datasets have no column in common: {names_a} and {names_b}")
+    pairs = _pairs_by_key(a, b, key, report) if key is not None else _pairs_by_position(a, b, report)
+    with progress_bar("comparing", "samples") as bar:
+        for chunk in _chunks(pairs):
+            _compare_chunk(a, b, chunk, columns, report, most)
+            if bar is not None:
+                bar(report.compared, min(len(a), len(b)), 0)
+    return report
+
+
+def _pairs_by_position(a: Dataset, b: Dataset, report: DiffReport) -> Iterator[tuple[int, int]]:
+    both = min(len(a), len(b))
+    report.only_a, report.only_b = len(a) - both, len(b) - both
+    return ((i, i) for i in range(both))
+
+
+def _pairs_by_key(a: Dataset, b: Dataset, key: str, report: DiffReport) -> Iterator[tuple[int, int]]:
+    places: dict[Any, int] = {}
+    for position, value in _column(b, key):
+        if value in places:
+            raise InvalidArgumentError(f"{b.url}: {key}={value!r} at {places[value]} and {position}: a key must come once")
+        places[value] = position
+    seen = 0
+    taken: set[Any] = set()
+    for position, value in _column(a, key):
+        if value in taken:
+            raise InvalidArgumentError(f"{a.url}: {key}={value!r} comes twice, the second time at {position}: a key must come once")
+        taken.add(value)
+        partner = places.get(value)
+        if partner is None:
+            report.only_a += 1
+        else:
+            seen += 1
+            yield position, partner
+    report.only_b = len(places) - seen
+
+
+def _column(dataset: Dataset, name: str) -> Iterator[tuple[int, Any]]:
+    for start in range(0, len(dataset), _CHUNK):
+        positions = range(start, min(start + _CHUNK, len(dataset)))
+        for position, sample in zip(positions, dataset.read(positions, columns=[name]), strict=True):
+            value = sample[name]
+            yield position, value.tobytes() if isinstance(value, np.ndarray) else value
+
+
+def _chunks(pairs: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    chunk: list[tuple[int, int]] = []
+    for pair in pairs:
+        chunk.append(pair)
+        if len(chunk) == _CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _compare_chunk(a: Dataset, b: Dataset, pairs: list[tuple[int, int]], columns: list[str], report: DiffReport, most: int) -> None:
+    samples_a = a.read([i for i, _ in pairs], columns=columns)
+    samples_b = b.read([j for _, j in pairs], columns=columns)
+    for (i, j), left, right in zip(pairs, samples_a, samples_b, strict=True):
+        report.compared += 1
+        unequal = next((name for name in columns if not equal_values(left[name], right[name])), None)
+        if unequal is None:
+            report.equal += 1
+            continue
+        report.different += 1
+        if len(report.differences) < most:
+            report.differences.append(Difference(i, j, unequal, f"{describe(left[unequal])} and {describe(right[unequal])}"))
+
+
+def equal_values(a: Any, b: Any) -> bool:
+    """Whether two decoded values say the same: arrays by dtype, shape and bits (NaN equals itself), numbers by value, the rest by ``==``."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
+            return False
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if isinstance(a, float | np.floating) and isinstance(b, float | np.floating):
+        return float(a) == float(b) or (math.isnan(a) and math.isnan(b))
+    if isinstance(a, list | tuple) and isinstance(b, list | tuple):
+        return len(a) == len(b) and all(equal_values(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(equal_values(a[k], b[k]) for k in a)
+    try:
+        return bool(a == b)
+    except (TypeError, ValueError):
+        return False
+
+
+def describe(value: Any) -> str:
+    """A value in a few words."""
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype}{list(value.shape)}"
+    if isinstance(value, bytes) and len(value) > 24:
+        return f"{len(value)} bytes {value[:12]!r}..."
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,474 @@
+"""Writers of datasets: samples in, shards out. One class a format; what is hot is done in C++."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from headrace import _native
+from headrace._pack_target import PackTarget, index_objects
+from headrace._store import StoreOptions, open_native
+from headrace._units import parse_bytes
+from headrace.errors import InvalidArgumentError, UnsupportedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+__all__ = ["LitDataWriter", "MDSWriter", "ParquetWriter", "TFRecordWriter", "WebDatasetWriter", "writer_class"]
+
+DEFAULT_SHARD_BYTES = "64MiB"
+
+_SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool")
+MDS_TYPE_BYTES = {
+    "uint8": 8,
+    "int8": 9,
+    "uint16": 16,
+    "int16": 17,
+    "float16": 18,
+    "uint32": 32,
+    "int32": 33,
+    "float32": 34,
+    "uint64": 64,
+    "int64": 65,
+    "float64": 66,
+}
+
+
+class ColumnSpec(NamedTuple):
+    """A column of the samples that a writer is given."""
+
+    name: str
+    encoding: str
+    """An MDS encoding (``"int"``, ``"str"``, ``"jpeg"``, ``"ndarray:float32"``, ...), or ``"bool"``."""
+
+
+def infer_columns(sample: Mapping[str, Any], format: str) -> list[ColumnSpec]:
+    """Columns for samples like this one."""
+    return [ColumnSpec(name, _infer(name, value, format)) for name, value in sample.items()]
+
+
+def _infer(name: str, value: Any, format: str) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "bool"
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return "bytes"
+    if isinstance(value, str):
+        return "str"
+    if isinstance(value, int):
+        return "int"
+    if isinstance(value, float):
+        # tf.train.Example has no wider numbers; its own writers narrow Python floats as well.
+        return "float32" if format == "tfrecord" else "float64"
+    if isinstance(value, np.generic):
+        return value.dtype.name
+    if isinstance(value, np.ndarray):
+        return f"ndarray:{value.dtype.name}"
+    if isinstance(value, (dict, list, tuple)):
+        return "json"
+    raise UnsupportedError(f"column {name!r}: no encoding for a {type(value).__name__}; name one in columns=")
+
+
+def _array_shape(value: np.ndarray[Any, Any]) -> bytes:
+    """MDS: a byte (dimensions << 2 | k), then dimensions of 2**k bytes, the fewest that hold the largest."""
+    if value.ndim == 0 or value.size == 0:
+        raise InvalidArgumentError("arrays without dimensions or elements cannot be written")
+    largest = max(value.shape)
+    k = 0 if largest < 1 << 8 else 1 if largest < 1 << 16 else 2 if largest < 1 << 32 else 3
+    return bytes([value.ndim << 2 | k]) + np.array(value.shape, f"<u{1 << k}").tobytes()
+
+
+def _little(value: Any, dtype: str) -> np.ndarray[Any, Any]:
+    """The value as an array of this type: never one that would change it."""
+    array = np.asarray(value)
+    if array.dtype.name != dtype:
+        wider = np.can_cast(array.dtype, dtype, "safe")
+        if not wider:
+            raise InvalidArgumentError(f"an array of {array.dtype.name} given to a column of {dtype}")
+        array = array.astype(dtype)
+    return np.ascontiguousarray(array.astype(array.dtype.newbyteorder("<"), copy=False))
+
+
+def _image_encoder(kind: str) -> Callable[[Any], Any]:
+    def encode(value: Any) -> Any:
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            return value
+        if kind == "pil":
+            mode = value.mode.encode()
+            return np.array([*value.size, len(mode)], "<u4").tobytes() + mode + value.tobytes()
+        out = io.BytesIO()
+        value.save(out, format=kind.upper())
+        return out.getvalue()
+
+    return encode
+
+
+def _whole_number(value: Any) -> int:
+    number = operator.index(value)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise InvalidArgumentError(f"{number} does not fit 64 bits")
+    return number
+
+
+def encoder(encoding: str) -> Callable[[Any], Any]:
+    """A function from a Python value to what _native.ShardBuilder.stage() takes."""
+    if encoding in ("bytes", "str"):
+        return lambda value: value
+    if encoding == "int":
+        return _whole_number
+    if encoding == "json":
+        return json.dumps
+    if encoding in _SCALARS:
+        kind = np.dtype(encoding).type
+        return lambda value: kind(value).tobytes()
+    if encoding in ("jpeg", "png", "pil"):
+        return _image_encoder(encoding)
+    if encoding in ("str_int", "str_float", "str_decimal"):
+        return str
+    if encoding == "ndarray":
+        return lambda value: (
+            bytes([MDS_TYPE_BYTES[np.asarray(value).dtype.name]]) + _array_shape(np.asarray(value)) + _little(value, np.asarray(value).dtype.name).tobytes()
+        )
+    if encoding.startswith("ndarray:"):
+        return _array_encoder(encoding)
+    raise UnsupportedError(f"encoding {encoding!r} is not written (pickles never are)")
+
+
+def _array_encoder(encoding: str) -> Callable[[Any], Any]:
+    dtype, shape = split_array(encoding)
+    if shape is None:
+        return lambda value: _array_shape(np.asarray(value)) + _little(value, dtype).tobytes()
+
+    def encode(value: Any) -> bytes:
+        array = _little(value, dtype)
+        if list(array.shape) != shape:
+            raise InvalidArgumentError(f"an array of shape {array.shape} given to a column of shape {tuple(shape)}")
+        return array.tobytes()
+
+    return encode
+
+
+def split_array(encoding: str) -> tuple[str, list[int] | None]:
+    """dtype and shape of ``"ndarray:DTYPE[:d0,d1]"``."""
+    _, dtype, *rest = encoding.split(":")
+    return dtype, [int(d) for d in rest[0].split(",")] if rest and rest[0] else None
+
+
+def builder_row(column: ColumnSpec, target: str | None = None) -> tuple[str, str, str, list[int], str, str]:
+    """A column of _native.ShardBuilder whose cells encoder() makes."""
+    name, encoding = column
+    dtype, shape = "", []
+    if encoding == "int":
+        dtype = "int64"
+    elif encoding in _SCALARS:
+        dtype = encoding
+    elif encoding.startswith("ndarray:"):
+        array_dtype, array_shape = split_array(encoding)
+        if array_shape is not None:
+            dtype, shape = array_dtype, array_shape
+    return name, encoding, dtype, shape, name if target is None else target, ""
+
+
+class SampleEncoder:
+    """Samples as dicts to the values of a ShardBuilder."""
+
+    def __init__(self, columns: Sequence[ColumnSpec]) -> None:
+        self._columns = [(column.name, encoder(column.encoding)) for column in columns]
+
+    def values(self, sample: Mapping[str, Any]) -> list[Any]:
+        out = []
+        for name, encode in self._columns:
+            value = sample.get(name)
+            try:
+                out.append(None if value is None else encode(value))
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"column {name!r}: {error}") from None
+            except (TypeError, ValueError, OverflowError, AttributeError) as error:
+                raise InvalidArgumentError(f"column {name!r}: {error}") from error
+        return out
+
+
+class RowShards:
+    """Makes Parquet files of rows; the counterpart of _native.ShardBuilder."""
+
+    def __init__(self, columns: Sequence[ColumnSpec], compression: str) -> None:
+        import pyarrow as pa  # type: ignore[import-untyped]
+
+        self._pa = pa
+        self._columns = list(columns)
+        self._schema = pa.schema([(c.name, self._type_of(c.encoding)) for c in columns])
+        self._codec, _, level = (compression or "none").partition(":")
+        self._level = int(level) if level else None
+        self._rows: list[Mapping[str, Any]] = []
+        self._bytes = 0
+
+    def _type_of(self, encoding: str) -> Any:
+        pa = self._pa
+        if encoding in ("str", "json", "str_int", "str_float", "str_decimal"):
+            return pa.string()
+        if encoding == "int":
+            return pa.int64()
+        if encoding in _SCALARS:
+            return pa.from_numpy_dtype(np.dtype(encoding))
+        if encoding.startswith("ndarray:"):
+            dtype, shape = split_array(encoding)
+            return pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), -1 if shape is None else int(np.prod(shape)))
+        if encoding in ("bytes", "jpeg", "png", "pil"):
+            return pa.binary()
+        raise UnsupportedError(f"encoding {encoding!r} is not written to Parquet")
+
+    def _cell(self, encoding: str, value: Any) -> Any:
+        if value is None:
+            return None
+        if encoding == "json":
+            return json.dumps(value)
+        if encoding in ("str_int", "str_float", "str_decimal"):
+            return str(value)
+        if encoding.startswith("ndarray:"):
+            dtype, shape = split_array(encoding)
+            array = _little(value, dtype)
+            if array.ndim != 1 and shape is None:
+                raise InvalidArgumentError("Parquet holds arrays of one dimension, or of a shape that columns= names")
+            return array.reshape(-1)
+        if encoding in ("jpeg", "png", "pil"):
+            return _image_encoder(encoding)(value)
+        return value.item() if isinstance(value, np.generic) else value
+
+    @staticmethod
+    def _size(value: Any) -> int:
+        if isinstance(value, np.ndarray):
+            return value.nbytes
+        return len(value) + 4 if isinstance(value, (bytes, str)) else 8
+
+    @property
+    def sample_count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def raw_bytes(self) -> int:
+        return self._bytes
+
+    def stage(self, sample: Mapping[str, Any]) -> int:
+        self._staged = {name: self._cell(encoding, sample.get(name)) for name, encoding in self._columns}
+        self._staged_bytes = sum(self._size(v) for v in self._staged.values())
+        return self._bytes + self._staged_bytes
+
+    def commit(self) -> None:
+        self._rows.append(self._staged)
+        self._bytes += self._staged_bytes
+
+    def take(self) -> tuple[memoryview, dict[str, Any]]:
+        import pyarrow.parquet as pq  # type: ignore[import-untyped]
+
+        table = self._pa.Table.from_pylist(self._rows, schema=self._schema)
+        sink = self._pa.BufferOutputStream()
+        try:
+            pq.write_table(table, sink, compression=self._codec, compression_level=self._level)
+        except (OSError, ValueError, self._pa.ArrowException) as error:
+            raise UnsupportedError(f"parquet with compression {self._codec!r}: {error}") from error
+        data = memoryview(sink.getvalue())
+        facts = {"samples": len(self._rows), "raw_bytes": self._bytes, "bytes": len(data), "raw_hash": "", "zip_hash": ""}
+        self._rows, self._bytes = [], 0
+        return data, facts
+
+    @staticmethod
+    def name_of(shard: int) -> str:
+        return f"part-{shard:05d}.parquet"
+
+    config_json = "{}"
+
+
+class _NativeShards:
+    """_native.ShardBuilder over dicts."""
+
+    def __init__(self, format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str) -> None:
+        rows = [builder_row(column) for column in columns]
+        self._builder = _native.ShardBuilder(format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash)
+        self._encoder = SampleEncoder(columns)
+        self.commit, self.take, self.name_of = self._builder.commit, self._builder.take, self._builder.name_of
+        self._number = 0
+
+    @property
+    def sample_count(self) -> int:
+        return self._builder.sample_count
+
+    @property
+    def raw_bytes(self) -> int:
+        return self._builder.raw_bytes
+
+    @property
+    def config_json(self) -> str:
+        return self._builder.config_json
+
+    def stage(self, sample: Mapping[str, Any], number: int | None = None) -> int:
+        if number is None:
+            number, self._number = self._number, self._number + 1
+        return self._builder.stage(self._encoder.values(sample), number)
+
+
+def make_shards(format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str) -> Any:
+    """What makes shards of dicts: stage(), commit(), take(), name_of()."""
+    if format != "parquet":
+        return _NativeShards(format, columns, shard_bytes, compression, hash)
+    if hash:
+        raise UnsupportedError("parquet has no place for hashes")
+    return RowShards(columns, compression)
+
+
+class DatasetWriter:
+    """Writes samples (dicts) as shards of about ``shard_bytes``; use it in a ``with`` block.
+
+    The index is written at the end of the block; when the block ends with an exception there is none. A target that already
+    holds a dataset is refused, also one of ours; one that holds the beginning of a write with the same options is gone over
+    again: shards that come out the same are not sent again, shards beyond the new end are removed.
+
+    :param url: directory or prefix to write to.
+    :param columns: encoding of each column by name: MDS names such as ``"int"``, ``"str"``, ``"json"``, ``"jpeg"``,
+        ``"ndarray:float32"``, also ``"bool"``. Default: by the values of the first sample.
+    :param compression: MDS, LitData: ``"zstd[:LEVEL]"``; WebDataset, TFRecord: ``"gzip[:LEVEL]"``; Parquet: a codec of pyarrow.
+    :param hash: MDS: ``"sha1"``, ``"sha256"``, ``"xxh64"`` or ``"xxh3_64"``.
+    """
+
+    format = ""
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        columns: Mapping[str, str] | None = None,
+        *,
+        shard_bytes: int | str = DEFAULT_SHARD_BYTES,
+        compression: str = "",
+        hash: str = "",
+        memory: int | str = "256MiB",
+        **options: Unpack[StoreOptions],
+    ) -> None:
+        self._shard_bytes = parse_bytes(shard_bytes, "shard_bytes")
+        self._compression, self._hash = compression, hash
+        self._columns = None if columns is None else [ColumnSpec(name, encoding) for name, encoding in columns.items()]
+        self._shards: Any = None
+        self._facts: list[dict[str, Any]] = []
+        self._is_closed = False
+        if self._columns is not None:
+            self._make_shards()
+        self._store = open_native(url, memory, **options)
+        self._target: PackTarget | None = None
+
+    def _make_shards(self) -> None:
+        assert self._columns is not None
+        self._shards = make_shards(self.format, self._columns, self._shard_bytes, self._compression, self._hash)
+
+    def _begin(self) -> PackTarget:
+        """Looks at the target, once the columns are known."""
+        if self._target is None:
+            plan = {
+                "columns": self._columns,
+                "compression": self._compression,
+                "format": self.format,
+                "hash": self._hash,
+                "shard_bytes": self._shard_bytes,
+                "source": "samples of a program",
+            }
+            self._target = PackTarget(self._store, plan)
+            self._done = self._target.begin_write()
+        return self._target
+
+    def write(self, sample: Mapping[str, Any]) -> None:
+        """Adds one sample. Values that the columns' encodings cannot hold raise InvalidArgumentError or UnsupportedError."""
+        if self._is_closed:
+            raise InvalidArgumentError("the writer is closed")
+        if self._columns is None:
+            self._columns = infer_columns(sample, self.format)
+            self._make_shards()
+        elif unknown := sample.keys() - {c.name for c in self._columns}:
+            raise InvalidArgumentError(f"column {min(unknown)!r} is not one of {[c.name for c in self._columns]}")
+        size = self._shards.stage(sample)
+        if self._shards.sample_count > 0 and size > self._shard_bytes:
+            self._flush()
+        self._shards.commit()
+
+    def _flush(self) -> None:
+        target = self._begin()
+        number = len(self._facts)
+        data, facts = self._shards.take()
+        facts["name"] = self._shards.name_of(number)
+        facts["content"] = hashlib.blake2b(data, digest_size=16).hexdigest()
+        if self._done.get(number) != facts:
+            target.put_part(number, facts, data)
+        self._facts.append(facts)
+
+    def close(self) -> None:
+        """Writes the last shard and the index. May be repeated."""
+        if self._is_closed:
+            return
+        try:
+            if self._shards is None:
+                raise InvalidArgumentError("no sample was written: there is no dataset without columns")
+            if self._shards.sample_count > 0 or not self._facts:
+                self._flush()
+            target = self._begin()
+            target.finish(self._facts, index_objects(self.format, self._shards.config_json, self._facts, target.digest), self._shards.name_of)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Ends without an index. What was written stays; the same write goes over it again."""
+        self._is_closed = True
+        self._store.close()
+
+    @property
+    def shard_facts(self) -> list[dict[str, Any]]:
+        """Name, samples, bytes and hashes of each shard written."""
+        return list(self._facts)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
+
+
+class MDSWriter(DatasetWriter):
+    """Mosaic's shards: byte for byte what mosaicml-streaming's MDSWriter makes of the same samples."""
+
+    format = "mds"
+
+
+class WebDatasetWriter(DatasetWriter):
+    """Tar files. A column ``__key__`` (str) names the samples; else they are numbered."""
+
+    format = "webdataset"
+
+
+class TFRecordWriter(DatasetWriter):
+    """Records of tf.train.Example."""
+
+    format = "tfrecord"
+
+
+class LitDataWriter(DatasetWriter):
+    """LitData chunks in the layout that every release reads."""
+
+    format = "litdata"
+
+
+class ParquetWriter(DatasetWriter):
+    """Parquet files, by pyarrow."""
+
+    format = "parquet"
+
+
+def writer_class(format: str) -> type[DatasetWriter]:
+    """The writer of a format by name."""
+    for kind in (MDSWriter, WebDatasetWriter, TFRecordWriter, LitDataWriter, ParquetWriter):
+        if kind.format == format:
+            return kind
+    raise UnsupportedError(f"format {format!r}: known are mds, webdataset, tfrecord, litdata, parquet")

@@ -1,0 +1,202 @@
+"""verify, manifest, diff."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from headrace import _verify
+from headrace._dataset import Dataset
+from headrace._store import Store, StoreOptions
+from headrace._units import format_bytes
+from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
+from headrace.cli.index import TokenDtype, TokensPerSample
+
+Workers = Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")]
+
+manifest_app = typer.Typer(help="SHA-256 of every object below a URL: create a manifest, check one.", no_args_is_help=True, rich_markup_mode="markdown")
+
+
+def verify(
+    url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
+    use_index: Annotated[bool, typer.Option("--use-index", help="Trust the stored index instead of scanning the shards anew.")] = False,
+    quarantine: Annotated[Path | None, typer.Option("--quarantine", help="Write what is bad to this file, one JSON object a line.")] = None,
+    workers: Workers = 0,
+    format: Format = "auto",
+    tokens_per_sample: TokensPerSample = 0,
+    token_dtype: TokenDtype = "",
+    memory: Memory = "512MiB",
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
+) -> int:
+    """Read a dataset from end to end and check everything: lengths, versions, stored hashes, record checksums, offsets, every sample.
+
+    Ends with exit code 1 when something is wrong.
+
+    Examples:
+
+    * `headrace verify s3://bucket/imagenet-mds`
+
+    * `headrace verify ./tars --quarantine bad.jsonl --json`
+    """
+    started = time.monotonic()
+    shape = {"tokens_per_sample": tokens_per_sample, "token_dtype": token_dtype} if tokens_per_sample or token_dtype else {}
+    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, dataset_options=shape, **where)
+    seconds = time.monotonic() - started
+    if quarantine is not None:
+        lines = [jsonlib.dumps(problem._asdict(), ensure_ascii=False) for problem in report.problems]
+        quarantine.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    if json:
+        print_json({**asdict(report), "problems": [p._asdict() for p in report.problems], "ok": report.ok, "seconds": seconds})
+    else:
+        _print_problems([(p.key, p.position, p.message) for p in report.problems], report.problem_count)
+        digests = f", {report.digests_compared:,} stored digests compared" if report.digests_compared else ""
+        console().print(
+            f"{report.url}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good{digests}; {format_bytes(report.bytes_read)} read in "
+            f"{seconds:.1f} s",
+            markup=False,
+        )
+    return 0 if report.ok else fail(f"{url}: {report.problem_count:,} problems")
+
+
+def _print_problems(rows: list[tuple[str, int, str]], count: int) -> None:
+    out = console()
+    for key, position, message in rows[:20]:
+        where = f"sample {position}: " if position >= 0 else ""
+        out.print(f"{key}: {where}{message}", markup=False)
+    if count > 20:
+        out.print(f"... and {count - 20:,} more (--json or --quarantine lists them)")
+
+
+@manifest_app.command("create")
+def manifest_create(
+    url: Annotated[str, typer.Argument(metavar="URL", help="A directory or prefix.")],
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", help=f"Local file, or - for stdout; default: {_verify.MANIFEST_KEY} beside the objects.")
+    ] = None,
+    workers: Workers = 0,
+    memory: Memory = "256MiB",
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
+) -> None:
+    """Write the SHA-256 of every object below URL, in the form that `sha256sum --check` reads.
+
+    Examples:
+
+    * `headrace manifest create s3://bucket/data`
+
+    * `headrace manifest create ./data --output - | sort`
+    """
+    started = time.monotonic()
+    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    digests, count = _verify.create_manifest(url, workers=workers, memory=memory, **options)
+    text = _verify.format_manifest(digests)
+    if output == "-":
+        typer.echo(text, nl=False)
+        return
+    if output is None:
+        with Store(url, **options) as store:
+            store.put(_verify.MANIFEST_KEY, text.encode())
+    else:
+        Path(output).write_text(text, encoding="utf-8")
+    where = output or f"{url.rstrip('/')}/{_verify.MANIFEST_KEY}"
+    seconds = time.monotonic() - started
+    if json:
+        print_json({"manifest": where, "objects": len(digests), "bytes": count, "seconds": seconds})
+    else:
+        console().print(f"{where}: {len(digests):,} objects, {format_bytes(count)} hashed in {seconds:.1f} s", markup=False)
+
+
+@manifest_app.command("check")
+def manifest_check(
+    url: Annotated[str, typer.Argument(metavar="URL", help="A directory or prefix.")],
+    manifest: Annotated[str | None, typer.Argument(metavar="[MANIFEST]", help=f"Local file; default: {_verify.MANIFEST_KEY} beside the objects.")] = None,
+    workers: Workers = 0,
+    memory: Memory = "256MiB",
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
+) -> int:
+    """Compare every object below URL with a manifest: missing, different, extra.
+
+    Examples:
+
+    * `headrace manifest check s3://bucket/data`
+
+    * `headrace manifest check ./copy ./original.sha256`
+    """
+    started = time.monotonic()
+    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    if manifest is None:
+        with Store(url, **options) as store:
+            text = store.get(_verify.MANIFEST_KEY).decode()
+    else:
+        text = Path(manifest).read_text(encoding="utf-8")
+    report = _verify.check_manifest(url, _verify.parse_manifest(text), workers=workers, memory=memory, **options)
+    seconds = time.monotonic() - started
+    if json:
+        print_json({**asdict(report), "ok": report.ok, "seconds": seconds})
+    else:
+        out = console()
+        for what in ("missing", "different", "extra", "unreadable"):
+            for key in getattr(report, what)[:20]:
+                out.print(f"{what}: {key}", markup=False)
+        out.print(f"{url}: {report.matching:,} objects match, {format_bytes(report.bytes_read)} hashed in {seconds:.1f} s", markup=False)
+    counts = ", ".join(f"{len(getattr(report, what)):,} {what}" for what in ("missing", "different", "extra", "unreadable") if getattr(report, what))
+    return 0 if report.ok else fail(f"{url}: {counts}")
+
+
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="A dataset.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="Another, of any format.")],
+    key: Annotated[str | None, typer.Option("--key", help="Column that pairs the samples; default: by position.")] = None,
+    columns: Annotated[str | None, typer.Option("--columns", help="Columns to compare, by commas; default: those of both.")] = None,
+    most: Annotated[int, typer.Option("--most", min=1, help="Differences to list.")] = 20,
+    format_a: Annotated[str, typer.Option("--format-a", help="Format of A.")] = "auto",
+    format_b: Annotated[str, typer.Option("--format-b", help="Format of B.")] = "auto",
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
+) -> int:
+    """Compare two datasets sample by sample. Exit code 1 when they differ.
+
+    Examples:
+
+    * `headrace diff s3://bucket/mds ./mds-copy`
+
+    * `headrace diff ./tars ./parquet --key __key__ --columns jpg,cls`
+    """
+    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    with Dataset(a, format=format_a, **options) as left, Dataset(b, format=format_b, **options) as right:
+        names = columns.split(",") if columns else None
+        report = _verify.diff(left, right, key=key, columns=names, most=most)
+    if json:
+        print_json({**asdict(report), "differences": [d._asdict() for d in report.differences], "ok": report.ok})
+    else:
+        out = console()
+        for d in report.differences:
+            out.print(f"A[{d.position_a}] and B[{d.position_b}] differ in {d.column}: {d.what}", markup=False)
+        for name, where in [(n, "A") for n in report.columns_only_a] + [(n, "B") for n in report.columns_only_b]:
+            out.print(f"column {name}: only in {where}", markup=False)
+        out.print(
+            f"{report.compared:,} samples compared: {report.equal:,} equal, {report.different:,} different; {report.only_a:,} only in A, {report.only_b:,} only in B"
+        )
+    return 0 if report.ok else fail(f"{a} and {b} differ")
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(verify)
+    app.add_typer(manifest_app, name="manifest")
+    app.command()(diff)

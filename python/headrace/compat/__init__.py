@@ -1,0 +1,1 @@
+"""Other loaders' classes over Headrace: an existing script changes one import."""

@@ -1,0 +1,324 @@
+"""StreamingDataset: Mosaic's data set, order and state over Headrace."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from torch.utils.data import IterableDataset, get_worker_info
+
+from headrace import _native
+from headrace.compat._cache import order_cache
+from headrace.compat.streaming._progress import Progress
+from headrace.compat.streaming._reader import StreamReader
+from headrace.compat.streaming._stream import Stream
+from headrace.compat.streaming._units import number_abbrev_to_int
+from headrace.compat.streaming._world import World
+
+# Samples read ahead of the training loop at a time: enough for many requests in flight, little memory. The next lot is read
+# while this one is served.
+_LEAST_AHEAD, _MOST_AHEAD = 64, 1024
+# Batches whose ids are looked up at a time.
+_BATCHES_AT_ONCE = 1024
+
+
+class StreamingDataset(IterableDataset[Any]):
+    """A drop-in for mosaicml-streaming's StreamingDataset: the same arguments, samples, order and state.
+
+    ``predownload``, ``cache_limit`` and the download settings are taken but not needed: shards are read where they lie, in
+    pieces, so there is no local copy to bound.
+    """
+
+    def __init__(
+        self,
+        *,
+        streams: Sequence[Stream] | None = None,
+        remote: str | None = None,
+        local: str | None = None,
+        split: str | None = None,
+        download_retry: int = 2,
+        download_timeout: float = 60,
+        validate_hash: str | None = None,
+        keep_zip: bool = False,
+        epoch_size: int | str | None = None,
+        predownload: int | None = None,
+        cache_limit: int | str | None = None,
+        sampling_method: str = "balanced",
+        sampling_granularity: int = 1,
+        partition_algo: str = "relaxed",
+        num_canonical_nodes: int | None = None,
+        batch_size: int | None = None,
+        shuffle: bool = False,
+        shuffle_algo: str = "py1e",
+        shuffle_seed: int = 9176,
+        shuffle_block_size: int | None = None,
+        batching_method: str = "random",
+        allow_unsafe_types: bool = False,
+        replication: int | None = None,
+        stream_name: str = "stream",
+        stream_config: dict[str, Any] | None = None,
+    ) -> None:
+        self.predownload, self.cache_limit = predownload, cache_limit
+        self.sampling_method, self.sampling_granularity = sampling_method, sampling_granularity
+        self.partition_algo, self.num_canonical_nodes = partition_algo, num_canonical_nodes
+        self.batch_size = batch_size
+        self.shuffle, self.shuffle_algo, self.shuffle_seed = shuffle, shuffle_algo, shuffle_seed
+        self.shuffle_block_size, self.batching_method = shuffle_block_size, batching_method
+        self.allow_unsafe_types, self.replication = allow_unsafe_types, replication
+        self.initial_physical_nodes: int | None = None
+        self._check_arguments()
+
+        self._unique_rank_world = World.detect()
+        self._parallel_rank_world = self._unique_rank_world if replication is None else self._unique_rank_world.replicate(replication)
+
+        defaults = {
+            "split": split,
+            "download_retry": download_retry,
+            "download_timeout": download_timeout,
+            "validate_hash": validate_hash,
+            "keep_zip": keep_zip,
+        }
+        if bool(streams) == (bool(remote) or bool(local)):
+            raise ValueError("You must provide either `streams` or `remote`/`local`, but not both.")
+        if not streams:
+            if stream_name != "stream":
+                raise ValueError(f"stream_name={stream_name!r}: only 'stream' is known here; pass `streams` of your own class instead")
+            streams = [Stream(remote=remote, local=local, **{**(stream_config or {}), **defaults})]
+        for stream in streams:
+            stream.apply_default(defaults)
+        self.streams = list(streams)
+        self.num_streams = len(self.streams)
+
+        self._readers: list[StreamReader] | None = None
+        self._readers_pid = 0
+        self._count_samples()
+        # The weights are drawn with the seed of the arguments, also after a resume brings another.
+        self._weight_seed = shuffle_seed
+        self._epoch_size_argument = number_abbrev_to_int(epoch_size) if epoch_size else 0
+        if self._epoch_size_argument < 0:
+            raise ValueError(f"Epoch size cannot be negative. Received {self._epoch_size_argument}.")
+        self._apply_weights()
+        self.length = math.ceil(self.epoch_size / self._parallel_rank_world.num_ranks)
+
+        self._progress = Progress()
+        self._ahead: dict[int, list[dict[str, Any]]] = {}
+        self._pass = 0  # counts __iter__ calls: an older iterator ends when a newer one begins
+
+    def _check_arguments(self) -> None:
+        if self.sampling_method not in ("balanced", "fixed"):
+            raise ValueError(f"Invalid sampling method: {self.sampling_method}. Must be one of `balanced` or `fixed`.")
+        if self.sampling_granularity <= 0:
+            raise ValueError(f"`sampling_granularity` must be a positive integer, but got: {self.sampling_granularity}.")
+        if self.batching_method not in ("random", "stratified", "per_stream", "device_per_stream"):
+            raise ValueError(f"Invalid batching method: {self.batching_method}. Must be one of `random`, `stratified`, `per_stream`, or `device_per_stream`.")
+        if self.shuffle_seed < 0:
+            raise ValueError(f"`shuffle_seed` must be a non-negative integer, but got: {self.shuffle_seed}.")
+        if self.predownload is None:
+            self.predownload = 8 * self.batch_size if self.batch_size is not None else 64
+
+    def _count_samples(self) -> None:
+        per_stream = [reader.shard_samples() for reader in self._open_readers()]
+        for stream, shards in zip(self.streams, per_stream, strict=True):
+            if not sum(shards):
+                raise RuntimeError(f"Stream contains no samples: {stream.url}.")
+        self._shards = [np.asarray(shards, np.int64) for shards in per_stream]
+        self.samples_per_shard = np.concatenate(self._shards)
+        self.num_shards = len(self.samples_per_shard)
+        self.shards_per_stream = np.array([len(shards) for shards in self._shards], np.int64)
+        self.samples_per_stream = np.array([shards.sum() for shards in self._shards], np.int64)
+        self.sample_offset_per_stream = self.samples_per_stream.cumsum() - self.samples_per_stream
+        self.num_samples = int(self.samples_per_stream.sum())
+
+    def _stream_rows(self) -> list[Any]:
+        return [(shards.tolist(), *stream._weights) for shards, stream in zip(self._shards, self.streams, strict=True)]
+
+    def _apply_weights(self) -> None:
+        choose, proportion, self.epoch_size = _native.apply_mosaic_weights(self._stream_rows(), self._epoch_size_argument, self._weight_seed)
+        for stream, c, p, samples in zip(self.streams, choose, proportion, self.samples_per_stream, strict=True):
+            stream.choose, stream.proportion, stream.repeat = c, p, c / samples
+
+    # Reading.
+
+    def _open_readers(self) -> list[StreamReader]:
+        """This process's readers: a forked worker opens its own."""
+        if self._readers is None or self._readers_pid != os.getpid():
+            self._readers = [StreamReader(stream.url, self.allow_unsafe_types) for stream in self.streams]
+            self._readers_pid = os.getpid()
+        return self._readers
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_readers": None, "_ahead": {}}
+
+    def _read(self, ids: Sequence[int]) -> list[dict[str, Any]]:
+        """The samples of these ids, in this order; ids count through the streams."""
+        offsets = self.sample_offset_per_stream.tolist()
+        by_stream: dict[int, list[int]] = {}
+        for place, sample_id in enumerate(ids):
+            by_stream.setdefault(bisect.bisect_right(offsets, sample_id) - 1, []).append(place)
+        samples: list[dict[str, Any]] = [{}] * len(ids)
+        for stream, places in by_stream.items():
+            positions = [ids[place] - offsets[stream] for place in places]
+            for place, sample in zip(places, self._open_readers()[stream].read(positions), strict=True):
+                samples[place] = sample
+        return samples
+
+    @property
+    def size(self) -> int:
+        """Samples of all streams, before they are weighed."""
+        return self.num_samples
+
+    def __len__(self) -> int:
+        """Samples of an epoch on each device."""
+        return self.length
+
+    def get_item(self, sample_id: int, retry: int = 7) -> Any:
+        """The sample at a global index."""
+        waiting = self._ahead.get(sample_id)
+        if waiting:
+            return waiting.pop()
+        if not 0 <= sample_id < self.num_samples:
+            raise IndexError(f"sample {sample_id} is out of range: there are {self.num_samples}")
+        return self._read([sample_id])[0]
+
+    def __getitem__(self, at: int | slice | list[int] | npt.NDArray[np.int64]) -> Any:
+        """A sample, or (lists of lists of) samples for slices, lists and arrays."""
+        if isinstance(at, (int, np.integer)):
+            index = int(at)
+            return self.get_item(index + self.size if -self.size <= index < 0 else index)
+        if isinstance(at, slice):
+            return [self.get_item(i) for i in range(*at.indices(self.size))]
+        if isinstance(at, (list, np.ndarray)):
+            return [self[item] for item in at]
+        raise ValueError(f"Unsupported argument type passed to __getitem__: {type(at)}.")
+
+    # State.
+
+    @property
+    def next_epoch(self) -> int:
+        return self._progress.next_epoch
+
+    @next_epoch.setter
+    def next_epoch(self, epoch: int) -> None:
+        self._progress.next_epoch = epoch
+
+    def _resume(self, world: World, epoch: int) -> tuple[int, int]:
+        """The epoch, and the place in it, that a pass which would begin ``epoch`` begins with."""
+        state = self._progress.state
+        sample_in_epoch = 0
+        if state is not None and state["epoch"] >= epoch:
+            epoch, sample_in_epoch = state["epoch"], state["sample_in_epoch"]
+            self.num_canonical_nodes, self.shuffle_seed = state["num_canonical_nodes"], state["shuffle_seed"]
+            self.initial_physical_nodes = state.get("initial_physical_nodes")
+        elif not self.num_canonical_nodes:
+            self.num_canonical_nodes = world.num_nodes * (64 if self.shuffle_algo in ("py1s", "py2s") else 1)
+        if self.shuffle_block_size is None:
+            self.shuffle_block_size = max(4_000_000 // self.num_canonical_nodes, 1 << 18) if self.num_canonical_nodes else 1 << 18
+        return epoch, sample_in_epoch
+
+    def state_dict(self, num_samples: int, from_beginning: bool) -> dict[str, Any]:
+        """Mosaic's state: ``num_samples`` over all ranks, since the epoch or since this pass over it began."""
+        world = self._parallel_rank_world
+        epoch, offset = self._resume(world, self.next_epoch - 1)
+        return {
+            "epoch": epoch,
+            "sample_in_epoch": num_samples if from_beginning else offset + num_samples,
+            "num_canonical_nodes": self.num_canonical_nodes,
+            "shuffle_seed": self.shuffle_seed,
+            "initial_physical_nodes": world.num_nodes if self.initial_physical_nodes is None else self.initial_physical_nodes,
+        }
+
+    def load_state_dict(self, obj: dict[str, Any]) -> None:
+        """Goes on from a state, of this class or of Mosaic's, with the next pass."""
+        for name in ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed"):
+            if name not in obj:
+                raise ValueError(f"the state has no {name!r}; it holds {sorted(obj)}")
+        self._progress.state = obj
+
+    # Order.
+
+    def _plan(self, world: World, epoch: int, sample_in_epoch: int) -> _native.MosaicEpoch:
+        if not isinstance(self.batch_size, int):
+            raise ValueError(
+                "Please pass `batch_size` to StreamingDataset. It should be set the same as the DataLoader, and is the number of samples per "
+                "batch, for each device. It is necessary for deterministic resumption and optimal performance."
+            )
+        spec = {
+            "shuffle": self.shuffle,
+            "shuffle_algo": self.shuffle_algo,
+            "shuffle_seed": self._weight_seed,
+            "shuffle_block_size": self.shuffle_block_size,
+            "sampling_method": self.sampling_method,
+            "sampling_granularity": self.sampling_granularity,
+            "partition_algo": self.partition_algo,
+            "batching_method": self.batching_method,
+            "epoch_size": self._epoch_size_argument,
+        }
+        state = {
+            "epoch": epoch,
+            "sample_in_epoch": sample_in_epoch,
+            "num_canonical_nodes": self.num_canonical_nodes,
+            "shuffle_seed": self.shuffle_seed,
+            "initial_physical_nodes": self.initial_physical_nodes,
+        }
+        grid = (world.num_nodes, world.ranks_per_node, world.workers_per_rank, self.batch_size)
+        return _native.MosaicEpoch(spec, self._stream_rows(), grid, state)
+
+    def _ids(self, world: World, epoch: int, sample_in_epoch: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Ids of this worker, some batches at a time, without the empty slots."""
+        plan = self._plan(world, epoch, sample_in_epoch)
+        batch_size = self.batch_size
+        assert isinstance(batch_size, int)
+        global_batch = batch_size * world.num_ranks
+        slots = plan.open(order_cache())
+        for first in range(0, slots.size // global_batch, _BATCHES_AT_ONCE * world.workers_per_rank):
+            ids = slots.read_rank(world.rank, batch_size, global_batch, (first, _BATCHES_AT_ONCE * world.workers_per_rank))
+            mine = ids.reshape(-1, batch_size)[world.worker_of_rank :: world.workers_per_rank].reshape(-1)
+            yield mine[mine >= 0]
+
+    def sample_ids(self) -> npt.NDArray[np.int64]:
+        """Ids of the coming epoch (or what is left of the one to resume) on this rank, in order, without reading data."""
+        kept = self.num_canonical_nodes, self.shuffle_seed, self.initial_physical_nodes, self.shuffle_block_size
+        try:
+            world = self._parallel_rank_world._replace(workers_per_rank=1, worker_of_rank=0)
+            parts = list(self._ids(world, *self._resume(world, self.next_epoch)))
+        finally:
+            self.num_canonical_nodes, self.shuffle_seed, self.initial_physical_nodes, self.shuffle_block_size = kept
+        return np.concatenate(parts) if parts else np.empty(0, np.int64)
+
+    def __iter__(self) -> Iterator[Any]:
+        self._pass += 1
+        info = get_worker_info()
+        world = self._parallel_rank_world.in_worker()
+        # Workers of one DataLoader iterator share its seed; a persistent worker comes again with the same.
+        key = None if info is None else (info.seed - info.id) & (2**63 - 1)
+        presumed = self._progress.begin_pass(key, world.worker_of_rank, world.workers_per_rank)
+        epoch, sample_in_epoch = self._resume(world, presumed)
+        self.next_epoch = epoch + 1
+        yield from self._serve(self._ids(world, epoch, sample_in_epoch))
+
+    def _serve(self, ids: Iterator[npt.NDArray[np.int64]]) -> Iterator[Any]:
+        this_pass = self._pass
+        ahead = min(max(self.predownload or 0, _LEAST_AHEAD), _MOST_AHEAD)
+        lots = (part[i : i + ahead].tolist() for part in ids for i in range(0, len(part), ahead))
+        with ThreadPoolExecutor(1) as reader:
+            waiting: Future[list[dict[str, Any]]] | None = None
+            lot: list[int] = []
+            for following in itertools.chain(lots, [[]]):
+                future = reader.submit(self._read, following) if following else None
+                if waiting is not None:
+                    self._ahead = {}
+                    for sample_id, sample in zip(reversed(lot), reversed(waiting.result()), strict=True):
+                        self._ahead.setdefault(sample_id, []).append(sample)
+                    for sample_id in lot:
+                        yield self[sample_id]
+                        if self._pass != this_pass:
+                            return
+                waiting, lot = future, following
+        self._ahead = {}

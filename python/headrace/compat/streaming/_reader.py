@@ -1,0 +1,53 @@
+"""Samples of a stream as Mosaic's readers give them: images are decoded, lazily where Pillow does so."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace._dataset import Dataset
+
+
+def _open_image(data: Any) -> Any:
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        return data
+    from PIL import Image
+
+    return Image.open(io.BytesIO(data))
+
+
+def _open_images(items: Any) -> Any:
+    return [_open_image(item) for item in items]
+
+
+_CONVERSIONS: dict[str, Callable[[Any], Any]] = {
+    "jpeg": _open_image,
+    "png": _open_image,
+    "list[jpeg]": _open_images,
+    "list[png]": _open_images,
+    "jpeg_array": _open_images,
+    "jpegarray": _open_images,
+}
+
+
+class StreamReader:
+    """One process's view of a stream's data set."""
+
+    def __init__(self, url: str, allow_unsafe_types: bool) -> None:
+        self._dataset = Dataset(url, allow_unsafe=allow_unsafe_types)
+        columns = self._dataset.schema.values()
+        self._conversions = [(c.name, _CONVERSIONS[c.encoding]) for c in columns if c.encoding in _CONVERSIONS]
+        self._unsafe = [c.name for c in columns if c.encoding == "pkl"]
+        if self._unsafe and not allow_unsafe_types:
+            raise ValueError(f"Column {self._unsafe[0]} contains an unsafe type: `pkl`. To proceed anyway, set `allow_unsafe_types=True`.")
+
+    def shard_samples(self) -> list[int]:
+        return [shard.sample_count for shard in self._dataset.shards]
+
+    def read(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+        samples = self._dataset.read(positions)
+        for name, convert in self._conversions:
+            for sample in samples:
+                sample[name] = convert(sample[name])
+        return samples

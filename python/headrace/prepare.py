@@ -1,0 +1,407 @@
+"""Preparing data: any dataset, or any iterable of samples, to shards of another format.
+
+``convert`` reads whatever ``headrace.Dataset`` opens; ``write`` takes an iterable of dicts; the writer classes take one sample at
+a time. Each output shard is a run of consecutive samples that the source and the options alone decide, so bytes do not depend on
+workers, machines or interruptions, and a conversion that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from headrace import _native
+from headrace._dataset import Dataset
+from headrace._pack_target import PackTarget, index_objects, public_url
+from headrace._progress import progress_bar
+from headrace._store import StoreOptions, open_native
+from headrace._units import parse_bytes
+from headrace._writers import (
+    DEFAULT_SHARD_BYTES,
+    ColumnSpec,
+    LitDataWriter,
+    MDSWriter,
+    ParquetWriter,
+    TFRecordWriter,
+    WebDatasetWriter,
+    infer_columns,
+    make_shards,
+    writer_class,
+)
+from headrace.errors import ChangedError, ExhaustedError, InvalidArgumentError, NotFoundError, UnsupportedError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+__all__ = ["LitDataWriter", "MDSWriter", "ParquetWriter", "TFRecordWriter", "WebDatasetWriter", "convert", "load_callable", "write"]
+
+READ_SAMPLES = 256
+"""Samples decoded at once on the way through Python."""
+
+# Bytes of a sample in a shard beyond its values: for planning alone.
+_OVERHEAD = {"mds": 8, "litdata": 8, "tfrecord": 32, "webdataset": 768, "parquet": 4}
+
+_SUFFIX_ENCODINGS = {
+    **dict.fromkeys(("txt", "text", "transcript"), "str"),
+    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), "ascii:int"),
+    **dict.fromkeys(("json", "jsn"), "json"),
+}
+
+
+def load_callable(name: str) -> Callable[..., Any]:
+    """The object behind ``"module:function"``. Imports the module: code that the caller named runs."""
+    module, colon, attribute = name.partition(":")
+    if not colon or not module or not attribute:
+        raise InvalidArgumentError(f"{name!r}: expected module:function")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise InvalidArgumentError(f"{name!r}: {error}") from error
+    if not callable(found):
+        raise InvalidArgumentError(f"{name!r} is not callable")
+    return found  # type: ignore[no-any-return]
+
+
+def write(
+    samples: Iterable[Mapping[str, Any]],
+    url: str | os.PathLike[str],
+    *,
+    format: str = "mds",
+    columns: Mapping[str, str] | None = None,
+    shard_bytes: int | str = DEFAULT_SHARD_BYTES,
+    compression: str = "",
+    hash: str = "",
+    memory: int | str = "256MiB",
+    **options: Unpack[StoreOptions],
+) -> dict[str, Any]:
+    """Writes the samples of an iterable; see the writer classes. Returns counts of samples, shards and bytes."""
+    writer = writer_class(format)(url, columns, shard_bytes=shard_bytes, compression=compression, hash=hash, memory=memory, **options)
+    with writer, progress_bar("writing", "samples") as report:
+        for count, sample in enumerate(samples, 1):
+            writer.write(sample)
+            if report is not None and count % READ_SAMPLES == 0:
+                report(count, 0, 0)
+    return _summary(writer.shard_facts)
+
+
+def _summary(facts: Sequence[Mapping[str, Any]], resumed: int = 0) -> dict[str, Any]:
+    return {
+        "sample_count": sum(part["samples"] for part in facts),
+        "shard_count": len(facts),
+        "written_bytes": sum(part["bytes"] for part in facts),
+        "resumed_shard_count": resumed,
+    }
+
+
+def plan_parts(dataset: Dataset, format: str, shard_bytes: int) -> list[int]:
+    """Where parts end: by the size of the source's samples, taken as equal within a block. Depends on the source alone."""
+    overhead = _OVERHEAD[format] * max(len(dataset.schema), 1)
+    ends: list[int] = []
+    filled = 0.0
+    for block in dataset.blocks:
+        each = block.raw_bytes / block.sample_count + overhead
+        at, end = block.first_sample, block.first_sample + block.sample_count
+        while at < end:
+            room = int((shard_bytes - filled) // each)
+            if room < 1 and filled > 0:
+                ends.append(at)
+                filled = 0.0
+                continue
+            take = min(max(room, 1), end - at)
+            at += take
+            filled += take * each
+    if len(dataset) > 0:
+        ends.append(len(dataset))
+    return ends
+
+
+class Job:
+    """A conversion as every worker needs it: plain values, no credentials. Made by plan_job(), sent to other machines as a dict."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+
+    @property
+    def part_count(self) -> int:
+        return len(self.spec["ends"])
+
+    def part(self, number: int) -> tuple[int, int]:
+        ends = self.spec["ends"]
+        return (ends[number - 1] if number > 0 else 0), ends[number]
+
+    def public_plan(self) -> dict[str, Any]:
+        return {**self.spec, "source": public_url(self.spec["source"])}
+
+
+class PartMaker:
+    """Makes parts of a job, one at a time. One owner."""
+
+    def __init__(self, job: Job, dataset: Dataset, source: _native.Store, target: PackTarget) -> None:
+        self._spec, self._job = job.spec, job
+        self._dataset, self._source, self._target = dataset, source, target
+        spec = self._spec
+        self._builder: Any
+        if spec["rows"] is not None:
+            rows = [tuple(row) for row in spec["rows"]]
+            self._builder = _native.ShardBuilder(spec["format"], rows, shard_bytes=spec["shard_bytes"], compression=spec["compression"], hash=spec["hash"])
+        else:
+            columns = [ColumnSpec(*column) for column in spec["columns"]]
+            self._builder = make_shards(spec["format"], columns, spec["shard_bytes"], spec["compression"], spec["hash"])
+            self._map = load_callable(spec["map"]) if spec["map"] else None
+
+    def name_of(self, number: int) -> str:
+        """Name of a part's shard."""
+        return self._builder.name_of(number)  # type: ignore[no-any-return]
+
+    @property
+    def config_json(self) -> str:
+        return self._builder.config_json  # type: ignore[no-any-return]
+
+    def make(self, number: int) -> dict[str, Any]:
+        """Writes one part and its record; returns the facts."""
+        begin, end = self._job.part(number)
+        if self._spec["rows"] is not None:
+            self._builder.add_samples(self._dataset._native, self._source, begin, end)
+        else:
+            for position, sample in self._samples(begin, end):
+                if self._spec["format"] == "parquet":
+                    self._builder.stage(sample)
+                else:
+                    self._builder.stage(sample, position)
+                self._builder.commit()
+        data, facts = self._builder.take()
+        facts["name"] = self._builder.name_of(number)
+        self._target.put_part(number, facts, data)
+        return facts  # type: ignore[no-any-return]
+
+    def _samples(self, begin: int, end: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
+        renames = self._spec["renames"]
+        for start in range(begin, end, READ_SAMPLES):
+            positions = range(start, min(start + READ_SAMPLES, end))
+            wanted = None if renames is None or self._map else [source for source, _ in renames]
+            for position, sample in zip(positions, self._dataset.read(positions, columns=wanted), strict=True):
+                mapped = sample if self._map is None else self._map(sample)
+                if mapped is None:
+                    continue
+                yield position, mapped if renames is None else {target: mapped.get(source) for source, target in renames}
+
+
+def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]] | None:
+    """``TARGET[=SOURCE][:ENCODING]``, comma-separated, as (source, target, encoding)."""
+    if text is None:
+        return None
+    out = []
+    for item in text.split(",") if isinstance(text, str) else text:
+        names, _, encoding = item.strip().partition(":")
+        target, has_source, source = names.partition("=")
+        if not target:
+            raise InvalidArgumentError(f"columns: {item!r}: expected NAME, NAME=SOURCE or NAME=SOURCE:ENCODING")
+        out.append((source if has_source else target, target, encoding))
+    return out
+
+
+def _native_rows(dataset: Dataset, chosen: list[tuple[str, str, str]] | None) -> list[tuple[str, str, str, list[int], str, str]]:
+    """Columns for the native builder: what each cell is, and what it becomes. UnsupportedError: only by way of Python."""
+    targets = {source: (target, encoding) for source, target, encoding in chosen} if chosen is not None else None
+    rows: list[tuple[str, str, str, list[int], str, str]] = []
+    for column in dataset.schema.values():
+        if targets is not None and column.name not in targets:
+            rows.append((column.name, "bytes", "", [], "", ""))
+            continue
+        target, wanted = targets[column.name] if targets is not None else (column.name, "")
+        encoding, index_encoding = column.encoding, ""
+        if dataset.format == "webdataset" and encoding == "bytes":
+            encoding = _SUFFIX_ENCODINGS.get(column.name.rpartition(".")[2], "bytes")
+        wanted_cell = "ascii:int" if wanted == "int" and dataset.format == "webdataset" else wanted
+        if wanted and wanted_cell != encoding:
+            if column.encoding != "bytes" or wanted_cell not in ("bytes", "str", "json", "jpeg", "png", "ascii:int"):
+                raise UnsupportedError(f"column {column.name!r}: {column.encoding} as {wanted} goes by way of Python")
+            encoding = wanted_cell
+        rows.append((column.name, encoding, column.dtype, list(column.shape), target, index_encoding))
+    return rows
+
+
+def _chosen(dataset: Dataset, columns: str | Sequence[str] | None, is_mapped: bool) -> list[tuple[str, str, str]] | None:
+    chosen = parse_columns(columns)
+    if chosen is not None and not is_mapped:
+        for source, _, _ in chosen:
+            if source not in dataset.schema:
+                raise InvalidArgumentError(f"columns: {dataset.url} has no column {source!r}; its columns are {', '.join(dataset.schema)}")
+    return chosen
+
+
+def plan_job(dataset: Dataset, format: str, shard_bytes: int, compression: str, hash: str, columns: str | Sequence[str] | None, map: str) -> Job:
+    """Decides everything that output bytes depend on."""
+    if len(dataset) == 0:
+        raise NotFoundError(f"{dataset.url} has no samples")
+    writer_class(format)
+    chosen = _chosen(dataset, columns, bool(map))
+    spec: dict[str, Any] = {
+        "columns": None,
+        "compression": compression,
+        "ends": plan_parts(dataset, format, shard_bytes),
+        "fingerprint": dataset.fingerprint,
+        "format": format,
+        "hash": hash,
+        "map": map,
+        "renames": None,
+        "rows": None,
+        "shard_bytes": shard_bytes,
+        "source": str(dataset.url),
+        "source_format": dataset.format,
+    }
+    if not map and format != "parquet":
+        try:
+            rows = _native_rows(dataset, chosen)
+            _native.ShardBuilder(format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash)
+            spec["rows"] = rows
+            return Job(spec)
+        except UnsupportedError:
+            pass  # Another way, or the error again, with Python's view of the values.
+    # By way of Python values. Their encodings are those of the first sample, whoever makes which part.
+    sample = dataset[0]
+    if map:
+        first = load_callable(map)(sample)
+        if first is None:
+            raise InvalidArgumentError(f"{map}: the first sample must not be left out: its columns are those of the dataset")
+        sample = first
+    if chosen is not None:
+        spec["renames"] = [(source, target) for source, target, _ in chosen]
+        sample = {target: sample.get(source) for source, target, _ in chosen}
+    wanted = {target: encoding for _, target, encoding in chosen or [] if encoding}
+    known = {name: value for name, value in sample.items() if name not in wanted}
+    inferred = {column.name: column.encoding for column in infer_columns(known, format)}
+    spec["columns"] = [(name, wanted.get(name) or inferred[name]) for name in sample]
+    make_shards(format, [ColumnSpec(*column) for column in spec["columns"]], shard_bytes, compression, hash)
+    return Job(spec)
+
+
+def _memory_shares(dataset: Dataset, shard_bytes: int, memory: int, workers: int) -> tuple[int, int]:
+    """(workers, memory of one for reading): a worker holds a shard up to 2.25 times (grown, compressed or sent) and 2.5 blocks."""
+    block = dataset._native.largest_block_bytes * 5 // 2 + (8 << 20)
+    needed = block + shard_bytes * 9 // 4
+    if needed > memory:
+        raise ExhaustedError(
+            f"a worker needs {needed} bytes of memory (shards of {shard_bytes}, blocks of {dataset._native.largest_block_bytes}), "
+            f"the limit is {memory}; give more memory or smaller shards"
+        )
+    workers = max(1, min(workers or os.cpu_count() or 1, memory // needed))
+    return workers, memory // workers - shard_bytes * 9 // 4
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    *,
+    format: str = "mds",
+    source_format: str = "auto",
+    columns: str | Sequence[str] | None = None,
+    map: str = "",
+    shard_bytes: int | str = DEFAULT_SHARD_BYTES,
+    compression: str = "",
+    hash: str = "",
+    workers: int = 0,
+    memory: int | str = "512MiB",
+    dry_run: bool = False,
+    ray: bool = False,
+    lease: float = 15.0,
+    source_options: StoreOptions | None = None,
+    **options: Unpack[StoreOptions],
+) -> dict[str, Any]:
+    """Converts a dataset. Returns counts; with ``dry_run`` the plan: samples and shards, and nothing is written.
+
+    :param columns: ``"TARGET[=SOURCE][:ENCODING],..."``; default all, by their own names.
+    :param map: ``"module:function"``: called with each sample (a dict), returns the sample to write, or None to leave it out.
+    :param workers: threads, or with ``ray`` tasks; 0: one a core, or one a core of the cluster.
+    :param ray: run on the Ray cluster (the one that ``RAY_ADDRESS`` names or that this process is connected to, else one started on this machine); see docs/design/0023-convert.md.
+    :param lease: with ``ray``: seconds without a sign of life after which another machine's part is made anew.
+    """
+    size = parse_bytes(shard_bytes, "shard_bytes")
+    memory_bytes = parse_bytes(memory, "memory")
+    reading = source_options if source_options is not None else options
+    with ExitStack() as stack:
+        dataset = stack.enter_context(Dataset(source, format=source_format, memory=memory, **reading))
+        if _is_inside(str(target), str(source)):
+            raise InvalidArgumentError(f"the target {target} lies inside the source {source}")
+        job = plan_job(dataset, format, size, compression, hash, columns, map)
+        if dry_run:
+            return {
+                "sample_count": len(dataset),
+                "shard_count": job.part_count,
+                "read_bytes": dataset.nbytes,
+                "format": format,
+                "by_python": job.spec["rows"] is None,
+            }
+        store = open_native(target, memory, **options)
+        stack.callback(store.close)
+        place = PackTarget(store, job.public_plan())
+        place.load()
+        if (facts := place.finished()) is not None:
+            return _summary(facts, len(facts))
+        done = place.reopen()
+        resumed = len(done)
+        share = _memory_shares(dataset, size, memory_bytes, workers)
+        probe = PartMaker(job, dataset, dataset._store, place)
+        with progress_bar("converting", "shards") as report:
+            if ray:
+                from headrace._prepare_ray import run_on_ray
+
+                done = run_on_ray(
+                    job, place, done, workers=workers, lease=lease, memory=share[1] + size * 9 // 4, places=(str(target), reading, options), report=report
+                )
+            else:
+                _run_threads(job, dataset, place, done, share, report)
+        if lost := [number for number in range(job.part_count) if number not in done]:
+            raise ChangedError(f"{target}: part {lost[0]} ({len(lost)} in all) went away during the conversion; run it again")
+        facts = [done[number] for number in range(job.part_count)]
+        place.finish(facts, index_objects(format, probe.config_json, facts, place.digest), probe.name_of)
+        return _summary(facts, resumed)
+
+
+def _is_inside(target: str, source: str) -> bool:
+    return (target.rstrip("/") + "/").startswith(source.rstrip("/") + "/")
+
+
+def _run_threads(
+    job: Job, dataset: Dataset, place: PackTarget, done: dict[int, dict[str, Any]], share: tuple[int, int], report: Callable[[int, int, int], None] | None
+) -> None:
+    """Makes what is missing; adds to `done`."""
+    workers, reading_bytes = share
+    numbers = iter([n for n in range(job.part_count) if n not in done])
+    stores = [dataset.open_store(reading_bytes) for _ in range(workers)]
+    makers = [PartMaker(job, dataset, store, place) for store in stores]
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="headrace-pack")
+    running: dict[Future[dict[str, Any]], tuple[int, PartMaker]] = {}
+
+    def start(maker: PartMaker) -> None:
+        number = next(numbers, None)
+        if number is not None:
+            running[pool.submit(maker.make, number)] = (number, maker)
+
+    try:
+        for maker in makers:
+            start(maker)
+        while running:
+            # In slices: Ctrl-C reaches the main thread between them.
+            finished, _ = wait(running, timeout=0.1, return_when=FIRST_COMPLETED)
+            for future in finished:
+                number, maker = running.pop(future)
+                done[number] = future.result()
+                start(maker)
+            if report is not None and finished:
+                report(len(done), job.part_count, 0)
+    except BaseException:
+        # What is under way ends at once with its stores.
+        for store in stores:
+            store.close()
+        place.close()
+        dataset.close()
+        raise
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+        for store in stores:
+            store.close()

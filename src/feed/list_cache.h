@@ -1,0 +1,37 @@
+#pragma once
+/// \file
+/// What the sources of listed orders share: the last order they made, block counts, worlds.
+///
+/// Threads: any.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/mutex.h"
+#include "headrace/dataset.h"
+#include "headrace/list_sources.h"
+#include "headrace/order_source.h"
+
+namespace headrace::feed {
+
+/// The sample count of each block.
+std::vector<std::uint32_t> block_samples_of(const Dataset& dataset);
+/// Digest of names and numbers that an order depends on.
+std::uint64_t digest_of(std::string_view text) noexcept;
+/// Nodes of a world. Errors: kInvalidArgument (ranks_per_node does not divide the ranks).
+Result<std::uint32_t> node_count(std::uint32_t world_size, std::uint32_t ranks_per_node);
+
+/// Remembers the plan made last: a list may take seconds to make.
+class PlanCache {
+ public:
+  Result<OrderPlan> get(const OrderQuery& query,
+                        const std::function<Result<OrderPlan>()>& make) const;
+
+ private:
+  mutable Mutex mutex_;
+  mutable std::optional<OrderQuery> query_ HEADRACE_GUARDED_BY(mutex_);
+  mutable OrderPlan plan_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+}  // namespace headrace::feed

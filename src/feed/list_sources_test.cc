@@ -1,0 +1,318 @@
+// Orders of other loaders through the loader, against the lists that define them.
+#include "headrace/list_sources.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "feed/fake_dataset.h"
+#include "headrace/loader.h"
+
+namespace headrace {
+namespace {
+
+using feed_test::expect_right_bytes;
+using feed_test::FakeDataset;
+using feed_test::FakeSpec;
+using ::testing::HasSubstr;
+
+using Ids = std::vector<std::int64_t>;
+
+constexpr std::uint32_t kBatch = 5;
+
+struct World {
+  World() {
+    FakeSpec spec;
+    spec.block_samples.assign(40, 20);
+    spec.block_samples[7] = 13;
+    dataset = std::make_shared<FakeDataset>(spec);
+    pool = *SlabPool::create({.limit_bytes = std::uint64_t{64} << 20});
+    store = dataset->make_store(*pool);
+  }
+  Result<std::shared_ptr<const OrderSource>> mosaic(const RunWorld& world,
+                                                    const std::string& algorithm = "py1e") const {
+    MosaicSpec spec;
+    spec.shuffle = true;
+    spec.shuffle_algo = algorithm;
+    spec.shuffle_block_size = 200;
+    return create_mosaic_source(*dataset, spec, {}, world, {});
+  }
+  Result<std::shared_ptr<const OrderSource>> litdata(const RunWorld& world) const {
+    LitDataSpec spec;
+    spec.shuffle = "full";
+    return create_litdata_source(*dataset, spec, world);
+  }
+  std::unique_ptr<Loader> open(const Result<std::shared_ptr<const OrderSource>>& source,
+                               const RunWorld& world, std::uint32_t rank = 0) {
+    EXPECT_TRUE(source) << source.error().message();
+    LoaderOptions options;
+    options.batch_size = world.batch_size;
+    options.rank = rank;
+    options.world_size = world.world_size;
+    options.order_source = *source;
+    auto loader = Loader::create(dataset, *store->new_handle(), pool, options);
+    EXPECT_TRUE(loader) << loader.error().message();
+    return *std::move(loader);
+  }
+  Ids drain(Loader& loader, std::size_t most = SIZE_MAX) const {
+    Ids ids;
+    for (std::size_t i = 0; i < most; ++i) {
+      auto batch = loader.next(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+      EXPECT_TRUE(batch) << batch.error().message();
+      if (!batch || !*batch) break;
+      expect_right_bytes(*dataset, **batch);
+      ids.insert(ids.end(), (*batch)->ids().begin(), (*batch)->ids().end());
+    }
+    return ids;
+  }
+  /// The samples of one rank in what Mosaic has left of an epoch.
+  Ids mosaic_ids(const RunWorld& world, const MosaicState& state, std::uint32_t rank,
+                 const std::string& algorithm = "py1e") const {
+    MosaicSpec spec;
+    spec.shuffle = true;
+    spec.shuffle_algo = algorithm;
+    spec.shuffle_block_size = 200;
+    MosaicStream stream;
+    for (std::uint32_t i = 0; i < dataset->shard_count(); ++i)
+      stream.shard_samples.push_back(dataset->shard(i).sample_count);
+    const std::uint32_t per_node =
+        world.ranks_per_node > 0 ? world.ranks_per_node : world.world_size;
+    auto epoch = MosaicEpoch::create(spec, std::span(&stream, 1),
+                                     {.physical_nodes = world.world_size / per_node,
+                                      .ranks_per_node = per_node,
+                                      .workers = world.workers,
+                                      .batch_size = world.batch_size},
+                                     state);
+    EXPECT_TRUE(epoch) << epoch.error().message();
+    auto list = make_mosaic_list(**epoch);
+    EXPECT_TRUE(list);
+    Ids all((*list)->size());
+    (*list)->read(0, all);
+    return of_rank(all, world, rank);
+  }
+  static Ids of_rank(const Ids& all, const RunWorld& world, std::uint32_t rank) {
+    Ids ids;
+    for (std::size_t t = 0; t < all.size(); ++t) {
+      if (t / world.batch_size % world.world_size == rank && all[t] >= 0) ids.push_back(all[t]);
+    }
+    return ids;
+  }
+
+  std::shared_ptr<FakeDataset> dataset;
+  std::shared_ptr<SlabPool> pool;
+  std::unique_ptr<Store> store;
+};
+
+std::vector<std::uint64_t> shard_counts(const Dataset& dataset) {
+  std::vector<std::uint64_t> counts;
+  for (std::uint32_t i = 0; i < dataset.shard_count(); ++i)
+    counts.push_back(dataset.shard(i).sample_count);
+  return counts;
+}
+
+TEST(MosaicSource, DeliversMosaicsSequence) {
+  World world;
+  for (const std::string algorithm : {"py1e", "py1s", "py1br", "py2s", "naive"}) {
+    const RunWorld run{.world_size = 4, .ranks_per_node = 2, .workers = 3, .batch_size = kBatch};
+    auto loader = world.open(world.mosaic(run, algorithm), run, 1);
+    EXPECT_EQ(world.drain(*loader), world.mosaic_ids(run, {}, 1, algorithm)) << algorithm;
+    EXPECT_EQ(loader->order_spec().id, "mosaic:" + algorithm);
+  }
+}
+
+TEST(MosaicSource, GoesOnFromMosaicsState) {
+  World world;
+  const RunWorld run{.world_size = 2, .workers = 2, .batch_size = kBatch};
+  auto loader = world.open(world.mosaic(run), run);
+  const Status loaded = loader->load_state(
+      R"({"epoch":3,"sample_in_epoch":200,"num_canonical_nodes":2,"shuffle_seed":77,)"
+      R"("initial_physical_nodes":1})");
+  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  EXPECT_EQ(loader->epoch(), 3U);
+  MosaicState state;
+  state.epoch = 3;
+  state.sample_in_epoch = 200;
+  state.num_canonical_nodes = 2;
+  state.shuffle_seed = 77;
+  state.initial_physical_nodes = 1;
+  EXPECT_EQ(world.drain(*loader), world.mosaic_ids(run, state, 0));
+  EXPECT_THAT(loader->state(), HasSubstr(R"("num_canonical_nodes":2)"));
+  EXPECT_THAT(loader->state(), HasSubstr(R"("shuffle_seed":77)"));
+}
+
+TEST(MosaicSource, ItsOwnStateGoesOnInAnotherWorld) {
+  World world;
+  const RunWorld first{.world_size = 2, .workers = 1, .batch_size = kBatch};
+  auto begun = world.open(world.mosaic(first), first);
+  const Ids before = world.drain(*begun, 12);
+  const std::string state = begun->state();
+  EXPECT_THAT(state, HasSubstr(R"("sample_in_epoch":120)"));
+  EXPECT_LT(state.size(), 1024U);
+  const RunWorld second{.world_size = 1, .workers = 1, .batch_size = 2 * kBatch};
+  auto loader = world.open(world.mosaic(second), second);
+  ASSERT_TRUE(loader->load_state(state).ok());
+  MosaicState saved;
+  saved.sample_in_epoch = 120;
+  saved.num_canonical_nodes = 1;
+  saved.initial_physical_nodes = 1;
+  EXPECT_EQ(world.drain(*loader), world.mosaic_ids(second, saved, 0));
+}
+
+TEST(MosaicSource, RefusesWhatMosaicRefuses) {
+  World world;
+  EXPECT_EQ(world.mosaic({.world_size = 3, .ranks_per_node = 2}).error().code(),
+            Code::kInvalidArgument);
+  EXPECT_EQ(world.mosaic({}, "py9z").error().code(), Code::kInvalidArgument);
+  MosaicStream other;
+  other.shard_samples = {3};
+  EXPECT_EQ(create_mosaic_source(*world.dataset, {}, {other}, {}, {}).error().code(),
+            Code::kInvalidArgument);
+  const RunWorld run{.batch_size = kBatch};
+  auto loader = world.open(world.mosaic(run), run);
+  for (const std::string state : {R"({"epoch":0,"sample_in_epoch":-1})", R"({"sample_in_epoch":3})",
+                                  R"({"epoch":0,"sample_in_epoch":3,"num_canonical_nodes":"x"})"}) {
+    EXPECT_EQ(loader->load_state(state).code(), Code::kInvalidArgument) << state;
+  }
+  EXPECT_EQ(world.drain(*loader), world.mosaic_ids(run, {}, 0));
+}
+
+TEST(MosaicSource, AStateAtTheEndBeginsTheNextEpoch) {
+  World world;
+  const RunWorld run{.batch_size = kBatch};
+  auto loader = world.open(world.mosaic(run), run);
+  const std::string n = std::to_string(world.dataset->sample_count());
+  ASSERT_TRUE(loader->load_state(R"({"epoch":4,"sample_in_epoch":)" + n + "}").ok());
+  EXPECT_EQ(loader->epoch(), 5U);
+  MosaicState state;
+  state.epoch = 5;
+  EXPECT_EQ(world.drain(*loader), world.mosaic_ids(run, state, 0));
+}
+
+std::vector<LitDataChunk> chunks_of(const Dataset& dataset) {
+  std::vector<LitDataChunk> chunks;
+  std::uint64_t begin = 0;
+  for (const std::uint64_t count : shard_counts(dataset)) {
+    chunks.push_back({begin, begin, begin + count, begin + count, 0});
+    begin += count;
+  }
+  return chunks;
+}
+
+Ids litdata_ids(const World& world, const RunWorld& run, std::uint32_t rank, std::uint32_t epoch) {
+  LitDataSpec spec;
+  spec.shuffle = "full";
+  auto list = make_litdata_list(spec, chunks_of(*world.dataset),
+                                {.world_size = run.world_size,
+                                 .nodes = 1,
+                                 .workers = run.workers,
+                                 .batch_size = run.batch_size},
+                                epoch);
+  EXPECT_TRUE(list);
+  Ids all((*list)->size());
+  (*list)->read(0, all);
+  return World::of_rank(all, run, rank);
+}
+
+TEST(LitDataSource, DeliversLitDatasSequence) {
+  World world;
+  const RunWorld run{.world_size = 2, .workers = 2, .batch_size = kBatch};
+  auto loader = world.open(world.litdata(run), run, 1);
+  EXPECT_EQ(world.drain(*loader), litdata_ids(world, run, 1, 1));
+  ASSERT_TRUE(loader->start_epoch().ok());
+  EXPECT_EQ(world.drain(*loader), litdata_ids(world, run, 1, 2));
+}
+
+TEST(LitDataSource, GoesOnWithTheSameSequenceInTheSameWorld) {
+  World world;
+  const RunWorld run{.world_size = 2, .workers = 3, .batch_size = kBatch};
+  const Ids all = litdata_ids(world, run, 0, 1);
+  auto begun = world.open(world.litdata(run), run);
+  Ids ids = world.drain(*begun, 9);
+  auto loader = world.open(world.litdata(run), run);
+  ASSERT_TRUE(loader->load_state(begun->state()).ok());
+  const Ids rest = world.drain(*loader);
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  EXPECT_EQ(ids, all);
+}
+
+TEST(LitDataSource, DealsOutTheRestInAnotherWorldAsLitDataDoes) {
+  World world;
+  const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};
+  auto begun = world.open(world.litdata(first), first);
+  Ids ids = world.drain(*begun, 31);
+  const RunWorld second{.world_size = 2, .workers = 1, .batch_size = kBatch};
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    auto loader = world.open(world.litdata(second), second, rank);
+    const Status loaded = loader->load_state(begun->state());
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    const Ids rest = world.drain(*loader);
+    ids.insert(ids.end(), rest.begin(), rest.end());
+    if (rank == 0) {
+      auto third = world.open(world.litdata(first), first);
+      world.drain(*third, 1);
+      auto again = world.open(world.litdata(second), second);
+      ASSERT_TRUE(again->load_state(begun->state()).ok());
+      world.drain(*again, 2);
+      EXPECT_EQ(third->load_state(again->state()).code(), Code::kUnsupported);
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  const std::size_t total = ids.size();
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  // LitData rounds the place down to whole rounds of the workers: less than one is repeated.
+  EXPECT_LT(total - ids.size(), 2 * kBatch);
+  EXPECT_EQ(ids.size(), world.dataset->sample_count());
+}
+
+TEST(LitDataSource, GoesOnInTheWorldThatTheEpochWasDealtOutFor) {
+  World world;
+  const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};
+  const RunWorld second{.world_size = 2, .workers = 1, .batch_size = kBatch};
+  auto begun = world.open(world.litdata(first), first);
+  world.drain(*begun, 30);
+  auto dealt = world.open(world.litdata(second), second);
+  ASSERT_TRUE(dealt->load_state(begun->state()).ok());
+  world.drain(*dealt, 3);
+  const std::string state = dealt->state();
+  EXPECT_THAT(state, HasSubstr(R"("dealt_out":[150,1,2,5])"));
+  auto loader = world.open(world.litdata(second), second);
+  const Status loaded = loader->load_state(state);
+  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  EXPECT_EQ(loader->state(), state);
+  EXPECT_EQ(world.drain(*loader), world.drain(*dealt));
+  for (const std::string bad : {"7", "[]", "[0,1,2,5]", "[151000,1,2,5]", "[150,1,0,5]",
+                                "[150,1,2,-5]", "[150,1,2,5,5]", R"(["x",1,2,5])"}) {
+    std::string other = state;
+    const std::string field = R"("dealt_out":)";
+    const std::size_t at = other.find(field) + field.size();
+    other.replace(at, std::string("[150,1,2,5]").size(), bad);
+    const Status refused = loader->load_state(other);
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << bad;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("dealt_out")) << bad;
+  }
+}
+
+TEST(LitDataSource, AStateOfTheOwnWorldForgetsWhatWasDealtOut) {
+  World world;
+  const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};
+  const RunWorld second{.world_size = 2, .workers = 1, .batch_size = kBatch};
+  auto begun = world.open(world.litdata(first), first);
+  world.drain(*begun, 20);
+  auto own = world.open(world.litdata(second), second);
+  const std::string start = own->state();
+  world.drain(*own, 30);
+  const std::string middle = own->state();
+  const Ids rest = world.drain(*own);
+  auto loader = world.open(world.litdata(second), second);
+  ASSERT_TRUE(loader->load_state(begun->state()).ok());
+  ASSERT_TRUE(loader->load_state(middle).ok());
+  EXPECT_EQ(loader->state(), middle);
+  EXPECT_EQ(world.drain(*loader), rest);
+  ASSERT_TRUE(loader->load_state(begun->state()).ok());
+  ASSERT_TRUE(loader->load_state(start).ok());
+  EXPECT_EQ(world.drain(*loader), litdata_ids(world, second, 0, 1));
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,250 @@
+// LitData's order as a source. In the world that an epoch began in it goes on at any slot; in
+// another what is left is dealt out anew, as LitData does.
+#include <simdjson.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "feed/list_cache.h"
+
+namespace headrace {
+namespace {
+
+struct Inputs {
+  LitDataSpec spec;
+  std::vector<LitDataChunk> chunks;
+  std::vector<std::uint32_t> block_samples;
+  std::uint32_t ranks_per_node = 0;
+  std::uint32_t workers = 1;
+  std::uint64_t digest = 0;
+};
+
+/// An epoch that began, or was dealt out anew, in another world than the run's.
+struct Origin {
+  std::uint64_t epoch = 0;
+  std::uint64_t t = 0;
+  LitDataWorld world;
+};
+
+// More than any machine has; keeps products of counts below 2^63.
+constexpr std::uint64_t kMostOfWorld = 1 << 24;
+
+/// Reads "dealt_out" of a state at `t`: [t, ranks, workers, batch size] of the world before.
+bool parse_origin(simdjson::simdjson_result<simdjson::dom::element> field, std::uint64_t t,
+                  Origin& out) {
+  simdjson::dom::array values;
+  if (field.get_array().get(values) || values.size() != 4) return false;
+  std::array<std::uint64_t, 4> numbers{};
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    const bool is_number = !values.at(i).get_uint64().get(numbers[i]);
+    const std::uint64_t most = i == 0 ? t : kMostOfWorld;
+    if (!is_number || numbers[i] == 0 || numbers[i] > most) return false;
+  }
+  out.t = numbers[0];
+  out.world.world_size = static_cast<std::uint32_t>(numbers[1]);
+  out.world.workers = static_cast<std::uint32_t>(numbers[2]);
+  out.world.batch_size = static_cast<std::uint32_t>(numbers[3]);
+  return true;
+}
+
+bool is_same(const LitDataWorld& a, const LitDataWorld& b) {
+  return a.world_size == b.world_size && a.workers == b.workers && a.batch_size == b.batch_size;
+}
+
+/// A list from a slot on.
+class ListTail final : public SampleList {
+ public:
+  ListTail(std::shared_ptr<const SampleList> list, std::uint64_t begin)
+      : list_(std::move(list)), begin_(begin) {}
+  std::uint64_t size() const noexcept override { return list_->size() - begin_; }
+  void read(std::uint64_t t, std::span<std::int64_t> out) const override {
+    list_->read(begin_ + t, out);
+  }
+
+ private:
+  std::shared_ptr<const SampleList> list_;
+  std::uint64_t begin_;
+};
+
+class LitDataSource final : public OrderSource {
+ public:
+  LitDataSource(std::shared_ptr<const Inputs> inputs, LitDataWorld world,
+                std::optional<Origin> origin)
+      : inputs_(std::move(inputs)), world_(world), origin_(origin) {}
+
+  OrderSpec spec() const override {
+    OrderSpec spec;
+    spec.id = "litdata";
+    spec.seed = inputs_->spec.seed;
+    spec.window_blocks = 1;
+    spec.block_table_digest = inputs_->digest;
+    return spec;
+  }
+
+  Result<OrderPlan> plan(const OrderQuery& query) const override {
+    return cache_.get(query, [&] { return make_plan(query); });
+  }
+
+  std::string state_extra(std::uint64_t epoch, std::uint64_t) const override {
+    const bool has_origin = origin_ && origin_->epoch == epoch;
+    nlohmann::ordered_json json;
+    json["world_size"] = world_.world_size;
+    json["num_workers"] = world_.workers;
+    json["batch_size"] = world_.batch_size;
+    json["dealt_out"] = nullptr;
+    if (has_origin) {
+      json["dealt_out"] = {origin_->t, origin_->world.world_size, origin_->world.workers,
+                           origin_->world.batch_size};
+    }
+    return json.dump();
+  }
+
+  Result<std::shared_ptr<const OrderSource>> restored(const OrderSpec&,
+                                                      std::string_view state) const override {
+    simdjson::dom::parser parser;
+    simdjson::dom::object object;
+    const simdjson::padded_string padded(state);
+    const auto bad = [](const char* name) {
+      return Status(Code::kInvalidArgument,
+                    std::string("loader state: field '") + name + "' is missing or out of range");
+    };
+    if (parser.parse(padded).get_object().get(object)) return bad("epoch");
+    std::uint64_t epoch = 0;
+    std::uint64_t t = 0;
+    std::uint64_t world_size = 0;
+    std::uint64_t workers = 0;
+    std::uint64_t batch_size = 0;
+    if (object["epoch"].get_uint64().get(epoch)) return bad("epoch");
+    if (object["t"].get_uint64().get(t)) return bad("t");
+    const auto number = [&](const char* name, std::uint64_t& out) {
+      return !object[name].get_uint64().get(out) && out > 0 && out <= kMostOfWorld;
+    };
+    if (!number("world_size", world_size)) return bad("world_size");
+    if (!number("num_workers", workers)) return bad("num_workers");
+    if (!number("batch_size", batch_size)) return bad("batch_size");
+    LitDataWorld saved{.world_size = static_cast<std::uint32_t>(world_size),
+                       .nodes = 1,
+                       .workers = static_cast<std::uint32_t>(workers),
+                       .batch_size = static_cast<std::uint32_t>(batch_size)};
+    std::optional<Origin> origin;
+    if (!object["dealt_out"].is_null()) {
+      if (!is_same(saved, world_)) {
+        return Status(Code::kUnsupported,
+                      "loader state: this epoch of order litdata was already continued in another "
+                      "world once; continue it in that world, or from a state of another epoch");
+      }
+      if (!parse_origin(object["dealt_out"], t, origin.emplace())) return bad("dealt_out");
+    } else if (t > 0 && !is_same(saved, world_)) {
+      origin = Origin{.epoch = epoch, .t = t, .world = saved};
+    }
+    if (!origin && !origin_) return std::shared_ptr<const OrderSource>();
+    if (origin) {
+      origin->epoch = epoch;
+      HEADRACE_TRY_ASSIGN(origin->world.nodes,
+                          feed::node_count(origin->world.world_size, inputs_->ranks_per_node));
+    }
+    return std::shared_ptr<const OrderSource>(
+        std::make_shared<const LitDataSource>(inputs_, world_, origin));
+  }
+
+ private:
+  Result<OrderPlan> make_plan(const OrderQuery& query) const {
+    LitDataWorld world = world_;
+    world.world_size = query.world_size;
+    world.batch_size = static_cast<std::uint32_t>(query.global_batch / query.world_size);
+    HEADRACE_TRY_ASSIGN(world.nodes, feed::node_count(query.world_size, inputs_->ranks_per_node));
+    const auto epoch = static_cast<std::uint32_t>(query.epoch + 1);
+    std::shared_ptr<const SampleList> list;
+    std::uint64_t begin = query.t;
+    const bool is_dealt_out = origin_ && origin_->epoch == query.epoch && query.t >= origin_->t;
+    if (is_dealt_out) {
+      HEADRACE_TRY_ASSIGN(list, deal_out_anew(world, epoch));
+      begin -= origin_->t;
+    } else {
+      HEADRACE_TRY_ASSIGN(list, make_litdata_list(inputs_->spec, inputs_->chunks, world, epoch));
+    }
+    if (begin > list->size()) {
+      return Status(Code::kInvalidArgument,
+                    "order: t is " + std::to_string(query.t) + ", beyond the epoch's end");
+    }
+    if (begin == list->size()) return OrderPlan();
+    if (begin > 0) list = std::make_shared<const ListTail>(std::move(list), begin);
+    HEADRACE_TRY_ASSIGN(auto order, create_listed_order(spec(), inputs_->block_samples, query.epoch,
+                                                        std::move(list)));
+    return OrderPlan{.order = std::move(order), .start = 0};
+  }
+
+  /// What the origin's world had left.
+  Result<std::shared_ptr<const SampleList>> deal_out_anew(const LitDataWorld& world,
+                                                          std::uint32_t epoch) const {
+    HEADRACE_TRY_ASSIGN(const auto before,
+                        make_litdata_list(inputs_->spec, inputs_->chunks, origin_->world, epoch));
+    // Slots may be empty near the end: LitData counts samples.
+    const std::uint64_t global =
+        std::uint64_t{origin_->world.world_size} * origin_->world.batch_size;
+    std::vector<std::int64_t> ids(origin_->world.batch_size);
+    LitDataState state;
+    state.epoch = epoch;
+    state.saved_by = origin_->world;
+    state.initial = origin_->world;
+    for (std::uint64_t t = 0; t < std::min(origin_->t, before->size()); ++t) {
+      if (t % origin_->world.batch_size == 0) {
+        ids.resize(std::min<std::uint64_t>(ids.size(), before->size() - t));
+        before->read(t, ids);
+      }
+      const bool is_filled = ids[t % origin_->world.batch_size] >= 0;
+      if (!is_filled) continue;
+      ++state.sample_in_epoch;
+      if (t % global < origin_->world.batch_size) ++state.num_samples_yielded;
+    }
+    return resume_litdata_list(inputs_->spec, inputs_->chunks, world, state);
+  }
+
+  const std::shared_ptr<const Inputs> inputs_;
+  const LitDataWorld world_;
+  const std::optional<Origin> origin_;
+  feed::PlanCache cache_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const OrderSource>> create_litdata_source(const Dataset& dataset,
+                                                                 const LitDataSpec& spec,
+                                                                 const RunWorld& world) {
+  auto inputs = std::make_shared<Inputs>();
+  inputs->spec = spec;
+  inputs->block_samples = feed::block_samples_of(dataset);
+  inputs->ranks_per_node = world.ranks_per_node;
+  inputs->workers = std::max(world.workers, 1U);
+  nlohmann::json json = {spec.shuffle, spec.drop_last, spec.item_shuffle_window.value_or(~0U),
+                         spec.window, spec.max_cache_size};
+  for (std::uint32_t i = 0; i < dataset.shard_count(); ++i) {
+    const Dataset::Shard shard = dataset.shard(i);
+    const std::uint64_t end = shard.first_sample + shard.sample_count;
+    inputs->chunks.push_back({.begin = shard.first_sample,
+                              .roi_begin = shard.first_sample,
+                              .roi_end = end,
+                              .end = end,
+                              .bytes = shard.size_bytes});
+    json.push_back(shard.sample_count);
+  }
+  inputs->digest = feed::digest_of(json.dump());
+  HEADRACE_TRY_ASSIGN(const std::uint32_t nodes,
+                      feed::node_count(world.world_size, world.ranks_per_node));
+  const LitDataWorld here{.world_size = world.world_size,
+                          .nodes = nodes,
+                          .workers = inputs->workers,
+                          .batch_size = world.batch_size};
+  auto source = std::make_shared<const LitDataSource>(std::move(inputs), here, std::nullopt);
+  HEADRACE_TRY_ASSIGN(
+      const OrderPlan proof,
+      source->plan({.epoch = 0,
+                    .t = 0,
+                    .global_batch = std::uint64_t{world.world_size} * world.batch_size,
+                    .world_size = world.world_size}));
+  static_cast<void>(proof);
+  return std::shared_ptr<const OrderSource>(std::move(source));
+}
+
+}  // namespace headrace

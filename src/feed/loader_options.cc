@@ -1,0 +1,128 @@
+#include "feed/loader_options.h"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "feed/pipeline.h"
+
+namespace headrace::feed {
+namespace {
+
+std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
+  std::vector<std::uint32_t> counts(dataset.block_count());
+  for (std::uint32_t i = 0; i < counts.size(); ++i) counts[i] = dataset.block(i).sample_count;
+  return counts;
+}
+
+}  // namespace
+
+Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::string>& names) {
+  const std::vector<Column>& columns = dataset.columns();
+  Selection selection;
+  selection.column_count = columns.size();
+  for (std::size_t i = 0; names.empty() && i < columns.size(); ++i)
+    selection.entries.push_back({&columns[i], i});
+  for (const std::string& name : names) {
+    const auto found = std::find_if(columns.begin(), columns.end(),
+                                    [&](const Column& c) { return c.name == name; });
+    if (found == columns.end()) {
+      std::string known;
+      for (const Column& column : columns) known += (known.empty() ? "" : ", ") + column.name;
+      return Status(Code::kInvalidArgument,
+                    "columns: '" + name + "' is not in " + dataset.url() + "; it has " + known);
+    }
+    selection.entries.push_back({&*found, static_cast<std::size_t>(found - columns.begin())});
+  }
+  return selection;
+}
+
+MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabPool& pool,
+                     const LoaderOptions& options) {
+  std::uint64_t raw_bytes = 0;
+  MemoryNeeds needs;
+  for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
+    const Block block = dataset.block(i);
+    raw_bytes += block.raw_bytes;
+    needs.block_bytes =
+        std::max(needs.block_bytes, sizes.charged_bytes(dataset, i, block.stored_bytes));
+  }
+  const std::uint64_t sample_bytes =
+      raw_bytes / std::max<std::uint64_t>(dataset.sample_count(), 1) + 1;
+  needs.limit_bytes = pool.limit_bytes();
+  needs.batch_bytes = SlabPool::charged_bytes(options.batch_size * (sample_bytes + 9) +
+                                              64 * (2 + 3 * dataset.columns().size()));
+  needs.sparse_bytes = options.batch_size * SlabPool::charged_bytes(sample_bytes);
+  needs.prefetch_batches = options.prefetch_batches;
+  return needs;
+}
+
+Status check_options(const Dataset& dataset, const LoaderOptions& options) {
+  const auto bad = [](std::string what) { return Status(Code::kInvalidArgument, std::move(what)); };
+  if (dataset.sample_count() == 0) return bad(dataset.url() + " has no samples");
+  if (options.world_size == 0 || options.rank >= options.world_size) {
+    return bad("rank " + std::to_string(options.rank) + " is not below world_size " +
+               std::to_string(options.world_size));
+  }
+  if (options.batch_size == 0) return bad("batch_size is 0");
+  if (options.prefetch_batches < 1 || options.prefetch_batches > 1024) {
+    return bad("prefetch_batches is " + std::to_string(options.prefetch_batches) +
+               ", not in 1 .. 1024");
+  }
+  if (options.order_source != nullptr) return {};
+  if (options.order != "headrace" && options.order != "sequential") {
+    return bad("order '" + options.order + "' is unknown; there are headrace, sequential");
+  }
+  if (options.order == "sequential" && (options.lane_count > 1 || options.window_blocks > 1)) {
+    return bad("lanes and windows belong to order headrace; order sequential has neither");
+  }
+  const std::uint64_t global = std::uint64_t{options.batch_size} * options.world_size;
+  if (global > dataset.sample_count()) {
+    return bad("a global batch of " + std::to_string(global) + " samples (batch_size " +
+               std::to_string(options.batch_size) + " * world_size " +
+               std::to_string(options.world_size) + ") is larger than the dataset: " +
+               dataset.url() + " has " + std::to_string(dataset.sample_count()));
+  }
+  return {};
+}
+
+std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options) {
+  if (!has_compressed_blocks(dataset)) return 0;
+  if (options.worker_count > 0) return options.worker_count;
+  const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  return std::clamp(cores - 1, 1U, 4U);
+}
+
+Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,
+                                                       const SlabSizes& sizes, const SlabPool& pool,
+                                                       const LoaderOptions& options) {
+  std::vector<std::uint32_t> samples = block_samples(dataset);
+  OrderSpec spec;
+  spec.id = options.order;
+  spec.seed = options.seed;
+  spec.block_table_digest = block_table_digest(samples);
+  if (options.order == "sequential") {
+    spec.window_blocks = 1;
+    return create_order_source(spec, std::move(samples));
+  }
+  const bool is_compressed = has_compressed_blocks(dataset);
+  spec.window_blocks = options.window_blocks > 0 ? options.window_blocks : (is_compressed ? 1 : 2);
+  HEADRACE_TRY_ASSIGN(const auto order, EpochOrder::create(spec, samples, 0));
+  const LaneChoice choice =
+      choose_lanes({.global_batch = std::uint64_t{options.batch_size} * options.world_size,
+                    .world_size = options.world_size,
+                    .sample_count = dataset.sample_count(),
+                    .block_count = dataset.block_count(),
+                    .window_blocks = spec.window_blocks,
+                    .window_bytes = Pipeline::largest_window_bytes(dataset, *order, sizes),
+                    .memory_bytes = pool.limit_bytes() - pool.limit_bytes() / kBatchShare});
+  spec.lane_count = choice.lane_count;
+  spec.bundle_lanes = choice.bundle_lanes;
+  if (options.lane_count > 0) {
+    spec.lane_count = options.lane_count;
+    spec.bundle_lanes = bundle_of(options.lane_count);
+  }
+  return create_order_source(spec, std::move(samples));
+}
+
+}  // namespace headrace::feed

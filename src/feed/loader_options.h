@@ -1,0 +1,29 @@
+#pragma once
+/// \file
+/// What a loader makes of its options before it begins: columns, memory, threads, the first order.
+/// Pure.
+#include <memory>
+
+#include "feed/batch.h"
+#include "feed/memory_plan.h"
+#include "feed/slab_sizes.h"
+#include "headrace/loader.h"
+
+namespace headrace::feed {
+
+/// Errors: kInvalidArgument (names the option).
+Status check_options(const Dataset& dataset, const LoaderOptions& options);
+/// The columns named; all when none are. Errors: kInvalidArgument (names those that there are).
+Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::string>& names);
+/// O(B).
+MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabPool& pool,
+                     const LoaderOptions& options);
+/// Threads that inflate and decode; 0 when no block needs it.
+std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options);
+/// The source that `options.order` names, with lanes chosen for this first run. Errors: those of
+/// create_order_source().
+Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,
+                                                       const SlabSizes& sizes, const SlabPool& pool,
+                                                       const LoaderOptions& options);
+
+}  // namespace headrace::feed

@@ -1,0 +1,154 @@
+#include "headrace/order_table.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/temporary_directory.h"
+
+namespace headrace {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::shared_ptr<const MosaicEpoch> epoch_of(std::uint64_t number) {
+  MosaicSpec spec;
+  spec.shuffle = true;
+  MosaicStream stream;
+  stream.shard_samples.assign(30, 100);
+  MosaicState state;
+  state.epoch = number;
+  auto epoch = MosaicEpoch::create(spec, std::span(&stream, 1), {1, 1, 1, 10}, state);
+  EXPECT_TRUE(epoch.has_value());
+  return *epoch;
+}
+
+std::vector<std::int64_t> slots(const SampleList& list) {
+  std::vector<std::int64_t> out(list.size());
+  list.read(0, out);
+  return out;
+}
+
+class OrderTable : public ::testing::Test {
+ protected:
+  OrderTableOptions options() const {
+    OrderTableOptions out;
+    out.directory = directory_.path();
+    out.least_bytes = 0;
+    out.kept_tables = 2;
+    return out;
+  }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> out;
+    for (const auto& entry : fs::directory_iterator(directory_.path())) out.push_back(entry.path());
+    return out;
+  }
+  void expect_right(std::uint64_t number, const OrderTableOptions& options) {
+    const auto epoch = epoch_of(number);
+    auto list = open_mosaic_list(*epoch, options);
+    ASSERT_TRUE(list.has_value()) << list.error().message();
+    EXPECT_EQ(slots(**list), slots(**make_mosaic_list(*epoch)));
+  }
+  TemporaryDirectory directory_;
+};
+
+TEST_F(OrderTable, IsMadeOnceAndFoundAgain) {
+  expect_right(0, options());
+  ASSERT_EQ(files().size(), 1U);
+  const auto path = files()[0];
+  EXPECT_EQ(fs::file_size(path), 128U + 3000 * 4);
+  struct stat made {};
+  struct stat found {};
+  ASSERT_EQ(::stat(path.c_str(), &made), 0);
+  // Kept open, so that a new file could not have the same number.
+  const Fd keeper(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  expect_right(0, options());
+  ASSERT_EQ(::stat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_ino, made.st_ino);
+}
+
+TEST_F(OrderTable, IsNotWaitedForLongerThanAsked) {
+  expect_right(0, options());
+  const fs::path table = files()[0];
+  fs::remove(table);
+  fs::path lock_path = table;
+  lock_path.replace_extension(".lock");
+  // As a process does that makes it and is stopped.
+  const Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  OrderTableOptions impatient = options();
+  impatient.longest_wait = std::chrono::milliseconds(0);
+  expect_right(0, impatient);
+  EXPECT_FALSE(fs::exists(table));
+  // Only this table is locked, and its lock is not taken for a stale one.
+  expect_right(1, impatient);
+  EXPECT_EQ(files().size(), 2U);
+  EXPECT_TRUE(fs::exists(lock_path));
+  ASSERT_EQ(::flock(lock.get(), LOCK_UN), 0);
+  expect_right(0, impatient);
+  EXPECT_TRUE(fs::exists(table));
+  EXPECT_FALSE(fs::exists(lock_path));
+}
+
+TEST_F(OrderTable, RemovesLocksOfTheDead) {
+  std::ofstream(fs::path(directory_.path()) / "0123.lock");
+  expect_right(0, options());
+  ASSERT_EQ(files().size(), 1U);
+  EXPECT_EQ(files()[0].extension(), ".order");
+}
+
+TEST_F(OrderTable, IsMadeAnewWhenItIsNotWhatItShouldBe) {
+  expect_right(0, options());
+  const auto path = files()[0];
+  for (const auto& spoil : std::vector<std::function<void()>>{
+           [&] { fs::resize_file(path, 200); },
+           [&] {
+             std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+             file.seekp(60);  // the boot
+             file.write("another", 7);
+           },
+           [&] {
+             std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+             file.seekp(128 + 400);  // an entry, now far behind the last sample
+             file.write("\xff\xff\xff\x7f", 4);
+           },
+           [&] { fs::remove(path); }}) {
+    spoil();
+    expect_right(0, options());
+    EXPECT_EQ(files().size(), 1U);
+  }
+}
+
+TEST_F(OrderTable, KeepsTheNewest) {
+  for (std::uint64_t number = 0; number < 5; ++number) expect_right(number, options());
+  EXPECT_EQ(files().size(), 2U);
+}
+
+TEST_F(OrderTable, StaysInMemoryWhereThereIsNoDirectory) {
+  OrderTableOptions gone = options();
+  gone.directory += "/none";
+  expect_right(0, gone);
+  gone.directory.clear();
+  expect_right(0, gone);
+  OrderTableOptions small = options();
+  small.least_bytes = 1 << 20;
+  expect_right(0, small);
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(OrderTable, IsMadeByOneOfMany) {
+  std::vector<std::thread> ranks;
+  for (int i = 0; i < 4; ++i) ranks.emplace_back([&] { expect_right(3, options()); });
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(files().size(), 1U);
+}
+
+}  // namespace
+}  // namespace headrace

@@ -1,0 +1,194 @@
+// WebDataset: a member for each value, named KEY.COLUMN with the suffix that webdataset's own
+// decoders need: .txt, .cls, .json, .npy; bytes are named by their column alone.
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdio>
+#include <optional>
+#include <set>
+
+#include "pack/sample_format.h"
+#include "pack/tar_format.h"
+
+namespace headrace::pack_detail {
+namespace {
+
+using Kind = CellType::Kind;
+
+constexpr std::string_view kKeyColumn = "__key__";
+
+std::string_view suffix_encoding(const CellType& type) {
+  switch (type.kind) {
+    case Kind::kStr:
+      return "str";
+    case Kind::kJson:
+      return "json";
+    case Kind::kAsciiInt:
+      return "int";
+    case Kind::kNumber:
+      return type.dtype->is_integer() ? "int" : "str";
+    default:
+      return "bytes";
+  }
+}
+
+/// The column's name, with an extension where readers would not know what it is.
+std::string suffix_of(const TargetColumn& column) {
+  const std::string_view encoding = suffix_encoding(column.type);
+  const std::string& name = column.name;
+  if (column.type.is_array()) return name == "npy" || name.ends_with(".npy") ? name : name + ".npy";
+  if (encoding == "bytes" || encoding_of_suffix(name) == encoding) return name;
+  return name + (encoding == "str" ? ".txt" : encoding == "int" ? ".cls" : ".json");
+}
+
+Status check_suffix(const std::string& suffix) {
+  const bool is_good = !suffix.empty() && suffix.front() != '.' &&
+                       std::none_of(suffix.begin(), suffix.end(), [](char c) {
+                         return c == '/' || static_cast<unsigned char>(c) < 32;
+                       });
+  return is_good ? Status()
+                 : Status(Code::kInvalidArgument,
+                          "column '" + suffix + "': no name for a member of a tar; rename it");
+}
+
+std::string npy_header(const ArrayView& view) {
+  std::string text =
+      "{'descr': '" + std::string(view.dtype->npy) + "', 'fortran_order': False, 'shape': (";
+  for (const std::uint64_t dim : view.shape) text += std::to_string(dim) + ", ";
+  // Python writes (3,) and (3, 4).
+  if (view.shape.size() > 1) text.resize(text.size() - 2);
+  if (view.shape.size() == 1) text.resize(text.size() - 1);
+  text += "), }";
+  text.resize((text.size() + 11 + 63) / 64 * 64 - 11, ' ');
+  text += '\n';
+  std::string head("\x93NUMPY\x01\x00", 8);
+  head += static_cast<char>(text.size() & 255);
+  head += static_cast<char>(text.size() >> 8);
+  return head + text;
+}
+
+class TarFormat final : public SampleFormat {
+ public:
+  static Result<std::unique_ptr<SampleFormat>> create(Columns columns) {
+    auto format = std::make_unique<TarFormat>();
+    std::set<std::string> seen;
+    for (TargetColumn& column : columns) {
+      if (column.name == kKeyColumn && column.type.kind == Kind::kStr) {
+        format->key_cell_ = column.cell;
+        continue;
+      }
+      std::string suffix = suffix_of(column);
+      HEADRACE_TRY(check_suffix(suffix));
+      std::string lower = suffix;
+      std::transform(lower.begin(), lower.end(), lower.begin(),
+                     [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+      if (!seen.insert(lower).second) {
+        return Status(Code::kInvalidArgument,
+                      "two columns would be members '" + suffix + "' of a sample; rename one");
+      }
+      format->suffixes_.push_back(std::move(suffix));
+      format->columns_.push_back(std::move(column));
+    }
+    if (format->columns_.empty()) return Status(Code::kInvalidArgument, "no column to write");
+    return std::unique_ptr<SampleFormat>(std::move(format));
+  }
+
+  Status append(std::span<const std::span<const std::byte>> cells, std::uint64_t number,
+                std::vector<std::byte>& out) override {
+    HEADRACE_TRY_ASSIGN(std::string key, key_of(cells, number));
+    if (key == last_key_) {
+      return Status(Code::kInvalidArgument,
+                    "__key__ '" + key +
+                        "': the sample before has the same, readers would take both for one; "
+                        "leave the column out, then samples are numbered");
+    }
+    bool is_empty = true;
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const auto cell = cells[columns_[i].cell];
+      if (cell.data() == nullptr) continue;
+      is_empty = false;
+      Status status = append_member(columns_[i].type, key + "." + suffixes_[i], cell, out);
+      if (!status.ok()) return in_column(columns_[i], std::move(status));
+    }
+    if (is_empty)
+      return Status(Code::kInvalidArgument, "a sample without any value has no place in a tar");
+    staged_key_ = std::move(key);
+    return {};
+  }
+  void commit() override { last_key_ = std::move(staged_key_); }
+  void begin_shard() override { last_key_.reset(); }
+  std::string head(std::span<const std::uint64_t>) const override { return {}; }
+  std::string tail() const override { return std::string(kTarEndBytes, '\0'); }
+  std::uint64_t frame_bytes(std::uint64_t) const override { return kTarEndBytes; }
+  const Columns& columns() const override { return columns_; }
+
+ private:
+  Result<std::string> key_of(std::span<const std::span<const std::byte>> cells,
+                             std::uint64_t number) const {
+    if (key_cell_ && cells[*key_cell_].data() != nullptr) {
+      const auto cell = cells[*key_cell_];
+      std::string key(reinterpret_cast<const char*>(cell.data()), cell.size());
+      if (webdataset_group(key + ".x") == key) return key;
+      return Status(Code::kInvalidArgument,
+                    "__key__ '" + key +
+                        "': readers would cut this name elsewhere; leave the "
+                        "column out, then samples are numbered");
+    }
+    std::array<char, 24> text{};
+    std::snprintf(text.data(), text.size(), "%09llu", static_cast<unsigned long long>(number));
+    return std::string(text.data());
+  }
+
+  static Status append_member(const CellType& type, const std::string& name,
+                              std::span<const std::byte> cell, std::vector<std::byte>& out) {
+    std::string front;  // Or the whole value, when it is written in another way than it came.
+    if (type.kind == Kind::kNumber) {
+      HEADRACE_TRY_ASSIGN(front, number_text(*type.dtype, cell));
+      cell = {};
+    } else if (type.is_array()) {
+      HEADRACE_TRY_ASSIGN(const ArrayView view, type.array_of(cell));
+      front = npy_header(view);
+      cell = view.data;
+    }
+    const std::uint64_t size = front.size() + cell.size();
+    append_text(out, tar_header(name, size));
+    append_text(out, front);
+    append_bytes(out, cell);
+    out.resize(out.size() + tar_padding(size));
+    return {};
+  }
+
+  static Result<std::string> number_text(const Dtype& dtype, std::span<const std::byte> cell) {
+    if (cell.size() != dtype.size_bytes) return Status(Code::kCorrupt, "a number of another size");
+    std::array<char, 40> text{};
+    char* const end = text.data() + text.size();
+    std::to_chars_result done{};
+    if (dtype.kind == Dtype::Kind::kUnsigned && dtype.size_bytes == 8) {
+      std::uint64_t value = 0;
+      for (std::size_t i = 8; i-- > 0;) value = value << 8 | static_cast<std::uint64_t>(cell[i]);
+      done = std::to_chars(text.data(), end, value);
+    } else if (dtype.is_integer()) {
+      HEADRACE_TRY_ASSIGN(const std::int64_t value, dtype.integer_at(cell.data()));
+      done = std::to_chars(text.data(), end, value);
+    } else if (dtype.size_bytes == 8) {
+      done = std::to_chars(text.data(), end, dtype.real_at(cell.data()));
+    } else {
+      done = std::to_chars(text.data(), end, static_cast<float>(dtype.real_at(cell.data())));
+    }
+    return std::string(text.data(), done.ptr);
+  }
+
+  Columns columns_;
+  std::vector<std::string> suffixes_;
+  std::optional<std::size_t> key_cell_;
+  std::optional<std::string> last_key_;  ///< Of the sample before, in this shard.
+  std::string staged_key_;               ///< Of the sample appended last.
+};
+
+}  // namespace
+
+Result<std::unique_ptr<SampleFormat>> make_tar_format(Columns columns) {
+  return TarFormat::create(std::move(columns));
+}
+
+}  // namespace headrace::pack_detail

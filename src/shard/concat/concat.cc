@@ -1,0 +1,281 @@
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <unordered_map>
+
+#include "base/check.h"
+#include "base/mutex.h"
+#include "headrace/views.h"
+
+namespace headrace::detail {
+namespace {
+
+/// Columns of one part at most: their cells are cut on the stack.
+constexpr std::size_t kMaxColumns = 256;
+constexpr std::size_t kAbsent = ~std::size_t{0};
+
+/// Keys with "<part>/" before them. Made when first asked for and kept: views of them live as long
+/// as the dataset. Threads: any.
+class KeyTable {
+ public:
+  std::string_view prefixed(std::size_t part, std::string_view key) HEADRACE_EXCLUDES(mutex_) {
+    // By address: a dataset's keys stay where they are.
+    const Name name{key.data(), key.size(), part};
+    MutexLock lock(mutex_);
+    auto& text = keys_[name];
+    if (!text) text = std::make_unique<const std::string>(fmt::format("{}/{}", part, key));
+    return *text;
+  }
+
+ private:
+  struct Name {
+    const char* data;
+    std::size_t size;
+    std::size_t part;
+    bool operator==(const Name&) const = default;
+  };
+  struct Hash {
+    std::size_t operator()(const Name& name) const noexcept {
+      return XXH3_64bits(&name, sizeof(name));
+    }
+  };
+  Mutex mutex_;
+  std::unordered_map<Name, std::unique_ptr<const std::string>, Hash> keys_
+      HEADRACE_GUARDED_BY(mutex_);
+};
+
+struct Part {
+  std::shared_ptr<const Dataset> dataset;
+  std::uint32_t first_block = 0;
+  std::uint32_t first_shard = 0;
+  std::uint64_t first_sample = 0;
+  /// Column of the part for each of ours, or kAbsent.
+  std::vector<std::size_t> columns;
+  bool is_direct = false;  ///< Its columns are ours, in our order.
+};
+
+class ConcatDataset final : public Dataset {
+ public:
+  ConcatDataset(std::vector<Part> parts, std::vector<Column> columns, std::string fingerprint)
+      : parts_(std::move(parts)),
+        columns_(std::move(columns)),
+        fingerprint_(std::move(fingerprint)) {
+    for (const Part& part : parts_) {
+      url_ += (url_.empty() ? "" : " + ") + part.dataset->url();
+      sample_count_ += part.dataset->sample_count();
+      stored_bytes_ += part.dataset->stored_bytes();
+      largest_block_bytes_ = std::max(largest_block_bytes_, part.dataset->largest_block_bytes());
+    }
+  }
+
+  Format format() const noexcept override { return Format::kSamples; }
+  const std::string& url() const noexcept override { return url_; }
+  const std::vector<Column>& columns() const noexcept override { return columns_; }
+  std::uint64_t sample_count() const noexcept override { return sample_count_; }
+  std::uint64_t stored_bytes() const noexcept override { return stored_bytes_; }
+  const std::string& fingerprint() const noexcept override { return fingerprint_; }
+  std::uint64_t largest_block_bytes() const noexcept override { return largest_block_bytes_; }
+
+  std::uint32_t shard_count() const noexcept override {
+    const Part& last = parts_.back();
+    return last.first_shard + last.dataset->shard_count();
+  }
+  Shard shard(std::uint32_t index) const override {
+    const std::size_t p = find(&Part::first_shard, index);
+    Shard shard = parts_[p].dataset->shard(index - parts_[p].first_shard);
+    shard.key = keys_.prefixed(p, shard.key);
+    shard.first_sample += parts_[p].first_sample;
+    return shard;
+  }
+
+  std::uint32_t block_count() const noexcept override {
+    const Part& last = parts_.back();
+    return last.first_block + last.dataset->block_count();
+  }
+  Block block(std::uint32_t index) const override {
+    const Part& part = part_of_block(index);
+    Block block = part.dataset->block(index - part.first_block);
+    block.shard += part.first_shard;
+    block.first_sample += part.first_sample;
+    return block;
+  }
+  std::uint32_t block_of(std::uint64_t position) const override {
+    const Part& part = parts_[find(&Part::first_sample, position)];
+    return part.first_block + part.dataset->block_of(position - part.first_sample);
+  }
+
+  std::uint64_t append_extents(std::uint32_t block, std::uint32_t begin, std::uint32_t end,
+                               std::vector<Extent>& out) const override {
+    const std::size_t p = find(&Part::first_block, block);
+    const std::size_t old_size = out.size();
+    const std::uint64_t size =
+        parts_[p].dataset->append_extents(block - parts_[p].first_block, begin, end, out);
+    for (std::size_t i = old_size; i < out.size(); ++i) out[i].key = keys_.prefixed(p, out[i].key);
+    return size;
+  }
+  bool is_compressed(std::uint32_t block) const override {
+    const Part& part = part_of_block(block);
+    return part.dataset->is_compressed(block - part.first_block);
+  }
+  Status decompress(std::uint32_t block, std::span<const std::byte> stored,
+                    std::span<std::byte> raw) const override {
+    const Part& part = part_of_block(block);
+    return part.dataset->decompress(block - part.first_block, stored, raw);
+  }
+  bool is_decoded(std::uint32_t block) const override {
+    const Part& part = part_of_block(block);
+    return part.dataset->is_decoded(block - part.first_block);
+  }
+  Result<std::shared_ptr<const DecodedBlock>> decode(
+      std::uint32_t block, std::span<const std::byte> stored) const override {
+    const Part& part = part_of_block(block);
+    return part.dataset->decode(block - part.first_block, stored);
+  }
+  Status verify(std::uint32_t block, std::span<const std::byte> stored) const override {
+    const Part& part = part_of_block(block);
+    return part.dataset->verify(block - part.first_block, stored);
+  }
+
+  Status cut(const BlockBytes& bytes, std::uint32_t index,
+             std::span<ColumnBytes> out) const override {
+    HEADRACE_DCHECK(out.size() == columns_.size());
+    const Part& part = part_of_block(bytes.block);
+    BlockBytes inner = bytes;
+    inner.block -= part.first_block;
+    if (part.is_direct) return part.dataset->cut(inner, index, out);
+    std::array<ColumnBytes, kMaxColumns> cells;
+    HEADRACE_TRY(
+        part.dataset->cut(inner, index, std::span(cells).first(part.dataset->columns().size())));
+    for (std::size_t c = 0; c < out.size(); ++c)
+      out[c] = part.columns[c] == kAbsent ? ColumnBytes() : cells[part.columns[c]];
+    return {};
+  }
+
+ private:
+  /// The last part that begins at or before `value`.
+  template <class T, class Value>
+  std::size_t find(T Part::*first, Value value) const noexcept {
+    const auto after = std::upper_bound(parts_.begin(), parts_.end(), value,
+                                        [&](Value v, const Part& part) { return v < part.*first; });
+    return static_cast<std::size_t>(after - parts_.begin()) - 1;
+  }
+  const Part& part_of_block(std::uint32_t block) const noexcept {
+    return parts_[find(&Part::first_block, block)];
+  }
+
+  const std::vector<Part> parts_;
+  const std::vector<Column> columns_;
+  const std::string fingerprint_;
+  std::string url_;
+  std::uint64_t sample_count_ = 0;
+  std::uint64_t stored_bytes_ = 0;
+  std::uint64_t largest_block_bytes_ = 0;
+  mutable KeyTable keys_;
+};
+
+Status bad(std::string what) { return Status(Code::kInvalidArgument, std::move(what)); }
+
+/// Whether values of both mean the same: one type and shape, or one encoding.
+bool are_alike(const Column& a, const Column& b) {
+  if (a.dtype != b.dtype || a.shape != b.shape || a.fixed_size_bytes != b.fixed_size_bytes)
+    return false;
+  return a.encoding == b.encoding || (!a.dtype.empty() && a.fixed_size_bytes > 0);
+}
+
+std::size_t index_of(const std::vector<Column>& columns, const std::string& name) {
+  const auto found = std::find_if(columns.begin(), columns.end(),
+                                  [&](const Column& column) { return column.name == name; });
+  return found == columns.end() ? kAbsent : static_cast<std::size_t>(found - columns.begin());
+}
+
+std::string names_of(const std::vector<Column>& columns) {
+  std::string names;
+  for (const Column& column : columns) names += (names.empty() ? "" : ", ") + column.name;
+  return names;
+}
+
+Result<std::vector<Column>> merge_columns(const std::vector<std::shared_ptr<const Dataset>>& parts,
+                                          ConcatColumns rule) {
+  std::vector<Column> columns = parts.front()->columns();
+  for (const auto& part : parts) {
+    const std::vector<Column>& theirs = part->columns();
+    if (theirs.size() > kMaxColumns)
+      return bad(fmt::format("{} has {} columns; datasets as one may have {}", part->url(),
+                             theirs.size(), kMaxColumns));
+    for (const Column& column : theirs) {
+      const std::size_t ours = index_of(columns, column.name);
+      if (ours != kAbsent && !are_alike(columns[ours], column)) {
+        return bad(fmt::format(
+            "column '{}' is '{}' in {} and '{}' before it: columns of datasets as one must agree; "
+            "leave it out with columns=",
+            column.name, column.encoding, part->url(), columns[ours].encoding));
+      }
+      if (ours == kAbsent && rule == ConcatColumns::kUnion) columns.push_back(column);
+      if (ours == kAbsent && rule == ConcatColumns::kEqual) {
+        return bad(
+            fmt::format("{} has the columns {}; {} has {}: they must be equal, or say which "
+                        "to take (common or union)",
+                        part->url(), names_of(theirs), parts.front()->url(),
+                        names_of(parts.front()->columns())));
+      }
+    }
+    const auto lacks = [&](const Column& column) {
+      return index_of(theirs, column.name) == kAbsent;
+    };
+    if (rule == ConcatColumns::kCommon) std::erase_if(columns, lacks);
+    if (rule == ConcatColumns::kEqual && std::any_of(columns.begin(), columns.end(), lacks)) {
+      return bad(
+          fmt::format("{} has the columns {}; {} has {}: they must be equal, or say which to "
+                      "take (common or union)",
+                      part->url(), names_of(theirs), parts.front()->url(), names_of(columns)));
+    }
+  }
+  if (columns.empty()) return bad("the datasets have no column in common");
+  return columns;
+}
+
+std::string fingerprint_of(const std::vector<std::shared_ptr<const Dataset>>& parts,
+                           const std::vector<Column>& columns) {
+  std::string text = "headrace concat 1";
+  for (const auto& part : parts) text += "\n" + part->fingerprint();
+  for (const Column& column : columns) text += "\n" + column.name;
+  const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+}  // namespace
+}  // namespace headrace::detail
+
+namespace headrace {
+
+Result<std::shared_ptr<const Dataset>> concat_datasets(
+    std::vector<std::shared_ptr<const Dataset>> parts, const ConcatOptions& options) {
+  using namespace detail;
+  if (parts.empty()) return bad("no datasets to make one of");
+  HEADRACE_TRY_ASSIGN(auto columns, merge_columns(parts, options.columns));
+  std::string fingerprint =
+      options.is_growing ? parts.front()->fingerprint() : fingerprint_of(parts, columns);
+  std::vector<Part> placed;
+  Part next;
+  for (auto& dataset : parts) {
+    if (dataset->sample_count() == 0) return bad(dataset->url() + " has no samples");
+    Part part = next;
+    part.is_direct = dataset->columns().size() == columns.size();
+    for (std::size_t c = 0; c < columns.size(); ++c) {
+      part.columns.push_back(index_of(dataset->columns(), columns[c].name));
+      part.is_direct = part.is_direct && part.columns.back() == c;
+    }
+    next.first_block += dataset->block_count();
+    next.first_shard += dataset->shard_count();
+    next.first_sample += dataset->sample_count();
+    part.dataset = std::move(dataset);
+    placed.push_back(std::move(part));
+  }
+  return std::shared_ptr<const Dataset>(std::make_shared<const ConcatDataset>(
+      std::move(placed), std::move(columns), std::move(fingerprint)));
+}
+
+}  // namespace headrace

@@ -1,0 +1,230 @@
+#include "shard/numpy/array_reader.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shard/numpy/zip_directory.h"
+#include "shard/range_fetcher.h"
+
+namespace headrace::detail {
+namespace {
+
+// Header of an array and, in a zip, the local header before it: numpy pads a header to 64 bytes,
+// and the name of a member is a few more.
+constexpr std::uint64_t kHeadReadBytes = 4096;
+
+// One read of an object, or of a member of it.
+struct Want {
+  std::size_t object = 0;
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+};
+
+class ArrayReader {
+ public:
+  ArrayReader(const BuildContext& context, const std::vector<ObjectInfo>& objects,
+              RangeFetcher& fetcher)
+      : context_(context), objects_(objects), fetcher_(fetcher), arrays_(objects.size()) {}
+
+  Result<std::vector<std::vector<StoredArray>>> run(bool is_zip) {
+    HEADRACE_TRY(is_zip ? read_zips() : read_files());
+    for (std::size_t i = 0; i < objects_.size(); ++i) {
+      if (Status status = choose(arrays_[i]); !status.ok())
+        return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+    }
+    return std::move(arrays_);
+  }
+
+ private:
+  std::uint64_t rest_of(std::size_t object, std::uint64_t offset_bytes) const {
+    const std::uint64_t size = objects_[object].size_bytes;
+    return offset_bytes < size ? size - offset_bytes : 0;
+  }
+
+  // All at once; bytes come in the order of `wants`.
+  Result<std::vector<std::string>> fetch(const std::vector<Want>& wants) {
+    std::vector<std::string> out(wants.size());
+    for (std::size_t i = 0; i < wants.size(); ++i) {
+      const ObjectInfo& object = objects_[wants[i].object];
+      if (wants[i].length_bytes == 0) continue;
+      fetcher_.start({.key = object.key,
+                      .etag = object.etag,
+                      .offset_bytes = wants[i].offset_bytes,
+                      .length_bytes = wants[i].length_bytes,
+                      .allow_short = false,
+                      .tag = i});
+    }
+    while (fetcher_.pending() > 0) {
+      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher_.next());
+      const auto bytes = data.bytes();
+      out[data.tag].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    return out;
+  }
+  Result<std::string> fetch_one(const Want& want) {
+    HEADRACE_TRY_ASSIGN(auto all, fetch({want}));
+    return std::move(all[0]);
+  }
+
+  Status read_files() {
+    std::vector<Want> wants;
+    for (std::size_t i = 0; i < objects_.size(); ++i)
+      wants.push_back({i, 0, std::min(rest_of(i, 0), kHeadReadBytes)});
+    HEADRACE_TRY_ASSIGN(const auto heads, fetch(wants));
+    for (std::size_t i = 0; i < objects_.size(); ++i) {
+      StoredArray array{.name = "data", .header = {}, .offset_bytes = 0};
+      Status status = read_header(i, heads[i], 0, array);
+      if (status.ok() && rest_of(i, array.offset_bytes) != array.header.data_bytes())
+        status = wrong_size(i, array);
+      if (!status.ok())
+        return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+      arrays_[i].push_back(std::move(array));
+      context_.report(i + 1, objects_.size());
+    }
+    return Status();
+  }
+
+  Status wrong_size(std::size_t object, const StoredArray& array) const {
+    return Status(
+        Code::kCorrupt,
+        fmt::format("its array takes {} bytes from byte {}, the file has {}",
+                    array.header.data_bytes(), array.offset_bytes, objects_[object].size_bytes));
+  }
+
+  // `head` begins at `begin`, where the .npy does; it is read again when its header is longer.
+  Status read_header(std::size_t object, std::string_view head, std::uint64_t begin,
+                     StoredArray& array) {
+    HEADRACE_TRY_ASSIGN(const std::uint64_t bytes,
+                        npy_header_bytes(std::as_bytes(std::span(head))));
+    std::string again;
+    if (bytes > head.size()) {
+      HEADRACE_TRY_ASSIGN(again,
+                          fetch_one({object, begin, std::min(bytes, rest_of(object, begin))}));
+      head = again;
+    }
+    HEADRACE_TRY_ASSIGN(array.header, parse_npy_header(std::as_bytes(std::span(head))));
+    array.offset_bytes = begin + array.header.data_offset;
+    return Status();
+  }
+
+  Status read_zips() {
+    std::vector<Want> wants;
+    for (std::size_t i = 0; i < objects_.size(); ++i) {
+      const std::uint64_t length = std::min(objects_[i].size_bytes, kZipTailBytes);
+      wants.push_back({i, objects_[i].size_bytes - length, length});
+    }
+    // Tails are 64 KiB: some at a time.
+    constexpr std::size_t kAtOnce = 256;
+    for (std::size_t begin = 0; begin < wants.size(); begin += kAtOnce) {
+      const std::size_t end = std::min(wants.size(), begin + kAtOnce);
+      HEADRACE_TRY_ASSIGN(const auto tails,
+                          fetch({wants.begin() + static_cast<std::ptrdiff_t>(begin),
+                                 wants.begin() + static_cast<std::ptrdiff_t>(end)}));
+      for (std::size_t i = begin; i < end; ++i) {
+        if (Status status = read_zip(i, tails[i - begin]); !status.ok())
+          return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+        context_.report(i + 1, objects_.size());
+      }
+    }
+    return Status();
+  }
+
+  Status read_zip(std::size_t object, const std::string& tail) {
+    const std::uint64_t size = objects_[object].size_bytes;
+    HEADRACE_TRY_ASSIGN(const ZipDirectoryPlace place,
+                        find_zip_directory(std::as_bytes(std::span(tail)), size));
+    std::string far;
+    std::string_view directory = tail;
+    if (place.offset_bytes >= size - tail.size()) {
+      directory.remove_prefix(place.offset_bytes - (size - tail.size()));
+    } else if (place.length_bytes > 0) {
+      HEADRACE_TRY_ASSIGN(far, fetch_one({object, place.offset_bytes, place.length_bytes}));
+      directory = far;
+    }
+    HEADRACE_TRY_ASSIGN(const auto members,
+                        parse_zip_directory(std::as_bytes(std::span(directory)), place, size));
+    return read_members(object, members);
+  }
+
+  Status read_members(std::size_t object, const std::vector<ZipMember>& members) {
+    std::vector<Want> wants;
+    for (const ZipMember& member : members) {
+      wants.push_back({object, member.header_offset,
+                       std::min(rest_of(object, member.header_offset), kHeadReadBytes)});
+    }
+    HEADRACE_TRY_ASSIGN(const auto heads, fetch(wants));
+    for (std::size_t i = 0; i < members.size(); ++i) {
+      StoredArray array;
+      array.name = members[i].name;
+      if (array.name.ends_with(".npy")) array.name.resize(array.name.size() - 4);
+      if (!is_wanted(array.name)) continue;
+      if (Status status = read_member(object, members[i], heads[i], array); !status.ok())
+        return std::move(status).annotate(fmt::format("member '{}'", members[i].name));
+      arrays_[object].push_back(std::move(array));
+    }
+    return Status();
+  }
+
+  Status read_member(std::size_t object, const ZipMember& member, std::string_view head,
+                     StoredArray& array) {
+    if (member.is_encrypted) return Status(Code::kUnsupported, "encrypted");
+    if (member.method != 0) {
+      return Status(Code::kUnsupported,
+                    fmt::format("compressed (method {}), which cannot be read at random; write the "
+                                "file with numpy.savez instead of savez_compressed",
+                                member.method));
+    }
+    if (!member.name.ends_with(".npy"))
+      return Status(Code::kUnsupported, "not an array (.npy); name the others with columns=");
+    HEADRACE_TRY_ASSIGN(const std::uint64_t skip,
+                        zip_local_header_bytes(std::as_bytes(std::span(head))));
+    const std::uint64_t begin = member.header_offset + skip;
+    std::string again;
+    if (skip + kNpyPrefixBytes > head.size()) {
+      HEADRACE_TRY_ASSIGN(
+          again, fetch_one({object, begin, std::min(rest_of(object, begin), kHeadReadBytes)}));
+      head = again;
+    } else {
+      head.remove_prefix(skip);
+    }
+    HEADRACE_TRY(read_header(object, head, begin, array));
+    if (array.header.data_offset + array.header.data_bytes() != member.stored_bytes ||
+        rest_of(object, begin) < member.stored_bytes) {
+      return wrong_size(object, array);
+    }
+    return Status();
+  }
+
+  bool is_wanted(const std::string& name) const {
+    const auto& columns = context_.options.columns;
+    return columns.empty() || std::find(columns.begin(), columns.end(), name) != columns.end();
+  }
+
+  Status choose(const std::vector<StoredArray>& arrays) const {
+    for (const std::string& column : context_.options.columns) {
+      if (std::none_of(arrays.begin(), arrays.end(),
+                       [&](const StoredArray& array) { return array.name == column; })) {
+        return Status(Code::kInvalidArgument, fmt::format("has no column '{}'", column));
+      }
+    }
+    return Status();
+  }
+
+  const BuildContext& context_;
+  const std::vector<ObjectInfo>& objects_;
+  RangeFetcher& fetcher_;
+  std::vector<std::vector<StoredArray>> arrays_;
+};
+
+}  // namespace
+
+Result<std::vector<std::vector<StoredArray>>> read_arrays(const BuildContext& context,
+                                                          const std::vector<ObjectInfo>& objects,
+                                                          bool is_zip) {
+  HEADRACE_TRY_ASSIGN(const auto fetcher,
+                      RangeFetcher::create(context.store, context.pool, context.call));
+  return ArrayReader(context, objects, *fetcher).run(is_zip);
+}
+
+}  // namespace headrace::detail

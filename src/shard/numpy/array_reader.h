@@ -1,0 +1,31 @@
+#pragma once
+/// \file
+/// The arrays of `.npy` and `.npz` objects: their headers, read from a store.
+///
+/// Place: under numpy_build.cc.
+///
+/// Threads: functions of the calling one.
+#include <string>
+#include <vector>
+
+#include "shard/build.h"
+#include "shard/numpy/npy_header.h"
+
+namespace headrace::detail {
+
+/// One array of an object.
+struct StoredArray {
+  std::string name;  ///< Of the member, without ".npy"; "data" for a `.npy`.
+  NpyHeader header;
+  std::uint64_t offset_bytes = 0;  ///< Of its first row in the object.
+};
+
+/// The arrays of each object, those that DatasetOptions::columns names (all when it names none), in
+/// the order of the files. An object is an `.npz` when `is_zip`. Errors: kCorrupt, kUnsupported
+/// (deflated or encrypted members, what parse_npy_header() refuses), kInvalidArgument (a column
+/// that is not there), those of a kGet; all name the object.
+Result<std::vector<std::vector<StoredArray>>> read_arrays(const BuildContext& context,
+                                                          const std::vector<ObjectInfo>& objects,
+                                                          bool is_zip);
+
+}  // namespace headrace::detail

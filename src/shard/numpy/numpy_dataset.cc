@@ -1,0 +1,79 @@
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "shard/fixed_dataset.h"
+#include "shard/numpy/row_layout.h"
+
+namespace headrace::detail {
+namespace {
+
+// Rows of an .npz: one extent a column, one after another in the buffer.
+class NpzDataset final : public IndexedDataset {
+ public:
+  NpzDataset(DatasetParts parts, RowLayout layout)
+      : IndexedDataset(std::move(parts)), layout_(std::move(layout)) {}
+
+  std::uint64_t append_extents(std::uint32_t block, std::uint32_t begin, std::uint32_t end,
+                               std::vector<Extent>& out) const override {
+    const IndexObject object = view().object(shard_of(block).first_object);
+    const auto& offsets = layout_[block_at(block).shard];
+    const std::uint64_t first = first_in_shard(block) + begin;
+    std::uint64_t target = 0;
+    for (std::size_t c = 0; c < offsets.size(); ++c) {
+      const std::uint64_t width = columns()[c].fixed_size_bytes;
+      const std::uint64_t length = width * (end - begin);
+      out.push_back({object.key, object.etag, offsets[c] + width * first, length, target});
+      target += length;
+    }
+    return target;
+  }
+
+  Status cut(const BlockBytes& bytes, std::uint32_t index,
+             std::span<ColumnBytes> out) const override {
+    HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
+    const std::uint64_t count = bytes.end - bytes.begin;
+    std::uint64_t target = 0;
+    for (std::size_t c = 0; c < out.size(); ++c) {
+      const std::uint64_t width = columns()[c].fixed_size_bytes;
+      const std::uint64_t at = target + width * (index - bytes.begin);
+      if (at + width > bytes.bytes.size())
+        return corrupt_sample(bytes.block, index, "lies outside its block");
+      out[c] = {bytes.bytes.subspan(at, width), true};
+      target += width * count;
+    }
+    return Status();
+  }
+
+ private:
+  const RowLayout layout_;
+};
+
+// The block table knows rows by these boundaries.
+bool has_row_bounds(const IndexView& index) {
+  std::uint64_t row_bytes = 0;
+  for (const Column& column : index.columns()) {
+    if (column.fixed_size_bytes == 0) return false;
+    row_bytes += column.fixed_size_bytes;
+  }
+  for (const ShardRecord& shard : index.shards()) {
+    if (shard.compression != Compression::kNone || shard.has_gaps || shard.bounds.base != 0 ||
+        shard.bounds.first_group != kNoGroups || shard.bounds.stride != row_bytes) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Dataset>> make_numpy_dataset(DatasetParts parts) {
+  if (parts.view.layout().empty()) return make_fixed_dataset(std::move(parts));
+  auto layout = parse_row_layout(parts.view.layout(), parts.view);
+  if (!layout) return std::move(layout).error().annotate(parts.url);
+  if (!has_row_bounds(parts.view))
+    return Status(Code::kCorrupt, fmt::format("{}: its index is not of rows", parts.url));
+  return std::shared_ptr<const Dataset>(
+      std::make_shared<NpzDataset>(std::move(parts), *std::move(layout)));
+}
+
+}  // namespace headrace::detail

@@ -1,0 +1,186 @@
+#include "shard/scan/scan_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shard/index/partial.h"
+#include "shard/range_fetcher.h"
+#include "shard/scan/file_reading.h"
+
+namespace headrace::detail {
+namespace {
+
+// One read of a scan. At 90 MB/s a connection, 4 MiB take 47 ms: longer than the first byte, so
+// requests are not what a scan costs; and members above it are skipped instead of read. Source:
+// facts on S3 throughput in docs/design/0007.
+constexpr std::uint64_t kScanReadBytes = std::uint64_t{4} << 20;
+// Files scanned at once. Each has one read in flight.
+constexpr std::size_t kFileWindow = 64;
+// As soon as one was compressed: an inflater may hold a window of 128 MiB.
+constexpr std::size_t kCompressedWindow = 4;
+
+class Scanner {
+ public:
+  Scanner(const BuildContext& context, const std::vector<ObjectInfo>& objects, FileScanJob& job,
+          RangeFetcher& fetcher)
+      : context_(context),
+        objects_(objects),
+        job_(job),
+        fetcher_(fetcher),
+        partial_(context.options.index_cache_dir, context.store.url(), job.kind()),
+        read_bytes_(context.read_bytes(kScanReadBytes)),
+        window_(context.options.index_workers == 0 ? kFileWindow : context.options.index_workers),
+        readings_(objects.size()),
+        found_(objects.size()) {}
+
+  Status run() {
+    std::size_t started = 0;
+    std::size_t finished = 0;
+    while (finished < objects_.size()) {
+      for (; started < objects_.size() && started < finished + window_; ++started)
+        HEADRACE_TRY(named(started, start(started)));
+      for (; finished < started && found_[finished]; ++finished) {
+        HEADRACE_TRY(named(finished, emit(finished)));
+        context_.report(finished + 1, objects_.size());
+      }
+      if (finished == started) continue;
+      HEADRACE_TRY_ASSIGN(const auto data, fetcher_.next());
+      HEADRACE_TRY(named(data.tag, take(data)));
+    }
+    return Status();
+  }
+
+ private:
+  Status start(std::size_t i) {
+    const ObjectInfo& object = objects_[i];
+    if (const auto kept = partial_.load(object)) {
+      if (auto scanned = parse_scanned(*kept)) {
+        found_[i] = std::make_unique<ScannedFile>(*std::move(scanned));
+        return Status();
+      }
+    }
+    if (auto known = job_.known(i)) {
+      found_[i] = std::make_unique<ScannedFile>(
+          ScannedFile{*std::move(known), {Compression::kNone, object.size_bytes}});
+      return Status();
+    }
+    auto scan = job_.start(i);
+    if (object.size_bytes == 0) {
+      HEADRACE_TRY(scan->finish(0));
+      found_[i] = std::make_unique<ScannedFile>();
+      return Status();
+    }
+    readings_[i] = std::make_unique<FileReading>(std::move(scan), object.size_bytes);
+    request(i);
+    return Status();
+  }
+
+  void request(std::size_t i) {
+    const FileReading::Demand demand = readings_[i]->demand(read_bytes_);
+    fetcher_.start({.key = objects_[i].key,
+                    .etag = objects_[i].etag,
+                    .offset_bytes = demand.offset_bytes,
+                    .length_bytes = demand.length_bytes,
+                    .tag = i});
+  }
+
+  Status take(const RangeData& data) {
+    const std::size_t i = data.tag;
+    if (data.object_size_bytes != 0 && data.object_size_bytes != objects_[i].size_bytes) {
+      return Status(Code::kChanged, fmt::format("has {} bytes, the listing said {}",
+                                                data.object_size_bytes, objects_[i].size_bytes));
+    }
+    HEADRACE_TRY(readings_[i]->take(data.bytes(), job_));
+    if (readings_[i]->form().compression != Compression::kNone)
+      window_ = std::min(window_, kCompressedWindow);
+    if (!readings_[i]->is_done()) {
+      request(i);
+      return Status();
+    }
+    const std::unique_ptr<FileReading> reading = std::move(readings_[i]);
+    found_[i] = std::make_unique<ScannedFile>(ScannedFile{reading->scan().take(), reading->form()});
+    partial_.store(objects_[i], scanned_to_bytes(found_[i]->samples, found_[i]->form));
+    return Status();
+  }
+
+  Status emit(std::size_t i) {
+    const std::unique_ptr<ScannedFile> found = std::move(found_[i]);
+    if (found->samples.sample_count() > kMostShardSamples) {
+      return Status(Code::kUnsupported,
+                    fmt::format("{} samples in one file; up to {} are read, split it",
+                                found->samples.sample_count(), kMostShardSamples));
+    }
+    return job_.emit(i, std::move(found->samples), found->form);
+  }
+
+  Status named(std::size_t i, Status status) const {
+    if (status.ok()) return status;
+    return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+  }
+
+  const BuildContext& context_;
+  const std::vector<ObjectInfo>& objects_;
+  FileScanJob& job_;
+  RangeFetcher& fetcher_;
+  PartialIndex partial_;
+  const std::uint64_t read_bytes_;
+  std::size_t window_;
+  std::vector<std::unique_ptr<FileReading>> readings_;  // Of the files that are being read.
+  std::vector<std::unique_ptr<ScannedFile>> found_;     // Not emitted yet.
+};
+
+bool begins_with(std::span<const std::byte> head, std::initializer_list<unsigned char> mark) {
+  return head.size() >= mark.size() &&
+         std::equal(mark.begin(), mark.end(), head.begin(),
+                    [](unsigned char m, std::byte b) { return m == std::to_integer<int>(b); });
+}
+
+}  // namespace
+
+Compression sniff_compression(std::span<const std::byte> head) noexcept {
+  if (begins_with(head, {0x1f, 0x8b, 8})) return Compression::kGzip;
+  if (begins_with(head, {0x28, 0xb5, 0x2f, 0xfd})) return Compression::kZstd;
+  // A skippable frame may come first: 0x184D2A5? little-endian.
+  if (head.size() >= 4 && (std::to_integer<unsigned>(head[0]) & 0xf0) == 0x50 &&
+      begins_with(head.subspan(1), {0x2a, 0x4d, 0x18}))
+    return Compression::kZstd;
+  if (begins_with(head, {'B', 'Z', 'h'}) && head.size() >= 10 &&
+      (begins_with(head.subspan(4), {0x31, 0x41, 0x59, 0x26, 0x53, 0x59}) ||
+       begins_with(head.subspan(4), {0x17, 0x72, 0x45, 0x38, 0x50, 0x90})))
+    return Compression::kBzip2;
+  if (begins_with(head, {0xfd, '7', 'z', 'X', 'Z', 0})) return Compression::kXz;
+  return Compression::kNone;
+}
+
+bool looks_like_zlib(std::span<const std::byte> head) noexcept {
+  if (head.size() < 2) return false;
+  const auto cmf = std::to_integer<unsigned>(head[0]);
+  const auto flags = std::to_integer<unsigned>(head[1]);
+  // Deflate with a window up to 32 KiB, no preset dictionary, and the check of both bytes.
+  return (cmf & 15) == 8 && cmf >> 4 <= 7 && (flags & 0x20) == 0 && (cmf << 8 | flags) % 31 == 0;
+}
+
+Status scan_files(const BuildContext& context, const std::vector<ObjectInfo>& objects,
+                  FileScanJob& job) {
+  HEADRACE_TRY_ASSIGN(const auto fetcher,
+                      RangeFetcher::create(context.store, context.pool, context.call));
+  return Scanner(context, objects, job, *fetcher).run();
+}
+
+void add_scanned_shard(IndexWriter& writer, const ObjectInfo& object, const FileSamples& samples,
+                       const FileForm& form) {
+  ShardRecord shard;
+  shard.sample_count = samples.sample_count();
+  shard.stored_bytes = object.size_bytes;
+  shard.raw_bytes = form.raw_bytes;
+  shard.first_object = writer.object_count();
+  shard.compression = form.compression;
+  shard.has_gaps = samples.has_gaps;
+  // A shard without samples has no boundaries, not even its first.
+  if (shard.sample_count > 0) shard.bounds = writer.bounds().append(samples.bounds);
+  writer.add_object(object.key, object.etag, object.size_bytes);
+  writer.add_shard(shard);
+}
+
+}  // namespace headrace::detail

@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/check.h"
+#include "base/endian.h"
+#include "shard/indexed_dataset.h"
+#include "shard/table/decoded_table.h"
+#include "shard/table/table_layout.h"
+#include "shard/table/table_record.h"
+
+namespace headrace::detail {
+namespace {
+
+// A shard of the index is a block: row groups of one file (record batches, rows of a Lance table).
+class TableDataset final : public IndexedDataset {
+ public:
+  TableDataset(DatasetParts parts, TableLayout layout)
+      : IndexedDataset(std::move(parts)), layout_(std::move(layout)) {}
+
+  bool is_decoded(std::uint32_t) const override { return true; }
+
+  std::uint64_t append_extents(std::uint32_t block, std::uint32_t, std::uint32_t,
+                               std::vector<Extent>& out) const override {
+    // A record that is damaged gives no extents; decode() then says why.
+    const auto record = record_of(block);
+    if (!record) return 0;
+    const IndexObject object = view().object(shard_of(block).first_object);
+    const FetchPlan plan = plan_fetch(ranges_of(*record));
+    for (const TableRead& read : plan.reads)
+      out.push_back(
+          {object.key, object.etag, read.offset_bytes, read.length_bytes, read.target_bytes});
+    return plan.buffer_bytes;
+  }
+
+  Status decompress(std::uint32_t, std::span<const std::byte>,
+                    std::span<std::byte>) const override {
+    return Status(Code::kInternal, "blocks of tables are decoded, not decompressed");
+  }
+
+  // Pages have checksums of their own, which are checked where they are decoded.
+  Status verify(std::uint32_t, std::span<const std::byte>) const override { return Status(); }
+
+  Result<std::shared_ptr<const DecodedBlock>> decode(
+      std::uint32_t block, std::span<const std::byte> stored) const override {
+    auto table = decode_block(block, stored);
+    if (table && (*table)->row_count() == block_at(block).sample_count)
+      return std::shared_ptr<const DecodedBlock>(*std::move(table));
+    Status status = table ? Status(Code::kCorrupt,
+                                   fmt::format("decoded {} rows, the index says {}",
+                                               (*table)->row_count(), block_at(block).sample_count))
+                          : std::move(table).error();
+    return std::move(status).annotate(fmt::format(
+        "decoding {}/{}, rows {}..{}", url(), object_of(block).key, block_at(block).first_sample,
+        block_at(block).first_sample + block_at(block).sample_count));
+  }
+
+  Status cut(const BlockBytes& bytes, std::uint32_t index,
+             std::span<ColumnBytes> out) const override {
+    HEADRACE_DCHECK(out.size() == columns().size());
+    if (bytes.decoded == nullptr) return corrupt_sample(bytes.block, index, "was not decoded");
+    Status status = static_cast<const DecodedTable*>(bytes.decoded)->cut(index, out);
+    if (status.ok()) return status;
+    return corrupt_sample(bytes.block, index, status.message());
+  }
+
+ private:
+  IndexObject object_of(std::uint32_t block) const {
+    return view().object(shard_of(block).first_object);
+  }
+
+  Result<TableRecord> record_of(std::uint32_t block) const {
+    HEADRACE_TRY_ASSIGN(TableRecord record,
+                        decode_table_record(view().key_of(block_at(block).first_sample)));
+    if (record.head >= layout_.heads.size())
+      return Status(Code::kCorrupt, "dataset index: a block of a table without its head");
+    const TableHead& head = layout_.heads[record.head];
+    for (const ParquetRowGroup& group : record.row_groups) {
+      if (group.chunks.size() != head.chosen.size())
+        return Status(Code::kCorrupt, "dataset index: a row group without its chunks");
+    }
+    return record;
+  }
+
+  Result<std::shared_ptr<const DecodedTable>> decode_block(
+      std::uint32_t block, std::span<const std::byte> stored) const {
+    HEADRACE_TRY_ASSIGN(const TableRecord record, record_of(block));
+    HEADRACE_TRY_ASSIGN(const auto decoder, table_decoder());
+    const TableHead& head = layout_.heads[record.head];
+    const FetchPlan plan = plan_fetch(ranges_of(record));
+    if (stored.size() < plan.buffer_bytes)
+      return Status(Code::kInternal, "a block with fewer bytes than its ranges");
+    std::string prefix;
+    if (layout_.kind == TableKind::kParquet) prefix = footer_of(record, head, plan);
+    if (layout_.kind == TableKind::kIpc) prefix = head.bytes;
+    if (layout_.kind == TableKind::kLance) {
+      std::byte rows[16];
+      store_le<std::uint64_t>(rows, record.first_row);
+      store_le<std::uint64_t>(rows + 8, block_at(block).sample_count);
+      prefix.assign(reinterpret_cast<const char*>(rows), sizeof(rows));
+    }
+    std::string messages;  // Arrow files: in the order that a stream has them.
+    if (layout_.kind == TableKind::kIpc && plan.reads.size() > 0) {
+      for (std::size_t i = 0; i < record.messages.size(); ++i) {
+        messages.append(reinterpret_cast<const char*>(stored.data()) + plan.targets[i],
+                        record.messages[i].length_bytes);
+      }
+      stored = std::as_bytes(std::span(messages));
+    }
+    HEADRACE_TRY_ASSIGN(auto stream, decoder->decode({.kind = table_kind_name(layout_.kind),
+                                                      .spec = head.spec,
+                                                      .head = std::as_bytes(std::span(prefix)),
+                                                      .body = stored}));
+    return DecodedTable::from_stream(std::move(stream), columns(), constants_of(block));
+  }
+
+  // A footer whose chunks lie in what was fetched.
+  static std::string footer_of(const TableRecord& record, const TableHead& head,
+                               const FetchPlan& plan) {
+    std::vector<ParquetRowGroup> groups;
+    std::size_t target = 0;
+    for (const ParquetRowGroup& chosen : record.row_groups) {
+      ParquetRowGroup& group = groups.emplace_back();
+      group.row_count = chosen.row_count;
+      group.chunks.resize(head.leaves.size());
+      for (std::size_t c = 0; c < head.chosen.size(); ++c) {
+        ParquetChunk& chunk = group.chunks[head.chosen[c]];
+        chunk = chosen.chunks[c];
+        chunk.begin_bytes = plan.targets[target++];
+      }
+    }
+    return compose_parquet_footer(head.bytes, {}, head.leaves, groups);
+  }
+
+  std::vector<ConstantCell> constants_of(std::uint32_t block) const {
+    std::vector<ConstantCell> cells(layout_.partitions.size());
+    const std::string_view key = object_of(block).key;
+    const std::size_t first = columns().size() - cells.size();
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      cells[i].present = partition_value(key, layout_.partitions[i], cells[i].value);
+      if (columns()[first + i].fixed_size_bytes == sizeof(std::int64_t)) {
+        std::int64_t number = 0;
+        const std::string& text = cells[i].value;
+        std::from_chars(text.data(), text.data() + text.size(), number);
+        cells[i].value.assign(reinterpret_cast<const char*>(&number), sizeof(number));
+      }
+    }
+    return cells;
+  }
+
+  const TableLayout layout_;
+};
+
+}  // namespace
+
+Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts) {
+  HEADRACE_TRY_ASSIGN(TableLayout layout, decode_table_layout(parts.view.layout()));
+  if (parts.view.columns().size() < layout.partitions.size())
+    return Status(Code::kCorrupt, "dataset index: fewer columns than partitions");
+  for (const ShardRecord& shard : parts.view.shards()) {
+    if (shard.sample_count > 0 && shard.compression != Compression::kDecoded)
+      return Status(Code::kCorrupt, parts.url + ": its index is not of decoded rows");
+  }
+  return std::shared_ptr<const Dataset>(
+      std::make_shared<TableDataset>(std::move(parts), std::move(layout)));
+}
+
+}  // namespace headrace::detail

@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shard/build.h"
+#include "shard/scan/read_head.h"
+#include "shard/scan/scan_files.h"
+#include "shard/text/line_scan.h"
+
+namespace headrace::detail {
+namespace {
+
+bool ends_with_any(std::string_view key, std::initializer_list<std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(),
+                     [key](std::string_view e) { return key.ends_with(e); });
+}
+
+bool is_json_name(std::string_view key) {
+  for (const std::string_view coding : {".gz", ".zst", ".zstd", ".bz2", ".xz"})
+    if (key.ends_with(coding)) key.remove_suffix(coding.size());
+  return ends_with_any(key, {".jsonl", ".ndjson", ".jsonlines"});
+}
+
+class TextBuilder final : public FileScanJob {
+ public:
+  TextBuilder(const BuildContext& context, const std::vector<ObjectInfo>& objects, TextKind kind)
+      : context_(context), objects_(objects), kind_(kind) {}
+
+  Result<std::string> run() {
+    HEADRACE_TRY(scan_files(context_, objects_, *this));
+    auto layout = make_text_layout(kind_, fields_, context_.options.columns);
+    if (!layout) return std::move(layout).error().annotate(context_.store.url());
+    IndexSource source;
+    if (!objects_.empty()) source = {objects_[0].key, objects_[0].etag, objects_[0].size_bytes};
+    return writer_.finish({.format = Format::kText,
+                           .columns = text_columns(*layout),
+                           .source = std::move(source),
+                           .block_bytes = context_.options.block_bytes,
+                           .layout = layout_to_json(*layout)});
+  }
+
+  std::string kind() const override {
+    return fmt::format("text 1 {} {}", kind_ == TextKind::kJson, wants_fields());
+  }
+
+  std::unique_ptr<FileScan> start(std::size_t) override {
+    return std::make_unique<LineScan>(kind_, wants_fields());
+  }
+
+  Status emit(std::size_t i, FileSamples samples, const FileForm& form) override {
+    add_scanned_shard(writer_, objects_[i], samples, form);
+    if (samples.facts.empty() || samples.sample_count() == 0) return Status();
+    HEADRACE_TRY_ASSIGN(const TextFields fields, TextFields::from_text(samples.facts));
+    fields_.merge(fields);
+    return Status();
+  }
+
+ private:
+  // Whole lines alone need no look at them.
+  bool wants_fields() const {
+    const std::vector<std::string>& columns = context_.options.columns;
+    return !(columns.size() == 1 && columns[0] == "json");
+  }
+
+  const BuildContext& context_;
+  const std::vector<ObjectInfo>& objects_;
+  const TextKind kind_;
+  IndexWriter writer_;
+  TextFields fields_;
+};
+
+// What the first file that holds anything looks like.
+Result<TextKind> find_kind(const BuildContext& context, const std::vector<ObjectInfo>& objects) {
+  for (const ObjectInfo& object : objects) {
+    HEADRACE_TRY_ASSIGN(const auto head, read_head(context, object));
+    const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+    const std::size_t first = text.find_first_not_of(" \t\r\n");
+    if (first == std::string_view::npos) continue;
+    if (looks_like_json_lines(head)) return TextKind::kJson;
+    // Lines of JSON that are no objects look like any text.
+    const bool may_be_json =
+        std::string_view("[\"-0123456789tfn").find(text[first]) != std::string_view::npos;
+    return is_json_name(object.key) && may_be_json ? TextKind::kJson : TextKind::kText;
+  }
+  return TextKind::kText;
+}
+
+}  // namespace
+
+Result<std::string> build_text_index(const BuildContext& context,
+                                     const std::vector<ObjectInfo>& objects) {
+  HEADRACE_TRY_ASSIGN(const TextKind kind, find_kind(context, objects));
+  return TextBuilder(context, objects, kind).run();
+}
+
+}  // namespace headrace::detail

@@ -1,0 +1,214 @@
+#include "shard/text/text_layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "shard/json_reader.h"
+
+namespace headrace::detail {
+namespace {
+
+using simdjson::dom::element;
+using simdjson::dom::element_type;
+
+constexpr std::string_view kTextColumn = "text";
+constexpr std::string_view kLineColumn = "json";
+
+FieldKind kind_of(element value) {
+  switch (value.type()) {
+    case element_type::NULL_VALUE:
+      return FieldKind::kNone;
+    case element_type::BOOL:
+      return FieldKind::kBool;
+    case element_type::INT64:
+      return FieldKind::kInt;
+    case element_type::DOUBLE:
+      return FieldKind::kFloat;
+    case element_type::STRING:
+      return FieldKind::kString;
+    default:
+      return FieldKind::kJson;  // Nested, and integers beyond int64.
+  }
+}
+
+FieldKind merged(FieldKind a, FieldKind b) {
+  if (a == b || b == FieldKind::kNone) return a;
+  if (a == FieldKind::kNone) return b;
+  const bool are_numbers = (a == FieldKind::kInt || a == FieldKind::kFloat) &&
+                           (b == FieldKind::kInt || b == FieldKind::kFloat);
+  return are_numbers ? FieldKind::kFloat : FieldKind::kJson;
+}
+
+constexpr FieldKind kKinds[] = {FieldKind::kNone,  FieldKind::kBool,   FieldKind::kInt,
+                                FieldKind::kFloat, FieldKind::kString, FieldKind::kJson};
+
+bool parse_kind(std::string_view name, FieldKind& out) {
+  for (const FieldKind kind : kKinds) {
+    if (field_kind_name(kind) != name) continue;
+    out = kind;
+    return true;
+  }
+  return false;
+}
+
+Column field_column(const TextField& field) {
+  Column column;
+  column.name = field.name.empty() ? kLineColumn : std::string_view(field.name);
+  column.encoding = "json";
+  if (field.name.empty()) return column;
+  switch (field.kind) {
+    case FieldKind::kBool:
+      column.encoding = column.dtype = "bool";
+      column.fixed_size_bytes = 1;
+      break;
+    case FieldKind::kInt:
+      column.encoding = column.dtype = "int64";
+      column.fixed_size_bytes = 8;
+      break;
+    case FieldKind::kFloat:
+      column.encoding = column.dtype = "float64";
+      column.fixed_size_bytes = 8;
+      break;
+    case FieldKind::kString:
+      column.encoding = "str";
+      break;
+    case FieldKind::kNone:
+    case FieldKind::kJson:
+      break;
+  }
+  return column;
+}
+
+}  // namespace
+
+std::string_view field_kind_name(FieldKind kind) noexcept {
+  constexpr std::string_view kNames[] = {"null", "bool", "int", "float", "str", "json"};
+  return kNames[static_cast<std::size_t>(kind)];
+}
+
+bool TextFields::add(std::string_view line) {
+  simdjson::dom::parser parser;
+  auto root = parse_json(parser, line);
+  simdjson::dom::object object;
+  are_objects = are_objects && root && !root->get_object().get(object);
+  if (!are_objects) return false;
+  for (const auto& [name, value] : object) {
+    if (name.empty()) continue;  // A column has a name; the whole line still has the value.
+    FieldKind& kind = kinds.try_emplace(std::string(name), FieldKind::kNone).first->second;
+    kind = merged(kind, kind_of(value));
+  }
+  are_objects = kinds.size() <= kMostFields;
+  return are_objects;
+}
+
+void TextFields::merge(const TextFields& other) {
+  are_objects = are_objects && other.are_objects;
+  for (const auto& [name, kind] : other.kinds) {
+    FieldKind& mine = kinds.try_emplace(name, FieldKind::kNone).first->second;
+    mine = merged(mine, kind);
+  }
+  are_objects = are_objects && kinds.size() <= kMostFields;
+  if (!are_objects) kinds.clear();
+}
+
+std::string TextFields::to_text() const {
+  nlohmann::json out = nlohmann::json::object();
+  if (are_objects)
+    for (const auto& [name, kind] : kinds) out[name] = field_kind_name(kind);
+  return nlohmann::json{{"objects", are_objects}, {"kinds", out}}.dump();
+}
+
+Result<TextFields> TextFields::from_text(std::string_view text) {
+  simdjson::dom::parser parser;
+  HEADRACE_TRY_ASSIGN(const element root, parse_json(parser, text));
+  TextFields fields;
+  simdjson::dom::object kinds;
+  if (root["objects"].get_bool().get(fields.are_objects) || root["kinds"].get_object().get(kinds)) {
+    return Status(Code::kCorrupt, "text: not the fields of a file");
+  }
+  bool is_right = true;
+  for (const auto& [name, value] : kinds) {
+    std::string_view kind;
+    is_right = is_right && !value.get_string().get(kind) &&
+               parse_kind(kind, fields.kinds[std::string(name)]);
+  }
+  if (!is_right) return Status(Code::kCorrupt, "text: not the fields of a file");
+  return fields;
+}
+
+Result<TextLayout> make_text_layout(TextKind kind, const TextFields& seen,
+                                    const std::vector<std::string>& chosen) {
+  TextLayout layout{.kind = kind, .fields = {}};
+  std::vector<std::string> known;
+  if (kind == TextKind::kText) known.emplace_back(kTextColumn);
+  if (kind == TextKind::kJson && seen.are_objects) {
+    for (const auto& [name, field_kind] : seen.kinds) {
+      layout.fields.push_back({name, field_kind});
+      known.push_back(name);
+    }
+  }
+  const bool is_line_known = seen.kinds.count(kLineColumn) != 0 && seen.are_objects;
+  if (kind == TextKind::kJson && layout.fields.empty()) layout.fields.push_back({});
+  if (kind == TextKind::kJson && !is_line_known) known.emplace_back(kLineColumn);
+  if (chosen.empty()) return layout;
+  std::vector<TextField> kept;
+  for (const std::string& name : chosen) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      return Status(Code::kInvalidArgument,
+                    fmt::format("no column '{}'; there are: {}", name, fmt::join(known, ", ")));
+    }
+    const auto found = std::find_if(layout.fields.begin(), layout.fields.end(),
+                                    [&](const TextField& field) { return field.name == name; });
+    kept.push_back(found == layout.fields.end() ? TextField{} : *found);
+  }
+  if (kind == TextKind::kJson) layout.fields = std::move(kept);
+  return layout;
+}
+
+std::vector<Column> text_columns(const TextLayout& layout) {
+  std::vector<Column> columns;
+  if (layout.kind == TextKind::kText) {
+    columns.emplace_back().name = kTextColumn;
+    columns.back().encoding = "str";
+  }
+  for (const TextField& field : layout.fields) columns.push_back(field_column(field));
+  return columns;
+}
+
+std::string layout_to_json(const TextLayout& layout) {
+  nlohmann::json fields = nlohmann::json::array();
+  for (const TextField& field : layout.fields)
+    fields.push_back({field.name, field_kind_name(field.kind)});
+  return nlohmann::json{{"lines", layout.kind == TextKind::kJson ? "json" : "text"},
+                        {"fields", std::move(fields)}}
+      .dump();
+}
+
+Result<TextLayout> parse_text_layout(std::string_view json) {
+  simdjson::dom::parser parser;
+  HEADRACE_TRY_ASSIGN(const element root, parse_json(parser, json));
+  TextLayout layout;
+  std::string_view lines;
+  simdjson::dom::array fields;
+  if (root["lines"].get_string().get(lines) || root["fields"].get_array().get(fields))
+    return Status(Code::kCorrupt, "text: the index has no layout of lines");
+  bool is_right = true;
+  layout.kind = lines == "json" ? TextKind::kJson : TextKind::kText;
+  is_right = lines == "json" || lines == "text";
+  for (const element entry : fields) {
+    TextField& field = layout.fields.emplace_back();
+    std::string_view name, kind;
+    is_right = is_right && !entry.at(0).get_string().get(name) &&
+               !entry.at(1).get_string().get(kind) && parse_kind(kind, field.kind);
+    field.name = name;
+  }
+  // Lines of text have no fields, lines of JSON at least themselves.
+  is_right = is_right && (layout.kind == TextKind::kJson) == !layout.fields.empty();
+  if (!is_right) return Status(Code::kCorrupt, "text: the index has a broken layout of lines");
+  return layout;
+}
+
+}  // namespace headrace::detail

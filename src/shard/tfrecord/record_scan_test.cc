@@ -1,0 +1,76 @@
+#include "shard/tfrecord/record_scan.h"
+
+#include <gtest/gtest.h>
+
+#include "base/crc32c.h"
+#include "base/endian.h"
+#include "shard/testing/drive_scan.h"
+#include "shard/tfrecord/record.h"
+
+namespace headrace::detail {
+namespace {
+
+std::string varint(std::uint64_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
+  out.push_back(static_cast<char>(value));
+  return out;
+}
+std::string field(int number, const std::string& bytes) {
+  return varint(static_cast<std::uint64_t>(number) << 3 | 2) + varint(bytes.size()) + bytes;
+}
+// An Example with feature "x" of `count` int64.
+std::string example(std::size_t count, std::size_t padding_bytes = 0) {
+  const std::string values = field(3, field(1, std::string(count, '\1')));
+  std::string features = field(1, field(1, "x") + field(2, values));
+  if (padding_bytes > 0) {
+    const std::string padding = field(1, field(1, std::string(padding_bytes, 'p')));
+    features += field(1, field(1, "p") + field(2, padding));
+  }
+  return field(1, features);
+}
+std::string le(auto value) { return {reinterpret_cast<const char*>(&value), sizeof(value)}; }
+std::string record(const std::string& payload) {
+  const auto sum = [](const std::string& text) {
+    return le(mask_crc(crc32c(std::as_bytes(std::span(text)))));
+  };
+  const std::string length = le(std::uint64_t{payload.size()});
+  return length + sum(length) + payload + sum(payload);
+}
+
+// Columns of the file, read in pieces.
+std::vector<Column> columns(const std::string& file, std::uint64_t piece_bytes,
+                            RecordScanOptions options = {}) {
+  RecordScan scan(options);
+  EXPECT_TRUE(testing::drive_scan(scan, std::as_bytes(std::span(file)), piece_bytes).ok());
+  auto facts = RecordFacts::from_text(scan.take().facts);
+  EXPECT_TRUE(facts.has_value());
+  auto layout = facts->schema.layout({});
+  EXPECT_TRUE(layout.has_value());
+  return example_columns(*layout);
+}
+
+TEST(RecordScan, CountsTheValuesOfLaterRecordsToo) {
+  // Beyond what was looked at once: record 30, and larger than 64 KiB.
+  std::string file;
+  for (int i = 0; i < 30; ++i) file += record(example(2, 1));
+  EXPECT_EQ(columns(file, 4096)[1].shape, std::vector<std::uint64_t>{2});
+  file += record(example(5, 200'000));
+  for (const std::uint64_t piece : {std::uint64_t{512}, std::uint64_t{100'000}, file.size()})
+    EXPECT_EQ(columns(file, piece)[1].encoding, "ndarray:int64") << piece;
+}
+
+TEST(RecordScan, FixesNoCountWhenARecordWasPassedOver) {
+  std::string file;
+  for (int i = 0; i < 30; ++i) file += record(example(2, 1));
+  file += record(example(2, 5000));
+  RecordScanOptions options;
+  options.whole_bytes = 1000;
+  for (const std::uint64_t piece : {std::uint64_t{512}, file.size()})
+    EXPECT_EQ(columns(file, piece, options)[1].encoding, "ndarray:int64") << piece;
+  options.whole_bytes = 10'000;
+  EXPECT_EQ(columns(file, 512, options)[1].shape, std::vector<std::uint64_t>{2});
+}
+
+}  // namespace
+}  // namespace headrace::detail

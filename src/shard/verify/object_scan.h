@@ -1,0 +1,53 @@
+#pragma once
+/// \file
+/// ObjectScan: pieces of objects in the order they lie, read ahead of whoever looks at them.
+///
+/// Place: verify.cc, one a worker. A failed read ends the scan of that object, not the worker.
+///
+/// Threads: one owner.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "shard/range_fetcher.h"
+
+namespace headrace::detail {
+
+/// Bytes [offset, offset + length) of an object; length > 0.
+struct ScanPiece {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+};
+
+struct ScanObject {
+  std::string_view key;
+  std::string_view etag;         ///< Empty: any version.
+  std::uint64_t size_bytes = 0;  ///< Expected, else kChanged; 0: not known.
+  std::span<const ScanPiece> pieces;
+};
+
+class ObjectScan {
+ public:
+  /// Keeps at most `depth` pieces in memory at once.
+  ObjectScan(Store& store, SlabPool& pool, const CallOptions& call, std::size_t depth)
+      : store_(store), pool_(pool), call_(call), depth_(depth) {}
+
+  /// Hands the pieces over one after the other. Errors: kChanged, those of kGet, and what `take`
+  /// returned, which ends the scan.
+  Status run(const ScanObject& object,
+             const std::function<Status(std::size_t index, RangeData data)>& take);
+
+ private:
+  Status run_pieces(const ScanObject& object,
+                    const std::function<Status(std::size_t, RangeData)>& take);
+
+  Store& store_;
+  SlabPool& pool_;
+  const CallOptions& call_;
+  const std::size_t depth_;
+  std::unique_ptr<RangeFetcher> fetcher_;  ///< Made anew after a failure.
+};
+
+}  // namespace headrace::detail

@@ -1,0 +1,117 @@
+#include "shard/webdataset/dali_index.h"
+
+#include <simdjson.h>
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "shard/webdataset/member_name.h"
+#include "shard/webdataset/sample_grouper.h"
+#include "shard/webdataset/tar.h"
+
+namespace headrace::detail {
+namespace {
+
+Status corrupt() { return Status(Code::kCorrupt, "not an index of DALI for this tar"); }
+Status other() {
+  return Status(Code::kUnsupported, "an index of DALI that does not tell all that a scan does");
+}
+
+// The text up to `end`, which is taken too.
+std::string_view take_until(std::string_view& text, char end) {
+  const std::size_t at = text.find(end);
+  const std::string_view part = text.substr(0, at);
+  text.remove_prefix(at == std::string_view::npos ? text.size() : at + 1);
+  return part;
+}
+
+bool take_number(std::string_view& text, std::uint64_t& value) {
+  const std::string_view digits = take_until(text, ' ');
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  return !digits.empty() && error == std::errc() && end == digits.data() + digits.size();
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return out;
+}
+
+class Parser {
+ public:
+  explicit Parser(std::uint64_t size_bytes) : size_bytes_(size_bytes) {}
+
+  // Components "suffix offset size name", each with spaces between.
+  Status add_sample(std::string_view line) {
+    const std::string before = key_;
+    std::set<std::string> fields;
+    out_.bounds.push_back(end_);
+    while (!line.empty()) {
+      DaliMember member;
+      const std::string_view suffix = take_until(line, ' ');
+      if (!take_number(line, member.data_begin) || !take_number(line, member.data_bytes))
+        return corrupt();
+      member.name = take_until(line, ' ');
+      HEADRACE_TRY(add_member(member, suffix, fields));
+    }
+    return fields.empty() || key_ == before ? other() : Status();
+  }
+
+  Result<DaliIndex> finish() {
+    out_.bounds.push_back(end_);
+    out_.suffixes.assign(suffixes_.begin(), suffixes_.end());
+    return std::move(out_);
+  }
+
+ private:
+  Status add_member(const DaliMember& member, std::string_view suffix,
+                    std::set<std::string>& fields) {
+    // With one header between the members there is no room for what the index does not name.
+    if (member.data_begin != end_ + kTarBlockBytes) return other();
+    if (member.data_bytes > size_bytes_ || member.data_begin > size_bytes_ - member.data_bytes)
+      return corrupt();
+    const auto split = split_member_name(member.name);
+    // The scan of the tar refuses it, and says where.
+    if (!simdjson::validate_utf8(member.name)) return other();
+    if (!split || lower(split->suffix) != lower(suffix)) return other();
+    if (!fields.empty() && split->key != key_) return other();
+    if (!fields.insert(lower(suffix)).second) return other();
+    key_ = split->key;
+    suffixes_.insert(lower(suffix));
+    if (suffixes_.size() > kMostSuffixes) return other();
+    end_ = member.data_begin +
+           (member.data_bytes + kTarBlockBytes - 1) / kTarBlockBytes * kTarBlockBytes;
+    if (end_ > size_bytes_) return other();  // The padding is missing.
+    if (out_.first.name.empty()) out_.first = member;
+    out_.last = member;
+    return Status();
+  }
+
+  const std::uint64_t size_bytes_;
+  std::uint64_t end_ = 0;
+  std::string key_;
+  std::set<std::string> suffixes_;
+  DaliIndex out_;
+};
+
+}  // namespace
+
+Result<DaliIndex> parse_dali_index(std::string_view text, std::uint64_t size_bytes) {
+  const std::string_view version = take_until(text, ' ');
+  std::string_view count_text = take_until(text, '\n');
+  std::uint64_t count = 0;
+  if (!version.starts_with('v') || !take_number(count_text, count)) return corrupt();
+  if (version != "v1.2") return other();
+  Parser parser(size_bytes);
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::string_view line = take_until(text, '\n');
+    if (line.empty()) return corrupt();
+    HEADRACE_TRY(parser.add_sample(line));
+  }
+  if (count == 0 || !text.empty()) return corrupt();
+  return parser.finish();
+}
+
+}  // namespace headrace::detail

@@ -1,0 +1,204 @@
+#include "headrace/router.h"
+
+#include <array>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/mutex.h"
+#include "store/completion_queue.h"
+
+namespace headrace {
+namespace {
+
+/// Accepted and not taken yet, all stores together: four times what one store takes by default.
+constexpr std::size_t kCapacity = std::size_t{1} << 14;
+
+/// Which store a key names, and the key there.
+struct Route {
+  std::size_t store = 0;
+  std::string_view key;
+};
+
+std::optional<Route> parse_route(std::string_view key, std::size_t store_count) {
+  Route route;
+  const char* const end = key.data() + key.size();
+  const auto [rest, error] = std::from_chars(key.data(), end, route.store);
+  if (error != std::errc() || rest == end || *rest != '/' || route.store >= store_count)
+    return std::nullopt;
+  route.key = key.substr(static_cast<std::size_t>(rest - key.data()) + 1);
+  if (route.key.empty()) return std::nullopt;
+  return route;
+}
+
+class Router final : public Store {
+ public:
+  explicit Router(std::vector<std::unique_ptr<Store>> stores) : queue_(kCapacity) {
+    for (auto& store : stores) {
+      url_ += (url_.empty() ? "" : " + ") + store->url();
+      if (!store->traits().is_local) traits_.is_local = false;
+      lines_.push_back(std::make_unique<Line>());
+      lines_.back()->store = std::move(store);
+    }
+  }
+
+  ~Router() override {
+    stop();
+    for (auto& line : lines_) {
+      if (line->pump.joinable()) line->pump.join();
+    }
+  }
+
+  std::size_t submit(std::span<Request> requests) override {
+    // Under the lock, so that a pump does not push what was not accepted yet.
+    MutexLock lock(mutex_);
+    if (is_stopped_) return 0;
+    std::size_t count = 0;
+    while (count < requests.size() && queue_.outstanding() < kCapacity) {
+      const auto route = parse_route(requests[count].key, lines_.size());
+      if (!route) {
+        static_cast<void>(queue_.accept(1));
+        refuse(requests[count]);
+        ++count;
+        continue;
+      }
+      Line& line = *lines_[route->store];
+      Request& request = requests[count];
+      const std::string_view whole = std::exchange(request.key, route->key);
+      if (line.store->submit({&request, 1}) == 0) {
+        request.key = whole;
+        break;
+      }
+      static_cast<void>(queue_.accept(1));
+      ++line.in_flight;
+      if (!line.pump.joinable()) line.pump = std::thread([this, &line] { pump(line); });
+      ++count;
+    }
+    return count;
+  }
+
+  std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
+    return queue_.wait(out, until, std::move(stop));
+  }
+  void wake() noexcept override { queue_.wake(); }
+  void cancel(std::uint64_t tag) override {
+    for (auto& line : lines_) line->store->cancel(tag);
+  }
+  void stop() noexcept override {
+    {
+      MutexLock lock(mutex_);
+      is_stopped_ = true;
+      queue_.close();
+    }
+    for (auto& line : lines_) {
+      line->store->stop();
+      line->store->wake();
+    }
+  }
+  Result<std::unique_ptr<Store>> new_handle() override {
+    std::vector<std::unique_ptr<Store>> handles;
+    for (auto& line : lines_) {
+      HEADRACE_TRY_ASSIGN(auto handle, line->store->new_handle());
+      handles.push_back(std::move(handle));
+    }
+    return std::unique_ptr<Store>(std::make_unique<Router>(std::move(handles)));
+  }
+
+  Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
+    const auto route = parse_route(key, lines_.size());
+    if (!route) return unknown(key);
+    HEADRACE_TRY_ASSIGN(auto info,
+                        lines_[route->store]->store->head(std::string(route->key), call));
+    info.key = key;
+    return info;
+  }
+  Result<std::string> presign(const PresignRequest& request) override {
+    const auto route = parse_route(request.key, lines_.size());
+    if (!route) return unknown(request.key);
+    PresignRequest inner = request;
+    inner.key = std::string(route->key);
+    return lines_[route->store]->store->presign(inner);
+  }
+  Result<ListPage> list(const ListRequest&, const CallOptions&) override { return read_only(); }
+  Status remove(const std::string&, const CallOptions&) override { return read_only(); }
+  Result<ObjectInfo> copy(const std::string&, const std::string&, const CallOptions&) override {
+    return read_only();
+  }
+  Result<std::string> create_upload(const std::string&, const CallOptions&) override {
+    return read_only();
+  }
+  Result<ObjectInfo> complete_upload(const std::string&, const std::string&,
+                                     std::span<const UploadedPart>, const CallOptions&) override {
+    return read_only();
+  }
+  Status abort_upload(const std::string&, const std::string&, const CallOptions&) override {
+    return read_only();
+  }
+
+  const StoreTraits& traits() const noexcept override { return traits_; }
+  const std::string& url() const noexcept override { return url_; }
+  void append_metrics(MetricList& out) const override {
+    MetricList all;
+    for (const auto& line : lines_) line->store->append_metrics(all);
+    std::map<std::string, double> sums;
+    for (const Metric& metric : all) sums[metric.name] += metric.value;
+    for (const auto& [name, value] : sums) out.push_back({name, value});
+  }
+
+ private:
+  /// One of the stores and who waits for it.
+  struct Line {
+    std::unique_ptr<Store> store;
+    std::thread pump;
+    std::size_t in_flight = 0;  ///< Guarded by mutex_.
+  };
+
+  Status read_only() const {
+    return Status(Code::kUnsupported, url_ + ": several stores as one can only be read");
+  }
+  Status unknown(std::string_view key) const {
+    return Status(Code::kInvalidArgument,
+                  url_ + ": '" + std::string(key) + "' does not begin with the number of a store");
+  }
+  void refuse(Request& request) {
+    Completion completion;
+    completion.tag = request.tag;
+    completion.status = request.op == Op::kGet ? unknown(request.key) : read_only();
+    completion.slab = std::move(request.slab);
+    queue_.push(std::move(completion));
+  }
+
+  bool is_drained(const Line& line) HEADRACE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return is_stopped_ && line.in_flight == 0;
+  }
+
+  void pump(Line& line) {
+    std::array<Completion, 32> batch;
+    while (!is_drained(line)) {
+      const std::size_t count = line.store->wait(batch, TimePoint::max());
+      MutexLock lock(mutex_);
+      line.in_flight -= count;
+      for (std::size_t i = 0; i < count; ++i) queue_.push(std::move(batch[i]));
+    }
+  }
+
+  std::vector<std::unique_ptr<Line>> lines_;
+  std::string url_;
+  StoreTraits traits_{.can_write = false, .can_list = false, .is_local = true};
+  CompletionQueue queue_;
+  Mutex mutex_;
+  bool is_stopped_ HEADRACE_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> route_stores(std::vector<std::unique_ptr<Store>> stores) {
+  if (stores.empty()) return Status(Code::kInvalidArgument, "no stores to make one of");
+  return std::unique_ptr<Store>(std::make_unique<Router>(std::move(stores)));
+}
+
+}  // namespace headrace

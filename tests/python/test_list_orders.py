@@ -1,0 +1,110 @@
+"""Loaders in the sequence of other loaders, against those loaders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import write_mds
+
+import headrace as hr
+
+COUNT = 700
+
+
+@pytest.fixture(scope="module")
+def mds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    samples = [{"i": i.to_bytes(8, "little"), "t": b"x" * (i % 90)} for i in range(COUNT)]
+    return write_mds(tmp_path_factory.mktemp("list_orders") / "mds", {"i": ("int", 8), "t": ("bytes", None)}, samples, 50)
+
+
+def drain(loader: hr.Loader, batches: int | None = None) -> list[int]:
+    ids: list[int] = []
+    for number, batch in enumerate(loader, 1):
+        assert batch["i"].tolist() == batch.ids.tolist()
+        ids += batch.ids.tolist()
+        if number == batches:
+            break
+    return ids
+
+
+def mosaic_dataset(root: Path, **options: Any) -> Any:
+    streaming = pytest.importorskip("streaming")
+    streaming.base.util.clean_stale_shared_memory()
+    return streaming.StreamingDataset(local=str(root), remote=None, batch_size=10, shuffle=True, shuffle_seed=5, **options)
+
+
+def stop(dataset: Any) -> None:
+    """Its shared memory stays behind otherwise."""
+    del dataset
+
+
+@pytest.mark.parametrize("algorithm", ["py1e", "py1s", "py1br", "py2s", "naive"])
+def test_a_mosaic_order_is_mosaics(mds: Path, open_loader: Any, algorithm: str) -> None:
+    options = {"num_canonical_nodes": 2, "shuffle_block_size": 100}
+    theirs = mosaic_dataset(mds, shuffle_algo=algorithm, **options)
+    loader = open_loader(mds, order=f"mosaic:{algorithm}", seed=5, order_options=options)
+    for _ in range(2):
+        assert drain(loader) == [int(sample["i"]) for sample in theirs]
+    stop(theirs)
+
+
+def test_goes_on_from_mosaics_state_and_says_it(mds: Path, open_loader: Any) -> None:
+    options = {"num_canonical_nodes": 2, "shuffle_block_size": 100}
+    theirs = mosaic_dataset(mds, **options)
+    loader = open_loader(mds, order="mosaic:py1e", seed=5, order_options=options)
+    begun = drain(loader, 20)
+    state = loader.state_dict()
+    assert {name: state[name] for name in ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed")} == {
+        "epoch": 0,
+        "sample_in_epoch": 200,
+        "num_canonical_nodes": 2,
+        "shuffle_seed": 5,
+    }
+    # Mosaic goes on from our state, and we from Mosaic's.
+    theirs.load_state_dict(state)
+    rest = [int(sample["i"]) for sample in theirs]
+    assert sorted(begun + rest) == list(range(COUNT))
+    resumed = open_loader(mds, order="mosaic:py1e", seed=77, order_options=options)
+    resumed.load_state_dict({name: state[name] for name in ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed", "initial_physical_nodes")})
+    assert drain(resumed) == rest
+    loader.load_state_dict(state)
+    assert drain(loader) == rest
+    stop(theirs)
+
+
+def test_ranks_of_a_mosaic_order_share_the_epoch(mds: Path, open_loader: Any) -> None:
+    ids: list[int] = []
+    for rank in range(4):
+        loader = open_loader(mds, order="mosaic:py1e", rank=rank, world_size=4, order_options={"ranks_per_node": 2, "num_workers": 3})
+        mine = drain(loader)
+        assert [i for batch in loader.sample_ids(0) for i in batch.tolist()] == mine
+        assert len(loader) >= len(mine) // 10
+        ids += mine
+    assert set(ids) == set(range(COUNT))
+
+
+def test_a_mosaic_order_refuses_ranks_that_fill_no_nodes(mds: Path, open_loader: Any) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="ranks_per_node"):
+        open_loader(mds, order="mosaic:py1e", rank=0, world_size=3, order_options={"ranks_per_node": 2})
+
+
+def test_a_litdata_order_goes_on_where_it_stopped(mds: Path, open_loader: Any) -> None:
+    options: dict[str, Any] = {"order": "litdata", "order_options": {"num_workers": 2}}
+    loader = open_loader(mds, **options)
+    whole = [i for batch in loader.sample_ids(0) for i in batch.tolist()]
+    assert sorted(whole) == list(range(COUNT))
+    begun = drain(loader, 30)
+    resumed = open_loader(mds, **options)
+    resumed.load_state_dict(loader.state_dict())
+    assert begun + drain(resumed) == whole
+    assert resumed.epoch == 1
+
+
+def test_a_state_of_another_order_is_refused(mds: Path, open_loader: Any) -> None:
+    state = open_loader(mds, order="mosaic:py1e").state_dict()
+    with pytest.raises(hr.InvalidArgumentError, match="order"):
+        open_loader(mds).load_state_dict(state)
+    with pytest.raises(hr.InvalidArgumentError, match="order options"):
+        open_loader(mds, order="mosaic:py1e", order_options={"shuffle_block_size": 1000}).load_state_dict(state)

@@ -1,0 +1,267 @@
+"""Conversions between all formats: contents, cuts, resume, secrets."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import headrace as hr
+from headrace import prepare
+from headrace._pack_target import public_url
+from headrace.cli import app
+from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError
+
+SAMPLES = [{"__key__": f"d/{i:04d}", "txt": f"text {i}" * (i % 7), "cls": i, "json": {"i": i}, "bin": bytes([i % 256]) * (i % 50)} for i in range(120)]
+COLUMNS = {"__key__": "str", "txt": "str", "cls": "int", "json": "json", "bin": "bytes"}
+SUFFIXES = {"mds": "", "webdataset": "", "tfrecord": "", "litdata": "", "parquet": ""}
+
+
+def outputs(path: Path) -> dict[str, bytes]:
+    """Everything but our own records."""
+    return {p.name: p.read_bytes() for p in path.iterdir() if not p.name.startswith(".")}
+
+
+def make(path: Path, format: str) -> Path:
+    prepare.write(SAMPLES, path, format=format, columns=COLUMNS, shard_bytes=4000 if format != "webdataset" else 40_000)
+    return path
+
+
+def rows(path: Path) -> list[tuple[str, int, Any, bytes]]:
+    """(text, label, json, bytes) of each sample, whatever the format makes of them."""
+    out = []
+    with hr.Dataset(path, index_cache="") as dataset:
+        for sample in dataset:
+            # JSON that came by way of LitData is text.
+            text, label, tree, blob = sample["txt"], sample["cls"], sample.get("json", sample.get("json.txt")), sample["bin"]
+            text = text.decode() if isinstance(text, bytes) else text
+            tree = json.loads(tree) if isinstance(tree, (bytes, str)) else tree
+            out.append((text, int(label), tree, bytes(blob)))
+    return out
+
+
+EXPECTED = [(s["txt"], s["cls"], s["json"], s["bin"]) for s in SAMPLES]
+
+
+@pytest.mark.parametrize("target", list(SUFFIXES))
+@pytest.mark.parametrize("source", ["mds", "webdataset", "litdata", "tfrecord", "parquet"])
+def test_every_format_becomes_every_other(tmp_path: Path, source: str, target: str) -> None:
+    made = make(tmp_path / "source", source)
+    result = prepare.convert(made, tmp_path / "target", format=target, shard_bytes=20_000, columns="__key__,txt,cls,json,bin")
+    assert result["sample_count"] == len(SAMPLES)
+    assert rows(tmp_path / "target") == EXPECTED
+
+
+def test_json_lines_become_mds(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    lines = [json.dumps({"text": f"line {i}", "n": i, "x": i / 2, "ok": i % 2 == 0, "tree": [i]}) for i in range(50)]
+    (tmp_path / "source" / "a.jsonl").write_text("\n".join(lines) + "\n")
+    prepare.convert(tmp_path / "source", tmp_path / "target", shard_bytes=1000)
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        sample = dataset[7]
+    assert (sample["text"], int(sample["n"]), float(sample["x"]), bool(sample["ok"]), sample["tree"]) == ("line 7", 7, 3.5, False, [7])
+
+
+@pytest.mark.parametrize("target", list(SUFFIXES))
+def test_bytes_do_not_depend_on_workers(tmp_path: Path, target: str) -> None:
+    made = make(tmp_path / "source", "mds")
+    prepare.convert(made, tmp_path / "one", format=target, shard_bytes=3000, workers=1)
+    prepare.convert(made, tmp_path / "many", format=target, shard_bytes=3000, workers=5)
+    assert outputs(tmp_path / "one") == outputs(tmp_path / "many")
+    assert len(outputs(tmp_path / "one")) > 3
+
+
+def test_mds_to_mds_keeps_encodings_and_bytes(tmp_path: Path) -> None:
+    columns = {"a": "ndarray:int16", "b": "jpeg", "c": "str_int", "d": "float32", "e": "ndarray:uint8:2"}
+    samples = [
+        {"a": np.arange(i + 1, dtype=np.int16), "b": b"\xff\xd8" + bytes(i), "c": i, "d": np.float32(i), "e": np.array([i, 1], np.uint8)} for i in range(30)
+    ]
+    prepare.write(samples, tmp_path / "source", columns=columns, hash="xxh64")
+    prepare.convert(tmp_path / "source", tmp_path / "target", hash="xxh64")
+    assert outputs(tmp_path / "source") == outputs(tmp_path / "target")
+
+
+def test_files_become_every_format(tmp_path: Path) -> None:
+    for i in range(30):
+        path = tmp_path / "source" / f"d{i % 3}" / f"{i}.bin"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(bytes([i]) * i)
+    for format in ("tfrecord", "litdata", "parquet"):
+        result = CliRunner().invoke(app, ["pack", str(tmp_path / "source"), str(tmp_path / format), "--format", format, "--shard-bytes", "1000", "--json"])
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["sample_count"] == 30
+        with hr.Dataset(tmp_path / format, index_cache="") as dataset:
+            got = {bytes(s["key"]) if isinstance(s["key"], bytes) else s["key"].encode(): bytes(s["data"]) for s in dataset}
+        assert got[b"d1/7.bin"] == b"\7" * 7
+        assert len(got) == 30
+
+
+def test_columns_choose_rename_and_say_what_bytes_are(tmp_path: Path) -> None:
+    made = make(tmp_path / "source", "webdataset")
+    prepare.convert(made, tmp_path / "target", columns="label=cls,image=bin:jpeg")
+    index = json.loads((tmp_path / "target" / "index.json").read_text())
+    assert index["shards"][0]["column_names"] == ["image", "label"]
+    assert index["shards"][0]["column_encodings"] == ["jpeg", "int"]
+    with pytest.raises(InvalidArgumentError, match="nothere"):
+        prepare.convert(made, tmp_path / "other", columns="x=nothere")
+    with pytest.raises(InvalidArgumentError, match="lies inside"):
+        prepare.convert(made, made / "inside")
+
+
+def shout(sample: dict[str, Any]) -> dict[str, Any] | None:
+    return None if sample["cls"] % 10 == 9 else {"text": sample["txt"].upper(), "square": sample["cls"] ** 2}
+
+
+@pytest.mark.parametrize("target", list(SUFFIXES))
+def test_a_function_maps_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    made = make(tmp_path / "source", "mds")
+    result = prepare.convert(made, tmp_path / "target", format=target, map="test_pack_formats:shout", shard_bytes=2500)
+    assert result["sample_count"] == 108
+    again = prepare.convert(made, tmp_path / "again", format=target, map="test_pack_formats:shout", shard_bytes=2500, workers=3)
+    assert again["shard_count"] == result["shard_count"] > 1
+    assert outputs(tmp_path / "target") == outputs(tmp_path / "again")
+
+
+def generated() -> list[dict[str, Any]]:
+    return [{"x": i} for i in range(10)]
+
+
+def test_samples_of_a_program_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    result = CliRunner().invoke(app, ["pack", "test_pack_formats:generated", str(tmp_path / "out"), "--from", "python", "--columns", "x:int32"])
+    assert result.exit_code == 0, result.output
+    with hr.Dataset(tmp_path / "out", index_cache="") as dataset:
+        assert [int(s["x"]) for s in dataset] == list(range(10))
+    # Without --from python no code is loaded: it is a path that is not there.
+    assert CliRunner().invoke(app, ["pack", "test_pack_formats:generated", str(tmp_path / "other")]).exit_code != 0
+
+
+@pytest.mark.parametrize("source", ["files", "mds"])
+def test_a_dry_run_writes_nothing(tmp_path: Path, source: str) -> None:
+    made = make(tmp_path / "source", "mds") if source == "mds" else tmp_path / "files"
+    if source == "files":
+        made.mkdir()
+        (made / "a.bin").write_bytes(b"12345")
+    result = CliRunner().invoke(app, ["pack", str(made), str(tmp_path / "target"), "--dry-run", "--json", "--shard-bytes", "4000"])
+    assert result.exit_code == 0, result.output
+    plan = json.loads(result.stdout)
+    assert plan["sample_count"] == (120 if source == "mds" else 1)
+    assert not (tmp_path / "target").exists()
+    if source == "mds":
+        assert prepare.convert(made, tmp_path / "target", shard_bytes=4000)["shard_count"] == plan["shard_count"] > 2
+
+
+class StoppedError(Exception):
+    """Of the test."""
+
+
+def test_a_stopped_conversion_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make(tmp_path / "source", "mds")
+    prepare.convert(made, tmp_path / "whole", format="litdata", shard_bytes=2000)
+    real: Callable[..., dict[str, Any]] = prepare.PartMaker.make
+    lock, left = threading.Lock(), [3]
+
+    def failing(self: prepare.PartMaker, number: int) -> dict[str, Any]:
+        with lock:
+            left[0] -= 1
+            if left[0] < 0:
+                raise StoppedError
+        return real(self, number)
+
+    monkeypatch.setattr(prepare.PartMaker, "make", failing)
+    with pytest.raises(StoppedError):
+        prepare.convert(made, tmp_path / "target", format="litdata", shard_bytes=2000, workers=2)
+    assert not (tmp_path / "target" / "index.json").exists()
+    monkeypatch.setattr(prepare.PartMaker, "make", real)
+    result = prepare.convert(made, tmp_path / "target", format="litdata", shard_bytes=2000)
+    assert result["resumed_shard_count"] >= 1
+    assert outputs(tmp_path / "target") == outputs(tmp_path / "whole")
+    again = prepare.convert(made, tmp_path / "target", format="litdata", shard_bytes=2000)
+    assert again["resumed_shard_count"] == again["shard_count"]
+    os.remove(tmp_path / "target" / "chunk-0-1.bin")
+    prepare.convert(made, tmp_path / "target", format="litdata", shard_bytes=2000)
+    assert outputs(tmp_path / "target") == outputs(tmp_path / "whole")
+    assert sorted(p.name for p in (tmp_path / "target").iterdir() if p.name.startswith(".") and p.is_file()) == [".hrpack.done.json", ".hrpack.json"]
+
+
+def break_hashes(path: Path) -> None:
+    """As if every shard were another one of the same size."""
+    index = json.loads((path / "index.json").read_text())
+    for shard in index["shards"]:
+        for part in (shard["raw_data"], shard["zip_data"]):
+            if part is not None:
+                part["hashes"] = dict.fromkeys(part["hashes"], "0" * 40)
+    (path / "index.json").write_text(json.dumps(index))
+
+
+def test_stored_hashes_of_compressed_shards_are_checked(tmp_path: Path) -> None:
+    prepare.write(SAMPLES, tmp_path / "source", columns=COLUMNS, shard_bytes=4000, compression="zstd", hash="sha1")
+    assert prepare.convert(tmp_path / "source", tmp_path / "good", shard_bytes=9000)["sample_count"] == len(SAMPLES)
+    break_hashes(tmp_path / "source")
+    with pytest.raises(CorruptError, match="verifying"):
+        prepare.convert(tmp_path / "source", tmp_path / "target", shard_bytes=9000)
+    with hr.Dataset(tmp_path / "source", index_cache="") as dataset, pytest.raises(CorruptError, match="verifying"):
+        dataset[3]
+
+
+def test_keys_that_follow_each_other_differ(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="the sample before has the same"):
+        prepare.write([{"__key__": "a", "x": 1}, {"__key__": "a", "x": 2}], tmp_path / "out", format="webdataset")
+
+
+def test_too_little_memory_says_how_much(tmp_path: Path) -> None:
+    made = make(tmp_path / "source", "mds")
+    with pytest.raises(ExhaustedError, match="a worker needs"):
+        prepare.convert(made, tmp_path / "target", memory="16MiB")
+
+
+def test_a_missing_value_is_an_error_for_mds(tmp_path: Path) -> None:
+    prepare.write([{"a": 1, "b": "x"}, {"a": 2}], tmp_path / "source", format="webdataset")
+    with pytest.raises(HeadraceError, match="leave a value out"):
+        prepare.convert(tmp_path / "source", tmp_path / "target")
+    prepare.convert(tmp_path / "source", tmp_path / "parquet", format="parquet")
+
+
+SECRETS = ("AKIAEXAMPLEKEY", "verysecretvalue", "X-Amz-Signature", "hunter2")
+
+
+def test_secrets_never_enter_an_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", SECRETS[0])
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRETS[1])
+    made = make(tmp_path / "source", "mds")
+
+    def stop(*_: object) -> None:
+        raise StoppedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("headrace.prepare.index_objects", stop)
+        with pytest.raises(StoppedError):
+            prepare.convert(made, tmp_path / "target", access_key=SECRETS[0], secret_key=SECRETS[1], shard_bytes=4000)
+    prepare.convert(made, tmp_path / "done", access_key=SECRETS[0], secret_key=SECRETS[1], shard_bytes=4000)
+    written = [p for name in ("target", "done") for p in (tmp_path / name).rglob("*") if p.is_file()]
+    assert any(".hrpack" in str(p) for p in written)
+    for path in written:
+        content = path.read_bytes()
+        assert not any(secret.encode() in content for secret in SECRETS), path
+
+
+@pytest.mark.parametrize(
+    ("url", "public"),
+    [
+        ("https://user:hunter2@host:1/a/b?X-Amz-Signature=1#f", "https://host:1/a/b"),
+        ("s3://bucket/prefix", "s3://bucket/prefix"),
+        ("az://account/container?sig=hunter2", "az://account/container"),
+        ("/plain/path?x", "/plain/path?x"),
+        ("file:///a/b", "file:///a/b"),
+    ],
+)
+def test_urls_are_written_down_without_secrets(url: str, public: str) -> None:
+    assert public_url(url) == public

@@ -1,0 +1,159 @@
+"""Verification, manifests and comparison."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace import _verify
+
+REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
+needs_reference = pytest.mark.skipif(not REFERENCE.exists(), reason="the reference data is not here")
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "headrace.cli", *arguments], capture_output=True, text=True)
+
+
+def write_mds(root: Path, rows: list[dict[str, Any]], **options: Any) -> None:
+    from streaming import MDSWriter
+
+    with MDSWriter(out=str(root), columns={"id": "int", "text": "str"}, size_limit=1 << 14, **options) as writer:
+        for row in rows:
+            writer.write(row)
+
+
+@pytest.fixture
+def rows() -> list[dict[str, Any]]:
+    return [{"id": i, "text": f"row {i} " * (i % 40)} for i in range(500)]
+
+
+@needs_reference
+@pytest.mark.parametrize("name", ["all_encodings", "comp_none", "comp_zstd", "every_hash", "merged", "ndarray", "golden"])
+def test_reference_sets_pass(name: str) -> None:
+    report = hr.verify(REFERENCE / "mds" / name)
+    assert report.ok, report.problems
+    assert report.samples_ok == report.samples > 0
+
+
+@needs_reference
+def test_a_turned_bit_is_found_by_every_hash() -> None:
+    report = hr.verify(REFERENCE / "mds" / "every_hash")
+    assert report.digests_compared > 10
+    report = hr.verify(REFERENCE / "mds" / "bad_hash")
+    broken = json.loads((REFERENCE / "mds" / "bad_hash" / "expected.json").read_text())["broken_file"]
+    assert {p.key for p in report.problems} == {broken}
+
+
+def test_any_turned_bit_of_a_hashed_shard_is_found(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    write_mds(tmp_path / "good", rows, hashes=["xxh64"])
+    assert hr.verify(tmp_path / "good").ok
+    rng = random.Random(5)
+    for turn in range(8):
+        bad = tmp_path / f"bad{turn}"
+        shutil.copytree(tmp_path / "good", bad)
+        shard = rng.choice(sorted(bad.glob("*.mds")))
+        data = bytearray(shard.read_bytes())
+        data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        shard.write_bytes(data)
+        report = hr.verify(bad)
+        assert not report.ok
+        assert {p.key for p in report.problems} <= {shard.name, ""}
+
+
+def test_a_damaged_or_stale_index_is_a_problem(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    root = tmp_path / "tree"
+    root.mkdir()
+    for i in range(5):
+        (root / f"{i}.dat").write_bytes(bytes([i]) * 100)
+    with hr.Dataset(root, format="raw") as dataset:
+        dataset.write_index()
+    assert hr.verify(root, format="raw").ok
+    index = (root / "index.hri").read_bytes()
+    (root / "index.hri").write_bytes(index[:-20] + bytes([index[-20] ^ 1]) + index[-19:])
+    assert [p.key for p in hr.verify(root, format="raw").problems] == ["index.hri"]
+    (root / "index.hri").write_bytes(index)
+    assert hr.verify(root, format="raw").ok
+    (root / "3.dat").write_bytes(b"other")
+    assert [p.key for p in hr.verify(root, format="raw").problems] == ["index.hri"]
+
+
+def test_the_command_ends_with_1_and_writes_the_quarantine_list(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    write_mds(tmp_path / "set", rows, hashes=["sha1"])
+    good = run("verify", str(tmp_path / "set"), "--json")
+    assert good.returncode == 0, good.stderr
+    assert json.loads(good.stdout)["samples_ok"] == 500
+    shard = tmp_path / "set" / "shard.00001.mds"
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    listed = tmp_path / "bad.jsonl"
+    bad = run("verify", str(tmp_path / "set"), "--quarantine", str(listed))
+    assert bad.returncode == 1
+    assert "shard.00001.mds" in bad.stdout
+    assert [json.loads(line)["key"] for line in listed.read_text().splitlines()] == ["shard.00001.mds"]
+
+
+def test_the_command_passes_the_shape_of_tokens_on(tmp_path: Path) -> None:
+    (tmp_path / "flat.bin").write_bytes(bytes(range(256)) * 4)
+    shape = ["--format", "tokens", "--tokens-per-sample", "32", "--token-dtype", "uint32"]
+    done = run("verify", str(tmp_path), *shape, "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["samples_ok"] == 8
+
+
+def test_manifests_are_what_sha256sum_reads_and_writes(tmp_path: Path) -> None:
+    root = tmp_path / "tree"
+    (root / "sub").mkdir(parents=True)
+    for i, name in enumerate(["a", "sub/b", "sub/with space", "odd\nname", "back\\slash"]):
+        (root / name).write_bytes(bytes([i]) * (1000 * i))
+    done = run("manifest", "create", str(root))
+    assert done.returncode == 0, done.stderr
+    checked = subprocess.run(["sha256sum", "--check", "--strict", "MANIFEST.sha256"], cwd=root, capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr
+    theirs = subprocess.run(["sha256sum", "a", "sub/b", "sub/with space", "odd\nname", "back\\slash"], cwd=root, capture_output=True, text=True)
+    assert _verify.parse_manifest(theirs.stdout) == _verify.parse_manifest((root / "MANIFEST.sha256").read_text())
+    assert run("manifest", "check", str(root)).returncode == 0
+
+
+def test_a_manifest_check_names_what_differs(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).write_bytes(name.encode())
+    digests, _ = hr.create_manifest(tmp_path)
+    (tmp_path / "a").write_bytes(b"A")
+    (tmp_path / "b").unlink()
+    (tmp_path / "d").write_bytes(b"new")
+    report = hr.check_manifest(tmp_path, digests)
+    assert (report.different, report.missing, report.extra, report.matching) == (["a"], ["b"], ["d"], 1)
+
+
+@pytest.mark.parametrize("text", ["short  a", "0" * 64 + "a", "0" * 64 + "  ", f"{'0' * 64}  a\n{'0' * 64}  a", "Z" * 64 + "  a"])
+def test_bad_manifests_name_the_line(text: str) -> None:
+    with pytest.raises(hr.errors.InvalidArgumentError, match=r"line [12]"):
+        _verify.parse_manifest(text)
+
+
+def test_diff_of_equal_and_unequal_sets(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    write_mds(tmp_path / "a", rows)
+    write_mds(tmp_path / "b", rows, compression="zstd")
+    write_mds(tmp_path / "c", [{**row, "text": row["text"] + "!"} if row["id"] in (3, 400) else row for row in rows[:-1]])
+    write_mds(tmp_path / "d", rows[::-1])
+    with hr.Dataset(tmp_path / "a") as a, hr.Dataset(tmp_path / "b") as b, hr.Dataset(tmp_path / "c") as c, hr.Dataset(tmp_path / "d") as d:
+        assert hr.diff(a, b).ok
+        report = hr.diff(a, c)
+        assert [x.position_a for x in report.differences] == [3, 400]
+        assert (report.compared, report.different, report.only_a, report.only_b) == (499, 2, 1, 0)
+        assert not hr.diff(a, d).ok
+        assert hr.diff(a, d, key="id").ok
+        keyed = hr.diff(a, c, key="id")
+        assert (keyed.only_a, keyed.only_b, keyed.different) == (1, 0, 2)
+    assert run("diff", str(tmp_path / "a"), str(tmp_path / "b")).returncode == 0
+    assert run("diff", str(tmp_path / "a"), str(tmp_path / "c")).returncode == 1

@@ -1,0 +1,314 @@
+"""Writers against the packages whose formats they write."""
+
+from __future__ import annotations
+
+import json
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import headrace as hr
+from headrace import prepare
+from headrace._pack_target import FINISHED, PackTarget
+from headrace.errors import HeadraceError, InvalidArgumentError, UnsupportedError
+
+FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+
+# Strategy of the values of each encoding.
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "bytes": st.binary(max_size=200),
+    "str": st.text(max_size=40),
+    "int": st.integers(-(2**63), 2**63 - 1),
+    "json": st.recursive(st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=5), lambda x: st.lists(x, max_size=3)).map(
+        lambda v: {"v": v}
+    ),
+    "float32": st.floats(width=32, allow_nan=False).map(np.float32),
+    "float64": st.floats(allow_nan=False).map(np.float64),
+    "uint8": st.integers(0, 255).map(np.uint8),
+    "int32": st.integers(-(2**31), 2**31 - 1).map(np.int32),
+    "ndarray:int16": st.lists(st.integers(-9, 9), min_size=1, max_size=300).map(lambda v: np.array(v, np.int16)),
+    "ndarray:float32:2,3": st.lists(st.floats(width=32, allow_nan=False), min_size=6, max_size=6).map(lambda v: np.array(v, np.float32).reshape(2, 3)),
+}
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8).filter(lambda name: not name.startswith("_"))
+
+
+@st.composite
+def tables(draw: Callable[[Any], Any], encodings: tuple[str, ...] = tuple(VALUES)) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """Columns, and samples that have them."""
+    columns = draw(st.dictionaries(NAMES, st.sampled_from(encodings), min_size=1, max_size=5))
+    row = st.fixed_dictionaries({name: VALUES[encoding] for name, encoding in columns.items()})
+    return columns, draw(st.lists(row, min_size=1, max_size=20))
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, (np.ndarray, np.generic)) or isinstance(b, (np.ndarray, np.generic)):
+        return bool(np.array_equal(np.asarray(a), np.asarray(b)))
+    return bool(a == b)
+
+
+def assert_same(got: list[dict[str, Any]], expected: list[dict[str, Any]]) -> None:
+    assert len(got) == len(expected)
+    for ours, theirs in zip(got, expected, strict=True):
+        for name, value in theirs.items():
+            assert same(ours[name], value), (name, ours[name], value)
+
+
+def fresh(tmp_path: Path) -> Path:
+    return tmp_path / f"out{len(list(tmp_path.iterdir()))}"
+
+
+@FEW
+@given(table=tables())
+def test_mds_bytes_are_those_of_the_reference_writer(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+    streaming = pytest.importorskip("streaming")
+    columns, samples = table
+    ours, theirs = fresh(tmp_path), tmp_path / f"reference{len(list(tmp_path.iterdir()))}"
+    with streaming.MDSWriter(out=str(theirs), columns=columns, size_limit=2000, hashes=["sha1"]) as writer:
+        for sample in samples:
+            writer.write(sample)
+    prepare.write(samples, ours, format="mds", columns=columns, shard_bytes=2000, hash="sha1")
+    expected = {p.name: p.read_bytes() for p in theirs.iterdir()}
+    assert {p.name: p.read_bytes() for p in ours.iterdir() if not p.name.startswith(".")} == expected
+
+
+@FEW
+@given(table=tables())
+def test_litdata_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+    pytest.importorskip("litdata")
+    from litdata.streaming.config import ChunkedIndex
+    from litdata.streaming.reader import BinaryReader
+
+    columns, samples = table
+    out = fresh(tmp_path)
+    prepare.write(samples, out, format="litdata", columns=columns, shard_bytes=2000)
+    index = json.loads((out / "index.json").read_text())
+    reader = BinaryReader(cache_dir=str(out), max_cache_size=None, remote_input_dir=None)
+    position, got = 0, []
+    for chunk, info in enumerate(index["chunks"]):
+        for _ in range(info["chunk_size"]):
+            got.append(reader.read(ChunkedIndex(index=position, chunk_index=chunk, is_last_index=False)))
+            position += 1
+    expected = [{n: json.dumps(v) if columns[n] == "json" else v for n, v in sample.items()} for sample in samples]
+    assert_same(got, expected)
+
+
+@FEW
+@given(table=tables(("bytes", "str", "int", "json", "float32", "uint8", "int32", "ndarray:int16", "ndarray:float32:2,3")))
+def test_tfrecord_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+    if "tensorflow" in sys.modules:
+        pytest.skip("tensorflow is loaded, and registers the same messages as tfrecord")
+    reader = pytest.importorskip("tfrecord.reader")
+    from tfrecord import example_pb2
+
+    columns, samples = table
+    out = fresh(tmp_path)
+    prepare.write(samples, out, format="tfrecord", columns=columns, shard_bytes=2000)
+    features = []
+    for shard in sorted(out.glob("*.tfrecord")):
+        for record in reader.tfrecord_iterator(str(shard)):
+            example = example_pb2.Example()
+            example.ParseFromString(bytes(record))
+            features.append(example.features.feature)
+    assert len(features) == len(samples)
+    for feature, sample in zip(features, samples, strict=True):
+        for name, encoding in columns.items():
+            value = sample[name]
+            if encoding in ("bytes", "str", "json"):
+                text = json.dumps(value) if encoding == "json" else value
+                assert list(feature[name].bytes_list.value) == [text if isinstance(text, bytes) else text.encode()]
+            elif "float" in encoding:
+                assert list(feature[name].float_list.value) == np.asarray(value).reshape(-1).tolist()
+            else:
+                assert list(feature[name].int64_list.value) == np.asarray(value).reshape(-1).tolist()
+
+
+@FEW
+@given(table=tables())
+def test_webdataset_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+    wds = pytest.importorskip("webdataset")
+    columns, samples = table
+    out = fresh(tmp_path)
+    prepare.write(samples, out, format="webdataset", columns=columns, shard_bytes=8000)
+    got = list(wds.WebDataset(sorted(map(str, out.glob("*.tar"))), shardshuffle=False).decode())
+    assert len(got) == len(samples)
+    for ours, sample in zip(got, samples, strict=True):
+        for name, encoding in columns.items():
+            suffix = {"bytes": "", "str": ".txt", "int": ".cls", "json": ".json", "uint8": ".cls", "int32": ".cls", "float32": ".txt", "float64": ".txt"}.get(
+                encoding, ".npy"
+            )
+            value = ours[name + suffix] if name + suffix in ours else ours[name]
+            if encoding in ("float32", "float64"):
+                value = np.dtype(encoding).type(value)
+            assert same(value, sample[name]), name
+
+
+@FEW
+@given(table=tables())
+def test_pyarrow_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    columns, samples = table
+    out = fresh(tmp_path)
+    prepare.write(samples, out, format="parquet", columns=columns, shard_bytes=2000, compression="zstd")
+    rows = [row for file in sorted(out.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    expected = [
+        {n: json.dumps(v) if columns[n] == "json" else v.reshape(-1) if isinstance(v, np.ndarray) else v for n, v in sample.items()} for sample in samples
+    ]
+    assert_same(rows, expected)
+
+
+SAMPLES = [{"text": f"sample {i}", "label": i, "weight": i / 3, "blob": bytes([i]) * i, "tags": ["a", i]} for i in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("format", "compression"), [("mds", ""), ("mds", "zstd"), ("webdataset", ""), ("tfrecord", ""), ("litdata", ""), ("litdata", "zstd:5"), ("parquet", "")]
+)
+def test_we_read_what_we_write(tmp_path: Path, format: str, compression: str) -> None:
+    result = prepare.write(SAMPLES, tmp_path / "out", format=format, shard_bytes=900, compression=compression)
+    assert result["sample_count"] == len(SAMPLES)
+    assert result["shard_count"] > 2
+    with hr.Dataset(tmp_path / "out", index_cache="") as dataset:
+        assert len(dataset) == len(SAMPLES)
+        first = dataset[7]
+        text = first.get("text", first.get("text.txt"))
+        assert text in ("sample 7", b"sample 7")
+
+
+def test_the_columns_are_those_of_the_first_sample(tmp_path: Path) -> None:
+    with prepare.MDSWriter(tmp_path / "out") as writer:
+        writer.write({"a": 1, "b": True, "c": 0.5, "d": np.int16(3), "e": np.zeros((2, 2), np.float16), "f": {"x": 1}})
+    index = json.loads((tmp_path / "out" / "index.json").read_text())
+    assert index["shards"][0]["column_encodings"] == ["int", "uint8", "float64", "int16", "ndarray:float16", "json"]
+    with pytest.raises(UnsupportedError, match="'x'"), prepare.MDSWriter(tmp_path / "other") as writer:
+        writer.write({"x": object()})
+
+
+@pytest.mark.parametrize(
+    ("columns", "sample", "message"),
+    [
+        ({"x": "int"}, {"x": None}, "leave a value out"),
+        ({"x": "int"}, {"x": 2**63}, "x"),
+        ({"x": "int"}, {"x": 1, "y": 2}, "'y'"),
+        ({"x": "ndarray:int8:2"}, {"x": np.zeros(3, np.int8)}, "shape"),
+        ({"x": "ndarray:int8"}, {"x": np.zeros(3, np.int32)}, "int32"),
+        ({"x": "ndarray:int8"}, {"x": np.zeros(0, np.int8)}, "without"),
+        ({"x": "str"}, {"x": b"\xff", "z": 1}, "'z'"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused(tmp_path: Path, columns: dict[str, str], sample: dict[str, Any], message: str) -> None:
+    with pytest.raises(HeadraceError, match=message), prepare.MDSWriter(tmp_path / "out", columns) as writer:
+        writer.write(sample)
+    assert not (tmp_path / "out" / "index.json").exists()
+
+
+@pytest.mark.parametrize("arguments", [{"columns": {"x": "pkl"}}, {"columns": {"x": "int"}, "compression": "gz"}, {"columns": {"x": "int"}, "hash": "md4"}])
+def test_what_is_not_written_is_refused_at_once(tmp_path: Path, arguments: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedError):
+        prepare.MDSWriter(tmp_path / "out", **arguments)
+    assert not (tmp_path / "out").exists()
+
+
+def test_float64_is_never_narrowed_in_silence(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="float64"):
+        prepare.write([{"x": 0.1}], tmp_path / "a", format="tfrecord", columns={"x": "float64"})
+    prepare.write([{"x": 0.1}], tmp_path / "b", format="tfrecord", columns={"x": "float32"})
+
+
+def test_an_exception_leaves_no_index_and_the_same_write_goes_on(tmp_path: Path) -> None:
+    def interrupted() -> Iterator[dict[str, Any]]:
+        yield from SAMPLES[:30]
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        prepare.write(interrupted(), tmp_path / "out", shard_bytes=700)
+    assert not (tmp_path / "out" / "index.json").exists()
+    shards = sorted((tmp_path / "out").glob("shard*"))
+    assert shards
+    before = shards[0].stat().st_mtime_ns
+    prepare.write(SAMPLES, tmp_path / "out", shard_bytes=700)
+    prepare.write(SAMPLES, tmp_path / "whole", shard_bytes=700)
+    assert shards[0].stat().st_mtime_ns == before, "a shard that came out the same is not written again"
+    files = {p.name: p.read_bytes() for p in (tmp_path / "whole").iterdir() if p.is_file()}
+    assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()} == files
+    with pytest.raises(InvalidArgumentError, match="another source or other options"):
+        prepare.write(SAMPLES, tmp_path / "out", shard_bytes=701)
+
+
+FORMATS = [("mds", ""), ("mds", "zstd"), ("webdataset", ""), ("webdataset", "gzip"), ("tfrecord", ""), ("litdata", ""), ("litdata", "zstd"), ("parquet", "")]
+OTHERS = [{**sample, "text": f"another {i}"} for i, sample in enumerate(SAMPLES[:15])]
+
+
+def everything(path: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize(("format", "compression"), FORMATS)
+def test_a_finished_dataset_is_left_alone(tmp_path: Path, format: str, compression: str) -> None:
+    prepare.write(SAMPLES, tmp_path / "out", format=format, shard_bytes=900, compression=compression)
+    before = everything(tmp_path / "out")
+    with pytest.raises(InvalidArgumentError, match="finished dataset"):
+        prepare.write(OTHERS, tmp_path / "out", format=format, shard_bytes=900, compression=compression)
+    assert everything(tmp_path / "out") == before
+    # Also one whose plan went away.
+    (tmp_path / "out" / ".hrpack.json").unlink()
+    with pytest.raises(InvalidArgumentError, match="already holds"):
+        prepare.write(OTHERS, tmp_path / "out", format=format, shard_bytes=900, compression=compression)
+
+
+@pytest.mark.parametrize(("format", "compression"), FORMATS)
+def test_a_shorter_write_leaves_nothing_of_a_longer_one_that_broke_off(tmp_path: Path, format: str, compression: str) -> None:
+    def interrupted() -> Iterator[dict[str, Any]]:
+        yield from SAMPLES
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        prepare.write(interrupted(), tmp_path / "out", format=format, shard_bytes=900, compression=compression)
+    (tmp_path / "out" / "shard.note").write_text("not a shard")
+    result = prepare.write(OTHERS, tmp_path / "out", format=format, shard_bytes=900, compression=compression)
+    shards = len(list((tmp_path / "out").glob("*[0-9]*")))
+    assert shards == result["shard_count"]
+    (tmp_path / "out" / "shard.note").unlink()
+    prepare.write(OTHERS, tmp_path / "whole", format=format, shard_bytes=900, compression=compression)
+    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_the_index_of_a_write_that_broke_off_goes_before_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = PackTarget.put_json
+
+    def failing(self: PackTarget, key: str, value: Any, *, if_absent: bool = False) -> None:
+        if key == FINISHED:
+            raise ZeroDivisionError
+        real(self, key, value, if_absent=if_absent)
+
+    monkeypatch.setattr(PackTarget, "put_json", failing)
+    with pytest.raises(ZeroDivisionError):
+        prepare.write(SAMPLES, tmp_path / "out", shard_bytes=900)
+    monkeypatch.undo()
+    assert (tmp_path / "out" / "index.json").exists()
+    with pytest.raises(InvalidArgumentError, match="unknown"):
+        prepare.write([*OTHERS, {"unknown": 1}], tmp_path / "out", shard_bytes=900)
+    assert not (tmp_path / "out" / "index.json").exists()
+
+
+def test_a_foreign_dataset_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "index.json").write_text("{}")
+    with pytest.raises(InvalidArgumentError, match="not from a pack"):
+        prepare.write(SAMPLES, tmp_path / "out")
+    assert [p.name for p in (tmp_path / "out").iterdir()] == ["index.json"]
+
+
+def test_tfrecord_golden(tmp_path: Path) -> None:
+    """Of docs: tf.train.Example {a: [1, 300], b: ["xy"]}, framed."""
+    prepare.write([{"a": np.array([1, 300]), "b": b"xy"}], tmp_path / "out", format="tfrecord")
+    data = (tmp_path / "out" / "shard-000000.tfrecord").read_bytes()
+    body = bytes.fromhex("0a1b0a0c0a016112071a050a0301ac020a0b0a016212060a040a027879")
+    assert data[:12] == struct.pack("<Q", len(body)) + bytes.fromhex("602fdf23")
+    assert data[12:-4] == body
+    assert data[-4:] == bytes.fromhex("61121eb2")
