@@ -3,11 +3,12 @@
 SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
+PIP_INSTALL := $(VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps
 JOBS ?= $(shell nproc)
 # ctest runs each suite as one process: starting a process per test would cost more than the tests.
 CTEST := ctest --output-on-failure --timeout 300 -j $(JOBS)
 
-.PHONY: help setup install demo test test-cpp test-python check bench asan tsan soak fuzz clean
+.PHONY: help setup install demo test build-test test-cpp test-python check bench asan tsan soak fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -17,7 +18,7 @@ setup: ## Install packages, venv and test servers for everything below
 
 install: ## Build the release engine and install the Python package into .venv
 	@tools/setup build
-	@$(VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps .
+	@$(PIP_INSTALL) .
 
 demo: ## Stream, train, kill -9, resume and prove exactly-once on the Linux kernel source
 	@tools/setup demo
@@ -25,17 +26,19 @@ demo: ## Stream, train, kill -9, resume and prove exactly-once on the Linux kern
 	@$(PY) demo/demo.py
 
 test: ## All tests, C++ and Python, with a real S3 server
-	@tools/setup test
-	@$(MAKE) --no-print-directory test-cpp test-python
+	@$(MAKE) --no-print-directory -k test-cpp test-python
 
-test-cpp:
+# One engine for both, with its assertions, compiled once.
+build-test:
 	@tools/setup test
-	@cmake --preset dev >build-configure.log || { cat build-configure.log; exit 1; }; rm -f build-configure.log
-	@ninja -C build/dev -j $(JOBS) --quiet
-	@tests/with_servers $(CTEST) --test-dir build/dev --progress
+	@cmake --preset test >build-configure.log || { cat build-configure.log; exit 1; }; rm -f build-configure.log
+	@ninja -C build/test -j $(JOBS) --quiet
+	@$(PIP_INSTALL) -C build-dir=build/test -C cmake.build-type=RelWithDebInfo .
 
-test-python: install
-	@tools/setup test
+test-cpp: build-test
+	@tests/with_servers $(CTEST) --test-dir build/test --progress
+
+test-python: build-test
 	@tests/with_servers $(PY) -m pytest -q tests/python
 
 check: ## The fast loop: format, lint, layers, types, build, unit tests

@@ -21,6 +21,9 @@ if(HEADRACE_DEVELOPER)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     # False positives on "literal" + std::string at -O2 and above: GCC PR 105651.
     target_compile_options(headrace_options INTERFACE -Wno-restrict)
+    if(HEADRACE_UNITY)  # with more to inline at once: std::variant of a shared_ptr, GCC PR 105562 and others
+      target_compile_options(headrace_options INTERFACE -Wno-maybe-uninitialized)
+    endif()
   endif()
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(headrace_options INTERFACE -Wthread-safety)
