@@ -90,6 +90,7 @@ class AzureWorld final : public ContractWorld {
     options.poller = poller_;
     return open_store(options, server_environment());
   }
+  std::uint64_t load_request_count() const override { return 400; }
   /// Azure stores a backslash as a slash.
   bool takes_key(std::string_view key) const override {
     return key.find('\\') == std::string_view::npos;

@@ -40,6 +40,7 @@ class GcsWorld final : public ContractWorld {
     environment.variables = {{"STORAGE_EMULATOR_HOST", variable("HEADRACE_TEST_GCS_ENDPOINT")}};
     return open_store(options, environment);
   }
+  std::uint64_t load_request_count() const override { return 400; }
 
  private:
   std::string root_;

@@ -236,8 +236,9 @@ TEST_P(StoreContract, ThousandsOfRequestsFromManyThreadsCompleteExactlyOnce) {
   }
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < handles.size(); ++i) {
-    threads.emplace_back(
-        [this, i, &handles, &content] { RandomLoad(*handles[i], pool(), content, i).run(1'500); });
+    threads.emplace_back([this, i, &handles, &content] {
+      RandomLoad(*handles[i], pool(), content, i).run(world().load_request_count());
+    });
   }
   threads.clear();
   EXPECT_EQ(pool().used_bytes(), 0U);

@@ -93,6 +93,7 @@ class ServerWorld final : public ContractWorld {
                                                      variable("HEADRACE_TEST_S3_SECRET_KEY")));
   }
   std::uint64_t least_part_bytes() const override { return std::uint64_t{5} << 20; }
+  std::uint64_t load_request_count() const override { return 400; }
 
  private:
   const std::string endpoint_;

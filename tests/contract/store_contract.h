@@ -31,6 +31,9 @@ class ContractWorld {
   virtual bool takes_key(std::string_view /*key*/) const { return true; }
   /// False for servers whose answer to a range just behind the object's end is malformed.
   virtual bool answers_range_at_end() const { return true; }
+  /// Requests of each of three handles under random load; fewer where the server is not ours and
+  /// takes milliseconds for each.
+  virtual std::uint64_t load_request_count() const { return 1'500; }
 };
 
 struct ContractCase {

@@ -84,7 +84,7 @@ class TransferTest : public testing::TestWithParam<PollerKind> {
   Completion take() {
     Completion completion;
     const std::size_t count =
-        handle_->wait({&completion, 1}, system_clock().now() + std::chrono::seconds(30));
+        handle_->wait({&completion, 1}, system_clock().now() + std::chrono::seconds(200));
     EXPECT_EQ(count, 1U) << "no completion came";
     return completion;
   }
