@@ -185,7 +185,7 @@ def test_sim_serves_until_told_to_stop(buckets: Path, number: signal.Signals) ->
     with urllib.request.urlopen(served["endpoint"] + "/_headrace/stats") as answer:
         assert json.load(answer)
     process.send_signal(number)
-    out, err = process.communicate(timeout=15)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (130 if number == signal.SIGINT else 0, "", "")
 
 

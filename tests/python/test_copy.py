@@ -353,13 +353,13 @@ def test_a_copy_that_was_ended_goes_on(buckets: Path, tmp_path: Path, number: si
         command = [sys.executable, "-m", "headrace.cli", "cp", "-r", "--if-size-differ", "--part-size", "1MiB", "--concurrency", "4"]
         command += ["s3://b", str(target), "--json"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 100
         while time.monotonic() < until and not (target.exists() and any(p.stat().st_blocks > 4096 for p in target.glob(".headrace-*.part"))):
             assert process.poll() is None, "it ended before it could be stopped"
             time.sleep(0.01)
         time.sleep(0.3)
         process.send_signal(number)
-        _, err = process.communicate(timeout=10)
+        _, err = process.communicate(timeout=60)
         assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGKILL)
         assert ("go on" in err) == (number == signal.SIGINT)
         assert not (target / "large").exists()
@@ -377,13 +377,13 @@ def test_an_upload_that_was_ended_goes_on(buckets: Path, tmp_path: Path) -> None
         environment = {**os.environ, **server.environment()}
         command = [sys.executable, "-m", "headrace.cli", "cp", "--part-size", "5MiB", "--concurrency", "2", str(tmp_path / "large"), "s3://b/large", "--json"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        until = time.monotonic() + 30
+        until = time.monotonic() + 100
         # Two parts are under way at a time: of so many bytes some are whole ones.
         while time.monotonic() < until and sum(p.stat().st_size for p in buckets.rglob("*") if p.is_file()) < 20 << 20:
             assert process.poll() is None, "it ended before it could be stopped"
             time.sleep(0.01)
         process.kill()
-        process.communicate(timeout=10)
+        process.communicate(timeout=60)
         again = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["resumed_bytes"] > 0

@@ -47,7 +47,7 @@ def test_ctrl_c_ends_a_wait_at_once(call: str, numbers: Path) -> None:
         assert process.stdout.readline() == "ready\n"
         silent.accept()[0].recv(1)  # the request is on the wire, so the call waits
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=15)
+        out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (9, "interrupted\n"), err
 
 
@@ -58,7 +58,7 @@ def test_ctrl_c_on_the_command_line_exits_with_130(numbers: Path) -> None:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
         silent.accept()[0].recv(1)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=15)
+        out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in out + err
 
@@ -83,7 +83,7 @@ except KeyboardInterrupt:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=15)
+    _, err = process.communicate(timeout=60)
     assert process.returncode == 9 or "KeyboardInterrupt" in err
 
 
