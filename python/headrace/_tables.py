@@ -240,6 +240,9 @@ def _describe_ipc(spec: dict[str, Any], head: memoryview, body: memoryview) -> s
     pa = _arrow()
     schema = pa.ipc.read_schema(pa.py_buffer(bytes(head)))
     outputs = [output._replace(leaves=()) for output in _all_outputs(schema, schema, spec["columns"], {})]
+    order = spec["order"]
+    if sorted(order) == sorted(output.name for output in outputs):
+        outputs.sort(key=lambda output: order.index(output.name))
     return _answer(outputs)
 
 

@@ -195,6 +195,12 @@ def tables(draw: st.DrawFn) -> list[Any]:
     return draw(st.lists(row, min_size=1, max_size=9))
 
 
+def test_rows_with_their_keys_in_another_order_come_by_name(tmp_path: Path) -> None:
+    rows = [*({"a": i, "b": float(i), "c": "x"} for i in range(4)), *({"c": "y", "a": i, "b": float(i)} for i in range(4, 8))]
+    with hr.Dataset(write(tmp_path / "d", rows), index_cache="") as dataset:
+        assert dataset.read(range(8)) == rows
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=tables(), wrap=st.sampled_from([None, "chunk", "batch", "sample"]))
 def test_any_rows_come_back(rows: list[Any], wrap: str | None, tmp_path_factory: pytest.TempPathFactory) -> None:

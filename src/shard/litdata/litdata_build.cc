@@ -409,12 +409,14 @@ class LitDataBuilder {
   }
 
   Status describe_rows() {
+    std::vector<std::string> names;  // Rows that are dicts with another order of keys come by name.
     for (RowSchema& schema : layout_.schemas) {
-      auto plan = describe_ipc(std::as_bytes(std::span(schema.message)), {});
+      auto plan = describe_ipc(std::as_bytes(std::span(schema.message)), names);
       if (!plan) return std::move(plan).error().annotate(context_.store.url());
       schema.spec = std::move(plan->spec);
       if (&schema == &layout_.schemas[0]) {
         columns_ = std::move(plan->columns);
+        for (const Column& column : columns_) names.push_back(column.name);
       } else if (!same_columns(columns_, plan->columns)) {
         return Status(Code::kUnsupported,
                       fmt::format("{}: chunks hold Arrow rows with different columns or types; "

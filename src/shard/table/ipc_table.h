@@ -55,11 +55,11 @@ struct TablePlan {
   std::vector<Column> columns;
 };
 
-/// Columns of an IPC file. `schema`: bytes [8, schema_end_bytes). `columns`: names to deliver,
-/// empty for all. Errors: kUnsupported (no pyarrow; types), kCorrupt, kInvalidArgument (unknown
-/// column).
+/// Columns of an IPC file. `schema`: bytes [8, schema_end_bytes). `order`: where these are the
+/// names of all columns, their order in the plan, else that of the schema. Errors: kUnsupported (no
+/// pyarrow; types), kCorrupt.
 Result<TablePlan> describe_ipc(std::span<const std::byte> schema,
-                               std::span<const std::string> columns);
+                               std::span<const std::string> order);
 /// Decodes record batches: `messages` are the bytes of all dictionaries, then of the batches, in
 /// the order of the footer. Errors: kCorrupt, kUnsupported.
 Result<std::shared_ptr<const DecodedTable>> decode_ipc(const TablePlan& plan,

@@ -46,10 +46,13 @@ bool read_column(simdjson::dom::element entry, Column& column) {
 
 Result<TableDescription> describe_table(const TableQuestion& question) {
   HEADRACE_TRY_ASSIGN(const auto decoder, table_decoder());
-  const std::string spec =
-      dump({{"columns", std::vector<std::string>(question.columns.begin(), question.columns.end())},
-            {"common", question.common},
-            {"url", question.url}});
+  const auto names = [](std::span<const std::string> list) {
+    return std::vector<std::string>(list.begin(), list.end());
+  };
+  const std::string spec = dump({{"columns", names(question.columns)},
+                                 {"order", names(question.order)},
+                                 {"common", question.common},
+                                 {"url", question.url}});
   HEADRACE_TRY_ASSIGN(const std::string answer, decoder->describe({.kind = question.kind,
                                                                    .spec = spec,
                                                                    .head = question.head,
@@ -92,9 +95,9 @@ Result<std::vector<bool>> prune_row_groups(std::span<const std::byte> footer_fil
 }
 
 Result<TablePlan> describe_ipc(std::span<const std::byte> schema,
-                               std::span<const std::string> columns) {
+                               std::span<const std::string> order) {
   HEADRACE_TRY_ASSIGN(TableDescription table,
-                      describe_table({.kind = "ipc", .head = schema, .columns = columns}));
+                      describe_table({.kind = "ipc", .head = schema, .order = order}));
   return TablePlan{std::move(table.spec), std::move(table.columns)};
 }
 

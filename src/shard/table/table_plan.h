@@ -33,7 +33,9 @@ struct TableQuestion {
       {};                        ///< Parquet: `head` with the file's key-value metadata.
   std::string_view common = {};  ///< Parquet: the same of `_common_metadata`, in hex; empty: none.
   std::span<const std::string> columns = {};  ///< Names to deliver; empty: all.
-  std::string_view url = {};                  ///< Lance.
+  /// Arrow files: where these are the names of all columns, their order in the answer.
+  std::span<const std::string> order = {};
+  std::string_view url = {};  ///< Lance.
 };
 /// Errors: those of describe(), kInternal (an answer that is none).
 Result<TableDescription> describe_table(const TableQuestion& question);
