@@ -161,8 +161,9 @@ TEST_P(TailTest, DeadlineThatPassesWhileLateIsTheEnd) {
 TEST_P(TailTest, CancelOfALateGetStartsNothing) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
+    const bool is_first = special_count_++ == 0;  // before the test goes on and sets it to 0
     is_sent_.release();
-    special_count_++ == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
+    is_first ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
   });
   for (std::uint64_t tag = 100; tag < 120; ++tag) {
     special_count_ = 0;
