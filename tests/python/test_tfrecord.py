@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import importlib.util
+import json
 import os
 import random
+import struct
 import subprocess
 import sys
 import zlib
@@ -209,3 +212,76 @@ def test_agrees_with_tensorflow_on_random_examples(tf: Any, tmp_path_factory: py
                     assert (found if isinstance(found, list) else [found]) == expected
                 else:
                     np.testing.assert_array_equal(np.atleast_1d(found), np.array(expected, found.dtype))
+
+
+REFERENCE = Path(__file__).parents[3] / "shared" / "reference" / "tfrecord"
+reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no reference cases here")
+ENDS_IN_HEADER = ("cut-01.tfrecord", "cut-08.tfrecord", "cut-11.tfrecord")
+"""Files that end inside the 12 bytes before a record: TensorFlow ends there without a word."""
+FIRST_RUN_ONLY = {"int64 packed and unpacked mixed", "float mixed", "int64 two lists of the same kind merge"}
+"""parse_single_example() returns the first run of values alone; protobuf, and we, return all."""
+
+
+def load_reference(name: str) -> Any:
+    return json.loads((REFERENCE / name).read_text())
+
+
+def record_digests(path: Path, **options: Any) -> list[str]:
+    with open_dataset(path, format="tfrecord", columns=["record"], **options) as dataset:
+        return [hashlib.sha256(sample["record"]).hexdigest() for sample in dataset]
+
+
+@reference
+def test_gives_the_records_that_tensorflow_gives() -> None:
+    for name, verdict in load_reference("tensorflow.json")["files"].items():
+        if verdict["error"] is None and name not in ENDS_IN_HEADER:
+            assert record_digests(REFERENCE / name) == verdict["sha256"], name
+        else:
+            with pytest.raises(hr.CorruptError, match=f"{name}: record {verdict['records']}"):
+                record_digests(REFERENCE / name)
+        if name in ENDS_IN_HEADER:
+            assert record_digests(REFERENCE / name, lenient=True) == verdict["sha256"], name
+
+
+def masked_crc32c(data: bytes) -> bytes:
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def one_record(payload: bytes) -> bytes:
+    head = struct.pack("<Q", len(payload))
+    return head + masked_crc32c(head) + payload + masked_crc32c(payload)
+
+
+def described(value: Any) -> list[Any]:
+    """Values of a feature in the words of tensorflow.json."""
+    if isinstance(value, bytes | list):
+        return [item.hex() for item in (value if isinstance(value, list) else [value])]
+    array = np.atleast_1d(value)
+    return [str(item) for item in array] if array.dtype == np.int64 else [struct.pack(">f", item).hex() for item in array]
+
+
+@reference
+def test_reads_messages_as_tensorflow_does(tmp_path: Path) -> None:
+    messages = {example["name"]: bytes.fromhex(example["hex"]) for example in load_reference("examples.json")["examples"]}
+    verdicts = load_reference("tensorflow.json")["examples"]
+    assert set(verdicts) == set(messages)
+    for name, verdict in verdicts.items():
+        (tmp_path / "a.tfrecord").write_bytes(one_record(messages[name]))
+        with open_dataset(tmp_path) as dataset:
+            features = {key for key, kind in verdict["python"].items() if kind} if verdict["python"] != "DecodeError" else set()
+            # A message that is no Example, or an empty one, is a record as any other.
+            assert set(dataset.schema) == (features or {"record"}), name
+            for key, values in verdict.get("parse_single_example", {}).items():
+                # Its own parser refuses unknown fields and the like; protobuf, and we, pass over them.
+                if values == "InvalidArgumentError":
+                    continue
+                expected = [value["hex"] if isinstance(value, dict) else value for value in values]
+                found = described(dataset[0][key])
+                assert (found[: len(expected)] if name in FIRST_RUN_ONLY else found) == expected, name
+                assert (len(found) > len(expected)) == (name in FIRST_RUN_ONLY)
