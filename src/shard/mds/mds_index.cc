@@ -86,7 +86,7 @@ class ShardReader {
       return unsupported(fmt::format("more than {} columns", kMostColumns));
     std::vector<Column> columns;
     auto encoding = encodings.begin();
-    auto size = sizes.begin();
+    auto size = (has_sizes ? sizes : encodings).begin();  // Of the others not looked at.
     for (const element name : names) {
       std::string_view name_text, encoding_text;
       if (name.get_string().get(name_text)) return corrupt("bad column name");

@@ -41,22 +41,23 @@ std::string lower(std::string_view text) {
 
 class Parser {
  public:
-  explicit Parser(std::uint64_t size_bytes) : size_bytes_(size_bytes) {}
+  Parser(std::uint64_t size_bytes, bool has_names)
+      : size_bytes_(size_bytes), has_names_(has_names) {}
 
-  // Components "suffix offset size name", each with spaces between.
+  // Components "suffix offset size name" (v1.1: without the name), with spaces between.
   Status add_sample(std::string_view line) {
     const std::string before = key_;
     std::set<std::string> fields;
     out_.bounds.push_back(end_);
     while (!line.empty()) {
       DaliMember member;
-      const std::string_view suffix = take_until(line, ' ');
+      member.suffix = lower(take_until(line, ' '));
       if (!take_number(line, member.data_begin) || !take_number(line, member.data_bytes))
         return corrupt();
-      member.name = take_until(line, ' ');
-      HEADRACE_TRY(add_member(member, suffix, fields));
+      if (has_names_) member.name = take_until(line, ' ');
+      HEADRACE_TRY(add_member(member, fields));
     }
-    return fields.empty() || key_ == before ? other() : Status();
+    return fields.empty() || (has_names_ && key_ == before) ? other() : Status();
   }
 
   Result<DaliIndex> finish() {
@@ -66,30 +67,36 @@ class Parser {
   }
 
  private:
-  Status add_member(const DaliMember& member, std::string_view suffix,
-                    std::set<std::string>& fields) {
+  Status add_member(const DaliMember& member, std::set<std::string>& fields) {
     // With one header between the members there is no room for what the index does not name.
     if (member.data_begin != end_ + kTarBlockBytes) return other();
     if (member.data_bytes > size_bytes_ || member.data_begin > size_bytes_ - member.data_bytes)
       return corrupt();
-    const auto split = split_member_name(member.name);
     // The scan of the tar refuses it, and says where.
-    if (!simdjson::validate_utf8(member.name)) return other();
-    if (!split || lower(split->suffix) != lower(suffix)) return other();
-    if (!fields.empty() && split->key != key_) return other();
-    if (!fields.insert(lower(suffix)).second) return other();
-    key_ = split->key;
-    suffixes_.insert(lower(suffix));
+    if (!simdjson::validate_utf8(member.name) || !simdjson::validate_utf8(member.suffix))
+      return other();
+    if (has_names_) HEADRACE_TRY(check_name(member, fields.empty()));
+    if (!fields.insert(member.suffix).second) return other();
+    suffixes_.insert(member.suffix);
     if (suffixes_.size() > kMostSuffixes) return other();
     end_ = member.data_begin +
            (member.data_bytes + kTarBlockBytes - 1) / kTarBlockBytes * kTarBlockBytes;
     if (end_ > size_bytes_) return other();  // The padding is missing.
-    if (out_.first.name.empty()) out_.first = member;
+    if (out_.first.data_begin == 0) out_.first = member;
     out_.last = member;
     return Status();
   }
 
+  Status check_name(const DaliMember& member, bool is_first) {
+    const auto split = split_member_name(member.name);
+    if (!split || lower(split->suffix) != member.suffix) return other();
+    if (!is_first && split->key != key_) return other();
+    key_ = split->key;
+    return Status();
+  }
+
   const std::uint64_t size_bytes_;
+  const bool has_names_;
   std::uint64_t end_ = 0;
   std::string key_;
   std::set<std::string> suffixes_;
@@ -103,8 +110,8 @@ Result<DaliIndex> parse_dali_index(std::string_view text, std::uint64_t size_byt
   std::string_view count_text = take_until(text, '\n');
   std::uint64_t count = 0;
   if (!version.starts_with('v') || !take_number(count_text, count)) return corrupt();
-  if (version != "v1.2") return other();
-  Parser parser(size_bytes);
+  if (version != "v1.1" && version != "v1.2") return other();
+  Parser parser(size_bytes, version == "v1.2");
   for (std::uint64_t i = 0; i < count; ++i) {
     const std::string_view line = take_until(text, '\n');
     if (line.empty()) return corrupt();

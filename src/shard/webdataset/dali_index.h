@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// DALI's index of a tar (`wds2idx`, v1.2), where it says the same as a scan would. Pure.
+/// DALI's index of a tar (`wds2idx`, v1.1 and v1.2), where it says the same as a scan would. Pure.
 ///
 /// Source: the rules of DALI's wds2idx in docs/formats.md, and its files in the reference cases.
 ///
@@ -16,7 +16,8 @@ namespace headrace::detail {
 
 /// One member that an index names.
 struct DaliMember {
-  std::string name;
+  std::string name;    ///< Empty in v1.1.
+  std::string suffix;  ///< In lower case.
   std::uint64_t data_begin = 0;
   std::uint64_t data_bytes = 0;
 };
@@ -30,8 +31,9 @@ struct DaliIndex {
 };
 
 /// Parses the index of a tar of `size_bytes`. Errors: kCorrupt (not such an index; members outside
-/// the tar), kUnsupported (an older version without names; members that do not follow one another
-/// with one header each, or that webdataset groups in another way): a scan has to find the samples.
+/// the tar), kUnsupported (another version; members that do not follow one another with one header
+/// each, or that webdataset groups in another way): a scan has to find the samples. Without names
+/// (v1.1) how webdataset groups them is not known: cutting a sample checks that.
 Result<DaliIndex> parse_dali_index(std::string_view text, std::uint64_t size_bytes);
 
 }  // namespace headrace::detail

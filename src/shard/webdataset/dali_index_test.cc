@@ -47,7 +47,9 @@ TEST(DaliIndex, RefusesWhatIsNotTheSame) {
       "",
       "v1.2",
       "v1.2 0\n",
-      "v1.1 1\nx 512 1\n",
+      "v1.0 1\nx 512 1\n",
+      "v1.1 1\nx 512 1 a.x\n",
+      "v1.1 1\nx 512 1 x 1536 1\n",
       "v1.2 2\nx 512 1 a.x\n",
       "v1.2 1\nx 512 1 a.x\nmore\n",
       "v1.2 1\nx 512 9999 a.x\n",
@@ -66,6 +68,12 @@ TEST(DaliIndex, RefusesWhatIsNotTheSame) {
   ASSERT_TRUE(index.has_value()) << index.error().message();
   EXPECT_EQ(index->bounds, (std::vector<std::uint64_t>{0, 1536, 2560}));
   EXPECT_EQ(index->suffixes, (std::vector<std::string>{"x", "y"}));
+  // v1.1 has no names.
+  auto older = parse_dali_index("v1.1 2\nX 512 1 y 1536 0\nx 2048 1\n", 4096);
+  ASSERT_TRUE(older.has_value()) << older.error().message();
+  EXPECT_EQ(older->bounds, index->bounds);
+  EXPECT_EQ(older->suffixes, index->suffixes);
+  EXPECT_EQ(older->last.suffix, "x");
 }
 
 class DaliReuse : public ::testing::Test {
@@ -103,6 +111,23 @@ TEST_F(DaliReuse, SparesTheScan) {
   auto samples = testing::read_all(store_, *pool_, **dataset);
   ASSERT_TRUE(samples.has_value()) << samples.error().message();
   EXPECT_EQ(samples->back()[0].bytes, "s99");
+}
+
+TEST_F(DaliReuse, SparesTheScanWithoutNames) {
+  std::string older;
+  std::string_view rest = index_;
+  while (!rest.empty()) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(line.size() + 1);
+    older += older.empty() ? "v1.1 100\n" : std::string(line.substr(0, line.rfind(' '))) + "\n";
+  }
+  index_ = older;
+  EXPECT_EQ(sample_count(), 100U);
+  EXPECT_FALSE(is_scanned());
+  // A header that says another field.
+  tar_.replace(0, 512, testing::tar_header("other.txt", 20'000));
+  EXPECT_EQ(sample_count(), 100U);
+  EXPECT_TRUE(is_scanned());
 }
 
 TEST_F(DaliReuse, ScansATarThatWentOnSince) {

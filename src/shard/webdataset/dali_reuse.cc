@@ -5,6 +5,7 @@
 #include <string>
 
 #include "shard/range_fetcher.h"
+#include "shard/webdataset/member_name.h"
 #include "shard/webdataset/tar.h"
 
 namespace headrace::detail {
@@ -19,9 +20,13 @@ enum Look : std::uint64_t { kFirst, kLast, kTail, kLooks };
 bool is_member(std::span<const std::byte> header, const DaliMember& member) {
   TarNameBuffer buffer;
   auto parsed = parse_tar_member(header, buffer);
-  return parsed.has_value() && parsed->step == TarStep::kMember && parsed->member.is_regular &&
-         parsed->member.name == member.name && !parsed->member.is_name_joined &&
-         parsed->member.data_bytes == member.data_bytes;
+  if (!parsed || parsed->step != TarStep::kMember || !parsed->member.is_regular ||
+      parsed->member.is_name_joined || parsed->member.data_bytes != member.data_bytes) {
+    return false;
+  }
+  if (!member.name.empty()) return parsed->member.name == member.name;
+  const auto split = split_member_name(parsed->member.name);
+  return split && is_same_suffix(split->suffix, member.suffix);
 }
 
 class Finder {

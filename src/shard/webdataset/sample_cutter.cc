@@ -45,12 +45,16 @@ Status SampleCutter::cut(std::span<const std::byte> run, std::string_view stored
       return Status(Code::kCorrupt, "tar: a member of another sample");
     }
     const std::size_t c = column_of(split->suffix, hint);
-    if (c == 0 || out[c].present)
-      return Status(Code::kCorrupt, "tar: a field unknown to the index, or twice");
+    if (c == 0 || out[c].present) {
+      return Status(
+          Code::kCorrupt,
+          "tar: a field unknown to the index, or twice; was the index made from .idx files "
+          "that are not those of the tars? Name the tars with a pattern to have them read");
+    }
     out[c] = {data, true};
     hint = c + 1;
   }
-  return Status();
+  return out[0].present ? Status() : Status(Code::kCorrupt, "tar: no member of a sample");
 }
 
 }  // namespace headrace::detail

@@ -82,15 +82,22 @@ std::uint64_t round_up(std::uint64_t bytes) {
   return (bytes + kTarBlockBytes - 1) / kTarBlockBytes * kTarBlockBytes;
 }
 
-// What extension headers say about the member that follows. The first header to say something wins,
-// as in Python's tarfile.
+// What extension headers of one kind say about the member that follows.
 struct Overrides {
   std::optional<std::string_view> name;
   std::optional<std::uint64_t> size;
 };
 
+// The member's own headers go before global ones. Of its own the first to say something wins, as in
+// Python's tarfile; of global ones the last (POSIX).
+struct Extensions {
+  Overrides own;
+  Overrides global;
+  PaxGlobals globals;
+};
+
 // Records "<length> <key>=<value>\n", the length counting all of the record.
-Status parse_pax(std::string_view text, bool is_global, Overrides& out) {
+Status parse_pax(std::string_view text, bool is_global, Extensions& out) {
   Overrides found;
   while (!text.empty() && text.front() != '\0') {
     std::size_t length = 0;
@@ -106,10 +113,12 @@ Status parse_pax(std::string_view text, bool is_global, Overrides& out) {
     const std::string_view key = record.substr(0, equals);
     const std::string_view value = record.substr(equals + 1);
     if (key.starts_with("GNU.sparse.")) return unsupported("sparse members cannot be read");
-    if (is_global && (key == "path" || key == "size"))
-      return unsupported("global pax header with a path or size");
+    if (is_global && key == "path") out.globals.sets_name = !value.empty();
+    if (is_global && key == "size") out.globals.sets_size = !value.empty();
     if (key == "path") found.name = value;
-    if (key == "size") {
+    if (key == "size" && is_global && value.empty()) {
+      out.global.size.reset();
+    } else if (key == "size") {
       std::uint64_t size = 0;
       const auto [last, size_error] =
           std::from_chars(value.data(), value.data() + value.size(), size);
@@ -119,16 +128,22 @@ Status parse_pax(std::string_view text, bool is_global, Overrides& out) {
     }
     text.remove_prefix(length);
   }
-  if (!out.name) out.name = found.name;
-  if (!out.size) out.size = found.size;
+  if (is_global) {
+    if (found.name) out.global.name = found.name;
+    if (found.size) out.global.size = found.size;
+    if (out.global.name && out.global.name->empty()) out.global.name.reset();
+    return Status();
+  }
+  if (!out.own.name) out.own.name = found.name;
+  if (!out.own.size) out.own.size = found.size;
   return Status();
 }
 
 // Handles an extension header ('L', 'K', 'x', 'X', 'g') whose data are `text`.
-Status apply_extension(char type, std::string_view text, Overrides& out) {
+Status apply_extension(char type, std::string_view text, Extensions& out) {
   if (type == 'K') return Status();
   if (type != 'L') return parse_pax(text, type == 'g', out);
-  if (!out.name) out.name = text.substr(0, text.find('\0'));
+  if (!out.own.name) out.own.name = text.substr(0, text.find('\0'));
   return Status();
 }
 
@@ -140,18 +155,24 @@ bool is_extension(char type) {
 // carry data.
 bool is_without_data(char type) { return type >= '1' && type <= '6'; }
 
-Status fill_member(const std::byte* header, std::uint64_t header_end, const Overrides& overrides,
+Status fill_member(const std::byte* header, std::uint64_t header_end, const Extensions& extensions,
                    TarNameBuffer& buffer, TarMember& member) {
+  const auto& [own, global, globals] = extensions;
+  const auto given_name = own.name ? own.name : global.name;
+  const auto given_size = own.size ? own.size : global.size;
+  member.globals = globals;
+  member.has_own_name = own.name.has_value();
+  member.has_own_size = own.size.has_value();
   const char type = static_cast<char>(header[kTypeOffset]);
   if (type == 'S') return unsupported("sparse members cannot be read");
-  const auto size = overrides.size ? overrides.size : field_number(header, kSize);
+  const auto size = given_size ? given_size : field_number(header, kSize);
   if (!size || *size > kMostMemberBytes) return corrupt("bad member size");
   const std::string_view name = field_text(header, kName);
   const std::string_view prefix = field_text(header, kPrefix);
   member.name = name;
   member.is_name_joined = false;
-  if (overrides.name) {
-    member.name = *overrides.name;
+  if (given_name) {
+    member.name = *given_name;
   } else if (!prefix.empty()) {
     std::memcpy(buffer.data(), prefix.data(), prefix.size());
     buffer[prefix.size()] = '/';
@@ -175,7 +196,7 @@ TarResult need(std::uint64_t bytes) {
 }  // namespace
 
 Result<TarResult> parse_tar_member(std::span<const std::byte> bytes, TarNameBuffer& buffer) {
-  Overrides overrides;
+  Extensions extensions;
   std::uint64_t at = 0;
   while (true) {
     if (bytes.size() < at + kTarBlockBytes) return need(at + kTarBlockBytes);
@@ -189,7 +210,7 @@ Result<TarResult> parse_tar_member(std::span<const std::byte> bytes, TarNameBuff
     at += kTarBlockBytes;
     if (!is_extension(type)) {
       TarResult result{.step = TarStep::kMember, .needed_bytes = 0, .member = {}};
-      HEADRACE_TRY(fill_member(header, at, overrides, buffer, result.member));
+      HEADRACE_TRY(fill_member(header, at, extensions, buffer, result.member));
       return result;
     }
     const auto size = field_number(header, kSize);
@@ -198,7 +219,7 @@ Result<TarResult> parse_tar_member(std::span<const std::byte> bytes, TarNameBuff
       return unsupported("extension headers above 1 MiB");
     if (bytes.size() < at + round_up(*size)) return need(at + round_up(*size) + kTarBlockBytes);
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + at, *size);
-    HEADRACE_TRY(apply_extension(type, text, overrides));
+    HEADRACE_TRY(apply_extension(type, text, extensions));
     at += round_up(*size);
   }
 }

@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -27,6 +28,13 @@ inline constexpr std::uint64_t kMostTarExtensionBytes = std::uint64_t{1} << 20;
 /// Room for a ustar name, which is stored in two fields: prefix (155), '/', name (100).
 using TarNameBuffer = std::array<char, 256>;
 
+/// Which of a member's facts global pax headers (type g) set: a record without a value takes the
+/// setting back.
+struct PaxGlobals {
+  std::optional<bool> sets_name;
+  std::optional<bool> sets_size;
+};
+
 /// One member. Offsets count from the start of the bytes that were parsed, which is the start of
 /// the member's first header (its extension headers belong to it).
 struct TarMember {
@@ -36,6 +44,11 @@ struct TarMember {
   std::uint64_t data_begin = 0;
   std::uint64_t data_bytes = 0;  ///< 0 for members that carry none.
   std::uint64_t end = 0;         ///< Start of the next member: data end rounded up to a block.
+  /// What a global pax header before this member sets for it and all members behind it.
+  PaxGlobals globals;
+  /// What the member takes from a global header, if one further up sets it: it says neither itself.
+  bool has_own_name = false;
+  bool has_own_size = false;
 };
 
 enum class TarStep : std::uint8_t {
@@ -52,8 +65,9 @@ struct TarResult {
 };
 
 /// Parses the member whose first header is at the start of `bytes`. Its data need not be in them.
-/// Errors: kCorrupt (checksum, numbers, pax records), kUnsupported (sparse members, global pax path
-/// or size, extension headers above kMostTarExtensionBytes).
+/// A global pax header among its headers holds for it; those further up are the caller's to watch
+/// (TarMember::globals). Errors: kCorrupt (checksum, numbers, pax records), kUnsupported (sparse
+/// members, extension headers above kMostTarExtensionBytes).
 Result<TarResult> parse_tar_member(std::span<const std::byte> bytes, TarNameBuffer& buffer);
 
 }  // namespace headrace::detail

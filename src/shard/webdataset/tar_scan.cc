@@ -102,6 +102,7 @@ Status TarScan::step(std::span<const std::byte>& bytes, bool& is_starved) {
     return Status();
   }
   const TarMember& member = parsed->member;
+  if (Status status = check_globals(member); !status.ok()) return fail(std::move(status));
   if (Status status = grouper_.add(member, offset_); !status.ok()) return fail(std::move(status));
   member_begin_ = offset_;
   data_end_ = offset_ + member.data_begin + member.data_bytes;
@@ -111,6 +112,22 @@ Status TarScan::step(std::span<const std::byte>& bytes, bool& is_starved) {
   is_starved = member.end >= bytes.size();
   if (!is_starved) bytes = bytes.subspan(member.end);
   return Status();
+}
+
+// A sample is cut from its own bytes: what a global header sets must be in them, or not hold for
+// it.
+Status TarScan::check_globals(const TarMember& member) {
+  const PaxGlobals& globals = member.globals;
+  const bool takes_name = has_global_name_ && !globals.sets_name && !member.has_own_name;
+  const bool takes_size = has_global_size_ && !globals.sets_size && !member.has_own_size;
+  has_global_name_ = globals.sets_name.value_or(has_global_name_);
+  has_global_size_ = globals.sets_size.value_or(has_global_size_);
+  if (!takes_name && !takes_size) return Status();
+  return Status(
+      Code::kUnsupported,
+      fmt::format("tar: the {} of this member is in a global pax header before other members; "
+                  "write the file without such headers",
+                  takes_name ? "path" : "size"));
 }
 
 Status TarScan::check_tail(std::span<const std::byte> bytes) {

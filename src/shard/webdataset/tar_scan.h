@@ -37,6 +37,7 @@ class TarScan final : public FileScan {
 
  private:
   Status step(std::span<const std::byte>& bytes, bool& is_starved);
+  Status check_globals(const TarMember& member);
   Status check_tail(std::span<const std::byte> bytes);
   Status fail(Status status) const;
 
@@ -45,6 +46,8 @@ class TarScan final : public FileScan {
   std::uint64_t needed_bytes_ = kTarBlockBytes;
   std::uint64_t member_begin_ = 0;  ///< Of the last member.
   std::uint64_t data_end_ = 0;
+  bool has_global_name_ = false;  ///< A global header further up sets it.
+  bool has_global_size_ = false;
   bool is_after_end_ = false;
   bool is_given_up_ = false;  ///< Lenient: the rest is not looked at.
   SampleGrouper grouper_;

@@ -109,8 +109,6 @@ TEST(TarMember, RefusesWhatItCannotTrust) {
       {"pax no number", with_pax("path=x\n"), Code::kCorrupt},
       {"pax tiny", with_pax("2 \n"), Code::kCorrupt},
       {"pax size", with_pax(pax_record("size", "12x")), Code::kCorrupt},
-      {"global path", tar_member("@", pax_record("path", "x"), 'g') + tar_member("a.x", "1"),
-       Code::kUnsupported},
       {"nothing after", tar_member("@", pax_record("path", "x"), 'x') + std::string(1024, '\0'),
        Code::kCorrupt},
   };
@@ -120,6 +118,28 @@ TEST(TarMember, RefusesWhatItCannotTrust) {
     auto parsed = parse_tar_member(as_bytes(c.bytes), buffer);
     ASSERT_FALSE(parsed.has_value());
     EXPECT_EQ(parsed.error().code(), c.code);
+  }
+}
+
+TEST(Tar, AGlobalHeaderHoldsForTheMemberBehindIt) {
+  const std::string own = tar_member("@", pax_record("path", "own.x"), 'x');
+  const std::string global =
+      tar_member("@", pax_record("path", "g.x") + pax_record("size", "3"), 'g');
+  const std::string reset = tar_member("@", pax_record("path", "") + pax_record("size", ""), 'g');
+  struct Case {
+    std::string bytes, name;
+    std::uint64_t data_bytes;
+  };
+  const Case cases[] = {{global + tar_member("a.x", "12345"), "g.x", 3},
+                        {global + own + tar_member("a.x", "12345"), "own.x", 3},
+                        {own + global + tar_member("a.x", "12345"), "own.x", 3},
+                        {global + reset + tar_member("a.x", "12345"), "a.x", 5}};
+  for (const Case& c : cases) {
+    TarNameBuffer buffer;
+    auto parsed = parse_tar_member(as_bytes(c.bytes), buffer);
+    ASSERT_TRUE(parsed.has_value()) << parsed.error().message();
+    EXPECT_EQ(parsed->member.name, c.name);
+    EXPECT_EQ(parsed->member.data_bytes, c.data_bytes);
   }
 }
 
@@ -136,6 +156,20 @@ Result<std::vector<std::uint64_t>> scan(const std::string& tar, std::uint64_t pi
     bounds.push_back(samples.bounds[i + 1]);
   }
   return bounds;
+}
+
+TEST(TarScan, RefusesWhatAGlobalHeaderFurtherUpSets) {
+  const std::string global = tar_member("@", pax_record("path", "g.x"), 'g');
+  const std::string own = tar_member("@", pax_record("path", "own.x"), 'x');
+  const std::string reset = tar_member("@", pax_record("path", ""), 'g');
+  const std::string member = tar_member("a.x", "1");
+  const auto refused = scan(global + member + member, 512);
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_EQ(refused.error().code(), Code::kUnsupported);
+  EXPECT_NE(refused.error().message().find("at byte 2048"), std::string_view::npos)
+      << refused.error().message();
+  EXPECT_EQ(scan(global + member + own + member, 512)->size(), 4U);
+  EXPECT_EQ(scan(global + member + reset + member, 512)->size(), 4U);
 }
 
 TEST(TarScan, FindsTheSameSamplesWhateverThePieces) {

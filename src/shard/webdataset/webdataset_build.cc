@@ -7,6 +7,7 @@
 #include "shard/build.h"
 #include "shard/scan/scan_files.h"
 #include "shard/webdataset/dali_reuse.h"
+#include "shard/webdataset/energon_reuse.h"
 #include "shard/webdataset/tar_scan.h"
 
 namespace headrace::detail {
@@ -18,7 +19,8 @@ class WebDatasetBuilder final : public FileScanJob {
       : context_(context), objects_(objects) {}
 
   Result<std::string> run() {
-    HEADRACE_TRY_ASSIGN(known_, find_dali_indexes(context_, objects_));
+    HEADRACE_TRY_ASSIGN(dali_, find_dali_indexes(context_, objects_));
+    HEADRACE_TRY_ASSIGN(energon_, find_energon_indexes(context_, objects_));
     HEADRACE_TRY(scan_files(context_, objects_, *this));
     std::vector<Column> columns;
     columns.push_back({.name = "__key__", .encoding = "str", .dtype = {}, .shape = {}});
@@ -39,12 +41,11 @@ class WebDatasetBuilder final : public FileScanJob {
   }
 
   std::optional<FileSamples> known(std::size_t i) override {
-    if (!known_[i]) return std::nullopt;
-    DaliIndex index = *std::exchange(known_[i], std::nullopt);
-    return FileSamples{
-        .bounds = std::move(index.bounds),
-        .has_gaps = false,
-        .facts = TarFacts{.suffixes = std::move(index.suffixes), .joined_keys = {}}.to_text()};
+    if (auto index = std::exchange(dali_[i], std::nullopt))
+      return samples_of(std::move(index->bounds), std::move(index->suffixes));
+    if (auto bounds = std::exchange(energon_.bounds[i], std::nullopt))
+      return samples_of(*std::move(bounds), energon_.suffixes);
+    return std::nullopt;
   }
 
   Status emit(std::size_t i, FileSamples samples, const FileForm& form) override {
@@ -61,9 +62,17 @@ class WebDatasetBuilder final : public FileScanJob {
   }
 
  private:
+  static FileSamples samples_of(std::vector<std::uint64_t> bounds,
+                                std::vector<std::string> suffixes) {
+    return {.bounds = std::move(bounds),
+            .has_gaps = false,
+            .facts = TarFacts{.suffixes = std::move(suffixes), .joined_keys = {}}.to_text()};
+  }
+
   const BuildContext& context_;
   const std::vector<ObjectInfo>& objects_;
-  std::vector<std::optional<DaliIndex>> known_;
+  std::vector<std::optional<DaliIndex>> dali_;
+  EnergonIndexes energon_;
   IndexWriter writer_;
   std::set<std::string> suffixes_;
 };
