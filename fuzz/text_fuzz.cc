@@ -1,10 +1,12 @@
-// Any bytes as lines of text or of JSON: the scan ends, the lines are the file, and what is cut can
-// be written.
+// Any bytes as lines of text or of JSON, or as separated values: the scan ends, the records are the
+// file, and what is cut can be written.
 #include <cstdlib>
 #include <vector>
 
 #include "shard/build.h"
 #include "shard/testing/drive_scan.h"
+#include "shard/text/csv_cutter.h"
+#include "shard/text/csv_scan.h"
 #include "shard/text/line_cutter.h"
 #include "shard/text/line_scan.h"
 
@@ -49,6 +51,30 @@ void read_lines(std::span<const std::byte> file, detail::TextKind kind, std::uin
   }
 }
 
+void read_values(std::span<const std::byte> file, std::uint64_t piece_bytes) {
+  detail::CsvScan scan(',');
+  if (!headrace::testing::drive_scan(scan, file, piece_bytes).ok()) return;
+  const detail::FileSamples samples = scan.take();
+  if (samples.facts.empty()) return;
+  auto header = detail::header_from_text(samples.facts);
+  require(header.has_value());
+  auto layout = detail::make_csv_layout(',', *header, {});
+  require(layout.has_value());
+  auto again = detail::parse_csv_layout(detail::layout_to_json(*layout));
+  require(again.has_value() && again->columns == layout->columns);
+  const detail::CsvCutter cutter(*layout);
+  std::vector<ColumnBytes> cells(layout->columns.size());
+  for (std::uint64_t i = 0; i < samples.sample_count(); ++i) {
+    const std::uint64_t begin = samples.bounds[i];
+    const std::uint64_t end = samples.bounds[i + 1];
+    require(begin < end && end <= file.size());
+    // What the scan let pass can only break for not being UTF-8.
+    const headrace::Status status = cutter.cut(file.subspan(begin, end - begin), cells);
+    require(status.ok() || status.message().find("UTF-8") != std::string_view::npos);
+    if (status.ok()) write_all(cells, end - begin);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -57,5 +83,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)detail::looks_like_json_lines(bytes);
   read_lines(bytes, data[0] % 2 == 0 ? detail::TextKind::kJson : detail::TextKind::kText,
              1 + data[0] / 2);
+  read_values(bytes, 1 + data[0] / 2);
   return 0;
 }

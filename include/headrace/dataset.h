@@ -40,9 +40,10 @@ enum class Format : std::uint8_t {
   kTable = 9,   ///< Parquet, Lance, Arrow files: decoded by their own packages.
   kArrayRecord = 10,
   kSamples = 11,  ///< A view of other datasets (mixture, packed tokens); never in an index.
+  kCsv = 12,      ///< Separated values with a header (RFC 4180): a record is a sample.
 };
 /// "auto", "mds", "webdataset", "raw", "litdata", "tfrecord", "text", "tokens", "numpy", "table",
-/// "arrayrecord".
+/// "arrayrecord", "csv".
 std::string_view format_name(Format format) noexcept;
 Result<Format> parse_format(std::string_view name);
 
@@ -58,6 +59,8 @@ struct Column {
   std::string dtype;
   std::vector<std::uint64_t> shape;
   std::uint64_t fixed_size_bytes = 0;  ///< Size of each value in bytes; 0: varies.
+  /// What the integers of the column stand for: value i is classes[i]. Empty: nothing known.
+  std::vector<std::string> classes = {};
 };
 
 /// A run of consecutive samples of one shard: the unit of order and of residency.
@@ -145,6 +148,13 @@ struct DatasetOptions {
   std::uint64_t tokens_per_sample = 0;
   /// kTokens without `.idx`: numpy dtype of a token, "uint16" or "uint32" ...; empty: "uint16".
   std::string token_dtype = {};
+  /// kRaw: "folder" adds the column "label" (int64): the position of the file's first folder among
+  /// all of them, sorted. Files that lie in no folder are then no samples. Empty: none.
+  std::string labels = {};
+  /// kRaw: key of a file of JSON lines (.jsonl, .ndjson) or separated values (.csv, .tsv); each of
+  /// its records is a sample: the file that it names ("file_name", "file" or "path", relative to
+  /// the manifest) and its other fields as columns. Empty: none.
+  std::string manifest = {};
   /// Columns to read where the format stores columns apart (kTable, kNumpy); empty: all. Part of
   /// the fingerprint.
   std::vector<std::string> columns = {};

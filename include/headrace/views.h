@@ -31,7 +31,7 @@ struct ConcatOptions {
 
 /// The parts one after the other: positions, shards and blocks count on. Keys of part i begin with
 /// "<i>/", for route_stores() over the parts' stores. Errors: kInvalidArgument (no parts; columns
-/// that differ: names the column and the part).
+/// that differ, labels of different classes: names the column and the part).
 Result<std::shared_ptr<const Dataset>> concat_datasets(
     std::vector<std::shared_ptr<const Dataset>> parts, const ConcatOptions& options = {});
 

@@ -35,6 +35,8 @@ class Column(NamedTuple):
     shape: tuple[int, ...]
     size: int
     """Bytes of each value; 0: varies."""
+    classes: tuple[str, ...] = ()
+    """Names of the values 0, 1, ... of a column of labels."""
 
 
 class Shard(NamedTuple):
@@ -108,6 +110,14 @@ class DatasetOptions(TypedDict, total=False):
     that out are left out; rows of the others are not looked at."""
     keys: Sequence[str] | None
     """Exactly these objects below the URL, in this order."""
+    labels: str
+    """Raw files: ``"folder"`` adds the column ``label``: an int64 for the folder that a file is in, right below the URL. Folders count
+    from 0 in the order of their names (torchvision's ImageFolder); their names are ``schema["label"].classes``."""
+    manifest: str
+    """Raw files: a file below the URL, of JSON lines or CSV, whose records name a file each in ``file_name``, ``file`` or ``path``
+    (relative to the manifest). They are the samples, in this order, and their other fields are columns."""
+    split: str
+    """WebDataset prepared by Megatron Energon: the tars of this part ("train", ...) of ``.nv-meta/split.yaml``."""
     allow_unsafe: bool
     """Open datasets with pickled columns. Unpickling runs what the writer of the data wants."""
     tokens_per_sample: int
@@ -182,6 +192,22 @@ def open_native_dataset(
 T = TypeVar("T")
 
 
+def _with_split(url: str | os.PathLike[str], memory: int | str, options: DatasetOptions, store_options: Mapping[str, Any]) -> DatasetOptions:
+    """The options with the keys of a split instead of its name."""
+    from headrace._energon import split_keys
+
+    chosen = options.copy()
+    split = chosen.pop("split")
+    if chosen.get("keys") is not None:
+        raise InvalidArgumentError("split= names the tars: leave out keys= and patterns")
+    store = open_native(url, memory, **store_options)
+    try:
+        chosen["keys"] = split_keys(store.url, split, store.get)
+    finally:
+        store.close()
+    return chosen
+
+
 def _read_object(root: str, key: str, memory: int | str, store_options: Mapping[str, Any]) -> bytes:
     store = open_native(root, memory, **store_options)
     try:
@@ -198,6 +224,8 @@ def open_root(
     named = named_objects(url, lambda root, key: _read_object(root, key, memory, store_options))
     if named is not None and options.get("keys") is None:
         url, options = named[0], {**options, "keys": named[1]}
+    if options.get("split") is not None:
+        options = _with_split(url, memory, options, store_options)
     store = open_native(url, memory, **store_options)
     try:
         return store, use(store, options)
@@ -263,28 +291,37 @@ def write_index(
 
 
 class Dataset:
-    """A dataset at a URL or path: MDS, LitData, WebDataset tars, TFRecord, Parquet, Lance, Arrow, JSON lines, tokens, NumPy
-    arrays, or a tree of raw files; a folder of objects, or one object.
+    """A dataset at a URL or path: MDS, LitData, WebDataset tars, TFRecord, Parquet, Lance, Arrow, JSON lines, CSV, tokens,
+    NumPy arrays, or a tree of raw files; a folder of objects, or one object.
 
     Opening uses the index ``index.hri`` beside the dataset, else the one in ``index_cache``, else builds one (from a manifest or
     footers where the format has them, else by one scan).
 
+    :param url: a list or tuple stands for its datasets one after the other: positions, ids and the fingerprint follow from their
+        order. They may lie in different stores and be of different formats, but have equal columns.
     :param format: ``"auto"`` (found from the content), or ``"mds"``, ``"webdataset"``, ``"raw"``, ``"litdata"``, ``"tfrecord"``,
-        ``"text"``, ``"tokens"``, ``"numpy"``, ``"table"``, ``"arrayrecord"``.
+        ``"text"``, ``"tokens"``, ``"numpy"``, ``"table"``, ``"arrayrecord"``, ``"csv"``.
     :param memory: limit of the bytes under way while reading.
     :param block_bytes: encoded size of a block, about; a loader reads and shuffles by blocks. Default: 8 MiB, less for
         datasets below 8 GiB (a 1024th of them, at least 1 MiB).
     :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default: ``$HEADRACE_INDEX_CACHE``, else
         ``~/.cache/headrace/index``.
     :param columns: tables: names of the columns to read, default all; the bytes of others are not fetched.
-    :param options: ``keys``, ``allow_unsafe``, ``tokens_per_sample``, ``token_dtype``, ``password``, ``password_salt``, ``lenient``,
+    :param options: ``keys``, ``labels``, ``manifest``, ``split``, ``allow_unsafe``, ``tokens_per_sample``, ``token_dtype``, ``password``, ``password_salt``, ``lenient``,
         ``index_workers``; and how to reach the store, see :class:`headrace.StoreOptions`.
     :param where: Parquet: ``[(column, op, value), ...]``; row groups that cannot match by their statistics are left out.
     """
 
+    def __new__(cls, url: Any = None, *arguments: Any, **options: Any) -> Self:
+        if cls is Dataset and isinstance(url, list | tuple):
+            from headrace._mixture import Sources
+
+            cls = Sources  # type: ignore[assignment]
+        return super().__new__(cls)
+
     def __init__(
         self,
-        url: str | os.PathLike[str],
+        url: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Dataset],
         *,
         format: str = "auto",
         memory: int | str = "256MiB",
@@ -295,6 +332,8 @@ class Dataset:
         where: Sequence[tuple[str, str, Any]] | None = None,
         **options: Any,
     ) -> None:
+        if not isinstance(url, str | os.PathLike):
+            raise InvalidArgumentError(f"{url!r:.200}: expected a URL, a path, or a list of them")
         dataset_options, store_options = split_options({"columns": columns, "where": where, **options})
         self._root: str | os.PathLike[str] = url
         self._options = store_options

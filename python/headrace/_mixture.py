@@ -59,17 +59,26 @@ class Concat(_View):
     :param datasets: URLs, paths or open Datasets.
     :param columns: ``"equal"`` (default) wants the same columns in all, ``"common"`` takes those that all have,
         ``"union"`` those that any has; values are None where a dataset lacks them.
-    :param options: of :class:`Dataset`, for those given as URLs.
+    :param options: of :class:`Dataset`, for those given as URLs; ``part_options`` the same, for names that this class has too.
     """
 
-    def __init__(self, datasets: Sequence[DatasetLike], *, columns: str = "equal", memory: int | str = "256MiB", growing: bool = False, **options: Any) -> None:
+    def __init__(
+        self,
+        datasets: Sequence[DatasetLike],
+        *,
+        columns: str = "equal",
+        memory: int | str = "256MiB",
+        growing: bool = False,
+        part_options: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
         if isinstance(datasets, str | os.PathLike) or not datasets:
             raise InvalidArgumentError("expected a list of datasets, URLs or paths")
         self._owned: list[Dataset] = []
         self.parts: list[Dataset] = []
         try:
             for dataset in datasets:
-                self.parts.append(open_dataset(dataset, **({} if isinstance(dataset, Dataset) else options)))
+                self.parts.append(open_dataset(dataset, **({} if isinstance(dataset, Dataset) else {**options, **(part_options or {})})))
                 if not isinstance(dataset, Dataset):
                     self._owned.append(self.parts[-1])
             store = self.open_store(memory)
@@ -111,6 +120,13 @@ class PackedTokens(_View):
         try:
             self._attach(store, _native.pack_tokens(store, documents._native, **options))
         except BaseException:
+class Sources(Concat):
+    """What ``Dataset([...])`` makes: :class:`Concat` with the arguments of :class:`Dataset`, which are those of each part."""
+
+    def __init__(self, url: Sequence[DatasetLike], *, memory: int | str = "256MiB", **options: Any) -> None:
+        super().__init__(url, memory=memory, part_options=options)
+
+
             store.close()
             raise
 

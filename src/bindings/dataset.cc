@@ -27,6 +27,10 @@ void apply_option(DatasetOptions& options, const std::string& name, nb::handle v
     options.tokens_per_sample = nb::cast<std::uint64_t>(value);
   } else if (name == "token_dtype") {
     options.token_dtype = nb::cast<std::string>(value);
+  } else if (name == "labels") {
+    options.labels = nb::cast<std::string>(value);
+  } else if (name == "manifest") {
+    options.manifest = nb::cast<std::string>(value);
   } else if (name == "columns") {
     options.columns = nb::cast<std::vector<std::string>>(value);
   } else if (name == "row_groups_where") {
@@ -122,8 +126,11 @@ nb::list columns(PyDataset& self) {
   for (const Column& column : self.reader.get()->dataset()->columns()) {
     nb::list shape;
     for (const std::uint64_t dim : column.shape) shape.append(dim);
+    nb::list classes;
+    for (const std::string& name : column.classes)
+      classes.append(nb::str(name.data(), name.size()));
     out.append(nb::make_tuple(column.name, column.encoding, column.dtype, nb::tuple(shape),
-                              column.fixed_size_bytes));
+                              column.fixed_size_bytes, nb::tuple(classes)));
   }
   return out;
 }

@@ -47,8 +47,12 @@ Result<std::string> build_mds_index(const BuildContext& context, const MdsIndex&
 Result<std::string> build_webdataset_index(const BuildContext& context,
                                            const std::vector<ObjectInfo>& objects);
 
-/// `objects`: one sample each, in order. Reads nothing.
-std::string build_raw_index(const BuildContext& context, const std::vector<ObjectInfo>& objects);
+/// `objects`: one sample each, in order. Reads nothing, but for options.manifest: then the samples
+/// are the files that it names. Errors: kInvalidArgument (no folder to take labels from; a manifest
+/// that does not name files), kNotFound (the manifest, a file that it names), kCorrupt (the
+/// manifest), those of the store.
+Result<std::string> build_raw_index(const BuildContext& context,
+                                    const std::vector<ObjectInfo>& objects);
 
 /// `source` is the index.json whose text is `json`. Errors: kCorrupt, kUnsupported (pickles unless
 /// allowed, RSA), kDenied (encrypted and no or a wrong password).
@@ -60,6 +64,8 @@ Result<std::string> build_tfrecord_index(const BuildContext& context,
                                          const std::vector<ObjectInfo>& objects);
 Result<std::string> build_text_index(const BuildContext& context,
                                      const std::vector<ObjectInfo>& objects);
+Result<std::string> build_csv_index(const BuildContext& context,
+                                    const std::vector<ObjectInfo>& objects);
 Result<std::string> build_tokens_index(const BuildContext& context,
                                        const std::vector<ObjectInfo>& objects);
 Result<std::string> build_numpy_index(const BuildContext& context,

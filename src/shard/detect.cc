@@ -10,6 +10,7 @@
 #include "shard/range_fetcher.h"
 #include "shard/scan/read_head.h"
 #include "shard/scan/scan_files.h"
+#include "shard/text/csv_layout.h"
 
 namespace headrace::detail {
 namespace {
@@ -62,7 +63,7 @@ Format format_of_name(std::string_view key) {
   for (const auto& [ending, format] : kClaims) {
     if (key.ends_with(ending)) return format;
   }
-  return Format::kAuto;
+  return csv_delimiter_of(key) ? Format::kCsv : Format::kAuto;
 }
 
 struct Group {
@@ -225,8 +226,9 @@ class Chooser {
       if (group.format == Format::kAuto && !is_empty(group)) unmarked = &group;
     }
     // Of formats without a mark every file may be one: none is left out without a word.
-    const bool may_be_any =
-        context_.options.format == Format::kText || context_.options.format == Format::kTokens;
+    const bool may_be_any = context_.options.format == Format::kText ||
+                            context_.options.format == Format::kTokens ||
+                            context_.options.format == Format::kCsv;
     if (!members.empty() && unmarked != nullptr && may_be_any) {
       return Status(
           Code::kInvalidArgument,
@@ -254,10 +256,12 @@ class Chooser {
     const Format named = a_format == Format::kAuto ? b_format : a_format;
     return Status(
         Code::kInvalidArgument,
-        fmt::format("{}: holds files of several formats: {} ({}) and {} ({}); say which with "
-                    "format='{}' or format='raw'",
-                    context_.store.url(), object(a).key, shown(a_format), object(b).key,
-                    shown(b_format), format_name(named)));
+        fmt::format(
+            "{}: holds files of several formats: {} ({}) and {} ({}); say which with "
+            "format='{}' or format='raw'{}",
+            context_.store.url(), object(a).key, shown(a_format), object(b).key, shown(b_format),
+            format_name(named),
+            named == Format::kCsv ? ", or manifest= when it is about the other files" : ""));
   }
 
   static constexpr std::uint64_t kPeekBytes = 4096;

@@ -8,7 +8,7 @@
 namespace headrace {
 namespace {
 
-constexpr std::array<std::pair<Format, std::string_view>, 12> kNames{{
+constexpr std::array<std::pair<Format, std::string_view>, 13> kNames{{
     {Format::kAuto, "auto"},
     {Format::kMds, "mds"},
     {Format::kWebDataset, "webdataset"},
@@ -20,6 +20,7 @@ constexpr std::array<std::pair<Format, std::string_view>, 12> kNames{{
     {Format::kNumpy, "numpy"},
     {Format::kTable, "table"},
     {Format::kArrayRecord, "arrayrecord"},
+    {Format::kCsv, "csv"},
     {Format::kSamples, "samples"},
 }};
 

@@ -152,6 +152,7 @@ Result<std::shared_ptr<const Dataset>> make_dataset(DatasetParts parts,
     case Format::kTfRecord:
       return make_tfrecord_dataset(std::move(parts));
     case Format::kText:
+    case Format::kCsv:
       return make_text_dataset(std::move(parts));
     case Format::kArrayRecord:
       return make_array_record_dataset(std::move(parts));

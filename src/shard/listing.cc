@@ -133,8 +133,9 @@ bool shapes_index(const DatasetOptions& options, Format format) noexcept {
   };
   const bool has_tokens = options.tokens_per_sample != 0 || !options.token_dtype.empty();
   return !options.keys.empty() || (has_tokens && is_one_of({Format::kTokens, Format::kLitData})) ||
-         (!options.columns.empty() &&
-          is_one_of({Format::kTable, Format::kNumpy, Format::kText, Format::kTfRecord})) ||
+         (!options.columns.empty() && is_one_of({Format::kTable, Format::kNumpy, Format::kText,
+                                                 Format::kTfRecord, Format::kCsv})) ||
+         (!(options.labels.empty() && options.manifest.empty()) && is_one_of({Format::kRaw})) ||
          (!options.row_groups_where.empty() && is_one_of({Format::kTable})) ||
          (options.lenient && is_one_of({Format::kWebDataset, Format::kTfRecord}));
 }
@@ -150,6 +151,8 @@ std::string manifest_of(const std::vector<ObjectInfo>& objects, const DatasetOpt
   if (shapes_index(options, options.format)) {
     add(fmt::format("{}\n{}\n{}\n{}\n", options.tokens_per_sample, options.token_dtype,
                     options.row_groups_where, options.lenient));
+    if (!options.labels.empty() || !options.manifest.empty())
+      add(fmt::format("{}\n{}\n", options.labels, options.manifest));
     for (const std::string& column : options.columns)
       add(fmt::format("{}\n{}\n", column.size(), column));
   }

@@ -13,7 +13,9 @@ TEST(ShapesIndex, KnowsEveryOptionThatABuilderReads) {
   };
   const Case cases[] = {
       {[](DatasetOptions& o) { o.columns = {"record"}; },
-       {Format::kTable, Format::kNumpy, Format::kText, Format::kTfRecord}},
+       {Format::kTable, Format::kNumpy, Format::kText, Format::kTfRecord, Format::kCsv}},
+      {[](DatasetOptions& o) { o.labels = "folder"; }, {Format::kRaw}},
+      {[](DatasetOptions& o) { o.manifest = "metadata.csv"; }, {Format::kRaw}},
       {[](DatasetOptions& o) { o.tokens_per_sample = 7; }, {Format::kTokens, Format::kLitData}},
       {[](DatasetOptions& o) { o.token_dtype = "uint32"; }, {Format::kTokens, Format::kLitData}},
       {[](DatasetOptions& o) { o.row_groups_where = "[]"; }, {Format::kTable}},
@@ -23,7 +25,7 @@ TEST(ShapesIndex, KnowsEveryOptionThatABuilderReads) {
     c.set(options);
     EXPECT_TRUE(shapes_index(options, Format::kAuto));
     EXPECT_NE(manifest_of({}, options), manifest_of({}, {}));
-    for (int f = 1; f <= static_cast<int>(Format::kArrayRecord); ++f) {
+    for (int f = 1; f <= static_cast<int>(Format::kCsv); ++f) {
       const auto format = static_cast<Format>(f);
       const bool is_read = std::find(c.formats.begin(), c.formats.end(), format) != c.formats.end();
       EXPECT_EQ(shapes_index(options, format), is_read) << format_name(format);

@@ -11,6 +11,7 @@
 #include "shard/indexed_dataset.h"
 #include "shard/listing.h"
 #include "shard/mds/mds_encoding.h"
+#include "shard/raw/raw_layout.h"
 #include "shard/tokens/idx_layout.h"
 
 namespace headrace {
@@ -163,6 +164,8 @@ class Opener {
         return build_tfrecord_index(context, data.objects);
       case Format::kText:
         return build_text_index(context, data.objects);
+      case Format::kCsv:
+        return build_csv_index(context, data.objects);
       case Format::kArrayRecord:
         return build_array_record_index(context, data.objects);
       case Format::kTokens:
@@ -193,7 +196,7 @@ class Opener {
     if (asking.joinable()) asking.join();
     if (!index) return std::move(index).error();
     if (!*index || (wanted != Format::kAuto && wanted != (*index)->view.format()) ||
-        shapes_index(context_.options, (*index)->view.format())) {
+        !is_shaped_as_asked((*index)->view)) {
       return std::optional<OpenIndex>();
     }
     const IndexSource& source = (*index)->view.source();
@@ -207,6 +210,14 @@ class Opener {
     HEADRACE_TRY_ASSIGN(const bool is_current, has_current_idx((*index)->view));
     if (!is_current) return std::optional<OpenIndex>();
     return *std::move(index);
+  }
+
+  // Labels are the same whoever made them; of other options an index does not tell enough.
+  bool is_shaped_as_asked(const IndexView& view) const {
+    const DatasetOptions& options = context_.options;
+    if (options.labels.empty() || !options.keys.empty())
+      return !shapes_index(options, view.format());
+    return view.layout() == kFolderLabels;
   }
 
   // False when an `.idx` that the index was made with is another by now.
@@ -313,17 +324,41 @@ std::uint64_t BuildContext::read_bytes(std::uint64_t aim_bytes) const noexcept {
   return std::max<std::uint64_t>(4096, std::min(aim_bytes, share));
 }
 
+namespace {
+
+// The options with the format that others of them imply.
+Result<DatasetOptions> complete(DatasetOptions options) {
+  const bool has_labels = !options.labels.empty();
+  const bool has_manifest = !options.manifest.empty();
+  const auto refused = [](std::string what) {
+    return Status(Code::kInvalidArgument, std::move(what));
+  };
+  if (has_labels && options.labels != "folder")
+    return refused(fmt::format("labels='{}': must be 'folder'", options.labels));
+  if (has_manifest && (has_labels || !options.keys.empty()))
+    return refused(
+        "manifest= names the files and what goes with them: leave out labels= and keys=");
+  if (!has_labels && !has_manifest) return options;
+  if (options.format == Format::kAuto) options.format = Format::kRaw;
+  if (options.format == Format::kRaw) return options;
+  return refused(fmt::format("{}= belongs to raw files, not to format='{}'",
+                             has_labels ? "labels" : "manifest", format_name(options.format)));
+}
+
+}  // namespace
 }  // namespace detail
 
 Result<std::shared_ptr<const Dataset>> Dataset::open(Store& store, SlabPool& pool,
-                                                     const DatasetOptions& options,
+                                                     const DatasetOptions& given,
                                                      const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const DatasetOptions options, detail::complete(given));
   const detail::BuildContext context{store, pool, options, call};
   return detail::Opener(context).open();
 }
 
-Result<std::string> build_index(Store& store, SlabPool& pool, const DatasetOptions& options,
+Result<std::string> build_index(Store& store, SlabPool& pool, const DatasetOptions& given,
                                 const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const DatasetOptions options, detail::complete(given));
   const detail::BuildContext context{store, pool, options, call};
   HEADRACE_TRY_ASSIGN(const auto index, detail::Opener(context).fresh_index(false));
   const auto bytes = index.bytes.bytes();

@@ -382,6 +382,33 @@ def test_a_list_of_datasets_is_one(sources: dict[str, Path]) -> None:
         loader.load_state_dict(state)
 
 
+def test_a_list_of_urls_is_a_dataset(tmp_path: Path, sources: dict[str, Path]) -> None:
+    parts = list(sources.values())
+    with hr.Dataset(parts, index_cache="") as dataset, hr.Dataset(parts[::-1], index_cache="") as reversed_dataset:
+        expected = [s for part in parts for s in hr.Dataset(part, index_cache="")]
+        assert len(dataset) == len(expected)
+        np.testing.assert_equal(list(dataset), expected)
+        np.testing.assert_equal(dataset[-1], expected[-1])
+        assert isinstance(dataset, hr.Dataset)
+        assert dataset.fingerprint != reversed_dataset.fingerprint
+        with hr.Dataset(tuple(parts), index_cache="") as again:
+            assert again.fingerprint == dataset.fingerprint
+        # Ids are positions in this order, in a loader of the list as well.
+        with hr.Loader(dataset, batch_size=8, seed=5) as a, hr.Loader(parts, batch_size=8, seed=5, index_cache="") as b:
+            assert [batch.ids.tolist() for batch in a] == [batch.ids.tolist() for batch in b]
+    for i, name in enumerate(("a", "b")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "part.csv").write_text(f"x,y\n{i},0\n")
+    with hr.Dataset([tmp_path / "a", tmp_path / "b"], columns="x", index_cache="") as dataset:
+        assert list(dataset) == [{"x": "0"}, {"x": "1"}]
+    (tmp_path / "b" / "part.csv").write_text("x,z\n1,0\n")
+    with pytest.raises(hr.InvalidArgumentError, match="they must be equal"):
+        hr.Dataset([tmp_path / "a", tmp_path / "b"], index_cache="")
+    for wrong in ([], 7, None):
+        with pytest.raises(hr.InvalidArgumentError, match="expected a"):
+            hr.Dataset(wrong)  # type: ignore[arg-type]
+
+
 def test_arrays_keep_their_type(sources: dict[str, Path]) -> None:
     with open_loader(hr.Mixture(sources)) as loader:
         batch = next(iter(loader))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import csv
 import gzip
 import json
 import lzma
@@ -63,3 +64,49 @@ def test_a_loader_batches_columns(tmp_path: Path) -> None:
     with hr.Loader(tmp_path, batch_size=10, index_cache="", format="text") as loader:
         rows = [(int(i), t) for batch in loader for i, t in zip(batch["id"], batch["text"], strict=True)]
     assert sorted(rows) == [(i, f"line {i}\n") for i in range(100)]
+
+
+cells = st.text(alphabet=st.sampled_from('ab,"\r\n\t \u00e9;'), max_size=6)
+
+
+@settings(max_examples=80, deadline=None)
+@given(data=st.data(), dialect=st.sampled_from(["excel", "excel-tab", "unix"]))
+def test_csv_gives_what_pythons_csv_gives(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, dialect: str) -> None:
+    width = data.draw(st.integers(1, 4))
+    header = data.draw(st.lists(cells.filter(bool), min_size=width, max_size=width, unique=True))
+    rows = data.draw(st.lists(st.lists(cells, min_size=width, max_size=width), max_size=6))
+    path = tmp_path_factory.mktemp("values") / ("a.tsv" if dialect == "excel-tab" else "a.csv")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, dialect).writerows([header, *rows])
+    with path.open(encoding="utf-8", newline="") as file:
+        expected = list(csv.DictReader(file, dialect=dialect))
+    with hr.Dataset(path, index_cache="") as dataset:
+        assert dataset.format == "csv"
+        assert list(dataset.schema) == header
+        assert list(dataset) == expected
+
+
+def test_csv_in_files_and_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,text\n1,one\n2,two\n")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b'id,text\r\n3,"thr\r\nee"\r\n'))
+    with hr.Dataset(tmp_path, index_cache="") as dataset:
+        assert [s["text"] for s in dataset] == ["one", "two", "thr\r\nee"]
+        assert dataset[1] == {"id": "2", "text": "two"}
+    with hr.Dataset(tmp_path, index_cache="", columns="text") as dataset:
+        assert list(dataset.schema) == ["text"]
+    with hr.Loader(tmp_path, batch_size=3, index_cache="", shuffle=False) as loader:
+        assert next(iter(loader))["id"] == ["1", "2", "3"]
+    (tmp_path / "c.csv").write_text("id,words\n1,one\n")
+    with pytest.raises(hr.InvalidArgumentError, match="its header is id,words"):
+        hr.Dataset(tmp_path, index_cache="")
+
+
+def test_csv_of_another_name_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "values").write_text("a,b\n1,2\n")
+    with hr.Dataset(tmp_path, index_cache="") as dataset:
+        assert dataset.format == "raw"
+    with hr.Dataset(tmp_path, index_cache="", format="csv") as dataset:
+        assert list(dataset) == [{"a": "1", "b": "2"}]
+    (tmp_path / "values").write_text("a,b\n1,2\n3\n")
+    with pytest.raises(hr.CorruptError, match="record 1: 1 fields, the header has 2"):
+        hr.Dataset(tmp_path, index_cache="", format="csv")

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import lzma
+import struct
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -112,3 +113,77 @@ def test_lenient_ends_a_shard_where_webdataset_does(tmp_path: Path) -> None:
         open_dataset(tmp_path)
     with open_dataset(tmp_path, lenient=True) as dataset:
         assert len(dataset) == 1
+
+
+def write_energon(folder: Path, counts: list[int]) -> None:
+    """Tars with what ``energon prepare`` leaves beside them: where samples begin, and the parts of the dataset."""
+    begin = 0
+    for i, count in enumerate(counts):
+        content = make_tar(numbered(begin, begin + count), tarfile.PAX_FORMAT)
+        (folder / f"{i}.tar").write_bytes(content)
+        with tarfile.open(fileobj=io.BytesIO(content)) as tar:
+            # Members of a sample are neighbours; after them tar.offset is where the end mark begins.
+            offsets = [member.offset for member in tar if member.name.endswith(".cls")]
+            (folder / f"{i}.tar.idx").write_bytes(struct.pack(f"={count + 1}Q", *offsets, tar.offset))
+        begin += count
+    meta = folder / ".nv-meta"
+    meta.mkdir()
+    (meta / ".info.json").write_text(json.dumps({"shard_counts": {f"{i}.tar": count for i, count in enumerate(counts)}}))
+    (meta / "split.yaml").write_text("exclude:\n- 3.tar\nsplit_parts:\n  train:\n  - 2.tar\n  - '{0,3}.tar'\n  val:\n  - 1.tar\n  test: []\n")
+
+
+def test_the_indexes_of_energon_spare_the_scan(tmp_path: Path) -> None:
+    write_energon(tmp_path, [20, 30, 10, 5])
+    with open_dataset(tmp_path) as dataset:
+        assert [s["cls"] for s in dataset] == [str(i).encode() for i in range(65)]
+        assert dataset[64]["bin"] == bytes([64]) * 448
+        fingerprint = dataset.fingerprint
+    for index in tmp_path.glob("*.idx"):
+        index.unlink()
+    with open_dataset(tmp_path) as dataset:
+        assert dataset.fingerprint == fingerprint
+
+
+def test_splits_of_energon(tmp_path: Path) -> None:
+    pytest.importorskip("yaml")
+    write_energon(tmp_path, [20, 30, 10, 5])
+    with open_dataset(tmp_path, split="train") as dataset:
+        assert [s["cls"] for s in dataset] == [str(i).encode() for i in [*range(50, 60), *range(20)]]
+    with hr.Loader(tmp_path, batch_size=30, split="val", index_cache="") as loader:
+        assert sorted(int(c) for batch in loader for c in batch["cls"]) == list(range(20, 50))
+    with pytest.raises(hr.InvalidArgumentError, match="no tars in split 'test'"):
+        open_dataset(tmp_path, split="test")
+    with pytest.raises(hr.InvalidArgumentError, match="it has train, val, test"):
+        open_dataset(tmp_path, split="dev")
+    with pytest.raises(hr.InvalidArgumentError, match="leave out keys="):
+        open_dataset(tmp_path, split="val", keys=["1.tar"])
+    parts = {"split_parts": {"train": ["1.tar"]}, "exclude": ["1.tar/7"]}
+    (tmp_path / ".nv-meta" / "split.yaml").unlink()
+    with pytest.raises(hr.NotFoundError, match="prepared by Energon"):
+        open_dataset(tmp_path, split="train")
+    (tmp_path / ".nv-meta" / "split.json").write_text(json.dumps(parts))
+    with pytest.raises(hr.UnsupportedError, match="excludes single samples"):
+        open_dataset(tmp_path, split="train")
+
+
+def test_global_pax_headers_are_read_as_tarfile_reads_them(tmp_path: Path) -> None:
+    def write(members: list[tuple[str, bytes, dict[str, str]]], pax_headers: dict[str, str]) -> dict[str, bytes]:
+        with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT, pax_headers=pax_headers) as tar:
+            for name, data, own in members:
+                info = tarfile.TarInfo(name)
+                info.size, info.pax_headers = len(data), own
+                tar.addfile(info, io.BytesIO(data))
+        with tarfile.open(tmp_path / "a.tar") as tar:
+            return {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+
+    for members, pax_headers in [
+        ([("a.bin", b"1", {}), ("b.bin", b"22", {})], {"comment": "nothing that matters"}),
+        ([("a.bin", b"1", {})], {"path": "other.bin"}),
+        ([("a.bin", b"1", {"path": "x.bin"}), ("b.bin", b"22", {"path": "y.bin"})], {"path": "other.bin"}),
+    ]:
+        expected = write(members, pax_headers)
+        with open_dataset(tmp_path) as dataset:
+            assert {s["__key__"] + ".bin": s["bin"] for s in dataset} == expected
+    write([("a.bin", b"1", {}), ("b.bin", b"22", {})], {"path": "other.bin"})
+    with pytest.raises(hr.UnsupportedError, match="the path of this member is in a global pax header"):
+        open_dataset(tmp_path)

@@ -36,7 +36,7 @@ Anonymous = Annotated[bool, typer.Option("--anonymous", help="Send requests unsi
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
 Memory = Annotated[str, typer.Option("--memory", help="Limit of the memory for data.", rich_help_panel="Store")]
 Format = Annotated[
-    str, typer.Option("--format", help="auto (found from content), mds, webdataset, raw, litdata, tfrecord, text, tokens, numpy, table, arrayrecord.")
+    str, typer.Option("--format", help="auto (found from content), mds, webdataset, raw, litdata, tfrecord, text, tokens, numpy, table, arrayrecord, csv.")
 ]
 
 

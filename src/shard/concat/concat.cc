@@ -213,6 +213,12 @@ Result<std::vector<Column>> merge_columns(const std::vector<std::shared_ptr<cons
             "leave it out with columns=",
             column.name, column.encoding, part->url(), columns[ours].encoding));
       }
+      if (ours != kAbsent && columns[ours].classes != column.classes) {
+        return bad(fmt::format(
+            "the labels '{}' of {} stand for other classes than those before it ({} and {}): give "
+            "all the same folders, or leave labels out",
+            column.name, part->url(), column.classes.size(), columns[ours].classes.size()));
+      }
       if (ours == kAbsent && rule == ConcatColumns::kUnion) columns.push_back(column);
       if (ours == kAbsent && rule == ConcatColumns::kEqual) {
         return bad(

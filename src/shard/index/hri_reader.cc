@@ -82,6 +82,20 @@ bool read_string(simdjson::dom::element object, const char* name, std::string& o
   return true;
 }
 
+// Names of classes, which most columns do not have.
+bool read_classes(simdjson::dom::element column, std::vector<std::string>& out) {
+  simdjson::dom::element list;
+  if (column["classes"].get(list)) return true;
+  simdjson::dom::array names;
+  if (list.get_array().get(names)) return false;
+  for (const simdjson::dom::element entry : names) {
+    std::string_view name;
+    if (entry.get_string().get(name)) return false;
+    out.emplace_back(name);
+  }
+  return true;
+}
+
 }  // namespace
 
 Status IndexView::verify_sums(std::span<const std::byte> bytes) {
@@ -96,9 +110,11 @@ Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_
                       read_table(bytes, check_sums ? kCheckedAtOpenBytes : 0));
   IndexView view;
   const auto format = load_le<std::uint32_t>(bytes.data() + 44);
-  if (format == 0 || format > static_cast<std::uint32_t>(Format::kArrayRecord))
-    return corrupt("unknown format");
   view.format_ = static_cast<Format>(format);
+  if (format == 0 || format > static_cast<std::uint32_t>(Format::kCsv) ||
+      view.format_ == Format::kSamples) {
+    return corrupt("unknown format");
+  }
   view.sample_count_ = load_le<std::uint64_t>(bytes.data() + 24);
   view.stored_bytes_ = load_le<std::uint64_t>(bytes.data() + 32);
   view.fingerprint_ = fmt::format("{:016x}{:016x}", load_le<std::uint64_t>(bytes.data() + 72),
@@ -150,6 +166,7 @@ Status IndexView::parse_schema(std::string_view json) {
       if (extent.get_uint64().get(value)) return corrupt("schema with a bad shape");
       column.shape.push_back(value);
     }
+    if (!read_classes(entry, column.classes)) return corrupt("schema with bad classes");
     if (column.fixed_size_bytes > kMostFixedBytes - fixed_bytes)
       return corrupt("columns too large");
     fixed_bytes += column.fixed_size_bytes;

@@ -25,11 +25,12 @@ void put_le(std::string& out, std::size_t offset, T value) {
 nlohmann::json columns_json(const std::vector<Column>& columns) {
   nlohmann::json list = nlohmann::json::array();
   for (const Column& column : columns) {
-    list.push_back({{"name", column.name},
-                    {"encoding", column.encoding},
-                    {"dtype", column.dtype},
-                    {"shape", column.shape},
-                    {"size", column.fixed_size_bytes}});
+    nlohmann::json& entry = list.emplace_back(nlohmann::json{{"name", column.name},
+                                                             {"encoding", column.encoding},
+                                                             {"dtype", column.dtype},
+                                                             {"shape", column.shape},
+                                                             {"size", column.fixed_size_bytes}});
+    if (!column.classes.empty()) entry["classes"] = column.classes;
   }
   return list;
 }

@@ -2,14 +2,23 @@
 
 #include "base/check.h"
 #include "shard/indexed_dataset.h"
+#include "shard/raw/raw_layout.h"
+#include "shard/text/row_cutter.h"
 
 namespace headrace::detail {
 namespace {
 
-// Column 0 is the file's bytes, column 1 its key.
+// Column 0 is the file's bytes, column 1 its key; then come its label, or the fields of its record.
 class RawDataset final : public IndexedDataset {
  public:
-  using IndexedDataset::IndexedDataset;
+  RawDataset(DatasetParts parts, std::unique_ptr<const RowCutter> rows)
+      : IndexedDataset(std::move(parts)),
+        rows_(std::move(rows)),
+        has_labels_(view().layout() == kFolderLabels) {
+    if (!has_labels_) return;
+    for (std::size_t i = 0; i < classes().size(); ++i)
+      labels_.push_back(static_cast<std::int64_t>(i));
+  }
 
   std::uint64_t append_extents(std::uint32_t block, std::uint32_t begin, std::uint32_t end,
                                std::vector<Extent>& out) const override {
@@ -32,19 +41,57 @@ class RawDataset final : public IndexedDataset {
 
   Status cut(const BlockBytes& bytes, std::uint32_t index,
              std::span<ColumnBytes> out) const override {
-    HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == 2);
+    HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
     HEADRACE_TRY_ASSIGN(const auto sample, sample_bytes(bytes, index));
     const std::string_view key = view().object(first_in_shard(bytes.block) + index).key;
     out[0] = {sample, true};
     out[1] = {std::as_bytes(std::span(key)), true};
+    if (rows_ != nullptr) return cut_row(bytes, index, out.subspan(2));
+    return has_labels_ ? find_label(bytes, index, key, out[2]) : Status();
+  }
+
+ private:
+  const std::vector<std::string>& classes() const noexcept { return columns()[2].classes; }
+
+  Status cut_row(const BlockBytes& bytes, std::uint32_t index, std::span<ColumnBytes> out) const {
+    const std::string_view row = view().key_of(block_at(bytes.block).first_sample + index);
+    const Status status = rows_->cut(std::as_bytes(std::span(row)), out);
+    return status.ok() ? Status() : corrupt_sample(bytes.block, index, status.message());
+  }
+
+  Status find_label(const BlockBytes& bytes, std::uint32_t index, std::string_view key,
+                    ColumnBytes& out) const {
+    const std::string_view folder = first_folder(key);
+    const auto found = std::lower_bound(classes().begin(), classes().end(), folder);
+    if (found == classes().end() || *found != folder)
+      return corrupt_sample(bytes.block, index, "the index has no label for its folder");
+    const auto label = static_cast<std::size_t>(found - classes().begin());
+    out = {std::as_bytes(std::span(&labels_[label], 1)), true};
     return Status();
   }
+
+  const std::unique_ptr<const RowCutter> rows_;
+  const bool has_labels_;
+  std::vector<std::int64_t> labels_;  ///< 0, 1, ...: what columns point at.
 };
 
 }  // namespace
 
-std::shared_ptr<const Dataset> make_raw_dataset(DatasetParts parts) {
-  return std::make_shared<RawDataset>(std::move(parts));
+Result<std::shared_ptr<const Dataset>> make_raw_dataset(DatasetParts parts) {
+  auto row_layout = row_layout_of(parts.view.layout());
+  if (!row_layout) return std::move(row_layout).error().annotate(parts.url);
+  std::size_t column_count = parts.view.layout() == kFolderLabels ? 3 : 2;
+  RowReader rows;
+  if (!row_layout->empty()) {
+    auto reader = make_row_reader(*row_layout);
+    if (!reader) return std::move(reader).error().annotate(parts.url);
+    rows = *std::move(reader);
+    column_count += rows.column_count;
+  }
+  if (column_count != parts.view.columns().size())
+    return Status(Code::kCorrupt, parts.url + ": the index has a broken layout of raw files");
+  return std::shared_ptr<const Dataset>(
+      std::make_shared<RawDataset>(std::move(parts), std::move(rows.cutter)));
 }
 
 }  // namespace headrace::detail

@@ -127,12 +127,12 @@ std::string_view trim_line(std::string_view line) {
 }
 
 std::string_view trim_blanks(std::string_view text) {
-  constexpr std::string_view kBlanks = " \t\r\n";
+  constexpr std::string_view kAround = " \t\r\n";
   // Some writers put a byte order mark before the first line.
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
-  const std::size_t first = text.find_first_not_of(kBlanks);
+  const std::size_t first = text.find_first_not_of(kAround);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kBlanks) - first + 1);
+  return text.substr(first, text.find_last_not_of(kAround) - first + 1);
 }
 
 }  // namespace

@@ -8,11 +8,12 @@
 
 #include "headrace/dataset.h"
 #include "shard/name_table.h"
+#include "shard/text/row_cutter.h"
 #include "shard/text/text_layout.h"
 
 namespace headrace::detail {
 
-class LineCutter {
+class LineCutter final : public RowCutter {
  public:
   explicit LineCutter(TextLayout layout);
 
@@ -20,7 +21,7 @@ class LineCutter {
   /// blank lines around it. Fields that are no column are passed over; of a field that comes twice
   /// the last counts; null is no value. Errors: kCorrupt (not an object; a value of another kind
   /// than the column).
-  Status cut(std::span<const std::byte> sample, std::span<ColumnBytes> out) const;
+  Status cut(std::span<const std::byte> sample, std::span<ColumnBytes> out) const override;
 
  private:
   Status cut_fields(std::string_view line, std::span<ColumnBytes> out) const;
