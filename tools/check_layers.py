@@ -35,6 +35,7 @@ PUBLIC = {  # header -> layer that implements it
     "litdata_order": "order",
     "order_table": "feed",
     "list_sources": "feed",
+    "quarantine": "feed",
     "mixture": "order",
     "order_source": "order",
     "loader": "feed",

@@ -22,10 +22,17 @@
 #include "headrace/metrics.h"
 #include "headrace/order.h"
 #include "headrace/order_source.h"
+#include "headrace/quarantine.h"
 #include "headrace/status.h"
 #include "headrace/store.h"
 
 namespace headrace {
+
+/// What a sample does that turns out to be bad while it is read.
+enum class OnBadSample : std::uint8_t {
+  kRaise,    ///< next() fails.
+  kReplace,  ///< Another sample of its source is delivered in its place.
+};
 
 struct LoaderOptions {
   std::uint32_t batch_size = 1;  ///< Samples a rank; global batch = batch_size * world_size.
@@ -47,7 +54,14 @@ struct LoaderOptions {
   /// Column names to deliver; empty: all.
   std::vector<std::string> columns = {};
   std::chrono::milliseconds read_timeout{
-      120'000};            ///< Deadline of one block read, all attempts together.
+      120'000};  ///< Deadline of one block read, all attempts together.
+  OnBadSample on_bad_sample = OnBadSample::kRaise;
+  /// Samples that are never delivered, others in their place, whatever on_bad_sample says. Any
+  /// order. Its digest is part of the state.
+  std::vector<SampleRange> quarantine = {};
+  /// First block of each source of a dataset that is made of several, ascending: what stands in for
+  /// a sample comes from the same source. Empty: one source.
+  std::vector<std::uint32_t> source_blocks = {};
   Clock* clock = nullptr;  ///< nullptr: system_clock().
 };
 
@@ -62,6 +76,19 @@ struct BatchColumn {
       present;  ///< Empty when every sample has the column, else count flags.
 };
 
+/// A slot whose sample is bad: another stands in for it.
+struct ReplacedSample {
+  std::uint32_t slot = 0;
+  std::int64_t planned_id = 0;  ///< Dataset position of the bad sample.
+};
+
+/// Something that turned out bad while it was read, and was replaced.
+struct BadSample {
+  std::uint64_t position = 0;      ///< Dataset position.
+  std::uint64_t sample_count = 1;  ///< More than 1: a whole block.
+  std::string message;
+};
+
 /// One batch of this rank; owns its memory (from the pool).
 class Batch {
  public:
@@ -70,7 +97,9 @@ class Batch {
   virtual std::uint32_t count() const noexcept = 0;
   virtual std::span<const BatchColumn> columns() const noexcept = 0;
   virtual std::span<const std::int64_t> ids()
-      const noexcept = 0;  ///< Dataset positions, one a slot.
+      const noexcept = 0;  ///< Dataset positions of what is delivered, one a slot.
+  /// Slots where it is not what the order planned, ascending; repeats included.
+  virtual std::span<const ReplacedSample> replaced() const noexcept = 0;
   virtual std::span<const std::uint8_t> mask()
       const noexcept = 0;  ///< 0: this slot repeats a sample to fill up the batch.
   virtual std::uint64_t epoch() const noexcept = 0;
@@ -131,8 +160,8 @@ class Loader {
   /// fields.
   virtual std::string state() const = 0;
   /// Goes to a position. Discards what was read ahead. Errors: kInvalidArgument naming the field
-  /// that differs (dataset fingerprint, order id or version, seed, malformed JSON); nothing changes
-  /// then.
+  /// that differs (dataset fingerprint, order id or version, seed, quarantine unless the state has
+  /// none, malformed JSON); nothing changes then.
   virtual Status load_state(std::string_view json) = 0;
 
   /// Goes on from the position with another source of the same order id, version and seed (a
@@ -152,10 +181,14 @@ class Loader {
   /// The same for a whole epoch from its start, of the epoch of the position.
   virtual std::uint64_t epoch_batches() const = 0;
   virtual std::uint64_t epoch() const = 0;
-  /// Dataset positions of this rank's k-th batch of `epoch` from its start (repeats included, empty
-  /// slots left out), without reading data. kNotFound past the end.
+  /// Dataset positions planned for this rank's k-th batch of `epoch` from its start (repeats and
+  /// bad samples included, empty slots left out), without reading data. kNotFound past the end.
   virtual Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch,
                                                        std::uint64_t batch_index) const = 0;
+
+  /// What turned out bad and was replaced, in the order in which it was found; the first 1,000. Any
+  /// thread.
+  virtual std::vector<BadSample> bad_samples() const = 0;
 
   /// "loader.*" and "stall.*_us" and those of the store and pool; see docs/metrics.md.
   virtual MetricList stats() const = 0;

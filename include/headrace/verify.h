@@ -35,6 +35,9 @@ struct VerifyOptions {
 struct VerifyProblem {
   std::string key;             ///< Object, relative to the root.
   std::int64_t position = -1;  ///< Dataset position of the sample; -1: the object as a whole.
+  /// Samples from `position` on that it concerns: 1, or more where a block cannot be read; 0 for an
+  /// object as a whole.
+  std::uint64_t sample_count = 0;
   Code code = Code::kCorrupt;
   std::string message;
 };

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class BadSample(NamedTuple):
+    """Something that turned out bad while it was read."""
+
+    position: int
+    """Dataset position."""
+    samples: int
+    """1, or those of a whole block from ``position`` on."""
+    message: str
 
 
 class Batch(dict[str, Any]):
@@ -12,12 +22,14 @@ class Batch(dict[str, Any]):
     the loader's budget when the last array of the batch is dropped. Other columns are lists of values.
     """
 
-    __slots__ = ("epoch", "ids", "index", "mask")
+    __slots__ = ("epoch", "ids", "index", "mask", "replaced")
 
     ids: Any
-    """Dataset position of each sample, int64."""
+    """Dataset position of each sample that was delivered, int64."""
     mask: Any
     """False where a sample is a repeat that fills up the last batch of an epoch (``epoch_end="pad"``), bool."""
+    replaced: dict[int, int]
+    """Dataset positions that the order planned, by row, where that sample is bad and another stands in for it."""
     epoch: int
     """Epoch that the batch belongs to, from 0."""
     index: int

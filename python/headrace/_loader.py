@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace import _live, _native, _orders
-from headrace._batch import Batch
+from headrace._batch import BadSample, Batch
 from headrace._dataset import Dataset, open_native_dataset, open_root, split_options
 from headrace._mixture import Concat, Mixture, MixtureSource, add_source, set_weights
+from headrace._quarantine import find_quarantined
 from headrace._store import StoreOptions
 from headrace._units import parse_bytes
 from headrace.errors import InvalidArgumentError, UnsupportedError
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from typing_extensions import Self, Unpack
+
+    from headrace._quarantine import Quarantine
 
 __all__ = ["Loader", "default_rank"]
 
@@ -65,12 +69,10 @@ def _resolve_order(order: str | None, shuffle: bool) -> str:
     return order
 
 
-def _refuse_later_features(on_bad_sample: str, later: Mapping[str, object]) -> None:
+def _refuse_later_features(later: Mapping[str, object]) -> None:
     for name, value in later.items():
         if value is not None:
             raise UnsupportedError(f"{name}= is not in this version of headrace; leave it out")
-    if on_bad_sample != "raise":
-        raise UnsupportedError(f'on_bad_sample={on_bad_sample!r} is not in this version of headrace; only "raise" is')
 
 
 class _Epoch:
@@ -117,6 +119,12 @@ class Loader:
     :param window: blocks that are shuffled together in one lane of the order; 0: the default of the order.
     :param lanes: lanes of the order; 0: chosen from the batch size and the memory.
     :param read_timeout: seconds for one block, all attempts together.
+    :param on_bad_sample: ``"replace"``: a sample whose bytes turn out bad (a checksum, a broken record, a block that does not inflate) is
+        replaced by another of its source, the same on all ranks and in all runs; ``batch.replaced`` says where. ``"raise"``: CorruptError.
+        What the store or the network does is never a reason to replace.
+    :param quarantine: samples that are never delivered, others in their place, whatever ``on_bad_sample`` says: a file or URL that ``headrace
+        verify --quarantine`` wrote, or dataset positions. Of a mixture also a dict of them by source, of a list of datasets by index. The same on all
+        ranks; part of the state.
     """
 
     def __init__(
@@ -143,12 +151,13 @@ class Loader:
         use_stored_index: bool = True,
         read_timeout: float = 120.0,
         on_bad_sample: str = "raise",
+        quarantine: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine] | None = None,
         decode: Mapping[str, object] | None = None,
         cache: str | os.PathLike[str] | None = None,
         cache_limit: int | str | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
-        _refuse_later_features(on_bad_sample, {"decode": decode, "cache": cache, "cache_limit": cache_limit})
+        _refuse_later_features({"decode": decode, "cache": cache, "cache_limit": cache_limit})
         rank, world_size = _resolve_rank(rank, world_size)
         if not 0 < read_timeout <= 365 * 86400:
             raise InvalidArgumentError(f"read_timeout={read_timeout!r}: expected seconds above 0, at most a year")
@@ -170,7 +179,9 @@ class Loader:
             "workers": _check_range("workers", workers, 0, 1025),
             "columns": [columns] if isinstance(columns, str) else list(columns or ()),
             "read_timeout": read_timeout,
+            "on_bad_sample": on_bad_sample,
         }
+        given_options = dict(dataset._options if type(dataset) is Dataset else split_options(dict(options))[1])
         self._mixture = dataset if isinstance(dataset, Mixture) else None
         self._concat: Concat | None = None
         self._grown: list[Mixture] = []  # Made by add_source(), and ours to close.
@@ -204,10 +215,17 @@ class Loader:
             if order is not None and self._is_listed:
                 world = _orders.World(world_size, batch_size)
                 arguments["order_source"] = _orders.open_source(order, self._dataset, order_options or {}, seed=seed, shuffle=shuffle, world=world)
+            several = self._concat if self._mixture is None else self._mixture.dataset
+            if several is not None:
+                arguments["source_blocks"] = several.first_blocks()
+            if quarantine is not None:
+                names = range(len(several.parts)) if several is not None and self._mixture is None else (self._mixture.names if self._mixture else ())
+                arguments["quarantine"] = find_quarantined(self._dataset, quarantine, given_options, several, names)
             self._native = _native.Loader(self._dataset, self._store, Batch, **arguments)
         except BaseException:
             self._store.close()
             raise
+        self._has_warned = False
         self._sample_count = self._dataset.sample_count
         self._global_batch = batch_size * world_size
         self._drops, self._is_uneven = epoch_end == "drop", epoch_end == "uneven"
@@ -219,7 +237,23 @@ class Loader:
         return _Epoch(self._next)
 
     def _next(self) -> Batch | None:
-        return self._native.next()  # add_source() may change it within a loop.
+        batch = self._native.next()  # add_source() may change it within a loop.
+        if batch is not None and batch.replaced and not self._has_warned:
+            self._warn()
+        return batch
+
+    def _warn(self) -> None:
+        """Says once that samples are replaced which no list named."""
+        found = self.bad_samples
+        if not found:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"{self._dataset.url}: {found[0].message}. Bad samples are replaced by others; batch.replaced, loader.bad_samples and "
+            'stats()["loader.replaced_samples"] count them, `headrace verify --quarantine` finds them all. This is said once.',
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank. Mosaic's and LitData's orders may leave some of the last ones empty: those are
@@ -258,6 +292,7 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to a position, saved by any rank of a run of any world size.
 
+        A state without quarantine goes on under any list; one with a list wants the same, or ``state["quarantine"] = None`` first.
         With an order ``mosaic:*`` also a state dict of Mosaic's ``StreamingDataset``.
         Raises InvalidArgumentError, and changes nothing, when the state belongs to another dataset, order or seed.
         """
@@ -281,12 +316,17 @@ class Loader:
         return add_source(self, name, source, weights, at_step)
 
     def sample_ids(self, epoch: int = 0) -> Iterator[npt.NDArray[np.int64]]:
-        """Dataset positions of each batch of this rank in an epoch, repeats of padding included, without reading data."""
+        """Dataset positions planned for each batch of this rank in an epoch, repeats of padding and bad samples included, without reading data."""
         index = 0
         while (ids := self._native.sample_ids(epoch, index)) is not None:
             if len(ids):
                 yield ids
             index += 1
+
+    @property
+    def bad_samples(self) -> list[BadSample]:
+        """What turned out bad while reading and was replaced, in the order in which this rank found it; the first 1,000."""
+        return [BadSample(*row) for row in self._native.bad_samples()]
 
     def stats(self) -> dict[str, Any]:
         """Counters of loader, store and memory (docs/metrics.md), and ``stall_seconds`` by cause."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -91,6 +92,14 @@ class Concat(_View):
             store.close()
             self._close_owned()
             raise
+
+    def first_blocks(self) -> list[int]:
+        """Of each part, among the blocks of all."""
+        return list(itertools.accumulate((part._native.block_count for part in self.parts[:-1]), initial=0))
+
+    def first_samples(self) -> list[int]:
+        """Of each part, among the samples of all."""
+        return list(itertools.accumulate(map(len, self.parts[:-1]), initial=0))
 
     def open_store(self, memory: int | str) -> _native.Store:
         stores: list[_native.Store] = []
@@ -477,7 +486,7 @@ def _move(loader: Loader, mixture: Mixture, now: _Standing, sample: int, weights
     changed = order.restored(now.state).changed(sample, weights)
     store = mixture.dataset.open_store(loader._memory)
     try:
-        native = _native.Loader(mixture.dataset._native, store, Batch, **{**arguments, "order_source": order})
+        native = _native.Loader(mixture.dataset._native, store, Batch, **{**arguments, "order_source": order, "source_blocks": mixture.dataset.first_blocks()})
         try:
             native.load_state(now.state)
             native.set_order_source(changed)

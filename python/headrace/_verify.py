@@ -46,6 +46,8 @@ class Problem(NamedTuple):
     code: str
     """``"corrupt"``, ``"changed"``, ``"not_found"``, ..."""
     message: str
+    samples: int = 0
+    """Samples from ``position`` on that it concerns: 1, or more where a block cannot be read; 0 for an object as a whole."""
 
 
 @dataclass

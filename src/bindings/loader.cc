@@ -1,7 +1,12 @@
 #include "headrace/loader.h"
 
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
 #include <mutex>
 #include <string>
+#include <tuple>
+#include <utility>
 
 #include "dataset.h"
 #include "decode.h"
@@ -57,6 +62,10 @@ nb::object make_batch(const PyLoader& self, std::unique_ptr<Batch> owned) {
   auto* mask = reinterpret_cast<std::byte*>(const_cast<std::uint8_t*>(batch.mask().data()));
   nb::setattr(out, "ids", make_array(ids, {&count, 1}, nb::dtype<std::int64_t>(), owner));
   nb::setattr(out, "mask", make_array(mask, {&count, 1}, nb::dtype<bool>(), owner));
+  nb::dict replaced;
+  for (const ReplacedSample& sample : batch.replaced())
+    replaced[nb::int_(sample.slot)] = nb::int_(sample.planned_id);
+  nb::setattr(out, "replaced", replaced);
   nb::setattr(out, "epoch", nb::int_(batch.epoch()));
   nb::setattr(out, "index", nb::int_(batch.index()));
   return out;
@@ -130,10 +139,54 @@ LoaderOptions make_options(std::uint32_t batch_size, std::uint32_t rank, std::ui
   return options;
 }
 
+OnBadSample parse_on_bad_sample(const std::string& text) {
+  if (text == "raise") return OnBadSample::kRaise;
+  if (text == "replace") return OnBadSample::kReplace;
+  raise(Status(Code::kInvalidArgument,
+               "on_bad_sample='" + text + "' is unknown; there are raise, replace"));
+}
+
+using PyRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+std::vector<SampleRange> to_ranges(const PyRanges& pairs) {
+  std::vector<SampleRange> ranges;
+  ranges.reserve(pairs.size());
+  for (const auto& [begin, end] : pairs) ranges.push_back({begin, end});
+  return ranges;
+}
+
+/// Ranges of the samples that rows of a quarantine list (key, position, samples) name.
+PyRanges find_quarantined_ranges(
+    PyDataset& dataset,
+    const std::vector<std::tuple<std::string, std::int64_t, std::uint64_t>>& rows) {
+  std::vector<QuarantineEntry> entries;
+  entries.reserve(rows.size());
+  for (const auto& [key, position, sample_count] : rows)
+    entries.push_back({.key = key, .position = position, .sample_count = sample_count});
+  auto reader = dataset.reader.get();
+  auto found = [&] {
+    ReleaseGil release;
+    return find_quarantined(*reader->dataset(), entries);
+  }();
+  PyRanges out;
+  for (const SampleRange& range : value_or_raise(std::move(found)))
+    out.emplace_back(range.begin, range.end);
+  return out;
+}
+
+/// (position, samples, message) of what was found bad and replaced.
+nb::list bad_samples(PyLoader& self) {
+  nb::list out;
+  for (const BadSample& bad : self.parts.get()->loader->bad_samples())
+    out.append(nb::make_tuple(bad.position, bad.sample_count, bad.message));
+  return out;
+}
+
 void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object batch_type,
                  LoaderOptions options) {
   auto parts = std::make_shared<LoaderParts>();
   parts->client = store.client.get();
+  parts->client->set_rank(options.rank);
   auto data = dataset.reader.get()->dataset();
   auto handle = value_or_raise(parts->client->store().new_handle());
   std::vector<ColumnDecoder> decoders;
@@ -225,6 +278,7 @@ void bind_loader(nb::module_& m) {
     causes.append(stall_cause_name(static_cast<StallCause>(cause)));
   }
   m.attr("STALL_CAUSES") = nb::tuple(causes);
+  m.def("find_quarantined", &find_quarantined_ranges, nb::arg("dataset"), nb::arg("rows"));
   nb::class_<PyLoader>(m, "Loader")
       .def(
           "__init__",
@@ -233,7 +287,8 @@ void bind_loader(nb::module_& m) {
              const std::string& order, std::uint64_t seed, const std::string& epoch_end,
              std::uint32_t window_blocks, std::uint32_t lane_count, std::uint32_t prefetch,
              std::uint32_t workers, std::vector<std::string> columns, double read_timeout,
-             const PyOrderSource* order_source) {
+             const PyOrderSource* order_source, const std::string& on_bad_sample,
+             const PyRanges& quarantine, std::vector<std::uint32_t> source_blocks) {
             LoaderOptions options =
                 make_options(batch_size, rank, world_size, order, seed, epoch_end);
             options.window_blocks = window_blocks;
@@ -241,6 +296,9 @@ void bind_loader(nb::module_& m) {
             options.prefetch_batches = prefetch;
             options.worker_count = workers;
             options.columns = std::move(columns);
+            options.on_bad_sample = parse_on_bad_sample(on_bad_sample);
+            options.quarantine = to_ranges(quarantine);
+            options.source_blocks = std::move(source_blocks);
             if (order_source != nullptr) options.order_source = order_source->source;
             options.read_timeout =
                 std::chrono::milliseconds(static_cast<std::int64_t>(read_timeout * 1e3));
@@ -251,7 +309,10 @@ void bind_loader(nb::module_& m) {
           nb::arg("order") = "headrace", nb::arg("seed") = 0, nb::arg("epoch_end") = "pad",
           nb::arg("window_blocks") = 0, nb::arg("lane_count") = 0, nb::arg("prefetch") = 16,
           nb::arg("workers") = 0, nb::arg("columns") = std::vector<std::string>(),
-          nb::arg("read_timeout") = 120.0, nb::arg("order_source").none() = nb::none())
+          nb::arg("read_timeout") = 120.0, nb::arg("order_source").none() = nb::none(),
+          nb::arg("on_bad_sample") = "raise", nb::arg("quarantine") = PyRanges(),
+          nb::arg("source_blocks") = std::vector<std::uint32_t>())
+      .def("bad_samples", &bad_samples)
       .def("set_order_source", &set_order_source, nb::arg("source"))
       .def_prop_ro("has_ended",
                    [](PyLoader& self) { return self.parts.get()->loader->has_ended(); })

@@ -20,7 +20,7 @@ nb::dict report_dict(const VerifyReport& report) {
   for (const VerifyProblem& problem : report.problems) {
     const std::string_view code = code_name(problem.code);
     problems.append(nb::make_tuple(problem.key, problem.position, nb::str(code.data(), code.size()),
-                                   problem.message));
+                                   problem.message, problem.sample_count));
   }
   out["problems"] = std::move(problems);
   nb::list objects;

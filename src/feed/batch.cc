@@ -31,7 +31,23 @@ void prefetch(const ColumnBytes& cell) noexcept {
   if (cell.bytes.size() > 128) __builtin_prefetch(cell.bytes.data() + 128);
 }
 
+Status wrong_size(const Column& column, std::size_t size) {
+  return Status(Code::kCorrupt, "column '" + column.name + "': a value of " + std::to_string(size) +
+                                    " bytes where every value has " +
+                                    std::to_string(column.fixed_size_bytes));
+}
+
 }  // namespace
+
+Status check_sizes(const Selection& selection, std::span<const ColumnBytes> row) {
+  for (const Selection::Entry& entry : selection.entries) {
+    const ColumnBytes& cell = row[entry.index];
+    const std::uint64_t fixed = entry.column->fixed_size_bytes;
+    if (fixed > 0 && cell.present && cell.size() != fixed)
+      return wrong_size(*entry.column, cell.size());
+  }
+  return {};
+}
 
 bool Selection::is_fixed() const noexcept {
   return std::all_of(entries.begin(), entries.end(),
@@ -53,9 +69,7 @@ Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
       if (!cell.present) {
         column.has_missing = true;
       } else if (fixed > 0 && cell.size() != fixed) {
-        return Status(Code::kCorrupt, "column '" + entry.column->name + "': a value of " +
-                                          std::to_string(cell.size()) +
-                                          " bytes where every value has " + std::to_string(fixed));
+        return wrong_size(*entry.column, cell.size());
       } else {
         sum += cell.size();
       }
@@ -72,12 +86,14 @@ Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
 }
 
 BatchImpl::BatchImpl(std::shared_ptr<Waker> waker, std::shared_ptr<const Dataset> dataset,
-                     Slab slab, std::uint32_t count, Identity identity)
+                     Slab slab, std::uint32_t count, Identity identity,
+                     std::vector<ReplacedSample> replaced)
     : waker_(std::move(waker)),
       dataset_(std::move(dataset)),
       slab_(std::move(slab)),
       count_(count),
-      identity_(identity) {
+      identity_(identity),
+      replaced_(std::move(replaced)) {
   waker_->count_batch(1);
 }
 

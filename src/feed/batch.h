@@ -86,6 +86,9 @@ struct CutMatrix {
   }
 };
 
+/// Errors: kCorrupt (a value of a fixed-size column has another size).
+Status check_sizes(const Selection& selection, std::span<const ColumnBytes> row);
+
 /// Computes the layout for `count` slots. Errors: kCorrupt (a value of a fixed-size column has
 /// another size).
 Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts, std::uint32_t count);
@@ -98,7 +101,7 @@ class BatchImpl final : public Batch {
     std::uint64_t plan_index = 0;  ///< k in its plan.
   };
   BatchImpl(std::shared_ptr<Waker> waker, std::shared_ptr<const Dataset> dataset, Slab slab,
-            std::uint32_t count, Identity identity);
+            std::uint32_t count, Identity identity, std::vector<ReplacedSample> replaced = {});
   ~BatchImpl() override;
 
   /// Copies the cut values into place. `ids` and `mask` have one entry a slot.
@@ -109,6 +112,7 @@ class BatchImpl final : public Batch {
   std::span<const BatchColumn> columns() const noexcept override { return columns_; }
   std::span<const std::int64_t> ids() const noexcept override { return ids_; }
   std::span<const std::uint8_t> mask() const noexcept override { return mask_; }
+  std::span<const ReplacedSample> replaced() const noexcept override { return replaced_; }
   std::uint64_t epoch() const noexcept override { return identity_.epoch; }
   std::uint64_t index() const noexcept override { return identity_.index; }
   const Identity& identity() const noexcept { return identity_; }
@@ -120,6 +124,7 @@ class BatchImpl final : public Batch {
   Slab slab_;
   const std::uint32_t count_;
   const Identity identity_;
+  const std::vector<ReplacedSample> replaced_;
   std::uint64_t byte_count_ = 0;
   std::vector<BatchColumn> columns_;
   std::span<const std::int64_t> ids_;

@@ -19,12 +19,14 @@ constexpr std::uint64_t kRequestBytes = std::uint64_t{64} << 10;
 }  // namespace
 
 BlockTable::BlockTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset,
-                       const BatchPlan& plan, std::uint64_t batch_count, SlabSizes sizes)
+                       const BatchPlan& plan, std::uint64_t batch_count, SlabSizes sizes,
+                       const StandIns& stand_ins)
     : order_(std::move(order)),
       dataset_(dataset),
       plan_(plan),
       batch_count_(batch_count),
-      sizes_(sizes) {
+      sizes_(sizes),
+      stand_ins_(stand_ins) {
   HEADRACE_DCHECK(order_->is_listed());
 }
 
@@ -102,7 +104,7 @@ LaneWindow& BlockTable::open(const LanePosition& place, std::uint64_t batch) {
   state.window = std::make_unique<LaneWindow>(order_->window_at(block, place.position));
   state.window->lane = block;
   state.window->need_batch = state.first == kNever ? batch : use(state.first).batch;
-  state.window->plan_fetches(dataset_, sizes_, 0);
+  state.window->plan_fetches(dataset_, sizes_, stand_ins_, 0);
   charged_bytes_ += state.window->charged_bytes;
   open_.emplace(state.window->need_batch, block);
   return *state.window;

@@ -18,7 +18,7 @@ class BlockTable final : public Residency {
  public:
   /// \pre order->is_listed().
   BlockTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset, const BatchPlan& plan,
-             std::uint64_t batch_count, SlabSizes sizes);
+             std::uint64_t batch_count, SlabSizes sizes, const StandIns& stand_ins);
 
   void look_ahead(std::uint64_t batch) override;
   bool is_dense(const LanePosition& place) const override;
@@ -72,6 +72,7 @@ class BlockTable final : public Residency {
   const BatchPlan plan_;
   const std::uint64_t batch_count_;
   const SlabSizes sizes_;
+  const StandIns& stand_ins_;
   std::uint64_t scanned_ = 0;  ///< Batches [0, scanned_) were read from the list.
   std::uint64_t passed_uses_ = 0;
   std::deque<Use> uses_;  ///< From number passed_uses_ on.

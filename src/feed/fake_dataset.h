@@ -10,6 +10,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,8 @@ struct FakeSpec {
   bool is_decoded = false;   ///< Blocks are made ready by decode(). Implies is_compressed.
   bool has_extents = true;   ///< False, with is_decoded: decode() finds the bytes by itself.
   bool has_writers = false;  ///< Texts do not lie in the bytes as they are delivered.
+  std::set<std::uint64_t> bad_samples = {};  ///< cut() finds them corrupt.
+  std::set<std::uint32_t> bad_blocks = {};   ///< Where is_compressed: they do not inflate.
 };
 
 class FakeDataset final : public Dataset {
@@ -197,7 +200,7 @@ class FakeDataset final : public Dataset {
   Status decompress(std::uint32_t b, std::span<const std::byte> stored,
                     std::span<std::byte> raw) const override {
     if (stored.size() != raw.size() + kHeader || raw.size() != blocks_[b].raw_bytes ||
-        stored[0] != std::byte{'Z'}) {
+        stored[0] != std::byte{'Z'} || spec_.bad_blocks.contains(b)) {
       return Status(Code::kCorrupt, "fake shard");
     }
     for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = stored[i + kHeader] ^ std::byte{0x5a};
@@ -215,6 +218,8 @@ class FakeDataset final : public Dataset {
         bytes.decoded != nullptr
             ? std::as_bytes(std::span(static_cast<const FakeDecoded*>(bytes.decoded)->raw))
             : bytes.bytes;
+    if (spec_.bad_samples.contains(blocks_[bytes.block].first_sample + index))
+      return Status(Code::kCorrupt, "fake sample");
     if (offset + length > all.size()) return Status(Code::kCorrupt, "sample outside of its bytes");
     const std::span<const std::byte> sample = all.subspan(offset, length);
     out[0] = {sample.first(kFixedBytes), true};

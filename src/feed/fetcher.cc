@@ -311,6 +311,7 @@ void Fetcher::take_inflated() {
                     .decoded = fetch->decoded.get()};
     if (fetch->decoded == nullptr && inflated.status.ok())
       fetch->bytes.bytes = fetch->raw.bytes().first(block.raw_bytes);
+    fetch->is_block_bad = inflated.status.code() == Code::kCorrupt;
     finish(*fetch, annotated(*fetch, std::move(inflated.status)));
   }
   inflated_taken_.clear();

@@ -33,6 +33,7 @@ struct Fetch {
   State state = State::kPlanned;
   bool is_abandoned = false;  ///< Nobody wants it any more; it ends without being looked at.
   Status error;               ///< kFailed: why, with the dataset position.
+  bool is_block_bad = false;  ///< kFailed: the bytes came, and could not be made ready to cut.
   BlockBytes bytes;           ///< kReady.
   Timeline timeline;
   Slab stored;  ///< Bytes as read, unless they travel with a request.

@@ -16,8 +16,13 @@ std::uint64_t full_batches(const BatchPlan& plan) noexcept {
 }  // namespace
 
 LaneTable::LaneTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset,
-                     const BatchPlan& plan, std::uint32_t dense_lanes, SlabSizes sizes)
-    : order_(std::move(order)), dataset_(dataset), plan_(plan), sizes_(sizes) {
+                     const BatchPlan& plan, std::uint32_t dense_lanes, SlabSizes sizes,
+                     const StandIns& stand_ins)
+    : order_(std::move(order)),
+      dataset_(dataset),
+      plan_(plan),
+      sizes_(sizes),
+      stand_ins_(stand_ins) {
   lanes_.resize(order_->lane_count());
   const std::vector<std::uint32_t> own = order_->own_lanes(plan);
   const std::uint64_t full_end =
@@ -80,7 +85,7 @@ LaneWindow& LaneTable::open_from(std::uint32_t index, std::uint64_t position,
   auto window = std::make_unique<LaneWindow>(order_->window_at(index, position));
   window->lane = index;
   window->need_batch = need_of(index, std::max(position, consumed));
-  window->plan_fetches(dataset_, sizes_, consumed);
+  window->plan_fetches(dataset_, sizes_, stand_ins_, consumed);
   charged_bytes_ += window->charged_bytes;
   lane.next_position = std::max(lane.next_position, window->end_position());
   const auto after = std::find_if(lane.windows.begin(), lane.windows.end(), [&](const auto& other) {

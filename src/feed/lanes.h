@@ -18,7 +18,7 @@ class LaneTable final : public Residency {
   /// Plans the lanes of `plan`'s rank; the first `dense_lanes` (in the order in which batches touch
   /// them) are dense.
   LaneTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset, const BatchPlan& plan,
-            std::uint32_t dense_lanes, SlabSizes sizes);
+            std::uint32_t dense_lanes, SlabSizes sizes, const StandIns& stand_ins);
 
   bool is_dense(const LanePosition& place) const override;
   bool has_singles() const noexcept override { return sparse_lane_count_ > 0; }
@@ -50,6 +50,7 @@ class LaneTable final : public Residency {
   const Dataset& dataset_;
   const BatchPlan plan_;
   const SlabSizes sizes_;
+  const StandIns& stand_ins_;
   std::vector<Lane> lanes_;  ///< All lanes of the order, by number.
   std::set<std::pair<std::uint64_t, std::uint32_t>>
       queue_;  ///< (need, lane) of each lane's next window.

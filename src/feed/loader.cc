@@ -12,6 +12,7 @@
 #include "feed/memory_plan.h"
 #include "feed/pipeline.h"
 #include "feed/position.h"
+#include "feed/stand_ins.h"
 
 namespace headrace {
 namespace feed {
@@ -28,6 +29,7 @@ class LoaderImpl final : public Loader {
     MemoryShares shares;
     SlabSizes sizes;
     std::shared_ptr<const OrderSource> source;
+    StandIns::Options stand_ins;
   };
   /// Batches from a place of an epoch on.
   struct Planned {
@@ -45,6 +47,8 @@ class LoaderImpl final : public Loader {
         created_(clock_.now()),
         waker_(std::make_shared<Waker>(std::move(start.pool))),
         channel_(clock_),
+        quarantine_digest_(quarantine_digest(start.stand_ins.quarantine)),
+        stand_ins_(*dataset_, std::move(start.stand_ins)),
         source_(std::move(start.source)) {
     Store* store = start.store.get();
     fetcher_ = std::make_unique<Fetcher>(
@@ -60,7 +64,8 @@ class LoaderImpl final : public Loader {
                                                            .clock = &clock_,
                                                            .selection = std::move(start.selection),
                                                            .shares = shares_,
-                                                           .sizes = start.sizes});
+                                                           .sizes = start.sizes,
+                                                           .stand_ins = &stand_ins_});
     waker_->attach(store);
     thread_ = std::thread([this] { feed(); });
   }
@@ -83,6 +88,7 @@ class LoaderImpl final : public Loader {
   }
   Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch,
                                                std::uint64_t batch_index) const override;
+  std::vector<BadSample> bad_samples() const override { return stand_ins_.report(); }
   MetricList stats() const override;
   OrderSpec order_spec() const override { return source()->spec(); }
   Status set_order_source(std::shared_ptr<const OrderSource> source) override;
@@ -129,6 +135,8 @@ class LoaderImpl final : public Loader {
   const TimePoint created_;
   const std::shared_ptr<Waker> waker_;
   Channel channel_;
+  const std::string quarantine_digest_;
+  StandIns stand_ins_;
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<Pipeline> pipeline_;
   std::thread thread_;
@@ -148,6 +156,7 @@ class LoaderImpl final : public Loader {
 
   Counter batches_;
   Counter samples_;
+  Counter replaced_samples_;
   Counter delivered_bytes_;
   Counter first_batch_us_;
   Counter waited_us_;
@@ -271,6 +280,7 @@ Result<std::unique_ptr<Batch>> LoaderImpl::take_batch(Delivery delivery) {
   }
   batches_.add();
   samples_.add(batch->count());
+  replaced_samples_.add(batch->replaced().size());
   delivered_bytes_.add(batch->byte_count());
   MutexLock lock(mutex_);
   HEADRACE_DCHECK(batch->identity().plan_index == delivered_);
@@ -299,7 +309,8 @@ LoaderState LoaderImpl::state_at(const Position& position, const OrderSource& so
           .order = source.spec(),
           .position = position,
           .epoch_end = options_.epoch_end,
-          .global_batch = global_batch()};
+          .global_batch = global_batch(),
+          .quarantine = quarantine_digest_};
 }
 
 std::string LoaderImpl::state() const {
@@ -442,6 +453,8 @@ MetricList LoaderImpl::stats() const {
   MetricList list;
   append_metric(list, "loader.batches", batches_.value());
   append_metric(list, "loader.samples", samples_.value());
+  append_metric(list, "loader.replaced_samples", replaced_samples_.value());
+  append_metric(list, "loader.bad_samples", stand_ins_.found_count());
   append_metric(list, "loader.delivered_bytes", delivered_bytes_.value());
   append_metric(list, "loader.first_batch_us", first_batch_us_.value());
   append_metric(list, "loader.waited_us", waited_us_.value());
@@ -466,6 +479,9 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
   using namespace feed;
   HEADRACE_TRY(check_options(*dataset, options));
   HEADRACE_TRY_ASSIGN(Selection selection, select_columns(*dataset, options.columns));
+  StandIns::Options stand_ins{.replaces_found = options.on_bad_sample == OnBadSample::kReplace,
+                              .quarantine = joined(options.quarantine),
+                              .source_blocks = options.source_blocks};
   const SlabSizes sizes = SlabSizes::of(*dataset);
   HEADRACE_TRY_ASSIGN(const MemoryShares shares,
                       share_memory(needs_of(*dataset, sizes, *pool, options)));
@@ -481,7 +497,8 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
                                                      .selection = std::move(selection),
                                                      .shares = shares,
                                                      .sizes = sizes,
-                                                     .source = std::move(source)}));
+                                                     .source = std::move(source),
+                                                     .stand_ins = std::move(stand_ins)}));
 }
 
 }  // namespace headrace

@@ -15,6 +15,20 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
   return counts;
 }
 
+Status check_quarantine(const Dataset& dataset, const LoaderOptions& options) {
+  const std::vector<SampleRange> ranges = joined(options.quarantine);
+  if (ranges.empty()) return {};
+  const std::uint64_t count = dataset.sample_count();
+  if (ranges.back().end > count) {
+    return Status(Code::kInvalidArgument,
+                  "quarantine: sample " + std::to_string(ranges.back().end - 1) +
+                      " lies beyond the " + std::to_string(count) + " of " + dataset.url());
+  }
+  if (ranges.front().begin > 0 || ranges.front().end < count) return {};
+  return Status(Code::kInvalidArgument,
+                "quarantine: every sample of " + dataset.url() + " is in it");
+}
+
 }  // namespace
 
 Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::string>& names) {
@@ -69,6 +83,7 @@ Status check_options(const Dataset& dataset, const LoaderOptions& options) {
     return bad("prefetch_batches is " + std::to_string(options.prefetch_batches) +
                ", not in 1 .. 1024");
   }
+  HEADRACE_TRY(check_quarantine(dataset, options));
   if (options.order_source != nullptr) return {};
   if (options.order != "headrace" && options.order != "sequential") {
     return bad("order '" + options.order + "' is unknown; there are headrace, sequential");

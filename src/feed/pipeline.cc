@@ -11,6 +11,7 @@ Pipeline::Outcome Pipeline::assemble() {
   Work& head = works_.front();
   if (head.resolved == 0) {
     sources_.assign(head.count(), {});
+    planned_.resize(head.count());
     ids_.resize(head.count());
     mask_.resize(head.count());
     places_.resize(head.count());
@@ -56,31 +57,41 @@ Pipeline::Outcome Pipeline::await_runs(Work& head) {
     SparseRun& run = head.runs[i];
     if (run.fetch->state == Fetch::State::kFailed) {
       note(head, run.fetch->timeline);
-      return fail(head, run.fetch->error.clone());
+      return replace_run(head, i);
     }
     if (run.fetch->state != Fetch::State::kReady) {
       are_all_ready = false;
     } else if (dataset_.is_compressed(run.fetch->piece.block) && !run.is_kept) {
-      Status kept = keep_samples(dataset_, parts_.waker->pool(), run);
-      if (kept.code() == Code::kExhausted) {
-        if (make_room()) return Outcome::kAgain;
-        // Later runs of this batch hold inflated blocks that will be wanted only after this one:
-        // read them again then.
-        for (std::size_t j = i + 1; j < head.begun_runs; ++j) {
-          if (head.runs[j].fetch->state < Fetch::State::kReady) return Outcome::kWait;
-        }
-        while (kept.code() == Code::kExhausted && retract_run(head, i)) {
-          kept = keep_samples(dataset_, parts_.waker->pool(), run);
-        }
-        if (kept.code() == Code::kExhausted) return starve(head, "samples of a compressed block");
-      }
-      if (!kept.ok()) return fail(head, std::move(kept));
+      const Outcome outcome = keep_run(head, i);
+      if (outcome != Outcome::kDone) return outcome;
       if (head.begun_runs < head.runs.size()) return Outcome::kAgain;
     }
   }
   if (!are_all_ready) return Outcome::kWait;
   for (const SparseRun& run : head.runs) note(head, run.fetch->timeline);
   return Outcome::kDone;
+}
+
+Pipeline::Outcome Pipeline::keep_run(Work& head, std::size_t index) {
+  if (parts_.stand_ins->is_active()) {
+    const Outcome outcome = settle_run(head, index);
+    if (outcome != Outcome::kDone) return outcome;
+  }
+  SparseRun& run = head.runs[index];
+  Status kept = keep_samples(dataset_, parts_.waker->pool(), run);
+  if (kept.code() == Code::kExhausted) {
+    if (make_room()) return Outcome::kAgain;
+    // Later runs of this batch hold inflated blocks that will be wanted only after this one: read
+    // them again then.
+    for (std::size_t j = index + 1; j < head.begun_runs; ++j) {
+      if (head.runs[j].fetch->state < Fetch::State::kReady) return Outcome::kWait;
+    }
+    while (kept.code() == Code::kExhausted && retract_run(head, index)) {
+      kept = keep_samples(dataset_, parts_.waker->pool(), run);
+    }
+    if (kept.code() == Code::kExhausted) return starve(head, "samples of a compressed block");
+  }
+  return kept.ok() ? Outcome::kDone : fail(head, std::move(kept));
 }
 
 bool Pipeline::retract_run(Work& head, std::size_t but_not) {
@@ -98,16 +109,21 @@ bool Pipeline::retract_run(Work& head, std::size_t but_not) {
 }
 
 Pipeline::Outcome Pipeline::resolve(Work& head) {
+  std::vector<std::uint32_t> apart;
+  const Outcome outcome = resolve_slots(head, apart);
+  if (apart.empty() || outcome == Outcome::kFailed) return outcome;
+  return read_apart(head, apart);
+}
+
+Pipeline::Outcome Pipeline::resolve_slots(Work& head, std::vector<std::uint32_t>& apart) {
+  const StandIns& stand_ins = *parts_.stand_ins;
   for (std::uint32_t i = head.resolved; i < head.count(); ++i) {
     const bool is_real = head.is_real(i);
     mask_[i] = is_real ? 1 : 0;
     if (!is_real) {
       // Only the samples of other ranks are read for a repeat; those have their source from a run.
       const std::uint64_t own = head.slot_of(head.sample(i));
-      if (own < i) {
-        sources_[i] = sources_[own];
-        ids_[i] = ids_[own];
-      }
+      if (own < i) sources_[i] = sources_[own];
       head.resolved = i + 1;
       continue;
     }
@@ -125,9 +141,13 @@ Pipeline::Outcome Pipeline::resolve(Work& head) {
         continue;  // It is ready now, or this batch reads the lane singly.
       }
       const WindowSample sample = window->sample_at(place.position);
+      planned_[i] = {window->window.pieces[sample.piece].block, sample.sample_in_block};
       sources_[i] = {&window->bytes[sample.piece], sample.sample_in_block};
-      ids_[i] =
-          static_cast<std::int64_t>(window->first_sample[sample.piece] + sample.sample_in_block);
+      if (stand_ins.is_active()) {
+        const SamplePlace chosen = stand_ins.find_or_same(planned_[i]);
+        sources_[i] = {window->find_bytes(chosen), chosen.index};
+        if (sources_[i].bytes == nullptr) apart.push_back(i);
+      }
       break;
     }
     head.resolved = i + 1;
@@ -142,9 +162,9 @@ Pipeline::Outcome Pipeline::await_window(Work& head, LaneWindow& window) {
     read_lane_singly(head, window.lane);
     return Outcome::kAgain;
   }
-  if (const Fetch* failed = window.failed()) {
-    note(head, failed->timeline);
-    return fail(head, failed->error.clone());
+  if (const std::size_t failed = window.failed(); failed < window.fetches.size()) {
+    note(head, window.fetches[failed]->timeline);
+    return replace_piece(head, window, failed);
   }
   if (!window.refresh()) return Outcome::kWait;
   for (const auto& fetch : window.fetches) {
@@ -159,9 +179,10 @@ Pipeline::Outcome Pipeline::cut(Work& head) {
   for (const SparseRun& run : head.runs) {
     for (std::size_t i = 0; i < run.slots.size(); ++i) {
       const SparseSlot& slot = run.slots[i];
-      ids_[slot.slot] =
-          static_cast<std::int64_t>(run_->order->block_first_sample(slot.block) + slot.index);
+      planned_[slot.slot] = slot.planned;
       if (run.is_kept) {
+        ids_[slot.slot] = id_of(slot.place());
+        sources_[slot.slot] = {};
         std::copy_n(run.cells.begin() + static_cast<std::ptrdiff_t>(i * cuts_.stride), cuts_.stride,
                     cuts_.row(slot.slot).begin());
       } else {
@@ -169,21 +190,39 @@ Pipeline::Outcome Pipeline::cut(Work& head) {
       }
     }
   }
+  std::vector<std::uint32_t> apart;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t own = head.is_real(i) ? count : head.slot_of(head.sample(i));
     if (own < i) {
       ids_[i] = ids_[own];
+      planned_[i] = planned_[own];
       std::copy_n(cuts_.row(own).begin(), cuts_.stride, cuts_.row(i).begin());
     } else if (sources_[i].bytes != nullptr) {
-      Status status = dataset_.cut(*sources_[i].bytes, sources_[i].index, cuts_.row(i));
-      if (!status.ok()) return fail(head, std::move(status));
+      auto is_cut = cut_slot(i);
+      if (!is_cut) return fail(head, std::move(is_cut).error());
+      if (!*is_cut) apart.push_back(i);
     }
   }
+  if (!apart.empty()) return read_apart(head, apart);
   auto layout = lay_out(parts_.selection, cuts_, count);
   if (!layout) return fail(head, std::move(layout).error());
   layout_ = *std::move(layout);
   head.is_cut = true;
   return Outcome::kDone;
+}
+
+Result<bool> Pipeline::cut_slot(std::uint32_t slot) {
+  const Source& source = sources_[slot];
+  SamplePlace place{source.bytes->block, source.index};
+  bool is_cut = true;
+  if (parts_.stand_ins->is_active()) {
+    HEADRACE_TRY_ASSIGN(is_cut,
+                        cut_stand_in(*source.bytes, planned_[slot], place, cuts_.row(slot)));
+  } else {
+    HEADRACE_TRY(dataset_.cut(*source.bytes, source.index, cuts_.row(slot)));
+  }
+  ids_[slot] = id_of(place);
+  return is_cut;
 }
 
 Pipeline::Outcome Pipeline::deliver(Work& head) {
@@ -209,7 +248,7 @@ Pipeline::Outcome Pipeline::deliver(Work& head) {
   const BatchImpl::Identity identity = {
       .epoch = run_->order->epoch(), .index = run_->batches_before + head.k, .plan_index = head.k};
   auto batch = std::make_unique<BatchImpl>(parts_.waker, parts_.dataset, *std::move(slab),
-                                           head.count(), identity);
+                                           head.count(), identity, replaced());
   batch->fill(parts_.selection, layout_, cuts_, ids_, mask_);
   parts_.channel->put({std::move(batch), Status(), head.timeline}, generation_);
   return Outcome::kDone;

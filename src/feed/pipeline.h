@@ -32,6 +32,7 @@ class Pipeline {
     Selection selection;
     MemoryShares shares;
     SlabSizes sizes;
+    StandIns* stand_ins = nullptr;
   };
   explicit Pipeline(Parts parts);
   ~Pipeline();
@@ -95,6 +96,9 @@ class Pipeline {
     return work.slots.end - work.slots.batch_start != run_->plan.segment.global_batch;
   }
   void read_singly(Work& work, const std::vector<std::uint32_t>& slots);
+  /// Plans the reads of slots, or of what stands in for their samples.
+  void add_runs(Work& work, std::vector<SparseSlot> slots);
+  SamplePlace sample_of(const LanePosition& place) const;
   void read_lane_singly(Work& work, std::uint32_t lane);
 
   // Reading ahead.
@@ -122,11 +126,40 @@ class Pipeline {
   // Assembly.
   Outcome assemble();
   Outcome await_runs(Work& head);
+  /// Keeps what ready run `index` of a compressed block has for the batch; kDone: go on with the
+  /// next.
+  Outcome keep_run(Work& head, std::size_t index);
   /// Gives up the last run begun, to be read again, when another needs its memory to be done with.
   bool retract_run(Work& head, std::size_t but_not);
   Outcome resolve(Work& head);
+  /// Finds the sources of the slots; those whose stand-ins are not in memory go to `apart`.
+  Outcome resolve_slots(Work& head, std::vector<std::uint32_t>& apart);
   Outcome await_window(Work& head, LaneWindow& window);
   Outcome cut(Work& head);
+  /// Cuts the sample of a slot, or what stands in for it; false when that lies elsewhere.
+  Result<bool> cut_slot(std::uint32_t slot);
+  std::int64_t id_of(const SamplePlace& place) const {
+    return static_cast<std::int64_t>(run_->order->block_first_sample(place.block) + place.index);
+  }
+
+  // Bad samples (pipeline_stand_ins.cc).
+  /// Cuts `place`, or what stands in for `planned` as far as `bytes` hold it; false when that lies
+  /// elsewhere. `place` becomes what was cut.
+  Result<bool> cut_stand_in(const BlockBytes& bytes, const SamplePlace& planned, SamplePlace& place,
+                            std::span<ColumnBytes> row);
+  /// Reads the stand-ins of slots (ascending) singly.
+  Outcome read_apart(Work& head, const std::vector<std::uint32_t>& slots);
+  /// Takes slots out of the runs that have come, and gives up those that serve no other.
+  void release_slots(Work& head, const std::vector<std::uint32_t>& slots);
+  /// \pre index < head.begun_runs; its memory is given back or on its way.
+  void forget_run(Work& head, std::size_t index);
+  /// The fetch of a run failed: reads stand-ins if its block is bad.
+  Outcome replace_run(Work& head, std::size_t index);
+  /// Moves the slots of a run whose stand-ins lie elsewhere to runs of their own.
+  Outcome settle_run(Work& head, std::size_t index);
+  /// The same for a piece of a window, for which the block of its stand-in is read.
+  Outcome replace_piece(const Work& head, LaneWindow& window, std::size_t index);
+  std::vector<ReplacedSample> replaced() const;
   Outcome deliver(Work& head);
   void deliver_nothing(const Work& head);
   Outcome fail(const Work& head, Status error);
@@ -153,6 +186,7 @@ class Pipeline {
 
   // Of the head; kept to save allocations.
   std::vector<Source> sources_;
+  std::vector<SamplePlace> planned_;  ///< What the order says, by slot.
   std::vector<std::int64_t> ids_;
   std::vector<std::uint8_t> mask_;
   std::vector<LanePosition> places_;

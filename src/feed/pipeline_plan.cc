@@ -59,13 +59,13 @@ void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
   WindowShares shares{.dense_lanes = 0, .window_bytes = parts_.shares.window_bytes};
   if (run_->order->is_listed()) {
     residency_ = std::make_unique<BlockTable>(run_->order, dataset_, run_->plan, run_->batch_count,
-                                              parts_.sizes);
+                                              parts_.sizes, *parts_.stand_ins);
   } else {
     const auto own = static_cast<std::uint32_t>(run_->order->own_lanes(run_->plan).size());
     shares = share_windows(parts_.shares.window_bytes,
                            largest_window_bytes(dataset_, *run_->order, parts_.sizes), own);
     residency_ = std::make_unique<LaneTable>(run_->order, dataset_, run_->plan, shares.dense_lanes,
-                                             parts_.sizes);
+                                             parts_.sizes, *parts_.stand_ins);
   }
   window_cap_bytes_ = shares.window_bytes;
   window_limit_bytes_ = shares.window_bytes;
@@ -164,25 +164,34 @@ std::uint64_t Pipeline::Work::slot_of(std::uint64_t t) const noexcept {
 
 void Pipeline::read_singly(Work& work, const std::vector<std::uint32_t>& slots) {
   if (slots.empty()) return;
-  const EpochOrder& order = *run_->order;
-  work.is_sparse.resize(work.count(), 0);
   std::vector<SparseSlot> wanted;
   wanted.reserve(slots.size());
   for (const std::uint32_t i : slots) {
-    const LanePosition place = place_of(work, i);
-    work.is_sparse[i] = 1;
-    if (order.is_listed()) {  // Lane and position are block and index.
-      const auto index = static_cast<std::uint32_t>(place.position);
-      wanted.push_back({.slot = i, .block = place.lane, .index = index});
-      continue;
-    }
-    const Window window = order.window_at(place.lane, place.position);
-    const WindowSample sample = order.sample_at(window, place.position);
-    wanted.push_back(
-        {.slot = i, .block = window.pieces[sample.piece].block, .index = sample.sample_in_block});
+    wanted.push_back({.slot = i, .block = 0, .index = 0, .planned = sample_of(place_of(work, i))});
+  }
+  add_runs(work, std::move(wanted));
+}
+
+SamplePlace Pipeline::sample_of(const LanePosition& place) const {
+  const EpochOrder& order = *run_->order;
+  if (order.is_listed())  // Lane and position are block and index.
+    return {place.lane, static_cast<std::uint32_t>(place.position)};
+  const Window window = order.window_at(place.lane, place.position);
+  const WindowSample sample = order.sample_at(window, place.position);
+  return {window.pieces[sample.piece].block, sample.sample_in_block};
+}
+
+void Pipeline::add_runs(Work& work, std::vector<SparseSlot> slots) {
+  work.is_sparse.resize(work.count(), 0);
+  for (SparseSlot& slot : slots) {
+    work.is_sparse[slot.slot] = 1;
+    const SamplePlace place =
+        parts_.stand_ins->is_active() ? parts_.stand_ins->find_or_same(slot.planned) : slot.planned;
+    slot.block = place.block;
+    slot.index = place.index;
   }
   const TimePoint now = parts_.clock->now();
-  for (SparseRun& run : plan_runs(dataset_, std::move(wanted), parts_.sizes)) {
+  for (SparseRun& run : plan_runs(dataset_, std::move(slots), parts_.sizes)) {
     run.fetch->timeline.wanted = now;
     work.runs.push_back(std::move(run));
   }
@@ -265,7 +274,9 @@ void Pipeline::mark_wanted(LaneWindow& window) const {
 bool Pipeline::begin_pieces(LaneWindow& window) {
   for (; window.begun_count < window.fetches.size(); ++window.begun_count) {
     const auto& fetch = window.fetches[window.begun_count];
-    if (fetch && fetcher_.begin(fetch) == Fetcher::Begin::kNoMemory) return false;
+    if (fetch && fetch->state == Fetch::State::kPlanned &&
+        fetcher_.begin(fetch) == Fetcher::Begin::kNoMemory)
+      return false;
   }
   if (admitting_ == &window) admitting_ = nullptr;
   return true;

@@ -14,13 +14,6 @@ namespace {
 constexpr std::string_view kMixtureId = "mixture";
 constexpr std::string_view kEndNames[] = {"pad", "drop", "uneven"};
 
-std::string hex16(std::uint64_t value) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text(16, '0');
-  for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
-  return text;
-}
-
 Status bad(std::string what) {
   return Status(Code::kInvalidArgument, "loader state: " + std::move(what));
 }
@@ -69,6 +62,13 @@ Status differs(const char* field, const std::string& theirs, const std::string& 
 
 }  // namespace
 
+std::string hex16(std::uint64_t value) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text(16, '0');
+  for (std::size_t i = 16; i-- > 0; value >>= 4) text[i] = kDigits[value & 15];
+  return text;
+}
+
 std::string_view epoch_end_name(EpochEnd end) noexcept {
   return kEndNames[static_cast<std::size_t>(end)];
 }
@@ -89,6 +89,7 @@ std::string write_state(const LoaderState& state, std::string_view extra) {
   json["block_table_digest"] = hex16(state.order.block_table_digest);
   json["epoch_end"] = epoch_end_name(state.epoch_end);
   json["global_batch"] = state.global_batch;
+  if (!state.quarantine.empty()) json["quarantine"] = state.quarantine;
   json["mixture"] = nullptr;
   const auto more = nlohmann::ordered_json::parse(extra, nullptr, false);
   HEADRACE_DCHECK(more.is_object());
@@ -133,6 +134,8 @@ Result<LoaderState> read_state(std::string_view json) {
     is_known = true;
   }
   if (!is_known) fields.fail("epoch_end", "pad, drop or uneven");
+  if (auto list = object["quarantine"]; list.error() == simdjson::SUCCESS && !list.is_null())
+    state.quarantine = hex16(fields.hex("quarantine"));
   if (auto mixture = object["mixture"];
       mixture.error() == simdjson::SUCCESS && !mixture.is_null() && state.order.id != kMixtureId) {
     fields.fail("mixture", "null (only order 'mixture' has one)");
@@ -162,6 +165,12 @@ Status check_state(const LoaderState& state, const LoaderState& ours) {
         "block_table_digest", hex16(state.order.block_table_digest),
         hex16(ours.order.block_table_digest),
         "open dataset and loader with the block_bytes and order options of the first run");
+  }
+  if (!state.quarantine.empty() && state.quarantine != ours.quarantine) {
+    return differs("quarantine", state.quarantine,
+                   ours.quarantine.empty() ? "none" : ours.quarantine,
+                   "open the loader with the list of the run that wrote it, or set the state's "
+                   "quarantine to null to go on with this one");
   }
   return {};
 }

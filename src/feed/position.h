@@ -27,7 +27,11 @@ struct LoaderState {
   Position position;
   EpochEnd epoch_end = EpochEnd::kPad;  ///< For people; a resumed run follows its own options.
   std::uint64_t global_batch = 1;       ///< For people likewise.
+  std::string quarantine;               ///< Digest of the list; empty: none.
 };
+
+/// 16 lower-case hex digits.
+std::string hex16(std::uint64_t value);
 
 std::string_view epoch_end_name(EpochEnd end) noexcept;
 
@@ -39,8 +43,8 @@ std::string write_state(const LoaderState& state, std::string_view extra = "{}")
 Result<LoaderState> read_state(std::string_view json);
 
 /// Whether `state` may continue on the dataset and order of `ours` (seed included; lanes, window
-/// and bundle are taken from the state). Errors: kInvalidArgument naming the field that differs
-/// with both values.
+/// and bundle are taken from the state; a state without quarantine goes on under any). Errors:
+/// kInvalidArgument naming the field that differs with both values.
 Status check_state(const LoaderState& state, const LoaderState& ours);
 
 }  // namespace headrace::feed

@@ -8,7 +8,7 @@ LaneWindow::LaneWindow(Window w)
     : window(std::move(w)), permutation(window.key, window.sample_count) {}
 
 void LaneWindow::plan_fetches(const Dataset& dataset, const SlabSizes& sizes,
-                              std::uint64_t consumed) {
+                              const StandIns& stand_ins, std::uint64_t consumed) {
   std::vector<Piece> needed(window.pieces);
   if (consumed > window.first_position) {
     for (Piece& piece : needed) std::swap(piece.begin, piece.end);  // Empty, to be widened.
@@ -20,16 +20,34 @@ void LaneWindow::plan_fetches(const Dataset& dataset, const SlabSizes& sizes,
     }
   }
   std::vector<Extent> extents;
-  for (const Piece& piece : needed) {
-    first_sample.push_back(dataset.block(piece.block).first_sample);
+  for (Piece& piece : needed) {
     fetches.emplace_back();
     if (piece.begin >= piece.end) continue;
+    if (stand_ins.is_active() && stand_ins.is_block_bad(piece.block)) {
+      const std::uint32_t block = stand_ins.find_or_same({piece.block, piece.begin}).block;
+      piece = {block, 0, dataset.block(block).sample_count};
+    }
     fetches.back() = std::make_shared<Fetch>();
     fetches.back()->piece = piece;
     extents.clear();
     const std::uint64_t size = dataset.append_extents(piece.block, piece.begin, piece.end, extents);
     charged_bytes += sizes.charged_bytes(dataset, piece.block, size);
   }
+}
+
+void LaneWindow::replace_fetch(std::size_t index, const Dataset& dataset, std::uint32_t block,
+                               TimePoint wanted) {
+  fetches[index] = std::make_shared<Fetch>();
+  fetches[index]->piece = {block, 0, dataset.block(block).sample_count};
+  fetches[index]->timeline.wanted = wanted;
+  begun_count = std::min(begun_count, index);
+}
+
+const BlockBytes* LaneWindow::find_bytes(const SamplePlace& place) const noexcept {
+  const auto found = std::find_if(bytes.begin(), bytes.end(), [&](const BlockBytes& b) {
+    return b.block == place.block && b.begin <= place.index && place.index < b.end;
+  });
+  return found == bytes.end() ? nullptr : &*found;
 }
 
 bool LaneWindow::refresh() {
@@ -45,11 +63,11 @@ bool LaneWindow::refresh() {
   return true;
 }
 
-const Fetch* LaneWindow::failed() const noexcept {
-  for (const auto& fetch : fetches) {
-    if (fetch && fetch->state == Fetch::State::kFailed) return fetch.get();
-  }
-  return nullptr;
+std::size_t LaneWindow::failed() const noexcept {
+  const auto found = std::find_if(fetches.begin(), fetches.end(), [](const auto& fetch) {
+    return fetch && fetch->state == Fetch::State::kFailed;
+  });
+  return static_cast<std::size_t>(found - fetches.begin());
 }
 
 }  // namespace headrace::feed

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "feed/fetcher.h"
+#include "feed/stand_ins.h"
 #include "headrace/order.h"
 #include "order/order_math.h"
 
@@ -31,12 +32,19 @@ struct LaneWindow {
   std::uint64_t end_position() const noexcept {
     return window.first_position + window.sample_count;
   }
-  /// Plans the reads of what lies from position `consumed` of the lane on.
-  void plan_fetches(const Dataset& dataset, const SlabSizes& sizes, std::uint64_t consumed);
+  /// Plans the reads of what lies from position `consumed` of the lane on. In the place of a block
+  /// that is bad as a whole: what stands in for the first sample of its piece.
+  void plan_fetches(const Dataset& dataset, const SlabSizes& sizes, const StandIns& stand_ins,
+                    std::uint64_t consumed);
+  /// Plans to read a whole block in the place of what piece `index` needs.
+  void replace_fetch(std::size_t index, const Dataset& dataset, std::uint32_t block,
+                     TimePoint wanted);
+  /// The bytes that hold a sample, or nullptr. \pre is_ready.
+  const BlockBytes* find_bytes(const SamplePlace& place) const noexcept;
   /// Ready when all pieces are; caches the answer and the pieces' bytes.
   bool refresh();
-  /// First failed piece, or nullptr.
-  const Fetch* failed() const noexcept;
+  /// Index of the first failed piece; the number of pieces when there is none.
+  std::size_t failed() const noexcept;
 
   Window window;
   order_math::Permutation permutation;
@@ -44,10 +52,9 @@ struct LaneWindow {
   std::uint32_t lane = 0;
   std::uint64_t need_batch = 0;     ///< About the batch that needs it first.
   std::uint64_t charged_bytes = 0;  ///< What its pieces take from the pool while being read.
-  std::size_t begun_count = 0;      ///< Fetches begun, a prefix.
+  std::size_t begun_count = 0;      ///< No fetch before it waits to be begun.
   std::vector<std::shared_ptr<Fetch>> fetches;  ///< One a piece; null where no sample is needed.
   std::vector<BlockBytes> bytes;                ///< By piece, once ready.
-  std::vector<std::uint64_t> first_sample;      ///< Dataset position of each piece's block.
 };
 
 class Residency {

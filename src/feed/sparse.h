@@ -9,6 +9,7 @@
 
 #include "feed/batch.h"
 #include "feed/fetcher.h"
+#include "feed/stand_ins.h"
 
 namespace headrace::feed {
 
@@ -16,7 +17,10 @@ namespace headrace::feed {
 struct SparseSlot {
   std::uint32_t slot = 0;
   std::uint32_t block = 0;
-  std::uint32_t index = 0;  ///< Of the sample in the block.
+  std::uint32_t index = 0;   ///< Of the sample in the block.
+  SamplePlace planned = {};  ///< What the order says; another when that one is bad.
+
+  SamplePlace place() const noexcept { return {block, index}; }
 };
 
 /// One read that serves some slots.

@@ -310,7 +310,7 @@ def test_wrong_arguments_name_themselves(small: Path, open_loader: Any, argument
         open_loader(small, **arguments)
 
 
-@pytest.mark.parametrize("later", [{"cache": "/nvme"}, {"cache_limit": "1TB"}, {"decode": {}}, {"on_bad_sample": "replace"}])
+@pytest.mark.parametrize("later", [{"cache": "/nvme"}, {"cache_limit": "1TB"}, {"decode": {}}])
 def test_features_of_later_versions_are_refused_by_name(small: Path, open_loader: Any, later: dict[str, Any]) -> None:
     with pytest.raises(hr.UnsupportedError, match=next(iter(later))):
         open_loader(small, **later)

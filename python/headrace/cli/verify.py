@@ -49,7 +49,8 @@ def verify(
     started = time.monotonic()
     shape = {"tokens_per_sample": tokens_per_sample, "token_dtype": token_dtype} if tokens_per_sample or token_dtype else {}
     where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
-    report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, dataset_options=shape, **where)
+    most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
+    report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, most_problems=most, dataset_options=shape, **where)
     seconds = time.monotonic() - started
     if quarantine is not None:
         lines = [jsonlib.dumps(problem._asdict(), ensure_ascii=False) for problem in report.problems]

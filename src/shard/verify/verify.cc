@@ -205,11 +205,29 @@ class Worker {
       Status status = scan_extent(object, slab.bytes().subspan(extent.target_offset_bytes));
       if (status.ok()) continue;
       if (!is_about_object(status)) return status;
-      add_problem(extent.key, static_cast<std::int64_t>(info.first_sample), status);
+      const auto [first, count] = samples_in(extent.key, block, info.sample_count);
+      add_problem(extent.key, static_cast<std::int64_t>(info.first_sample + first), status, count);
       return Status();
     }
     const std::string_view key = extents.empty() ? std::string_view() : extents[0].key;
     return check_block(block, std::span<const std::byte>(slab.bytes()).first(size), key);
+  }
+
+  // First and number of the block's samples that have bytes in an object.
+  std::pair<std::uint32_t, std::uint32_t> samples_in(std::string_view key, std::uint32_t block,
+                                                     std::uint32_t sample_count) const {
+    std::vector<Extent> extents;
+    const auto lies_in = [&](std::uint32_t i) {
+      extents.clear();
+      run_.dataset->append_extents(block, i, i + 1, extents);
+      return std::any_of(extents.begin(), extents.end(),
+                         [&](const Extent& extent) { return extent.key == key; });
+    };
+    std::uint32_t first = 0;
+    while (first < sample_count && !lies_in(first)) ++first;
+    std::uint32_t end = first;
+    while (end < sample_count && lies_in(end)) ++end;
+    return {first, end - first};
   }
 
   Status scan_extent(const ScanObject& object, std::span<std::byte> target) {
@@ -246,7 +264,7 @@ class Worker {
     }
     const auto first = static_cast<std::int64_t>(info.first_sample);
     if (!status.ok()) {
-      add_problem(key, first, status);
+      add_problem(key, first, status, info.sample_count);
       return Status();
     }
     for (std::uint32_t i = 0; i < info.sample_count; ++i) {
@@ -254,17 +272,18 @@ class Worker {
       if (status.ok()) {
         ++report_.sample_count;
       } else {
-        add_problem(key, first + i, status);
+        add_problem(key, first + i, status, 1);
       }
     }
     return Status();
   }
 
-  void add_problem(std::string_view key, std::int64_t position, const Status& status) {
+  void add_problem(std::string_view key, std::int64_t position, const Status& status,
+                   std::uint64_t sample_count = 0) {
     ++report_.problem_count;
     if (report_.problems.size() < run_.options.most_problems) {
       report_.problems.push_back(
-          {std::string(key), position, status.code(), std::string(status.message())});
+          {std::string(key), position, sample_count, status.code(), std::string(status.message())});
     }
   }
 

@@ -101,6 +101,7 @@ TEST(Verify, NamesTheObjectWhoseDigestDiffers) {
   ASSERT_EQ(report->problems.size(), 1U);
   EXPECT_EQ(report->problems[0].key, "shard.00001.mds");
   EXPECT_EQ(report->problems[0].position, -1);
+  EXPECT_EQ(report->problems[0].sample_count, 0U);
   EXPECT_EQ(report->problems[0].code, Code::kCorrupt);
   EXPECT_THAT(report->problems[0].message, ::testing::HasSubstr("sha1"));
 }
@@ -122,6 +123,7 @@ TEST(Verify, NamesTheSampleThatDoesNotFit) {
   ASSERT_TRUE(report) << report.error().message();
   ASSERT_EQ(report->problem_count, 1U);
   EXPECT_EQ(report->problems[0].position, 3);
+  EXPECT_EQ(report->problems[0].sample_count, 1U);
   EXPECT_EQ(report->sample_count, 5999U);
 }
 

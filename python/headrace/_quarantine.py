@@ -1,0 +1,94 @@
+"""Lists of bad samples: what ``headrace verify --quarantine`` writes and loaders leave out."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from headrace import _native
+from headrace._dataset import parent_and_key
+from headrace._store import open_native
+from headrace.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from headrace._mixture import Concat
+
+__all__ = ["Quarantine", "find_quarantined", "parse_quarantine"]
+
+Quarantine: TypeAlias = "str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer[Any]]"
+"""A file or URL, or dataset positions."""
+
+_Row: TypeAlias = tuple[str, int, int]  # object, position, samples
+_LARGEST = 1 << 62
+
+
+def parse_quarantine(text: str, where: str) -> list[_Row]:
+    """(object, position, samples) of each line: JSON objects with ``key``, ``position``, ``samples`` (default 1)."""
+    rows = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            entry = json.loads(line)
+            key, position, samples = entry.get("key", ""), entry["position"], entry.get("samples", 1)
+        except (ValueError, KeyError, AttributeError, TypeError):
+            raise InvalidArgumentError(f"line {number} of {where} is no row of a quarantine list: {line[:100]!r}") from None
+        if not isinstance(key, str) or not _is_count(position, -1) or not _is_count(samples, 0):
+            raise InvalidArgumentError(f"line {number} of {where}: key, position or samples are not what verify writes: {line[:100]!r}")
+        rows.append((key, position, samples))
+    return rows
+
+
+def _is_count(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < _LARGEST
+
+
+def _read(given: Quarantine, store_options: Mapping[str, Any]) -> list[_Row]:
+    if not isinstance(given, str | os.PathLike):
+        return [("", _as_position(value), 1) for value in given]
+    place = parent_and_key(given)
+    if place is None:
+        raise InvalidArgumentError(f"quarantine={given!r} names no file")
+    # How the dataset's store is reached says nothing about a file here.
+    store = open_native(place[0], "64MiB", **(store_options if "://" in os.fspath(given) else {}))
+    try:
+        return parse_quarantine(store.get(place[1]).decode("utf-8", "replace"), os.fspath(given))
+    finally:
+        store.close()
+
+
+def _as_position(value: Any) -> int:
+    try:
+        position = value.__index__()
+    except AttributeError:
+        position = -1
+    if isinstance(value, bool) or not _is_count(position, 0):
+        raise InvalidArgumentError(f"quarantine: {value!r} is no dataset position")
+    return int(position)
+
+
+def find_quarantined(
+    dataset: _native.Dataset,
+    given: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine],
+    store_options: Mapping[str, Any],
+    several: Concat | None = None,
+    names: Sequence[str] | Sequence[int] = (),
+) -> list[tuple[int, int]]:
+    """Half-open ranges of the dataset positions that a list names; of ``several`` datasets as one, also lists by the parts' ``names``."""
+    if not isinstance(given, Mapping):
+        return _native.find_quarantined(dataset, _read(given, store_options))
+    if several is None:
+        raise InvalidArgumentError("quarantine: lists by source belong to a mixture or a list of datasets")
+    known = dict(zip(names, zip(several.parts, several.first_samples(), strict=True), strict=True))
+    ranges = []
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidArgumentError(f"quarantine: there is no source {name!r}; there are {', '.join(map(str, names))}")
+        part, first = known[name]
+        ranges += [(begin + first, end + first) for begin, end in find_quarantined(part._native, value, store_options)]
+    return ranges
