@@ -120,6 +120,13 @@ class Concat(_View):
         self._close_owned()
 
 
+class Sources(Concat):
+    """What ``Dataset([...])`` makes: :class:`Concat` with the arguments of :class:`Dataset`, which are those of each part."""
+
+    def __init__(self, url: Sequence[DatasetLike], *, memory: int | str = "256MiB", **options: Any) -> None:
+        super().__init__(url, memory=memory, part_options=options)
+
+
 class PackedTokens(_View):
     """Documents packed into sequences of equal length: what :func:`pack_tokens` returns."""
 
@@ -129,13 +136,6 @@ class PackedTokens(_View):
         try:
             self._attach(store, _native.pack_tokens(store, documents._native, **options))
         except BaseException:
-class Sources(Concat):
-    """What ``Dataset([...])`` makes: :class:`Concat` with the arguments of :class:`Dataset`, which are those of each part."""
-
-    def __init__(self, url: Sequence[DatasetLike], *, memory: int | str = "256MiB", **options: Any) -> None:
-        super().__init__(url, memory=memory, part_options=options)
-
-
             store.close()
             raise
 

@@ -148,10 +148,10 @@ class Dataset:
 
 STALL_CAUSES: tuple[str, ...]
 
-class Loader:
-    def __init__(
 def find_quarantined(dataset: Dataset, rows: Sequence[tuple[str, int, int]]) -> list[tuple[int, int]]: ...
 
+class Loader:
+    def __init__(
         self,
         dataset: Dataset,
         store: Store,
@@ -170,13 +170,13 @@ def find_quarantined(dataset: Dataset, rows: Sequence[tuple[str, int, int]]) -> 
         columns: Sequence[str] = [],
         read_timeout: float = 120.0,
         order_source: OrderSource | None = None,
-    ) -> None: ...
-    def set_order_source(self, source: OrderSource) -> None: ...
         on_bad_sample: str = "raise",
         quarantine: Sequence[tuple[int, int]] = [],
         source_blocks: Sequence[int] = [],
-    @property
+    ) -> None: ...
     def bad_samples(self) -> list[tuple[int, int, str]]: ...
+    def set_order_source(self, source: OrderSource) -> None: ...
+    @property
     def has_ended(self) -> bool: ...
     def end_epoch(self) -> None: ...
     def start_epoch(self) -> None: ...
