@@ -58,7 +58,7 @@ struct World {
   Ids drain(Loader& loader, std::size_t most = SIZE_MAX) const {
     Ids ids;
     for (std::size_t i = 0; i < most; ++i) {
-      auto batch = loader.next(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+      auto batch = loader.next(std::chrono::steady_clock::now() + std::chrono::seconds(200));
       EXPECT_TRUE(batch) << batch.error().message();
       if (!batch || !*batch) break;
       expect_right_bytes(*dataset, **batch);

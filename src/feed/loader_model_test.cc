@@ -130,7 +130,7 @@ class Scenario {
       ASSERT_TRUE(loaded.ok()) << loaded.message();
     }
     for (auto& ids : batches) {
-      auto batch = loader->next(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+      auto batch = loader->next(std::chrono::steady_clock::now() + std::chrono::seconds(200));
       ASSERT_TRUE(batch) << batch.error().message();
       if (!*batch) break;
       expect_right_bytes(*dataset_, **batch);
@@ -229,7 +229,7 @@ TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
     ASSERT_TRUE(opened);
     std::vector<std::int64_t> ids;
     for (int failures = 0; failures < 200;) {
-      auto batch = (*opened)->next(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+      auto batch = (*opened)->next(std::chrono::steady_clock::now() + std::chrono::seconds(200));
       if (!batch) {
         ASSERT_EQ(batch.error().code(), Code::kUnavailable) << batch.error().message();
         ASSERT_TRUE((*opened)->load_state((*opened)->state()).ok());

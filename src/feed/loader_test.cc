@@ -43,7 +43,7 @@ struct World {
   std::unique_ptr<Store> store;
 };
 
-TimePoint soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(20); }
+TimePoint soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(200); }
 
 std::unique_ptr<Batch> must_next(Loader& loader) {
   auto batch = loader.next(soon());
