@@ -24,6 +24,7 @@ PUBLIC = {  # header -> layer that implements it
     "store": "store",
     "router": "store",
     "whoami": "store",
+    "access_log": "store",
     "probe": "store",
     "copy": "copy",
     "dataset": "shard",

@@ -70,6 +70,9 @@ class StoreOptions(TypedDict, total=False):
     """PEM file or directory of certificate authorities; default: AWS_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR, the system's."""
     proxy: str | None
     """http://[user:password@]host:port, or "none"; default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+    access_log: str | os.PathLike[str] | None
+    """File to which every finished request to the store is appended as a line of JSON (docs/stores.md); default: HEADRACE_ACCESS_LOG;
+    "": none. When it cannot be written, requests raise ExhaustedError."""
 
 
 def default_control_directory() -> str:
@@ -83,10 +86,17 @@ def default_control_directory() -> str:
     return directory
 
 
+def _known_rank() -> int | None:
+    """Of this process, as the launcher says; a Loader knows better."""
+    rank = os.environ.get("RANK", "")
+    return int(rank) if rank.isdecimal() and int(rank) < 1 << 32 else None
+
+
 def open_native(
     url: str | os.PathLike[str],
     memory: int | str,
     *,
+    access_log: str | os.PathLike[str] | None = None,
     access_key: str | None = None,
     secret_key: str | None = None,
     session_token: str | None = None,
@@ -103,7 +113,8 @@ def open_native(
             "AWS_SESSION_TOKEN": session_token or "",
         }
     options.setdefault("control_directory", default_control_directory())
-    return _native.Store(os.fspath(url), parse_bytes(memory), options, environment)
+    log = os.environ.get("HEADRACE_ACCESS_LOG", "") if access_log is None else os.fspath(access_log)
+    return _native.Store(os.fspath(url), parse_bytes(memory), options, environment, access_log=log, rank=_known_rank())
 
 
 class Store:

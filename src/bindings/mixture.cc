@@ -17,11 +17,16 @@ namespace {
 
 PyStore route(const std::vector<PyStore*>& stores, std::uint64_t memory_bytes) {
   std::vector<std::unique_ptr<Store>> handles;
-  for (PyStore* store : stores)
-    handles.push_back(value_or_raise(store->client.get()->store().new_handle()));
+  StoreClient::Logs logs;
+  for (PyStore* store : stores) {
+    const auto client = store->client.get();
+    handles.push_back(value_or_raise(client->store().new_handle()));
+    logs.insert(logs.end(), client->logs().begin(), client->logs().end());
+  }
   auto router = value_or_raise(route_stores(std::move(handles)));
   return PyStore{Guarded<StoreClient>(
-      "the store", value_or_raise(StoreClient::wrap(std::move(router), memory_bytes)))};
+      "the store",
+      value_or_raise(StoreClient::wrap(std::move(router), memory_bytes, std::move(logs))))};
 }
 
 /// A view as a dataset that is read through `store`.

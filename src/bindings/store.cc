@@ -22,9 +22,10 @@ Environment make_environment(const std::map<std::string, std::string>& overrides
 }
 
 void open_client(PyStore* self, StoreOptions options,
-                 const std::map<std::string, std::string>& overrides, std::uint64_t memory_bytes) {
+                 const std::map<std::string, std::string>& overrides, std::uint64_t memory_bytes,
+                 const AccessLogOptions& log) {
   const std::string url = options.url;
-  auto client = StoreClient::open(options, make_environment(overrides), memory_bytes);
+  auto client = StoreClient::open(options, make_environment(overrides), memory_bytes, log);
   new (self) PyStore{Guarded<StoreClient>("the store", value_or_raise(std::move(client), url))};
 }
 
@@ -196,11 +197,14 @@ nb::dict stats(PyStore& self) {
 }
 
 void close(PyStore& self) {
+  Status logged;
   if (auto client = self.client.peek()) {
     ReleaseGil release;
     client->close();
+    logged = client->flush_logs();
   }
   self.client.drop();
+  raise_if_error(logged);
 }
 
 void bind_object_info(nb::module_& m) {
@@ -258,10 +262,15 @@ void bind_store(nb::module_& m) {
       .def(
           "__init__",
           [](PyStore* self, const std::string& url, std::uint64_t memory_bytes,
-             const nb::dict& options, const std::map<std::string, std::string>& environment) {
-            open_client(self, parse_store_options(url, options), environment, memory_bytes);
+             const nb::dict& options, const std::map<std::string, std::string>& environment,
+             const std::string& access_log, std::optional<std::uint32_t> rank) {
+            AccessLogOptions log;
+            log.path = access_log;
+            log.rank = rank;
+            open_client(self, parse_store_options(url, options), environment, memory_bytes, log);
           },
-          nb::arg("url"), nb::arg("memory_bytes"), nb::arg("options"), nb::arg("environment"))
+          nb::arg("url"), nb::arg("memory_bytes"), nb::arg("options"), nb::arg("environment"),
+          nb::arg("access_log") = "", nb::arg("rank") = nb::none())
       .def_prop_ro("url", [](PyStore& self) { return self.client.get()->store().url(); })
       .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
       .def("get", &get, nb::arg("key"))

@@ -40,17 +40,21 @@ class CallCount {
 
 Result<std::shared_ptr<StoreClient>> StoreClient::open(const StoreOptions& options,
                                                        const Environment& environment,
-                                                       std::uint64_t memory_bytes) {
+                                                       std::uint64_t memory_bytes,
+                                                       const AccessLogOptions& log) {
   HEADRACE_TRY_ASSIGN(auto store, open_store(options, environment));
-  return wrap(std::move(store), memory_bytes);
+  if (log.path.empty()) return wrap(std::move(store), memory_bytes);
+  HEADRACE_TRY_ASSIGN(auto access_log, AccessLog::create(log));
+  return wrap(log_accesses(std::move(store), access_log), memory_bytes, {access_log});
 }
 
 Result<std::shared_ptr<StoreClient>> StoreClient::wrap(std::unique_ptr<Store> store,
-                                                       std::uint64_t memory_bytes) {
+                                                       std::uint64_t memory_bytes, Logs logs) {
   std::shared_ptr<StoreClient> client(new StoreClient());
   HEADRACE_TRY_ASSIGN(auto pool, SlabPool::create({.limit_bytes = memory_bytes}));
   client->pool_ = std::move(pool);
   client->store_ = std::move(store);
+  client->logs_ = std::move(logs);
   client->part_bytes_ = std::clamp(memory_bytes / 16, kSmallestPartBytes, kLargestPartBytes);
   return client;
 }
@@ -61,6 +65,19 @@ void StoreClient::close() noexcept {
   is_closed_ = true;
   for (Store* handle : leased_) handle->stop();
   dying.swap(idle_);
+}
+
+void StoreClient::set_rank(std::uint32_t rank) {
+  for (const auto& log : logs_) log->set_rank(rank);
+}
+
+Status StoreClient::flush_logs() {
+  Status first;
+  for (const auto& log : logs_) {
+    Status status = log->flush();
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
 }
 
 Status StoreClient::closed_error() const {

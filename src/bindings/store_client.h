@@ -15,6 +15,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "headrace/access_log.h"
 #include "headrace/memory.h"
 #include "headrace/store.h"
 
@@ -25,14 +26,17 @@ using Pause = std::function<void()>;
 
 class StoreClient {
  public:
-  /// Opens the store; `memory_bytes` bounds the data of all calls together. Errors: those of
-  /// open_store and SlabPool.
+  using Logs = std::vector<std::shared_ptr<AccessLog>>;
+
+  /// Opens the store; `memory_bytes` bounds the data of all calls together. `log`: of the accesses;
+  /// none when it names no file. Errors: those of open_store, AccessLog and SlabPool.
   static Result<std::shared_ptr<StoreClient>> open(const StoreOptions& options,
                                                    const Environment& environment,
-                                                   std::uint64_t memory_bytes);
-  /// A client of an open store. Errors: those of SlabPool.
+                                                   std::uint64_t memory_bytes,
+                                                   const AccessLogOptions& log = {});
+  /// A client of an open store, whose accesses go to `logs`. Errors: those of SlabPool.
   static Result<std::shared_ptr<StoreClient>> wrap(std::unique_ptr<Store> store,
-                                                   std::uint64_t memory_bytes);
+                                                   std::uint64_t memory_bytes, Logs logs = {});
   ~StoreClient() { close(); }
 
   /// For the control plane.
@@ -41,8 +45,14 @@ class StoreClient {
   /// Bytes of one part of a transfer: small enough that several fit the budget.
   std::uint64_t part_bytes() const noexcept { return part_bytes_; }
 
+  const Logs& logs() const noexcept { return logs_; }
+  /// Names the rank in the logs, if there are any.
+  void set_rank(std::uint32_t rank);
+
   /// Cancels what is under way and refuses more. Idempotent.
   void close() noexcept;
+  /// Waits until the logs are written. Errors: those of AccessLog.
+  Status flush_logs();
 
   /// A handle on loan. Returned for reuse by finish(); destroyed (stopped and drained) otherwise.
   class Lease {
@@ -97,6 +107,7 @@ class StoreClient {
 
   std::shared_ptr<SlabPool> pool_;  // Outlives the handles, whose requests hold slabs.
   std::unique_ptr<Store> store_;
+  Logs logs_;
   std::uint64_t part_bytes_ = 0;
   std::mutex mutex_;
   bool is_closed_ = false;

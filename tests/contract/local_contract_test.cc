@@ -6,6 +6,7 @@
 
 #include "base/temporary_directory.h"
 #include "contract/store_contract.h"
+#include "headrace/access_log.h"
 #include "store/file/file_store.h"
 #include "store/memory/memory_store.h"
 
@@ -31,6 +32,23 @@ class FileWorld final : public ContractWorld {
   TemporaryDirectory directory_;
 };
 
+/// Another world behind an access log.
+template <class World>
+class LoggedWorld final : public ContractWorld {
+ public:
+  Result<std::unique_ptr<Store>> open(StoreOptions options) override {
+    Clock* const clock = options.clock;
+    HEADRACE_TRY_ASSIGN(auto store, world_.open(std::move(options)));
+    HEADRACE_TRY_ASSIGN(auto log,
+                        AccessLog::create({.path = directory_.path() + "/log", .clock = clock}));
+    return log_accesses(std::move(store), std::move(log), clock);
+  }
+
+ private:
+  TemporaryDirectory directory_;
+  World world_;
+};
+
 INSTANTIATE_TEST_SUITE_P(
     Memory, StoreContract,
     ::testing::ValuesIn(plain_and_faulty("Memory", [] { return std::make_unique<MemoryWorld>(); })),
@@ -39,6 +57,16 @@ INSTANTIATE_TEST_SUITE_P(
     File, StoreContract,
     ::testing::ValuesIn(plain_and_faulty("File", [] { return std::make_unique<FileWorld>(); })),
     case_name);
+INSTANTIATE_TEST_SUITE_P(LoggedMemory, StoreContract,
+                         ::testing::ValuesIn(plain_and_faulty(
+                             "LoggedMemory",
+                             [] { return std::make_unique<LoggedWorld<MemoryWorld>>(); })),
+                         case_name);
+INSTANTIATE_TEST_SUITE_P(LoggedFile, StoreContract,
+                         ::testing::ValuesIn(plain_and_faulty(
+                             "LoggedFile",
+                             [] { return std::make_unique<LoggedWorld<FileWorld>>(); })),
+                         case_name);
 
 }  // namespace
 }  // namespace headrace::contract

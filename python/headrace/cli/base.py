@@ -111,8 +111,11 @@ class Stores:
     def open(self, root: str) -> Store:
         if root not in self._open:
             self._check_endpoint(root)
-            self._open[root] = Store(root, memory=self._memory, **self.options)
+            self._open[root] = Store(root, memory=self._memory, **self.options_of(root))
         return self._open[root]
+
+    def options_of(self, root: str) -> dict[str, Any]:
+        return self.options
 
     def _check_endpoint(self, root: str) -> None:
         """One endpoint cannot be that of two services; one of them would see the other's credentials."""

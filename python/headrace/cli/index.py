@@ -10,7 +10,7 @@ import typer
 
 from headrace._dataset import INDEX_KEY, Dataset, DatasetOptions, write_index
 from headrace._store import StoreOptions
-from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json
+from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json
 
 BlockBytes = Annotated[str | None, typer.Option("--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets.")]
 
@@ -35,6 +35,7 @@ def index(
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
+    access_log: AccessLog = None,
     json: Json = False,
 ) -> None:
     """Build the index of a dataset, so that every later start is quick.
@@ -52,7 +53,7 @@ def index(
     * `headrace index ./tokens --format tokens --tokens-per-sample 2049` — flat uint16 tokens
     """
     started = time.monotonic()
-    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
     options: DatasetOptions = {"tokens_per_sample": tokens_per_sample, "token_dtype": token_dtype, "lenient": lenient, "allow_unsafe": allow_unsafe}
     if keys:
         options["keys"] = keys

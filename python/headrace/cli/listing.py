@@ -156,10 +156,11 @@ def cat(
     endpoint: str | None = None,
     region: str | None = None,
     anonymous: bool = False,
+    access_log: str | None = None,
     json: bool = False,
 ) -> int:
     begin, end = (offset, (1 << 64) - 1 if length is None else offset + length) if range is None else _parse_range(range)
-    with Stores(endpoint, region, anonymous) as stores:
+    with Stores(endpoint, region, anonymous, access_log=access_log) as stores:
         for url in urls:
             store, key = stores.split(url)
             need_key(url, key)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import listing, transfer
-from headrace.cli.common import Anonymous, Endpoint, Json, Region
+from headrace.cli.common import AccessLog, Anonymous, Endpoint, Json, Region
 
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Everything below, not one level.")]
 Human = Annotated[bool, typer.Option("--human", "-h", help="Sizes as 1.5 GiB.")]
@@ -97,6 +97,7 @@ def cat(
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
+    access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
     """Write objects to stdout, one after another, read ahead in parallel parts.
@@ -109,7 +110,7 @@ def cat(
 
     With `--json` each part is one line with its key, offset, length and base64 data.
     """
-    return listing.cat(urls, offset, length, range, endpoint, region, anonymous, json)
+    return listing.cat(**locals())
 
 
 def cp(
@@ -133,6 +134,7 @@ def cp(
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
+    access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
     """Copy between stores and the local disk, in parallel. What exists at DST is replaced unless -n or --if-size-differ.
@@ -176,6 +178,7 @@ def sync(
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
+    access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
     """Make DST equal to SRC: copies what is missing, has another size, or is newer in SRC.

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from headrace.cli import listing, transfer
+from headrace.cli import listing, packing, transfer
 from headrace.cli.base import guard
 
-FLAG, TEXT, NUMBER, MANY = "flag", "text", "number", "many"
+FLAG, TEXT, NUMBER, MANY, RARE = "flag", "text", "number", "many", "rare"  # rare: goes the long way
 
 STORE = {"--endpoint": ("endpoint", TEXT), "--region": ("region", TEXT), "--anonymous": ("anonymous", FLAG), "--json": ("json", FLAG)}
+LOGGED = {**STORE, "--access-log": ("access_log", TEXT)}
 COPY = {
-    **STORE,
+    **LOGGED,
     "--include": ("include", MANY),
     "--exclude": ("exclude", MANY),
     "--dry-run": ("dry_run", FLAG),
@@ -68,7 +69,29 @@ COMMANDS: dict[str, tuple[Callable[..., int], int, int | None, bool, dict[str, t
     ),
     "du": (listing.du, 1, None, True, {**STORE, **HUMAN, "--depth": ("depth", NUMBER)}),
     "stat": (listing.stat, 1, 1, False, STORE),
-    "cat": (listing.cat, 1, None, True, {**STORE, "--offset": ("offset", NUMBER), "--length": ("length", NUMBER), "--range": ("range", TEXT)}),
+    "cat": (listing.cat, 1, None, True, {**LOGGED, "--offset": ("offset", NUMBER), "--length": ("length", NUMBER), "--range": ("range", TEXT)}),
+    "pack": (
+        packing.pack,
+        2,
+        2,
+        False,
+        {
+            **LOGGED,
+            "--format": ("format", TEXT),
+            "--from": ("kind", TEXT),
+            "--columns": ("columns", TEXT),
+            "--map": ("map", TEXT),
+            "--tokens": ("tokens", NUMBER),
+            "--compression": ("compression", TEXT),
+            "--hash": ("hash", TEXT),
+            "--shard-bytes": ("shard_bytes", TEXT),
+            "--workers": ("workers", NUMBER),
+            "--ray": ("ray", FLAG),
+            "--lease": ("lease", RARE),
+            "--dry-run": ("dry_run", FLAG),
+            "--memory": ("memory", TEXT),
+        },
+    ),
     "rm": (
         listing.rm,
         1,

@@ -295,11 +295,17 @@ def _settings(*, include: list[str] | None, exclude: list[str] | None, part_size
     )
 
 
-def _stores(endpoint: str | None, region: str | None, anonymous: bool, verify: bool, concurrency: int) -> Stores:
-    options: dict[str, Any] = {"max_in_flight": max(concurrency, 1)}
+class _CopyStores(Stores):
+    def options_of(self, root: str) -> dict[str, Any]:
+        """Local files are copied in place: there are no requests for an access log, and no way around the files themselves."""
+        return {**self.options, "access_log": ""} if is_local(root) else self.options
+
+
+def _stores(endpoint: str | None, region: str | None, anonymous: bool, verify: bool, concurrency: int, access_log: str | None) -> Stores:
+    options: dict[str, Any] = {"max_in_flight": max(concurrency, 1), "access_log": access_log}
     if not verify:
         options |= {"verify_checksums": False, "upload_checksum": "none"}
-    return Stores(endpoint, region, anonymous, memory="64MiB", **options)
+    return _CopyStores(endpoint, region, anonymous, memory="64MiB", **options)
 
 
 def cp(
@@ -321,6 +327,7 @@ def cp(
     endpoint: str | None = None,
     region: str | None = None,
     anonymous: bool = False,
+    access_log: str | None = None,
     json: bool = False,
 ) -> int:
     *sources, target = urls
@@ -340,7 +347,7 @@ def cp(
         json=json,
         quiet=quiet,
     )
-    with _stores(endpoint, region, anonymous, verify, concurrency) as stores:
+    with _stores(endpoint, region, anonymous, verify, concurrency, access_log) as stores:
         if target == "-" or "-" in sources:
             return _stream(stores, sources, target, settings)
         return _run(_plan(stores, sources, target, recursive), settings)
@@ -386,6 +393,7 @@ def sync(
     endpoint: str | None = None,
     region: str | None = None,
     anonymous: bool = False,
+    access_log: str | None = None,
     json: bool = False,
 ) -> int:
     if exact and size_only:
@@ -404,5 +412,5 @@ def sync(
         json=json,
         quiet=quiet,
     )
-    with _stores(endpoint, region, anonymous, verify, concurrency) as stores:
+    with _stores(endpoint, region, anonymous, verify, concurrency, access_log) as stores:
         return _run(_plan(stores, [source], target, True), settings)

@@ -14,7 +14,7 @@ from headrace import _verify
 from headrace._dataset import Dataset
 from headrace._store import Store, StoreOptions
 from headrace._units import format_bytes
-from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
+from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
 from headrace.cli.index import TokenDtype, TokensPerSample
 
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")]
@@ -34,6 +34,7 @@ def verify(
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
+    access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
     """Read a dataset from end to end and check everything: lengths, versions, stored hashes, record checksums, offsets, every sample.
@@ -48,7 +49,7 @@ def verify(
     """
     started = time.monotonic()
     shape = {"tokens_per_sample": tokens_per_sample, "token_dtype": token_dtype} if tokens_per_sample or token_dtype else {}
-    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
     most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
     report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, most_problems=most, dataset_options=shape, **where)
     seconds = time.monotonic() - started
@@ -88,6 +89,7 @@ def manifest_create(
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
+    access_log: AccessLog = None,
     json: Json = False,
 ) -> None:
     """Write the SHA-256 of every object below URL, in the form that `sha256sum --check` reads.
@@ -99,7 +101,7 @@ def manifest_create(
     * `headrace manifest create ./data --output - | sort`
     """
     started = time.monotonic()
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
     digests, count = _verify.create_manifest(url, workers=workers, memory=memory, **options)
     text = _verify.format_manifest(digests)
     if output == "-":
@@ -127,6 +129,7 @@ def manifest_check(
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
+    access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
     """Compare every object below URL with a manifest: missing, different, extra.
@@ -138,7 +141,7 @@ def manifest_check(
     * `headrace manifest check ./copy ./original.sha256`
     """
     started = time.monotonic()
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
     if manifest is None:
         with Store(url, **options) as store:
             text = store.get(_verify.MANIFEST_KEY).decode()
@@ -169,6 +172,7 @@ def diff(
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
+    access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
     """Compare two datasets sample by sample. Exit code 1 when they differ.
@@ -179,7 +183,7 @@ def diff(
 
     * `headrace diff ./tars ./parquet --key __key__ --columns jpg,cls`
     """
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
     with Dataset(a, format=format_a, **options) as left, Dataset(b, format=format_b, **options) as right:
         names = columns.split(",") if columns else None
         report = _verify.diff(left, right, key=key, columns=names, most=most)
