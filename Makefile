@@ -33,7 +33,7 @@ build-test:
 	@tools/setup test
 	@cmake --preset test >build-configure.log || { cat build-configure.log; exit 1; }; rm -f build-configure.log
 	@ninja -C build/test -j $(JOBS) --quiet
-	@$(PIP_INSTALL) -C build-dir=build/test -C cmake.build-type=RelWithDebInfo .
+	@$(PIP_INSTALL) --config-settings=build-dir=build/test --config-settings=cmake.build-type=RelWithDebInfo .
 
 test-cpp: build-test
 	@tests/with_servers $(CTEST) --test-dir build/test --progress
