@@ -23,6 +23,9 @@ namespace headrace {
 namespace {
 
 constexpr std::chrono::milliseconds kRoomSlice{50};
+// What another process needs for a block of lines, many times over: half a line that is still the
+// end of the file then is nobody's any more.
+constexpr std::chrono::milliseconds kBlockTime{10};
 
 std::chrono::sys_time<Microseconds> system_time() {
   return std::chrono::floor<Microseconds>(std::chrono::system_clock::now());
@@ -36,6 +39,12 @@ bool ends_in_half_a_line(const std::string& path) {
     return false;
   char last = '\n';
   return ::pread(fd.get(), &last, 1, info.st_size - 1) == 1 && last != '\n';
+}
+
+bool is_left_torn(const std::string& path) {
+  if (!ends_in_half_a_line(path)) return false;
+  std::this_thread::sleep_for(kBlockTime);
+  return ends_in_half_a_line(path);
 }
 
 /// 0 or errno.
@@ -203,7 +212,7 @@ Result<std::shared_ptr<AccessLog>> AccessLog::create(const AccessLogOptions& opt
                   "access log " + options.path +
                       ": expected 0 < write_bytes <= buffer_bytes and no negative interval");
   }
-  const bool is_torn = ends_in_half_a_line(options.path);
+  const bool is_torn = is_left_torn(options.path);
   Fd fd(::open(options.path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644));
   if (!fd) return errno_status(errno, "access log " + options.path + ": cannot be opened");
   auto log = std::make_shared<FileLog>(options, std::move(fd), is_torn);
