@@ -413,10 +413,11 @@ Result<VerifyReport> run_jobs(Run& run, std::uint64_t largest_block_bytes) {
     if (run.options.progress)
       run.options.progress(run.read_bytes.load(std::memory_order_relaxed), all_bytes);
   };
-  for (std::unique_lock lock(mutex); left > 0;) {
-    ended.wait_for(lock, std::chrono::milliseconds(100));
-    report();
-  }
+  const auto wait_a_while = [&] {
+    std::unique_lock lock(mutex);
+    return ended.wait_for(lock, std::chrono::milliseconds(100), [&] { return left == 0; });
+  };
+  while (!wait_a_while()) report();
   threads.clear();
   report();  // Workers may have been quicker than the first wait.
   MutexLock lock(run.mutex);
