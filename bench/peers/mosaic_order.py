@@ -6,7 +6,8 @@
 
 Each measurement is a fresh process that makes the order of one rank's epoch (8 ranks, 8 workers, batches of 32): generate_work() of
 the package, MosaicEpoch.open() of Headrace with an empty directory (start) and with the table there (resume, at half of the epoch).
-Seconds from after the imports; memory is the peak beyond what the imports took. The ids of the first 1,000 batches must be equal.
+Seconds from after the imports, by the clock and of processor time (all threads); memory is the peak beyond what the imports took. The ids
+of the first 1,000 batches must be equal. Without --json: medians, and the ratios of medians.
 """
 
 from __future__ import annotations
@@ -30,6 +31,14 @@ def peak_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+class Watch:
+    def __init__(self) -> None:
+        self.base, self.start, self.cpu = peak_bytes(), time.perf_counter(), time.process_time()
+
+    def result(self) -> dict[str, Any]:
+        return {"seconds": time.perf_counter() - self.start, "cpu_s": time.process_time() - self.cpu, "bytes": peak_bytes() - self.base}
+
+
 def digest(ids: Any) -> str:
     import numpy as np
 
@@ -46,7 +55,7 @@ def by_mosaic(samples: int, shard: int, position: int, _: str) -> dict[str, Any]
     class Dataset:
         resample_streams = StreamingDataset.resample_streams
 
-    base, start = peak_bytes(), time.perf_counter()
+    watch = Watch()
     data: Any = Dataset()
     data.streams = [Stream.__new__(Stream)]
     data.num_streams = 1
@@ -60,9 +69,9 @@ def by_mosaic(samples: int, shard: int, position: int, _: str) -> dict[str, Any]
     data.sampling_granularity, data.sampling_method, data.partition_algo = 1, "balanced", "relaxed"
     data.epoch_seed_change, data.initial_physical_nodes = True, None
     work = generate_work("random", data, World(*WORLD[:3], 0), 0, position)
-    seconds = time.perf_counter() - start
+    result = watch.result()
     first = work.transpose(3, 2, 0, 1, 4).reshape(-1)[: 1000 * 256]
-    return {"seconds": seconds, "bytes": peak_bytes() - base, "digest": digest(first)}
+    return result | {"digest": digest(first)}
 
 
 def by_headrace(samples: int, shard: int, position: int, directory: str) -> dict[str, Any]:
@@ -70,13 +79,12 @@ def by_headrace(samples: int, shard: int, position: int, directory: str) -> dict
 
     from headrace import _native
 
-    base, start = peak_bytes(), time.perf_counter()
+    watch = Watch()
     streams = [([shard] * (samples // shard), None, None, None)]
     epoch = _native.MosaicEpoch({"shuffle": True, "shuffle_seed": SEED}, streams, WORLD, {"sample_in_epoch": position})
     slots = epoch.open(directory)
     first = slots.read(0, 1000 * 256)
-    seconds = time.perf_counter() - start
-    return {"seconds": seconds, "bytes": peak_bytes() - base, "digest": digest(first)}
+    return watch.result() | {"digest": digest(first)}
 
 
 def measure(who: str, arguments: argparse.Namespace, position: int, directory: str) -> dict[str, Any]:
@@ -114,17 +122,19 @@ def main() -> int:
     summary = {
         name: {
             "seconds": statistics.median(run["seconds"] for run in runs),
+            "cpu_s": statistics.median(run["cpu_s"] for run in runs),
             "bytes_a_sample": statistics.median(run["bytes"] for run in runs) / arguments.samples,
         }
         for name, runs in results.items()
     }
     for what in ("start", "resume"):
-        summary[f"{what} ratio"] = {"times": summary[f"mosaic {what}"]["seconds"] / summary[f"headrace {what}"]["seconds"]}
+        mosaic, headrace = summary[f"mosaic {what}"], summary[f"headrace {what}"]
+        summary[f"{what} ratio"] = {unit: mosaic[unit] / headrace[unit] for unit in mosaic}
     if arguments.json:
         print(json.dumps(summary))
     else:
         for name, values in summary.items():
-            print(f"{name:16}" + "".join(f"  {key} {value:.3f}" for key, value in values.items()))
+            print(f"{name:16}" + "".join(f"  {unit} {value:.3f}" for unit, value in values.items()))
     return 0
 
 

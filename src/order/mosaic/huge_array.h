@@ -7,9 +7,7 @@
 /// Place: src/order/mosaic. One owner.
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <cstring>
 #include <memory>
 #include <new>
 #include <type_traits>
@@ -22,28 +20,29 @@ class HugeArray {
 
  public:
   HugeArray() = default;
+  explicit HugeArray(std::size_t size) : size_(size) {
+    const std::size_t bytes = size * sizeof(T);
+    // A small array would waste most of a huge page, and the time to clear it.
+    const bool is_huge = bytes >= kHugePage / 2;
+    const std::size_t unit = is_huge ? kHugePage : kAlignment;
+    const std::size_t whole = (bytes + unit - 1) / unit * unit;
+    data_ = std::unique_ptr<T, Free>(
+        static_cast<T*>(::operator new (whole, std::align_val_t{unit})), Free{unit});
+    // A hint; without it the pages are small.
+    if (is_huge) static_cast<void>(::madvise(data_.get(), whole, MADV_HUGEPAGE));
+  }
   std::size_t size() const noexcept { return size_; }
+  T* data() noexcept { return data_.get(); }
   T& operator[](std::size_t i) noexcept { return data_.get()[i]; }
   const T& operator[](std::size_t i) const noexcept { return data_.get()[i]; }
 
-  /// Keeps what is there; new elements are undefined. Invalidates references.
-  void grow(std::size_t size) {
-    if (size <= size_) return;
-    const std::size_t bytes = (size * sizeof(T) + kHugePage - 1) / kHugePage * kHugePage;
-    std::unique_ptr<T, Free> bigger(
-        static_cast<T*>(::operator new (bytes, std::align_val_t{kHugePage})));
-    // A hint; without it the pages are small.
-    static_cast<void>(::madvise(bigger.get(), bytes, MADV_HUGEPAGE));
-    if (size_ != 0) std::memcpy(static_cast<void*>(bigger.get()), data_.get(), size_ * sizeof(T));
-    data_ = std::move(bigger);
-    size_ = size;
-  }
-
  private:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;  // x86-64, and arm64 by default
+  static constexpr std::size_t kAlignment = 4096;
   struct Free {
+    std::size_t alignment = kAlignment;
     void operator()(T* data) const noexcept {
-      ::operator delete (static_cast<void*>(data), std::align_val_t{kHugePage});
+      ::operator delete (static_cast<void*>(data), std::align_val_t{alignment});
     }
   };
   std::unique_ptr<T, Free> data_;

@@ -45,6 +45,15 @@ std::vector<T> sorted_at_once(const ShiftedNode<T>& node) {
 }
 
 template <class T>
+void sort_stretches(ShiftedNode<T>& node) {
+  node.copy_halos();
+  SorterMemory memory;
+  for (std::size_t i = 0; i + 1 < node.borders.size(); ++i) {
+    PositionSorter<T>(node, i, memory).run();
+  }
+}
+
+template <class T>
 void expect_sorted(std::uint64_t count, double block, std::uint64_t largest_id,
                    std::vector<std::uint64_t> inner_borders) {
   std::mt19937_64 random(count);
@@ -57,28 +66,48 @@ void expect_sorted(std::uint64_t count, double block, std::uint64_t largest_id,
   node.borders.insert(node.borders.begin(), 0);
   node.borders.push_back(count);
   const std::vector<T> expected = sorted_at_once(node);
-  node.copy_halos();
-  for (std::size_t i = 0; i + 1 < node.borders.size(); ++i) PositionSorter<T>(node, i).run();
+  sort_stretches(node);
   EXPECT_EQ(samples, expected) << count << " samples, blocks of " << block;
 }
 
 TEST(PositionSorter, SortsAsIfAtOnce) {
-  for (const std::uint64_t count : {1, 2, 700, 4096, 4097, 50'000}) {
-    for (const double block : {0.0, 1.5, 4000.0, 30'000.0}) {
+  for (const std::uint64_t count : {1, 2, 700, 4096, 16'384, 16'385, 90'000}) {
+    for (const double block : {0.0, 1.5, 4000.0, 50'000.0}) {
       expect_sorted<std::uint32_t>(count, block, 0, {});
     }
   }
 }
 
 TEST(PositionSorter, SortsInStretches) {
-  expect_sorted<std::uint32_t>(200'000, 9000, 0, {12 * kBucketWidth, 30 * kBucketWidth});
-  expect_sorted<std::uint64_t>(200'000, 20'000, 0, {20 * kBucketWidth});
+  expect_sorted<std::uint32_t>(300'000, 9000, 0, {3 * kBucketWidth, 8 * kBucketWidth});
+  expect_sorted<std::uint32_t>(300'000, 60'000, 0, {4 * kBucketWidth, 8 * kBucketWidth});
+  expect_sorted<std::uint64_t>(200'000, 20'000, 0, {5 * kBucketWidth});
 }
 
 TEST(PositionSorter, ComparesInFullWhereTruncatedPositionsAreEqual) {
-  // Ids of 40 bits leave 12 bits of fraction: most buckets hold equal ones.
+  // Ids of 40 bits leave 10 bits of fraction: most buckets hold equal ones.
   expect_sorted<std::uint64_t>(60'000, 9000, std::uint64_t{1} << 40, {});
-  expect_sorted<std::uint64_t>(60'000, 3500, std::uint64_t{1} << 40, {7 * kBucketWidth});
+  expect_sorted<std::uint64_t>(60'000, 3500, std::uint64_t{1} << 40, {2 * kBucketWidth});
+}
+
+TEST(PositionSorter, SortsWhatLandsUnevenly) {
+  // All within one position: no digit has room for that; above twice the width, no bucket has.
+  for (const std::uint64_t count : {5'000, 50'000}) {
+    std::vector<std::uint32_t> samples(count);
+    std::iota(samples.begin(), samples.end(), 0U);
+    ShiftedNode<std::uint32_t> node;
+    node.samples = samples;
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const double low = 700 - static_cast<double>(i);
+      node.spans.push_back({i, 1, low, low + 1, numpy_random::Generator(i)});
+    }
+    node.reach = count;
+    node.largest_id = count;
+    node.borders = {0, count};
+    const std::vector<std::uint32_t> expected = sorted_at_once(node);
+    sort_stretches(node);
+    EXPECT_EQ(samples, expected);
+  }
 }
 
 }  // namespace

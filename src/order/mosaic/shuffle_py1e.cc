@@ -11,6 +11,7 @@
 
 #include "order/mosaic/position_sorter.h"
 #include "order/mosaic/shuffle.h"
+#include "order/mosaic/spare_pool.h"
 #include "order/mosaic/work_crew.h"
 #include "order/numpy_random/target_stream.h"
 
@@ -20,33 +21,51 @@ namespace {
 using numpy_random::Generator;
 using numpy_random::TargetStream;
 
-// Spans whose targets travel together; big enough that a hand-over costs nothing beside it.
-constexpr std::size_t kBatchTargets = 1 << 17;
+// Spans whose targets travel together: a hand-over costs little beside it, and the targets stay in
+// the second-level cache.
+constexpr std::size_t kBatchTargets = 1 << 15;
 // Larger spans are swapped by the drawing thread: their targets would take too much room.
 constexpr std::uint64_t kLargeSpan = 1 << 20;
-// Targets batches that may wait for a thread.
-constexpr std::size_t kWaitingBatches = 6;
+// Batches of targets that may wait for a thread.
+constexpr std::size_t kWaitingBatches = 16;
 // Smallest stretch of a node that is worth a task of its own.
 constexpr std::uint64_t kLeastStretch = 1 << 18;
 
 template <class T>
-struct TargetBatch {
-  struct Item {
-    std::span<T> samples;
-    std::uint64_t first_id = 0;
-  };
-  std::vector<Item> items;
-  std::vector<std::uint32_t> targets;
-
-  void apply() const {
-    const std::uint32_t* target = targets.data();
-    for (const Item& item : items) {
+class TargetBatch {
+ public:
+  /// Draws the shuffle of `samples`, whose ids count from `first_id`.
+  void add(TargetStream& stream, std::span<T> samples, std::uint64_t first_id) {
+    items_.push_back({samples, first_id});
+    const std::size_t most = count_ + samples.size() + TargetStream::kSlack;
+    if (most > targets_.size()) targets_.resize(std::max(most, kBatchTargets + kBatchTargets / 2));
+    for (std::uint64_t i = samples.size() - 1; i != 0;) {
+      count_ += stream.draw(i, std::span(targets_).subspan(count_));
+    }
+  }
+  std::size_t size() const noexcept { return count_; }
+  bool empty() const noexcept { return items_.empty(); }
+  /// Shuffles; empty afterwards.
+  void apply() {
+    const std::uint32_t* target = targets_.data();
+    for (const Item& item : items_) {
       std::iota(item.samples.begin(), item.samples.end(), static_cast<T>(item.first_id));
       for (std::size_t i = item.samples.size() - 1; i != 0; --i) {
         std::swap(item.samples[i], item.samples[*target++]);
       }
     }
+    items_.clear();
+    count_ = 0;
   }
+
+ private:
+  struct Item {
+    std::span<T> samples;
+    std::uint64_t first_id = 0;
+  };
+  std::vector<Item> items_;
+  std::vector<std::uint32_t> targets_;
+  std::size_t count_ = 0;
 };
 
 template <class T>
@@ -89,7 +108,7 @@ class Py1e {
 
   void draw_span_shuffles(const Work& work, std::span<const Span> spans) {
     TargetStream stream(rng_);
-    auto batch = std::make_unique<TargetBatch<T>>();
+    auto batch = batches_.take();
     std::size_t at = 0;
     for (const Span& span : spans) {
       const auto samples = work->node.samples.subspan(at, span.size());
@@ -105,31 +124,20 @@ class Py1e {
         }
         continue;
       }
-      add_targets(*batch, stream, samples, span.begin);
-      if (batch->targets.size() >= kBatchTargets) {
+      batch->add(stream, samples, span.begin);
+      if (batch->size() >= kBatchTargets) {
         post(work, std::move(batch));
-        batch = std::make_unique<TargetBatch<T>>();
+        batch = batches_.take();
       }
     }
-    if (!batch->items.empty()) post(work, std::move(batch));
+    if (!batch->empty()) post(work, std::move(batch));
   }
 
-  static void add_targets(TargetBatch<T>& batch, TargetStream& stream, std::span<T> samples,
-                          std::uint64_t first_id) {
-    batch.items.push_back({samples, first_id});
-    std::size_t used = batch.targets.size();
-    if (batch.targets.capacity() == 0) batch.targets.reserve(kBatchTargets + kBatchTargets / 2);
-    batch.targets.resize(used + samples.size() + TargetStream::kSlack);
-    for (std::uint64_t i = samples.size() - 1; i != 0;) {
-      used += stream.draw(i, std::span(batch.targets).subspan(used));
-    }
-    batch.targets.resize(used);
-  }
-
-  void post(const Work& work, std::unique_ptr<TargetBatch<T>> batch) {
+  void post(const Work& work, std::shared_ptr<TargetBatch<T>> batch) {
     work->pending.fetch_add(1, std::memory_order_relaxed);
-    crew_.post([this, work, batch = std::shared_ptr<TargetBatch<T>>(std::move(batch))] {
+    crew_.post([this, work, batch = std::move(batch)] {
       batch->apply();
+      batches_.give(batch);
       done_one(work);
     });
     crew_.help(kWaitingBatches);
@@ -159,9 +167,10 @@ class Py1e {
 
   void set_borders(ShiftedNode<T>& node) const {
     const std::uint64_t count = node.samples.size();
-    const std::uint64_t least = std::max(kLeastStretch, 4 * node.reach);
+    // For each sample in reach a stretch takes a word in its window and the border before it two
+    // ids, and both sides of a border make the same draws: wide stretches, no more than threads.
     const std::uint64_t stretches =
-        std::clamp<std::uint64_t>(count / least, 1, threads_ == 1 ? 1 : 2 * threads_);
+        std::clamp<std::uint64_t>(count / std::max(kLeastStretch, 4 * node.reach), 1, threads_);
     node.borders.push_back(0);
     for (std::uint64_t i = 1; i < stretches; ++i) {
       node.borders.push_back(count * i / stretches / kBucketWidth * kBucketWidth);
@@ -173,7 +182,11 @@ class Py1e {
     if (work->pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
     work->node.copy_halos();
     for (std::size_t i = 0; i + 1 < work->node.borders.size(); ++i) {
-      crew_.post([work, i] { PositionSorter<T>(work->node, i).run(); });
+      crew_.post([this, work, i] {
+        auto memory = memories_.take();
+        PositionSorter<T>(work->node, i, *memory).run();
+        memories_.give(std::move(memory));
+      });
     }
   }
 
@@ -182,7 +195,9 @@ class Py1e {
   DividedSpans divided_;
   std::span<T> out_;
   std::uint32_t threads_;
-  WorkCrew crew_;
+  SparePool<TargetBatch<T>> batches_;
+  SparePool<SorterMemory> memories_;
+  WorkCrew crew_;  // last: its threads end before what they use
 };
 
 }  // namespace

@@ -81,9 +81,11 @@ class Generator {
 
   /// As if `count` draws of 64 bits had been made.
   void skip64(std::uint64_t count) noexcept { pcg_.advance(count); }
-  void fill64(std::span<std::uint64_t> out) noexcept { pcg_.fill(out); }
+  void fill64(std::span<std::uint64_t> out, bool is_wide = has_wide()) noexcept {
+    pcg_.fill(out, is_wide);
+  }
 
-  /// The half draw that next32() would return, if there is one. Used by BoundedStream.
+  /// The half draw that next32() would return, if there is one. Used by TargetStream.
   bool has_half() const noexcept { return has_half_; }
   std::uint32_t half() const noexcept { return half_; }
   void set_half(bool has, std::uint32_t value) noexcept {

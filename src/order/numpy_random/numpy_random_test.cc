@@ -3,6 +3,7 @@
 
 #include "order/numpy_random/generator.h"
 #include "order/numpy_random/mt19937.h"
+#include "order/numpy_random/target_stream.h"
 #include "order/reference_cases.h"
 
 namespace headrace::numpy_random {
@@ -126,17 +127,45 @@ TEST(NumpyRandom, PermutesTenAsNumpyDoes) {
 }
 
 TEST(NumpyRandom, JumpsAndBlocksAreTheSameDraws) {
-  for (const std::size_t count : {0U, 1U, 3U, 4U, 7U, 64U, 1001U}) {
-    Generator one(9176);
-    Generator block(9176);
-    Generator jump(9176);
-    std::vector<std::uint64_t> drawn(count);
-    block.fill64(drawn);
-    for (const std::uint64_t value : drawn) EXPECT_EQ(value, one.next64());
-    jump.skip64(count);
-    const std::uint64_t next = one.next64();
-    EXPECT_EQ(block.next64(), next);
-    EXPECT_EQ(jump.next64(), next);
+  for (const bool is_wide : {false, has_wide()}) {
+    for (const std::size_t count : {0U, 1U, 3U, 4U, 7U, 15U, 16U, 17U, 64U, 1001U}) {
+      Generator one(9176);
+      Generator block(9176);
+      Generator jump(9176);
+      std::vector<std::uint64_t> drawn(count);
+      block.fill64(drawn, is_wide);
+      for (const std::uint64_t value : drawn) EXPECT_EQ(value, one.next64());
+      jump.skip64(count);
+      const std::uint64_t next = one.next64();
+      EXPECT_EQ(block.next64(), next);
+      EXPECT_EQ(jump.next64(), next);
+    }
+  }
+}
+
+TEST(NumpyRandom, ShufflesInBulkAsOneByOne) {
+  std::vector<std::size_t> sizes(80);
+  std::iota(sizes.begin(), sizes.end(), std::size_t{0});
+  for (const std::size_t size : {255U, 256U, 257U, 2000U, 4095U, 4096U, 4097U, 300'000U}) {
+    sizes.push_back(size);
+  }
+  for (const bool is_wide : {false, has_wide()}) {
+    Generator one(5);
+    Generator bulk(5);
+    for (int round = 0; round < 20; ++round) {
+      {
+        TargetStream stream(bulk, is_wide);
+        for (const std::size_t size : sizes) {
+          std::vector<std::uint32_t> expected(size);
+          std::iota(expected.begin(), expected.end(), 0U);
+          std::vector<std::uint32_t> items = expected;
+          one.shuffle(std::span(expected));
+          shuffle_in_bulk(stream, std::span(items));
+          ASSERT_EQ(items, expected) << size << " items, round " << round;
+        }
+      }
+      ASSERT_EQ(bulk.next32(), one.next32());  // the next round starts with half a draw
+    }
   }
 }
 

@@ -3,12 +3,14 @@
 /// numpy.random.PCG64 (XSL-RR 128/64): single draws, jumps ahead, and blocks of draws.
 ///
 /// Place: src/order/numpy_random; pure, inline: the shuffles of 10^8 samples live on it.
+#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "order/numpy_random/seed_sequence.h"
+#include "order/numpy_random/wide.h"
 
 namespace headrace::numpy_random {
 
@@ -38,29 +40,14 @@ class Pcg64 {
     state_ = state_ * jump.multiplier + jump.increment;
   }
 
-  /// The next out.size() draws. Four interleaved chains: one alone waits for its multiplications.
-  void fill(std::span<std::uint64_t> out) noexcept {
-    const std::size_t whole = out.size() / kChains * kChains;
-    if (whole != 0) {
-      const Jump jump = make_jump(kChains);
-      Wide chain[kChains];
-      for (Wide& state : chain) {
-        step();
-        state = state_;
-      }
-      for (std::size_t i = 0; i < whole; i += kChains) {
-        for (std::size_t c = 0; c < kChains; ++c) {
-          out[i + c] = output(chain[c]);
-          state_ = chain[c];
-          chain[c] = chain[c] * jump.multiplier + jump.increment;
-        }
-      }
-    }
-    for (std::size_t i = whole; i < out.size(); ++i) out[i] = next();
-  }
+  /// The next out.size() draws, many at a time. `is_wide`: with the registers of wide.h.
+  void fill(std::span<std::uint64_t> out, bool is_wide = has_wide()) noexcept;
 
  private:
-  static constexpr std::size_t kChains = 4;
+#if defined(__x86_64__)
+  HEADRACE_WIDE std::size_t fill_wide(std::span<std::uint64_t> out) noexcept;
+#endif
+  std::size_t fill_chains(std::span<std::uint64_t> out) noexcept;
   /// state -> state * multiplier + increment.
   struct Jump {
     Wide multiplier = 1;

@@ -17,13 +17,15 @@ namespace headrace::numpy_random {
 class TargetStream {
  public:
   /// \pre no shuffle it draws for has more than 2^32 items.
-  explicit TargetStream(Generator& rng) : rng_(rng), block_start_(rng) {}
+  /// `is_wide`: with the registers of wide.h.
+  explicit TargetStream(Generator& rng, bool is_wide = has_wide())
+      : rng_(rng), block_start_(rng), is_wide_(is_wide) {}
   TargetStream(const TargetStream&) = delete;
   TargetStream& operator=(const TargetStream&) = delete;
   ~TargetStream() { finish(); }
 
   /// Slots of draw()'s output that it may overwrite past what it returns.
-  static constexpr std::size_t kSlack = 8;
+  static constexpr std::size_t kSlack = 16;
 
   /// Targets interval(i), interval(i - 1), ... as many as fit before `kSlack`, at most down to
   /// interval(1). Moves `i` to the next one to draw (0: done) and returns how many.
@@ -36,13 +38,23 @@ class TargetStream {
   static constexpr std::size_t kBlockDraws = 512;
 
   void refill() noexcept;
+  std::uint32_t take() noexcept {
+    if (next_ == end_) refill();
+    return words_[next_++];
+  }
+  // As draw(), within one block and one mask; may do nothing.
+#if defined(__x86_64__)
+  HEADRACE_WIDE std::size_t draw_wide(std::uint32_t& i, std::span<std::uint32_t> out) noexcept;
+#endif
+  std::size_t draw_by_eights(std::uint32_t& i, std::span<std::uint32_t> out) noexcept;
 
   Generator& rng_;
   Generator block_start_;  // the generator before the block in words_
-  std::array<std::uint64_t, kBlockDraws> draws_{};
-  std::array<std::uint32_t, 2 * kBlockDraws> words_{};
+  alignas(64) std::array<std::uint64_t, kBlockDraws> draws_{};
+  alignas(64) std::array<std::uint32_t, 2 * kBlockDraws> words_{};
   std::size_t next_ = 0;
   std::size_t end_ = 0;
+  bool is_wide_;
   bool is_half_ = false;  // words_ holds only the half draw that the generator had left
 };
 

@@ -1,0 +1,36 @@
+#pragma once
+/// \file
+/// Whether the processor has registers of 512 bits (AVX-512), and the intrinsics for them. Code
+/// that uses them has a plain twin with the same results; both are tested where both run.
+///
+/// Place: src/order/numpy_random; pure.
+#if defined(__x86_64__)
+// GCC 12 takes its own "undefined" registers for mistakes of the caller (GCC bug 105593).
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#endif
+#include <immintrin.h>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+#define HEADRACE_WIDE __attribute__((target("avx512f,avx512dq,popcnt")))
+#define HEADRACE_WIDE_INLINE HEADRACE_WIDE __attribute__((always_inline)) inline
+#endif
+
+namespace headrace::numpy_random {
+
+inline bool has_wide() noexcept {
+#if defined(__x86_64__)
+  static const bool has_all = __builtin_cpu_supports("avx512f") != 0 &&
+                              __builtin_cpu_supports("avx512dq") != 0 &&
+                              __builtin_cpu_supports("popcnt") != 0;
+  return has_all;
+#else
+  return false;
+#endif
+}
+
+}  // namespace headrace::numpy_random
