@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/endian.h"
 
@@ -169,17 +170,30 @@ bool ExampleCutter::place(const FeatureView& view, const FeatureColumn& column,
   return true;
 }
 
+// A later entry of the key without a kind takes the value away again.
+Status ExampleCutter::refuse_unknown(std::span<const std::byte> record) const {
+  std::set<std::pair<bool, std::string_view>> unknown;
+  static_cast<void>(read_example(record, [&](const FeatureView& view, bool is_list) {
+    if ((is_list ? lists_ : context_).find(view.key) >= 0) return true;
+    if (is_list || view.kind != FeatureKind::kNone) {
+      unknown.emplace(is_list, view.key);
+    } else {
+      unknown.erase({is_list, view.key});
+    }
+    return true;
+  }));
+  return unknown.empty() ? Status() : drifted(unknown.begin()->second);
+}
+
 Status ExampleCutter::cut(std::span<const std::byte> record, std::span<ColumnBytes> out) const {
   std::fill(out.begin(), out.end(), ColumnBytes{});
-  std::string_view unknown;
   bool has_unknown = false;
   bool has_wrong = false;
   const bool is_read = read_example(record, [&](const FeatureView& view, bool is_list) {
     const std::int32_t feature = (is_list ? lists_ : context_).find(view.key);
     if (feature < 0) {
-      has_unknown = layout_.is_complete && (is_list || view.kind != FeatureKind::kNone);
-      unknown = view.key;
-      return !has_unknown;
+      has_unknown |= layout_.is_complete && (is_list || view.kind != FeatureKind::kNone);
+      return true;
     }
     const Target& target =
         (is_list ? list_targets_ : context_targets_)[static_cast<std::size_t>(feature)];
@@ -194,8 +208,8 @@ Status ExampleCutter::cut(std::span<const std::byte> record, std::span<ColumnByt
     }
     return true;
   });
-  if (has_unknown) return drifted(unknown);
   if (!is_read) return Status(Code::kCorrupt, "tfrecord: not a tf.train.Example");
+  if (has_unknown) HEADRACE_TRY(refuse_unknown(record));
   for (std::size_t i = 0; has_wrong && i < out.size(); ++i) {
     if (!out[i].present && out[i].value_bytes == kWrong) return drifted(layout_.columns[i].feature);
   }

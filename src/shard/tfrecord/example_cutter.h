@@ -32,6 +32,7 @@ class ExampleCutter {
     std::int32_t lengths = -1;
   };
   bool place(const FeatureView& view, const FeatureColumn& column, ColumnBytes& out) const noexcept;
+  Status refuse_unknown(std::span<const std::byte> record) const;
 
   const ExampleLayout layout_;
   // Features of each map (context and Example, lists), and the columns of each.

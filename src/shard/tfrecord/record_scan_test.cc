@@ -5,6 +5,7 @@
 #include "base/crc32c.h"
 #include "base/endian.h"
 #include "shard/testing/drive_scan.h"
+#include "shard/tfrecord/example_cutter.h"
 #include "shard/tfrecord/record.h"
 
 namespace headrace::detail {
@@ -58,6 +59,30 @@ TEST(RecordScan, CountsTheValuesOfLaterRecordsToo) {
   file += record(example(5, 200'000));
   for (const std::uint64_t piece : {std::uint64_t{512}, std::uint64_t{100'000}, file.size()})
     EXPECT_EQ(columns(file, piece)[1].encoding, "ndarray:int64") << piece;
+}
+
+TEST(RecordScan, AKeyThatComesAgainWithoutAValueIsNoFeature) {
+  const std::string value = field(2, field(3, field(1, "\1")));
+  const std::string kept = field(1, field(1, "x") + value);
+  const std::string emptied = field(1, field(1, "y") + value) + field(1, field(1, "y"));
+  const std::string file = record(field(1, kept + emptied));
+  const std::vector<Column> found = columns(file, file.size());
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].name, "x");
+
+  ExampleSchema schema;
+  std::string why;
+  const std::string first = field(1, kept);
+  ASSERT_TRUE(schema.add(std::as_bytes(std::span(first)), why)) << why;
+  auto layout = schema.layout({});
+  ASSERT_TRUE(layout.has_value());
+  const ExampleCutter cutter(*layout);
+  std::vector<ColumnBytes> cells(1);
+  const std::string payload = field(1, kept + emptied);
+  EXPECT_TRUE(cutter.cut(std::as_bytes(std::span(payload)), cells).ok());
+  EXPECT_TRUE(cells[0].present);
+  const std::string unknown = field(1, kept + emptied + field(1, field(1, "z") + value));
+  EXPECT_EQ(cutter.cut(std::as_bytes(std::span(unknown)), cells).code(), Code::kCorrupt);
 }
 
 TEST(RecordScan, FixesNoCountWhenARecordWasPassedOver) {
