@@ -101,6 +101,16 @@ inline void* warm_buffer(std::size_t size_bytes) {
   return buffer;
 }
 
+/// User and system time of this process so far, seconds.
+inline double cpu_now_s() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
 /// Wall and CPU time between start() and stop(), printed as one JSON line.
 class FetchReport {
  public:
@@ -127,14 +137,6 @@ class FetchReport {
   }
 
  private:
-  static double cpu_now_s() {
-    rusage usage{};
-    ::getrusage(RUSAGE_SELF, &usage);
-    const auto seconds = [](const timeval& t) {
-      return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) / 1e6;
-    };
-    return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-  }
   std::string client_;
   std::size_t part_bytes_;
   std::size_t in_flight_;

@@ -4,12 +4,12 @@
 //   feed_bench URL [batch_size=64] [memory_mib=1024] [epochs=1] [order=headrace] [block_mib=8]
 //   [prefetch=16]
 // Endpoint, region and credentials: as the AWS CLI finds them in the environment.
-#include <sys/resource.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
+#include "bench_common.h"
+#include "bench_result.h"
 #include "headrace/loader.h"
 
 extern char** environ;
@@ -17,27 +17,7 @@ extern char** environ;
 namespace {
 
 using namespace headrace;
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-[[noreturn]] void die(const Status& status) {
-  std::fprintf(stderr, "feed_bench: %.*s\n", static_cast<int>(status.message().size()),
-               status.message().data());
-  std::exit(1);
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) die(result.error());
-  return *std::move(result);
-}
+using bench::must;
 
 Environment environment() {
   Environment env;
@@ -57,7 +37,7 @@ struct Totals {
 };
 
 void run_epoch(Loader& loader, Totals& totals) {
-  if (Status status = loader.start_epoch(); !status.ok()) die(status);
+  if (Status status = loader.start_epoch(); !status.ok()) bench::die(status);
   while (auto batch = must(loader.next(TimePoint::max()))) {
     totals.samples += batch->count();
     for (const BatchColumn& column : batch->columns()) totals.bytes += column.values.size();
@@ -90,14 +70,14 @@ int main(int argc, char** argv) {
   options.seed = 17;
   if (argc > 5) options.order = argv[5];
 
-  const double cpu_before = cpu_seconds();
+  const double cpu_before = bench::cpu_now_s();
   const auto wall_before = std::chrono::steady_clock::now();
   auto loader = must(Loader::create(dataset, std::move(store), pool, options));
   Totals totals;
   for (std::uint64_t epoch = 0; epoch < number(4, 1); ++epoch) run_epoch(*loader, totals);
   const double wall =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - wall_before).count();
-  const double cpu = cpu_seconds() - cpu_before;
+  const double cpu = bench::cpu_now_s() - cpu_before;
 
   std::printf(
       "{\"samples\": %llu, \"bytes\": %llu, \"wall_s\": %.3f, \"cpu_s\": %.3f, \"samples_per_s\": "

@@ -1,7 +1,6 @@
 // How fast samples are cut and copied out of memory, a format: what a loader's worker does to each
 // sample. One thread; CPU seconds.
 //   format_bench [--samples 20000] [--bytes 4096] [--seconds 1]
-#include <sys/resource.h>
 
 #include <cstdio>
 #include <functional>
@@ -20,15 +19,6 @@ namespace {
 using headrace::Dataset;
 using headrace::Result;
 namespace detail = headrace::detail;
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
 
 std::string varint(std::uint64_t value) {
   std::string out;
@@ -69,8 +59,8 @@ double rate_of(const Dataset& dataset, std::string_view file, double seconds) {
   std::vector<headrace::ColumnBytes> columns(dataset.columns().size());
   std::vector<std::byte> out(std::size_t{1} << 20);
   std::uint64_t count = 0;
-  const double begin = cpu_seconds();
-  while (cpu_seconds() - begin < seconds) {
+  const double begin = headrace::bench::cpu_now_s();
+  while (headrace::bench::cpu_now_s() - begin < seconds) {
     for (std::uint32_t b = 0; b < dataset.block_count(); ++b) {
       std::vector<headrace::Extent> extents;
       const std::uint32_t samples = dataset.block(b).sample_count;
@@ -86,7 +76,7 @@ double rate_of(const Dataset& dataset, std::string_view file, double seconds) {
       count += samples;
     }
   }
-  return static_cast<double>(count) / (cpu_seconds() - begin);
+  return static_cast<double>(count) / (headrace::bench::cpu_now_s() - begin);
 }
 
 }  // namespace

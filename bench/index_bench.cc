@@ -4,7 +4,6 @@
 //   index_bench [samples=1000000000] [shards=1000000] [mean_sample_bytes=4096] [spread=0.5]
 //   [directory=/tmp]
 // Sizes of samples are uniform in mean * [1 - spread, 1 + spread]; 0: all equal.
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -13,36 +12,18 @@
 #include <string>
 
 #include "base/random.h"
+#include "bench_common.h"
+#include "bench_result.h"
 #include "shard/indexed_dataset.h"
 
 namespace {
 
 using namespace headrace;
 using namespace headrace::detail;
+using bench::must;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-double cpu_seconds() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
-}
-
-[[noreturn]] void die(const Status& status) {
-  std::fprintf(stderr, "index_bench: %.*s\n", static_cast<int>(status.message().size()),
-               status.message().data());
-  std::exit(1);
-}
-
-template <class T>
-T must(Result<T> result) {
-  if (!result) die(result.error());
-  return *std::move(result);
 }
 
 std::string make_index(std::uint64_t samples, std::uint64_t shards, double mean, double spread) {
@@ -87,7 +68,7 @@ int main(int argc, char** argv) {
     const std::string index = make_index(samples, shards, argument(3, 4096), argument(4, 0.5));
     bytes = index.size();
     const Status status = publish_file(path, index);
-    if (!status.ok()) die(status);
+    if (!status.ok()) bench::die(status);
   }
   const double made = now();
   // Once to warm the page cache, as a second rank finds it.
@@ -95,7 +76,7 @@ int main(int argc, char** argv) {
   double started = 0, checked = 0, cpu_started = 0;
   for (int round = 0; round < 2; ++round) {
     parts = {.url = "bench:", .bytes = {}, .view = {}, .blocks = {}};
-    cpu_started = cpu_seconds();
+    cpu_started = bench::cpu_now_s();
     started = now();
     parts.bytes = must(IndexBytes::map(path));
     parts.view = must(IndexView::parse(parts.bytes.bytes()));
@@ -106,7 +87,7 @@ int main(int argc, char** argv) {
   const std::size_t blocks = parts.blocks.size();
   const auto dataset = must(make_dataset(std::move(parts), DatasetOptions{}));
   const double opened = now();
-  const double cpu_opened = cpu_seconds();
+  const double cpu_opened = bench::cpu_now_s();
   Random random(2);
   std::vector<Extent> extents;
   constexpr int kLookUps = 1'000'000;

@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <numeric>
 
+#include "base/test_seed.h"
 #include "feed/fake_dataset.h"
 #include "feed/listed_test_util.h"
+#include "feed/loader_test_util.h"
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
@@ -17,17 +18,8 @@ namespace {
 using feed_test::expect_right_bytes;
 using feed_test::FakeDataset;
 using feed_test::FakeSpec;
+using feed_test::soon;
 using ::testing::HasSubstr;
-
-std::uint64_t test_seed() {
-  const char* text = std::getenv("HEADRACE_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20'261'121;
-}
-std::uint64_t round_count() {
-  const char* text = std::getenv("HEADRACE_TEST_ROUNDS");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 60;
-}
-TimePoint soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(200); }
 
 std::uint64_t step_of(std::uint64_t n) {
   std::uint64_t step = std::max<std::uint64_t>(1, n * 618 / 1000);
@@ -210,7 +202,7 @@ class Scenario {
 };
 
 TEST(BadSamples, TheSameSampleStandsInWhateverTheWorldAndTheMemory) {
-  for (std::uint64_t round = 0; round < round_count(); ++round) {
+  for (std::uint64_t round = 0; round < test_round_count(); ++round) {
     SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
                  std::to_string(round));
     Random random(test_seed() + 3000 + round);

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "feed/fake_dataset.h"
+#include "feed/loader_test_util.h"
 #include "headrace/loader.h"
 
 namespace headrace {
@@ -15,6 +16,7 @@ namespace {
 using feed_test::expect_right_bytes;
 using feed_test::FakeDataset;
 using feed_test::FakeSpec;
+using feed_test::soon;
 using ::testing::HasSubstr;
 
 using Ids = std::vector<std::int64_t>;
@@ -58,7 +60,7 @@ struct World {
   Ids drain(Loader& loader, std::size_t most = SIZE_MAX) const {
     Ids ids;
     for (std::size_t i = 0; i < most; ++i) {
-      auto batch = loader.next(std::chrono::steady_clock::now() + std::chrono::seconds(200));
+      auto batch = loader.next(soon());
       EXPECT_TRUE(batch) << batch.error().message();
       if (!batch || !*batch) break;
       expect_right_bytes(*dataset, **batch);

@@ -3,11 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <set>
 
+#include "base/test_seed.h"
 #include "feed/fake_dataset.h"
 #include "feed/listed_test_util.h"
+#include "feed/loader_test_util.h"
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
@@ -18,25 +19,10 @@ using feed_test::expect_right_bytes;
 using feed_test::FakeDataset;
 using feed_test::FakeSpec;
 using feed_test::ListSource;
+using feed_test::soon;
+using feed_test::value_of;
 
 using Ids = std::vector<std::int64_t>;
-
-std::uint64_t test_seed() {
-  const char* text = std::getenv("HEADRACE_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20'261'121;
-}
-std::uint64_t round_count() {
-  const char* text = std::getenv("HEADRACE_TEST_ROUNDS");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 60;
-}
-TimePoint soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(200); }
-
-double value_of(const Loader& loader, std::string_view name) {
-  for (const Metric& metric : loader.stats()) {
-    if (metric.name == name) return metric.value;
-  }
-  return -1;
-}
 
 FakeSpec random_spec(Random& random) {
   FakeSpec spec;
@@ -183,7 +169,7 @@ void choose_world(ListedRun& run) {
 }
 
 TEST(ListedModel, DeliversTheListInAnyMemoryFromAnyPlace) {
-  for (std::uint64_t round = 0; round < round_count(); ++round) {
+  for (std::uint64_t round = 0; round < test_round_count(); ++round) {
     SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
                  std::to_string(round));
     Random random(test_seed() + 5000 + round);
@@ -205,7 +191,7 @@ TEST(ListedModel, DeliversTheListInAnyMemoryFromAnyPlace) {
 }
 
 TEST(ListedModel, GoesOnFromItsStateWithAnotherWorld) {
-  for (std::uint64_t round = 0; round < round_count(); ++round) {
+  for (std::uint64_t round = 0; round < test_round_count(); ++round) {
     SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
                  std::to_string(round));
     Random random(test_seed() + 6000 + round);
@@ -235,7 +221,7 @@ TEST(ListedModel, GoesOnFromItsStateWithAnotherWorld) {
 }
 
 TEST(ListedModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
-  for (std::uint64_t round = 0; round < round_count(); ++round) {
+  for (std::uint64_t round = 0; round < test_round_count(); ++round) {
     SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
                  std::to_string(round));
     Random random(test_seed() + 7000 + round);

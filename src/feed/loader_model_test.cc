@@ -3,9 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 
+#include "base/test_seed.h"
 #include "feed/fake_dataset.h"
+#include "feed/loader_test_util.h"
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
@@ -15,15 +16,7 @@ namespace {
 using feed_test::expect_right_bytes;
 using feed_test::FakeDataset;
 using feed_test::FakeSpec;
-
-std::uint64_t test_seed() {
-  const char* text = std::getenv("HEADRACE_TEST_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 20'261'121;
-}
-std::uint64_t round_count() {
-  const char* text = std::getenv("HEADRACE_TEST_ROUNDS");
-  return text != nullptr ? std::strtoull(text, nullptr, 0) : 60;
-}
+using feed_test::soon;
 
 FakeSpec random_spec(Random& random) {
   FakeSpec spec;
@@ -130,7 +123,7 @@ class Scenario {
       ASSERT_TRUE(loaded.ok()) << loaded.message();
     }
     for (auto& ids : batches) {
-      auto batch = loader->next(std::chrono::steady_clock::now() + std::chrono::seconds(200));
+      auto batch = loader->next(soon());
       ASSERT_TRUE(batch) << batch.error().message();
       if (!*batch) break;
       expect_right_bytes(*dataset_, **batch);
@@ -173,7 +166,7 @@ void expect_exactly_once(const Scenario& run) {
 }
 
 TEST(LoaderModel, AnyStopsWorldsAndBatchSizesDeliverEachSampleOnce) {
-  for (std::uint64_t round = 0; round < round_count(); ++round) {
+  for (std::uint64_t round = 0; round < test_round_count(); ++round) {
     SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
                  std::to_string(round));
     Random random(test_seed() + round);
@@ -188,7 +181,7 @@ TEST(LoaderModel, AnyStopsWorldsAndBatchSizesDeliverEachSampleOnce) {
 }
 
 TEST(LoaderModel, TheSameGlobalBatchGivesTheSameBatchesOnAnyWorld) {
-  for (std::uint64_t round = 0; round < round_count() / 2; ++round) {
+  for (std::uint64_t round = 0; round < test_round_count() / 2; ++round) {
     SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
                  std::to_string(round));
     Random random(test_seed() + 1000 + round);
@@ -215,7 +208,7 @@ TEST(LoaderModel, TheSameGlobalBatchGivesTheSameBatchesOnAnyWorld) {
 }
 
 TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
-  for (std::uint64_t round = 0; round < round_count(); ++round) {
+  for (std::uint64_t round = 0; round < test_round_count(); ++round) {
     SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
                  std::to_string(round));
     Random random(test_seed() + 2000 + round);
@@ -229,7 +222,7 @@ TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
     ASSERT_TRUE(opened);
     std::vector<std::int64_t> ids;
     for (int failures = 0; failures < 200;) {
-      auto batch = (*opened)->next(std::chrono::steady_clock::now() + std::chrono::seconds(200));
+      auto batch = (*opened)->next(soon());
       if (!batch) {
         ASSERT_EQ(batch.error().code(), Code::kUnavailable) << batch.error().message();
         ASSERT_TRUE((*opened)->load_state((*opened)->state()).ok());

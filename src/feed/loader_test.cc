@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "feed/fake_dataset.h"
+#include "feed/loader_test_util.h"
 #include "store/fault/fault_store.h"
 
 namespace headrace {
@@ -16,6 +17,8 @@ namespace {
 using feed_test::expect_right_bytes;
 using feed_test::FakeDataset;
 using feed_test::FakeSpec;
+using feed_test::soon;
+using feed_test::value_of;
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -42,8 +45,6 @@ struct World {
   std::shared_ptr<SlabPool> pool;
   std::unique_ptr<Store> store;
 };
-
-TimePoint soon() { return std::chrono::steady_clock::now() + std::chrono::seconds(200); }
 
 std::unique_ptr<Batch> must_next(Loader& loader) {
   auto batch = loader.next(soon());
@@ -401,14 +402,6 @@ TEST(Loader, StopFromAnotherThreadEndsNext) {
     }
     stopper.join();
   }
-}
-
-double value_of(const Loader& loader, const std::string& name) {
-  for (const Metric& metric : loader.stats()) {
-    if (metric.name == name) return metric.value;
-  }
-  ADD_FAILURE() << name;
-  return 0;
 }
 
 TEST(Loader, ReadsEachByteOnceWhenWindowsFit) {

@@ -71,7 +71,7 @@ TEST(ListedOrder, AWindowIsAWholeBlockInItsOwnOrder) {
 }
 
 TEST(ListedOrder, FindsTheBlockOfEveryPositionInAnyTable) {
-  Random random(order_test::test_seed());
+  Random random(test_seed());
   for (int round = 0; round < 200; ++round) {
     std::vector<std::uint32_t> blocks(1 + random.below(60));
     std::vector<std::uint32_t> block_of;
@@ -85,7 +85,7 @@ TEST(ListedOrder, FindsTheBlockOfEveryPositionInAnyTable) {
     std::vector<LanePosition> places(ids.size());
     order->locate_run(0, {0, 1}, places);
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      ASSERT_EQ(places[i].lane, block_of[i]) << "HEADRACE_TEST_SEED=" << order_test::test_seed();
+      ASSERT_EQ(places[i].lane, block_of[i]) << "HEADRACE_TEST_SEED=" << test_seed();
       ASSERT_EQ(order->block_first_sample(places[i].lane) + places[i].position, i);
     }
   }

@@ -85,7 +85,7 @@ TEST(MixtureTable, SpreadsSourcesEvenly) {
 }
 
 TEST(MixtureTable, CountsAndStepsAgreeWithGoingThroughIt) {
-  Random random(order_test::test_seed());
+  Random random(test_seed());
   for (int round = 0; round < 50; ++round) {
     std::vector<std::uint64_t> shares(1 + random.below(5));
     for (auto& share : shares) share = random.below(30);
@@ -298,10 +298,9 @@ MixtureSpec random_spec(Random& random) {
 // Batch and world sizes and stops change at random; counts are the schedule's, every lane goes
 // through its source's epochs, and each batch is what one rank alone would get.
 TEST(MixtureModel, DeliversEachSourceInWholeEpochsWhateverTheStops) {
-  Random random(order_test::test_seed());
+  Random random(test_seed());
   for (int round = 0; round < 60; ++round) {
-    SCOPED_TRACE("round " + std::to_string(round) + ", seed " +
-                 std::to_string(order_test::test_seed()));
+    SCOPED_TRACE("round " + std::to_string(round) + ", seed " + std::to_string(test_seed()));
     const MixtureSpec spec = random_spec(random);
     const auto schedule = must_schedule(spec);
     Delivered run;
@@ -326,7 +325,7 @@ TEST(MixtureModel, DeliversEachSourceInWholeEpochsWhateverTheStops) {
 }
 
 TEST(MixtureModel, RanksOwnTheirLanes) {
-  Random random(order_test::test_seed() + 1);
+  Random random(test_seed() + 1);
   for (int round = 0; round < 50; ++round) {
     MixtureSpec spec = random_spec(random);
     const auto order = must_order(spec, static_cast<std::uint64_t>(round % 3));

@@ -12,7 +12,6 @@ namespace {
 
 using order_test::make_spec;
 using order_test::must_create;
-using order_test::test_seed;
 
 struct Scenario {
   std::vector<std::uint32_t> blocks;

@@ -8,15 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "base/test_seed.h"
 #include "headrace/order.h"
 
 namespace headrace::order_test {
-
-/// Seed of the random tests: HEADRACE_TEST_SEED when set, else fixed. Print it with a failure.
-inline std::uint64_t test_seed() {
-  const char* text = std::getenv("HEADRACE_TEST_SEED");
-  return text ? std::strtoull(text, nullptr, 0) : 20'261'121;
-}
 
 inline OrderSpec make_spec(std::span<const std::uint32_t> blocks, std::uint64_t seed,
                            std::uint32_t lanes, std::uint32_t window_blocks, std::uint32_t bundle) {

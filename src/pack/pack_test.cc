@@ -22,7 +22,6 @@ using pack_test::make_store;
 using pack_test::mds_samples;
 using pack_test::random_files;
 using pack_test::tar_members;
-using pack_test::test_seed;
 using pack_test::u32_at;
 using pack_test::WatchedStore;
 

@@ -13,17 +13,13 @@
 
 #include "base/endian.h"
 #include "base/random.h"
+#include "base/test_seed.h"
 #include "headrace/pack.h"
 #include "store/memory/memory_store.h"
 
 namespace headrace::pack_test {
 
 using Files = std::map<std::string, std::string>;
-
-inline std::uint64_t test_seed() {
-  const char* text = std::getenv("HEADRACE_TEST_SEED");
-  return text ? std::strtoull(text, nullptr, 0) : 20'261'121;
-}
 
 inline std::unique_ptr<SlabPool> make_pool(std::uint64_t limit = 64 << 20) {
   auto pool = SlabPool::create({.limit_bytes = limit});
