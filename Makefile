@@ -61,7 +61,7 @@ soak: ## The long soak: half an hour under each sanitizer (SOAK_SECONDS to chang
 
 fuzz: ## Ten minutes on each libFuzzer target (FUZZ_SECONDS to change)
 	@tools/setup check
-	@cmake --preset fuzz >/dev/null && ninja -C build/fuzz -j $(JOBS) --quiet && fuzz/run $${FUZZ_SECONDS:-600}
+	@cmake --preset fuzz >/dev/null && ninja -C build/fuzz -j $(JOBS) --quiet fuzz/all && fuzz/run $${FUZZ_SECONDS:-600}
 
 clean: ## Remove build outputs (keeps .venv)
 	@rm -rf build dist

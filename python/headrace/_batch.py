@@ -19,7 +19,8 @@ class Batch(dict[str, Any]):
     """The columns of one batch by name, as a dict.
 
     A fixed-size column is a numpy array whose first axis counts the samples; it views the engine's memory, which returns to
-    the loader's budget when the last array of the batch is dropped. Other columns are lists of values.
+    the loader's budget when the last array of the batch is dropped. Other columns are lists of values, or with
+    ``ragged="arrow"`` pyarrow arrays over the same memory.
     """
 
     __slots__ = ("epoch", "ids", "index", "mask", "replaced")
@@ -47,4 +48,6 @@ class Batch(dict[str, Any]):
 def _describe(value: Any) -> str:
     if hasattr(value, "dtype"):
         return f"{value.dtype}{list(value.shape)}"
+    if hasattr(value, "type"):
+        return f"arrow {value.type}"
     return f"list of {type(value[0]).__name__}" if value else "list"

@@ -7,7 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace import _live, _native, _orders
 from headrace._batch import BadSample, Batch
@@ -69,6 +69,18 @@ def _resolve_order(order: str | None, shuffle: bool) -> str:
     return order
 
 
+def _find_to_arrow(ragged: str) -> Callable[[_native.ArrowColumn], object] | None:
+    if ragged not in ("list", "arrow"):
+        raise InvalidArgumentError(f"ragged={ragged!r} is unknown; there are list, arrow")
+    if ragged == "list":
+        return None
+    try:
+        import pyarrow as pa  # type: ignore[import-untyped]
+    except ImportError:
+        raise UnsupportedError('ragged="arrow" needs pyarrow: pip install pyarrow') from None
+    return cast("Callable[[_native.ArrowColumn], object]", pa.array)
+
+
 def _refuse_later_features(later: Mapping[str, object]) -> None:
     for name, value in later.items():
         if value is not None:
@@ -114,6 +126,8 @@ class Loader:
     :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples (``batch.mask`` tells),
         ``"drop"`` leaves it out, ``"uneven"`` shares it out.
     :param columns: names of the columns to deliver; default: all.
+    :param ragged: columns whose values differ in size: ``"list"`` of Python values, or ``"arrow"``: pyarrow arrays over the engine's memory
+        (large_binary, large_string, large_list; numbers with nulls), at a fraction of the CPU. What Arrow has no type for stays a list.
     :param memory: hard limit of the engine's memory for data, batches that are still in use included.
     :param prefetch: batches assembled ahead, at most.
     :param window: blocks that are shuffled together in one lane of the order; 0: the default of the order.
@@ -140,6 +154,7 @@ class Loader:
         world_size: int | None = None,
         epoch_end: str = "pad",
         columns: Sequence[str] | None = None,
+        ragged: str = "list",
         memory: int | str = "4GiB",
         prefetch: int = 16,
         workers: int = 0,
@@ -180,6 +195,7 @@ class Loader:
             "columns": [columns] if isinstance(columns, str) else list(columns or ()),
             "read_timeout": read_timeout,
             "on_bad_sample": on_bad_sample,
+            "to_arrow": _find_to_arrow(ragged),
         }
         given_options = dict(dataset._options if type(dataset) is Dataset else split_options(dict(options))[1])
         self._mixture = dataset if isinstance(dataset, Mixture) else None

@@ -482,7 +482,7 @@ TEST_F(Fetch, KeysInTheEnvironmentNeedNoProvidersThread) {
 }
 
 TEST(Timestamps, AllFormsOfTheServices) {
-  const WallTime noon(std::chrono::seconds(FakeWorld::kNow));
+  const WallTime noon{std::chrono::seconds(FakeWorld::kNow)};
   for (const char* text :
        {"2026-11-21T12:00:00Z", "2026-11-21T12:00:00.123Z", "2026-11-21T12:00:00UTC",
         "2026-11-21T12:00:00+00:00", "2026-11-21T14:30:00+02:30", "2026-11-21T11:00:00.5-01:00"})

@@ -202,11 +202,12 @@ nb::object make_array(std::byte* data, std::span<const std::size_t> shape, nb::d
   return nb::cast(std::move(array));
 }
 
-ColumnDecoder::ColumnDecoder(const Column& column)
+ColumnDecoder::ColumnDecoder(const Column& column, nb::object to_arrow)
     : name_(nb::str(column.name.c_str(), column.name.size())),
       encoding_(column.encoding),
       shape_(column.shape.begin(), column.shape.end()),
-      fixed_size_bytes_(column.fixed_size_bytes) {
+      fixed_size_bytes_(column.fixed_size_bytes),
+      to_arrow_(std::move(to_arrow)) {
   std::string_view dtype_name = column.dtype;
   if (!dtype_name.empty()) {
     kind_ = Kind::kArray;
@@ -215,14 +216,33 @@ ColumnDecoder::ColumnDecoder(const Column& column)
     if (row->is_prefix) dtype_name = std::string_view(encoding_).substr(row->name.size());
     if (row->function != nullptr) parse_ = nb::module_::import_(row->module).attr(row->function);
   }
-  if (dtype_name.empty()) return;
-  const auto dtype = parse_dtype(dtype_name);
-  if (!dtype) {
-    raise(Status(Code::kUnsupported, "column " + column.name + ": dtype " +
-                                         std::string(dtype_name) +
-                                         " is unknown; leave the column out with columns="));
+  if (!dtype_name.empty()) {
+    const auto dtype = parse_dtype(dtype_name);
+    if (!dtype) {
+      raise(Status(Code::kUnsupported, "column " + column.name + ": dtype " +
+                                           std::string(dtype_name) +
+                                           " is unknown; leave the column out with columns="));
+    }
+    dtype_ = *dtype;
   }
-  dtype_ = *dtype;
+  if (to_arrow_.is_valid()) arrow_form_ = find_arrow_form();
+}
+
+ArrowForm ColumnDecoder::find_arrow_form() const {
+  ArrowForm form;
+  const char* item_format = number_format(dtype_);
+  if (kind_ == Kind::kBytes) {
+    form.kind = ArrowForm::Kind::kBinary;
+  } else if (kind_ == Kind::kStr) {
+    form.kind = ArrowForm::Kind::kText;
+  } else if (kind_ == Kind::kFlatArray && item_format != nullptr) {
+    form = {ArrowForm::Kind::kList, item_format, dtype_.bits / 8U};
+  } else if (kind_ == Kind::kNullableList && item_format != nullptr) {
+    form = {ArrowForm::Kind::kNullableList, item_format, dtype_.bits / 8U};
+  } else if (kind_ == Kind::kArray && shape_.empty() && item_format != nullptr) {
+    form = {ArrowForm::Kind::kNumbers, item_format, dtype_.bits / 8U};
+  }
+  return form;
 }
 
 nb::object ColumnDecoder::decode_array(std::span<const std::byte> bytes) const {
@@ -336,22 +356,45 @@ nb::object ColumnDecoder::decode(const ColumnBytes& value, std::uint64_t positio
   raise_corrupt(position, reason);
 }
 
-nb::object ColumnDecoder::decode_batch(const BatchColumn& column, const Batch& batch,
-                                       nb::handle owner) const {
-  const std::size_t count = batch.count();
+nb::object ColumnDecoder::decode_batch(const BatchColumn& column, const SharedBatch& owner,
+                                       nb::handle capsule) const {
+  const Batch& batch = owner->batch();
   if (kind_ == Kind::kArray && column.offsets.empty() && column.present.empty()) {
-    std::vector<std::size_t> shape(1, count);
+    std::vector<std::size_t> shape(1, batch.count());
     shape.insert(shape.end(), shape_.begin(), shape_.end());
-    return make_array(column.values.data(), shape, dtype_, owner);
+    return make_array(column.values.data(), shape, dtype_, capsule);
   }
-  nb::list values;
+  // Arrow has offsets for bytes and lists, none for numbers.
+  const bool has_form = column.offsets.empty() == (arrow_form_.kind == ArrowForm::Kind::kNumbers) &&
+                        arrow_form_.kind != ArrowForm::Kind::kNone;
+  return has_form ? decode_arrow(column, owner) : decode_list(column, batch);
+}
+
+nb::object ColumnDecoder::decode_arrow(const BatchColumn& column, const SharedBatch& owner) const {
+  try {
+    nb::object array = to_arrow_(make_arrow_column(column, arrow_form_, owner));
+    if (kind_ == Kind::kStr) array.attr("validate")(nb::arg("full") = true);
+    return array;
+  } catch (const nb::builtin_exception&) {
+  } catch (nb::python_error& e) {
+    if (!e.matches(PyExc_ValueError)) throw;
+  }
+  // Some value is broken: reading them one by one says which, and raises.
+  return decode_list(column, owner->batch());
+}
+
+nb::object ColumnDecoder::decode_list(const BatchColumn& column, const Batch& batch) const {
+  const std::size_t count = batch.count();
+  const nb::object values = nb::steal(PyList_New(static_cast<Py_ssize_t>(count)));
+  if (!values.is_valid()) throw nb::python_error();
   for (std::size_t i = 0; i < count; ++i) {
     const std::uint64_t begin = column.offsets.empty() ? i * fixed_size_bytes_ : column.offsets[i];
     const std::uint64_t end =
         column.offsets.empty() ? begin + fixed_size_bytes_ : column.offsets[i + 1];
     const ColumnBytes value{.bytes = column.values.subspan(begin, end - begin),
                             .present = column.present.empty() || column.present[i] != 0};
-    values.append(decode(value, static_cast<std::uint64_t>(batch.ids()[i])));
+    nb::object decoded = decode(value, static_cast<std::uint64_t>(batch.ids()[i]));
+    PyList_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), decoded.release().ptr());
   }
   return values;
 }

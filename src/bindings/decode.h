@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Column bytes to Python values: numpy arrays over engine memory for fixed columns, Python objects
-/// for the others.
+/// or Arrow arrays for the others.
 ///
 /// Threads: the caller holds the GIL.
 
@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "arrow_column.h"
+#include "batch_owner.h"
 #include "bind.h"
 #include "headrace/dataset.h"
 #include "headrace/loader.h"
@@ -47,20 +49,27 @@ class ColumnDecoder {
     kLitDataGraph,  ///< A dict of arrays.
     kPickle
   };
-  explicit ColumnDecoder(const Column& column);
+  /// `to_arrow` (pyarrow.array, or none) makes what decode_batch() gives for a column that is no
+  /// plain array, where Arrow has a form for it.
+  explicit ColumnDecoder(const Column& column, nb::object to_arrow = nb::object());
 
   /// Value of one sample: a copy. None when the sample has no such member. `position` is for the
   /// error message. Raises CorruptError (bytes that the encoding does not allow), UnsupportedError
   /// (pickle).
   nb::object decode(const ColumnBytes& value, std::uint64_t position) const;
 
-  /// Column of a batch: an array over the batch's memory for a fixed column, else a list of values.
-  nb::object decode_batch(const BatchColumn& column, const Batch& batch, nb::handle owner) const;
+  /// Column of `owner`'s batch: an array over the batch's memory for a fixed column, else an Arrow
+  /// array over it or a list of values. `capsule` shares the ownership.
+  nb::object decode_batch(const BatchColumn& column, const SharedBatch& owner,
+                          nb::handle capsule) const;
 
   const nb::object& name() const noexcept { return name_; }
 
  private:
   nb::object decode_value(std::span<const std::byte> bytes) const;
+  nb::object decode_list(const BatchColumn& column, const Batch& batch) const;
+  nb::object decode_arrow(const BatchColumn& column, const SharedBatch& owner) const;
+  ArrowForm find_arrow_form() const;
   nb::object decode_array(std::span<const std::byte> bytes) const;
   nb::object decode_nullable_list(std::span<const std::byte> bytes) const;
   [[noreturn]] void raise_corrupt(std::uint64_t position, const std::string& reason) const;
@@ -72,6 +81,8 @@ class ColumnDecoder {
   nb::dlpack::dtype dtype_{};       // Of the arrays but kDynamicArray.
   std::vector<std::size_t> shape_;  // kArray
   std::uint64_t fixed_size_bytes_ = 0;
+  nb::object to_arrow_;
+  ArrowForm arrow_form_;  // kNone without to_arrow_.
 };
 
 }  // namespace headrace

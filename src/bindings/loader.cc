@@ -8,6 +8,7 @@
 #include <tuple>
 #include <utility>
 
+#include "batch_owner.h"
 #include "dataset.h"
 #include "decode.h"
 #include "errors.h"
@@ -32,36 +33,22 @@ struct PyLoader {
   nb::object batch_type;
 };
 
-/// Keeps a batch alive for the arrays over it. In a forked child the batch leaks: its memory is the
-/// parent's.
-struct BatchOwner {
-  std::unique_ptr<Batch> batch;
-  std::uint32_t generation = fork_generation();
-};
-
-nb::capsule make_owner(std::unique_ptr<Batch> batch) {
-  return nb::capsule(new BatchOwner{std::move(batch)}, [](void* p) noexcept {
-    auto* owner = static_cast<BatchOwner*>(p);
-    if (owner->generation != fork_generation()) static_cast<void>(owner->batch.release());
-    delete owner;
-  });
-}
-
 nb::object make_batch(const PyLoader& self, std::unique_ptr<Batch> owned) {
-  Batch& batch = *owned;
-  const nb::capsule owner = make_owner(std::move(owned));
+  const auto owner = std::make_shared<const BatchOwner>(std::move(owned));
+  const nb::capsule capsule = make_capsule(owner);
+  const Batch& batch = owner->batch();
   nb::object out = self.batch_type();
   const auto columns = batch.columns();
   for (std::size_t c = 0; c < columns.size(); ++c) {
-    const nb::object value = self.decoders[c].decode_batch(columns[c], batch, owner);
+    const nb::object value = self.decoders[c].decode_batch(columns[c], owner, capsule);
     if (PyDict_SetItem(out.ptr(), self.decoders[c].name().ptr(), value.ptr()) != 0)
       throw nb::python_error();
   }
   const std::size_t count = batch.count();
   auto* ids = reinterpret_cast<std::byte*>(const_cast<std::int64_t*>(batch.ids().data()));
   auto* mask = reinterpret_cast<std::byte*>(const_cast<std::uint8_t*>(batch.mask().data()));
-  nb::setattr(out, "ids", make_array(ids, {&count, 1}, nb::dtype<std::int64_t>(), owner));
-  nb::setattr(out, "mask", make_array(mask, {&count, 1}, nb::dtype<bool>(), owner));
+  nb::setattr(out, "ids", make_array(ids, {&count, 1}, nb::dtype<std::int64_t>(), capsule));
+  nb::setattr(out, "mask", make_array(mask, {&count, 1}, nb::dtype<bool>(), capsule));
   nb::dict replaced;
   for (const ReplacedSample& sample : batch.replaced())
     replaced[nb::int_(sample.slot)] = nb::int_(sample.planned_id);
@@ -183,7 +170,7 @@ nb::list bad_samples(PyLoader& self) {
 }
 
 void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object batch_type,
-                 LoaderOptions options) {
+                 LoaderOptions options, const nb::object& to_arrow) {
   auto parts = std::make_shared<LoaderParts>();
   parts->client = store.client.get();
   parts->client->set_rank(options.rank);
@@ -191,11 +178,11 @@ void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object 
   auto handle = value_or_raise(parts->client->store().new_handle());
   std::vector<ColumnDecoder> decoders;
   if (options.columns.empty()) {
-    for (const Column& column : data->columns()) decoders.emplace_back(column);
+    for (const Column& column : data->columns()) decoders.emplace_back(column, to_arrow);
   }
   for (const std::string& name : options.columns) {
     for (const Column& column : data->columns()) {
-      if (column.name == name) decoders.emplace_back(column);
+      if (column.name == name) decoders.emplace_back(column, to_arrow);
     }
   }
   auto loader = [&] {
@@ -288,7 +275,8 @@ void bind_loader(nb::module_& m) {
              std::uint32_t window_blocks, std::uint32_t lane_count, std::uint32_t prefetch,
              std::uint32_t workers, std::vector<std::string> columns, double read_timeout,
              const PyOrderSource* order_source, const std::string& on_bad_sample,
-             const PyRanges& quarantine, std::vector<std::uint32_t> source_blocks) {
+             const PyRanges& quarantine, std::vector<std::uint32_t> source_blocks,
+             std::optional<nb::object> to_arrow) {
             LoaderOptions options =
                 make_options(batch_size, rank, world_size, order, seed, epoch_end);
             options.window_blocks = window_blocks;
@@ -302,7 +290,8 @@ void bind_loader(nb::module_& m) {
             if (order_source != nullptr) options.order_source = order_source->source;
             options.read_timeout =
                 std::chrono::milliseconds(static_cast<std::int64_t>(read_timeout * 1e3));
-            open_loader(self, dataset, store, std::move(batch_type), std::move(options));
+            open_loader(self, dataset, store, std::move(batch_type), std::move(options),
+                        to_arrow.value_or(nb::object()));
           },
           nb::arg("dataset"), nb::arg("store"), nb::arg("batch_type"), nb::kw_only(),
           nb::arg("batch_size"), nb::arg("rank") = 0, nb::arg("world_size") = 1,
@@ -311,7 +300,8 @@ void bind_loader(nb::module_& m) {
           nb::arg("workers") = 0, nb::arg("columns") = std::vector<std::string>(),
           nb::arg("read_timeout") = 120.0, nb::arg("order_source").none() = nb::none(),
           nb::arg("on_bad_sample") = "raise", nb::arg("quarantine") = PyRanges(),
-          nb::arg("source_blocks") = std::vector<std::uint32_t>())
+          nb::arg("source_blocks") = std::vector<std::uint32_t>(),
+          nb::arg("to_arrow").none() = nb::none())
       .def("bad_samples", &bad_samples)
       .def("set_order_source", &set_order_source, nb::arg("source"))
       .def_prop_ro("has_ended",
