@@ -5,7 +5,8 @@
     bench/peers/formats.py --data /dev/shm/formats --rounds 3 [--samples 262144] [--cases tar,mds,...] [--json]
 
 Cases: tar (webdataset), mds (mosaicml-streaming), tokens (litdata, TokensLoader), tokens-s3 (the same from `headrace sim` on loopback, empty
-cache), tfrecord (tf.data, raw records, CRC checked by both), example (tf.data with parse_example in batches of 64, its quickest way). All read in
+cache), tfrecord (tf.data, raw records, CRC checked by both), example (tf.data with parse_example in batches of 64, its quickest way). tf.data gives
+tensors of strings, so Headrace gives Arrow arrays there; tfrecord-list and example-list are the same with a Python object a value. All read in
 the order of the files, batches of 64, no workers, indexes made before. Every read is a fresh process, interleaved; CPU is user + system time of
 that process and its children from the end of the imports to the last batch.
 """
@@ -194,6 +195,10 @@ def litdata_tokens_s3(root: Path) -> int:
 
 
 def headrace_tfrecord(root: Path) -> int:
+    return count_batches(headrace_loader(root, ragged="arrow"), "record")
+
+
+def headrace_tfrecord_list(root: Path) -> int:
     return count_batches(headrace_loader(root), "record")
 
 
@@ -207,13 +212,18 @@ def tf_tfrecord(root: Path) -> int:
     return sum(int(batch.shape[0]) for batch in _tf_records(root))
 
 
-def headrace_example(root: Path) -> int:
+def headrace_example(root: Path, ragged: str = "arrow") -> int:
     total = 0
-    for batch in headrace_loader(root):
+    for batch in headrace_loader(root, ragged=ragged):
         assert batch["weights"].shape[1:] == (16,)
-        assert len(batch["data"][0]) == 3968
+        first = batch["data"][0]
+        assert len(first if ragged == "list" else first.as_py()) == 3968
         total += len(batch["label"])
     return total
+
+
+def headrace_example_list(root: Path) -> int:
+    return headrace_example(root, "list")
 
 
 def tf_example(root: Path) -> int:
@@ -234,7 +244,9 @@ CASES: dict[str, tuple[str, Callable[[Path, int], None], dict[str, tuple[str, Re
     "tokens": ("tokens", make_tokens, {"headrace": ("headrace", headrace_tokens), "litdata": ("litdata", litdata_tokens)}),
     "tokens-s3": ("tokens", make_tokens, {"headrace": ("headrace", headrace_tokens_s3), "litdata": ("litdata", litdata_tokens_s3)}),
     "tfrecord": ("tfrecord", make_tfrecord, {"headrace": ("headrace", headrace_tfrecord), "tf.data": ("tensorflow", tf_tfrecord)}),
+    "tfrecord-list": ("tfrecord", make_tfrecord, {"headrace": ("headrace", headrace_tfrecord_list), "tf.data": ("tensorflow", tf_tfrecord)}),
     "example": ("example", make_example, {"headrace": ("headrace", headrace_example), "tf.data": ("tensorflow", tf_example)}),
+    "example-list": ("example", make_example, {"headrace": ("headrace", headrace_example_list), "tf.data": ("tensorflow", tf_example)}),
 }
 
 
@@ -245,8 +257,8 @@ def cpu_seconds() -> float:
 
 def child(case: str, loader: str, root: Path) -> None:
     module, reader = CASES[case][2][loader]
-    for name in ("numpy", "torch", module):
-        if not (module == "tensorflow" and name == "torch"):
+    for name in ("numpy", "torch", "pyarrow", module):
+        if module != "tensorflow" or name not in ("torch", "pyarrow"):
             importlib.import_module(name)
     started, cpu = time.monotonic(), cpu_seconds()
     samples = reader(root)
