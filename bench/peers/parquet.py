@@ -9,7 +9,8 @@ The data is made in DIRECTORY on the first run. What is compared is CPU time of 
 * batches: iter_batches(256), columns made what a batch of hr holds: numpy arrays, lists of str; in the file's order
 * rows: the same, and every row made a Python object (to_pylist), which is what a loader without an engine does
 * decode: Dataset.decode of every block, as the loader calls it, nothing cut (hr.Dataset, one row a block)
-* hr: batches of hr.Loader in shuffled order, numpy arrays
+* hr: batches of hr.Loader in shuffled order, numpy arrays and lists of Python values
+* hr-arrow: the same with ragged="arrow": what scan gives, shuffled; hr-file: in the file's order
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -108,9 +110,9 @@ def decode(directory: Path) -> int:
         return len(dataset)
 
 
-def load(directory: Path) -> int:
+def load(directory: Path, **options: Any) -> int:
     count = 0
-    with hr.Loader(directory, batch_size=256, index_cache="", epoch_end="uneven") as loader:
+    with hr.Loader(directory, batch_size=256, index_cache="", epoch_end="uneven", **options) as loader:
         for batch in loader:
             count += len(batch.ids)
             for name in batch:
@@ -124,13 +126,15 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=1_000_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kind", choices=("mixed", "tokens"), default="mixed")
-    parser.add_argument("--only", nargs="*", default=["scan", "decode", "batches", "rows", "hr"])
+    parser.add_argument("--only", nargs="*", default=["scan", "decode", "batches", "rows", "hr", "hr-arrow", "hr-file"])
     arguments = parser.parse_args()
     directory = arguments.directory / arguments.kind
     if not directory.exists():
         make(directory, arguments.kind, arguments.bytes)
     size = sum(path.stat().st_size for path in directory.glob("*.parquet"))
     runs: dict[str, Callable[[Path], int]] = {"scan": scan, "batches": batches, "rows": rows, "decode": decode, "hr": load}
+    runs["hr-arrow"] = lambda path: load(path, ragged="arrow")
+    runs["hr-file"] = lambda path: load(path, ragged="arrow", shuffle=False)
     seconds: dict[str, list[float]] = {name: [] for name in arguments.only}
     walls: dict[str, list[float]] = {name: [] for name in arguments.only}
     for round_index in range(arguments.rounds + 1):

@@ -10,12 +10,14 @@ Objects, below the target:
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError
 
@@ -193,6 +195,17 @@ class PackTarget:
             self._store.put(key, text.encode(), False)
         self.put_json(FINISHED, {"digest": self.digest, "parts": list(facts)})
         self.remove(self.sizes(WORK))
+        self._remove_folders()
+
+    def _remove_folders(self) -> None:
+        """Those of WORK, empty now, where the target is local: an object store has none."""
+        url = self._store.url
+        if "://" in url and not url.startswith("file://"):
+            return
+        root = unquote(urlsplit(url).path) if "://" in url else url
+        for folder, _, _ in os.walk(os.path.join(root, WORK), topdown=False):
+            with contextlib.suppress(OSError):  # Somebody else removed it, or began anew in it.
+                os.rmdir(folder)
 
 
 def is_beyond(key: str, count: int, name_of: Callable[[int], str]) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,7 +31,6 @@ def dataset(tmp_path: Path) -> Path:
     """Some shards of a few hundred bytes a sample."""
     path = tmp_path / "mds"
     prepare.write(({"x": i, "data": bytes([i % 251]) * 300} for i in range(2000)), str(path), format="mds", shard_bytes="32KiB")
-    shutil.rmtree(path / ".hrpack")
     return path
 
 

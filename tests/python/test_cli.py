@@ -223,3 +223,24 @@ def test_output_to_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     command = f"{sys.executable} -m headrace.cli cat {tmp_path / 'x'} | head -c 1 > {tmp_path / 'out'}; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("0\n", "")
+
+
+def test_labels_and_manifests_of_raw_files_are_kept_in_the_index(cli: Any, tmp_path: Path) -> None:
+    root = tmp_path / "photos"
+    for name in ("cat/1.jpg", "dog/2.jpg"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes(name.encode())
+    labelled = ["--labels", "folder"]
+    assert cli("index", str(root), *labelled, "--json").json()["samples"] == 2
+    with hr.Dataset(root) as dataset:
+        assert [(row["key"], int(row["label"])) for row in dataset] == [("cat/1.jpg", 0), ("dog/2.jpg", 1)]
+    assert cli("verify", str(root), *labelled, "--json").json()["ok"]
+    (root / "list.jsonl").write_text('{"file_name": "dog/2.jpg", "caption": "a dog"}\n')
+    listed = ["--manifest", "list.jsonl"]
+    assert cli("index", str(root), *listed, "--json").json()["samples"] == 1
+    assert cli("verify", str(root), *listed, "--json").json()["ok"]
+    with hr.Dataset(root) as dataset:
+        assert dataset[0]["caption"] == "a dog"
+    wrong = cli("index", str(root), "--labels", "name")
+    assert wrong.code != 0
+    assert "folder" in wrong.err

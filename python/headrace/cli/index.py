@@ -18,6 +18,14 @@ BlockBytes = Annotated[str | None, typer.Option("--block-bytes", help="Encoded s
 Keys = Annotated[list[str] | None, typer.Option("--key", help="Exactly this object below the URL; may be repeated.")]
 TokensPerSample = Annotated[int, typer.Option("--tokens-per-sample", min=0, help="Flat tokens: tokens of one sample.")]
 TokenDtype = Annotated[str, typer.Option("--token-dtype", help="Flat tokens without an index: uint16, uint32, ...")]
+Labels = Annotated[str, typer.Option("--labels", metavar="folder", help="Raw files: a column `label` for the folder right below the URL.")]
+Manifest = Annotated[str, typer.Option("--manifest", metavar="KEY", help="Raw files: JSON lines or CSV below the URL that name the files and their fields.")]
+Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Megatron Energon: the tars of this part (train, ...).")]
+
+
+def shape(**options: Any) -> DatasetOptions:
+    """The options of a dataset that were given."""
+    return {name: value for name, value in options.items() if value}  # type: ignore[return-value]
 
 
 def index(
@@ -28,6 +36,9 @@ def index(
     keys: Keys = None,
     tokens_per_sample: TokensPerSample = 0,
     token_dtype: TokenDtype = "",
+    labels: Labels = "",
+    manifest: Manifest = "",
+    split: Split = "",
     lenient: Annotated[bool, typer.Option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")] = False,
     allow_unsafe: Annotated[bool, typer.Option("--allow-unsafe", help="Also index datasets with pickled columns.")] = False,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Objects read at once; 0: chosen.")] = 0,
@@ -51,17 +62,26 @@ def index(
     * `headrace index ./shards --output shards.hri`
 
     * `headrace index ./tokens --format tokens --tokens-per-sample 2049` — flat uint16 tokens
+
+    * `headrace index s3://bucket/photos --labels folder` — photos/cat/1.jpg has the label of "cat", for whoever opens it from now on
     """
     started = time.monotonic()
     where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
-    options: DatasetOptions = {"tokens_per_sample": tokens_per_sample, "token_dtype": token_dtype, "lenient": lenient, "allow_unsafe": allow_unsafe}
-    if keys:
-        options["keys"] = keys
+    options = shape(
+        keys=keys,
+        tokens_per_sample=tokens_per_sample,
+        token_dtype=token_dtype,
+        labels=labels,
+        manifest=manifest,
+        split=split,
+        lenient=lenient,
+        allow_unsafe=allow_unsafe,
+    )
     size = write_index(url, output, format=format, memory=memory, block_bytes=block_bytes, index_workers=workers, **options, **where)
     summary: dict[str, Any] = {"index": str(output or f"{url.rstrip('/')}/{INDEX_KEY}"), "bytes": size, "seconds": time.monotonic() - started}
     counts = ""
     if output is None:
-        # What was written for chosen keys or tokens is what a plain open finds there.
+        # What was written for chosen keys, tokens or labels is what a plain open finds there.
         with Dataset(url, format=format, allow_unsafe=allow_unsafe, **where) as dataset:
             samples = len(dataset)
             summary |= {"format": dataset.format, "samples": samples, "shard_count": len(dataset.shards), "bytes_per_sample": size / max(samples, 1)}

@@ -6,7 +6,7 @@ import json as jsonlib
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -15,9 +15,14 @@ from headrace._dataset import Dataset
 from headrace._store import Store, StoreOptions
 from headrace._units import format_bytes
 from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
-from headrace.cli.index import TokenDtype, TokensPerSample
+from headrace.cli.index import Labels, Manifest, Split, TokenDtype, TokensPerSample, shape
 
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")]
+
+
+def _store_options(endpoint: str | None, region: str | None, anonymous: bool, access_log: str | None) -> StoreOptions:
+    return {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
+
 
 manifest_app = typer.Typer(help="SHA-256 of every object below a URL: create a manifest, check one.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -30,6 +35,9 @@ def verify(
     format: Format = "auto",
     tokens_per_sample: TokensPerSample = 0,
     token_dtype: TokenDtype = "",
+    labels: Labels = "",
+    manifest: Manifest = "",
+    split: Split = "",
     memory: Memory = "512MiB",
     endpoint: Endpoint = None,
     region: Region = None,
@@ -48,10 +56,10 @@ def verify(
     * `headrace verify ./tars --quarantine bad.jsonl --json`
     """
     started = time.monotonic()
-    shape = {"tokens_per_sample": tokens_per_sample, "token_dtype": token_dtype} if tokens_per_sample or token_dtype else {}
-    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
+    options = shape(tokens_per_sample=tokens_per_sample, token_dtype=token_dtype, labels=labels, manifest=manifest, split=split)
+    where = _store_options(endpoint, region, anonymous, access_log)
     most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
-    report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, most_problems=most, dataset_options=shape, **where)
+    report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, most_problems=most, dataset_options=dict(options), **where)
     seconds = time.monotonic() - started
     if quarantine is not None:
         lines = [jsonlib.dumps(problem._asdict(), ensure_ascii=False) for problem in report.problems]
@@ -101,7 +109,7 @@ def manifest_create(
     * `headrace manifest create ./data --output - | sort`
     """
     started = time.monotonic()
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
+    options = _store_options(endpoint, region, anonymous, access_log)
     digests, count = _verify.create_manifest(url, workers=workers, memory=memory, **options)
     text = _verify.format_manifest(digests)
     if output == "-":
@@ -141,7 +149,7 @@ def manifest_check(
     * `headrace manifest check ./copy ./original.sha256`
     """
     started = time.monotonic()
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
+    options = _store_options(endpoint, region, anonymous, access_log)
     if manifest is None:
         with Store(url, **options) as store:
             text = store.get(_verify.MANIFEST_KEY).decode()
@@ -183,7 +191,7 @@ def diff(
 
     * `headrace diff ./tars ./parquet --key __key__ --columns jpg,cls`
     """
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
+    options = _store_options(endpoint, region, anonymous, access_log)
     with Dataset(a, format=format_a, **options) as left, Dataset(b, format=format_b, **options) as right:
         names = columns.split(",") if columns else None
         report = _verify.diff(left, right, key=key, columns=names, most=most)
