@@ -2,6 +2,7 @@
 
 #include "base/endian.h"
 #include "shard/build.h"
+#include "shard/digest.h"
 #include "shard/inflate.h"
 #include "shard/mds/mds_shard.h"
 #include "shard/range_fetcher.h"
@@ -162,6 +163,8 @@ class MdsBuilder {
     ShardState& state = states_[s];
     std::vector<std::byte> inflated;
     auto table = std::as_bytes(std::span(state.meta));
+    if (Status status = check_digest(shard.meta.hashes, table); !status.ok())
+      return corrupt(s, fmt::format("its meta file: {}", status.message()));
     if (shard.compression != Compression::kNone) {
       inflated.resize(shard.meta.raw_bytes);
       Status status = inflate(shard.compression, table, inflated);

@@ -119,6 +119,7 @@ class ShardReader {
     if (split.kind != MdsSplit::Kind::kNone) {
       HEADRACE_TRY(take_file("_meta", is_zipped, stored, shard.meta.basename,
                              shard.meta.stored_bytes, shard.meta.raw_bytes));
+      shard.meta.hashes = hashes(stored);
       table_bytes = shard.meta.raw_bytes;
     }
     // The table of offsets alone takes 4 bytes a sample: bounds everything that is allocated by

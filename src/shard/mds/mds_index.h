@@ -25,6 +25,7 @@ struct MdsMeta {
   std::string basename;
   std::uint64_t stored_bytes = 0;
   std::uint64_t raw_bytes = 0;  ///< < 2^32
+  std::string hashes;           ///< Of the stored file, as digest.h takes them.
 };
 
 struct MdsShard {

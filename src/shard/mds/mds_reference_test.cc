@@ -180,5 +180,28 @@ TEST(MdsSplit, ReadsFewLargeMetaFilesAtOnce) {
   EXPECT_LT(first_bytes, 2 * kMetaBytes);  // A quarter of the pool holds one.
 }
 
+TEST(MdsSplit, ChecksTheHashesOfMetaFiles) {
+  const fs::path root = reference() / "split_json";
+  if (!fs::exists(root)) GTEST_SKIP() << "no reference cases here";
+  FakeStore store;
+  store.load(root);
+  const auto pool = testing::make_pool(std::uint64_t{16} << 20);
+  json index = json::parse(testing::read_file(root / "index.json"));
+  const auto open_with = [&](const std::string& digest) {
+    index["shards"][1]["raw_meta"]["hashes"] = {{"sha1", digest}};
+    store.set("index.json", index.dump());
+    return Dataset::open(store, *pool, {});
+  };
+  const std::string name = index["shards"][1]["raw_meta"]["basename"];
+  const std::string meta = testing::read_file(root / name);
+  const auto good = open_with(hex_digest("sha1", std::as_bytes(std::span(meta))));
+  EXPECT_TRUE(good.has_value()) << good.error().message();
+  const auto bad = open_with(std::string(40, 'a'));
+  ASSERT_FALSE(bad.has_value());
+  EXPECT_EQ(bad.error().code(), Code::kCorrupt);
+  EXPECT_NE(bad.error().message().find("its meta file"), std::string_view::npos)
+      << bad.error().message();
+}
+
 }  // namespace
 }  // namespace headrace
