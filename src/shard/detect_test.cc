@@ -46,7 +46,7 @@ class Detect : public ::testing::Test {
   testing::FakeStore store_;
   std::unique_ptr<SlabPool> pool_ = testing::make_pool(16 << 20);
   DatasetOptions options_;
-  const CallOptions call_;
+  const CallOptions call_{};
   std::string message_;
 };
 
@@ -169,7 +169,7 @@ TEST_F(Detect, TakesTheKeysGivenInTheirOrder) {
 }
 
 TEST_F(Detect, LooksIntoFewOfManyObjects) {
-  for (int i = 0; i < 200; ++i)
+  for (std::size_t i = 0; i < 200; ++i)
     store_.set("f" + std::to_string(i) + "." + std::string(1 + i % 40, 'e'), "content");
   EXPECT_EQ(format(), Format::kRaw);
   EXPECT_LE(store_.shared().get_count, 32U);

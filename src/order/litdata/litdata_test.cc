@@ -171,7 +171,7 @@ TEST(LitDataList, ResumesWhereEachWorkerWas) {
   auto whole = make_litdata_list(spec, chunks, world, 2);
   ASSERT_TRUE(whole.has_value());
   const auto all = slots_of(**whole);
-  for (const std::uint64_t batches : {0, 1, 2, 3, 5}) {
+  for (const std::uint64_t batches : {0U, 1U, 2U, 3U, 5U}) {
     LitDataState state;
     state.epoch = 2;
     state.num_samples_yielded = 3 * batches;

@@ -253,7 +253,7 @@ TEST(MosaicEpoch, ServesWhatARealRunServes) {
 /// py1e over nodes wide enough for several stretches and batches of targets.
 TEST(MosaicShuffle, ThreadsChangeNothing) {
   std::mt19937_64 random(5);
-  for (const std::uint64_t nodes : {1, 3}) {
+  for (const std::uint64_t nodes : {1U, 3U}) {
     for (const std::uint64_t block : {30'000ULL, 200'000ULL}) {
       std::vector<std::uint64_t> units;
       std::uint64_t samples = 0;

@@ -71,7 +71,7 @@ void expect_sorted(std::uint64_t count, double block, std::uint64_t largest_id,
 }
 
 TEST(PositionSorter, SortsAsIfAtOnce) {
-  for (const std::uint64_t count : {1, 2, 700, 4096, 16'384, 16'385, 90'000}) {
+  for (const std::uint64_t count : {1U, 2U, 700U, 4096U, 16'384U, 16'385U, 90'000U}) {
     for (const double block : {0.0, 1.5, 4000.0, 50'000.0}) {
       expect_sorted<std::uint32_t>(count, block, 0, {});
     }
@@ -92,7 +92,7 @@ TEST(PositionSorter, ComparesInFullWhereTruncatedPositionsAreEqual) {
 
 TEST(PositionSorter, SortsWhatLandsUnevenly) {
   // All within one position: no digit has room for that; above twice the width, no bucket has.
-  for (const std::uint64_t count : {5'000, 50'000}) {
+  for (const std::uint64_t count : {5'000U, 50'000U}) {
     std::vector<std::uint32_t> samples(count);
     std::iota(samples.begin(), samples.end(), 0U);
     ShiftedNode<std::uint32_t> node;

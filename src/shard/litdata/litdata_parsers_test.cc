@@ -101,7 +101,7 @@ TEST(LitDataItem, CutsLeavesBySizes) {
 
 TEST(LitDataItem, FindsItemsByTheTableOfTheChunk) {
   std::string chunk;
-  for (const std::uint64_t word : {2, 16, 18, 21}) append_u32(chunk, word);
+  for (const std::uint64_t word : {2U, 16U, 18U, 21U}) append_u32(chunk, word);
   chunk += "aabbb";
   auto item = chunk_item(as_bytes(chunk), 2, 1);
   ASSERT_TRUE(item.has_value());
@@ -121,9 +121,9 @@ TEST(LitDataItem, FindsItemsByTheTableOfTheChunk) {
 
 std::string framed_chunk() {
   std::string chunk("LDFZ01\0\0\1\0\0\0", 12);
-  for (const std::uint64_t word : {3, 2, 2}) append_u32(chunk, word);
-  for (const std::uint64_t word : {0, 5, 9, 9}) append_u32(chunk, word);
-  for (const std::uint64_t first : {0, 2}) {
+  for (const std::uint64_t word : {3U, 2U, 2U}) append_u32(chunk, word);
+  for (const std::uint64_t word : {0U, 5U, 9U, 9U}) append_u32(chunk, word);
+  for (const std::uint64_t first : {0U, 2U}) {
     append_u32(chunk, first);
     append_u32(chunk, first == 0 ? 2 : 1);
     append_u64(chunk, first == 0 ? 88 : 98);

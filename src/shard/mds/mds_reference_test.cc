@@ -194,7 +194,7 @@ TEST(MdsSplit, ChecksTheHashesOfMetaFiles) {
   };
   const std::string name = index["shards"][1]["raw_meta"]["basename"];
   const std::string meta = testing::read_file(root / name);
-  const auto good = open_with(hex_digest("sha1", std::as_bytes(std::span(meta))));
+  const auto good = open_with(detail::hex_digest("sha1", std::as_bytes(std::span(meta))));
   EXPECT_TRUE(good.has_value()) << good.error().message();
   const auto bad = open_with(std::string(40, 'a'));
   ASSERT_FALSE(bad.has_value());

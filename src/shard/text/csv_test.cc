@@ -153,7 +153,7 @@ TEST(CsvScan, FindsTheSameRecordsInPiecesOfAnySize) {
     }
     const char* ends[] = {"\n", "\r\n", "\r"};
     const std::string text = written(rows, ends[random.below(3)]);
-    for (const std::uint64_t piece : {1, 2, 5, 1000}) {
+    for (const std::uint64_t piece : {1U, 2U, 5U, 1000U}) {
       CsvScan scan(',');
       const Status status = testing::drive_scan(scan, std::as_bytes(std::span(text)), piece);
       ASSERT_TRUE(status.ok()) << status.message() << text;

@@ -145,8 +145,9 @@ TEST_F(TfRecordReference, ReadsExamplesAsProtobufDoes) {
     std::size_t kinds = 0;
     for (const auto& [name, feature] : features.items()) {
       if (feature["kind"].is_null()) continue;
-      const auto found = std::find_if(columns.begin(), columns.end(),
-                                      [&name](const Column& c) { return c.name == name; });
+      const auto found =
+          std::find_if(columns.begin(), columns.end(),
+                       [&wanted = name](const Column& c) { return c.name == wanted; });
       ASSERT_NE(found, columns.end()) << name;
       const auto c = static_cast<std::size_t>(found - columns.begin());
       EXPECT_TRUE(sample[c].present);
