@@ -165,6 +165,7 @@ TEST(MdsSplit, ReadsFewLargeMetaFilesAtOnce) {
     meta.resize(kMetaBytes);
     store.set(name, meta);
     shard["raw_meta"]["bytes"] = kMetaBytes;
+    shard["raw_meta"]["hashes"] = json::object();
   }
   ASSERT_GE(index["shards"].size(), 3U);
   store.set("index.json", index.dump());

@@ -16,7 +16,7 @@ namespace {
 using testing::FakeStore;
 
 void append(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(value >> (8 * i)));
+  for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(i < 8 ? value >> (8 * i) : 0));
 }
 
 std::string npy(const std::string& dict, const std::string& data, unsigned version = 1) {

@@ -13,9 +13,8 @@ namespace {
 using testing::FakeStore;
 
 std::string packed(const std::vector<std::uint64_t>& values) {
-  std::string out(values.size() * 8, '\0');
-  std::memcpy(out.data(), values.data(), out.size());
-  return out;
+  const auto bytes = std::as_bytes(std::span(values));
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 TEST(EnergonIndex, IsAscendingBlocksOfTheTar) {
