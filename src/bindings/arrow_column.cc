@@ -154,6 +154,7 @@ void flatten_nullable_lists(const BatchColumn& column, std::size_t item_bytes, M
       flags[first + k] = 0;
       ++memory.item_null_count;
     }
+    if (list.items.empty()) continue;
     std::memmove(to, list.items.data(), list.items.size());
     to += list.items.size();
   }
@@ -181,7 +182,7 @@ nb::object export_schema(const ArrowColumn& self) {
     case ArrowForm::Kind::kNumbers:
       fill_schema(*schema, self.form.item_format, "");
       break;
-    case ArrowForm::Kind::kNone:
+    case ArrowForm::Kind::kNone:  // Never made.
     case ArrowForm::Kind::kList:
     case ArrowForm::Kind::kNullableList: {
       SchemaNode& node = fill_schema(*schema, "+L", "");
