@@ -75,7 +75,9 @@ TEST_P(RefusedUploadTest, ConnectionWithAHalfSentBodyIsNotUsedAgain) {
         if (request.head.find("X-Refuse") == std::string::npos) return server.answer(request, peer);
         peer.send(ScriptedServer::head(403, 2) + "no");  // and the connection stays open
         static_cast<void>(is_kept.try_acquire_for(5s));  // the client cannot send any more
-        peer.wait_for_client_to_leave();
+        // Enough for the piece under way, too little for the whole body: once all of that is with
+        // the server the connection may be used again.
+        peer.wait_for_client_to_leave(4 << 20);
       },
       1 << 20, tls.get());
   options_.clock = &system_clock();

@@ -38,8 +38,8 @@ class Peer {
   void reset();
   void close();
   bool is_open() const { return is_open_; }
-  /// Waits until the client has gone (reads its bytes meanwhile).
-  void wait_for_client_to_leave();
+  /// Waits until the client has gone. Reads its bytes meanwhile, about `most_bytes` of them.
+  void wait_for_client_to_leave(std::size_t most_bytes = SIZE_MAX);
 
  private:
   const int fd_;

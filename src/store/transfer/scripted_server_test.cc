@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -31,16 +32,26 @@ void Peer::reset() {
 
 void Peer::close() { is_open_ = false; }
 
-void Peer::wait_for_client_to_leave() {
+void Peer::wait_for_client_to_leave(std::size_t most_bytes) {
   char bytes[4096];
-  while (::recv(fd_, bytes, sizeof(bytes), 0) > 0) {
+  std::size_t read_bytes = 0;
+  ssize_t count = 1;
+  while (count > 0 && read_bytes < most_bytes) {
+    count = ::recv(fd_, bytes, sizeof(bytes), 0);
+    if (count > 0) read_bytes += static_cast<std::size_t>(count);
   }
+  pollfd leaving{.fd = fd_, .events = POLLRDHUP, .revents = 0};
+  if (count > 0) ::poll(&leaving, 1, -1);
   is_open_ = false;
 }
 
 ScriptedServer::ScriptedServer(Script script, std::uint64_t object_bytes, SSL_CTX* tls)
     : script_(std::move(script)), object_bytes_(object_bytes), tls_(tls) {
   listen_fd_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  // What no script reads stays with the client: some systems would take 32 MiB of it.
+  const int window_bytes = 256 << 10;
+  EXPECT_EQ(::setsockopt(listen_fd_, SOL_SOCKET, SO_RCVBUF, &window_bytes, sizeof(window_bytes)),
+            0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
