@@ -1,9 +1,55 @@
-"""Values of MDS columns that hold images: made from their bytes, for the decoder."""
+"""Values of MDS columns and their bytes: images for the decoder; images and arrays for writers, as mosaicml-streaming encodes them."""
 
 from __future__ import annotations
 
+import io
 import struct
 from typing import Any
+
+import numpy as np
+
+TYPE_BYTES = {
+    "uint8": 8,
+    "int8": 9,
+    "uint16": 16,
+    "int16": 17,
+    "float16": 18,
+    "uint32": 32,
+    "int32": 33,
+    "float32": 34,
+    "uint64": 64,
+    "int64": 65,
+    "float64": 66,
+}
+"""What stands for a dtype before an array of column ``ndarray``."""
+
+
+def save_shape(shape: tuple[int, ...]) -> bytes:
+    """A byte (dimensions << 2 | k), then dimensions of 2**k bytes, the fewest that hold the largest. ``shape`` is not empty."""
+    k = next(k for k in range(4) if max(shape) < 1 << (8 << k))
+    return bytes([len(shape) << 2 | k]) + np.array(shape, f"<u{1 << k}").tobytes()
+
+
+def save_pil(image: Any) -> bytes:
+    """``pil``: size, mode and pixels of an image of Pillow."""
+    mode: bytes = image.mode.encode()
+    head: bytes = np.array([*image.size, len(mode)], "<u4").tobytes()
+    pixels: bytes = image.tobytes()
+    return head + mode + pixels
+
+
+def save_image(image: Any, format: str) -> bytes:
+    """``jpeg``, ``png``: the image's file. A JPEG that was opened from a file is that file: no second loss."""
+    name = getattr(image, "filename", "")
+    if format == "jpeg" and type(image).__name__ == "JpegImageFile" and name:
+        try:
+            with open(name, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            pass
+    out = io.BytesIO()
+    image.save(out, format=format.upper())
+    return out.getvalue()
 
 
 def _split(data: bytes, at: int) -> list[bytes]:

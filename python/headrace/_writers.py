@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import operator
 import os
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headrace import _native
+from headrace._mds_values import TYPE_BYTES, save_image, save_pil, save_shape
 from headrace._pack_target import PackTarget, index_objects
 from headrace._store import StoreOptions, open_native
 from headrace._units import parse_bytes
@@ -26,19 +26,6 @@ __all__ = ["LitDataWriter", "MDSWriter", "ParquetWriter", "TFRecordWriter", "Web
 DEFAULT_SHARD_BYTES = "64MiB"
 
 _SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool")
-MDS_TYPE_BYTES = {
-    "uint8": 8,
-    "int8": 9,
-    "uint16": 16,
-    "int16": 17,
-    "float16": 18,
-    "uint32": 32,
-    "int32": 33,
-    "float32": 34,
-    "uint64": 64,
-    "int64": 65,
-    "float64": 66,
-}
 
 
 class ColumnSpec(NamedTuple):
@@ -76,12 +63,9 @@ def _infer(name: str, value: Any, format: str) -> str:
 
 
 def _array_shape(value: np.ndarray[Any, Any]) -> bytes:
-    """MDS: a byte (dimensions << 2 | k), then dimensions of 2**k bytes, the fewest that hold the largest."""
     if value.ndim == 0 or value.size == 0:
         raise InvalidArgumentError("arrays without dimensions or elements cannot be written")
-    largest = max(value.shape)
-    k = 0 if largest < 1 << 8 else 1 if largest < 1 << 16 else 2 if largest < 1 << 32 else 3
-    return bytes([value.ndim << 2 | k]) + np.array(value.shape, f"<u{1 << k}").tobytes()
+    return save_shape(value.shape)
 
 
 def _little(value: Any, dtype: str) -> np.ndarray[Any, Any]:
@@ -99,12 +83,7 @@ def _image_encoder(kind: str) -> Callable[[Any], Any]:
     def encode(value: Any) -> Any:
         if isinstance(value, (bytes, bytearray, memoryview)):
             return value
-        if kind == "pil":
-            mode = value.mode.encode()
-            return np.array([*value.size, len(mode)], "<u4").tobytes() + mode + value.tobytes()
-        out = io.BytesIO()
-        value.save(out, format=kind.upper())
-        return out.getvalue()
+        return save_pil(value) if kind == "pil" else save_image(value, kind)
 
     return encode
 
@@ -133,7 +112,7 @@ def encoder(encoding: str) -> Callable[[Any], Any]:
         return str
     if encoding == "ndarray":
         return lambda value: (
-            bytes([MDS_TYPE_BYTES[np.asarray(value).dtype.name]]) + _array_shape(np.asarray(value)) + _little(value, np.asarray(value).dtype.name).tobytes()
+            bytes([TYPE_BYTES[np.asarray(value).dtype.name]]) + _array_shape(np.asarray(value)) + _little(value, np.asarray(value).dtype.name).tobytes()
         )
     if encoding.startswith("ndarray:"):
         return _array_encoder(encoding)

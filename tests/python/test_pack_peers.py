@@ -7,9 +7,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from headrace import prepare
 from headrace.cli import app
 
 
@@ -48,6 +50,20 @@ def test_mds_is_byte_for_byte_that_of_the_reference_writer(tmp_path: Path, files
     ours = {p.name: p.read_bytes() for p in (tmp_path / "ours").iterdir() if not p.name.startswith(".")}
     assert len(reference) > 3
     assert ours == reference
+
+
+def test_images_of_a_program_are_those_of_the_reference_writer(tmp_path: Path) -> None:
+    streaming, image = pytest.importorskip("streaming"), pytest.importorskip("PIL.Image")
+    pixels = np.arange(16 * 9 * 3, dtype=np.uint8).reshape(9, 16, 3)
+    image.fromarray(pixels).save(tmp_path / "opened.jpg", quality=30)
+    columns = {"a": "jpeg", "b": "jpeg", "c": "png", "d": "pil", "e": "ndarray"}
+    with image.open(tmp_path / "opened.jpg") as opened:
+        sample = {"a": opened, "b": image.fromarray(pixels), "c": opened, "d": image.fromarray(pixels[:, :, 0]), "e": pixels}
+        with streaming.MDSWriter(out=str(tmp_path / "reference"), columns=columns) as writer:
+            writer.write(sample)
+        prepare.write([sample], tmp_path / "ours", columns=columns)
+    for name in ("index.json", "shard.00000.mds"):
+        assert (tmp_path / "ours" / name).read_bytes() == (tmp_path / "reference" / name).read_bytes()
 
 
 @pytest.mark.parametrize("compression", ["", "zstd", "zstd:9"])
