@@ -256,6 +256,17 @@ def _build_index(store: _native.Store, format: str, block_bytes: int | str | Non
         )
 
 
+def _check_place(url: str | os.PathLike[str], given: DatasetOptions, chosen: DatasetOptions) -> None:
+    """Refuses an index beside a dataset of some objects of a folder: whoever opened the folder would see no others."""
+    keys = chosen.get("keys")
+    if keys is None or given.get("keys") is not None or given.get("split") is not None:
+        return
+    raise InvalidArgumentError(
+        f"{os.fspath(url)} names {len(keys):,} object{'s' if len(keys) > 1 else ''} of a folder, and an index beside them would stand for the whole folder: "
+        "give a file for it (--output, path=), or index the folder"
+    )
+
+
 def _store_index(store: _native.Store, index: bytes, path: str | os.PathLike[str] | None) -> int:
     if path is None:
         store.put(INDEX_KEY, index, False)
@@ -278,12 +289,20 @@ def write_index(
 ) -> int:
     """``Dataset(url).write_index(path)`` with one scan: nothing is opened before. Returns the size of the index in bytes.
 
+    Without ``path`` it is written beside the dataset, which must then be a folder: one object, a pattern or a list needs a path.
+
     What a killed call had found is kept in ``index_cache`` and used by the next. ``options``: of the dataset
     (:class:`DatasetOptions`) and of its store.
     """
     cache = default_index_cache() if index_cache is None else os.fspath(index_cache)
     dataset_options, store_options = split_options(options)
-    store, index = open_root(url, memory, dataset_options, store_options, lambda store, chosen: _build_index(store, format, block_bytes, cache, chosen))
+
+    def build(store: _native.Store, chosen: DatasetOptions) -> bytes:
+        if path is None:
+            _check_place(url, dataset_options, chosen)
+        return _build_index(store, format, block_bytes, cache, chosen)
+
+    store, index = open_root(url, memory, dataset_options, store_options, build)
     try:
         return _store_index(store, index, path)
     finally:
@@ -337,7 +356,8 @@ class Dataset:
         dataset_options, store_options = split_options({"columns": columns, "where": where, **options})
         self._root: str | os.PathLike[str] = url
         self._options = store_options
-        self._format, self._block_bytes, self._dataset_options = format, block_bytes, dataset_options
+        self._format, self._block_bytes = format, block_bytes
+        self._given_url, self._given_options, self._dataset_options = url, dataset_options, dataset_options
 
         def use(store: _native.Store, chosen: DatasetOptions) -> _native.Dataset:
             if chosen is not dataset_options:
@@ -423,6 +443,8 @@ class Dataset:
 
     def write_index(self, path: str | os.PathLike[str] | None = None) -> int:
         """Builds the index and writes it beside the dataset (``index.hri``), or to ``path``. Returns its size in bytes."""
+        if path is None:
+            _check_place(self._given_url, self._given_options, self._dataset_options)
         index = _build_index(self._store, self._format, self._block_bytes, default_index_cache(), self._dataset_options)
         return _store_index(self._store, index, path)
 

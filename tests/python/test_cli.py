@@ -141,6 +141,20 @@ def test_inspect_index_and_order(cli: Any, s3: simulator.Server, numbers: Path, 
     assert "exactly once over 3 ranks" in cli(*order).out
 
 
+def test_index_of_a_part_does_not_stand_for_the_folder(cli: Any, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text('{"x": 1}\n' * 3)
+    assert cli("index", str(tmp_path), "--json").json()["samples"] == 6
+    before = (tmp_path / "index.hri").read_bytes()
+    for part in ("a.jsonl", "{a,b}.jsonl"):
+        refused = cli("index", str(tmp_path / part))
+        assert (refused.code, "--output" in refused.err) == (1, True), refused
+        with hr.Dataset(tmp_path / part) as dataset, pytest.raises(hr.InvalidArgumentError, match="path="):
+            dataset.write_index()
+        assert cli("index", str(tmp_path / part), "--output", str(tmp_path / "part.hri")).code == 0
+    assert (tmp_path / "index.hri").read_bytes() == before
+
+
 @pytest.mark.parametrize("arguments", [["--format", "mds", "--compression", "zstd"], ["--format", "webdataset"], ["--tokens", "33"]])
 def test_pack_makes_datasets_that_load(cli: Any, tmp_path: Path, arguments: list[str]) -> None:
     source = tmp_path / "files"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
@@ -85,6 +86,37 @@ except KeyboardInterrupt:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 9 or "KeyboardInterrupt" in err
+
+
+def test_ctrl_c_ends_a_wait_for_the_order_that_another_process_makes(tmp_path: Path) -> None:
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "tokens" / "a.bin").write_bytes(bytes(2 * 2 * 300_000))  # 300,000 samples of two tokens: a table of 1.2 MB
+    code = """
+import sys, headrace as hr
+data = hr.Dataset(sys.argv[1], format="tokens", tokens_per_sample=2)
+loader = hr.Loader(data, batch_size=100, order="mosaic:py1e")
+try:
+    print("ready", flush=True)
+    next(iter(loader))
+except KeyboardInterrupt:
+    assert loader.state_dict()["t"] == 0
+    raise SystemExit(9)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path / "tokens")]
+    environment = os.environ | {"HEADRACE_ORDER_CACHE": str(tmp_path / "orders")}
+    made = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment)
+    assert made.returncode == 0, made.stderr
+    (table,) = (tmp_path / "orders").glob("*.order")
+    table.unlink()
+    with table.with_suffix(".lock").open("w") as lock:  # as a process that makes it, and is stopped
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=50)
+        assert process.returncode == 9, err
+        assert not table.exists()
 
 
 def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(numbers: Path) -> None:

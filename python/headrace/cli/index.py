@@ -59,7 +59,7 @@ def index(
 
     * `headrace index s3://bucket/tars` — scans the tars once, writes s3://bucket/tars/index.hri
 
-    * `headrace index ./shards --output shards.hri`
+    * `headrace index ./shards --output shards.hri`; one object, a pattern or a list needs the option
 
     * `headrace index ./tokens --format tokens --tokens-per-sample 2049` — flat uint16 tokens
 
