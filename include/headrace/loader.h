@@ -138,8 +138,9 @@ class Loader {
 
   /// Begins the epoch that the position names: after this next() delivers its batches. After the
   /// end of an epoch the position is the start of the following one. Calling it again in mid-epoch
-  /// continues where next() stood.
-  virtual Status start_epoch() = 0;
+  /// continues where next() stood. What makes an order here and below may wait for it (for another
+  /// process that makes the same one): `stop` ends that with kCancelled, and nothing changes.
+  virtual Status start_epoch(const std::stop_token& stop = {}) = 0;
 
   /// The next batch; nullopt at the end of the epoch. Blocks until one is ready, at most until
   /// `until` (kDeadline; call again), or `stop` (kCancelled). A failed read is returned here, names
@@ -162,12 +163,13 @@ class Loader {
   /// Goes to a position. Discards what was read ahead. Errors: kInvalidArgument naming the field
   /// that differs (dataset fingerprint, order id or version, seed, quarantine unless the state has
   /// none, malformed JSON); nothing changes then.
-  virtual Status load_state(std::string_view json) = 0;
+  virtual Status load_state(std::string_view json, const std::stop_token& stop = {}) = 0;
 
   /// Goes on from the position with another source of the same order id, version and seed (a
   /// mixture whose weights change). Discards what was read ahead. Errors: kInvalidArgument, those
   /// of OrderSource::plan(); nothing changes then. Same thread as next().
-  virtual Status set_order_source(std::shared_ptr<const OrderSource> source) = 0;
+  virtual Status set_order_source(std::shared_ptr<const OrderSource> source,
+                                  const std::stop_token& stop = {}) = 0;
 
   /// True from the last batch of an epoch on, until start_epoch() or load_state().
   virtual bool has_ended() const = 0;
@@ -177,14 +179,15 @@ class Loader {
 
   /// Batches of this rank from the current position to the end of the epoch. A listed order may
   /// leave all slots of some of them empty; those are counted here and passed over by next().
-  virtual std::uint64_t batches_left() const = 0;
+  virtual Result<std::uint64_t> batches_left(const std::stop_token& stop = {}) const = 0;
   /// The same for a whole epoch from its start, of the epoch of the position.
-  virtual std::uint64_t epoch_batches() const = 0;
+  virtual Result<std::uint64_t> epoch_batches(const std::stop_token& stop = {}) const = 0;
   virtual std::uint64_t epoch() const = 0;
   /// Dataset positions planned for this rank's k-th batch of `epoch` from its start (repeats and
   /// bad samples included, empty slots left out), without reading data. kNotFound past the end.
   virtual Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch,
-                                                       std::uint64_t batch_index) const = 0;
+                                                       std::uint64_t batch_index,
+                                                       const std::stop_token& stop = {}) const = 0;
 
   /// What turned out bad and was replaced, in the order in which it was found; the first 1,000. Any
   /// thread.

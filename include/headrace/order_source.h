@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,8 +48,9 @@ class OrderSource {
 
   /// The order from `query.t` on. Called at the start of each epoch, after a resume, and for
   /// reports: the same query should be cheap the second time. Errors: kInvalidArgument (t beyond
-  /// the end, world size that the order cannot serve), those of EpochOrder::create.
-  virtual Result<OrderPlan> plan(const OrderQuery& query) const = 0;
+  /// the end, world size that the order cannot serve), kCancelled (`stop`, while the source waits
+  /// for something; computing goes on to its end), those of EpochOrder::create.
+  virtual Result<OrderPlan> plan(const OrderQuery& query, const std::stop_token& stop) const = 0;
 
   /// A JSON object whose members go into the loader's state beside its own ("mixture" replaces its
   /// null); together under 1 KiB. `epoch`, `t`: the position that the state counts.

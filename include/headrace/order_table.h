@@ -13,6 +13,7 @@
 /// with its owner, sees that each is made by one of them.
 #include <chrono>
 #include <memory>
+#include <stop_token>
 #include <string>
 
 #include "headrace/mosaic_order.h"
@@ -35,9 +36,11 @@ struct OrderTableOptions {
 };
 
 /// The slots of `epoch`. Where the directory cannot take the table (full, read-only, gone) it stays
-/// in memory. Blocks while another process makes the same table, at most longest_wait; call it
-/// without Python's lock. Errors: those of MosaicEpoch::build().
+/// in memory. Blocks while another process makes the same table, at most longest_wait or
+/// until `stop`; call it without Python's lock. Errors: kCancelled (`stop` during the wait), those
+/// of MosaicEpoch::build().
 Result<std::shared_ptr<const SampleList>> open_mosaic_list(const MosaicEpoch& epoch,
-                                                           const OrderTableOptions& options);
+                                                           const OrderTableOptions& options,
+                                                           const std::stop_token& stop = {});
 
 }  // namespace headrace

@@ -197,19 +197,16 @@ void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object 
 void load_state(PyLoader& self, const std::string& json) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
-  raise_if_error([&] {
-    ReleaseGil release;
-    return parts->loader->load_state(json);
-  }());
+  raise_if_error(run_interruptible(
+      [&](const std::stop_token& stop) { return parts->loader->load_state(json, stop); }));
 }
 
 void set_order_source(PyLoader& self, const PyOrderSource& source) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
-  raise_if_error([&] {
-    ReleaseGil release;
-    return parts->loader->set_order_source(source.source);
-  }());
+  raise_if_error(run_interruptible([&](const std::stop_token& stop) {
+    return parts->loader->set_order_source(source.source, stop);
+  }));
 }
 
 void end_epoch(PyLoader& self) {
@@ -221,23 +218,33 @@ void end_epoch(PyLoader& self) {
 void start_epoch(PyLoader& self) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
-  raise_if_error([&] {
-    ReleaseGil release;
-    return parts->loader->start_epoch();
-  }());
+  raise_if_error(run_interruptible(
+      [&](const std::stop_token& stop) { return parts->loader->start_epoch(stop); }));
 }
 
-/// What needs the order of an epoch, which may take seconds to make: without the GIL.
+/// What needs the order of an epoch, which may take seconds to make or to wait for.
 template <class Ask>
 auto planned(PyLoader& self, Ask ask) {
   auto parts = self.parts.get();
-  ReleaseGil release;
-  return ask(*parts->loader);
+  return run_interruptible([&](const std::stop_token& stop) { return ask(*parts->loader, stop); });
+}
+
+std::uint64_t batches_left(PyLoader& self) {
+  return value_or_raise(planned(
+      self, [](Loader& loader, const std::stop_token& stop) { return loader.batches_left(stop); }));
+}
+
+std::uint64_t epoch_batches(PyLoader& self) {
+  return value_or_raise(planned(self, [](Loader& loader, const std::stop_token& stop) {
+    return loader.epoch_batches(stop);
+  }));
 }
 
 /// Positions of one batch as an int64 array; None past the end of the epoch.
 nb::object sample_ids(PyLoader& self, std::uint64_t epoch, std::uint64_t batch_index) {
-  auto result = planned(self, [&](Loader& l) { return l.sample_ids(epoch, batch_index); });
+  auto result = planned(self, [&](Loader& loader, const std::stop_token& stop) {
+    return loader.sample_ids(epoch, batch_index, stop);
+  });
   if (!result && result.error().code() == Code::kNotFound) return nb::none();
   return make_int64_array(value_or_raise(std::move(result)));
 }
@@ -311,12 +318,8 @@ void bind_loader(nb::module_& m) {
       .def("next", &next)
       .def("state", [](PyLoader& self) { return self.parts.get()->loader->state(); })
       .def("load_state", &load_state, nb::arg("json"))
-      .def_prop_ro(
-          "batches_left",
-          [](PyLoader& self) { return planned(self, [](Loader& l) { return l.batches_left(); }); })
-      .def_prop_ro(
-          "epoch_batches",
-          [](PyLoader& self) { return planned(self, [](Loader& l) { return l.epoch_batches(); }); })
+      .def_prop_ro("batches_left", &batches_left)
+      .def_prop_ro("epoch_batches", &epoch_batches)
       .def_prop_ro("epoch", [](PyLoader& self) { return self.parts.get()->loader->epoch(); })
       .def_prop_ro("closed", [](PyLoader& self) { return self.parts.is_closed(); })
       .def("sample_ids", &sample_ids, nb::arg("epoch"), nb::arg("batch_index"))

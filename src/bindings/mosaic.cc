@@ -96,7 +96,7 @@ PySampleList open_list(PyMosaicEpoch& self, const std::string& directory, std::u
   options.directory = directory;
   options.threads = threads;
   auto list = run_interruptible(
-      [&](const std::stop_token&) { return open_mosaic_list(*self.epoch, options); });
+      [&](const std::stop_token& stop) { return open_mosaic_list(*self.epoch, options, stop); });
   return {value_or_raise(std::move(list))};
 }
 

@@ -37,7 +37,7 @@ class ListSource final : public OrderSource {
     spec.id = "test:list";
     return spec;
   }
-  Result<OrderPlan> plan(const OrderQuery& query) const override {
+  Result<OrderPlan> plan(const OrderQuery& query, const std::stop_token&) const override {
     if (query.t > ids_->size()) return Status(Code::kInvalidArgument, "t lies beyond the list");
     if (query.t == ids_->size()) return OrderPlan();
     HEADRACE_TRY_ASSIGN(auto order, create_listed_order(spec(), block_samples_, query.epoch,

@@ -82,7 +82,7 @@ class LitDataSource final : public OrderSource {
     return spec;
   }
 
-  Result<OrderPlan> plan(const OrderQuery& query) const override {
+  Result<OrderPlan> plan(const OrderQuery& query, const std::stop_token&) const override {
     return cache_.get(query, [&] { return make_plan(query); });
   }
 
@@ -242,7 +242,8 @@ Result<std::shared_ptr<const OrderSource>> create_litdata_source(const Dataset& 
       source->plan({.epoch = 0,
                     .t = 0,
                     .global_batch = std::uint64_t{world.world_size} * world.batch_size,
-                    .world_size = world.world_size}));
+                    .world_size = world.world_size},
+                   {}));
   static_cast<void>(proof);
   return std::shared_ptr<const OrderSource>(std::move(source));
 }

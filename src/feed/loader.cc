@@ -77,22 +77,23 @@ class LoaderImpl final : public Loader {
     channel_.set_run(std::nullopt, 1);
   }
 
-  Status start_epoch() override;
+  Status start_epoch(const std::stop_token& stop) override;
   Result<std::unique_ptr<Batch>> next(TimePoint until, std::stop_token stop) override;
   std::string state() const override;
-  Status load_state(std::string_view json) override;
-  std::uint64_t batches_left() const override;
+  Status load_state(std::string_view json, const std::stop_token& stop) override;
+  Result<std::uint64_t> batches_left(const std::stop_token& stop) const override;
   std::uint64_t epoch() const override {
     MutexLock lock(mutex_);
     return position_now().epoch;
   }
-  Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch,
-                                               std::uint64_t batch_index) const override;
+  Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch, std::uint64_t batch_index,
+                                               const std::stop_token& stop) const override;
   std::vector<BadSample> bad_samples() const override { return stand_ins_.report(); }
   MetricList stats() const override;
   OrderSpec order_spec() const override { return source()->spec(); }
-  Status set_order_source(std::shared_ptr<const OrderSource> source) override;
-  std::uint64_t epoch_batches() const override;
+  Status set_order_source(std::shared_ptr<const OrderSource> source,
+                          const std::stop_token& stop) override;
+  Result<std::uint64_t> epoch_batches(const std::stop_token& stop) const override;
   Status unread() override;
   bool has_ended() const override;
   void end_epoch() override;
@@ -112,7 +113,8 @@ class LoaderImpl final : public Loader {
   std::uint64_t global_batch() const noexcept {
     return std::uint64_t{options_.batch_size} * options_.world_size;
   }
-  Result<Planned> plan_at(const OrderSource& source, std::uint64_t epoch, std::uint64_t t) const;
+  Result<Planned> plan_at(const OrderSource& source, std::uint64_t epoch, std::uint64_t t,
+                          const std::stop_token& stop) const;
   /// Batches of this rank in a plan: one less than the plan's when its share of an uneven last
   /// batch is empty.
   static std::uint64_t own_batches(const BatchPlan& plan);
@@ -179,11 +181,11 @@ void LoaderImpl::feed() {
 }
 
 Result<LoaderImpl::Planned> LoaderImpl::plan_at(const OrderSource& source, std::uint64_t epoch,
-                                                std::uint64_t t) const {
-  HEADRACE_TRY_ASSIGN(OrderPlan answer, source.plan({.epoch = epoch,
-                                                     .t = t,
-                                                     .global_batch = global_batch(),
-                                                     .world_size = options_.world_size}));
+                                                std::uint64_t t,
+                                                const std::stop_token& stop) const {
+  const OrderQuery query{
+      .epoch = epoch, .t = t, .global_batch = global_batch(), .world_size = options_.world_size};
+  HEADRACE_TRY_ASSIGN(OrderPlan answer, source.plan(query, stop));
   Planned planned;
   planned.plan = {.segment = {.start = answer.start, .global_batch = global_batch()},
                   .sample_count = answer.order != nullptr ? answer.order->sample_count() : 0,
@@ -200,7 +202,7 @@ std::uint64_t LoaderImpl::own_batches(const BatchPlan& plan) {
   return count > 0 && plan.slots(count - 1).count == 0 ? count - 1 : count;
 }
 
-Status LoaderImpl::start_epoch() {
+Status LoaderImpl::start_epoch(const std::stop_token& stop) {
   if (channel_.is_stopped()) return Status(Code::kCancelled, "the loader was stopped");
   Position from;
   std::shared_ptr<const OrderSource> source;
@@ -214,7 +216,7 @@ Status LoaderImpl::start_epoch() {
     from = position_;
     source = source_;
   }
-  HEADRACE_TRY_ASSIGN(Planned planned, plan_at(*source, from.epoch, from.t));
+  HEADRACE_TRY_ASSIGN(Planned planned, plan_at(*source, from.epoch, from.t, stop));
   std::optional<Run> run;
   if (planned.order != nullptr) {
     run = {.order = planned.order,
@@ -242,7 +244,7 @@ Result<std::unique_ptr<Batch>> LoaderImpl::next(TimePoint until, std::stop_token
     if (has_ended_) return std::unique_ptr<Batch>();
     must_start = !is_running_;
   }
-  if (must_start) HEADRACE_TRY(start_epoch());
+  if (must_start) HEADRACE_TRY(start_epoch(stop));
   while (true) {
     {
       MutexLock lock(mutex_);
@@ -335,7 +337,7 @@ void LoaderImpl::go_to(const Position& position, std::shared_ptr<const OrderSour
   has_ended_ = has_ended;
 }
 
-Status LoaderImpl::load_state(std::string_view json) {
+Status LoaderImpl::load_state(std::string_view json, const std::stop_token& stop) {
   std::shared_ptr<const OrderSource> source = this->source();
   Position position;
   HEADRACE_TRY_ASSIGN(auto foreign, source->read_foreign(json));
@@ -353,14 +355,15 @@ Status LoaderImpl::load_state(std::string_view json) {
   }
   if (other != nullptr) source = std::move(other);
   // Proves that the source can go on there before anything changes.
-  auto planned = plan_at(*source, position.epoch, position.t);
+  auto planned = plan_at(*source, position.epoch, position.t, stop);
   if (!planned) return std::move(planned).error().annotate("loader state");
   if (planned->order == nullptr) position = {.epoch = position.epoch + 1, .t = 0, .batches = 0};
   go_to(position, std::move(source));
   return {};
 }
 
-Status LoaderImpl::set_order_source(std::shared_ptr<const OrderSource> source) {
+Status LoaderImpl::set_order_source(std::shared_ptr<const OrderSource> source,
+                                    const std::stop_token& stop) {
   const OrderSpec theirs = source->spec();
   const OrderSpec ours = order_spec();
   if (theirs.id != ours.id || theirs.version != ours.version || theirs.seed != ours.seed ||
@@ -375,7 +378,7 @@ Status LoaderImpl::set_order_source(std::shared_ptr<const OrderSource> source) {
     position = position_now();
     is_at_end = has_ended_ || is_plan_over();
   }
-  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source, position.epoch, position.t));
+  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source, position.epoch, position.t, stop));
   static_cast<void>(planned);
   // A loop that has its last batch must still be told that the epoch has ended.
   go_to(position, std::move(source), is_at_end);
@@ -411,25 +414,26 @@ Status LoaderImpl::unread() {
   return {};
 }
 
-std::uint64_t LoaderImpl::batches_left() const {
+Result<std::uint64_t> LoaderImpl::batches_left(const std::stop_token& stop) const {
   Position position;
   {
     MutexLock lock(mutex_);
     if (is_running_) return own_batches(planned_.plan) - delivered_;
     position = position_;
   }
-  const auto planned = plan_at(*source(), position.epoch, position.t);
-  return planned ? own_batches((*planned).plan) : 0;
+  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), position.epoch, position.t, stop));
+  return own_batches(planned.plan);
 }
 
-std::uint64_t LoaderImpl::epoch_batches() const {
-  const auto planned = plan_at(*source(), epoch(), 0);
-  return planned ? own_batches((*planned).plan) : 0;
+Result<std::uint64_t> LoaderImpl::epoch_batches(const std::stop_token& stop) const {
+  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), epoch(), 0, stop));
+  return own_batches(planned.plan);
 }
 
 Result<std::vector<std::int64_t>> LoaderImpl::sample_ids(std::uint64_t epoch,
-                                                         std::uint64_t batch_index) const {
-  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), epoch, 0));
+                                                         std::uint64_t batch_index,
+                                                         const std::stop_token& stop) const {
+  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), epoch, 0, stop));
   if (batch_index >= own_batches(planned.plan)) {
     return Status(Code::kNotFound, "batch " + std::to_string(batch_index) +
                                        " of an epoch that has " +

@@ -92,7 +92,7 @@ FakeSpec big_spec(std::uint32_t blocks, std::uint32_t samples) {
 TEST(Loader, DeliversEverySampleOfAnEpochOnceWithTheRightBytes) {
   World world;
   auto loader = world.open({.batch_size = 4});
-  EXPECT_EQ(loader->batches_left(), 17U);
+  EXPECT_EQ(*loader->batches_left(), 17U);
   const auto batches = drain(world, *loader);
   EXPECT_EQ(batches.size(), 17U);
   EXPECT_EQ(sorted(batches), all_ids(world));
@@ -123,7 +123,7 @@ TEST(Loader, SampleIdsSayWhatNextDelivers) {
   for (const std::string order : {"headrace", "sequential"}) {
     auto loader =
         world.open({.batch_size = 3, .rank = 1, .world_size = 2, .order = order, .seed = 9});
-    const std::uint64_t count = loader->batches_left();
+    const std::uint64_t count = *loader->batches_left();
     for (std::uint64_t k = 0; k < count; ++k) {
       const auto batch = must_next(*loader);
       ASSERT_NE(batch, nullptr);
@@ -180,7 +180,7 @@ TEST(Loader, UnevenEndsMayLeaveARankWithoutALastBatch) {
   for (std::uint32_t rank = 0; rank < 4; ++rank) {
     auto loader = world.open(
         {.batch_size = 4, .rank = rank, .world_size = 4, .epoch_end = EpochEnd::kUneven});
-    const std::uint64_t left = loader->batches_left();
+    const std::uint64_t left = *loader->batches_left();
     const auto batches = drain(world, *loader);
     EXPECT_EQ(batches.size(), left);
     samples += sorted(batches).size();
@@ -211,7 +211,7 @@ TEST(LoaderState, ResumesExactlyWhereNextStood) {
 TEST(LoaderState, AtTheEndOfAnEpochContinuesWithTheNext) {
   World world;
   auto loader = world.open({.batch_size = 4});
-  drain(world, *loader, loader->batches_left());
+  drain(world, *loader, *loader->batches_left());
   const std::string state = loader->state();
   EXPECT_THAT(state, HasSubstr(R"("epoch":1,"t":0)"));
   auto other = world.open({.batch_size = 4});
@@ -224,7 +224,7 @@ TEST(LoaderState, AnEndThatNobodyWasToldOfCanBeHandedOn) {
   World world;
   auto loader = world.open({.batch_size = 4});
   EXPECT_FALSE(loader->has_ended());
-  drain(world, *loader, loader->batches_left());
+  drain(world, *loader, *loader->batches_left());
   EXPECT_TRUE(loader->has_ended());
   auto other = world.open({.batch_size = 4});
   ASSERT_TRUE(other->load_state(loader->state()).ok());

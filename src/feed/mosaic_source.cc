@@ -83,8 +83,8 @@ class MosaicSource final : public OrderSource {
     return spec;
   }
 
-  Result<OrderPlan> plan(const OrderQuery& query) const override {
-    return cache_.get(query, [&] { return make_plan(query); });
+  Result<OrderPlan> plan(const OrderQuery& query, const std::stop_token& stop) const override {
+    return cache_.get(query, [&] { return make_plan(query, stop); });
   }
 
   std::string state_extra(std::uint64_t, std::uint64_t t) const override {
@@ -150,7 +150,7 @@ class MosaicSource final : public OrderSource {
         std::make_shared<const MosaicSource>(inputs_, origin));
   }
 
-  Result<OrderPlan> make_plan(const OrderQuery& query) const {
+  Result<OrderPlan> make_plan(const OrderQuery& query, const std::stop_token& stop) const {
     HEADRACE_TRY_ASSIGN(const MosaicWorld world,
                         world_of(query.world_size, query.global_batch / query.world_size));
     MosaicState state = origin_;
@@ -162,7 +162,7 @@ class MosaicSource final : public OrderSource {
     if (query.t >= weights.epoch_size) return OrderPlan();
     HEADRACE_TRY_ASSIGN(const auto epoch,
                         MosaicEpoch::create(inputs_->spec, inputs_->streams, world, state));
-    HEADRACE_TRY_ASSIGN(auto list, open_mosaic_list(*epoch, inputs_->tables));
+    HEADRACE_TRY_ASSIGN(auto list, open_mosaic_list(*epoch, inputs_->tables, stop));
     if (list->size() == 0) return OrderPlan();
     HEADRACE_TRY_ASSIGN(auto order, create_listed_order(spec(), inputs_->block_samples, query.epoch,
                                                         std::move(list)));

@@ -119,8 +119,9 @@ class Mapping {
 /// more has lost the race and looks again.
 class TableLock {
  public:
-  /// Empty: not within `wait`, or the file system has no locks.
-  static TableLock acquire(std::string path, std::chrono::milliseconds wait) {
+  /// Empty: not within `wait`, `stop`, or the file system has no locks.
+  static TableLock acquire(std::string path, std::chrono::milliseconds wait,
+                           const std::stop_token& stop) {
     constexpr std::chrono::milliseconds kSlice(10);
     const TimePoint until = system_clock().now() + wait;
     while (true) {
@@ -132,7 +133,8 @@ class TableLock {
         if (info.st_nlink > 0) return TableLock(std::move(fd), std::move(path));
         continue;
       }
-      if (errno != EWOULDBLOCK || system_clock().now() >= until) return TableLock();
+      if (errno != EWOULDBLOCK || stop.stop_requested()) return TableLock();
+      if (system_clock().now() >= until) return TableLock();
       std::this_thread::sleep_for(kSlice);
     }
   }
@@ -223,7 +225,8 @@ Result<std::shared_ptr<Mapping>> make_table(const MosaicEpoch& epoch, const std:
 }  // namespace
 
 Result<std::shared_ptr<const SampleList>> open_mosaic_list(const MosaicEpoch& epoch,
-                                                           const OrderTableOptions& options) {
+                                                           const OrderTableOptions& options,
+                                                           const std::stop_token& stop) {
   const auto in_memory = [&] { return make_mosaic_list(epoch, options.threads); };
   if (options.directory.empty() || epoch.table_bytes() < options.least_bytes) return in_memory();
   if (is_network_directory(options.directory)) return in_memory();
@@ -234,7 +237,9 @@ Result<std::shared_ptr<const SampleList>> open_mosaic_list(const MosaicEpoch& ep
   auto mapping = find_table(path, header);
   if (mapping == nullptr) {
     const TableLock lock =
-        TableLock::acquire(name + std::string(kLockSuffix), options.longest_wait);
+        TableLock::acquire(name + std::string(kLockSuffix), options.longest_wait, stop);
+    if (!lock && stop.stop_requested())
+      return Status(Code::kCancelled, "waiting for a table of the order was cancelled");
     // Whoever makes it may be stopped: the same table of our own only costs time and memory.
     if (!lock) return in_memory();
     mapping = find_table(path, header);  // another process may have made it meanwhile

@@ -97,6 +97,27 @@ TEST_F(OrderTable, IsNotWaitedForLongerThanAsked) {
   EXPECT_FALSE(fs::exists(lock_path));
 }
 
+TEST_F(OrderTable, WaitingForItCanBeCancelled) {
+  expect_right(0, options());
+  const fs::path table = files()[0];
+  fs::remove(table);
+  fs::path lock_path = table;
+  lock_path.replace_extension(".lock");
+  const Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  OrderTableOptions patient = options();
+  patient.longest_wait = std::chrono::hours(24);
+  const auto epoch = epoch_of(0);
+  std::stop_source source;
+  std::thread canceller([&] { source.request_stop(); });
+  const auto list = open_mosaic_list(*epoch, patient, source.get_token());
+  canceller.join();
+  ASSERT_FALSE(list.has_value());
+  EXPECT_EQ(list.error().code(), Code::kCancelled);
+  EXPECT_TRUE(fs::exists(lock_path));
+  EXPECT_FALSE(fs::exists(table));
+}
+
 TEST_F(OrderTable, RemovesLocksOfTheDead) {
   std::ofstream(fs::path(directory_.path()) / "0123.lock");
   expect_right(0, options());

@@ -104,15 +104,15 @@ TEST(OrderSource, GivesTheOrderOfItsSpecFromAnyPlace) {
   const OrderSpec spec = order_test::make_spec(blocks, 5, 2, 1, 1);
   auto source = create_order_source(spec, blocks);
   ASSERT_TRUE(source);
-  auto plan = (*source)->plan({.epoch = 2, .t = 4, .global_batch = 2});
+  auto plan = (*source)->plan({.epoch = 2, .t = 4, .global_batch = 2}, {});
   ASSERT_TRUE(plan);
   EXPECT_EQ(plan->start, 4U);
   EXPECT_EQ(order_test::sequence(*plan->order, {4, 2}),
             order_test::sequence(*order_test::must_create(spec, blocks, 2), {4, 2}));
-  auto end = (*source)->plan({.epoch = 2, .t = 9});
+  auto end = (*source)->plan({.epoch = 2, .t = 9}, {});
   ASSERT_TRUE(end);
   EXPECT_EQ(end->order, nullptr);
-  EXPECT_EQ((*source)->plan({.epoch = 2, .t = 10}).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ((*source)->plan({.epoch = 2, .t = 10}, {}).error().code(), Code::kInvalidArgument);
   EXPECT_EQ((*source)->state_extra(2, 4), "{}");
 }
 

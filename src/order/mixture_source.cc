@@ -218,7 +218,7 @@ class MixtureSourceImpl final : public MixtureSource {
   const std::vector<std::string>& names() const noexcept override { return identity_.names; }
   const MixtureSchedule& schedule() const noexcept override { return *schedule_; }
 
-  Result<OrderPlan> plan(const OrderQuery& query) const override {
+  Result<OrderPlan> plan(const OrderQuery& query, const std::stop_token&) const override {
     if (query.t > mixture_->epoch_samples)
       return bad("t is " + std::to_string(query.t) + ", more than the epoch's " +
                  std::to_string(mixture_->epoch_samples) + " samples");

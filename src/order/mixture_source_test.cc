@@ -49,7 +49,7 @@ std::string state_of(const MixtureSource& source, std::uint64_t epoch, std::uint
 
 std::vector<std::uint64_t> positions(const OrderSource& source, std::uint64_t epoch,
                                      std::uint64_t start, std::uint64_t count) {
-  auto plan = source.plan({.epoch = epoch, .t = start, .global_batch = 16, .world_size = 1});
+  auto plan = source.plan({.epoch = epoch, .t = start, .global_batch = 16, .world_size = 1}, {});
   EXPECT_TRUE(plan) << plan.error().message();
   std::vector<std::uint64_t> out;
   for (std::uint64_t t = start; t < start + count; ++t)

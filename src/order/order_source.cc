@@ -13,7 +13,7 @@ class SpecSource final : public OrderSource {
 
   OrderSpec spec() const override { return spec_; }
 
-  Result<OrderPlan> plan(const OrderQuery& query) const override {
+  Result<OrderPlan> plan(const OrderQuery& query, const std::stop_token&) const override {
     HEADRACE_TRY_ASSIGN(auto order, order_of(query.epoch));
     if (query.t > order->sample_count()) {
       return Status(Code::kInvalidArgument, "order: t is " + std::to_string(query.t) +
