@@ -1,5 +1,7 @@
 #include "shard/range_fetcher.h"
 
+#include <numeric>
+
 namespace headrace::detail {
 
 Result<std::unique_ptr<RangeFetcher>> RangeFetcher::create(Store& store, SlabPool& pool,
@@ -8,28 +10,37 @@ Result<std::unique_ptr<RangeFetcher>> RangeFetcher::create(Store& store, SlabPoo
   return std::unique_ptr<RangeFetcher>(new RangeFetcher(std::move(handle), pool, call));
 }
 
+std::vector<std::size_t> RangeFetcher::all_slots() {
+  std::vector<std::size_t> slots(kMostInFlight);
+  std::iota(slots.begin(), slots.end(), std::size_t{0});
+  return slots;
+}
+
 Status RangeFetcher::submit_some() {
-  while (!waiting_.empty() && in_flight_ < kMostInFlight) {
+  while (!waiting_.empty() && !free_slots_.empty()) {
     const RangeRead& read = waiting_.front();
     auto slab = pool_.try_acquire(read.length_bytes);
     if (!slab) {
       if (slab.error().code() != Code::kExhausted) return std::move(slab).error();
-      if (in_flight_ > 0) return Status();
+      if (in_flight() > 0) return Status();
       // Somebody else holds the memory.
       slab = pool_.acquire(read.length_bytes, call_.deadline);
       if (!slab) return std::move(slab).error();
     }
+    const std::size_t i = free_slots_.back();
+    Slot& slot = slots_[i];
+    slot = {.key = std::string(read.key), .etag = std::string(read.etag), .tag = read.tag};
     Request request;
-    request.key = read.key;
-    request.etag = read.etag;
+    request.key = slot.key;
+    request.etag = slot.etag;
     request.allow_short = read.allow_short;
     request.offset_bytes = read.offset_bytes;
     request.length_bytes = read.length_bytes;
     request.slab = *std::move(slab);
     request.deadline = call_.deadline;
-    request.tag = read.tag;
+    request.tag = i;
     if (handle_->submit(std::span(&request, 1)) == 0) return Status();
-    ++in_flight_;
+    free_slots_.pop_back();
     waiting_.pop_front();
   }
   return Status();
@@ -46,9 +57,9 @@ Result<RangeData> RangeFetcher::next() {
       }
       continue;
     }
-    --in_flight_;
+    free_slots_.push_back(done.tag);
     if (!done.status.ok()) return std::move(done.status);
-    return RangeData{.tag = done.tag,
+    return RangeData{.tag = slots_[done.tag].tag,
                      .slab = std::move(done.slab),
                      .length_bytes = done.length_bytes,
                      .object_size_bytes = done.object_size_bytes,

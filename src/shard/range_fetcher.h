@@ -7,17 +7,20 @@
 /// never come from here.
 ///
 /// Threads: one owner.
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "headrace/store.h"
 
 namespace headrace::detail {
 
 struct RangeRead {
-  std::string_view key;   ///< Must live until the read is taken.
+  std::string_view key;   ///< Must live until the read is taken, or next() is called no more.
   std::string_view etag;  ///< Empty: any version. Same lifetime.
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;  ///< > 0
@@ -45,21 +48,31 @@ class RangeFetcher {
   /// Queues a read. Never blocks.
   void start(const RangeRead& read) { waiting_.push_back(read); }
   /// Reads started and not yet taken.
-  std::size_t pending() const noexcept { return waiting_.size() + in_flight_; }
+  std::size_t pending() const noexcept { return waiting_.size() + in_flight(); }
   /// The next read to finish; blocks. \pre pending() > 0. The first error ends the fetcher. Errors:
   /// those of a kGet, kInvalidArgument (a read larger than the pool's limit), kExhausted.
   Result<RangeData> next();
 
  private:
   RangeFetcher(std::unique_ptr<Store> handle, SlabPool& pool, const CallOptions& call)
-      : handle_(std::move(handle)), pool_(pool), call_(call) {}
+      : pool_(pool), call_(call), handle_(std::move(handle)) {}
+  std::size_t in_flight() const noexcept { return kMostInFlight - free_slots_.size(); }
   Status submit_some();
 
-  std::unique_ptr<Store> handle_;
+  /// A read in flight. The store may look at its names until it is taken, also while the handle is
+  /// closed: they are ours, since the caller's may go first when reading fails.
+  struct Slot {
+    std::string key, etag;
+    std::uint64_t tag = 0;
+  };
+  static std::vector<std::size_t> all_slots();
+
   SlabPool& pool_;
   const CallOptions& call_;
   std::deque<RangeRead> waiting_;
-  std::size_t in_flight_ = 0;
+  std::array<Slot, kMostInFlight> slots_;
+  std::vector<std::size_t> free_slots_ = all_slots();
+  std::unique_ptr<Store> handle_;  // Closed before the names go.
 };
 
 }  // namespace headrace::detail

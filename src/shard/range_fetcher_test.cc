@@ -57,6 +57,22 @@ TEST(RangeFetcher, RefusesAReadThatCanNeverFit) {
   EXPECT_EQ((*fetcher)->next().error().code(), Code::kInvalidArgument);
 }
 
+TEST(RangeFetcher, NamesOfReadsInFlightAreItsOwn) {
+  FakeStore store;
+  store.set("long enough to lie on the heap", "0123456789");
+  std::string key = "long enough to lie on the heap";
+  const auto pool = make_pool();
+  const CallOptions call;
+  auto fetcher = RangeFetcher::create(store, *pool, call);
+  for (int i = 0; i < 2; ++i) (*fetcher)->start({.key = key, .etag = {}, .length_bytes = 10});
+  ASSERT_TRUE((*fetcher)->next().has_value());
+  // As when the caller gives up at an error: the second read is still in flight.
+  key.assign(key.size(), '-');
+  fetcher->reset();
+  EXPECT_EQ(store.shared().get_count, 2U);
+  EXPECT_EQ(store.shared().missed_count, 0U);
+}
+
 TEST(RangeFetcher, PassesOnWhatTheStoreSays) {
   FakeStore store;
   store.set("k", "0123456789");

@@ -1,8 +1,8 @@
 #pragma once
 /// \file
-/// FakeStore: objects in a map, served at once in the calling thread; counts requests and
-/// misbehaves on demand. For the tests of src/shard only: contract-true enough for builders, far
-/// from a store.
+/// FakeStore: objects in a map, served in the thread that waits (or closes the handle); counts
+/// requests and misbehaves on demand. For the tests of src/shard only: contract-true enough for
+/// builders, far from a store.
 ///
 /// Threads: one.
 #include <algorithm>
@@ -37,6 +37,8 @@ class FakeStore final : public Store {
     std::map<std::string, Object> objects;
     std::uint64_t get_count = 0;
     std::uint64_t get_bytes = 0;
+    std::uint64_t missed_count = 0;  ///< GETs of keys that are not there.
+    std::size_t most_waiting = 0;    ///< GETs in flight on one handle.
     std::uint64_t head_count = 0;
     std::uint64_t list_count = 0;
     std::uint64_t next_version = 1;
@@ -45,6 +47,13 @@ class FakeStore final : public Store {
 
   explicit FakeStore(std::string url = "fake://data")
       : url_(std::move(url)), shared_(std::make_shared<Shared>()) {}
+
+  /// As a store's own threads may, reads the names of requests in flight to the end.
+  FakeStore(FakeStore&&) = default;
+  FakeStore& operator=(FakeStore&&) = default;
+  ~FakeStore() override {
+    for (Request& request : waiting_) serve(std::move(request));
+  }
 
   /// Adds every file below `root`.
   void load(const std::filesystem::path& root) {
@@ -65,14 +74,15 @@ class FakeStore final : public Store {
   }
 
   std::size_t submit(std::span<Request> requests) override {
-    for (Request& request : requests) done_.push_back(serve(std::move(request)));
+    for (Request& request : requests) waiting_.push_back(std::move(request));
+    shared_->most_waiting = std::max(shared_->most_waiting, waiting_.size());
     return requests.size();
   }
   std::size_t wait(std::span<Completion> out, TimePoint, std::stop_token) override {
     std::size_t count = 0;
-    while (count < out.size() && !done_.empty()) {
-      out[count++] = std::move(done_.front());
-      done_.pop_front();
+    while (count < out.size() && !waiting_.empty()) {
+      out[count++] = serve(std::move(waiting_.front()));
+      waiting_.pop_front();
     }
     return count;
   }
@@ -137,6 +147,7 @@ class FakeStore final : public Store {
     if (request.op != Op::kGet) {
       done.status = unsupported();
     } else if (found == shared_->objects.end()) {
+      ++shared_->missed_count;
       done.status = Status(Code::kNotFound, "GET " + object_url(request.key) + ": not found");
     } else if (!request.etag.empty() && request.etag != found->second.etag) {
       done.status = Status(Code::kChanged, "GET " + object_url(request.key) + ": changed");
@@ -164,7 +175,7 @@ class FakeStore final : public Store {
 
   std::string url_;
   std::shared_ptr<Shared> shared_;
-  std::deque<Completion> done_;
+  std::deque<Request> waiting_;
 };
 
 }  // namespace headrace::testing
