@@ -320,6 +320,14 @@ TEST_F(DatasetOpen, ReadsTablesInPiecesWhenThePoolIsSmall) {
   }
 }
 
+TEST_F(DatasetOpen, HoldsFewTablesAtOnceWhenThePoolIsSmall) {
+  pool_ = make_pool(1 << 20);
+  testing::make_mds(store_, {.shard_count = 8, .samples_per_shard = 15'000, .sample_bytes = 1});
+  ASSERT_TRUE(open().has_value());
+  // 120 KB of offsets a shard, of 256 KiB.
+  EXPECT_EQ(store_.shared().most_waiting, 2U);
+}
+
 TEST_F(DatasetOpen, ReadsChangedObjectsAsChanged) {
   make_mds(store_, {.shard_count = 1, .samples_per_shard = 3});
   auto dataset = open();

@@ -1,8 +1,10 @@
 #include "shard/detect.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <random>
 
 #include "shard/testing/deflate.h"
 #include "shard/testing/fake_store.h"
@@ -86,6 +88,28 @@ TEST_F(Detect, FindsFormatsWithoutTheirNames) {
     store_.set(c.key, c.bytes);
     EXPECT_EQ(format(), c.format);
   }
+}
+
+// Lines that do not shrink much, so that compressed data begins with a large block.
+std::string many_lines() {
+  std::mt19937_64 random(1);
+  std::string lines;
+  while (lines.size() < 2'000'000) lines += fmt::format("{{\"a\": \"{:x}\"}}\n", random());
+  return lines;
+}
+
+TEST_F(Detect, ReadsOnUntilCompressedDataSaysWhatItIs) {
+  const std::string lines = many_lines();
+  for (const Compression compression : {Compression::kBzip2, Compression::kZstd}) {
+    store_.shared().objects.clear();
+    store_.set("part-0", testing::deflate(compression, lines));
+    EXPECT_EQ(format(), Format::kText);
+  }
+  // Nothing can be said of what ends before its first block does.
+  const std::string cut = testing::deflate(Compression::kBzip2, lines).substr(0, 200'000);
+  store_.set("part-0", cut);
+  EXPECT_EQ(code(), Code::kUnsupported);
+  EXPECT_NE(message_.find("part-0"), std::string::npos) << message_;
 }
 
 TEST_F(Detect, PassesOverSideFiles) {

@@ -55,11 +55,15 @@ class LitDataBuilder {
     const std::size_t count = index_.chunks.size();
     std::size_t started = 0, finished = 0;
     while (finished < count) {
-      for (; started < count && started < finished + kChunkWindow; ++started) start(started);
+      for (; started < count && has_room(started, finished); ++started) {
+        held_bytes_ += cost_of(started);
+        start(started);
+      }
       HEADRACE_TRY_ASSIGN(const std::size_t c, reader_.next());
       if (Status status = advance(c); !status.ok())
         return std::move(status).annotate(context_.store.object_url(index_.chunks[c].filename));
       for (; finished < count && states_[finished].stage == Stage::kDone; ++finished) {
+        held_bytes_ -= cost_of(finished);
         HEADRACE_TRY(emit(finished));
         context_.report(finished + 1, count);
       }
@@ -92,6 +96,19 @@ class LitDataBuilder {
   // Whether items can only be found once the whole chunk was read and made ready.
   bool is_sealed(std::size_t c) const {
     return is_whole_zstd(c) || index_.encryption == ChunkEncryption::kChunk;
+  }
+
+  // Bytes that a chunk holds while it is read: its table as it was read, its offsets, its frames.
+  std::uint64_t cost_of(std::size_t c) const {
+    if (is_sealed(c) || index_.has_tokens) return 0;
+    return (sizeof(std::uint32_t) + sizeof(std::uint64_t) + sizeof(Frame)) *
+           (std::uint64_t{index_.chunks[c].item_count} + 1);
+  }
+  // One chunk there always is.
+  bool has_room(std::size_t started, std::size_t finished) const {
+    if (started == finished) return true;
+    return started < finished + kChunkWindow &&
+           held_bytes_ + cost_of(started) <= context_.pool.limit_bytes() / 4;
   }
 
   void read(std::size_t c, Stage stage, std::uint64_t begin, std::uint64_t length_bytes) {
@@ -473,6 +490,7 @@ class LitDataBuilder {
   const LitDataIndex& index_;
   ChunkReader& reader_;
   std::vector<ChunkState> states_;
+  std::uint64_t held_bytes_ = 0;
   std::optional<FernetKey> key_;
   std::uint64_t token_bytes_ = 0;
   std::vector<Column> columns_;

@@ -68,12 +68,15 @@ class MdsBuilder {
 
  private:
   bool is_split() const { return index_.split.kind != MdsSplit::Kind::kNone; }
-  // Bytes that a split shard holds while it is read: its meta file, that inflated, and its offsets.
+  // Bytes that a shard holds while it is read: its offsets; of a split one also its meta file, and
+  // that inflated.
   std::uint64_t cost_of(std::size_t s) const {
-    if (!is_split()) return 0;
-    const MdsMeta& meta = index_.shards[s].meta;
+    const MdsShard& shard = index_.shards[s];
+    if (!is_split())
+      return is_table_needed(shard) ? sizeof(std::uint64_t) * (shard.sample_count + 1) : 0;
+    const MdsMeta& meta = shard.meta;
     return std::min(meta.stored_bytes, kMostMetaBytes) + std::min(meta.raw_bytes, kMostMetaBytes) +
-           2 * mds_table_bytes(index_.shards[s].sample_count);
+           2 * mds_table_bytes(shard.sample_count);
   }
   // One shard there always is.
   bool has_room(std::size_t started, std::size_t finished) const {

@@ -16,7 +16,7 @@ constexpr std::size_t kInflateStepBytes = std::size_t{256} << 10;
 FileReading::Demand FileReading::demand(std::uint64_t aim_bytes) const noexcept {
   std::uint64_t offset = read_bytes_;
   std::uint64_t length = aim_bytes;
-  if (form_.compression == Compression::kNone) {
+  if (!is_compressed()) {
     offset = scan_->offset();
     length = std::max(aim_bytes, scan_->needed_bytes());
   }
@@ -25,14 +25,14 @@ FileReading::Demand FileReading::demand(std::uint64_t aim_bytes) const noexcept 
 
 Status FileReading::take(std::span<const std::byte> bytes, FileScanJob& job) {
   if (!has_begun_) HEADRACE_TRY(begin(bytes, job));
-  return form_.compression == Compression::kNone ? take_plain(bytes) : take_compressed(bytes);
+  return is_compressed() ? take_compressed(bytes) : take_plain(bytes);
 }
 
 Status FileReading::begin(std::span<const std::byte> head, FileScanJob& job) {
   has_begun_ = true;
   form_.compression = job.form_of(head);
   form_.raw_bytes = size_bytes_;
-  if (form_.compression == Compression::kNone) return Status();
+  if (!is_compressed()) return Status();
   form_.raw_bytes = 0;
   HEADRACE_TRY_ASSIGN(inflater_, StreamInflater::create(form_.compression));
   return Status();
@@ -63,8 +63,18 @@ Status FileReading::take_compressed(std::span<const std::byte> bytes) {
     bytes = bytes.subspan(step.consumed_bytes);
     has_room = step.produced_bytes < kInflateStepBytes;
     HEADRACE_TRY(feed_window());
+    HEADRACE_TRY(check_held());
   }
   return read_bytes_ == size_bytes_ ? finish() : Status();
+}
+
+Status FileReading::check_held() const {
+  const std::uint64_t held = scan_->held_bytes();
+  if (held <= most_held_bytes_) return Status();
+  return Status(Code::kExhausted,
+                fmt::format("the bounds of the samples in its first {} bytes, inflated, take {} "
+                            "bytes, of at most {}: raise memory=, or unpack or split the file",
+                            form_.raw_bytes, held, most_held_bytes_));
 }
 
 // Drops what the scan has passed over, and feeds the rest when it is enough.

@@ -19,18 +19,23 @@ inline constexpr std::uint64_t kMostInflatedBytes = std::uint64_t{64} << 30;
 
 class FileReading {
  public:
-  /// `size_bytes` > 0: as stored.
-  FileReading(std::unique_ptr<FileScan> scan, std::uint64_t size_bytes)
-      : scan_(std::move(scan)), size_bytes_(size_bytes) {}
+  /// `size_bytes` > 0: as stored. `most_held_bytes`: for what is found in a compressed file, which
+  /// may be many thousand times its size.
+  FileReading(std::unique_ptr<FileScan> scan, std::uint64_t size_bytes,
+              std::uint64_t most_held_bytes)
+      : scan_(std::move(scan)), size_bytes_(size_bytes), most_held_bytes_(most_held_bytes) {}
 
+  bool has_begun() const noexcept { return has_begun_; }
   bool is_done() const noexcept { return is_done_; }
+  bool is_compressed() const noexcept { return form_.compression != Compression::kNone; }
   struct Demand {
     std::uint64_t offset_bytes = 0;  ///< In the stored file.
     std::uint64_t length_bytes = 0;  ///< > 0
   };
   /// What to read next, about `aim_bytes`. \pre !is_done()
   Demand demand(std::uint64_t aim_bytes) const noexcept;
-  /// Takes what the last demand() asked for. Errors: as FileScan; those of inflating.
+  /// Takes what the last demand() asked for. Errors: as FileScan; those of inflating; kExhausted
+  /// (more samples in a compressed file than there is memory for).
   Status take(std::span<const std::byte> bytes, FileScanJob& job);
 
   FileScan& scan() noexcept { return *scan_; }
@@ -41,10 +46,12 @@ class FileReading {
   Status take_plain(std::span<const std::byte> bytes);
   Status take_compressed(std::span<const std::byte> bytes);
   Status feed_window();
+  Status check_held() const;
   Status finish();
 
   const std::unique_ptr<FileScan> scan_;
   const std::uint64_t size_bytes_;
+  const std::uint64_t most_held_bytes_;
   bool has_begun_ = false;
   bool is_done_ = false;
   FileForm form_;

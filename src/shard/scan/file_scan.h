@@ -43,6 +43,8 @@ class FileScan {
   /// The file has `size_bytes`, and all that there is from offset() on was fed. Call once, last.
   /// Errors: kCorrupt (it ends inside a sample).
   virtual Status finish(std::uint64_t size_bytes) = 0;
+  /// Memory that the bounds found so far take.
+  virtual std::uint64_t held_bytes() const noexcept = 0;
   /// What was found. Call once, after finish().
   virtual FileSamples take() = 0;
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "shard/index/partial.h"
 #include "shard/range_fetcher.h"
@@ -17,7 +18,7 @@ namespace {
 constexpr std::uint64_t kScanReadBytes = std::uint64_t{4} << 20;
 // Files scanned at once. Each has one read in flight.
 constexpr std::size_t kFileWindow = 64;
-// As soon as one was compressed: an inflater may hold a window of 128 MiB.
+// Compressed files that are inflated at once: an inflater may hold a window of 128 MiB.
 constexpr std::size_t kCompressedWindow = 4;
 
 class Scanner {
@@ -30,7 +31,9 @@ class Scanner {
         fetcher_(fetcher),
         partial_(context.options.index_cache_dir, context.store.url(), job.kind()),
         read_bytes_(context.read_bytes(kScanReadBytes)),
-        window_(context.options.index_workers == 0 ? kFileWindow : context.options.index_workers),
+        plain_window_(context.options.index_workers == 0 ? kFileWindow
+                                                         : context.options.index_workers),
+        window_(std::min(plain_window_, kCompressedWindow)),
         readings_(objects.size()),
         found_(objects.size()) {}
 
@@ -71,7 +74,8 @@ class Scanner {
       found_[i] = std::make_unique<ScannedFile>();
       return Status();
     }
-    readings_[i] = std::make_unique<FileReading>(std::move(scan), object.size_bytes);
+    readings_[i] = std::make_unique<FileReading>(
+        std::move(scan), object.size_bytes, context_.pool.limit_bytes() / (2 * kCompressedWindow));
     request(i);
     return Status();
   }
@@ -91,17 +95,40 @@ class Scanner {
       return Status(Code::kChanged, fmt::format("has {} bytes, the listing said {}",
                                                 data.object_size_bytes, objects_[i].size_bytes));
     }
+    if (!readings_[i]->has_begun() && !may_begin(i, data.bytes())) return Status();
     HEADRACE_TRY(readings_[i]->take(data.bytes(), job_));
-    if (readings_[i]->form().compression != Compression::kNone)
-      window_ = std::min(window_, kCompressedWindow);
     if (!readings_[i]->is_done()) {
       request(i);
       return Status();
     }
     const std::unique_ptr<FileReading> reading = std::move(readings_[i]);
+    if (reading->is_compressed()) end_inflating();
     found_[i] = std::make_unique<ScannedFile>(ScannedFile{reading->scan().take(), reading->form()});
     partial_.store(objects_[i], scanned_to_bytes(found_[i]->samples, found_[i]->form));
     return Status();
+  }
+
+  // False: the file is compressed, and as many as may be are being inflated. It is read again when
+  // one of them has ended.
+  bool may_begin(std::size_t i, std::span<const std::byte> head) {
+    if (job_.form_of(head) == Compression::kNone) {
+      if (inflating_ == 0) window_ = plain_window_;
+      return true;
+    }
+    window_ = std::min(plain_window_, kCompressedWindow);
+    if (inflating_ == kCompressedWindow) {
+      held_back_.push_back(i);
+      return false;
+    }
+    ++inflating_;
+    return true;
+  }
+
+  void end_inflating() {
+    --inflating_;
+    if (held_back_.empty()) return;
+    request(held_back_.front());
+    held_back_.pop_front();
   }
 
   Status emit(std::size_t i) {
@@ -125,7 +152,10 @@ class Scanner {
   RangeFetcher& fetcher_;
   PartialIndex partial_;
   const std::uint64_t read_bytes_;
-  std::size_t window_;
+  const std::size_t plain_window_;
+  std::size_t window_;  ///< Files that are begun and not emitted; few until one proved plain.
+  std::size_t inflating_ = 0;
+  std::deque<std::size_t> held_back_;
   std::vector<std::unique_ptr<FileReading>> readings_;  // Of the files that are being read.
   std::vector<std::unique_ptr<ScannedFile>> found_;     // Not emitted yet.
 };

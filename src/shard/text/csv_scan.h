@@ -27,6 +27,7 @@ class CsvScan final : public FileScan {
   /// (a header that parse_csv_header() refuses).
   Status feed(std::span<const std::byte> bytes) override;
   Status finish(std::uint64_t size_bytes) override;
+  std::uint64_t held_bytes() const noexcept override { return bounds_.size() * sizeof(bounds_[0]); }
   FileSamples take() override;
 
  private:

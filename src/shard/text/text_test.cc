@@ -1,7 +1,9 @@
 // Lines of text and of JSON, through their builder; the reading of JSON against nlohmann-json.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "base/endian.h"
 #include "base/random.h"
@@ -59,6 +61,39 @@ TEST_F(TextTest, ReadsCompressedFilesOfSeveralMembers) {
   store_.set("a.gz",
              testing::deflate_zlib("one\ntw", 31) + testing::deflate_zlib("o\nthree\n", 31));
   EXPECT_EQ(first_column(), (Values{"one", "two", "three"}));
+}
+
+TEST_F(TextTest, FilesWaitWhileOthersAreInflated) {
+  pool_ = testing::make_pool(4 << 20);
+  std::mt19937_64 random(1);
+  Values expected{"plain"};
+  store_.set("00", "plain\n");
+  // Each takes several reads, so that more are begun than may be inflated at once.
+  for (int file = 1; file < 20; ++file) {
+    std::string lines;
+    for (int i = 0; i < 20'000; ++i) {
+      expected.push_back(fmt::format("{:016x}", random()));
+      lines += expected.back() + "\n";
+    }
+    store_.set(fmt::format("{:02}", file), testing::deflate_zlib(lines, 31));
+  }
+  EXPECT_EQ(first_column(), expected);
+}
+
+TEST_F(TextTest, FewSamplesFitWhereThereIsLittleMemory) {
+  pool_ = testing::make_pool(4 << 20);
+  std::string lines;
+  for (int i = 0; i < 200'000; ++i) lines += "x\n";
+  store_.set("a.txt.gz", testing::deflate_zlib(lines, 31));
+  const auto bomb = open();
+  ASSERT_FALSE(bomb.has_value());
+  EXPECT_EQ(bomb.error().code(), Code::kExhausted);
+  for (const char* part : {"a.txt.gz", "memory="})
+    EXPECT_NE(bomb.error().message().find(part), std::string::npos) << bomb.error().message();
+  // Stored as it is, the file is larger than what is kept of it.
+  store_.shared().objects.clear();
+  store_.set("a.txt", lines);
+  EXPECT_TRUE(open().has_value());
 }
 
 TEST_F(TextTest, BlankLinesOfJsonAreNoSamples) {

@@ -52,6 +52,7 @@ class RecordScan final : public FileScan {
   std::uint64_t needed_bytes() const noexcept override { return needed_bytes_; }
   Status feed(std::span<const std::byte> bytes) override;
   Status finish(std::uint64_t size_bytes) override;
+  std::uint64_t held_bytes() const noexcept override { return bounds_.size() * sizeof(bounds_[0]); }
   FileSamples take() override;
 
  private:

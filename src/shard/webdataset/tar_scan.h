@@ -33,6 +33,9 @@ class TarScan final : public FileScan {
   std::uint64_t needed_bytes() const noexcept override { return needed_bytes_; }
   Status feed(std::span<const std::byte> bytes) override;
   Status finish(std::uint64_t size_bytes) override;
+  std::uint64_t held_bytes() const noexcept override {
+    return grouper_.bounds().size() * sizeof(std::uint64_t);
+  }
   FileSamples take() override;
 
  private:
