@@ -139,11 +139,13 @@ class Loader {
   /// Begins the epoch that the position names: after this next() delivers its batches. After the
   /// end of an epoch the position is the start of the following one. Calling it again in mid-epoch
   /// continues where next() stood. What makes an order here and below may wait for it (for another
-  /// process that makes the same one): `stop` ends that with kCancelled, and nothing changes.
+  /// process that makes the same one): `stop`, here or of the loader, ends that with kCancelled,
+  /// and nothing changes.
   virtual Status start_epoch(const std::stop_token& stop = {}) = 0;
 
   /// The next batch; nullopt at the end of the epoch. Blocks until one is ready, at most until
-  /// `until` (kDeadline; call again), or `stop` (kCancelled). A failed read is returned here, names
+  /// `until` (kDeadline; call again), or `stop` (kCancelled). Begins the epoch where start_epoch()
+  /// was not called, which may take longer. A failed read is returned here, names
   /// the object, and repeats until load_state().
   virtual Result<std::unique_ptr<Batch>> next(
       TimePoint until, std::stop_token stop = {}) = 0;  ///< nullptr: end of epoch.

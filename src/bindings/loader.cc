@@ -242,9 +242,15 @@ std::uint64_t epoch_batches(PyLoader& self) {
 
 /// Positions of one batch as an int64 array; None past the end of the epoch.
 nb::object sample_ids(PyLoader& self, std::uint64_t epoch, std::uint64_t batch_index) {
-  auto result = planned(self, [&](Loader& loader, const std::stop_token& stop) {
+  const auto ask = [&](Loader& loader, const std::stop_token& stop) {
     return loader.sample_ids(epoch, batch_index, stop);
-  });
+  };
+  // The order of the epoch was made for the first batch; the others do not wait.
+  auto result = batch_index == 0 ? planned(self, ask) : [&] {
+    auto parts = self.parts.get();
+    ReleaseGil release;
+    return ask(*parts->loader, {});
+  }();
   if (!result && result.error().code() == Code::kNotFound) return nb::none();
   return make_int64_array(value_or_raise(std::move(result)));
 }

@@ -100,6 +100,7 @@ class LoaderImpl final : public Loader {
   bool is_starved() const noexcept override { return is_starved_.load(std::memory_order_relaxed); }
   const Dataset& dataset() const override { return *dataset_; }
   void stop() noexcept override {
+    stop_.request_stop();
     channel_.stop();
     fetcher_->wake();
   }
@@ -138,6 +139,7 @@ class LoaderImpl final : public Loader {
   const std::shared_ptr<Waker> waker_;
   Channel channel_;
   const std::string quarantine_digest_;
+  std::stop_source stop_;  ///< Of the whole loader: for those that wait for an order.
   StandIns stand_ins_;
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -185,7 +187,11 @@ Result<LoaderImpl::Planned> LoaderImpl::plan_at(const OrderSource& source, std::
                                                 const std::stop_token& stop) const {
   const OrderQuery query{
       .epoch = epoch, .t = t, .global_batch = global_batch(), .world_size = options_.world_size};
-  HEADRACE_TRY_ASSIGN(OrderPlan answer, source.plan(query, stop));
+  std::stop_source either;
+  const auto end = [&] { either.request_stop(); };
+  const std::stop_callback on_call(stop, end);
+  const std::stop_callback on_loader(stop_.get_token(), end);
+  HEADRACE_TRY_ASSIGN(OrderPlan answer, source.plan(query, either.get_token()));
   Planned planned;
   planned.plan = {.segment = {.start = answer.start, .global_batch = global_batch()},
                   .sample_count = answer.order != nullptr ? answer.order->sample_count() : 0,
@@ -208,8 +214,10 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
   std::shared_ptr<const OrderSource> source;
   {
     MutexLock lock(mutex_);
-    has_ended_ = false;
-    if (is_running_ && (delivered_ == 0 || delivered_ < own_batches(planned_.plan))) return {};
+    if (is_running_ && (delivered_ == 0 || delivered_ < own_batches(planned_.plan))) {
+      has_ended_ = false;
+      return {};
+    }
     // All batches were taken, but nobody asked for the end (islice(loader, len(loader))).
     if (is_running_) position_ = {.epoch = position_.epoch + 1, .t = 0, .batches = 0};
     is_running_ = false;
@@ -230,6 +238,7 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
     planned_ = std::move(planned);
     delivered_ = 0;
     is_running_ = true;
+    has_ended_ = false;
   }
   waits_.clear();
   channel_.set_run(std::move(run), shares_.ready_batches);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 #include <set>
 #include <thread>
 
@@ -401,6 +403,47 @@ TEST(Loader, StopFromAnotherThreadEndsNext) {
       if (!*batch && !loader->start_epoch().ok()) break;
     }
     stopper.join();
+  }
+}
+
+/// From the second epoch on waits until it is cancelled.
+class WaitingSource final : public OrderSource {
+ public:
+  explicit WaitingSource(std::shared_ptr<const OrderSource> source) : source_(std::move(source)) {}
+  OrderSpec spec() const override { return source_->spec(); }
+  Result<OrderPlan> plan(const OrderQuery& query, const std::stop_token& stop) const override {
+    if (query.epoch == 0) return source_->plan(query, stop);
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any stopped;
+    stopped.wait(lock, stop, [] { return false; });
+    return Status(Code::kCancelled, "stopped");
+  }
+
+ private:
+  std::shared_ptr<const OrderSource> source_;
+};
+
+TEST(Loader, WaitingForAnOrderEndsOnStopRequestAndOnStop) {
+  const FakeSpec blocks = big_spec(3, 4);
+  World world(blocks);
+  LoaderOptions options{.batch_size = 2};
+  OrderSpec spec;
+  spec.id = "sequential";
+  spec.window_blocks = 1;
+  spec.block_table_digest = block_table_digest(blocks.block_samples);
+  options.order_source =
+      std::make_shared<WaitingSource>(*create_order_source(spec, blocks.block_samples));
+  auto loader = world.open(options);
+  drain(world, *loader);
+  const std::string state = loader->state();
+  for (const bool is_own : {true, false}) {
+    std::stop_source stop;
+    std::thread stopper([&] { is_own ? static_cast<void>(stop.request_stop()) : loader->stop(); });
+    EXPECT_EQ(loader->start_epoch(stop.get_token()).code(), Code::kCancelled);
+    stopper.join();
+    EXPECT_TRUE(loader->has_ended());
+    EXPECT_EQ(loader->state(), state);
   }
 }
 
