@@ -38,7 +38,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return 0;
   }
   for (const std::uint64_t epoch : {0ULL, 3ULL}) {
-    auto plan = (*restored)->plan({.epoch = epoch, .t = 0, .global_batch = 8, .world_size = 1});
+    auto plan = (*restored)->plan({.epoch = epoch, .t = 0, .global_batch = 8, .world_size = 1}, {});
     require(plan.has_value() && plan->order != nullptr);
     const Segment segment{.start = 0, .global_batch = 8};
     const std::uint64_t count = std::min<std::uint64_t>(plan->order->sample_count(), 64);
