@@ -194,12 +194,14 @@ def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]
     """``TARGET[=SOURCE][:ENCODING]``, comma-separated, as (source, target, encoding)."""
     if text is None:
         return None
-    out = []
+    out: list[tuple[str, str, str]] = []
     for item in text.split(",") if isinstance(text, str) else text:
         names, _, encoding = item.strip().partition(":")
         target, has_source, source = names.partition("=")
         if not target:
             raise InvalidArgumentError(f"columns: {item!r}: expected NAME, NAME=SOURCE or NAME=SOURCE:ENCODING")
+        if any(target == known for _, known, _ in out):
+            raise InvalidArgumentError(f"columns: {target!r} is named twice")
         out.append((source if has_source else target, target, encoding))
     return out
 
@@ -207,6 +209,8 @@ def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]
 def _native_rows(dataset: Dataset, chosen: list[tuple[str, str, str]] | None) -> list[tuple[str, str, str, list[int], str, str]]:
     """Columns for the native builder: what each cell is, and what it becomes. UnsupportedError: only by way of Python."""
     targets = {source: (target, encoding) for source, target, encoding in chosen} if chosen is not None else None
+    if chosen is not None and targets is not None and len(targets) < len(chosen):
+        raise UnsupportedError("a column that becomes two goes by way of Python")
     rows: list[tuple[str, str, str, list[int], str, str]] = []
     for column in dataset.schema.values():
         if targets is not None and column.name not in targets:

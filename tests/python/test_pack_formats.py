@@ -115,6 +115,17 @@ def test_columns_choose_rename_and_say_what_bytes_are(tmp_path: Path) -> None:
         prepare.convert(made, made / "inside")
 
 
+@pytest.mark.parametrize("target", list(SUFFIXES))
+def test_a_column_may_become_two(tmp_path: Path, target: str) -> None:
+    made = make(tmp_path / "source", "mds")
+    prepare.convert(made, tmp_path / "target", format=target, columns="a=cls,b=cls,c=bin")
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        samples = [{name.removesuffix(".cls"): value for name, value in sample.items()} for sample in dataset]
+    assert [(int(s["a"]), int(s["b"]), bytes(s["c"])) for s in samples] == [(s["cls"], s["cls"], s["bin"]) for s in SAMPLES]
+    with pytest.raises(InvalidArgumentError, match="'a' is named twice"):
+        prepare.convert(made, tmp_path / "other", format=target, columns="a=cls,a=txt")
+
+
 def shout(sample: dict[str, Any]) -> dict[str, Any] | None:
     return None if sample["cls"] % 10 == 9 else {"text": sample["txt"].upper(), "square": sample["cls"] ** 2}
 
