@@ -270,7 +270,7 @@ class _NativeShards:
         rows = [builder_row(column) for column in columns]
         self._builder = _native.ShardBuilder(format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash)
         self._encoder = SampleEncoder(columns)
-        self.commit, self.take, self.name_of = self._builder.commit, self._builder.take, self._builder.name_of
+        self.take, self.name_of = self._builder.take, self._builder.name_of
         self._number = 0
 
     @property
@@ -286,9 +286,11 @@ class _NativeShards:
         return self._builder.config_json
 
     def stage(self, sample: Mapping[str, Any], number: int | None = None) -> int:
-        if number is None:
-            number, self._number = self._number, self._number + 1
-        return self._builder.stage(self._encoder.values(sample), number)
+        return self._builder.stage(self._encoder.values(sample), self._number if number is None else number)
+
+    def commit(self) -> None:
+        self._builder.commit()
+        self._number += 1
 
 
 def make_shards(format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str) -> Any:
@@ -332,6 +334,7 @@ class DatasetWriter:
         self._columns = None if columns is None else [ColumnSpec(name, encoding) for name, encoding in columns.items()]
         self._shards: Any = None
         self._facts: list[dict[str, Any]] = []
+        self._unsent: tuple[dict[str, Any], Any] | None = None
         self._is_closed = False
         if self._columns is not None:
             self._make_shards()
@@ -353,14 +356,19 @@ class DatasetWriter:
                 "shard_bytes": self._shard_bytes,
                 "source": "samples of a program",
             }
-            self._target = PackTarget(self._store, plan)
-            self._done = self._target.begin_write()
+            target = PackTarget(self._store, plan)
+            self._done = target.begin_write()
+            self._target = target
         return self._target
 
     def write(self, sample: Mapping[str, Any]) -> None:
-        """Adds one sample. Values that the columns' encodings cannot hold raise InvalidArgumentError or UnsupportedError."""
+        """Adds one sample. Values that the columns' encodings cannot hold raise InvalidArgumentError or UnsupportedError.
+
+        After any error this sample is not part of the dataset, all before it are, and writing may go on.
+        """
         if self._is_closed:
             raise InvalidArgumentError("the writer is closed")
+        self._send()
         if self._columns is None:
             self._columns = infer_columns(sample, self.format)
             self._make_shards()
@@ -372,28 +380,36 @@ class DatasetWriter:
         self._shards.commit()
 
     def _flush(self) -> None:
-        target = self._begin()
-        number = len(self._facts)
+        self._begin()
         data, facts = self._shards.take()
-        facts["name"] = self._shards.name_of(number)
+        facts["name"] = self._shards.name_of(len(self._facts))
         facts["content"] = hashlib.blake2b(data, digest_size=16).hexdigest()
+        self._unsent = facts, data
+        self._send()
+
+    def _send(self) -> None:
+        """Puts the shard that was made last unless it is there. One whose put failed goes before anything else."""
+        if self._unsent is None:
+            return
+        facts, data = self._unsent
+        target, number = self._begin(), len(self._facts)
         if self._done.get(number) != facts:
             target.put_part(number, facts, data)
         self._facts.append(facts)
+        self._unsent = None
 
     def close(self) -> None:
-        """Writes the last shard and the index. May be repeated."""
+        """Writes the last shard and the index. May be repeated, also after an error of the store."""
         if self._is_closed:
             return
-        try:
-            if self._shards is None:
-                raise InvalidArgumentError("no sample was written: there is no dataset without columns")
-            if self._shards.sample_count > 0 or not self._facts:
-                self._flush()
-            target = self._begin()
-            target.finish(self._facts, index_objects(self.format, self._shards.config_json, self._facts, target.digest), self._shards.name_of)
-        finally:
-            self.abandon()
+        if self._shards is None:
+            raise InvalidArgumentError("no sample was written: there is no dataset without columns")
+        self._send()
+        if self._shards.sample_count > 0 or not self._facts:
+            self._flush()
+        target = self._begin()
+        target.finish(self._facts, index_objects(self.format, self._shards.config_json, self._facts, target.digest), self._shards.name_of)
+        self.abandon()
 
     def abandon(self) -> None:
         """Ends without an index. What was written stays; the same write goes over it again."""
@@ -409,9 +425,10 @@ class DatasetWriter:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        if kind is None:
-            self.close()
-        else:
+        try:
+            if kind is None:
+                self.close()
+        finally:
             self.abandon()
 
 

@@ -6,6 +6,7 @@ import json
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from hypothesis import strategies as st
 import headrace as hr
 from headrace import prepare
 from headrace._pack_target import FINISHED, PackTarget
-from headrace.errors import HeadraceError, InvalidArgumentError, UnsupportedError
+from headrace._writers import writer_class
+from headrace.errors import HeadraceError, InvalidArgumentError, UnavailableError, UnsupportedError
 
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -238,6 +240,62 @@ def test_an_exception_leaves_no_index_and_the_same_write_goes_on(tmp_path: Path)
     assert {p.name: p.read_bytes() for p in (tmp_path / "out").iterdir() if p.is_file()} == files
     with pytest.raises(InvalidArgumentError, match="another source or other options"):
         prepare.write(SAMPLES, tmp_path / "out", shard_bytes=701)
+
+
+class Unwell:
+    """Fails every second put of a shard, before or after it happened."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, is_late: bool) -> None:
+        self._real, self._is_late, self._count = PackTarget.put_part, is_late, 0
+        monkeypatch.setattr(PackTarget, "put_part", lambda *arguments: self._put(*arguments))
+
+    def _put(self, *arguments: Any) -> None:
+        self._count += 1
+        if self._count % 2 == 0 or self._is_late:
+            self._real(*arguments)
+        if self._count % 2 == 1:
+            raise UnavailableError("the store is unwell")
+
+
+def until_it_works(call: Callable[[], None]) -> None:
+    while True:
+        try:
+            return call()
+        except UnavailableError:
+            continue
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+@pytest.mark.parametrize("format", ["mds", "webdataset", "parquet"])
+def test_a_shard_whose_put_failed_is_put_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, is_late: bool) -> None:
+    prepare.write(SAMPLES, tmp_path / "whole", format=format, shard_bytes=900)
+    Unwell(monkeypatch, is_late=is_late)
+    writer = writer_class(format)(tmp_path / "out", shard_bytes=900)
+    for sample in SAMPLES:
+        until_it_works(lambda sample=sample: writer.write(sample))  # type: ignore[misc]
+    until_it_works(writer.close)
+    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_a_refused_sample_takes_no_number(tmp_path: Path) -> None:
+    with prepare.WebDatasetWriter(tmp_path / "out", {"x": "int"}) as writer:
+        for value in (1, 2**63, 2):
+            with suppress(InvalidArgumentError):
+                writer.write({"x": value})
+    with hr.Dataset(tmp_path / "out", index_cache="") as dataset:
+        assert [(s["__key__"], int(s["x.cls"])) for s in dataset] == [("000000000", 1), ("000000001", 2)]
+
+
+def test_a_refused_target_stays_refused(tmp_path: Path) -> None:
+    prepare.write(SAMPLES, tmp_path / "out")
+    before = everything(tmp_path / "out")
+    with prepare.MDSWriter(tmp_path / "out") as writer:
+        writer.write(SAMPLES[0])
+        for _ in range(2):
+            with pytest.raises(InvalidArgumentError, match="finished dataset"):
+                writer.close()
+        writer.abandon()
+    assert everything(tmp_path / "out") == before
 
 
 FORMATS = [("mds", ""), ("mds", "zstd"), ("webdataset", ""), ("webdataset", "gzip"), ("tfrecord", ""), ("litdata", ""), ("litdata", "zstd"), ("parquet", "")]
