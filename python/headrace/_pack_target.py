@@ -4,6 +4,7 @@ Objects, below the target:
 
 * ``.hrpack.json``: the plan (no URL but the source's without user, password and query; no keys); stays;
 * ``.hrpack/done/NNNNNN.json``: facts of each finished part; goes when the pack is finished;
+* ``.hrpack/run.json``: of samples of a program: who writes now; likewise;
 * ``.hrpack/claims/...``, ``.hrpack/owners/...``: of conversions on several machines (``_prepare_ray``); likewise;
 * ``.hrpack.done.json``: the facts of all parts; says that the pack is finished.
 """
@@ -15,16 +16,17 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError
+from headrace import _native
+from headrace._store import RangeResult
+from headrace.errors import ChangedError, CorruptError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
-
-    from headrace import _native
 
 __all__ = ["PackTarget", "index_objects", "public_url"]
 
@@ -32,6 +34,10 @@ PLAN = ".hrpack.json"
 FINISHED = ".hrpack.done.json"
 WORK = ".hrpack/"
 DONE = WORK + "done/"
+RUN = WORK + "run.json"
+
+READS = 32
+"""Records read at once."""
 
 
 def public_url(url: str) -> str:
@@ -114,9 +120,29 @@ class PackTarget:
         self.load()
         if self.is_finished():
             raise InvalidArgumentError(f"{self._store.url} already holds a finished dataset; choose another target or empty it")
+        self._run = uuid.uuid4().hex
+        self.put_json(RUN, {"run": self._run})
         # Of a write that broke off at its very end: nobody shall read our shards by it.
         self.remove(self.sizes("index.json"))
-        return self.done()
+        there = self.sizes("")
+        done = self._done_of(there)
+        self._forget_others(there, done)
+        return done
+
+    def check_run(self) -> None:
+        """After begin_write(): ChangedError when another write began at this target since."""
+        if (self.read(RUN) or {}).get("run") != self._run:
+            raise ChangedError(f"{self._store.url}: another write began there; this one ends, as only one can be")
+
+    def finish_write(self, facts: Sequence[Mapping[str, Any]], indexes: Mapping[str, str], name_of: Callable[[int], str]) -> None:
+        """finish() of what begin_write() began. ChangedError: the shards are not all ours."""
+        if self.finished() != list(facts):  # Else this is our own end once more.
+            self.check_run()
+            done = self.done()
+            for number, part in enumerate(facts):
+                if done.get(number) != part:
+                    raise ChangedError(f"{self._store.url}: {part['name']} was written by another write at the same time; write again, one at a time")
+        self.finish(facts, indexes, name_of)
 
     def is_finished(self) -> bool:
         """True: somebody said that all is there."""
@@ -134,12 +160,16 @@ class PackTarget:
         """
         there, is_finished = self.sizes(""), self.is_finished()
         done = self._done_of(there)
-        self.remove(key for key in there if key.startswith(DONE) and number_of(key) not in done)
+        self._forget_others(there, done)
         if is_finished:
             for number, facts in done.items():
                 self.put_json(done_key(number), {"digest": self.digest, "facts": facts})
             self.remove([FINISHED])
         return done
+
+    def _forget_others(self, there: Iterable[str], done: Mapping[int, Any]) -> None:
+        """Removes the records of parts that are not done: they would vouch for any shard of that size."""
+        self.remove(key for key in there if key.startswith(DONE) and number_of(key) not in done)
 
     def finished(self) -> list[dict[str, Any]] | None:
         """Facts of all parts of a finished pack whose shards are all there; else None."""
@@ -159,13 +189,22 @@ class PackTarget:
         if isinstance(finished, dict) and finished.get("digest") == self.digest:
             return {i: part for i, part in enumerate(finished["parts"]) if there.get(part["name"]) == part["bytes"]}
         out = {}
-        for key in there:
-            if not key.startswith(DONE):
-                continue
-            record = self.read(key)
+        for key, record in self._read_many({key: size for key, size in there.items() if key.startswith(DONE)}):
             if isinstance(record, dict) and record.get("digest") == self.digest and there.get(record["facts"]["name"]) == record["facts"]["bytes"]:
                 out[number_of(key)] = record["facts"]
         return out
+
+    def _read_many(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
+        """read() of many, with their sizes; those that are gone or being replaced are left out."""
+        reader = _native.RangeReader(self._store, [(key, 0, size) for key, size in sizes.items() if size > 0], RangeResult, READS)
+        while True:
+            try:
+                result = next(reader)
+                yield result.key, json.loads(bytes(result.data))
+            except StopIteration:
+                return
+            except (NotFoundError, CorruptError, ValueError):
+                continue
 
     def done_numbers(self) -> set[int]:
         """Parts with a record: one listing, no reads."""
@@ -174,6 +213,11 @@ class PackTarget:
     def put_json(self, key: str, value: Any, *, if_absent: bool = False) -> None:
         """With ``if_absent``: ChangedError when there is such an object."""
         self._store.put(key, dumps(value).encode(), if_absent)
+
+    def replace_part(self, number: int, facts: Mapping[str, Any], data: Buffer) -> None:
+        """put_part() over another shard of that number: its record goes first, for it must never stand beside ours."""
+        self.remove([done_key(number)])
+        self.put_part(number, facts, data)
 
     def put_part(self, number: int, facts: Mapping[str, Any], data: Buffer) -> None:
         """The shard, then its record: a record without its shard never is."""

@@ -307,7 +307,8 @@ class DatasetWriter:
 
     The index is written at the end of the block; when the block ends with an exception there is none. A target that already
     holds a dataset is refused, also one of ours; one that holds the beginning of a write with the same options is gone over
-    again: shards that come out the same are not sent again, shards beyond the new end are removed.
+    again: shards that come out the same are not sent again, shards beyond the new end are removed. Of two writers on one target
+    the one that began first ends with ChangedError.
 
     :param url: directory or prefix to write to.
     :param columns: encoding of each column by name: MDS names such as ``"int"``, ``"str"``, ``"json"``, ``"jpeg"``,
@@ -394,7 +395,9 @@ class DatasetWriter:
         facts, data = self._unsent
         target, number = self._begin(), len(self._facts)
         if self._done.get(number) != facts:
-            target.put_part(number, facts, data)
+            target.check_run()
+            put = target.replace_part if number in self._done else target.put_part
+            put(number, facts, data)
         self._facts.append(facts)
         self._unsent = None
 
@@ -408,7 +411,7 @@ class DatasetWriter:
         if self._shards.sample_count > 0 or not self._facts:
             self._flush()
         target = self._begin()
-        target.finish(self._facts, index_objects(self.format, self._shards.config_json, self._facts, target.digest), self._shards.name_of)
+        target.finish_write(self._facts, index_objects(self.format, self._shards.config_json, self._facts, target.digest), self._shards.name_of)
         self.abandon()
 
     def abandon(self) -> None:

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import prepare
-from headrace._pack_target import FINISHED, PackTarget
+from headrace._pack_target import DONE, FINISHED, PackTarget, done_key
 from headrace._writers import writer_class
-from headrace.errors import HeadraceError, InvalidArgumentError, UnavailableError, UnsupportedError
+from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError, UnsupportedError
 
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
@@ -275,6 +275,56 @@ def test_a_shard_whose_put_failed_is_put_again(tmp_path: Path, monkeypatch: pyte
         until_it_works(lambda sample=sample: writer.write(sample))  # type: ignore[misc]
     until_it_works(writer.close)
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_a_record_never_vouches_for_the_shard_of_another_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [{**sample, "label": sample["label"] + 1} for sample in SAMPLES]  # The same sizes.
+    prepare.write(SAMPLES, tmp_path / "whole", shard_bytes=900)
+    first = prepare.MDSWriter(tmp_path / "out", shard_bytes=900)
+    for sample in SAMPLES:
+        first.write(sample)
+    first.abandon()
+    with monkeypatch.context() as patch:
+
+        def put_json(self: PackTarget, key: str, value: Any, *, if_absent: bool = False) -> None:
+            if key.startswith(DONE):
+                raise UnavailableError("killed here")
+            real(self, key, value, if_absent=if_absent)
+
+        real = PackTarget.put_json
+        patch.setattr(PackTarget, "put_json", put_json)
+        with pytest.raises(UnavailableError):
+            prepare.write(others, tmp_path / "out", shard_bytes=900)
+    prepare.write(SAMPLES, tmp_path / "out", shard_bytes=900)
+    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_of_two_writers_the_first_is_stopped(tmp_path: Path) -> None:
+    prepare.write(OTHERS, tmp_path / "whole", shard_bytes=900)
+    first = prepare.MDSWriter(tmp_path / "out", shard_bytes=900)
+    for sample in SAMPLES[:20]:
+        first.write(sample)
+    with prepare.MDSWriter(tmp_path / "out", shard_bytes=900) as second:
+        for sample in OTHERS:
+            second.write(sample)
+        with pytest.raises(ChangedError, match="another write began"):
+            first.close()
+    with pytest.raises(ChangedError, match="another write began"):
+        first.close()
+    first.abandon()
+    assert everything(tmp_path / "out") == everything(tmp_path / "whole")
+
+
+def test_a_shard_that_another_writer_put_late_is_noticed(tmp_path: Path) -> None:
+    writer = prepare.MDSWriter(tmp_path / "out", shard_bytes=900)
+    for sample in SAMPLES:
+        writer.write(sample)
+    record = tmp_path / "out" / done_key(0)
+    record.write_text(record.read_text().replace('"content": "', '"content": "f'))
+    with pytest.raises(ChangedError, match=r"shard\.00000\.mds was written by another"):
+        writer.close()
+    writer.abandon()
+    assert not (tmp_path / "out" / "index.json").exists()
 
 
 def test_a_refused_sample_takes_no_number(tmp_path: Path) -> None:
