@@ -28,7 +28,7 @@ from headrace.errors import ChangedError, CorruptError, InvalidArgumentError, No
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["PackTarget", "index_objects", "public_url"]
+__all__ = ["PackTarget", "content_digest", "index_objects", "public_url"]
 
 PLAN = ".hrpack.json"
 FINISHED = ".hrpack.done.json"
@@ -61,6 +61,11 @@ def number_of(key: str) -> int:
 
 def dumps(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
+
+
+def content_digest(data: Buffer) -> str:
+    """Of a shard's bytes."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 class PackTarget:
@@ -258,16 +263,17 @@ def is_beyond(key: str, count: int, name_of: Callable[[int], str]) -> bool:
     return any(int(digits) >= count and name_of(int(digits)) == key for digits in re.findall(r"[0-9]{1,18}", key))
 
 
-def index_objects(format: str, config_json: str, facts: Sequence[Mapping[str, Any]], digest: str) -> dict[str, str]:
-    """Text of the index by key; nothing for formats without one."""
+def index_objects(format: str, config_json: str, facts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Text of the index by key; nothing for formats without one. LitData: the facts say ``content``, a digest of each chunk."""
     config = json.loads(config_json)
     if format == "mds":
         return {"index.json": dumps({"shards": [_mds_entry(config, part) for part in facts], "version": 2})}
     if format == "litdata":
         config["compression"] = config["compression"] and "zstd"  # The level is not part of the name.
         chunks = [{"chunk_bytes": p["raw_bytes"], "chunk_size": p["samples"], "dim": None, "filename": p["name"]} for p in facts]
-        # litdata names its cache by this: it must change when the data may have, and not otherwise.
-        updated_at = str(float(int(digest[:10], 16)))
+        # litdata names its cache by this: it must change with the data, and not otherwise.
+        digest = hashlib.blake2b(dumps([part["content"] for part in facts]).encode(), digest_size=5).hexdigest()
+        updated_at = str(float(int(digest, 16)))
         return {"index.json": dumps({"chunks": chunks, "config": config, "updated_at": updated_at})}
     return {}
 

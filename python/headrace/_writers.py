@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import operator
 import os
@@ -13,7 +12,7 @@ import numpy as np
 
 from headrace import _native
 from headrace._mds_values import TYPE_BYTES, save_image, save_pil, save_shape
-from headrace._pack_target import PackTarget, index_objects
+from headrace._pack_target import PackTarget, content_digest, index_objects
 from headrace._store import StoreOptions, open_native
 from headrace._units import parse_bytes
 from headrace.errors import InvalidArgumentError, UnsupportedError
@@ -384,7 +383,7 @@ class DatasetWriter:
         self._begin()
         data, facts = self._shards.take()
         facts["name"] = self._shards.name_of(len(self._facts))
-        facts["content"] = hashlib.blake2b(data, digest_size=16).hexdigest()
+        facts["content"] = content_digest(data)
         self._unsent = facts, data
         self._send()
 
@@ -411,7 +410,7 @@ class DatasetWriter:
         if self._shards.sample_count > 0 or not self._facts:
             self._flush()
         target = self._begin()
-        target.finish_write(self._facts, index_objects(self.format, self._shards.config_json, self._facts, target.digest), self._shards.name_of)
+        target.finish_write(self._facts, index_objects(self.format, self._shards.config_json, self._facts), self._shards.name_of)
         self.abandon()
 
     def abandon(self) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace._dataset import Dataset
-from headrace._pack_target import PackTarget, index_objects, public_url
+from headrace._pack_target import PackTarget, content_digest, index_objects, public_url
 from headrace._progress import progress_bar
 from headrace._store import StoreOptions, open_native
 from headrace._units import parse_bytes
@@ -175,6 +175,8 @@ class PartMaker:
                 self._builder.commit()
         data, facts = self._builder.take()
         facts["name"] = self._builder.name_of(number)
+        if self._spec["format"] == "litdata":
+            facts["content"] = content_digest(data)  # For the index; the others need no second look at each byte.
         self._target.put_part(number, facts, data)
         return facts  # type: ignore[no-any-return]
 
@@ -362,7 +364,7 @@ def convert(
         if lost := [number for number in range(job.part_count) if number not in done]:
             raise ChangedError(f"{target}: part {lost[0]} ({len(lost)} in all) went away during the conversion; run it again")
         facts = [done[number] for number in range(job.part_count)]
-        place.finish(facts, index_objects(format, probe.config_json, facts, place.digest), probe.name_of)
+        place.finish(facts, index_objects(format, probe.config_json, facts), probe.name_of)
         return _summary(facts, resumed)
 
 

@@ -78,6 +78,14 @@ def test_bytes_do_not_depend_on_workers(tmp_path: Path, target: str) -> None:
     assert len(outputs(tmp_path / "one")) > 3
 
 
+def test_litdata_of_the_same_samples_is_the_same(tmp_path: Path) -> None:
+    made = make(tmp_path / "source", "mds")
+    prepare.convert(made, tmp_path / "one", format="litdata", shard_bytes=3000)
+    (made / "shard.00000.mds").touch()
+    prepare.convert(f"{made}/../source", tmp_path / "two", format="litdata", shard_bytes=3000)
+    assert outputs(tmp_path / "one") == outputs(tmp_path / "two")
+
+
 def test_mds_to_mds_keeps_encodings_and_bytes(tmp_path: Path) -> None:
     columns = {"a": "ndarray:int16", "b": "jpeg", "c": "str_int", "d": "float32", "e": "ndarray:uint8:2"}
     samples = [

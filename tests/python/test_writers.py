@@ -327,6 +327,19 @@ def test_a_shard_that_another_writer_put_late_is_noticed(tmp_path: Path) -> None
     assert not (tmp_path / "out" / "index.json").exists()
 
 
+def test_litdata_is_told_apart_by_its_samples(tmp_path: Path) -> None:
+    """litdata names its cache directory by updated_at."""
+
+    def updated_at(name: str, samples: list[dict[str, Any]]) -> str:
+        prepare.write(samples, tmp_path / name, format="litdata", columns={"x": "int"}, shard_bytes=100)
+        value: str = json.loads((tmp_path / name / "index.json").read_text())["updated_at"]
+        return value
+
+    a = updated_at("a", [{"x": i} for i in range(40)])
+    assert a == updated_at("b", [{"x": i} for i in range(40)])
+    assert a != updated_at("c", [{"x": i + (i == 39)} for i in range(40)])
+
+
 def test_a_refused_sample_takes_no_number(tmp_path: Path) -> None:
     with prepare.WebDatasetWriter(tmp_path / "out", {"x": "int"}) as writer:
         for value in (1, 2**63, 2):
