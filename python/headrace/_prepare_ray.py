@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace._dataset import Dataset
 from headrace._pack_target import WORK, PackTarget, done_key
-from headrace._store import StoreOptions, open_native
+from headrace._store import open_native
 from headrace.errors import ChangedError, HeadraceError, UnsupportedError
-from headrace.prepare import Job, PartMaker
+from headrace.prepare import Job, PartMaker, Places
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -129,17 +129,16 @@ def _heartbeat(claims: Claims, lease: float) -> Iterator[threading.Event]:
         thread.join()
 
 
-def work(spec: dict[str, Any], wanted: Collection[int], owner: str, lease: float, memory: int, places: tuple[str, StoreOptions, StoreOptions]) -> int:
+def work(spec: dict[str, Any], wanted: Collection[int], owner: str, lease: float, memory: int, places: Places) -> int:
     """Makes parts until all that are wanted are made. Runs in a process of the cluster; returns how many it made."""
-    target, reading, options = places
     job, made = Job(spec), 0
     with ExitStack() as stack:
-        dataset = stack.enter_context(Dataset(spec["source"], format=spec["source_format"], memory=memory, **reading))
+        dataset = stack.enter_context(Dataset(places.source, format=spec["source_format"], memory=memory, **places.choices, **places.reading))
         if dataset.fingerprint != spec["fingerprint"]:
             raise ChangedError(f"{dataset.url} is not what it was when the conversion began")
-        store = open_native(target, memory, **options)
+        store = open_native(places.target, memory, **places.writing)
         stack.callback(store.close)
-        place = SharedTarget(store, job.public_plan())
+        place = SharedTarget(store, job.spec)
         claims = Claims(place, owner, lease)
         stop = stack.enter_context(_heartbeat(claims, lease))
         maker = PartMaker(job, dataset, dataset._store, place)
@@ -167,7 +166,7 @@ def run_on_ray(
     workers: int,
     lease: float,
     memory: int,
-    places: tuple[str, StoreOptions, StoreOptions],
+    places: Places,
     report: Callable[[int, int, int], None] | None,
 ) -> dict[int, dict[str, Any]]:
     """Makes what is missing; returns the facts of all parts. A worker that dies is replaced and its part made anew."""

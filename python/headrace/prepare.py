@@ -12,9 +12,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace import _native
+from headrace import _mixture, _native
 from headrace._dataset import Dataset
 from headrace._pack_target import PackTarget, content_digest, index_objects, public_url
 from headrace._progress import progress_bar
@@ -120,7 +120,7 @@ def plan_parts(dataset: Dataset, format: str, shard_bytes: int) -> list[int]:
 
 
 class Job:
-    """A conversion as every worker needs it: plain values, no credentials. Made by plan_job(), sent to other machines as a dict."""
+    """A conversion as every worker needs it: plain values, no credentials, so that it may be written down. Made by plan_job()."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -133,8 +133,29 @@ class Job:
         ends = self.spec["ends"]
         return (ends[number - 1] if number > 0 else 0), ends[number]
 
-    def public_plan(self) -> dict[str, Any]:
-        return {**self.spec, "source": public_url(self.spec["source"])}
+
+class Places(NamedTuple):
+    """What a process of another machine opens. Unlike a plan it may hold credentials: it is never written down."""
+
+    source: str
+    target: str
+    choices: dict[str, Any]
+    """Of what is below the source: its objects, labels and so on."""
+    reading: dict[str, Any]
+    writing: StoreOptions
+
+
+def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOptions) -> Places:
+    if isinstance(dataset, _mixture.Concat):
+        raise UnsupportedError("ray=True: a list of datasets is not sent to other machines; convert them one by one, or without ray")
+
+    def sent(what: str, url: str) -> str:
+        if url.startswith("memory://"):
+            raise InvalidArgumentError(f"ray=True: the {what} {url} is of this process alone; choose a place that all machines see")
+        return os.path.abspath(url) if "://" not in url else url
+
+    source = sent("source", os.fspath(dataset._root))
+    return Places(source, sent("target", os.fspath(target)), dict(dataset._dataset_options), dataset._options, writing)
 
 
 class PartMaker:
@@ -257,7 +278,7 @@ def plan_job(dataset: Dataset, format: str, shard_bytes: int, compression: str, 
         "renames": None,
         "rows": None,
         "shard_bytes": shard_bytes,
-        "source": str(dataset.url),
+        "source": public_url(dataset.url),
         "source_format": dataset.format,
     }
     if not map and format != "parquet":
@@ -344,7 +365,7 @@ def convert(
             }
         store = open_native(target, memory, **options)
         stack.callback(store.close)
-        place = PackTarget(store, job.public_plan())
+        place = PackTarget(store, job.spec)
         place.load()
         if (facts := place.finished()) is not None:
             return _summary(facts, len(facts))
@@ -356,9 +377,8 @@ def convert(
             if ray:
                 from headrace._prepare_ray import run_on_ray
 
-                done = run_on_ray(
-                    job, place, done, workers=workers, lease=lease, memory=share[1] + size * 9 // 4, places=(str(target), reading, options), report=report
-                )
+                places = _places(dataset, target, options)
+                done = run_on_ray(job, place, done, workers=workers, lease=lease, memory=share[1] + size * 9 // 4, places=places, report=report)
             else:
                 _run_threads(job, dataset, place, done, share, report)
         if lost := [number for number in range(job.part_count) if number not in done]:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -175,6 +176,53 @@ def test_a_conversion_with_missing_shards_is_repeated(tmp_path: Path, monkeypatc
     assert outputs(target) == whole
     assert again["resumed_shard_count"] == len(whole) - 2
     assert not [p for p in (target / WORK).rglob("*") if p.is_file()]
+
+
+class RayElsewhere(InlineRay):
+    """Whose tasks run in another directory."""
+
+    def remote(self, **_: object) -> Callable[[Callable[..., int]], SimpleNamespace]:
+        def run(function: Callable[..., int], *arguments: object) -> int:
+            here = os.getcwd()
+            os.chdir("/")
+            try:
+                return function(*arguments)
+            finally:
+                os.chdir(here)
+
+        return lambda function: SimpleNamespace(remote=partial(run, function))
+
+
+@pytest.mark.parametrize("source", ["lines", "lines/a.jsonl", "lines/{a,b}.jsonl", "lines/b.jsonl::lines/a.jsonl"])
+def test_workers_read_what_the_driver_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+    monkeypatch.setitem(sys.modules, "ray", RayElsewhere())
+    monkeypatch.chdir(tmp_path)
+    Path("lines").mkdir()
+    for i, name in enumerate("abc"):
+        Path(f"lines/{name}.jsonl").write_text("".join(json.dumps({"x": 1000 * i + k}) + "\n" for k in range(50)))
+    prepare.convert(source, "plain", shard_bytes=300)
+    assert prepare.convert(source, "target", shard_bytes=300, ray=True)["shard_count"] > 2
+    assert outputs(Path("target")) == outputs(Path("plain"))
+
+
+def test_workers_are_told_the_choices_of_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", RayElsewhere())
+    for name in ("cat", "dog"):
+        (tmp_path / "source" / name).mkdir(parents=True)
+        (tmp_path / "source" / name / "1.bin").write_bytes(name.encode())
+    choices: dict[str, object] = {"labels": "folder"}
+    prepare.convert(tmp_path / "source", tmp_path / "target", source_format="raw", ray=True, source_options=choices)  # type: ignore[arg-type]
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        assert [int(sample["label"]) for sample in dataset] == [0, 1]
+
+
+def test_what_other_machines_cannot_see_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", InlineRay())
+    prepare.write(SAMPLES[:3], tmp_path / "source")
+    with pytest.raises(hr.InvalidArgumentError, match="the target memory://x is of this process alone"):
+        prepare.convert(tmp_path / "source", "memory://x", ray=True)
+    with pytest.raises(hr.UnsupportedError, match="a list of datasets"):
+        prepare.convert([tmp_path / "source"] * 2, tmp_path / "target", ray=True)  # type: ignore[arg-type]
 
 
 def test_a_part_that_goes_away_meanwhile_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
