@@ -171,6 +171,7 @@ class PartMaker:
             self._builder = _native.ShardBuilder(spec["format"], rows, shard_bytes=spec["shard_bytes"], compression=spec["compression"], hash=spec["hash"])
         else:
             columns = [ColumnSpec(*column) for column in spec["columns"]]
+            self._names = {column.name for column in columns}
             self._builder = make_shards(spec["format"], columns, spec["shard_bytes"], spec["compression"], spec["hash"])
             self._map = load_callable(spec["map"]) if spec["map"] else None
 
@@ -210,7 +211,13 @@ class PartMaker:
                 mapped = sample if self._map is None else self._map(sample)
                 if mapped is None:
                     continue
+                if renames is None:
+                    self._check_keys(position, mapped)
                 yield position, mapped if renames is None else {target: mapped.get(source) for source, target in renames}
+
+    def _check_keys(self, position: int, sample: Mapping[str, Any]) -> None:
+        if unknown := sample.keys() - self._names:
+            raise InvalidArgumentError(f"sample {position}: column {min(unknown)!r} is not one of the first sample's, {sorted(self._names)}")
 
 
 def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]] | None:

@@ -149,6 +149,20 @@ def test_a_function_maps_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert outputs(tmp_path / "target") == outputs(tmp_path / "again")
 
 
+def grow(sample: dict[str, Any]) -> dict[str, Any]:
+    return {"x": sample["cls"], **({"late": 1} if sample["cls"] == 7 else {})}
+
+
+@pytest.mark.parametrize("target", ["mds", "parquet"])
+def test_what_only_a_later_sample_has_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    made = make(tmp_path / "source", "mds")
+    with pytest.raises(InvalidArgumentError, match="sample 7: column 'late' is not one of"):
+        prepare.convert(made, tmp_path / "target", format=target, map="test_pack_formats:grow")
+    result = prepare.convert(made, tmp_path / "chosen", format=target, map="test_pack_formats:grow", columns="x")
+    assert result["sample_count"] == len(SAMPLES)
+
+
 def generated() -> list[dict[str, Any]]:
     return [{"x": i} for i in range(10)]
 
