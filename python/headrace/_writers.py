@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import operator
 import os
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +25,21 @@ __all__ = ["LitDataWriter", "MDSWriter", "ParquetWriter", "TFRecordWriter", "Web
 
 DEFAULT_SHARD_BYTES = "64MiB"
 
-_SCALARS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "bool")
+# Scalars and how struct writes them.
+_SCALARS = {
+    "int8": "<b",
+    "int16": "<h",
+    "int32": "<i",
+    "int64": "<q",
+    "uint8": "<B",
+    "uint16": "<H",
+    "uint32": "<I",
+    "uint64": "<Q",
+    "float16": "<e",
+    "float32": "<f",
+    "float64": "<d",
+    "bool": "<?",
+}
 
 
 class ColumnSpec(NamedTuple):
@@ -94,17 +109,47 @@ def _whole_number(value: Any) -> int:
     return number
 
 
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        return str(value, "utf-8")
+    if not value.isascii():
+        value.encode()  # Fails on halves of surrogates.
+    return value
+
+
+def _bool_byte(value: Any) -> bytes:
+    if isinstance(value, (bool, np.bool_)):
+        return b"\1" if value else b"\0"
+    number = operator.index(value)
+    if number not in (0, 1):
+        raise InvalidArgumentError(f"{number} given to a column of bool")
+    return b"\1" if number else b"\0"
+
+
+def _scalar_encoder(dtype: str) -> Callable[[Any], bytes]:
+    pack = struct.Struct(_SCALARS[dtype]).pack
+
+    def encode(value: Any) -> bytes:
+        try:
+            return pack(value)
+        except (struct.error, OverflowError):
+            raise InvalidArgumentError(f"{value!r:.100} does not fit a column of {dtype}") from None
+
+    return _bool_byte if dtype == "bool" else encode
+
+
 def encoder(encoding: str) -> Callable[[Any], Any]:
-    """A function from a Python value to what _native.ShardBuilder.stage() takes."""
-    if encoding in ("bytes", "str"):
+    """A function from a Python value to what _native.ShardBuilder.stage() takes. Never one that changes the value but for rounding floats."""
+    if encoding == "bytes":
         return lambda value: value
+    if encoding == "str":
+        return _text
     if encoding == "int":
         return _whole_number
     if encoding == "json":
         return json.dumps
     if encoding in _SCALARS:
-        kind = np.dtype(encoding).type
-        return lambda value: kind(value).tobytes()
+        return _scalar_encoder(encoding)
     if encoding in ("jpeg", "png", "pil"):
         return _image_encoder(encoding)
     if encoding in ("str_int", "str_float", "str_decimal"):
@@ -154,10 +199,10 @@ def builder_row(column: ColumnSpec, target: str | None = None) -> tuple[str, str
 
 
 class SampleEncoder:
-    """Samples as dicts to the values of a ShardBuilder."""
+    """Samples as dicts to the values of a ShardBuilder, or to what `make` makes functions for."""
 
-    def __init__(self, columns: Sequence[ColumnSpec]) -> None:
-        self._columns = [(column.name, encoder(column.encoding)) for column in columns]
+    def __init__(self, columns: Sequence[ColumnSpec], make: Callable[[str], Callable[[Any], Any]] = encoder) -> None:
+        self._columns = [(column.name, make(column.encoding)) for column in columns]
 
     def values(self, sample: Mapping[str, Any]) -> list[Any]:
         out = []
@@ -172,6 +217,27 @@ class SampleEncoder:
         return out
 
 
+def parquet_cell(encoding: str) -> Callable[[Any], Any]:
+    """A function from a Python value to what pyarrow takes for _type_of() that encoding."""
+    encode = encoder(encoding)
+    if encoding == "bytes" or encoding in ("jpeg", "png", "pil"):
+        return lambda value: value.encode() if isinstance(value, str) else bytes(memoryview(encode(value)))
+    if encoding in _SCALARS:
+        unpack = struct.Struct(_SCALARS[encoding]).unpack
+        return lambda value: unpack(encode(value))[0]
+    if not encoding.startswith("ndarray:"):
+        return encode
+    dtype, shape = split_array(encoding)
+
+    def flat(value: Any) -> np.ndarray[Any, Any]:
+        array = _little(value, dtype)
+        if array.ndim != 1 and shape is None:
+            raise InvalidArgumentError("Parquet holds arrays of one dimension, or of a shape that columns= names")
+        return array.reshape(-1)
+
+    return flat
+
+
 class RowShards:
     """Makes Parquet files of rows; the counterpart of _native.ShardBuilder."""
 
@@ -179,8 +245,8 @@ class RowShards:
         import pyarrow as pa  # type: ignore[import-untyped]
 
         self._pa = pa
-        self._columns = list(columns)
         self._schema = pa.schema([(c.name, self._type_of(c.encoding)) for c in columns])
+        self._encoder = SampleEncoder(columns, parquet_cell)
         self._codec, _, level = (compression or "none").partition(":")
         self._level = int(level) if level else None
         self._rows: list[Mapping[str, Any]] = []
@@ -201,23 +267,6 @@ class RowShards:
             return pa.binary()
         raise UnsupportedError(f"encoding {encoding!r} is not written to Parquet")
 
-    def _cell(self, encoding: str, value: Any) -> Any:
-        if value is None:
-            return None
-        if encoding == "json":
-            return json.dumps(value)
-        if encoding in ("str_int", "str_float", "str_decimal"):
-            return str(value)
-        if encoding.startswith("ndarray:"):
-            dtype, shape = split_array(encoding)
-            array = _little(value, dtype)
-            if array.ndim != 1 and shape is None:
-                raise InvalidArgumentError("Parquet holds arrays of one dimension, or of a shape that columns= names")
-            return array.reshape(-1)
-        if encoding in ("jpeg", "png", "pil"):
-            return _image_encoder(encoding)(value)
-        return value.item() if isinstance(value, np.generic) else value
-
     @staticmethod
     def _size(value: Any) -> int:
         if isinstance(value, np.ndarray):
@@ -233,7 +282,7 @@ class RowShards:
         return self._bytes
 
     def stage(self, sample: Mapping[str, Any]) -> int:
-        self._staged = {name: self._cell(encoding, sample.get(name)) for name, encoding in self._columns}
+        self._staged = dict(zip(self._schema.names, self._encoder.values(sample), strict=True))
         self._staged_bytes = sum(self._size(v) for v in self._staged.values())
         return self._bytes + self._staged_bytes
 

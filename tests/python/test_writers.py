@@ -209,6 +209,37 @@ def test_values_that_do_not_fit_are_refused(tmp_path: Path, columns: dict[str, s
     assert not (tmp_path / "out" / "index.json").exists()
 
 
+CHANGED = [
+    *[("uint8", np.int64(300)), ("int8", 128), ("int32", 7.9), ("int64", 2**63), ("uint64", -1), ("int16", np.float32(1)), ("uint8", "1"), ("int", 2**63)],
+    *[("bool", 2), ("bool", 0.5), ("bool", "yes"), ("float16", 1e6), ("float32", 1e300), ("float32", np.float64(-1e300)), ("float64", 10**400)],
+    *[("float64", "1.5"), ("str", b"\xff"), ("str", 5), ("str", "\ud800"), ("ndarray:int8", np.array([300]))],
+]
+
+
+@pytest.mark.parametrize("format", ["mds", "parquet"])
+@pytest.mark.parametrize(("encoding", "value"), CHANGED)
+def test_no_value_is_changed_to_fit(tmp_path: Path, format: str, encoding: str, value: Any) -> None:
+    with writer_class(format)(tmp_path / "out", {"x": encoding}) as writer:
+        with pytest.raises(InvalidArgumentError, match="column 'x'"):
+            writer.write({"x": value})
+        writer.abandon()
+
+
+KEPT = [
+    *[("uint8", np.int64(255), 255), ("int8", -128, -128), ("uint64", 2**64 - 1, 2**64 - 1), ("int32", True, 1), ("bool", np.True_, True), ("bool", 0, False)],
+    *[("float16", 65504, 65504.0), ("float32", np.float64(0.5), 0.5), ("float32", float("inf"), float("inf")), ("float64", 3, 3.0)],
+    *[("str", b"\xc3\xa4", "ä"), ("str", "ä", "ä"), ("bytes", bytearray(b"x"), b"x")],
+]
+
+
+@pytest.mark.parametrize("format", ["mds", "parquet"])
+@pytest.mark.parametrize(("encoding", "value", "expected"), KEPT)
+def test_values_that_fit_are_taken(tmp_path: Path, format: str, encoding: str, value: Any, expected: Any) -> None:
+    prepare.write([{"x": value}], tmp_path / "out", format=format, columns={"x": encoding})
+    with hr.Dataset(tmp_path / "out", index_cache="") as dataset:
+        assert dataset[0]["x"] == expected
+
+
 @pytest.mark.parametrize("arguments", [{"columns": {"x": "pkl"}}, {"columns": {"x": "int"}, "compression": "gz"}, {"columns": {"x": "int"}, "hash": "md4"}])
 def test_what_is_not_written_is_refused_at_once(tmp_path: Path, arguments: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError):
