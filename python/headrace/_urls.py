@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
-__all__ = ["expand_urls", "named_objects", "parse_wids_index", "split_root"]
+__all__ = ["expand_urls", "is_pattern", "named_objects", "parse_wids_index", "split_root"]
 
 MOST_URLS = 10_000_000
 """A pattern that names more is a mistake; a million shards of 1 GB are a petabyte."""
@@ -70,6 +70,11 @@ def parse_wids_index(document: Any, where: str) -> list[tuple[str, int]]:
     return shards
 
 
+def is_pattern(text: str) -> bool:
+    """Whether a URL names many objects by itself."""
+    return "::" in text or "{" in text
+
+
 def named_objects(url: str | os.PathLike[str], read: Callable[[str, str], bytes]) -> tuple[str, list[str]] | None:
     """Root and keys when ``url`` is a pattern, a list or a wids index; None when it is an ordinary URL.
 
@@ -80,7 +85,7 @@ def named_objects(url: str | os.PathLike[str], read: Callable[[str, str], bytes]
     if os.path.exists(text):
         # A path that is there is meant, whatever characters are in it; but a wids index stands for its shards.
         return _wids_objects(text, read) if text.endswith(".json") and os.path.isfile(text) else None
-    if "::" in text or "{" in text:
+    if is_pattern(text):
         return split_root(expand_urls(text))
     return _wids_objects(text, read) if text.endswith(".json") else None
 

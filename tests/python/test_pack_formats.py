@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tarfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +18,7 @@ import headrace as hr
 from headrace import prepare
 from headrace._pack_target import public_url
 from headrace.cli import app
-from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError
+from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, NotFoundError, UnsupportedError
 
 SAMPLES = [{"__key__": f"d/{i:04d}", "txt": f"text {i}" * (i % 7), "cls": i, "json": {"i": i}, "bin": bytes([i % 256]) * (i % 50)} for i in range(120)]
 COLUMNS = {"__key__": "str", "txt": "str", "cls": "int", "json": "json", "bin": "bytes"}
@@ -109,6 +110,55 @@ def test_files_become_every_format(tmp_path: Path) -> None:
             got = {bytes(s["key"]) if isinstance(s["key"], bytes) else s["key"].encode(): bytes(s["data"]) for s in dataset}
         assert got[b"d1/7.bin"] == b"\7" * 7
         assert len(got) == 30
+
+
+def pack(*arguments: object) -> Any:
+    """The command's result; its error when it fails."""
+    result = CliRunner().invoke(app, ["pack", *map(str, arguments)])
+    return result.exception if result.exit_code != 0 else result
+
+
+def test_tokens_go_with_files_alone(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a.txt").write_bytes(b"12345678")
+    for others, name in [(["--ray"], "--ray"), (["--columns", "x"], "--columns"), (["--map", "a:b"], "--map"), (["--from", "parquet"], "--from parquet")]:
+        error = pack(tmp_path / "source", tmp_path / "target", "--tokens", 4, *others)
+        assert isinstance(error, InvalidArgumentError)
+        assert f"{name} does not go with --tokens" in str(error)
+    assert not (tmp_path / "target").exists()
+    assert pack(tmp_path / "source", tmp_path / "target", "--tokens", 4, "--from", "files").exit_code == 0
+
+
+def test_files_are_members_of_their_own_names_or_of_a_given_one(tmp_path: Path) -> None:
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "a.txt").write_bytes(b"abc")
+    for others in (["--ray"], ["--compression", "gzip"]):
+        error = pack(tmp_path / "source", tmp_path / "target", "--format", "webdataset", *others)
+        assert isinstance(error, UnsupportedError)
+        assert "keep their names" in str(error)
+    assert not (tmp_path / "target").exists()
+    pack(tmp_path / "source", tmp_path / "plain", "--format", "webdataset")
+    pack(tmp_path / "source", tmp_path / "named", "--format", "webdataset", "--compression", "gzip", "--columns", "txt=data")
+    for name, member in [("plain/shard-000000.tar", "a.txt"), ("named/shard-000000.tar.gz", "000000000.txt")]:
+        with tarfile.open(tmp_path / name) as tar:
+            assert tar.getnames() == [member]
+
+
+@pytest.mark.parametrize(("source", "expected"), [("lines/a.jsonl", "a"), ("lines/{a,b}.jsonl", "ab"), ("lines/b.jsonl::lines/a.jsonl", "ba")])
+def test_one_object_and_patterns_are_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("lines").mkdir()
+    for name in "abc":
+        Path(f"lines/{name}.jsonl").write_text(json.dumps({"x": name}) + "\n")
+    assert pack(source, "out").exit_code == 0
+    with hr.Dataset("out", index_cache="") as dataset:
+        assert "".join(sample["x"] for sample in dataset) == expected
+
+
+def test_a_source_that_is_not_there_is_not_found(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for name in ("empty", "missing", "missing.jsonl"):
+        assert isinstance(pack(tmp_path / name, tmp_path / "out"), NotFoundError)
 
 
 def test_columns_choose_rename_and_say_what_bytes_are(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -9,6 +10,7 @@ from headrace import _native
 from headrace._progress import progress_bar
 from headrace._store import Store
 from headrace._units import format_bytes, parse_bytes
+from headrace._urls import is_pattern
 from headrace.cli.base import print_json
 from headrace.errors import InvalidArgumentError
 
@@ -22,13 +24,17 @@ DATASET_SUFFIXES = (
 )
 
 
-def looks_like_dataset(store: _native.Store) -> bool:
-    """Whether the first page of the listing has nothing but shards, or an index."""
+def looks_like_files(store: _native.Store) -> bool:
+    """Whether the first page of the listing has anything but shards, and no index."""
     objects, _, _ = store.list_page("", "", "")
-    names = [info.key for info in objects if not info.key.rpartition("/")[2].startswith(".")]
-    if "index.json" in names or "index.hri" in names:
-        return True
-    return bool(names) and all(name.endswith(DATASET_SUFFIXES) for name in names)
+    try:
+        names = [info.key for info in objects]
+    except UnicodeDecodeError:
+        return True  # The packer names the file.
+    if not names or "index.json" in names or "index.hri" in names:
+        return False
+    shown = [name for name in names if not name.rpartition("/")[2].startswith(".")]
+    return not shown or not all(name.endswith(DATASET_SUFFIXES) for name in shown)
 
 
 def pack(
@@ -61,22 +67,30 @@ def pack(
         result = _pack_python(
             source, target, columns, {**common, **options, "memory": memory}, refused={"--map": map, "--ray": ray, "--tokens": tokens, "--dry-run": dry_run}
         )
-    elif tokens or (_is_files(source, kind, options, memory) and format in ("mds", "webdataset") and not (columns or map or ray or _is_gzip(compression))):
-        result = _pack_files(
-            source, target, {**common, "tokens_per_sample": tokens, "workers": workers, "dry_run": dry_run}, {**options, "memory": memory}, memory
-        )
     else:
-        from headrace.prepare import convert
+        if tokens:
+            _refuse_with_tokens({"--columns": columns, "--map": map, "--ray": ray, f"--from {kind}": kind not in ("auto", FILES)})
+        is_files = bool(tokens) or _is_files(source, kind, options, memory)
+        if is_files and (tokens or (format in ("mds", "webdataset") and not (columns or map or ray or _is_gzip(compression)))):
+            settings: dict[str, Any] = {**common, "tokens_per_sample": tokens, "workers": workers, "dry_run": dry_run}
+            result = _pack_files(source, target, settings, {**options, "memory": memory}, memory)
+        else:
+            from headrace.prepare import convert
 
-        source_format = "raw" if kind == FILES or (kind == "auto" and _is_files(source, kind, options, memory)) else kind
-        conversion: dict[str, Any] = {"source_format": source_format, "columns": columns, "map": map, "workers": workers, "memory": memory, "dry_run": dry_run}
-        result = convert(source, target, **common, **conversion, ray=ray, lease=lease, **options)
+            conversion: dict[str, Any] = {"columns": columns, "map": map, "workers": workers, "memory": memory, "dry_run": dry_run}
+            result = convert(source, target, source_format="raw" if is_files else kind, **common, **conversion, ray=ray, lease=lease, **options)
     seconds = time.monotonic() - started
     if json:
         print_json({**result, "seconds": seconds})
         return 0
     _print_summary(result, seconds, dry_run)
     return 0
+
+
+def _refuse_with_tokens(others: dict[str, object]) -> None:
+    for option, value in others.items():
+        if value:
+            raise InvalidArgumentError(f"{option} does not go with --tokens, which cuts the bytes of files into samples")
 
 
 def _is_gzip(compression: str) -> bool:
@@ -86,8 +100,11 @@ def _is_gzip(compression: str) -> bool:
 def _is_files(source: str, kind: str, options: dict[str, Any], memory: str) -> bool:
     if kind != "auto":
         return kind == FILES
+    if os.path.isfile(source) or (is_pattern(source) and not os.path.exists(source)):
+        return False
     with Store(source, memory=memory, **options) as store:
-        return not looks_like_dataset(store._native)
+        # Where nothing is below it, it may be one object: that is a dataset.
+        return looks_like_files(store._native)
 
 
 def _pack_files(source: str, target: str, settings: dict[str, Any], options: dict[str, Any], memory: str) -> dict[str, Any]:
