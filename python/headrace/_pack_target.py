@@ -2,7 +2,7 @@
 
 Objects, below the target:
 
-* ``.hrpack.json``: the plan (no URL but the source's without user, password and query; no keys); stays;
+* ``.hrpack.json``: the plan (no URL but the source's without user, password and query, no path of this machine, no keys); stays;
 * ``.hrpack/done/NNNNNN.json``: facts of each finished part; goes when the pack is finished;
 * ``.hrpack/run.json``: of samples of a program: who writes now; likewise;
 * ``.hrpack/claims/...``, ``.hrpack/owners/...``: of conversions on several machines (``_prepare_ray``); likewise;
@@ -28,7 +28,7 @@ from headrace.errors import ChangedError, CorruptError, InvalidArgumentError, No
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["PackTarget", "content_digest", "index_objects", "public_url"]
+__all__ = ["PackTarget", "content_digest", "index_objects", "public_url", "refuse_inside"]
 
 PLAN = ".hrpack.json"
 FINISHED = ".hrpack.done.json"
@@ -40,12 +40,30 @@ READS = 32
 """Records read at once."""
 
 
+def local_path(url: str) -> str | None:
+    """None for a URL of another store than the file system."""
+    if url.startswith("file://"):
+        return unquote(urlsplit(url).path)
+    return None if "://" in url else url
+
+
 def public_url(url: str) -> str:
-    """Without user, password, query and fragment: what may be written down."""
-    if "://" not in url:
-        return url.split("?", 1)[0] if url.startswith("s3:") else url
+    """What may be written down: no user, password, query and fragment, and nothing of a local path, which may name a user."""
+    if local_path(url) is not None:
+        return ""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def refuse_inside(target: str, source: str) -> None:
+    """InvalidArgumentError when the target is the source or below it, however local paths are spelled."""
+
+    def place(url: str) -> str:
+        path = local_path(url)
+        return (url if path is None else os.path.realpath(path)).rstrip("/") + "/"
+
+    if place(target).startswith(place(source)):
+        raise InvalidArgumentError(f"the target {target} lies inside the source {source}")
 
 
 def done_key(number: int) -> str:
@@ -248,10 +266,9 @@ class PackTarget:
 
     def _remove_folders(self) -> None:
         """Those of WORK, empty now, where the target is local: an object store has none."""
-        url = self._store.url
-        if "://" in url and not url.startswith("file://"):
+        root = local_path(self._store.url)
+        if root is None:
             return
-        root = unquote(urlsplit(url).path) if "://" in url else url
         for folder, _, _ in os.walk(os.path.join(root, WORK), topdown=False):
             with contextlib.suppress(OSError):  # Somebody else removed it, or began anew in it.
                 os.rmdir(folder)

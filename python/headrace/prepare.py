@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _mixture, _native
 from headrace._dataset import Dataset
-from headrace._pack_target import PackTarget, content_digest, index_objects, public_url
+from headrace._pack_target import PackTarget, content_digest, index_objects, public_url, refuse_inside
 from headrace._progress import progress_bar
 from headrace._store import StoreOptions, open_native
 from headrace._units import parse_bytes
@@ -290,7 +290,7 @@ def plan_job(dataset: Dataset, format: str, shard_bytes: int, compression: str, 
         "renames": None,
         "rows": None,
         "shard_bytes": shard_bytes,
-        "source": public_url(dataset.url),
+        "source": "" if isinstance(dataset, _mixture.Concat) else public_url(dataset.url),
         "source_format": dataset.format,
     }
     if not map and format != "parquet":
@@ -364,8 +364,7 @@ def convert(
     reading = source_options if source_options is not None else options
     with ExitStack() as stack:
         dataset = stack.enter_context(Dataset(source, format=source_format, memory=memory, **reading))
-        if _is_inside(str(target), str(source)):
-            raise InvalidArgumentError(f"the target {target} lies inside the source {source}")
+        refuse_inside(os.fspath(target), str(source))
         job = plan_job(dataset, format, size, compression, hash, columns, map)
         if dry_run:
             return {
@@ -398,10 +397,6 @@ def convert(
         facts = [done[number] for number in range(job.part_count)]
         place.finish(facts, index_objects(format, probe.config_json, facts), probe.name_of)
         return _summary(facts, resumed)
-
-
-def _is_inside(target: str, source: str) -> bool:
-    return (target.rstrip("/") + "/").startswith(source.rstrip("/") + "/")
 
 
 def _run_threads(

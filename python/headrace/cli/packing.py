@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from headrace import _native
+from headrace._pack_target import refuse_inside
 from headrace._progress import progress_bar
 from headrace._store import Store
 from headrace._units import format_bytes, parse_bytes
@@ -108,6 +109,7 @@ def _is_files(source: str, kind: str, options: dict[str, Any], memory: str) -> b
 
 
 def _pack_files(source: str, target: str, settings: dict[str, Any], options: dict[str, Any], memory: str) -> dict[str, Any]:
+    refuse_inside(target, source)
     settings = {**settings, "shard_bytes": parse_bytes(settings["shard_bytes"], "--shard-bytes"), "memory_bytes": parse_bytes(memory, "--memory")}
     with Store(source, **options) as from_store, Store(target, **options) as to_store, progress_bar("packing", "files") as report:
         return _native.pack(from_store._native, to_store._native, progress=report, **settings)
