@@ -333,6 +333,23 @@ TEST(Pack, DifferentPackLeavesTheTargetAlone) {
   EXPECT_EQ(contents(*foreign, true).size(), 1U);
 }
 
+TEST(Pack, OfTwoThatBeginAtOnceOneOrBothOfTheSamePackGoOn) {
+  const auto source = make_store("source", random_files(test_seed(), 30));
+  const auto other = make_store("other", random_files(test_seed() + 1, 30));
+  for (const bool is_same : {true, false}) {
+    const auto target = make_store("target");
+    auto watch = std::make_shared<WatchedStore::Watch>();
+    watch->before_first_put = [&] { must_pack(*source, *target, small_options()); };
+    auto handle = target->new_handle();
+    WatchedStore watched(*std::move(handle), watch);
+    EXPECT_EQ(pack_code(is_same ? *source : *other, watched, small_options()),
+              is_same ? Code::kOk : Code::kInvalidArgument);
+    const auto expected = make_store("expected");
+    must_pack(*source, *expected, small_options());
+    EXPECT_EQ(contents(*target, true), contents(*expected, true));
+  }
+}
+
 TEST(Pack, TellsProgressUpToTheEnd) {
   const auto source = make_store("source", random_files(test_seed(), 30));
   const auto target = make_store("target");

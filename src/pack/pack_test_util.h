@@ -65,6 +65,7 @@ class WatchedStore final : public Store {
     std::uint64_t stop_at_put = ~std::uint64_t{0};
     std::stop_source stop;
     std::function<void()> after_list;
+    std::function<void()> before_first_put;
     std::string local_directory;  ///< What local_directory() tells.
   };
   WatchedStore(std::unique_ptr<Store> inner, std::shared_ptr<Watch> watch)
@@ -72,8 +73,10 @@ class WatchedStore final : public Store {
 
   std::size_t submit(std::span<Request> requests) override {
     for (const Request& request : requests) {
-      if (request.op != Op::kGet && watch_->puts++ == watch_->stop_at_put)
-        watch_->stop.request_stop();
+      if (request.op == Op::kGet) continue;
+      const std::uint64_t put = watch_->puts++;
+      if (put == 0 && watch_->before_first_put) watch_->before_first_put();
+      if (put == watch_->stop_at_put) watch_->stop.request_stop();
     }
     return inner_->submit(requests);
   }

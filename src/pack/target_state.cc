@@ -7,6 +7,7 @@
 
 #include "pack/json_text.h"
 #include "pack/shard_image.h"
+#include "store/new_object.h"
 
 namespace headrace::pack_detail {
 namespace {
@@ -69,16 +70,18 @@ Result<std::vector<ObjectInfo>> TargetState::list_shards(const CallOptions& call
   return shards;
 }
 
+Status TargetState::check_digest(const std::string& plan_record) const {
+  const json record = parse_json(plan_record);
+  if (record.is_object() && text_of(record, "digest") == plan_.digest) return {};
+  return Status(Code::kInvalidArgument,
+                "pack: " + target_.url() +
+                    " holds a pack of other files or options; choose another target or empty it");
+}
+
 Status TargetState::check_plan_record(const std::vector<ObjectInfo>& shards,
                                       const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const std::optional<std::string> text, read_optional(kPlanName, call));
-  if (text) {
-    const json record = parse_json(*text);
-    if (record.is_object() && text_of(record, "digest") == plan_.digest) return {};
-    return Status(Code::kInvalidArgument,
-                  "pack: " + target_.url() +
-                      " holds a pack of other files or options; choose another target or empty it");
-  }
+  if (text) return check_digest(*text);
   if (!shards.empty() || old_index_) {
     return Status(Code::kInvalidArgument,
                   "pack: " + target_.url() + " already holds " +
@@ -90,8 +93,12 @@ Status TargetState::check_plan_record(const std::vector<ObjectInfo>& shards,
                        {"samples", plan_.sample_count},
                        {"shards", plan_.shards.size()},
                        {"version", 1}};
-  auto written = write_object(target_, pool_, kPlanName, python_json(record), call);
-  return written ? Status() : std::move(written).error();
+  auto written = write_new_object(target_, pool_, kPlanName, python_json(record), call);
+  if (written) return {};
+  if (written.error().code() != Code::kChanged) return std::move(written).error();
+  // Somebody else began between our two looks: fine when it is the same pack.
+  HEADRACE_TRY_ASSIGN(const std::optional<std::string> theirs, read_optional(kPlanName, call));
+  return theirs ? check_digest(*theirs) : std::move(written).error();
 }
 
 Status TargetState::load(const CallOptions& call) {

@@ -41,6 +41,7 @@ class TargetState {
   bool needs_records() const noexcept { return plan_.is_compressed() || !plan_.hash.empty(); }
   std::string record_name(std::uint64_t shard) const;
   Result<std::optional<std::string>> read_optional(const std::string& key, const CallOptions& call);
+  Status check_digest(const std::string& plan_record) const;
   Status check_plan_record(const std::vector<ObjectInfo>& shards, const CallOptions& call);
   Result<std::vector<ObjectInfo>> list_shards(const CallOptions& call);
   Result<std::optional<ShardFacts>> facts_of(std::uint64_t shard, const ObjectInfo& object,

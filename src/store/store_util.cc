@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "headrace/store.h"
+#include "store/new_object.h"
 #include "store/parallel_list.h"
 
 namespace headrace {
@@ -107,6 +108,29 @@ Status too_large(Store& store, const std::string& key, std::uint64_t size_bytes,
                                       " that are expected here");
 }
 
+Result<ObjectInfo> put_object(Store& store, SlabPool& pool, const std::string& key,
+                              std::string_view bytes, bool if_absent, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const std::unique_ptr<Store> handle, store.new_handle());
+  Request request;
+  request.op = Op::kPut;
+  request.key = key;
+  request.if_absent = if_absent;
+  request.length_bytes = bytes.size();
+  request.deadline = call.deadline;
+  if (!bytes.empty()) {
+    HEADRACE_TRY_ASSIGN(request.slab, pool.acquire(bytes.size(), call.deadline));
+    std::memcpy(request.slab.bytes().data(), bytes.data(), bytes.size());
+  }
+  HEADRACE_TRY(submit_one(*handle, std::move(request), call));
+  Completion done;
+  HEADRACE_TRY(take_one(*handle, call, done));
+  ObjectInfo info;
+  info.key = key;
+  info.size_bytes = bytes.size();
+  info.etag = std::move(done.etag);
+  return info;
+}
+
 }  // namespace
 
 Result<std::vector<ObjectInfo>> list_all(Store& store, const std::string& prefix,
@@ -166,24 +190,12 @@ Result<std::string> read_object(Store& store, SlabPool& pool, const std::string&
 
 Result<ObjectInfo> write_object(Store& store, SlabPool& pool, const std::string& key,
                                 std::string_view bytes, const CallOptions& call) {
-  HEADRACE_TRY_ASSIGN(const std::unique_ptr<Store> handle, store.new_handle());
-  Request request;
-  request.op = Op::kPut;
-  request.key = key;
-  request.length_bytes = bytes.size();
-  request.deadline = call.deadline;
-  if (!bytes.empty()) {
-    HEADRACE_TRY_ASSIGN(request.slab, pool.acquire(bytes.size(), call.deadline));
-    std::memcpy(request.slab.bytes().data(), bytes.data(), bytes.size());
-  }
-  HEADRACE_TRY(submit_one(*handle, std::move(request), call));
-  Completion done;
-  HEADRACE_TRY(take_one(*handle, call, done));
-  ObjectInfo info;
-  info.key = key;
-  info.size_bytes = bytes.size();
-  info.etag = std::move(done.etag);
-  return info;
+  return put_object(store, pool, key, bytes, /*if_absent=*/false, call);
+}
+
+Result<ObjectInfo> write_new_object(Store& store, SlabPool& pool, const std::string& key,
+                                    std::string_view bytes, const CallOptions& call) {
+  return put_object(store, pool, key, bytes, /*if_absent=*/true, call);
 }
 
 }  // namespace headrace
