@@ -305,6 +305,43 @@ TEST(Pack, FinishedPackIsRecognisedAndKept) {
   }
 }
 
+TEST(Pack, RemovesTheRecordsThatAreThere) {
+  const auto source = make_store("source", random_files(test_seed(), 60));
+  PackOptions options = small_options();
+  options.hash = "xxh3_64";
+  const auto target = make_store("target");
+  auto watch = std::make_shared<WatchedStore::Watch>();
+  auto handle = target->new_handle();
+  WatchedStore watched(*std::move(handle), watch);
+  const PackResult first = must_pack(*source, watched, options);
+  EXPECT_EQ(watch->removes.exchange(0), first.shard_count);
+  const auto pool = pack_test::make_pool();
+  EXPECT_TRUE(write_object(*target, *pool, ".hrpack.000001.json", "{}"));
+  EXPECT_TRUE(write_object(*target, *pool, ".hrpack.note.json", "{}"));
+  must_pack(*source, watched, options);
+  EXPECT_EQ(watch->removes, 1U);
+  EXPECT_EQ(contents(*target, true).count(".hrpack.note.json"), 1U);
+}
+
+TEST(Pack, RecordsOfOtherShardsOrPlansAreNotBelieved) {
+  const auto source = make_store("source", random_files(test_seed(), 60));
+  PackOptions options = small_options();
+  options.hash = "xxh3_64";
+  const auto target = make_store("target");
+  const PackResult first = must_pack(*source, *target, options);
+  const Files all = contents(*target, true);
+  EXPECT_TRUE(target->remove("index.json").ok());
+  const auto pool = pack_test::make_pool();
+  for (const char* text : {"", "no JSON", "{}", R"({"etag": "x", "plan": "y"})"}) {
+    EXPECT_TRUE(write_object(*target, *pool, ".hrpack.000000.json", text));
+    EXPECT_TRUE(write_object(*target, *pool, ".hrpack.999999.json", text));
+    EXPECT_EQ(must_pack(*source, *target, options).resumed_shard_count, 0U);
+    EXPECT_EQ(contents(*target, true), all);
+    EXPECT_TRUE(target->remove("index.json").ok());
+  }
+  EXPECT_GT(first.shard_count, 2U);
+}
+
 TEST(Pack, MissingShardOfAFinishedPackIsMadeAgain) {
   const auto source = make_store("source", random_files(test_seed(), 30));
   PackOptions options = small_options();

@@ -62,6 +62,7 @@ class WatchedStore final : public Store {
  public:
   struct Watch {
     std::atomic<std::uint64_t> puts{0};
+    std::atomic<std::uint64_t> removes{0};
     std::uint64_t stop_at_put = ~std::uint64_t{0};
     std::stop_source stop;
     std::function<void()> after_list;
@@ -100,6 +101,7 @@ class WatchedStore final : public Store {
     return page;
   }
   Status remove(const std::string& key, const CallOptions& call) override {
+    ++watch_->removes;
     return inner_->remove(key, call);
   }
   Result<ObjectInfo> copy(const std::string& from, const std::string& to,

@@ -4,9 +4,12 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "base/strings.h"
 #include "pack/json_text.h"
 #include "pack/shard_image.h"
+#include "shard/range_fetcher.h"
 #include "store/new_object.h"
 
 namespace headrace::pack_detail {
@@ -15,7 +18,9 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kPlanName = ".hrpack.json";
+constexpr std::string_view kRecordPrefix = ".hrpack.";
 constexpr const char* kIndexName = "index.json";
+constexpr std::uint64_t kNoShard = ~std::uint64_t{0};
 constexpr std::uint64_t kMostRecordBytes = 64 << 10;
 
 json parse_json(const std::string& text) {
@@ -37,6 +42,27 @@ json member(const json& object, const char* name) {
   return object.is_object() && it != object.end() ? *it : json();
 }
 
+/// What an index says of a shard besides its size. False: it says another size, or nothing.
+bool add_hashes(const json& entry, const PackPlan& plan, ShardFacts& facts) {
+  const json stored = member(entry, plan.is_compressed() ? "zip_data" : "raw_data");
+  if (!stored.is_object() || number_of(stored, "bytes") != facts.stored_bytes) return false;
+  if (!plan.hash.empty()) {
+    facts.raw_hash = text_of(member(member(entry, "raw_data"), "hashes"), plan.hash.c_str());
+    facts.zip_hash = text_of(member(member(entry, "zip_data"), "hashes"), plan.hash.c_str());
+  }
+  return true;
+}
+
+/// The shard of TargetState::record_name(); kNoShard for other names.
+std::uint64_t shard_of_record(std::string_view key) {
+  constexpr std::string_view kTail = ".json";
+  if (!key.starts_with(kRecordPrefix) || !key.ends_with(kTail)) return kNoShard;
+  key.remove_prefix(kRecordPrefix.size());
+  if (key.size() <= kTail.size()) return kNoShard;
+  key.remove_suffix(kTail.size());
+  return parse_decimal<std::uint64_t>(key).value_or(kNoShard);
+}
+
 }  // namespace
 
 std::string TargetState::record_name(std::uint64_t shard) const {
@@ -56,18 +82,20 @@ Result<std::optional<std::string>> TargetState::read_optional(const std::string&
   return std::move(text).error();
 }
 
-Result<std::vector<ObjectInfo>> TargetState::list_shards(const CallOptions& call) {
-  std::vector<ObjectInfo> shards;
-  ListRequest request{.prefix = "shard", .delimiter = "/", .continuation = {}, .page_size = 1000};
+Result<std::vector<ObjectInfo>> TargetState::list_names(std::string_view prefix,
+                                                        const CallOptions& call) {
+  std::vector<ObjectInfo> names;
+  ListRequest request{
+      .prefix = std::string(prefix), .delimiter = "/", .continuation = {}, .page_size = 1000};
   do {
     auto page = target_.list(request, call);
     if (!page && page.error().code() == Code::kNotFound)
-      return shards;  // A directory that is not there yet.
+      return names;  // A directory that is not there yet.
     if (!page) return std::move(page).error();
     request.continuation = page->continuation;
-    std::move(page->objects.begin(), page->objects.end(), std::back_inserter(shards));
+    std::move(page->objects.begin(), page->objects.end(), std::back_inserter(names));
   } while (!request.continuation.empty());
-  return shards;
+  return names;
 }
 
 Status TargetState::check_digest(const std::string& plan_record) const {
@@ -103,51 +131,72 @@ Status TargetState::check_plan_record(const std::vector<ObjectInfo>& shards,
 
 Status TargetState::load(const CallOptions& call) {
   facts_.assign(plan_.shards.size(), std::nullopt);
-  HEADRACE_TRY_ASSIGN(const std::vector<ObjectInfo> objects, list_shards(call));
+  HEADRACE_TRY_ASSIGN(const std::vector<ObjectInfo> objects, list_names("shard", call));
   HEADRACE_TRY_ASSIGN(old_index_, read_optional(kIndexName, call));
   HEADRACE_TRY(check_plan_record(objects, call));
-  for (std::uint64_t i = 0; i < plan_.shards.size(); ++i) {
+  const std::vector<const ObjectInfo*> shards = shards_there(objects);
+  if (needs_records() && !old_index_) return load_records(shards, call);
+  const json entries = needs_records() ? member(parse_json(*old_index_), "shards") : json();
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    if (shards[i] == nullptr) continue;
+    ShardFacts facts{.stored_bytes = shards[i]->size_bytes, .raw_hash = {}, .zip_hash = {}};
+    if (needs_records()) {
+      if (!entries.is_array() || i >= entries.size()) break;
+      if (!add_hashes(entries[i], plan_, facts)) continue;
+    }
+    facts_[i] = std::move(facts);
+  }
+  return {};
+}
+
+/// By number; nullptr: not there, or of another size than planned.
+std::vector<const ObjectInfo*> TargetState::shards_there(
+    const std::vector<ObjectInfo>& objects) const {
+  std::vector<const ObjectInfo*> shards(plan_.shards.size());
+  for (std::uint64_t i = 0; i < shards.size(); ++i) {
     const std::string name = plan_.object_name(i);
     const auto object =
         std::lower_bound(objects.begin(), objects.end(), name,
                          [](const ObjectInfo& a, const std::string& key) { return a.key < key; });
     if (object == objects.end() || object->key != name) continue;
-    HEADRACE_TRY_ASSIGN(facts_[i], facts_of(i, *object, call));
+    if (plan_.is_compressed() || object->size_bytes == plan_.shards[i].image_bytes)
+      shards[i] = &*object;
   }
-  return {};
+  return shards;
 }
 
-/// A shard is finished when its size is that of the plan and nothing else is needed, or when a
-/// record of this very version of it exists, or when the index names it with its size.
-Result<std::optional<ShardFacts>> TargetState::facts_of(std::uint64_t shard,
-                                                        const ObjectInfo& object,
-                                                        const CallOptions& call) {
-  std::optional<ShardFacts> none;
-  if (!plan_.is_compressed() && object.size_bytes != plan_.shards[shard].image_bytes) return none;
-  ShardFacts facts;
-  facts.stored_bytes = object.size_bytes;
-  if (!needs_records()) return std::optional(facts);
-  if (old_index_) {
-    const json shards = member(parse_json(*old_index_), "shards");
-    const json entry = shards.is_array() && shard < shards.size() ? shards[shard] : json();
-    const json stored = member(entry, plan_.is_compressed() ? "zip_data" : "raw_data");
-    if (!stored.is_object() || number_of(stored, "bytes") != object.size_bytes) return none;
-    if (!plan_.hash.empty()) {
-      facts.raw_hash = text_of(member(member(entry, "raw_data"), "hashes"), plan_.hash.c_str());
-      facts.zip_hash = text_of(member(member(entry, "zip_data"), "hashes"), plan_.hash.c_str());
-    }
-    return std::optional(facts);
+/// Many at once. A record is of one version of a shard.
+Status TargetState::load_records(std::span<const ObjectInfo* const> shards,
+                                 const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const std::vector<ObjectInfo> names, list_names(kRecordPrefix, call));
+  HEADRACE_TRY_ASSIGN(const auto fetcher, detail::RangeFetcher::create(target_, pool_, call));
+  for (const ObjectInfo& object : names) {
+    const std::uint64_t shard = shard_of_record(object.key);
+    if (shard >= shards.size() || shards[shard] == nullptr || object.size_bytes == 0) continue;
+    if (object.size_bytes > kMostRecordBytes) continue;
+    fetcher->start({.key = object.key,
+                    .etag = {},
+                    .length_bytes = object.size_bytes,
+                    .allow_short = true,
+                    .tag = shard});
   }
-  HEADRACE_TRY_ASSIGN(const std::optional<std::string> text,
-                      read_optional(record_name(shard), call));
-  if (!text) return none;
-  const json record = parse_json(*text);
-  if (!record.is_object() || text_of(record, "etag") != object.etag ||
-      text_of(record, "plan") != plan_.digest)
-    return none;
-  facts.raw_hash = text_of(record, "raw_hash");
-  facts.zip_hash = text_of(record, "zip_hash");
-  return std::optional(facts);
+  while (fetcher->pending() > 0) {
+    auto data = fetcher->next();
+    // Somebody else finishes this pack: what was not read is made again.
+    if (!data && data.error().code() == Code::kNotFound) return {};
+    if (!data) return std::move(data).error();
+    const auto bytes = data->bytes();
+    const json record =
+        parse_json(std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    const ObjectInfo& object = *shards[data->tag];
+    if (!record.is_object() || text_of(record, "etag") != object.etag ||
+        text_of(record, "plan") != plan_.digest)
+      continue;
+    facts_[data->tag] = ShardFacts{.stored_bytes = object.size_bytes,
+                                   .raw_hash = text_of(record, "raw_hash"),
+                                   .zip_hash = text_of(record, "zip_hash")};
+  }
+  return {};
 }
 
 Status TargetState::record(Store& handle, const FinishedShard& shard,
@@ -188,11 +237,12 @@ Status TargetState::finish(std::span<const std::optional<ShardFacts>> facts,
     auto written = write_object(target_, pool_, kIndexName, index, call);
     if (!written) return std::move(written).error();
   }
-  // An index that was there already means that the records were removed, or that this was
-  // interrupted.
   if (!needs_records()) return {};
-  for (std::uint64_t i = 0; i < facts.size(); ++i)
-    HEADRACE_TRY(target_.remove(record_name(i), call));
+  HEADRACE_TRY_ASSIGN(const std::vector<ObjectInfo> names, list_names(kRecordPrefix, call));
+  std::vector<std::string> records;
+  for (const ObjectInfo& object : names)
+    if (shard_of_record(object.key) != kNoShard) records.push_back(object.key);
+  for (Status& status : target_.remove_many(records, call)) HEADRACE_TRY(std::move(status));
   return {};
 }
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "headrace/store.h"
@@ -24,7 +25,9 @@ class TargetState {
   TargetState(const PackPlan& plan, Store& target, SlabPool& pool)
       : plan_(plan), target_(target), pool_(pool) {}
 
-  /// Looks at the target and leaves the plan record there. Errors: kInvalidArgument (it holds
+  /// Looks at the target and leaves the plan record there. A shard is finished when its size is
+  /// that of the plan and nothing else is needed, or when the index names it with its size, or when
+  /// there is no index and a record of this very version of it. Errors: kInvalidArgument (it holds
   /// another pack, or shards of unknown origin: nothing is changed), those of the store.
   Status load(const CallOptions& call);
 
@@ -43,9 +46,9 @@ class TargetState {
   Result<std::optional<std::string>> read_optional(const std::string& key, const CallOptions& call);
   Status check_digest(const std::string& plan_record) const;
   Status check_plan_record(const std::vector<ObjectInfo>& shards, const CallOptions& call);
-  Result<std::vector<ObjectInfo>> list_shards(const CallOptions& call);
-  Result<std::optional<ShardFacts>> facts_of(std::uint64_t shard, const ObjectInfo& object,
-                                             const CallOptions& call);
+  Result<std::vector<ObjectInfo>> list_names(std::string_view prefix, const CallOptions& call);
+  std::vector<const ObjectInfo*> shards_there(const std::vector<ObjectInfo>& objects) const;
+  Status load_records(std::span<const ObjectInfo* const> shards, const CallOptions& call);
   std::string index_json(std::span<const std::optional<ShardFacts>> facts) const;
 
   const PackPlan& plan_;
