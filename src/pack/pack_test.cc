@@ -188,7 +188,9 @@ TEST(PackWebDataset, NumbersMembersWhereNamesWouldMergeOrVanish) {
   PackOptions options = small_options();
   options.format = "webdataset";
   const std::vector<Files> cases = {{{"a.cls", "1"}, {"a.jpg", "2"}},
-                                    {{"Makefile", "1"}, {"x.c", "2"}}};
+                                    {{"Makefile", "1"}, {"x.c", "2"}},
+                                    {{"../../evil.txt", "1"}, {"x.c", "2"}},
+                                    {{"/etc/evil.txt", "1"}, {"x.c", "2"}}};
   for (const Files& files : cases) {
     const auto members = tar_members(packed(files, options).at("shard-000000.tar"));
     ASSERT_EQ(members.size(), 4U);

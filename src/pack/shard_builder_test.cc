@@ -145,6 +145,20 @@ TEST(ShardBuilder, TarKeysThatFollowEachOtherDiffer) {
   EXPECT_TRUE(builder->stage(a, 3)) << "another shard";
 }
 
+TEST(ShardBuilder, TarKeysStayInTheirFolder) {
+  for (const auto& [key, code] : {std::pair("d/a", Code::kOk), std::pair("./a", Code::kOk),
+                                  std::pair("../../evil", Code::kInvalidArgument),
+                                  std::pair("/etc/evil", Code::kInvalidArgument),
+                                  std::pair("d/../../evil", Code::kInvalidArgument)}) {
+    ShardFormat spec;
+    spec.format = "webdataset";
+    spec.columns = {column("__key__", "str"), column("t", "str")};
+    const std::vector<ColumnBytes> cells = {cell(key), cell("text")};
+    const auto size = must_create(spec)->stage(cells, 0);
+    EXPECT_EQ(size ? Code::kOk : size.error().code(), code) << key;
+  }
+}
+
 TEST(ShardBuilder, CompressedShardsInflateToTheRawOnes) {
   for (const auto& [format, compression] :
        {std::pair("mds", "zstd:5"), std::pair("tfrecord", "gzip")}) {

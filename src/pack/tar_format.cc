@@ -94,6 +94,18 @@ std::string pax_body(std::string_view name, std::uint64_t size) {
   return body;
 }
 
+/// True for absolute names and those with "..": extracting them writes anywhere. "./a" is common in
+/// tars that were made by hand, and harmless.
+bool leads_elsewhere(std::string_view name) noexcept {
+  while (true) {
+    const std::size_t slash = name.find('/');
+    const std::string_view part = name.substr(0, slash);
+    if (part.empty() || part == "..") return true;
+    if (slash == std::string_view::npos) return false;
+    name.remove_prefix(slash + 1);
+  }
+}
+
 }  // namespace
 
 std::string tar_header(std::string_view name, std::uint64_t size) {
@@ -117,6 +129,7 @@ std::uint64_t tar_header_bytes(std::string_view name, std::uint64_t size) {
 }
 
 std::string_view webdataset_group(std::string_view name) {
+  if (leads_elsewhere(name)) return {};
   const std::size_t slash = name.rfind('/');
   const std::size_t base = slash == std::string_view::npos ? 0 : slash + 1;
   const std::size_t dot = name.find('.', base);

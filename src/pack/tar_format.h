@@ -28,7 +28,7 @@ std::uint64_t tar_header_bytes(std::string_view name, std::uint64_t size);
 
 /// The part of a member name that WebDataset groups by: up to the first dot of the base name. Empty
 /// when a reader would not take the member for data (no dot, nothing before or after it, a
-/// `__name__` prefix).
+/// `__name__` prefix), or when it leads out of a folder (absolute, or with `..`) or has `//`.
 std::string_view webdataset_group(std::string_view name);
 
 }  // namespace headrace::pack_detail

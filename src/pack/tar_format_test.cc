@@ -52,8 +52,11 @@ TEST(TarFormat, GroupsAsWebDatasetDoes) {
   EXPECT_EQ(webdataset_group("d.x/a.y"), "d.x/a");
   EXPECT_EQ(webdataset_group("__m__x.y"), "__m__x");
   EXPECT_EQ(webdataset_group("x/__y__/z.txt"), "x/__y__/z");
-  for (const char* name : {"noext", "d.x/noext", "d/.x", ".hidden", "a.", "__m__/a.b", "__meta__",
-                           "__a__b__/c.d", "a\n.b"}) {
+  EXPECT_EQ(webdataset_group("./a.b"), "./a");
+  EXPECT_EQ(webdataset_group("..x/y../z.txt"), "..x/y../z");
+  for (const char* name :
+       {"noext", "d.x/noext", "d/.x", ".hidden", "a.", "__m__/a.b", "__meta__", "__a__b__/c.d",
+        "a\n.b", "/etc/a.b", "../a.b", "d/../../a.b", "d//a.b", "d/...", ""}) {
     EXPECT_EQ(webdataset_group(name), "") << name;
   }
 }

@@ -131,8 +131,8 @@ class TarFormat final : public SampleFormat {
       if (webdataset_group(key + ".x") == key) return key;
       return Status(Code::kInvalidArgument,
                     "__key__ '" + key +
-                        "': readers would cut this name elsewhere; leave the "
-                        "column out, then samples are numbered");
+                        "': readers would cut this name elsewhere, or it leads out of a folder; "
+                        "leave the column out, then samples are numbered");
     }
     std::array<char, 24> text{};
     std::snprintf(text.data(), text.size(), "%09llu", static_cast<unsigned long long>(number));
