@@ -443,6 +443,25 @@ TEST(Pack, NeedsFilesAndAnotherPlace) {
   EXPECT_EQ(pack_code(*source, *source, small_options()), Code::kInvalidArgument);
 }
 
+TEST(Pack, FileNamesAreText) {
+  const auto source = make_store("source", {{"d/\xc3\xa4.txt", "good"}, {"d/\xff.txt", "bad"}});
+  for (const char* format : {"mds", "webdataset"}) {
+    const auto target = make_store("target");
+    PackOptions options = small_options();
+    options.format = format;
+    const auto result = pack(*source, *target, options);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code(), Code::kInvalidArgument);
+    EXPECT_NE(result.error().message().find(R"(d/\xff.txt)"), std::string::npos)
+        << result.error().message();
+    EXPECT_TRUE(contents(*target, true).empty());
+  }
+  const auto target = make_store("target");
+  PackOptions options = small_options();
+  options.tokens_per_sample = 2;
+  EXPECT_EQ(pack_code(*source, *target, options), Code::kOk) << "tokens carry no names";
+}
+
 TEST(Pack, SaysHowMuchMemoryAWholeShardNeeds) {
   const auto source = make_store("source", {{"a", std::string(3 << 20, 'x')}});
   const auto target = make_store("target");

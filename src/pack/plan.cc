@@ -1,5 +1,6 @@
 #include "pack/plan.h"
 
+#include <simdjson.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -152,6 +153,27 @@ Status plan_tokens(PackPlan& plan) {
   return {};
 }
 
+/// Bytes beyond ASCII as "\xff".
+std::string printable(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const bool is_plain = c >= 0x20 && c < 0x7f;
+    out += is_plain ? std::string(1, c) : "\\x" + to_hex(std::as_bytes(std::span(&c, 1)));
+  }
+  return out;
+}
+
+/// Samples carry the names of their files as text.
+Status check_names(const std::vector<ObjectInfo>& files) {
+  for (const ObjectInfo& file : files) {
+    if (simdjson::validate_utf8(file.key)) continue;
+    return Status(Code::kInvalidArgument,
+                  "pack: the file name '" + printable(file.key) +
+                      "' is not UTF-8, so that readers could not decode its sample; rename it");
+  }
+  return {};
+}
+
 /// Members keep their names when readers then see exactly one sample a file: every name is taken
 /// for data, and no two have the same group.
 bool needs_numbers(const std::vector<ObjectInfo>& files) {
@@ -209,6 +231,7 @@ Result<PackPlan> make_plan(std::vector<ObjectInfo> files, const PackOptions& opt
     std::sort(files.begin(), files.end(), by_key);
   plan.files = std::move(files);
   for (const ObjectInfo& file : plan.files) plan.source_bytes += file.size_bytes;
+  if (plan.layout != Layout::kMdsTokens) HEADRACE_TRY(check_names(plan.files));
   if (plan.layout == Layout::kTarFiles) plan.is_numbered = needs_numbers(plan.files);
   HEADRACE_TRY(plan.layout == Layout::kMdsTokens ? plan_tokens(plan) : plan_files(plan));
   plan.digest = plan_digest(plan, options.format);

@@ -50,8 +50,9 @@ struct PackPlan {
   std::string object_name(std::uint64_t shard) const;
 };
 
-/// Errors: kInvalidArgument (options; a file too large for a shard of MDS), kUnsupported (format,
-/// compression, hash), kNotFound (no files, or too few bytes for one sample of tokens).
+/// Errors: kInvalidArgument (options; a file too large for a shard of MDS, or with a name that is
+/// not UTF-8), kUnsupported (format, compression, hash), kNotFound (no files, or too few bytes for
+/// one sample of tokens).
 Result<PackPlan> make_plan(std::vector<ObjectInfo> files, const PackOptions& options);
 
 }  // namespace headrace::pack_detail
