@@ -153,16 +153,6 @@ Status plan_tokens(PackPlan& plan) {
   return {};
 }
 
-/// Bytes beyond ASCII as "\xff".
-std::string printable(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    const bool is_plain = c >= 0x20 && c < 0x7f;
-    out += is_plain ? std::string(1, c) : "\\x" + to_hex(std::as_bytes(std::span(&c, 1)));
-  }
-  return out;
-}
-
 /// Samples carry the names of their files as text.
 Status check_names(const std::vector<ObjectInfo>& files) {
   for (const ObjectInfo& file : files) {

@@ -1,3 +1,4 @@
+#include <simdjson.h>
 #include <zlib.h>
 #include <zstd.h>
 
@@ -121,7 +122,7 @@ class Builder final : public ShardBuilder {
   Result<std::uint64_t> stage(std::span<const ColumnBytes> cells, std::uint64_t number) override {
     for (std::size_t i = 0; i < cells.size(); ++i) cells_[i] = bytes_of(cells[i], copies_[i]);
     staged_.clear();
-    HEADRACE_TRY(samples_->append(cells_, number, staged_));
+    HEADRACE_TRY(append(number, staged_));
     return samples_->frame_bytes(ends_.size() + 1) + body_.size() + staged_.size();
   }
   void commit() override {
@@ -138,7 +139,7 @@ class Builder final : public ShardBuilder {
                           for (std::size_t i = 0; i < cells.size(); ++i)
                             cells_[i] = bytes_of(cells[i], copies_[i]);
                           const std::size_t before = body_.size();
-                          Status status = samples_->append(cells_, position, body_);
+                          Status status = append(position, body_);
                           if (!status.ok()) {
                             body_.resize(before);
                             return std::move(status).annotate("sample " + std::to_string(position));
@@ -207,6 +208,23 @@ class Builder final : public ShardBuilder {
     copy.resize(cell.size());
     cell.write_to(copy);
     return copy;
+  }
+  Status append(std::uint64_t number, std::vector<std::byte>& out) {
+    // Readers of these two decode text; the others hand it out as bytes.
+    if (format_.format == "mds" || format_.format == "litdata") HEADRACE_TRY(check_text());
+    return samples_->append(cells_, number, out);
+  }
+  Status check_text() const {
+    for (const TargetColumn& column : samples_->columns()) {
+      if (column.type.kind != CellType::Kind::kStr) continue;
+      const auto cell = cells_[column.cell];
+      const std::string_view text(reinterpret_cast<const char*>(cell.data()), cell.size());
+      if (simdjson::validate_utf8(text.data(), text.size())) continue;
+      return in_column(
+          column, Status(Code::kInvalidArgument, "text that is not UTF-8: '" + printable(text) +
+                                                     "'; write the column as bytes"));
+    }
+    return {};
   }
   Result<std::string> hash_of(std::span<const std::byte> bytes) const {
     if (format_.hash.empty()) return std::string();

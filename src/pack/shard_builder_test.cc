@@ -230,6 +230,16 @@ TEST(ShardBuilder, RefusesValuesThatDoNotFit) {
   EXPECT_EQ(stage_code("mds", column("n", "array:int16"), cell("")), Code::kInvalidArgument);
 }
 
+TEST(ShardBuilder, TextIsUtf8WhereReadersDecodeIt) {
+  for (const std::string_view format : {"mds", "litdata", "webdataset", "tfrecord"}) {
+    const bool is_decoded = format == "mds" || format == "litdata";
+    const Code code = is_decoded ? Code::kInvalidArgument : Code::kOk;
+    EXPECT_EQ(stage_code(std::string(format), column("t", "str"), cell("\xff")), code) << format;
+    EXPECT_EQ(stage_code(std::string(format), column("t", "str"), cell("\xc3\xa4")), Code::kOk);
+    EXPECT_EQ(stage_code(std::string(format), column("t", "bytes"), cell("\xff")), Code::kOk);
+  }
+}
+
 TEST(CellType, HostileArraysAreCorrupt) {
   Column source;
   source.encoding = "ndarray";
