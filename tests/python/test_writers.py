@@ -338,8 +338,10 @@ def test_of_two_writers_the_first_is_stopped(tmp_path: Path) -> None:
     with prepare.MDSWriter(tmp_path / "out", shard_bytes=900) as second:
         for sample in OTHERS:
             second.write(sample)
+        before = everything(tmp_path / "out")
         with pytest.raises(ChangedError, match="another write began"):
             first.close()
+        assert everything(tmp_path / "out") == before
     with pytest.raises(ChangedError, match="another write began"):
         first.close()
     first.abandon()
