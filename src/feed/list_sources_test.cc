@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "feed/fake_dataset.h"
 #include "feed/loader_test_util.h"
@@ -277,22 +278,110 @@ TEST(LitDataSource, GoesOnInTheWorldThatTheEpochWasDealtOutFor) {
   ASSERT_TRUE(dealt->load_state(begun->state()).ok());
   world.drain(*dealt, 3);
   const std::string state = dealt->state();
-  EXPECT_THAT(state, HasSubstr(R"("dealt_out":[150,1,2,5])"));
+  EXPECT_THAT(state, HasSubstr(R"("dealt_out":[150,1,2,5,1])"));
   auto loader = world.open(world.litdata(second), second);
   const Status loaded = loader->load_state(state);
   ASSERT_TRUE(loaded.ok()) << loaded.message();
   EXPECT_EQ(loader->state(), state);
   EXPECT_EQ(world.drain(*loader), world.drain(*dealt));
-  for (const std::string bad : {"7", "[]", "[0,1,2,5]", "[151000,1,2,5]", "[150,1,0,5]",
-                                "[150,1,2,-5]", "[150,1,2,5,5]", R"(["x",1,2,5])"}) {
+  for (const std::string bad :
+       {"7", "[]", "[0,1,2,5]", "[151000,1,2,5]", "[150,1,0,5]", "[150,1,2,-5]", "[150,1,2,5,5]",
+        "[150,1,2,5,0]", "[150,1,2,5,1,1]", R"(["x",1,2,5,1])"}) {
     std::string other = state;
     const std::string field = R"("dealt_out":)";
     const std::size_t at = other.find(field) + field.size();
-    other.replace(at, std::string("[150,1,2,5]").size(), bad);
+    other.replace(at, std::string("[150,1,2,5,1]").size(), bad);
     const Status refused = loader->load_state(other);
     EXPECT_EQ(refused.code(), Code::kInvalidArgument) << bad;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("dealt_out")) << bad;
   }
+}
+
+TEST(LitDataSource, AnotherNumberOfRanksDeliversEachSampleOnceInLaterEpochsToo) {
+  World world;
+  for (const auto& [before, after] :
+       std::vector<std::pair<std::uint32_t, std::uint32_t>>{{8, 4}, {4, 2}, {4, 8}, {2, 4}}) {
+    const auto run_of = [](std::uint32_t ranks) {
+      return RunWorld{.world_size = ranks, .ranks_per_node = ranks, .batch_size = 8 / ranks};
+    };
+    const auto expect_whole = [&](Ids ids, int epoch) {
+      std::sort(ids.begin(), ids.end());
+      Ids all(world.dataset->sample_count());
+      std::iota(all.begin(), all.end(), std::int64_t{0});
+      EXPECT_EQ(ids, all) << before << " to " << after << " ranks, epoch " << epoch;
+    };
+    Ids second;
+    std::string state;
+    for (std::uint32_t rank = 0; rank < before; ++rank) {
+      auto loader = world.open(world.litdata(run_of(before)), run_of(before), rank);
+      world.drain(*loader);
+      ASSERT_TRUE(loader->start_epoch().ok());
+      const Ids ids = world.drain(*loader, 30);
+      second.insert(second.end(), ids.begin(), ids.end());
+      state = loader->state();
+    }
+    Ids third;
+    for (std::uint32_t rank = 0; rank < after; ++rank) {
+      auto loader = world.open(world.litdata(run_of(after)), run_of(after), rank);
+      const Status loaded = loader->load_state(state);
+      ASSERT_TRUE(loaded.ok()) << loaded.message();
+      const Ids rest = world.drain(*loader);
+      second.insert(second.end(), rest.begin(), rest.end());
+      ASSERT_TRUE(loader->start_epoch().ok());
+      const Ids ids = world.drain(*loader);
+      third.insert(third.end(), ids.begin(), ids.end());
+    }
+    expect_whole(std::move(second), 1);
+    expect_whole(std::move(third), 2);
+  }
+}
+
+TEST(LitDataSource, OtherNodesAreAnotherWorld) {
+  World world;
+  const RunWorld two{.world_size = 2, .ranks_per_node = 1, .batch_size = kBatch};
+  const RunWorld one{.world_size = 2, .ranks_per_node = 2, .batch_size = kBatch};
+  Ids ids;
+  std::string state;
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    auto loader = world.open(world.litdata(two), two, rank);
+    world.drain(*loader);
+    ASSERT_TRUE(loader->start_epoch().ok());
+    const Ids begun = world.drain(*loader, 20);
+    ids.insert(ids.end(), begun.begin(), begun.end());
+    state = loader->state();
+  }
+  for (std::uint32_t rank = 0; rank < 2; ++rank) {
+    auto loader = world.open(world.litdata(one), one, rank);
+    const Status loaded = loader->load_state(state);
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    EXPECT_THAT(loader->state(), HasSubstr(R"("num_nodes":1)"));
+    const Ids rest = world.drain(*loader);
+    ids.insert(ids.end(), rest.begin(), rest.end());
+  }
+  // LitData reads a chunk that two nodes share on both, so some samples come twice.
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  Ids all(world.dataset->sample_count());
+  std::iota(all.begin(), all.end(), std::int64_t{0});
+  EXPECT_EQ(ids, all);
+}
+
+TEST(LitDataSource, GoesOnFromStatesThatDoNotSayTheirNodes) {
+  World world;
+  const RunWorld run{.world_size = 2, .workers = 2, .batch_size = kBatch};
+  auto begun = world.open(world.litdata(run), run);
+  world.drain(*begun, 9);
+  std::string state = begun->state();
+  const std::string field = R"("num_nodes":1,)";
+  ASSERT_THAT(state, HasSubstr(field));
+  state.erase(state.find(field), field.size());
+  const Ids rest = world.drain(*begun);
+  auto loader = world.open(world.litdata(run), run);
+  ASSERT_TRUE(loader->load_state(state).ok());
+  EXPECT_EQ(world.drain(*loader), rest);
+  std::string bad = begun->state();
+  bad.replace(bad.find(field), field.size(), R"("num_nodes":3,)");
+  EXPECT_THAT(std::string(loader->load_state(bad).message()), HasSubstr("num_nodes"));
 }
 
 TEST(LitDataSource, AStateOfTheOwnWorldForgetsWhatWasDealtOut) {

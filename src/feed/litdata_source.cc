@@ -30,26 +30,52 @@ struct Origin {
 // More than any machine has; keeps products of counts below 2^63.
 constexpr std::uint64_t kMostOfWorld = 1 << 24;
 
-/// Reads "dealt_out" of a state at `t`: [t, ranks, workers, batch size] of the world before.
-bool parse_origin(simdjson::simdjson_result<simdjson::dom::element> field, std::uint64_t t,
-                  Origin& out) {
+Status bad_field(const char* name) {
+  return Status(Code::kInvalidArgument,
+                std::string("loader state: field '") + name + "' is missing or out of range");
+}
+
+/// The world that wrote a state. Older states do not say its nodes: 0.
+Result<LitDataWorld> read_world(simdjson::dom::object object) {
+  LitDataWorld world;
+  const auto is_read = [&](const char* name, std::uint32_t& out) {
+    std::uint64_t value = 0;
+    if (object[name].get_uint64().get(value) || value == 0 || value > kMostOfWorld) return false;
+    out = static_cast<std::uint32_t>(value);
+    return true;
+  };
+  if (!is_read("world_size", world.world_size)) return bad_field("world_size");
+  if (!is_read("num_workers", world.workers)) return bad_field("num_workers");
+  if (!is_read("batch_size", world.batch_size)) return bad_field("batch_size");
+  world.nodes = 0;
+  if (object["num_nodes"].error() == simdjson::NO_SUCH_FIELD) return world;
+  if (!is_read("num_nodes", world.nodes) || world.world_size % world.nodes != 0)
+    return bad_field("num_nodes");
+  return world;
+}
+
+/// Reads "dealt_out" of a state, which stands at out.t: [t, ranks, workers, batch size, nodes] of
+/// the world before. Older states do not say the nodes: 0.
+bool parse_origin(simdjson::simdjson_result<simdjson::dom::element> field, Origin& out) {
   simdjson::dom::array values;
-  if (field.get_array().get(values) || values.size() != 4) return false;
-  std::array<std::uint64_t, 4> numbers{};
-  for (std::size_t i = 0; i < numbers.size(); ++i) {
+  if (field.get_array().get(values) || values.size() < 4 || values.size() > 5) return false;
+  std::array<std::uint64_t, 5> numbers{};
+  for (std::size_t i = 0; i < values.size(); ++i) {
     const bool is_number = !values.at(i).get_uint64().get(numbers[i]);
-    const std::uint64_t most = i == 0 ? t : kMostOfWorld;
+    const std::uint64_t most = i == 0 ? out.t : kMostOfWorld;
     if (!is_number || numbers[i] == 0 || numbers[i] > most) return false;
   }
   out.t = numbers[0];
-  out.world.world_size = static_cast<std::uint32_t>(numbers[1]);
-  out.world.workers = static_cast<std::uint32_t>(numbers[2]);
-  out.world.batch_size = static_cast<std::uint32_t>(numbers[3]);
-  return true;
+  out.world = {.world_size = static_cast<std::uint32_t>(numbers[1]),
+               .nodes = static_cast<std::uint32_t>(numbers[4]),
+               .workers = static_cast<std::uint32_t>(numbers[2]),
+               .batch_size = static_cast<std::uint32_t>(numbers[3])};
+  return out.world.nodes == 0 || out.world.world_size % out.world.nodes == 0;
 }
 
 bool is_same(const LitDataWorld& a, const LitDataWorld& b) {
-  return a.world_size == b.world_size && a.workers == b.workers && a.batch_size == b.batch_size;
+  return a.world_size == b.world_size && a.nodes == b.nodes && a.workers == b.workers &&
+         a.batch_size == b.batch_size;
 }
 
 /// A list from a slot on.
@@ -90,12 +116,13 @@ class LitDataSource final : public OrderSource {
     const bool has_origin = origin_ && origin_->epoch == epoch;
     nlohmann::ordered_json json;
     json["world_size"] = world_.world_size;
+    json["num_nodes"] = world_.nodes;
     json["num_workers"] = world_.workers;
     json["batch_size"] = world_.batch_size;
     json["dealt_out"] = nullptr;
     if (has_origin) {
       json["dealt_out"] = {origin_->t, origin_->world.world_size, origin_->world.workers,
-                           origin_->world.batch_size};
+                           origin_->world.batch_size, origin_->world.nodes};
     }
     return json.dump();
   }
@@ -105,50 +132,36 @@ class LitDataSource final : public OrderSource {
     simdjson::dom::parser parser;
     simdjson::dom::object object;
     const simdjson::padded_string padded(state);
-    const auto bad = [](const char* name) {
-      return Status(Code::kInvalidArgument,
-                    std::string("loader state: field '") + name + "' is missing or out of range");
-    };
-    if (parser.parse(padded).get_object().get(object)) return bad("epoch");
-    std::uint64_t epoch = 0;
-    std::uint64_t t = 0;
-    std::uint64_t world_size = 0;
-    std::uint64_t workers = 0;
-    std::uint64_t batch_size = 0;
-    if (object["epoch"].get_uint64().get(epoch)) return bad("epoch");
-    if (object["t"].get_uint64().get(t)) return bad("t");
-    const auto number = [&](const char* name, std::uint64_t& out) {
-      return !object[name].get_uint64().get(out) && out > 0 && out <= kMostOfWorld;
-    };
-    if (!number("world_size", world_size)) return bad("world_size");
-    if (!number("num_workers", workers)) return bad("num_workers");
-    if (!number("batch_size", batch_size)) return bad("batch_size");
-    LitDataWorld saved{.world_size = static_cast<std::uint32_t>(world_size),
-                       .nodes = 1,
-                       .workers = static_cast<std::uint32_t>(workers),
-                       .batch_size = static_cast<std::uint32_t>(batch_size)};
-    std::optional<Origin> origin;
-    if (!object["dealt_out"].is_null()) {
-      if (!is_same(saved, world_)) {
-        return Status(Code::kUnsupported,
-                      "loader state: this epoch of order litdata was already continued in another "
-                      "world once; continue it in that world, or from a state of another epoch");
-      }
-      if (!parse_origin(object["dealt_out"], t, origin.emplace())) return bad("dealt_out");
-    } else if (t > 0 && !is_same(saved, world_)) {
-      origin = Origin{.epoch = epoch, .t = t, .world = saved};
+    if (parser.parse(padded).get_object().get(object)) return bad_field("epoch");
+    Origin origin;
+    if (object["epoch"].get_uint64().get(origin.epoch)) return bad_field("epoch");
+    if (object["t"].get_uint64().get(origin.t)) return bad_field("t");
+    HEADRACE_TRY_ASSIGN(origin.world, read_world(object));
+    if (origin.world.nodes == 0 && origin.world.world_size == world_.world_size)
+      origin.world.nodes = world_.nodes;
+    const bool is_here = is_same(origin.world, world_);
+    const bool was_dealt_out = !object["dealt_out"].is_null();
+    if (was_dealt_out && !is_here) {
+      return Status(Code::kUnsupported,
+                    "loader state: this epoch of order litdata was already continued in another "
+                    "world once; continue it in that world, or from a state of another epoch");
     }
-    if (!origin && !origin_) return std::shared_ptr<const OrderSource>();
-    if (origin) {
-      origin->epoch = epoch;
-      HEADRACE_TRY_ASSIGN(origin->world.nodes,
-                          feed::node_count(origin->world.world_size, inputs_->ranks_per_node));
+    if (was_dealt_out && !parse_origin(object["dealt_out"], origin)) return bad_field("dealt_out");
+    if (!was_dealt_out && (is_here || origin.t == 0)) {
+      return origin_ ? with_origin(std::nullopt) : std::shared_ptr<const OrderSource>();
     }
-    return std::shared_ptr<const OrderSource>(
-        std::make_shared<const LitDataSource>(inputs_, world_, origin));
+    if (origin.world.nodes == 0) {
+      HEADRACE_TRY_ASSIGN(origin.world.nodes,
+                          feed::node_count(origin.world.world_size, inputs_->ranks_per_node));
+    }
+    return with_origin(origin);
   }
 
  private:
+  std::shared_ptr<const OrderSource> with_origin(const std::optional<Origin>& origin) const {
+    return std::make_shared<const LitDataSource>(inputs_, world_, origin);
+  }
+
   Result<OrderPlan> make_plan(const OrderQuery& query) const {
     LitDataWorld world = world_;
     world.world_size = query.world_size;
@@ -181,22 +194,18 @@ class LitDataSource final : public OrderSource {
     HEADRACE_TRY_ASSIGN(const auto before,
                         make_litdata_list(inputs_->spec, inputs_->chunks, origin_->world, epoch));
     // Slots may be empty near the end: LitData counts samples.
-    const std::uint64_t global =
-        std::uint64_t{origin_->world.world_size} * origin_->world.batch_size;
     std::vector<std::int64_t> ids(origin_->world.batch_size);
     LitDataState state;
     state.epoch = epoch;
     state.saved_by = origin_->world;
     state.initial = origin_->world;
+    state.is_elastic = true;  // Also where the worlds differ in their nodes alone.
     for (std::uint64_t t = 0; t < std::min(origin_->t, before->size()); ++t) {
       if (t % origin_->world.batch_size == 0) {
         ids.resize(std::min<std::uint64_t>(ids.size(), before->size() - t));
         before->read(t, ids);
       }
-      const bool is_filled = ids[t % origin_->world.batch_size] >= 0;
-      if (!is_filled) continue;
-      ++state.sample_in_epoch;
-      if (t % global < origin_->world.batch_size) ++state.num_samples_yielded;
+      if (ids[t % origin_->world.batch_size] >= 0) ++state.sample_in_epoch;
     }
     return resume_litdata_list(inputs_->spec, inputs_->chunks, world, state);
   }

@@ -102,6 +102,28 @@ def test_a_litdata_order_goes_on_where_it_stopped(mds: Path, open_loader: Any) -
     assert resumed.epoch == 1
 
 
+@pytest.mark.parametrize("begun_epochs", [0, 1])
+@pytest.mark.parametrize(("before", "after"), [(8, 4), (4, 2), (4, 8), (2, 4)])
+def test_a_litdata_order_goes_on_with_other_ranks(tmp_path: Path, open_loader: Any, before: int, after: int, begun_epochs: int) -> None:
+    """The ranks are one node of each world, as without options."""
+    samples = [{"i": i.to_bytes(8, "little")} for i in range(96)]
+    root = write_mds(tmp_path / "mds", {"i": ("int", 8)}, samples, 7)
+
+    def open_ranks(count: int) -> list[hr.Loader]:
+        return [open_loader(root, order="litdata", rank=rank, world_size=count, batch_size=8 // count) for rank in range(count)]
+
+    ranks = open_ranks(before)
+    for _ in range(begun_epochs):
+        assert sorted(i for loader in ranks for i in drain(loader)) == list(range(96))
+    ids = [i for loader in ranks for i in drain(loader, 4)]
+    resumed = open_ranks(after)
+    for loader in resumed:
+        loader.load_state_dict(ranks[0].state_dict())
+    ids += [i for loader in resumed for i in drain(loader)]
+    assert sorted(ids) == list(range(96))
+    assert sorted(i for loader in resumed for i in drain(loader)) == list(range(96))
+
+
 def test_a_state_of_another_order_is_refused(mds: Path, open_loader: Any) -> None:
     state = open_loader(mds, order="mosaic:py1e").state_dict()
     with pytest.raises(hr.InvalidArgumentError, match="order"):
