@@ -162,6 +162,32 @@ TEST(MosaicSource, ItsOwnStateGoesOnInAnotherWorld) {
   EXPECT_EQ(world.drain(*loader), world.mosaic_ids(second, saved, 0));
 }
 
+TEST(MosaicSource, GoesOnWithNodesThatDoNotDivideTheCanonicalOnes) {
+  World world;
+  const RunWorld two{.world_size = 4, .ranks_per_node = 2, .batch_size = 3};
+  const RunWorld three{.world_size = 6, .ranks_per_node = 2, .batch_size = 2};
+  Ids ids;
+  std::string state;
+  for (std::uint32_t rank = 0; rank < two.world_size; ++rank) {
+    auto loader = world.open(world.mosaic(two), two, rank);
+    const Ids begun = world.drain(*loader, 10);
+    ids.insert(ids.end(), begun.begin(), begun.end());
+    state = loader->state();
+  }
+  EXPECT_THAT(state, HasSubstr(R"("initial_physical_nodes":2)"));
+  for (std::uint32_t rank = 0; rank < three.world_size; ++rank) {
+    auto loader = world.open(world.mosaic(three), three, rank);
+    const Status loaded = loader->load_state(state);
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    EXPECT_THAT(loader->state(), HasSubstr(R"("initial_physical_nodes":2)"));
+    const Ids rest = world.drain(*loader);
+    ids.insert(ids.end(), rest.begin(), rest.end());
+  }
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  EXPECT_EQ(ids.size(), world.dataset->sample_count());
+}
+
 TEST(MosaicSource, RefusesWhatMosaicRefuses) {
   World world;
   EXPECT_EQ(world.mosaic({.world_size = 3, .ranks_per_node = 2}).error().code(),

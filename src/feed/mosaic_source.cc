@@ -125,7 +125,9 @@ class MosaicSource final : public OrderSource {
     state.sample_in_epoch = 0;
     HEADRACE_TRY_ASSIGN(const auto epoch,
                         MosaicEpoch::create(inputs_->spec, inputs_->streams, world, state));
-    return MosaicState(epoch->state());
+    MosaicState begun = epoch->state();
+    begun.initial_physical_nodes = world.physical_nodes;
+    return begun;
   }
 
  private:

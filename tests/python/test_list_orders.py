@@ -85,6 +85,37 @@ def test_ranks_of_a_mosaic_order_share_the_epoch(mds: Path, open_loader: Any) ->
     assert set(ids) == set(range(COUNT))
 
 
+def test_mosaic_takes_the_state_of_a_run_that_began_here(mds: Path, open_loader: Any) -> None:
+    for begun in (0, 20):
+        loader = open_loader(mds, order="mosaic:py1e", seed=5)
+        drain(loader, begun) if begun else None
+        state = loader.state_dict()
+        theirs = mosaic_dataset(mds)
+        assert state["initial_physical_nodes"] == theirs.state_dict(0, True)["initial_physical_nodes"] == 1
+        theirs.load_state_dict(state)
+        assert [int(sample["i"]) for sample in theirs] == drain(loader)
+        stop(theirs)
+
+
+def test_a_mosaic_order_goes_on_with_other_nodes(mds: Path, open_loader: Any) -> None:
+    """partition_algo "relaxed", which is the default: three nodes go on with two canonical ones."""
+    partition = pytest.importorskip("streaming.base.partition")
+    expected = partition.get_partitions("relaxed", COUNT, 2, 3, 2, 1, 2, 120, 2)  # (nodes, ranks, workers, batches, samples)
+
+    def open_rank(rank: int, ranks: int, batch_size: int) -> hr.Loader:
+        options = {"ranks_per_node": 2}
+        return open_loader(mds, order="mosaic:py1e", shuffle=False, rank=rank, world_size=ranks, batch_size=batch_size, order_options=options)
+
+    begun = [open_rank(rank, 4, 3) for rank in range(4)]
+    for loader in begun:
+        drain(loader, 10)
+    for rank in range(6):
+        loader = open_rank(rank, 6, 2)
+        loader.load_state_dict(begun[0].state_dict())
+        of_rank = expected[rank // 2, rank % 2].reshape(-1)
+        assert drain(loader) == of_rank[of_rank >= 0].tolist()
+
+
 def test_a_mosaic_order_refuses_ranks_that_fill_no_nodes(mds: Path, open_loader: Any) -> None:
     with pytest.raises(hr.InvalidArgumentError, match="ranks_per_node"):
         open_loader(mds, order="mosaic:py1e", rank=0, world_size=3, order_options={"ranks_per_node": 2})
