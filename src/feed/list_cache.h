@@ -1,6 +1,7 @@
 #pragma once
 /// \file
-/// What the sources of listed orders share: the last order they made, block counts, worlds.
+/// What the sources of listed orders share: the last order they made, parts of lists, block counts,
+/// worlds.
 ///
 /// Threads: any.
 #include <functional>
@@ -21,6 +22,22 @@ std::vector<std::uint32_t> block_samples_of(const Dataset& dataset);
 std::uint64_t digest_of(std::string_view text) noexcept;
 /// Nodes of a world. Errors: kInvalidArgument (ranks_per_node does not divide the ranks).
 Result<std::uint32_t> node_count(std::uint32_t world_size, std::uint32_t ranks_per_node);
+
+/// A list from a slot on.
+class ListTail final : public SampleList {
+ public:
+  /// \pre begin <= list->size().
+  ListTail(std::shared_ptr<const SampleList> list, std::uint64_t begin)
+      : list_(std::move(list)), begin_(begin) {}
+  std::uint64_t size() const noexcept override { return list_->size() - begin_; }
+  void read(std::uint64_t t, std::span<std::int64_t> out) const override {
+    list_->read(begin_ + t, out);
+  }
+
+ private:
+  std::shared_ptr<const SampleList> list_;
+  std::uint64_t begin_;
+};
 
 /// Remembers the plan made last: a list may take seconds to make.
 class PlanCache {

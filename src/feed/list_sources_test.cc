@@ -218,6 +218,25 @@ TEST(MosaicSource, AStateAtTheEndBeginsTheNextEpoch) {
   EXPECT_EQ(world.drain(*loader), world.mosaic_ids(run, state, 0));
 }
 
+TEST(MosaicSource, AStopWithinTheLastColumnsLosesNothing) {
+  World world;
+  const RunWorld run{.batch_size = kBatch};
+  // 64 canonical nodes of 12 and 13 samples: the last columns have samples behind the 793rd slot.
+  const Ids whole = world.drain(*world.open(world.mosaic(run, "py1s"), run));
+  ASSERT_GT(whole.size(), world.dataset->sample_count());
+  for (std::size_t batches = 150; batches * kBatch < whole.size(); ++batches) {
+    auto begun = world.open(world.mosaic(run, "py1s"), run);
+    Ids ids = world.drain(*begun, batches);
+    auto loader = world.open(world.mosaic(run, "py1s"), run);
+    const Status loaded = loader->load_state(begun->state());
+    ASSERT_TRUE(loaded.ok()) << loaded.message();
+    EXPECT_EQ(loader->epoch(), 0U) << batches;
+    const Ids rest = world.drain(*loader);
+    ids.insert(ids.end(), rest.begin(), rest.end());
+    EXPECT_EQ(ids, whole) << batches;
+  }
+}
+
 std::vector<LitDataChunk> chunks_of(const Dataset& dataset) {
   std::vector<LitDataChunk> chunks;
   std::uint64_t begin = 0;

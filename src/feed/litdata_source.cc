@@ -78,21 +78,6 @@ bool is_same(const LitDataWorld& a, const LitDataWorld& b) {
          a.batch_size == b.batch_size;
 }
 
-/// A list from a slot on.
-class ListTail final : public SampleList {
- public:
-  ListTail(std::shared_ptr<const SampleList> list, std::uint64_t begin)
-      : list_(std::move(list)), begin_(begin) {}
-  std::uint64_t size() const noexcept override { return list_->size() - begin_; }
-  void read(std::uint64_t t, std::span<std::int64_t> out) const override {
-    list_->read(begin_ + t, out);
-  }
-
- private:
-  std::shared_ptr<const SampleList> list_;
-  std::uint64_t begin_;
-};
-
 class LitDataSource final : public OrderSource {
  public:
   LitDataSource(std::shared_ptr<const Inputs> inputs, LitDataWorld world,
@@ -182,7 +167,7 @@ class LitDataSource final : public OrderSource {
                     "order: t is " + std::to_string(query.t) + ", beyond the epoch's end");
     }
     if (begin == list->size()) return OrderPlan();
-    if (begin > 0) list = std::make_shared<const ListTail>(std::move(list), begin);
+    if (begin > 0) list = std::make_shared<const feed::ListTail>(std::move(list), begin);
     HEADRACE_TRY_ASSIGN(auto order, create_listed_order(spec(), inputs_->block_samples, query.epoch,
                                                         std::move(list)));
     return OrderPlan{.order = std::move(order), .start = 0};

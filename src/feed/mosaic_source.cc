@@ -155,17 +155,21 @@ class MosaicSource final : public OrderSource {
   Result<OrderPlan> make_plan(const OrderQuery& query, const std::stop_token& stop) const {
     HEADRACE_TRY_ASSIGN(const MosaicWorld world,
                         world_of(query.world_size, query.global_batch / query.world_size));
-    MosaicState state = origin_;
-    state.epoch = query.epoch;
-    state.sample_in_epoch = query.t;
     HEADRACE_TRY_ASSIGN(const MosaicWeights weights,
                         apply_mosaic_weights(inputs_->streams, inputs_->spec.epoch_size, seed()));
-    // As Mosaic does: what is left is filling.
-    if (query.t >= weights.epoch_size) return OrderPlan();
+    // Mosaic refuses to go on from a place past this one. Its last columns hold samples there yet,
+    // when the canonical nodes do not divide the samples.
+    const std::uint64_t ranks = world.rank_count();
+    const bool is_late = query.t > weights.epoch_size + ranks - weights.epoch_size % ranks;
+    MosaicState state = origin_;
+    state.epoch = query.epoch;
+    state.sample_in_epoch = is_late ? 0 : query.t;
     HEADRACE_TRY_ASSIGN(const auto epoch,
                         MosaicEpoch::create(inputs_->spec, inputs_->streams, world, state));
+    const std::uint64_t begin = is_late ? query.t / query.global_batch * query.global_batch : 0;
+    if (begin >= epoch->slot_count()) return OrderPlan();
     HEADRACE_TRY_ASSIGN(auto list, open_mosaic_list(*epoch, inputs_->tables, stop));
-    if (list->size() == 0) return OrderPlan();
+    if (begin > 0) list = std::make_shared<const feed::ListTail>(std::move(list), begin);
     HEADRACE_TRY_ASSIGN(auto order, create_listed_order(spec(), inputs_->block_samples, query.epoch,
                                                         std::move(list)));
     return OrderPlan{.order = std::move(order), .start = 0};

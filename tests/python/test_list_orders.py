@@ -116,6 +116,20 @@ def test_a_mosaic_order_goes_on_with_other_nodes(mds: Path, open_loader: Any) ->
         assert drain(loader) == of_rank[of_rank >= 0].tolist()
 
 
+def test_a_mosaic_order_goes_on_behind_its_samples(tmp_path: Path, open_loader: Any) -> None:
+    """Canonical nodes that do not divide the samples leave some for slots behind the last."""
+    root = write_mds(tmp_path / "mds", {"i": ("int", 8)}, [{"i": i.to_bytes(8, "little")} for i in range(27)], 10)
+    theirs = mosaic_dataset(root, num_canonical_nodes=4)
+    state = {"epoch": 0, "sample_in_epoch": 27, "num_canonical_nodes": 4, "shuffle_seed": 5, "initial_physical_nodes": 1}
+    theirs.load_state_dict(state)
+    expected = [int(sample["i"]) for sample in theirs]
+    assert len(expected) == 1
+    loader = open_loader(root, order="mosaic:py1e", seed=5, batch_size=1, order_options={"num_canonical_nodes": 4})
+    loader.load_state_dict(state)
+    assert drain(loader) == expected
+    stop(theirs)
+
+
 def test_a_mosaic_order_refuses_ranks_that_fill_no_nodes(mds: Path, open_loader: Any) -> None:
     with pytest.raises(hr.InvalidArgumentError, match="ranks_per_node"):
         open_loader(mds, order="mosaic:py1e", rank=0, world_size=3, order_options={"ranks_per_node": 2})
