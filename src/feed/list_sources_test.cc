@@ -144,6 +144,25 @@ TEST(MosaicSource, GoesOnFromMosaicsState) {
   EXPECT_THAT(loader->state(), HasSubstr(R"("shuffle_seed":77)"));
 }
 
+TEST(MosaicSource, GoesOnFromItsOwnStateAfterTakingOverAnotherSeed) {
+  World world;
+  const RunWorld run{.batch_size = kBatch};
+  auto first = world.open(world.mosaic(run), run);
+  ASSERT_TRUE(first->load_state(R"({"epoch":1,"sample_in_epoch":100,"shuffle_seed":77})").ok());
+  world.drain(*first, 4);
+  auto second = world.open(world.mosaic(run), run);
+  const Status loaded = second->load_state(first->state());
+  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  EXPECT_EQ(second->state(), first->state());
+  const Ids rest = world.drain(*first);
+  EXPECT_EQ(world.drain(*second), rest);
+  MosaicState state;
+  state.epoch = 1;
+  state.sample_in_epoch = 120;
+  state.shuffle_seed = 77;
+  EXPECT_EQ(rest, world.mosaic_ids(run, state, 0));
+}
+
 TEST(MosaicSource, ItsOwnStateGoesOnInAnotherWorld) {
   World world;
   const RunWorld first{.world_size = 2, .workers = 1, .batch_size = kBatch};

@@ -77,7 +77,8 @@ class MosaicSource final : public OrderSource {
   OrderSpec spec() const override {
     OrderSpec spec;
     spec.id = "mosaic:" + inputs_->spec.shuffle_algo;
-    spec.seed = seed();
+    // The loader's argument; a seed taken over travels in the state's shuffle_seed.
+    spec.seed = inputs_->spec.shuffle_seed;
     spec.window_blocks = 1;
     spec.block_table_digest = inputs_->digest;
     return spec;
@@ -156,7 +157,8 @@ class MosaicSource final : public OrderSource {
     HEADRACE_TRY_ASSIGN(const MosaicWorld world,
                         world_of(query.world_size, query.global_batch / query.world_size));
     HEADRACE_TRY_ASSIGN(const MosaicWeights weights,
-                        apply_mosaic_weights(inputs_->streams, inputs_->spec.epoch_size, seed()));
+                        apply_mosaic_weights(inputs_->streams, inputs_->spec.epoch_size,
+                                             inputs_->spec.shuffle_seed));
     // Mosaic refuses to go on from a place past this one. Its last columns hold samples there yet,
     // when the canonical nodes do not divide the samples.
     const std::uint64_t ranks = world.rank_count();
