@@ -1,5 +1,6 @@
 // Groups, lanes and epochs of a mixture's first run.
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <string>
 
@@ -101,6 +102,12 @@ Result<MixtureSpec> plan_mixture(const MixtureRequest& request,
     while (spec.groups > 1 && spec.groups * inputs.size() > lanes) spec.groups /= 2;
   }
   if (!request.is_shuffled) spec.groups = 1;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] < spec.groups)
+      return bad("source '" + inputs[i].name + "' has " + std::to_string(sizes[i]) +
+                 " samples, fewer than groups=" + std::to_string(spec.groups) +
+                 "; it takes groups=" + std::to_string(std::bit_floor(sizes[i])) + " or less");
+  }
   spec.parts.resize(inputs.size());
   const std::vector<double> largest = largest_shares(spec);
   for (std::uint32_t i = 0; i < inputs.size(); ++i) {

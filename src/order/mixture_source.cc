@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <bit>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <string>
 
 #include "base/mutex.h"
@@ -260,6 +262,17 @@ class MixtureSourceImpl final : public MixtureSource {
   OrderSpec spec_;
 };
 
+/// Each group has a lane of its own in every source.
+Status check_groups(const MixturePart& part, const std::string& name, std::uint32_t groups) {
+  const auto samples =
+      std::accumulate(part.block_samples.begin(), part.block_samples.end(), std::uint64_t{0});
+  if (samples >= groups) return {};
+  return bad("source '" + name + "' has " + std::to_string(samples) +
+             " samples, fewer than the run's " + std::to_string(groups) +
+             " groups: it can be added to a run that begins with groups=" +
+             std::to_string(std::bit_floor(samples)) + " or less");
+}
+
 Result<std::shared_ptr<const MixtureSource>> make_source(MixtureSpec spec, Identity identity) {
   HEADRACE_TRY_ASSIGN(auto schedule, MixtureSchedule::create(spec));
   auto shared = std::make_shared<const MixtureSpec>(std::move(spec));
@@ -322,6 +335,7 @@ Result<std::shared_ptr<const OrderSource>> MixtureSourceImpl::restored(
       order.lane_count = saved.spec.parts[i].order.lane_count;
       order.window_blocks = saved.spec.parts[i].order.window_blocks;
     } else if (is_shuffled_order(order)) {
+      HEADRACE_TRY(check_groups(spec.parts[i], identity_.names[i], spec.groups));
       order.lane_count = std::max(order.lane_count / spec.groups, 1U) * spec.groups;
     }
   }

@@ -90,6 +90,15 @@ TEST(PlanMixture, NamesWhatIsWrong) {
   auto empty = inputs;
   empty[1].block_samples.clear();
   EXPECT_EQ(plan_mixture(make_request({1, 1}), empty).error().code(), Code::kInvalidArgument);
+  auto small = inputs;
+  small[1].block_samples = {5};
+  EXPECT_TRUE(plan_mixture(make_request({1, 1}), small));
+  MixtureRequest wide = make_request({1, 1});
+  wide.groups = 8;
+  const auto refused = plan_mixture(wide, small);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message().find("'source-1' has 5 samples, fewer than groups=8"),
+            std::string::npos);
 }
 
 TEST(MixtureSource, AStateReplaysChangesOfWeights) {
@@ -128,6 +137,19 @@ TEST(MixtureSource, ASourceAddedBeginsWhereTheStateStands) {
   EXPECT_EQ(two->restored(three->spec(), state_of(*three, 0, 0)).error().code(),
             Code::kInvalidArgument)
       << "sources left out";
+}
+
+TEST(MixtureSource, RefusesToAddASourceSmallerThanTheGroups) {
+  const auto two = must_make(make_request({3, 1}), make_inputs(2));
+  ASSERT_EQ(two->mixture().groups, 16U);
+  auto inputs = make_inputs(3);
+  inputs[2].block_samples = {5};
+  const auto three = must_make(make_request({1, 1, 2}), inputs);
+  const auto refused = three->restored(two->spec(), state_of(*two, 0, 320));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+  for (const char* part : {"'source-2'", "5 samples", "16 groups", "groups=4"})
+    EXPECT_NE(refused.error().message().find(part), std::string::npos) << part;
 }
 
 TEST(MixtureSource, RefusesStatesOfOthers) {
