@@ -37,7 +37,8 @@ Result<std::shared_ptr<const OrderSource>> create_mosaic_source(const Dataset& d
                                                                 const RunWorld& world,
                                                                 const OrderTableOptions& tables);
 
-/// Order "litdata": its chunks are the shards of `dataset`. Errors: kInvalidArgument.
+/// Order "litdata": its chunks are the shards of `dataset`. State dicts of LitData's
+/// StreamingDataset and StreamingDataLoader are taken. Errors: kInvalidArgument.
 Result<std::shared_ptr<const OrderSource>> create_litdata_source(const Dataset& dataset,
                                                                  const LitDataSpec& spec,
                                                                  const RunWorld& world);

@@ -309,7 +309,8 @@ class Loader:
         """Goes to a position, saved by any rank of a run of any world size.
 
         A state without quarantine goes on under any list; one with a list wants the same, or ``state["quarantine"] = None`` first.
-        With an order ``mosaic:*`` also a state dict of Mosaic's ``StreamingDataset``.
+        With an order ``mosaic:*`` also a state dict of Mosaic's ``StreamingDataset``, with ``litdata`` one of LitData's
+        ``StreamingDataLoader`` or ``StreamingDataset``.
         Raises InvalidArgumentError, and changes nothing, when the state belongs to another dataset, order or seed.
         """
         self._native.load_state(json.dumps(dict(state)))

@@ -448,6 +448,97 @@ TEST(LitDataSource, GoesOnFromStatesThatDoNotSayTheirNodes) {
   EXPECT_THAT(std::string(loader->load_state(bad).message()), HasSubstr("num_nodes"));
 }
 
+/// A state dict of LitData's StreamingDataset, as its StreamingDataLoader wraps it.
+std::string litdata_state(const std::string& fields) {
+  return R"({"dataset":{"current_epoch":2,"num_workers":2,"batch_size":5,"shuffle":true,"seed":42,)" +
+         fields + R"(},"current_epoch":2,"num_samples_yielded":0,"latest_worker_idx":0})";
+}
+
+TEST(LitDataSource, GoesOnFromLitDatasState) {
+  World world;
+  const RunWorld run{.world_size = 2, .workers = 2, .batch_size = kBatch};
+  const std::string state = litdata_state(
+      R"("item_shuffle_window":256,"num_samples_yielded":35,"world_size":2,"sample_in_epoch":70)");
+  auto loader = world.open(world.litdata(run), run, 1);
+  const Status loaded = loader->load_state(state);
+  ASSERT_TRUE(loaded.ok()) << loaded.message();
+  EXPECT_EQ(loader->epoch(), 1U);
+  LitDataState saved;
+  saved.epoch = 2;
+  saved.num_samples_yielded = 35;
+  saved.sample_in_epoch = 70;
+  saved.saved_by =
+      saved.initial = {.world_size = 2, .nodes = 1, .workers = 2, .batch_size = kBatch};
+  LitDataSpec spec;
+  spec.shuffle = "full";
+  auto list = resume_litdata_list(spec, chunks_of(*world.dataset), saved.saved_by, saved);
+  ASSERT_TRUE(list);
+  Ids all((*list)->size());
+  (*list)->read(0, all);
+  Ids ids = world.drain(*loader, 3);
+  // And on from its own state.
+  const std::string ours = loader->state();
+  EXPECT_LT(ours.size(), 1024U);
+  auto again = world.open(world.litdata(run), run, 1);
+  ASSERT_TRUE(again->load_state(ours).ok());
+  EXPECT_EQ(again->state(), ours);
+  const Ids rest = world.drain(*again);
+  ids.insert(ids.end(), rest.begin(), rest.end());
+  EXPECT_EQ(ids, World::of_rank(all, run, 1));
+  ASSERT_TRUE(again->start_epoch().ok());
+  EXPECT_EQ(world.drain(*again), litdata_ids(world, run, 1, 3));
+  const RunWorld other{.world_size = 1, .workers = 2, .batch_size = kBatch};
+  EXPECT_EQ(world.open(world.litdata(other), other)->load_state(ours).code(), Code::kUnsupported);
+}
+
+TEST(LitDataSource, RefusesLitDatasStatesOfOtherRuns) {
+  World world;
+  const RunWorld run{.world_size = 2, .workers = 2, .batch_size = kBatch};
+  auto loader = world.open(world.litdata(run), run);
+  const std::string start = loader->state();
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("item_shuffle_window":256,"num_samples_yielded":5,"drop_last":true)", "drop_last=True"},
+      {R"("item_shuffle_window":16,"num_samples_yielded":5)", "item_shuffle_window"},
+      {R"("num_samples_yielded":5)", "item_shuffle_window is 0"},
+      {R"("item_shuffle_window":256,"num_samples_yielded":-5)", "num_samples_yielded"},
+      {R"("item_shuffle_window":256,"num_samples_yielded":5,"world_size":"x")", "world_size"},
+      {R"("item_shuffle_window":256,"num_samples_yielded":5,"initial_num_nodes":7)",
+       "initial_num_nodes"},
+      {R"("item_shuffle_window":256,"num_samples_yielded":5,"region_of_interest":[[0,20]])",
+       "subsample"},
+  };
+  for (const auto& [fields, part] : cases) {
+    const Status refused = loader->load_state(litdata_state(fields));
+    EXPECT_EQ(refused.code(), Code::kInvalidArgument) << fields;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr(part));
+  }
+  std::string other = litdata_state(R"("item_shuffle_window":256,"num_samples_yielded":5)");
+  EXPECT_TRUE(loader->load_state(other).ok());
+  other.replace(other.find("42"), 2, "43");
+  EXPECT_THAT(std::string(loader->load_state(other).message()), HasSubstr("with seed=43"));
+  ASSERT_TRUE(loader->load_state(start).ok());
+  EXPECT_EQ(loader->state(), start);
+}
+
+TEST(ForeignState, IsRefusedByTheNameOfItsLoader) {
+  World world;
+  const RunWorld run{.batch_size = kBatch};
+  const std::string mosaic = R"({"epoch":0,"sample_in_epoch":5,"num_canonical_nodes":1})";
+  const std::string litdata =
+      litdata_state(R"("item_shuffle_window":256,"num_samples_yielded":5,"sample_in_epoch":5)");
+  const std::string several =
+      R"({"dataset":{"0":{"current_epoch":1}},"current_epoch":1,"latest_worker_idx":0})";
+  auto theirs = world.open(world.mosaic(run), run);
+  auto lits = world.open(world.litdata(run), run);
+  EXPECT_THAT(std::string(lits->load_state(mosaic).message()), HasSubstr("Mosaic's"));
+  EXPECT_THAT(std::string(theirs->load_state(litdata).message()), HasSubstr("LitData's"));
+  for (Loader* loader : {theirs.get(), lits.get()}) {
+    const Status refused = loader->load_state(several);
+    EXPECT_EQ(refused.code(), Code::kUnsupported);
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("CombinedStreamingDataset"));
+  }
+}
+
 TEST(LitDataSource, AStateOfTheOwnWorldForgetsWhatWasDealtOut) {
   World world;
   const RunWorld first{.world_size = 1, .workers = 2, .batch_size = kBatch};

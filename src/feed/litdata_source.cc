@@ -1,12 +1,14 @@
 // LitData's order as a source. In the world that an epoch began in it goes on at any slot; in
-// another what is left is dealt out anew, as LitData does.
+// another what is left is dealt out anew, as LitData does. A state of LitData goes on as there.
 #include <simdjson.h>
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "feed/foreign_state.h"
 #include "feed/list_cache.h"
+#include "feed/litdata_state.h"
 
 namespace headrace {
 namespace {
@@ -20,11 +22,12 @@ struct Inputs {
   std::uint64_t digest = 0;
 };
 
-/// An epoch that began, or was dealt out anew, in another world than the run's.
+/// An epoch that began in another world than the run's, or that LitData began.
 struct Origin {
   std::uint64_t epoch = 0;
-  std::uint64_t t = 0;
+  std::uint64_t t = 0;  ///< Where what was left of it begins.
   LitDataWorld world;
+  std::optional<LitDataState> taken_over;  ///< From LitData; then `world` says nothing.
 };
 
 // More than any machine has; keeps products of counts below 2^63.
@@ -105,7 +108,9 @@ class LitDataSource final : public OrderSource {
     json["num_workers"] = world_.workers;
     json["batch_size"] = world_.batch_size;
     json["dealt_out"] = nullptr;
-    if (has_origin) {
+    if (has_origin && origin_->taken_over) {
+      json["taken_over"] = feed::write_litdata_state(*origin_->taken_over);
+    } else if (has_origin) {
       json["dealt_out"] = {origin_->t, origin_->world.world_size, origin_->world.workers,
                            origin_->world.batch_size, origin_->world.nodes};
     }
@@ -126,11 +131,15 @@ class LitDataSource final : public OrderSource {
       origin.world.nodes = world_.nodes;
     const bool is_here = is_same(origin.world, world_);
     const bool was_dealt_out = !object["dealt_out"].is_null();
-    if (was_dealt_out && !is_here) {
+    simdjson::dom::object theirs;
+    const bool was_taken_over = !object["taken_over"].get_object().get(theirs);
+    if ((was_dealt_out || was_taken_over) && !is_here) {
       return Status(Code::kUnsupported,
                     "loader state: this epoch of order litdata was already continued in another "
-                    "world once; continue it in that world, or from a state of another epoch");
+                    "world once, or from a state of LitData; continue it in that world, or from a "
+                    "state of another epoch");
     }
+    if (was_taken_over) return take_over(theirs, origin.t);
     if (was_dealt_out && !parse_origin(object["dealt_out"], origin)) return bad_field("dealt_out");
     if (!was_dealt_out && (is_here || origin.t == 0)) {
       return origin_ ? with_origin(std::nullopt) : std::shared_ptr<const OrderSource>();
@@ -142,7 +151,35 @@ class LitDataSource final : public OrderSource {
     return with_origin(origin);
   }
 
+  Result<std::optional<Foreign>> read_foreign(std::string_view state) const override {
+    simdjson::dom::parser parser;
+    simdjson::dom::object object;
+    const simdjson::padded_string padded(state);
+    const bool is_litdata = !parser.parse(padded).get_object().get(object) &&
+                            feed::writer_of(object) == feed::StateWriter::kLitData;
+    if (!is_litdata) return std::optional<Foreign>();
+    simdjson::dom::object part = object;
+    if (object["dataset"].get_object().get(part)) part = object;
+    HEADRACE_TRY(feed::check_litdata_state(part, inputs_->spec, inputs_->chunks));
+    HEADRACE_TRY_ASSIGN(const LitDataState saved, feed::read_litdata_state(part, world_));
+    HEADRACE_TRY_ASSIGN(auto source, take_over(part, saved.sample_in_epoch));
+    return std::optional<Foreign>(
+        Foreign{.position = {.epoch = saved.epoch - 1, .t = saved.sample_in_epoch},
+                .source = std::move(source)});
+  }
+
  private:
+  /// `t`: where the state that holds LitData's fields stands.
+  Result<std::shared_ptr<const OrderSource>> take_over(simdjson::dom::object fields,
+                                                       std::uint64_t t) const {
+    HEADRACE_TRY_ASSIGN(const LitDataState saved, feed::read_litdata_state(fields, world_));
+    if (saved.sample_in_epoch > t) return bad_field("taken_over");
+    return with_origin(Origin{.epoch = saved.epoch - 1,
+                              .t = saved.sample_in_epoch,
+                              .world = saved.initial,
+                              .taken_over = saved});
+  }
+
   std::shared_ptr<const OrderSource> with_origin(const std::optional<Origin>& origin) const {
     return std::make_shared<const LitDataSource>(inputs_, world_, origin);
   }
@@ -157,8 +194,11 @@ class LitDataSource final : public OrderSource {
     std::uint64_t begin = query.t;
     const bool is_dealt_out = origin_ && origin_->epoch == query.epoch && query.t >= origin_->t;
     if (is_dealt_out) {
-      HEADRACE_TRY_ASSIGN(list, deal_out_anew(world, epoch));
       begin -= origin_->t;
+      HEADRACE_TRY_ASSIGN(list, origin_->taken_over
+                                    ? resume_litdata_list(inputs_->spec, inputs_->chunks, world,
+                                                          *origin_->taken_over)
+                                    : deal_out_anew(world, epoch));
     } else {
       HEADRACE_TRY_ASSIGN(list, make_litdata_list(inputs_->spec, inputs_->chunks, world, epoch));
     }

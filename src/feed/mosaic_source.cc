@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "feed/foreign_state.h"
 #include "feed/list_cache.h"
 
 namespace headrace {
@@ -107,9 +108,8 @@ class MosaicSource final : public OrderSource {
     simdjson::dom::parser parser;
     simdjson::dom::object object;
     const simdjson::padded_string padded(state);
-    const bool is_mosaic = parser.parse(padded).get_object().get(object) == simdjson::SUCCESS &&
-                           object["fingerprint"].error() != simdjson::SUCCESS &&
-                           object["sample_in_epoch"].error() == simdjson::SUCCESS;
+    const bool is_mosaic = !parser.parse(padded).get_object().get(object) &&
+                           feed::writer_of(object) == feed::StateWriter::kMosaic;
     if (!is_mosaic) return std::optional<Foreign>();
     HEADRACE_TRY_ASSIGN(const MosaicState saved, read_fields(state, false));
     HEADRACE_TRY_ASSIGN(auto source, with_origin(saved));

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
+#include "feed/foreign_state.h"
 
 namespace headrace::feed {
 namespace {
@@ -105,6 +106,7 @@ Result<LoaderState> read_state(std::string_view json) {
       error != simdjson::SUCCESS) {
     return bad(std::string("not a JSON object (") + simdjson::error_message(error) + ")");
   }
+  HEADRACE_TRY(refuse_foreign(object));
   Fields fields(object);
   const std::uint64_t version = fields.number("version");
   HEADRACE_TRY(fields.take());

@@ -39,7 +39,8 @@ std::string_view epoch_end_name(EpochEnd end) noexcept;
 /// the order's own, whose members are added (OrderSource::state_extra()).
 std::string write_state(const LoaderState& state, std::string_view extra = "{}");
 /// Errors: kInvalidArgument (not JSON, a field missing or of the wrong type: names it; a version
-/// other than kStateVersion).
+/// other than kStateVersion; a state of another loader), kUnsupported (a state that no order
+/// takes).
 Result<LoaderState> read_state(std::string_view json);
 
 /// Whether `state` may continue on the dataset and order of `ours` (seed included; lanes, window

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +169,76 @@ def test_a_litdata_order_goes_on_with_other_ranks(tmp_path: Path, open_loader: A
     ids += [i for loader in resumed for i in drain(loader)]
     assert sorted(ids) == list(range(96))
     assert sorted(i for loader in resumed for i in drain(loader)) == list(range(96))
+
+
+@pytest.fixture(scope="module")
+def litdata_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cache_module = pytest.importorskip("litdata.streaming.cache")
+    root = tmp_path_factory.mktemp("litdata") / "data"
+    root.mkdir()
+    cache = cache_module.Cache(str(root), chunk_size=16)
+    for i in range(COUNT):
+        cache[i] = {"i": i}
+    cache.done()
+    cache.merge()
+    return root
+
+
+def litdata_loader(root: Path, workers: int, batch_size: int = 10) -> Any:
+    litdata = pytest.importorskip("litdata")
+    return litdata.StreamingDataLoader(litdata.StreamingDataset(str(root), shuffle=True), batch_size=batch_size, num_workers=workers)
+
+
+def litdata_ids(batches: Any) -> list[int]:
+    return [i for batch in batches for i in batch["i"].tolist()]
+
+
+@pytest.mark.parametrize("part", ["loader", "dataset"])
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_litdata_order_goes_on_from_litdatas_state(litdata_root: Path, open_loader: Any, workers: int, part: str) -> None:
+    theirs = litdata_loader(litdata_root, workers)
+    litdata_ids(theirs)
+    litdata_ids(itertools.islice(theirs, 23))
+    state = json.loads(json.dumps(theirs.state_dict()))
+    assert state["dataset"]["current_epoch"] == 2
+    resumed = litdata_loader(litdata_root, workers)
+    resumed.load_state_dict(json.loads(json.dumps(state)))
+    expected = litdata_ids(resumed)
+    following = litdata_ids(resumed)
+    loader = open_loader(litdata_root, order="litdata", order_options={"num_workers": max(workers, 1)})
+    loader.load_state_dict(state if part == "loader" else state["dataset"])
+    assert loader.epoch == 1
+    begun = drain(loader, 5)
+    again = open_loader(litdata_root, order="litdata", order_options={"num_workers": max(workers, 1)})
+    again.load_state_dict(loader.state_dict())
+    assert begun + drain(again) == expected
+    assert drain(again) == following
+
+
+def test_a_litdata_order_deals_out_what_litdata_left(litdata_root: Path, open_loader: Any) -> None:
+    """Other workers and another batch size than LitData's run."""
+    theirs = litdata_loader(litdata_root, 2)
+    begun = litdata_ids(itertools.islice(theirs, 24))
+    state = theirs.state_dict()
+    resumed = litdata_loader(litdata_root, 0, 8)
+    resumed.load_state_dict(json.loads(json.dumps(state)))
+    expected = litdata_ids(resumed)
+    loader = open_loader(litdata_root, order="litdata", batch_size=8)
+    loader.load_state_dict(state)
+    assert drain(loader) == expected
+    assert sorted(begun + expected) == list(range(COUNT))
+
+
+def test_litdatas_state_of_other_options_is_refused(litdata_root: Path, open_loader: Any) -> None:
+    theirs = litdata_loader(litdata_root, 0)
+    litdata_ids(itertools.islice(theirs, 3))
+    state = theirs.state_dict()
+    with pytest.raises(hr.InvalidArgumentError, match="open the loader with seed=42"):
+        open_loader(litdata_root, order="litdata", seed=7).load_state_dict(state)
+    with pytest.raises(hr.InvalidArgumentError, match="shuffle=True"):
+        open_loader(litdata_root, order="litdata", shuffle=False).load_state_dict(state)
+    with pytest.raises(hr.InvalidArgumentError, match=r'LitData.*order="litdata"'):
+        open_loader(litdata_root).load_state_dict(state)
 
 
 def test_a_state_of_another_order_is_refused(mds: Path, open_loader: Any) -> None:

@@ -1,0 +1,26 @@
+#pragma once
+/// \file
+/// States of other loaders: who wrote one.
+///
+/// Threads: any.
+#include <simdjson.h>
+
+#include "headrace/status.h"
+
+namespace headrace::feed {
+
+enum class StateWriter {
+  kOther,  ///< Headrace, or unknown.
+  kMosaic,
+  kLitData,         ///< Its StreamingDataLoader or StreamingDataset.
+  kLitDataSeveral,  ///< Its CombinedStreamingDataset or ParallelStreamingDataset.
+};
+
+/// By the names of the fields.
+StateWriter writer_of(simdjson::dom::object state);
+
+/// Refuses a state of another loader than Headrace by its name. Errors: kInvalidArgument (says the
+/// order that takes it), kUnsupported (none does).
+Status refuse_foreign(simdjson::dom::object state);
+
+}  // namespace headrace::feed
