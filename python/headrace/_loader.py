@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Loader", "default_rank"]
 
+# Arguments that open a dataset, and what they are when they are left out.
+_OPENING = {"format": "auto", "block_bytes": None, "index_cache": None, "use_stored_index": True}
 _U32 = 1 << 32
 _U64 = 1 << 64
 
@@ -85,6 +87,12 @@ def _refuse_later_features(later: Mapping[str, object]) -> None:
     for name, value in later.items():
         if value is not None:
             raise UnsupportedError(f"{name}= is not in this version of headrace; leave it out")
+
+
+def _refuse_opening_options(dataset: Dataset | Mixture, options: Mapping[str, object]) -> None:
+    for name, value in sorted(options.items()):
+        if name not in _OPENING or value != _OPENING[name]:
+            raise InvalidArgumentError(f"{name}= belongs to the {'Mixture' if isinstance(dataset, Mixture) else 'Dataset'} that was passed in")
 
 
 class _Epoch:
@@ -197,6 +205,9 @@ class Loader:
             "on_bad_sample": on_bad_sample,
             "to_arrow": _find_to_arrow(ragged),
         }
+        if isinstance(dataset, Dataset | Mixture):
+            opening = {"format": format, "block_bytes": block_bytes, "index_cache": index_cache, "use_stored_index": use_stored_index}
+            _refuse_opening_options(dataset, {**opening, **options})
         given_options = dict(dataset._options if type(dataset) is Dataset else split_options(dict(options))[1])
         self._mixture = dataset if isinstance(dataset, Mixture) else None
         self._concat: Concat | None = None
@@ -211,11 +222,8 @@ class Loader:
             dataset = self._concat = Concat(
                 dataset, format=format, block_bytes=block_bytes, index_cache=index_cache, use_stored_index=use_stored_index, **options
             )
-            options = {}
         self._arguments, self._memory = arguments, memory
         if isinstance(dataset, Dataset):
-            if options:
-                raise InvalidArgumentError(f"{sorted(options)[0]}= belongs to the Dataset that was passed in")
             self._store, self._dataset = dataset.open_store(memory), dataset._native
         else:
             dataset_options, store_options = split_options({"columns": columns, **options})

@@ -108,7 +108,8 @@ def open_loader() -> Iterator[Any]:
     loaders: list[hr.Loader] = []
 
     def make(dataset: Any, **arguments: Any) -> hr.Loader:
-        options: dict[str, Any] = {"batch_size": 10, "memory": "64MiB", "block_bytes": "64KiB", **arguments}
+        opening = {} if isinstance(dataset, hr.Dataset | hr.Mixture) else {"block_bytes": "64KiB"}
+        options: dict[str, Any] = {"batch_size": 10, "memory": "64MiB", **opening, **arguments}
         loaders.append(hr.Loader(dataset, **options))
         return loaders[-1]
 

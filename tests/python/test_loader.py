@@ -310,6 +310,21 @@ def test_wrong_arguments_name_themselves(small: Path, open_loader: Any, argument
         open_loader(small, **arguments)
 
 
+@pytest.mark.parametrize("opening", [{"block_bytes": "1MiB"}, {"format": "mds"}, {"index_cache": ""}, {"use_stored_index": False}, {"endpoint": "http://x"}])
+def test_options_that_open_a_dataset_are_refused_with_an_open_one(small: Path, open_loader: Any, opening: dict[str, Any]) -> None:
+    name = next(iter(opening))
+    with hr.Dataset(small) as dataset:
+        with pytest.raises(hr.InvalidArgumentError, match=f"{name}= belongs to the Dataset that was passed in"):
+            open_loader(dataset, **opening)
+        mixture = hr.Mixture({"a": (dataset, 1)})
+        with pytest.raises(hr.InvalidArgumentError, match=f"{name}= belongs to the Mixture that was passed in"):
+            open_loader(mixture, **opening)
+        mixture.close()
+        assert open_loader(dataset, format="auto", use_stored_index=True).batch_size == 10
+    if name != "endpoint":
+        assert len(open_loader([small], **opening)) > 0
+
+
 @pytest.mark.parametrize("later", [{"cache": "/nvme"}, {"cache_limit": "1TB"}, {"decode": {}}])
 def test_features_of_later_versions_are_refused_by_name(small: Path, open_loader: Any, later: dict[str, Any]) -> None:
     with pytest.raises(hr.UnsupportedError, match=next(iter(later))):
