@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace import _native
@@ -15,17 +16,17 @@ __all__ = ["World", "default_seed", "is_foreign", "open_source"]
 _MOSAIC = "mosaic:"
 _ALGORITHMS = ("py1e", "py1s", "py1br", "py2s", "naive")
 _WORLD_OPTIONS = ("num_workers", "ranks_per_node")
-_MOSAIC_OPTIONS = (
-    "batching_method",
-    "epoch_size",
-    "num_canonical_nodes",
-    "partition_algo",
-    "sampling_granularity",
-    "sampling_method",
-    "shuffle_block_size",
-    "streams",
-)
-_LITDATA_OPTIONS = ("drop_last", "item_shuffle_window", "max_cache_size", "shuffle", "window")
+# What values are: text, a flag, or a whole number of so many bits.
+_MOSAIC_OPTIONS: dict[str, type | int] = {
+    "batching_method": str,
+    "epoch_size": 64,
+    "num_canonical_nodes": 32,
+    "partition_algo": str,
+    "sampling_granularity": 64,
+    "sampling_method": str,
+    "shuffle_block_size": 64,
+}
+_LITDATA_OPTIONS: dict[str, type | int] = {"drop_last": bool, "item_shuffle_window": 32, "max_cache_size": 64, "shuffle": str, "window": 32}
 
 
 class World(NamedTuple):
@@ -51,13 +52,30 @@ def _check_names(order: str, options: Mapping[str, Any], known: Sequence[str]) -
             raise InvalidArgumentError(f"order_options[{name!r}]: order {order!r} has the options {', '.join(sorted(known))}")
 
 
+def _whole(label: str, value: Any, bits: int) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= operator.index(value) < 1 << bits:
+        raise InvalidArgumentError(f"{label}={value!r}: expected a whole number from 0 to 2**{bits} - 1")
+    return operator.index(value)
+
+
 def _count(options: Mapping[str, Any], name: str, default: int) -> int:
     value = options.get(name)
+    return default if value is None else _whole(f"order_options[{name!r}]", value, 32)
+
+
+def _value(label: str, value: Any, kind: type | int) -> Any:
     if value is None:
-        return default
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 32:
-        raise InvalidArgumentError(f"order_options[{name!r}]={value!r}: expected a whole number")
+        return None
+    if isinstance(kind, int):
+        return _whole(label, value, kind)
+    if not isinstance(value, kind):
+        raise InvalidArgumentError(f"{label}={value!r}: expected {'True or False' if kind is bool else 'a name'}")
     return value
+
+
+def _values(options: Mapping[str, Any], known: Mapping[str, type | int]) -> dict[str, Any]:
+    """Those of ``known`` that are given."""
+    return {name: _value(f"order_options[{name!r}]", options[name], kind) for name, kind in known.items() if name in options}
 
 
 def _ranks_per_node(options: Mapping[str, Any], world_size: int) -> int:
@@ -74,21 +92,19 @@ def _grid(options: Mapping[str, Any], world: World) -> tuple[int, int, int, int]
 
 
 def _stream_row(stream: Mapping[str, Any]) -> tuple[list[int], float | None, float | None, int | None]:
-    if "shard_samples" not in stream or not set(stream) <= {"shard_samples", "proportion", "repeat", "choose"}:
+    if (
+        not isinstance(stream, Mapping)
+        or not isinstance(stream.get("shard_samples"), Iterable)
+        or not set(stream) <= {"shard_samples", "proportion", "repeat", "choose"}
+    ):
         raise InvalidArgumentError('order_options["streams"]: each has "shard_samples", and one of "proportion", "repeat", "choose"')
-    return list(stream["shard_samples"]), stream.get("proportion"), stream.get("repeat"), stream.get("choose")
-
-
-def _native_call(order: str, call: Any) -> _native.OrderSource:
-    try:
-        source: _native.OrderSource = call()
-    except TypeError as error:
-        raise InvalidArgumentError(f"order_options of order {order!r}: a value of the wrong kind: {error}") from None
-    except RuntimeError as error:
-        if "bad_cast" not in str(error):
-            raise
-        raise InvalidArgumentError(f"order_options of order {order!r}: a value of the wrong kind") from None
-    return source
+    label = 'order_options["streams"]: '
+    for name in ("proportion", "repeat"):
+        if not isinstance(stream.get(name), int | float | None):
+            raise InvalidArgumentError(f"{label}{name}={stream[name]!r}: expected a number")
+    choose = stream.get("choose")
+    shards = [_whole(f"{label}shard_samples", samples, 64) for samples in stream["shard_samples"]]
+    return shards, stream.get("proportion"), stream.get("repeat"), None if choose is None else _whole(f"{label}choose", choose, 64)
 
 
 def open_source(order: str, dataset: _native.Dataset, options: Mapping[str, Any], *, seed: int, shuffle: bool, world: World) -> _native.OrderSource:
@@ -96,14 +112,15 @@ def open_source(order: str, dataset: _native.Dataset, options: Mapping[str, Any]
     grid = _grid(options, world)
     if order == "litdata":
         _check_names(order, options, (*_LITDATA_OPTIONS, *_WORLD_OPTIONS))
-        spec = {"shuffle": "full" if shuffle else "none", "seed": seed}
-        spec |= {name: value for name, value in options.items() if name in _LITDATA_OPTIONS}
-        return _native_call(order, lambda: _native.litdata_source(dataset, spec, grid))
+        spec = {"shuffle": "full" if shuffle else "none", "seed": _whole("seed", seed, 32), **_values(options, _LITDATA_OPTIONS)}
+        return _native.litdata_source(dataset, spec, grid)
     algorithm = order.removeprefix(_MOSAIC)
     if algorithm not in _ALGORITHMS:
         raise InvalidArgumentError(f"order={order!r}: there are {', '.join(_MOSAIC + name for name in _ALGORITHMS)}")
-    _check_names(order, options, (*_MOSAIC_OPTIONS, *_WORLD_OPTIONS))
-    spec = {"shuffle": shuffle, "shuffle_algo": algorithm, "shuffle_seed": seed}
-    spec |= {name: options[name] for name in _MOSAIC_OPTIONS if name in options and name != "streams"}
-    streams = [_stream_row(stream) for stream in options.get("streams") or ()]
-    return _native_call(order, lambda: _native.mosaic_source(dataset, spec, streams, grid, order_cache()))
+    _check_names(order, options, (*_MOSAIC_OPTIONS, "streams", *_WORLD_OPTIONS))
+    spec = {"shuffle": shuffle, "shuffle_algo": algorithm, "shuffle_seed": seed, **_values(options, _MOSAIC_OPTIONS)}
+    streams = options.get("streams") or ()
+    if not isinstance(streams, Sequence):
+        raise InvalidArgumentError(f"order_options['streams']={streams!r}: expected a list")
+    rows = [_stream_row(stream) for stream in streams]
+    return _native.mosaic_source(dataset, spec, rows, grid, order_cache())
