@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -370,6 +371,35 @@ def test_every_compression_is_written_alike(tmp_path: Path, compression: str) ->
     assert_same_files(theirs, ours)
     read = compat.StreamingDataset(local=str(ours), batch_size=1)
     assert [sample["x"] for sample in read] == list(range(80))
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_hashes_of_shards_are_compared(tmp_path: Path, compression: str | None) -> None:
+    with streaming.MDSWriter(out=str(tmp_path / "d"), columns={"x": "int"}, hashes=["sha1"], size_limit=400, compression=compression) as out:
+        for i in range(200):
+            out.write({"x": i})
+    whole = compat.StreamingDataset(local=str(tmp_path / "d"), batch_size=1, validate_hash="sha1")
+    assert [sample["x"] for sample in whole] == list(range(200))
+    with pytest.raises(ValueError, match=r"Hash algorithm `md5` .*sha1"):
+        compat.StreamingDataset(local=str(tmp_path / "d"), batch_size=1, validate_hash="md5")[0]
+    with pytest.raises(ValueError, match="Hash algorithm `crc`"):
+        compat.StreamingDataset(streams=[compat.Stream(local=str(tmp_path / "d"), validate_hash="crc")], batch_size=1)[0]
+    # The index says another hash than the second shard has.
+    index = tmp_path / "d" / "index.json"
+    report = json.loads(index.read_text())
+    stored = report["shards"][1]["zip_data" if compression else "raw_data"]
+    stored["hashes"]["sha1"] = "0" * 40
+    index.write_text(json.dumps(report))
+    for package in (streaming, compat):
+        first = report["shards"][0]["samples"]
+        streaming.base.util.clean_stale_shared_memory()
+        # Mosaic compares what it downloads.
+        checked = package.StreamingDataset(remote=str(tmp_path / "d"), local=str(tmp_path / package.__name__), batch_size=1, validate_hash="sha1")
+        assert checked[first - 1]["x"] == first - 1
+        with pytest.raises(ValueError, match=f"Checksum failure: .*{stored['basename']}"):
+            checked[first]
+    with pytest.raises(ValueError, match="Checksum failure"):
+        list(compat.StreamingDataset(local=str(tmp_path / "d"), batch_size=1, validate_hash="sha1"))
 
 
 def test_the_writer_refuses_what_mosaics_refuses(tmp_path: Path) -> None:

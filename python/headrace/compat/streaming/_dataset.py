@@ -33,7 +33,8 @@ class StreamingDataset(IterableDataset[Any]):
     """A drop-in for mosaicml-streaming's StreamingDataset: the same arguments, samples, order and state.
 
     ``predownload``, ``cache_limit`` and the download settings are taken but not needed: shards are read where they lie, in
-    pieces, so there is no local copy to bound.
+    pieces, so there is no local copy to bound. With ``validate_hash`` each process reads a shard whole once, before its first
+    sample, and compares: ValueError "Checksum failure". ``headrace verify`` does so for a whole data set beforehand.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class StreamingDataset(IterableDataset[Any]):
     def _open_readers(self) -> list[StreamReader]:
         """This process's readers: a forked worker opens its own."""
         if self._readers is None or self._readers_pid != os.getpid():
-            self._readers = [StreamReader(stream.url, self.allow_unsafe_types) for stream in self.streams]
+            self._readers = [StreamReader(stream.url, self.allow_unsafe_types, stream.validate_hash) for stream in self.streams]
             self._readers_pid = os.getpid()
         return self._readers
 

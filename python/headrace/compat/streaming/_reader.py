@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace._dataset import Dataset
+from headrace.compat.streaming._hashes import ShardHashes
 
 
 def _open_image(data: Any) -> Any:
@@ -34,7 +36,7 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
 class StreamReader:
     """One process's view of a stream's data set."""
 
-    def __init__(self, url: str, allow_unsafe_types: bool) -> None:
+    def __init__(self, url: str, allow_unsafe_types: bool, validate_hash: str | None = None) -> None:
         self._dataset = Dataset(url, allow_unsafe=allow_unsafe_types)
         columns = self._dataset.schema.values()
         self._conversions = [(c.name, _CONVERSIONS[c.encoding]) for c in columns if c.encoding in _CONVERSIONS]
@@ -42,10 +44,16 @@ class StreamReader:
         if self._unsafe and not allow_unsafe_types:
             raise ValueError(f"Column {self._unsafe[0]} contains an unsafe type: `pkl`. To proceed anyway, set `allow_unsafe_types=True`.")
 
+        self._hashes = ShardHashes(url, validate_hash) if validate_hash else None
+        self._first_samples = [shard.first_sample for shard in self._dataset.shards] if validate_hash else []
+
     def shard_samples(self) -> list[int]:
         return [shard.sample_count for shard in self._dataset.shards]
 
     def read(self, positions: Sequence[int]) -> list[dict[str, Any]]:
+        if self._hashes is not None:
+            for shard in sorted({bisect.bisect_right(self._first_samples, position) - 1 for position in positions}):
+                self._hashes.check(self._dataset.shards[shard].key)
         samples = self._dataset.read(positions)
         for name, convert in self._conversions:
             for sample in samples:

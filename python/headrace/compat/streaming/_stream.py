@@ -12,7 +12,7 @@ class Stream:
 
     ``local`` is where the data lies when there is no ``remote``; with one it is kept for the script's sake, as shards are read
     where they lie. ``download_retry``, ``download_timeout`` and ``keep_zip`` have no effect: the engine retries within its own
-    deadline and copies no shards. ``validate_hash`` has none either: run ``headrace verify`` over the data set.
+    deadline and copies no shards. ``validate_hash`` compares each shard before its first sample.
     """
 
     proportion: Any
