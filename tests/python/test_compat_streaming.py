@@ -373,6 +373,35 @@ def test_every_compression_is_written_alike(tmp_path: Path, compression: str) ->
     assert [sample["x"] for sample in read] == list(range(80))
 
 
+def test_weights_may_be_set_as_attributes(data: list[str]) -> None:
+    ids = []
+    for package in (streaming, compat):
+        streams = [package.Stream(local=source) for source in data[:2]]
+        streams[0].repeat, streams[1].choose = 3.0, 20
+        streaming.base.util.clean_stale_shared_memory()
+        dataset = package.StreamingDataset(streams=streams, batch_size=BATCH)
+        ids.append([sample["id"] for sample in dataset])
+        assert (dataset.size, dataset.epoch_size) == (158, 323)
+        assert [(s.proportion, s.repeat, s.choose) for s in streams] == [(303 / 323, 3.0, 303), (20 / 323, 20 / 57, 20)]
+        del dataset
+    assert ids[0] == ids[1]
+    # Given weights, not derived ones, hold for another data set, until they are changed.
+    assert compat.StreamingDataset(streams=streams, batch_size=BATCH).epoch_size == 323
+    streams[0].repeat = 2
+    assert compat.StreamingDataset(streams=streams, batch_size=BATCH).epoch_size == 222
+    streams[0].repeat, streams[0].choose = 5, 7
+    with pytest.raises(ValueError, match="at most one"):
+        compat.StreamingDataset(streams=streams, batch_size=BATCH)
+
+
+def test_arguments_win_over_stream_config(data: list[str]) -> None:
+    for package in (streaming, compat):
+        config = {"local": data[1], "split": "x", "repeat": 2}
+        dataset = package.StreamingDataset(local=data[0], batch_size=BATCH, stream_config=config)
+        assert (dataset.size, dataset.epoch_size) == (101, 202)
+        del dataset
+
+
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_hashes_of_shards_are_compared(tmp_path: Path, compression: str | None) -> None:
     with streaming.MDSWriter(out=str(tmp_path / "d"), columns={"x": "int"}, hashes=["sha1"], size_limit=400, compression=compression) as out:

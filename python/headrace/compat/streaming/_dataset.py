@@ -91,7 +91,7 @@ class StreamingDataset(IterableDataset[Any]):
         if not streams:
             if stream_name != "stream":
                 raise ValueError(f"stream_name={stream_name!r}: only 'stream' is known here; pass `streams` of your own class instead")
-            streams = [Stream(remote=remote, local=local, **{**(stream_config or {}), **defaults})]
+            streams = [Stream(**{**(stream_config or {}), "remote": remote, "local": local, **defaults})]
         for stream in streams:
             stream.apply_default(defaults)
         self.streams = list(streams)
@@ -138,12 +138,13 @@ class StreamingDataset(IterableDataset[Any]):
         self.num_samples = int(self.samples_per_stream.sum())
 
     def _stream_rows(self) -> list[Any]:
-        return [(shards.tolist(), *stream._weights) for shards, stream in zip(self._shards, self.streams, strict=True)]
+        return [(shards.tolist(), *weights) for shards, weights in zip(self._shards, self._weights, strict=True)]
 
     def _apply_weights(self) -> None:
+        self._weights = [stream.given_weights() for stream in self.streams]
         choose, proportion, self.epoch_size = _native.apply_mosaic_weights(self._stream_rows(), self._epoch_size_argument, self._weight_seed)
         for stream, c, p, samples in zip(self.streams, choose, proportion, self.samples_per_stream, strict=True):
-            stream.choose, stream.proportion, stream.repeat = c, p, c / samples
+            stream.derive_weights(p, c / samples, c)
 
     # Reading.
 

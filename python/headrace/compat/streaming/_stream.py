@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+_WEIGHTS = ("proportion", "repeat", "choose")
+
 
 class Stream:
     """A data set, or one of several that are mixed. Arguments as in mosaicml-streaming.
@@ -44,8 +46,8 @@ class Stream:
         self.remote, self.local, self.split = remote, local, split or ""
         self.download_retry, self.download_timeout = download_retry, download_timeout
         self.validate_hash, self.keep_zip = validate_hash, keep_zip
-        # As given: proportion, repeat and choose become what the weights come to.
-        self._weights = (proportion, repeat, choose)
+        self._given: dict[str, Any] = {}
+        self._derived: dict[str, Any] = {}
 
     def apply_default(self, default: Mapping[str, Any]) -> None:
         """Takes what was not given from the data set's arguments."""
@@ -55,6 +57,21 @@ class Stream:
         for name in ("download_retry", "download_timeout", "validate_hash", "keep_zip"):
             if getattr(self, name) is None:
                 setattr(self, name, default[name])
+
+    def given_weights(self) -> tuple[float | None, float | None, int | None]:
+        """(proportion, repeat, choose) as the script gave them, also by attribute: not what derive_weights() made of them."""
+        now = {name: getattr(self, name) for name in _WEIGHTS if getattr(self, name, None) is not None}
+        changed = {name: value for name, value in now.items() if name not in self._derived or value != self._derived[name]}
+        if changed or not self._derived:
+            self._given = changed
+        if len(self._given) > 1:
+            raise ValueError(f"Streams must provide at most one of `proportion`, `repeat`, or `choose`; {self.url} has {', '.join(self._given)}")
+        return self._given.get("proportion"), self._given.get("repeat"), self._given.get("choose")
+
+    def derive_weights(self, proportion: float, repeat: float, choose: int) -> None:
+        """Says what the weights come to, in the attributes."""
+        self._derived = {"proportion": proportion, "repeat": repeat, "choose": choose}
+        self.proportion, self.repeat, self.choose = proportion, repeat, choose
 
     @property
     def url(self) -> str:
