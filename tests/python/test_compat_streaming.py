@@ -373,6 +373,60 @@ def test_every_compression_is_written_alike(tmp_path: Path, compression: str) ->
     assert [sample["x"] for sample in read] == list(range(80))
 
 
+WRITERS: dict[str, dict[str, Any]] = {"XSVWriter": {"separator": "|", "newline": "\r\n"}, "CSVWriter": {}, "TSVWriter": {}, "JSONWriter": {}}
+
+
+@pytest.mark.parametrize("compression", [None, "zstd:5"])
+@pytest.mark.parametrize("writer", WRITERS)
+def test_text_shards_are_written_alike(tmp_path: Path, writer: str, compression: str | None) -> None:
+    columns = {"n": "int", "t": "str", "f": "float"}
+    for name, package in (("theirs", streaming), ("ours", compat)):
+        options = {"out": str(tmp_path / name), "size_limit": "1kb", "compression": compression, "hashes": ["md5", "xxh64"], **WRITERS[writer]}
+        with getattr(package, writer)(columns=columns, **options) as out:
+            for i in range(90):
+                out.write({"n": i, "t": f"väl {i}", "f": i / 7})
+    assert_same_files(tmp_path / "theirs", tmp_path / "ours")
+    read = compat.StreamingDataset(local=str(tmp_path / "ours"), batch_size=1, validate_hash="md5")
+    assert [sample["n"] for sample in read] == list(range(90))
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_text_shards_refuse_what_they_cannot_hold(tmp_path: Path, writer: str) -> None:
+    make = getattr(compat, writer)
+    with pytest.raises(TypeError, match="column `x` has encoding `bytes`"):
+        make(columns={"x": "bytes"}, out=str(tmp_path / "a"), **WRITERS[writer])
+    out = make(columns={"x": "int"}, out=str(tmp_path / "b"), **WRITERS[writer])
+    with pytest.raises(AttributeError, match="column `x`: data should be of type"):
+        out.write({"x": "1"})
+    if writer != "JSONWriter":
+        out = make(columns={"x": "str"}, out=str(tmp_path / "c"), **WRITERS[writer])
+        with pytest.raises(ValueError, match="separator"):
+            out.write({"x": f"a{out.separator}b"})
+
+
+def test_a_local_dataset_is_mosaics(data: list[str], tmp_path: Path) -> None:
+    theirs, ours = streaming.LocalDataset(data[0]), compat.LocalDataset(data[0])
+    assert len(ours) == ours.size == len(theirs) == 101
+    for at in (0, -1, 57, slice(3, 40, 9), [5, 5, -2], np.array([[1, 2], [3, 4]])):
+        assert repr(ours[at]) == repr(theirs[at])
+    for package in (streaming, compat):
+        with pytest.raises(IndexError):
+            package.LocalDataset(data[0])[101]
+        assert len(package.LocalDataset(str(Path(data[0]).parent), "a")) == 101
+        with pytest.raises(FileNotFoundError):
+            package.LocalDataset(str(tmp_path / "none"))
+    loader = torch.utils.data.DataLoader(compat.LocalDataset(data[0]), batch_size=None, shuffle=True, num_workers=2)
+    assert sorted(int(sample["id"]) for sample in loader) == list(range(101))
+
+
+def test_what_is_missing_says_what_to_use() -> None:
+    assert set(streaming.__all__) - set(compat.__all__) == {"text", "vision", "multimodal"}
+    for name in ("text", "vision", "multimodal"):
+        with pytest.raises(AttributeError, match=f"no '{name}'.*inherit from headrace.compat.streaming.StreamingDataset"):
+            getattr(compat, name)
+    assert not hasattr(compat, "nothing")
+
+
 def test_weights_may_be_set_as_attributes(data: list[str]) -> None:
     ids = []
     for package in (streaming, compat):

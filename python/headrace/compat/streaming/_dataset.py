@@ -16,6 +16,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from headrace import _native
 from headrace.compat._cache import order_cache
+from headrace.compat.streaming._array import Array
 from headrace.compat.streaming._progress import Progress
 from headrace.compat.streaming._reader import StreamReader
 from headrace.compat.streaming._stream import Stream
@@ -29,7 +30,7 @@ _LEAST_AHEAD, _MOST_AHEAD = 64, 1024
 _BATCHES_AT_ONCE = 1024
 
 
-class StreamingDataset(IterableDataset[Any]):
+class StreamingDataset(Array, IterableDataset[Any]):
     """A drop-in for mosaicml-streaming's StreamingDataset: the same arguments, samples, order and state.
 
     ``predownload``, ``cache_limit`` and the download settings are taken but not needed: shards are read where they lie, in
@@ -188,17 +189,6 @@ class StreamingDataset(IterableDataset[Any]):
         if not 0 <= sample_id < self.num_samples:
             raise IndexError(f"sample {sample_id} is out of range: there are {self.num_samples}")
         return self._read([sample_id])[0]
-
-    def __getitem__(self, at: int | slice | list[int] | npt.NDArray[np.int64]) -> Any:
-        """A sample, or (lists of lists of) samples for slices, lists and arrays."""
-        if isinstance(at, (int, np.integer)):
-            index = int(at)
-            return self.get_item(index + self.size if -self.size <= index < 0 else index)
-        if isinstance(at, slice):
-            return [self.get_item(i) for i in range(*at.indices(self.size))]
-        if isinstance(at, (list, np.ndarray)):
-            return [self[item] for item in at]
-        raise ValueError(f"Unsupported argument type passed to __getitem__: {type(at)}.")
 
     # State.
 

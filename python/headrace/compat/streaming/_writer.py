@@ -1,4 +1,4 @@
-"""MDSWriter: writes MDS data sets, byte for byte as mosaicml-streaming's does."""
+"""MDSWriter: writes MDS data sets, byte for byte as mosaicml-streaming's does; and what all writers share."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class _Target:
             shutil.rmtree(self.local, ignore_errors=True)
 
 
-class MDSWriter:
-    """Arguments as in mosaicml-streaming. ``progress_bar``, ``max_workers`` and ``retry`` have no effect.
+class Writer:
+    """Shards of samples, and their index. ``progress_bar``, ``max_workers`` and ``retry`` have no effect.
 
     Files go to ``out`` (a directory, a URL, or both as a tuple), the index last: a data set without one is not finished.
     """
 
-    format = "mds"
+    format = ""
 
     def __init__(
         self,
@@ -91,48 +91,41 @@ class MDSWriter:
         self._reset()
 
     def _set_columns(self) -> None:
-        self.column_names = sorted(self.columns)
-        self.column_encodings = [self.columns[name] for name in self.column_names]
-        self._encoders = []
-        for name, encoding in zip(self.column_names, self.column_encodings, strict=True):
-            encoder = find_encoder(encoding)
-            if encoder is None:
-                raise TypeError(f"MDSWriter passed column `{name}` with encoding `{encoding}` is unsupported. Supported encodings are {encoding_names()}")
-            self._encoders.append(encoder)
-        self.column_sizes = [encoder.size for encoder in self._encoders]
+        """Checks ``columns``, and takes from them what the encoder needs."""
+        raise NotImplementedError
+
+    def encode_sample(self, sample: dict[str, Any]) -> bytes:
+        raise NotImplementedError
+
+    def _encode_shard(self) -> dict[str, bytes]:
+        """The files of the shard: ``data``, and ``meta`` where there are two."""
+        raise NotImplementedError
+
+    def _empty_shard_bytes(self) -> int:
+        return 0
+
+    def _bytes_per_sample(self) -> int:
+        """What a sample takes beside itself."""
+        return 0
 
     def get_config(self) -> dict[str, Any]:
-        return {
-            "version": 2,
-            "format": self.format,
-            "compression": self.compression,
-            "hashes": self.hashes,
-            "size_limit": self.size_limit,
-            "column_names": self.column_names,
-            "column_encodings": self.column_encodings,
-            "column_sizes": self.column_sizes,
-        }
+        return {"version": 2, "format": self.format, "compression": self.compression, "hashes": self.hashes, "size_limit": self.size_limit}
 
     def _reset(self) -> None:
         self._samples: list[bytes] = []
-        self._shard_bytes = 4 + 4 + len(self._config)
+        self._shard_bytes = self._empty_shard_bytes()
 
-    def encode_sample(self, sample: dict[str, Any]) -> bytes:
-        sizes, data = [], []
-        for name, encoder in zip(self.column_names, self._encoders, strict=True):
-            value = sample[name]
-            payload = value if isinstance(value, bytes) else encoder.encode(value)
-            if encoder.size is None:
-                sizes.append(len(payload))
-            elif encoder.size != len(payload):
-                raise KeyError(f"Unexpected data size; was this data typed with the correct encoding ({self.columns[name]})?")
-            data.append(payload)
-        return b"".join([np.array(sizes, np.uint32).tobytes(), *data])
+    def _offsets(self, first: int) -> bytes:
+        """Of the samples and their end, the first at ``first``."""
+        offsets = first + np.cumsum([0, *map(len, self._samples)])
+        if offsets[-1] >= 2**32:
+            raise ValueError(f"a shard of {offsets[-1]} bytes: its offsets are stored in 32 bits; lower size_limit")
+        return offsets.astype(np.uint32).tobytes()
 
     def write(self, sample: dict[str, Any]) -> None:
         """Adds a sample; writes a shard when it would grow past ``size_limit``."""
         encoded = self.encode_sample(sample)
-        size = len(encoded) + 4
+        size = len(encoded) + self._bytes_per_sample()
         if self.size_limit and self.size_limit < self._shard_bytes + size:
             self.flush_shard()
         self._samples.append(encoded)
@@ -141,23 +134,21 @@ class MDSWriter:
     def _file_info(self, name: str, data: bytes) -> dict[str, Any]:
         return {"basename": name, "bytes": len(data), "hashes": {algo: digest(data) for algo, digest in self._hash_functions.items()}}
 
-    def flush_shard(self) -> None:
-        """Writes the samples collected so far as a shard."""
-        count = len(self._samples)
-        first = 4 + 4 * (count + 1) + len(self._config)
-        offsets = first + np.cumsum([0, *map(len, self._samples)])
-        if offsets[-1] >= 2**32:
-            raise ValueError(f"a shard of {offsets[-1]} bytes: its offsets are stored in 32 bits; lower size_limit")
-        raw = b"".join([np.uint32(count).tobytes(), offsets.astype(np.uint32).tobytes(), self._config, *self._samples])
-        name = f"shard.{len(self.shards):05}.{self.format}"
-        raw_info, zip_info = self._file_info(name, raw), None
+    def _put_file(self, part: str, raw: bytes) -> dict[str, Any]:
+        name = f"shard.{len(self.shards):05}.{self.format}" + (".meta" if part == "meta" else "")
+        data, raw_info, zip_info = raw, self._file_info(name, raw), None
         if self.compression:
             data, name = compress(self.compression, raw), f"{name}.{self._extension}"
             zip_info = self._file_info(name, data)
-        else:
-            data = raw
         self._target.put(name, data)
-        self.shards.append({"samples": count, "raw_data": raw_info, "zip_data": zip_info, **self.get_config()})
+        return {f"raw_{part}": raw_info, f"zip_{part}": zip_info}
+
+    def flush_shard(self) -> None:
+        """Writes the samples collected so far as a shard."""
+        shard: dict[str, Any] = {"samples": len(self._samples)}
+        for part, raw in self._encode_shard().items():
+            shard |= self._put_file(part, raw)
+        self.shards.append(shard | self.get_config())
         self._reset()
 
     def finish(self) -> None:
@@ -173,3 +164,50 @@ class MDSWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.finish()
+
+
+class MDSWriter(Writer):
+    """Arguments as in mosaicml-streaming."""
+
+    format = "mds"
+
+    def _set_columns(self) -> None:
+        self.column_names = sorted(self.columns)
+        self.column_encodings = [self.columns[name] for name in self.column_names]
+        self._encoders = []
+        for name, encoding in zip(self.column_names, self.column_encodings, strict=True):
+            encoder = find_encoder(encoding)
+            if encoder is None:
+                raise TypeError(f"MDSWriter passed column `{name}` with encoding `{encoding}` is unsupported. Supported encodings are {encoding_names()}")
+            self._encoders.append(encoder)
+        self.column_sizes = [encoder.size for encoder in self._encoders]
+
+    def get_config(self) -> dict[str, Any]:
+        return super().get_config() | {
+            "column_names": self.column_names,
+            "column_encodings": self.column_encodings,
+            "column_sizes": self.column_sizes,
+        }
+
+    def _empty_shard_bytes(self) -> int:
+        return 4 + 4 + len(self._config)
+
+    def _bytes_per_sample(self) -> int:
+        return 4
+
+    def encode_sample(self, sample: dict[str, Any]) -> bytes:
+        sizes, data = [], []
+        for name, encoder in zip(self.column_names, self._encoders, strict=True):
+            value = sample[name]
+            payload = value if isinstance(value, bytes) else encoder.encode(value)
+            if encoder.size is None:
+                sizes.append(len(payload))
+            elif encoder.size != len(payload):
+                raise KeyError(f"Unexpected data size; was this data typed with the correct encoding ({self.columns[name]})?")
+            data.append(payload)
+        return b"".join([np.array(sizes, np.uint32).tobytes(), *data])
+
+    def _encode_shard(self) -> dict[str, bytes]:
+        count = len(self._samples)
+        offsets = self._offsets(4 + 4 * (count + 1) + len(self._config))
+        return {"data": b"".join([np.uint32(count).tobytes(), offsets, self._config, *self._samples])}
