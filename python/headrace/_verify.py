@@ -169,9 +169,19 @@ def create_manifest(
     with Store(url, memory=memory, **options) as store:
         report = _digest(store, _objects(store), workers)
     if report["problems"]:
-        key, _, _, message = report["problems"][0]
-        raise CorruptError(f"{key}: {message} ({report['problem_count']} objects could not be read)")
+        raise _first_failure(report)
     return {key: hexes[0] for key, _, hexes in report["objects"]}, report["read_bytes"]
+
+
+_ERRORS = {kind.code: kind for kind in HeadraceError.__subclasses__()}
+
+
+def _first_failure(report: Mapping[str, Any]) -> HeadraceError:
+    problem = Problem(*report["problems"][0])
+    count = report["problem_count"]
+    error = _ERRORS[problem.code](f"{problem.key}: {problem.message} ({count:,} object{'s' if count > 1 else ''} could not be read)")
+    error.key = problem.key
+    return error
 
 
 def _objects(store: Store) -> Iterator[ObjectInfo]:
@@ -197,6 +207,8 @@ class ManifestReport:
     extra: list[str] = field(default_factory=list)
     """There, not in the manifest."""
     unreadable: list[str] = field(default_factory=list)
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why, by key of the unreadable."""
 
     @property
     def ok(self) -> bool:
@@ -211,12 +223,14 @@ def check_manifest(
         listed = {info.key: info for info in _objects(store)}
         report = _digest(store, [listed[key] for key in digests if key in listed], workers)
     found = {key: hexes[0] for key, _, hexes in report["objects"]}
+    why = {problem.key: problem.message for problem in (Problem(*row) for row in report["problems"])}
     result = ManifestReport(bytes_read=report["read_bytes"], extra=sorted(listed.keys() - digests.keys()))
     for key, digest in digests.items():
         if key not in listed:
             result.missing.append(key)
         elif key not in found:
             result.unreadable.append(key)
+            result.reasons[key] = why[key]
         elif found[key] != digest:
             result.different.append(key)
         else:

@@ -135,6 +135,36 @@ def test_a_manifest_check_names_what_differs(tmp_path: Path) -> None:
     assert (report.different, report.missing, report.extra, report.matching) == (["a"], ["b"], ["d"], 1)
 
 
+def list_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    from types import SimpleNamespace
+
+    listed = _verify._objects
+    gone = SimpleNamespace(key="gone", size=5, etag="")
+    monkeypatch.setattr(_verify, "_objects", lambda store: [*listed(store), gone])
+
+
+def test_a_manifest_of_what_cannot_be_read_says_what_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    list_one_that_is_gone(monkeypatch)
+    with pytest.raises(hr.errors.NotFoundError, match=r"^gone: .*\(1 object could not be read\)") as raised:
+        hr.create_manifest(tmp_path)
+    assert raised.value.key == "gone"
+
+
+def test_a_manifest_check_says_why_an_object_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").write_bytes(b"a")
+    digests, _ = hr.create_manifest(tmp_path)
+    list_one_that_is_gone(monkeypatch)
+    report = hr.check_manifest(tmp_path, {**digests, "gone": "0" * 64})
+    assert (report.matching, report.unreadable) == (1, ["gone"])
+    assert "gone" in report.reasons["gone"]
+
+
+def test_a_manifest_is_made_with_little_memory(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(5_000_000))
+    assert hr.create_manifest(tmp_path, memory="256KiB") == hr.create_manifest(tmp_path)
+
+
 @pytest.mark.parametrize("text", ["short  a", "0" * 64 + "a", "0" * 64 + "  ", f"{'0' * 64}  a\n{'0' * 64}  a", "Z" * 64 + "  a"])
 def test_bad_manifests_name_the_line(text: str) -> None:
     with pytest.raises(hr.errors.InvalidArgumentError, match=r"line [12]"):

@@ -163,7 +163,8 @@ def manifest_check(
         out = console()
         for what in ("missing", "different", "extra", "unreadable"):
             for key in getattr(report, what)[:20]:
-                out.print(f"{what}: {key}", markup=False)
+                reason = f" ({report.reasons[key]})" if what == "unreadable" else ""
+                out.print(f"{what}: {key}{reason}", markup=False)
         out.print(f"{url}: {report.matching:,} objects match, {format_bytes(report.bytes_read)} hashed in {seconds:.1f} s", markup=False)
     counts = ", ".join(f"{len(getattr(report, what)):,} {what}" for what in ("missing", "different", "extra", "unreadable") if getattr(report, what))
     return 0 if report.ok else fail(f"{url}: {counts}")

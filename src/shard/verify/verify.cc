@@ -21,7 +21,7 @@ namespace detail {
 namespace {
 
 // Pieces of what is only hashed: small enough to be hashed out of the cache that the read filled,
-// large enough that requests cost little.
+// large enough that requests cost little. A small pool makes them smaller.
 constexpr std::uint64_t kPieceBytes = std::uint64_t{2} << 20;
 // Pieces in memory for each worker: one being looked at, the others on their way.
 constexpr std::size_t kDepth = 8;
@@ -105,6 +105,9 @@ struct Run {
   SlabPool& pool;
   const VerifyOptions& options;
   const CallOptions& call;
+  // Slabs are charged up to 5/4 of what is asked for.
+  const std::uint64_t usable_bytes = pool.limit_bytes() / 5 * 4;
+  const std::uint64_t piece_bytes = std::min(kPieceBytes, usable_bytes);
   std::vector<Job> jobs;
   std::atomic<std::size_t> next_job{0};
   std::atomic<std::uint64_t> read_bytes{0};
@@ -185,8 +188,8 @@ class Worker {
     if (job.kind == Job::Kind::kObject) plan_gap(at, job.object.size_bytes);
   }
   void plan_gap(std::uint64_t from, std::uint64_t to) {
-    for (; from < to; from += kPieceBytes) {
-      pieces_.push_back({from, std::min(kPieceBytes, to - from)});
+    for (; from < to; from += run_.piece_bytes) {
+      pieces_.push_back({from, std::min(run_.piece_bytes, to - from)});
       blocks_.push_back(-1);
     }
   }
@@ -366,9 +369,9 @@ struct Shares {
 };
 
 Result<Shares> share_memory(const Run& run, std::uint64_t largest_block_bytes) {
-  const std::uint64_t piece = std::max(kPieceBytes, largest_block_bytes);
-  // Slabs are charged up to 5/4 of what is asked for; a block that is read apart is copied once.
-  const std::uint64_t usable = run.pool.limit_bytes() / 5 * 4;
+  const std::uint64_t piece = std::max(run.piece_bytes, largest_block_bytes);
+  const std::uint64_t usable = run.usable_bytes;
+  // A block that is read apart is copied once.
   const std::uint64_t least = 3 * largest_block_bytes;
   if (least > usable) {
     return Status(Code::kExhausted,

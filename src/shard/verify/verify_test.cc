@@ -182,6 +182,19 @@ TEST(DigestObjects, HashesAnyObjects) {
             detail::hex_digest("xxh3_64", as_bytes(std::string(5'000'000, 'x'))));
 }
 
+TEST(DigestObjects, ReadsLargeObjectsWithLittleMemory) {
+  FakeStore store;
+  store.set("a", std::string(5'000'000, 'x'));
+  auto pool = make_pool(256 << 10);
+  auto listing = list_all(store, "");
+  ASSERT_TRUE(listing);
+  auto report = digest_objects(*listing, store, *pool, {.digests = {"xxh3_64"}});
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_EQ(report->problem_count, 0U) << report->problems[0].message;
+  EXPECT_EQ(report->objects[0].hex[0],
+            detail::hex_digest("xxh3_64", as_bytes(std::string(5'000'000, 'x'))));
+}
+
 TEST(DigestObjects, RefusesUnknownNames) {
   FakeStore store;
   auto pool = make_pool();
