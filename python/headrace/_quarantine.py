@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import _native
@@ -17,30 +17,46 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from headrace._mixture import Concat
+    from headrace._verify import Problem
 
-__all__ = ["Quarantine", "find_quarantined", "parse_quarantine"]
+__all__ = ["Quarantine", "find_quarantined", "format_quarantine", "parse_quarantine"]
 
 Quarantine: TypeAlias = "str | os.PathLike[str] | Sequence[int] | npt.NDArray[np.integer[Any]]"
 """A file or URL, or dataset positions."""
 
 _Row: TypeAlias = tuple[str, int, int]  # object, position, samples
 _LARGEST = 1 << 62
+_ABOUT_DATA = frozenset({"corrupt", "changed", "not_found"})
+"""Codes of problems that lie in the data. What a store did at the time (denied, unavailable, ...) makes no sample bad."""
+
+
+def format_quarantine(problems: Iterable[Problem]) -> tuple[str, int]:
+    """The list as text, and how many problems are not in it: those of the store, and those that name no sample and no object."""
+    rows = list(problems)
+    listed = [row for row in rows if row.code in _ABOUT_DATA and (row.key or row.position >= 0)]
+    # As ASCII: other programs take more characters than a line feed for the end of a line.
+    return "".join(f"{json.dumps(row._asdict())}\n" for row in listed), len(rows) - len(listed)
 
 
 def parse_quarantine(text: str, where: str) -> list[_Row]:
-    """(object, position, samples) of each line: JSON objects with ``key``, ``position``, ``samples`` (default 1)."""
+    """(object, position, samples) of each line: JSON objects with ``key``, ``position``, ``samples`` (default 1).
+
+    Lines whose ``code`` says that the store failed are passed over.
+    """
     rows = []
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
         try:
             entry = json.loads(line)
             key, position, samples = entry.get("key", ""), entry["position"], entry.get("samples", 1)
+            is_about_data = entry.get("code", "corrupt") in _ABOUT_DATA
         except (ValueError, KeyError, AttributeError, TypeError):
             raise InvalidArgumentError(f"line {number} of {where} is no row of a quarantine list: {line[:100]!r}") from None
         if not isinstance(key, str) or not _is_count(position, -1) or not _is_count(samples, 0):
             raise InvalidArgumentError(f"line {number} of {where}: key, position or samples are not what verify writes: {line[:100]!r}")
-        rows.append((key, position, samples))
+        if is_about_data:
+            rows.append((key, position, samples))
     return rows
 
 

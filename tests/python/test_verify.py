@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import random
 import shutil
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +103,34 @@ def test_the_command_ends_with_1_and_writes_the_quarantine_list(tmp_path: Path, 
     assert bad.returncode == 1
     assert "shard.00001.mds" in bad.stdout
     assert [json.loads(line)["key"] for line in listed.read_text().splitlines()] == ["shard.00001.mds"]
+
+
+def test_a_scan_that_fails_leaves_a_list_that_loaders_take(tmp_path: Path) -> None:
+    root = tmp_path / "tars"
+    write_tars(root, 3)
+    with hr.Dataset(root) as dataset:
+        dataset.write_index()
+    data = bytearray((root / "1.tar").read_bytes())
+    data[:100] = b"\xff" * 100
+    before = (root / "1.tar").stat()
+    (root / "1.tar").write_bytes(data)
+    os.utime(root / "1.tar", ns=(before.st_atime_ns, before.st_mtime_ns))
+    listed = tmp_path / "bad.jsonl"
+    done = run("verify", str(root), "--quarantine", str(listed))
+    assert done.returncode == 1
+    assert "1 of 2 problems are not in" in done.stderr
+    with hr.Loader(root, batch_size=1, quarantine=listed, memory="16MiB") as loader:
+        assert len(list(loader)) == 30
+
+
+def write_tars(root: Path, count: int) -> None:
+    root.mkdir()
+    for shard in range(count):
+        with tarfile.open(root / f"{shard}.tar", "w") as tar:
+            for i in range(10):
+                info = tarfile.TarInfo(f"{shard}-{i}.txt")
+                info.size = 4
+                tar.addfile(info, io.BytesIO(b"text"))
 
 
 def test_the_command_passes_the_shape_of_tokens_on(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as jsonlib
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -12,6 +12,7 @@ import typer
 
 from headrace import _verify
 from headrace._dataset import Dataset
+from headrace._quarantine import format_quarantine
 from headrace._store import Store, StoreOptions
 from headrace._units import format_bytes
 from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
@@ -30,7 +31,9 @@ manifest_app = typer.Typer(help="SHA-256 of every object below a URL: create a m
 def verify(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
     use_index: Annotated[bool, typer.Option("--use-index", help="Trust the stored index instead of scanning the shards anew.")] = False,
-    quarantine: Annotated[Path | None, typer.Option("--quarantine", help="Write what is bad to this file, one JSON object a line.")] = None,
+    quarantine: Annotated[
+        Path | None, typer.Option("--quarantine", help="Write the samples and shards that are bad to this file, one JSON object a line.")
+    ] = None,
     workers: Workers = 0,
     format: Format = "auto",
     tokens_per_sample: TokensPerSample = 0,
@@ -62,8 +65,7 @@ def verify(
     report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, most_problems=most, dataset_options=dict(options), **where)
     seconds = time.monotonic() - started
     if quarantine is not None:
-        lines = [jsonlib.dumps(problem._asdict(), ensure_ascii=False) for problem in report.problems]
-        quarantine.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        _write_quarantine(quarantine, report.problems)
     if json:
         print_json({**asdict(report), "problems": [p._asdict() for p in report.problems], "ok": report.ok, "seconds": seconds})
     else:
@@ -75,6 +77,13 @@ def verify(
             markup=False,
         )
     return 0 if report.ok else fail(f"{url}: {report.problem_count:,} problems")
+
+
+def _write_quarantine(path: Path, problems: list[_verify.Problem]) -> None:
+    text, left_out = format_quarantine(problems)
+    path.write_text(text, encoding="utf-8")
+    if left_out:
+        sys.stderr.write(f"headrace: {left_out:,} of {len(problems):,} problems are not in {path}: they name no sample, or speak of the store\n")
 
 
 def _print_problems(rows: list[tuple[str, int, str]], count: int) -> None:
