@@ -89,8 +89,8 @@ def verify(
 ) -> VerifyReport:
     """Reads a dataset from end to end and checks lengths, versions, stored digests, record checksums, offsets, and the fit of every sample.
 
-    :param use_index: trust the index beside the dataset or in the cache. Default: the shards are scanned anew, nothing is trusted, and a stored
-        index that does not describe them is a problem too.
+    :param use_index: trust the index beside the dataset or in the cache. Default: the shards are scanned anew, nothing is trusted, and the index
+        stored beside a folder is a problem too when it does not describe it (one object, a pattern or ``keys`` are no folder).
     :param workers: threads; 0: one a core.
     """
     more: dict[str, Any] = dict(dataset_options or {})
@@ -108,7 +108,7 @@ def verify(
             return report
     with dataset:
         report.url, report.format, report.samples = dataset.url, dataset.format, len(dataset)
-        if not use_index:
+        if not use_index and _is_folder(dataset):
             _compare_stored_index(dataset, report)
         with progress_bar("verifying", "bytes") as bar:
             found = _native.verify_dataset(dataset._native, dataset._store, workers=workers, most_problems=most_problems, progress=bar)
@@ -117,6 +117,11 @@ def verify(
     report.problem_count += found["problem_count"]
     report.problems += [Problem(*row) for row in found["problems"]]
     return report
+
+
+def _is_folder(dataset: Dataset) -> bool:
+    """Whether nothing chose the objects: the index beside a folder says nothing about some of its objects."""
+    return dataset._dataset_options.get("keys") is None
 
 
 def _compare_stored_index(fresh: Dataset, report: VerifyReport) -> None:

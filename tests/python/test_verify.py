@@ -123,6 +123,29 @@ def test_a_scan_that_fails_leaves_a_list_that_loaders_take(tmp_path: Path) -> No
         assert len(list(loader)) == 30
 
 
+def test_the_index_of_a_folder_says_nothing_about_some_of_its_objects(tmp_path: Path) -> None:
+    root = tmp_path / "tars"
+    write_tars(root, 3)
+    with hr.Dataset(root) as dataset:
+        dataset.write_index()
+    assert hr.verify(root).ok
+    for url, keys in ((root / "0.tar", None), (root / "{0..1}.tar", None), (root, ["2.tar"])):
+        report = hr.verify(url, dataset_options={"keys": keys})
+        assert report.ok, report.problems
+        assert 0 < report.samples_ok < 30
+
+
+def test_an_object_that_the_index_does_not_know_is_a_problem(tmp_path: Path) -> None:
+    root = tmp_path / "tars"
+    write_tars(root, 3)
+    with hr.Dataset(root) as dataset:
+        dataset.write_index()
+    (root / "3.tar").write_bytes((root / "2.tar").read_bytes())
+    with hr.Dataset(root) as dataset:
+        assert len(dataset) == 30
+    assert [(p.key, p.code) for p in hr.verify(root).problems] == [("index.hri", "changed")]
+
+
 def write_tars(root: Path, count: int) -> None:
     root.mkdir()
     for shard in range(count):
