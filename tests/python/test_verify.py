@@ -164,6 +164,29 @@ def test_the_command_passes_the_shape_of_tokens_on(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["samples_ok"] == 8
 
 
+def test_the_command_opens_what_index_opens(tmp_path: Path) -> None:
+    write_tars(tmp_path / "tars", 2)
+    data = (tmp_path / "tars" / "1.tar").read_bytes()
+    (tmp_path / "tars" / "1.tar").write_bytes(data[: 512 * 6 + 100])
+    one = run("verify", str(tmp_path / "tars"), "--key", "0.tar", "--json")
+    assert (one.returncode, json.loads(one.stdout)["samples_ok"]) == (0, 10)
+    assert run("verify", str(tmp_path / "tars")).returncode == 1
+    lenient = run("verify", str(tmp_path / "tars"), "--lenient", "--json")
+    assert (lenient.returncode, json.loads(lenient.stdout)["samples_ok"]) == (0, 13)
+
+
+def test_the_command_opens_pickled_columns_when_told(tmp_path: Path) -> None:
+    from streaming import MDSWriter
+
+    with MDSWriter(out=str(tmp_path / "set"), columns={"x": "pkl"}) as writer:
+        writer.write({"x": {1: 2}})
+    refused = run("verify", str(tmp_path / "set"))
+    assert refused.returncode == 1
+    assert "allow_unsafe" in refused.stderr
+    done = run("verify", str(tmp_path / "set"), "--allow-unsafe", "--json")
+    assert (done.returncode, json.loads(done.stdout)["samples_ok"]) == (0, 1), done.stderr
+
+
 def test_manifests_are_what_sha256sum_reads_and_writes(tmp_path: Path) -> None:
     root = tmp_path / "tree"
     (root / "sub").mkdir(parents=True)

@@ -21,6 +21,8 @@ TokenDtype = Annotated[str, typer.Option("--token-dtype", help="Flat tokens with
 Labels = Annotated[str, typer.Option("--labels", metavar="folder", help="Raw files: a column `label` for the folder right below the URL.")]
 Manifest = Annotated[str, typer.Option("--manifest", metavar="KEY", help="Raw files: JSON lines or CSV below the URL that name the files and their fields.")]
 Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Megatron Energon: the tars of this part (train, ...).")]
+Lenient = Annotated[bool, typer.Option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")]
+AllowUnsafe = Annotated[bool, typer.Option("--allow-unsafe", help="Also open datasets with pickled columns.")]
 
 
 def shape(**options: Any) -> DatasetOptions:
@@ -39,8 +41,8 @@ def index(
     labels: Labels = "",
     manifest: Manifest = "",
     split: Split = "",
-    lenient: Annotated[bool, typer.Option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")] = False,
-    allow_unsafe: Annotated[bool, typer.Option("--allow-unsafe", help="Also index datasets with pickled columns.")] = False,
+    lenient: Lenient = False,
+    allow_unsafe: AllowUnsafe = False,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Objects read at once; 0: chosen.")] = 0,
     memory: Memory = "256MiB",
     endpoint: Endpoint = None,

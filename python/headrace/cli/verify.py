@@ -16,7 +16,7 @@ from headrace._quarantine import format_quarantine
 from headrace._store import Store, StoreOptions
 from headrace._units import format_bytes
 from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
-from headrace.cli.index import Labels, Manifest, Split, TokenDtype, TokensPerSample, shape
+from headrace.cli.index import AllowUnsafe, Keys, Labels, Lenient, Manifest, Split, TokenDtype, TokensPerSample, shape
 
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")]
 
@@ -36,11 +36,14 @@ def verify(
     ] = None,
     workers: Workers = 0,
     format: Format = "auto",
+    keys: Keys = None,
     tokens_per_sample: TokensPerSample = 0,
     token_dtype: TokenDtype = "",
     labels: Labels = "",
     manifest: Manifest = "",
     split: Split = "",
+    lenient: Lenient = False,
+    allow_unsafe: AllowUnsafe = False,
     memory: Memory = "512MiB",
     endpoint: Endpoint = None,
     region: Region = None,
@@ -59,7 +62,16 @@ def verify(
     * `headrace verify ./tars --quarantine bad.jsonl --json`
     """
     started = time.monotonic()
-    options = shape(tokens_per_sample=tokens_per_sample, token_dtype=token_dtype, labels=labels, manifest=manifest, split=split)
+    options = shape(
+        keys=keys,
+        tokens_per_sample=tokens_per_sample,
+        token_dtype=token_dtype,
+        labels=labels,
+        manifest=manifest,
+        split=split,
+        lenient=lenient,
+        allow_unsafe=allow_unsafe,
+    )
     where = _store_options(endpoint, region, anonymous, access_log)
     most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
     report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, most_problems=most, dataset_options=dict(options), **where)
