@@ -9,6 +9,8 @@ import json
 import pickle
 import random
 import struct
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -482,6 +484,57 @@ def test_schemas_that_name_code_are_refused() -> None:
     # A memo index of 2^31 must not reserve memory.
     with pytest.raises(hr.CorruptError):
         _unischema.read_codecs(b"\x80\x04Nr\xff\xff\xff\x7f.")
+
+
+def _time_and_memory_bound() -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
+    resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
+
+
+_NESTED = b"N" + b"\x85" * 900_000
+_SHARED = b"N" + b"2\x86" * 40
+_SHARED_BY_MEMO = b"(t\x94" + b"".join(b"h" + bytes([i]) * 1 + b"h" + bytes([i]) + b"\x86\x94" for i in range(40))
+_BOMBS = {
+    "nested key": b"}" + _NESTED + b"Ns",
+    "nested keys": b"}(" + _NESTED + b"Nu",
+    "nested key of a dict": b"(" + _NESTED + b"Nd",
+    "nested in a set": b"\x8f(" + _NESTED + b"\x90",
+    "nested in a frozen set": b"(" + _NESTED + b"\x91",
+    "nested key of an ordered dict": b"ccollections\nOrderedDict\n(]](" + _NESTED + b"NeatR",
+    "nested name": b"cnumpy\na\n)R}X\x07\0\0\0_fields" + _NESTED + b"sb",
+    "shared key": b"}" + _SHARED + b"Ns",
+    "shared key by memo": b"}" + _SHARED_BY_MEMO + b"Ns",
+    "bytearray of 4 GiB": b"\x96" + (1 << 32).to_bytes(8, "little"),
+    "buffer": b"\x97",
+    "persistent": b"Pname\n",
+    "state of a function": b"ccopyreg\n_reconstructor\n}X\x01\0\0\0aNsb",
+    "one list of pairs for many": b"]("
+    + b"]\x94(X\x01\0\0\0aNe" * 50_000
+    + b"e\x940"
+    + b"ccollections\nOrderedDict\n\x940"
+    + b"j\x51\xc3\0\0j\x50\xc3\0\0\x85R0" * 30_000,
+    "many arguments for many": b"(" + b"N" * 300_000 + b"t\x94cnumpy\na\n\x940" + b"h\x01h\0R\x94" * 100_000,
+    "many classes": b"".join(b"cnumpy\na%d\n" % i for i in range(50_000)),
+}
+
+
+@pytest.mark.parametrize("what", _BOMBS)
+def test_schemas_that_would_take_the_process_down_are_refused(what: str) -> None:
+    script = "import sys; from headrace import _unischema, errors\ntry: _unischema.read_codecs(sys.stdin.buffer.read())\nexcept errors.HeadraceError as error: print(error.code)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], input=b"\x80\x04" + _BOMBS[what] + b".", capture_output=True, preexec_fn=_time_and_memory_bound, timeout=100
+    )
+    assert done.returncode == 0, done.stderr[-500:]
+    assert done.stdout in (b"corrupt\n", b"unsupported\n")
+
+
+def test_a_python_2_schema_is_read() -> None:
+    field = b"cpetastorm.unischema\nUnischemaField\n(S'mat'\nNNcpetastorm.codecs\nNdarrayCodec\n)\x81I00\nt\x81"
+    fields = b"ccollections\nOrderedDict\n](](S'mat'\n" + field + b"ee\x85R"
+    schema = b"\x80\x02cpetastorm.unischema\nUnischema\n)\x81}(S'_name'\nS's'\nS'_fields'\n" + fields + b"ub."
+    assert _unischema.read_codecs(schema) == {"mat": "npy"}
 
 
 # pickle.dumps() of a Unischema of petastorm 0.13.1: id, img (png), jpg (jpeg), mat (NdarrayCodec), cmat (CompressedNdarrayCodec), name.
