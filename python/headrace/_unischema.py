@@ -8,7 +8,10 @@ takes memory and time in proportion to its bytes: only texts are hashed, and not
 from __future__ import annotations
 
 import io
+import math
 import pickle
+import zipfile
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +21,7 @@ from headrace.errors import CorruptError, UnsupportedError
 KEY = b"dataset-toolkit.unischema.v1"
 
 _MOST_BYTES = 1 << 20  # A field takes some 200.
+_MOST_ARRAY_BYTES = 256 << 20  # Unpacked: deflate makes up to a thousand bytes of one.
 _MOST_ARGUMENTS = 32  # A UnischemaField has five.
 _MOST_CLASSES = 256
 # `dataset_toolkit` and `av`: names of petastorm before its release, which old files have.
@@ -179,12 +183,49 @@ def _encoding_of(field: Any) -> str:
 
 def load_npy(value: bytes) -> Any:
     """A value of Petastorm's NdarrayCodec. Raises ValueError, also for arrays of objects, which would be pickles."""
-    return np.load(io.BytesIO(value), allow_pickle=False)
+    return _only_value_errors(_array, value)
 
 
 def load_npz(value: bytes) -> Any:
-    """A value of CompressedNdarrayCodec: an ``.npz`` with the array ``arr``."""
-    with np.load(io.BytesIO(value), allow_pickle=False) as arrays:
-        if "arr" not in arrays:
+    """A value of CompressedNdarrayCodec: an ``.npz`` with the array ``arr``. Raises ValueError."""
+    return _only_value_errors(lambda packed: _array(_unpack(packed)), value)
+
+
+def _only_value_errors(load: Callable[[bytes], Any], value: bytes) -> Any:
+    """ValueError says that the value is broken (src/bindings/decode.cc); what broken ones raise in zipfile or numpy is of many kinds."""
+    try:
+        return load(value)
+    except ValueError:
+        raise
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from None
+
+
+_npy: Any = np.lib.format  # Without types in the stubs.
+_HEADERS = {(1, 0): _npy.read_array_header_1_0, (2, 0): _npy.read_array_header_2_0}
+
+
+def _array(value: bytes) -> Any:
+    stream = io.BytesIO(value)
+    version = _npy.read_magic(stream)
+    if version not in _HEADERS:
+        raise ValueError(f"version {version} of .npy is not known")
+    shape, is_fortran, dtype = _HEADERS[version](stream)
+    if dtype.hasobject:
+        raise ValueError("an array of objects, which would be a pickle")
+    data = bytearray(stream.read())
+    if math.prod(shape) * dtype.itemsize != len(data):
+        raise ValueError(f"{len(data):,} bytes do not fit {dtype} and shape {shape}")
+    return np.ndarray(shape, dtype, data, order="F" if is_fortran else "C")
+
+
+def _unpack(value: bytes) -> bytes:
+    with zipfile.ZipFile(io.BytesIO(value)) as packed:
+        if "arr.npy" not in packed.namelist():
             raise ValueError("no array 'arr' in it")
-        return arrays["arr"]
+        info = packed.getinfo("arr.npy")
+        if info.file_size > _MOST_ARRAY_BYTES:
+            raise ValueError(f"an array of {info.file_size:,} bytes; at most {_MOST_ARRAY_BYTES:,} are unpacked")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"compression {info.compress_type}, which numpy does not write")
+        return packed.read(info)

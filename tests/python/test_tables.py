@@ -5,12 +5,14 @@ from __future__ import annotations
 import datetime
 import decimal
 import hashlib
+import io
 import json
 import pickle
 import random
 import struct
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -541,19 +543,71 @@ def test_a_python_2_schema_is_read() -> None:
 UNISCHEMA = Path(__file__).parent / "data" / "unischema.pkl"
 
 
+def npy(value: np.ndarray[Any, Any]) -> bytes:
+    out = io.BytesIO()
+    np.save(out, value)
+    return out.getvalue()
+
+
+def npz(value: np.ndarray[Any, Any], name: str = "arr") -> bytes:
+    out = io.BytesIO()
+    np.savez_compressed(out, **{name: value})
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(3), np.zeros((0, 4)), np.array(["a", "bc"]), np.zeros(2, "i4,f8")],
+    ids=str,
+)
+def test_arrays_of_petastorm_are_what_numpy_wrote(value: np.ndarray[Any, Any]) -> None:
+    for read in (_unischema.load_npy(npy(value)), _unischema.load_npz(npz(value))):
+        assert (read.dtype, read.shape, read.tolist()) == (value.dtype, value.shape, value.tolist())
+        assert read.flags.writeable
+
+
+def zipped(size: int, compression: int = 8) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", compression) as packed, packed.open("arr.npy", "w") as member:
+        for _ in range(size >> 20):
+            member.write(bytes(1 << 20))
+    return out.getvalue()
+
+
+_ARRAY = np.arange(1000)
+_BROKEN = {
+    "npy": {
+        "empty": b"",
+        "cut": npy(_ARRAY)[:-1],
+        "cut in the header": npy(_ARRAY)[:20],
+        "longer": npy(_ARRAY) + b"0",
+        "shape of terabytes": npy(np.zeros(10, "i1")).replace(b"(10,), }" + b" " * 13, b"(10000000000000,), }" + b" "),
+        "negative shape": npy(np.zeros(10, "i1")).replace(b"(10,)", b"(-1,)"),
+        "a zip": npz(_ARRAY),
+        "objects": npy(np.array([1, "a"], dtype=object)),
+        "version 9": b"\x93NUMPY\x09\0" + bytes(100),
+    },
+    "npz": {
+        "empty": b"",
+        "cut": npz(_ARRAY)[:-30],
+        "npy": npy(_ARRAY),
+        "turned byte": npz(_ARRAY)[:80] + b"\xff\xff" + npz(_ARRAY)[82:],
+        "other name": npz(_ARRAY, "other"),
+        "300 MB": zipped(300 << 20),
+        "lzma": zipped(1 << 20, 14),
+        "no array": zipped(1 << 20),
+    },
+}
+
+
+@pytest.mark.parametrize(("kind", "what"), [(kind, what) for kind, cases in _BROKEN.items() for what in cases])
+def test_broken_arrays_of_petastorm_are_value_errors(kind: str, what: str) -> None:
+    load = {"npy": _unischema.load_npy, "npz": _unischema.load_npz}[kind]
+    with pytest.raises(ValueError, match=r"."):
+        load(_BROKEN[kind][what])
+
+
 def test_petastorm_codecs(tmp_path: Path) -> None:
-    import io
-
-    def npy(value: np.ndarray[Any, Any]) -> bytes:
-        out = io.BytesIO()
-        np.save(out, value)
-        return out.getvalue()
-
-    def npz(value: np.ndarray[Any, Any]) -> bytes:
-        out = io.BytesIO()
-        np.savez_compressed(out, arr=value)
-        return out.getvalue()
-
     matrix = np.arange(8, dtype=np.float32).reshape(2, 4)
     square = np.eye(2)
     table = pa.table({"id": pa.array([1], pa.int32()), "img": [b"\x89PNG"], "jpg": [b"\xff\xd8"], "mat": [npy(matrix)], "cmat": [npz(square)], "name": ["n"]})
