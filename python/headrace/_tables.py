@@ -416,8 +416,16 @@ def _plan(spec: bytes) -> _Plan:
     return _Plan(fields["leaves"], [(path, how) for path, how in fields["columns"]], fields)
 
 
-def _export(table: Any, plan: _Plan) -> Any:
-    """The chosen columns, ready to cut, as an Arrow stream."""
+def _is_cut_by_engine(kind: Any, how: str) -> bool:
+    """Whether nothing here follows the offsets of such a column: the engine checks each one that it follows (src/shard/table/decoded_table.cc)."""
+    types = _arrow().types
+    if how == "list":
+        return bool(types.is_list(kind) or types.is_large_list(kind))
+    return how in ("plain", "decimal") or bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind))
+
+
+def _export(table: Any, plan: _Plan, has_own_offsets: bool = False) -> Any:
+    """The chosen columns, ready to cut, as an Arrow stream. ``has_own_offsets``: those of the file, which may lead anywhere."""
     pa = _arrow()
     table.validate()
     columns = []
@@ -425,6 +433,8 @@ def _export(table: Any, plan: _Plan) -> Any:
         column = _unwrap(table.column(path[0]))
         for name in path[1:]:
             column = _unwrap(pa.compute.struct_field(column, name))
+        if has_own_offsets and not _is_cut_by_engine(column.type, how):
+            column.validate(full=True)
         prepare = _PREPARE[how]
         columns.append(column if prepare is None else prepare(column))
     ready = pa.table(columns, names=[str(i) for i in range(len(columns))])
@@ -450,7 +460,7 @@ def _decode_ipc(plan: _Plan, head: memoryview, body: memoryview) -> Any:
     target.release()
     options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=_included_fields(plan, bytes(head)))
     with pa.ipc.open_stream(pa.BufferReader(copy), options=options) as stream:
-        return _export(stream.read_all(), plan)
+        return _export(stream.read_all(), plan, has_own_offsets=True)
 
 
 @functools.lru_cache(maxsize=256)

@@ -468,6 +468,38 @@ def test_flipped_bytes_in_arrow_files_never_crash(tmp_path: Path) -> None:
         assert verdict(tmp_path) in ("ok", "corrupt", "unsupported")
 
 
+_FOLLOWED_BY_PYARROW = {
+    "string_view": lambda: pa.array([f"text {i} that is not inline" for i in range(40)], pa.string_view()),
+    "binary_view": lambda: pa.array([b"bytes that are not inline" + bytes([i]) for i in range(40)], pa.binary_view()),
+    "list of texts": lambda: pa.array([["a" * i, "bc"] for i in range(40)]),
+    "list of lists": lambda: pa.array([[[i], [2, 3]] for i in range(40)]),
+    "list of bools": lambda: pa.array([[True, False] * (i % 3) for i in range(40)]),
+    "map": lambda: pa.array([[("k", i)] for i in range(40)], pa.map_(pa.string(), pa.int32())),
+    "struct": lambda: pa.array([{"a": "t" * i, "b": ["x"]} for i in range(40)]),
+}
+
+
+@pytest.mark.parametrize("kind", _FOLLOWED_BY_PYARROW)
+def test_spoilt_offsets_in_arrow_files_lead_nowhere(tmp_path: Path, kind: str) -> None:
+    table = pa.table({"c": _FOLLOWED_BY_PYARROW[kind]()})
+    path = tmp_path / "t.arrow"
+    with pa.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+    good = path.read_bytes()
+    # The batch, after the schema; before the footer.
+    first, end = good.index(b"\xff\xff\xff\xff", 16) // 4 + 40, len(good) // 4 - 60
+    rng = random.Random(1)
+    seen = set()
+    for _ in range(60):
+        bad = bytearray(good)
+        at = rng.randrange(first, end) * 4
+        bad[at : at + 4] = rng.choice([0x7FFFFF00, 0x100000, 0xFFFFFFF0]).to_bytes(4, "little")
+        path.write_bytes(bad)
+        seen.add(verdict(tmp_path))
+    assert "corrupt" in seen
+    assert seen <= {"ok", "corrupt", "unsupported"}
+
+
 # ---- Petastorm ----
 
 
