@@ -122,6 +122,21 @@ Result<std::shared_ptr<const DatasetReader::Ready>> DatasetReader::make_ready(co
   return std::shared_ptr<const Ready>(std::move(ready));
 }
 
+Status DatasetReader::read_apart(const Job& job, std::uint64_t size_bytes,
+                                 std::span<const std::uint64_t> positions, const Sink& sink,
+                                 const Pause& pause) {
+  Slab slab;
+  if (size_bytes > 0) {
+    HEADRACE_TRY_ASSIGN(slab, fetch_job(job, pause));
+  }
+  return cut(job,
+             {.block = job.block,
+              .begin = job.begin,
+              .end = job.end,
+              .bytes = slab.bytes().first(size_bytes)},
+             positions, sink);
+}
+
 Status DatasetReader::read_plain(std::span<const Job> jobs,
                                  std::span<const std::uint64_t> positions, const Sink& sink,
                                  const Pause& pause) {
@@ -135,14 +150,10 @@ Status DatasetReader::read_plain(std::span<const Job> jobs,
       extents.clear();
       const std::uint64_t size =
           dataset_->append_extents(jobs[next].block, jobs[next].begin, jobs[next].end, extents);
-      if (extents.size() != 1) {
-        HEADRACE_TRY_ASSIGN(const Slab slab, fetch_job(jobs[next], pause));
-        HEADRACE_TRY(cut(jobs[next],
-                         {.block = jobs[next].block,
-                          .begin = jobs[next].begin,
-                          .end = jobs[next].end,
-                          .bytes = slab.bytes().first(size)},
-                         positions, sink));
+      if (size == 0 || extents.size() != 1) {
+        // It waits for memory, which the reads in flight may hold.
+        if (size > 0 && in_flight > 0) break;
+        HEADRACE_TRY(read_apart(jobs[next], size, positions, sink, pause));
         ++next;
         continue;
       }

@@ -50,6 +50,9 @@ class DatasetReader {
   std::vector<Job> plan(std::span<const std::uint64_t> positions) const;
   Status read_plain(std::span<const Job> jobs, std::span<const std::uint64_t> positions,
                     const Sink& sink, const Pause& pause);
+  /// A job that is no single range: fetched and cut before the next.
+  Status read_apart(const Job& job, std::uint64_t size_bytes,
+                    std::span<const std::uint64_t> positions, const Sink& sink, const Pause& pause);
   Result<Slab> fetch_job(const Job& job, const Pause& pause);
   /// Waits for memory, giving up kept blocks first.
   Result<Slab> acquire(std::size_t size_bytes, const Pause& pause);

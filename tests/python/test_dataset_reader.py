@@ -46,3 +46,11 @@ def test_samples_of_one_call_come_in_the_order_asked_for(compressed: Path) -> No
     with hr.Dataset(compressed) as dataset:
         assert [sample["i"] for sample in dataset.read(positions)] == positions
         assert dataset.read([5], columns=["t"]) == [{"t": b"5," * 200}]
+
+
+def test_samples_without_bytes_need_no_memory_beside_reads_in_flight(tmp_path: Path) -> None:
+    values = [b"" if i % 10 == 5 else bytes([i]) * 16384 for i in range(60)]
+    for i, value in enumerate(values):
+        (tmp_path / f"{i:02d}.bin").write_bytes(value)
+    with hr.Dataset(tmp_path, format="raw", memory="128KiB") as dataset:
+        assert [sample["data"] for sample in dataset.read(range(60))] == values
