@@ -102,7 +102,7 @@ nb::list read(PyDataset& self, const std::vector<std::uint64_t>& positions,
     if (position >= count) throw nb::index_error("sample position out of range");
   }
   std::vector<nb::object> samples(positions.size());
-  raise_if_error(without_gil([&](const Pause& pause) {
+  const Status status = without_gil([&](const Pause& pause) {
     return reader->read(
         positions,
         [&](std::size_t index, std::span<const ColumnBytes> columns) {
@@ -115,7 +115,9 @@ nb::list read(PyDataset& self, const std::vector<std::uint64_t>& positions,
           return Status();
         },
         pause);
-  }));
+  });
+  check_signals();  // Ctrl-C while a table was decoded on this thread.
+  raise_if_error(status);
   nb::list out;
   for (nb::object& sample : samples) out.append(std::move(sample));
   return out;

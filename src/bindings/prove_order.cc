@@ -39,9 +39,10 @@ class Tally {
   std::vector<std::uint64_t> again_;
 };
 
-/// One part of the run: all ranks' batches, counted. Returns where the next part begins.
+/// One part of the run: all ranks' batches, counted. Returns where the next part begins. Ends
+/// early, with counts that mean nothing, when `stop` asks for it.
 std::uint64_t run_part(const EpochOrder& order, std::uint64_t start, const PartRow& row,
-                       Tally& tally, std::uint64_t& batches) {
+                       Tally& tally, std::uint64_t& batches, const std::stop_token& stop) {
   const auto [stop_after, world_size, batch_size] = row;
   BatchPlan plan;
   plan.segment = {start, std::uint64_t{world_size} * batch_size};
@@ -50,7 +51,7 @@ std::uint64_t run_part(const EpochOrder& order, std::uint64_t start, const PartR
   plan.epoch_end = EpochEnd::kUneven;
   const std::uint64_t count = std::min(stop_after.value_or(plan.batch_count()), plan.batch_count());
   for (plan.rank = 0; plan.rank < world_size; ++plan.rank) {
-    for (std::uint64_t k = 0; k < count; ++k) {
+    for (std::uint64_t k = 0; k < count && !stop.stop_requested(); ++k) {
       const BatchPlan::Slots slots = plan.slots(k);
       for (std::uint32_t i = 0; i < slots.count; ++i) {
         if (slots.is_real(i)) tally.add(order.dataset_position(slots.sample(i), plan.segment));
@@ -91,7 +92,7 @@ std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> prove_order(
   run_interruptible([&](const std::stop_token& stop) {
     std::uint64_t start = 0;
     for (const PartRow& part : parts) {
-      if (!stop.stop_requested()) start = run_part(*order, start, part, tally, batches);
+      if (!stop.stop_requested()) start = run_part(*order, start, part, tally, batches, stop);
     }
     return true;
   });

@@ -40,8 +40,13 @@ Code code_of(std::string_view name) {
   return Code::kInternal;
 }
 
-/// The Status of an exception: headrace._tables raises ours; anything else is a bug there.
+/// The Status of an exception: headrace._tables raises ours; Ctrl-C comes while it runs on the main
+/// thread; anything else is a bug there.
 Status status_of(nb::python_error& error) {
+  if (error.matches(PyExc_KeyboardInterrupt)) {
+    PyErr_SetInterrupt();  // Whoever waits for the table raises it (check_signals).
+    return Status(Code::kCancelled, "decoding a table: interrupted");
+  }
   const nb::object value = nb::borrow(error.value());
   std::string text = nb::cast<std::string>(nb::str(value));
   const nb::object code = nb::getattr(value, "code", nb::none());

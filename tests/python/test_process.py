@@ -119,6 +119,51 @@ except KeyboardInterrupt:
         assert not table.exists()
 
 
+def test_ctrl_c_while_a_table_is_decoded_is_ctrl_c(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    with pa.ipc.new_file(tmp_path / "t.arrow", pa.schema({"a": pa.int64()})) as writer:
+        writer.write_table(pa.table({"a": range(10)}))
+    code = """
+import os, signal, sys, headrace as hr
+from headrace import _tables
+def decode(*arguments, decode=_tables.decode):
+    os.kill(os.getpid(), signal.SIGINT)
+    return decode(*arguments)
+with hr.Dataset(sys.argv[1]) as dataset:
+    decode_table, _tables.decode = _tables.decode, decode
+    try:
+        dataset.read([3])
+    except KeyboardInterrupt:
+        _tables.decode = decode_table
+        assert dataset.read([3]) == [{"a": 3}]
+        raise SystemExit(9)
+"""
+    done = run(code, str(tmp_path))
+    assert done.returncode == 9, done.stderr
+
+
+def test_ctrl_c_ends_a_proof_of_an_order(tmp_path: Path) -> None:
+    with (tmp_path / "a.bin").open("wb") as tokens:
+        tokens.truncate(2 * 300_000_000)
+    code = """
+import sys, headrace as hr
+from headrace.cli import _prove
+with hr.Dataset(sys.argv[1], format="tokens", tokens_per_sample=1) as dataset, hr.Loader(dataset, batch_size=100) as loader:
+    spec = loader.order_spec
+    print("ready", flush=True)
+    try:
+        _prove.prove_own(dataset, spec, 0, [_prove.Part(None, 2, 1000)])
+    except KeyboardInterrupt:
+        raise SystemExit(9)
+"""
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 9, err
+
+
 def test_a_forked_child_gets_a_clear_error_and_the_parent_goes_on(numbers: Path) -> None:
     code = """
 import os, sys, gc, headrace as hr
