@@ -71,7 +71,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       read_ipc(bytes);
       break;
     case 2:
-      (void)ipc_batch_rows(bytes);
+      (void)parse_ipc_batch(bytes);
+      (void)ipc_inflated_bytes(bytes);
       break;
     case 3:
       read_record(text);

@@ -500,6 +500,36 @@ def test_spoilt_offsets_in_arrow_files_lead_nowhere(tmp_path: Path, kind: str) -
     assert seen <= {"ok", "corrupt", "unsupported"}
 
 
+def write_arrow(path: Path, column: Any, codec: str = "zstd") -> None:
+    table = pa.table({"c": column})
+    with pa.ipc.new_file(path, table.schema, options=pa.ipc.IpcWriteOptions(compression=codec)) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4"])
+def test_compressed_numbers_are_charged_for_what_they_inflate_to(tmp_path: Path, codec: str) -> None:
+    write_arrow(tmp_path / "t.arrow", pa.array(np.zeros(4 << 20, np.int64)), codec)
+    assert (tmp_path / "t.arrow").stat().st_size < 1 << 20
+    with hr.Dataset(tmp_path, memory="16MiB") as dataset, pytest.raises(hr.HeadraceError, match=r"memory|limit"):
+        dataset.read([0])
+    with hr.Dataset(tmp_path, memory="64MiB") as dataset:
+        assert dataset[1 << 20] == {"c": 0}
+
+
+def test_texts_that_inflate_beyond_measure_are_refused(tmp_path: Path) -> None:
+    write_arrow(tmp_path / "t.arrow", pa.array(["the same text, " * 100] * 60_000))
+    assert (tmp_path / "t.arrow").stat().st_size < 1 << 20
+    with hr.Dataset(tmp_path) as dataset, pytest.raises(hr.UnsupportedError, match=r"inflate to \d+, .* smaller record batches"):
+        dataset.read([0])
+
+
+def test_compressed_texts_and_dictionaries_are_read(tmp_path: Path) -> None:
+    texts = [f"text {i % 50}" * (i % 7) for i in range(5000)]
+    write_arrow(tmp_path / "t.arrow", pa.array(texts).dictionary_encode())
+    with hr.Dataset(tmp_path) as dataset:
+        assert [sample["c"] for sample in dataset] == texts
+
+
 # ---- Petastorm ----
 
 

@@ -10,10 +10,13 @@ namespace headrace::detail {
 namespace {
 
 constexpr std::string_view kIpcMagic = "ARROW1";
-constexpr std::uint64_t kBlockBytes = 24;  // struct Block of File.fbs.
-constexpr std::uint16_t kV5 = 4;           // MetadataVersion.V5
-constexpr std::uint8_t kRecordBatch = 3;   // MessageHeader.RecordBatch
+constexpr std::uint64_t kBlockBytes = 24;     // struct Block of File.fbs.
+constexpr std::uint16_t kV5 = 4;              // MetadataVersion.V5
+constexpr std::uint8_t kDictionaryBatch = 2;  // MessageHeader.DictionaryBatch
+constexpr std::uint8_t kRecordBatch = 3;      // MessageHeader.RecordBatch
+constexpr std::uint64_t kBufferBytes = 16;  // struct Buffer of Message.fbs: i64 offset, i64 length.
 constexpr std::int64_t kMostRows = 0xffff'ffffLL;
+constexpr std::int64_t kMostInflatedBytes = std::int64_t{1} << 48;
 
 Status corrupt(std::string_view what) {
   return Status(Code::kCorrupt, fmt::format("Arrow file: {}", what));
@@ -107,6 +110,44 @@ Status parse_blocks(const FlatTable& footer, std::uint32_t field, std::uint64_t 
   return Status();
 }
 
+// u32 continuation (0xffffffff), i32 length, then the flatbuffer Message.
+struct MessageText {
+  FlatTable message;
+  std::uint64_t prefix_bytes = 0;
+};
+
+Result<MessageText> parse_message(std::span<const std::byte> bytes) {
+  if (bytes.size() < 8 || load_le<std::uint32_t>(bytes.data()) != 0xffff'ffffU)
+    return corrupt("not a message");
+  const auto length = load_le<std::int32_t>(bytes.data() + 4);
+  if (length < 4 || static_cast<std::uint64_t>(length) > bytes.size() - 8)
+    return corrupt("a message that is cut off");
+  const auto message = FlatTable::root(bytes.subspan(8, static_cast<std::size_t>(length)));
+  if (!message) return corrupt("a broken message");
+  return MessageText{*message, 8 + static_cast<std::uint64_t>(length)};
+}
+
+// Adds the inflated bytes of a batch's buffers. A compressed buffer begins with them, an i64; -1:
+// it is stored as it is.
+Status add_inflated(const FlatTable& batch, std::span<const std::byte> body, std::int64_t& sum) {
+  if (!batch.table(3)) return Status();
+  const auto buffers = batch.structs(2, kBufferBytes);
+  if (!buffers) return corrupt("a broken list of buffers");
+  for (std::size_t at = 0; at < buffers->size(); at += kBufferBytes) {
+    const auto offset = load_le<std::uint64_t>(buffers->data() + at);
+    const auto length = load_le<std::uint64_t>(buffers->data() + at + 8);
+    if (length == 0) continue;
+    if (offset > body.size() || length > body.size() - offset || length < 8)
+      return corrupt("a buffer outside of its body");
+    const auto prefix = load_le<std::int64_t>(body.data() + offset);
+    const std::int64_t inflated = prefix == -1 ? static_cast<std::int64_t>(length - 8) : prefix;
+    if (inflated < 0 || inflated > kMostInflatedBytes - sum)
+      return corrupt("a buffer of an impossible length");
+    sum += inflated;
+  }
+  return Status();
+}
+
 }  // namespace
 
 Result<std::uint64_t> ipc_footer_bytes(std::span<const std::byte> tail, std::uint64_t file_bytes) {
@@ -143,21 +184,35 @@ Result<IpcFooter> parse_ipc_footer(std::span<const std::byte> footer, std::uint6
   return out;
 }
 
-Result<std::uint64_t> ipc_batch_rows(std::span<const std::byte> metadata) {
-  // u32 continuation (0xffffffff), i32 length, then the flatbuffer Message.
-  if (metadata.size() < 8 || load_le<std::uint32_t>(metadata.data()) != 0xffff'ffffU)
-    return corrupt("not a message");
-  const auto length = load_le<std::int32_t>(metadata.data() + 4);
-  if (length < 4 || static_cast<std::uint64_t>(length) > metadata.size() - 8)
-    return corrupt("a message that is cut off");
-  const auto message = FlatTable::root(metadata.subspan(8, static_cast<std::size_t>(length)));
-  if (!message || message->scalar<std::uint8_t>(1, 0) != kRecordBatch)
+Result<IpcBatch> parse_ipc_batch(std::span<const std::byte> metadata) {
+  HEADRACE_TRY_ASSIGN(const MessageText text, parse_message(metadata));
+  if (text.message.scalar<std::uint8_t>(1, 0) != kRecordBatch)
     return corrupt("a block that is not a record batch");
-  const auto batch = message->table(2);
+  const auto batch = text.message.table(2);
   if (!batch) return corrupt("a broken record batch");
   const auto rows = batch->scalar<std::int64_t>(0, 0);
   if (rows < 0 || rows > kMostRows) return corrupt("a record batch of an impossible length");
-  return static_cast<std::uint64_t>(rows);
+  return IpcBatch{static_cast<std::uint64_t>(rows), batch->table(3).has_value()};
+}
+
+Result<std::uint64_t> ipc_inflated_bytes(std::span<const std::byte> stream) {
+  std::int64_t sum = 0;
+  while (!stream.empty()) {
+    HEADRACE_TRY_ASSIGN(const MessageText text, parse_message(stream));
+    const auto body_bytes = text.message.scalar<std::int64_t>(3, 0);
+    stream = stream.subspan(text.prefix_bytes);
+    if (body_bytes < 0 || static_cast<std::uint64_t>(body_bytes) > stream.size())
+      return corrupt("a body that is cut off");
+    const auto kind = text.message.scalar<std::uint8_t>(1, 0);
+    auto batch = text.message.table(2);
+    if (batch && kind == kDictionaryBatch) batch = batch->table(1);
+    if (!batch || (kind != kDictionaryBatch && kind != kRecordBatch))
+      return corrupt("a message that is no batch");
+    const auto body = stream.first(static_cast<std::size_t>(body_bytes));
+    HEADRACE_TRY(add_inflated(*batch, body, sum));
+    stream = stream.subspan(body.size());
+  }
+  return static_cast<std::uint64_t>(sum);
 }
 
 }  // namespace headrace::detail

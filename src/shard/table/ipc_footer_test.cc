@@ -94,13 +94,15 @@ TEST(IpcFooter, RefusesWhatDoesNotFit) {
 }
 
 TEST(IpcFooter, RefusesMessagesThatAreNoRecordBatch) {
-  EXPECT_FALSE(ipc_batch_rows({}).has_value());
+  EXPECT_FALSE(parse_ipc_batch({}).has_value());
   std::string message;
   append<std::uint32_t>(message, 0xffffffffU);
   append<std::int32_t>(message, 64);
-  EXPECT_FALSE(ipc_batch_rows(bytes_of(message)).has_value());
+  EXPECT_FALSE(parse_ipc_batch(bytes_of(message)).has_value());
   message.append(64, '\0');
-  EXPECT_FALSE(ipc_batch_rows(bytes_of(message)).has_value());
+  EXPECT_FALSE(parse_ipc_batch(bytes_of(message)).has_value());
+  EXPECT_FALSE(ipc_inflated_bytes(bytes_of(message)).has_value());
+  EXPECT_EQ(*ipc_inflated_bytes({}), 0U);
 }
 
 }  // namespace

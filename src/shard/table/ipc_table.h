@@ -45,9 +45,16 @@ Result<std::uint64_t> ipc_footer_bytes(std::span<const std::byte> tail, std::uin
 /// `footer`: the last ipc_footer_bytes() of the file. Every block lies inside the file before the
 /// footer. Errors: kCorrupt, kUnsupported (metadata before V5).
 Result<IpcFooter> parse_ipc_footer(std::span<const std::byte> footer, std::uint64_t file_bytes);
-/// Rows of a record batch, from its metadata (the first IpcBlock::metadata_bytes of the block).
-/// Errors: kCorrupt (not a record batch).
-Result<std::uint64_t> ipc_batch_rows(std::span<const std::byte> metadata);
+struct IpcBatch {
+  std::uint64_t row_count = 0;
+  bool is_compressed = false;
+};
+/// A record batch, from its metadata (the first IpcBlock::metadata_bytes of the block). Errors:
+/// kCorrupt (not a record batch).
+Result<IpcBatch> parse_ipc_batch(std::span<const std::byte> metadata);
+/// Bytes that compressed messages say they inflate to, of all buffers; 0 for those that are not
+/// compressed. `stream`: whole messages, one after the other. Errors: kCorrupt.
+Result<std::uint64_t> ipc_inflated_bytes(std::span<const std::byte> stream);
 
 /// What describe() says of a table.
 struct TablePlan {

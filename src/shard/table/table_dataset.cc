@@ -6,11 +6,16 @@
 #include "base/endian.h"
 #include "shard/indexed_dataset.h"
 #include "shard/table/decoded_table.h"
+#include "shard/table/ipc_table.h"
 #include "shard/table/table_layout.h"
 #include "shard/table/table_record.h"
 
 namespace headrace::detail {
 namespace {
+
+// Compressed Arrow buffers: texts rarely shrink to less than a 20th; small batches do no harm.
+constexpr std::uint64_t kMostInflation = 32;
+constexpr std::uint64_t kAlwaysInflatedBytes = std::uint64_t{16} << 20;
 
 // A shard of the index is a block: row groups of one file (record batches, rows of a Lance table).
 class TableDataset final : public IndexedDataset {
@@ -106,12 +111,26 @@ class TableDataset final : public IndexedDataset {
                         record.messages[i].length_bytes);
       }
       stored = std::as_bytes(std::span(messages));
+      HEADRACE_TRY(check_inflated(stored, block_at(block).raw_bytes));
     }
     HEADRACE_TRY_ASSIGN(auto stream, decoder->decode({.kind = table_kind_name(layout_.kind),
                                                       .spec = head.spec,
                                                       .head = std::as_bytes(std::span(prefix)),
                                                       .body = stored}));
     return DecodedTable::from_stream(std::move(stream), columns(), constants_of(block));
+  }
+
+  // What was charged is a guess for compressed texts and lists: this bounds how far it is off.
+  static Status check_inflated(std::span<const std::byte> messages, std::uint64_t charged_bytes) {
+    HEADRACE_TRY_ASSIGN(const std::uint64_t inflated, ipc_inflated_bytes(messages));
+    const std::uint64_t most =
+        std::max(charged_bytes, kMostInflation * messages.size() + kAlwaysInflatedBytes);
+    if (inflated <= most) return Status();
+    return Status(
+        Code::kUnsupported,
+        fmt::format("{} compressed bytes inflate to {}, of which at most {} are decoded at once; "
+                    "write the file with smaller record batches or less compression",
+                    messages.size(), inflated, most));
   }
 
   // A footer whose chunks lie in what was fetched.

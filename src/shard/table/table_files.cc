@@ -82,6 +82,15 @@ std::string difference(const std::vector<Column>& first, const std::vector<Colum
   return "has the same columns in another order";
 }
 
+// Of all columns that have a fixed width; at most kMostBytes, which no memory holds.
+std::uint64_t fixed_bytes(const std::vector<Column>& columns, std::uint64_t row_count) {
+  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 48;
+  std::uint64_t width = 0;
+  for (const Column& column : columns) width += column.fixed_size_bytes;
+  return width > kMostBytes / std::max<std::uint64_t>(row_count, 1) ? kMostBytes
+                                                                    : width * row_count;
+}
+
 }  // namespace
 
 void TableFiles::start(std::size_t file, std::uint64_t piece, std::uint64_t offset_bytes,
@@ -188,7 +197,7 @@ Status TableFiles::take_ipc(std::size_t file, std::span<const std::byte> bytes) 
     return Status(Code::kUnsupported, "row_groups_where: Arrow files have no statistics");
   File& out = files_[file];
   HEADRACE_TRY_ASSIGN(out.ipc, parse_ipc_footer(bytes, objects_[file].size_bytes));
-  out.rows.resize(out.ipc.batches.size());
+  out.batches.resize(out.ipc.batches.size());
   start(file, kSchema, kIpcHeadBytes, out.ipc.schema_end_bytes - kIpcHeadBytes);
   for (std::size_t b = 0; b < out.ipc.batches.size(); ++b)
     start(file, kFirstBatch + b, out.ipc.batches[b].offset_bytes,
@@ -207,7 +216,7 @@ Status TableFiles::take_message(std::size_t file, std::uint64_t piece,
                                                         .columns = context_.options.columns}));
     return Status();
   }
-  HEADRACE_TRY_ASSIGN(out.rows[piece - kFirstBatch], ipc_batch_rows(bytes));
+  HEADRACE_TRY_ASSIGN(out.batches[piece - kFirstBatch], parse_ipc_batch(bytes));
   return Status();
 }
 
@@ -221,10 +230,13 @@ void TableFiles::finish_ipc(File& file) {
   for (std::size_t b = 0; b < file.ipc.batches.size(); ++b) {
     const IpcBlock& block = file.ipc.batches[b];
     TablePart part;
-    part.row_count = file.rows[b];
+    part.row_count = file.batches[b].row_count;
     part.stored_bytes = block.end_bytes() - block.offset_bytes;
-    // Bodies may be compressed; twice is usual, and the batch is copied before it is read.
-    part.decoded_bytes = 2 * block.body_bytes;
+    // The batch is copied before it is read. What a compressed one inflates to is known for columns
+    // of a fixed width; table_dataset.cc looks at the rest before it is decoded.
+    const bool is_compressed = file.batches[b].is_compressed;
+    const std::uint64_t fixed = is_compressed ? fixed_bytes(file.head->columns, part.row_count) : 0;
+    part.decoded_bytes = block.body_bytes + std::max(block.body_bytes, fixed);
     part.record.messages.push_back({block.offset_bytes, part.stored_bytes});
     append_part(file.parts, std::move(part));
   }

@@ -54,8 +54,8 @@ class TableFiles {
     std::uint64_t footer_bytes = 0;
     const Head* head = nullptr;
     std::vector<TablePart> parts;
-    IpcFooter ipc;                    // Until all rows are known.
-    std::vector<std::uint64_t> rows;  // Of each record batch.
+    IpcFooter ipc;                  // Until all batches are known.
+    std::vector<IpcBatch> batches;  // Each record batch.
     std::size_t reads_left = 0;
   };
 
