@@ -32,7 +32,7 @@ values = st.one_of(
     st.none(),
     st.booleans(),
     st.integers(-(2**63), 2**63 - 1),
-    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False),
     st.text(alphabet=st.characters(exclude_categories=["Cs"])),
 )
 nested = st.recursive(values, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet="abc", min_size=1), inner, max_size=3), max_leaves=6)

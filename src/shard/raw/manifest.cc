@@ -49,6 +49,7 @@ Result<std::string> find_file_field(HasName has_name) {
 Result<Cutters> line_cutters(std::string_view facts) {
   HEADRACE_TRY_ASSIGN(const TextFields fields, TextFields::from_text(facts));
   if (!fields.are_objects) return refused("its lines are no JSON objects");
+  if (!fields.problem.empty()) return Status(Code::kCorrupt, fields.problem);
   const auto is_text = [&](std::string_view name) {
     const auto at = fields.kinds.find(name);
     return at != fields.kinds.end() && at->second == FieldKind::kString;

@@ -105,6 +105,11 @@ char JsonText::peek() noexcept {
   return rest_.empty() ? '\0' : rest_.front();
 }
 
+bool JsonText::is_at_end() noexcept {
+  peek();
+  return rest_.empty();
+}
+
 bool JsonText::take(char wanted) noexcept {
   if (peek() != wanted) return false;
   rest_.remove_prefix(1);
@@ -191,6 +196,43 @@ void unescape(std::string_view inner, std::span<std::byte> out) noexcept {
     at += utf8_bytes(escape->code);
     inner.remove_prefix(escape->bytes);
   }
+}
+
+std::string_view trim_json_line(std::string_view line) noexcept {
+  // Some writers put a byte order mark before the first line.
+  if (line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
+  const std::size_t first = line.find_first_not_of(kBlanks);
+  if (first == std::string_view::npos) return {};
+  return line.substr(first, line.find_last_not_of(kBlanks) - first + 1);
+}
+
+JsonFields::JsonFields(std::string_view line) noexcept : text_(line), is_open_(text_.take('{')) {}
+
+bool JsonFields::next(std::string_view& name, std::string_view& value) noexcept {
+  if (!is_open_) return false;
+  if (text_.take('}')) {
+    is_open_ = false;
+    is_whole_ = text_.is_at_end();
+    return false;
+  }
+  is_open_ = (is_first_ || text_.take(',')) && take_name(name) && text_.take(':') &&
+             text_.take_value(value);
+  is_first_ = false;
+  return is_open_;
+}
+
+bool JsonFields::take_name(std::string_view& name) noexcept {
+  if (!text_.take_string(name)) return false;
+  if (name.find('\\') == std::string_view::npos) return true;
+  const auto length = unescaped_bytes(name);
+  if (!length) return false;
+  if (*length > buffer_.size()) {
+    name = {};
+    return true;
+  }
+  unescape(name, std::span(buffer_).first(*length));
+  name = {reinterpret_cast<const char*>(buffer_.data()), *length};
+  return true;
 }
 
 }  // namespace headrace::detail

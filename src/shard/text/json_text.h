@@ -6,7 +6,8 @@
 /// What is passed over is checked for balance of quotes, braces and brackets only; what is taken is
 /// checked in full.
 ///
-/// Threads: functions; JsonText has one owner.
+/// Threads: functions; JsonText and JsonFields have one owner.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,6 +23,8 @@ class JsonText {
 
   /// Passes over blanks; the next character, '\0' at the end.
   char peek() noexcept;
+  /// Passes over blanks; true when there is nothing else.
+  bool is_at_end() noexcept;
   /// Passes over blanks and `wanted`.
   bool take(char wanted) noexcept;
   /// Takes a string; `inner` is what is between its quotes, as written.
@@ -39,5 +42,30 @@ class JsonText {
 std::optional<std::size_t> unescaped_bytes(std::string_view inner) noexcept;
 /// Writes them. \pre out.size() == *unescaped_bytes(inner)
 void unescape(std::string_view inner, std::span<std::byte> out) noexcept;
+
+/// `line` without the blanks around it, and without a byte order mark in front.
+std::string_view trim_json_line(std::string_view line) noexcept;
+
+/// The fields of a line that is one object, in turn.
+class JsonFields {
+ public:
+  /// `line`: from trim_json_line().
+  explicit JsonFields(std::string_view line) noexcept;
+
+  /// Takes the next field; false at the end. `name` holds until the next call; it is empty when it
+  /// is too long (256 bytes) and has escapes.
+  bool next(std::string_view& name, std::string_view& value) noexcept;
+  /// Once next() was false: the line is an object from its begin to its end.
+  bool is_whole() const noexcept { return is_whole_; }
+
+ private:
+  bool take_name(std::string_view& name) noexcept;
+
+  JsonText text_;
+  bool is_open_ = false;  ///< Behind the opening brace, with no fault so far.
+  bool is_first_ = true;
+  bool is_whole_ = false;
+  std::array<std::byte, 256> buffer_;  ///< A name without its escapes.
+};
 
 }  // namespace headrace::detail

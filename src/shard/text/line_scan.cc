@@ -32,25 +32,24 @@ Status LineScan::feed(std::span<const std::byte> bytes) {
 // The line that ends at offset_ is a sample, or (a blank one of JSON lines) the end of the one
 // before.
 void LineScan::end_line() {
+  ++line_count_;
   const bool is_sample = kind_ == TextKind::kText || has_text_;
   if (is_sample) {
-    if (is_looking_) look_at(line_);
+    is_looking_ = is_looking_ && look_at(line_);
     bounds_.push_back(offset_);
-    ++line_count_;
-  } else if (line_count_ > 0) {
+    ++sample_count_;
+  } else if (sample_count_ > 0) {
     bounds_.back() = offset_;
   }
   line_.clear();
   has_text_ = has_bytes_ = false;
 }
 
-void LineScan::look_at(std::string_view line) {
-  const bool is_last = line_count_ + 1 >= kLookedAtLines;
-  if (wants_fields_ && kind_ == TextKind::kJson && line.size() <= kMostLookedAtBytes)
-    is_looking_ = fields_.add(line);
-  else
-    is_looking_ = wants_fields_ && kind_ == TextKind::kJson;
-  is_looking_ = is_looking_ && !is_last;
+// False when no more lines need be looked at.
+bool LineScan::look_at(std::string_view line) {
+  if (sample_count_ == 0) fields_.begin(line, line_count_);
+  if (line.size() <= kMostLookedAtBytes && !fields_.add(line, line_count_)) return false;
+  return fields_.are_objects && sample_count_ + 1 < kLookedAtLines;
 }
 
 Status LineScan::finish(std::uint64_t size_bytes) {

@@ -17,7 +17,8 @@ namespace headrace::detail {
 
 class LineScan final : public FileScan {
  public:
-  LineScan(TextKind kind, bool wants_fields) : kind_(kind), wants_fields_(wants_fields) {}
+  LineScan(TextKind kind, bool wants_fields)
+      : kind_(kind), is_looking_(wants_fields && kind == TextKind::kJson) {}
 
   std::uint64_t offset() const noexcept override { return offset_; }
   std::uint64_t needed_bytes() const noexcept override { return 1; }
@@ -28,17 +29,17 @@ class LineScan final : public FileScan {
 
  private:
   void end_line();
-  void look_at(std::string_view line);
+  bool look_at(std::string_view line);
 
   const TextKind kind_;
-  const bool wants_fields_;
   std::uint64_t offset_ = 0;
   /// Begin of each sample, then where the next would begin.
   std::vector<std::uint64_t> bounds_{0};
   bool has_text_ = false;  ///< Of the line that goes on: something but blanks.
   bool has_bytes_ = false;
-  std::uint64_t line_count_ = 0;
-  bool is_looking_ = true;
+  std::uint64_t sample_count_ = 0;
+  std::uint64_t line_count_ = 0;  ///< Blank ones too.
+  bool is_looking_;
   std::string line_;  ///< While looking: the line so far.
   TextFields fields_;
 };

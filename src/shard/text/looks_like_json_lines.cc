@@ -12,16 +12,15 @@ bool looks_like_json_lines(std::span<const std::byte> head) noexcept {
   if (first == std::string_view::npos) return false;
   text.remove_prefix(first);
   const std::size_t newline = text.find('\n');
-  std::string_view line = text.substr(0, newline);
-  while (!line.empty() && (line.back() == ' ' || line.back() == '\r')) line.remove_suffix(1);
-  JsonText json(line);
+  std::string_view name, value;
   if (newline != std::string_view::npos) {
     // A whole line must be one object.
-    std::string_view value;
-    return line.front() == '{' && json.take_value(value) && value.size() == line.size();
+    JsonFields fields(trim_json_line(text.substr(0, newline)));
+    while (fields.next(name, value)) continue;
+    return fields.is_whole();
   }
   // The line goes on: an object with a name in front, or nothing.
-  std::string_view name;
+  JsonText json(text);
   return json.take('{') && (json.peek() == '}' || (json.take_string(name) && json.take(':')));
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "shard/build.h"
 #include "shard/scan/read_head.h"
@@ -40,7 +41,7 @@ class TextBuilder final : public FileScanJob {
   }
 
   std::string kind() const override {
-    return fmt::format("text 1 {} {}", kind_ == TextKind::kJson, wants_fields());
+    return fmt::format("text 2 {} {}", kind_ == TextKind::kJson, wants_fields());
   }
 
   std::unique_ptr<FileScan> start(std::size_t) override {
@@ -51,6 +52,14 @@ class TextBuilder final : public FileScanJob {
     add_scanned_shard(writer_, objects_[i], samples, form);
     if (samples.facts.empty() || samples.sample_count() == 0) return Status();
     HEADRACE_TRY_ASSIGN(const TextFields fields, TextFields::from_text(samples.facts));
+    // The first file with lines decides what lines are.
+    if (!std::exchange(is_decided_, true)) fields_.are_objects = fields.are_objects;
+    if (!fields_.are_objects) return Status();
+    if (!fields.problem.empty()) {
+      return Status(Code::kCorrupt, fmt::format("{}; to read whole lines, whatever they are, open "
+                                                "with columns=['json']",
+                                                fields.problem));
+    }
     fields_.merge(fields);
     return Status();
   }
@@ -67,6 +76,7 @@ class TextBuilder final : public FileScanJob {
   const TextKind kind_;
   IndexWriter writer_;
   TextFields fields_;
+  bool is_decided_ = false;
 };
 
 // What the first file that holds anything looks like.

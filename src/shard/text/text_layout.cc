@@ -7,32 +7,19 @@
 #include <nlohmann/json.hpp>
 
 #include "shard/json_reader.h"
+#include "shard/text/field_value.h"
+#include "shard/text/json_text.h"
 
 namespace headrace::detail {
 namespace {
 
 using simdjson::dom::element;
-using simdjson::dom::element_type;
 
 constexpr std::string_view kTextColumn = "text";
 constexpr std::string_view kLineColumn = "json";
+constexpr std::string_view kNoObject = "is not one whole JSON object";
 
-FieldKind kind_of(element value) {
-  switch (value.type()) {
-    case element_type::NULL_VALUE:
-      return FieldKind::kNone;
-    case element_type::BOOL:
-      return FieldKind::kBool;
-    case element_type::INT64:
-      return FieldKind::kInt;
-    case element_type::DOUBLE:
-      return FieldKind::kFloat;
-    case element_type::STRING:
-      return FieldKind::kString;
-    default:
-      return FieldKind::kJson;  // Nested, and integers beyond int64.
-  }
-}
+using Kinds = std::map<std::string, FieldKind, std::less<>>;
 
 FieldKind merged(FieldKind a, FieldKind b) {
   if (a == b || b == FieldKind::kNone) return a;
@@ -52,6 +39,25 @@ bool parse_kind(std::string_view name, FieldKind& out) {
     return true;
   }
   return false;
+}
+
+void merge_kind(Kinds& kinds, std::string_view name, FieldKind kind) {
+  FieldKind& mine = kinds.try_emplace(std::string(name), FieldKind::kNone).first->second;
+  mine = merged(mine, kind);
+}
+
+// Takes the fields of a line; what is wrong with it, or nothing.
+std::string add_fields(std::string_view line, Kinds& kinds) {
+  JsonFields fields(line);
+  std::string_view name, value;
+  while (fields.next(name, value)) {
+    if (name.empty()) continue;  // A column has a name; the whole line still has the value.
+    if (!simdjson::validate_utf8(name)) return "has a field whose name is not UTF-8";
+    const auto kind = kind_of_value(value);
+    if (!kind) return fmt::format("has a field '{}' whose value is no JSON", name);
+    merge_kind(kinds, name, *kind);
+  }
+  return std::string(fields.is_whole() ? "" : kNoObject);
 }
 
 Column field_column(const TextField& field) {
@@ -89,27 +95,21 @@ std::string_view field_kind_name(FieldKind kind) noexcept {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-bool TextFields::add(std::string_view line) {
-  simdjson::dom::parser parser;
-  auto root = parse_json(parser, line);
-  simdjson::dom::object object;
-  are_objects = are_objects && root && !root->get_object().get(object);
-  if (!are_objects) return false;
-  for (const auto& [name, value] : object) {
-    if (name.empty()) continue;  // A column has a name; the whole line still has the value.
-    FieldKind& kind = kinds.try_emplace(std::string(name), FieldKind::kNone).first->second;
-    kind = merged(kind, kind_of(value));
-  }
-  are_objects = kinds.size() <= kMostFields;
-  return are_objects;
+void TextFields::begin(std::string_view line, std::uint64_t number) {
+  are_objects = trim_json_line(line).starts_with('{');
+  if (!are_objects) problem = fmt::format("line {} {}", number, kNoObject);
+}
+
+bool TextFields::add(std::string_view line, std::uint64_t number) {
+  const std::string fault = add_fields(trim_json_line(line), kinds);
+  if (!fault.empty()) problem = fmt::format("line {} {}", number, fault);
+  are_objects = are_objects && kinds.size() <= kMostFields;
+  return are_objects && fault.empty();
 }
 
 void TextFields::merge(const TextFields& other) {
   are_objects = are_objects && other.are_objects;
-  for (const auto& [name, kind] : other.kinds) {
-    FieldKind& mine = kinds.try_emplace(name, FieldKind::kNone).first->second;
-    mine = merged(mine, kind);
-  }
+  for (const auto& [name, kind] : other.kinds) merge_kind(kinds, name, kind);
   are_objects = are_objects && kinds.size() <= kMostFields;
   if (!are_objects) kinds.clear();
 }
@@ -118,7 +118,7 @@ std::string TextFields::to_text() const {
   nlohmann::json out = nlohmann::json::object();
   if (are_objects)
     for (const auto& [name, kind] : kinds) out[name] = field_kind_name(kind);
-  return nlohmann::json{{"objects", are_objects}, {"kinds", out}}.dump();
+  return nlohmann::json{{"objects", are_objects}, {"kinds", out}, {"problem", problem}}.dump();
 }
 
 Result<TextFields> TextFields::from_text(std::string_view text) {
@@ -126,9 +126,12 @@ Result<TextFields> TextFields::from_text(std::string_view text) {
   HEADRACE_TRY_ASSIGN(const element root, parse_json(parser, text));
   TextFields fields;
   simdjson::dom::object kinds;
-  if (root["objects"].get_bool().get(fields.are_objects) || root["kinds"].get_object().get(kinds)) {
+  std::string_view problem;
+  if (root["objects"].get_bool().get(fields.are_objects) || root["kinds"].get_object().get(kinds) ||
+      root["problem"].get_string().get(problem)) {
     return Status(Code::kCorrupt, "text: not the fields of a file");
   }
+  fields.problem = problem;
   bool is_right = true;
   for (const auto& [name, value] : kinds) {
     std::string_view kind;

@@ -37,11 +37,18 @@ std::string_view field_kind_name(FieldKind kind) noexcept;
 
 /// What was seen in the first lines.
 struct TextFields {
-  bool are_objects = true;  ///< Every line seen is a JSON object.
+  /// Lines are cut into fields: the first begins as an object does, and there are no more than
+  /// kMostFields.
+  bool are_objects = true;
   std::map<std::string, FieldKind, std::less<>> kinds;
+  /// Which line is no object, and why; empty: none that was seen.
+  std::string problem;
 
-  /// Takes a line; false when it is no JSON object (`are_objects` is then false).
-  bool add(std::string_view line);
+  /// Takes the first line, or the begin of it: decides `are_objects`. `number` is its place in the
+  /// file (from 1, blank ones count).
+  void begin(std::string_view line, std::uint64_t number);
+  /// Takes a whole line; false when no more need be seen.
+  bool add(std::string_view line, std::uint64_t number);
   void merge(const TextFields& other);
   std::string to_text() const;
   static Result<TextFields> from_text(std::string_view text);

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -166,6 +168,89 @@ TEST_F(TextTest, LinesThatAreNoObjectsAreOneColumn) {
   EXPECT_EQ(first_column(), (Values{"[1, 2]", "\"x\""}));
 }
 
+TEST_F(TextTest, TheFirstLineDecidesWhetherLinesAreObjects) {
+  store_.set("a.jsonl", "[1, 2]\n{\"a\": 1}\n{\"a\"\n");
+  store_.set("b.jsonl", "{\"a\": 2}\n");
+  EXPECT_EQ(first_column(), (Values{"[1, 2]", "{\"a\": 1}", "{\"a\"", "{\"a\": 2}"}));
+}
+
+TEST_F(TextTest, ALineThatIsNoObjectAmongObjectsIsNamed) {
+  const std::string right = "{\"a\": 1}\n";
+  for (const std::string& odd :
+       {std::string("{\"a\": \"cut"), std::string("[1]\n"), std::string("{\"a\": 01}\n"),
+        std::string("{\"a\": 1}\0\n", 10), std::string("{\"a\": \"\xff\"}\n"),
+        std::string("{\"\xff\": 1}\n"), "{\"a\": 1} " + right,
+        "{\"a\":" + std::string(65, '[') + std::string(65, ']') + "}\n"}) {
+    SCOPED_TRACE(odd);
+    store_.set("a.jsonl", right);
+    store_.set("b.jsonl", right + "\n" + odd);
+    auto dataset = open();
+    ASSERT_FALSE(dataset.has_value());
+    EXPECT_EQ(dataset.error().code(), Code::kCorrupt);
+    const std::string message(dataset.error().message());
+    EXPECT_NE(message.find("b.jsonl: line 3 "), std::string::npos) << message;
+    auto whole = open({"json"});
+    ASSERT_TRUE(whole.has_value()) << whole.error().message();
+    EXPECT_EQ((*whole)->sample_count(), 3U);
+  }
+}
+
+TEST_F(TextTest, AFileThatIsNoTextAmongObjectsIsNamed) {
+  store_.set("a.jsonl.gz", testing::deflate_zlib("{\"a\": 1}\n", 31));
+  store_.set("b.jsonl.gz", testing::deflate_zlib(std::string("\x80\0\x01\n\xff", 5), 31));
+  auto dataset = open();
+  ASSERT_FALSE(dataset.has_value());
+  const std::string message(dataset.error().message());
+  EXPECT_NE(message.find("b.jsonl.gz: line 1 "), std::string::npos) << message;
+}
+
+TEST_F(TextTest, TheFirstLineOfTheFirstFileMayBeCutOff) {
+  store_.set("a.jsonl", "{\"a\": \"cut");
+  store_.set("b.jsonl", "{\"a\": 1}\n");
+  auto dataset = open();
+  ASSERT_FALSE(dataset.has_value());
+  const std::string message(dataset.error().message());
+  EXPECT_NE(message.find("a.jsonl: line 1 "), std::string::npos) << message;
+}
+
+// Each line is one that others write, and costs no other column.
+TEST_F(TextTest, ALineThatCanBeCutMakesColumns) {
+  const std::string deep = std::string(64, '[') + std::string(64, ']');
+  for (const std::string& value : {std::string("NaN"), std::string("Infinity"),
+                                   std::string("-Infinity"), std::string("36893488147419103232"),
+                                   std::string("1e400"), deep, std::string("\"\\ud83d\"")}) {
+    SCOPED_TRACE(value);
+    store_.set("a.jsonl", "{\"a\": " + value + ", \"b\": 1}\n");
+    auto dataset = open();
+    ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+    ASSERT_EQ((*dataset)->columns().size(), 2U);
+    const bool is_float = value.ends_with("NaN") || value.ends_with("Infinity");
+    const bool is_text = value.starts_with('"');
+    EXPECT_EQ((*dataset)->columns()[0].encoding, is_float ? "float64" : is_text ? "str" : "json");
+    auto samples = testing::read_all(store_, *pool_, **dataset);
+    ASSERT_TRUE(samples.has_value()) << samples.error().message();
+    const std::string& found = (*samples)[0][0].bytes;
+    EXPECT_EQ(found, is_float ? found : is_text ? "\xef\xbf\xbd" : value);
+  }
+}
+
+TEST_F(TextTest, FloatsMayBeNoNumbers) {
+  store_.set("a.jsonl", "{\"a\": 1}\n{\"a\": NaN}\n{\"a\": -Infinity}\n{\"a\": Infinity}\n");
+  auto dataset = open();
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  auto samples = testing::read_all(store_, *pool_, **dataset);
+  ASSERT_TRUE(samples.has_value()) << samples.error().message();
+  const auto value = [&](std::size_t i) {
+    double number = 0;
+    std::memcpy(&number, (*samples)[i][0].bytes.data(), sizeof(number));
+    return number;
+  };
+  EXPECT_EQ(value(0), 1);
+  EXPECT_TRUE(std::isnan(value(1)));
+  EXPECT_EQ(value(2), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(value(3), std::numeric_limits<double>::infinity());
+}
+
 TEST(LineScan, FindsTheSameLinesWhateverThePieces) {
   Random random(3);
   for (const TextKind kind : {TextKind::kText, TextKind::kJson}) {
@@ -219,7 +304,7 @@ TEST(JsonText, ReadsStringsAsNlohmannDoes) {
 
 TEST(TextLayout, SurvivesItsJson) {
   TextFields seen;
-  ASSERT_TRUE(seen.add(R"({"a": 1, "b": "x", "": 2})"));
+  ASSERT_TRUE(seen.add(R"({"a": 1, "b": "x", "": 2})", 1));
   auto layout = make_text_layout(TextKind::kJson, seen, {"b", "json"});
   ASSERT_TRUE(layout.has_value());
   auto again = parse_text_layout(layout_to_json(*layout));
@@ -250,6 +335,9 @@ TEST_F(TextTest, ChecksWhatItTakes) {
       {R"({"n": 1., "s": "x"})", false},      {R"({"n": .5, "s": "x"})", false},
       {R"({"n": 1e, "s": "x"})", false},      {R"({"n": -, "s": "x"})", false},
       {R"({"n": +1, "s": "x"})", false},      {R"({"n": inf, "s": "x"})", false},
+      {R"({"n": nan, "s": "x"})", false},     {R"({"n": -NaN, "s": "x"})", false},
+      {R"({"n": NaN, "s": "x"})", true},
+
       {"{\"n\": 1, \"s\": \"\x01\"}", false}, {"{\"n\": 1, \"s\": \"a\tb\"}", false},
       {"{\"n\": 1, \"s\": \"\xff\"}", false}, {"{\"n\": 1, \"s\": \"\xc3\xa9\"}", true}};
   const LineCutter cutter(
