@@ -42,15 +42,12 @@ void cut_samples(std::span<const std::byte> tar, const FileSamples& samples) {
   for (const std::string& suffix : facts->suffixes) columns.emplace_back().name = suffix;
   const SampleCutter cutter(columns);
   std::vector<ColumnBytes> out(columns.size());
-  const auto& joined = facts->joined_keys;
   for (std::uint64_t i = 0; i < samples.sample_count(); ++i) {
-    const auto key = std::find_if(joined.begin(), joined.end(),
-                                  [i](const auto& entry) { return entry.first == i; });
     const std::uint64_t begin = samples.bounds[samples.has_gaps ? 2 * i : i];
     const std::uint64_t end = samples.bounds[samples.has_gaps ? 2 * i + 1 : i + 1];
     require(begin < end && end <= tar.size());
     const auto run = tar.subspan(begin, end - begin);
-    require(cutter.cut(run, key == joined.end() ? "" : key->second, out).ok());
+    require(cutter.cut(run, out).ok());
     require(
         std::any_of(out.begin() + 1, out.end(), [](const ColumnBytes& c) { return c.present; }));
   }

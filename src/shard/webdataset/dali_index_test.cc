@@ -113,6 +113,19 @@ TEST_F(DaliReuse, SparesTheScan) {
   EXPECT_EQ(samples->back()[0].bytes, "s99");
 }
 
+TEST_F(DaliReuse, ReadsASampleWhoseNameIsInTwoPieces) {
+  const std::string name(90, 'n');
+  tar_.replace(50 * (tar_.size() - 1024) / 100, 512,
+               testing::tar_header(name + ".bin", 20'000, '0', "a/prefix"));
+  index_.replace(index_.find("s50.bin"), 7, "a/prefix/" + name + ".bin");
+  ASSERT_EQ(sample_count(), 100U);
+  EXPECT_FALSE(is_scanned());
+  auto dataset = Dataset::open(store_, *pool_, {});
+  auto sample = testing::read_one(store_, *pool_, **dataset, 50);
+  ASSERT_TRUE(sample.has_value()) << sample.error().message();
+  EXPECT_EQ((*sample)[0].bytes, "a/prefix/" + name);
+}
+
 TEST_F(DaliReuse, SparesTheScanWithoutNames) {
   std::string older;
   std::string_view rest = index_;

@@ -21,7 +21,7 @@ bool is_member(std::span<const std::byte> header, const DaliMember& member) {
   TarNameBuffer buffer;
   auto parsed = parse_tar_member(header, buffer);
   if (!parsed || parsed->step != TarStep::kMember || !parsed->member.is_regular ||
-      parsed->member.is_name_joined || parsed->member.data_bytes != member.data_bytes) {
+      parsed->member.data_bytes != member.data_bytes) {
     return false;
   }
   if (!member.name.empty()) return parsed->member.name == member.name;

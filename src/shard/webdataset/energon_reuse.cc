@@ -32,10 +32,9 @@ std::set<std::string> fields_of(std::span<const std::byte> run) {
   std::uint64_t offset = 0;
   while (offset < run.size()) {
     auto parsed = parse_tar_member(run.subspan(offset), buffer);
-    // A key in two pieces would have to stand in the index.
-    if (!parsed || parsed->step != TarStep::kMember || parsed->member.is_name_joined ||
-        parsed->member.globals.sets_name || parsed->member.globals.sets_size ||
-        parsed->member.end > run.size() - offset || !grouper.add(parsed->member, offset).ok()) {
+    if (!parsed || parsed->step != TarStep::kMember || parsed->member.globals.sets_name ||
+        parsed->member.globals.sets_size || parsed->member.end > run.size() - offset ||
+        !grouper.add(parsed->member, offset).ok()) {
       return {};
     }
     offset += parsed->member.end;

@@ -77,6 +77,19 @@ TEST_F(EnergonReuse, SparesTheScan) {
   EXPECT_EQ(samples->back()[2].bytes, std::string(10, 'x'));
 }
 
+TEST_F(EnergonReuse, ReadsASampleWhoseNameIsInTwoPieces) {
+  for (int i = 0; i < 1000; ++i) add("s" + std::to_string(i), "a", 100);
+  const std::string name(90, 'n');
+  members_.replace(501 * 1024, 512, testing::tar_header(name + ".a", 100, '0', "a/prefix"));
+  store();
+  auto dataset = open();
+  ASSERT_NE(dataset, nullptr);
+  EXPECT_FALSE(is_scanned());
+  const auto sample = testing::read_one(store_, *pool_, *dataset, 501);
+  ASSERT_TRUE(sample.has_value()) << sample.error().message();
+  EXPECT_EQ((*sample)[0].bytes, "a/prefix/" + name);
+}
+
 TEST_F(EnergonReuse, ScansWhereSamplesDifferInTheirFields) {
   add("first", "a", 10);
   add("first", "more", 10);

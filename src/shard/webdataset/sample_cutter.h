@@ -18,10 +18,9 @@ class SampleCutter {
   /// `columns`: "__key__" and then the suffixes, in lower case.
   explicit SampleCutter(const std::vector<Column>& columns);
 
-  /// Fills `out` (one entry a column) from the run of a sample. `stored_key` is the sample's key
-  /// when the index has it. Errors: kCorrupt, kUnsupported (as parse_tar_member).
-  Status cut(std::span<const std::byte> run, std::string_view stored_key,
-             std::span<ColumnBytes> out) const;
+  /// Fills `out` (one entry a column) from the run of a sample. Errors: kCorrupt, kUnsupported (as
+  /// parse_tar_member).
+  Status cut(std::span<const std::byte> run, std::span<ColumnBytes> out) const;
 
  private:
   /// Column of a suffix, tried from `hint` on: members of most samples come in the same order. 0:

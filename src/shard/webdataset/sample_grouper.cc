@@ -41,7 +41,6 @@ Status SampleGrouper::add(const TarMember& member, std::uint64_t offset) {
     bounds_.push_back(offset);
     bounds_.push_back(offset);
     key_ = split->key;
-    if (member.is_name_joined) joined_keys_.emplace_back(sample_count() - 1, key_);
   }
   bounds_.back() = offset + member.end;
   return add_suffix(split->suffix, member.name);

@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "headrace/status.h"
@@ -36,10 +35,6 @@ class SampleGrouper {
   bool has_gaps() const noexcept;
   /// The different suffixes, in lower case, in order of appearance.
   const std::vector<std::string>& suffixes() const noexcept { return suffixes_; }
-  /// (index of the sample, key) of the samples whose key is in two pieces in the file.
-  const std::vector<std::pair<std::uint64_t, std::string>>& joined_keys() const noexcept {
-    return joined_keys_;
-  }
 
  private:
   Status add_suffix(std::string_view suffix, std::string_view member_name);
@@ -49,7 +44,6 @@ class SampleGrouper {
   std::vector<std::string> suffixes_;
   std::vector<std::uint64_t> last_sample_;  // Of each suffix: the sample that has it, plus one.
   std::unordered_map<std::string, std::size_t> index_of_;
-  std::vector<std::pair<std::uint64_t, std::string>> joined_keys_;
 };
 
 }  // namespace headrace::detail

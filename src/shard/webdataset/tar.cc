@@ -167,19 +167,8 @@ Status fill_member(const std::byte* header, std::uint64_t header_end, const Exte
   if (type == 'S') return unsupported("sparse members cannot be read");
   const auto size = given_size ? given_size : field_number(header, kSize);
   if (!size || *size > kMostMemberBytes) return corrupt("bad member size");
-  const std::string_view name = field_text(header, kName);
-  const std::string_view prefix = field_text(header, kPrefix);
-  member.name = name;
-  member.is_name_joined = false;
-  if (given_name) {
-    member.name = *given_name;
-  } else if (!prefix.empty()) {
-    std::memcpy(buffer.data(), prefix.data(), prefix.size());
-    buffer[prefix.size()] = '/';
-    std::memcpy(buffer.data() + prefix.size() + 1, name.data(), name.size());
-    member.name = std::string_view(buffer.data(), prefix.size() + 1 + name.size());
-    member.is_name_joined = true;
-  }
+  member.name = given_name ? *given_name : ustar_name({header, kTarBlockBytes}, buffer);
+  member.is_name_joined = member.name.data() == buffer.data();
   // Version 7 had no type for directories but a slash at the end.
   const bool is_old_directory = type == '\0' && member.name.ends_with('/');
   member.is_regular = (type == '0' || type == '\0' || type == '7') && !is_old_directory;
@@ -194,6 +183,16 @@ TarResult need(std::uint64_t bytes) {
 }
 
 }  // namespace
+
+std::string_view ustar_name(std::span<const std::byte> header, TarNameBuffer& buffer) noexcept {
+  const std::string_view name = field_text(header.data(), kName);
+  const std::string_view prefix = field_text(header.data(), kPrefix);
+  if (prefix.empty()) return name;
+  std::memcpy(buffer.data(), prefix.data(), prefix.size());
+  buffer[prefix.size()] = '/';
+  std::memcpy(buffer.data() + prefix.size() + 1, name.data(), name.size());
+  return {buffer.data(), prefix.size() + 1 + name.size()};
+}
 
 Result<TarResult> parse_tar_member(std::span<const std::byte> bytes, TarNameBuffer& buffer) {
   Extensions extensions;

@@ -28,6 +28,10 @@ inline constexpr std::uint64_t kMostTarExtensionBytes = std::uint64_t{1} << 20;
 /// Room for a ustar name, which is stored in two fields: prefix (155), '/', name (100).
 using TarNameBuffer = std::array<char, 256>;
 
+/// The ustar name of the header block at `header`: into `buffer` when it is in two fields, else
+/// into the block. \pre header.size() >= kTarBlockBytes
+std::string_view ustar_name(std::span<const std::byte> header, TarNameBuffer& buffer) noexcept;
+
 /// Which of a member's facts global pax headers (type g) set: a record without a value takes the
 /// setting back.
 struct PaxGlobals {

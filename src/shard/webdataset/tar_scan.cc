@@ -37,29 +37,21 @@ bool from_hex(std::string_view hex, std::string& out) {
 std::string TarFacts::to_text() const {
   nlohmann::json names = nlohmann::json::array();
   for (const std::string& suffix : suffixes) names.push_back(to_hex(suffix));
-  nlohmann::json keys = nlohmann::json::array();
-  for (const auto& [index, key] : joined_keys) keys.push_back({index, to_hex(key)});
-  return nlohmann::json{{"suffixes", names}, {"keys", keys}}.dump();
+  return nlohmann::json{{"suffixes", names}}.dump();
 }
 
 Result<TarFacts> TarFacts::from_text(std::string_view text) {
   simdjson::dom::parser parser;
   HEADRACE_TRY_ASSIGN(const simdjson::dom::element root, parse_json(parser, text));
   TarFacts facts;
-  simdjson::dom::array suffixes, keys;
-  if (root["suffixes"].get_array().get(suffixes) || root["keys"].get_array().get(keys))
+  simdjson::dom::array suffixes;
+  if (root["suffixes"].get_array().get(suffixes))
     return Status(Code::kCorrupt, "tar: not the facts of a file");
   bool is_right = true;
   for (const simdjson::dom::element entry : suffixes) {
     std::string_view hex;
     is_right =
         is_right && !entry.get_string().get(hex) && from_hex(hex, facts.suffixes.emplace_back());
-  }
-  for (const simdjson::dom::element entry : keys) {
-    std::string_view hex;
-    auto& [index, key] = facts.joined_keys.emplace_back();
-    is_right = is_right && !entry.at(0).get_uint64().get(index) &&
-               !entry.at(1).get_string().get(hex) && from_hex(hex, key);
   }
   if (!is_right) return Status(Code::kCorrupt, "tar: not the facts of a file");
   return facts;
@@ -164,8 +156,7 @@ FileSamples TarScan::take() {
     for (std::size_t i = 0; i < bounds.size(); i += 2) samples.bounds.push_back(bounds[i]);
     if (!bounds.empty()) samples.bounds.push_back(bounds.back());
   }
-  samples.facts =
-      TarFacts{.suffixes = grouper_.suffixes(), .joined_keys = grouper_.joined_keys()}.to_text();
+  samples.facts = TarFacts{.suffixes = grouper_.suffixes()}.to_text();
   return samples;
 }
 

@@ -5,7 +5,6 @@
 /// Threads: one owner.
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "shard/scan/file_scan.h"
@@ -16,8 +15,6 @@ namespace headrace::detail {
 /// What a scan leaves in FileSamples::facts.
 struct TarFacts {
   std::vector<std::string> suffixes;
-  /// (index of the sample, key) of the samples whose key is in two pieces in the file.
-  std::vector<std::pair<std::uint64_t, std::string>> joined_keys;
 
   std::string to_text() const;
   static Result<TarFacts> from_text(std::string_view text);

@@ -34,7 +34,7 @@ class WebDatasetBuilder final : public FileScanJob {
                            .block_bytes = context_.options.block_bytes});
   }
 
-  std::string kind() const override { return context_.options.lenient ? "tar 1 lenient" : "tar 1"; }
+  std::string kind() const override { return context_.options.lenient ? "tar 2 lenient" : "tar 2"; }
 
   std::unique_ptr<FileScan> start(std::size_t) override {
     return std::make_unique<TarScan>(context_.options.lenient);
@@ -50,8 +50,6 @@ class WebDatasetBuilder final : public FileScanJob {
 
   Status emit(std::size_t i, FileSamples samples, const FileForm& form) override {
     HEADRACE_TRY_ASSIGN(const TarFacts facts, TarFacts::from_text(samples.facts));
-    for (const auto& [index, key] : facts.joined_keys)
-      writer_.add_key(writer_.sample_count() + index, key);
     suffixes_.insert(facts.suffixes.begin(), facts.suffixes.end());
     if (suffixes_.size() > kMostSuffixes) {
       return Status(Code::kUnsupported,
@@ -66,7 +64,7 @@ class WebDatasetBuilder final : public FileScanJob {
                                 std::vector<std::string> suffixes) {
     return {.bounds = std::move(bounds),
             .has_gaps = false,
-            .facts = TarFacts{.suffixes = std::move(suffixes), .joined_keys = {}}.to_text()};
+            .facts = TarFacts{.suffixes = std::move(suffixes)}.to_text()};
   }
 
   const BuildContext& context_;

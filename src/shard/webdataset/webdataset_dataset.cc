@@ -13,8 +13,7 @@ class WebDataset final : public IndexedDataset {
              std::span<ColumnBytes> out) const override {
     HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
     HEADRACE_TRY_ASSIGN(const auto run, sample_bytes(bytes, index));
-    const std::uint64_t position = block_at(bytes.block).first_sample + index;
-    const Status status = cutter_.cut(run, view().key_of(position), out);
+    const Status status = cutter_.cut(run, out);
     return status.ok() ? Status() : corrupt_sample(bytes.block, index, status.message());
   }
 
