@@ -143,7 +143,8 @@ std::optional<std::vector<std::uint64_t>> parse_energon_index(std::span<const st
   bounds.reserve(index.size() / sizeof(std::uint64_t));
   for (std::size_t at = 0; at < index.size(); at += sizeof(std::uint64_t)) {
     const auto bound = load_le<std::uint64_t>(index.data() + at);
-    const bool ascends = bounds.empty() || bound > bounds.back();
+    // One that begins further on may lack samples: what lies before the first is not looked at.
+    const bool ascends = bounds.empty() ? bound == 0 : bound > bounds.back();
     if (!ascends || bound > size_bytes || bound % kTarBlockBytes != 0) return std::nullopt;
     bounds.push_back(bound);
   }

@@ -23,8 +23,8 @@ TEST(EnergonIndex, IsAscendingBlocksOfTheTar) {
     return parse_energon_index(std::as_bytes(std::span(bytes)), 4096);
   };
   EXPECT_EQ(parse({0, 1024, 4096}), (std::vector<std::uint64_t>{0, 1024, 4096}));
-  for (const std::vector<std::uint64_t>& bad :
-       std::vector<std::vector<std::uint64_t>>{{}, {0}, {0, 0}, {1024, 512}, {0, 100}, {0, 4608}})
+  for (const std::vector<std::uint64_t>& bad : std::vector<std::vector<std::uint64_t>>{
+           {}, {0}, {0, 0}, {1024, 512}, {1024, 4096}, {0, 100}, {0, 4608}})
     EXPECT_EQ(parse(bad), std::nullopt);
   const std::string text = "v1.2 1\nx 512 1 a.x\n";
   EXPECT_EQ(parse_energon_index(std::as_bytes(std::span(text)), 4096), std::nullopt);
@@ -108,6 +108,14 @@ TEST_F(EnergonReuse, ScansATarThatWentOnSince) {
 TEST_F(EnergonReuse, ScansWhenTheSamplesAreOthers) {
   fill();
   bounds_.erase(bounds_.begin() + 1);
+  store_.set("x.tar.idx", packed(bounds_));
+  EXPECT_EQ(open()->sample_count(), 100U);
+  EXPECT_TRUE(is_scanned());
+}
+
+TEST_F(EnergonReuse, ScansWhenTheFirstSamplesAreMissing) {
+  fill();
+  bounds_.erase(bounds_.begin(), bounds_.begin() + 3);
   store_.set("x.tar.idx", packed(bounds_));
   EXPECT_EQ(open()->sample_count(), 100U);
   EXPECT_TRUE(is_scanned());
