@@ -162,7 +162,8 @@ Result<ExampleLayout> refuse_mixed(const ExampleLayout& layout) {
 }  // namespace
 
 Result<ExampleLayout> ExampleSchema::layout(const std::vector<std::string>& chosen) const {
-  ExampleLayout layout{.is_records = false, .is_complete = true, .columns = {}};
+  ExampleLayout layout{
+      .is_records = false, .is_complete = true, .is_sequence = !lists_.empty(), .columns = {}};
   const auto fixed = [this](std::uint64_t least, std::uint64_t most) {
     return least == most && most > 0 && !has_unseen_ ? static_cast<std::int64_t>(most) : -1;
   };
@@ -218,11 +219,6 @@ Result<ExampleLayout> ExampleSchema::layout(const std::vector<std::string>& chos
 
 namespace {
 
-bool has_lists(const ExampleLayout& layout) {
-  return std::any_of(layout.columns.begin(), layout.columns.end(),
-                     [](const FeatureColumn& column) { return column.is_list; });
-}
-
 void describe_values(const FeatureColumn& feature, Column& column) {
   const bool is_one = feature.is_list ? false : feature.count == 1;
   if (feature.kind == FeatureKind::kBytes) {
@@ -256,10 +252,9 @@ std::vector<Column> example_columns(const ExampleLayout& layout) {
     columns.back().encoding = "bytes";
     return columns;
   }
-  const bool is_sequence = has_lists(layout);
   for (const FeatureColumn& feature : layout.columns) {
     Column& column = columns.emplace_back();
-    if (is_sequence) column.name = feature.is_list ? kListPrefix : kContextPrefix;
+    if (layout.is_sequence) column.name = feature.is_list ? kListPrefix : kContextPrefix;
     column.name += feature.feature;
     if (feature.part == FeatureColumn::Part::kLengths) {
       column.name += kLengthsSuffix;
@@ -281,10 +276,12 @@ std::string layout_to_json(const ExampleLayout& layout) {
                        {"count", column.count},
                        {"step_count", column.step_count}});
   }
-  return json{{"records", layout.is_records},
-              {"complete", layout.is_complete},
-              {"columns", std::move(columns)}}
-      .dump();
+  json out{{"records", layout.is_records},
+           {"complete", layout.is_complete},
+           {"columns", std::move(columns)}};
+  // Only where it is so: the layout is part of a fingerprint, and most records have no lists.
+  if (layout.is_sequence) out["sequence"] = true;
+  return out.dump();
 }
 
 Result<ExampleLayout> parse_example_layout(std::string_view text) {
@@ -297,6 +294,8 @@ Result<ExampleLayout> parse_example_layout(std::string_view text) {
       root["columns"].get_array().get(columns)) {
     return Status(Code::kCorrupt, "tfrecord: the index has no layout of records");
   }
+  bool is_sequence = false;
+  layout.is_sequence = !root["sequence"].get_bool().get(is_sequence) && is_sequence;
   for (const element entry : columns) {
     FeatureColumn column;
     std::string_view name, kind;

@@ -52,6 +52,8 @@ struct ExampleLayout {
   bool is_records = true;  ///< One column "record" with the payload.
   /// False when a record may hold features that are no column (some were left out).
   bool is_complete = true;
+  /// Some records have lists: the names of columns say which map they are from.
+  bool is_sequence = false;
   std::vector<FeatureColumn> columns;
 };
 

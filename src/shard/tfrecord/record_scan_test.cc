@@ -85,6 +85,27 @@ TEST(RecordScan, AKeyThatComesAgainWithoutAValueIsNoFeature) {
   EXPECT_EQ(cutter.cut(std::as_bytes(std::span(unknown)), cells).code(), Code::kCorrupt);
 }
 
+TEST(RecordScan, NamesOfColumnsAreTheSameWhicheverAreChosen) {
+  const std::string value = field(3, field(1, "\1"));
+  const std::string context = field(1, field(1, "a") + field(2, value));
+  const std::string list = field(1, field(1, "b") + field(2, field(1, value)));
+  const std::string payload = field(1, context) + field(2, list);
+  ExampleSchema schema;
+  std::string why;
+  ASSERT_TRUE(schema.add(std::as_bytes(std::span(payload)), why)) << why;
+  for (const char* name : {"context.a", "seq.b"}) {
+    auto layout = schema.layout({name});
+    ASSERT_TRUE(layout.has_value()) << layout.error().message();
+    auto again = parse_example_layout(layout_to_json(*layout));
+    ASSERT_TRUE(again.has_value()) << again.error().message();
+    for (const ExampleLayout& each : {*layout, *again}) {
+      const std::vector<Column> found = example_columns(each);
+      ASSERT_EQ(found.size(), 1U);
+      EXPECT_EQ(found[0].name, name);
+    }
+  }
+}
+
 TEST(RecordScan, FixesNoCountWhenARecordWasPassedOver) {
   std::string file;
   for (int i = 0; i < 30; ++i) file += record(example(2, 1));
