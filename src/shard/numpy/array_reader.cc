@@ -28,7 +28,7 @@ class ArrayReader {
       : context_(context), objects_(objects), fetcher_(fetcher), arrays_(objects.size()) {}
 
   Result<std::vector<std::vector<StoredArray>>> run(bool is_zip) {
-    HEADRACE_TRY(is_zip ? read_zips() : read_files());
+    HEADRACE_TRY(read_objects(is_zip));
     for (std::size_t i = 0; i < objects_.size(); ++i) {
       if (Status status = choose(arrays_[i]); !status.ok())
         return std::move(status).annotate(context_.store.object_url(objects_[i].key));
@@ -67,21 +67,39 @@ class ArrayReader {
     return std::move(all[0]);
   }
 
-  Status read_files() {
-    std::vector<Want> wants;
-    for (std::size_t i = 0; i < objects_.size(); ++i)
-      wants.push_back({i, 0, std::min(rest_of(i, 0), kHeadReadBytes)});
-    HEADRACE_TRY_ASSIGN(const auto heads, fetch(wants));
-    for (std::size_t i = 0; i < objects_.size(); ++i) {
-      StoredArray array{.name = "data", .header = {}, .offset_bytes = 0};
-      Status status = read_header(i, heads[i], 0, array);
-      if (status.ok() && rest_of(i, array.offset_bytes) != array.header.data_bytes())
-        status = wrong_size(i, array);
-      if (!status.ok())
-        return std::move(status).annotate(context_.store.object_url(objects_[i].key));
-      arrays_[i].push_back(std::move(array));
-      context_.report(i + 1, objects_.size());
+  Status read_objects(bool is_zip) {
+    // Heads are 4 KiB, tails 64 KiB: some at a time.
+    constexpr std::size_t kAtOnce = 256;
+    for (std::size_t begin = 0; begin < objects_.size(); begin += kAtOnce) {
+      const std::size_t end = std::min(objects_.size(), begin + kAtOnce);
+      std::vector<Want> wants;
+      for (std::size_t i = begin; i < end; ++i) wants.push_back(is_zip ? tail_of(i) : head_of(i));
+      HEADRACE_TRY_ASSIGN(const auto found, fetch(wants));
+      for (std::size_t i = begin; i < end; ++i) {
+        const std::string& bytes = found[i - begin];
+        Status status = is_zip ? read_zip(i, bytes) : read_file(i, bytes);
+        if (!status.ok())
+          return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+        context_.report(i + 1, objects_.size());
+      }
     }
+    return Status();
+  }
+
+  Want head_of(std::size_t object) const {
+    return {object, 0, std::min(rest_of(object, 0), kHeadReadBytes)};
+  }
+  Want tail_of(std::size_t object) const {
+    const std::uint64_t length = std::min(objects_[object].size_bytes, kZipTailBytes);
+    return {object, objects_[object].size_bytes - length, length};
+  }
+
+  Status read_file(std::size_t object, const std::string& head) {
+    StoredArray array{.name = "data", .header = {}, .offset_bytes = 0};
+    HEADRACE_TRY(read_header(object, head, 0, array));
+    if (rest_of(object, array.offset_bytes) != array.header.data_bytes())
+      return wrong_size(object, array);
+    arrays_[object].push_back(std::move(array));
     return Status();
   }
 
@@ -105,28 +123,6 @@ class ArrayReader {
     }
     HEADRACE_TRY_ASSIGN(array.header, parse_npy_header(std::as_bytes(std::span(head))));
     array.offset_bytes = begin + array.header.data_offset;
-    return Status();
-  }
-
-  Status read_zips() {
-    std::vector<Want> wants;
-    for (std::size_t i = 0; i < objects_.size(); ++i) {
-      const std::uint64_t length = std::min(objects_[i].size_bytes, kZipTailBytes);
-      wants.push_back({i, objects_[i].size_bytes - length, length});
-    }
-    // Tails are 64 KiB: some at a time.
-    constexpr std::size_t kAtOnce = 256;
-    for (std::size_t begin = 0; begin < wants.size(); begin += kAtOnce) {
-      const std::size_t end = std::min(wants.size(), begin + kAtOnce);
-      HEADRACE_TRY_ASSIGN(const auto tails,
-                          fetch({wants.begin() + static_cast<std::ptrdiff_t>(begin),
-                                 wants.begin() + static_cast<std::ptrdiff_t>(end)}));
-      for (std::size_t i = begin; i < end; ++i) {
-        if (Status status = read_zip(i, tails[i - begin]); !status.ok())
-          return std::move(status).annotate(context_.store.object_url(objects_[i].key));
-        context_.report(i + 1, objects_.size());
-      }
-    }
     return Status();
   }
 

@@ -127,6 +127,22 @@ TEST_F(Numpy, RowsOfTheFirstAxisAreSamples) {
   EXPECT_EQ(values(**dataset), (std::vector<std::string>{"aabbcc", "ddeeff", "AABBCC"}));
 }
 
+TEST_F(Numpy, ReadsMoreFilesThanAtOnce) {
+  for (const char* ending : {".npy", ".npz"}) {
+    store_.shared().objects.clear();
+    for (int i = 1000; i < 1600; ++i) {
+      const std::string file = npy(dict_of("|u1", "(1, 4)"), std::to_string(i));
+      const std::string key = std::to_string(i) + ending;
+      store_.set(key, key.ends_with("z") ? zip({{"data.npy", file}}) : file);
+    }
+    auto dataset = open();
+    ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+    const std::vector<std::string> found = values(**dataset);
+    ASSERT_EQ(found.size(), 600U);
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i], std::to_string(1000 + i));
+  }
+}
+
 TEST_F(Numpy, ColumnsOfAZipAreItsMembers) {
   for (const bool is_wide : {false, true}) {
     store_.set("a.npz", zip({{"x.npy", npy(dict_of("<i4", "(3,)"), "aaaabbbbcccc")},
