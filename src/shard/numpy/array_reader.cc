@@ -14,6 +14,12 @@ namespace {
 // and the name of a member is a few more.
 constexpr std::uint64_t kHeadReadBytes = 4096;
 
+constexpr std::uint64_t kMarkBytes = 4;
+bool is_zip_mark(std::string_view head) {
+  // A local header, or the end record of a zip without members.
+  return head.starts_with("PK\3\4") || head.starts_with("PK\5\6");
+}
+
 // One read of an object, or of a member of it.
 struct Want {
   std::size_t object = 0;
@@ -27,13 +33,14 @@ class ArrayReader {
               RangeFetcher& fetcher)
       : context_(context), objects_(objects), fetcher_(fetcher), arrays_(objects.size()) {}
 
-  Result<std::vector<std::vector<StoredArray>>> run(bool is_zip) {
+  Result<StoredArrays> run() {
+    HEADRACE_TRY_ASSIGN(const bool is_zip, begins_as_zip(0));
     HEADRACE_TRY(read_objects(is_zip));
     for (std::size_t i = 0; i < objects_.size(); ++i) {
       if (Status status = choose(arrays_[i]); !status.ok())
         return std::move(status).annotate(context_.store.object_url(objects_[i].key));
     }
-    return std::move(arrays_);
+    return StoredArrays{is_zip, std::move(arrays_)};
   }
 
  private:
@@ -67,6 +74,18 @@ class ArrayReader {
     return std::move(all[0]);
   }
 
+  Result<bool> begins_as_zip(std::size_t object) {
+    HEADRACE_TRY_ASSIGN(const std::string head,
+                        fetch_one({object, 0, std::min(rest_of(object, 0), kMarkBytes)}));
+    return is_zip_mark(head);
+  }
+
+  Status other_kind(bool is_zip) const {
+    return Status(Code::kInvalidArgument,
+                  fmt::format("is {}, unlike {}; open .npy and .npz files apart",
+                              is_zip ? "an .npz file" : "no .npz file", objects_[0].key));
+  }
+
   Status read_objects(bool is_zip) {
     // Heads are 4 KiB, tails 64 KiB: some at a time.
     constexpr std::size_t kAtOnce = 256;
@@ -95,6 +114,7 @@ class ArrayReader {
   }
 
   Status read_file(std::size_t object, const std::string& head) {
+    if (is_zip_mark(head)) return other_kind(true);
     StoredArray array{.name = "data", .header = {}, .offset_bytes = 0};
     HEADRACE_TRY(read_header(object, head, 0, array));
     if (rest_of(object, array.offset_bytes) != array.header.data_bytes())
@@ -128,18 +148,21 @@ class ArrayReader {
 
   Status read_zip(std::size_t object, const std::string& tail) {
     const std::uint64_t size = objects_[object].size_bytes;
-    HEADRACE_TRY_ASSIGN(const ZipDirectoryPlace place,
-                        find_zip_directory(std::as_bytes(std::span(tail)), size));
+    auto place = find_zip_directory(std::as_bytes(std::span(tail)), size);
+    if (!place) {
+      HEADRACE_TRY_ASSIGN(const bool is_zip, begins_as_zip(object));
+      return is_zip ? std::move(place).error() : other_kind(false);
+    }
     std::string far;
     std::string_view directory = tail;
-    if (place.offset_bytes >= size - tail.size()) {
-      directory.remove_prefix(place.offset_bytes - (size - tail.size()));
-    } else if (place.length_bytes > 0) {
-      HEADRACE_TRY_ASSIGN(far, fetch_one({object, place.offset_bytes, place.length_bytes}));
+    if (place->offset_bytes >= size - tail.size()) {
+      directory.remove_prefix(place->offset_bytes - (size - tail.size()));
+    } else if (place->length_bytes > 0) {
+      HEADRACE_TRY_ASSIGN(far, fetch_one({object, place->offset_bytes, place->length_bytes}));
       directory = far;
     }
     HEADRACE_TRY_ASSIGN(const auto members,
-                        parse_zip_directory(std::as_bytes(std::span(directory)), place, size));
+                        parse_zip_directory(std::as_bytes(std::span(directory)), *place, size));
     return read_members(object, members);
   }
 
@@ -215,12 +238,11 @@ class ArrayReader {
 
 }  // namespace
 
-Result<std::vector<std::vector<StoredArray>>> read_arrays(const BuildContext& context,
-                                                          const std::vector<ObjectInfo>& objects,
-                                                          bool is_zip) {
+Result<StoredArrays> read_arrays(const BuildContext& context,
+                                 const std::vector<ObjectInfo>& objects) {
   HEADRACE_TRY_ASSIGN(const auto fetcher,
                       RangeFetcher::create(context.store, context.pool, context.call));
-  return ArrayReader(context, objects, *fetcher).run(is_zip);
+  return ArrayReader(context, objects, *fetcher).run();
 }
 
 }  // namespace headrace::detail

@@ -20,12 +20,17 @@ struct StoredArray {
   std::uint64_t offset_bytes = 0;  ///< Of its first row in the object.
 };
 
-/// The arrays of each object, those that DatasetOptions::columns names (all when it names none), in
-/// the order of the files. An object is an `.npz` when `is_zip`. Errors: kCorrupt, kUnsupported
-/// (deflated or encrypted members, what parse_npy_header() refuses), kInvalidArgument (a column
-/// that is not there), those of a kGet; all name the object.
-Result<std::vector<std::vector<StoredArray>>> read_arrays(const BuildContext& context,
-                                                          const std::vector<ObjectInfo>& objects,
-                                                          bool is_zip);
+struct StoredArrays {
+  bool is_zip = false;  ///< The objects are `.npz`, whatever their names.
+  /// Of each object those that DatasetOptions::columns names (all when it names none), in its
+  /// order.
+  std::vector<std::vector<StoredArray>> of_object;
+};
+
+/// Reads the arrays of all `objects`, at least one. Errors: kCorrupt, kUnsupported (deflated or
+/// encrypted members, what parse_npy_header() refuses), kInvalidArgument (a column that is not
+/// there, `.npy` and `.npz` together), those of a kGet; all name the object.
+Result<StoredArrays> read_arrays(const BuildContext& context,
+                                 const std::vector<ObjectInfo>& objects);
 
 }  // namespace headrace::detail

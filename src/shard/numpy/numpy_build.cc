@@ -110,17 +110,10 @@ Result<std::string> build_numpy_index(const BuildContext& context,
   if (objects.empty()) {
     return Status(Code::kNotFound, fmt::format("{}: no .npy or .npz files", context.store.url()));
   }
-  const bool is_zip = objects[0].key.ends_with(".npz");
-  for (const ObjectInfo& object : objects) {
-    if (object.key.ends_with(".npz") == is_zip) continue;
-    return Status(Code::kInvalidArgument,
-                  fmt::format("{}: holds .npz and .npy files ({} and {}); open them apart",
-                              context.store.url(), objects[0].key, object.key));
-  }
-  HEADRACE_TRY_ASSIGN(const auto arrays, read_arrays(context, objects, is_zip));
-  NumpyBuilder builder(context, is_zip);
+  HEADRACE_TRY_ASSIGN(const StoredArrays arrays, read_arrays(context, objects));
+  NumpyBuilder builder(context, arrays.is_zip);
   for (std::size_t i = 0; i < objects.size(); ++i) {
-    if (Status status = builder.add(objects[i], arrays[i]); !status.ok())
+    if (Status status = builder.add(objects[i], arrays.of_object[i]); !status.ok())
       return std::move(status).annotate(context.store.object_url(objects[i].key));
   }
   return builder.finish({objects[0].key, objects[0].etag, objects[0].size_bytes});

@@ -199,6 +199,29 @@ TEST_F(Numpy, RefusesFilesThatDiffer) {
   store_.shared().objects.erase("b.npy");
   store_.set("b.npz", zip({}));
   EXPECT_EQ(code(), Code::kInvalidArgument);
+  store_.shared().objects.clear();
+  store_.set("a.npz", zip({{"data.npy", npy(dict_of("<u2", "(2,)"), "aabb")}}));
+  store_.set("b.npy", npy(dict_of("<u2", "(2,)"), "aabb"));
+  EXPECT_EQ(code(), Code::kInvalidArgument);
+  EXPECT_NE(message_.find("b.npy: is no .npz file, unlike a.npz"), std::string::npos) << message_;
+}
+
+TEST_F(Numpy, TheBytesOfFilesSayWhatTheyAreNotTheirNames) {
+  const std::string array = npy(dict_of("|u1", "(3,)"), "123");
+  for (const char* key : {"a", "a.npy", "a.npz"}) {
+    SCOPED_TRACE(key);
+    store_.shared().objects.clear();
+    store_.set(key, array);
+    auto plain = open();
+    ASSERT_TRUE(plain.has_value()) << plain.error().message();
+    EXPECT_EQ((*plain)->columns()[0].name, "data");
+    EXPECT_EQ(values(**plain), (std::vector<std::string>{"1", "2", "3"}));
+    store_.set(key, zip({{"x.npy", array}}));
+    auto zipped = open();
+    ASSERT_TRUE(zipped.has_value()) << zipped.error().message();
+    EXPECT_EQ((*zipped)->columns()[0].name, "x");
+    EXPECT_EQ(values(**zipped), (std::vector<std::string>{"1", "2", "3"}));
+  }
 }
 
 TEST(NpyHeader, RefusesByName) {
