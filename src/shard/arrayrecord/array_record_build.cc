@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t kReadBytes = std::uint64_t{4} << 20;
 
-// Reads footers file after file: two or three small reads each.
+// Reads footers file after file: three small reads each.
 class ArrayRecordBuilder {
  public:
   ArrayRecordBuilder(const BuildContext& context, RangeFetcher& fetcher)
@@ -39,7 +39,7 @@ class ArrayRecordBuilder {
     const std::uint64_t last = size < kRiegeliBlockBytes ? 0 : size - kRiegeliBlockBytes;
     HEADRACE_TRY_ASSIGN(const auto block, read(object, last, size));
     HEADRACE_TRY_ASSIGN(const std::uint64_t offset, parse_postscript(block, size));
-    HEADRACE_TRY_ASSIGN(const auto stored, read(object, offset, last));
+    HEADRACE_TRY_ASSIGN(const auto stored, read_footer(object, offset, last));
     HEADRACE_TRY_ASSIGN(const ArrayRecordFooter footer, parse_footer(stored, offset));
     if (footer.record_count > kMostShardSamples) {
       return Status(Code::kUnsupported,
@@ -59,6 +59,28 @@ class ArrayRecordBuilder {
     writer_.add_object(object.key, object.etag, size);
     writer_.add_shard(shard);
     return Status();
+  }
+
+  // The chunk at `begin`, and perhaps a little more. Its header says how long it is: whatever a
+  // postscript says, no more of the file than a footer is read.
+  Result<std::vector<std::byte>> read_footer(const ObjectInfo& object, std::uint64_t begin,
+                                             std::uint64_t end) {
+    HEADRACE_TRY_ASSIGN(auto stored, read(object, begin, std::min(end, begin + read_bytes_)));
+    std::array<std::byte, kRiegeliChunkHeaderBytes> head{};
+    strip_riegeli_blocks(stored, begin, head);
+    HEADRACE_TRY_ASSIGN(const RiegeliChunkHeader header, parse_riegeli_chunk(head));
+    if (header.data_bytes > kMostFooterBytes) {
+      return Status(Code::kUnsupported,
+                    fmt::format("arrayrecord: a footer of {} bytes; up to {} are read",
+                                header.data_bytes, kMostFooterBytes));
+    }
+    const std::uint64_t chunk_bytes = kRiegeliChunkHeaderBytes + header.data_bytes;
+    const std::uint64_t block_count =
+        chunk_bytes / (kRiegeliBlockBytes - kRiegeliBlockHeaderBytes) + 2;
+    end = std::min(end, begin + chunk_bytes + block_count * kRiegeliBlockHeaderBytes);
+    HEADRACE_TRY_ASSIGN(const auto rest, read(object, begin + stored.size(), end));
+    stored.insert(stored.end(), rest.begin(), rest.end());
+    return stored;
   }
 
   // Transposed chunks are said now, not in training.

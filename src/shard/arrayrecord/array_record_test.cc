@@ -2,6 +2,8 @@
 // tests/python/test_arrayrecord.py.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "base/endian.h"
 #include "shard/arrayrecord/footer.h"
 #include "shard/arrayrecord/highway_hash.h"
@@ -65,13 +67,15 @@ class Writer {
     count_ += records.size();
     return begin;
   }
-  std::string finish() {
+  /// `footer_at`: where the postscript says that the footer is, if not where it is.
+  std::string finish(std::optional<std::uint64_t> footer_at = {}) {
     const std::string metadata = "\x08\x01\x10" + varint(entries_.size()) + "\x18" + varint(count_);
     std::vector<std::string> footer{"\x0a" + varint(metadata.size()) + metadata};
     footer.insert(footer.end(), entries_.begin(), entries_.end());
     const std::uint64_t at = add_records(footer, false);
     file_.resize((file_.size() / kRiegeliBlockBytes + 1) * kRiegeliBlockBytes);
-    add_records({"\x08" + varint(at) + "\x10" + varint(0x71930e704fdae05e)}, false);
+    add_records({"\x08" + varint(footer_at.value_or(at)) + "\x10" + varint(0x71930e704fdae05e)},
+                false);
     file_.resize((file_.size() / kRiegeliBlockBytes + 1) * kRiegeliBlockBytes);
     return file_;
   }
@@ -168,6 +172,30 @@ TEST_F(ArrayRecordTest, ReportsDamage) {
   EXPECT_EQ(open().error().code(), Code::kUnsupported);
   store_.set("a", "short");
   EXPECT_EQ(open().error().code(), Code::kUnsupported);
+}
+
+TEST_F(ArrayRecordTest, ReadsNoMoreThanAFooterWhereThePostscriptSays) {
+  for (const std::uint64_t at : {64U, 100U}) {  // The first chunk, and within it.
+    Writer writer;
+    for (std::size_t i = 0; i < 32; ++i) writer.add_records({text_of(i, 1'000'000)}, false);
+    const std::string file = writer.finish(at);
+    store_.set("a", file);
+    store_.shared().get_bytes = 0;
+    auto dataset = open();
+    ASSERT_FALSE(dataset.has_value());
+    EXPECT_EQ(dataset.error().code(), Code::kCorrupt) << dataset.error().message();
+    EXPECT_LT(store_.shared().get_bytes, file.size() / 2);
+  }
+}
+
+TEST_F(ArrayRecordTest, ReadsAFooterOfSeveralReads) {
+  pool_ = testing::make_pool(std::size_t{1} << 20);  // Reads of 128 KiB.
+  Writer writer;
+  for (int i = 0; i < 40'000; ++i) writer.add_records({"r"}, false);
+  store_.set("a", writer.finish());
+  auto dataset = open();
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  EXPECT_EQ((*dataset)->sample_count(), 40'000U);
 }
 
 TEST(ArrayRecordFooter, RefusesChunksThatAreNotInOrder) {
