@@ -142,6 +142,24 @@ TEST_F(DatasetOpen, GivesAnEmptyDatasetNoBlocks) {
   EXPECT_EQ((*dataset)->largest_block_bytes(), 0U);
 }
 
+TEST_F(DatasetOpen, ReadsALargeIndexOfLitData) {
+  // One chunk: u32 count, two u32 offsets, and a sample of a size and an int64.
+  const std::uint32_t numbers[] = {1, 12, 24, 8, 7, 0};
+  store_.set("a.bin", std::string(reinterpret_cast<const char*>(numbers), sizeof(numbers)));
+  store_.set("index.json",
+             R"({"chunks": [{"chunk_bytes": 24, "chunk_size": 1, "dim": null,)"
+             R"( "filename": "a.bin"}], "config": {"compression": null, "data_format": ["int"],)"
+             R"( "data_spec": "[1, {\"type\": null, \"context\": null, \"children_spec\": []}]",)"
+             R"( "encryption": null, "item_loader": "PyTreeLoader"}})" +
+                 std::string(std::size_t{65} << 20, ' '));
+  for (const Format format : {Format::kAuto, Format::kLitData}) {
+    auto dataset = open(with_format(format));
+    ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+    EXPECT_EQ((*dataset)->format(), Format::kLitData);
+    EXPECT_EQ((*dataset)->sample_count(), 1U);
+  }
+}
+
 // --- the stored index ---
 
 TEST_F(DatasetOpen, NeedsTwoSmallRequestsWithAStoredIndex) {

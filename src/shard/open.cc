@@ -12,6 +12,7 @@
 #include "shard/listing.h"
 #include "shard/mds/mds_encoding.h"
 #include "shard/raw/raw_layout.h"
+#include "shard/scan/read_head.h"
 #include "shard/tokens/idx_layout.h"
 
 namespace headrace {
@@ -22,6 +23,9 @@ namespace {
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{16} << 30;
 // A stored index up to this is fetched at every open; a larger one is kept in the cache and mapped.
 constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{4} << 20;
+
+// LitData's index.json is parsed as a whole, in a few times its size: some million chunks.
+constexpr std::uint64_t kMostLitDataJsonBytes = std::uint64_t{1} << 30;
 
 // An index that was found fit.
 struct OpenIndex {
@@ -63,7 +67,7 @@ class Opener {
                                                                 : kind_of_index_json(*json);
         if (kind != IndexJsonKind::kOther) return manifest_index(*json, kind, info, use_cache);
       } else if (json.error().code() == Code::kExhausted) {
-        return large_mds_index(std::move(json).error(), use_cache);
+        return large_index(std::move(json).error(), use_cache);
       } else if (json.error().code() != Code::kNotFound) {
         return std::move(json).error();
       }
@@ -99,21 +103,53 @@ class Opener {
     return keep(*std::move(bytes), manifest, use_cache);
   }
 
-  // An index.json that read_object() would not hold; of the manifests only MDS's grow so large.
-  Result<OpenIndex> large_mds_index(Status why, bool use_cache) {
+  // An index.json above kMostIndexJsonBytes.
+  Result<OpenIndex> large_index(Status why, bool use_cache) {
     HEADRACE_TRY_ASSIGN(ObjectInfo info,
                         context_.store.head(std::string(kMdsIndexName), context_.call));
     if (info.size_bytes <= kMostIndexJsonBytes) return why.clone();
     info.key = kMdsIndexName;
+    HEADRACE_TRY_ASSIGN(const Format format, large_format(info));
     const IndexSource source{info.key, info.etag, info.size_bytes};
-    const std::string manifest = source_manifest(Format::kMds, source);
+    const std::string manifest = source_manifest(format, source);
     if (use_cache) {
       if (auto cached = cached_index(manifest)) return *std::move(cached);
     }
+    auto bytes =
+        format == Format::kMds ? large_mds_index(info, source) : large_litdata_index(source);
+    if (!bytes) return std::move(bytes).error();
+    return keep(*std::move(bytes), manifest, use_cache);
+  }
+
+  Result<Format> large_format(const ObjectInfo& info) const {
+    if (context_.options.format != Format::kAuto) return context_.options.format;
+    HEADRACE_TRY_ASSIGN(const auto head, read_head(context_, info));
+    const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+    return kind_of_index_json_head(text) == IndexJsonKind::kLitData ? Format::kLitData
+                                                                    : Format::kMds;
+  }
+
+  Result<std::string> large_mds_index(const ObjectInfo& info, const IndexSource& source) {
     auto index = read_mds_index(context_, info);
     if (!index) return std::move(index).error().annotate(url());
-    HEADRACE_TRY_ASSIGN(auto bytes, build_mds_index(context_, *index, source));
-    return keep(std::move(bytes), manifest, use_cache);
+    return build_mds_index(context_, *index, source);
+  }
+
+  Result<std::string> large_litdata_index(const IndexSource& source) {
+    ObjectInfo info;
+    auto json = read_object(context_.store, context_.pool, source.key, kMostLitDataJsonBytes,
+                            context_.call, &info);
+    if (!json) {
+      if (json.error().code() != Code::kExhausted) return std::move(json).error();
+      return Status(Code::kUnsupported,
+                    fmt::format("{}: has {} bytes; of LitData up to {} are read: write fewer, "
+                                "larger chunks",
+                                context_.store.object_url(source.key), source.size_bytes,
+                                kMostLitDataJsonBytes));
+    }
+    if (info.etag != source.etag)
+      return Status(Code::kChanged, context_.store.object_url(source.key) + ": has changed");
+    return build_litdata_index(context_, *json, source);
   }
 
   Result<std::string> mds_index(const std::string& json, const IndexSource& source) {

@@ -8,6 +8,7 @@
 #include "shard/json_reader.h"
 #include "shard/mds/mds_encoding.h"
 #include "shard/safe_key.h"
+#include "shard/text/json_text.h"
 
 namespace headrace::detail {
 namespace {
@@ -244,6 +245,18 @@ IndexJsonKind kind_of_index_json(std::string_view json) {
   if (!root) return IndexJsonKind::kOther;
   if ((*root)["shards"].is_array()) return IndexJsonKind::kMds;
   if ((*root)["chunks"].is_array()) return IndexJsonKind::kLitData;
+  return IndexJsonKind::kOther;
+}
+
+IndexJsonKind kind_of_index_json_head(std::string_view head) noexcept {
+  JsonText text(head);
+  std::string_view name, value;
+  bool goes_on = text.take('{');
+  while (goes_on && text.take_string(name) && text.take(':')) {
+    if (name == "shards") return IndexJsonKind::kMds;
+    if (name == "chunks") return IndexJsonKind::kLitData;
+    goes_on = text.take_value(value) && text.take(',');
+  }
   return IndexJsonKind::kOther;
 }
 

@@ -61,6 +61,8 @@ struct MdsIndex {
 /// What an `index.json` belongs to, judged by its top-level keys.
 enum class IndexJsonKind { kMds, kLitData, kOther };
 IndexJsonKind kind_of_index_json(std::string_view json);
+/// The same by the first bytes of a document; kOther when neither name is in them.
+IndexJsonKind kind_of_index_json_head(std::string_view head) noexcept;
 
 /// Errors: kCorrupt (not JSON, fields missing or impossible), kUnsupported (version, shard format,
 /// compression, pickled columns, shards with different columns): the message names the shard and
