@@ -343,7 +343,7 @@ TEST_F(DatasetOpen, HoldsFewTablesAtOnceWhenThePoolIsSmall) {
   testing::make_mds(store_, {.shard_count = 8, .samples_per_shard = 15'000, .sample_bytes = 1});
   ASSERT_TRUE(open().has_value());
   // 120 KB of offsets a shard, of 256 KiB.
-  EXPECT_EQ(store_.shared().most_waiting, 2U);
+  EXPECT_EQ(store_.shared().most_in_flight, 2U);
 }
 
 TEST_F(DatasetOpen, ReadsChangedObjectsAsChanged) {

@@ -67,4 +67,18 @@ Result<RangeData> RangeFetcher::next() {
   }
 }
 
+Result<std::vector<std::string>> fetch_all(RangeFetcher& fetcher, std::vector<RangeRead> reads) {
+  std::vector<std::string> out(reads.size());
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    reads[i].tag = i;
+    if (reads[i].length_bytes > 0) fetcher.start(reads[i]);
+  }
+  while (fetcher.pending() > 0) {
+    HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
+    const auto bytes = data.bytes();
+    out[data.tag].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return out;
+}
+
 }  // namespace headrace::detail

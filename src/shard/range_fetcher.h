@@ -75,4 +75,8 @@ class RangeFetcher {
   std::unique_ptr<Store> handle_;  // Closed before the names go.
 };
 
+/// Starts `reads` (tags are set; those of no bytes are left out) and takes them all: the bytes of
+/// each, in order. \pre fetcher.pending() == 0. Errors: as RangeFetcher::next().
+Result<std::vector<std::string>> fetch_all(RangeFetcher& fetcher, std::vector<RangeRead> reads);
+
 }  // namespace headrace::detail

@@ -188,6 +188,22 @@ TEST_F(ArrayRecordTest, ReadsNoMoreThanAFooterWhereThePostscriptSays) {
   }
 }
 
+TEST_F(ArrayRecordTest, ReadsTheFootersOfManyFilesAtOnce) {
+  Writer writer;
+  writer.add_records({"a", "b"}, false);
+  const std::string file = writer.finish();
+  for (int i = 100; i < 300; ++i) store_.set(std::to_string(i), file);
+  auto dataset = open();
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  EXPECT_EQ((*dataset)->sample_count(), 400U);
+  EXPECT_GT(store_.shared().most_in_flight, 10U);
+  store_.set("250", file.substr(kRiegeliBlockBytes));
+  dataset = open();
+  ASSERT_FALSE(dataset.has_value());
+  EXPECT_NE(dataset.error().message().find("fake://data/250"), std::string_view::npos)
+      << dataset.error().message();
+}
+
 TEST_F(ArrayRecordTest, ReadsAFooterOfSeveralReads) {
   pool_ = testing::make_pool(std::size_t{1} << 20);  // Reads of 128 KiB.
   Writer writer;

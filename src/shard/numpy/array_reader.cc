@@ -51,23 +51,14 @@ class ArrayReader {
 
   // All at once; bytes come in the order of `wants`.
   Result<std::vector<std::string>> fetch(const std::vector<Want>& wants) {
-    std::vector<std::string> out(wants.size());
-    for (std::size_t i = 0; i < wants.size(); ++i) {
-      const ObjectInfo& object = objects_[wants[i].object];
-      if (wants[i].length_bytes == 0) continue;
-      fetcher_.start({.key = object.key,
-                      .etag = object.etag,
-                      .offset_bytes = wants[i].offset_bytes,
-                      .length_bytes = wants[i].length_bytes,
-                      .allow_short = false,
-                      .tag = i});
+    std::vector<RangeRead> reads;
+    for (const Want& want : wants) {
+      reads.push_back({.key = objects_[want.object].key,
+                       .etag = objects_[want.object].etag,
+                       .offset_bytes = want.offset_bytes,
+                       .length_bytes = want.length_bytes});
     }
-    while (fetcher_.pending() > 0) {
-      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher_.next());
-      const auto bytes = data.bytes();
-      out[data.tag].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    }
-    return out;
+    return fetch_all(fetcher_, std::move(reads));
   }
   Result<std::string> fetch_one(const Want& want) {
     HEADRACE_TRY_ASSIGN(auto all, fetch({want}));
