@@ -1,10 +1,12 @@
 #include <fmt/format.h>
 
-#include <optional>
+#include <algorithm>
+#include <map>
 
 #include "shard/build.h"
 #include "shard/index/index_file.h"
 #include "shard/mds/mds_encoding.h"
+#include "shard/range_fetcher.h"
 #include "shard/tokens/idx_layout.h"
 #include "shard/tokens/megatron.h"
 
@@ -13,20 +15,31 @@ namespace {
 
 // 300 million sequences.
 constexpr std::uint64_t kMostIdxBytes = std::uint64_t{4} << 30;
+// An .idx up to this is read together with those of other files.
+constexpr std::uint64_t kSmallIdxBytes = std::uint64_t{1} << 20;
+constexpr std::size_t kFilesAtOnce = 64;
 // What numpy writes with tofile() for a vocabulary below 65,536: the usual file.
 constexpr std::string_view kDefaultDtype = "uint16";
 
 class TokensBuilder {
  public:
   TokensBuilder(const BuildContext& context, const std::vector<ObjectInfo>& objects)
-      : context_(context), objects_(objects) {}
+      : context_(context), objects_(objects) {
+    for (const ObjectInfo& object : context.side_files) beside_[object.key] = &object;
+  }
 
   Result<std::string> run() {
     HEADRACE_TRY(choose_kind());
-    for (std::size_t i = 0; i < objects_.size(); ++i) {
-      if (Status status = add(objects_[i]); !status.ok())
-        return std::move(status).annotate(context_.store.object_url(objects_[i].key));
-      context_.report(i + 1, objects_.size());
+    HEADRACE_TRY_ASSIGN(const auto fetcher,
+                        RangeFetcher::create(context_.store, context_.pool, context_.call));
+    for (std::size_t begin = 0; begin < objects_.size(); begin += kFilesAtOnce) {
+      const std::size_t end = std::min(objects_.size(), begin + kFilesAtOnce);
+      HEADRACE_TRY_ASSIGN(auto small, read_small_idx(*fetcher, begin, end));
+      for (std::size_t i = begin; i < end; ++i) {
+        if (Status status = add(objects_[i], std::move(small[i - begin])); !status.ok())
+          return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+        context_.report(i + 1, objects_.size());
+      }
     }
     IndexSource source;
     if (!objects_.empty()) source = {objects_[0].key, objects_[0].etag, objects_[0].size_bytes};
@@ -46,6 +59,28 @@ class TokensBuilder {
                                               context_.call, &info));
     idx_files_.push_back({key, info.etag, idx.size()});
     return idx;
+  }
+
+  // The .idx of objects [begin, end), as far as they are known to be small; else nothing.
+  Result<std::vector<std::string>> read_small_idx(RangeFetcher& fetcher, std::size_t begin,
+                                                  std::size_t end) {
+    std::vector<RangeRead> reads(end - begin);
+    for (std::size_t i = begin; i < end; ++i) {
+      // The first was read to choose the kind.
+      const ObjectInfo* idx = i == 0 ? nullptr : small_idx(objects_[i].key);
+      if (idx == nullptr) continue;
+      reads[i - begin].key = idx->key;
+      reads[i - begin].etag = idx->etag;
+      reads[i - begin].length_bytes = idx->size_bytes;
+    }
+    return fetch_all(fetcher, std::move(reads));
+  }
+  const ObjectInfo* small_idx(const std::string& key) const {
+    if (!has_idx_ || !key.ends_with(".bin")) return nullptr;
+    const auto found = beside_.find(idx_key(key));
+    if (found == beside_.end()) return nullptr;
+    const bool is_small = found->second->size_bytes <= context_.read_bytes(kSmallIdxBytes);
+    return is_small ? found->second : nullptr;
   }
 
   // The first file decides: with an index beside it all must have one, and else none is looked for.
@@ -80,13 +115,16 @@ class TokensBuilder {
                               context_.store.url()));
   }
 
-  Status add(const ObjectInfo& object) {
-    std::string idx;
+  // `idx`: from read_small_idx().
+  Status add(const ObjectInfo& object, std::string idx) {
     if (has_idx_) {
       if (!object.key.ends_with(".bin"))
         return Status(Code::kInvalidArgument, "is no .bin, unlike the files before it");
       if (writer_.object_count() == 0) {
         idx = std::move(first_idx_);
+      } else if (!idx.empty()) {
+        const ObjectInfo& info = *beside_.at(idx_key(object.key));
+        idx_files_.push_back({info.key, info.etag, info.size_bytes});
       } else {
         HEADRACE_TRY_ASSIGN(idx, read_idx(idx_key(object.key)));
       }
@@ -150,6 +188,7 @@ class TokensBuilder {
 
   const BuildContext& context_;
   const std::vector<ObjectInfo>& objects_;
+  std::map<std::string_view, const ObjectInfo*> beside_;  // Side files by their keys.
   bool has_idx_ = false;
   std::string first_idx_;
   std::vector<IndexSource> idx_files_;

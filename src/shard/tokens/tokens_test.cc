@@ -135,6 +135,28 @@ TEST_F(Tokens, RefuseABrokenIndex) {
   EXPECT_NE(message_.find("fairseq"), std::string::npos);
 }
 
+TEST_F(Tokens, OfMegatronAreReadFromManyIndexesAtOnce) {
+  for (int i = 100; i < 300; ++i) {
+    const std::string key = std::to_string(i);
+    store_.set(key + ".bin", key.substr(0, 2) + key + "x");
+    store_.set(key + ".idx", make_idx({1, 2}, {0, 1, 2}));
+  }
+  // One that is not small: a table of documents with empty ones.
+  std::vector<std::int64_t> documents(200'000, 0);
+  documents.push_back(2);
+  store_.set("250.idx", make_idx({1, 2}, documents));
+  auto dataset = open(0);
+  ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
+  EXPECT_GT(store_.shared().most_in_flight, 10U);
+  ASSERT_EQ((*dataset)->sample_count(), 2U * 199 + 200'000);
+  auto first = testing::read_one(store_, *pool_, **dataset, 0);
+  ASSERT_TRUE(first.has_value()) << first.error().message();
+  EXPECT_EQ((*first)[0].bytes, "10");
+  auto last = testing::read_one(store_, *pool_, **dataset, (*dataset)->sample_count() - 1);
+  ASSERT_TRUE(last.has_value()) << last.error().message();
+  EXPECT_EQ((*last)[0].bytes, "299x");
+}
+
 TEST_F(Tokens, OfMegatronNeedAnIndexForEachFile) {
   store_.set("a.bin", "aabb");
   store_.set("a.idx", make_idx({2}, {0, 1}));
