@@ -1,5 +1,6 @@
 #include "shard/text/json_text.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace headrace::detail {
@@ -199,11 +200,14 @@ void unescape(std::string_view inner, std::span<std::byte> out) noexcept {
 }
 
 std::string_view trim_json_line(std::string_view line) noexcept {
+  const auto skip_blanks = [&line] {
+    line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
+  };
+  skip_blanks();
   // Some writers put a byte order mark before the first line.
   if (line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
-  const std::size_t first = line.find_first_not_of(kBlanks);
-  if (first == std::string_view::npos) return {};
-  return line.substr(first, line.find_last_not_of(kBlanks) - first + 1);
+  skip_blanks();
+  return line.substr(0, line.find_last_not_of(kBlanks) + 1);
 }
 
 JsonFields::JsonFields(std::string_view line) noexcept : text_(line), is_open_(text_.take('{')) {}

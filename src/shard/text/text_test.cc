@@ -204,6 +204,14 @@ TEST_F(TextTest, AFileThatIsNoTextAmongObjectsIsNamed) {
   EXPECT_NE(message.find("b.jsonl.gz: line 1 "), std::string::npos) << message;
 }
 
+TEST_F(TextTest, AByteOrderMarkIsPassedOver) {
+  for (const char* front : {"\xef\xbb\xbf", "\n\xef\xbb\xbf", "\xef\xbb\xbf "}) {
+    store_.set("a.jsonl", std::string(front) + "{\"a\": \"x\"}\n{\"a\": \"y\"}\n");
+    store_.set("b.jsonl", std::string(front) + "{\"a\": \"z\"}");
+    EXPECT_EQ(first_column(), (Values{"x", "y", "z"}));
+  }
+}
+
 TEST_F(TextTest, TheFirstLineOfTheFirstFileMayBeCutOff) {
   store_.set("a.jsonl", "{\"a\": \"cut");
   store_.set("b.jsonl", "{\"a\": 1}\n");
