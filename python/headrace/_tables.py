@@ -12,6 +12,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from headrace import _unischema
 from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, UnsupportedError
 
@@ -343,7 +345,20 @@ def _list(column: Any) -> Any:
     """Lists that are cut from offsets: fixed sizes and views become large lists."""
     pa = _arrow()
     kind = column.type
-    return column if pa.types.is_list(kind) or pa.types.is_large_list(kind) else column.cast(pa.large_list(kind.value_type))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return column
+    large = pa.large_list(kind.value_type)
+    if pa.types.is_fixed_size_list(kind):
+        return column.cast(large)
+    return pa.chunked_array([_without_views(chunk, large) for chunk in column.chunks], large)
+
+
+def _without_views(chunk: Any, large: Any) -> Any:
+    """The large list of a list view: pyarrow 26's own cast leaves out the last offset."""
+    pa = _arrow()
+    offsets = np.zeros(len(chunk) + 1, np.int64)
+    np.cumsum(chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
+    return pa.LargeListArray.from_arrays(pa.array(offsets), chunk.flatten(), type=large, mask=chunk.is_null() if chunk.null_count else None)
 
 
 def _array(column: Any) -> Any:

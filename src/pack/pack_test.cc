@@ -344,6 +344,19 @@ TEST(Pack, RecordsOfOtherShardsOrPlansAreNotBelieved) {
   EXPECT_GT(first.shard_count, 2U);
 }
 
+TEST(Pack, FindsItsShardsInListingsWithoutOrder) {
+  const auto source = make_store("source", random_files(test_seed(), 60));
+  const auto target = make_store("target");
+  const PackResult first = must_pack(*source, *target, small_options());
+  ASSERT_GT(first.shard_count, 3U);
+  EXPECT_TRUE(target->remove("index.json").ok());
+  auto watch = std::make_shared<WatchedStore::Watch>();
+  watch->lists_in_no_order = true;
+  auto handle = target->new_handle();
+  WatchedStore watched(*std::move(handle), watch);
+  EXPECT_EQ(must_pack(*source, watched, small_options()).resumed_shard_count, first.shard_count);
+}
+
 TEST(Pack, MissingShardOfAFinishedPackIsMadeAgain) {
   const auto source = make_store("source", random_files(test_seed(), 30));
   PackOptions options = small_options();

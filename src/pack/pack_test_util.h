@@ -3,6 +3,7 @@
 /// Helpers of the pack tests: stores with content, a store that stops a run, shards taken apart.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -66,6 +67,7 @@ class WatchedStore final : public Store {
     std::uint64_t stop_at_put = ~std::uint64_t{0};
     std::stop_source stop;
     std::function<void()> after_list;
+    bool lists_in_no_order = false;
     std::function<void()> before_first_put;
     std::string local_directory;  ///< What local_directory() tells.
   };
@@ -98,6 +100,7 @@ class WatchedStore final : public Store {
   Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
     auto page = inner_->list(request, call);
     if (watch_->after_list) watch_->after_list();
+    if (page && watch_->lists_in_no_order) std::reverse(page->objects.begin(), page->objects.end());
     return page;
   }
   Status remove(const std::string& key, const CallOptions& call) override {

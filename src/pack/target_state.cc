@@ -95,6 +95,9 @@ Result<std::vector<ObjectInfo>> TargetState::list_names(std::string_view prefix,
     request.continuation = page->continuation;
     std::move(page->objects.begin(), page->objects.end(), std::back_inserter(names));
   } while (!request.continuation.empty());
+  // Some stores list in no order (S3 Express).
+  std::sort(names.begin(), names.end(),
+            [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });
   return names;
 }
 

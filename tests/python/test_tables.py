@@ -167,6 +167,19 @@ def test_random_tables(tmp_path_factory: pytest.TempPathFactory, table: Any, row
 # ---- types ----
 
 
+@pytest.mark.parametrize("items", ["numbers", "booleans", "texts"])
+def test_views_of_lists_are_lists(tmp_path: Path, items: str) -> None:
+    make, kind = {"numbers": (int, pa.int32()), "booleans": (lambda i: i % 3 == 0, pa.bool_()), "texts": (str, pa.string())}[items]
+    rows = [None if r == 2 else [make(i) for i in range(r % 4)] for r in range(9)]
+    # The second column's views lie in another order than its rows, and overlap.
+    values = pa.array([make(i) for i in range(5)], kind)
+    views = pa.ListViewArray.from_arrays(pa.array([3, 0, 1] * 3, pa.int32()), pa.array([2, 3, 0] * 3, pa.int32()), values)
+    table = pa.table({"a": pa.array(rows, pa.list_view(kind)), "b": views})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
+        writer.write_table(table, max_chunksize=4)
+    assert [{k: plain(v) for k, v in row.items()} for row in rows_of(tmp_path)] == table.to_pylist()
+
+
 def test_dates_and_times_are_their_integers(tmp_path: Path) -> None:
     moment = datetime.datetime(2024, 2, 3, 4, 5, 6, 7, tzinfo=datetime.timezone.utc)
     table = pa.table(
