@@ -57,8 +57,15 @@ struct PackResult {
 Result<PackResult> pack(Store& source, Store& target, const PackOptions& options,
                         std::stop_token stop = {});
 
+/// True when the files of a raw dataset can be members of WebDataset tars under their own names, so
+/// that readers see one sample a file. Its column "key" is then PackColumn::kFileName.
+bool keeps_names_in_tars(const Dataset& dataset);
+
 /// A column of the samples that a ShardBuilder is given.
 struct PackColumn {
+  /// WebDataset: a str column of this name says what the member of the only other column is called;
+  /// "__key__" says it without the suffix, which is then the name of each column.
+  static constexpr std::string_view kFileName = "__file__";
   Column source;     ///< What its cells are. Encoding "ascii:int": decimal text.
   std::string name;  ///< Its name in the shard; empty: left out.
   /// MDS only: encoding to write into the index for bytes that are handed on ("jpeg" for a column

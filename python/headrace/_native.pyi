@@ -224,6 +224,7 @@ def pack(
     dry_run: bool = False,
     progress: Callable[[int, int, int], None] | None = None,
 ) -> dict[str, int]: ...
+def keeps_names_in_tars(dataset: Dataset) -> bool: ...
 
 class ShardBuilder:
     def __init__(

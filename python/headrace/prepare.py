@@ -274,11 +274,8 @@ def plan_job(dataset: Dataset, format: str, shard_bytes: int, compression: str, 
         raise NotFoundError(f"{dataset.url} has no samples")
     writer_class(format)
     chosen = _chosen(dataset, columns, bool(map))
-    if dataset.format == "raw" and format == "webdataset" and chosen is None and not map:
-        raise UnsupportedError(
-            f"{dataset.url}: files do not keep their names in a tar on this way; name their member (columns='jpg=data'), "
-            "or pack them without ray and compression"
-        )
+    if chosen is None and not map and format == "webdataset" and set(dataset.schema) == {"data", "key"} and _native.keeps_names_in_tars(dataset._native):
+        chosen = [("data", "data", ""), ("key", "__file__", "")]  # As files are packed without conversion.
     spec: dict[str, Any] = {
         "columns": None,
         "compression": compression,

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdio>
 #include <string_view>
-#include <unordered_set>
 
 #include "base/strings.h"
 #include "pack/digest.h"
@@ -164,16 +163,10 @@ Status check_names(const std::vector<ObjectInfo>& files) {
   return {};
 }
 
-/// Members keep their names when readers then see exactly one sample a file: every name is taken
-/// for data, and no two have the same group.
 bool needs_numbers(const std::vector<ObjectInfo>& files) {
-  std::unordered_set<std::string_view> groups;
-  groups.reserve(files.size());
-  for (const ObjectInfo& file : files) {
-    const std::string_view group = webdataset_group(file.key);
-    if (group.empty() || !groups.insert(group).second) return true;
-  }
-  return false;
+  TarNames names;
+  return !std::all_of(files.begin(), files.end(),
+                      [&](const ObjectInfo& file) { return names.add(file.key); });
 }
 
 void update(XXH3_state_t* state, std::string_view text) {

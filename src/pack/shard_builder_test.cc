@@ -159,6 +159,26 @@ TEST(ShardBuilder, TarKeysStayInTheirFolder) {
   }
 }
 
+TEST(ShardBuilder, TarMembersMayHaveNamesOfTheirOwn) {
+  ShardFormat spec;
+  spec.format = "webdataset";
+  spec.columns = {column("__file__", "str"), column("data", "bytes")};
+  const auto builder = must_create(spec);
+  const std::vector<ColumnBytes> cells = {cell("d/a.seg.png"), cell("pixels")};
+  ASSERT_TRUE(builder->stage(cells, 0));
+  builder->commit();
+  for (const char* name : {"d/a.txt", "Makefile", "../b.txt"}) {
+    const std::vector<ColumnBytes> bad = {cell(name), cell("x")};
+    const auto size = builder->stage(bad, 1);
+    ASSERT_FALSE(size) << name;
+    EXPECT_EQ(size.error().code(), Code::kInvalidArgument);
+  }
+  const std::vector<std::pair<std::string, std::string>> expected = {{"d/a.seg.png", "pixels"}};
+  EXPECT_EQ(tar_members(text_of(*builder->take())), expected);
+  spec.columns.push_back(column("t", "str"));
+  EXPECT_EQ(ShardBuilder::create(spec).error().code(), Code::kInvalidArgument);
+}
+
 TEST(ShardBuilder, CompressedShardsInflateToTheRawOnes) {
   for (const auto& [format, compression] :
        {std::pair("mds", "zstd:5"), std::pair("tfrecord", "gzip")}) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 
 namespace headrace::pack_detail {
 
@@ -30,5 +31,19 @@ std::uint64_t tar_header_bytes(std::string_view name, std::uint64_t size);
 /// when a reader would not take the member for data (no dot, nothing before or after it, a
 /// `__name__` prefix), or when it leads out of a folder (absolute, or with `..`) or has `//`.
 std::string_view webdataset_group(std::string_view name);
+
+/// Whether files keep their names as members: readers must then see exactly one sample a file.
+class TarNames {
+ public:
+  /// False when they would not take this name for data, or take it for a part of the sample of
+  /// another file. `name` must outlive this.
+  bool add(std::string_view name) {
+    const std::string_view group = webdataset_group(name);
+    return !group.empty() && groups_.insert(group).second;
+  }
+
+ private:
+  std::unordered_set<std::string_view> groups_;
+};
 
 }  // namespace headrace::pack_detail

@@ -1,5 +1,7 @@
 // WebDataset: a member for each value, named KEY.COLUMN with the suffix that webdataset's own
 // decoders need: .txt, .cls, .json, .npy; bytes are named by their column alone.
+#include <simdjson.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -7,8 +9,10 @@
 #include <optional>
 #include <set>
 
+#include "headrace/pack.h"
 #include "pack/sample_format.h"
 #include "pack/tar_format.h"
+#include "shard/index/hri.h"
 
 namespace headrace::pack_detail {
 namespace {
@@ -77,6 +81,10 @@ class TarFormat final : public SampleFormat {
         format->key_cell_ = column.cell;
         continue;
       }
+      if (column.name == PackColumn::kFileName && column.type.kind == Kind::kStr) {
+        format->file_cell_ = column.cell;
+        continue;
+      }
       std::string suffix = suffix_of(column);
       HEADRACE_TRY(check_suffix(suffix));
       std::string lower = suffix;
@@ -90,11 +98,14 @@ class TarFormat final : public SampleFormat {
       format->columns_.push_back(std::move(column));
     }
     if (format->columns_.empty()) return Status(Code::kInvalidArgument, "no column to write");
+    if (format->file_cell_ && (format->columns_.size() > 1 || format->key_cell_))
+      return Status(Code::kInvalidArgument, "__file__ names one member: one other column");
     return std::unique_ptr<SampleFormat>(std::move(format));
   }
 
   Status append(std::span<const std::span<const std::byte>> cells, std::uint64_t number,
                 std::vector<std::byte>& out) override {
+    if (file_cell_) return append_file(cells, out);
     HEADRACE_TRY_ASSIGN(std::string key, key_of(cells, number));
     if (key == last_key_) {
       return Status(Code::kInvalidArgument,
@@ -123,11 +134,28 @@ class TarFormat final : public SampleFormat {
   const Columns& columns() const override { return columns_; }
 
  private:
+  Status append_file(std::span<const std::span<const std::byte>> cells,
+                     std::vector<std::byte>& out) {
+    const std::string name = text_of(cells[*file_cell_]);
+    const std::string_view group = webdataset_group(name);
+    if (group.empty() || group == last_key_) {
+      return Status(Code::kInvalidArgument,
+                    "__file__ '" + name + "': readers would not take it for a sample of its own");
+    }
+    Status status = append_member(columns_[0].type, name, cells[columns_[0].cell], out);
+    if (!status.ok()) return in_column(columns_[0], std::move(status));
+    staged_key_ = group;
+    return {};
+  }
+
+  static std::string text_of(std::span<const std::byte> cell) {
+    return {reinterpret_cast<const char*>(cell.data()), cell.size()};
+  }
+
   Result<std::string> key_of(std::span<const std::span<const std::byte>> cells,
                              std::uint64_t number) const {
     if (key_cell_ && cells[*key_cell_].data() != nullptr) {
-      const auto cell = cells[*key_cell_];
-      std::string key(reinterpret_cast<const char*>(cell.data()), cell.size());
+      std::string key = text_of(cells[*key_cell_]);
       if (webdataset_group(key + ".x") == key) return key;
       return Status(Code::kInvalidArgument,
                     "__key__ '" + key +
@@ -180,7 +208,7 @@ class TarFormat final : public SampleFormat {
 
   Columns columns_;
   std::vector<std::string> suffixes_;
-  std::optional<std::size_t> key_cell_;
+  std::optional<std::size_t> key_cell_, file_cell_;
   std::optional<std::string> last_key_;  ///< Of the sample before, in this shard.
   std::string staged_key_;               ///< Of the sample appended last.
 };
@@ -192,3 +220,19 @@ Result<std::unique_ptr<SampleFormat>> make_tar_format(Columns columns) {
 }
 
 }  // namespace headrace::pack_detail
+
+namespace headrace {
+
+bool keeps_names_in_tars(const Dataset& dataset) {
+  if (dataset.format() != Format::kRaw) return false;
+  auto index = detail::IndexView::parse(dataset.index_bytes());
+  if (!index) return false;
+  pack_detail::TarNames names;
+  for (std::uint64_t i = 0; i < index->object_count(); ++i) {
+    const std::string_view key = index->object(i).key;
+    if (!names.add(key) || !simdjson::validate_utf8(key)) return false;
+  }
+  return true;
+}
+
+}  // namespace headrace

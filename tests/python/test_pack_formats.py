@@ -18,7 +18,7 @@ import headrace as hr
 from headrace import prepare
 from headrace._pack_target import public_url
 from headrace.cli import app
-from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, NotFoundError, UnsupportedError
+from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, NotFoundError
 
 SAMPLES = [{"__key__": f"d/{i:04d}", "txt": f"text {i}" * (i % 7), "cls": i, "json": {"i": i}, "bin": bytes([i % 256]) * (i % 50)} for i in range(120)]
 COLUMNS = {"__key__": "str", "txt": "str", "cls": "int", "json": "json", "bin": "bytes"}
@@ -129,19 +129,23 @@ def test_tokens_go_with_files_alone(tmp_path: Path) -> None:
     assert pack(tmp_path / "source", tmp_path / "target", "--tokens", 4, "--from", "files").exit_code == 0
 
 
-def test_files_are_members_of_their_own_names_or_of_a_given_one(tmp_path: Path) -> None:
-    (tmp_path / "source").mkdir()
-    (tmp_path / "source" / "a.txt").write_bytes(b"abc")
-    for others in (["--ray"], ["--compression", "gzip"]):
-        error = pack(tmp_path / "source", tmp_path / "target", "--format", "webdataset", *others)
-        assert isinstance(error, UnsupportedError)
-        assert "keep their names" in str(error)
-    assert not (tmp_path / "target").exists()
-    pack(tmp_path / "source", tmp_path / "plain", "--format", "webdataset")
+@pytest.mark.parametrize("names", [["a.txt", "d/b.seg.png", "d/c.txt"], ["a.txt", "a.png", "b.txt"], ["Makefile", "b.txt", "c.txt"]])
+def test_files_become_the_same_members_on_every_way(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "source" / name).write_bytes(name.encode() * 3)
+    (tmp_path / "source" / names[0]).write_bytes(b"")
+    found = []
+    for target, others in [("plain", []), ("zipped", ["--compression", "gzip"])]:
+        pack(tmp_path / "source", tmp_path / target, "--format", "webdataset", *others)
+        (path,) = (tmp_path / target).glob("*.tar*")
+        with tarfile.open(path) as tar:
+            found.append([(member.name, tar.extractfile(member).read()) for member in tar])  # type: ignore[union-attr]
+    assert found[0] == found[1]
+    assert ([name for name, _ in found[0]] == names) == (names[1] == "d/b.seg.png")
     pack(tmp_path / "source", tmp_path / "named", "--format", "webdataset", "--compression", "gzip", "--columns", "txt=data")
-    for name, member in [("plain/shard-000000.tar", "a.txt"), ("named/shard-000000.tar.gz", "000000000.txt")]:
-        with tarfile.open(tmp_path / name) as tar:
-            assert tar.getnames() == [member]
+    with tarfile.open(tmp_path / "named" / "shard-000000.tar.gz") as tar:
+        assert tar.getnames() == ["000000000.txt", "000000001.txt", "000000002.txt"]
 
 
 @pytest.mark.parametrize(("source", "expected"), [("lines/a.jsonl", "a"), ("lines/{a,b}.jsonl", "ab"), ("lines/b.jsonl::lines/a.jsonl", "ba")])
