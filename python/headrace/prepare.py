@@ -39,8 +39,11 @@ if TYPE_CHECKING:
 
 __all__ = ["LitDataWriter", "MDSWriter", "ParquetWriter", "TFRecordWriter", "WebDatasetWriter", "convert", "load_callable", "write"]
 
+READ_BYTES = 8 << 20
+"""Stored bytes of the samples decoded at once on the way through Python; as many are read ahead."""
+
 READ_SAMPLES = 256
-"""Samples decoded at once on the way through Python."""
+"""A program's samples between two reports of progress."""
 
 # Bytes of a sample in a shard beyond its values: for planning alone.
 _OVERHEAD = {"mds": 8, "litdata": 8, "tfrecord": 32, "webdataset": 768, "parquet": 4}
@@ -204,20 +207,31 @@ class PartMaker:
 
     def _samples(self, begin: int, end: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
         renames = self._spec["renames"]
-        for start in range(begin, end, READ_SAMPLES):
-            positions = range(start, min(start + READ_SAMPLES, end))
-            wanted = None if renames is None or self._map else [source for source, _ in renames]
-            for position, sample in zip(positions, self._dataset.read(positions, columns=wanted), strict=True):
-                mapped = sample if self._map is None else self._map(sample)
-                if mapped is None:
-                    continue
-                if renames is None:
-                    self._check_keys(position, mapped)
-                yield position, mapped if renames is None else {target: mapped.get(source) for source, target in renames}
+        wanted = None if renames is None or self._map else [source for source, _ in renames]
+        for position, sample in _read_ahead(self._dataset, begin, end, wanted):
+            mapped = sample if self._map is None else self._map(sample)
+            if mapped is None:
+                continue
+            if renames is None:
+                self._check_keys(position, mapped)
+            yield position, mapped if renames is None else {target: mapped.get(source) for source, target in renames}
 
     def _check_keys(self, position: int, sample: Mapping[str, Any]) -> None:
         if unknown := sample.keys() - self._names:
             raise InvalidArgumentError(f"sample {position}: column {min(unknown)!r} is not one of the first sample's, {sorted(self._names)}")
+
+
+def _read_ahead(dataset: Dataset, begin: int, end: int, columns: Sequence[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Samples ``begin`` to ``end`` (at least one) with their positions; while some are used, the next are read."""
+    step = max(1, min(READ_BYTES * len(dataset) // max(dataset.nbytes, 1), 1 << 16))
+    chunks = [range(start, min(start + step, end)) for start in range(begin, end, step)]
+    with ThreadPoolExecutor(1, thread_name_prefix="headrace-read") as reader:
+        ahead = reader.submit(dataset.read, chunks[0], columns=columns)
+        for i, chunk in enumerate(chunks):
+            samples = ahead.result()
+            if i + 1 < len(chunks):
+                ahead = reader.submit(dataset.read, chunks[i + 1], columns=columns)
+            yield from zip(chunk, samples, strict=True)
 
 
 def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]] | None:

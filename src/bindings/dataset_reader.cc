@@ -9,6 +9,9 @@ namespace {
 
 constexpr std::chrono::milliseconds kSlice{50};
 constexpr std::size_t kJobsInFlight = 64;
+// Neighbours of a plain block are read together up to this size: above it a request costs less than
+// what it carries.
+constexpr std::uint64_t kMostRunBytes = std::uint64_t{1} << 20;
 /// Blocks kept ready for the next call, within the memory limit: neighbours, and a few places that
 /// a caller goes back and forth between.
 constexpr std::size_t kMaxKept = 8;
@@ -30,10 +33,23 @@ std::vector<DatasetReader::Job> DatasetReader::plan(
       jobs[it->second].indices.push_back(i);
     } else {
       const auto in_block = static_cast<std::uint32_t>(positions[i] - block.first_sample);
-      jobs.push_back({block_index, in_block, in_block + 1, {i}});
+      const bool follows =
+          !jobs.empty() && jobs.back().block == block_index && jobs.back().end == in_block;
+      if (follows && is_one_read(block_index, jobs.back().begin, in_block + 1)) {
+        ++jobs.back().end;
+        jobs.back().indices.push_back(i);
+      } else {
+        jobs.push_back({block_index, in_block, in_block + 1, {i}});
+      }
     }
   }
   return jobs;
+}
+
+bool DatasetReader::is_one_read(std::uint32_t block, std::uint32_t begin, std::uint32_t end) const {
+  std::vector<Extent> extents;
+  return dataset_->append_extents(block, begin, end, extents) <= kMostRunBytes &&
+         extents.size() == 1;
 }
 
 Status DatasetReader::cut(const Job& job, const BlockBytes& bytes,

@@ -213,3 +213,25 @@ def test_killed_readers_leave_whole_lines(dataset: Path, log: Path) -> None:
     assert len(whole) == len(entries)
     assert torn == '{"time":"20'
     assert json.loads(last)["operation"] == "get"
+
+
+def test_neighbours_are_read_together(dataset: Path, log: Path) -> None:
+    with hr.Dataset(str(dataset), access_log=log) as data:
+        for positions in (range(500, 1500), range(1499, 499, -1), [7, 7, 8, 3, 4, 5, 4], range(0, 2000, 7)):
+            assert [(int(s["x"]), s["data"]) for s in data.read(positions)] == [(i, bytes([i % 251]) * 300) for i in positions]
+    reads = [entry for entry in lines(log) if entry["operation"] == "get" and ".mds" in entry["object"]]
+    assert max(entry["bytes"] for entry in reads) > 10_000
+    log.unlink()
+    with hr.Dataset(str(dataset), access_log=log) as data:
+        data.read(range(500, 1500))
+    reads = [entry for entry in lines(log) if entry["operation"] == "get" and ".mds" in entry["object"]]
+    assert len(reads) < 100, "a request a sample"
+    assert moved(reads) < 400_000
+
+
+def test_a_conversion_through_python_reads_each_byte_once(dataset: Path, log: Path, tmp_path: Path) -> None:
+    prepare.convert(dataset, tmp_path / "target", format="parquet", source_options={"access_log": log}, shard_bytes="200KiB")
+    reads = [entry for entry in lines(log) if entry["operation"] == "get" and "shard." in entry["object"]]
+    assert len(reads) < 200, "a request a sample"
+    with hr.Dataset(tmp_path / "target", index_cache="") as data:
+        assert [int(s["x"]) for s in data] == list(range(2000))
