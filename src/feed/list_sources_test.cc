@@ -363,8 +363,11 @@ TEST(LitDataSource, GoesOnInTheWorldThatTheEpochWasDealtOutFor) {
 
 TEST(LitDataSource, AnotherNumberOfRanksDeliversEachSampleOnceInLaterEpochsToo) {
   World world;
-  for (const auto& [before, after] :
-       std::vector<std::pair<std::uint32_t, std::uint32_t>>{{8, 4}, {4, 2}, {4, 8}, {2, 4}}) {
+  struct Case {
+    std::uint32_t before, after;
+  };
+  for (const Case c : {Case{8, 4}, Case{4, 2}, Case{4, 8}, Case{2, 4}}) {
+    const std::uint32_t before = c.before, after = c.after;
     const auto run_of = [](std::uint32_t ranks) {
       return RunWorld{.world_size = ranks, .ranks_per_node = ranks, .batch_size = 8 / ranks};
     };
