@@ -30,12 +30,16 @@ RetryDecision decide_retry(const RetryOptions& options, const AttemptFailure& fa
   // together.
   if (failure.retry_after) delay += *failure.retry_after;
   if (deadline - now <= delay) return {RetryVerdict::kDeadline, {}};
-  delay = std::max(delay, budget.take(now));
-  if (deadline - now <= delay) {
-    budget.give_back();
-    return {RetryVerdict::kDeadline, {}};
-  }
-  return {RetryVerdict::kRetry, now + delay};
+  const Microseconds turn = std::max(delay, budget.take(now));
+  if (deadline - now > turn) return {RetryVerdict::kRetry, now + turn};
+  budget.give_back();
+  if (failure.code != Code::kThrottled) return {RetryVerdict::kDeadline, {}};
+  // A store that throttles serves others meanwhile, and each success pays for retries: our turn may
+  // come long before time alone would bring it. Somewhere in the first half of what is left, so
+  // that there is time for more.
+  const double spread = random.unit() * static_cast<double>((deadline - now - delay).count()) / 2;
+  const std::chrono::nanoseconds wait(static_cast<std::int64_t>(spread));
+  return {RetryVerdict::kRetry, now + delay + std::chrono::duration_cast<Microseconds>(wait)};
 }
 
 }  // namespace headrace::transfer

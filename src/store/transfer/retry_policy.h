@@ -30,7 +30,7 @@ struct RetryOptions {
 
 /// Token bucket of retries. When it is empty, retries are not refused but spread out in time: a
 /// training job outlives a minute of outage, and the store sees at most `per_second` retries
-/// meanwhile.
+/// meanwhile. Only what was throttled is repeated although its turn would come too late.
 class RetryBudget {
  public:
   struct Options {

@@ -117,6 +117,27 @@ TEST_F(RetryPolicyTest, EmptyBudgetSpreadsRetriesOut) {
   EXPECT_EQ(decide(after(1)).verdict, RetryVerdict::kDeadline);
 }
 
+TEST_F(RetryPolicyTest, WhatWasThrottledIsRepeatedBeforeItsDeadline) {
+  budget_ = RetryBudget({0, 0.001, 0}, clock_.now());
+  options_.base = 0ms;
+  timeout_ = 10s;
+  EXPECT_EQ(decide(after(1)).verdict, RetryVerdict::kDeadline);
+  AttemptFailure failure = after(1);
+  failure.code = Code::kThrottled;
+  TimePoint first = TimePoint::max(), last{};
+  for (int i = 0; i < 100; ++i) {
+    const RetryDecision decision = decide(failure);
+    ASSERT_EQ(decision.verdict, RetryVerdict::kRetry);
+    first = std::min(first, decision.at);
+    last = std::max(last, decision.at);
+  }
+  EXPECT_LT(first, clock_.now() + 1s);
+  EXPECT_GT(last, clock_.now() + 4s);
+  EXPECT_LT(last, clock_.now() + 5s);
+  failure.retry_after = 11s;
+  EXPECT_EQ(decide(failure).verdict, RetryVerdict::kDeadline);
+}
+
 TEST_F(RetryPolicyTest, AnOutageLeavesNoDebt) {
   budget_ = RetryBudget({2, 10, 0}, clock_.now());
   options_.base = 0ms;
