@@ -9,6 +9,7 @@
 #include "shard/litdata/framed.h"
 #include "shard/litdata/item.h"
 #include "shard/litdata/litdata_layout.h"
+#include "shard/read_window.h"
 #include "shard/table/ipc_table.h"
 
 namespace headrace::detail {
@@ -48,22 +49,26 @@ struct ChunkState {
 class LitDataBuilder {
  public:
   LitDataBuilder(const BuildContext& context, const LitDataIndex& index, ChunkReader& reader)
-      : context_(context), index_(index), reader_(reader), states_(index.chunks.size()) {}
+      : context_(context),
+        index_(index),
+        reader_(reader),
+        states_(index.chunks.size()),
+        window_(kChunkWindow, context.pool.limit_bytes()) {}
 
   Result<std::string> run(const IndexSource& source) {
     if (index_.encryption != ChunkEncryption::kNone) HEADRACE_TRY(derive_key());
     const std::size_t count = index_.chunks.size();
     std::size_t started = 0, finished = 0;
     while (finished < count) {
-      for (; started < count && has_room(started, finished); ++started) {
-        held_bytes_ += cost_of(started);
+      for (; started < count && window_.has_room(cost_of(started)); ++started) {
+        window_.begin(cost_of(started));
         start(started);
       }
       HEADRACE_TRY_ASSIGN(const std::size_t c, reader_.next());
       if (Status status = advance(c); !status.ok())
         return std::move(status).annotate(context_.store.object_url(index_.chunks[c].filename));
       for (; finished < count && states_[finished].stage == Stage::kDone; ++finished) {
-        held_bytes_ -= cost_of(finished);
+        window_.end(cost_of(finished));
         HEADRACE_TRY(emit(finished));
         context_.report(finished + 1, count);
       }
@@ -103,12 +108,6 @@ class LitDataBuilder {
     if (is_sealed(c) || index_.has_tokens) return 0;
     return (sizeof(std::uint32_t) + sizeof(std::uint64_t) + sizeof(Frame)) *
            (std::uint64_t{index_.chunks[c].item_count} + 1);
-  }
-  // One chunk there always is.
-  bool has_room(std::size_t started, std::size_t finished) const {
-    if (started == finished) return true;
-    return started < finished + kChunkWindow &&
-           held_bytes_ + cost_of(started) <= context_.pool.limit_bytes() / 4;
   }
 
   void read(std::size_t c, Stage stage, std::uint64_t begin, std::uint64_t length_bytes) {
@@ -490,7 +489,7 @@ class LitDataBuilder {
   const LitDataIndex& index_;
   ChunkReader& reader_;
   std::vector<ChunkState> states_;
-  std::uint64_t held_bytes_ = 0;
+  ReadWindow window_;
   std::optional<FernetKey> key_;
   std::uint64_t token_bytes_ = 0;
   std::vector<Column> columns_;

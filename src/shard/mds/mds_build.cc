@@ -6,6 +6,7 @@
 #include "shard/inflate.h"
 #include "shard/mds/mds_shard.h"
 #include "shard/range_fetcher.h"
+#include "shard/read_window.h"
 
 namespace headrace::detail {
 namespace {
@@ -40,21 +41,22 @@ class MdsBuilder {
         fetcher_(fetcher),
         layout_(index.columns),
         states_(index.shards.size()),
-        piece_bytes_(context.read_bytes(kTableReadBytes)) {}
+        piece_bytes_(context.read_bytes(kTableReadBytes)),
+        window_(kShardWindow, context.pool.limit_bytes()) {}
 
   Result<std::string> run(const IndexSource& source) {
     const std::size_t count = index_.shards.size();
     std::size_t started = 0;
     std::size_t finished = 0;
     while (finished < count) {
-      for (; started < count && has_room(started, finished); ++started) {
-        held_bytes_ += cost_of(started);
+      for (; started < count && window_.has_room(cost_of(started)); ++started) {
+        window_.begin(cost_of(started));
         start(started);
       }
       HEADRACE_TRY_ASSIGN(auto data, fetcher_.next());
       HEADRACE_TRY(take(data));
       for (; finished < count && states_[finished].is_done; ++finished) {
-        held_bytes_ -= cost_of(finished);
+        window_.end(cost_of(finished));
         emit(finished);
         context_.report(finished + 1, count);
       }
@@ -77,12 +79,6 @@ class MdsBuilder {
     const MdsMeta& meta = shard.meta;
     return std::min(meta.stored_bytes, kMostMetaBytes) + std::min(meta.raw_bytes, kMostMetaBytes) +
            2 * mds_table_bytes(shard.sample_count);
-  }
-  // One shard there always is.
-  bool has_room(std::size_t started, std::size_t finished) const {
-    if (started == finished) return true;
-    return started < finished + kShardWindow &&
-           held_bytes_ + cost_of(started) <= context_.pool.limit_bytes() / 4;
   }
   bool is_table_needed(const MdsShard& shard) const {
     return shard.compression == Compression::kNone && !layout_.is_fixed();
@@ -274,7 +270,7 @@ class MdsBuilder {
   std::vector<ShardState> states_;
   IndexWriter writer_;
   const std::uint64_t piece_bytes_;
-  std::uint64_t held_bytes_ = 0;
+  ReadWindow window_;
 };
 
 }  // namespace
