@@ -37,9 +37,8 @@ RetryDecision decide_retry(const RetryOptions& options, const AttemptFailure& fa
   // A store that throttles serves others meanwhile, and each success pays for retries: our turn may
   // come long before time alone would bring it. Somewhere in the first half of what is left, so
   // that there is time for more.
-  const double spread = random.unit() * static_cast<double>((deadline - now - delay).count()) / 2;
-  const std::chrono::nanoseconds wait(static_cast<std::int64_t>(spread));
-  return {RetryVerdict::kRetry, now + delay + std::chrono::duration_cast<Microseconds>(wait)};
+  const auto spread = (deadline - now - delay) * (random.unit() / 2);
+  return {RetryVerdict::kRetry, now + delay + std::chrono::duration_cast<Microseconds>(spread)};
 }
 
 }  // namespace headrace::transfer
