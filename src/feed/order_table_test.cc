@@ -56,6 +56,20 @@ class OrderTable : public ::testing::Test {
     ASSERT_TRUE(list.has_value()) << list.error().message();
     EXPECT_EQ(slots(**list), slots(**make_mosaic_list(*epoch)));
   }
+  struct LockedTable {
+    fs::path table, lock_path;
+    Fd lock;
+  };
+  /// Table 0, which is not there, locked as by a process that makes it and is stopped.
+  LockedTable lock_table() {
+    expect_right(0, options());
+    LockedTable locked{.table = files()[0], .lock_path = files()[0], .lock = {}};
+    fs::remove(locked.table);
+    locked.lock_path.replace_extension(".lock");
+    locked.lock = Fd(::open(locked.lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    EXPECT_EQ(::flock(locked.lock.get(), LOCK_EX | LOCK_NB), 0);
+    return locked;
+  }
   TemporaryDirectory directory_;
 };
 
@@ -75,14 +89,7 @@ TEST_F(OrderTable, IsMadeOnceAndFoundAgain) {
 }
 
 TEST_F(OrderTable, IsNotWaitedForLongerThanAsked) {
-  expect_right(0, options());
-  const fs::path table = files()[0];
-  fs::remove(table);
-  fs::path lock_path = table;
-  lock_path.replace_extension(".lock");
-  // As a process does that makes it and is stopped.
-  const Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  const auto [table, lock_path, lock] = lock_table();
   OrderTableOptions impatient = options();
   impatient.longest_wait = std::chrono::milliseconds(0);
   expect_right(0, impatient);
@@ -98,13 +105,7 @@ TEST_F(OrderTable, IsNotWaitedForLongerThanAsked) {
 }
 
 TEST_F(OrderTable, WaitingForItCanBeCancelled) {
-  expect_right(0, options());
-  const fs::path table = files()[0];
-  fs::remove(table);
-  fs::path lock_path = table;
-  lock_path.replace_extension(".lock");
-  const Fd lock(::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  ASSERT_EQ(::flock(lock.get(), LOCK_EX | LOCK_NB), 0);
+  const auto [table, lock_path, lock] = lock_table();
   OrderTableOptions patient = options();
   patient.longest_wait = std::chrono::hours(24);
   const auto epoch = epoch_of(0);
