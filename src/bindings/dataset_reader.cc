@@ -24,6 +24,13 @@ std::vector<DatasetReader::Job> DatasetReader::plan(
     std::span<const std::uint64_t> positions) const {
   std::vector<Job> jobs;
   std::map<std::uint32_t, std::size_t> job_of_block;
+  std::vector<Extent> extents;
+  // Whether neighbours of a plain block are better read together.
+  const auto is_one_read = [&](std::uint32_t block, std::uint32_t begin, std::uint32_t end) {
+    extents.clear();
+    return dataset_->append_extents(block, begin, end, extents) <= kMostRunBytes &&
+           extents.size() == 1;
+  };
   for (std::size_t i = 0; i < positions.size(); ++i) {
     const std::uint32_t block_index = dataset_->block_of(positions[i]);
     const Block block = dataset_->block(block_index);
@@ -44,12 +51,6 @@ std::vector<DatasetReader::Job> DatasetReader::plan(
     }
   }
   return jobs;
-}
-
-bool DatasetReader::is_one_read(std::uint32_t block, std::uint32_t begin, std::uint32_t end) const {
-  std::vector<Extent> extents;
-  return dataset_->append_extents(block, begin, end, extents) <= kMostRunBytes &&
-         extents.size() == 1;
 }
 
 Status DatasetReader::cut(const Job& job, const BlockBytes& bytes,

@@ -48,8 +48,6 @@ class DatasetReader {
     std::shared_ptr<const DecodedBlock> decoded;
   };
   std::vector<Job> plan(std::span<const std::uint64_t> positions) const;
-  /// Whether neighbours of a plain block are better read together.
-  bool is_one_read(std::uint32_t block, std::uint32_t begin, std::uint32_t end) const;
   Status read_plain(std::span<const Job> jobs, std::span<const std::uint64_t> positions,
                     const Sink& sink, const Pause& pause);
   /// A job that is no single range: fetched and cut before the next.
