@@ -54,6 +54,9 @@ struct Request {
   /// kGet: the object may end before offset + length; Completion::length_bytes says how much came.
   /// Without it a shorter object is kCorrupt.
   bool allow_short = false;
+  /// Over a connection of its own, never one that was used before: for reading bytes again that did
+  /// not match what is known of them. Stores without connections ignore it.
+  bool fresh_connection = false;
   std::uint64_t offset_bytes = 0;  ///< kGet: first byte to read.
   std::uint64_t length_bytes = 0;  ///< Bytes to move, > 0 for kGet (0 is allowed for kPut), <= slab
                                    ///< size - slab_offset_bytes.

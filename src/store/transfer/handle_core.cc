@@ -51,6 +51,7 @@ std::size_t HandleCore::submit(std::span<Request> requests) {
     for (Request& request : requests.first(count)) {
       TransferOp* op = allocate();
       op->request = std::move(request);
+      op->needs_fresh_connection = op->request.fresh_connection;
       accept(*op, now, op->request.deadline);
       earliest = std::min(earliest, op->deadline);
       // Inside the lock, so that a cancel() that finds the op sends its letter after it.

@@ -174,7 +174,9 @@ bool Reactor::hedge(TransferOp& op, std::size_t late_count, TimePoint now) {
 
 Connection* Reactor::pick_hedge_connection(const TransferOp& op, TimePoint now) {
   AddressBook& addresses = op.endpoint->addresses;
-  if (addresses.size() < 2) {
+  if (op.request.fresh_connection) {
+    // Only a new one will do.
+  } else if (addresses.size() < 2) {
     if (Connection* idle = take_idle(*op.endpoint, now)) return idle;
   } else {
     for (std::size_t i = idle_.size(); i-- > 0;) {

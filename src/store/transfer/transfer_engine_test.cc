@@ -413,6 +413,17 @@ TEST_P(TransferTest, CallEndsByStopAndDeadline) {
   stop_all();
 }
 
+TEST_P(TransferTest, FreshConnectionIsANewOne) {
+  start();
+  expect_content(transfer(get(0, 10)), 0, 10);
+  Request request = get(0, 10);
+  request.fresh_connection = true;
+  expect_content(transfer(std::move(request)), 0, 10);
+  EXPECT_EQ(server_->connection_count(), 2U);
+  expect_content(transfer(get(0, 10)), 0, 10);  // the wish was for one request
+  EXPECT_EQ(server_->connection_count(), 2U);
+}
+
 TEST_P(TransferTest, CallOvertakesQueuedTransfers) {
   options_.max_in_flight = 1;
   std::counting_semaphore<> go(0);
