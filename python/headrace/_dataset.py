@@ -462,4 +462,4 @@ class Dataset:
     def __repr__(self) -> str:
         if self.closed:
             return "Dataset(closed)"
-        return f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})"
+        return _live.describe(self, lambda: f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import atexit
 import os
 import weakref
+from collections.abc import Callable
 from typing import Protocol
 
 from headrace import _native
+from headrace.errors import HeadraceError
 
 
 class Closable(Protocol):
@@ -20,6 +22,14 @@ _owner_pid = os.getpid()
 
 def register(thing: Closable) -> None:
     _open.add(thing)
+
+
+def describe(thing: object, text: Callable[[], str]) -> str:
+    """What ``repr()`` shows: ``text()``, also of what cannot be asked any more. Debuggers and log lines call it anywhere."""
+    try:
+        return text()
+    except HeadraceError:  # opened before a fork(): only the parent may ask it
+        return f"{type(thing).__name__}(opened by the parent process)"
 
 
 def _forget() -> None:

@@ -377,4 +377,6 @@ class Loader:
     def __repr__(self) -> str:
         if self.closed:
             return "Loader(closed)"
-        return f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self.rank}, world_size={self.world_size})"
+        return _live.describe(
+            self, lambda: f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self.rank}, world_size={self.world_size})"
+        )

@@ -364,7 +364,7 @@ class Mixture:
         self._dataset.close()
 
     def __repr__(self) -> str:
-        return f"Mixture({', '.join(f'{name}: {size}' for name, size in self.sizes.items())})"
+        return _live.describe(self, lambda: f"Mixture({', '.join(f'{name}: {size}' for name, size in self.sizes.items())})")
 
 
 def _as_source(name: str, value: Any) -> MixtureSource:

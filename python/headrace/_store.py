@@ -185,7 +185,7 @@ class Store:
             objects, prefixes, continuation = self._native.list_page(prefix, "" if recursive else "/", continuation)
             if prefixes:
                 rolled = [ObjectInfo(key=p, size=0) for p in prefixes]
-                yield from sorted([*objects, *rolled], key=lambda info: info.key.encode())
+                yield from sorted([*objects, *rolled], key=lambda info: os.fsencode(info.key))
             else:
                 yield from objects
             if not continuation:
@@ -236,4 +236,4 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return "Store(closed)" if self.closed else f"Store({self.url!r})"
+        return "Store(closed)" if self.closed else _live.describe(self, lambda: f"Store({self.url!r})")

@@ -136,7 +136,7 @@ def _compare_stored_index(fresh: Dataset, report: VerifyReport) -> None:
 
 def format_manifest(digests: Mapping[str, str]) -> str:
     """The text that ``sha256sum`` writes and checks: ``<hex>  <key>``, one line an object, keys in byte order."""
-    return "".join(_manifest_line(key, digests[key]) for key in sorted(digests, key=str.encode))
+    return "".join(_manifest_line(key, digests[key]) for key in sorted(digests, key=os.fsencode))
 
 
 def _manifest_line(key: str, digest: str) -> str:

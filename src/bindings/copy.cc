@@ -72,12 +72,6 @@ void open_job(PyCopyJob* self, PyStore& source, PyStore& target, const std::vect
   new (self) PyCopyJob{std::move(from), std::move(to), std::move(job)};
 }
 
-/// Names of files need not be UTF-8; what is not comes as "\xff", to be read and printed.
-nb::object text_of(std::string_view bytes) {
-  return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()),
-                                        "backslashreplace"));
-}
-
 nb::dict progress(const PyCopyJob& self) {
   const CopyProgress now = self.job->progress();
   nb::dict out;
@@ -105,8 +99,7 @@ nb::list take_events(PyCopyJob& self) {
   nb::list out;
   for (const CopyEvent& event : self.job->take_events()) {
     const char* const kind = event.kind == CopyEvent::Kind::kCopied ? "copy" : "delete";
-    out.append(
-        nb::make_tuple(kind, text_of(event.from_key), text_of(event.to_key), event.size_bytes));
+    out.append(nb::make_tuple(kind, event.from_key, event.to_key, event.size_bytes));
   }
   return out;
 }
@@ -114,8 +107,8 @@ nb::list take_events(PyCopyJob& self) {
 nb::list failures(const PyCopyJob& self) {
   nb::list out;
   for (const CopyFailure& failure : self.job->failures()) {
-    out.append(nb::make_tuple(text_of(failure.key), std::string(code_name(failure.status.code())),
-                              text_of(failure.status.message())));
+    out.append(nb::make_tuple(failure.key, std::string(code_name(failure.status.code())),
+                              readable_text(failure.status.message())));
   }
   return out;
 }

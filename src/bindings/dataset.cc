@@ -129,8 +129,7 @@ nb::list columns(PyDataset& self) {
     nb::list shape;
     for (const std::uint64_t dim : column.shape) shape.append(dim);
     nb::list classes;
-    for (const std::string& name : column.classes)
-      classes.append(nb::str(name.data(), name.size()));
+    for (const std::string& name : column.classes) classes.append(nb::cast(name));
     out.append(nb::make_tuple(column.name, column.encoding, column.dtype, nb::tuple(shape),
                               column.fixed_size_bytes, nb::tuple(classes)));
   }

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "process.h"
+#include "text.h"
 
 namespace headrace {
 namespace {
@@ -20,12 +21,8 @@ static_assert(std::size(kClassNames) == static_cast<std::size_t>(Code::kInternal
 nb::object make_error(const Status& status, std::string_view key) {
   const char* class_name = kClassNames[static_cast<std::size_t>(status.code())];
   nb::object type = nb::module_::import_("headrace.errors").attr(class_name);
-  // Object keys are bytes from a server: a message that is not UTF-8 must still arrive.
-  auto text = [](std::string_view s) {
-    return nb::steal(PyUnicode_DecodeUTF8(s.data(), static_cast<Py_ssize_t>(s.size()), "replace"));
-  };
-  nb::object error = type(text(status.message()));
-  if (!key.empty()) error.attr("key") = text(key);
+  nb::object error = type(readable_text(status.message()));
+  if (!key.empty()) error.attr("key") = nb::cast(key);
   return error;
 }
 

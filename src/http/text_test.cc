@@ -1,4 +1,5 @@
 // Ranges, percent-encoding, URLs, dates and header fields.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "http/date.h"
@@ -91,6 +92,17 @@ TEST(Uri, RefusesOtherEndpoints) {
        {"localhost:9000", "ftp://h", "http://", "http://h:0", "http://h:65536", "http://h:x",
         "http://h:", "http://u:p@h", "http://h?x", "http://[::1", "http://[::1]x", "http://a b"}) {
     EXPECT_EQ(parse_http_url(text).error().code(), Code::kInvalidArgument) << text;
+  }
+}
+
+TEST(Uri, MessagesShowUrlsWithoutSecrets) {
+  EXPECT_EQ(without_secrets("http://bob:hunter2@h:1/x@y?sig=abc"), "http://***@h:1/x@y?...");
+  EXPECT_EQ(without_secrets("https://h/a@b"), "https://h/a@b");
+  EXPECT_EQ(without_secrets("https://h?x@y"), "https://h?...");
+  EXPECT_EQ(without_secrets("h:80"), "h:80");
+  for (std::string_view text : {"http://bob:hunter2@h", "http://h/?sig=hunter2"}) {
+    EXPECT_THAT(parse_http_url(text).error().message(),
+                testing::Not(testing::HasSubstr("hunter2")));
   }
 }
 

@@ -96,10 +96,23 @@ std::string HttpUrl::authority() const {
   return text;
 }
 
+std::string without_secrets(std::string_view url) {
+  const std::size_t scheme_end = url.find("://");
+  if (scheme_end == std::string_view::npos) return std::string(url);
+  const std::size_t host = scheme_end + 3;
+  std::string out(url.substr(0, url.find('?', host)));
+  if (out.size() < url.size()) out += "?...";
+  const std::size_t path = std::min(out.find('/', host), out.size());
+  const std::size_t at = out.rfind('@', path);
+  if (at != std::string::npos && at >= host) out.replace(host, at - host, "***");
+  return out;
+}
+
 Result<HttpUrl> parse_http_url(std::string_view text) {
   const auto bad = [&](std::string_view why) {
-    return Status(Code::kInvalidArgument,
-                  "\"" + std::string(text) + "\" is not a usable http(s) URL: " + std::string(why));
+    return Status(
+        Code::kInvalidArgument,
+        "\"" + without_secrets(text) + "\" is not a usable http(s) URL: " + std::string(why));
   };
   HttpUrl url;
   std::string_view rest = text;

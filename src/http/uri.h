@@ -43,7 +43,11 @@ struct HttpUrl {
   std::string authority() const;
 };
 
-/// Errors: kInvalidArgument, with the text in the message.
+/// The URL as messages may show it: without user and password in front of the host and without
+/// the query, which may be a signature. Text that is no URL comes back as it is.
+std::string without_secrets(std::string_view url);
+
+/// Errors: kInvalidArgument, with the text (without_secrets()) in the message.
 Result<HttpUrl> parse_http_url(std::string_view text);
 
 }  // namespace headrace::http

@@ -1,4 +1,5 @@
 #include "headrace/store.h"
+#include "http/uri.h"
 #include "store/azure/azure_store.h"
 #include "store/file/file_store.h"
 #include "store/gcs/gcs_store.h"
@@ -13,7 +14,7 @@ namespace {
 
 Status unsupported(const StoreUrl& url) {
   std::string message =
-      url.root + ": the scheme \"" + url.scheme +
+      http::without_secrets(url.root) + ": the scheme \"" + url.scheme +
       "\" is not supported; use s3://bucket/prefix, file:///directory, a plain "
       "path, gs://bucket/prefix, az://account/container/prefix, https://host/path, "
       "or memory://name";

@@ -1,6 +1,7 @@
 #include "headrace/whoami.h"
 
 #include "http/date.h"
+#include "http/uri.h"
 #include "store/azure/azure_store.h"
 #include "store/identity.h"
 #include "store/service_client.h"
@@ -13,10 +14,10 @@ void identify_local(const StoreUrl& url, Identity& out) {
   out.credential = "not needed";
 }
 
-void identify_web(const StoreUrl& url, Identity& out) {
+void identify_web(Identity& out) {
   out.vendor = "http";
   out.credential = "anonymous";
-  out.settings = {{"endpoint", url.root, "url"}};
+  out.settings = {{"endpoint", out.url, "url"}};
 }
 
 Status identify_vendor(const IdentityRequest& request, Identity& out) {
@@ -34,7 +35,7 @@ Status identify_vendor(const IdentityRequest& request, Identity& out) {
     return azure::identify(request, out);
   }
   if (scheme == "http" || scheme == "https") {
-    identify_web(request.url, out);
+    identify_web(out);
   } else if (scheme.empty() || scheme == "file" || scheme == "memory") {
     identify_local(request.url, out);
   } else {
@@ -72,7 +73,9 @@ Result<Identity> describe_identity(const StoreOptions& store, const Environment&
                                    const IdentityOptions& options) {
   HEADRACE_TRY_ASSIGN(const StoreUrl url, parse_store_url(store.url));
   Identity identity;
-  identity.url = url.root;
+  // Only web and Azure URLs carry secrets; a question mark in a key of another store is a name.
+  const bool is_web = url.scheme == "http" || url.scheme == "https";
+  identity.url = is_web ? http::without_secrets(url.root) : url.root;
   const IdentityRequest request{store,
                                 url,
                                 environment,

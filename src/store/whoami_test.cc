@@ -114,6 +114,18 @@ TEST_F(Whoami, ASignatureInTheUrlIsNotShown) {
   EXPECT_THAT(found.explain(), Not(HasSubstr("verysecret")));
 }
 
+TEST_F(Whoami, UserAndQueryOfAWebUrlAreNotShown) {
+  for (const char* url : {"http://bob:verysecret@127.0.0.1:1/x?sig=verysecret",
+                          "http://bob:verysecret%zz@127.0.0.1:1/x"}) {
+    const Identity found = identify(url);
+    EXPECT_THAT(found.explain() + found.url,
+                AllOf(HasSubstr("127.0.0.1:1/x"), Not(HasSubstr("verysecret"))));
+    options_.url = url;
+    auto store = open_store(options_, environment_);
+    EXPECT_THAT(store ? "" : store.error().message(), Not(HasSubstr("verysecret")));
+  }
+}
+
 TEST_F(Whoami, TheCheckListsTheRoot) {
   IdentityOptions how;
   how.check = true;

@@ -180,6 +180,8 @@ if pid == 0:
                 assert "fork" in str(error), error
             else:
                 os._exit(3)
+        for thing, name in ((store, "Store"), (dataset, "Dataset"), (loader, "Loader")):
+            assert repr(thing).startswith(name + "("), repr(thing)  # debuggers call it anywhere
         del held, result, stream
         store.close(); loader.close(); dataset.close()
         gc.collect()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace._store import Store
+from headrace._urls import without_secrets
 from headrace.errors import HeadraceError, InvalidArgumentError
 
 CANCELLED = 130
@@ -20,9 +21,30 @@ def print_json(value: Any) -> None:
     sys.stdout.flush()
 
 
+def escaped(text: str) -> str:
+    """Without what a terminal would obey instead of show: control characters (C0, DEL, C1), marks that turn the direction of
+    writing, line separators; bytes of keys that are not UTF-8 as ``\\xff``."""
+    if text.isprintable():
+        return text
+    return "".join(_escape(c) if not c.isprintable() and c != " " else c for c in text)
+
+
+def _escape(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # PEP 383: a byte that is not UTF-8
+        code -= 0xDC00
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def shown(text: str) -> str:
+    """A name or message for stdout: escaped on a terminal; as it is, byte for byte, where a program reads."""
+    return escaped(text) if sys.stdout.isatty() else text
+
+
 def fail(message: str) -> int:
     """One line on stderr; returns the exit code."""
-    sys.stderr.write("headrace: " + " ".join(message.split()) + "\n")
+    text = " ".join(without_secrets(message).split())
+    sys.stderr.write(f"headrace: {escaped(text) if sys.stderr.isatty() else text}\n")
     return 1
 
 
@@ -63,9 +85,6 @@ def is_web(url: str) -> bool:
     return url.startswith(("http://", "https://"))
 
 
-def without_query(url: str) -> str:
-    """For messages: what follows the question mark of a web URL may be a signature."""
-    return url.partition("?")[0] if is_web(url) else url
 
 
 def split_url(url: str) -> tuple[str, str]:
@@ -87,7 +106,7 @@ def split_url(url: str) -> tuple[str, str]:
         rest, question, query = rest.partition("?")
         host, _, key = rest.partition("/")
         if not host:
-            raise InvalidArgumentError(f"{without_query(url)}: no host; expected {scheme}://host/path")
+            raise InvalidArgumentError(f"{url}: no host; expected {scheme}://host/path")
         return f"{scheme}://{host}{question}{query}", unquote(key)
     bucket, _, key = rest.partition("/")
     if not bucket:

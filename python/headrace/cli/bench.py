@@ -14,6 +14,7 @@ from headrace._loader import Loader
 from headrace._native import ObjectInfo
 from headrace._store import Store
 from headrace._units import format_bytes, parse_bytes
+from headrace._urls import without_secrets
 from headrace.cli._knee import bar, knee, recommend, sweep
 from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json, split_url, status_line
 from headrace.errors import InvalidArgumentError, NotFoundError
@@ -131,7 +132,7 @@ def fetch(
         raise InvalidArgumentError(f"--memory {memory}: too little for one read of {part_bytes}")
     advice = recommend(rows)
     if json:
-        print_json({"url": url, "objects": len(objects), "rows": rows, "recommendation": advice})
+        print_json({"url": without_secrets(url), "objects": len(objects), "rows": rows, "recommendation": advice})
         return
     _print_rows(rows)
     text = (
@@ -176,7 +177,7 @@ def load(
             first = first or started.read()["seconds"]
             samples, count = samples + len(batch.ids), count + 1
         stats = loader.stats()
-    report: dict[str, Any] = {"url": url, "batches": count, "samples": samples, "first_batch_s": first, **started.read()}
+    report: dict[str, Any] = {"url": without_secrets(url), "batches": count, "samples": samples, "first_batch_s": first, **started.read()}
     report["samples_per_s"] = samples / report["seconds"]
     report["samples_per_cpu_s"] = samples / max(report["cpu_seconds"], 1e-9)
     report["stats"] = stats

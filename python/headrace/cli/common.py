@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from headrace.cli.base import CANCELLED, Stores, fail, guard, print_json, reader_left, split_url
+from headrace.cli.base import CANCELLED, Stores, fail, guard, print_json, reader_left, shown, split_url
 
 __all__ = [
     "CANCELLED",
@@ -27,6 +27,7 @@ __all__ = [
     "print_json",
     "reader_left",
     "run",
+    "shown",
     "split_url",
     "status_line",
 ]
@@ -45,9 +46,16 @@ Format = Annotated[
 ]
 
 
+class _Console(Console):
+    """Shows names from stores and data without what a terminal would obey."""
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*("\n".join(map(shown, o.split("\n"))) if isinstance(o, str) else o for o in objects), **options)
+
+
 def console() -> Console:
     """For tables and text on stdout."""
-    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    return _Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:

@@ -12,7 +12,7 @@ from headrace._dataset import Dataset
 from headrace._loader import Loader
 from headrace._units import format_bytes
 from headrace.cli import _prove
-from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
+from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json, shown
 
 BlockBytes = Annotated[str | None, typer.Option("--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets.")]
 
@@ -77,7 +77,7 @@ def _rows(headings: str, rows: list[tuple[Any, ...]]) -> Table:
     for heading in headings.split():
         table.add_column(heading, overflow="fold")
     for row in rows:
-        table.add_row(*(str(cell).replace("[", r"\[") for cell in row))
+        table.add_row(*(shown(str(cell)).replace("[", r"\[") for cell in row))
     return table
 
 

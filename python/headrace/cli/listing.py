@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace._units import format_bytes
-from headrace.cli.base import Stores, fail, is_local, local_path, print_json, split_url, without_query
+from headrace._urls import without_secrets
+from headrace.cli.base import Stores, escaped, fail, is_local, local_path, print_json, shown, split_url
 from headrace.errors import CancelledError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -35,8 +36,7 @@ def _as_json(info: ObjectInfo) -> dict[str, Any]:
 
 def need_key(url: str, key: str) -> str:
     if not key or key.endswith("/"):
-        shown = without_query(url)
-        raise InvalidArgumentError(f"{shown} names no object; to list it: headrace ls {shown}")
+        raise InvalidArgumentError(f"{url} names no object; to list it: headrace ls {url}")
     return key
 
 
@@ -82,9 +82,9 @@ def list_objects(
                 print_json(_as_json(info))
                 continue
             is_directory = info.key.endswith("/") and not info.size
-            shown = "-" if is_directory else format_bytes(info.size) if human else f"{info.size:,}"
+            bytes_ = "-" if is_directory else format_bytes(info.size) if human else f"{info.size:,}"
             tail = f" {info.etag}" if long and not is_directory else ""
-            write(f"{'' if is_directory else _when(info):19} {shown:>14} {info.key}{tail}\n")
+            write(f"{'' if is_directory else _when(info):19} {bytes_:>14} {shown(info.key + tail)}\n")
         if (total or summarize) and json:
             print_json({"objects": found, "bytes": size})
         elif total or summarize:
@@ -118,11 +118,11 @@ def du(
                 raise NotFoundError(f"{url}: nothing below it")
             for name in sorted(sums, key=lambda n: (n == "", n)):
                 size, count = sums[name]
-                shown = url if not name else f"{split_url(url)[0].rstrip('/')}/{base}{name}/"
+                below = without_secrets(url if not name else f"{split_url(url)[0].rstrip('/')}/{base}{name}/")
                 if json:
-                    print_json({"url": shown, "bytes": size, "objects": count})
+                    print_json({"url": below, "bytes": size, "objects": count})
                 else:
-                    sys.stdout.write(f"{format_bytes(size) if human else f'{size:,}':>16} {count:>10,} {shown}\n")
+                    sys.stdout.write(f"{format_bytes(size) if human else f'{size:,}':>16} {count:>10,} {shown(below)}\n")
     return 0
 
 
@@ -133,7 +133,8 @@ def stat(url: str, endpoint: str | None = None, region: str | None = None, anony
     if json:
         print_json(_as_json(info))
     else:
-        sys.stdout.write(f"url       {url}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {info.etag}\nmodified  {_when(info)} UTC\n")
+        name = shown(without_secrets(url))
+        sys.stdout.write(f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {shown(info.etag)}\nmodified  {_when(info)} UTC\n")
     return 0
 
 
@@ -264,7 +265,7 @@ def _without_links(root: str, keys: Iterable[str]) -> Iterator[str]:
 
 
 def _confirm(question: str) -> None:
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{escaped(without_secrets(question))} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise KeyboardInterrupt
@@ -329,7 +330,7 @@ def _remove(store: Store, url: str, keys: Iterable[str], dry_run: bool, json: bo
             if remover is not None:
                 remover.add(batch)
             elif not json:
-                sys.stdout.writelines(f"delete {store.url}/{key}\n" for key in batch)
+                sys.stdout.writelines(shown(f"delete {store.url}/{key}") + "\n" for key in batch)
         if remover is not None:
             remover.finish()
     finally:

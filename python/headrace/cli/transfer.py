@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native
 from headrace._units import format_bytes, parse_bytes
-from headrace.cli.base import CANCELLED, Stores, fail, is_local, is_web, local_path, print_json, reader_left, split_url, without_query
+from headrace.cli.base import CANCELLED, Stores, fail, is_local, is_web, local_path, print_json, reader_left, shown, split_url
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: b
     if glob is not None:
         root, directory, pattern = _split_wildcard(url, glob)
         listed = _native.Glob(pattern).prefix
-        return stores.open(root), (listed, target, True, len(directory.encode()), pattern.rstrip("/") + "{,/**}" if recursive else pattern)
+        return stores.open(root), (listed, target, True, len(os.fsencode(directory)), pattern.rstrip("/") + "{,/**}" if recursive else pattern)
     store, key = stores.split(url)
     if recursive:
         prefix = key if not key or key.endswith("/") else key + "/"
@@ -124,9 +124,9 @@ def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: b
             raise InvalidArgumentError(f"{url} is no directory; to copy one file leave out -r")
         name = os.path.basename(local_path(url).rstrip("/")) if is_local(url) else prefix.rstrip("/").rpartition("/")[2]
         below = _join(target, name) + "/" if many and name else target
-        return store, (prefix, below, True, len(prefix.encode()), "")
+        return store, (prefix, below, True, len(os.fsencode(prefix)), "")
     if not key or key.endswith("/"):
-        raise InvalidArgumentError(f"{without_query(url)} names no object; to copy everything below it add -r")
+        raise InvalidArgumentError(f"{url} names no object; to copy everything below it add -r")
     return store, (key, _join(target, key.rpartition("/")[2]) if not target or target.endswith("/") else target, False, 0, "")
 
 
@@ -172,9 +172,9 @@ class _Display:
             if self._settings.json:
                 print_json({"action": kind, "from": f"{source}/{from_key}", "to": f"{target}/{to_key}", "bytes": size})
             elif kind == "copy":
-                sys.stdout.write(f"{source}/{from_key} -> {target}/{to_key} ({format_bytes(size)})\n")
+                sys.stdout.write(shown(f"{source}/{from_key} -> {target}/{to_key} ({format_bytes(size)})") + "\n")
             else:
-                sys.stdout.write(f"delete {target}/{to_key}\n")
+                sys.stdout.write(shown(f"delete {target}/{to_key}") + "\n")
 
     def _show(self, now: dict[str, int]) -> None:
         if self._bar is None:

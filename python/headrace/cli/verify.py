@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from dataclasses import asdict
@@ -15,6 +16,7 @@ from headrace._dataset import Dataset
 from headrace._quarantine import format_quarantine
 from headrace._store import Store, StoreOptions
 from headrace._units import format_bytes
+from headrace._urls import without_secrets
 from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
 from headrace.cli.index import AllowUnsafe, Keys, Labels, Lenient, Manifest, Split, TokenDtype, TokensPerSample, shape
 
@@ -134,14 +136,14 @@ def manifest_create(
     digests, count = _verify.create_manifest(url, workers=workers, memory=memory, **options)
     text = _verify.format_manifest(digests)
     if output == "-":
-        typer.echo(text, nl=False)
+        sys.stdout.write(text)
         return
     if output is None:
         with Store(url, **options) as store:
-            store.put(_verify.MANIFEST_KEY, text.encode())
+            store.put(_verify.MANIFEST_KEY, os.fsencode(text))
     else:
-        Path(output).write_text(text, encoding="utf-8")
-    where = output or f"{url.rstrip('/')}/{_verify.MANIFEST_KEY}"
+        Path(output).write_bytes(os.fsencode(text))
+    where = output or f"{without_secrets(url).rstrip('/')}/{_verify.MANIFEST_KEY}"
     seconds = time.monotonic() - started
     if json:
         print_json({"manifest": where, "objects": len(digests), "bytes": count, "seconds": seconds})
@@ -173,9 +175,9 @@ def manifest_check(
     options = _store_options(endpoint, region, anonymous, access_log)
     if manifest is None:
         with Store(url, **options) as store:
-            text = store.get(_verify.MANIFEST_KEY).decode()
+            text = os.fsdecode(store.get(_verify.MANIFEST_KEY))
     else:
-        text = Path(manifest).read_text(encoding="utf-8")
+        text = os.fsdecode(Path(manifest).read_bytes())
     report = _verify.check_manifest(url, _verify.parse_manifest(text), workers=workers, memory=memory, **options)
     seconds = time.monotonic() - started
     if json:
@@ -186,7 +188,7 @@ def manifest_check(
             for key in getattr(report, what)[:20]:
                 reason = f" ({report.reasons[key]})" if what == "unreadable" else ""
                 out.print(f"{what}: {key}{reason}", markup=False)
-        out.print(f"{url}: {report.matching:,} objects match, {format_bytes(report.bytes_read)} hashed in {seconds:.1f} s", markup=False)
+        out.print(f"{without_secrets(url)}: {report.matching:,} objects match, {format_bytes(report.bytes_read)} hashed in {seconds:.1f} s", markup=False)
     counts = ", ".join(f"{len(getattr(report, what)):,} {what}" for what in ("missing", "different", "extra", "unreadable") if getattr(report, what))
     return 0 if report.ok else fail(f"{url}: {counts}")
 

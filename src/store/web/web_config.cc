@@ -32,7 +32,10 @@ Result<WebConfig> make_web_config(const StoreOptions& options) {
     // Escaped as everything in a URL.
     auto user = http::decode(std::string_view(plain).substr(host, at - host));
     plain.erase(host, at + 1 - host);
-    if (!user) return std::move(user).error().annotate(plain + ": user and password");
+    if (!user) {  // Not with decode()'s message: it shows what it could not read.
+      return Status(Code::kInvalidArgument,
+                    plain + ": user and password have a % without two hex digits; write %25 for %");
+    }
     config.authorization = "Basic " + auth::base64(*user);
   }
   while (plain.size() > host && plain.ends_with('/')) plain.pop_back();
