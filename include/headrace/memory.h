@@ -44,10 +44,13 @@ class Slab {
   explicit operator bool() const noexcept { return pool_ != nullptr; }
   /// The writable bytes, exactly as many as were asked for; page-aligned start. Contents are
   /// unspecified after acquire (bytes of an earlier use). Valid until this Slab is moved from or
-  /// destroyed. Empty span for an empty Slab.
+  /// destroyed. Empty span for an empty Slab and for one that is only reserved.
   std::span<std::byte> bytes() const noexcept {
-    return pool_ ? std::span<std::byte>(data_, size_bytes_) : std::span<std::byte>();
+    return pool_ != nullptr && data_ != nullptr ? std::span<std::byte>(data_, size_bytes_)
+                                                : std::span<std::byte>();
   }
+  /// What was asked for, of a reserved one, too. 0 for an empty Slab.
+  std::size_t size_bytes() const noexcept { return pool_ != nullptr ? size_bytes_ : 0; }
 
  private:
   friend class SlabPool;
@@ -61,13 +64,13 @@ class Slab {
 
 /// Slabs in size classes under one hard limit.
 ///
-/// Each class has its own reserved range of addresses, as large as the limit; only slabs in use or
-/// kept for reuse have memory behind them. Before the sum of those would pass the limit, free slabs
-/// of other classes give their memory back to the system (madvise), so a change of sizes can never
-/// fragment the budget. Classes are four per power of two (16 KiB, 20, 24, 28, 32, 40, 48, 56, 64
-/// KiB, ...; below that every multiple of the 4 KiB page), so a slab larger than 16 KiB wastes at
-/// most 1/4 of its request, 1/9 on average. Slabs of 2 MiB and more are backed by huge pages where
-/// the system allows: first touch of 4 KiB pages costs 1.9 CPU s/GB (measured on AMD Zen 4).
+/// Only slabs in use or kept for reuse have memory behind them. Before the sum of those would pass
+/// the limit, free slabs of other classes give their memory back to the system (those of 2 MiB and
+/// more their addresses, too), so a change of sizes can never fragment the budget. Classes are four
+/// per power of two (16 KiB, 20, 24, 28, 32, 40, 48, 56, 64 KiB, ...; below that every multiple of
+/// the 4 KiB page), so a slab larger than 16 KiB wastes at most 1/4 of its request, 1/9 on average.
+/// Slabs of 2 MiB and more are backed by huge pages where the system allows: first touch of 4 KiB
+/// pages costs 1.9 CPU s/GB (measured on AMD Zen 4).
 class SlabPool {
  public:
   struct Options {
@@ -76,17 +79,21 @@ class SlabPool {
     std::uint64_t limit_bytes = std::uint64_t{256} << 20;
   };
 
-  /// Reserves addresses, touches no memory. Errors: kInvalidArgument (limit too small), kExhausted
-  /// (no addresses). The pool must outlive every Slab taken from it; its destructor checks this.
+  /// Takes neither memory nor addresses. Errors: kInvalidArgument (limit too small). The pool must
+  /// outlive every Slab taken from it; its destructor checks this.
   static Result<std::unique_ptr<SlabPool>> create(const Options& options);
   virtual ~SlabPool() = default;
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
 
   /// Takes a slab of `size_bytes` (> 0) without waiting. Errors: kExhausted when the limit does not
-  /// allow it now; kInvalidArgument when it never could (`charged_bytes(size_bytes) >
-  /// limit_bytes()`).
+  /// allow it now, or the system has no addresses; kInvalidArgument when it never could
+  /// (`charged_bytes(size_bytes) > limit_bytes()`).
   virtual Result<Slab> try_acquire(std::size_t size_bytes) = 0;
+
+  /// Room under the limit without memory: what another allocator takes meanwhile is counted here.
+  /// bytes() of such a slab has no bytes. Errors: as try_acquire().
+  virtual Result<Slab> try_reserve(std::size_t size_bytes) = 0;
 
   /// Waits for room, at most until `until`. Errors: kDeadline, kInvalidArgument. For callers
   /// outside the data path.

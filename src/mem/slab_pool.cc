@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <condition_variable>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -25,68 +23,51 @@ using mem::kHugePageBytes;
 
 constexpr std::uint64_t kSmallestLimitBytes = 64 << 10;
 
-/// One size class: a stretch of addresses cut into slots. A slot is out, warm (free, with memory)
-/// or cold (no memory).
+/// One size class. A slab is out, warm (free, with memory) or cold (free, addresses only).
 struct SizeClass {
-  std::byte* base = nullptr;
-  std::uint32_t slot_count = 0;        // how many fit under the limit
-  std::uint32_t fresh = 0;             // slots [fresh, slot_count) were never used
-  std::uint64_t accessible_bytes = 0;  // [base, +accessible_bytes) is readable and writable
-  std::uint64_t last_use = 0;          // acquire count of the pool when this class last served
-  std::vector<std::uint32_t> warm;     // last in, first out: the one in the CPU's caches first
-  std::vector<std::uint32_t> cold;
+  std::uint64_t last_use = 0;    // acquire count of the pool when this class last served
+  std::size_t slab_count = 0;    // out, warm and cold together
+  std::vector<std::byte*> warm;  // last in, first out: the one in the CPU's caches first
+  std::vector<std::byte*> cold;  // of classes below kHugePageBytes; larger ones are unmapped
 };
 
-/// The whole reservation; unmapped when destroyed.
-class Addresses {
- public:
-  Addresses(std::byte* base, std::uint64_t size_bytes) noexcept
-      : base_(base), size_bytes_(size_bytes) {}
-  Addresses(Addresses&& o) noexcept
-      : base_(std::exchange(o.base_, nullptr)), size_bytes_(o.size_bytes_) {}
-  Addresses& operator=(Addresses&&) = delete;
-  ~Addresses() {
-    if (base_ != nullptr) ::munmap(base_, size_bytes_);
-  }
-  std::byte* aligned_base() const noexcept {
-    const auto address = reinterpret_cast<std::uintptr_t>(base_);
-    return base_ + ((kHugePageBytes - address % kHugePageBytes) % kHugePageBytes);
-  }
-
- private:
-  std::byte* base_;
-  std::uint64_t size_bytes_;
+/// Addresses as one call of the system gave them.
+struct Mapping {
+  std::byte* base = nullptr;
+  std::uint64_t size_bytes = 0;
 };
 
 std::uint64_t round_to_huge(std::uint64_t bytes) noexcept {
   return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
 }
 
+/// Accessible addresses that begin on a huge page; null when the system refuses. NORESERVE: nothing
+/// is counted as memory before it is touched, where overcommit is on.
+std::byte* map_aligned(std::uint64_t size_bytes) noexcept {
+  const std::uint64_t mapped_bytes = size_bytes + kHugePageBytes;
+  void* const at = ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return nullptr;
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  const std::uint64_t lead = (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;
+  std::byte* const base = static_cast<std::byte*>(at) + lead;
+  if (lead > 0) ::munmap(at, lead);
+  if (lead < kHugePageBytes) ::munmap(base + size_bytes, kHugePageBytes - lead);
+  return base;
+}
+
+bool is_huge(std::uint32_t index) noexcept { return class_bytes(index) >= kHugePageBytes; }
+
 class PoolImpl final : public SlabPool {
  public:
-  PoolImpl(Addresses addresses, std::uint64_t limit_bytes)
-      : addresses_(std::move(addresses)), limit_bytes_(limit_bytes) {
-    std::byte* next = addresses_.aligned_base();
-    for (std::uint32_t i = 0; i < kClassCount && class_bytes(i) <= limit_bytes; ++i) {
-      SizeClass& c = classes_[i];
-      c.base = next;
-      c.slot_count = slots_of(i, limit_bytes);
-      const std::uint64_t region_bytes = region_of(i, limit_bytes);
-      // Whole slabs of huge pages, else none: where the system's default is "always", a small slab
-      // would otherwise make 2 MiB resident. Failure (kernel without huge pages) only costs speed.
-      const bool whole = class_bytes(i) % kHugePageBytes == 0;
-      static_cast<void>(::madvise(c.base, region_bytes, whole ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
-      next += region_bytes;
+  explicit PoolImpl(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  ~PoolImpl() override {
+    HEADRACE_CHECK(used_bytes() == 0);
+    for (std::uint32_t i = 0; i < kClassCount; ++i) {
+      if (!is_huge(i)) continue;
+      for (std::byte* const slab : classes_[i].warm) ::munmap(slab, class_pitch_bytes(i));
     }
-  }
-  ~PoolImpl() override { HEADRACE_CHECK(used_bytes() == 0); }
-
-  static std::uint32_t slots_of(std::uint32_t index, std::uint64_t limit_bytes) noexcept {
-    return static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(limit_bytes / class_bytes(index), UINT32_MAX));
-  }
-  static std::uint64_t region_of(std::uint32_t index, std::uint64_t limit_bytes) noexcept {
-    return round_to_huge(slots_of(index, limit_bytes) * class_pitch_bytes(index));
+    for (const Mapping& mapping : mappings_) ::munmap(mapping.base, mapping.size_bytes);
   }
 
   Result<Slab> try_acquire(std::size_t size_bytes) override {
@@ -95,6 +76,16 @@ class PoolImpl final : public SlabPool {
     Slab slab = take(size_bytes);
     if (!slab) return Status(Code::kExhausted, no_room(size_bytes));
     return slab;
+  }
+
+  Result<Slab> try_reserve(std::size_t size_bytes) override {
+    HEADRACE_TRY(check_size(size_bytes));
+    MutexLock lock(mutex_);
+    const std::uint64_t bytes = charged_bytes(size_bytes);
+    if (used_bytes() + bytes > limit_bytes_) return Status(Code::kExhausted, no_room(size_bytes));
+    make_room(bytes);
+    count(bytes);
+    return make_slab(nullptr, size_bytes, class_of(size_bytes));
   }
 
   Result<Slab> acquire(std::size_t size_bytes, TimePoint until) override {
@@ -144,21 +135,62 @@ class PoolImpl final : public SlabPool {
     SizeClass& c = classes_[index];
     const std::uint64_t bytes = class_bytes(index);
     if (used_bytes() + bytes > limit_bytes_) return {};
-    std::uint32_t slot = 0;
+    std::byte* slab = nullptr;
     if (!c.warm.empty()) {
-      slot = c.warm.back();
+      slab = c.warm.back();
       c.warm.pop_back();
+      used_bytes_.store(used_bytes() + bytes, std::memory_order_relaxed);
     } else {
       make_room(bytes);
-      if (!take_cold(index, slot)) return {};
-      const std::uint64_t committed = committed_bytes() + bytes;
-      HEADRACE_CHECK(committed <= limit_bytes_);
-      committed_bytes_.store(committed, std::memory_order_relaxed);
-      peak_bytes_.store(std::max(peak_bytes(), committed), std::memory_order_relaxed);
+      slab = take_fresh(index);
+      // Addresses may lack before memory does (ulimit -v): those of free slabs come first.
+      if (slab == nullptr && unmap_free()) slab = take_fresh(index);
+      if (slab == nullptr) return {};
+      count(bytes);
     }
     c.last_use = ++use_count_;
+    return make_slab(slab, size_bytes, index);
+  }
+
+  std::byte* take_fresh(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
+    return is_huge(index) ? take_huge(index) : take_cold(index);
+  }
+
+  /// Gives up all free slabs of 2 MiB and more; false when there are none.
+  bool unmap_free() HEADRACE_REQUIRES(mutex_) {
+    bool any = false;
+    for (std::uint32_t i = class_of(kHugePageBytes); i < kClassCount; ++i) {
+      while (!classes_[i].warm.empty()) {
+        drop_warm(i);
+        any = true;
+      }
+    }
+    return any;
+  }
+
+  /// Gives one free slab's memory back to the system.
+  void drop_warm(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
+    SizeClass& c = classes_[index];
+    std::byte* const slab = c.warm.back();
+    c.warm.pop_back();
+    if (is_huge(index)) {
+      // Addresses go with the memory: so those of all classes together stay near the limit.
+      HEADRACE_CHECK(::munmap(slab, class_pitch_bytes(index)) == 0);
+      --c.slab_count;
+    } else {
+      HEADRACE_CHECK(::madvise(slab, class_bytes(index), MADV_DONTNEED) == 0);
+      c.cold.push_back(slab);
+    }
+    committed_bytes_.store(committed_bytes() - class_bytes(index), std::memory_order_relaxed);
+  }
+
+  /// Counts memory that is handed out and was not committed before.
+  void count(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
+    const std::uint64_t committed = committed_bytes() + bytes;
+    HEADRACE_CHECK(committed <= limit_bytes_);
+    committed_bytes_.store(committed, std::memory_order_relaxed);
+    peak_bytes_.store(std::max(peak_bytes(), committed), std::memory_order_relaxed);
     used_bytes_.store(used_bytes() + bytes, std::memory_order_relaxed);
-    return make_slab(c.base + slot * class_pitch_bytes(index), size_bytes, index);
   }
 
   /// Gives back the memory of free slabs, least recently used class first, until `bytes` more fit.
@@ -173,69 +205,79 @@ class PoolImpl final : public SlabPool {
         if (oldest == kClassCount || classes_[i].last_use < classes_[oldest].last_use) oldest = i;
       }
       HEADRACE_CHECK(oldest < kClassCount);  // committed = used + warm, and used + bytes fits
-      SizeClass& c = classes_[oldest];
-      const std::uint32_t slot = c.warm.back();
-      c.warm.pop_back();
-      c.cold.push_back(slot);
-      const int rc =
-          ::madvise(c.base + slot * class_pitch_bytes(oldest), class_bytes(oldest), MADV_DONTNEED);
-      HEADRACE_CHECK(rc == 0);
-      committed_bytes_.store(committed_bytes() - class_bytes(oldest), std::memory_order_relaxed);
+      drop_warm(oldest);
     }
   }
 
-  /// Finds a slot without memory; false when the system refuses to make it accessible.
-  bool take_cold(std::uint32_t index, std::uint32_t& slot) HEADRACE_REQUIRES(mutex_) {
+  /// A slab of a class below 2 MiB that has addresses but no memory; null when there are none.
+  std::byte* take_cold(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
     SizeClass& c = classes_[index];
-    if (!c.cold.empty()) {
-      slot = c.cold.back();
-      c.cold.pop_back();
-      return true;
-    }
-    HEADRACE_CHECK(c.fresh < c.slot_count);  // all slots together are no more than the limit
-    const std::uint64_t pitch_bytes = class_pitch_bytes(index);
-    const std::uint64_t needed_bytes = (std::uint64_t{c.fresh} + 1) * pitch_bytes;
-    if (needed_bytes > c.accessible_bytes) {
-      // In steps of 2 MiB, so that small classes make few calls. The step lies inside the region,
-      // which is rounded up.
-      const std::uint64_t until_bytes = round_to_huge(needed_bytes);
-      const std::uint64_t grown_bytes = until_bytes - c.accessible_bytes;
-      if (::mprotect(c.base + c.accessible_bytes, grown_bytes, PROT_READ | PROT_WRITE) != 0)
-        return false;
-      c.accessible_bytes = until_bytes;
-    }
+    if (c.cold.empty()) add_cold(index);
+    if (c.cold.empty()) return nullptr;
+    std::byte* const slab = c.cold.back();
+    c.cold.pop_back();
+    return slab;
+  }
+
+  /// Maps room for as many small slabs as fit in whole huge pages, so that few calls are made.
+  void add_cold(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
+    SizeClass& c = classes_[index];
+    const std::uint64_t bytes = class_bytes(index);
+    const std::uint64_t size_bytes = round_to_huge(bytes);
+    std::byte* const base = map_aligned(size_bytes);
+    if (base == nullptr) return;
+    mappings_.push_back({base, size_bytes});
+    // Where the system's default is "always", a small slab would otherwise make 2 MiB resident.
+    // Failure (kernel without huge pages) only costs speed.
+    static_cast<void>(::madvise(base, size_bytes, MADV_NOHUGEPAGE));
+    const std::size_t added = size_bytes / bytes;
+    expect(c, added);
+    for (std::size_t i = added; i > 0; --i) c.cold.push_back(base + (i - 1) * bytes);
+  }
+
+  /// A slab of 2 MiB or more, mapped by itself; null when the system refuses.
+  std::byte* take_huge(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
+    std::byte* const base = map_aligned(class_pitch_bytes(index));
+    if (base == nullptr) return nullptr;
+    // 2.5, 3, 3.5, 5 and 7 MiB: huge pages for what they cover completely, small ones for the
+    // rest.
     const std::uint64_t huge_bytes = class_bytes(index) / kHugePageBytes * kHugePageBytes;
-    if (huge_bytes > 0 && huge_bytes < class_bytes(index)) {
-      // 2.5, 3, 3.5, 5 and 7 MiB: huge pages for what they cover completely, small ones for the
-      // rest.
-      static_cast<void>(::madvise(c.base + c.fresh * pitch_bytes, huge_bytes, MADV_HUGEPAGE));
+    static_cast<void>(::madvise(base, huge_bytes, MADV_HUGEPAGE));
+    if (huge_bytes < class_pitch_bytes(index)) {
+      static_cast<void>(
+          ::madvise(base + huge_bytes, class_pitch_bytes(index) - huge_bytes, MADV_NOHUGEPAGE));
     }
-    slot = c.fresh++;
-    // Room for every slot in both lists, so that release() never allocates.
-    if (c.warm.capacity() < c.fresh) {
-      c.warm.reserve(std::size_t{c.fresh} * 2);
-      c.cold.reserve(std::size_t{c.fresh} * 2);
-    }
-    return true;
+    expect(classes_[index], 1);
+    return base;
+  }
+
+  /// Makes room in the lists for `added` more slabs, so that release() never allocates.
+  static void expect(SizeClass& c, std::size_t added) {
+    c.slab_count += added;
+    if (c.warm.capacity() >= c.slab_count) return;
+    c.warm.reserve(c.slab_count * 2);
+    c.cold.reserve(c.slab_count * 2);
   }
 
   void release(std::byte* data, std::uint32_t class_index) noexcept override {
     MutexLock lock(mutex_);
-    SizeClass& c = classes_[class_index];
-    const auto offset_bytes = static_cast<std::uint64_t>(data - c.base);
-    HEADRACE_DCHECK(offset_bytes % class_pitch_bytes(class_index) == 0);
-    c.warm.push_back(static_cast<std::uint32_t>(offset_bytes / class_pitch_bytes(class_index)));
+    if (data != nullptr) {
+      classes_[class_index].warm.push_back(data);
+    } else {  // Reserved only.
+      committed_bytes_.store(committed_bytes() - class_bytes(class_index),
+                             std::memory_order_relaxed);
+    }
     used_bytes_.store(used_bytes() - class_bytes(class_index), std::memory_order_relaxed);
     // Under the lock: the acquire() that this ends may be the last act before the pool is
     // destroyed.
     if (waiter_count_ > 0) room_.notify_all();
   }
 
-  const Addresses addresses_;
   const std::uint64_t limit_bytes_;
   Mutex mutex_;
   std::condition_variable room_;
   std::array<SizeClass, kClassCount> classes_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<Mapping> mappings_ HEADRACE_GUARDED_BY(mutex_);  ///< Of classes below 2 MiB.
   std::uint64_t use_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint32_t waiter_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint64_t> used_bytes_{0};
@@ -257,24 +299,7 @@ Result<std::unique_ptr<SlabPool>> SlabPool::create(const Options& options) {
                   "a memory limit of " + std::to_string(options.limit_bytes) +
                       " bytes is too small: at least " + std::to_string(kSmallestLimitBytes));
   }
-  std::uint64_t reserved_bytes = kHugePageBytes;
-  for (std::uint32_t i = 0; i < kClassCount && class_bytes(i) <= options.limit_bytes; ++i) {
-    reserved_bytes += PoolImpl::region_of(i, options.limit_bytes);
-    if (reserved_bytes >= std::uint64_t{1} << 47)
-      break;  // more than any x86-64 or ARM process can have; mmap will refuse
-  }
-  // PROT_NONE and NORESERVE: addresses only, not counted as memory even where overcommit is off.
-  void* base = ::mmap(nullptr, reserved_bytes, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) {
-    return Status(Code::kExhausted, "cannot reserve " + std::to_string(reserved_bytes) +
-                                        " bytes of addresses for a memory limit of " +
-                                        std::to_string(options.limit_bytes) + ": " +
-                                        std::strerror(errno));
-  }
-  Addresses addresses(static_cast<std::byte*>(base), reserved_bytes);
-  return std::unique_ptr<SlabPool>(
-      std::make_unique<PoolImpl>(std::move(addresses), options.limit_bytes));
+  return std::unique_ptr<SlabPool>(std::make_unique<PoolImpl>(options.limit_bytes));
 }
 
 }  // namespace headrace

@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <thread>
 #include <vector>
@@ -32,7 +36,11 @@ Slab must_acquire(SlabPool& pool, std::size_t size_bytes) {
 
 std::uint64_t resident_bytes(std::span<const std::byte> bytes) {
   std::vector<unsigned char> pages((bytes.size() + mem::kPageBytes - 1) / mem::kPageBytes);
-  EXPECT_EQ(::mincore(const_cast<std::byte*>(bytes.data()), bytes.size(), pages.data()), 0);
+  // What is not mapped any more (ENOMEM) is not resident.
+  if (::mincore(const_cast<std::byte*>(bytes.data()), bytes.size(), pages.data()) != 0) {
+    EXPECT_EQ(errno, ENOMEM);
+    return 0;
+  }
   const auto count =
       std::count_if(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; });
   return static_cast<std::uint64_t>(count) * mem::kPageBytes;
@@ -68,9 +76,61 @@ TEST(SlabPool, RefusesALimitBelow64KiB) {
             Code::kInvalidArgument);
 }
 
-TEST(SlabPool, ReportsWhenThereAreNoAddresses) {
-  EXPECT_EQ(SlabPool::create({.limit_bytes = std::uint64_t{64} << 40}).error().code(),
-            Code::kExhausted);
+std::uint64_t mapped_bytes() {
+  std::ifstream file("/proc/self/statm");
+  std::uint64_t pages = 0;
+  file >> pages;
+  return pages * mem::kPageBytes;
+}
+
+TEST(SlabPool, MapsNoMoreThanWhatWasUsed) {
+  const std::uint64_t before = mapped_bytes();
+  auto pool = make_pool(4096 * kMiB);
+  EXPECT_LT(mapped_bytes(), before + kMiB);
+  for (const std::uint64_t size :
+       {4 * kKiB, 100 * kKiB, 2 * kMiB, 3 * kMiB, 9 * kMiB, 32 * kMiB, 64 * kMiB}) {
+    for (int i = 0; i < 3; ++i) must_acquire(*pool, size).bytes().front() = std::byte{1};
+  }
+  EXPECT_LT(mapped_bytes(), before + 128 * kMiB);
+}
+
+TEST(SlabPoolDeathTest, WithFewAddressesFreeSlabsOfOtherSizesGiveTheirsUp) {
+  const auto run = [] {
+    const rlim_t most = mapped_bytes() + 64 * kMiB;
+    const struct rlimit limit = {.rlim_cur = most, .rlim_max = most};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(2);
+    auto pool = SlabPool::create({.limit_bytes = 4096 * kMiB});
+    if (!pool) std::_Exit(3);
+    if ((*pool)->try_acquire(256 * kMiB).error().code() != Code::kExhausted) std::_Exit(4);
+    for (const std::uint64_t size : {24 * kMiB, 40 * kMiB, 32 * kMiB, 20 * kMiB}) {
+      auto slab = (*pool)->try_acquire(size);
+      if (!slab) std::_Exit(5);
+      (*slab).bytes().back() = std::byte{1};
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "");
+}
+
+TEST(SlabPool, AReservationTakesRoomFromFreeSlabsToo) {
+  auto pool = make_pool(8 * kMiB);
+  const std::byte* freed = must_acquire(*pool, 5 * kMiB).bytes().data();
+  {
+    Slab slab = must_acquire(*pool, 5 * kMiB);
+    EXPECT_EQ(slab.bytes().data(), freed);
+    std::memset(slab.bytes().data(), 1, slab.bytes().size());
+  }
+  auto reserved = pool->try_reserve(4 * kMiB);
+  ASSERT_TRUE(reserved);
+  EXPECT_TRUE((*reserved).bytes().empty());
+  EXPECT_EQ((*reserved).size_bytes(), 4 * kMiB);
+  EXPECT_EQ(resident_bytes({freed, 5 * kMiB}), 0U);
+  EXPECT_EQ(pool->used_bytes(), 4 * kMiB);
+  EXPECT_EQ(pool->committed_bytes(), 4 * kMiB);
+  EXPECT_EQ(pool->try_reserve(5 * kMiB).error().code(), Code::kExhausted);
+  EXPECT_EQ(pool->try_acquire(5 * kMiB).error().code(), Code::kExhausted);
+  *reserved = Slab();
+  EXPECT_EQ(pool->committed_bytes(), 0U);
 }
 
 TEST(SlabPool, GivesExactlyTheBytesAskedForOnAPage) {
@@ -158,10 +218,9 @@ TEST(SlabPool, AHugePageNeverReachesPastItsSlab) {
        {5 * kMiB / 2, 3 * kMiB, 7 * kMiB / 2, 5 * kMiB, 7 * kMiB, kMiB, 20 * kKiB}) {
     Slab slab = must_acquire(*pool, size);
     std::memset(slab.bytes().data(), 1, size);
-    const std::uint64_t around =
-        (size + 2 * mem::kHugePageBytes) / mem::kHugePageBytes * mem::kHugePageBytes;
-    if (size < mem::kHugePageBytes) continue;  // its neighbours' class lies behind it
-    EXPECT_EQ(resident_bytes({slab.bytes().data(), around}), size) << size;
+    if (size < mem::kHugePageBytes) continue;  // another slab of its class lies behind it
+    const std::uint64_t pitch = mem::class_pitch_bytes(mem::class_of(size));
+    EXPECT_EQ(resident_bytes({slab.bytes().data(), pitch}), size) << size;
   }
 }
 
