@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace import _native
-from headrace._store import RangeResult
+from headrace._store import RangeResult, list_pages
 from headrace.errors import ChangedError, CorruptError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -108,15 +108,12 @@ class PackTarget:
     def sizes(self, prefix: str) -> dict[str, int]:
         """Sizes by key."""
         out: dict[str, int] = {}
-        continuation = ""
-        while True:
-            try:
-                objects, _, continuation = self._store.list_page(prefix, "", continuation)
-            except NotFoundError:
-                return out
-            out.update((info.key, info.size) for info in objects)
-            if not continuation:
-                return out
+        try:
+            for objects, _ in list_pages(self._store, prefix, ""):
+                out.update((info.key, info.size) for info in objects)
+        except NotFoundError:
+            pass
+        return out
 
     def load(self) -> None:
         """Leaves the plan there. A target that holds something else raises InvalidArgumentError and stays as it is."""

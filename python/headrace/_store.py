@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from headrace import _live, _native
 from headrace._native import ObjectInfo
 from headrace._units import parse_bytes
-from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Self, Unpack
@@ -25,6 +25,20 @@ class RangeResult(NamedTuple):
     offset: int
     data: memoryview
     """The bytes. Their memory returns to the store's budget when this view and all views of it are dropped."""
+
+
+def list_pages(store: _native.Store, prefix: str, delimiter: str) -> Iterator[tuple[list[ObjectInfo], list[str]]]:
+    """Objects and common prefixes, page by page. A store that comes back to a page is a CorruptError, not an endless listing."""
+    continuation = ""
+    seen: set[str] = set()
+    while True:
+        objects, prefixes, continuation = store.list_page(prefix, delimiter, continuation)
+        if continuation in seen:
+            raise CorruptError(f"LIST {store.url}/{prefix}: the store continues twice at the same place")
+        seen.add(continuation)
+        yield objects, prefixes
+        if not continuation:
+            return
 
 
 class StoreOptions(TypedDict, total=False):
@@ -180,16 +194,12 @@ class Store:
 
         With ``recursive=False`` deeper keys are rolled up: each "directory" comes once, with a key that ends in ``/``.
         """
-        continuation = ""
-        while True:
-            objects, prefixes, continuation = self._native.list_page(prefix, "" if recursive else "/", continuation)
+        for objects, prefixes in list_pages(self._native, prefix, "" if recursive else "/"):
             if prefixes:
                 rolled = [ObjectInfo(key=p, size=0) for p in prefixes]
                 yield from sorted([*objects, *rolled], key=lambda info: os.fsencode(info.key))
             else:
                 yield from objects
-            if not continuation:
-                return
 
     def head(self, key: str) -> ObjectInfo:
         """Size and version of one object."""

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 
 #include "base/strings.h"
@@ -85,6 +86,7 @@ Result<std::optional<std::string>> TargetState::read_optional(const std::string&
 Result<std::vector<ObjectInfo>> TargetState::list_names(std::string_view prefix,
                                                         const CallOptions& call) {
   std::vector<ObjectInfo> names;
+  std::set<std::string> tokens;
   ListRequest request{
       .prefix = std::string(prefix), .delimiter = "/", .continuation = {}, .page_size = 1000};
   do {
@@ -92,6 +94,10 @@ Result<std::vector<ObjectInfo>> TargetState::list_names(std::string_view prefix,
     if (!page && page.error().code() == Code::kNotFound)
       return names;  // A directory that is not there yet.
     if (!page) return std::move(page).error();
+    if (!page->continuation.empty() && !tokens.insert(page->continuation).second) {
+      return Status(Code::kCorrupt, "LIST " + target_.object_url(prefix) +
+                                        ": the store continues twice at the same place");
+    }
     request.continuation = page->continuation;
     std::move(page->objects.begin(), page->objects.end(), std::back_inserter(names));
   } while (!request.continuation.empty());

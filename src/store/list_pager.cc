@@ -58,4 +58,10 @@ bool ListPager::add_common_prefix(std::string_view prefix) {
   return true;
 }
 
+Result<ListPage> next_page(Result<ListPage> page, const ListRequest& request) {
+  if (page && !page->continuation.empty() && page->continuation == request.continuation)
+    return Status(Code::kCorrupt, "the store continues twice at the same place");
+  return page;
+}
+
 }  // namespace headrace

@@ -38,4 +38,8 @@ class ListPager {
   std::string last_;  // as a continuation
 };
 
+/// `page` as the answer to `request`. kCorrupt when it goes on where it began: listing would never
+/// end. (Longer circles are for those to find who go from page to page.)
+Result<ListPage> next_page(Result<ListPage> page, const ListRequest& request);
+
 }  // namespace headrace
