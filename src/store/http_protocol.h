@@ -61,6 +61,9 @@ struct HttpCall {
   std::string body;
   std::string what;           ///< For messages: "LIST s3://bucket/prefix".
   bool is_idempotent = true;  ///< May be retried after bytes were sent.
+  bool fresh_connection = false;  ///< As Request::fresh_connection.
+  /// How long the head of the answer may take; zero: StoreOptions::first_byte_timeout.
+  std::chrono::milliseconds answer_timeout{0};
 };
 
 struct HttpAnswer {

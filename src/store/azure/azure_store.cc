@@ -14,6 +14,7 @@
 #include "store/azure/azure_errors.h"
 #include "store/azure/azure_protocol.h"
 #include "store/azure/azure_xml.h"
+#include "store/list_pager.h"
 #include "store/transfer/transfer_engine.h"
 
 namespace headrace::azure {
@@ -157,16 +158,15 @@ Status AzureStore::without_missing(Status status) {
 
 Result<ObjectInfo> AzureStore::head(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
-  auto head = head_of(answer);
-  if (!head) return std::move(head).error().annotate(http.what);
-  if (is_directory(*head)) return Status(Code::kNotFound, http.what + ": it is a directory");
-  if (!head->content_length) {
-    return Status(Code::kCorrupt, http.what + ": the answer does not say how long the object is");
-  }
-  ObjectInfo info = object_info(key, *head);
-  info.size_bytes = *head->content_length;
-  return info;
+  return engine_->call(http, call, [&key](const HttpAnswer& answer) -> Result<ObjectInfo> {
+    HEADRACE_TRY_ASSIGN(const http::ResponseHead head, head_of(answer));
+    if (is_directory(head)) return Status(Code::kNotFound, "it is a directory");
+    if (!head.content_length)
+      return Status(Code::kCorrupt, "the answer does not say how long the object is");
+    ObjectInfo info = object_info(key, head);
+    info.size_bytes = *head.content_length;
+    return info;
+  });
 }
 
 Result<ListPage> AzureStore::list(const ListRequest& request, const CallOptions& call) {
@@ -184,10 +184,9 @@ Result<ListPage> AzureStore::list(const ListRequest& request, const CallOptions&
   if (!prefix.empty()) http.query.emplace_back("prefix", prefix);
   if (!request.delimiter.empty()) http.query.emplace_back("delimiter", request.delimiter);
   if (!request.continuation.empty()) http.query.emplace_back("marker", request.continuation);
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
-  auto page = parse_list(answer.body, protocol_->config().prefix);
-  if (!page) return std::move(page).error().annotate(http.what);
-  return page;
+  return engine_->call(http, call, [&](const HttpAnswer& answer) {
+    return next_page(parse_list(answer.body, protocol_->config().prefix), request);
+  });
 }
 
 Status AzureStore::remove(const std::string& key, const CallOptions& call) {
@@ -302,16 +301,15 @@ Result<std::vector<UploadedPart>> AzureStore::list_parts(const std::string& key,
   if (Status s = protocol_->check_upload(upload_id); !s.ok())
     return std::move(s).annotate(http.what);
   http.query = {{"comp", "blocklist"}, {"blocklisttype", "all"}};
-  auto answer = engine_->call(http, call);
+  auto blocks = engine_->call(
+      http, call, [](const HttpAnswer& answer) { return parse_block_list(answer.body); });
   std::vector<UploadedPart> parts;
-  if (!answer) {
+  if (!blocks) {
     // No block of it has arrived, which cannot be told from an upload that was never begun.
-    Status status = without_missing(std::move(answer).error());
+    Status status = without_missing(std::move(blocks).error());
     if (status.ok()) return parts;
     return status;
   }
-  auto blocks = parse_block_list(answer->body);
-  if (!blocks) return std::move(blocks).error().annotate(http.what);
   for (const Block& block : *blocks) {
     const auto number = part_of_block(block.id, upload_id);
     if (!number) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/strings.h"
 #include "http/date.h"
@@ -181,12 +182,10 @@ class EmulatorStore final : public EngineStore {
 
   /// A call whose answer is an object resource.
   Result<ObjectInfo> resource(const HttpCall& http, const CallOptions& call) {
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-    auto object = parse_answer(answer);
-    if (!object) return std::move(object).error().annotate(http.what);
-    auto info = info_of(*object);
-    if (!info) return std::move(info).error().annotate(http.what);
-    return info;
+    return engine()->call(http, call, [](const HttpAnswer& answer) -> Result<ObjectInfo> {
+      HEADRACE_TRY_ASSIGN(const json object, parse_answer(answer));
+      return info_of(object);
+    });
   }
 
   /// All objects whose whole key has the prefix, in byte order.
@@ -194,23 +193,31 @@ class EmulatorStore final : public EngineStore {
                                              const CallOptions& call) {
     std::vector<ObjectInfo> all;
     std::string token;
+    std::set<std::string> tokens;
     do {
       HttpCall http;
       http.what = what;
       http.path = protocol_->objects_path();
       http.query = {{"prefix", prefix}, {"maxResults", "1000"}};
       if (!token.empty()) http.query.emplace_back("pageToken", token);
-      HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-      auto page = parse_answer(answer);
-      if (!page) return std::move(page).error().annotate(what);
-      if (page->contains("items") && (*page)["items"].is_array()) {
-        for (const json& item : (*page)["items"]) {
+      const auto read = [&](const HttpAnswer& answer) -> Result<json> {
+        HEADRACE_TRY_ASSIGN(json page, parse_answer(answer));
+        const std::string next = text_of(page, "nextPageToken");
+        if (!next.empty() && tokens.contains(next))
+          return Status(Code::kCorrupt, "the store continues twice at the same place");
+        return page;
+      };
+      HEADRACE_TRY_ASSIGN(const json page, engine()->call(http, call, read));
+      const auto items = page.find("items");
+      if (items != page.end() && items->is_array()) {
+        for (const json& item : *items) {
           auto info = info_of(item);
           if (!info) return std::move(info).error().annotate(what);
           all.push_back(*std::move(info));
         }
       }
-      token = text_of(*page, "nextPageToken");
+      token = text_of(page, "nextPageToken");
+      tokens.insert(token);
     } while (!token.empty());
     std::sort(all.begin(), all.end(),
               [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });

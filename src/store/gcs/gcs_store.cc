@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "auth/google_tokens.h"
 #include "base/crc32c.h"
@@ -13,6 +14,7 @@
 #include "store/gcs/gcs_hash.h"
 #include "store/gcs/gcs_protocol.h"
 #include "store/gcs/gcs_xml.h"
+#include "store/list_pager.h"
 
 namespace headrace::gcs {
 namespace {
@@ -93,10 +95,9 @@ class GcsStore final : public EngineStore {
     } else if (!request.start_after.empty()) {
       http.query.emplace_back("start-after", protocol_->full_key(request.start_after));
     }
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-    auto page = parse_list(answer.body, protocol_->config().prefix);
-    if (!page) return std::move(page).error().annotate(http.what);
-    return page;
+    return engine()->call(http, call, [&](const HttpAnswer& answer) {
+      return next_page(parse_list(answer.body, protocol_->config().prefix), request);
+    });
   }
 
   Status remove(const std::string& key, const CallOptions& call) override {
@@ -131,10 +132,8 @@ class GcsStore final : public EngineStore {
     HEADRACE_TRY_ASSIGN(HttpCall http, object_call("POST", key));
     http.query = {{"uploads", ""}};
     // A repeated one leaves an empty upload behind, which the bucket's lifecycle rule removes.
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-    auto id = parse_upload_id(answer.body);
-    if (!id) return std::move(id).error().annotate(http.what);
-    return id;
+    return engine()->call(http, call,
+                          [](const HttpAnswer& answer) { return parse_upload_id(answer.body); });
   }
 
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
@@ -180,17 +179,22 @@ class GcsStore final : public EngineStore {
                                                const CallOptions& call) override {
     std::vector<UploadedPart> parts;
     std::string marker;
+    std::set<std::string> markers;
     do {
       HEADRACE_TRY_ASSIGN(HttpCall http, object_call("GET", key));
       http.what = "LIST PARTS " + object_url(key);
       http.query = {{"uploadId", upload_id}};
       if (!marker.empty()) http.query.emplace_back("part-number-marker", marker);
-      HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-      auto page = parse_parts(answer.body);
-      if (!page) return std::move(page).error().annotate(http.what);
-      std::move(page->parts.begin(), page->parts.end(), std::back_inserter(parts));
-      if (page->next == marker) break;
-      marker = std::move(page->next);
+      const auto read = [&](const HttpAnswer& answer) -> Result<PartPage> {
+        auto page = parse_parts(answer.body);
+        if (page && !page->next.empty() && markers.contains(page->next))
+          return Status(Code::kCorrupt, "the pages do not end");
+        return page;
+      };
+      HEADRACE_TRY_ASSIGN(PartPage page, engine()->call(http, call, read));
+      std::move(page.parts.begin(), page.parts.end(), std::back_inserter(parts));
+      marker = std::move(page.next);
+      markers.insert(marker);
     } while (!marker.empty());
     return parts;
   }
@@ -200,6 +204,7 @@ class GcsStore final : public EngineStore {
     const std::string& root = protocol_->config().prefix;
     std::vector<PendingUpload> uploads;
     std::string key, id;
+    std::set<std::pair<std::string, std::string>> markers;
     for (;;) {
       HttpCall http;
       http.what = "LIST UPLOADS " + (prefix.empty() ? url() : object_url(prefix));
@@ -207,17 +212,23 @@ class GcsStore final : public EngineStore {
           {"uploads", ""}, {"encoding-type", "url"}, {"prefix", protocol_->full_key(prefix)}};
       if (!key.empty()) http.query.emplace_back("key-marker", key);
       if (!id.empty()) http.query.emplace_back("upload-id-marker", id);
-      HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-      auto page = parse_uploads(answer.body);
-      if (!page) return std::move(page).error().annotate(http.what);
-      for (PendingUpload& upload : page->uploads) {
+      const auto read = [&](const HttpAnswer& answer) -> Result<UploadPage> {
+        auto page = parse_uploads(answer.body);
+        if (page && !page->next_key.empty() &&
+            markers.contains({page->next_key, page->next_upload_id}))
+          return Status(Code::kCorrupt, "the pages do not end");
+        return page;
+      };
+      HEADRACE_TRY_ASSIGN(UploadPage page, engine()->call(http, call, read));
+      for (PendingUpload& upload : page.uploads) {
         if (!upload.key.starts_with(root)) continue;
         upload.key.erase(0, root.size());
         if (!upload.key.empty()) uploads.push_back(std::move(upload));
       }
-      if (page->next_key.empty() || (page->next_key == key && page->next_upload_id == id)) break;
-      key = std::move(page->next_key);
-      id = std::move(page->next_upload_id);
+      if (page.next_key.empty()) break;
+      key = std::move(page.next_key);
+      id = std::move(page.next_upload_id);
+      markers.emplace(key, id);
     }
     return uploads;
   }
@@ -245,10 +256,8 @@ class GcsStore final : public EngineStore {
 
   Result<HeadInfo> head_whole(const std::string& key, const CallOptions& call) {
     HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-    auto info = head_info(key, answer);
-    if (!info) return std::move(info).error().annotate(http.what);
-    return info;
+    return engine()->call(http, call,
+                          [&key](const HttpAnswer& answer) { return head_info(key, answer); });
   }
 
   void remove_batch(std::span<const std::string> keys, const CallOptions& call,

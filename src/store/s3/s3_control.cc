@@ -8,6 +8,7 @@
 
 #include "http/date.h"
 #include "http/uri.h"
+#include "store/list_pager.h"
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_xml.h"
 
@@ -94,10 +95,9 @@ Result<HttpCall> S3Control::object_call(const char* method, const std::string& k
 
 Result<ObjectInfo> S3Control::head(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
-  auto info = object_info(key, answer);
-  if (!info) return std::move(info).error().annotate(http.what);
-  info->part_bytes = first_part_bytes(*info, call);
+  const auto read = [&key](const HttpAnswer& answer) { return object_info(key, answer); };
+  HEADRACE_TRY_ASSIGN(ObjectInfo info, engine_->call(http, call, read));
+  info.part_bytes = first_part_bytes(info, call);
   return info;
 }
 
@@ -146,10 +146,10 @@ Result<ListPage> S3Control::list(const ListRequest& request, const CallOptions& 
   } else if (!request.start_after.empty()) {
     http.query.emplace_back("start-after", protocol_->full_key(request.start_after));
   }
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
-  auto page = parse_list(answer.body, config.prefix);
-  if (!page) return std::move(page).error().annotate(http.what);
-  if (asked_prefix != request.prefix) keep_only(request.prefix, *page);
+  HEADRACE_TRY_ASSIGN(ListPage page, engine_->call(http, call, [&](const HttpAnswer& answer) {
+    return next_page(parse_list(answer.body, config.prefix), request);
+  }));
+  if (asked_prefix != request.prefix) keep_only(request.prefix, page);
   return page;
 }
 
@@ -210,18 +210,18 @@ Status S3Control::remove_batch(std::span<const std::string> keys, std::span<Stat
   http.headers.emplace_back(checksum_field(ChecksumKind::kCrc32c), sum);
   const std::string md5 = config.is_express ? std::string() : content_md5(http.body);
   if (!md5.empty()) http.headers.emplace_back("content-md5", md5);
-  auto answer = engine_->call(http, call);
-  if (!answer) {
-    Status status = std::move(answer).error();
+  const auto failures =
+      engine_->call(http, call, [](const HttpAnswer& answer) { return parse_delete(answer.body); });
+  if (!failures) {
+    Status status = failures.error().clone();
     if (status.code() != Code::kUnsupported && status.code() != Code::kInvalidArgument)
       return status;
     has_no_batches_.store(true, std::memory_order_relaxed);
     return Status(Code::kUnsupported, std::string(status.message()));
   }
-  HEADRACE_TRY_ASSIGN(const auto failures, parse_delete(answer->body));
   std::unordered_map<std::string_view, std::size_t> places;
   for (std::size_t i = 0; i < keys.size(); ++i) places.emplace(keys[i], i);
-  for (const DeleteFailure& failure : failures) {
+  for (const DeleteFailure& failure : *failures) {
     if (failure.error.code == "NoSuchKey") continue;
     const auto place = places.find(failure.key);
     if (place == places.end()) {

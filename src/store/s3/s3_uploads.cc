@@ -6,6 +6,7 @@
 #include <charconv>
 #include <mutex>
 #include <thread>
+#include <tuple>
 
 #include "base/strings.h"
 #include "http/uri.h"
@@ -59,10 +60,8 @@ Result<std::string> S3Control::create_upload(const std::string& key, const CallO
   }
   // A repeated one leaves an empty upload behind, which the bucket's lifecycle rule removes;
   // failing would be worse.
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
-  auto id = parse_upload_id(answer.body);
-  if (!id) return std::move(id).error().annotate(http.what);
-  return id;
+  return engine_->call(http, call,
+                       [](const HttpAnswer& answer) { return parse_upload_id(answer.body); });
 }
 
 std::vector<UploadedPart> S3Control::with_checksums(const std::string& key,
@@ -145,13 +144,15 @@ Result<std::vector<UploadedPart>> S3Control::list_parts(const std::string& key,
   do {
     http.query = {{"uploadId", upload_id}, {"max-parts", "1000"}};
     if (marker > 0) http.query.emplace_back("part-number-marker", std::to_string(marker));
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
-    auto page = parse_parts(answer.body, protocol_->config().upload_checksum);
-    if (!page) return std::move(page).error().annotate(http.what);
-    if (page->next_marker != 0 && page->next_marker <= marker)
-      return Status(Code::kCorrupt, http.what + ": the pages do not end");
-    std::move(page->parts.begin(), page->parts.end(), std::back_inserter(all));
-    marker = page->next_marker;
+    const auto read = [&](const HttpAnswer& answer) -> Result<PartPage> {
+      auto page = parse_parts(answer.body, protocol_->config().upload_checksum);
+      if (page && page->next_marker != 0 && page->next_marker <= marker)
+        return Status(Code::kCorrupt, "the pages do not end");
+      return page;
+    };
+    HEADRACE_TRY_ASSIGN(PartPage page, engine_->call(http, call, read));
+    std::move(page.parts.begin(), page.parts.end(), std::back_inserter(all));
+    marker = page.next_marker;
   } while (marker > 0);
   std::sort(all.begin(), all.end(), [](const UploadedPart& a, const UploadedPart& b) {
     return a.part_number < b.part_number;
@@ -178,14 +179,18 @@ Result<std::vector<PendingUpload>> S3Control::list_uploads(const std::string& pr
       if (!page.next_id_marker.empty())
         http.query.emplace_back("upload-id-marker", page.next_id_marker);
     }
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
-    auto next = parse_uploads(answer.body, config.prefix);
-    if (!next) return std::move(next).error().annotate(http.what);
-    const bool is_same = next->next_key_marker == page.next_key_marker &&
-                         next->next_id_marker == page.next_id_marker;
-    if (!next->next_key_marker.empty() && is_same)
-      return Status(Code::kCorrupt, http.what + ": the pages do not end");
-    page = *std::move(next);
+    const auto read = [&](const HttpAnswer& answer) -> Result<UploadPage> {
+      auto next = parse_uploads(answer.body, config.prefix);
+      const bool goes_on = next && !next->next_key_marker.empty();
+      // Markers ascend, so a page cannot come again under another one either.
+      if (goes_on && std::tie(next->next_key_marker, next->next_id_marker) ==
+                         std::tie(page.next_key_marker, page.next_id_marker))
+        return Status(Code::kCorrupt, "the pages do not end");
+      if (goes_on && next->next_key_marker < page.next_key_marker)
+        return Status(Code::kCorrupt, "the pages do not end");
+      return next;
+    };
+    HEADRACE_TRY_ASSIGN(page, engine_->call(http, call, read));
     for (PendingUpload& upload : page.uploads) {
       if (upload.key.starts_with(prefix)) all.push_back(std::move(upload));
     }
@@ -204,9 +209,10 @@ Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::strin
   http.what = "COPY " + url_of(from_key) + " to " + url_of(to_key);
   if (Status s = protocol_->check_key(from_key); !s.ok()) return std::move(s).annotate(http.what);
   http.headers = {{"x-amz-copy-source", copy_source(from_key)}};
-  auto answer = engine_->call(http, call);
-  if (!answer) {
-    Status status = std::move(answer).error();
+  const auto etag = engine_->call(
+      http, call, [](const HttpAnswer& answer) { return parse_result_etag(answer.body); });
+  if (!etag) {
+    Status status = etag.error().clone();
     if (status.code() != Code::kInvalidArgument) return status;
     // One request copies at most 5 GiB; asking for the size only now spares all other copies a
     // request.
@@ -214,8 +220,6 @@ Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::strin
     if (!from || from->size_bytes <= traits_.max_copy_bytes) return status;
     return copy_large(*from, to_key, call);
   }
-  auto etag = parse_result_etag(answer->body);
-  if (!etag) return std::move(etag).error().annotate(http.what);
   return head(to_key, call);  // the answer has no size
 }
 
@@ -253,9 +257,9 @@ Status S3Control::copy_parts(const ObjectInfo& from, const std::string& to_key,
                       {"x-amz-copy-source-if-match", from.etag},
                       {"x-amz-copy-source-range",
                        "bytes=" + std::to_string(begin) + "-" + std::to_string(end - 1)}};
-      auto answer = engine_->call(http, call);
-      auto part = answer ? parse_copied_part(answer->body, protocol_->config().upload_checksum)
-                         : Result<UploadedPart>(std::move(answer).error());
+      auto part = engine_->call(http, call, [&](const HttpAnswer& answer) {
+        return parse_copied_part(answer.body, protocol_->config().upload_checksum);
+      });
       const std::lock_guard lock(mutex);
       if (!part) {
         if (failure.ok()) failure = std::move(part).error();

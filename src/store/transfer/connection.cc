@@ -75,6 +75,10 @@ Progress Connection::begin(TransferOp& op, TimePoint now) {
                      : context_.protocol.append_head(op.request, head_context, request_head_);
   if (!built.ok()) {
     outcome_.is_not_ready = built.code() == Code::kUnavailable;
+    if (op.redirect != nullptr && !outcome_.is_not_ready) {  // where to has been refused
+      outcome_.is_doubtful = true;
+      ++op.attempts;
+    }
     fail(std::move(built));
     keep_alive_ = is_reused_;  // nothing was sent: an open connection is as good as before
     return finish();
@@ -190,6 +194,8 @@ Progress Connection::on_sent(std::int64_t result, TimePoint now) {
   if (state_ == State::kSending) {
     state_ = State::kHead;
     wait_limit_ = context_.options.first_byte_timeout;
+    if (op_->call != nullptr && op_->call->answer_timeout.count() > 0)
+      wait_limit_ = op_->call->answer_timeout;
     if (op_->call == nullptr && !op_->is_upload()) {
       wait_limit_ = std::chrono::ceil<std::chrono::milliseconds>(
           context_.hedging.deadline(op_->request.length_bytes));
@@ -255,10 +261,10 @@ std::optional<Connection::Want> Connection::on_head_bytes(std::int64_t result, T
     const std::string_view bytes(head_buffer_.data(), head_bytes_);
     head_ = http::ResponseHead{};
     auto parsed = http::parse_response_head(bytes, head_);
-    if (!parsed) return fail(std::move(parsed).error());
+    if (!parsed) return fail_doubtful(std::move(parsed).error());
     if (*parsed == 0) {
       if (head_bytes_ == head_buffer_.size())
-        return fail(Status(Code::kCorrupt, "the head of the answer is too long"));
+        return fail_doubtful(Status(Code::kCorrupt, "the head of the answer is too long"));
       return Want{std::as_writable_bytes(std::span(head_buffer_)).subspan(head_bytes_),
                   ReceiveMode::kSome};
     }
@@ -293,7 +299,7 @@ std::optional<Connection::Want> Connection::on_head(TimePoint now) {
   }
   const auto body_bytes = http::body_length(head_, is_head_call());
   if (!body_bytes || *body_bytes != 0 || !surplus.empty()) keep_alive_ = false;
-  if (!verdict_.status.ok()) return fail(std::move(verdict_.status));
+  if (!verdict_.status.ok()) return fail_doubtful(std::move(verdict_.status));
   if (op_->call != nullptr) {
     text_.clear();
     return end_text();
@@ -360,7 +366,8 @@ std::optional<Connection::Want> Connection::feed_text(std::string_view bytes) {
   bool is_complete = false;
   if (head_.is_chunked) {
     const auto used = chunked_.feed(bytes, text_, max_bytes);
-    if (!used && used.error().code() != Code::kExhausted) return fail(used.error().clone());
+    if (!used && used.error().code() != Code::kExhausted)
+      return fail_doubtful(used.error().clone());
     is_too_long = !used;
     is_complete = chunked_.done();
     if (used && *used != bytes.size()) keep_alive_ = false;
@@ -378,9 +385,9 @@ std::optional<Connection::Want> Connection::feed_text(std::string_view bytes) {
     keep_alive_ = false;
     if (verdict_.use == BodyUse::kError) return end_text();  // enough to see what is wrong
     if (verdict_.use == BodyUse::kText)
-      return fail(Status(Code::kCorrupt, "the answer is longer than the range"));
-    return fail(Status(Code::kExhausted,
-                       "the answer is longer than " + std::to_string(max_bytes) + " bytes"));
+      return fail_doubtful(Status(Code::kCorrupt, "the answer is longer than the range"));
+    return fail_doubtful(Status(
+        Code::kExhausted, "the answer is longer than " + std::to_string(max_bytes) + " bytes"));
   }
   if (is_complete) return end_text();
   return Want{text_piece_, ReceiveMode::kSome};
@@ -399,6 +406,7 @@ std::optional<Connection::Want> Connection::end_text() {
         op_->call != nullptr ? op_->call->what : context_.protocol.describe(op_->request);
     fail(context_.protocol.error_from(what, head_, text_));
     outcome_.is_named = true;
+    outcome_.is_doubtful = is_doubtful_error(head_.status, outcome_.status.code());
     outcome_.retry_after = retry_after(head_);
   } else if (op_->call != nullptr) {
     end_call();
@@ -421,6 +429,7 @@ void Connection::end_call() {
   } else {
     fail(std::move(checked));
     outcome_.is_named = true;
+    outcome_.is_doubtful = is_doubtful_error(head_.status, outcome_.status.code());
   }
 }
 
@@ -432,9 +441,9 @@ void Connection::end_text_transfer() {
     // Only a whole object may turn out shorter at its end; a partial answer has announced its
     // length.
     if (is_short && (head_.status == 206 || !request.allow_short)) {
-      fail(Status(Code::kCorrupt, "the answer has " + std::to_string(text_.size()) +
-                                      " bytes where its range has " +
-                                      std::to_string(verdict_.body_bytes)));
+      fail_doubtful(Status(Code::kCorrupt, "the answer has " + std::to_string(text_.size()) +
+                                               " bytes where its range has " +
+                                               std::to_string(verdict_.body_bytes)));
       return;
     }
     std::memcpy(slab_part().data(), text_.data(), text_.size());
@@ -456,7 +465,7 @@ std::optional<Connection::Want> Connection::redirect(std::string_view location) 
   target.remove_prefix(std::min(target.find(' ') + 1, target.size()));
   target = target.substr(0, target.find(' ')).substr(op_->endpoint->forward_prefix.size());
   auto parsed = parse_redirect(location, op_->endpoint->target, target);
-  if (!parsed) return fail(std::move(parsed).error());
+  if (!parsed) return fail_doubtful(std::move(parsed).error());
   outcome_.redirect = std::make_unique<HttpRedirect>(*std::move(parsed));
   return fail(Status(Code::kUnavailable, "redirected to " + outcome_.redirect->host_field));
 }
@@ -477,9 +486,8 @@ bool Connection::matches_checksum() const {
 std::optional<Connection::Want> Connection::succeed() {
   if (checksum_.kind != ChecksumKind::kNone && !matches_checksum()) {
     context_.counters.checksum_failures.add(1);
-    fail(Status(Code::kCorrupt, "the bytes do not match the checksum that came with them"));
-    outcome_.is_damaged = true;
-    return std::nullopt;
+    return fail_doubtful(
+        Status(Code::kCorrupt, "the bytes do not match the checksum that came with them"));
   }
   if (op_->call == nullptr) {
     op_->object_size_bytes = verdict_.object_size_bytes;
@@ -503,6 +511,11 @@ std::optional<Connection::Want> Connection::fail(Status status) {
   return std::nullopt;
 }
 
+std::optional<Connection::Want> Connection::fail_doubtful(Status status) {
+  outcome_.is_doubtful = true;
+  return fail(std::move(status));
+}
+
 std::optional<Connection::Want> Connection::fail_io(std::int64_t result, std::string_view where) {
   outcome_.is_stale = is_reused_ && head_bytes_ == 0 && (result == 0 || is_hang_up(result));
   if (result == 0)
@@ -518,7 +531,7 @@ bool Connection::is_final() const noexcept {
   const Code code = outcome_.status.code();
   if (code == Code::kCancelled || code == Code::kDeadline) return true;
   if (first_byte_at_ == TimePoint{}) return false;  // nothing came: only this attempt went wrong
-  return outcome_.redirect != nullptr || !(is_retryable(code) || outcome_.is_damaged);
+  return outcome_.redirect != nullptr || !(is_retryable(code) || outcome_.is_doubtful);
 }
 
 Progress Connection::finish() {
@@ -538,7 +551,7 @@ Progress Connection::finish() {
 }
 
 Progress Connection::abort(Status reason) {
-  outcome_.is_stale = false;
+  outcome_.is_stale = outcome_.is_doubtful = false;
   outcome_.is_named = false;
   keep_alive_ = false;
   outcome_.status = std::move(reason);
@@ -577,8 +590,10 @@ void Connection::park(TimePoint now) {
   set_limit(now + kIdleTimeout);
 }
 
-bool Connection::is_usable(TimePoint now) const noexcept {
-  return now - idle_since_ < kTrustIdle || is_quiet(channel_.socket());
+bool Connection::is_usable(const TransferOp& op, TimePoint now) const noexcept {
+  const bool is_versioned =
+      op.call == nullptr && op.request.op == Op::kGet && !op.request.etag.empty();
+  return (is_versioned && now - idle_since_ < kTrustIdle) || is_quiet(channel_.socket());
 }
 
 bool Connection::is_welcome(TimePoint now) const noexcept {

@@ -70,7 +70,10 @@ struct Outcome {
   bool is_named = false;      ///< The message says already what was asked.
   bool was_sent = false;      ///< Some of the request may have reached the server.
   bool is_not_ready = false;  ///< The protocol waits for credentials: nothing was attempted.
-  bool is_damaged = false;    ///< The body does not match its checksum.
+  /// No sound answer looks like this: garbage, another range, length or version than was asked for,
+  /// a body that does not match its checksum, a redirect that leads nowhere. Once, that is an
+  /// accident of the way or of one server; `status` is true only when it comes again.
+  bool is_doubtful = false;
   std::unique_ptr<HttpRedirect> redirect;  ///< Where the answer sends the request.
   bool is_stale = false;  ///< A kept connection that the server had closed: nothing was answered.
   std::optional<std::chrono::milliseconds> retry_after;
@@ -117,8 +120,10 @@ class Connection {
   /// After take_outcome(), when is_idle(): it may wait for the next request until kIdleTimeout from
   /// now.
   void park(TimePoint now);
-  /// Whether a kept connection can be used again. Asks the kernel only after a pause.
-  bool is_usable(TimePoint now) const noexcept;
+  /// Whether a kept connection can be used again: still open, and nothing has come that was not
+  /// asked for. Asks the kernel only after a pause, or when the answer to `op` does not name the
+  /// version it is of, so that one which was not asked for could be taken for it.
+  bool is_usable(const TransferOp& op, TimePoint now) const noexcept;
   /// Its address is none that is avoided now.
   bool is_welcome(TimePoint now) const noexcept;
   /// \pre op() == nullptr
@@ -159,6 +164,7 @@ class Connection {
   void end_call();
 
   std::optional<Want> fail(Status status);
+  std::optional<Want> fail_doubtful(Status status);
   std::optional<Want> fail_io(std::int64_t result, std::string_view where);
   std::optional<Want> succeed();
   std::optional<Want> redirect(std::string_view location);

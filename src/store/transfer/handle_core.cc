@@ -78,6 +78,7 @@ bool HandleCore::submit_call(const HttpCall& call, HttpAnswer& answer, TimePoint
   op->request = Request{};
   op->call = &call;
   op->answer = &answer;
+  op->needs_fresh_connection = call.fresh_connection;
   accept(*op, clock_.now(), deadline);
   Reactor& reactor = *reactors_[next_reactor_];
   next_reactor_ = next_reactor_ + 1 < reactors_.size() ? next_reactor_ + 1 : 0;

@@ -20,8 +20,6 @@ constexpr std::chrono::milliseconds kForeignClockSlice{1};
 // How soon to ask again for credentials that are being fetched: short beside the fetch (STS, SSO:
 // tens of milliseconds), long beside the price of asking.
 constexpr std::chrono::milliseconds kCredentialsPoll{5};
-// Damage on the wire strikes once; a third time in a row the store's bytes are bad.
-constexpr std::uint32_t kDamagedRepeats = 2;
 
 // Beyond the limit, for second attempts.
 std::size_t hedge_connections(std::size_t limit) { return 2 + limit / 16; }
@@ -294,12 +292,12 @@ bool Reactor::has_addresses(Endpoint& endpoint, TimePoint now) {
   return endpoint.addresses.size() > 0;  // stale ones will do while the look-up runs
 }
 
-Connection* Reactor::take_idle(const Endpoint& endpoint, TimePoint now) {
+Connection* Reactor::take_idle(const TransferOp& op, TimePoint now) {
   for (std::size_t i = idle_.size(); i-- > 0;) {
     Connection* connection = idle_[i];
-    if (connection->endpoint() != &endpoint) continue;
+    if (connection->endpoint() != op.endpoint) continue;
     idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (connection->is_usable(now)) return connection;
+    if (connection->is_usable(op, now)) return connection;
     connection->close();
     closed_.push_back(connection);
   }
@@ -311,7 +309,7 @@ Connection* Reactor::pick_connection(TransferOp& op, TimePoint now) {
   // just now.
   const bool wants_fresh = op.needs_fresh_connection || !op.is_idempotent();
   if (!wants_fresh) {
-    if (Connection* idle = take_idle(*op.endpoint, now)) return idle;
+    if (Connection* idle = take_idle(op, now)) return idle;
   }
   if (!has_addresses(*op.endpoint, now)) {
     if (!op.endpoint->lookup.is_running()) return nullptr;
@@ -411,13 +409,14 @@ void Reactor::go_to(TransferOp& op, Endpoint& endpoint, std::unique_ptr<HttpRedi
 
 void Reactor::follow(TransferOp& op, Outcome outcome, TimePoint now) {
   counters_.redirects.add(1);
-  if (++op.redirect_count > kMaxRedirects)
-    return finish(op,
-                  describe(op, Code::kUnsupported,
-                           "redirected more than " + std::to_string(kMaxRedirects) +
-                               " times, last to " + outcome.redirect->host_field,
-                           now),
-                  now);
+  if (++op.redirect_count > kMaxRedirects) {
+    Outcome lost;
+    lost.status =
+        Status(Code::kUnsupported, "redirected more than " + std::to_string(kMaxRedirects) +
+                                       " times, last to " + outcome.redirect->host_field);
+    lost.is_doubtful = lost.was_sent = true;
+    return on_attempt_failed(op, std::move(lost), now);
+  }
   auto endpoint = endpoints_.find_or_add(outcome.redirect->endpoint, now);
   if (!endpoint)
     return finish(op, describe(op, endpoint.error().code(), endpoint.error().message(), now), now);
@@ -439,14 +438,6 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
     return;
   }
   if (outcome.redirect) return follow(op, std::move(outcome), now);
-  if (outcome.is_damaged && op.damage_count < kDamagedRepeats && op.is_idempotent()) {
-    ++op.damage_count;
-    counters_.retries.add(1);
-    op.needs_fresh_connection = true;
-    op.state = OpState::kPending;
-    pending_.push_front(op);
-    return;
-  }
   if (outcome.is_stale && op.is_idempotent()) {
     --op.attempts;
     counters_.stale_connections.add(1);
@@ -455,20 +446,13 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
     pending_.push_front(op);
     return;
   }
-  AttemptFailure failure;
-  failure.code = code;
-  failure.attempts = op.attempts;
-  failure.may_repeat = op.is_idempotent() || !outcome.was_sent;
-  failure.is_rare = hedging_.is_calm();
-  failure.retry_after = outcome.retry_after;
-  const RetryDecision decision =
-      decide_retry(retry_options_, failure, now, op.deadline, retry_budget_, random_);
+  const RetryDecision decision = decide(op, outcome, now);
   std::string message;
   if (!outcome.is_named) message = name_of(op) + ": ";
   message += outcome.status.message();
   if (code == Code::kChanged && op.call == nullptr && op.request.if_absent && op.has_lost_answer)
     message += ", perhaps by an earlier attempt of this request, whose answer was lost";
-  if (outcome.was_sent && is_retryable(code)) op.has_lost_answer = true;
+  if (outcome.was_sent && (is_retryable(code) || outcome.is_doubtful)) op.has_lost_answer = true;
   switch (decision.verdict) {
     case RetryVerdict::kRetry:
       counters_.retries.add(1);
@@ -487,12 +471,28 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
   }
 }
 
+/// Whether and when `op` is tried again after this failure.
+RetryDecision Reactor::decide(TransferOp& op, const Outcome& outcome, TimePoint now) {
+  AttemptFailure failure;
+  failure.code = outcome.status.code();
+  if (outcome.is_doubtful) {
+    op.needs_fresh_connection = true;
+    // Like a lost connection; is_retryable() codes are that anyway.
+    if (++op.doubt_count <= kDoubtfulRepeats) failure.code = Code::kUnavailable;
+  }
+  failure.attempts = op.attempts;
+  failure.may_repeat = op.is_idempotent() || !outcome.was_sent;
+  failure.is_rare = hedging_.is_calm();
+  failure.retry_after = outcome.retry_after;
+  return decide_retry(retry_options_, failure, now, op.deadline, retry_budget_, random_);
+}
+
 void Reactor::finish(TransferOp& op, Status status, TimePoint now) {
   op.is_waiting_for_address = false;
   if (op.endpoint != nullptr) --op.endpoint->users;
   op.endpoint = nullptr;
   op.redirect.reset();
-  op.redirect_count = op.damage_count = 0;
+  op.redirect_count = op.doubt_count = 0;
   timers_.clear(op.timer);
   (op.previous != nullptr ? op.previous->following : all_) = op.following;
   if (op.following != nullptr) op.following->previous = op.previous;

@@ -68,7 +68,7 @@ class Reactor {
   void start_pending(TimePoint now);
   OpQueue& queue_of(TransferOp& op) noexcept;
   Connection* pick_connection(TransferOp& op, TimePoint now);
-  Connection* take_idle(const Endpoint& endpoint, TimePoint now);
+  Connection* take_idle(const TransferOp& op, TimePoint now);
   bool has_addresses(Endpoint& endpoint, TimePoint now);
   void poll_once();
   bool has_room() const noexcept;
@@ -97,6 +97,7 @@ class Reactor {
   void follow(TransferOp& op, Outcome outcome, TimePoint now);
   void go_to(TransferOp& op, Endpoint& endpoint, std::unique_ptr<HttpRedirect> redirect);
   void on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now);
+  RetryDecision decide(TransferOp& op, const Outcome& outcome, TimePoint now);
   void finish(TransferOp& op, Status status, TimePoint now);
   void deliver();
   Status describe(const TransferOp& op, Code code, std::string_view what_happened,

@@ -104,7 +104,8 @@ void Reactor::count_attempt(const Outcome& outcome) noexcept {
   if (code == Code::kCancelled || code == Code::kDeadline) return;
   ++sample_.attempts;
   if (code == Code::kThrottled) ++sample_.throttles;
-  hedging_.on_attempt(is_retryable(code) && !outcome.is_stale, outcome.is_timeout);
+  hedging_.on_attempt((is_retryable(code) && !outcome.is_stale) || outcome.is_doubtful,
+                      outcome.is_timeout);
 }
 
 void Reactor::report(TimePoint now) {
@@ -177,13 +178,13 @@ Connection* Reactor::pick_hedge_connection(const TransferOp& op, TimePoint now) 
   if (op.request.fresh_connection) {
     // Only a new one will do.
   } else if (addresses.size() < 2) {
-    if (Connection* idle = take_idle(*op.endpoint, now)) return idle;
+    if (Connection* idle = take_idle(op, now)) return idle;
   } else {
     for (std::size_t i = idle_.size(); i-- > 0;) {
       Connection* const idle = idle_[i];
       const bool is_elsewhere = idle->endpoint() == op.endpoint &&
                                 !is_same_address(idle->address(), op.connection->address());
-      if (!is_elsewhere || !idle->is_usable(now)) continue;
+      if (!is_elsewhere || !idle->is_usable(op, now)) continue;
       idle_.erase(idle_.begin() + static_cast<std::ptrdiff_t>(i));
       return idle;
     }

@@ -28,6 +28,10 @@ struct RetryOptions {
   std::uint32_t max_attempts = 10;        ///< >= 1
 };
 
+/// What goes wrong on the way strikes once: an answer that makes no sense is asked for again so
+/// often, and the next one like it is the store's own.
+constexpr std::uint32_t kDoubtfulRepeats = 2;
+
 /// Token bucket of retries. When it is empty, retries are not refused but spread out in time: a
 /// training job outlives a minute of outage, and the store sees at most `per_second` retries
 /// meanwhile. Only what was throttled is repeated although its turn would come too late.

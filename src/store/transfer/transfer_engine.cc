@@ -233,6 +233,10 @@ Result<HttpAnswer> TransferEngine::call(const HttpCall& call, const CallOptions&
   return core_->call(call, call_options);
 }
 
+TimePoint TransferEngine::deadline_of(const CallOptions& call_options) const noexcept {
+  return core_->deadline_of(call_options.deadline);
+}
+
 void TransferEngine::append_metrics(MetricList& out) const { core_->append_metrics(out); }
 const char* TransferEngine::poller_name() const noexcept { return core_->poller_name(); }
 

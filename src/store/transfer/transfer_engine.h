@@ -17,11 +17,14 @@
 #include <memory>
 #include <span>
 #include <stop_token>
+#include <type_traits>
+#include <utility>
 
 #include "headrace/metrics.h"
 #include "headrace/store.h"
 #include "store/http_protocol.h"
 #include "store/net_settings.h"
+#include "store/transfer/retry_policy.h"
 
 namespace headrace {
 
@@ -81,6 +84,29 @@ class TransferEngine {
   /// Blocks. A 2xx answer has passed protocol->check_answer(); everything else is error_from()'s
   /// Status. Errors: those, kCancelled (call_options.stop), kDeadline.
   Result<HttpAnswer> call(const HttpCall& call, const CallOptions& call_options = {});
+
+  /// call(), and what `read(const HttpAnswer&)`, a Result<T>, makes of the answer. One that makes
+  /// no sense (kCorrupt) is asked for again over another connection, as call() does with one that
+  /// is no HTTP; when such answers keep coming, read()'s error with what was asked. Where the
+  /// exchange must not be repeated, the first one is the end.
+  template <class Read>
+  auto call(HttpCall call, CallOptions call_options, const Read& read)
+      -> std::invoke_result_t<const Read&, const HttpAnswer&> {
+    call_options.deadline = deadline_of(call_options);
+    for (std::uint32_t repeats = 0;; ++repeats) {
+      auto answer = this->call(call, call_options);
+      if (!answer) return std::move(answer).error();
+      auto result = read(*answer);
+      if (result) return result;
+      const bool is_doubtful = result.error().code() == Code::kCorrupt;
+      if (!is_doubtful || !call.is_idempotent || repeats == transfer::kDoubtfulRepeats)
+        return std::move(result).error().annotate(call.what);
+      call.fresh_connection = true;
+    }
+  }
+
+  /// When a call with these options has to end.
+  TimePoint deadline_of(const CallOptions& call_options) const noexcept;
 
   /// "store.*", summed over reactors; see docs/metrics.md.
   void append_metrics(MetricList& out) const;

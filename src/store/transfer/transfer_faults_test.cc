@@ -28,42 +28,94 @@ struct WrongAnswer {
 
 class WrongAnswerTest : public TransferTest {};
 
-TEST_P(WrongAnswerTest, IsAnErrorAndNotRetried) {
-  constexpr WrongAnswer kCases[] = {
-      {"wrong range",
-       "HTTP/1.1 206 P\r\nContent-Length: 10\r\nContent-Range: bytes 5-14/99\r\n\r\n0123456789",
-       Code::kCorrupt, "the answer is for [5, 15)"},
-      {"no range", "HTTP/1.1 206 P\r\nContent-Length: 10\r\n\r\n0123456789", Code::kCorrupt,
-       "without a Content-Range"},
-      {"length disagrees",
-       "HTTP/1.1 206 P\r\nContent-Length: 9\r\nContent-Range: bytes 0-9/99\r\n\r\n012345678",
-       Code::kCorrupt, "9 bytes where its range has 10"},
-      {"short object",
-       "HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/4\r\n\r\n0123",
-       Code::kCorrupt, "the object ends at 4"},
-      {"short for no reason",
-       "HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/99\r\n\r\n0123",
-       Code::kCorrupt, "stops at 4 inside the object"},
-      {"ignores ranges", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", Code::kUnsupported,
-       "ignores ranges"},
-      {"past the end", "HTTP/1.1 416 R\r\nContent-Length: 0\r\nContent-Range: bytes */0\r\n\r\n",
-       Code::kCorrupt, "the object ends at 0"},
-      {"chunks too long",
-       "HTTP/1.1 206 P\r\nTransfer-Encoding: chunked\r\nContent-Range: bytes "
-       "0-9/99\r\n\r\nb\r\n01234567890",
-       Code::kCorrupt, "longer than the range"},
-      {"chunks too short",
-       "HTTP/1.1 206 P\r\nTransfer-Encoding: chunked\r\nContent-Range: bytes "
-       "0-9/99\r\n\r\n3\r\n012\r\n0\r\n\r\n",
-       Code::kCorrupt, "has 3 bytes"},
-      {"garbage", "220 smtp.example.com ESMTP\r\n\r\n", Code::kCorrupt, ""},
-      {"not found", "HTTP/1.1 404 N\r\nContent-Length: 7\r\n\r\nmissing", Code::kNotFound,
-       "HTTP 404 missing"},
-      {"denied", "HTTP/1.1 403 D\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
-       Code::kDenied, "HTTP 403 no"},
-      {"precondition", "HTTP/1.1 412 P\r\nContent-Length: 0\r\n\r\n", Code::kChanged, "HTTP 412"},
-  };
-  for (const WrongAnswer& row : kCases) {
+// None of them is anything that a sound server sends.
+constexpr WrongAnswer kDoubtful[] = {
+    {"wrong range",
+     "HTTP/1.1 206 P\r\nContent-Length: 10\r\nContent-Range: bytes 5-14/99\r\n\r\n0123456789",
+     Code::kCorrupt, "the answer is for [5, 15)"},
+    {"no range", "HTTP/1.1 206 P\r\nContent-Length: 10\r\n\r\n0123456789", Code::kCorrupt,
+     "without a Content-Range"},
+    {"length disagrees",
+     "HTTP/1.1 206 P\r\nContent-Length: 9\r\nContent-Range: bytes 0-9/99\r\n\r\n012345678",
+     Code::kCorrupt, "9 bytes where its range has 10"},
+    {"short object",
+     "HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/4\r\n\r\n0123",
+     Code::kCorrupt, "the object ends at 4"},
+    {"short for no reason",
+     "HTTP/1.1 206 P\r\nContent-Length: 4\r\nContent-Range: bytes 0-3/99\r\n\r\n0123",
+     Code::kCorrupt, "stops at 4 inside the object"},
+    {"ignores ranges", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", Code::kUnsupported,
+     "ignores ranges"},
+    {"past the end", "HTTP/1.1 416 R\r\nContent-Length: 0\r\nContent-Range: bytes */0\r\n\r\n",
+     Code::kCorrupt, "the object ends at 0"},
+    {"chunks too long",
+     "HTTP/1.1 206 P\r\nTransfer-Encoding: chunked\r\nContent-Range: bytes "
+     "0-9/99\r\n\r\nb\r\n01234567890",
+     Code::kCorrupt, "longer than the range"},
+    {"chunks too short",
+     "HTTP/1.1 206 P\r\nTransfer-Encoding: chunked\r\nContent-Range: bytes "
+     "0-9/99\r\n\r\n3\r\n012\r\n0\r\n\r\n",
+     Code::kCorrupt, "has 3 bytes"},
+    {"garbage", "220 smtp.example.com ESMTP\r\n\r\n", Code::kCorrupt, ""},
+    {"other version",
+     "HTTP/1.1 206 P\r\nContent-Length: 10\r\nETag: \"v2\"\r\nContent-Range: bytes 0-9/99\r\n\r\n"
+     "0123456789",
+     Code::kChanged, "now version \"v2\""},
+    {"not modified", "HTTP/1.1 304 N\r\n\r\n", Code::kInternal, "HTTP 304"},
+    {"redirect to nowhere",
+     "HTTP/1.1 302 F\r\nContent-Length: 0\r\nLocation: file:///etc/passwd\r\n\r\n", Code::kCorrupt,
+     "file:///etc/passwd"},
+    {"chunk without a size",
+     "HTTP/1.1 206 P\r\nTransfer-Encoding: chunked\r\nContent-Range: bytes "
+     "0-9/99\r\n\r\n-1\r\nabc\r\n",
+     Code::kCorrupt, "chunk size"},
+};
+
+// The store's own word.
+constexpr WrongAnswer kRefusals[] = {
+    {"not found", "HTTP/1.1 404 N\r\nContent-Length: 7\r\n\r\nmissing", Code::kNotFound,
+     "HTTP 404 missing"},
+    {"denied", "HTTP/1.1 403 D\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n",
+     Code::kDenied, "HTTP 403 no"},
+    {"precondition", "HTTP/1.1 412 P\r\nContent-Length: 0\r\n\r\n", Code::kChanged, "HTTP 412"},
+};
+
+TEST_P(WrongAnswerTest, OnceIsAskedForAgainOnAnotherConnection) {
+  for (const WrongAnswer& row : kDoubtful) {
+    SCOPED_TRACE(row.name);
+    start([this, &row](const SeenRequest& request, Peer& peer) {
+      request.index == 0 ? peer.send(row.answer) : server_->answer(request, peer);
+    });
+    Request request = get(0, 10);
+    request.etag = "\"v1\"";
+    const Completion completion = transfer(std::move(request));
+    expect_content(completion, 0, 10);
+    EXPECT_EQ(completion.attempts, 2U);
+    EXPECT_EQ(server_->connection_count(), 2U);
+    handle_.reset();
+  }
+}
+
+TEST_P(WrongAnswerTest, AgainAndAgainIsAnError) {
+  for (const WrongAnswer& row : kDoubtful) {
+    SCOPED_TRACE(row.name);
+    start([&row](const SeenRequest&, Peer& peer) { peer.send(row.answer); });
+    Request request = get(0, 10);
+    request.etag = "\"v1\"";
+    const Completion completion = transfer(std::move(request));
+    EXPECT_EQ(completion.status.code(), row.code) << completion.status.message();
+    EXPECT_THAT(text(completion.status.message()), HasSubstr(row.message));
+    EXPECT_THAT(text(completion.status.message()),
+                MatchesRegex("GET fake://object \\[0, 10\\): .*, attempt 3 of 10, [0-9]+ ms"));
+    EXPECT_EQ(completion.length_bytes, 0U);
+    EXPECT_EQ(server_->request_count(), 3U);
+    EXPECT_EQ(server_->connection_count(), 3U);
+    handle_.reset();
+  }
+}
+
+TEST_P(WrongAnswerTest, RefusalsAreNotRetried) {
+  for (const WrongAnswer& row : kRefusals) {
     SCOPED_TRACE(row.name);
     start([&row](const SeenRequest&, Peer& peer) { peer.send(row.answer); });
     const Completion completion = transfer(get(0, 10));
@@ -71,10 +123,47 @@ TEST_P(WrongAnswerTest, IsAnErrorAndNotRetried) {
     EXPECT_THAT(text(completion.status.message()), HasSubstr(row.message));
     EXPECT_THAT(text(completion.status.message()),
                 MatchesRegex("GET fake://object \\[0, 10\\): .*, attempt 1 of 10, [0-9]+ ms"));
-    EXPECT_EQ(completion.length_bytes, 0U);
     EXPECT_EQ(server_->request_count(), 1U);
     handle_.reset();
   }
+}
+
+TEST_P(WrongAnswerTest, AnAnswerTooManyIsNotTakenForTheNext) {
+  // Whoever sends two answers to one request would be believed to speak of the next object.
+  const std::string head =
+      ScriptedServer::head(206, 5000, "Content-Range: bytes 0-4999/1048576\r\n");
+  start([&](const SeenRequest& request, Peer& peer) {
+    const std::string right = head + server_->content(0, 4999);
+    request.connection == 0 ? peer.send(right + head + std::string(5000, 'x')) : peer.send(right);
+  });
+  for (int i = 0; i < 3; ++i) expect_content(transfer(get(0, 5000)), 0, 5000);
+  EXPECT_EQ(server_->connection_count(), 2U);
+}
+
+TEST_P(WrongAnswerTest, CallsAreReadAgainWhenTheyMakeNoSense) {
+  start([](const SeenRequest& request, Peer& peer) {
+    peer.send(ScriptedServer::head(200, 4) + (request.index == 1 ? "good" : "wood"));
+  });
+  HttpCall call;
+  call.what = "LIST thing";
+  int reads = 0;
+  const auto read = [&reads](const HttpAnswer& answer) -> Result<std::string> {
+    ++reads;
+    if (answer.body == "good") return answer.body;
+    return Status(Code::kCorrupt, "no list");
+  };
+  const auto good = engine_->call(call, {}, read);
+  ASSERT_TRUE(good) << good.error().message();
+  EXPECT_EQ(*good, "good");
+  EXPECT_EQ(reads, 2);
+  EXPECT_EQ(server_->connection_count(), 2U);
+  const auto bad = engine_->call(call, {}, read);
+  EXPECT_EQ(bad.error().code(), Code::kCorrupt);
+  EXPECT_EQ(bad.error().message(), "LIST thing: no list");
+  EXPECT_EQ(reads, 5);
+  call.is_idempotent = false;
+  EXPECT_EQ(engine_->call(call, {}, read).error().code(), Code::kCorrupt);
+  EXPECT_EQ(reads, 6);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, WrongAnswerTest,

@@ -58,7 +58,7 @@ struct TransferOp : Letter {
   Endpoint* endpoint = nullptr;  ///< Where the next attempt goes.
   std::unique_ptr<HttpRedirect> redirect;  ///< Why that is not the protocol's own.
   std::uint32_t redirect_count = 0;
-  std::uint32_t damage_count = 0;       ///< Attempts whose body did not match its checksum.
+  std::uint32_t doubt_count = 0;        ///< Attempts that ended in Outcome::is_doubtful.
   bool is_waiting_for_address = false;  ///< kPending, in endpoint->waiting.
   std::uint32_t attempts = 0;
   bool needs_fresh_connection = false;

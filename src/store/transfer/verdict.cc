@@ -100,6 +100,12 @@ Verdict judge_call(const http::ResponseHead& head, bool is_head_request) {
   return verdict;
 }
 
+bool is_doubtful_error(int http_status, Code code) noexcept {
+  // 304 answers a condition that no request here has; other 3xx are of no use without a Location.
+  return code == Code::kCorrupt || http_status == 304 ||
+         (http_status >= 300 && http_status < 400 && code == Code::kUnsupported);
+}
+
 std::optional<std::uint64_t> unsatisfied_total(std::string_view content_range) noexcept {
   constexpr std::string_view kPrefix = "bytes */";
   if (content_range.substr(0, kPrefix.size()) != kPrefix) return std::nullopt;

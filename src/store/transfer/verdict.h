@@ -35,6 +35,10 @@ Verdict judge_transfer(const Request& request, const http::ResponseHead& head);
 /// Verdict on the answer to a control-plane call.
 Verdict judge_call(const http::ResponseHead& head, bool is_head_request);
 
+/// Whether an error answer, of which the vendor's table has made `code`, is none that a sound
+/// server gives: no success and no refusal that the request allows.
+bool is_doubtful_error(int http_status, Code code) noexcept;
+
 /// Total of `Content-Range: bytes */total`, as 416 answers carry it.
 std::optional<std::uint64_t> unsatisfied_total(std::string_view content_range) noexcept;
 

@@ -38,10 +38,8 @@ class WebStore final : public EngineStore {
     // the fly): one byte tells the size as well.
     http.method = "GET";
     http.headers = {{"range", "bytes=0-0"}};
-    HEADRACE_TRY_ASSIGN(const HttpAnswer byte, engine()->call(http, call));
-    auto info = info_of(key, byte);
-    if (!info) return std::move(info).error().annotate(http.what);
-    return info;
+    return engine()->call(http, call,
+                          [&key](const HttpAnswer& byte) { return info_of(key, byte); });
   }
 
   Result<ListPage> list(const ListRequest&, const CallOptions&) override {
