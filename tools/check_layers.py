@@ -31,6 +31,7 @@ PUBLIC = {  # header -> layer that implements it
     "views": "shard",
     "table": "shard",
     "verify": "shard",
+    "second_look": "shard",
     "order": "order",
     "mosaic_order": "order",
     "litdata_order": "order",

@@ -32,6 +32,7 @@ struct FakeSpec {
   bool is_decoded = false;   ///< Blocks are made ready by decode(). Implies is_compressed.
   bool has_extents = true;   ///< False, with is_decoded: decode() finds the bytes by itself.
   bool has_writers = false;  ///< Texts do not lie in the bytes as they are delivered.
+  bool is_checked = false;   ///< cut() and decompress() notice any bit that differs.
   std::set<std::uint64_t> bad_samples = {};  ///< cut() finds them corrupt.
   std::set<std::uint32_t> bad_blocks = {};   ///< Where is_compressed: they do not inflate.
 };
@@ -204,6 +205,14 @@ class FakeDataset final : public Dataset {
       return Status(Code::kCorrupt, "fake shard");
     }
     for (std::size_t i = 0; i < raw.size(); ++i) raw[i] = stored[i + kHeader] ^ std::byte{0x5a};
+    // Every other block has a sum over all, the others leave it to their samples.
+    if (spec_.is_checked && b % 2 == 0) {
+      for (std::uint32_t i = 0; i < blocks_[b].sample_count; ++i) {
+        const auto sample = raw.subspan(starts_[b][i], starts_[b][i + 1] - starts_[b][i]);
+        if (!is_intact(sample, blocks_[b].first_sample + i))
+          return Status(Code::kCorrupt, "checksum of a fake block");
+      }
+    }
     return {};
   }
   Status verify(std::uint32_t, std::span<const std::byte>) const override { return {}; }
@@ -222,6 +231,8 @@ class FakeDataset final : public Dataset {
       return Status(Code::kCorrupt, "fake sample");
     if (offset + length > all.size()) return Status(Code::kCorrupt, "sample outside of its bytes");
     const std::span<const std::byte> sample = all.subspan(offset, length);
+    if (spec_.is_checked && !is_intact(sample, blocks_[bytes.block].first_sample + index))
+      return Status(Code::kCorrupt, "checksum of a fake sample");
     out[0] = {sample.first(kFixedBytes), true};
     if (spec_.only_fixed) return {};
     std::uint32_t text = 0;
@@ -245,6 +256,11 @@ class FakeDataset final : public Dataset {
     std::string raw;
   };
 
+  bool is_intact(std::span<const std::byte> sample, std::uint64_t id) const {
+    const std::string right = encode(id);
+    return sample.size() == right.size() &&
+           std::memcmp(sample.data(), right.data(), right.size()) == 0;
+  }
   std::string encode(std::uint64_t id) const {
     std::string bytes = fixed_value(id);
     if (spec_.only_fixed) return bytes;

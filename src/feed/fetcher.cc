@@ -23,6 +23,10 @@ bool travels_whole(const Fetch& fetch) noexcept {
   return fetch.extents.size() == 1 && fetch.extents[0].target_offset_bytes == 0;
 }
 
+bool needs_digest(const Fetch& fetch, const Status& status) noexcept {
+  return fetch.is_fresh || status.code() == Code::kCorrupt;
+}
+
 }  // namespace
 
 Fetcher::Fetcher(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> store,
@@ -75,6 +79,7 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
                                                 std::string(result->error().message())));
     return Begin::kNever;
   }
+  if (fetch->is_fresh) second_reads_.add();
   fetch->size_bytes = size;
   fetch->id = next_id_++;
   fetch->state = Fetch::State::kReading;
@@ -133,6 +138,7 @@ bool Fetcher::build_request(Fetch& fetch) {
   request.etag = extent.etag;
   request.offset_bytes = extent.offset_bytes;
   request.length_bytes = extent.length_bytes;
+  request.fresh_connection = fetch.is_fresh;
   request.deadline = clock_.now() + options_.read_timeout;
   request.tag = fetch.id << kExtentBits | fetch.next_extent;
   ++fetch.next_extent;
@@ -243,12 +249,11 @@ void Fetcher::finish_reading(const std::shared_ptr<Fetch>& fetch) {
   const Block block = dataset_->block(piece.block);
   if (!dataset_->is_compressed(piece.block)) {
     const bool is_whole = piece.begin == 0 && piece.end == block.sample_count;
-    fetch->bytes = {.block = piece.block,
-                    .begin = piece.begin,
-                    .end = piece.end,
-                    .bytes = fetch->stored.bytes().first(fetch->size_bytes)};
-    finish(*fetch, is_whole ? annotated(*fetch, dataset_->verify(piece.block, fetch->bytes.bytes))
-                            : Status());
+    const std::span<const std::byte> bytes = fetch->stored.bytes().first(fetch->size_bytes);
+    fetch->bytes = {.block = piece.block, .begin = piece.begin, .end = piece.end, .bytes = bytes};
+    Status status = is_whole ? dataset_->verify(piece.block, bytes) : Status();
+    if (needs_digest(*fetch, status)) fetch->digest = SecondLook::digest_of(bytes);
+    if (!is_read_again(fetch, status)) finish(*fetch, annotated(*fetch, std::move(status)));
     return;
   }
   fetch->state = Fetch::State::kInflating;
@@ -281,6 +286,7 @@ Fetcher::Inflated Fetcher::inflate(const Fetch& fetch) const {
     const std::span<std::byte> raw = fetch.raw.bytes().first(dataset_->block(index).raw_bytes);
     inflated.status = dataset_->decompress(index, stored, raw);
   }
+  if (needs_digest(fetch, inflated.status)) inflated.digest = SecondLook::digest_of(stored);
   inflated.at = clock_.now();
   return inflated;
 }
@@ -296,12 +302,14 @@ void Fetcher::take_inflated() {
     HEADRACE_CHECK(found != fetches_.end());
     const std::shared_ptr<Fetch> fetch = found->second;
     fetch->timeline.inflated = inflated.at;
-    fetch->stored = Slab();
     if (fetch->is_abandoned) {
       inflated.decoded.reset();
       forget(*fetch);
       continue;
     }
+    fetch->digest = inflated.digest;
+    if (is_read_again(fetch, inflated.status)) continue;
+    fetch->stored = Slab();
     const Block block = dataset_->block(fetch->piece.block);
     fetch->decoded = std::move(inflated.decoded);
     fetch->bytes = {.block = fetch->piece.block,
@@ -315,6 +323,30 @@ void Fetcher::take_inflated() {
     finish(*fetch, annotated(*fetch, std::move(inflated.status)));
   }
   inflated_taken_.clear();
+}
+
+bool Fetcher::is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status) {
+  if (status.code() != Code::kCorrupt) return false;
+  switch (fetch->look.take(fetch->digest)) {
+    case SecondLook::Verdict::kData:
+      return false;
+    case SecondLook::Verdict::kNeverSame:
+      status = SecondLook::never_same(status);
+      return false;
+    case SecondLook::Verdict::kReadAgain:
+      break;
+  }
+  second_reads_.add();
+  fetch->is_fresh = true;
+  fetch->state = Fetch::State::kReading;
+  fetch->bytes = {};
+  fetch->next_extent = fetch->extents_done = 0;
+  if (fetch->size_bytes == 0) {
+    finish_reading(fetch);
+  } else {
+    pumping_.push_back(fetch);  // poll() pumps after it has taken in what came.
+  }
+  return true;
 }
 
 void Fetcher::finish(Fetch& fetch, Status status) {

@@ -19,6 +19,7 @@
 #include "headrace/dataset.h"
 #include "headrace/memory.h"
 #include "headrace/order.h"
+#include "headrace/second_look.h"
 #include "headrace/store.h"
 #include "insight/counter.h"
 
@@ -36,8 +37,11 @@ struct Fetch {
   bool is_block_bad = false;  ///< kFailed: the bytes came, and could not be made ready to cut.
   BlockBytes bytes;           ///< kReady.
   Timeline timeline;
-  Slab stored;  ///< Bytes as read, unless they travel with a request.
-  Slab raw;     ///< Inflated bytes; of a decoded block only the room that it is charged for.
+  /// Read on a connection of its own, past caches: what came before made no sense.
+  bool is_fresh = false;
+  std::uint64_t digest = 0;  ///< kReady, is_fresh: of the bytes as read.
+  Slab stored;               ///< Bytes as read, unless they travel with a request.
+  Slab raw;  ///< Inflated bytes; of a decoded block only the room that it is charged for.
   std::shared_ptr<const DecodedBlock> decoded;
 
   /// Gives back the memory of one that is not under way.
@@ -55,6 +59,7 @@ struct Fetch {
   std::size_t next_extent = 0;
   std::size_t extents_done = 0;
   std::size_t extents_out = 0;
+  SecondLook look;
 };
 
 class Fetcher {
@@ -93,12 +98,16 @@ class Fetcher {
   std::size_t abandoned_count() const noexcept { return abandoned_count_; }
 
   void wake() noexcept { store_->wake(); }
-  void append_metrics(MetricList& out) const { store_->append_metrics(out); }
+  void append_metrics(MetricList& out) const {
+    append_metric(out, "loader.second_reads", second_reads_.value());
+    store_->append_metrics(out);
+  }
 
  private:
   struct Inflated {
     std::uint64_t id = 0;
     Status status;
+    std::uint64_t digest = 0;
     std::shared_ptr<const DecodedBlock> decoded;
     TimePoint at{};
   };
@@ -113,6 +122,9 @@ class Fetcher {
   void finish_reading(const std::shared_ptr<Fetch>& fetch);
   Inflated inflate(const Fetch& fetch) const;
   void take_inflated();
+  /// Whether what came makes no sense and is being read again; `status` is then to be forgotten.
+  /// Else it is what to say about it.
+  bool is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status);
   void finish(Fetch& fetch, Status status);
   void forget(Fetch& fetch);
   Status annotated(const Fetch& fetch, Status status) const;
@@ -131,6 +143,7 @@ class Fetcher {
   std::uint64_t bytes_out_ = 0;  ///< Of requests in flight and in the outbox.
   std::size_t abandoned_count_ = 0;
   std::size_t inflating_count_ = 0;
+  Counter second_reads_;
 
   Mutex mutex_;
   std::vector<Inflated> inflated_ HEADRACE_GUARDED_BY(mutex_);

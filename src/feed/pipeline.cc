@@ -27,6 +27,8 @@ Pipeline::Outcome Pipeline::assemble() {
   }
   if (outcome != Outcome::kDone) return outcome;
   close_passed(head);
+  looks_.clear();
+  is_size_wrong_ = false;
   drop_runs(head);
   works_.pop_front();
   ++head_;
@@ -77,8 +79,12 @@ Pipeline::Outcome Pipeline::keep_run(Work& head, std::size_t index) {
     const Outcome outcome = settle_run(head, index);
     if (outcome != Outcome::kDone) return outcome;
   }
+  Status kept = keep_samples(dataset_, parts_.waker->pool(), head.runs[index]);
+  if (kept.code() == Code::kCorrupt) {
+    const Outcome outcome = settle_run(head, index);
+    return outcome == Outcome::kDone ? Outcome::kAgain : outcome;
+  }
   SparseRun& run = head.runs[index];
-  Status kept = keep_samples(dataset_, parts_.waker->pool(), run);
   if (kept.code() == Code::kExhausted) {
     if (make_room()) return Outcome::kAgain;
     // Later runs of this batch hold inflated blocks that will be wanted only after this one: read
@@ -101,6 +107,7 @@ bool Pipeline::retract_run(Work& head, std::size_t but_not) {
   fetcher_.abandon(*run.fetch);
   auto again = std::make_shared<Fetch>();
   again->piece = run.fetch->piece;
+  again->is_fresh = run.fetch->is_fresh;
   again->timeline.wanted = run.fetch->timeline.wanted;
   run.fetch = std::move(again);
   sparse_bytes_ -= run.charged_bytes;
@@ -186,11 +193,12 @@ Pipeline::Outcome Pipeline::cut(Work& head) {
         std::copy_n(run.cells.begin() + static_cast<std::ptrdiff_t>(i * cuts_.stride), cuts_.stride,
                     cuts_.row(slot.slot).begin());
       } else {
-        sources_[slot.slot] = {&run.fetch->bytes, slot.index};
+        sources_[slot.slot] = {&run.fetch->bytes, slot.index, run.fetch.get()};
       }
     }
   }
   std::vector<std::uint32_t> apart;
+  std::vector<std::uint32_t> doubtful;
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::uint64_t own = head.is_real(i) ? count : head.slot_of(head.sample(i));
     if (own < i) {
@@ -200,29 +208,33 @@ Pipeline::Outcome Pipeline::cut(Work& head) {
     } else if (sources_[i].bytes != nullptr) {
       auto is_cut = cut_slot(i);
       if (!is_cut) return fail(head, std::move(is_cut).error());
-      if (!*is_cut) apart.push_back(i);
+      if (*is_cut == Cut::kElsewhere) apart.push_back(i);
+      if (*is_cut == Cut::kReadAgain) doubtful.push_back(i);
     }
   }
+  if (!doubtful.empty() && read_again(head, doubtful) == Outcome::kFailed) return Outcome::kFailed;
   if (!apart.empty()) return read_apart(head, apart);
+  if (!doubtful.empty()) return Outcome::kAgain;
   auto layout = lay_out(parts_.selection, cuts_, count);
+  if (!layout && !checks_sizes()) {
+    is_size_wrong_ = true;  // Of which sample, and is it the data's fault?
+    return Outcome::kAgain;
+  }
   if (!layout) return fail(head, std::move(layout).error());
   layout_ = *std::move(layout);
   head.is_cut = true;
   return Outcome::kDone;
 }
 
-Result<bool> Pipeline::cut_slot(std::uint32_t slot) {
+Result<Pipeline::Cut> Pipeline::cut_slot(std::uint32_t slot) {
   const Source& source = sources_[slot];
   SamplePlace place{source.bytes->block, source.index};
-  bool is_cut = true;
-  if (parts_.stand_ins->is_active()) {
-    HEADRACE_TRY_ASSIGN(is_cut,
-                        cut_stand_in(*source.bytes, planned_[slot], place, cuts_.row(slot)));
-  } else {
-    HEADRACE_TRY(dataset_.cut(*source.bytes, source.index, cuts_.row(slot)));
+  Cut result = Cut::kDone;
+  if (checks_sizes() || !dataset_.cut(*source.bytes, source.index, cuts_.row(slot)).ok()) {
+    HEADRACE_TRY_ASSIGN(result, cut_stand_in(source, planned_[slot], place, cuts_.row(slot)));
   }
   ids_[slot] = id_of(place);
-  return is_cut;
+  return result;
 }
 
 Pipeline::Outcome Pipeline::deliver(Work& head) {

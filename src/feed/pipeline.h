@@ -9,7 +9,9 @@
 ///
 /// Threads: the feed thread only.
 #include <deque>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "feed/batch.h"
@@ -79,7 +81,11 @@ class Pipeline {
   struct Source {
     const BlockBytes* bytes = nullptr;
     std::uint32_t index = 0;
+    const Fetch* single = nullptr;  ///< The read, when it is one of single samples.
   };
+  /// kElsewhere: what stands in for the sample lies in other bytes. kReadAgain: what came makes no
+  /// sense, which may be the wire's fault.
+  enum class Cut : std::uint8_t { kDone, kElsewhere, kReadAgain };
   /// kAgain: memory was found by giving something up; try again at once. kWait: only an event
   /// (or, when is_starved_, time) can help.
   enum class Outcome : std::uint8_t { kDone, kAgain, kWait, kFailed };
@@ -136,17 +142,32 @@ class Pipeline {
   Outcome resolve_slots(Work& head, std::vector<std::uint32_t>& apart);
   Outcome await_window(Work& head, LaneWindow& window);
   Outcome cut(Work& head);
-  /// Cuts the sample of a slot, or what stands in for it; false when that lies elsewhere.
-  Result<bool> cut_slot(std::uint32_t slot);
+  /// Cuts the sample of a slot, or what stands in for it.
+  Result<Cut> cut_slot(std::uint32_t slot);
   std::int64_t id_of(const SamplePlace& place) const {
     return static_cast<std::int64_t>(run_->order->block_first_sample(place.block) + place.index);
   }
 
   // Bad samples (pipeline_stand_ins.cc).
-  /// Cuts `place`, or what stands in for `planned` as far as `bytes` hold it; false when that lies
-  /// elsewhere. `place` becomes what was cut.
-  Result<bool> cut_stand_in(const BlockBytes& bytes, const SamplePlace& planned, SamplePlace& place,
-                            std::span<ColumnBytes> row);
+  /// Cuts what stands in for `planned` (itself while it is good) as far as the source's bytes hold
+  /// it. `place` becomes what was cut, or has to be read.
+  Result<Cut> cut_stand_in(const Source& source, const SamplePlace& planned, SamplePlace& place,
+                           std::span<ColumnBytes> row);
+  /// Whether each sample is compared with its columns as it is cut; else all are once they are laid
+  /// out.
+  bool checks_sizes() const { return is_size_wrong_ || parts_.stand_ins->is_active(); }
+  /// Finds all bad samples of a block whose bytes are known to be the object's, so that it need not
+  /// be read again for each of them.
+  Status take_bad_neighbours(const BlockBytes& bytes, std::span<ColumnBytes> row);
+  /// Whether a sample that could not be cut is to be read again before its data is blamed. Errors:
+  /// kUnavailable (it never comes twice the same).
+  Result<bool> wants_second_look(const SamplePlace& place, const Status& status,
+                                 const Fetch* single);
+  /// Reads the samples of slots again, each by itself, on other connections.
+  Outcome read_again(Work& head, const std::vector<std::uint32_t>& slots);
+  void add_second_looks(Work& head, std::vector<SparseSlot> slots);
+  /// Fills in the places of the samples that slots wait for now.
+  void find_places(Work& work, std::vector<SparseSlot>& slots) const;
   /// Reads the stand-ins of slots (ascending) singly.
   Outcome read_apart(Work& head, const std::vector<std::uint32_t>& slots);
   /// Takes slots out of the runs that have come, and gives up those that serve no other.
@@ -155,7 +176,8 @@ class Pipeline {
   void forget_run(Work& head, std::size_t index);
   /// The fetch of a run failed: reads stand-ins if its block is bad.
   Outcome replace_run(Work& head, std::size_t index);
-  /// Moves the slots of a run whose stand-ins lie elsewhere to runs of their own.
+  /// Moves the slots of a run whose stand-ins lie elsewhere, or whose bytes make no sense, to runs
+  /// of their own.
   Outcome settle_run(Work& head, std::size_t index);
   /// The same for a piece of a window, for which the block of its stand-in is read.
   Outcome replace_piece(const Work& head, LaneWindow& window, std::size_t index);
@@ -187,9 +209,12 @@ class Pipeline {
   // Of the head; kept to save allocations.
   std::vector<Source> sources_;
   std::vector<SamplePlace> planned_;  ///< What the order says, by slot.
+  /// By block and index: samples that could not be cut from what came, read again.
+  std::map<std::pair<std::uint32_t, std::uint32_t>, SecondLook> looks_;
   std::vector<std::int64_t> ids_;
   std::vector<std::uint8_t> mask_;
   std::vector<LanePosition> places_;
+  bool is_size_wrong_ = false;  ///< A value did not fit its column.
   CutMatrix cuts_;
   BatchLayout layout_;
   std::vector<std::unique_ptr<LaneWindow>> closed_;

@@ -53,6 +53,8 @@ void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
   head_ = 0;
   is_failed_ = false;
   is_starved_ = false;
+  looks_.clear();
+  is_size_wrong_ = false;
   generation_ = generation;
   run_ = std::move(run);
   if (!run_) return;
@@ -181,7 +183,7 @@ SamplePlace Pipeline::sample_of(const LanePosition& place) const {
   return {window.pieces[sample.piece].block, sample.sample_in_block};
 }
 
-void Pipeline::add_runs(Work& work, std::vector<SparseSlot> slots) {
+void Pipeline::find_places(Work& work, std::vector<SparseSlot>& slots) const {
   work.is_sparse.resize(work.count(), 0);
   for (SparseSlot& slot : slots) {
     work.is_sparse[slot.slot] = 1;
@@ -190,6 +192,10 @@ void Pipeline::add_runs(Work& work, std::vector<SparseSlot> slots) {
     slot.block = place.block;
     slot.index = place.index;
   }
+}
+
+void Pipeline::add_runs(Work& work, std::vector<SparseSlot> slots) {
+  find_places(work, slots);
   const TimePoint now = parts_.clock->now();
   for (SparseRun& run : plan_runs(dataset_, std::move(slots), parts_.sizes)) {
     run.fetch->timeline.wanted = now;

@@ -1,21 +1,83 @@
-// What the pipeline does about bad samples: which sample stands in is in stand_ins.cc.
+// What the pipeline does about samples whose bytes make no sense: they are read again, and if the
+// data is at fault, others stand in for them (stand_ins.cc says which).
 #include <algorithm>
 
 #include "feed/pipeline.h"
 
 namespace headrace::feed {
 
-Result<bool> Pipeline::cut_stand_in(const BlockBytes& bytes, const SamplePlace& planned,
-                                    SamplePlace& place, std::span<ColumnBytes> row) {
+Result<Pipeline::Cut> Pipeline::cut_stand_in(const Source& source, const SamplePlace& planned,
+                                             SamplePlace& place, std::span<ColumnBytes> row) {
   StandIns& stand_ins = *parts_.stand_ins;
+  const BlockBytes& bytes = *source.bytes;
   while (true) {
     HEADRACE_TRY_ASSIGN(place, stand_ins.find(planned));
     if (place.block != bytes.block || place.index < bytes.begin || place.index >= bytes.end)
-      return false;
+      return Cut::kElsewhere;
     Status status = dataset_.cut(bytes, place.index, row);
-    if (status.ok()) status = check_sizes(parts_.selection, row);
-    if (status.ok()) return true;
+    if (status.ok() && checks_sizes()) status = check_sizes(parts_.selection, row);
+    if (status.ok()) return Cut::kDone;
+    HEADRACE_TRY_ASSIGN(const bool again, wants_second_look(place, status, source.single));
+    if (again) return Cut::kReadAgain;
     HEADRACE_TRY(stand_ins.take_bad_sample(place, std::move(status)));
+    if (dataset_.is_compressed(bytes.block)) HEADRACE_TRY(take_bad_neighbours(bytes, row));
+  }
+}
+
+Status Pipeline::take_bad_neighbours(const BlockBytes& bytes, std::span<ColumnBytes> row) {
+  for (std::uint32_t i = bytes.begin; i < bytes.end; ++i) {
+    const SamplePlace place{bytes.block, i};
+    Status status = dataset_.cut(bytes, i, row);
+    if (status.ok()) status = check_sizes(parts_.selection, row);
+    if (status.code() == Code::kCorrupt)
+      HEADRACE_TRY(parts_.stand_ins->take_bad_sample(place, std::move(status)));
+  }
+  return {};
+}
+
+Result<bool> Pipeline::wants_second_look(const SamplePlace& place, const Status& status,
+                                         const Fetch* single) {
+  if (status.code() != Code::kCorrupt) return false;
+  SecondLook& look = looks_[{place.block, place.index}];
+  if (single == nullptr || !single->is_fresh) return true;
+  switch (look.take(single->digest)) {
+    case SecondLook::Verdict::kReadAgain:
+      return true;
+    case SecondLook::Verdict::kNeverSame:
+      return SecondLook::never_same(status);
+    case SecondLook::Verdict::kData:
+      break;
+  }
+  return false;
+}
+
+Pipeline::Outcome Pipeline::read_again(Work& head, const std::vector<std::uint32_t>& slots) {
+  std::vector<SparseSlot> wanted;
+  for (const std::uint32_t i : slots)
+    wanted.push_back({.slot = i, .block = 0, .index = 0, .planned = planned_[i]});
+  release_slots(head, slots);
+  add_second_looks(head, std::move(wanted));
+  return Outcome::kAgain;
+}
+
+void Pipeline::add_second_looks(Work& head, std::vector<SparseSlot> slots) {
+  find_places(head, slots);
+  std::sort(slots.begin(), slots.end(), comes_before);
+  const TimePoint now = parts_.clock->now();
+  // One sample a read, so that the same bytes are compared: another set of them may follow.
+  for (std::size_t begin = 0; begin < slots.size();) {
+    const auto is_other = [&](const SparseSlot& slot) {
+      return slot.block != slots[begin].block ||
+             (slot.index != slots[begin].index && !dataset_.is_compressed(slot.block));
+    };
+    const auto first = slots.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto end = std::find_if(first, slots.end(), is_other);
+    for (SparseRun& run : plan_runs(dataset_, {first, end}, parts_.sizes)) {
+      run.fetch->timeline.wanted = now;
+      run.fetch->is_fresh = true;
+      head.runs.push_back(std::move(run));
+    }
+    begin = static_cast<std::size_t>(end - slots.begin());
   }
 }
 
@@ -69,18 +131,21 @@ Pipeline::Outcome Pipeline::replace_run(Work& head, std::size_t index) {
 Pipeline::Outcome Pipeline::settle_run(Work& head, std::size_t index) {
   std::vector<SparseSlot> stay;
   std::vector<SparseSlot> leave;
+  std::vector<SparseSlot> doubtful;
   std::vector<ColumnBytes> row(cuts_.stride);
   SparseRun& run = head.runs[index];
   for (SparseSlot slot : run.slots) {
     SamplePlace place = slot.place();
-    auto is_here = cut_stand_in(run.fetch->bytes, slot.planned, place, row);
-    if (!is_here) return fail(head, std::move(is_here).error());
+    auto is_cut =
+        cut_stand_in({&run.fetch->bytes, slot.index, run.fetch.get()}, slot.planned, place, row);
+    if (!is_cut) return fail(head, std::move(is_cut).error());
     slot.block = place.block;
     slot.index = place.index;
-    (*is_here ? stay : leave).push_back(slot);
+    (*is_cut == Cut::kDone ? stay : *is_cut == Cut::kElsewhere ? leave : doubtful).push_back(slot);
   }
   run.slots = std::move(stay);
   if (!leave.empty()) add_runs(head, std::move(leave));
+  if (!doubtful.empty()) add_second_looks(head, std::move(doubtful));
   return Outcome::kDone;
 }
 

@@ -20,11 +20,13 @@ void size_run(const Dataset& dataset, const SlabSizes& sizes, SparseRun& run,
 
 }  // namespace
 
+bool comes_before(const SparseSlot& a, const SparseSlot& b) noexcept {
+  return std::tie(a.block, a.index, a.slot) < std::tie(b.block, b.index, b.slot);
+}
+
 std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot> slots,
                                  const SlabSizes& sizes) {
-  std::sort(slots.begin(), slots.end(), [](const SparseSlot& a, const SparseSlot& b) {
-    return std::tie(a.block, a.index, a.slot) < std::tie(b.block, b.index, b.slot);
-  });
+  std::sort(slots.begin(), slots.end(), comes_before);
   std::vector<SparseRun> runs;
   std::vector<Extent> extents;
   std::uint64_t gap_samples = 0;

@@ -35,6 +35,9 @@ struct SparseRun {
   std::vector<ColumnBytes> cells;  ///< One row of columns a slot.
 };
 
+/// In order of block, index and slot.
+bool comes_before(const SparseSlot& a, const SparseSlot& b) noexcept;
+
 /// Groups slots into reads: one for each run of samples of a block that lie within a page of each
 /// other, one for each compressed block.
 std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot> slots,

@@ -28,7 +28,7 @@ struct Shared {
   }
 
   const FaultOptions options;
-  Counter errors, call_errors, short_accepts, held_back;
+  Counter errors, call_errors, short_accepts, held_back, flips;
   Mutex mutex;
   Random random HEADRACE_GUARDED_BY(mutex);
 };
@@ -145,7 +145,7 @@ class FaultHandle final : public FaultStore {
   void append_metrics(MetricList& out) const override { inner_->append_metrics(out); }
   FaultCounts counts() const override {
     return {shared_->errors.value(), shared_->call_errors.value(), shared_->short_accepts.value(),
-            shared_->held_back.value()};
+            shared_->held_back.value(), shared_->flips.value()};
   }
 
  private:
@@ -157,6 +157,7 @@ class FaultHandle final : public FaultStore {
   }
 
   void spoil(Completion& completion) {
+    flip(completion);
     if (!completion.status.ok() || !shared_->hits(shared_->options.error_share)) return;
     shared_->errors.add();
     completion.status = Status(shared_->options.error_code, "injected fault");
@@ -168,6 +169,14 @@ class FaultHandle final : public FaultStore {
     const std::span<std::byte> bytes = completion.slab.bytes();
     if (shared_->options.spoil_failed_slabs && !bytes.empty())
       std::memset(bytes.data(), 0xdb, bytes.size());
+  }
+
+  void flip(Completion& completion) {
+    const bool has_bytes = completion.status.ok() && completion.length_bytes > 0;
+    if (!has_bytes || !shared_->hits(shared_->options.flip_share)) return;
+    shared_->flips.add();
+    const std::uint64_t bit = shared_->below(completion.length_bytes * 8);
+    completion.slab.bytes()[bit / 8] ^= std::byte{1} << (bit % 8);
   }
 
   std::size_t hand_out(std::span<Completion> out) {

@@ -17,6 +17,8 @@ struct FaultOptions {
   /// slab with them.
   double error_share = 0;
   Code error_code = Code::kUnavailable;
+  /// Share of the gets that succeed but with one bit of their bytes flipped.
+  double flip_share = 0;
   /// Share of the control-plane calls that fail with `error_code` without being made.
   double call_error_share = 0;
   /// Share of the submit() calls that take fewer requests than they could: down to none, but one
@@ -37,6 +39,7 @@ struct FaultCounts {
   std::uint64_t call_errors = 0;
   std::uint64_t short_accepts = 0;
   std::uint64_t held_back = 0;
+  std::uint64_t flips = 0;
 };
 
 class FaultStore : public Store {

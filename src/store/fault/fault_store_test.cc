@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,22 @@ TEST_F(FaultStoreTest, TurnsAShareOfCompletionsIntoErrors) {
   EXPECT_GT(failed, 60);
   EXPECT_LT(failed, 140);
   EXPECT_EQ(store->counts().errors, static_cast<std::uint64_t>(failed));
+}
+
+TEST_F(FaultStoreTest, FlipsOneBitOfAShareOfTheGets) {
+  auto store = open({.flip_share = 0.25});
+  int flipped = 0;
+  for (int i = 0; i < 200; ++i) {
+    const auto read = read_object(*store, *pool_, "x", 10);
+    ASSERT_TRUE(read);
+    int bits = 0;
+    for (std::size_t at = 0; at < 10; ++at)
+      bits += std::popcount(static_cast<unsigned char>((*read)[at] ^ "0123456789"[at]));
+    ASSERT_LE(bits, 1);
+    flipped += bits;
+  }
+  EXPECT_NEAR(flipped, 50, 30);
+  EXPECT_EQ(store->counts().flips, static_cast<std::uint64_t>(flipped));
 }
 
 TEST_F(FaultStoreTest, IsDeterministicBySeed) {

@@ -172,6 +172,7 @@ void Reactor::accept(TransferOp& op, TimePoint now) {
       return finish(op, describe(op, invalid.code(), invalid.message(), now), now);
     }
   }
+  if (op.needs_fresh_connection) counters_.fresh_requests.add(1);
   timers_.set(op.timer, op.deadline);
   op.state = OpState::kPending;
   go_to(op, endpoints_.home(), nullptr);

@@ -21,7 +21,7 @@ class Counter {
 
 struct TransferCounters {
   Counter requests, attempts, received_bytes, sent_bytes, retries, throttles, timeouts,
-      stale_connections;
+      stale_connections, fresh_requests;
   Counter tls_handshakes, tls_resumptions, redirects, checksum_failures;
   Counter connections_opened, connect_failures, failures, cancellations, waits;
   Counter hedges, hedges_won;

@@ -178,6 +178,7 @@ void EngineCore::append_metrics(MetricList& out) const {
       {"store.hedges", &TransferCounters::hedges},
       {"store.hedges_won", &TransferCounters::hedges_won},
       {"store.stale_connections", &TransferCounters::stale_connections},
+      {"store.fresh_requests", &TransferCounters::fresh_requests},
       {"store.reactor_waits", &TransferCounters::waits},
   };
   for (const Row& row : kRows) {

@@ -420,6 +420,7 @@ TEST_P(TransferTest, FreshConnectionIsANewOne) {
   request.fresh_connection = true;
   expect_content(transfer(std::move(request)), 0, 10);
   EXPECT_EQ(server_->connection_count(), 2U);
+  EXPECT_EQ(metric("store.fresh_requests"), 1);
   expect_content(transfer(get(0, 10)), 0, 10);  // the wish was for one request
   EXPECT_EQ(server_->connection_count(), 2U);
 }
