@@ -617,19 +617,85 @@ void Connection::set_limit(TimePoint when) {
 }
 
 void Connection::watch_progress(TimePoint now) {
-  progress_at_ = now;
+  progress_at_ = looked_at_ = now;
   progress_bytes_ = 0;
-  set_limit(now + Microseconds(context_.options.progress_timeout) / 4);
+  pace_from_ = TimePoint{};
+  set_limit(now + look_interval());
 }
 
-bool Connection::has_progress(TimePoint now) {
+/// Bytes of the body under way, when a pace can be asked of it; else 0. What calls send and get is
+/// small, and stores that work on a POST send a blank now and then.
+std::uint64_t Connection::moving_bytes() const noexcept {
+  if (op_->call != nullptr) return 0;
+  if (op_->is_upload()) return state_ == State::kSending ? op_->request.length_bytes : 0;
+  return verdict_.use == BodyUse::kError ? 0 : verdict_.body_bytes;
+}
+
+Microseconds Connection::longest_move() const noexcept {
+  constexpr std::uint32_t kMostDoublings = 10;
+  // How long uploads take is not known: they are judged as drips only.
+  const Microseconds longest = op_->is_upload()
+                                   ? HedgePolicy::longest_unknown(op_->request.length_bytes)
+                                   : context_.hedging.longest_body(moving_bytes());
+  return longest * (1 << std::min(op_->slow_count, kMostDoublings));
+}
+
+/// The pace is judged over twice this time, or more.
+Microseconds Connection::look_interval() const noexcept {
+  const Microseconds longest_pause(context_.options.progress_timeout);
+  if (moving_bytes() == 0) return longest_pause / 4;
+  return std::min(longest_pause / 4, longest_move() / 16);
+}
+
+/// Whether all of what is moved would, at the pace that was kept since the first look, take far
+/// longer than is usual. With a hedge to spend a quarter of that is too long already.
+bool Connection::is_slow(TimePoint now) {
+  const std::uint64_t length_bytes = moving_bytes();
+  if (length_bytes == 0) return false;
+  const Microseconds longest = longest_move();
+  const auto elapsed = std::chrono::duration_cast<Microseconds>(now - pace_from_);
+  const auto takes_longer_than = [&](Microseconds limit) {
+    if (elapsed < std::min<Microseconds>(context_.options.progress_timeout, limit / 2))
+      return false;
+    const auto moved_bytes = static_cast<double>(progress_bytes_ - pace_bytes_);
+    return moved_bytes * static_cast<double>(limit.count()) <
+           static_cast<double>(length_bytes) * static_cast<double>(elapsed.count());
+  };
+  if (takes_longer_than(longest)) return true;
+  const bool may_hedge = op_->call == nullptr && op_->request.op == Op::kGet;
+  if (!may_hedge || !takes_longer_than(longest / 4)) return false;
+  return outcome_.is_hedged = context_.hedging.take_spare();
+}
+
+/// A look at what has come, or gone, since the last one: on with it, or the attempt is lost.
+Progress Connection::check_progress(TimePoint now) {
   const std::uint64_t bytes = progress_bytes(channel_.socket());
   if (bytes != progress_bytes_) {
     progress_bytes_ = bytes;
     progress_at_ = now;
   }
-  set_limit(now + Microseconds(context_.options.progress_timeout) / 4);
-  return now - progress_at_ < context_.options.progress_timeout;
+  // The first look, or this process slept through the last ones: nothing to measure from.
+  const bool has_slept = now - looked_at_ > 4 * look_interval() + std::chrono::seconds(1);
+  if (pace_from_ == TimePoint{} || has_slept) {
+    pace_bytes_ = bytes;
+    pace_from_ = now;
+  }
+  looked_at_ = now;
+  const bool is_stuck = now - progress_at_ >= context_.options.progress_timeout;
+  if (!is_stuck && !is_slow(now)) {
+    set_limit(now + look_interval());
+    return Progress::kPending;
+  }
+  context_.counters.timeouts.add(1);
+  outcome_.is_slow = !is_stuck;
+  if (is_stuck) {
+    return abort(Status(Code::kUnavailable,
+                        "no progress within " + ms_text(context_.options.progress_timeout)));
+  }
+  const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(now - pace_from_);
+  return abort(Status(Code::kUnavailable, "only " + std::to_string(bytes - pace_bytes_) + " of " +
+                                              std::to_string(moving_bytes()) + " bytes in " +
+                                              ms_text(elapsed)));
 }
 
 Progress Connection::on_timer(TimePoint now) {
@@ -657,10 +723,7 @@ Progress Connection::on_timer(TimePoint now) {
     case State::kSending:
     case State::kBody:
     case State::kText:
-      if (has_progress(now)) return Progress::kPending;
-      context_.counters.timeouts.add(1);
-      return abort(Status(Code::kUnavailable,
-                          "no progress within " + ms_text(context_.options.progress_timeout)));
+      return check_progress(now);
     case State::kIdle:
       close();
       break;

@@ -58,7 +58,7 @@ struct ConnectionContext {
   const StoreOptions& options;
   const Clock& clock;
   TransferCounters& counters;
-  const HedgePolicy& hedging;
+  HedgePolicy& hedging;
 };
 
 enum class Progress : std::uint8_t { kPending, kDone };
@@ -75,6 +75,8 @@ struct Outcome {
   /// accident of the way or of one server; `status` is true only when it comes again.
   bool is_doubtful = false;
   std::unique_ptr<HttpRedirect> redirect;  ///< Where the answer sends the request.
+  bool is_slow = false;                    ///< It would have taken much longer than is usual;
+  bool is_hedged = false;                  ///< and was given up early, for one of the hedges.
   bool is_stale = false;  ///< A kept connection that the server had closed: nothing was answered.
   std::optional<std::chrono::milliseconds> retry_after;
 };
@@ -179,7 +181,11 @@ class Connection {
 
   void set_limit(TimePoint when);
   void watch_progress(TimePoint now);
-  bool has_progress(TimePoint now);
+  Progress check_progress(TimePoint now);
+  std::uint64_t moving_bytes() const noexcept;
+  Microseconds longest_move() const noexcept;
+  Microseconds look_interval() const noexcept;
+  bool is_slow(TimePoint now);
   bool is_head_call() const noexcept;
   std::span<std::byte> slab_part() const noexcept;
 
@@ -213,8 +219,11 @@ class Connection {
   std::optional<std::uint64_t> text_left_bytes_;  // unset: chunked, or until the end of the stream
   http::ChunkedDecoder chunked_;
 
-  std::uint64_t progress_bytes_ = 0;
-  TimePoint progress_at_{};
+  std::uint64_t progress_bytes_ = 0;  // at the last look
+  TimePoint progress_at_{};           // when they last grew
+  std::uint64_t pace_bytes_ = 0;      // at pace_from_, where the pace is measured from
+  TimePoint pace_from_{};             // unset: the next look is the first
+  TimePoint looked_at_{};
   TimePoint idle_since_{};
 };
 

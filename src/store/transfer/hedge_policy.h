@@ -1,7 +1,8 @@
 #pragma once
 /// \file
 /// HedgePolicy: which requests get a second attempt before the first has failed, and when an
-/// attempt without an answer is given up. Pure: time comes as an argument.
+/// attempt without an answer, or with one that only drips, is given up. Pure: time comes as an
+/// argument.
 ///
 /// A hedge is due when an answer takes 1.5 times what 95 % take (and never under 4 ms). A token
 /// bucket keeps hedges below their share of all requests, at any time; when it runs dry the factor
@@ -35,6 +36,10 @@ class HedgePolicy {
   void on_first_byte(std::uint64_t length_bytes, Microseconds time) noexcept {
     times_.record(FirstByteTimes::class_of(length_bytes), time);
   }
+  /// A body of this length came whole, in `time` from its first byte on.
+  void on_body(std::uint64_t length_bytes, Microseconds time) noexcept {
+    body_times_.record(FirstByteTimes::class_of(length_bytes), time / large_pieces(length_bytes));
+  }
   /// Each attempt that ended: whether the store refused it or failed, and whether it ran into
   /// deadline().
   void on_attempt(bool has_failed, bool has_timed_out) noexcept {
@@ -67,6 +72,12 @@ class HedgePolicy {
     if (tokens_ > options_.burst / 2) factor_ = std::max(kSmallestFactor, factor_ * 0.98);
     return true;
   }
+  /// The same for one attempt that is slow by itself.
+  bool take_spare() noexcept {
+    if (tokens_ < 1 || !is_calm()) return false;
+    tokens_ -= 1;
+    return true;
+  }
   /// The hedge did not come about.
   void give_back() noexcept { tokens_ += 1; }
 
@@ -79,6 +90,21 @@ class HedgePolicy {
     return std::min(options_.deadline_ceiling, scaled(usual, patience_));
   }
 
+  /// How long a body of this length may take when nothing is known of the store: so long that only
+  /// a drip is too slow.
+  static Microseconds longest_unknown(std::uint64_t length_bytes) noexcept {
+    const std::chrono::seconds drip(static_cast<std::int64_t>(length_bytes / kDripBytesPerSecond));
+    return std::max<Microseconds>(kUnknownBody, drip);
+  }
+  /// How long a body of this length may take, at the pace that it comes at, before its attempt
+  /// counts as slow: far beyond what is usual, and longer after each loss.
+  Microseconds longest_body(std::uint64_t length_bytes) const noexcept {
+    const std::size_t size_class = FirstByteTimes::class_of(length_bytes);
+    if (!body_times_.is_known(size_class)) return longest_unknown(length_bytes);
+    const Microseconds usual = body_times_.p99(size_class) * large_pieces(length_bytes);
+    return scaled(std::max(kShortestDeadline, 16 * usual), patience_);
+  }
+
  private:
   static constexpr double kSmallestFactor = 1.5;
   static constexpr double kLargestFactor = 6;
@@ -86,6 +112,14 @@ class HedgePolicy {
   static constexpr double kCalmShare = 0.1;
   // Two round trips around the world, and a lost SYN in the path of a proxy.
   static constexpr Microseconds kShortestDeadline = std::chrono::seconds(2);
+  // 256 connections at this pace are a line of 2 Mbit/s: nobody trains over less.
+  static constexpr std::uint64_t kDripBytesPerSecond = 1024;
+  static constexpr Microseconds kUnknownBody = std::chrono::seconds(40);
+
+  /// Bodies of the last class differ by a factor of a thousand: their times are kept by 2 MiB.
+  static std::int64_t large_pieces(std::uint64_t length_bytes) noexcept {
+    return static_cast<std::int64_t>(std::max<std::uint64_t>(1, length_bytes >> 21));
+  }
 
   static Microseconds scaled(Microseconds time, double factor) noexcept {
     return Microseconds(static_cast<std::int64_t>(static_cast<double>(time.count()) * factor));
@@ -93,6 +127,7 @@ class HedgePolicy {
 
   Options options_;
   FirstByteTimes times_;
+  FirstByteTimes body_times_;
   double tokens_ = 0;  // from nothing, so that hedges never exceed their fraction
   double factor_ = kSmallestFactor;
   double failed_share_ = 0;

@@ -38,6 +38,32 @@ TEST(FirstByteTimes, TakesTimesOutOfItsRange) {
   EXPECT_GE(times.p99(1), 60s);
 }
 
+TEST(HedgePolicy, ABodyMayTakeFarLongerThanIsUsual) {
+  HedgePolicy policy({});
+  constexpr std::uint64_t kSmall = 64 << 10;
+  EXPECT_EQ(policy.longest_body(kSmall), Microseconds(64s)) << "1 KiB/s, nothing is known";
+  EXPECT_EQ(policy.longest_body(10), Microseconds(40s));
+  for (int i = 0; i < 100; ++i) {
+    policy.on_body(kSmall, 10ms);
+    policy.on_body(kLarge, 1s);
+  }
+  EXPECT_EQ(policy.longest_body(kSmall), Microseconds(2s));
+  EXPECT_GE(policy.longest_body(kLarge), 16s);
+  EXPECT_LT(policy.longest_body(kLarge), 20s);
+  EXPECT_EQ(policy.longest_body(4 * kLarge), 4 * policy.longest_body(kLarge));
+  policy.on_attempt(true, true);
+  EXPECT_EQ(policy.longest_body(kSmall), Microseconds(4s)) << "longer after each loss";
+}
+
+TEST(HedgePolicy, SlowAttemptsTakeFromTheSameBucket) {
+  HedgePolicy policy({});
+  EXPECT_FALSE(policy.take_spare());
+  for (int i = 0; i < 100; ++i) policy.on_request();
+  EXPECT_TRUE(policy.take_spare());
+  EXPECT_TRUE(policy.take(0, 1));
+  EXPECT_FALSE(policy.take_spare());
+}
+
 class HedgePolicyTest : public testing::Test {
  protected:
   void warm_up(HedgePolicy& policy, int count = 500) {

@@ -447,6 +447,17 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
     pending_.push_front(op);
     return;
   }
+  if (outcome.is_slow) {
+    ++op.slow_count;
+    op.needs_fresh_connection = true;
+  }
+  if (outcome.is_hedged && op.deadline > now) {
+    counters_.hedges.add(1);
+    op.last_failure = std::move(outcome.status);
+    op.state = OpState::kPending;
+    pending_.push_front(op);
+    return;
+  }
   const RetryDecision decision = decide(op, outcome, now);
   std::string message;
   if (!outcome.is_named) message = name_of(op) + ": ";
@@ -493,7 +504,7 @@ void Reactor::finish(TransferOp& op, Status status, TimePoint now) {
   if (op.endpoint != nullptr) --op.endpoint->users;
   op.endpoint = nullptr;
   op.redirect.reset();
-  op.redirect_count = op.doubt_count = 0;
+  op.redirect_count = op.doubt_count = op.slow_count = 0;
   timers_.clear(op.timer);
   (op.previous != nullptr ? op.previous->following : all_) = op.following;
   if (op.following != nullptr) op.following->previous = op.previous;

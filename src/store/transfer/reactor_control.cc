@@ -79,6 +79,7 @@ void Reactor::count_success(TransferOp& op, const Connection& connection, TimePo
     // Of two attempts the younger one's time says little; the older one waited at least so long.
     const TimePoint from = connection.is_hedge() ? op.first_sent : op.sent;
     hedging_.on_first_byte(op.request.length_bytes, micros(op.first_byte - from));
+    hedging_.on_body(op.length_bytes, micros(now - op.first_byte));
     if (connection.is_hedge()) counters_.hedges_won.add(1);
     // The op's: a connection that the answer has closed belongs to none.
     AddressBook& addresses = op.endpoint->addresses;
@@ -105,7 +106,7 @@ void Reactor::count_attempt(const Outcome& outcome) noexcept {
   ++sample_.attempts;
   if (code == Code::kThrottled) ++sample_.throttles;
   hedging_.on_attempt((is_retryable(code) && !outcome.is_stale) || outcome.is_doubtful,
-                      outcome.is_timeout);
+                      outcome.is_timeout || (outcome.is_slow && !outcome.is_hedged));
 }
 
 void Reactor::report(TimePoint now) {

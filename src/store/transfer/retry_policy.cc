@@ -27,8 +27,14 @@ RetryDecision decide_retry(const RetryOptions& options, const AttemptFailure& fa
     bound = std::min<Microseconds>(bound, options.quick);
   Microseconds delay(static_cast<std::int64_t>(random.unit() * static_cast<double>(bound.count())));
   // The server knows better when it wants us back; the jitter on top keeps clients from coming back
-  // together.
-  if (failure.retry_after) delay += *failure.retry_after;
+  // together. It does not know our deadline: one more try before it may find the store well again.
+  if (failure.retry_after) {
+    const auto left = std::chrono::duration_cast<Microseconds>(deadline - now);
+    delay += *failure.retry_after;
+    if (delay >= left && left >= options.least_wait)
+      delay = left / 2 + Microseconds(static_cast<std::int64_t>(
+                             random.unit() * static_cast<double>(left.count() / 4)));
+  }
   if (deadline - now <= delay) return {RetryVerdict::kDeadline, {}};
   const Microseconds turn = std::max(delay, budget.take(now));
   if (deadline - now > turn) return {RetryVerdict::kRetry, now + turn};

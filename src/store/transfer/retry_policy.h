@@ -25,7 +25,9 @@ struct RetryOptions {
   /// succeeds, and a wait would only make a tail.
   std::chrono::milliseconds quick{10};
   std::chrono::milliseconds cap{10'000};  ///< Largest bound.
-  std::uint32_t max_attempts = 10;        ///< >= 1
+  /// With less than this left a store that asks for more time is not asked again.
+  std::chrono::milliseconds least_wait{100};
+  std::uint32_t max_attempts = 10;  ///< >= 1
 };
 
 /// What goes wrong on the way strikes once: an answer that makes no sense is asked for again so

@@ -59,6 +59,7 @@ struct TransferOp : Letter {
   std::unique_ptr<HttpRedirect> redirect;  ///< Why that is not the protocol's own.
   std::uint32_t redirect_count = 0;
   std::uint32_t doubt_count = 0;        ///< Attempts that ended in Outcome::is_doubtful.
+  std::uint32_t slow_count = 0;         ///< Attempts given up as slow: the next may take longer.
   bool is_waiting_for_address = false;  ///< kPending, in endpoint->waiting.
   std::uint32_t attempts = 0;
   bool needs_fresh_connection = false;

@@ -47,10 +47,42 @@ class TailTest : public TransferTest {
   }
   /// A get that waits becomes late.
   void make_late() { clock_.advance(25ms); }
+  /// A right answer, a byte at a time, while drops_ come.
+  void drip(const SeenRequest& request, Peer& peer) {
+    peer.send(ScriptedServer::head(206, 1000,
+                                   "ETag: \"v1\"\r\nContent-Range: bytes " +
+                                       std::to_string(request.first) + "-" +
+                                       std::to_string(request.last) + "/1048576\r\n"));
+    is_sent_.release();
+    for (std::uint64_t i = request.first; i <= request.last && !is_over_; ++i) {
+      drops_.acquire();
+      peer.send(server_->content(i, i));
+    }
+    peer.close();
+  }
+  /// Lets a drop fall and time pass until the completion comes.
+  Completion take_with_drips(std::chrono::milliseconds step) {
+    Completion completion;
+    for (int i = 0; i < 1000; ++i) {
+      drops_.release();
+      clock_.advance(step);
+      // So that the reactor has looked at what its timers are for.
+      const double waits = metric("store.reactor_waits");
+      while (metric("store.reactor_waits") < waits + 2) std::this_thread::yield();
+      if (handle_->wait({&completion, 1}, system_clock().now()) == 0) continue;
+      is_over_ = true;
+      drops_.release(100);
+      return completion;
+    }
+    ADD_FAILURE() << "no completion came";
+    return completion;
+  }
   static bool is_special(const SeenRequest& request) { return request.first >= kSpecial; }
   std::atomic<int> special_count_{0};
   std::counting_semaphore<> is_sent_{0};  // special requests that have reached the server
   std::counting_semaphore<> go_{0};
+  std::counting_semaphore<> drops_{0};
+  std::atomic<bool> is_over_{false};
 };
 
 TEST_P(TailTest, LateGetIsHedgedOnAnotherConnection) {
@@ -207,6 +239,76 @@ TEST_P(TailTest, RedirectOfOneAttemptIsFollowed) {
   expect_content(take(), kSpecial, 1000);
   EXPECT_EQ(metric("store.redirects"), 1);
   EXPECT_EQ(other.request_count(), 1U);
+  stop_all();
+}
+
+// --- answers that drip ---
+
+TEST_P(TailTest, DripThatIsSlowerThanUsualTakesAHedge) {
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    if (!is_special(request) || special_count_++ > 0) return server_->answer(request, peer);
+    drip(request, peer);
+  });
+  const TimePoint start = clock_.now();
+  submit_special();
+  const Completion completion = take_with_drips(50ms);
+  expect_content(completion, kSpecial, 1000);
+  EXPECT_EQ(completion.attempts, 2U);
+  EXPECT_EQ(metric("store.hedges"), 1);
+  EXPECT_EQ(metric("store.retries"), 0);
+  EXPECT_LT(clock_.now() - start, 2s);
+  stop_all();
+}
+
+TEST_P(TailTest, DripIsRetriedWithoutAHedgeToSpend) {
+  options_.hedge_fraction = 0;
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    if (!is_special(request) || special_count_++ > 0) return server_->answer(request, peer);
+    drip(request, peer);
+  });
+  const TimePoint start = clock_.now();
+  submit_special();
+  const Completion completion = take_with_drips(100ms);
+  expect_content(completion, kSpecial, 1000);
+  EXPECT_EQ(completion.attempts, 2U);
+  EXPECT_EQ(metric("store.retries"), 1);
+  EXPECT_EQ(metric("store.timeouts"), 1);
+  EXPECT_LT(clock_.now() - start, 5s);
+  stop_all();
+}
+
+TEST_P(TailTest, FirstDripOfAStoreIsRetriedWithinItsDeadline) {
+  options_.clock = &clock_;
+  start([this](const SeenRequest& request, Peer& peer) {
+    if (special_count_++ > 0) return server_->answer(request, peer);
+    drip(request, peer);
+  });
+  options_.default_timeout = 60s;
+  const TimePoint start = clock_.now();
+  Request request = get(kSpecial, 1000);
+  request.deadline = start + 60s;
+  ASSERT_EQ(handle_->submit({&request, 1}), 1U);
+  is_sent_.acquire();
+  expect_content(take_with_drips(1s), kSpecial, 1000);
+  EXPECT_LT(clock_.now() - start, 20s);
+  stop_all();
+}
+
+TEST_P(TailTest, ADripThatLastsIsAnErrorWithinTheDeadline) {
+  options_.hedge_fraction = 0;
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    is_special(request) ? drip(request, peer) : server_->answer(request, peer);
+  });
+  Request request = get(kSpecial, 1000);
+  const TimePoint deadline = request.deadline = clock_.now() + 30s;
+  ASSERT_EQ(handle_->submit({&request, 1}), 1U);
+  is_sent_.acquire();
+  const Completion completion = take_with_drips(100ms);
+  EXPECT_EQ(completion.status.code(), Code::kDeadline);
+  EXPECT_THAT(text(completion.status.message()), HasSubstr("of 1000 bytes in"));
+  EXPECT_GE(completion.attempts, 3U);
+  EXPECT_LE(completion.attempts, 5U) << "each may take twice as long as the one before";
+  EXPECT_LE(clock_.now(), deadline + 200ms);
   stop_all();
 }
 
