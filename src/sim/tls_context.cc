@@ -5,6 +5,7 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rand.h>
 #include <openssl/x509v3.h>
 #include <unistd.h>
 
@@ -43,10 +44,10 @@ int choose_alpn(SSL*, const unsigned char** out, unsigned char* out_length,
   return SSL_TLSEXT_ERR_OK;
 }
 
-bool add_extension(X509* certificate, int id, const std::string& value) {
+bool add_extension(X509* issuer, X509* certificate, int id, const std::string& value) {
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
-  X509V3_set_ctx(&context, certificate, certificate, nullptr, nullptr, 0);
+  X509V3_set_ctx(&context, issuer, certificate, nullptr, nullptr, 0);
   X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, id, value.c_str());
   const bool is_added = extension != nullptr && X509_add_ext(certificate, extension, -1) == 1;
   X509_EXTENSION_free(extension);
@@ -66,27 +67,48 @@ std::string names_of(const SimOptions& options) {
   return names;
 }
 
-Certificate make_self_signed(EVP_PKEY* key, const SimOptions& options) {
+/// A certificate for `key` without extensions and signature; `issuer`: nullptr for its own.
+Certificate make_plain(const char* common_name, std::uint64_t serial, EVP_PKEY* key, X509* issuer) {
   Certificate certificate(X509_new());
   X509* x = certificate.get();
   if (x == nullptr) return nullptr;
   constexpr long kDay = 24 * 3600;
   X509_set_version(x, X509_VERSION_3);
-  ASN1_INTEGER_set_uint64(X509_get_serialNumber(x), 1);
+  ASN1_INTEGER_set_uint64(X509_get_serialNumber(x), serial);
   X509_gmtime_adj(X509_getm_notBefore(x), -kDay);
   X509_gmtime_adj(X509_getm_notAfter(x), 30 * kDay);
   X509_NAME* name = X509_get_subject_name(x);
   X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
-                             reinterpret_cast<const unsigned char*>("headrace-sim"), -1, -1, 0);
-  X509_set_issuer_name(x, name);
+                             reinterpret_cast<const unsigned char*>(common_name), -1, -1, 0);
+  X509_set_issuer_name(x, issuer == nullptr ? name : X509_get_subject_name(issuer));
   X509_set_pubkey(x, key);
+  return certificate;
+}
+
+/// The authority: clients may trust it, since its key is thrown away when the leaf is signed.
+Certificate make_authority(EVP_PKEY* key, std::uint64_t serial) {
+  Certificate certificate = make_plain("headrace-sim authority", serial, key, nullptr);
+  X509* x = certificate.get();
+  const bool is_complete = x != nullptr &&
+                           add_extension(x, x, NID_basic_constraints, "critical,CA:TRUE") &&
+                           add_extension(x, x, NID_key_usage, "critical,keyCertSign") &&
+                           add_extension(x, x, NID_subject_key_identifier, "hash") &&
+                           X509_sign(x, key, EVP_sha256()) > 0;
+  return is_complete ? std::move(certificate) : nullptr;
+}
+
+Certificate make_leaf(EVP_PKEY* key, X509* authority, EVP_PKEY* authority_key, std::uint64_t serial,
+                      const SimOptions& options) {
+  Certificate certificate = make_plain("headrace-sim", serial, key, authority);
+  X509* x = certificate.get();
   const bool is_complete =
-      add_extension(x, NID_basic_constraints, "critical,CA:TRUE") &&
-      add_extension(x, NID_key_usage, "critical,digitalSignature,keyCertSign") &&
-      add_extension(x, NID_subject_key_identifier, "hash") &&
-      add_extension(x, NID_ext_key_usage, "serverAuth") &&
-      add_extension(x, NID_subject_alt_name, names_of(options)) &&
-      X509_sign(x, key, EVP_sha256()) > 0;
+      x != nullptr && add_extension(authority, x, NID_basic_constraints, "critical,CA:FALSE") &&
+      add_extension(authority, x, NID_key_usage, "critical,digitalSignature") &&
+      add_extension(authority, x, NID_subject_key_identifier, "hash") &&
+      add_extension(authority, x, NID_authority_key_identifier, "keyid:always") &&
+      add_extension(authority, x, NID_ext_key_usage, "serverAuth") &&
+      add_extension(authority, x, NID_subject_alt_name, names_of(options)) &&
+      X509_sign(x, authority_key, EVP_sha256()) > 0;
   return is_complete ? std::move(certificate) : nullptr;
 }
 
@@ -107,10 +129,18 @@ Status TlsContext::load(const SimOptions& options) {
 }
 
 Status TlsContext::make_certificate(const SimOptions& options) {
+  const Key authority_key(EVP_EC_gen("P-256"));
   const Key key(EVP_EC_gen("P-256"));
-  if (!key) return failure("make a key");
-  const Certificate certificate = make_self_signed(key.get(), options);
-  if (!certificate || SSL_CTX_use_certificate(context_.get(), certificate.get()) != 1 ||
+  std::uint64_t serial = 0;
+  // Clients keep certificates by issuer and serial number: each start needs another.
+  const bool is_random = RAND_bytes(reinterpret_cast<unsigned char*>(&serial), sizeof serial) == 1;
+  if (!authority_key || !key || !is_random) return failure("make a key");
+  serial >>= 2;  // room for the next one, and for the sign
+  const Certificate authority = make_authority(authority_key.get(), serial + 1);
+  const Certificate leaf =
+      authority ? make_leaf(key.get(), authority.get(), authority_key.get(), serial + 2, options)
+                : nullptr;
+  if (!leaf || SSL_CTX_use_certificate(context_.get(), leaf.get()) != 1 ||
       SSL_CTX_use_PrivateKey(context_.get(), key.get()) != 1) {
     return failure("make a certificate");
   }
@@ -121,7 +151,7 @@ Status TlsContext::make_certificate(const SimOptions& options) {
   ca_path_ = path;
   owns_file_ = true;
   std::FILE* file = ::fdopen(fd, "w");
-  const bool is_written = PEM_write_X509(file, certificate.get()) == 1;
+  const bool is_written = PEM_write_X509(file, authority.get()) == 1;
   return std::fclose(file) == 0 && is_written ? Status() : failure("write " + path);
 }
 

@@ -13,9 +13,9 @@ namespace headrace::sim {
 
 class TlsContext {
  public:
-  /// With the certificate named by the options, or a self-signed one for localhost, *.localhost,
-  /// and all addresses of the server, whose PEM is written to a temporary file. Errors:
-  /// kInvalidArgument (files), kInternal (OpenSSL).
+  /// With the certificate named by the options, or one for localhost, *.localhost, and all
+  /// addresses of the server by an authority made for it, whose PEM is written to a temporary file.
+  /// Errors: kInvalidArgument (files), kInternal (OpenSSL).
   static Result<std::unique_ptr<TlsContext>> create(const SimOptions& options);
   ~TlsContext();
   TlsContext(const TlsContext&) = delete;
