@@ -66,8 +66,8 @@ Result<std::size_t> parse_request_head(std::string_view bytes, RequestHead& out)
       out.host = field.value;
     }
     if (field.name.size() == 6 && equals_ignoring_case(field.name, "expect")) {
-      if (!equals_ignoring_case(field.value, "100-continue")) return bad("unknown Expect");
-      out.expects_continue = true;
+      // RFC 9110 section 10.1.1: a server may ignore what it does not know.
+      out.expects_continue = equals_ignoring_case(field.value, "100-continue");
     }
   }
   if (kind == Kind::kBad) return bad("header field");
