@@ -27,6 +27,15 @@ constexpr std::string_view trim(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
+/// ASCII letters only.
+inline std::string to_lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
 /// Two lower-case digits a byte.
 inline std::string to_hex(std::span<const std::byte> bytes) {
   std::string out;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <span>
+#include <tuple>
 
 #include "base/strings.h"
 #include "http/fields.h"
@@ -33,27 +35,9 @@ std::optional<std::uint64_t> parse_hex(std::string_view text) noexcept {
   return value;
 }
 
-std::string to_lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c | 0x20);
-  }
-  return out;
-}
-
 bool is_checksum_field(std::string_view name) {
   ChecksumKind kind;
   return checksum_kind_of(name, kind);
-}
-
-bool write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
 }
 
 }  // namespace
@@ -107,6 +91,11 @@ S3Code BodyReader::add_check(ChecksumKind kind, Check check) {
 }
 
 S3Code BodyReader::add_header_checks(const http::RequestHead& head, const Target& target) {
+  if (target.compute_md5) {
+    auto checksum = Checksum::create(ChecksumKind::kMd5);
+    if (!checksum) return S3Code::kInternalError;
+    md5_sum_ = *std::move(checksum);
+  }
   if (!target.expected_sha256.empty()) {
     const S3Code code = add_check(
         ChecksumKind::kSha256,
@@ -129,7 +118,12 @@ S3Code BodyReader::add_header_checks(const http::RequestHead& head, const Target
       name = "x-amz-checksum-crc32c";
       kind = ChecksumKind::kCrc32c;
     } else if (http::equals_ignoring_case(field.name, "content-md5")) {
-      if (expected.size() != 24) return S3Code::kInvalidDigest;
+      const auto raw = from_base64(expected);
+      if (!raw || raw->size() != std::tuple_size_v<Md5Digest>) return S3Code::kInvalidDigest;
+      if (target.compute_md5) {
+        expected_md5_ = std::move(expected);
+        continue;
+      }
     } else if (!checksum_kind_of(field.name, kind)) {
       continue;
     }
@@ -150,8 +144,8 @@ S3Code BodyReader::open(const http::RequestHead& head, const Target& target) {
     fail(S3Code::kMissingContentLength);
     return error_;
   }
-  is_aws_chunked_ = head.header("x-amz-content-sha256").starts_with("STREAMING-") ||
-                    http::list_contains(head.header("content-encoding"), "aws-chunked");
+  // Not Content-Encoding: aws-chunked, which some send without chunks and S3 only drops.
+  is_aws_chunked_ = head.header("x-amz-content-sha256").starts_with("STREAMING-");
   if (is_aws_chunked_) {
     if (const auto value = head.header("x-amz-decoded-content-length"); !value.empty()) {
       expected_payload_bytes_ = parse_decimal<std::uint64_t>(value);
@@ -165,6 +159,7 @@ S3Code BodyReader::open(const http::RequestHead& head, const Target& target) {
 void BodyReader::take_payload(std::string_view bytes) {
   payload_bytes_ += bytes.size();
   if (!target_.keep || error_ != S3Code::kNone) return;
+  if (md5_sum_) md5_sum_->update(bytes);
   for (Check& check : checks_) check.checksum->update(bytes);
   if (target_.fd >= 0) {
     if (!write_all(target_.fd, bytes)) fail(S3Code::kInternalError);
@@ -247,7 +242,15 @@ S3Code BodyReader::finish() {
       echo_ += check.name + ": " + actual + "\r\n";
     }
   }
+  if (md5_sum_) fail(finish_md5());
   return error_;
+}
+
+S3Code BodyReader::finish_md5() {
+  const std::string raw = md5_sum_->finish();
+  if (!expected_md5_.empty() && to_base64(raw) != expected_md5_) return S3Code::kBadDigest;
+  std::memcpy(md5_.data(), raw.data(), md5_.size());
+  return S3Code::kNone;
 }
 
 }  // namespace headrace::sim

@@ -13,6 +13,7 @@
 #include "http/request.h"
 #include "sim/checksum.h"
 #include "sim/s3_error.h"
+#include "sim/storage.h"
 
 namespace headrace::sim {
 
@@ -43,6 +44,7 @@ class BodyReader {
     int fd = -1;                       ///< Payload is written here; -1: kept in memory.
     std::size_t max_memory_bytes = 0;  ///< More is kMaxMessageLengthExceeded.
     std::string_view expected_sha256;  ///< 64 hex digits; empty: not checked.
+    bool compute_md5 = false;          ///< See md5().
     bool check_fields = true;  ///< False: checksum fields speak of something else than this body.
     bool keep = true;          ///< False: the payload is dropped (the request has failed already).
   };
@@ -59,6 +61,8 @@ class BodyReader {
   /// The first error, checks included. \pre done()
   S3Code finish();
 
+  /// Of the payload. \pre compute_md5, and finish() returned kNone
+  const Md5Digest& md5() const noexcept { return md5_; }
   const std::string& memory() const noexcept { return memory_; }
   std::uint64_t payload_bytes() const noexcept { return payload_bytes_; }
   /// Upper limit of what feed() can use now, so that the next request's bytes need not be read with
@@ -87,8 +91,13 @@ class BodyReader {
     if (error_ == S3Code::kNone) error_ = code;
   }
 
+  S3Code finish_md5();
+
   Target target_;
   std::vector<Check> checks_;
+  std::unique_ptr<Checksum> md5_sum_;
+  std::string expected_md5_;  // base64; empty: not said
+  Md5Digest md5_{};
   std::string memory_;
   std::string echo_;
   std::pair<std::string, std::string> stored_sum_;

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "http/date.h"
+#include "sim/object_fields.h"
 #include "sim/object_sums.h"
 
 namespace headrace::sim {
@@ -21,13 +22,15 @@ std::shared_ptr<const OpenFile> open_file(const std::string& path) {
     return nullptr;
   }
   file->info = info_of(st);
-  file->info.part_count = part_count_of(file->fd.get());
-  file->sums = read_sums(file->fd.get());
+  read_seal(file->fd.get(), file->info);
+  if (file->info.is_sealed) file->sums = read_sums(file->fd.get());
+  file->stored = read_fields(file->fd.get());
   file->etag = etag_of(file->info);
   const std::chrono::sys_seconds modified(
       std::chrono::seconds(file->info.modified_ns / 1'000'000'000));
   file->fields = "Last-Modified: " + http::format_http_date(modified) + "\r\nETag: " + file->etag +
-                 "\r\nAccept-Ranges: bytes\r\nContent-Type: binary/octet-stream\r\n";
+                 "\r\nAccept-Ranges: bytes\r\n";
+  file->kept = answered_fields(file->stored, Target());
   return file;
 }
 
@@ -49,7 +52,8 @@ std::shared_ptr<const OpenFile> FileCache::open(const std::string& path) {
     const auto entry = found->second;
     if (::stat(path.c_str(), &st) == 0) {
       FileInfo now = info_of(st);
-      now.part_count = entry->file->info.part_count;
+      now.tag = entry->file->info.tag;
+      now.is_sealed = entry->file->info.is_sealed;
       if (now == entry->file->info) {
         entries_.splice(entries_.begin(), entries_, entry);
         return entry->file;

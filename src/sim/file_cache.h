@@ -20,9 +20,10 @@ struct OpenFile {
   Fd fd;
   FileInfo info;
   std::string etag;
-  std::string sums;  ///< Text of ObjectSums.
-  std::string
-      fields;  ///< Header lines of every answer about this version: Last-Modified, ETag, ...
+  std::string sums;    ///< Text of ObjectSums; empty when they are not of these bytes.
+  std::string stored;  ///< Header lines that were put with the object.
+  std::string fields;  ///< Header lines of every answer about this version: Last-Modified, ETag.
+  std::string kept;    ///< And after them: Content-Type, what else is stored.
 };
 
 /// The ETag that a version would have that replaced the one with `etag`.

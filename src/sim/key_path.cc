@@ -60,4 +60,18 @@ bool is_bucket_name(std::string_view name) noexcept {
                      [](char c) { return is_alnum(c) || c == '.' || c == '-' || c == '_'; });
 }
 
+bool is_new_bucket_name(std::string_view name) noexcept {
+  if (name.size() < 3 || name.size() > 63 || name.starts_with("xn--")) return false;
+  bool is_address = true;
+  for (std::size_t i = 0; i < name.size(); ++i) {
+    const char c = name[i];
+    const bool is_plain = (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+    const bool is_edge = i == 0 || i + 1 == name.size();
+    if (!is_plain && (is_edge || (c != '.' && c != '-'))) return false;
+    if (c == '.' && (name[i - 1] == '.' || name[i - 1] == '-' || name[i + 1] == '-')) return false;
+    is_address = is_address && (c == '.' || (c >= '0' && c <= '9'));
+  }
+  return !is_address || std::count(name.begin(), name.end(), '.') != 3;
+}
+
 }  // namespace headrace::sim

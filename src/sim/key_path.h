@@ -34,4 +34,8 @@ std::optional<std::string> key_of_escaped_path(std::string_view path);
 /// names that folders have.
 bool is_bucket_name(std::string_view name) noexcept;
 
+/// What CreateBucket takes: S3's rules. 3 .. 63 characters of a-z 0-9 . -, a letter or digit at
+/// both ends and beside each dot, not in the form of an IPv4 address.
+bool is_new_bucket_name(std::string_view name) noexcept;
+
 }  // namespace headrace::sim

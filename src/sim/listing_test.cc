@@ -22,7 +22,7 @@ class ListingTest : public ::testing::Test {
     TemporaryFile file;
     FileInfo info;
     ASSERT_EQ(storage_.create_temporary("b", file), S3Code::kNone);
-    ASSERT_EQ(storage_.commit(std::move(file), "b", key, {}, 0, info), S3Code::kNone);
+    ASSERT_EQ(storage_.commit(std::move(file), "b", key, {}, {}, info), S3Code::kNone);
     keys_.insert(key);
   }
 

@@ -1,6 +1,7 @@
 #include "sim/object_sums.h"
 
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -109,10 +110,23 @@ std::string read_sums(int fd) {
   return count > 0 ? std::string(text.data(), static_cast<std::size_t>(count)) : std::string();
 }
 
-void write_sums(int fd, const ObjectSums& sums) {
+void write_sums(int fd, const ObjectSums& sums, std::size_t taken_bytes) {
   if (sums.empty()) return;
-  const std::string text = to_text(sums);
+  const std::string text = to_text(sums, kMaxSumsBytes - std::min(taken_bytes, kMaxSumsBytes));
   (void)!::fsetxattr(fd, kSumsAttribute, text.data(), text.size(), 0);
+}
+
+std::optional<std::string> sum_of_file(ChecksumKind kind, int fd) {
+  auto checksum = Checksum::create(kind);
+  if (!checksum) return std::nullopt;
+  std::vector<char> buffer(1 << 20);
+  for (off_t offset = 0;;) {
+    const ssize_t count = ::pread(fd, buffer.data(), buffer.size(), offset);
+    if (count < 0) return std::nullopt;
+    if (count == 0) return to_base64((*checksum)->finish());
+    (*checksum)->update({buffer.data(), static_cast<std::size_t>(count)});
+    offset += count;
+  }
 }
 
 std::optional<std::string> combine_sums(ChecksumKind kind, bool is_composite,

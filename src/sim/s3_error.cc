@@ -16,9 +16,12 @@ constexpr std::array<S3ErrorText, static_cast<std::size_t>(S3Code::kCount)> kTex
     {"BadDigest", 400, "The checksum you specified did not match what we received."},
     {"BucketAlreadyOwnedByYou", 409, "The bucket exists and you own it."},
     {"BucketNotEmpty", 409, "The bucket you tried to delete is not empty."},
+    {"EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed object size."},
     {"EntityTooSmall", 400,
      "Your proposed upload is smaller than the minimum allowed object size."},
     {"ExpiredToken", 400, "The provided token has expired."},
+    {"IllegalLocationConstraintException", 400,
+     "The specified location constraint is not the region of this endpoint."},
     {"IncompleteBody", 400,
      "You did not provide the number of bytes specified by the Content-Length header."},
     {"InternalError", 500, "We encountered an internal error. Please try again."},
@@ -31,12 +34,16 @@ constexpr std::array<S3ErrorText, static_cast<std::size_t>(S3Code::kCount)> kTex
      "One or more of the specified parts could not be found, or its ETag did not match."},
     {"InvalidPartNumber", 416, "The requested partnumber is not satisfiable"},
     {"InvalidPartOrder", 400, "The list of parts was not in ascending order."},
+    {"InvalidPolicyDocument", 400, "The policy of the form is not valid."},
     {"InvalidRange", 416, "The requested range is not satisfiable"},
     {"InvalidRequest", 400, "Invalid Request"},
     {"InvalidToken", 400, "The provided token is malformed or otherwise invalid."},
     {"KeyTooLongError", 400, "Your key is too long"},
+    {"MalformedPOSTRequest", 400,
+     "The body of your POST request is not well-formed multipart/form-data."},
     {"MalformedXML", 400, "The XML you provided was not well-formed."},
     {"MaxMessageLengthExceeded", 400, "Your request was too big."},
+    {"MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size."},
     {"MethodNotAllowed", 405, "The specified method is not allowed against this resource."},
     {"MissingContentLength", 411, "You must provide the Content-Length HTTP header."},
     {"NoSuchBucket", 404, "The specified bucket does not exist"},
@@ -120,10 +127,14 @@ std::string_view reason_phrase(int status) noexcept {
   switch (status) {
     case 200:
       return "OK";
+    case 201:
+      return "Created";
     case 204:
       return "No Content";
     case 206:
       return "Partial Content";
+    case 303:
+      return "See Other";
     case 307:
       return "Temporary Redirect";
     case 304:

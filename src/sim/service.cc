@@ -6,6 +6,7 @@
 #include "headrace/clock.h"
 #include "http/date.h"
 #include "http/fields.h"
+#include "sim/allowed.h"
 #include "sim/google_face.h"
 
 namespace headrace::sim {
@@ -15,6 +16,8 @@ namespace {
 constexpr std::size_t kOpenFiles = 200;
 // Bodies kept in memory: 1,000 keys to delete, or 10,000 parts to complete, with room.
 constexpr std::size_t kMaxDocumentBytes = 8 << 20;
+// A form is kept in memory with the file that it holds.
+constexpr std::size_t kMaxFormBytes = 64 << 20;
 
 /// What S3's codes of verify_sigv4() are here.
 S3Code code_of(std::string_view name) {
@@ -31,6 +34,7 @@ Traffic traffic_of(Kind kind) {
     case Kind::kGetObject:
       return Traffic::kGet;
     case Kind::kPutObject:
+    case Kind::kPostForm:
     case Kind::kUploadPart:
       return Traffic::kPut;
     case Kind::kCopyObject:
@@ -47,7 +51,9 @@ bool is_transfer(Kind kind) { return kind == Kind::kGetObject || stores_body(kin
 bool is_read(Kind kind) {
   return kind == Kind::kGetObject || kind == Kind::kHeadObject || kind == Kind::kListObjects ||
          kind == Kind::kHeadBucket || kind == Kind::kListParts || kind == Kind::kListBuckets ||
-         kind == Kind::kGetLocation || kind == Kind::kListUploads || kind == Kind::kCreateSession;
+         kind == Kind::kGetLocation || kind == Kind::kListUploads || kind == Kind::kCreateSession ||
+         kind == Kind::kListVersions || kind == Kind::kGetVersioning ||
+         kind == Kind::kGetAttributes;
 }
 
 /// Requests that a redirect sent on carry one, in place of a signature for the other address.
@@ -71,11 +77,6 @@ S3Code refusal_of(Fate::Answer answer) {
   }
   return S3Code::kInternalError;
 }
-
-// One booking of shared bandwidth.
-constexpr double kSlotSeconds = 0.004;
-constexpr std::uint64_t kMinSlotBytes = 16 << 10;
-constexpr std::uint64_t kMaxSlotBytes = 1 << 20;
 
 /// The lines that every answer about a version has, less what the fate takes away.
 void append_object_fields(const Fate& fate, const OpenFile& file, std::string& out) {
@@ -107,7 +108,7 @@ std::string hex16(std::uint64_t value) {
 
 void Exchange::clear() {
   refusal = S3Code::kNone;
-  refusal_detail.clear();
+  error_detail.clear();
   fate = Fate();
   identity = 0;
   is_tracked = is_transfer = is_repeat = is_duplicate = is_requester_paying = is_google = false;
@@ -116,6 +117,7 @@ void Exchange::clear() {
   body.reset();
   response.status = 200;
   response.fields.clear();
+  response.kept_fields.clear();
   response.body.clear();
   response.file.reset();
   response.offset_bytes = response.length_bytes = 0;
@@ -142,6 +144,8 @@ S3Code Service::authenticate(const http::RequestHead& head, Exchange& exchange,
     return is_good ? S3Code::kNone : S3Code::kAuthenticationRequired;
   }
   if (!options.require_signature) return S3Code::kNone;
+  // A form is signed within: service_form.cc.
+  if (exchange.target.kind == Kind::kPostForm) return S3Code::kNone;
   if (wants_redirect(exchange) || has_ticket(exchange.target)) return S3Code::kNone;
   auth::Verdict verdict;
   if (is_directory_bucket(exchange.target.bucket)) {
@@ -152,7 +156,7 @@ S3Code Service::authenticate(const http::RequestHead& head, Exchange& exchange,
     verdict = shared_.verifier->verify(head, wall_now());
   }
   if (!verdict.ok()) {
-    exchange.refusal_detail = std::move(verdict.message);
+    exchange.error_detail = std::move(verdict.message);
     return code_of(verdict.error_code);
   }
   if (!options.session_token.empty() && shared_.is_token_expired.load(std::memory_order_relaxed)) {
@@ -228,64 +232,6 @@ void Service::apply_address(Exchange& exchange) const {
   exchange.fate.first_byte_us = static_cast<std::uint64_t>(us);
 }
 
-bool Service::is_within_limits(const Exchange& exchange, TimePoint now) {
-  const SimBehaviour& behaviour = current_.behaviour;
-  RequestLimits::Rules rules;
-  rules.reads_per_s = behaviour.read_requests_per_s;
-  rules.writes_per_s = behaviour.write_requests_per_s;
-  rules.partition_after =
-      std::chrono::milliseconds(static_cast<std::int64_t>(behaviour.partition_after_ms));
-  rules.ramp_period =
-      std::chrono::milliseconds(static_cast<std::int64_t>(behaviour.ramp_period_ms));
-  const Target& target = exchange.target;
-  const std::string_view key =
-      target.key.empty() ? target.parameter("prefix").value_or("") : target.key;
-  return shared_.limits.admit(target.bucket, key, is_read(target.kind), rules, now);
-}
-
-double Service::connection_bytes_per_s(const Exchange& exchange) const noexcept {
-  const SimAddress& address = current_.addresses[exchange.address_index];
-  double rate = current_.transfer_bytes_per_s / address.slow_factor;
-  const auto limit = [&rate](double other) {
-    if (other > 0) rate = rate > 0 ? std::min(rate, other) : other;
-  };
-  limit(address.connection_bytes_per_s);
-  if (exchange.fate.is_dripping) limit(current_.behaviour.drip_bytes_per_s);
-  return rate;
-}
-
-Service::Slot Service::book(Exchange& exchange, std::uint64_t offset_bytes,
-                            std::uint64_t wanted_bytes, TimePoint now) {
-  const SimBehaviour& behaviour = current_.behaviour;
-  Slot slot{wanted_bytes, now};
-  const std::uint64_t transfers =
-      std::max<std::uint64_t>(1, shared_.transfer_count.load(std::memory_order_relaxed));
-  double total = 0;
-  if (behaviour.total_bytes_per_s > 0) {
-    total = total_rate(behaviour, transfers);
-    // Some 4 ms of its share, so that transfers interleave and wake-ups stay rare.
-    const auto share =
-        static_cast<std::uint64_t>(total * kSlotSeconds / static_cast<double>(transfers));
-    slot.bytes = std::min(slot.bytes, std::clamp(share, kMinSlotBytes, kMaxSlotBytes));
-  } else {
-    slot.bytes = std::min(slot.bytes, kMaxSlotBytes);
-  }
-  if (behaviour.part_bytes_per_s > 0 && exchange.target.kind == Kind::kGetObject) {
-    const auto part_bytes = static_cast<std::uint64_t>(behaviour.part_bytes);
-    const std::uint64_t index = offset_bytes / part_bytes;
-    slot.bytes = std::min(slot.bytes, (index + 1) * part_bytes - offset_bytes);
-    if (!exchange.part_pacer || exchange.part_index != index) {
-      exchange.part_index = index;
-      exchange.part_pacer = shared_.part_pacers.of(
-          hash_text(exchange.target.key, hash_text(exchange.target.bucket)) + mix64(index));
-    }
-    slot.at =
-        std::max(slot.at, exchange.part_pacer->book(slot.bytes, behaviour.part_bytes_per_s, now));
-  }
-  if (total > 0) slot.at = std::max(slot.at, shared_.total_pacer.book(slot.bytes, total, now));
-  return slot;
-}
-
 void Service::release(Exchange& exchange) {
   if (exchange.is_tracked) shared_.ordinals.end(exchange.identity);
   if (exchange.is_transfer) shared_.transfer_count.fetch_sub(1, std::memory_order_relaxed);
@@ -302,6 +248,8 @@ void Service::open_body(const http::RequestHead& head, const std::string& payloa
   target.check_fields = kind != Kind::kCompleteUpload;
   target.keep = exchange.refusal == S3Code::kNone;
   if (is_payload_hash(payload_hash)) target.expected_sha256 = payload_hash;
+  target.compute_md5 = stores_body(kind);
+  if (kind == Kind::kPostForm) target.max_memory_bytes = kMaxFormBytes;
   if (target.keep && stores_body(kind)) {
     exchange.refusal = shared_.storage.create_temporary(exchange.target.bucket, exchange.file);
     target.fd = exchange.file.fd();
@@ -322,11 +270,14 @@ void Service::begin(const http::RequestHead& head, const Peer& peer, TimePoint n
   exchange.refusal = parse_target(head, exchange.target);
   std::string payload_hash;
   if (exchange.target.kind == Kind::kAdmin) {
-    if (!peer.is_loopback) exchange.refusal = S3Code::kAccessDenied;
+    if (!peer.is_loopback || is_cross_site(head)) exchange.refusal = S3Code::kAccessDenied;
   } else if (const S3Code code = authenticate(head, exchange, payload_hash);
              code != S3Code::kNone) {
     exchange.refusal = code;
   } else {
+    if (exchange.refusal == S3Code::kNone) {
+      exchange.refusal = check_allowed(head, exchange.target, exchange.error_detail);
+    }
     exchange.is_requester_paying = head.header("x-amz-request-payer") == "requester";
     draw(head, exchange);
     apply_address(exchange);
@@ -360,11 +311,13 @@ S3Code Service::dispatch(const http::RequestHead& head, Exchange& exchange) {
     case Kind::kCopyObject:
       return copy_object(head, exchange);
     case Kind::kDeleteObject:
-      return delete_object(exchange);
+      return delete_object(head, exchange);
     case Kind::kDeleteObjects:
       return delete_objects(exchange);
     case Kind::kListObjects:
       return list_bucket(exchange);
+    case Kind::kListVersions:
+      return list_versions(exchange);
     case Kind::kListBuckets:
       return list_buckets(exchange);
     case Kind::kHeadBucket:
@@ -377,6 +330,12 @@ S3Code Service::dispatch(const http::RequestHead& head, Exchange& exchange) {
       return shared_.storage.delete_bucket(exchange.target.bucket);
     case Kind::kGetLocation:
       return get_location(exchange);
+    case Kind::kGetVersioning:
+      return get_versioning(exchange);
+    case Kind::kGetAttributes:
+      return get_attributes(head, exchange);
+    case Kind::kPostForm:
+      return post_form(head, exchange);
     case Kind::kCreateUpload:
       return create_upload(head, exchange);
     case Kind::kUploadPart:
@@ -422,9 +381,7 @@ void Service::answer(const http::RequestHead& head, Exchange& exchange) {
   if (code != S3Code::kNone) {
     response.status = error_text(code).status;
     response.file.reset();
-    const std::string_view detail =
-        code == exchange.refusal ? exchange.refusal_detail : std::string_view();
-    set_xml(error_document(code, head.path, exchange.request_id, detail), response);
+    set_xml(error_document(code, head.path, exchange.request_id, exchange.error_detail), response);
   }
   if (head.method == "HEAD" || response.status == 204 || response.status == 304) {
     response.has_body = false;
@@ -448,7 +405,10 @@ void Service::append_head(const Exchange& exchange, std::chrono::sys_seconds now
   out += date_line_;
   out += exchange.request_id;
   out += "\r\n";
-  if (response.file) append_object_fields(exchange.fate, *response.file, out);
+  if (response.file) {
+    append_object_fields(exchange.fate, *response.file, out);
+    out += response.kept_fields.empty() ? response.file->kept : response.kept_fields;
+  }
   if (response.file && exchange.is_google) {
     append_google_fields(response.file->info, response.file->sums, out);
   }

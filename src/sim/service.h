@@ -15,14 +15,20 @@
 #include "sim/body_reader.h"
 #include "sim/file_cache.h"
 #include "sim/object_sums.h"
+#include "sim/post_form.h"
 #include "sim/shared_state.h"
 #include "sim/target.h"
+
+namespace pugi {
+class xml_node;
+}
 
 namespace headrace::sim {
 
 struct Response {
   int status = 200;
   std::string fields;                    ///< Further header lines, each with CRLF.
+  std::string kept_fields;               ///< Instead of the file's; empty: those.
   std::string body;                      ///< The whole body when `file` is empty.
   std::shared_ptr<const OpenFile> file;  ///< The body is [offset, offset + length) of it.
   std::uint64_t offset_bytes = 0;
@@ -42,7 +48,7 @@ struct Peer {
 struct Exchange {
   Target target;
   S3Code refusal = S3Code::kNone;  ///< Decided before the body was read.
-  std::string refusal_detail;
+  std::string error_detail;        ///< Instead of the error's usual message; may be empty.
   Fate fate;
   std::string request_id;
   std::size_t address_index = 0;
@@ -117,7 +123,8 @@ class Service {
   S3Code read_object(const http::RequestHead& head, Exchange& exchange);
   S3Code put_object(const http::RequestHead& head, Exchange& exchange);
   S3Code copy_object(const http::RequestHead& head, Exchange& exchange);
-  S3Code delete_object(Exchange& exchange);
+  S3Code delete_object(const http::RequestHead& head, Exchange& exchange);
+  S3Code delete_one(const std::string& bucket, const pugi::xml_node& object);
   S3Code delete_objects(Exchange& exchange);
   S3Code serve_range(const http::RequestHead& head, const OpenFile& file, Exchange& exchange);
   void add_sums(const http::RequestHead& head, const OpenFile& file, Exchange& exchange);
@@ -126,16 +133,34 @@ class Service {
   S3Code redirect(const http::RequestHead& head, Exchange& exchange);
   bool wants_redirect(const Exchange& exchange) const;
   S3Code open_copy_source(const http::RequestHead& head, std::shared_ptr<const OpenFile>& out);
+  S3Code copy_fields(const http::RequestHead& head, Exchange& exchange, const OpenFile& source,
+                     int fd);
+  /// The file of the object. Errors: kNoSuchBucket, kNoSuchKey.
+  S3Code open_object(const Target& target, std::shared_ptr<const OpenFile>& out);
+  /// Stores fields and sums of the object with its file. Errors: kNotImplemented,
+  /// kMetadataTooLarge.
+  S3Code keep_beside(int fd, std::string_view fields, const ObjectSums& sums, Exchange& exchange);
+
+  // service_attributes.cc
+  S3Code get_attributes(const http::RequestHead& head, Exchange& exchange);
+
+  // service_form.cc
+  S3Code post_form(const http::RequestHead& head, Exchange& exchange);
+  S3Code check_form(const http::RequestHead& head, const PostForm& form, Exchange& exchange) const;
 
   // Buckets (service_bucket.cc)
   S3Code list_buckets(Exchange& exchange);
   S3Code list_bucket(Exchange& exchange);
+  S3Code list_versions(Exchange& exchange);
   S3Code create_bucket(Exchange& exchange);
+  S3Code check_bucket_document(std::string_view text) const;
+  S3Code get_versioning(Exchange& exchange);
   S3Code get_location(Exchange& exchange);
 
   // Multipart uploads (service_upload.cc)
   S3Code create_upload(const http::RequestHead& head, Exchange& exchange);
   S3Code upload_part(const http::RequestHead& head, Exchange& exchange);
+  S3Code copy_part(const http::RequestHead& head, Exchange& exchange, VersionTag& tag);
   S3Code complete_upload(const http::RequestHead& head, Exchange& exchange);
   S3Code abort_upload(Exchange& exchange);
   S3Code list_parts(Exchange& exchange);
@@ -148,7 +173,7 @@ class Service {
   /// key's.
   S3Code find_upload(const Exchange& exchange, std::string& folder) const;
   S3Code assemble(const std::string& folder, std::string_view document, Exchange& exchange,
-                  ObjectSums& sums);
+                  ObjectSums& sums, VersionTag& tag);
 
   // service_admin.cc
   void answer_admin(const http::RequestHead& head, Exchange& exchange);
@@ -165,11 +190,19 @@ class Service {
   std::string date_line_;
 };
 
+/// Appends the element of a checksum ("ChecksumCRC32C" of "x-amz-checksum-crc32c"); nothing for
+/// other fields.
+void append_sum_element(std::string_view field, std::string_view value, std::string& out);
+
 constexpr std::string_view kXmlHead = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
 constexpr std::string_view kXmlNamespace = " xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">";
 
 constexpr std::string_view kTicketParameter = "headrace-ticket";
 std::string ticket_of(std::string_view bucket, std::string_view key);
+
+/// True for requests that a page of another site makes a browser send, by what browsers say of them
+/// and by a Host that is a name (which an attacker can make resolve to this machine).
+bool is_cross_site(const http::RequestHead& head);
 
 /// Sets an XML answer.
 void set_xml(std::string document, Response& response);

@@ -87,7 +87,25 @@ Status touch_object(std::string_view text, Storage& storage) {
   return Status(Code::kNotFound, "simulator: no such object");
 }
 
+/// Without port: a numeric address, localhost or below it.
+bool is_local_name(std::string_view host) {
+  if (host.starts_with('[')) return true;  // IPv6
+  host = host.substr(0, host.rfind(':'));
+  if (host == "localhost" || host.ends_with(".localhost")) return true;
+  return !host.empty() && host.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
 }  // namespace
+
+bool is_cross_site(const http::RequestHead& head) {
+  const std::string_view site = head.header("sec-fetch-site");
+  if (!site.empty() && site != "same-origin" && site != "none") return true;
+  if (const std::string_view origin = head.header("origin"); !origin.empty()) {
+    const std::size_t name = origin.find("://");
+    if (name == std::string_view::npos || origin.substr(name + 3) != head.host) return true;
+  }
+  return head.path.starts_with("/_headrace/") && !is_local_name(head.host);
+}
 
 /// Google's: the metadata server's token and, for a service account, POST token.
 bool Service::answer_token_request(const http::RequestHead& head, Exchange& exchange) {

@@ -1,5 +1,6 @@
 // Listings and buckets.
 #include <algorithm>
+#include <pugixml.hpp>
 #include <span>
 
 #include "base/random.h"
@@ -7,8 +8,10 @@
 #include "http/date.h"
 #include "http/fields.h"
 #include "http/uri.h"
+#include "sim/allowed.h"
 #include "sim/checksum.h"
 #include "sim/google_face.h"
+#include "sim/key_path.h"
 #include "sim/service.h"
 
 namespace headrace::sim {
@@ -41,20 +44,32 @@ bool read_token(std::string_view token, ListQuery& query) {
   return true;
 }
 
+/// The three forms of a listing.
+enum class ListForm : std::uint8_t { kV1, kV2, kVersions };
+
 class ListingXml {
  public:
-  ListingXml(const Target& target, bool is_v2, bool is_google)
+  ListingXml(const Target& target, ListForm form, bool is_google)
       : is_encoded_(target.parameter("encoding-type") == "url"),
-        is_v2_(is_v2),
+        form_(form),
+        has_owner_(form != ListForm::kV2 || target.parameter("fetch-owner") == "true"),
         is_google_(is_google),
         target_(target) {}
 
   std::string write(const ListQuery& query, const Listing& page) {
+    const std::string_view root =
+        form_ == ListForm::kVersions ? "ListVersionsResult" : "ListBucketResult";
     out_ = kXmlHead;
-    out_ += "<ListBucketResult";
+    out_ += '<';
+    out_ += root;
     out_ += kXmlNamespace;
     append_xml_element("Name", target_.bucket, out_);
-    element("Prefix", query.prefix);
+    // The first version of the call encodes the rest only, and clients decode only the rest.
+    if (form_ == ListForm::kV1) {
+      append_xml_element("Prefix", query.prefix, out_);
+    } else {
+      element("Prefix", query.prefix);
+    }
     if (!query.delimiter.empty()) element("Delimiter", query.delimiter);
     append_xml_element("MaxKeys", std::to_string(query.max_count), out_);
     if (is_encoded_) append_xml_element("EncodingType", "url", out_);
@@ -66,7 +81,7 @@ class ListingXml {
       element("Prefix", prefix);
       out_ += "</CommonPrefixes>";
     }
-    out_ += "</ListBucketResult>";
+    out_ += "</" + std::string(root) + ">";
     return std::move(out_);
   }
 
@@ -77,8 +92,16 @@ class ListingXml {
   }
 
   void write_position(const Listing& page) {
-    if (!is_v2_) {
+    if (form_ == ListForm::kVersions) {
+      element("KeyMarker", target_.parameter("key-marker").value_or(""));
+      element("VersionIdMarker", target_.parameter("version-id-marker").value_or(""));
+      if (page.is_truncated) element("NextKeyMarker", page.last);
+      if (page.is_truncated && !page.last_is_prefix) element("NextVersionIdMarker", "null");
+      return;
+    }
+    if (form_ == ListForm::kV1) {
       element("Marker", target_.parameter("marker").value_or(""));
+      // S3 tells it with a delimiter only; without one it is the last key.
       if (page.is_truncated) element("NextMarker", page.last);
       return;
     }
@@ -92,19 +115,27 @@ class ListingXml {
   }
 
   void write_object(const ListedObject& object) {
-    out_ += "<Contents>";
+    const std::string_view name = form_ == ListForm::kVersions ? "Version" : "Contents";
+    out_ += '<';
+    out_ += name;
+    out_ += '>';
     element("Key", object.key);
+    if (form_ == ListForm::kVersions) {
+      out_ += "<VersionId>null</VersionId><IsLatest>true</IsLatest>";
+    }
     append_xml_element("LastModified", iso_date(object.info.modified_ns / 1'000'000'000), out_);
     append_xml_element("ETag", etag_of(object.info), out_);
     append_xml_element("Size", std::to_string(object.info.size_bytes), out_);
     append_xml_element("StorageClass", "STANDARD", out_);
     if (is_google_)
       append_xml_element("Generation", std::to_string(generation_of(object.info)), out_);
-    out_ += "</Contents>";
+    if (has_owner_) out_ += "<Owner>" + std::string(kOwnerElement) + "</Owner>";
+    out_ += "</" + std::string(name) + ">";
   }
 
   const bool is_encoded_;
-  const bool is_v2_;
+  const ListForm form_;
+  const bool has_owner_;
   const bool is_google_;
   const Target& target_;
   std::string out_;
@@ -118,6 +149,26 @@ void shuffle(std::uint64_t seed, Listing& page) {
   }
 }
 
+/// What the kinds of listings have in common. Errors: kInvalidArgument.
+S3Code read_query(const Target& target, std::string_view position, ListQuery& query) {
+  query.prefix = target.parameter("prefix").value_or("");
+  query.delimiter = target.parameter("delimiter").value_or("");
+  query.after = target.parameter(position).value_or("");
+  if (const auto text = target.parameter("max-keys"); text && !text->empty()) {
+    const auto count = parse_decimal<std::uint64_t>(*text);
+    if (!count) return S3Code::kInvalidArgument;
+    query.max_count = static_cast<std::uint32_t>(std::min<std::uint64_t>(*count, kMaxPageCount));
+  }
+  return S3Code::kNone;
+}
+
+/// A marker that is a common prefix stands for all that it covers.
+void skip_covered(ListQuery& query) {
+  if (!query.delimiter.empty() && query.after.ends_with(query.delimiter)) {
+    query.skip_prefix = query.after;
+  }
+}
+
 }  // namespace
 
 S3Code Service::list_bucket(Exchange& exchange) {
@@ -125,50 +176,111 @@ S3Code Service::list_bucket(Exchange& exchange) {
   const Target& target = exchange.target;
   const bool is_v2 = target.parameter("list-type") == "2";
   ListQuery query;
-  query.prefix = target.parameter("prefix").value_or("");
-  query.delimiter = target.parameter("delimiter").value_or("");
-  query.after = target.parameter(is_v2 ? "start-after" : "marker").value_or("");
-  if (const auto text = target.parameter("max-keys")) {
-    const auto count = parse_decimal<std::uint64_t>(*text);
-    if (!count) return S3Code::kInvalidArgument;
-    query.max_count = static_cast<std::uint32_t>(std::min<std::uint64_t>(*count, kMaxPageCount));
+  if (const S3Code code = read_query(target, is_v2 ? "start-after" : "marker", query);
+      code != S3Code::kNone) {
+    return code;
   }
-  if (const auto token = target.parameter("continuation-token"); is_v2 && token) {
+  if (const auto token = target.parameter("continuation-token");
+      is_v2 && token && !token->empty()) {
     if (!read_token(*token, query)) return S3Code::kInvalidArgument;
   }
-  // A V1 marker that is a common prefix stands for all that it covers.
-  if (!is_v2 && !query.delimiter.empty() && query.after.ends_with(query.delimiter)) {
-    query.skip_prefix = query.after;
-  }
+  if (!is_v2) skip_covered(query);
   Listing page = list_objects(shared_.storage, shared_.folders, target.bucket, query);
   if (current_.behaviour.shuffle_listings > 0 || is_directory_bucket(target.bucket)) {
     shuffle(current_.seed, page);
   }
-  set_xml(ListingXml(target, is_v2, exchange.is_google).write(query, page), exchange.response);
+  const ListForm form = is_v2 ? ListForm::kV2 : ListForm::kV1;
+  set_xml(ListingXml(target, form, exchange.is_google).write(query, page), exchange.response);
+  return S3Code::kNone;
+}
+
+S3Code Service::list_versions(Exchange& exchange) {
+  if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
+  const Target& target = exchange.target;
+  ListQuery query;
+  if (const S3Code code = read_query(target, "key-marker", query); code != S3Code::kNone) {
+    return code;
+  }
+  skip_covered(query);
+  const Listing page = list_objects(shared_.storage, shared_.folders, target.bucket, query);
+  set_xml(ListingXml(target, ListForm::kVersions, false).write(query, page), exchange.response);
+  return S3Code::kNone;
+}
+
+S3Code Service::get_versioning(Exchange& exchange) {
+  if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
+  std::string out(kXmlHead);
+  out += "<VersioningConfiguration";
+  out += kXmlNamespace;
+  out += "</VersioningConfiguration>";  // never enabled
+  set_xml(std::move(out), exchange.response);
   return S3Code::kNone;
 }
 
 S3Code Service::list_buckets(Exchange& exchange) {
+  const Target& target = exchange.target;
+  auto limit =
+      parse_decimal<std::uint64_t>(target.parameter("max-buckets").value_or("10000")).value_or(0);
+  if (limit < 1 || limit > 10'000) return S3Code::kInvalidArgument;
+  const std::string_view after = target.parameter("continuation-token").value_or("");
+  const std::string_view prefix = target.parameter("prefix").value_or("");
+  const std::string& region = shared_.options.region;
+  const bool is_here = target.parameter("bucket-region").value_or(region) == region;
   std::string out(kXmlHead);
   out += "<ListAllMyBucketsResult";
   out += kXmlNamespace;
-  out += "<Owner><ID>headrace</ID></Owner><Buckets>";
+  out += "<Owner>" + std::string(kOwnerElement) + "</Owner><Buckets>";
+  std::string last;
+  bool is_truncated = false;
   for (const BucketInfo& bucket : shared_.storage.list_buckets()) {
+    if (bucket.name <= after || !bucket.name.starts_with(prefix) || !is_here) continue;
+    is_truncated = limit == 0;
+    if (is_truncated) break;
+    --limit;
+    last = bucket.name;
     out += "<Bucket>";
     append_xml_element("Name", bucket.name, out);
     append_xml_element("CreationDate", iso_date(bucket.created_s), out);
     out += "</Bucket>";
   }
-  out += "</Buckets></ListAllMyBucketsResult>";
+  out += "</Buckets>";
+  if (is_truncated) append_xml_element("ContinuationToken", last, out);
+  out += "</ListAllMyBucketsResult>";
   set_xml(std::move(out), exchange.response);
   return S3Code::kNone;
 }
 
-S3Code Service::create_bucket(Exchange& exchange) {
-  const S3Code code = shared_.storage.create_bucket(exchange.target.bucket);
-  if (code == S3Code::kNone) {
-    exchange.response.fields += "Location: /" + exchange.target.bucket + "\r\n";
+/// CreateBucketConfiguration: where the bucket shall be. Errors: kMalformedXml,
+/// kIllegalLocationConstraint, kNotImplemented.
+S3Code Service::check_bucket_document(std::string_view text) const {
+  if (text.empty()) return S3Code::kNone;
+  pugi::xml_document document;
+  if (!document.load_buffer(text.data(), text.size())) return S3Code::kMalformedXml;
+  for (const pugi::xml_node& child : document.child("CreateBucketConfiguration").children()) {
+    const std::string_view name = child.name();
+    // Zone and kind of a directory bucket, which its name repeats.
+    if (name == "Location" || name == "Bucket") continue;
+    if (name != "LocationConstraint") return S3Code::kNotImplemented;
+    const std::string_view where = child.child_value();
+    if (!where.empty() && where != shared_.options.region) {
+      return S3Code::kIllegalLocationConstraint;
+    }
   }
+  return S3Code::kNone;
+}
+
+S3Code Service::create_bucket(Exchange& exchange) {
+  const std::string& bucket = exchange.target.bucket;
+  if (!is_new_bucket_name(bucket)) return S3Code::kInvalidBucketName;
+  const S3Code refused =
+      check_bucket_document(exchange.body ? exchange.body->memory() : std::string_view());
+  if (refused != S3Code::kNone) return refused;
+  S3Code code = shared_.storage.create_bucket(bucket);
+  // As S3: only its oldest region takes it for success.
+  if (code == S3Code::kBucketAlreadyOwnedByYou && shared_.options.region == "us-east-1") {
+    code = S3Code::kNone;
+  }
+  if (code == S3Code::kNone) exchange.response.fields += "Location: /" + bucket + "\r\n";
   return code;
 }
 

@@ -1,4 +1,6 @@
 // GET, HEAD, PUT, copy and delete of objects.
+#include <algorithm>
+#include <array>
 #include <pugixml.hpp>
 #include <tuple>
 
@@ -10,6 +12,7 @@
 #include "http/uri.h"
 #include "sim/google_face.h"
 #include "sim/key_path.h"
+#include "sim/object_fields.h"
 #include "sim/service.h"
 
 namespace headrace::sim {
@@ -62,21 +65,56 @@ std::string copy_document(std::string_view root, const FileInfo& info) {
   return out;
 }
 
+/// The conditions of a removal besides the ETag; empty texts: none. False when malformed.
+bool parse_removal(std::string_view modified, std::string_view size, WriteCondition& condition) {
+  if (!modified.empty()) {
+    auto time = http::parse_http_date(modified);
+    if (!time) time = http::parse_iso_date(modified);
+    if (!time) return false;
+    condition.if_modified_s = time->time_since_epoch().count();
+  }
+  if (!size.empty()) {
+    condition.if_size_bytes = parse_decimal<std::uint64_t>(size);
+    if (!condition.if_size_bytes) return false;
+  }
+  return true;
+}
+
+/// Nothing is deleted of a batch that asks for more than is known.
+S3Code check_batch(const pugi::xml_node& root) {
+  constexpr std::size_t kMaxKeys = 1000;  // S3's
+  constexpr std::array<std::string_view, 5> kKnown = {"Key", "VersionId", "ETag",
+                                                      "LastModifiedTime", "Size"};
+  std::size_t count = 0;
+  for (const pugi::xml_node& object : root.children("Object")) {
+    if (*object.child_value("Key") == '\0' || ++count > kMaxKeys) return S3Code::kMalformedXml;
+    for (const pugi::xml_node& child : object.children()) {
+      if (child.type() == pugi::node_element &&
+          std::find(kKnown.begin(), kKnown.end(), child.name()) == kKnown.end()) {
+        return S3Code::kNotImplemented;
+      }
+    }
+  }
+  return count == 0 ? S3Code::kMalformedXml : S3Code::kNone;
+}
+
 }  // namespace
 
+S3Code Service::open_object(const Target& target, std::shared_ptr<const OpenFile>& out) {
+  if (is_path_key(target.key)) {
+    out = files_.open(shared_.storage.natural_path(target.bucket, target.key));
+  }
+  if (out) return S3Code::kNone;
+  if (!shared_.storage.bucket_exists(target.bucket)) return S3Code::kNoSuchBucket;
+  out = files_.open(
+      shared_.storage.hidden_path(target.bucket, "keys/" + escaped_key_path(target.key)));
+  return out ? S3Code::kNone : S3Code::kNoSuchKey;
+}
+
 S3Code Service::read_object(const http::RequestHead& head, Exchange& exchange) {
-  const Target& target = exchange.target;
   Response& response = exchange.response;
   std::shared_ptr<const OpenFile> file;
-  if (is_path_key(target.key)) {
-    file = files_.open(shared_.storage.natural_path(target.bucket, target.key));
-  }
-  if (!file) {
-    if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
-    file = files_.open(
-        shared_.storage.hidden_path(target.bucket, "keys/" + escaped_key_path(target.key)));
-    if (!file) return S3Code::kNoSuchKey;
-  }
+  if (const S3Code code = open_object(exchange.target, file); code != S3Code::kNone) return code;
   bool is_unchanged = false;
   if (const S3Code code =
           check_read_conditions(head, *file, exchange.fate.is_changed, is_unchanged);
@@ -89,6 +127,9 @@ S3Code Service::read_object(const http::RequestHead& head, Exchange& exchange) {
     return S3Code::kPreconditionFailed;
   }
   response.file = file;
+  if (overrides_fields(exchange.target)) {
+    response.kept_fields = answered_fields(file->stored, exchange.target);
+  }
   if (is_unchanged) {
     response.status = 304;
     return S3Code::kNone;
@@ -110,8 +151,8 @@ S3Code Service::serve_range(const http::RequestHead& head, const OpenFile& file,
     if (!number || *number < 1) return S3Code::kInvalidArgument;
     resolved = range_of_part(sums_from_text(file.sums), *number, size_bytes);
     if (!resolved) return S3Code::kInvalidPartNumber;
-    if (file.info.part_count > 0) {
-      response.fields += "x-amz-mp-parts-count: " + std::to_string(file.info.part_count) + "\r\n";
+    if (const std::uint32_t count = file.info.tag.part_count; count > 0) {
+      response.fields += "x-amz-mp-parts-count: " + std::to_string(count) + "\r\n";
     }
     if (size_bytes == 0) return S3Code::kNone;
   } else {
@@ -146,16 +187,14 @@ void Service::add_sums(const http::RequestHead& head, const OpenFile& file, Exch
   Response& response = exchange.response;
   if (sums.field.empty()) return;
   std::string value = sums.value;
-  bool is_composite = sums.is_composite;
   if (response.status == 206 && response.length_bytes != file.info.size_bytes) {
     const auto part = sums.part_at(response.offset_bytes, response.length_bytes);
     if (!part || sums.part_values.empty()) return;
     value = sums.part_values[*part];
-    is_composite = false;
   }
   if (exchange.fate.has_wrong_checksum) value[0] = value[0] == 'A' ? 'B' : 'A';
   response.fields += sums.field + ": " + value + "\r\nx-amz-checksum-type: ";
-  response.fields += is_composite ? "COMPOSITE\r\n" : "FULL_OBJECT\r\n";
+  response.fields += sums.is_composite ? "COMPOSITE\r\n" : "FULL_OBJECT\r\n";
 }
 
 bool Service::wants_redirect(const Exchange& exchange) const {
@@ -184,12 +223,12 @@ std::string ticket_of(std::string_view bucket, std::string_view key) {
 WriteCondition Service::write_condition(const http::RequestHead& head,
                                         const Exchange& exchange) const {
   WriteCondition condition;
-  condition.if_absent = head.header("if-none-match") == "*";
+  condition.if_none_match = head.header("if-none-match");
   condition.if_match = head.header("if-match");
   if (exchange.is_google) {
     const auto generation = wanted_generation(head);
     if (generation == 0) {
-      condition.if_absent = true;
+      condition.if_none_match = "*";
     } else {
       condition.if_generation = generation;
     }
@@ -204,17 +243,33 @@ void Service::add_written_fields(const FileInfo& info, const ObjectSums& sums,
 
 S3Code Service::put_object(const http::RequestHead& head, Exchange& exchange) {
   const Target& target = exchange.target;
-  const std::string_view none_match = head.header("if-none-match");
-  if (!none_match.empty() && none_match != "*") return S3Code::kNotImplemented;
+  std::string fields;
+  if (const S3Code code = kept_fields(head, fields); code != S3Code::kNone) return code;
   FileInfo info;
   ObjectSums sums;
   std::tie(sums.field, sums.value) = exchange.body->stored_sum();
-  write_sums(exchange.file.fd(), sums);
-  const S3Code code = shared_.storage.commit(std::move(exchange.file), target.bucket, target.key,
-                                             write_condition(head, exchange), 0, info);
+  if (const S3Code code = keep_beside(exchange.file.fd(), fields, sums, exchange);
+      code != S3Code::kNone) {
+    return code;
+  }
+  const S3Code code =
+      shared_.storage.commit(std::move(exchange.file), target.bucket, target.key,
+                             write_condition(head, exchange), {exchange.body->md5()}, info);
   if (code != S3Code::kNone) return code;
   exchange.response.fields += "ETag: " + etag_of(info) + "\r\n" + exchange.body->echo();
   add_written_fields(info, sums, exchange);
+  return S3Code::kNone;
+}
+
+S3Code Service::keep_beside(int fd, std::string_view fields, const ObjectSums& sums,
+                            Exchange& exchange) {
+  if (!write_fields(fd, fields)) {
+    exchange.error_detail =
+        "The file system of the served directory keeps no user attributes, so metadata would be "
+        "lost.";
+    return S3Code::kNotImplemented;
+  }
+  write_sums(fd, sums, fields.size());
   return S3Code::kNone;
 }
 
@@ -225,7 +280,11 @@ S3Code Service::open_copy_source(const http::RequestHead& head,
   if (!decoded) return S3Code::kInvalidArgument;
   std::string_view source = *decoded;
   if (source.starts_with('/')) source.remove_prefix(1);
-  source = source.substr(0, source.find("?versionId="));
+  const std::size_t version = source.find("?versionId=");
+  if (version != std::string_view::npos && source.substr(version) != "?versionId=null") {
+    return S3Code::kNotImplemented;
+  }
+  source = source.substr(0, version);
   const std::size_t slash = source.find('/');
   if (slash == std::string_view::npos || slash + 1 == source.size())
     return S3Code::kInvalidArgument;
@@ -235,13 +294,38 @@ S3Code Service::open_copy_source(const http::RequestHead& head,
   const auto path = shared_.storage.find(bucket, source.substr(slash + 1), info);
   out = path ? files_.open(*path) : nullptr;
   if (!out) return S3Code::kNoSuchKey;
+  const std::chrono::sys_seconds modified(
+      std::chrono::seconds(out->info.modified_ns / 1'000'000'000));
   const std::string_view match = head.header("x-amz-copy-source-if-match");
   const std::string_view none_match = head.header("x-amz-copy-source-if-none-match");
-  if ((!match.empty() && !etag_matches(match, out->etag)) ||
-      (!none_match.empty() && etag_matches(none_match, out->etag))) {
-    return S3Code::kPreconditionFailed;
+  const auto since = http::parse_http_date(head.header("x-amz-copy-source-if-modified-since"));
+  const auto until = http::parse_http_date(head.header("x-amz-copy-source-if-unmodified-since"));
+  const bool is_refused = (!match.empty() && !etag_matches(match, out->etag)) ||
+                          (!none_match.empty() && etag_matches(none_match, out->etag)) ||
+                          (none_match.empty() && since && modified <= *since) ||
+                          (match.empty() && until && modified > *until);
+  return is_refused ? S3Code::kPreconditionFailed : S3Code::kNone;
+}
+
+/// Stores with the copy what the source or the request says of it.
+S3Code Service::copy_fields(const http::RequestHead& head, Exchange& exchange,
+                            const OpenFile& source, int fd) {
+  std::string fields = source.stored;
+  if (head.header("x-amz-metadata-directive") == "REPLACE") {
+    fields.clear();
+    if (const S3Code code = kept_fields(head, fields); code != S3Code::kNone) return code;
   }
-  return S3Code::kNone;
+  ObjectSums sums = sums_from_text(source.sums);
+  sums.part_sizes.clear();
+  sums.part_values.clear();
+  if (sums.is_composite) sums = ObjectSums();
+  if (const auto wanted = head.header("x-amz-checksum-algorithm"); !wanted.empty()) {
+    ChecksumKind kind;
+    const std::string field = "x-amz-checksum-" + to_lower(wanted);
+    if (!checksum_kind_of(field, kind)) return S3Code::kInvalidRequest;
+    if (sums.field != field) sums = {field, sum_of_file(kind, fd).value_or(""), false, {}, {}};
+  }
+  return keep_beside(fd, fields, sums, exchange);
 }
 
 S3Code Service::copy_object(const http::RequestHead& head, Exchange& exchange) {
@@ -249,6 +333,14 @@ S3Code Service::copy_object(const http::RequestHead& head, Exchange& exchange) {
   const Target& target = exchange.target;
   std::shared_ptr<const OpenFile> source;
   if (const S3Code code = open_copy_source(head, source); code != S3Code::kNone) return code;
+  FileInfo present;
+  if (head.header("x-amz-metadata-directive") != "REPLACE" &&
+      shared_.storage.find(target.bucket, target.key, present) && present == source->info) {
+    exchange.error_detail =
+        "This copy request is illegal because it is trying to copy an object to itself without "
+        "changing the object's metadata.";
+    return S3Code::kInvalidRequest;
+  }
   TemporaryFile file;
   if (const S3Code code = shared_.storage.create_temporary(target.bucket, file);
       code != S3Code::kNone) {
@@ -257,26 +349,46 @@ S3Code Service::copy_object(const http::RequestHead& head, Exchange& exchange) {
   if (!append_file_range(source->fd.get(), 0, source->info.size_bytes, file.fd())) {
     return S3Code::kInternalError;
   }
-  ObjectSums sums = sums_from_text(source->sums);
-  sums.part_sizes.clear();
-  sums.part_values.clear();
-  if (!sums.is_composite) write_sums(file.fd(), sums);
+  if (const S3Code code = copy_fields(head, exchange, *source, file.fd()); code != S3Code::kNone) {
+    return code;
+  }
   FileInfo info;
+  VersionTag tag;  // the MD5 of what came in parts is not known: no MD5 rather than reading it all
+  if (source->info.tag.part_count == 0) tag.md5 = source->info.tag.md5;
   const S3Code code = shared_.storage.commit(std::move(file), target.bucket, target.key,
-                                             write_condition(head, exchange), 0, info);
+                                             write_condition(head, exchange), tag, info);
   if (code != S3Code::kNone) return code;
   set_xml(copy_document("CopyObjectResult", info), exchange.response);
   return S3Code::kNone;
 }
 
-S3Code Service::delete_object(Exchange& exchange) {
+S3Code Service::delete_object(const http::RequestHead& head, Exchange& exchange) {
+  WriteCondition condition;
+  condition.if_match = head.header("if-match");
+  if (!parse_removal(head.header("x-amz-if-match-last-modified-time"),
+                     head.header("x-amz-if-match-size"), condition)) {
+    return S3Code::kInvalidArgument;
+  }
   exchange.response.status = 204;
-  return shared_.storage.remove(exchange.target.bucket, exchange.target.key);
+  return shared_.storage.remove(exchange.target.bucket, exchange.target.key, condition);
+}
+
+S3Code Service::delete_one(const std::string& bucket, const pugi::xml_node& object) {
+  const std::string_view key = object.child_value("Key");
+  if (key.size() > kMaxKeyBytes) return S3Code::kKeyTooLong;
+  const std::string_view version = object.child_value("VersionId");
+  if (!version.empty() && version != "null") return S3Code::kNotImplemented;
+  WriteCondition condition;
+  condition.if_match = object.child_value("ETag");
+  if (!parse_removal(object.child_value("LastModifiedTime"), object.child_value("Size"),
+                     condition)) {
+    return S3Code::kInvalidArgument;
+  }
+  return shared_.storage.remove(bucket, key, condition);
 }
 
 S3Code Service::delete_objects(Exchange& exchange) {
   if (const S3Code code = require_bucket(exchange); code != S3Code::kNone) return code;
-  constexpr std::size_t kMaxKeys = 1000;  // S3's limit of a batch
   const std::string empty;
   const std::string& text = exchange.body ? exchange.body->memory() : empty;
   pugi::xml_document document;
@@ -285,30 +397,25 @@ S3Code Service::delete_objects(Exchange& exchange) {
     return S3Code::kMalformedXml;
   }
   const pugi::xml_node root = document.child("Delete");
+  if (const S3Code code = check_batch(root); code != S3Code::kNone) return code;
   const bool is_quiet = std::string_view(root.child_value("Quiet")) == "true";
   std::string out(kXmlHead);
   out += "<DeleteResult";
   out += kXmlNamespace;
-  std::size_t count = 0;
   for (const pugi::xml_node& object : root.children("Object")) {
-    const std::string_view key = object.child_value("Key");
-    if (key.empty() || ++count > kMaxKeys) return S3Code::kMalformedXml;
-    const S3Code code = key.size() > kMaxKeyBytes
-                            ? S3Code::kKeyTooLong
-                            : shared_.storage.remove(exchange.target.bucket, key);
+    const S3Code code = delete_one(exchange.target.bucket, object);
     if (code != S3Code::kNone) {
       out += "<Error>";
-      append_xml_element("Key", key, out);
+      append_xml_element("Key", object.child_value("Key"), out);
       append_xml_element("Code", error_text(code).name, out);
       append_xml_element("Message", error_text(code).message, out);
       out += "</Error>";
     } else if (!is_quiet) {
       out += "<Deleted>";
-      append_xml_element("Key", key, out);
+      append_xml_element("Key", object.child_value("Key"), out);
       out += "</Deleted>";
     }
   }
-  if (count == 0) return S3Code::kMalformedXml;
   out += "</DeleteResult>";
   set_xml(std::move(out), exchange.response);
   return S3Code::kNone;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <pugixml.hpp>
@@ -16,6 +17,8 @@
 #include "http/fields.h"
 #include "http/range.h"
 #include "http/uri.h"
+#include "sim/allowed.h"
+#include "sim/object_fields.h"
 #include "sim/service.h"
 
 namespace headrace::sim {
@@ -49,7 +52,7 @@ bool write_file(const std::string& path, std::string_view text) {
 
 std::string read_small_file(const std::string& path) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  char text[2048];
+  char text[4096];
   const ssize_t count = fd ? ::read(fd.get(), text, sizeof text) : 0;
   return count > 0 ? std::string(text, static_cast<std::size_t>(count)) : std::string();
 }
@@ -77,10 +80,10 @@ std::string sum_element(std::string_view field) {
   return name;
 }
 
-void append_sum_element(std::string_view field, std::string_view value, std::string& out) {
-  if (const std::string name = sum_element(field); !name.empty()) {
-    append_xml_element(name, value, out);
-  }
+void append_owners(std::string& out) {
+  out += "<Initiator>" + std::string(kOwnerElement) + "</Initiator><Owner>";
+  out += kOwnerElement;
+  out += "</Owner><StorageClass>STANDARD</StorageClass>";
 }
 
 /// False when the request names a sum of the part that is not the one that came with it.
@@ -107,20 +110,50 @@ void append_part(const std::string& folder, std::uint32_t number, std::string& o
   out += "</Part>";
 }
 
-std::optional<std::string> sum_of_file(ChecksumKind kind, int fd) {
-  auto checksum = Checksum::create(kind);
-  if (!checksum) return std::nullopt;
-  std::vector<char> buffer(1 << 20);
-  for (off_t offset = 0;;) {
-    const ssize_t count = ::pread(fd, buffer.data(), buffer.size(), offset);
-    if (count < 0) return std::nullopt;
-    if (count == 0) return to_base64((*checksum)->finish());
-    (*checksum)->update({buffer.data(), static_cast<std::size_t>(count)});
-    offset += count;
+/// "bytes=FIRST-LAST" within the source: S3 takes no other form. Errors: kInvalidArgument,
+/// kInvalidRange.
+S3Code read_copy_range(std::string_view text, std::uint64_t size_bytes, http::ResolvedRange& out) {
+  constexpr std::string_view kUnit = "bytes=";
+  if (!text.starts_with(kUnit)) return S3Code::kInvalidArgument;
+  text.remove_prefix(kUnit.size());
+  const std::size_t dash = text.find('-');
+  if (dash == std::string_view::npos) return S3Code::kInvalidArgument;
+  const auto first = parse_decimal<std::uint64_t>(text.substr(0, dash));
+  const auto last = parse_decimal<std::uint64_t>(text.substr(dash + 1));
+  if (!first || !last || *first > *last) return S3Code::kInvalidArgument;
+  if (*last >= size_bytes) return S3Code::kInvalidRange;
+  out = {*first, *last - *first + 1};
+  return S3Code::kNone;
+}
+
+/// Completes `info`, whose tag is set, from the file of a part, and keeps the tag with it.
+bool seal_part(int fd, FileInfo& info) {
+  struct stat st {};
+  if (::fstat(fd, &st) != 0) return false;
+  const VersionTag tag = info.tag;
+  info = info_of(st);
+  info.tag = tag;
+  write_seal(fd, info);
+  return true;
+}
+
+/// What S3 makes of the parts: the MD5 of their MD5s. A part whose MD5 is not known counts with its
+/// ETag: no client can know the sum then, and none takes an ETag with "-" for one of the bytes.
+void add_part_digest(const FileInfo& part, Checksum& digests) {
+  if (part.tag.md5) {
+    digests.update({reinterpret_cast<const char*>(part.tag.md5->data()), part.tag.md5->size()});
+  } else {
+    digests.update(etag_of(part));
   }
 }
 
 }  // namespace
+
+void append_sum_element(std::string_view field, std::string_view value, std::string& out) {
+  if (const std::string name = sum_element(field); !name.empty()) {
+    append_xml_element(name, value, out);
+  }
+}
 
 S3Code Service::find_upload(const Exchange& exchange, std::string& folder) const {
   const Target& target = exchange.target;
@@ -141,19 +174,26 @@ S3Code Service::create_upload(const http::RequestHead& head, Exchange& exchange)
   char id[33];
   std::snprintf(id, sizeof id, "%016llx%016llx", static_cast<unsigned long long>(random.next()),
                 static_cast<unsigned long long>(random.next()));
-  const std::string file =
-      shared_.storage.hidden_path(target.bucket, "uploads/") + std::string(id) + "/key";
-  if (!make_parent_folders(file) || !write_file(file, target.key)) return S3Code::kInternalError;
+  std::string fields;
+  if (const S3Code code = kept_fields(head, fields); code != S3Code::kNone) return code;
+  const std::string folder =
+      shared_.storage.hidden_path(target.bucket, "uploads/") + std::string(id);
+  if (!make_parent_folders(folder + "/key") || !write_file(folder + "/fields", fields) ||
+      !write_file(folder + "/key", target.key)) {
+    return S3Code::kInternalError;
+  }
   // "CRC32C COMPOSITE": how the parts' sums become the object's. CRC-64 has only whole sums.
   const std::string_view algorithm = head.header("x-amz-checksum-algorithm");
-  if (exchange.is_google &&
-      !write_file(file.substr(0, file.size() - 4) + "/checksum", "FULL_OBJECT")) {
+  if (exchange.is_google && !write_file(folder + "/checksum", "FULL_OBJECT")) {
     return S3Code::kInternalError;
   }
   if (!algorithm.empty()) {
     std::string_view type = head.header("x-amz-checksum-type");
     if (type.empty()) type = algorithm == "CRC64NVME" ? "FULL_OBJECT" : "COMPOSITE";
-    const std::string folder = file.substr(0, file.size() - 4);
+    ChecksumKind kind;
+    if (!checksum_kind_of("x-amz-checksum-" + std::string(algorithm), kind)) {
+      return S3Code::kInvalidRequest;
+    }
     if (!write_file(folder + "/checksum", type)) return S3Code::kInternalError;
     exchange.response.fields += "x-amz-checksum-algorithm: " + std::string(algorithm) +
                                 "\r\nx-amz-checksum-type: " + std::string(type) + "\r\n";
@@ -168,6 +208,27 @@ S3Code Service::create_upload(const http::RequestHead& head, Exchange& exchange)
   return S3Code::kNone;
 }
 
+/// Copies what the request names into exchange.file.
+S3Code Service::copy_part(const http::RequestHead& head, Exchange& exchange, VersionTag& tag) {
+  std::shared_ptr<const OpenFile> source;
+  if (const S3Code code = open_copy_source(head, source); code != S3Code::kNone) return code;
+  if (const S3Code code = shared_.storage.create_temporary(exchange.target.bucket, exchange.file);
+      code != S3Code::kNone) {
+    return code;
+  }
+  http::ResolvedRange range{0, source->info.size_bytes};
+  if (const auto text = head.header("x-amz-copy-source-range"); !text.empty()) {
+    const S3Code code = read_copy_range(text, source->info.size_bytes, range);
+    if (code != S3Code::kNone) return code;
+  }
+  const bool is_whole = range.length_bytes == source->info.size_bytes;
+  if (is_whole && source->info.tag.part_count == 0) tag.md5 = source->info.tag.md5;
+  return append_file_range(source->fd.get(), range.offset_bytes, range.length_bytes,
+                           exchange.file.fd())
+             ? S3Code::kNone
+             : S3Code::kInternalError;
+}
+
 S3Code Service::upload_part(const http::RequestHead& head, Exchange& exchange) {
   std::string folder;
   if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) return code;
@@ -175,31 +236,16 @@ S3Code Service::upload_part(const http::RequestHead& head, Exchange& exchange) {
   const auto number = part_number_of(exchange.target.parameter("partNumber").value_or(""));
   if (!number) return S3Code::kInvalidArgument;
   const bool is_copy = exchange.target.kind == Kind::kCopyPart;
+  FileInfo info;
   if (is_copy) {
-    std::shared_ptr<const OpenFile> source;
-    S3Code code = open_copy_source(head, source);
-    if (code == S3Code::kNone) {
-      code = shared_.storage.create_temporary(exchange.target.bucket, exchange.file);
-    }
-    if (code != S3Code::kNone) return code;
-    http::ResolvedRange range{0, source->info.size_bytes};
-    if (const auto text = head.header("x-amz-copy-source-range"); !text.empty()) {
-      const auto spec = http::parse_range(text);
-      const auto resolved =
-          spec ? http::resolve_range(*spec, source->info.size_bytes) : std::nullopt;
-      if (!resolved) return S3Code::kInvalidRange;
-      range = *resolved;
-    }
-    if (!append_file_range(source->fd.get(), range.offset_bytes, range.length_bytes,
-                           exchange.file.fd())) {
-      return S3Code::kInternalError;
-    }
+    if (const S3Code code = copy_part(head, exchange, info.tag); code != S3Code::kNone) return code;
+  } else {
+    info.tag.md5 = exchange.body->md5();
   }
   ObjectSums sums;
   if (!is_copy) std::tie(sums.field, sums.value) = exchange.body->stored_sum();
   write_sums(exchange.file.fd(), sums);
-  FileInfo info;
-  if (!stat_object(exchange.file.path(), info) ||
+  if (!seal_part(exchange.file.fd(), info) ||
       ::rename(exchange.file.path().c_str(), part_path(folder, *number).c_str()) != 0) {
     return S3Code::kNoSuchUpload;  // completed or aborted meanwhile
   }
@@ -223,11 +269,13 @@ S3Code Service::upload_part(const http::RequestHead& head, Exchange& exchange) {
 
 /// Checks the list of parts and puts them together in exchange.file.
 S3Code Service::assemble(const std::string& folder, std::string_view text, Exchange& exchange,
-                         ObjectSums& sums) {
+                         ObjectSums& sums, VersionTag& tag) {
   pugi::xml_document document;
   if (!document.load_buffer(text.data(), text.size())) return S3Code::kMalformedXml;
   std::vector<std::pair<std::string, std::uint64_t>> parts;  // path, size
   std::uint32_t last_number = 0;
+  auto digests = Checksum::create(ChecksumKind::kMd5);
+  if (!digests) return S3Code::kInternalError;
   for (const pugi::xml_node& part : document.child("CompleteMultipartUpload").children("Part")) {
     const auto number = part_number_of(trim(part.child_value("PartNumber")));
     if (!number) return S3Code::kMalformedXml;
@@ -240,6 +288,7 @@ S3Code Service::assemble(const std::string& folder, std::string_view text, Excha
       return S3Code::kInvalidPart;
     }
     if (!sum_matches(part, path)) return S3Code::kInvalidPart;
+    add_part_digest(info, **digests);
     parts.emplace_back(std::move(path), info.size_bytes);
   }
   if (parts.empty()) return S3Code::kMalformedXml;
@@ -247,6 +296,9 @@ S3Code Service::assemble(const std::string& folder, std::string_view text, Excha
       code != S3Code::kNone) {
     return code;
   }
+  const std::string digest = (*digests)->finish();
+  std::memcpy(tag.md5.emplace().data(), digest.data(), digest.size());
+  tag.part_count = static_cast<std::uint32_t>(parts.size());
   for (const auto& [path, size_bytes] : parts) {
     const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) return S3Code::kInvalidPart;
@@ -284,19 +336,22 @@ S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchang
   if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) return code;
   if (exchange.fate.has_error_in_body) return refuse_in_body(head, exchange);
   ObjectSums sums;
+  VersionTag tag;
   const std::string_view text = exchange.body ? exchange.body->memory() : std::string_view();
-  if (const S3Code code = assemble(folder, text, exchange, sums); code != S3Code::kNone) {
+  if (const S3Code code = assemble(folder, text, exchange, sums, tag); code != S3Code::kNone) {
     return code;
   }
   if (const S3Code code = finish_sums(folder, head, exchange, sums); code != S3Code::kNone) {
     return code;
   }
-  write_sums(exchange.file.fd(), sums);
-  const WriteCondition condition = write_condition(head, exchange);
+  if (const S3Code code =
+          keep_beside(exchange.file.fd(), read_small_file(folder + "/fields"), sums, exchange);
+      code != S3Code::kNone) {
+    return code;
+  }
   FileInfo info;
-  const S3Code code =
-      shared_.storage.commit(std::move(exchange.file), target.bucket, target.key, condition,
-                             static_cast<std::uint32_t>(sums.part_sizes.size()), info);
+  const S3Code code = shared_.storage.commit(std::move(exchange.file), target.bucket, target.key,
+                                             write_condition(head, exchange), tag, info);
   if (code != S3Code::kNone) return code;
   remove_folder(folder);
   add_written_fields(info, sums, exchange);
@@ -329,6 +384,7 @@ S3Code Service::list_parts(Exchange& exchange) {
   if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) return code;
   std::string out;
   open_element("ListPartsResult", out);
+  append_owners(out);
   append_xml_element("Bucket", target.bucket, out);
   append_xml_element("Key", target.key, out);
   append_xml_element("UploadId", *target.parameter("uploadId"), out);
@@ -403,6 +459,7 @@ S3Code Service::list_uploads(Exchange& exchange) {
     out += "<Upload>";
     append_xml_element("Key", key_text(key), out);
     append_xml_element("UploadId", id, out);
+    append_owners(out);
     append_xml_element(
         "Initiated",
         http::format_iso_date(std::chrono::sys_seconds(std::chrono::seconds(st.st_mtim.tv_sec))),

@@ -3,12 +3,15 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cstdio>
 #include <ctime>
 #include <filesystem>
+#include <span>
 
 #include "base/random.h"
 #include "base/strings.h"
@@ -18,9 +21,43 @@
 namespace headrace::sim {
 namespace {
 
-// Holds the part count, so that the ETag of a multipart object keeps its "-N". Where the file
-// system has no user attributes the ETag is that of a plain object.
-constexpr char kPartsAttribute[] = "user.headrace.parts";
+// "MD5 in hex or -", part count, time of change in ns, size. It speaks of the bytes only while time
+// and size are the file's: whoever else writes the file breaks the seal.
+constexpr char kSealAttribute[] = "user.headrace.seal";
+constexpr std::size_t kMaxSealBytes = 128;
+
+std::string_view next_word(std::string_view& text) {
+  const std::size_t space = std::min(text.find(' '), text.size());
+  const std::string_view word = text.substr(0, space);
+  text.remove_prefix(std::min(space + 1, text.size()));
+  return word;
+}
+
+std::optional<Md5Digest> digest_of(std::string_view hex) {
+  Md5Digest digest;
+  if (hex.size() != 2 * digest.size()) return std::nullopt;
+  for (std::size_t i = 0; i < digest.size(); ++i) {
+    const char* begin = hex.data() + 2 * i;
+    const auto [end, error] = std::from_chars(begin, begin + 2, digest[i], 16);
+    if (error != std::errc() || end != begin + 2) return std::nullopt;
+  }
+  return digest;
+}
+
+void apply_seal(std::string_view text, FileInfo& info) {
+  VersionTag tag;
+  tag.md5 = digest_of(next_word(text));
+  const auto parts = parse_decimal<std::uint64_t>(next_word(text));
+  const auto modified_ns = parse_decimal<std::uint64_t>(next_word(text));
+  const auto size_bytes = parse_decimal<std::uint64_t>(text);
+  if (!parts || modified_ns != static_cast<std::uint64_t>(info.modified_ns) ||
+      size_bytes != info.size_bytes) {
+    return;
+  }
+  tag.part_count = static_cast<std::uint32_t>(*parts);
+  info.tag = tag;
+  info.is_sealed = true;
+}
 
 std::string strip_etag(std::string_view etag) {
   if (etag.substr(0, 2) == "W/") etag.remove_prefix(2);
@@ -96,36 +133,46 @@ FileInfo info_of(const struct stat& st) noexcept {
   return info;
 }
 
-std::uint32_t part_count_of(int fd) noexcept {
-  char text[12] = {};
-  if (::fgetxattr(fd, kPartsAttribute, text, sizeof text - 1) <= 0) return 0;
-  return static_cast<std::uint32_t>(parse_decimal<std::uint64_t>(text).value_or(0));
+void read_seal(int fd, FileInfo& info) noexcept {
+  char text[kMaxSealBytes];
+  const ssize_t count = ::fgetxattr(fd, kSealAttribute, text, sizeof text);
+  if (count > 0) apply_seal({text, static_cast<std::size_t>(count)}, info);
+}
+
+void write_seal(int fd, FileInfo& info) noexcept {
+  const std::string text = (info.tag.md5 ? to_hex(std::as_bytes(std::span(*info.tag.md5))) : "-") +
+                           " " + std::to_string(info.tag.part_count) + " " +
+                           std::to_string(info.modified_ns) + " " + std::to_string(info.size_bytes);
+  info.is_sealed = ::fsetxattr(fd, kSealAttribute, text.data(), text.size(), 0) == 0;
+  if (!info.is_sealed) info.tag = VersionTag();
 }
 
 bool stat_object(const std::string& path, FileInfo& out) {
   struct stat st;
   if (::stat(path.c_str(), &st) != 0 || !S_ISREG(st.st_mode)) return false;
   out = info_of(st);
-  char text[12] = {};
-  if (::getxattr(path.c_str(), kPartsAttribute, text, sizeof text - 1) > 0) {
-    out.part_count = static_cast<std::uint32_t>(parse_decimal<std::uint64_t>(text).value_or(0));
-  }
+  char text[kMaxSealBytes];
+  const ssize_t count = ::getxattr(path.c_str(), kSealAttribute, text, sizeof text);
+  if (count > 0) apply_seal({text, static_cast<std::size_t>(count)}, out);
   return true;
 }
 
 std::string etag_of(const FileInfo& info) {
+  std::string out(1, '"');
+  if (info.tag.md5) {
+    out += to_hex(std::as_bytes(std::span(*info.tag.md5)));
+    if (info.tag.part_count > 0) out += '-' + std::to_string(info.tag.part_count);
+    return out + '"';
+  }
   const std::uint64_t a =
       mix64(static_cast<std::uint64_t>(info.modified_ns) + 0x9e3779b97f4a7c15ULL);
   const std::uint64_t high = mix64(a ^ mix64(info.size_bytes + 1));
   const std::uint64_t low = mix64(high + mix64(info.inode + 0xbf58476d1ce4e5b9ULL));
   constexpr char kHex[] = "0123456789abcdef";
-  std::string out(1, '"');
   for (std::uint64_t word : {high, low}) {
     for (int shift = 60; shift >= 0; shift -= 4) out += kHex[(word >> shift) & 15];
   }
-  if (info.part_count > 0) out += '-' + std::to_string(info.part_count);
-  out += '"';
-  return out;
+  return out + "-1\"";
 }
 
 bool etag_matches(std::string_view list, std::string_view etag) noexcept {
@@ -152,6 +199,16 @@ bool make_parent_folders(const std::string& path) {
   }
   if (errno != ENOENT) return false;
   return make_parent_folders(parent) && (::mkdir(parent.c_str(), 0777) == 0 || errno == EEXIST);
+}
+
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
 }
 
 bool append_file_range(int from, std::uint64_t offset, std::uint64_t length, int to) {
@@ -264,12 +321,14 @@ S3Code Storage::create_temporary(std::string_view bucket, TemporaryFile& out) {
 
 S3Code Storage::check(std::string_view bucket, std::string_view key,
                       const WriteCondition& condition) const {
-  if (!condition.if_absent && condition.if_match.empty() && !condition.if_generation) {
+  if (condition.if_none_match.empty() && condition.if_match.empty() && !condition.if_generation) {
     return S3Code::kNone;
   }
   FileInfo present;
   const bool exists = find(bucket, key, present).has_value();
-  if (condition.if_absent && exists) return S3Code::kPreconditionFailed;
+  if (exists && etag_matches(condition.if_none_match, etag_of(present))) {
+    return S3Code::kPreconditionFailed;
+  }
   if (condition.if_generation &&
       (!exists || *condition.if_generation != static_cast<std::uint64_t>(present.modified_ns))) {
     return S3Code::kPreconditionFailed;
@@ -278,6 +337,21 @@ S3Code Storage::check(std::string_view bucket, std::string_view key,
   if (!exists) return S3Code::kNoSuchKey;
   return etag_matches(condition.if_match, etag_of(present)) ? S3Code::kNone
                                                             : S3Code::kPreconditionFailed;
+}
+
+bool Storage::allows_removal(std::string_view bucket, std::string_view key,
+                             const WriteCondition& condition) const {
+  if (condition.if_match.empty() && !condition.if_modified_s && !condition.if_size_bytes) {
+    return true;
+  }
+  FileInfo present;
+  if (!find(bucket, key, present)) return true;
+  if (!condition.if_match.empty() && !etag_matches(condition.if_match, etag_of(present))) {
+    return false;
+  }
+  return condition.if_modified_s.value_or(present.modified_ns / 1'000'000'000) ==
+             present.modified_ns / 1'000'000'000 &&
+         condition.if_size_bytes.value_or(present.size_bytes) == present.size_bytes;
 }
 
 void Storage::stamp(int fd) {
@@ -291,18 +365,15 @@ void Storage::stamp(int fd) {
 }
 
 S3Code Storage::commit(TemporaryFile file, std::string_view bucket, std::string_view key,
-                       const WriteCondition& condition, std::uint32_t part_count, FileInfo& out) {
-  if (part_count > 0) {
-    const std::string text = std::to_string(part_count);
-    if (::fsetxattr(file.fd(), kPartsAttribute, text.data(), text.size(), 0) != 0) part_count = 0;
-  }
+                       const WriteCondition& condition, const VersionTag& tag, FileInfo& out) {
   const MutexLock lock(commit_mutex_);
   if (const S3Code code = check(bucket, key, condition); code != S3Code::kNone) return code;
   stamp(file.fd());
   struct stat st;
   if (::fstat(file.fd(), &st) != 0) return S3Code::kInternalError;
   out = info_of(st);
-  out.part_count = part_count;
+  out.tag = tag;
+  write_seal(file.fd(), out);
 
   const std::string escaped = hidden_path(bucket, "keys/" + escaped_key_path(key));
   if (is_path_key(key)) {
@@ -342,14 +413,21 @@ bool Storage::touch(std::string_view bucket, std::string_view key) {
   FileInfo info;
   const auto path = find(bucket, key, info);
   const Fd fd(path ? ::open(path->c_str(), O_WRONLY | O_CLOEXEC) : -1);
+  struct stat st;
   if (!fd) return false;
   stamp(fd.get());
+  if (!info.is_sealed || ::fstat(fd.get(), &st) != 0) return true;
+  // The bytes stay, and so does what is kept beside them, but not the ETag.
+  info = info_of(st);
+  write_seal(fd.get(), info);
   return true;
 }
 
-S3Code Storage::remove(std::string_view bucket, std::string_view key) {
+S3Code Storage::remove(std::string_view bucket, std::string_view key,
+                       const WriteCondition& condition) {
   if (!bucket_exists(bucket)) return S3Code::kNoSuchBucket;
   const MutexLock lock(commit_mutex_);
+  if (!allows_removal(bucket, key, condition)) return S3Code::kPreconditionFailed;
   if (is_path_key(key)) {
     const std::string path = natural_path(bucket, key);
     if (::unlink(path.c_str()) == 0) {

@@ -4,6 +4,7 @@
 /// Blocking file system calls.
 ///
 /// Threads: any. Writers are serialised at the moment of commit only, so that conditions hold.
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -18,24 +19,42 @@ struct stat;
 
 namespace headrace::sim {
 
+using Md5Digest = std::array<std::uint8_t, 16>;
+
+/// What is known of the bytes of a version when it is written.
+struct VersionTag {
+  std::optional<Md5Digest> md5;  ///< Of the bytes; of the parts' digests when there are parts.
+  std::uint32_t part_count = 0;  ///< Of the multipart upload that made it; 0: a plain PUT.
+  bool operator==(const VersionTag&) const = default;
+};
+
 /// One version of an object, as its file tells it.
 struct FileInfo {
   std::uint64_t size_bytes = 0;
   std::int64_t modified_ns = 0;  ///< Since 1970.
   std::uint64_t inode = 0;
-  std::uint32_t part_count = 0;  ///< Of the multipart upload that made it; 0: a plain PUT.
+  VersionTag tag;  ///< Empty for files that others wrote or changed.
+  bool is_sealed =
+      false;  ///< The simulator wrote these bytes, and what it keeps beside them holds.
   bool operator==(const FileInfo&) const = default;
 };
 
+/// Without tag and seal.
 FileInfo info_of(const struct stat& st) noexcept;
 
-/// Part count stored with an open file; 0 without one.
-std::uint32_t part_count_of(int fd) noexcept;
+/// Tag and seal of an open file, into `info`, whose other fields are set.
+void read_seal(int fd, FileInfo& info) noexcept;
+/// Keeps info.tag with the file for as long as its size and time of change are those of `info`.
+/// Where the file system has no user attributes the tag is dropped, also from `info`: the ETag told
+/// is the ETag kept.
+void write_seal(int fd, FileInfo& info) noexcept;
 
-/// The version of the regular file at `path`, part count included; false when there is none.
+/// The version of the regular file at `path`, seal included; false when there is none.
 bool stat_object(const std::string& path, FileInfo& out);
 
-/// "\"32 hex digits[-parts]\"", quotes included; a hash of the fields of FileInfo.
+/// Quotes included: "\"MD5\"" of what was put, "\"MD5 of the parts' MD5s-N\"" after a multipart
+/// upload, and for files of others "\"32 hex digits-1\"", a hash of time, size and inode that no
+/// client takes for an MD5.
 std::string etag_of(const FileInfo& info);
 
 struct BucketInfo {
@@ -66,9 +85,11 @@ class TemporaryFile {
 
 /// What must hold of the present version for a write to go through.
 struct WriteCondition {
-  bool if_absent = false;                      ///< If-None-Match: *
+  std::string_view if_none_match;              ///< "*", or ETags that must not be present.
   std::string_view if_match;                   ///< ETag list of If-Match; empty: none.
   std::optional<std::uint64_t> if_generation;  ///< Time of change, ns.
+  std::optional<std::int64_t> if_modified_s;   ///< Of removals: time of change, seconds.
+  std::optional<std::uint64_t> if_size_bytes;  ///< Of removals.
 };
 
 class Storage {
@@ -96,17 +117,21 @@ class Storage {
   /// Makes the file the object, at once or not at all. Errors: kPreconditionFailed, kNoSuchKey
   /// (If-Match without an object), kInternalError.
   S3Code commit(TemporaryFile file, std::string_view bucket, std::string_view key,
-                const WriteCondition& condition, std::uint32_t part_count, FileInfo& out);
+                const WriteCondition& condition, const VersionTag& tag, FileInfo& out);
   /// Removes what uploads left behind that were cut off by the end of a simulator.
   void remove_stale_temporaries();
   /// Gives the object a new time of change, and so a new ETag. False when there is none.
   bool touch(std::string_view bucket, std::string_view key);
-  /// Absence is success, as in S3. Folders left empty go too.
-  S3Code remove(std::string_view bucket, std::string_view key);
+  /// Absence is success, as in S3, whatever the condition. Folders left empty go too. Errors:
+  /// kPreconditionFailed.
+  S3Code remove(std::string_view bucket, std::string_view key,
+                const WriteCondition& condition = {});
 
  private:
   S3Code check(std::string_view bucket, std::string_view key,
                const WriteCondition& condition) const;
+  bool allows_removal(std::string_view bucket, std::string_view key,
+                      const WriteCondition& condition) const;
   /// Sets the time of the last change by hand, each greater than the one before: file systems stamp
   /// with the tick of the timer interrupt, and two versions within one tick, same size, same
   /// recycled inode, would share an ETag.
@@ -122,6 +147,9 @@ bool etag_matches(std::string_view list, std::string_view etag) noexcept;
 
 /// mkdir -p of the folders above `path`. False with errno.
 bool make_parent_folders(const std::string& path);
+
+/// False with errno.
+bool write_all(int fd, std::string_view bytes);
 
 /// Appends [offset, offset + length) of `from` to `to` at its file position. False with errno.
 bool append_file_range(int from, std::uint64_t offset, std::uint64_t length, int to);

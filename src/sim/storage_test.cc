@@ -24,7 +24,7 @@ class StorageTest : public ::testing::Test {
     if (const S3Code code = storage_.create_temporary("b", file); code != S3Code::kNone)
       return code;
     EXPECT_EQ(::write(file.fd(), text.data(), text.size()), static_cast<ssize_t>(text.size()));
-    return storage_.commit(std::move(file), "b", key, condition, 0, info_);
+    return storage_.commit(std::move(file), "b", key, condition, {}, info_);
   }
   std::string get(const std::string& key) {
     FileInfo info;
@@ -87,7 +87,7 @@ TEST_F(StorageTest, RemoveTakesEmptyFoldersAlong) {
 
 TEST_F(StorageTest, ConditionsAreCheckedAtCommit) {
   WriteCondition absent;
-  absent.if_absent = true;
+  absent.if_none_match = "*";
   EXPECT_EQ(put("k", "1", absent), S3Code::kNone);
   EXPECT_EQ(put("k", "2", absent), S3Code::kPreconditionFailed);
   const std::string etag = etag_of(info_);
@@ -101,7 +101,7 @@ TEST_F(StorageTest, ConditionsAreCheckedAtCommit) {
 
 TEST_F(StorageTest, FailedCommitLeavesNoTemporaryFile) {
   WriteCondition absent;
-  absent.if_absent = true;
+  absent.if_none_match = "*";
   EXPECT_EQ(put("k", "1", absent), S3Code::kNone);
   EXPECT_EQ(put("k", "2", absent), S3Code::kPreconditionFailed);
   EXPECT_TRUE(std::filesystem::is_empty(storage_.hidden_path("b", "tmp")));
@@ -119,15 +119,43 @@ TEST_F(StorageTest, EtagsTellVersionsOfEqualSizeApart) {
   }
 }
 
-TEST_F(StorageTest, PartCountsShowInTheEtag) {
+TEST_F(StorageTest, TheTagOfAVersionHoldsUntilSomeoneElseWritesTheFile) {
   TemporaryFile file;
   ASSERT_EQ(storage_.create_temporary("b", file), S3Code::kNone);
-  ASSERT_EQ(storage_.commit(std::move(file), "b", "k", {}, 3, info_), S3Code::kNone);
+  VersionTag tag{Md5Digest{0xab, 1}, 3};
+  ASSERT_EQ(storage_.commit(std::move(file), "b", "k", {}, tag, info_), S3Code::kNone);
   FileInfo found;
   ASSERT_TRUE(storage_.find("b", "k", found));
-  EXPECT_EQ(etag_of(found), etag_of(info_));
-  if (info_.part_count == 0) GTEST_SKIP() << "no user attributes on this file system";
-  EXPECT_TRUE(etag_of(found).ends_with("-3\""));
+  EXPECT_EQ(found, info_);
+  if (!info_.is_sealed) GTEST_SKIP() << "no user attributes on this file system";
+  EXPECT_EQ(etag_of(found), "\"ab010000000000000000000000000000-3\"");
+  EXPECT_TRUE(storage_.touch("b", "k"));
+  ASSERT_TRUE(storage_.find("b", "k", found));
+  EXPECT_TRUE(found.is_sealed);  // the same bytes, and so the same sums
+  EXPECT_TRUE(etag_of(found).ends_with("-1\""));
+  std::ofstream(dir_.path() + "/b/k", std::ios::app) << "more";
+  ASSERT_TRUE(storage_.find("b", "k", found));
+  EXPECT_FALSE(found.is_sealed);
+  EXPECT_TRUE(etag_of(found).ends_with("-1\""));
+}
+
+TEST_F(StorageTest, RemovalsKeepTheirConditions) {
+  const auto condition = [this](std::string_view etag, std::int64_t seconds, std::uint64_t bytes) {
+    WriteCondition out;
+    out.if_match = etag;
+    out.if_modified_s = info_.modified_ns / 1'000'000'000 + seconds;
+    out.if_size_bytes = bytes;
+    return storage_.remove("b", "k", out);
+  };
+  ASSERT_EQ(put("k", "text"), S3Code::kNone);
+  const std::string etag = etag_of(info_);
+  EXPECT_EQ(condition("\"other\"", 0, 4), S3Code::kPreconditionFailed);
+  EXPECT_EQ(condition(etag, 1, 4), S3Code::kPreconditionFailed);
+  EXPECT_EQ(condition(etag, 0, 5), S3Code::kPreconditionFailed);
+  EXPECT_EQ(get("k"), "text");
+  EXPECT_EQ(condition(etag, 0, 4), S3Code::kNone);
+  EXPECT_EQ(get("k"), "<absent>");
+  EXPECT_EQ(condition("\"other\"", 0, 4), S3Code::kNone);  // nothing there, nothing to keep
 }
 
 TEST_F(StorageTest, EtagListsMatch) {

@@ -13,35 +13,6 @@ constexpr std::string_view kAdminPrefix = "/_headrace/";
 // Google's metadata server.
 constexpr std::string_view kMetadataPrefix = "/computeMetadata/";
 
-// Parameters that turn a request into one of an operation that is not here. Answering the plain
-// operation instead would be silently wrong (a PUT of ?tagging would overwrite the object).
-constexpr std::array<std::string_view, 26> kUnknownSubresources = {"accelerate",
-                                                                   "acl",
-                                                                   "analytics",
-                                                                   "attributes",
-                                                                   "cors",
-                                                                   "encryption",
-                                                                   "inventory",
-                                                                   "legal-hold",
-                                                                   "lifecycle",
-                                                                   "logging",
-                                                                   "metrics",
-                                                                   "notification",
-                                                                   "object-lock",
-                                                                   "ownershipControls",
-                                                                   "policy",
-                                                                   "policyStatus",
-                                                                   "publicAccessBlock",
-                                                                   "replication",
-                                                                   "requestPayment",
-                                                                   "restore",
-                                                                   "retention",
-                                                                   "select",
-                                                                   "tagging",
-                                                                   "torrent",
-                                                                   "versions",
-                                                                   "website"};
-
 bool has(const Target& target, std::string_view name) { return target.parameter(name).has_value(); }
 
 S3Code set_kind(Target& target, Kind kind) {
@@ -54,25 +25,33 @@ S3Code service_kind(std::string_view method, Target& target) {
   return S3Code::kMethodNotAllowed;
 }
 
-S3Code bucket_kind(std::string_view method, Target& target) {
+S3Code bucket_kind(const http::RequestHead& head, Target& target) {
+  const std::string_view method = head.method;
   if (method == "GET") {
     if (has(target, "location")) return set_kind(target, Kind::kGetLocation);
     if (has(target, "uploads")) return set_kind(target, Kind::kListUploads);
     if (has(target, "session")) return set_kind(target, Kind::kCreateSession);
-    if (has(target, "versioning")) return S3Code::kNotImplemented;
+    if (has(target, "versioning")) return set_kind(target, Kind::kGetVersioning);
+    if (has(target, "versions")) return set_kind(target, Kind::kListVersions);
     return set_kind(target, Kind::kListObjects);
   }
   if (method == "HEAD") return set_kind(target, Kind::kHeadBucket);
   if (method == "PUT") return set_kind(target, Kind::kCreateBucket);
   if (method == "DELETE") return set_kind(target, Kind::kDeleteBucket);
   if (method == "POST" && has(target, "delete")) return set_kind(target, Kind::kDeleteObjects);
+  if (method == "POST" && head.header("content-type").starts_with("multipart/form-data")) {
+    return set_kind(target, Kind::kPostForm);
+  }
   return method == "POST" ? S3Code::kNotImplemented : S3Code::kMethodNotAllowed;
 }
 
 S3Code object_kind(const http::RequestHead& head, Target& target) {
   const std::string_view method = head.method;
   const bool is_upload = has(target, "uploadId");
-  if (method == "GET") return set_kind(target, is_upload ? Kind::kListParts : Kind::kGetObject);
+  if (method == "GET") {
+    if (has(target, "attributes")) return set_kind(target, Kind::kGetAttributes);
+    return set_kind(target, is_upload ? Kind::kListParts : Kind::kGetObject);
+  }
   if (method == "HEAD") return set_kind(target, Kind::kHeadObject);
   if (method == "PUT") {
     const bool is_copy =
@@ -104,11 +83,12 @@ std::string_view bucket_of_host(std::string_view host) {
 
 std::string_view kind_name(Kind kind) noexcept {
   constexpr std::array<std::string_view, static_cast<std::size_t>(Kind::kCount)> kNames = {
-      "get_object",      "head_object",  "put_object",    "copy_object",  "delete_object",
-      "delete_objects",  "list_objects", "list_buckets",  "head_bucket",  "create_bucket",
-      "delete_bucket",   "get_location", "create_upload", "upload_part",  "copy_part",
-      "complete_upload", "abort_upload", "list_parts",    "list_uploads", "create_session",
-      "admin",           "invalid"};
+      "get_object",     "head_object",   "put_object",    "copy_object",    "delete_object",
+      "delete_objects", "list_objects",  "list_versions", "list_buckets",   "head_bucket",
+      "create_bucket",  "delete_bucket", "get_location",  "get_versioning", "get_attributes",
+      "post_form",      "create_upload", "upload_part",   "copy_part",      "complete_upload",
+      "abort_upload",   "list_parts",    "list_uploads",  "create_session", "admin",
+      "invalid"};
   return kNames[static_cast<std::size_t>(kind)];
 }
 
@@ -153,16 +133,10 @@ S3Code parse_target(const http::RequestHead& head, Target& out) {
   if (!decoded_bucket || !decoded_key) return S3Code::kInvalidArgument;
   out.bucket = *std::move(decoded_bucket);
   out.key = *std::move(decoded_key);
-  for (const auto& [name, value] : out.query) {
-    if (std::find(kUnknownSubresources.begin(), kUnknownSubresources.end(), name) !=
-        kUnknownSubresources.end()) {
-      return S3Code::kNotImplemented;
-    }
-  }
   if (out.bucket.empty()) return service_kind(head.method, out);
   if (!is_bucket_name(out.bucket)) return S3Code::kInvalidBucketName;
   if (out.key.size() > kMaxKeyBytes) return S3Code::kKeyTooLong;
-  return out.key.empty() ? bucket_kind(head.method, out) : object_kind(head, out);
+  return out.key.empty() ? bucket_kind(head, out) : object_kind(head, out);
 }
 
 }  // namespace headrace::sim

@@ -19,12 +19,16 @@ enum class Kind : std::uint8_t {
   kCopyObject,
   kDeleteObject,
   kDeleteObjects,
-  kListObjects,  ///< Both versions.
+  kListObjects,   ///< Both versions of the call.
+  kListVersions,  ///< Each object has one version, "null".
   kListBuckets,
   kHeadBucket,
   kCreateBucket,
   kDeleteBucket,
   kGetLocation,
+  kGetVersioning,
+  kGetAttributes,
+  kPostForm,
   kCreateUpload,
   kUploadPart,
   kCopyPart,
@@ -53,8 +57,9 @@ struct Target {
   std::optional<std::string_view> parameter(std::string_view name) const noexcept;
 };
 
+/// What is asked for, of what the simulator does: allowed.h says what else a request may ask.
 /// Path style, and virtual-host style for hosts "bucket.localhost[:port]". Errors: kInvalidArgument
-/// (escapes), kMethodNotAllowed, kNotImplemented (sub-resources the simulator does not know),
+/// (escapes), kMethodNotAllowed, kNotImplemented (POSTs that the simulator does not know),
 /// kInvalidBucketName, kKeyTooLong; `out` holds what was understood.
 S3Code parse_target(const http::RequestHead& head, Target& out);
 
