@@ -90,6 +90,7 @@ constexpr std::array kFields = std::to_array<Known>({
     {"if-unmodified-since", kRead},
     {"x-amz-acl", kNewObject | bit(Kind::kCreateBucket),
      "private,bucket-owner-read,bucket-owner-full-control"},
+    {"x-amz-api-version", kAny, "2006-03-01"},
     // Nothing is locked, so there is nothing to bypass.
     {"x-amz-bypass-governance-retention", kDelete},
     {"x-amz-bucket-object-lock-enabled", bit(Kind::kCreateBucket), "false"},
