@@ -28,6 +28,7 @@ PUBLIC = {  # header -> layer that implements it
     "probe": "store",
     "copy": "copy",
     "dataset": "shard",
+    "inflate": "shard",
     "views": "shard",
     "table": "shard",
     "verify": "shard",

@@ -11,6 +11,7 @@ NB_MODULE(_native, m) {
   headrace::bind_range_reader(m);
   headrace::bind_probe(m);
   headrace::bind_dataset(m);
+  headrace::bind_inflate(m);
   headrace::bind_arrow_column(m);
   headrace::bind_loader(m);
   headrace::bind_order(m);

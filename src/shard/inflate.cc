@@ -7,6 +7,7 @@
 
 #include <memory>
 
+#include "headrace/inflate.h"
 #include "shard/stream_inflater.h"
 
 namespace headrace::detail {
@@ -135,3 +136,18 @@ Status inflate(Compression compression, std::span<const std::byte> stored,
 }
 
 }  // namespace headrace::detail
+
+namespace headrace {
+
+Status inflate(std::string_view compression, std::span<const std::byte> stored,
+               std::span<std::byte> raw) {
+  using detail::Compression;
+  for (const Compression known :
+       {Compression::kZstd, Compression::kGzip, Compression::kZlib, Compression::kBzip2,
+        Compression::kBrotli, Compression::kSnappy, Compression::kXz}) {
+    if (compression == detail::compression_name(known)) return detail::inflate(known, stored, raw);
+  }
+  return Status(Code::kInvalidArgument, fmt::format("no compression named '{}'", compression));
+}
+
+}  // namespace headrace

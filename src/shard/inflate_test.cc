@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/random.h"
+#include "headrace/inflate.h"
 #include "shard/stream_inflater.h"
 #include "shard/testing/deflate.h"
 
@@ -46,6 +47,17 @@ TEST_P(Inflate, GivesBackWhatWasDeflated) {
     ASSERT_EQ(inflate(GetParam(), deflate(GetParam(), text), raw), Code::kOk) << text.size();
     EXPECT_EQ(raw, text);
   }
+}
+
+TEST_P(Inflate, IsFoundByItsName) {
+  const std::string text = counted(100);
+  std::string raw(text.size(), '\0');
+  const auto stored = deflate(GetParam(), text);
+  const Status status = headrace::inflate(compression_name(GetParam()), as_bytes(stored),
+                                          std::as_writable_bytes(std::span(raw)));
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(raw, text);
+  EXPECT_EQ(headrace::inflate("own", as_bytes(stored), {}).code(), Code::kInvalidArgument);
 }
 
 TEST_P(Inflate, WantsExactlyTheSizeExpected) {
