@@ -122,8 +122,10 @@ Result<std::vector<std::uint64_t>> stratified_portions(const BatchingSpec& spec)
   }
   for (std::size_t s = 0; s < portion.size(); ++s) {
     if (portion[s] == 0) {
-      return stream_error(s, "has no slot in a global batch of " + std::to_string(global_batch) +
-                                 "; raise the batch size or its proportion");
+      return Status(Code::kInvalidArgument, "Number of samples for stream " + std::to_string(s) +
+                                                " is 0 in a global batch of " +
+                                                std::to_string(global_batch) +
+                                                "; raise the batch size or its proportion");
     }
   }
   return portion;

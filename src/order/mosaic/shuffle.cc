@@ -189,10 +189,11 @@ Status check_shuffle(const ShuffleSpec& spec, std::uint64_t samples) {
   if (spec.algo == ShuffleAlgo::kPy1e) {
     if (spec.block_size < 1) return too_small(spec, "py1e", 1);
     if (samples < spec.canonical_nodes) {
-      return Status(Code::kInvalidArgument,
-                    "py1e: " + std::to_string(samples) + " samples of a stream leave some of " +
-                        std::to_string(spec.canonical_nodes) +
-                        " canonical nodes without any; lower num_canonical_nodes");
+      return Status(
+          Code::kInvalidArgument,
+          "The number of samples assigned to a canonical node must be at least 1, but py1e has " +
+              std::to_string(samples) + " samples of a stream for " +
+              std::to_string(spec.canonical_nodes) + " canonical nodes; lower num_canonical_nodes");
     }
   }
   return Status();
