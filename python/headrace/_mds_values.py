@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import struct
 from typing import Any
 
@@ -22,6 +23,7 @@ TYPE_BYTES = {
     "float64": 66,
 }
 """What stands for a dtype before an array of column ``ndarray``."""
+_DTYPES = {byte: name for name, byte in TYPE_BYTES.items()}
 
 
 def save_shape(shape: tuple[int, ...]) -> bytes:
@@ -89,8 +91,39 @@ def load_pil(data: bytes) -> Any:
     return Image.frombytes(mode, (width, height), pixels)
 
 
-def load_pil_list(data: bytes) -> list[Any]:
-    """``list[pil]``."""
+def load_list(data: bytes) -> list[bytes]:
+    """``list[...]``: the encoded items."""
     if data[:4] != bytes(4):
         raise ValueError("its first word is not 0")
-    return [load_pil(item) for item in _split(data, 4)]
+    return _split(data, 4)
+
+
+def load_pil_list(data: bytes) -> list[Any]:
+    """``list[pil]``."""
+    return [load_pil(item) for item in load_list(data)]
+
+
+def load_array(data: bytes, dtype: str = "", shape: tuple[int, ...] = ()) -> Any:
+    """``ndarray``: of this dtype and shape, or of those that stand before it."""
+    at = 0
+    if not dtype:
+        dtype, at = _DTYPES.get(data[0], "") if data else "", 1
+        if not dtype:
+            raise ValueError("unknown array type byte")
+    if not shape:
+        shape, at = _load_shape(data, at)
+    kind = np.dtype(dtype)
+    if len(data) - at != math.prod(shape) * kind.itemsize:
+        raise ValueError("the length does not fit the array's header")
+    return np.frombuffer(data, kind, offset=at).reshape(shape).copy()
+
+
+def _load_shape(data: bytes, at: int) -> tuple[tuple[int, ...], int]:
+    """A shape as save_shape() writes it, and where it ends."""
+    if len(data) <= at:
+        raise ValueError("it ends inside of its header")
+    width, count = 1 << (data[at] & 3), data[at] >> 2
+    end = at + 1 + width * count
+    if end > len(data):
+        raise ValueError("it ends inside of its header")
+    return tuple(np.frombuffer(data[at + 1 : end], f"<u{width}").tolist()), end

@@ -7,7 +7,12 @@ import gzip
 import hashlib
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from headrace import _native
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 
 def _library(name: str, package: str) -> Any:
@@ -45,14 +50,30 @@ def compress(name: str, data: bytes) -> bytes:
     return _FAMILIES[family][2](data, level)
 
 
-def find_hash(name: str) -> Callable[[bytes], str]:
+def decompress(name: str, data: Buffer, raw_bytes: int) -> bytes:
+    """By the engine. Raises CorruptError for more or fewer bytes than ``raw_bytes``."""
+    return _native.inflate(_split(name)[0], data, raw_bytes)
+
+
+def _hashes() -> dict[str, Callable[..., Any]]:
+    found = {name: getattr(hashlib, name) for name in hashlib.algorithms_available if hasattr(hashlib, name) and not name.startswith("shake_")}
+    try:
+        xxhash = importlib.import_module("xxhash")
+    except ImportError:
+        return found
+    return found | {name: getattr(xxhash, name) for name in xxhash.algorithms_available}
+
+
+def hash_names() -> set[str]:
+    """Of all hashes; those of the package xxhash where it is installed."""
+    return set(_hashes())
+
+
+def find_hash(name: str) -> Callable[[Any], str]:
     """A function to the hex digest. Raises ValueError for an unknown name."""
     if name.startswith("xxh"):
-        function = getattr(_library("xxhash", "xxhash"), name, None)
-    elif name in hashlib.algorithms_available and not name.startswith("shake_"):
-        function = getattr(hashlib, name, None)
-    else:
-        function = None
+        _library("xxhash", "xxhash")
+    function = _hashes().get(name)
     if function is None:
         raise ValueError(f"Invalid hash: {name}.")
     return lambda data: str(function(data).hexdigest())

@@ -3,33 +3,20 @@
 from __future__ import annotations
 
 import bisect
-import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from headrace._dataset import Dataset
+from headrace.compat.streaming._decodings import open_image, open_images
 from headrace.compat.streaming._hashes import ShardHashes
 
-
-def _open_image(data: Any) -> Any:
-    if not isinstance(data, (bytes, bytearray, memoryview)):
-        return data
-    from PIL import Image
-
-    return Image.open(io.BytesIO(data))
-
-
-def _open_images(items: Any) -> Any:
-    return [_open_image(item) for item in items]
-
-
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
-    "jpeg": _open_image,
-    "png": _open_image,
-    "list[jpeg]": _open_images,
-    "list[png]": _open_images,
-    "jpeg_array": _open_images,
-    "jpegarray": _open_images,
+    "jpeg": open_image,
+    "png": open_image,
+    "list[jpeg]": open_images,
+    "list[png]": open_images,
+    "jpeg_array": open_images,
+    "jpegarray": open_images,
 }
 
 
@@ -37,7 +24,7 @@ class StreamReader:
     """One process's view of a stream's data set."""
 
     def __init__(self, url: str, allow_unsafe_types: bool, validate_hash: str | None = None) -> None:
-        self._dataset = Dataset(url, allow_unsafe=allow_unsafe_types)
+        self._dataset = Dataset(url, format="mds", allow_unsafe=allow_unsafe_types)
         columns = self._dataset.schema.values()
         self._conversions = [(c.name, _CONVERSIONS[c.encoding]) for c in columns if c.encoding in _CONVERSIONS]
         self._unsafe = [c.name for c in columns if c.encoding == "pkl"]
