@@ -1,0 +1,5 @@
+"""Indexing like numpy."""
+
+from headrace.compat.streaming._array import Array
+
+__all__ = ["Array"]

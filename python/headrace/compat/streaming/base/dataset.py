@@ -1,0 +1,5 @@
+"""The data set."""
+
+from headrace.compat.streaming._dataset import StreamingDataset
+
+__all__ = ["StreamingDataset"]
