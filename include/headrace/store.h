@@ -297,6 +297,10 @@ struct StoreOptions {
   /// http://[user:password@]host:port. Empty: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY (and lower case)
   /// unless NO_PROXY names the host. "none": connect directly.
   std::string proxy;
+  /// Hosts besides the vendor's and the endpoint's own (itself and names below it) to which a
+  /// redirect may take credentials, data and signatures: entries as in NO_PROXY (names, ".domain",
+  /// addresses, networks, "*"), separated by commas. AIStore's gateways send requests to nodes.
+  std::string trusted_hosts;
 
   /// Requests accepted but not yet on the wire, per handle. Beyond it submit() takes fewer.
   std::uint32_t queue_capacity = 4096;

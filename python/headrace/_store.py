@@ -84,6 +84,8 @@ class StoreOptions(TypedDict, total=False):
     """PEM file or directory of certificate authorities; default: AWS_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR, the system's."""
     proxy: str | None
     """http://[user:password@]host:port, or "none"; default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
+    trusted_hosts: str
+    """Hosts to which a redirect may take credentials, besides the vendor's and the endpoint's own, as in NO_PROXY. AIStore needs its nodes."""
     access_log: str | os.PathLike[str] | None
     """File to which every finished request to the store is appended as a line of JSON (docs/stores.md); default: HEADRACE_ACCESS_LOG;
     "": none. When it cannot be written, requests raise ExhaustedError."""

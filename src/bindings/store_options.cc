@@ -84,6 +84,7 @@ std::map<std::string, Setter> make_table() {
       {"tls_verify", plain(&StoreOptions::tls_verify)},
       {"ca_bundle", plain(&StoreOptions::ca_bundle)},
       {"proxy", plain(&StoreOptions::proxy)},
+      {"trusted_hosts", plain(&StoreOptions::trusted_hosts)},
   };
 }
 

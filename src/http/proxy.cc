@@ -170,13 +170,19 @@ Result<ProxyRules> resolve_proxy_rules(const std::string& setting, const Environ
   HEADRACE_TRY(find({"https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"}, rules.for_https));
   std::string direct = environment.get("no_proxy");
   if (direct.empty()) direct = environment.get("NO_PROXY");
+  rules.direct = split_hosts(direct);
+  return rules;
+}
+
+std::vector<std::string> split_hosts(std::string_view list) {
+  std::vector<std::string> entries;
   std::size_t begin = 0;
-  while ((begin = direct.find_first_not_of(", \t", begin)) != std::string::npos) {
-    const std::size_t end = std::min(direct.find_first_of(", \t", begin), direct.size());
-    rules.direct.push_back(lower(direct.substr(begin, end - begin)));
+  while ((begin = list.find_first_not_of(", \t", begin)) != std::string_view::npos) {
+    const std::size_t end = std::min(list.find_first_of(", \t", begin), list.size());
+    entries.push_back(lower(std::string(list.substr(begin, end - begin))));
     begin = end;
   }
-  return rules;
+  return entries;
 }
 
 }  // namespace headrace::http

@@ -31,6 +31,9 @@ struct ProxyRules {
   const Proxy* find(std::string_view host, std::uint16_t port, bool use_tls) const;
 };
 
+/// The entries of NO_PROXY, or of another list in its form, in lower case.
+std::vector<std::string> split_hosts(std::string_view list);
+
 /// Whether an entry of NO_PROXY names the host: "*", a name (and all below it, with or without a
 /// leading dot), an address, a network in CIDR form; each with or without ":port".
 bool names_host(std::string_view entry, std::string_view host, std::uint16_t port);

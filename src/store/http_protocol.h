@@ -59,8 +59,8 @@ struct HttpCall {
       query;  ///< Not escaped; an empty value is sent as "name=".
   std::vector<std::pair<std::string, std::string>> headers;
   std::string body;
-  std::string what;           ///< For messages: "LIST s3://bucket/prefix".
-  bool is_idempotent = true;  ///< May be retried after bytes were sent.
+  std::string what;               ///< For messages: "LIST s3://bucket/prefix".
+  bool is_idempotent = true;      ///< May be retried after bytes were sent.
   bool fresh_connection = false;  ///< As Request::fresh_connection.
   /// How long the head of the answer may take; zero: StoreOptions::first_byte_timeout.
   std::chrono::milliseconds answer_timeout{0};
@@ -118,6 +118,9 @@ class HttpProtocol {
                               std::string_view /*body*/, std::string& out) const {
     out.append(head.etag);
   }
+  /// Whether every answer that says that this kPut or kPutPart has succeeded names a version: one
+  /// without is not the store's. Default: not.
+  virtual bool names_what_it_wrote(const Request& /*request*/) const noexcept { return false; }
   /// After a successful kPut or kPutPart: the value of Completion::checksum. Default: none.
   virtual void append_checksum(const Request& /*request*/, const http::ResponseHead& /*head*/,
                                std::string& /*out*/) const {}

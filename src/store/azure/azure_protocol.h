@@ -40,6 +40,9 @@ class AzureProtocol final : public HttpProtocol {
                     std::string_view body) override;
   Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
   BodyChecksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
+  bool names_what_it_wrote(const Request& request) const noexcept override {
+    return request.op == Op::kPut;  // blocks have no version
+  }
   void append_checksum(const Request& request, const http::ResponseHead& head,
                        std::string& out) const override;
   std::string describe(const Request& request) const override;

@@ -42,6 +42,7 @@ class GcsProtocol final : public HttpProtocol {
   void append_checksum(const Request& request, const http::ResponseHead& head,
                        std::string& out) const override;
   EndpointRules rules() const override;
+  bool names_what_it_wrote(const Request&) const noexcept override { return true; }
   std::string describe(const Request& request) const override;
 
   const GcsConfig& config() const noexcept { return config_; }

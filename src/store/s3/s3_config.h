@@ -9,6 +9,7 @@
 #include "headrace/status.h"
 #include "headrace/store.h"
 #include "store/http_protocol.h"
+#include "store/trusted_hosts.h"
 #include "store/url.h"
 
 namespace headrace::s3 {
@@ -31,6 +32,7 @@ struct S3Config {
   bool verify_checksums = true;
   ChecksumKind upload_checksum = ChecksumKind::kCrc32c;
   bool requester_pays = false;
+  TrustedHosts trusted;  ///< Its own host is that without the bucket.
 };
 
 /// Letters, digits, hyphens and underscores: safe inside a host name.

@@ -68,6 +68,24 @@ bool is_aws_host(std::string_view host) noexcept {
   return host.ends_with(".amazonaws.com") || host.ends_with(".amazonaws.com.cn");
 }
 
+/// A host of the vendor's S3, and not one of a customer's machines or load balancers, whose names
+/// end in amazonaws.com as well: "s3", "s3-fips" and the like, then nothing but where it is.
+bool is_aws_s3_host(std::string_view host) noexcept {
+  if (!is_aws_host(host)) return false;
+  host = host.substr(0, host.rfind(".amazonaws.com"));
+  while (!host.empty()) {
+    const std::size_t dot = host.rfind('.');
+    const std::string_view label = host.substr(dot + 1);  // npos + 1 is 0
+    if (label == "s3" || label.starts_with("s3-") || label.starts_with("s3express-")) return true;
+    const bool is_region = std::count(label.begin(), label.end(), '-') >= 2 &&
+                           label.back() >= '0' && label.back() <= '9';
+    const bool is_place = is_region || label == "dualstack" || label == "vpce";
+    if (!is_place || dot == std::string_view::npos) return false;
+    host = host.substr(0, dot);
+  }
+  return false;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<S3Protocol>> S3Protocol::create(
@@ -175,12 +193,18 @@ Status S3Protocol::check_key(std::string_view key) const {
   return {};
 }
 
-Status S3Protocol::check_redirect(const HttpRedirect* redirect) const {
-  if (redirect == nullptr || is_aws_host(redirect->endpoint.host)) return {};
-  if (!is_aws_host(config_.endpoint.host)) return {};
-  return Status(Code::kDenied, "redirected to " + redirect->host_field +
-                                   ", which is not Amazon's; credentials and data are not sent "
-                                   "there");
+Status S3Protocol::check_redirect(const HttpRedirect* redirect, bool is_read) const {
+  if (redirect == nullptr) return {};
+  const std::string& host = redirect->endpoint.host;
+  const bool is_aws = is_aws_host(config_.endpoint.host);
+  if (is_aws ? is_aws_s3_host(host) : config_.trusted.is_own(host)) return {};
+  if (config_.trusted.is_named(redirect->endpoint)) return {};
+  // Without credentials a read gives nothing away.
+  if (!is_aws && is_read && config_.credentials == nullptr) return {};
+  return Status(Code::kDenied, "redirected to " + redirect->host_field + ", which is not " +
+                                   (is_aws ? "Amazon's" : "below the endpoint's host") +
+                                   "; credentials and data are not sent there (the option "
+                                   "trusted_hosts allows it)");
 }
 
 Status S3Protocol::append_request_line(const Request& request, const HttpRedirect* redirect,
@@ -218,7 +242,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
   HEADRACE_TRY(check_key(request.key));
   if (is_unsafe_value(request.etag))
     return Status(Code::kInvalidArgument, "the ETag has a control character");
-  HEADRACE_TRY(check_redirect(context.redirect));
+  HEADRACE_TRY(check_redirect(context.redirect, request.op == Op::kGet));
   HEADRACE_TRY_ASSIGN(const Signature signature, signature_at(context.wall_now, true));
 
   HeadBuilder head(method_of(request.op), signature.now, out);
@@ -265,7 +289,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
 }
 
 Status S3Protocol::append_head(const HttpCall& call, const HeadContext& context, std::string& out) {
-  HEADRACE_TRY(check_redirect(context.redirect));
+  HEADRACE_TRY(check_redirect(context.redirect, call.method == "GET" || call.method == "HEAD"));
   // Directory buckets take copies by the account's own credentials only.
   const bool is_copy = std::any_of(call.headers.begin(), call.headers.end(), [](const auto& field) {
     return field.first == "x-amz-copy-source";

@@ -51,6 +51,7 @@ class S3Protocol final : public HttpProtocol {
   /// session token and data as the old one did: a custom endpoint is trusted to name only places
   /// that may have them; Amazon's may only name Amazon's (else kDenied).
   bool follows_redirects() const noexcept override { return true; }
+  bool names_what_it_wrote(const Request&) const noexcept override { return true; }
   std::string describe(const Request& request) const override;
 
   /// A URL for GET or PUT of one object. Errors: as append_head(); kUnsupported (anonymous; a
@@ -80,7 +81,7 @@ class S3Protocol final : public HttpProtocol {
                    std::chrono::sys_seconds now) HEADRACE_EXCLUDES(mutex_);
   void append_auth_fields(const Signature& signature, std::string_view payload_hash,
                           HeadBuilder& head) const;
-  Status check_redirect(const HttpRedirect* redirect) const;
+  Status check_redirect(const HttpRedirect* redirect, bool is_read) const;
   Status append_request_line(const Request& request, const HttpRedirect* redirect,
                              HeadBuilder& head) const;
   bool learn_credentials_expired() HEADRACE_EXCLUDES(mutex_);

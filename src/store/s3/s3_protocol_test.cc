@@ -179,6 +179,9 @@ TEST_F(Protocol, RequestersPayWhenTheySaySo) {
 }
 
 TEST_F(Protocol, RedirectedRequestsAreSignedForTheirNewPlace) {
+  S3Config config = config_with("");
+  config.trusted = TrustedHosts("10.0.0.1", "10.0.0.0/24");
+  open(std::move(config));
   const HttpRedirect redirect{{"10.0.0.7", 51081, false},
                               "10.0.0.7:51081",
                               "/s3/bucket/pre/a%20b?uptime=17&pid=t%5B1%5D&x"};
@@ -198,6 +201,45 @@ TEST_F(Protocol, RedirectedRequestsAreSignedForTheirNewPlace) {
   ASSERT_TRUE(protocol_->append_head(call, HeadContext{kNow, &redirect}, text).ok());
   EXPECT_THAT(text, testing::StartsWith("DELETE /s3/bucket/pre/a%20b?uptime=17"));
   EXPECT_TRUE(verify(text).ok()) << verify(text).message;
+}
+
+TEST_F(Protocol, OnlyTheEndpointsOwnHostsGetCredentials) {
+  S3Config config = config_with("");
+  config.trusted = TrustedHosts("store.example", "node7.cluster,.trusted.example");
+  open(config);
+  Request get;
+  get.key = "k";
+  get.length_bytes = 1;
+  const auto code_at = [&](const std::string& host) {
+    const HttpRedirect redirect{{host, 8080, false}, host + ":8080", "/k"};
+    std::string text;
+    const Status status = protocol_->append_head(get, HeadContext{kNow, &redirect}, text);
+    if (!status.ok()) {
+      EXPECT_THAT(text, testing::IsEmpty());
+      EXPECT_THAT(std::string(status.message()), HasSubstr("trusted_hosts"));
+    }
+    text.clear();
+    EXPECT_EQ(protocol_->append_head(HttpCall(), HeadContext{kNow, &redirect}, text).code(),
+              status.code());
+    return status.code();
+  };
+  EXPECT_EQ(code_at("store.example"), Code::kOk) << "another port";
+  EXPECT_EQ(code_at("STORE.example"), Code::kOk);
+  EXPECT_EQ(code_at("node1.store.example"), Code::kOk);
+  EXPECT_EQ(code_at("node7.cluster"), Code::kOk);
+  EXPECT_EQ(code_at("a.trusted.example"), Code::kOk);
+  for (const char* host : {"evilstore.example", "example", "other.example", "store.example.evil",
+                           "127.0.0.2", "node8.cluster", "s3.amazonaws.com"})
+    EXPECT_EQ(code_at(host), Code::kDenied) << host;
+  config.credentials = nullptr;
+  open(std::move(config));
+  EXPECT_EQ(code_at("127.0.0.2"), Code::kOk) << "there is nothing to give away";
+  Request put;
+  put.op = Op::kPut;
+  put.key = "k";
+  const HttpRedirect redirect{{"127.0.0.2", 80, false}, "127.0.0.2", "/k"};
+  std::string text;
+  EXPECT_EQ(protocol_->append_head(put, HeadContext{kNow, &redirect}, text).code(), Code::kDenied);
 }
 
 TEST_F(Protocol, AmazonMayRedirectToItselfOnly) {
@@ -220,6 +262,10 @@ TEST_F(Protocol, AmazonMayRedirectToItselfOnly) {
   EXPECT_EQ(code_at("bucket.s3-eu-west-1.amazonaws.com"), Code::kOk);
   EXPECT_EQ(code_at("bucket.s3.cn-north-1.amazonaws.com.cn"), Code::kOk);
   EXPECT_EQ(code_at("amazonaws.com.evil.example"), Code::kDenied);
+  EXPECT_EQ(code_at("bucket.s3.dualstack.eu-west-1.amazonaws.com"), Code::kOk);
+  EXPECT_EQ(code_at("b--use1-az4--x-s3.s3express-use1-az4.us-east-1.amazonaws.com"), Code::kOk);
+  EXPECT_EQ(code_at("ec2-3-4-5-6.compute-1.amazonaws.com"), Code::kDenied) << "a customer's";
+  EXPECT_EQ(code_at("s3-1234567890.us-east-1.elb.amazonaws.com"), Code::kDenied) << "a customer's";
   EXPECT_EQ(code_at("evilamazonaws.com"), Code::kDenied);
   EXPECT_EQ(code_at("10.0.0.7"), Code::kDenied);
 }

@@ -494,6 +494,10 @@ std::optional<Connection::Want> Connection::succeed() {
     if (op_->is_upload()) {
       op_->etag.clear();
       context_.protocol.append_version(op_->request, head_, text_, op_->etag);
+      if (op_->etag.empty() && context_.protocol.names_what_it_wrote(op_->request)) {
+        return fail_doubtful(
+            Status(Code::kCorrupt, "the answer does not name the version that was written"));
+      }
       op_->checksum.clear();
       context_.protocol.append_checksum(op_->request, head_, op_->checksum);
     } else if (op_->request.etag.empty()) {
@@ -640,9 +644,14 @@ Microseconds Connection::longest_move() const noexcept {
   return longest * (1 << std::min(op_->slow_count, kMostDoublings));
 }
 
+std::chrono::milliseconds Connection::longest_pause() const noexcept {
+  const bool takes_long = op_->call != nullptr && op_->call->answer_timeout.count() > 0;
+  return takes_long ? op_->call->answer_timeout : context_.options.progress_timeout;
+}
+
 /// The pace is judged over twice this time, or more.
 Microseconds Connection::look_interval() const noexcept {
-  const Microseconds longest_pause(context_.options.progress_timeout);
+  const Microseconds longest_pause(this->longest_pause());
   if (moving_bytes() == 0) return longest_pause / 4;
   return std::min(longest_pause / 4, longest_move() / 16);
 }
@@ -681,7 +690,7 @@ Progress Connection::check_progress(TimePoint now) {
     pace_from_ = now;
   }
   looked_at_ = now;
-  const bool is_stuck = now - progress_at_ >= context_.options.progress_timeout;
+  const bool is_stuck = now - progress_at_ >= longest_pause();
   if (!is_stuck && !is_slow(now)) {
     set_limit(now + look_interval());
     return Progress::kPending;
@@ -689,8 +698,7 @@ Progress Connection::check_progress(TimePoint now) {
   context_.counters.timeouts.add(1);
   outcome_.is_slow = !is_stuck;
   if (is_stuck) {
-    return abort(Status(Code::kUnavailable,
-                        "no progress within " + ms_text(context_.options.progress_timeout)));
+    return abort(Status(Code::kUnavailable, "no progress within " + ms_text(longest_pause())));
   }
   const auto elapsed = std::chrono::duration_cast<std::chrono::milliseconds>(now - pace_from_);
   return abort(Status(Code::kUnavailable, "only " + std::to_string(bytes - pace_bytes_) + " of " +

@@ -185,6 +185,7 @@ class Connection {
   std::uint64_t moving_bytes() const noexcept;
   Microseconds longest_move() const noexcept;
   Microseconds look_interval() const noexcept;
+  std::chrono::milliseconds longest_pause() const noexcept;
   bool is_slow(TimePoint now);
   bool is_head_call() const noexcept;
   std::span<std::byte> slab_part() const noexcept;

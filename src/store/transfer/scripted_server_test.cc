@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 
 namespace headrace::transfer {
@@ -111,19 +112,21 @@ bool ScriptedServer::read_request(int fd, SSL* tls, std::string& buffer, SeenReq
   }
   request.head = buffer.substr(0, end + 4);
   buffer.erase(0, end + 4);
+  std::string head = request.head;
+  for (char& c : head) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   const auto number_after = [&](std::string_view name, std::size_t skip) {
     std::uint64_t value = 0;
-    const auto at = request.head.find(name);
+    const auto at = head.find(name);
     if (at == std::string::npos) return value;
-    const char* from = request.head.data() + at + name.size();
-    const char* end_of_head = request.head.data() + request.head.size();
+    const char* from = head.data() + at + name.size();
+    const char* end_of_head = head.data() + head.size();
     if (skip > 0) from = std::find(from, end_of_head, '-') + 1;
-    std::from_chars(from, request.head.data() + request.head.size(), value);
+    std::from_chars(from, end_of_head, value);
     return value;
   };
-  request.first = number_after("Range: bytes=", 0);
-  request.last = number_after("Range: bytes=", 1);
-  const std::uint64_t length = number_after("Content-Length: ", 0);
+  request.first = number_after("range: bytes=", 0);
+  request.last = number_after("range: bytes=", 1);
+  const std::uint64_t length = number_after("content-length: ", 0);
   // Bodies are read by the script's choice only when it wants to refuse them early.
   if (request.head.find("X-Refuse") != std::string::npos) return true;
   while (buffer.size() < length) {

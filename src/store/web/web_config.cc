@@ -1,5 +1,8 @@
 #include "store/web/web_config.h"
 
+#include <algorithm>
+#include <cctype>
+
 #include "auth/google_signature.h"
 #include "http/uri.h"
 
@@ -11,6 +14,24 @@ bool has_unsafe_byte(std::string_view text) noexcept {
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f) return true;
   }
   return false;
+}
+
+/// The parameters of a query that let their bearer in: signatures of S3, Google and Azure, tokens,
+/// keys.
+std::vector<std::string> secrets_of(std::string_view query) {
+  std::vector<std::string> secrets;
+  while (!query.empty()) {
+    const std::string_view parameter = query.substr(0, query.find('&'));
+    query.remove_prefix(std::min(parameter.size() + 1, query.size()));
+    std::string name(parameter.substr(0, parameter.find('=')));
+    for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    const bool is_secret =
+        name == "sig" || name == "key" || name == "apikey" || name == "auth" ||
+        name.find("sign") != std::string::npos || name.find("token") != std::string::npos ||
+        name.find("secret") != std::string::npos || name.find("password") != std::string::npos;
+    if (is_secret && name.size() < parameter.size()) secrets.emplace_back(parameter);
+  }
+  return secrets;
 }
 
 }  // namespace
@@ -48,6 +69,8 @@ Result<WebConfig> make_web_config(const StoreOptions& options) {
   if (!parsed) return std::move(parsed).error().annotate("store URL");
   config.endpoint = {parsed->host, parsed->port, parsed->use_tls};
   config.host_field = parsed->authority();
+  config.signatures = secrets_of(config.query);
+  config.trusted = TrustedHosts(parsed->host, options.trusted_hosts);
   config.base_path = parsed->path;
   return config;
 }

@@ -3,10 +3,12 @@
 /// A plain web server as a store: from its URL to host, path and query. Pure.
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "headrace/status.h"
 #include "headrace/store.h"
 #include "store/http_protocol.h"
+#include "store/trusted_hosts.h"
 
 namespace headrace::web {
 
@@ -18,6 +20,8 @@ struct WebConfig {
   std::string base_path;      ///< As it was written, escaped; before "/key". "" or "/a/b".
   std::string query;          ///< As it was written, sent with every request (signatures). Secret.
   std::string authorization;  ///< "Basic ...", from user:password@. Secret.
+  std::vector<std::string> signatures;  ///< Parts of `query` that are secrets: "sig=...".
+  TrustedHosts trusted;
 };
 
 /// "http(s)://[user:password@]host[:port][/path][?query]"; path and query are escaped already, as

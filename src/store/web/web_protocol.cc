@@ -79,9 +79,26 @@ void WebProtocol::append_start(std::string_view method, std::string_view key,
   append_field("accept-encoding", "identity", out);
   const bool is_origin = context.redirect == nullptr ||
                          (context.redirect->host_field == config_.host_field &&
-                          context.redirect->endpoint.use_tls == config_.endpoint.use_tls);
+                          context.redirect->endpoint.use_tls == config_.endpoint.use_tls) ||
+                         config_.trusted.is_named(context.redirect->endpoint);
   if (!config_.authorization.empty() && is_origin)
     append_field("authorization", config_.authorization, out);
+}
+
+/// A server that redirects may have put the query of our own URL behind the new one: its signature
+/// is for this server.
+Status WebProtocol::check_redirect(const HttpRedirect* redirect) const {
+  if (redirect == nullptr || config_.trusted.is_own(redirect->endpoint.host) ||
+      config_.trusted.is_named(redirect->endpoint))
+    return {};
+  for (const std::string& secret : config_.signatures) {
+    if (redirect->target.find(secret) == std::string::npos) continue;
+    return Status(Code::kDenied,
+                  "redirected to " + redirect->host_field +
+                      " with the signature of this URL, which is not sent there (the option "
+                      "trusted_hosts allows it)");
+  }
+  return {};
 }
 
 Status WebProtocol::append_head(const Request& request, const HeadContext& context,
@@ -93,6 +110,7 @@ Status WebProtocol::append_head(const Request& request, const HeadContext& conte
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
       return Status(Code::kInvalidArgument, "the version has a control character");
   }
+  HEADRACE_TRY(check_redirect(context.redirect));
   append_start("GET", request.key, context, out);
   out.append("range: ");
   http::append_range(request.offset_bytes, request.length_bytes, out);
@@ -108,6 +126,7 @@ Status WebProtocol::append_head(const Request& request, const HeadContext& conte
 
 Status WebProtocol::append_head(const HttpCall& call, const HeadContext& context,
                                 std::string& out) {
+  HEADRACE_TRY(check_redirect(context.redirect));
   append_start(call.method, call.path, context, out);
   for (const auto& [name, value] : call.headers) append_field(name, value, out);
   out.append(kUserAgent).append("\r\n");

@@ -27,8 +27,9 @@ class WebProtocol final : public HttpProtocol {
 
   const HttpEndpoint& endpoint() const noexcept override { return config_.endpoint; }
   /// A strong ETag is also sent as If-Match and a date as If-Unmodified-Since; servers that ignore
-  /// them and weak ETags are found out by comparing. User and password go to the origin only, never
-  /// where it redirects to. Errors also: kUnsupported (writes).
+  /// them and weak ETags are found out by comparing. User and password go to the origin only, and
+  /// to StoreOptions::trusted_hosts; a redirect that takes the URL's signature to another host is
+  /// kDenied. Errors also: kUnsupported (writes).
   Status append_head(const Request& request, const HeadContext& context, std::string& out) override;
   /// HttpCall::path is the key.
   Status append_head(const HttpCall& call, const HeadContext& context, std::string& out) override;
@@ -43,6 +44,7 @@ class WebProtocol final : public HttpProtocol {
   const WebConfig& config() const noexcept { return config_; }
 
  private:
+  Status check_redirect(const HttpRedirect* redirect) const;
   void append_start(std::string_view method, std::string_view key, const HeadContext& context,
                     std::string& out) const;
 

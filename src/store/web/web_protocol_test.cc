@@ -69,6 +69,25 @@ TEST(WebProtocol, ARedirectGetsTheTargetAsItIsAndNoPassword) {
   EXPECT_THAT(head, Not(HasSubstr("authorization")));
 }
 
+TEST(WebProtocol, ARedirectTakesNoSignatureToAnotherHost) {
+  StoreOptions options;
+  options.url = "https://h/data?v=3&X-Amz-Signature=abc%2F";
+  const auto code_at = [&](const std::string& host, const std::string& query) {
+    const HttpRedirect redirect{{host, 443, true}, host, "/k?" + query};
+    WebProtocol protocol(*make_web_config(options));
+    std::string text;
+    const Code code = protocol.append_head(get_of("k"), {kNow, &redirect}, text).code();
+    text.clear();
+    EXPECT_EQ(protocol.append_head(HttpCall(), {kNow, &redirect}, text).code(), code);
+    return code;
+  };
+  EXPECT_EQ(code_at("cdn", "v=3&X-Amz-Signature=abc%2F"), Code::kDenied);
+  EXPECT_EQ(code_at("h", "v=3&X-Amz-Signature=abc%2F"), Code::kOk);
+  EXPECT_EQ(code_at("cdn", "v=3&X-Amz-Signature=its-own"), Code::kOk);
+  options.trusted_hosts = "cdn";
+  EXPECT_EQ(code_at("cdn", "v=3&X-Amz-Signature=abc%2F"), Code::kOk);
+}
+
 TEST(WebProtocol, RefusesWritesAndBadKeys) {
   WebProtocol protocol(config_of("http://h"));
   std::string out;
