@@ -234,23 +234,47 @@ class UploadsOfOthersTest : public CopySafetyTest {
     progress_ = copy(from, target, everything());
     EXPECT_THAT(failures_, ::testing::IsEmpty());
     EXPECT_EQ(contents(*to), (Tree{{"x", text}}));
-    EXPECT_THAT(aborted_, ::testing::IsEmpty());
   }
   CopyProgress progress_;
   std::vector<std::string> aborted_;
   int count_ = 0;
 };
 
+TEST_F(UploadsOfOthersTest, WithoutAnyPartAreAborted) {
+  const std::string text = random_text(3 * kMiB, 5);
+  const auto memory = open("memory://from"), local = files("from");
+  copy_beside(*memory, text, {});
+  EXPECT_THAT(aborted_, ::testing::ElementsAre("foreign"));
+  copy_beside(*local, text, {});
+  EXPECT_THAT(aborted_, ::testing::ElementsAre("foreign", "foreign"));
+}
+
 TEST_F(UploadsOfOthersTest, AreLeftAloneUnlessTheyHoldPartsOfTheSameFile) {
   const std::string text = random_text(3 * kMiB, 5);
   const std::string other = random_text(kMiB, 6);
   const auto memory = open("memory://from"), local = files("from");
   const std::vector<UploadedPart> theirs = {{1, "\"1\"", other.size(), checksum_of(other)}};
-  copy_beside(*memory, text, {});
   copy_beside(*memory, text, theirs);
-  copy_beside(*local, text, {});
   copy_beside(*local, text, theirs);
   EXPECT_EQ(progress_.resumed_bytes, 0U);
+  EXPECT_THAT(aborted_, ::testing::IsEmpty());
+}
+
+TEST_F(UploadsOfOthersTest, OneOfOursThatSomebodyAbortsIsBegunAnew) {
+  const std::string text = random_text(3 * kMiB, 5);
+  const auto local = files("from"), to = open("memory://to");
+  fill(*local, {{"x", text}});
+  OddStore::Hooks hooks;
+  hooks.traits = to->traits();
+  int creates = 0;
+  hooks.on_create = [&](const std::string& id) {
+    if (++creates == 1) EXPECT_TRUE(to->abort_upload("x", id).ok());
+  };
+  OddStore target(*to->new_handle(), hooks);
+  copy(*local, target, everything());
+  EXPECT_THAT(failures_, ::testing::IsEmpty());
+  EXPECT_EQ(contents(*to), (Tree{{"x", text}}));
+  EXPECT_EQ(creates, 2);
 }
 
 TEST_F(UploadsOfOthersTest, AnAdoptedOneThatIsGoneIsBegunAfresh) {
@@ -259,6 +283,7 @@ TEST_F(UploadsOfOthersTest, AnAdoptedOneThatIsGoneIsBegunAfresh) {
   const auto local = files("from");
   copy_beside(*local, text, {{1, "\"1\"", first.size(), checksum_of(first)}});
   EXPECT_EQ(progress_.resumed_bytes, first.size()) << "it was adopted first";
+  EXPECT_THAT(aborted_, ::testing::IsEmpty());
 }
 
 TEST_F(CopySafetyTest, PartsOfAnotherSourceAreNotTaken) {

@@ -21,6 +21,7 @@ class OddStore final : public Store {
     std::function<std::vector<PendingUpload>()> uploads;
     std::function<std::vector<UploadedPart>()> parts;
     std::function<void(const std::string& upload_id)> on_abort;
+    std::function<void(const std::string& upload_id)> on_create;
   };
   OddStore(std::unique_ptr<Store> inner, Hooks hooks)
       : inner_(std::move(inner)), hooks_(std::move(hooks)) {}
@@ -50,7 +51,9 @@ class OddStore final : public Store {
     return inner_->copy(from_key, to_key, call);
   }
   Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
-    return inner_->create_upload(key, call);
+    auto id = inner_->create_upload(key, call);
+    if (id && hooks_.on_create) hooks_.on_create(*id);
+    return id;
   }
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                      std::span<const UploadedPart> parts,

@@ -22,6 +22,8 @@ constexpr std::size_t kMostFailures = 10'000;
 // Blocking calls: uploads to open and complete, copies by the server (30 ms each: 500 a second).
 constexpr std::size_t kCallThreads = 16;
 constexpr std::size_t kMostCalls = 8192;
+// Uploads of one key that are looked into.
+constexpr std::size_t kMostLooks = 64;
 
 /// base64 of the four bytes, high one first, as S3 names CRC-32C.
 std::string checksum_text(std::uint32_t crc) {
@@ -277,27 +279,30 @@ Status Transfer::open_ends(LargeCopy& large) {
 
 Status Transfer::open_upload(LargeCopy& large) {
   const std::string& key = large.item.to_key;
-  // Only of local files can it be told whether a part is the right one.
-  if (large.local_source && adopt_upload(large)) return {};
+  if (adopt_upload(large)) return {};
   HEADRACE_TRY_ASSIGN(large.upload_id, to_.create_upload(key, call_options()));
   return {};
 }
 
-/// Goes on with an upload that holds parts of this very file. Others may be under way: they are
-/// left alone.
+/// Goes on with an upload that holds parts of this very file, and aborts those that hold nothing:
+/// whoever began one was killed, or never heard that it exists; should he be alive after all, he
+/// begins another. Uploads with other parts may be under way: they are left alone.
 bool Transfer::adopt_upload(LargeCopy& large) {
-  auto pending = to_.list_uploads(large.item.to_key, call_options());
+  const std::string& key = large.item.to_key;
+  auto pending = to_.list_uploads(key, call_options());
   if (!pending) return false;
-  large.is_upload_kept = true;
+  large.is_upload_kept = static_cast<bool>(large.local_source);
   if (large.item.is_second_try) return false;
-  for (auto upload = pending->rbegin(); upload != pending->rend(); ++upload) {
-    if (upload->key != large.item.to_key) continue;
-    large.upload_id = std::move(upload->upload_id);
-    large.is_adopted = find_uploaded_parts(large).ok();
-    if (large.is_adopted) return true;
-    large.upload_id.clear();
+  std::size_t looks = 0;
+  for (auto upload = pending->rbegin(); upload != pending->rend() && looks < kMostLooks; ++upload) {
+    if (upload->key != key) continue;
+    ++looks;
+    const auto has_parts = find_uploaded_parts(large, upload->upload_id);
+    if (has_parts && !*has_parts)
+      static_cast<void>(to_.abort_upload(key, upload->upload_id, call_options()));
   }
-  return false;
+  large.is_adopted = !large.upload_id.empty();
+  return large.is_adopted;
 }
 
 /// Names source and content of the parts of a target file; empty when the content has no version
@@ -313,12 +318,13 @@ std::string Transfer::resumable_version(const Item& item) const {
   return std::to_string(hash) + " " + item.etag;
 }
 
-/// Takes the parts that an earlier run sent and that are what this one would send: by their
-/// checksums, which only local files can be compared with at the cost of reading them. kNotFound
-/// when there are none.
-Status Transfer::find_uploaded_parts(LargeCopy& large) {
+/// Whether the upload has parts. Takes those that an earlier run sent and that are what this one
+/// would send, and the upload with them: by their checksums, which only local files can be compared
+/// with at the cost of reading them. Only once.
+Result<bool> Transfer::find_uploaded_parts(LargeCopy& large, const std::string& upload_id) {
   HEADRACE_TRY_ASSIGN(const std::vector<UploadedPart> found,
-                      to_.list_parts(large.item.to_key, large.upload_id, call_options()));
+                      to_.list_parts(large.item.to_key, upload_id, call_options()));
+  if (!large.local_source || !large.upload_id.empty()) return !found.empty();
   std::vector<std::byte> bytes;
   std::vector<bool> is_there(large.part_count);
   std::vector<UploadedPart> parts;
@@ -336,11 +342,12 @@ Status Transfer::find_uploaded_parts(LargeCopy& large) {
     is_there[index] = true;
     parts.push_back(part);
   }
-  if (parts.empty()) return Status(Code::kNotFound, "no part of this file");
+  if (parts.empty()) return !found.empty();
+  large.upload_id = upload_id;
   MutexLock lock(large.mutex);
   large.is_there = std::move(is_there);
   large.parts = std::move(parts);
-  return {};
+  return true;
 }
 
 void Transfer::end_part(const std::shared_ptr<LargeCopy>& large, std::uint64_t moved_bytes) {
@@ -359,8 +366,10 @@ void Transfer::finish_large(const std::shared_ptr<LargeCopy>& large) {
   } else {
     status = complete_large(*large);
   }
-  // Its other owner has completed or aborted it.
-  if (status.code() == Code::kNotFound && large->is_adopted && !is_stopped()) {
+  // Somebody else has completed or aborted the upload.
+  const bool may_begin_anew =
+      !large->upload_id.empty() && (large->is_adopted || !large->item.is_second_try);
+  if (status.code() == Code::kNotFound && may_begin_anew && !is_stopped()) {
     Item again = std::move(large->item);
     again.is_second_try = true;
     return open_large(std::move(again));

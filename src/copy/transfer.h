@@ -190,7 +190,7 @@ class Transfer {
   Status open_ends(LargeCopy& large);
   Status open_upload(LargeCopy& large);
   bool adopt_upload(LargeCopy& large);
-  Status find_uploaded_parts(LargeCopy& large);
+  Result<bool> find_uploaded_parts(LargeCopy& large, const std::string& upload_id);
   std::string resumable_version(const Item& item) const;
   void finish_large(const std::shared_ptr<LargeCopy>& large);
   Status complete_large(LargeCopy& large);
