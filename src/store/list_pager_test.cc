@@ -84,5 +84,19 @@ TEST(ListPager, RefusesAForeignContinuation) {
   EXPECT_EQ(ListPager(request).check().code(), Code::kInvalidArgument);
 }
 
+TEST(ListPager, APageThatGoesOnWhereItBeganIsAnError) {
+  ListRequest request;
+  ListPage page;
+  EXPECT_TRUE(next_page(page, request)) << "the only one";
+  page.continuation = "t";
+  EXPECT_TRUE(next_page(page, request)) << "the first one";
+  request.continuation = "s";
+  EXPECT_TRUE(next_page(page, request));
+  request.continuation = "t";
+  EXPECT_EQ(next_page(page, request).error().code(), Code::kCorrupt);
+  page.continuation.clear();
+  EXPECT_TRUE(next_page(page, request)) << "the last one";
+}
+
 }  // namespace
 }  // namespace headrace

@@ -7,11 +7,13 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 import headrace as hr
 from headrace import sim as simulator
+from headrace._store import list_pages
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -268,3 +270,20 @@ def test_pollers_are_equals(s3: simulator.Server, poller: str) -> None:
     with store:
         store.put("k", b"v" * 100_000)
         assert store.get("k") == b"v" * 100_000
+
+
+def test_a_list_that_comes_back_ends_in_an_error() -> None:
+    """A token that comes back at once is found by the driver; longer circles are found from page to page."""
+
+    class Circling:
+        url = "s3://b"
+        pages = 0
+
+        def list_page(self, prefix: str, delimiter: str, continuation: str) -> tuple[list[Any], list[str], str]:
+            self.pages += 1
+            return [], [], f"t{self.pages % 3}"
+
+    store = Circling()
+    with pytest.raises(hr.CorruptError, match="twice at the same place"):
+        list(list_pages(cast(Any, store), "", ""))
+    assert store.pages == 4

@@ -14,6 +14,7 @@
 #include "store/azure/azure_errors.h"
 #include "store/azure/azure_protocol.h"
 #include "store/azure/azure_xml.h"
+#include "store/finish_upload.h"
 #include "store/list_pager.h"
 #include "store/transfer/transfer_engine.h"
 
@@ -58,15 +59,6 @@ ObjectInfo object_info(const std::string& key, const http::ResponseHead& head) {
 bool is_directory(const http::ResponseHead& head) noexcept {
   return http::equals_ignoring_case(head.header("x-ms-meta-hdi_isfolder"), "true") ||
          head.header("x-ms-resource-type") == "directory";
-}
-
-/// Waits; false when stopped.
-bool pause(std::chrono::milliseconds time, const std::stop_token& stop) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, stop, time, [] { return false; });
-  return !stop.stop_requested();
 }
 
 class AzureStore final : public Store {
@@ -223,7 +215,7 @@ Result<ObjectInfo> AzureStore::wait_for_copy(const HttpCall& copy, const std::st
   std::chrono::milliseconds time{50};
   for (;;) {
     HEADRACE_TRY(check_call(copy.what, call));
-    if (!pause(time, call.stop)) return Status(Code::kCancelled, copy.what + ": cancelled");
+    if (!pause_for(time, call.stop)) return Status(Code::kCancelled, copy.what + ": cancelled");
     time = std::min(2 * time, kMaxCopyPause);
     HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
     auto head = head_of(answer);
@@ -276,7 +268,10 @@ Result<ObjectInfo> AzureStore::complete_upload(const std::string& key, const std
   http.query = {{"comp", "blocklist"}};
   http.headers = {{"content-type", "application/xml"}};
   http.body = format_block_list(ids);
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+  // Blocks that are in the blob already may be named again: a repetition does the same.
+  http.answer_timeout = kCompleteAnswerTime;
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer,
+                      engine_->call(http, {engine_->deadline_of(call, kCompleteTime), call.stop}));
   if (!is_size_known) return head(key, call);
   auto head = head_of(answer);
   if (!head) return std::move(head).error().annotate(http.what);

@@ -9,6 +9,7 @@
 #include "http/date.h"
 #include "http/uri.h"
 #include "store/engine_store.h"
+#include "store/finish_upload.h"
 #include "store/gcs/emulator_store.h"
 #include "store/gcs/gcs_errors.h"
 #include "store/gcs/gcs_hash.h"
@@ -147,16 +148,24 @@ class GcsStore final : public EngineStore {
     http.headers = {{"content-type", "application/xml"}};
     http.body = format_complete(parts);
     const auto sum = sum_of(parts);
-    auto answer = engine()->call(http, call);
-    if (!answer) {
-      Status status = std::move(answer).error();
-      if (status.code() != Code::kNotFound || !sum) return status;
-      // After a lost answer the retry finds the upload gone, because the first attempt has
-      // completed it.
-      auto there = head_whole(key, call);
-      if (there && there->crc == *sum) return std::move(there->info);
-      return status;
-    }
+    http.is_idempotent =
+        false;  // the first attempt may have had its effect: we look before the next
+    http.answer_timeout = kCompleteAnswerTime;
+    UploadEnd end;
+    end.what = http.what;
+    end.deadline = engine()->deadline_of(call, kCompleteTime);
+    end.complete = [&](TimePoint deadline) {
+      const auto answer = engine()->call(http, {deadline, call.stop});
+      return answer ? Status() : answer.error().clone();
+    };
+    end.find = [&](TimePoint deadline) -> Result<std::optional<ObjectInfo>> {
+      auto there = head_whole(key, {deadline, call.stop});
+      if (!there && there.error().code() != Code::kNotFound) return std::move(there).error();
+      if (!there || !sum || there->crc != sum) return std::optional<ObjectInfo>();
+      return std::optional<ObjectInfo>(std::move(there->info));
+    };
+    HEADRACE_TRY_ASSIGN(auto found, finish_upload(end, engine()->clock(), call.stop));
+    if (found) return *std::move(found);
     HEADRACE_TRY_ASSIGN(HeadInfo there, head_whole(key, call));
     if (sum && there.crc && *there.crc != *sum) {
       return Status(Code::kCorrupt,

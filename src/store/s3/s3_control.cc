@@ -25,22 +25,6 @@ StoreTraits traits_of(const S3Config& config) {
   return traits;
 }
 
-/// Size, ETag and time from the head of an answer to HEAD.
-Result<ObjectInfo> object_info(const std::string& key, const HttpAnswer& answer) {
-  http::ResponseHead head;
-  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
-  if (head_bytes == 0 || !head.content_length)
-    return Status(Code::kCorrupt, "the answer does not say how long the object is");
-  ObjectInfo info;
-  info.key = key;
-  info.size_bytes = *head.content_length;
-  info.etag = with_quotes(head.etag);
-  if (const auto modified = http::parse_http_date(head.header("last-modified"))) {
-    info.modified_unix_s = modified->time_since_epoch().count();
-  }
-  return info;
-}
-
 /// Base64 of the MD5; empty when this OpenSSL has none.
 std::string content_md5(std::string_view body) {
   std::array<unsigned char, 16> digest;
@@ -74,6 +58,21 @@ void keep_only(const std::string& prefix, ListPage& page) {
 }
 
 }  // namespace
+
+Result<ObjectInfo> object_info(const std::string& key, const HttpAnswer& answer) {
+  http::ResponseHead head;
+  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
+  if (head_bytes == 0 || !head.content_length)
+    return Status(Code::kCorrupt, "the answer does not say how long the object is");
+  ObjectInfo info;
+  info.key = key;
+  info.size_bytes = *head.content_length;
+  info.etag = with_quotes(head.etag);
+  if (const auto modified = http::parse_http_date(head.header("last-modified"))) {
+    info.modified_unix_s = modified->time_since_epoch().count();
+  }
+  return info;
+}
 
 S3Control::S3Control(std::shared_ptr<S3Protocol> protocol, std::shared_ptr<TransferEngine> engine)
     : protocol_(std::move(protocol)),

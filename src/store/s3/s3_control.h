@@ -14,6 +14,9 @@
 
 namespace headrace::s3 {
 
+/// Size, ETag and time from the head of an answer to HEAD. Errors: kCorrupt.
+Result<ObjectInfo> object_info(const std::string& key, const HttpAnswer& answer);
+
 class S3Control {
  public:
   S3Control(std::shared_ptr<S3Protocol> protocol, std::shared_ptr<TransferEngine> engine);
@@ -47,6 +50,9 @@ class S3Control {
   std::vector<UploadedPart> with_checksums(const std::string& key, const std::string& upload_id,
                                            std::span<const UploadedPart> given,
                                            const CallOptions& call);
+  Result<std::optional<ObjectInfo>> find_completed(const std::string& key,
+                                                   std::span<const UploadedPart> parts,
+                                                   const CallOptions& call);
   Status copy_parts(const ObjectInfo& from, const std::string& to_key, const std::string& upload_id,
                     std::vector<UploadedPart>& parts, const CallOptions& call);
   Result<ObjectInfo> copy_large(const ObjectInfo& from, const std::string& to_key,

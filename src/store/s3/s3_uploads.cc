@@ -10,6 +10,7 @@
 
 #include "base/strings.h"
 #include "http/uri.h"
+#include "store/finish_upload.h"
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_control.h"
 #include "store/s3/s3_xml.h"
@@ -44,6 +45,28 @@ std::optional<std::string> multipart_etag(std::span<const UploadedPart> parts) {
     return std::nullopt;
   }
   return "\"" + to_hex(digest) + "-" + std::to_string(parts.size()) + "\"";
+}
+
+std::uint64_t total_bytes(std::span<const UploadedPart> parts) noexcept {
+  std::uint64_t sum = 0;
+  for (const UploadedPart& part : parts) sum += part.size_bytes;
+  return sum;
+}
+
+/// "<sum of the parts' sums>-<count>", as S3 keeps it where it keeps no sum of the whole; nullopt
+/// unless all parts have one.
+std::optional<std::string> checksum_of_checksums(ChecksumKind kind,
+                                                 std::span<const UploadedPart> parts) {
+  std::vector<std::byte> sums;
+  for (const UploadedPart& part : parts) {
+    const auto sum = parse_checksum_text(kind, part.checksum);
+    if (!sum) return std::nullopt;
+    const int width = kind == ChecksumKind::kCrc32c ? 4 : 8;
+    for (int i = width; i-- > 0;) sums.push_back(static_cast<std::byte>(*sum >> (8 * i)));
+  }
+  std::string text;
+  append_checksum_text(kind, checksum_value(kind, sums), text);
+  return text + "-" + std::to_string(parts.size());
 }
 
 }  // namespace
@@ -103,20 +126,45 @@ Result<ObjectInfo> S3Control::complete_upload(const std::string& key, const std:
     http.headers.emplace_back(checksum_field(config.upload_checksum), text);
     http.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
   }
-  auto answer = engine_->call(http, call);
-  if (!answer) {
-    Status status = std::move(answer).error();
-    if (status.code() != Code::kNotFound) return status;
-    // After a lost answer the retry finds the upload gone, because the first attempt has
-    // completed it.
-    const auto expected = multipart_etag(parts);
-    auto info = head(key, call);
-    if (expected && info && info->etag == *expected) return info;
-    return status;
-  }
-  auto etag = parse_result_etag(answer->body);
-  if (!etag) return std::move(etag).error().annotate(http.what);
+  http.is_idempotent = false;  // the first attempt may have had its effect: we look before the next
+  http.answer_timeout = kCompleteAnswerTime;
+  UploadEnd end;
+  end.what = http.what;
+  end.deadline = engine_->deadline_of(call, kCompleteTime);
+  end.complete = [&](TimePoint deadline) {
+    const auto etag = engine_->call(http, {deadline, call.stop}, [](const HttpAnswer& answer) {
+      return parse_result_etag(answer.body);
+    });
+    return etag ? Status() : etag.error().clone();
+  };
+  end.find = [&](TimePoint deadline) { return find_completed(key, parts, {deadline, call.stop}); };
+  HEADRACE_TRY_ASSIGN(auto found, finish_upload(end, engine_->clock(), call.stop));
+  if (found) return *std::move(found);
   return head(key, call);
+}
+
+/// The object, when its ETag or its checksum says that it is made of these parts.
+Result<std::optional<ObjectInfo>> S3Control::find_completed(const std::string& key,
+                                                            std::span<const UploadedPart> parts,
+                                                            const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
+  http.headers = {{"x-amz-checksum-mode", "ENABLED"}};
+  const ChecksumKind kind = protocol_->config().upload_checksum;
+  const auto read = [&](const HttpAnswer& answer) -> Result<std::optional<ObjectInfo>> {
+    HEADRACE_TRY_ASSIGN(ObjectInfo info, object_info(key, answer));
+    http::ResponseHead fields;
+    static_cast<void>(http::parse_response_head(answer.head, fields));  // object_info() could
+    const std::string_view sum = fields.header(checksum_field(kind));
+    const auto whole = combined_checksum(kind, parts);
+    const bool is_ours = info.etag == multipart_etag(parts) ||
+                         (whole && parse_checksum_text(kind, sum) == whole &&
+                          info.size_bytes == total_bytes(parts)) ||
+                         (!sum.empty() && sum == checksum_of_checksums(kind, parts));
+    return is_ours ? std::optional(std::move(info)) : std::nullopt;
+  };
+  auto found = engine_->call(http, call, read);
+  if (!found && found.error().code() == Code::kNotFound) return std::optional<ObjectInfo>();
+  return found;
 }
 
 Status S3Control::abort_upload(const std::string& key, const std::string& upload_id,

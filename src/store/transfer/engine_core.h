@@ -32,9 +32,7 @@ class EngineCore {
   void release_handle(HandleCore* handle);
 
   Result<HttpAnswer> call(const HttpCall& call, const CallOptions& call_options);
-  TimePoint deadline_of(TimePoint asked) const noexcept {
-    return asked == TimePoint::max() ? options_.clock->now() + options_.default_timeout : asked;
-  }
+  const StoreOptions& options() const noexcept { return options_; }
   void append_metrics(MetricList& out) const;
   const char* poller_name() const noexcept { return reactors_.front()->poller_name(); }
 

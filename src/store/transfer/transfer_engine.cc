@@ -234,9 +234,14 @@ Result<HttpAnswer> TransferEngine::call(const HttpCall& call, const CallOptions&
   return core_->call(call, call_options);
 }
 
-TimePoint TransferEngine::deadline_of(const CallOptions& call_options) const noexcept {
-  return core_->deadline_of(call_options.deadline);
+TimePoint TransferEngine::deadline_of(const CallOptions& call_options,
+                                      std::chrono::milliseconds at_least) const noexcept {
+  const StoreOptions& options = core_->options();
+  if (call_options.deadline != TimePoint::max()) return call_options.deadline;
+  return options.clock->now() + std::max(options.default_timeout, at_least);
 }
+
+Clock& TransferEngine::clock() const noexcept { return *core_->options().clock; }
 
 void TransferEngine::append_metrics(MetricList& out) const { core_->append_metrics(out); }
 const char* TransferEngine::poller_name() const noexcept { return core_->poller_name(); }

@@ -105,8 +105,11 @@ class TransferEngine {
     }
   }
 
-  /// When a call with these options has to end.
-  TimePoint deadline_of(const CallOptions& call_options) const noexcept;
+  /// When a call with these options has to end. Where they name no deadline, it has the store's
+  /// default_timeout, or `at_least` that.
+  TimePoint deadline_of(const CallOptions& call_options,
+                        std::chrono::milliseconds at_least = {}) const noexcept;
+  Clock& clock() const noexcept;
 
   /// "store.*", summed over reactors; see docs/metrics.md.
   void append_metrics(MetricList& out) const;

@@ -1,0 +1,219 @@
+// What each driver does when a server redirects, lists without end, or loses the answer to the end
+// of an upload.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "headrace/environment.h"
+#include "headrace/memory.h"
+#include "headrace/store.h"
+#include "store/transfer/scripted_server.h"
+
+namespace headrace {
+namespace {
+
+using testing::HasSubstr;
+using transfer::Peer;
+using transfer::ScriptedServer;
+using transfer::SeenRequest;
+
+class DriversFaultTest : public testing::Test {
+ protected:
+  std::unique_ptr<Store> open(const std::string& url, const std::string& trusted = {}) const {
+    StoreOptions options;
+    const std::string endpoint = "http://127.0.0.1:" + std::to_string(server_->port());
+    options.url = url;
+    if (url.starts_with("/")) {
+      options.url = endpoint + url;
+    } else {
+      options.endpoint = endpoint;
+    }
+    options.anonymous = url.starts_with("gs:");
+    options.trusted_hosts = trusted;
+    options.default_timeout = std::chrono::seconds(60);
+    Environment environment;
+    environment.variables = {{"AWS_ACCESS_KEY_ID", "AKIDSECRET"},
+                             {"AWS_SECRET_ACCESS_KEY", "secret"},
+                             {"AWS_SESSION_TOKEN", "SESSIONTOKEN"},
+                             {"AZURE_STORAGE_KEY", "c2VjcmV0"}};
+    auto store = open_store(options, environment);
+    EXPECT_TRUE(store) << store.error().message();
+    return store ? *std::move(store) : nullptr;
+  }
+  void serve(ScriptedServer::Script script) {
+    server_ = std::make_unique<ScriptedServer>(std::move(script));
+  }
+  static std::string with_body(int status, const std::string& body, const std::string& more = {}) {
+    return ScriptedServer::head(status, body.size(), more) + body;
+  }
+
+  std::unique_ptr<ScriptedServer> server_;
+};
+
+// --- redirects ---
+
+/// What another server is told that requests for it were redirected to.
+class RedirectTest : public DriversFaultTest {
+ protected:
+  void TearDown() override {
+    server_->stop();
+    other_->stop();
+  }
+  /// Redirects all requests to http://localhost, which is not where they went: 127.0.0.1.
+  Status get_by_redirect(const std::string& url, const std::string& trusted = {}) {
+    other_ = std::make_unique<ScriptedServer>([this](const SeenRequest& request, Peer& peer) {
+      heads_ += request.head;
+      other_->answer(request, peer);
+    });
+    serve([this](const SeenRequest& request, Peer& peer) {
+      const std::size_t begin = request.head.find(' ') + 1;
+      const std::string target = request.head.substr(begin, request.head.find(' ', begin) - begin);
+      peer.send(ScriptedServer::head(
+          307, 0,
+          "Location: http://localhost:" + std::to_string(other_->port()) + target + "\r\n"));
+    });
+    const auto store = open(url, trusted);
+    auto pool = *SlabPool::create({});
+    return read_object(*store, *pool, "key", 2 << 20).has_value()
+               ? Status()
+               : read_object(*store, *pool, "key", 2 << 20).error().clone();
+  }
+  std::unique_ptr<ScriptedServer> other_;
+  std::string heads_;
+};
+
+TEST_F(RedirectTest, S3SendsNothingToAnotherHost) {
+  const Status status = get_by_redirect("s3://bucket");
+  EXPECT_EQ(status.code(), Code::kDenied);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("trusted_hosts"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("localhost:"));
+  EXPECT_EQ(other_->request_count(), 0U);
+}
+
+TEST_F(RedirectTest, S3SignsForAHostThatIsNamed) {
+  const Status status = get_by_redirect("s3://bucket", "node1,localhost");
+  EXPECT_TRUE(status.ok()) << status.message();
+  other_->stop();
+  EXPECT_THAT(heads_, HasSubstr("AKIDSECRET"));
+  EXPECT_THAT(heads_, HasSubstr("SESSIONTOKEN"));
+}
+
+TEST_F(RedirectTest, AzureAndGoogleFollowNobody) {
+  for (const char* url : {"az://account/bucket", "gs://bucket"}) {
+    EXPECT_FALSE(get_by_redirect(url).ok());
+    EXPECT_EQ(other_->request_count(), 0U);
+  }
+}
+
+TEST_F(RedirectTest, AWebServersSignatureStaysThere) {
+  const Status status = get_by_redirect("/data?v=1&sig=HUNTER2");
+  EXPECT_EQ(status.code(), Code::kDenied);
+  EXPECT_THAT(std::string(status.message()), testing::Not(HasSubstr("HUNTER2")));
+  EXPECT_EQ(other_->request_count(), 0U);
+  EXPECT_TRUE(get_by_redirect("/data?v=1").ok());
+  other_->stop();
+  EXPECT_THAT(heads_, HasSubstr("/data/key?v=1"));
+}
+
+// --- lists ---
+
+TEST_F(DriversFaultTest, AListThatRepeatsItsTokenIsAnError) {
+  std::atomic<int> cycle{1};
+  std::atomic<int> page{0};
+  serve([&](const SeenRequest& request, Peer& peer) {
+    const bool is_azure = request.head.find("comp=list") != std::string::npos;
+    const std::string token = "t" + std::to_string(page++ % cycle);
+    peer.send(with_body(
+        200, is_azure ? "<EnumerationResults><Blobs/><NextMarker>" + token +
+                            "</NextMarker></EnumerationResults>"
+                      : "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>" +
+                            token + "</NextContinuationToken></ListBucketResult>"));
+  });
+  for (const char* url : {"s3://bucket", "gs://bucket", "az://account/bucket"}) {
+    SCOPED_TRACE(url);
+    const auto store = open(url);
+    cycle = 1;
+    auto first = store->list({});
+    ASSERT_TRUE(first) << first.error().message();
+    ListRequest next;
+    next.continuation = first->continuation;
+    const auto second = store->list(next);
+    ASSERT_FALSE(second);
+    EXPECT_EQ(second.error().code(), Code::kCorrupt);
+    EXPECT_THAT(std::string(second.error().message()), HasSubstr("LIST "));
+    EXPECT_THAT(std::string(second.error().message()), HasSubstr("twice at the same place"));
+    for (const int length : {1, 2, 5}) {
+      cycle = length;
+      EXPECT_EQ(list_all(*store, "").error().code(), Code::kCorrupt);
+    }
+  }
+  server_->stop();
+}
+
+// --- the end of an upload ---
+
+class LostCompleteTest : public DriversFaultTest {
+ protected:
+  /// Completes an upload of two parts whose answer is lost; afterwards it is gone, and the object
+  /// has `etag` and `more` after `looks` HEADs.
+  Result<ObjectInfo> complete(const std::string& etag, const std::string& more = {},
+                              int looks = 0) {
+    completes_ = heads_ = 0;
+    serve([=, this](const SeenRequest& request, Peer& peer) {
+      if (request.head.starts_with("POST ")) {
+        if (completes_++ == 0) return peer.reset();
+        return peer.send(with_body(404, "<Error><Code>NoSuchUpload</Code></Error>"));
+      }
+      if (heads_++ < looks) return peer.send(ScriptedServer::head(404, 0));
+      peer.send(ScriptedServer::head(200, 10, "ETag: " + etag + "\r\n" + more));
+    });
+    const auto store = open("s3://bucket");
+    const std::vector<UploadedPart> parts = {
+        {1, "\"900150983cd24fb0d6963f7d28e17f72\"", 5, "AAAAAA=="},
+        {2, "\"d41d8cd98f00b204e9800998ecf8427e\"", 5, "AAAAAA=="}};
+    CallOptions call;
+    call.deadline = system_clock().now() + std::chrono::seconds(2);
+    auto done = store->complete_upload("key", "upload", parts, call);
+    server_->stop();
+    return done;
+  }
+  static constexpr const char* kETag = "\"fdf1fdf1567f6942ffe1743f1e72301e-2\"";  // MD5 of both
+  static constexpr const char* kSum = "x-amz-checksum-crc32c: jCiyig==-2\r\n";    // of 8 zeros
+  std::atomic<int> completes_{0};
+  std::atomic<int> heads_{0};
+};
+
+TEST_F(LostCompleteTest, TheObjectsSumOfSumsTellsThatItIsWhole) {
+  auto done = complete("\"opaque\"", kSum);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(done->size_bytes, 10U);
+  EXPECT_EQ(completes_, 1) << "it looks before it asks again";
+}
+
+TEST_F(LostCompleteTest, SoDoesItsETag) {
+  auto done = complete(kETag);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(done->etag, kETag);
+}
+
+TEST_F(LostCompleteTest, AnObjectThatAppearsLateIsWaitedFor) {
+  auto done = complete("\"opaque\"", kSum, 2);
+  ASSERT_TRUE(done) << done.error().message();
+  EXPECT_EQ(completes_, 2);
+}
+
+TEST_F(LostCompleteTest, AnotherObjectOfTheSameSizeIsNoProof) {
+  auto done = complete("\"opaque\"", "x-amz-checksum-crc32c: AAAAAA==-2\r\n");
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code(), Code::kNotFound);
+  EXPECT_THAT(std::string(done.error().message()), HasSubstr("NoSuchUpload"));
+  EXPECT_THAT(std::string(done.error().message()), HasSubstr("may have completed it"));
+}
+
+}  // namespace
+}  // namespace headrace
