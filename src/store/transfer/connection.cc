@@ -627,20 +627,26 @@ void Connection::watch_progress(TimePoint now) {
   set_limit(now + look_interval());
 }
 
-/// Bytes of the body under way, when a pace can be asked of it; else 0. What calls send and get is
-/// small, and stores that work on a POST send a blank now and then.
+/// What is received now is what a get asked for.
+bool Connection::is_payload() const noexcept {
+  return state_ == State::kBody || (state_ == State::kText && verdict_.use == BodyUse::kText);
+}
+
+/// Bytes of the body under way, when a pace can be asked of it; else 0. Stores that work on a POST
+/// send a blank now and then.
 std::uint64_t Connection::moving_bytes() const noexcept {
-  if (op_->call != nullptr) return 0;
-  if (op_->is_upload()) return state_ == State::kSending ? op_->request.length_bytes : 0;
-  return verdict_.use == BodyUse::kError ? 0 : verdict_.body_bytes;
+  constexpr std::uint64_t kUnknownAnswerBytes = 64 << 10;
+  if (state_ == State::kSending) return op_->is_upload() ? op_->request.length_bytes : 0;
+  if (is_payload()) return verdict_.body_bytes;
+  if (op_->call != nullptr && op_->call->method == "POST") return 0;
+  return text_left_bytes_ ? text_.size() + *text_left_bytes_ : kUnknownAnswerBytes;
 }
 
 Microseconds Connection::longest_move() const noexcept {
   constexpr std::uint32_t kMostDoublings = 10;
-  // How long uploads take is not known: they are judged as drips only.
-  const Microseconds longest = op_->is_upload()
-                                   ? HedgePolicy::longest_unknown(op_->request.length_bytes)
-                                   : context_.hedging.longest_body(moving_bytes());
+  // How long the others take is not known: they are judged as drips only.
+  const Microseconds longest = is_payload() ? context_.hedging.longest_body(moving_bytes())
+                                            : HedgePolicy::longest_unknown(moving_bytes());
   return longest * (1 << std::min(op_->slow_count, kMostDoublings));
 }
 
@@ -671,8 +677,7 @@ bool Connection::is_slow(TimePoint now) {
            static_cast<double>(length_bytes) * static_cast<double>(elapsed.count());
   };
   if (takes_longer_than(longest)) return true;
-  const bool may_hedge = op_->call == nullptr && op_->request.op == Op::kGet;
-  if (!may_hedge || !takes_longer_than(longest / 4)) return false;
+  if (!is_payload() || !takes_longer_than(longest / 4)) return false;
   return outcome_.is_hedged = context_.hedging.take_spare();
 }
 

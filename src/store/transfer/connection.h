@@ -182,6 +182,7 @@ class Connection {
   void set_limit(TimePoint when);
   void watch_progress(TimePoint now);
   Progress check_progress(TimePoint now);
+  bool is_payload() const noexcept;
   std::uint64_t moving_bytes() const noexcept;
   Microseconds longest_move() const noexcept;
   Microseconds look_interval() const noexcept;
