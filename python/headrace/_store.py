@@ -85,7 +85,8 @@ class StoreOptions(TypedDict, total=False):
     proxy: str | None
     """http://[user:password@]host:port, or "none"; default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
     trusted_hosts: str
-    """Hosts to which a redirect may take credentials, besides the vendor's and the endpoint's own, as in NO_PROXY. AIStore needs its nodes."""
+    """Hosts to which a redirect may take credentials, besides the vendor's and the endpoint's own, as in NO_PROXY (AIStore's nodes); default:
+    HEADRACE_TRUSTED_HOSTS."""
     access_log: str | os.PathLike[str] | None
     """File to which every finished request to the store is appended as a line of JSON (docs/stores.md); default: HEADRACE_ACCESS_LOG;
     "": none. When it cannot be written, requests raise ExhaustedError."""
@@ -129,6 +130,7 @@ def open_native(
             "AWS_SESSION_TOKEN": session_token or "",
         }
     options.setdefault("control_directory", default_control_directory())
+    options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))
     log = os.environ.get("HEADRACE_ACCESS_LOG", "") if access_log is None else os.fspath(access_log)
     return _native.Store(os.fspath(url), parse_bytes(memory), options, environment, access_log=log, rank=_known_rank())
 

@@ -287,3 +287,17 @@ def test_a_list_that_comes_back_ends_in_an_error() -> None:
     with pytest.raises(hr.CorruptError, match="twice at the same place"):
         list(list_pages(cast(Any, store), "", ""))
     assert store.pages == 4
+
+
+def test_redirects_take_credentials_to_trusted_hosts_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x").write_bytes(b"hello")
+    with simulator.Server(tmp_path, addresses=2, redirect_reads=True) as server:
+        options = {"endpoint": server.endpoint, "access_key": "headrace", "secret_key": "headrace-secret", "region": "us-east-1"}
+        with hr.Store("s3://b", **options) as store, pytest.raises(hr.DeniedError, match="trusted_hosts"):
+            store.get("x")
+        with hr.Store("s3://b", trusted_hosts="127.0.0.0/8", **options) as store:
+            assert store.get("x") == b"hello"
+        monkeypatch.setenv("HEADRACE_TRUSTED_HOSTS", "127.0.0.2")
+        with hr.Store("s3://b", **options) as store:
+            assert store.get("x") == b"hello"
