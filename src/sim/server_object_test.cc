@@ -250,7 +250,12 @@ TEST_F(UploadTest, PartsBecomeOneObject) {
   const TestResponse get = client().get("/b/big");
   EXPECT_TRUE(get.body == first + "tail");
   EXPECT_NE(done.body.find(get.header("etag").substr(1, 32)), std::string::npos);
+  // Asked again, since the answer was lost; with other parts; when the object is another.
+  EXPECT_EQ(complete("/b/big", id, {{2, e1}, {7, e2}}).xml("ETag"), done.xml("ETag"));
   EXPECT_EQ(complete("/b/big", id, {{2, e1}}).xml("Code"), "NoSuchUpload");
+  EXPECT_EQ(complete("/b/other", id, {{2, e1}, {7, e2}}).xml("Code"), "NoSuchUpload");
+  EXPECT_EQ(client().put("/b/big", "other").status, 200);
+  EXPECT_EQ(complete("/b/big", id, {{2, e1}, {7, e2}}).xml("Code"), "NoSuchUpload");
 }
 
 TEST_F(UploadTest, TheEtagIsTheMd5OfTheMd5sOfTheParts) {

@@ -147,6 +147,22 @@ void add_part_digest(const FileInfo& part, Checksum& digests) {
   }
 }
 
+void answer_completion(const Target& target, const FileInfo& info, const ObjectSums& sums,
+                       Response& response) {
+  std::string out;
+  open_element("CompleteMultipartUploadResult", out);
+  append_xml_element("Location", "/" + target.bucket + "/" + target.key, out);
+  append_xml_element("Bucket", target.bucket, out);
+  append_xml_element("Key", target.key, out);
+  append_xml_element("ETag", etag_of(info), out);
+  append_sum_element(sums.field, sums.value, out);
+  if (!sums.field.empty()) {
+    append_xml_element("ChecksumType", sums.is_composite ? "COMPOSITE" : "FULL_OBJECT", out);
+  }
+  out += "</CompleteMultipartUploadResult>";
+  set_xml(std::move(out), response);
+}
+
 }  // namespace
 
 void append_sum_element(std::string_view field, std::string_view value, std::string& out) {
@@ -330,14 +346,31 @@ S3Code Service::finish_sums(const std::string& folder, const http::RequestHead& 
   return claimed.empty() || claimed == sums.value ? S3Code::kNone : S3Code::kBadDigest;
 }
 
+/// True when this upload was completed before with the same parts and the object is still that one.
+bool Service::was_completed(const Exchange& exchange, std::string_view text) const {
+  const Target& target = exchange.target;
+  const auto upload = shared_.completed_uploads.find(target.parameter("uploadId").value_or(""));
+  FileInfo present;
+  return upload && upload->bucket == target.bucket && upload->key == target.key &&
+         upload->parts_hash == hash_text(text) &&
+         shared_.storage.find(target.bucket, target.key, present) &&
+         etag_of(present) == upload->etag;
+}
+
 S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchange) {
   const Target& target = exchange.target;
   std::string folder;
-  if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) return code;
+  const std::string_view text = exchange.body ? exchange.body->memory() : std::string_view();
+  if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) {
+    if (code != S3Code::kNoSuchUpload || !was_completed(exchange, text)) return code;
+    FileInfo present;
+    (void)shared_.storage.find(target.bucket, target.key, present);
+    answer_completion(target, present, {}, exchange.response);
+    return S3Code::kNone;
+  }
   if (exchange.fate.has_error_in_body) return refuse_in_body(head, exchange);
   ObjectSums sums;
   VersionTag tag;
-  const std::string_view text = exchange.body ? exchange.body->memory() : std::string_view();
   if (const S3Code code = assemble(folder, text, exchange, sums, tag); code != S3Code::kNone) {
     return code;
   }
@@ -354,19 +387,10 @@ S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchang
                                              write_condition(head, exchange), tag, info);
   if (code != S3Code::kNone) return code;
   remove_folder(folder);
+  shared_.completed_uploads.add(std::string(*target.parameter("uploadId")),
+                                {target.bucket, target.key, etag_of(info), hash_text(text)});
   add_written_fields(info, sums, exchange);
-  std::string out;
-  open_element("CompleteMultipartUploadResult", out);
-  append_xml_element("Location", "/" + target.bucket + "/" + target.key, out);
-  append_xml_element("Bucket", target.bucket, out);
-  append_xml_element("Key", target.key, out);
-  append_xml_element("ETag", etag_of(info), out);
-  append_sum_element(sums.field, sums.value, out);
-  if (!sums.field.empty()) {
-    append_xml_element("ChecksumType", sums.is_composite ? "COMPOSITE" : "FULL_OBJECT", out);
-  }
-  out += "</CompleteMultipartUploadResult>";
-  set_xml(std::move(out), exchange.response);
+  answer_completion(target, info, sums, exchange.response);
   return S3Code::kNone;
 }
 

@@ -97,6 +97,24 @@ void SessionTable::expire_all() {
   for (auto& [token, session] : sessions_) session.ends_at = TimePoint::min();
 }
 
+void CompletedUploads::add(const std::string& id, Upload upload) {
+  constexpr std::size_t kMaxUploads = 1024;
+  const MutexLock lock(mutex_);
+  if (order_.size() >= kMaxUploads) {
+    uploads_.erase(order_.front());
+    order_.pop_front();
+  }
+  uploads_[id] = std::move(upload);
+  order_.push_back(id);
+}
+
+std::optional<CompletedUploads::Upload> CompletedUploads::find(std::string_view id) const {
+  const MutexLock lock(mutex_);
+  const auto found = uploads_.find(id);
+  if (found == uploads_.end()) return std::nullopt;
+  return found->second;
+}
+
 Status SharedState::open() {
   if (options.tls) {
     HEADRACE_TRY_ASSIGN(tls, TlsContext::create(options));

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -97,6 +98,25 @@ class SessionTable {
   std::uint64_t count_ HEADRACE_GUARDED_BY(mutex_) = 0;
 };
 
+/// The last uploads that were completed: asking again, since the answer was lost, is no error.
+/// Bounded: the oldest go first.
+class CompletedUploads {
+ public:
+  struct Upload {
+    std::string bucket;
+    std::string key;
+    std::string etag;
+    std::uint64_t parts_hash = 0;  ///< Of the list of parts.
+  };
+  void add(const std::string& id, Upload upload) HEADRACE_EXCLUDES(mutex_);
+  std::optional<Upload> find(std::string_view id) const HEADRACE_EXCLUDES(mutex_);
+
+ private:
+  mutable Mutex mutex_;
+  std::map<std::string, Upload, std::less<>> uploads_ HEADRACE_GUARDED_BY(mutex_);
+  std::deque<std::string> order_ HEADRACE_GUARDED_BY(mutex_);
+};
+
 /// What the admin endpoints can do besides: the server's part.
 class Control {
  public:
@@ -115,6 +135,7 @@ struct SharedState {
   std::unique_ptr<TlsContext> tls;                        ///< Empty: plain.
   std::unique_ptr<auth::SigV4Verifier> express_verifier;  ///< The account's keys; set by open().
   SessionTable sessions;
+  CompletedUploads completed_uploads;
   Storage storage;
   FolderCache folders;
   BehaviourCell behaviour;

@@ -103,7 +103,7 @@ def test_s5cmd(server: sim.Server, tree: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not RCLONE.exists(), reason="tools/setup slow builds rclone")
 def test_rclone(server: sim.Server, tree: Path, tmp_path: Path) -> None:
-    remote = f":s3,provider=AWS,env_auth=true,endpoint='{server.endpoint}',region=us-east-1,force_path_style=true,upload_cutoff=6M:bkt/p"
+    remote = f":s3,provider=Other,env_auth=true,endpoint='{server.endpoint}',region=us-east-1,force_path_style=true,upload_cutoff=6M:bkt/p"
     rclone = [RCLONE, "--config", tmp_path / "none", "--stats-one-line", "-v"]
     shutil.copytree(tree, tmp_path / "served" / "bkt" / "laid")  # files that no client put: their ETags are no MD5s
     run(*rclone, "sync", tree, remote)
@@ -201,7 +201,7 @@ def test_pyarrow(server: sim.Server, tree: Path, tmp_path: Path) -> None:
     assert sorted(item.path for item in found if item.is_file) == sorted(f"bkt/p/{name}" for name in NAMES)
     for name in NAMES:
         with s3.open_input_file(f"bkt/p/{name}") as file:
-            assert file.metadata()[b"Content-Type"] == b"text/x"
+            assert file.metadata()["Content-Type"] == b"text/x"
             assert file.read() == (tree / name).read_bytes()
     s3.copy_file("bkt/p/a.txt", "bkt/p/copy")
     s3.delete_dir("bkt/p")
