@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
     parts = {.url = "bench:", .bytes = {}, .view = {}, .blocks = {}};
     cpu_started = bench::cpu_now_s();
     started = now();
-    parts.bytes = must(IndexBytes::map(path));
+    parts.bytes = must(IndexBytes::read(path));
     parts.view = must(IndexView::parse(parts.bytes.bytes()));
     checked = now();
     parts.blocks = must(make_blocks(parts.view, 0));

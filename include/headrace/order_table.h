@@ -1,7 +1,7 @@
 #pragma once
 /// \file
-/// Tables of Mosaic's orders in memory-mapped files: made once, shared by the ranks of a node,
-/// found again by a resumed run.
+/// Tables of Mosaic's orders in files: made once, shared by the ranks of a node, found again by a
+/// resumed run. Small ones are read into memory, large ones mapped.
 ///
 /// Place: src/feed. A table is `<directory>/<key>-<boot>.order`: a header that names its inputs,
 /// size and the boot it was written in, and has a checksum of the entries (XXH3, checked when a
@@ -28,6 +28,9 @@ struct OrderTableOptions {
   std::uint32_t kept_tables = 8;
   /// Smaller tables stay in memory: making them takes less than a millisecond.
   std::uint64_t least_bytes = 1 << 20;
+  /// Larger tables are mapped, which the ranks of a node share; who truncates such a file ends them
+  /// by SIGBUS, and who changes it changes their order. The default: 67 million samples.
+  std::uint64_t most_copied_bytes = std::uint64_t{256} << 20;
   std::uint32_t threads = 0;  ///< For making; 0: the machine's.
   /// How long to wait for another process that makes the same table, before making one in memory.
   /// The default, a minute, is a choice: of slower tables each process makes its own. 0: not at

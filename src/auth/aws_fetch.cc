@@ -1,13 +1,9 @@
 #include "auth/aws_fetch.h"
 
-#include <sys/stat.h>
-
-#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "auth/aws_sts.h"
 #include "base/atomic_file.h"
-#include "base/errno_status.h"
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/fields.h"
@@ -405,20 +401,12 @@ class Fetcher {
   const std::stop_token stop_;
 };
 
-Status write_private_file(const std::string& path, std::string_view text) {
-  HEADRACE_TRY_ASSIGN(TemporaryFile file,
-                      TemporaryFile::create(path.substr(0, path.find_last_of('/'))));
-  if (::fchmod(file.fd(), S_IRUSR | S_IWUSR) != 0) return errno_status(errno, "chmod " + path);
-  HEADRACE_TRY(file.write(std::as_bytes(std::span(text))));
-  return file.publish(path);
-}
-
 }  // namespace
 
 AwsWorld local_aws_world(std::shared_ptr<WebClient> web, const Environment& environment,
                          Clock* clock) {
   return {std::move(web), local_process_runner(environment), local_file_reader(),
-          write_private_file, clock != nullptr ? clock : &system_clock()};
+          atomic_write_private_file, clock != nullptr ? clock : &system_clock()};
 }
 
 Result<Credentials> fetch_credentials(const AwsPlan& plan, const AwsServices& services,

@@ -100,12 +100,33 @@ void remove_stale_temporaries(const std::string& directory) noexcept {
   ::closedir(entries);
 }
 
-Status atomic_write_file(const std::string& path, std::string_view bytes) {
+namespace {
+
+Status write_whole(const std::string& path, std::string_view bytes, bool is_private) {
   const std::string directory = directory_of(path);
   remove_stale_temporaries(directory);
   HEADRACE_TRY_ASSIGN(TemporaryFile file, TemporaryFile::create(directory));
+  if (is_private && ::fchmod(file.fd(), S_IRUSR | S_IWUSR) != 0)
+    return errno_status(errno, "chmod " + path);
   HEADRACE_TRY(file.write(std::as_bytes(std::span(bytes))));
   return file.publish(path);
+}
+
+}  // namespace
+
+Status atomic_write_file(const std::string& path, std::string_view bytes) {
+  return write_whole(path, bytes, false);
+}
+
+Status atomic_write_private_file(const std::string& path, std::string_view bytes) {
+  return write_whole(path, bytes, true);
+}
+
+void make_private_directories(const std::string& path) noexcept {
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    ::mkdir(path.substr(0, end).c_str(), S_IRWXU);
+    if (end == std::string::npos) return;
+  }
 }
 
 }  // namespace headrace

@@ -54,4 +54,11 @@ void remove_stale_temporaries(const std::string& directory) noexcept;
 /// errno_status().
 Status atomic_write_file(const std::string& path, std::string_view bytes);
 
+/// atomic_write_file() of a file that only its owner may read and write.
+Status atomic_write_private_file(const std::string& path, std::string_view bytes);
+
+/// Makes `path` and the directories above it that are missing, for their owner alone. Errors are
+/// left to who uses the directory.
+void make_private_directories(const std::string& path) noexcept;
+
 }  // namespace headrace

@@ -102,5 +102,23 @@ TEST(AtomicFile, DoesNotTouchNamesOfOthers) {
   EXPECT_TRUE(is_temporary_name(".headrace-0123456789.tmp"));
 }
 
+TEST(AtomicFile, PrivateFilesAndDirectoriesAreTheirOwnersOnly) {
+  const TemporaryDirectory directory;
+  const auto mode_of = [](const std::string& path) {
+    struct stat info {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 0777U;
+  };
+  const std::string path = directory.path() + "/a/b/c";
+  make_private_directories(path);
+  EXPECT_EQ(mode_of(directory.path() + "/a"), 0700U);
+  EXPECT_EQ(mode_of(path), 0700U);
+  ASSERT_EQ(::chmod(path.c_str(), 0755), 0);
+  make_private_directories(path);
+  EXPECT_EQ(mode_of(path), 0755U);  // As its owner wants it.
+  ASSERT_TRUE(atomic_write_private_file(path + "/x", "text").ok());
+  EXPECT_EQ(mode_of(path + "/x"), 0600U);
+}
+
 }  // namespace
 }  // namespace headrace

@@ -11,7 +11,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -88,32 +90,61 @@ Header header_of(const MosaicEpoch& epoch) {
   return header;
 }
 
-/// A mapping of a whole file.
-class Mapping {
+/// The content of a table file: header and entries, in memory of this process or mapped.
+class Table {
  public:
-  static std::shared_ptr<Mapping> create(int fd, std::size_t bytes, int protection) {
+  static std::shared_ptr<Table> in_memory(std::size_t bytes) {
+    // Left uninitialised: all of it is read or made, and zeroes would cost as much again.
+    auto* const at = new (std::nothrow) std::uint64_t[(bytes + 7) / 8];
+    return at == nullptr ? nullptr
+                         : std::make_shared<Table>(reinterpret_cast<std::byte*>(at), bytes, false);
+  }
+  static std::shared_ptr<Table> mapped(int fd, std::size_t bytes, int protection) {
     void* at = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-    return at == MAP_FAILED ? nullptr : std::make_shared<Mapping>(at, bytes);
+    return at == MAP_FAILED ? nullptr
+                            : std::make_shared<Table>(static_cast<std::byte*>(at), bytes, true);
   }
-  Mapping(void* at, std::size_t bytes) : at_(at), bytes_(bytes) {}
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() { ::munmap(at_, bytes_); }
-  std::span<std::byte> table() const {
-    return std::span(static_cast<std::byte*>(at_), bytes_).subspan(sizeof(Header));
+  Table(std::byte* at, std::size_t bytes, bool is_mapped)
+      : at_(at), bytes_(bytes), is_mapped_(is_mapped) {}
+  Table(const Table&) = delete;
+  Table& operator=(const Table&) = delete;
+  ~Table() {
+    if (is_mapped_) {
+      ::munmap(at_, bytes_);
+    } else {
+      delete[] reinterpret_cast<std::uint64_t*>(at_);
+    }
   }
+  std::span<std::byte> all() const { return {at_, bytes_}; }
+  std::span<std::byte> entries() const { return all().subspan(sizeof(Header)); }
   Header header() const {
     Header header;
     std::memcpy(&header, at_, sizeof header);
     return header;
   }
   void set_header(const Header& header) { std::memcpy(at_, &header, sizeof header); }
-  std::uint64_t checksum() const { return XXH3_64bits(table().data(), table().size()); }
+  std::uint64_t checksum() const { return XXH3_64bits(entries().data(), entries().size()); }
 
  private:
-  void* at_;
+  std::byte* at_;
   std::size_t bytes_;
+  bool is_mapped_;
 };
+
+/// Reads a file of exactly `bytes`; null when it is another by now.
+std::shared_ptr<Table> copy_table(const Fd& fd, std::size_t bytes) {
+  auto table = Table::in_memory(bytes);
+  if (table == nullptr) return nullptr;
+  const std::span<std::byte> to = table->all();
+  for (std::size_t done = 0; done < bytes;) {
+    const ssize_t count =
+        ::pread(fd.get(), to.data() + done, bytes - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return nullptr;
+    done += static_cast<std::size_t>(count);
+  }
+  return table;
+}
 
 /// The right to make one table. Its file is removed with it: who locks a file that has no name any
 /// more has lost the race and looks again.
@@ -156,21 +187,23 @@ class TableLock {
 };
 
 /// The table at `path`, when it is whole, ours, of these inputs and of this boot.
-std::shared_ptr<Mapping> find_table(const std::string& path, const Header& header) {
+std::shared_ptr<Table> find_table(const std::string& path, const Header& header,
+                                  std::uint64_t most_copied_bytes) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   struct stat info {};
   if (!fd || ::fstat(fd.get(), &info) != 0) return nullptr;
   const std::size_t bytes = sizeof(Header) + header.table_bytes;
   if (info.st_uid != ::geteuid() || !S_ISREG(info.st_mode)) return nullptr;
   if (info.st_size < 0 || static_cast<std::size_t>(info.st_size) != bytes) return nullptr;
-  auto mapping = Mapping::create(fd.get(), bytes, PROT_READ);
-  if (mapping == nullptr) return nullptr;
+  auto table = bytes <= most_copied_bytes ? copy_table(fd, bytes)
+                                          : Table::mapped(fd.get(), bytes, PROT_READ);
+  if (table == nullptr) return nullptr;
   Header expected = header;
-  expected.checksum = mapping->header().checksum;
-  if (!(mapping->header() == expected) || mapping->checksum() != expected.checksum) return nullptr;
+  expected.checksum = table->header().checksum;
+  if (!(table->header() == expected) || table->checksum() != expected.checksum) return nullptr;
   // Marks it as used lately; without the right to, it is only removed earlier.
   static_cast<void>(::utimensat(AT_FDCWD, path.c_str(), nullptr, 0));
-  return mapping;
+  return table;
 }
 
 /// Removes a lock's file that a dead process left.
@@ -203,23 +236,27 @@ void prune(const std::string& directory, std::size_t kept) {
 }
 
 /// Errors of the file system: any. Those of build(): kInvalidArgument.
-Result<std::shared_ptr<Mapping>> make_table(const MosaicEpoch& epoch, const std::string& path,
-                                            Header header, const OrderTableOptions& options) {
+Result<std::shared_ptr<Table>> make_table(const MosaicEpoch& epoch, const std::string& path,
+                                          Header header, const OrderTableOptions& options) {
   remove_stale_temporaries(options.directory);
   HEADRACE_TRY_ASSIGN(TemporaryFile file, TemporaryFile::create(options.directory));
+  if (::fchmod(file.fd(), S_IRUSR | S_IWUSR) != 0) return errno_status(errno, "chmod " + path);
   const std::size_t bytes = sizeof(Header) + header.table_bytes;
+  const bool is_copied = bytes <= options.most_copied_bytes;
   // Room is taken first: writing to a mapping of a file without room would kill the process.
   if (const int error = ::posix_fallocate(file.fd(), 0, static_cast<off_t>(bytes)); error != 0) {
     return errno_status(error, "make room for " + path);
   }
-  auto mapping = Mapping::create(file.fd(), bytes, PROT_READ | PROT_WRITE);
-  if (mapping == nullptr) return errno_status(errno, "map " + path);
-  HEADRACE_TRY(epoch.build(mapping->table(), options.threads));
-  header.checksum = mapping->checksum();
-  mapping->set_header(header);
+  auto table =
+      is_copied ? Table::in_memory(bytes) : Table::mapped(file.fd(), bytes, PROT_READ | PROT_WRITE);
+  if (table == nullptr) return errno_status(errno, "map " + path);
+  HEADRACE_TRY(epoch.build(table->entries(), options.threads));
+  header.checksum = table->checksum();
+  table->set_header(header);
+  if (is_copied) HEADRACE_TRY(file.write(table->all()));
   HEADRACE_TRY(file.publish(path));
   prune(options.directory, std::max<std::size_t>(options.kept_tables, 1));
-  return mapping;
+  return table;
 }
 
 }  // namespace
@@ -234,25 +271,26 @@ Result<std::shared_ptr<const SampleList>> open_mosaic_list(const MosaicEpoch& ep
   // Machines that share the directory unnoticed do not replace each other's tables.
   const std::string name = options.directory + "/" + epoch.table_key() + "-" + boot_id();
   const std::string path = name + std::string(kSuffix);
-  auto mapping = find_table(path, header);
-  if (mapping == nullptr) {
+  auto table = find_table(path, header, options.most_copied_bytes);
+  if (table == nullptr) {
     const TableLock lock =
         TableLock::acquire(name + std::string(kLockSuffix), options.longest_wait, stop);
     if (!lock && stop.stop_requested())
       return Status(Code::kCancelled, "waiting for a table of the order was cancelled");
     // Whoever makes it may be stopped: the same table of our own only costs time and memory.
     if (!lock) return in_memory();
-    mapping = find_table(path, header);  // another process may have made it meanwhile
-    if (mapping == nullptr) {
+    // Another process may have made it meanwhile.
+    table = find_table(path, header, options.most_copied_bytes);
+    if (table == nullptr) {
       auto made = make_table(epoch, path, header, options);
       if (!made) {
         if (made.error().code() == Code::kInvalidArgument) return std::move(made).error();
         return in_memory();
       }
-      mapping = *std::move(made);
+      table = *std::move(made);
     }
   }
-  return epoch.list(mapping->table(), mapping);
+  return epoch.list(table->entries(), table);
 }
 
 }  // namespace headrace

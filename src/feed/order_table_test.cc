@@ -172,5 +172,46 @@ TEST_F(OrderTable, IsMadeByOneOfMany) {
   EXPECT_EQ(files().size(), 1U);
 }
 
+TEST_F(OrderTable, DamageIsNoticedAndTheTableMadeAnew) {
+  expect_right(0, options());
+  const fs::path path = files()[0];
+  const auto content = [&] {
+    std::ifstream file(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const std::string good = content();
+  std::vector<std::string> damaged = {"", good.substr(0, good.size() / 2), good + "x"};
+  for (const std::size_t at : {0U, 20U, 70U, 104U, 120U, 128U, 5000U}) {
+    damaged.push_back(good);
+    damaged.back()[at] = static_cast<char>(damaged.back()[at] ^ 4);
+  }
+  damaged.push_back(good);
+  damaged.back().replace(good.size() / 2, 64, std::string(64, '\xff'));  // Ids out of range.
+  for (const std::string& bad : damaged) {
+    for (const std::uint64_t most : {std::uint64_t{1} << 20, std::uint64_t{0}}) {
+      fs::remove(path);
+      std::ofstream(path, std::ios::binary) << bad;
+      OrderTableOptions both = options();
+      both.most_copied_bytes = most;
+      expect_right(0, both);
+      EXPECT_EQ(content(), good);
+    }
+  }
+}
+
+TEST_F(OrderTable, WhatHappensToTheFileLaterDoesNotMatter) {
+  const auto epoch = epoch_of(0);
+  const auto made = open_mosaic_list(*epoch, options());
+  const auto found = open_mosaic_list(*epoch, options());
+  ASSERT_TRUE(made.has_value() && found.has_value());
+  struct stat info {};
+  ASSERT_EQ(::stat(files()[0].c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0600U);
+  fs::resize_file(files()[0], 0);  // SIGBUS, were it mapped.
+  const auto right = slots(**make_mosaic_list(*epoch));
+  EXPECT_EQ(slots(**made), right);
+  EXPECT_EQ(slots(**found), right);
+}
+
 }  // namespace
 }  // namespace headrace

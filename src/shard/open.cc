@@ -311,7 +311,7 @@ class Opener {
   // A damaged index, or one of another version, is as if it were not there: it only costs the time
   // to make another.
   static std::optional<OpenIndex> mapped_index(const std::string& path) {
-    auto mapped = IndexBytes::map(path);
+    auto mapped = IndexBytes::read(path);
     if (!mapped) return std::nullopt;
     auto index = check(*std::move(mapped));
     if (!index) return std::nullopt;

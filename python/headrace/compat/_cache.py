@@ -17,7 +17,8 @@ def order_cache() -> str:
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     path = Path(given) if given else root / "headrace" / "orders"
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         logger.warning("orders are kept in memory: %s", error)
         return ""

@@ -9,11 +9,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <system_error>
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/fd.h"
 
 namespace headrace::detail {
 namespace {
@@ -21,6 +21,20 @@ namespace {
 Status failed(std::string_view action, const std::string& path, int error) {
   return Status(error == ENOENT ? Code::kNotFound : Code::kUnavailable,
                 fmt::format("{} {}: {}", action, path, std::generic_category().message(error)));
+}
+
+Result<std::string> copy_of(const Fd& fd, const std::string& path, std::size_t size) {
+  std::string bytes(size, '\0');
+  for (std::size_t done = 0; done < size;) {
+    const ssize_t count =
+        ::pread(fd.get(), bytes.data() + done, size - done, static_cast<off_t>(done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return failed("reading", path, errno);
+    if (count == 0)
+      return Status(Code::kChanged, fmt::format("reading {}: was cut off meanwhile", path));
+    done += static_cast<std::size_t>(count);
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -41,21 +55,21 @@ IndexBytes::~IndexBytes() {
   if (mapped_ != nullptr) ::munmap(mapped_, mapped_bytes_);
 }
 
-Result<IndexBytes> IndexBytes::map(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return failed("opening", path, errno);
+Result<IndexBytes> IndexBytes::read(const std::string& path, std::uint64_t most_copied_bytes) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd) return failed("opening", path, errno);
   struct stat info {};
-  if (::fstat(fd, &info) != 0 || info.st_size <= 0) {
-    const int error = info.st_size <= 0 ? EINVAL : errno;
-    ::close(fd);
-    return failed("reading", path, error);
+  if (::fstat(fd.get(), &info) != 0) return failed("reading", path, errno);
+  if (info.st_size <= 0) return failed("reading", path, EINVAL);
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size <= most_copied_bytes) {
+    HEADRACE_TRY_ASSIGN(std::string copy, copy_of(fd, path, size));
+    return IndexBytes(std::move(copy));
   }
   IndexBytes out;
-  out.mapped_bytes_ = static_cast<std::size_t>(info.st_size);
-  void* at = ::mmap(nullptr, out.mapped_bytes_, PROT_READ, MAP_SHARED, fd, 0);
-  const int error = errno;
-  ::close(fd);
-  if (at == MAP_FAILED) return failed("mapping", path, error);
+  out.mapped_bytes_ = size;
+  void* at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd.get(), 0);
+  if (at == MAP_FAILED) return failed("mapping", path, errno);
   out.mapped_ = at;
   return out;
 }
@@ -76,9 +90,8 @@ std::string cached_index_path(const std::string& dir, std::string_view url,
 }
 
 Status publish_file(const std::string& path, std::string_view bytes) {
-  std::error_code ignored;  // A directory that cannot be made fails below, with a message.
-  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
-  return atomic_write_file(path, bytes);
+  make_private_directories(path.substr(0, path.rfind('/')));
+  return atomic_write_private_file(path, bytes);
 }
 
 }  // namespace headrace::detail

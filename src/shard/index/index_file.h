@@ -1,12 +1,13 @@
 #pragma once
 /// \file
-/// Bytes of an index, owned or memory-mapped, and the directory where built indexes are kept.
+/// Bytes of an index, in memory or mapped, and the directory where built indexes are kept.
 ///
 /// Place: with partial.h the only part of src/shard that touches the local file system.
 ///
 /// Threads: IndexBytes has one owner and is immutable. Several processes may publish and map the
 /// same file.
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,8 +26,15 @@ class IndexBytes {
   IndexBytes(IndexBytes&& other) noexcept;
   IndexBytes& operator=(IndexBytes&& other) noexcept;
   ~IndexBytes();
-  /// Errors: kNotFound, kUnavailable (anything else that open or mmap say).
-  static Result<IndexBytes> map(const std::string& path);
+  /// The content of a file: a copy of it up to `most_copied_bytes`, so that nothing that happens to
+  /// the file matters any more; larger ones are mapped, which all processes of the machine share
+  /// (and who truncates such a file ends them by SIGBUS: docs/design/0030-decoded-memory.md).
+  /// Errors: kNotFound, kChanged (it shrank meanwhile), kUnavailable (anything else that open, read
+  /// or mmap say).
+  static Result<IndexBytes> read(const std::string& path,
+                                 std::uint64_t most_copied_bytes = kMostCopiedBytes);
+  /// 10^8 samples of varying size; copied in 0.1 s.
+  static constexpr std::uint64_t kMostCopiedBytes = std::uint64_t{256} << 20;
   std::span<const std::byte> bytes() const noexcept;
 
  private:
@@ -40,7 +48,7 @@ class IndexBytes {
 std::string cached_index_path(const std::string& dir, std::string_view url,
                               std::string_view manifest);
 
-/// atomic_write_file(), after making the directory.
+/// atomic_write_private_file(), after making the directory.
 Status publish_file(const std::string& path, std::string_view bytes);
 
 }  // namespace headrace::detail

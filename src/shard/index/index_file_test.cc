@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/temporary_directory.h"
 
 namespace headrace::detail {
@@ -11,16 +13,35 @@ std::string text_of(const IndexBytes& bytes) {
   return {reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()};
 }
 
-TEST(IndexFile, MapsWhatWasPublished) {
+TEST(IndexFile, ReadsWhatWasPublished) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/a/b/index";
   ASSERT_TRUE(publish_file(path, "first").ok());
-  auto first = IndexBytes::map(path);
+  auto first = IndexBytes::read(path);
   ASSERT_TRUE(first.has_value());
   // Replacing a file leaves the mapping of the old one as it was.
   ASSERT_TRUE(publish_file(path, "second, and longer").ok());
   EXPECT_EQ(text_of(*first), "first");
-  EXPECT_EQ(text_of(*IndexBytes::map(path)), "second, and longer");
+  EXPECT_EQ(text_of(*IndexBytes::read(path)), "second, and longer");
+}
+
+TEST(IndexFile, DoesNotMindWhatHappensToTheFileLater) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/index";
+  const std::string content(100'000, 'x');
+  ASSERT_TRUE(publish_file(path, content).ok());
+  auto bytes = IndexBytes::read(path);
+  ASSERT_TRUE(bytes.has_value());
+  std::filesystem::resize_file(path, 0);
+  EXPECT_EQ(text_of(*bytes), content);  // SIGBUS, were it mapped.
+}
+
+TEST(IndexFile, MapsWhatIsTooLargeToCopy) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/index";
+  ASSERT_TRUE(publish_file(path, "ten bytes.").ok());
+  EXPECT_EQ(text_of(*IndexBytes::read(path, 9)), "ten bytes.");
+  EXPECT_EQ(text_of(*IndexBytes::read(path, 10)), "ten bytes.");
 }
 
 TEST(IndexFile, KeepsItsBytesWhenMoved) {
@@ -35,12 +56,12 @@ TEST(IndexFile, KeepsItsBytesWhenMoved) {
 
 TEST(IndexFile, SaysWhatIsMissing) {
   const TemporaryDirectory directory;
-  auto none = IndexBytes::map(directory.path() + "/none");
+  auto none = IndexBytes::read(directory.path() + "/none");
   ASSERT_FALSE(none.has_value());
   EXPECT_EQ(none.error().code(), Code::kNotFound);
   EXPECT_NE(none.error().message().find("none"), std::string_view::npos);
   ASSERT_TRUE(publish_file(directory.path() + "/empty", "").ok());
-  EXPECT_FALSE(IndexBytes::map(directory.path() + "/empty").has_value());
+  EXPECT_FALSE(IndexBytes::read(directory.path() + "/empty").has_value());
   EXPECT_FALSE(publish_file("/proc/none/at/all", "x").ok());
 }
 

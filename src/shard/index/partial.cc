@@ -9,9 +9,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 
+#include "base/atomic_file.h"
 #include "base/crc32c.h"
 #include "base/endian.h"
 
@@ -57,9 +56,8 @@ std::uint32_t checksum_of(std::string_view bytes) {
 PartialIndex::PartialIndex(const std::string& dir, std::string_view url, std::string_view kind)
     : kind_(kind) {
   if (dir.empty()) return;
-  std::error_code ignored;  // A directory that cannot be made fails at once below.
-  std::filesystem::create_directories(dir, ignored);
-  fd_ = ::open(path_of(dir, url).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  make_private_directories(dir);
+  fd_ = ::open(path_of(dir, url).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   if (fd_ < 0) return;
   if (::flock(fd_, LOCK_EX | LOCK_NB) == 0) {
     read_log();
