@@ -4,6 +4,7 @@
 
 #include "shard/table/ipc_table.h"
 #include "shard/table/parquet_footer.h"
+#include "shard/table/parquet_pages.h"
 #include "shard/table/table_layout.h"
 #include "shard/table/table_record.h"
 
@@ -63,7 +64,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 1) return 0;
   const auto bytes = std::as_bytes(std::span(data, size)).subspan(1);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  switch (data[0] % 5) {
+  switch (data[0] % 6) {
     case 0:
       read_parquet(bytes);
       break;
@@ -72,10 +73,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 2:
       (void)parse_ipc_batch(bytes);
-      (void)ipc_inflated_bytes(bytes);
+      (void)ipc_workspace_bytes(bytes);
       break;
     case 3:
       read_record(text);
+      break;
+    case 4:
+      (void)look_at_pages(bytes, {.physical_type = 6}, static_cast<std::uint8_t>(data[0] / 6 % 8));
       break;
     default:
       (void)decode_table_layout(text);

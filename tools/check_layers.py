@@ -20,6 +20,7 @@ PUBLIC = {  # header -> layer that implements it
     "clock": "base",
     "environment": "base",
     "memory": "mem",
+    "slab_arena": "mem",
     "metrics": "insight",
     "store": "store",
     "router": "store",

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "headrace/memory.h"
+#include "headrace/slab_arena.h"
 #include "headrace/status.h"
 #include "headrace/store.h"
 
@@ -85,8 +86,7 @@ struct Extent {
   std::uint64_t target_offset_bytes = 0;  ///< Offset in the buffer that BlockBytes will look into.
 };
 
-/// What Dataset::decode() made of a block: columns in memory that the engine does not own (Arrow
-/// arrays). Any thread; immutable.
+/// What Dataset::decode() made of a block: columns in memory of a SlabArena. Any thread; immutable.
 class DecodedBlock {
  public:
   virtual ~DecodedBlock() = default;
@@ -234,13 +234,26 @@ class Dataset {
     static_cast<void>(block);
     return false;
   }
-  /// Decodes what append_extents() read. CPU work, any thread; may call Python (takes the GIL).
-  /// Errors: kCorrupt, kUnsupported (names the shard).
-  virtual Result<std::shared_ptr<const DecodedBlock>> decode(
-      std::uint32_t block, std::span<const std::byte> stored) const {
+  /// Decodes what append_extents() read into memory of `arena`. CPU work, any thread; may call
+  /// Python (takes the GIL). The result must not outlive the arena. Errors: kCorrupt, kUnsupported
+  /// (name the shard), kExhausted (the columns are larger than Block::raw_bytes, and the pool has
+  /// no room for what is missing).
+  virtual Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t block,
+                                                             std::span<const std::byte> stored,
+                                                             SlabArena& arena) const {
     static_cast<void>(block);
     static_cast<void>(stored);
+    static_cast<void>(arena);
     return Status(Code::kInternal, "this dataset has no block to decode");
+  }
+  /// Memory outside of the arena that decode() needs meanwhile (buffers of the package that
+  /// decodes). `stored`: the bytes of the block; before they are read (empty): what blocks of its
+  /// kind need as a rule. 0 for blocks that are not decoded.
+  virtual std::uint64_t decode_workspace_bytes(std::uint32_t block,
+                                               std::span<const std::byte> stored) const {
+    static_cast<void>(block);
+    static_cast<void>(stored);
+    return 0;
   }
   /// Checks the format's own integrity marks that do not depend on single samples, when it has them
   /// (MDS hashes of a whole compressed or whole raw shard). Errors: kCorrupt.

@@ -5,8 +5,8 @@
 ///
 /// Place: implemented by src/bindings/table.cc, used by src/shard/table/. Columns cross through the
 /// Arrow C data interface; the structs below are its ABI, copied from the specification
-/// (https://arrow.apache.org/docs/format/CDataInterface.html and CStreamInterface.html), so that no
-/// Arrow library is needed to build.
+/// (https://arrow.apache.org/docs/format/CDataInterface.html), so that no Arrow library is needed
+/// to build.
 ///
 /// Threads: a TableDecoder is called from any thread, several at once, without the GIL.
 #include <cstddef>
@@ -51,45 +51,9 @@ struct ArrowArray {
 };
 }
 #endif
-#ifndef ARROW_C_STREAM_INTERFACE
-#define ARROW_C_STREAM_INTERFACE
-extern "C" {
-struct ArrowArrayStream {
-  int (*get_schema)(struct ArrowArrayStream*, struct ArrowSchema* out);
-  int (*get_next)(struct ArrowArrayStream*, struct ArrowArray* out);
-  const char* (*get_last_error)(struct ArrowArrayStream*);
-  void (*release)(struct ArrowArrayStream*);
-  void* private_data;
-};
-}
-#endif
 // NOLINTEND
 
 namespace headrace {
-
-/// Owns one struct of the Arrow C interface: releases it when destroyed. Move-only.
-template <class T>
-class ArrowOwned {
- public:
-  ArrowOwned() noexcept = default;
-  ArrowOwned(ArrowOwned&& o) noexcept : value_(std::exchange(o.value_, T{})) {}
-  ArrowOwned& operator=(ArrowOwned&& o) noexcept {
-    std::swap(value_, o.value_);
-    return *this;
-  }
-  ~ArrowOwned() {
-    if (value_.release != nullptr) value_.release(&value_);
-  }
-  /// Where a producer writes. \pre empty.
-  T* out() noexcept { return &value_; }
-  T* get() noexcept { return &value_; }
-  const T& operator*() const noexcept { return value_; }
-  const T* operator->() const noexcept { return &value_; }
-  explicit operator bool() const noexcept { return value_.release != nullptr; }
-
- private:
-  T value_{};
-};
 
 /// What a decoder is asked: see docs/formats.md, "Tables", for each kind.
 struct TableRequest {
@@ -98,6 +62,21 @@ struct TableRequest {
   std::string_view spec;            ///< JSON.
   std::span<const std::byte> head;  ///< Parquet: a footer as a small file. IPC: the schema message.
   std::span<const std::byte> body;  ///< What was fetched of the block. Lives for the call only.
+  /// decode(): about what all columns take, for the size of batches.
+  std::uint64_t decoded_bytes = 0;
+  /// decode(): batches have at most so many rows.
+  std::uint64_t most_rows = ~std::uint64_t{0};
+};
+
+/// Receives what is decoded, batch by batch.
+class TableSink {
+ public:
+  virtual ~TableSink() = default;
+  /// Columns [first_column, first_column + array.n_children) of the spec, of the rows that follow
+  /// those of the last batch of these columns. Schema and array (a struct) live for the call only.
+  /// Called without the GIL. An error ends decoding.
+  virtual Status take(std::size_t first_column, const ArrowSchema& schema,
+                      const ArrowArray& array) = 0;
 };
 
 /// Knows the packages that decode tables.
@@ -107,9 +86,10 @@ class TableDecoder {
   /// What a table is, as JSON. Control plane: while an index is built. Errors: kUnsupported (no
   /// pyarrow, a type that cannot be delivered), kCorrupt, kInvalidArgument (columns, predicates).
   virtual Result<std::string> describe(const TableRequest& request) = 0;
-  /// Record batches with exactly the columns of the spec, decoded; nothing in them refers to
-  /// `body` or to Python objects. Errors: kCorrupt, kUnsupported, kCancelled (Python is ending).
-  virtual Result<ArrowOwned<ArrowArrayStream>> decode(const TableRequest& request) = 0;
+  /// Decodes the columns of the spec batch by batch, so that no more than a batch of some columns
+  /// lies in the package's own memory at once. Errors: kCorrupt, kUnsupported, kCancelled (Python
+  /// is ending), those of `sink`.
+  virtual Status decode(const TableRequest& request, TableSink& sink) = 0;
 };
 
 /// Sets the decoder of the process; called once, when the extension module is loaded.

@@ -249,7 +249,7 @@ class Loader:
         except BaseException:
             self._store.close()
             raise
-        self._has_warned = False
+        self._has_warned = self._has_checked_memory = False
         self._sample_count = self._dataset.sample_count
         self._global_batch = batch_size * world_size
         self._drops, self._is_uneven = epoch_end == "drop", epoch_end == "uneven"
@@ -264,7 +264,22 @@ class Loader:
         batch = self._native.next()  # add_source() may change it within a loop.
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
+        if batch is not None and not self._has_checked_memory:
+            self._check_memory()
         return batch
+
+    def _check_memory(self) -> None:
+        """Says once when the limit makes whole blocks ready for single samples."""
+        self._has_checked_memory = True
+        wanted = int(self._native.stats()["loader.memory_wanted_bytes"])
+        if wanted == 0:
+            return
+        warnings.warn(
+            f"{self._dataset.url}: memory={self._memory!r} is not enough to keep the blocks of this order: many are read and decompressed again "
+            f'for every sample, which can be a thousand times slower. memory="{-(-wanted >> 20)}MiB" would do. This is said once.',
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
     def _warn(self) -> None:
         """Says once that samples are replaced which no list named."""

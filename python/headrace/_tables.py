@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -223,7 +224,7 @@ def _with_codec(output: _Output, codecs: dict[str, str]) -> _Output:
 
 def _answer(outputs: Sequence[_Output], **more: Any) -> str:
     leaves = sorted({leaf for output in outputs for leaf in output.leaves})
-    spec = {"columns": [[list(o.path), o.how] for o in outputs], "leaves": leaves, **more.pop("spec", {})}
+    spec = {"columns": [[list(o.path), o.how, list(o.leaves)] for o in outputs], "leaves": leaves, **more.pop("spec", {})}
     return json.dumps({"columns": [o.column() for o in outputs], "leaves": leaves, "spec": json.dumps(spec), **more})
 
 
@@ -419,16 +420,36 @@ _PREPARE: dict[str, Callable[[Any], Any] | None] = {
 }
 
 
+class _Column(NamedTuple):
+    path: tuple[str, ...]
+    how: str
+    leaves: tuple[int, ...]
+
+
 class _Plan(NamedTuple):
     leaves: list[int]
-    columns: list[tuple[list[str], str]]
+    columns: list[_Column]
     spec: dict[str, Any]
 
 
 @functools.lru_cache(maxsize=256)
 def _plan(spec: bytes) -> _Plan:
     fields = json.loads(spec)
-    return _Plan(fields["leaves"], [(path, how) for path, how in fields["columns"]], fields)
+    # Indexes made before 2026-11-22 do not say which leaves are whose.
+    columns = [_Column(tuple(path), how, tuple(leaves[0] if leaves else fields["leaves"])) for path, how, *leaves in fields["columns"]]
+    return _Plan(fields["leaves"], columns, fields)
+
+
+@functools.cache
+def _pool() -> Any:
+    """What decoding allocates: jemalloc gives memory back at once where it is asked to, mimalloc (the default) keeps much of it."""
+    pa = _arrow()
+    try:
+        pool = pa.jemalloc_memory_pool()
+        pa.jemalloc_set_decay_ms(0)
+    except NotImplementedError:
+        return pa.system_memory_pool()
+    return pool
 
 
 def _is_cut_by_engine(kind: Any, how: str) -> bool:
@@ -439,43 +460,95 @@ def _is_cut_by_engine(kind: Any, how: str) -> bool:
     return how in ("plain", "decimal") or bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind))
 
 
-def _export(table: Any, plan: _Plan, has_own_offsets: bool = False) -> Any:
-    """The chosen columns, ready to cut, as an Arrow stream. ``has_own_offsets``: those of the file, which may lead anywhere."""
+class _Request(NamedTuple):
+    """One call of ``decode``."""
+
+    plan: _Plan
+    head: memoryview
+    body: memoryview
+    decoded_bytes: int
+    """About what all columns take."""
+    most_rows: int
+
+
+_Part = tuple[int, Any, Any]
+"""First column, capsules of schema and array (Arrow C data interface)."""
+
+
+def _export(table: Any, columns: Sequence[_Column], first: int, has_own_offsets: bool = False) -> Iterable[_Part]:
+    """The columns, of which ``first`` is the first, ready to cut. ``has_own_offsets``: those of the file, which may lead anywhere."""
     pa = _arrow()
     table.validate()
-    columns = []
-    for path, how in plan.columns:
+    ready = []
+    for path, how, _ in columns:
         column = _unwrap(table.column(path[0]))
         for name in path[1:]:
             column = _unwrap(pa.compute.struct_field(column, name))
         if has_own_offsets and not _is_cut_by_engine(column.type, how):
             column.validate(full=True)
         prepare = _PREPARE[how]
-        columns.append(column if prepare is None else prepare(column))
-    ready = pa.table(columns, names=[str(i) for i in range(len(columns))])
-    return ready.__arrow_c_stream__()
+        ready.append(column if prepare is None else prepare(column))
+    for batch in pa.table(ready, names=[str(i) for i in range(len(ready))]).to_batches():
+        yield (first, *batch.__arrow_c_array__())
 
 
-def _decode_parquet(plan: _Plan, head: memoryview, body: memoryview) -> Any:
+_TOGETHER_BYTES = 4 << 20
+"""Columns of Parquet are decoded together while their chunks have no more than this."""
+_BATCH_BYTES = 1 << 20
+"""Decoded bytes of a batch: pyarrow needs up to eight times as much while it decodes nested lists, and is quickest with batches that fit in caches."""
+
+
+def _column_groups(plan: _Plan, sizes: dict[int, int]) -> Iterable[tuple[int, int, int]]:
+    """(begin, end, stored bytes once inflated) of columns that are decoded together. ``sizes``: of leaves."""
+    begin, total = 0, 0
+    for i, column in enumerate(plan.columns):
+        size = sum(sizes[leaf] for leaf in column.leaves)
+        if i > begin and total + size > _TOGETHER_BYTES:
+            yield begin, i, total
+            begin, total = i, 0
+        total += size
+    yield begin, len(plan.columns), total
+
+
+@functools.cache
+def _parquet_options() -> dict[str, bool]:
+    options = {"pre_buffer": False, "page_checksum_verification": True}
+    # As pyarrow.parquet.read_schema() has it, which describe() asks; pyarrow before 21 knows no other way.
+    if "arrow_extensions_enabled" in inspect.signature(_arrow().parquet.ParquetFile.__init__).parameters:
+        options["arrow_extensions_enabled"] = True
+    return options
+
+
+def _decode_parquet(request: _Request) -> Iterable[_Part]:
     pa = _arrow()
-    metadata = pa.parquet.read_metadata(pa.BufferReader(pa.py_buffer(head)))
-    file = pa.parquet.ParquetFile(pa.BufferReader(pa.py_buffer(body)), metadata=metadata, pre_buffer=False, page_checksum_verification=True)
-    groups = range(metadata.num_row_groups)
-    table = file.reader.read_row_groups(groups, column_indices=plan.leaves, use_threads=False)
-    return _export(table, plan)
+    plan = request.plan
+    metadata = pa.parquet.read_metadata(pa.BufferReader(pa.py_buffer(request.head)))
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    sizes = {leaf: sum(group.column(leaf).total_uncompressed_size for group in groups) for leaf in plan.leaves}
+    reader = importlib.import_module("pyarrow._parquet").ParquetReader(memory_pool=_pool())
+    reader.open(pa.BufferReader(pa.py_buffer(request.body)), metadata=metadata, **_parquet_options())
+    for begin, end, size in _column_groups(plan, sizes):
+        columns = plan.columns[begin:end]
+        leaves = sorted({leaf for column in columns for leaf in column.leaves})
+        decoded = max(size, request.decoded_bytes * size // max(1, sum(sizes.values())), 1)
+        rows = max(1, min(request.most_rows, _BATCH_BYTES * metadata.num_rows // decoded))
+        for batch in reader.iter_batches(rows, row_groups=range(len(groups)), column_indices=leaves, use_threads=False):
+            yield from _export(pa.Table.from_batches([batch]), columns, begin)
 
 
-def _decode_ipc(plan: _Plan, head: memoryview, body: memoryview) -> Any:
+def _decode_ipc(request: _Request) -> Iterable[_Part]:
     pa = _arrow()
-    # Record batches are views of the bytes they are read from, and those go back to the engine: a copy, in Arrow's memory.
-    copy = pa.allocate_buffer(len(head) + len(body))
+    head, body = request.head, request.body
+    # Record batches are views of the bytes they are read from, and a reader wants schema and batches in one piece: a copy, in Arrow's memory.
+    copy = pa.allocate_buffer(len(head) + len(body), memory_pool=_pool())
     target = memoryview(copy).cast("B")
     target[: len(head)] = head
     target[len(head) :] = body
     target.release()
-    options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=_included_fields(plan, bytes(head)))
-    with pa.ipc.open_stream(pa.BufferReader(copy), options=options) as stream:
-        return _export(stream.read_all(), plan, has_own_offsets=True)
+    options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=_included_fields(request.plan, bytes(head)))
+    with pa.ipc.open_stream(pa.BufferReader(copy), options=options, memory_pool=_pool()) as stream:
+        for batch in stream:
+            yield from _export(pa.Table.from_batches([batch]), request.plan.columns, 0, has_own_offsets=True)
 
 
 @functools.lru_cache(maxsize=256)
@@ -485,7 +558,7 @@ def _included(names: tuple[str, ...], schema: bytes) -> list[int]:
 
 
 def _included_fields(plan: _Plan, schema: bytes) -> list[int]:
-    return _included(tuple(path[0] for path, _ in plan.columns), schema)
+    return _included(tuple(column.path[0] for column in plan.columns), schema)
 
 
 # ---- Lance ----
@@ -522,11 +595,20 @@ def _describe_lance(spec: dict[str, Any], head: memoryview, body: memoryview) ->
     )
 
 
-def _decode_lance(plan: _Plan, head: memoryview, body: memoryview) -> Any:
-    first, count = (int.from_bytes(head[at : at + 8], "little") for at in (0, 8))
+_LANCE_READ_BYTES = 8 << 20
+"""What lance reads ahead."""
+
+
+def _decode_lance(request: _Request) -> Iterable[_Part]:
+    first, count = (int.from_bytes(request.head[at : at + 8], "little") for at in (0, 8))
+    plan = request.plan
     table = _open_lance(plan.spec["url"], plan.spec["version"])
-    rows = table.to_table(columns=plan.spec["names"], offset=first, limit=count)
-    return _export(rows, plan)
+    rows = max(1, min(count, _BATCH_BYTES * count // max(1, request.decoded_bytes)))
+    scanner = table.scanner(
+        columns=plan.spec["names"], offset=first, limit=count, batch_size=rows, batch_readahead=1, fragment_readahead=1, io_buffer_size=_LANCE_READ_BYTES
+    )
+    for batch in scanner.to_batches():
+        yield from _export(_arrow().Table.from_batches([batch]), plan.columns, 0)
 
 
 # ---- what the engine calls ----
@@ -541,8 +623,24 @@ def describe(kind: str, spec: str, head: memoryview, body: memoryview) -> str:
     return describers[kind](json.loads(spec), head, body)
 
 
+class Batches:
+    """What ``decode`` gives, piece by piece."""
+
+    def __init__(self, parts: Iterable[_Part]) -> None:
+        self._parts: Iterator[_Part] | None = iter(parts)
+
+    @_guarded
+    def next(self) -> _Part | None:
+        """The next rows of some columns; None after the last. Columns come in order, each with all its rows."""
+        return next(self._parts, None) if self._parts is not None else None
+
+    def close(self) -> None:
+        """Lets go of what the engine lent."""
+        self._parts = None
+
+
 @_guarded
-def decode(kind: str, spec: bytes, head: memoryview, body: memoryview) -> Any:
-    """The columns of a block as a PyCapsule "arrow_array_stream". Nothing in it refers to ``head`` or ``body``."""
+def decode(kind: str, spec: bytes, head: memoryview, body: memoryview, decoded_bytes: int, most_rows: int) -> Batches:
+    """The columns of a block. ``head`` and ``body`` are the engine's until ``close``, and so is what comes of them."""
     decoders = {"parquet": _decode_parquet, "ipc": _decode_ipc, "lance": _decode_lance}
-    return decoders[kind](_plan(spec), head, body)
+    return Batches(decoders[kind](_Request(_plan(spec), head, body, decoded_bytes, most_rows)))

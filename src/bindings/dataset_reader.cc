@@ -112,7 +112,7 @@ void DatasetReader::keep(std::shared_ptr<const Ready> ready) {
   std::uint64_t bytes = 0;
   auto first_dying = kept_.begin();
   for (std::size_t count = 0; first_dying != kept_.end(); ++first_dying, ++count) {
-    bytes += SlabPool::charged_bytes((*first_dying)->raw.bytes().size());
+    bytes += (*first_dying)->size_bytes();
     const bool fits = count < kMaxKept && bytes <= client_->pool()->limit_bytes() / kKeptShare;
     if (count > 0 && !fits) break;
   }
@@ -130,7 +130,10 @@ Result<std::shared_ptr<const DatasetReader::Ready>> DatasetReader::make_ready(co
   ready->block = job.block;
   HEADRACE_TRY_ASSIGN(ready->raw, acquire(dataset_->block(job.block).raw_bytes, pause));
   if (dataset_->is_decoded(job.block)) {
-    HEADRACE_TRY_ASSIGN(ready->decoded, dataset_->decode(job.block, bytes));
+    const std::uint64_t workspace = dataset_->decode_workspace_bytes(job.block, bytes);
+    HEADRACE_TRY_ASSIGN(const Slab room, acquire(workspace, pause));  // Counted, never touched.
+    ready->arena.emplace(*client_->pool(), std::move(ready->raw));
+    HEADRACE_TRY_ASSIGN(ready->decoded, dataset_->decode(job.block, bytes, *ready->arena));
   } else {
     const std::span<std::byte> raw = ready->raw.bytes().first(dataset_->block(job.block).raw_bytes);
     HEADRACE_TRY(dataset_->decompress(job.block, bytes, raw));

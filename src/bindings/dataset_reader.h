@@ -8,6 +8,7 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -44,8 +45,12 @@ class DatasetReader {
   /// An inflated or decoded block, kept because the next call likely asks for its neighbours.
   struct Ready {
     std::uint32_t block = 0;
-    Slab raw;  ///< Of a decoded block only the room that it is charged for.
+    Slab raw;
+    std::optional<SlabArena> arena;  ///< Of a decoded block, in place of `raw`.
     std::shared_ptr<const DecodedBlock> decoded;
+    std::uint64_t size_bytes() const noexcept {
+      return arena ? arena->size_bytes() : raw.size_bytes();
+    }
   };
   std::vector<Job> plan(std::span<const std::uint64_t> positions) const;
   Status read_plain(std::span<const Job> jobs, std::span<const std::uint64_t> positions,

@@ -69,25 +69,46 @@ class PyTableDecoder final : public TableDecoder {
     });
   }
 
-  Result<ArrowOwned<ArrowArrayStream>> decode(const TableRequest& request) override {
-    return call<ArrowOwned<ArrowArrayStream>>([&](nb::handle module) {
+  Status decode(const TableRequest& request, TableSink& sink) override {
+    // Of the result only the error matters.
+    auto done = call<bool>([&](nb::handle module) -> Result<bool> {
       LentMemory head(request.head), body(request.body);
-      const nb::object capsule = module.attr("decode")(
-          nb::str(request.kind.data(), request.kind.size()),
-          nb::bytes(request.spec.data(), request.spec.size()), head.view(), body.view());
-      auto* exported =
-          static_cast<ArrowArrayStream*>(PyCapsule_GetPointer(capsule.ptr(), "arrow_array_stream"));
-      if (exported == nullptr) throw nb::python_error();
-      ArrowOwned<ArrowArrayStream> stream;
-      *stream.out() = *exported;
-      exported->release = nullptr;  // Moved, as the specification has it.
+      Status status;
+      {
+        const nb::object batches =
+            module.attr("decode")(nb::str(request.kind.data(), request.kind.size()),
+                                  nb::bytes(request.spec.data(), request.spec.size()), head.view(),
+                                  body.view(), request.decoded_bytes, request.most_rows);
+        while (status.ok()) {
+          const nb::object next = batches.attr("next")();
+          if (next.is_none()) break;
+          status = hand_over(next, sink);
+        }
+        batches.attr("close")();
+      }
       head.close();
       body.close();
-      return stream;
+      if (!status.ok()) return status;
+      return true;
     });
+    return done ? Status() : std::move(done).error();
   }
 
  private:
+  /// `next`: (first column, capsule "arrow_schema", capsule "arrow_array"), which free what they
+  /// hold.
+  static Status hand_over(const nb::object& next, TableSink& sink) {
+    const auto first = nb::cast<std::size_t>(next[0]);
+    const nb::object schema_capsule = next[1], array_capsule = next[2];
+    const auto* schema =
+        static_cast<ArrowSchema*>(PyCapsule_GetPointer(schema_capsule.ptr(), "arrow_schema"));
+    const auto* array =
+        static_cast<ArrowArray*>(PyCapsule_GetPointer(array_capsule.ptr(), "arrow_array"));
+    if (schema == nullptr || array == nullptr) throw nb::python_error();
+    const nb::gil_scoped_release release;
+    return sink.take(first, *schema, *array);
+  }
+
   template <class T, class Work>
   static Result<T> call(const Work& work) {
     // A thread that asks for the GIL while the interpreter goes may never come back.

@@ -29,7 +29,8 @@ struct FakeSpec {
   bool is_object_per_sample = false;  ///< Like raw files.
   std::uint32_t text_bytes = 100;     ///< Texts are shorter than this.
   bool only_fixed = false;
-  bool is_decoded = false;   ///< Blocks are made ready by decode(). Implies is_compressed.
+  bool is_decoded = false;            ///< Blocks are made ready by decode(). Implies is_compressed.
+  std::uint64_t workspace_bytes = 0;  ///< What decode() needs besides.
   bool has_extents = true;   ///< False, with is_decoded: decode() finds the bytes by itself.
   bool has_writers = false;  ///< Texts do not lie in the bytes as they are delivered.
   bool is_checked = false;   ///< cut() and decompress() notice any bit that differs.
@@ -181,10 +182,14 @@ class FakeDataset final : public Dataset {
   }
   bool is_compressed(std::uint32_t) const override { return spec_.is_compressed; }
   bool is_decoded(std::uint32_t) const override { return spec_.is_decoded; }
-  Result<std::shared_ptr<const DecodedBlock>> decode(
-      std::uint32_t b, std::span<const std::byte> stored) const override {
+  std::uint64_t decode_workspace_bytes(std::uint32_t, std::span<const std::byte>) const override {
+    return spec_.workspace_bytes;
+  }
+  Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t b,
+                                                     std::span<const std::byte> stored,
+                                                     SlabArena& arena) const override {
     auto decoded = std::make_shared<FakeDecoded>();
-    decoded->raw.resize(blocks_[b].raw_bytes);
+    HEADRACE_TRY_ASSIGN(decoded->raw, arena.take(blocks_[b].raw_bytes));
     std::string made;
     if (!spec_.has_extents) {
       made = std::string(kHeader, 'Z');
@@ -195,7 +200,7 @@ class FakeDataset final : public Dataset {
       EXPECT_TRUE(stored.empty());
       stored = std::as_bytes(std::span(made));
     }
-    HEADRACE_TRY(decompress(b, stored, std::as_writable_bytes(std::span(decoded->raw))));
+    HEADRACE_TRY(decompress(b, stored, decoded->raw));
     return std::shared_ptr<const DecodedBlock>(std::move(decoded));
   }
   Status decompress(std::uint32_t b, std::span<const std::byte> stored,
@@ -225,7 +230,7 @@ class FakeDataset final : public Dataset {
     EXPECT_EQ(bytes.decoded != nullptr, spec_.is_decoded);
     const std::span<const std::byte> all =
         bytes.decoded != nullptr
-            ? std::as_bytes(std::span(static_cast<const FakeDecoded*>(bytes.decoded)->raw))
+            ? std::span<const std::byte>(static_cast<const FakeDecoded*>(bytes.decoded)->raw)
             : bytes.bytes;
     if (spec_.bad_samples.contains(blocks_[bytes.block].first_sample + index))
       return Status(Code::kCorrupt, "fake sample");
@@ -253,7 +258,7 @@ class FakeDataset final : public Dataset {
 
  private:
   struct FakeDecoded final : DecodedBlock {
-    std::string raw;
+    std::span<std::byte> raw;  // In the arena.
   };
 
   bool is_intact(std::span<const std::byte> sample, std::uint64_t id) const {

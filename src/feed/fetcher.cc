@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 
@@ -35,7 +36,8 @@ Fetcher::Fetcher(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> 
       store_(std::move(store)),
       pool_(pool),
       options_(options),
-      clock_(*options.clock) {
+      clock_(*options.clock),
+      room_(pool, options.workspace_bytes) {
   inbox_.resize(kInboxSize);
   // Each fetch is at most once in the queue, and memory bounds their number long before this.
   constexpr std::size_t kQueueCapacity = 1 << 16;
@@ -55,6 +57,7 @@ void Fetcher::shut_down() {
     for (std::size_t i = 0; i < count; ++i) inbox_[i] = Completion();
   }
   workers_.reset();
+  to_inflate_.clear();
   fetches_.clear();
 }
 
@@ -258,25 +261,57 @@ void Fetcher::finish_reading(const std::shared_ptr<Fetch>& fetch) {
   }
   fetch->state = Fetch::State::kInflating;
   ++inflating_count_;
-  const bool is_queued = workers_->submit([this, raw_fetch = fetch.get()] {
-    Inflated inflated = inflate(*raw_fetch);
-    {
-      MutexLock lock(mutex_);
-      inflated_.push_back(std::move(inflated));
-    }
-    store_->wake();
-  });
-  HEADRACE_CHECK(is_queued);
+  to_inflate_.push_back(fetch);
+  start_inflating();
 }
 
-Fetcher::Inflated Fetcher::inflate(const Fetch& fetch) const {
+void Fetcher::start_inflating() {
+  while (!to_inflate_.empty()) {
+    const std::shared_ptr<Fetch> fetch = to_inflate_.front();
+    const std::uint32_t block = fetch->piece.block;
+    const bool is_decoded = dataset_->is_decoded(block) && !fetch->is_abandoned;
+    Status status;
+    if (is_decoded) {
+      const auto stored = fetch->stored.bytes().first(fetch->size_bytes);
+      auto room = room_.begin(dataset_->decode_workspace_bytes(block, stored));
+      if (room && !*room) return;
+      if (room) {
+        fetch->room = **std::move(room);
+        fetch->arena.emplace(pool_, std::move(fetch->raw));
+      } else {
+        status = std::move(room).error();
+      }
+    }
+    to_inflate_.pop_front();
+    if (!status.ok() || fetch->is_abandoned) {
+      --inflating_count_;
+      if (fetch->is_abandoned) {
+        forget(*fetch);
+      } else {
+        finish(*fetch, annotated(*fetch, std::move(status)));
+      }
+      continue;
+    }
+    const bool is_queued = workers_->submit([this, raw_fetch = fetch.get()] {
+      Inflated inflated = inflate(*raw_fetch);
+      {
+        MutexLock lock(mutex_);
+        inflated_.push_back(std::move(inflated));
+      }
+      store_->wake();
+    });
+    HEADRACE_CHECK(is_queued);
+  }
+}
+
+Fetcher::Inflated Fetcher::inflate(Fetch& fetch) const {
   const std::span<const std::byte> stored = fetch.stored.bytes().first(fetch.size_bytes);
   const std::uint32_t index = fetch.piece.block;
   Inflated inflated;
   inflated.id = fetch.id;
   inflated.status = dataset_->verify(index, stored);
   if (inflated.status.ok() && dataset_->is_decoded(index)) {
-    auto decoded = dataset_->decode(index, stored);
+    auto decoded = dataset_->decode(index, stored, *fetch.arena);
     if (decoded) {
       inflated.decoded = *std::move(decoded);
     } else {
@@ -302,6 +337,7 @@ void Fetcher::take_inflated() {
     HEADRACE_CHECK(found != fetches_.end());
     const std::shared_ptr<Fetch> fetch = found->second;
     fetch->timeline.inflated = inflated.at;
+    if (fetch->arena) room_.end(std::exchange(fetch->room, {}));
     if (fetch->is_abandoned) {
       inflated.decoded.reset();
       forget(*fetch);
@@ -323,6 +359,7 @@ void Fetcher::take_inflated() {
     finish(*fetch, annotated(*fetch, std::move(inflated.status)));
   }
   inflated_taken_.clear();
+  start_inflating();
 }
 
 bool Fetcher::is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status) {
@@ -340,6 +377,9 @@ bool Fetcher::is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status)
   fetch->is_fresh = true;
   fetch->state = Fetch::State::kReading;
   fetch->bytes = {};
+  fetch->decoded.reset();
+  if (fetch->arena) fetch->raw = fetch->arena->end();
+  fetch->arena.reset();
   fetch->next_extent = fetch->extents_done = 0;
   if (fetch->size_bytes == 0) {
     finish_reading(fetch);

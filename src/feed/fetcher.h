@@ -8,12 +8,15 @@
 /// Threads: all functions from the feed thread; the thread pool inflates and decodes, which may
 /// take Python's GIL: whoever joins the feed thread must not hold it. wake() from any thread.
 #include <atomic>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "base/mutex.h"
 #include "base/thread_pool.h"
+#include "feed/decode_room.h"
 #include "feed/slab_sizes.h"
 #include "feed/stall.h"
 #include "headrace/dataset.h"
@@ -41,15 +44,17 @@ struct Fetch {
   bool is_fresh = false;
   std::uint64_t digest = 0;  ///< kReady, is_fresh: of the bytes as read.
   Slab stored;               ///< Bytes as read, unless they travel with a request.
-  Slab raw;  ///< Inflated bytes; of a decoded block only the room that it is charged for.
+  Slab raw;                  ///< Inflated bytes; of a decoded block what its arena begins with.
+  std::optional<SlabArena> arena;  ///< Of a decoded block, from when it is decoded.
   std::shared_ptr<const DecodedBlock> decoded;
 
   /// Gives back the memory of one that is not under way.
   void release() noexcept {
     bytes = {};
     stored = Slab();
-    raw = Slab();
     decoded.reset();
+    arena.reset();
+    raw = Slab();
   }
 
   // The fetcher's own.
@@ -60,6 +65,7 @@ struct Fetch {
   std::size_t extents_done = 0;
   std::size_t extents_out = 0;
   SecondLook look;
+  DecodeRoom::Lease room;  ///< While it is decoded.
 };
 
 class Fetcher {
@@ -69,6 +75,7 @@ class Fetcher {
     std::uint32_t worker_count = 1;
     Clock* clock = nullptr;
     SlabSizes sizes;
+    std::uint64_t workspace_bytes = 0;  ///< Reserved for decoding a block at a time.
   };
   enum class Begin : std::uint8_t { kBegun, kNoMemory, kNever };
 
@@ -94,6 +101,8 @@ class Fetcher {
   /// Tries once more to build requests that wait for memory; true when there are some and nothing
   /// under way will return any.
   bool lacks_memory();
+  /// Of the pool, what no fetch holds.
+  std::uint64_t workspace_bytes() const noexcept { return room_.standing_bytes(); }
   /// Fetches given up whose memory has not come back yet.
   std::size_t abandoned_count() const noexcept { return abandoned_count_; }
 
@@ -120,7 +129,9 @@ class Fetcher {
   void take(Completion completion);
   void take_extent(Fetch& fetch, std::size_t index, Completion& completion);
   void finish_reading(const std::shared_ptr<Fetch>& fetch);
-  Inflated inflate(const Fetch& fetch) const;
+  /// Hands read fetches to the workers, in order, as far as there is room to decode.
+  void start_inflating();
+  Inflated inflate(Fetch& fetch) const;
   void take_inflated();
   /// Whether what came makes no sense and is being read again; `status` is then to be forgotten.
   /// Else it is what to say about it.
@@ -142,7 +153,9 @@ class Fetcher {
   std::size_t in_flight_ = 0;
   std::uint64_t bytes_out_ = 0;  ///< Of requests in flight and in the outbox.
   std::size_t abandoned_count_ = 0;
-  std::size_t inflating_count_ = 0;
+  std::size_t inflating_count_ = 0;  ///< Those that wait for room to decode included.
+  std::deque<std::shared_ptr<Fetch>> to_inflate_;
+  DecodeRoom room_;
   Counter second_reads_;
 
   Mutex mutex_;

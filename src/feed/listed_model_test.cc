@@ -33,6 +33,7 @@ FakeSpec random_spec(Random& random) {
   const std::uint64_t kind = random.below(6);
   spec.is_compressed = kind == 0 || kind == 1;
   spec.is_decoded = kind == 1;
+  if (spec.is_decoded) spec.workspace_bytes = random.below(3) * 20'000;
   spec.has_extents = !spec.is_decoded || random.below(2) == 0;
   spec.is_object_per_sample = kind == 2;
   spec.has_writers = random.below(2) == 0;

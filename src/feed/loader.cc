@@ -56,7 +56,8 @@ class LoaderImpl final : public Loader {
         Fetcher::Options{.read_timeout = options_.read_timeout,
                          .worker_count = worker_count(*dataset_, options_),
                          .clock = &clock_,
-                         .sizes = start.sizes});
+                         .sizes = start.sizes,
+                         .workspace_bytes = shares_.workspace_bytes});
     pipeline_ = std::make_unique<Pipeline>(Pipeline::Parts{.dataset = dataset_,
                                                            .waker = waker_,
                                                            .fetcher = fetcher_.get(),
@@ -469,6 +470,7 @@ MetricList LoaderImpl::stats() const {
   append_metric(list, "loader.replaced_samples", replaced_samples_.value());
   append_metric(list, "loader.bad_samples", stand_ins_.found_count());
   append_metric(list, "loader.delivered_bytes", delivered_bytes_.value());
+  append_metric(list, "loader.memory_wanted_bytes", pipeline_->wanted_memory_bytes());
   append_metric(list, "loader.first_batch_us", first_batch_us_.value());
   append_metric(list, "loader.waited_us", waited_us_.value());
   stalls_.append_to(list,

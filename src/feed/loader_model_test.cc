@@ -29,6 +29,7 @@ FakeSpec random_spec(Random& random) {
   spec.is_object_per_sample = kind == 2;
   spec.only_fixed = kind == 3;
   spec.is_decoded = kind == 1 && random.below(2) == 0;
+  if (spec.is_decoded) spec.workspace_bytes = random.below(3) * 20'000;
   spec.has_extents = !spec.is_decoded || random.below(2) == 0;
   spec.has_writers = random.below(3) == 0;
   spec.text_bytes = static_cast<std::uint32_t>(random.below(2) == 0 ? 60 : 600);

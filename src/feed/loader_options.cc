@@ -60,7 +60,9 @@ MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabP
     raw_bytes += block.raw_bytes;
     needs.block_bytes =
         std::max(needs.block_bytes, sizes.charged_bytes(dataset, i, block.stored_bytes));
+    needs.workspace_bytes = std::max(needs.workspace_bytes, dataset.decode_workspace_bytes(i, {}));
   }
+  needs.workspace_bytes = SlabPool::charged_bytes(needs.workspace_bytes);
   const std::uint64_t sample_bytes =
       raw_bytes / std::max<std::uint64_t>(dataset.sample_count(), 1) + 1;
   needs.limit_bytes = pool.limit_bytes();

@@ -19,10 +19,16 @@ std::string mebibytes(std::uint64_t bytes) {
   return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " MiB";
 }
 
+/// A quarter more than the resident windows, so that a batch that ends some and begins others finds
+/// room for both.
+std::uint64_t lane_bytes(std::uint64_t window_bytes) noexcept {
+  return window_bytes + window_bytes / 4;
+}
+
 }  // namespace
 
 std::uint64_t least_memory_bytes(const MemoryNeeds& needs) noexcept {
-  return 2 * needs.batch_bytes + needs.sparse_bytes + needs.block_bytes;
+  return 2 * needs.batch_bytes + needs.sparse_bytes + needs.block_bytes + needs.workspace_bytes;
 }
 
 Result<MemoryShares> share_memory(const MemoryNeeds& needs) {
@@ -32,13 +38,16 @@ Result<MemoryShares> share_memory(const MemoryNeeds& needs) {
                                         " is less than the " + mebibytes(least) +
                                         " that two batches (" + mebibytes(needs.batch_bytes) +
                                         " each), their samples and the largest block (" +
-                                        mebibytes(needs.block_bytes) +
+                                        mebibytes(needs.block_bytes + needs.workspace_bytes) +
                                         ") need: raise memory, or lower batch_size or block_bytes");
   }
-  const std::uint64_t spare = needs.limit_bytes - needs.sparse_bytes - needs.block_bytes;
+  const std::uint64_t spare =
+      needs.limit_bytes - needs.sparse_bytes - needs.block_bytes - needs.workspace_bytes;
   const std::uint64_t batches =
       needs.limit_bytes / kBatchShare / std::max<std::uint64_t>(needs.batch_bytes, 1);
   MemoryShares shares;
+  shares.workspace_bytes = needs.workspace_bytes;
+  shares.needs = needs;
   shares.ready_batches = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
       batches > kHeldBatches ? batches - kHeldBatches : 1, 1, needs.prefetch_batches));
   const std::uint64_t for_batches = (shares.ready_batches + kHeldBatches) * needs.batch_bytes;
@@ -49,9 +58,7 @@ Result<MemoryShares> share_memory(const MemoryNeeds& needs) {
 WindowShares share_windows(std::uint64_t window_bytes, std::uint64_t largest_window_bytes,
                            std::uint32_t own_lanes) noexcept {
   const std::uint64_t window = std::max<std::uint64_t>(largest_window_bytes, 1);
-  // A quarter more than the resident windows, so that a batch that ends some and begins others
-  // finds room for both.
-  const std::uint64_t fitting = window_bytes / (window + window / 4);
+  const std::uint64_t fitting = window_bytes / lane_bytes(window);
   WindowShares shares;
   shares.dense_lanes = static_cast<std::uint32_t>(std::min<std::uint64_t>(own_lanes, fitting));
   const std::uint64_t resident = shares.dense_lanes * window;
@@ -60,6 +67,18 @@ WindowShares share_windows(std::uint64_t window_bytes, std::uint64_t largest_win
   // Single reads ahead of the batch that needs them come out of the same share.
   if (shares.dense_lanes < own_lanes) shares.window_bytes = window_bytes;
   return shares;
+}
+
+std::uint64_t enough_memory_bytes(const MemoryNeeds& needs, std::uint64_t largest_window_bytes,
+                                  std::uint32_t own_lanes) noexcept {
+  const std::uint64_t rest =
+      own_lanes * lane_bytes(std::max<std::uint64_t>(largest_window_bytes, 1)) +
+      needs.sparse_bytes + needs.block_bytes + needs.workspace_bytes;
+  // Batches take their share of the limit, at least three, at most what prefetch asks for.
+  const std::uint64_t share = rest / (kBatchShare - 1) + 1;
+  const std::uint64_t least = (1 + kHeldBatches) * needs.batch_bytes;
+  const std::uint64_t most = (needs.prefetch_batches + kHeldBatches) * needs.batch_bytes;
+  return rest + std::min(most, std::max(least, share));
 }
 
 }  // namespace headrace::feed

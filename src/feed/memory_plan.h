@@ -18,17 +18,21 @@ struct MemoryNeeds {
   std::uint64_t sparse_bytes = 0;  ///< The samples of one batch, read one by one.
   std::uint64_t block_bytes =
       0;  ///< The largest read: a block as stored, and inflated if it is compressed.
+  std::uint64_t workspace_bytes = 0;  ///< For decoding a block, besides what it makes.
   std::uint32_t prefetch_batches = 1;
 };
 
 /// The parts that do not depend on the order. Invariant: their sum is at most the limit.
 struct MemoryShares {
-  std::uint32_t ready_batches = 1;  ///< Batches assembled ahead.
-  std::uint64_t window_bytes = 0;   ///< For windows: resident and read ahead.
+  std::uint32_t ready_batches = 1;    ///< Batches assembled ahead.
+  std::uint64_t window_bytes = 0;     ///< For windows: resident and read ahead.
+  std::uint64_t workspace_bytes = 0;  ///< For decoding.
+  MemoryNeeds needs;                  ///< What they were made of.
 };
 
 /// Bytes without which not even one batch can be made: the one being made, the one that the
-/// training loop still holds, the samples of one batch read singly, and the largest block.
+/// training loop still holds, the samples of one batch read singly, the largest block, and what
+/// decoding it takes besides.
 std::uint64_t least_memory_bytes(const MemoryNeeds& needs) noexcept;
 
 /// Errors: kExhausted when the limit is below least_memory_bytes(); names the numbers and what to
@@ -46,5 +50,9 @@ struct WindowShares {
 /// reads.
 WindowShares share_windows(std::uint64_t window_bytes, std::uint64_t largest_window_bytes,
                            std::uint32_t own_lanes) noexcept;
+
+/// The least limit with which share_memory() leaves windows enough for all `own_lanes` to be dense.
+std::uint64_t enough_memory_bytes(const MemoryNeeds& needs, std::uint64_t largest_window_bytes,
+                                  std::uint32_t own_lanes) noexcept;
 
 }  // namespace headrace::feed

@@ -60,5 +60,27 @@ TEST(MemoryPlan, ReadsAheadNoFurtherThanNeededWhenMemoryIsPlenty) {
   EXPECT_EQ(share_windows(4096 * kMiB, 8 * kMiB, 1).window_bytes, 72 * kMiB);
 }
 
+TEST(MemoryPlan, EnoughMemoryIsWhatMakesAllLanesDense) {
+  Random random(5);
+  for (int round = 0; round < 2'000; ++round) {
+    MemoryNeeds needs;
+    needs.batch_bytes = 1 + random.below(100'000);
+    needs.sparse_bytes = random.below(100'000);
+    needs.block_bytes = 1 + random.below(1'000'000);
+    needs.workspace_bytes = random.below(2) * random.below(500'000);
+    needs.prefetch_batches = 1 + static_cast<std::uint32_t>(random.below(20));
+    const std::uint64_t window = 1 + random.below(2'000'000);
+    const auto lanes = 1 + static_cast<std::uint32_t>(random.below(70));
+    const auto dense_with = [&](std::uint64_t limit) {
+      needs.limit_bytes = limit;
+      auto shares = share_memory(needs);
+      return shares ? share_windows(shares->window_bytes, window, lanes).dense_lanes : 0;
+    };
+    const std::uint64_t enough = enough_memory_bytes(needs, window, lanes);
+    ASSERT_EQ(dense_with(enough), lanes) << round;
+    ASSERT_LT(dense_with(enough - enough / 5 - needs.batch_bytes), lanes) << round;
+  }
+}
+
 }  // namespace
 }  // namespace headrace::feed

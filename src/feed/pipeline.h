@@ -8,6 +8,7 @@
 /// its samples singly.
 ///
 /// Threads: the feed thread only.
+#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -48,6 +49,12 @@ class Pipeline {
   /// Whether the last step() found that the head waits for memory that nobody but the holders of
   /// batches can give back.
   bool is_starved() const noexcept { return is_starved_; }
+
+  /// Limit with which no lane would be read sample by sample, where that makes whole blocks ready
+  /// for single samples; 0: the limit is enough. Any thread.
+  std::uint64_t wanted_memory_bytes() const noexcept {
+    return wanted_memory_bytes_.load(std::memory_order_relaxed);
+  }
 
   /// Largest window of `order`, as charged by the pool.
   static std::uint64_t largest_window_bytes(const Dataset& dataset, const EpochOrder& order,
@@ -195,9 +202,10 @@ class Pipeline {
   std::optional<Run> run_;
   std::uint64_t generation_ = 0;
   std::unique_ptr<Residency> residency_;
-  std::deque<Work> works_;           ///< From the head on.
-  std::uint64_t head_ = 0;           ///< k of the batch assembled next.
-  LaneWindow* admitting_ = nullptr;  ///< Opened, not all of its pieces begun.
+  std::deque<Work> works_;                             ///< From the head on.
+  std::uint64_t head_ = 0;                             ///< k of the batch assembled next.
+  LaneWindow* admitting_ = nullptr;                    ///< Opened, not all of its pieces begun.
+  std::atomic<std::uint64_t> wanted_memory_bytes_{0};  ///< A hint; read alone.
   std::uint64_t window_cap_bytes_ = 0;
   std::uint64_t window_limit_bytes_ =
       0;  ///< At most the cap; lowered when the head had to take memory back.

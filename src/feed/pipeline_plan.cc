@@ -64,8 +64,11 @@ void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
                                               parts_.sizes, *parts_.stand_ins);
   } else {
     const auto own = static_cast<std::uint32_t>(run_->order->own_lanes(run_->plan).size());
-    shares = share_windows(parts_.shares.window_bytes,
-                           largest_window_bytes(dataset_, *run_->order, parts_.sizes), own);
+    const std::uint64_t window = largest_window_bytes(dataset_, *run_->order, parts_.sizes);
+    shares = share_windows(parts_.shares.window_bytes, window, own);
+    const bool is_slow = shares.dense_lanes < own && has_compressed_blocks(dataset_);
+    wanted_memory_bytes_.store(is_slow ? enough_memory_bytes(parts_.shares.needs, window, own) : 0,
+                               std::memory_order_relaxed);
     residency_ = std::make_unique<LaneTable>(run_->order, dataset_, run_->plan, shares.dense_lanes,
                                              parts_.sizes, *parts_.stand_ins);
   }
@@ -329,7 +332,8 @@ Pipeline::Outcome Pipeline::starve(Work& head, std::string_view what) {
   is_starved_ = true;
   const SlabPool& pool = parts_.waker->pool();
   const bool is_all_ours = fetcher_.is_idle() && parts_.waker->batch_count() == 0 &&
-                           parts_.channel->is_empty() && pool.used_bytes() <= charged_bytes();
+                           parts_.channel->is_empty() &&
+                           pool.used_bytes() <= charged_bytes() + fetcher_.workspace_bytes();
   if (!is_all_ours) return Outcome::kWait;
   return fail(head,
               Status(Code::kExhausted,

@@ -14,16 +14,14 @@ SlabSizes SlabSizes::of(const Dataset& dataset) {
   for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
     const Block block = dataset.block(i);
     sizes.largest_stored_bytes = std::max(sizes.largest_stored_bytes, block.stored_bytes);
-    if (dataset.is_compressed(i) && !dataset.is_decoded(i))
+    if (dataset.is_compressed(i))
       sizes.largest_raw_bytes = std::max(sizes.largest_raw_bytes, block.raw_bytes);
   }
   return sizes;
 }
 
 std::uint64_t SlabSizes::raw_bytes(const Dataset& dataset, std::uint32_t block) const {
-  const std::uint64_t size = dataset.block(block).raw_bytes;
-  if (dataset.is_decoded(block)) return std::max<std::uint64_t>(size, 1);
-  return rounded(size, largest_raw_bytes);
+  return rounded(dataset.block(block).raw_bytes, largest_raw_bytes);
 }
 
 std::uint64_t SlabSizes::charged_bytes(const Dataset& dataset, std::uint32_t block,

@@ -18,7 +18,7 @@ bool has_compressed_blocks(const Dataset& dataset);
 
 struct SlabSizes {
   std::uint64_t largest_stored_bytes = 0;
-  std::uint64_t largest_raw_bytes = 0;  ///< Of blocks that are inflated.
+  std::uint64_t largest_raw_bytes = 0;  ///< Of blocks that are inflated or decoded.
 
   /// O(B).
   static SlabSizes of(const Dataset& dataset);
@@ -26,8 +26,7 @@ struct SlabSizes {
   std::uint64_t stored_bytes(std::uint64_t size) const noexcept {
     return rounded(size, largest_stored_bytes);
   }
-  /// Of a compressed block once ready. A decoded block only keeps others out of the room that it
-  /// takes elsewhere: its slab is never touched, so nothing is won by a common size.
+  /// Of a compressed block once ready; of a decoded one what it is expected to take.
   std::uint64_t raw_bytes(const Dataset& dataset, std::uint32_t block) const;
   /// What reading `stored_size` bytes of a block takes from the pool, inflating included.
   std::uint64_t charged_bytes(const Dataset& dataset, std::uint32_t block,

@@ -28,10 +28,11 @@ class PartReader {
     if (is_compressed || (begin == 0 && end == info.sample_count))
       HEADRACE_TRY(dataset_.verify(block, stored.bytes()));
     BlockBytes bytes{.block = block, .begin = begin, .end = end, .bytes = stored.bytes()};
+    SlabArena arena(pool_, Slab());
     Slab raw;
     std::shared_ptr<const DecodedBlock> decoded;
     if (is_compressed && dataset_.is_decoded(block)) {
-      HEADRACE_TRY_ASSIGN(decoded, dataset_.decode(block, stored.bytes()));
+      HEADRACE_TRY_ASSIGN(decoded, dataset_.decode(block, stored.bytes(), arena));
       bytes.bytes = {};
       bytes.decoded = decoded.get();
     } else if (is_compressed) {

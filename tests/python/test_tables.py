@@ -525,7 +525,7 @@ def test_compressed_numbers_are_charged_for_what_they_inflate_to(tmp_path: Path,
     assert (tmp_path / "t.arrow").stat().st_size < 1 << 20
     with hr.Dataset(tmp_path, memory="16MiB") as dataset, pytest.raises(hr.HeadraceError, match=r"memory|limit"):
         dataset.read([0])
-    with hr.Dataset(tmp_path, memory="64MiB") as dataset:
+    with hr.Dataset(tmp_path, memory="128MiB") as dataset:
         assert dataset[1 << 20] == {"c": 0}
 
 

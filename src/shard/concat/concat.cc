@@ -129,10 +129,16 @@ class ConcatDataset final : public Dataset {
     const Part& part = part_of_block(block);
     return part.dataset->is_decoded(block - part.first_block);
   }
-  Result<std::shared_ptr<const DecodedBlock>> decode(
-      std::uint32_t block, std::span<const std::byte> stored) const override {
+  Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t block,
+                                                     std::span<const std::byte> stored,
+                                                     SlabArena& arena) const override {
     const Part& part = part_of_block(block);
-    return part.dataset->decode(block - part.first_block, stored);
+    return part.dataset->decode(block - part.first_block, stored, arena);
+  }
+  std::uint64_t decode_workspace_bytes(std::uint32_t block,
+                                       std::span<const std::byte> stored) const override {
+    const Part& part = part_of_block(block);
+    return part.dataset->decode_workspace_bytes(block - part.first_block, stored);
   }
   Status verify(std::uint32_t block, std::span<const std::byte> stored) const override {
     const Part& part = part_of_block(block);

@@ -163,12 +163,20 @@ class RowDataset final : public IndexedDataset {
   RowDataset(DatasetParts parts, LitDataLayout layout)
       : IndexedDataset(std::move(parts)), layout_(std::move(layout)) {}
 
-  Result<std::shared_ptr<const DecodedBlock>> decode(
-      std::uint32_t block, std::span<const std::byte> stored) const override {
-    auto table = decode_rows(block, stored);
+  Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t block,
+                                                     std::span<const std::byte> stored,
+                                                     SlabArena& arena) const override {
+    auto table = decode_rows(block, stored, arena);
     if (table) return std::shared_ptr<const DecodedBlock>(*std::move(table));
     const IndexObject object = view().object(shard_of(block).first_object);
     return std::move(table).error().annotate(fmt::format("decoding {}/{}", url(), object.key));
+  }
+
+  std::uint64_t decode_workspace_bytes(std::uint32_t block,
+                                       std::span<const std::byte> stored) const override {
+    const auto exact = ipc_workspace_bytes(stored);
+    // Damage is found when the block is decoded.
+    return exact && !stored.empty() ? *exact : 2 * block_at(block).raw_bytes;
   }
 
   Status cut(const BlockBytes& bytes, std::uint32_t index,
@@ -181,10 +189,13 @@ class RowDataset final : public IndexedDataset {
 
  private:
   Result<std::shared_ptr<const DecodedTable>> decode_rows(std::uint32_t block,
-                                                          std::span<const std::byte> stored) const {
+                                                          std::span<const std::byte> stored,
+                                                          SlabArena& arena) const {
     const RowSchema& schema = layout_.schemas[layout_.schema_of_shard[block_at(block).shard]];
-    HEADRACE_TRY_ASSIGN(auto table, decode_ipc({.spec = schema.spec, .columns = columns()},
-                                               std::as_bytes(std::span(schema.message)), stored));
+    TableBuilder builder(columns(), {}, arena);
+    HEADRACE_TRY(
+        decode_ipc(schema.spec, std::as_bytes(std::span(schema.message)), stored, builder));
+    HEADRACE_TRY_ASSIGN(auto table, builder.finish());
     if (table->row_count() != block_at(block).sample_count) {
       return Status(Code::kCorrupt, fmt::format("{} rows, its index says {}", table->row_count(),
                                                 block_at(block).sample_count));

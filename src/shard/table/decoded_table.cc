@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 
 #include "base/check.h"
 
@@ -175,7 +176,9 @@ constexpr std::byte kFalseTrue[2] = {std::byte{0}, std::byte{1}};
 // False when the offsets of the row do not fit.
 bool cut_list(const View& view, std::int64_t begin, std::int64_t end, ColumnBytes& out) {
   const auto count = static_cast<std::uint64_t>(end - begin);
-  out.bytes = {view.values + begin * view.width_bytes, count * view.width_bytes};
+  if (count > 0)
+    out.bytes = {view.values + (begin - view.first_offset) * view.width_bytes,
+                 count * view.width_bytes};
   if (!view.is_flagged_list) return view.fixed_items == 0 || count == view.fixed_items;
   out.value_bytes = 1 + out.bytes.size() + (view.is_masked_list ? count : 0);
   out.writer = view.is_masked_list ? write_masked_list : write_list;
@@ -204,72 +207,155 @@ bool cut_cell(const View& view, std::int64_t row, ColumnBytes& out) {
   const bool is_wide = view.kind == Kind::kBinary64 || view.kind == Kind::kList64;
   const std::int64_t begin = offset_at(view, at, is_wide);
   const std::int64_t end = offset_at(view, at + 1, is_wide);
-  if (begin < 0 || begin > end || end > view.last_offset) return false;
+  if (begin < view.first_offset || begin > end || end > view.last_offset) return false;
   if (view.kind == Kind::kList32 || view.kind == Kind::kList64)
     return cut_list(view, begin, end, out);
-  out.bytes = {view.values + begin, static_cast<std::size_t>(end - begin)};
+  if (begin < end)
+    out.bytes = {view.values + (begin - view.first_offset), static_cast<std::size_t>(end - begin)};
   return true;
 }
 
-Status stream_error(ArrowArrayStream& stream, int error) {
-  const char* text = stream.get_last_error(&stream);
-  return Status(Code::kCorrupt,
-                fmt::format("decoding: {} (errno {})", text != nullptr ? text : "failed", error));
+std::size_t bit_bytes(std::int64_t count) noexcept {
+  return static_cast<std::size_t>((count + 7) / 8);
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const DecodedTable>> DecodedTable::from_stream(
-    ArrowOwned<ArrowArrayStream> stream, std::span<const Column> columns,
-    std::vector<ConstantCell> constants) {
-  ArrowOwned<ArrowSchema> schema;
-  if (const int error = stream->get_schema(stream.get(), schema.out()); error != 0)
-    return stream_error(*stream.get(), error);
-  const std::size_t count = columns.size() - std::min(columns.size(), constants.size());
-  if (schema->n_children < 0 || static_cast<std::size_t>(schema->n_children) != count)
-    return Status(Code::kCorrupt,
-                  fmt::format("decoded {} columns, the index says {}", schema->n_children, count));
-  auto table = std::make_shared<DecodedTable>();
-  table->constants_ = std::move(constants);
-  while (true) {
-    Batch batch;
-    if (const int error = stream->get_next(stream.get(), batch.array.out()); error != 0)
-      return stream_error(*stream.get(), error);
-    if (!batch.array) break;
-    const ArrowArray& rows = *batch.array;
-    if (rows.length < 0 || rows.n_children != schema->n_children)
-      return Status(Code::kCorrupt, "decoded a batch of other columns than its schema");
-    if (rows.length == 0) continue;
-    for (std::size_t c = 0; c < count; ++c) {
-      HEADRACE_TRY_ASSIGN(View view, make_view(*schema->children[c], *rows.children[c], columns[c],
-                                               rows.offset, rows.length));
-      batch.views.push_back(view);
-    }
-    batch.first_row = table->row_count_;
-    table->row_count_ += static_cast<std::uint64_t>(rows.length);
-    table->batches_.push_back(std::move(batch));
-  }
-  return std::shared_ptr<const DecodedTable>(std::move(table));
+TableBuilder::TableBuilder(std::span<const Column> columns, std::vector<ConstantCell> constants,
+                           SlabArena& arena)
+    : columns_(columns),
+      decoded_count_(columns.size() - std::min(columns.size(), constants.size())),
+      arena_(arena),
+      table_(std::make_shared<DecodedTable>()) {
+  table_->constants_ = std::move(constants);
 }
 
-const DecodedTable::Batch& DecodedTable::batch_of(std::uint64_t row) const noexcept {
-  if (batches_.size() == 1) return batches_.front();
+Result<const std::byte*> TableBuilder::copy(const void* from, std::size_t size_bytes) {
+  if (from == nullptr || size_bytes == 0) return static_cast<const std::byte*>(nullptr);
+  HEADRACE_TRY_ASSIGN(const std::span<std::byte> to, arena_.take(size_bytes));
+  std::memcpy(to.data(), from, size_bytes);
+  return static_cast<const std::byte*>(to.data());
+}
+
+// Only the rows of the view, from the byte of the bitmaps on in which they begin.
+Status TableBuilder::copy(View& view, std::int64_t row_count) {
+  if (view.kind == Kind::kNull) return Status();
+  const std::int64_t begin = view.offset / 8 * 8;
+  const std::int64_t count = view.offset - begin + row_count;
+  view.offset -= begin;
+  if (view.validity != nullptr) {
+    HEADRACE_TRY_ASSIGN(const std::byte* bits, copy(view.validity + begin / 8, bit_bytes(count)));
+    view.validity = reinterpret_cast<const std::uint8_t*>(bits);
+  }
+  if (view.kind == Kind::kBool) {
+    HEADRACE_TRY_ASSIGN(view.values, copy(view.values + begin / 8, bit_bytes(count)));
+    return Status();
+  }
+  if (view.kind == Kind::kFixed) {
+    const auto width = static_cast<std::int64_t>(view.width_bytes);
+    HEADRACE_TRY_ASSIGN(view.values,
+                        copy(view.values + begin * width, static_cast<std::size_t>(count * width)));
+    return Status();
+  }
+  const bool is_wide = view.kind == Kind::kBinary64 || view.kind == Kind::kList64;
+  const std::size_t offset_bytes = is_wide ? sizeof(std::int64_t) : sizeof(std::int32_t);
+  if (row_count == 0) return Status();
+  view.first_offset = offset_at(view, begin + view.offset, is_wide);
+  // Rows whose offsets do not fit what is copied are found when they are cut.
+  if (view.first_offset < 0 || view.first_offset > view.last_offset)
+    view.first_offset = view.last_offset = 0;
+  HEADRACE_TRY_ASSIGN(view.offsets, copy(static_cast<const std::byte*>(view.offsets) +
+                                             static_cast<std::size_t>(begin) * offset_bytes,
+                                         static_cast<std::size_t>(count + 1) * offset_bytes));
+  const bool is_list = view.kind == Kind::kList32 || view.kind == Kind::kList64;
+  const std::int64_t width = is_list ? static_cast<std::int64_t>(view.width_bytes) : 1;
+  const std::int64_t items = view.last_offset - view.first_offset;
+  if (view.values != nullptr) {
+    HEADRACE_TRY_ASSIGN(view.values, copy(view.values + view.first_offset * width,
+                                          static_cast<std::size_t>(items * width)));
+  }
+  if (view.item_validity != nullptr && items > 0) {
+    const std::int64_t first_bit = view.item_offset + view.first_offset;
+    view.item_offset = first_bit % 8;
+    HEADRACE_TRY_ASSIGN(const std::byte* bits, copy(view.item_validity + first_bit / 8,
+                                                    bit_bytes(view.item_offset + items)));
+    view.item_validity = reinterpret_cast<const std::uint8_t*>(bits);
+  }
+  return Status();
+}
+
+Status TableBuilder::take(std::size_t first_column, const ArrowSchema& schema,
+                          const ArrowArray& array) {
+  if (schema.n_children < 0 || array.n_children != schema.n_children || array.length < 0 ||
+      first_column > decoded_count_ ||
+      static_cast<std::size_t>(schema.n_children) > decoded_count_ - first_column) {
+    return Status(Code::kCorrupt, fmt::format("decoded {} columns from {} on, the index says {}",
+                                              schema.n_children, first_column, decoded_count_));
+  }
+  const auto column_count = static_cast<std::size_t>(schema.n_children);
+  auto& groups = table_->groups_;
+  if (groups.empty() || groups.back().first_column != first_column ||
+      groups.back().column_count != column_count) {
+    DecodedTable::Group& added = groups.emplace_back();
+    added.first_column = first_column;
+    added.column_count = column_count;
+  }
+  DecodedTable::Group& group = groups.back();
+  if (array.length == 0) return Status();
+  DecodedTable::Batch batch;
+  batch.first_row = group.row_count;
+  for (std::size_t c = 0; c < column_count; ++c) {
+    const Column& column = columns_[first_column + c];
+    HEADRACE_TRY_ASSIGN(View view, make_view(*schema.children[c], *array.children[c], column,
+                                             array.offset, array.length));
+    HEADRACE_TRY(copy(view, array.length));
+    batch.views.push_back(view);
+  }
+  group.row_count += static_cast<std::uint64_t>(array.length);
+  group.batches.push_back(std::move(batch));
+  return Status();
+}
+
+Result<std::shared_ptr<const DecodedTable>> TableBuilder::finish() {
+  std::size_t next = 0;
+  const auto& groups = table_->groups_;
+  if (!groups.empty()) table_->row_count_ = groups.front().row_count;
+  for (const DecodedTable::Group& group : groups) {
+    if (group.first_column != next || group.row_count != table_->row_count_)
+      return Status(Code::kCorrupt, "decoded columns of different lengths");
+    next += group.column_count;
+  }
+  if (next != decoded_count_) {
+    return Status(Code::kCorrupt,
+                  fmt::format("decoded {} columns, the index says {}", next, decoded_count_));
+  }
+  return std::shared_ptr<const DecodedTable>(std::move(table_));
+}
+
+const DecodedTable::Batch& DecodedTable::batch_of(const Group& group, std::uint64_t row) noexcept {
+  const auto& batches = group.batches;
+  if (batches.size() == 1) return batches.front();
   const auto after =
-      std::upper_bound(batches_.begin(), batches_.end(), row,
+      std::upper_bound(batches.begin(), batches.end(), row,
                        [](std::uint64_t r, const Batch& b) { return r < b.first_row; });
   return *(after - 1);
 }
 
 Status DecodedTable::cut(std::uint64_t row, std::span<ColumnBytes> out) const {
   HEADRACE_DCHECK(row < row_count_);
-  const Batch& batch = batch_of(row);
-  HEADRACE_DCHECK(out.size() == batch.views.size() + constants_.size());
-  const auto at = static_cast<std::int64_t>(row - batch.first_row);
   std::size_t c = 0;
-  for (; c < batch.views.size(); ++c) {
-    if (!cut_cell(batch.views[c], at, out[c]))
-      return Status(Code::kCorrupt, fmt::format("column {}: its value does not fit the column", c));
+  for (const Group& group : groups_) {
+    const Batch& batch = batch_of(group, row);
+    const auto at = static_cast<std::int64_t>(row - batch.first_row);
+    for (const View& view : batch.views) {
+      if (!cut_cell(view, at, out[c])) {
+        return Status(Code::kCorrupt,
+                      fmt::format("column {}: its value does not fit the column", c));
+      }
+      ++c;
+    }
   }
+  HEADRACE_DCHECK(out.size() == c + constants_.size());
   for (const ConstantCell& constant : constants_) {
     out[c] = ColumnBytes{};
     out[c].present = constant.present;

@@ -1,14 +1,14 @@
 #pragma once
 /// \file
-/// DecodedTable: record batches that a TableDecoder made, and where each cell lies in their
-/// buffers.
+/// DecodedTable: columns that a TableDecoder decoded, copied batch by batch into the engine's
+/// memory, and where each cell lies in them.
 ///
 /// Place: what TableDataset::decode() and LitData's Arrow chunks return as DecodedBlock.
 ///
 /// Arrays come validated by pyarrow (buffer sizes, last offsets); what that leaves open (offsets in
-/// the middle) is checked at each cell. A cell is found in O(1).
+/// the middle) is checked at each cell. A cell is found in O(log batches).
 ///
-/// Threads: immutable after from_stream().
+/// Threads: immutable after TableBuilder::finish().
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -28,13 +28,6 @@ struct ConstantCell {
 
 class DecodedTable final : public DecodedBlock {
  public:
-  /// Takes all batches of `stream`; its columns are the first of `columns`, in order, and
-  /// `constants` are the rest. Errors: kCorrupt (the stream's error, or columns of other types
-  /// than `columns` say).
-  static Result<std::shared_ptr<const DecodedTable>> from_stream(
-      ArrowOwned<ArrowArrayStream> stream, std::span<const Column> columns,
-      std::vector<ConstantCell> constants);
-
   std::uint64_t row_count() const noexcept { return row_count_; }
   /// Cells of a row. \pre row < row_count(), out.size() == columns.size(). Errors: kCorrupt
   /// (offsets that do not rise).
@@ -50,24 +43,57 @@ class DecodedTable final : public DecodedBlock {
     std::uint32_t fixed_items = 0;  ///< Of a list that is delivered as a fixed array; else 0.
     const std::uint8_t* validity = nullptr;  ///< Null: all are there.
     std::int64_t offset = 0;                 ///< Of row 0, in values.
-    const std::byte* values = nullptr;  ///< Fixed, bool, binary; a list's items from item 0 on.
+    /// Fixed, bool: from value 0 on. Binary, lists: from what `first_offset` points to on.
+    const std::byte* values = nullptr;
     const void* offsets = nullptr;
+    std::int64_t first_offset = 0;
     std::int64_t last_offset = 0;
     const std::uint8_t* item_validity = nullptr;
     std::int64_t item_offset = 0;
   };
 
  private:
+  friend class TableBuilder;
+  /// Rows of columns that were decoded together.
   struct Batch {
-    ArrowOwned<ArrowArray> array;
     std::uint64_t first_row = 0;
     std::vector<View> views;
   };
-  const Batch& batch_of(std::uint64_t row) const noexcept;
+  struct Group {
+    std::size_t first_column = 0;
+    std::size_t column_count = 0;
+    std::uint64_t row_count = 0;
+    std::vector<Batch> batches;
+  };
+  static const Batch& batch_of(const Group& group, std::uint64_t row) noexcept;
 
-  std::vector<Batch> batches_;
+  std::vector<Group> groups_;  ///< By first column; together all that are decoded.
   std::vector<ConstantCell> constants_;
   std::uint64_t row_count_ = 0;
+};
+
+/// Makes a DecodedTable of batches. One owner.
+class TableBuilder final : public TableSink {
+ public:
+  /// Decoded columns are the first of `columns`, in order, and `constants` are the rest. `columns`
+  /// and `arena` must outlive it, and `arena` what it makes.
+  TableBuilder(std::span<const Column> columns, std::vector<ConstantCell> constants,
+               SlabArena& arena);
+  /// Copies what the array holds of its columns. Errors: kCorrupt (columns of other types than
+  /// `columns` say), kUnsupported, those of SlabArena::take().
+  Status take(std::size_t first_column, const ArrowSchema& schema,
+              const ArrowArray& array) override;
+  /// Errors: kCorrupt (columns that are missing, or of different lengths).
+  Result<std::shared_ptr<const DecodedTable>> finish();
+
+ private:
+  Status copy(DecodedTable::View& view, std::int64_t row_count);
+  Result<const std::byte*> copy(const void* from, std::size_t size_bytes);
+
+  const std::span<const Column> columns_;
+  const std::size_t decoded_count_;
+  SlabArena& arena_;
+  std::shared_ptr<DecodedTable> table_;
 };
 
 }  // namespace headrace::detail

@@ -195,24 +195,24 @@ Result<IpcBatch> parse_ipc_batch(std::span<const std::byte> metadata) {
   return IpcBatch{static_cast<std::uint64_t>(rows), batch->table(3).has_value()};
 }
 
-Result<std::uint64_t> ipc_inflated_bytes(std::span<const std::byte> stream) {
+Result<IpcMessage> next_ipc_message(std::span<const std::byte>& stream) {
+  HEADRACE_TRY_ASSIGN(const MessageText text, parse_message(stream));
+  const auto body_bytes = text.message.scalar<std::int64_t>(3, 0);
+  const std::uint64_t left = stream.size() - text.prefix_bytes;
+  if (body_bytes < 0 || static_cast<std::uint64_t>(body_bytes) > left)
+    return corrupt("a body that is cut off");
+  const auto kind = text.message.scalar<std::uint8_t>(1, 0);
+  auto batch = text.message.table(2);
+  if (batch && kind == kDictionaryBatch) batch = batch->table(1);
+  if (!batch || (kind != kDictionaryBatch && kind != kRecordBatch))
+    return corrupt("a message that is no batch");
+  const auto size = static_cast<std::size_t>(body_bytes);
   std::int64_t sum = 0;
-  while (!stream.empty()) {
-    HEADRACE_TRY_ASSIGN(const MessageText text, parse_message(stream));
-    const auto body_bytes = text.message.scalar<std::int64_t>(3, 0);
-    stream = stream.subspan(text.prefix_bytes);
-    if (body_bytes < 0 || static_cast<std::uint64_t>(body_bytes) > stream.size())
-      return corrupt("a body that is cut off");
-    const auto kind = text.message.scalar<std::uint8_t>(1, 0);
-    auto batch = text.message.table(2);
-    if (batch && kind == kDictionaryBatch) batch = batch->table(1);
-    if (!batch || (kind != kDictionaryBatch && kind != kRecordBatch))
-      return corrupt("a message that is no batch");
-    const auto body = stream.first(static_cast<std::size_t>(body_bytes));
-    HEADRACE_TRY(add_inflated(*batch, body, sum));
-    stream = stream.subspan(body.size());
-  }
-  return static_cast<std::uint64_t>(sum);
+  HEADRACE_TRY(add_inflated(*batch, stream.subspan(text.prefix_bytes, size), sum));
+  const IpcMessage message{stream.first(text.prefix_bytes + size), kind == kDictionaryBatch,
+                           static_cast<std::uint64_t>(sum)};
+  stream = stream.subspan(message.bytes.size());
+  return message;
 }
 
 }  // namespace headrace::detail

@@ -52,9 +52,16 @@ struct IpcBatch {
 /// A record batch, from its metadata (the first IpcBlock::metadata_bytes of the block). Errors:
 /// kCorrupt (not a record batch).
 Result<IpcBatch> parse_ipc_batch(std::span<const std::byte> metadata);
-/// Bytes that compressed messages say they inflate to, of all buffers; 0 for those that are not
-/// compressed. `stream`: whole messages, one after the other. Errors: kCorrupt.
-Result<std::uint64_t> ipc_inflated_bytes(std::span<const std::byte> stream);
+/// The first message of several that follow one another.
+struct IpcMessage {
+  std::span<const std::byte> bytes;
+  bool is_dictionary = false;
+  std::uint64_t inflated_bytes = 0;  ///< Of all its buffers; 0 when it is not compressed.
+};
+/// Takes it off `stream`, which is not empty. Errors: kCorrupt.
+Result<IpcMessage> next_ipc_message(std::span<const std::byte>& stream);
+/// Memory outside of the arena that decode_ipc() needs for `messages`. Errors: kCorrupt.
+Result<std::uint64_t> ipc_workspace_bytes(std::span<const std::byte> messages);
 
 /// What describe() says of a table.
 struct TablePlan {
@@ -67,10 +74,9 @@ struct TablePlan {
 /// pyarrow; types), kCorrupt.
 Result<TablePlan> describe_ipc(std::span<const std::byte> schema,
                                std::span<const std::string> order);
-/// Decodes record batches: `messages` are the bytes of all dictionaries, then of the batches, in
-/// the order of the footer. Errors: kCorrupt, kUnsupported.
-Result<std::shared_ptr<const DecodedTable>> decode_ipc(const TablePlan& plan,
-                                                       std::span<const std::byte> schema,
-                                                       std::span<const std::byte> messages);
+/// Decodes record batches, few at a time: `messages` are the bytes of all dictionaries, then of the
+/// batches, in the order of the footer. Errors: kCorrupt, kUnsupported, those of the builder.
+Status decode_ipc(std::string_view spec, std::span<const std::byte> schema,
+                  std::span<const std::byte> messages, TableBuilder& builder);
 
 }  // namespace headrace::detail

@@ -56,6 +56,7 @@ class ThriftReader {
   void skip(ThriftType type, bool in_list = false) noexcept { skip(type, in_list, 0); }
   /// Bytes of the value that skip() passes.
   std::span<const std::byte> take(ThriftType type) noexcept;
+  std::size_t position() const noexcept { return at_; }  ///< Bytes read.
   bool failed() const noexcept { return failed_; }
   void fail() noexcept { failed_ = true; }
 

@@ -246,15 +246,18 @@ class Worker {
     const Dataset& dataset = *run_.dataset;
     const Block info = dataset.block(block);
     BlockBytes bytes{.block = block, .begin = 0, .end = info.sample_count, .bytes = stored};
+    SlabArena arena(run_.pool, Slab());
     Slab raw;
     std::shared_ptr<const DecodedBlock> decoded;
     Status status;
     if (dataset.is_decoded(block)) {
-      auto made = dataset.decode(block, stored);
+      auto made = dataset.decode(block, stored, arena);
       if (made) {
         decoded = *std::move(made);
         bytes.bytes = {};
         bytes.decoded = decoded.get();
+      } else if (made.error().code() == Code::kExhausted) {
+        return std::move(made).error();  // Not the fault of the data.
       } else {
         status = std::move(made).error();
       }

@@ -1,0 +1,40 @@
+#pragma once
+/// \file
+/// SlabArena: memory of a pool, handed out piece by piece and given back as a whole.
+///
+/// Place: what Dataset::decode() puts columns in, so that they count against the limit.
+///
+/// Threads: one owner at a time.
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "headrace/memory.h"
+
+namespace headrace {
+
+class SlabArena {
+ public:
+  /// Begins with `first` (of `pool`, may be empty); more comes from `pool`, which must outlive
+  /// this.
+  SlabArena(SlabPool& pool, Slab first) : pool_(&pool) { slabs_.push_back(std::move(first)); }
+
+  /// `size_bytes` of memory, at a multiple of 64; valid until the arena is destroyed, also when it
+  /// moves. Errors: kExhausted (says how much there is), kInvalidArgument (more than the limit).
+  Result<std::span<std::byte>> take(std::size_t size_bytes);
+
+  /// Gives back all but the first slab, which it returns. What was taken is no longer valid.
+  Slab end() noexcept;
+
+  /// Sizes of all slabs, as asked for.
+  std::uint64_t size_bytes() const noexcept;
+
+ private:
+  SlabPool* pool_;
+  std::vector<Slab> slabs_;  ///< The last is the one in use.
+  std::size_t used_bytes_ = 0;
+};
+
+}  // namespace headrace

@@ -1,0 +1,43 @@
+#pragma once
+/// \file
+/// DecodeRoom: lets as many blocks be decoded at once as there is memory for what decoders need
+/// besides the columns that they make.
+///
+/// One decoder at a time has a part of the limit that is reserved when the loader is made, so that
+/// the first can always begin; others take what is free.
+///
+/// Threads: the feed thread only.
+#include <cstdint>
+#include <optional>
+
+#include "headrace/memory.h"
+
+namespace headrace::feed {
+
+class DecodeRoom {
+ public:
+  /// Reserves `standing_bytes`; where the pool has no room for them now, the first decoder takes
+  /// what is free, too.
+  DecodeRoom(SlabPool& pool, std::uint64_t standing_bytes);
+
+  /// Room for one decoder; movable, given back by DecodeRoom::end().
+  struct Lease {
+    bool has_standing = false;
+    Slab more;
+  };
+  /// Room for `need_bytes`. Nothing: there is none before another decoder ends. Errors: kExhausted
+  /// when no other is at work (says what it would take).
+  Result<std::optional<Lease>> begin(std::uint64_t need_bytes);
+  void end(Lease lease) noexcept;
+
+  /// Of the pool, whether a decoder has it or not.
+  std::uint64_t standing_bytes() const noexcept { return standing_.size_bytes(); }
+
+ private:
+  SlabPool& pool_;
+  Slab standing_;
+  bool is_standing_free_ = true;
+  std::uint32_t lease_count_ = 0;
+};
+
+}  // namespace headrace::feed
