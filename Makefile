@@ -39,7 +39,7 @@ test-cpp: build-test
 	@tests/with_servers $(CTEST) --test-dir build/test --progress
 
 test-python: build-test
-	@tests/with_servers $(PY) -m pytest -q tests/python
+	@tests/with_servers $(PY) -m pytest -q tests/python tests/peers
 
 check: ## The fast loop: format, lint, layers, types, build, unit tests
 	@tools/setup check test
