@@ -37,8 +37,9 @@ Result<std::span<std::byte>> SlabArena::take(std::size_t size_bytes) {
   auto slab = pool_->try_acquire(std::max(size_bytes, least));
   if (!slab && size_bytes < least) slab = pool_->try_acquire(std::max<std::size_t>(size_bytes, 1));
   if (!slab) {
-    return std::move(slab).error().annotate("after " + std::to_string(this->size_bytes()) +
-                                            " bytes");
+    return std::move(slab).error().annotate("a block takes more than the " +
+                                            std::to_string(this->size_bytes()) +
+                                            " bytes that its file let expect; raise memory");
   }
   slabs_.push_back(*std::move(slab));
   used_bytes_ = size_bytes;

@@ -19,7 +19,7 @@ LONG = os.environ.get("HEADRACE_LONG_TESTS") == "1"
 MiB = 1 << 20
 # What a reading process takes besides: threads, connections, Python's objects, pages that allocators keep.
 BESIDES = 48 * MiB
-QUICK = ("parquet_flat", "parquet_ragged", "arrow_zstd")
+QUICK = ("parquet_flat", "parquet_ragged", "arrow_plain")
 
 
 @pytest.mark.parametrize("name", QUICK)
