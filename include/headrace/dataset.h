@@ -193,9 +193,13 @@ class Dataset {
   virtual const std::vector<Column>& columns() const noexcept = 0;
   virtual std::uint64_t sample_count() const noexcept = 0;
   virtual std::uint64_t stored_bytes() const noexcept = 0;  ///< Bytes of all shards as stored.
-  /// 32 hex digits over format, schema and every shard's (key, size, version, sample count).
-  /// Independent of where the dataset lies and of block_bytes.
+  /// 32 hex digits that name the content: format, schema and every shard's key, size, sample count
+  /// and digests. Those of a copy are the same; independent of where the dataset lies and of
+  /// block_bytes. O(objects) at the first call.
   virtual const std::string& fingerprint() const noexcept = 0;
+  /// The same with the version of every object instead of digests: another one as soon as an object
+  /// was written anew. What states of version 1 hold.
+  virtual const std::string& version_fingerprint() const noexcept = 0;
 
   struct Shard {
     std::string_view key;  ///< Object key relative to the root; for raw files the first of a run.

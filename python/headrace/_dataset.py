@@ -385,7 +385,7 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """32 hex digits that change when any sample may have changed, wherever the dataset lies."""
+        """32 hex digits over format, columns, and the shards' names, sizes, sample counts and digests: the same for a copy of the dataset."""
         return self._native.fingerprint
 
     @property

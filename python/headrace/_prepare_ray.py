@@ -134,7 +134,7 @@ def work(spec: dict[str, Any], wanted: Collection[int], owner: str, lease: float
     job, made = Job(spec), 0
     with ExitStack() as stack:
         dataset = stack.enter_context(Dataset(places.source, format=spec["source_format"], memory=memory, **places.choices, **places.reading))
-        if dataset.fingerprint != spec["fingerprint"]:
+        if dataset._native.version_fingerprint != spec["fingerprint"]:
             raise ChangedError(f"{dataset.url} is not what it was when the conversion began")
         store = open_native(places.target, memory, **places.writing)
         stack.callback(store.close)

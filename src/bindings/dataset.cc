@@ -174,6 +174,8 @@ void bind_dataset(nb::module_& m) {
       .def_prop_ro("format",
                    property([](const Dataset& d) { return std::string(format_name(d.format())); }))
       .def_prop_ro("fingerprint", property([](const Dataset& d) { return d.fingerprint(); }))
+      .def_prop_ro("version_fingerprint",
+                   property([](const Dataset& d) { return d.version_fingerprint(); }))
       .def_prop_ro("sample_count", property([](const Dataset& d) { return d.sample_count(); }))
       .def_prop_ro("stored_bytes", property([](const Dataset& d) { return d.stored_bytes(); }))
       .def_prop_ro("shard_count", property([](const Dataset& d) { return d.shard_count(); }))

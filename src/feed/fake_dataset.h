@@ -72,6 +72,7 @@ class FakeDataset final : public Dataset {
     for (std::uint64_t id = 0; id < sample_count_ && spec_.is_object_per_sample; ++id)
       file_keys_.push_back("file-" + std::to_string(id));
     fingerprint_ = "fake-" + std::to_string(sample_count_) + "-" + std::to_string(stored_bytes_);
+    version_fingerprint_ = fingerprint_ + "-v";
   }
 
   static constexpr std::size_t kFixedBytes = 24;
@@ -124,6 +125,7 @@ class FakeDataset final : public Dataset {
   std::uint64_t sample_count() const noexcept override { return sample_count_; }
   std::uint64_t stored_bytes() const noexcept override { return stored_bytes_; }
   const std::string& fingerprint() const noexcept override { return fingerprint_; }
+  const std::string& version_fingerprint() const noexcept override { return version_fingerprint_; }
   std::uint32_t shard_count() const noexcept override {
     return static_cast<std::uint32_t>(keys_.size());
   }
@@ -286,6 +288,7 @@ class FakeDataset final : public Dataset {
   FakeSpec spec_;
   std::string url_ = "memory://fake";
   std::string fingerprint_;
+  std::string version_fingerprint_;
   std::vector<Column> columns_;
   std::vector<Block> blocks_;
   std::vector<std::vector<std::uint64_t>> starts_;  ///< Of samples in their block's raw bytes.

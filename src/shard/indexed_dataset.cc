@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shard/digest.h"
+#include "shard/fingerprint.h"
 #include "shard/inflate.h"
 
 namespace headrace::detail {
@@ -30,6 +31,11 @@ IndexedDataset::IndexedDataset(DatasetParts parts)
     if (shard.frame_count > 0)
       origins_[b] = view_.frame_of(shard, frames_of_block(b).begin).raw_begin;
   }
+}
+
+const std::string& IndexedDataset::fingerprint() const noexcept {
+  std::call_once(has_fingerprint_, [this] { fingerprint_ = content_fingerprint(view_); });
+  return fingerprint_;
 }
 
 Dataset::Shard IndexedDataset::shard(std::uint32_t index) const {

@@ -7,6 +7,7 @@
 ///
 /// Threads: immutable.
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,8 @@ class IndexedDataset : public Dataset {
   const std::vector<Column>& columns() const noexcept override { return view_.columns(); }
   std::uint64_t sample_count() const noexcept override { return view_.sample_count(); }
   std::uint64_t stored_bytes() const noexcept override { return view_.stored_bytes(); }
-  const std::string& fingerprint() const noexcept override { return view_.fingerprint(); }
+  const std::string& fingerprint() const noexcept override;
+  const std::string& version_fingerprint() const noexcept override { return view_.fingerprint(); }
   std::uint32_t shard_count() const noexcept override {
     return static_cast<std::uint32_t>(view_.shards().size());
   }
@@ -93,6 +95,8 @@ class IndexedDataset : public Dataset {
   const std::vector<Block> blocks_;
   std::uint64_t largest_block_bytes_ = 0;
   bool has_compressed_ = false;
+  mutable std::once_flag has_fingerprint_;
+  mutable std::string fingerprint_;  ///< Once has_fingerprint_.
   /// block_origin() of every block; empty when no shard has frames.
   std::vector<std::uint64_t> origins_;
 };

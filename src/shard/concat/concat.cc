@@ -59,10 +59,12 @@ struct Part {
 
 class ConcatDataset final : public Dataset {
  public:
-  ConcatDataset(std::vector<Part> parts, std::vector<Column> columns, std::string fingerprint)
+  ConcatDataset(std::vector<Part> parts, std::vector<Column> columns, std::string fingerprint,
+                std::string version_fingerprint)
       : parts_(std::move(parts)),
         columns_(std::move(columns)),
-        fingerprint_(std::move(fingerprint)) {
+        fingerprint_(std::move(fingerprint)),
+        version_fingerprint_(std::move(version_fingerprint)) {
     for (const Part& part : parts_) {
       url_ += (url_.empty() ? "" : " + ") + part.dataset->url();
       sample_count_ += part.dataset->sample_count();
@@ -77,6 +79,7 @@ class ConcatDataset final : public Dataset {
   std::uint64_t sample_count() const noexcept override { return sample_count_; }
   std::uint64_t stored_bytes() const noexcept override { return stored_bytes_; }
   const std::string& fingerprint() const noexcept override { return fingerprint_; }
+  const std::string& version_fingerprint() const noexcept override { return version_fingerprint_; }
   std::uint64_t largest_block_bytes() const noexcept override { return largest_block_bytes_; }
 
   std::uint32_t shard_count() const noexcept override {
@@ -175,6 +178,7 @@ class ConcatDataset final : public Dataset {
   const std::vector<Part> parts_;
   const std::vector<Column> columns_;
   const std::string fingerprint_;
+  const std::string version_fingerprint_;
   std::string url_;
   std::uint64_t sample_count_ = 0;
   std::uint64_t stored_bytes_ = 0;
@@ -249,10 +253,14 @@ Result<std::vector<Column>> merge_columns(const std::vector<std::shared_ptr<cons
   return columns;
 }
 
+using FingerprintOf = const std::string& (Dataset::*)() const noexcept;
+
 std::string fingerprint_of(const std::vector<std::shared_ptr<const Dataset>>& parts,
-                           const std::vector<Column>& columns) {
+                           const std::vector<Column>& columns, const ConcatOptions& options,
+                           FingerprintOf of) {
+  if (options.is_growing) return (*parts.front().*of)();
   std::string text = "headrace concat 1";
-  for (const auto& part : parts) text += "\n" + part->fingerprint();
+  for (const auto& part : parts) text += "\n" + (*part.*of)();
   for (const Column& column : columns) text += "\n" + column.name;
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
@@ -268,8 +276,8 @@ Result<std::shared_ptr<const Dataset>> concat_datasets(
   using namespace detail;
   if (parts.empty()) return bad("no datasets to make one of");
   HEADRACE_TRY_ASSIGN(auto columns, merge_columns(parts, options.columns));
-  std::string fingerprint =
-      options.is_growing ? parts.front()->fingerprint() : fingerprint_of(parts, columns);
+  std::string fingerprint = fingerprint_of(parts, columns, options, &Dataset::fingerprint);
+  std::string versions = fingerprint_of(parts, columns, options, &Dataset::version_fingerprint);
   std::vector<Part> placed;
   Part next;
   for (auto& dataset : parts) {
@@ -287,7 +295,7 @@ Result<std::shared_ptr<const Dataset>> concat_datasets(
     placed.push_back(std::move(part));
   }
   return std::shared_ptr<const Dataset>(std::make_shared<const ConcatDataset>(
-      std::move(placed), std::move(columns), std::move(fingerprint)));
+      std::move(placed), std::move(columns), std::move(fingerprint), std::move(versions)));
 }
 
 }  // namespace headrace

@@ -95,6 +95,9 @@ struct IndexSource {
   std::uint64_t size_bytes = 0;
 };
 
+/// Columns as the schema of an index and both fingerprints have them.
+std::string columns_text(const std::vector<Column>& columns);
+
 class IndexWriter {
  public:
   void add_object(std::string_view key, std::string_view etag, std::uint64_t size_bytes);
@@ -150,6 +153,7 @@ class IndexView {
   /// Frames ascend in both address spaces, do not overlap and lie inside the shard. An empty frame
   /// for an index out of range.
   Frame frame_of(const ShardRecord& shard, std::uint32_t index) const noexcept;
+  /// Dataset::version_fingerprint(); stands in the header.
   const std::string& fingerprint() const noexcept { return fingerprint_; }
   std::uint64_t sample_count() const noexcept { return sample_count_; }
   std::uint64_t stored_bytes() const noexcept { return stored_bytes_; }

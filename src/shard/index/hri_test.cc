@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "base/random.h"
+#include "shard/fingerprint.h"
 #include "shard/index/block_table.h"
 #include "shard/indexed_dataset.h"
 
@@ -234,6 +235,8 @@ struct Ingredients {
   Format format = Format::kMds;
   std::uint64_t block_bytes = 1 << 20;
   IndexSource source{"index.json", "\"s\"", 5};
+  std::string hashes = {};
+  bool is_content = false;
 };
 
 std::string fingerprint(const Ingredients& in) {
@@ -242,6 +245,7 @@ std::string fingerprint(const Ingredients& in) {
   shard.sample_count = in.sample_count;
   shard.stored_bytes = shard.raw_bytes = 1000 + in.sample_bytes * 10;
   shard.bounds = writer.bounds().append(std::vector<std::uint64_t>{0, in.sample_bytes});
+  shard.hashes = in.hashes;
   writer.add_object(in.key, in.etag, shard.stored_bytes);
   writer.add_shard(shard);
   const std::string bytes = writer.finish({.format = in.format,
@@ -250,10 +254,29 @@ std::string fingerprint(const Ingredients& in) {
                                            .block_bytes = in.block_bytes});
   auto view = IndexView::parse(as_bytes(bytes));
   EXPECT_TRUE(view.has_value());
-  return view ? view->fingerprint() : "";
+  return !view ? "" : in.is_content ? content_fingerprint(*view) : view->fingerprint();
 }
 
-TEST(Fingerprint, ChangesWithTheDataAndNothingElse) {
+TEST(Fingerprint, OfTheContentKnowsDigestsAndNoVersions) {
+  Ingredients in{.is_content = true};
+  const std::string base = fingerprint(in);
+  EXPECT_EQ(base.size(), 32U);
+  Ingredients same = in;
+  same.etag = "\"f\"";
+  same.block_bytes = 1 << 22;
+  same.source = {"elsewhere", "\"x\"", 6};
+  EXPECT_EQ(fingerprint(same), base);
+  std::vector<Ingredients> changes(6, in);
+  changes[0].key = "k2";
+  changes[1].sample_count = 11;
+  changes[2].sample_bytes = 101;
+  changes[3].encoding = "str";
+  changes[4].format = Format::kWebDataset;
+  changes[5].hashes = "xxh64=0123456789abcdef";
+  for (const Ingredients& change : changes) EXPECT_NE(fingerprint(change), base);
+}
+
+TEST(Fingerprint, OfTheVersionsChangesWithTheDataAndNothingElse) {
   const std::string base = fingerprint({});
   EXPECT_EQ(base.size(), 32U);
   Ingredients other;

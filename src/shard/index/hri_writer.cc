@@ -43,6 +43,8 @@ std::string dump(const nlohmann::json& value) {
 
 }  // namespace
 
+std::string columns_text(const std::vector<Column>& columns) { return dump(columns_json(columns)); }
+
 void IndexWriter::add_object(std::string_view key, std::string_view etag,
                              std::uint64_t size_bytes) {
   append_le<std::uint64_t>(objects_, text_.size());

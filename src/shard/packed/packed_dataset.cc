@@ -78,6 +78,7 @@ class PackedDatasetImpl final : public PackedDataset {
   std::uint64_t sample_count() const noexcept override { return report_.sequences; }
   std::uint64_t stored_bytes() const noexcept override { return documents_->stored_bytes(); }
   const std::string& fingerprint() const noexcept override { return fingerprint_; }
+  const std::string& version_fingerprint() const noexcept override { return version_fingerprint_; }
   std::uint64_t largest_block_bytes() const noexcept override {
     return documents_->largest_block_bytes();
   }
@@ -153,7 +154,7 @@ class PackedDatasetImpl final : public PackedDataset {
   /// for it in a cell.
   std::uint32_t read_end(const PackedBlock& block, std::uint32_t begin,
                          std::uint64_t size_bytes) const;
-  std::string make_fingerprint() const;
+  std::string make_fingerprint(const std::string& documents) const;
 
   static void write_tokens(const ColumnBytes& cell, std::span<std::byte> out) noexcept;
   static void write_segment_ids(const ColumnBytes& cell, std::span<std::byte> out) noexcept;
@@ -167,6 +168,7 @@ class PackedDatasetImpl final : public PackedDataset {
   std::vector<PackedBlock> blocks_;  ///< Blocks with at least one sequence.
   PackReport report_;
   std::string fingerprint_;
+  std::string version_fingerprint_;
 
   struct Kept {
     PlanPtr plan;
@@ -195,15 +197,16 @@ Status PackedDatasetImpl::plan_all() {
   if (blocks_.empty())
     return bad(fmt::format("{}: its {} tokens make no sequence of {}", documents_->url(),
                            report_.document_tokens, options_.length));
-  fingerprint_ = make_fingerprint();
+  fingerprint_ = make_fingerprint(documents_->fingerprint());
+  version_fingerprint_ = make_fingerprint(documents_->version_fingerprint());
   return {};
 }
 
-std::string PackedDatasetImpl::make_fingerprint() const {
+std::string PackedDatasetImpl::make_fingerprint(const std::string& documents) const {
   std::string text =
-      fmt::format("headrace packed 1\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", documents_->fingerprint(),
-                  options_.length, options_.column, pack_method_name(options_.method),
-                  options_.pad_token, options_.min_piece, options_.drop_partial, column_.dtype());
+      fmt::format("headrace packed 1\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}", documents, options_.length,
+                  options_.column, pack_method_name(options_.method), options_.pad_token,
+                  options_.min_piece, options_.drop_partial, column_.dtype());
   // Documents of one block are packed together, so the blocks are part of what the samples are.
   for (const PackedBlock& block : blocks_)
     text += fmt::format("\n{} {}", block.inner, block.sequence_count);

@@ -12,6 +12,23 @@ std::string manifest_layout(const IndexSource& manifest, std::string_view row_la
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+std::optional<IndexSource> manifest_of(std::string_view layout) {
+  if (layout.empty() || layout == kFolderLabels) return std::nullopt;
+  simdjson::dom::parser parser;
+  const auto root = parse_json(parser, layout);
+  if (!root) return std::nullopt;
+  std::string_view key, etag;
+  IndexSource manifest;
+  const auto fields = (*root)["manifest"];
+  if (fields.at(0).get_string().get(key) || fields.at(1).get_string().get(etag) ||
+      fields.at(2).get_uint64().get(manifest.size_bytes)) {
+    return std::nullopt;
+  }
+  manifest.key = key;
+  manifest.etag = etag;
+  return manifest;
+}
+
 Result<std::string> row_layout_of(std::string_view layout) {
   if (layout.empty() || layout == kFolderLabels) return std::string();
   simdjson::dom::parser parser;

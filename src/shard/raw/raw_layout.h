@@ -4,6 +4,7 @@
 /// manifest. Pure.
 ///
 /// Threads: functions.
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -16,8 +17,10 @@ namespace headrace::detail {
 inline constexpr std::string_view kFolderLabels = R"({"labels":"folder"})";
 
 /// Layout of an index made from `manifest`, whose rows a cutter of `row_layout` cuts
-/// (row_cutter.h). The version of the manifest is in it: it is part of the fingerprint.
+/// (row_cutter.h). The version of the manifest is in it: an index is stale where that changed.
 std::string manifest_layout(const IndexSource& manifest, std::string_view row_layout);
+/// The manifest of such a layout; nullopt for any other.
+std::optional<IndexSource> manifest_of(std::string_view layout);
 /// The row_layout of a layout; empty: records have no columns. Errors: kCorrupt.
 Result<std::string> row_layout_of(std::string_view layout);
 

@@ -119,7 +119,12 @@ TEST_F(RawTest, AManifestOfLinesNamesTheSamples) {
   // Another manifest, another dataset.
   const std::string fingerprint = (*dataset)->fingerprint();
   store_.set("train/metadata.jsonl", "{\"file_name\": \"b.jpg\", \"text\": \"\", \"n\": 3}\n");
-  EXPECT_NE((*open())->fingerprint(), fingerprint);
+  const std::string other = (*open())->fingerprint();
+  EXPECT_NE(other, fingerprint);
+  store_.set("train/metadata.jsonl", "{\"file_name\": \"b.jpg\", \"text\": \"\", \"n\": 4}\n");
+  EXPECT_NE((*open())->fingerprint(), other) << "as long, and another value";
+  store_.set("train/metadata.jsonl", "{\"file_name\": \"b.jpg\", \"text\": \"\", \"n\": 3}\n");
+  EXPECT_EQ((*open())->fingerprint(), other) << "another version of the same content";
 }
 
 TEST_F(RawTest, AManifestOfSeparatedValuesNamesTheSamples) {
