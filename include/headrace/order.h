@@ -48,6 +48,9 @@ struct Piece {
 struct Window {
   std::uint64_t first_position = 0;
   std::uint64_t sample_count = 0;
+  /// Samples of the pieces, which are permuted together. More than sample_count where a lane of
+  /// another group takes the last ones (mixtures).
+  std::uint64_t shuffled_count = 0;
   std::uint64_t key = 0;      ///< Keys the permutation inside the window.
   std::vector<Piece> pieces;  ///< Laid end to end; a sample's unpermuted index counts through them.
   bool is_shuffled = true;    ///< False: samples come in the order of the pieces; `key` is unused.
@@ -111,6 +114,9 @@ class EpochOrder {
                                  const Segment& segment) const;
   /// Lanes that the full batches of `plan`'s rank touch, in order of first touch.
   virtual std::vector<std::uint32_t> own_lanes(const BatchPlan& plan) const;
+  /// How many of `world_size` ranks read a lane on average; 1 where each has lanes of its own, and
+  /// for listed orders, whose lanes are blocks. \pre world_size divides global_batch.
+  virtual double lane_readers(std::uint64_t global_batch, std::uint32_t world_size) const;
   /// The window that holds `position` of `lane`. O(log B). \pre position < lane_length(lane).
   virtual Window window_at(std::uint32_t lane, std::uint64_t position) const = 0;
   /// The sample at `position` (of the lane) inside `window`. O(1). Defined here because it is per
@@ -202,7 +208,6 @@ OrderQuality measure_quality(const EpochOrder& order, const Segment& segment,
 /// What the number of lanes of a first run is chosen from.
 struct LaneNeeds {
   std::uint64_t global_batch = 1;   ///< G, samples.
-  std::uint32_t world_size = 1;     ///< R; divides G.
   std::uint64_t sample_count = 1;   ///< N
   std::uint32_t block_count = 1;    ///< B
   std::uint32_t window_blocks = 2;  ///< W
@@ -215,12 +220,11 @@ struct LaneChoice {
 };
 /// Lanes for a first run: the largest divisor (or multiple) of the global batch that is at most 64,
 /// or G / 8 where that is more; never more than one rank could hold (memory / 1.5 windows) or the
-/// dataset fills (B / W). World size plays no part as long as it divides the number of bundles, so
-/// runs that differ only in it see the same order; otherwise each rank gets lanes of its own rather
-/// than reading what another reads too. See docs/order.md.
+/// dataset fills (B / W). That limit itself where such a divisor would be less than a quarter of
+/// it. World size plays no part, so runs that differ only in it see the same order. See
+/// docs/order.md.
 LaneChoice choose_lanes(const LaneNeeds& needs);
-/// OrderSpec::bundle_lanes for a number of lanes: 4, else 2, that divides it and leaves at least 4
-/// bundles, else 1.
+/// OrderSpec::bundle_lanes for a number of lanes: 2 where that leaves at least 8 bundles, else 1.
 std::uint32_t bundle_of(std::uint32_t lane_count) noexcept;
 
 }  // namespace headrace

@@ -93,13 +93,6 @@ Status check_options(const Dataset& dataset, const LoaderOptions& options) {
   if (options.order == "sequential" && (options.lane_count > 1 || options.window_blocks > 1)) {
     return bad("lanes and windows belong to order headrace; order sequential has neither");
   }
-  const std::uint64_t global = std::uint64_t{options.batch_size} * options.world_size;
-  if (global > dataset.sample_count()) {
-    return bad("a global batch of " + std::to_string(global) + " samples (batch_size " +
-               std::to_string(options.batch_size) + " * world_size " +
-               std::to_string(options.world_size) + ") is larger than the dataset: " +
-               dataset.url() + " has " + std::to_string(dataset.sample_count()));
-  }
   return {};
 }
 
@@ -127,7 +120,6 @@ Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,
   HEADRACE_TRY_ASSIGN(const auto order, EpochOrder::create(spec, samples, 0));
   const LaneChoice choice =
       choose_lanes({.global_batch = std::uint64_t{options.batch_size} * options.world_size,
-                    .world_size = options.world_size,
                     .sample_count = dataset.sample_count(),
                     .block_count = dataset.block_count(),
                     .window_blocks = spec.window_blocks,

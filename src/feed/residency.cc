@@ -5,14 +5,15 @@
 namespace headrace::feed {
 
 LaneWindow::LaneWindow(Window w)
-    : window(std::move(w)), permutation(window.key, window.sample_count) {}
+    : window(std::move(w)), permutation(window.key, window.shuffled_count) {}
 
 void LaneWindow::plan_fetches(const Dataset& dataset, const SlabSizes& sizes,
                               const StandIns& stand_ins, std::uint64_t consumed) {
   std::vector<Piece> needed(window.pieces);
-  if (consumed > window.first_position) {
+  if (consumed > window.first_position || window.sample_count < window.shuffled_count) {
     for (Piece& piece : needed) std::swap(piece.begin, piece.end);  // Empty, to be widened.
-    for (std::uint64_t position = consumed; position < end_position(); ++position) {
+    for (std::uint64_t position = std::max(consumed, window.first_position);
+         position < end_position(); ++position) {
       const WindowSample sample = sample_at(position);
       Piece& piece = needed[sample.piece];
       piece.begin = std::min(piece.begin, sample.sample_in_block);

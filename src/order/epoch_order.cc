@@ -128,6 +128,7 @@ class EpochOrderImpl final : public EpochOrder {
                                .end = static_cast<std::uint32_t>(piece_end - line_first()[i])});
       window.sample_count = piece_end - window_begin;
     }
+    window.shuffled_count = window.sample_count;
     if (shuffled_) window.key = order_math::window_key(epoch_key_, lane, window.first_position);
     return window;
   }
@@ -135,7 +136,7 @@ class EpochOrderImpl final : public EpochOrder {
   WindowSample sample_at(const Window& window, std::uint64_t position) const override {
     HEADRACE_DCHECK(position - window.first_position < window.sample_count);
     std::uint64_t index = position - window.first_position;
-    if (shuffled_) index = Permutation(window.key, window.sample_count)(index);
+    if (shuffled_) index = Permutation(window.key, window.shuffled_count)(index);
     return order_math::sample_of_index(window, index);
   }
 

@@ -86,6 +86,7 @@ class ListedOrder final : public EpochOrder {
     static_cast<void>(position);
     Window window;
     window.sample_count = lane_length(lane);
+    window.shuffled_count = window.sample_count;
     window.pieces.push_back(
         {.block = lane, .begin = 0, .end = static_cast<std::uint32_t>(window.sample_count)});
     window.is_shuffled = false;

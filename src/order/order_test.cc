@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "base/test_seed.h"
 #include "order/order_math.h"
 #include "order/order_test_util.h"
 
@@ -234,13 +235,11 @@ TEST(OrderQuality, DefaultSettingsMixLikeAFullShuffle) {
   struct Case {
     std::uint32_t blocks, block_samples;
     std::uint64_t global_batch;
-    std::uint32_t world_size;
   };
-  for (const Case& c : {Case{128, 2048, 64, 1}, Case{128, 2048, 256, 1}, Case{500, 2000, 256, 8}}) {
+  for (const Case& c : {Case{128, 2048, 64}, Case{128, 2048, 256}, Case{500, 2000, 1024}}) {
     const std::vector<std::uint32_t> blocks(c.blocks, c.block_samples);
     const std::uint64_t total = std::uint64_t{c.blocks} * c.block_samples;
     const LaneChoice choice = choose_lanes({.global_batch = c.global_batch,
-                                            .world_size = c.world_size,
                                             .sample_count = total,
                                             .block_count = c.blocks,
                                             .window_blocks = 2,
@@ -275,9 +274,8 @@ std::pair<std::uint32_t, std::uint32_t> lanes_and_bundle(const LaneNeeds& needs)
 }
 
 /// A large dataset and memory for 100 windows.
-LaneNeeds needs_of(std::uint64_t batch, std::uint32_t ranks, std::uint64_t windows = 100) {
+LaneNeeds needs_of(std::uint64_t batch, std::uint64_t windows = 100) {
   return {.global_batch = batch,
-          .world_size = ranks,
           .sample_count = 1'000'000,
           .block_count = 10'000,
           .window_blocks = 2,
@@ -286,40 +284,54 @@ LaneNeeds needs_of(std::uint64_t batch, std::uint32_t ranks, std::uint64_t windo
 }
 
 TEST(ChooseLanes, TakesTheLargestDivisorOrMultipleWithinTheLimit) {
-  EXPECT_EQ(lanes_and_bundle(needs_of(64, 1)), std::pair(64U, 4U));
-  EXPECT_EQ(lanes_and_bundle(needs_of(256, 1)), std::pair(64U, 4U));
-  EXPECT_EQ(lanes_and_bundle(needs_of(48, 1)), std::pair(48U, 4U));
-  EXPECT_EQ(lanes_and_bundle(needs_of(16, 1)), std::pair(64U, 4U)) << "a multiple of a small batch";
-  EXPECT_EQ(lanes_and_bundle(needs_of(1024, 1, 1000)), std::pair(128U, 4U)) << "G / 8";
-  EXPECT_EQ(lanes_and_bundle(needs_of(64, 1, 8)), std::pair(8U, 2U)) << "memory for 8 windows";
-  EXPECT_EQ(lanes_and_bundle(needs_of(127, 1)), std::pair(64U, 1U)) << "one rank owns all anyway";
-}
-
-TEST(ChooseLanes, DoesNotDependOnTheWorldSize) {
-  for (const std::uint64_t batch : {64U, 96U, 256U, 480U, 1024U}) {
-    const auto alone = lanes_and_bundle(needs_of(batch, 1));
-    for (const std::uint32_t ranks : {2U, 4U}) {
-      EXPECT_EQ(lanes_and_bundle(needs_of(batch, ranks)), alone) << batch << " on " << ranks;
-    }
-  }
-  EXPECT_EQ(lanes_and_bundle(needs_of(256, 16)), lanes_and_bundle(needs_of(256, 1)));
-}
-
-TEST(ChooseLanes, GivesEachRankLanesOfItsOwn) {
-  for (const std::uint32_t ranks : {3U, 7U, 8U, 24U, 100U, 256U}) {
-    const auto [lanes, bundle] = lanes_and_bundle(needs_of(std::uint64_t{ranks} * 32, ranks));
-    EXPECT_TRUE(lanes / bundle % ranks == 0 || lanes / bundle >= 3 * ranks) << ranks;
-  }
-  EXPECT_EQ(lanes_and_bundle(needs_of(8 * 37, 8, 10)), std::pair(8U, 1U)) << "an awkward batch";
+  EXPECT_EQ(lanes_and_bundle(needs_of(64)), std::pair(64U, 2U));
+  EXPECT_EQ(lanes_and_bundle(needs_of(256)), std::pair(64U, 2U));
+  EXPECT_EQ(lanes_and_bundle(needs_of(48)), std::pair(48U, 2U));
+  EXPECT_EQ(lanes_and_bundle(needs_of(16)), std::pair(64U, 2U)) << "a multiple of a small batch";
+  EXPECT_EQ(lanes_and_bundle(needs_of(1024, 1000)), std::pair(128U, 2U)) << "G / 8";
+  EXPECT_EQ(lanes_and_bundle(needs_of(64, 8)), std::pair(8U, 1U)) << "memory for 8 windows";
+  EXPECT_EQ(lanes_and_bundle(needs_of(127)), std::pair(64U, 2U)) << "an awkward batch";
 }
 
 TEST(ChooseLanes, NeverExceedsTheDataset) {
-  LaneNeeds needs = needs_of(64, 1);
+  LaneNeeds needs = needs_of(64);
   needs.sample_count = 5;
   EXPECT_LE(choose_lanes(needs).lane_count, 5U);
-  needs = needs_of(64, 4);
+  needs = needs_of(64);
   needs.block_count = 3;
   EXPECT_EQ(choose_lanes(needs).lane_count, 1U) << "one window mixes all of it";
+}
+
+TEST(LaneReaders, AreOneWhereRanksOwnTheirLanes) {
+  for (const std::uint64_t batch : {8U, 16U, 64U, 96U, 256U, 1024U}) {
+    const auto [lanes, bundle] = lanes_and_bundle(needs_of(batch));
+    const std::vector<std::uint32_t> blocks(200, 50);
+    const auto order = must_create(make_spec(blocks, 1, lanes, 2, bundle), blocks);
+    for (const std::uint32_t ranks : {1U, 2U, 4U, 8U})
+      EXPECT_EQ(order->lane_readers(batch, ranks), 1) << batch << " on " << ranks;
+  }
+}
+
+// Against the lanes that the slots of whole epochs touch.
+TEST(LaneReaders, CountsTheRanksOfEachLane) {
+  Random random(test_seed());
+  for (int round = 0; round < 300; ++round) {
+    const auto bundle = static_cast<std::uint32_t>(1 + random.below(4));
+    const std::uint32_t lanes = bundle * static_cast<std::uint32_t>(1 + random.below(12));
+    const auto ranks = static_cast<std::uint32_t>(1 + random.below(8));
+    const std::uint64_t batch = ranks * (1 + random.below(40));
+    const std::vector<std::uint32_t> blocks(7, static_cast<std::uint32_t>(lanes * batch));
+    const auto order = must_create(make_spec(blocks, round, lanes, 1, bundle), blocks);
+    BatchPlan plan{.segment = {0, batch},
+                   .sample_count = order->sample_count(),
+                   .rank = 0,
+                   .world_size = ranks,
+                   .epoch_end = EpochEnd::kDrop};
+    std::uint64_t read = 0;
+    for (; plan.rank < ranks; ++plan.rank) read += order->own_lanes(plan).size();
+    EXPECT_DOUBLE_EQ(order->lane_readers(batch, ranks), static_cast<double>(read) / lanes)
+        << lanes << " lanes, bundles of " << bundle << ", " << batch << " on " << ranks;
+  }
 }
 
 }  // namespace

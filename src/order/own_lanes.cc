@@ -4,8 +4,33 @@
 #include <numeric>
 
 #include "headrace/order.h"
+#include "order/mean_readers.h"
 
 namespace headrace {
+namespace order_detail {
+
+double mean_readers(std::uint64_t lanes, std::uint64_t bundle_lanes, std::uint64_t global_batch,
+                    std::uint32_t world_size) noexcept {
+  const std::uint64_t slots = global_batch / world_size;
+  if (global_batch % lanes != 0) {
+    // Slot j of any batch meets the lanes that are j modulo the common divisor.
+    const std::uint64_t common = std::gcd(lanes, global_batch);
+    return static_cast<double>(world_size * std::min(slots, common)) / static_cast<double>(common);
+  }
+  const std::uint64_t bundle_slots = bundle_lanes * (global_batch / lanes);
+  std::uint64_t read = 0;
+  for (std::uint64_t at = 0; at < global_batch;) {
+    // From one border of ranks or bundles to the next: neighbours alternate between the lanes.
+    const std::uint64_t end =
+        std::min(at / slots * slots + slots, at / bundle_slots * bundle_slots + bundle_slots);
+    read += std::min(end - at, bundle_lanes);
+    at = end;
+  }
+  return static_cast<double>(read) / static_cast<double>(lanes);
+}
+
+}  // namespace order_detail
+
 namespace {
 
 /// Full batches of a plan; a rest that fills no batch is not counted.
@@ -29,6 +54,11 @@ std::uint64_t EpochOrder::batch_of(std::uint32_t lane, std::uint64_t position,
 void EpochOrder::locate_run(std::uint64_t t, const Segment& segment,
                             std::span<LanePosition> out) const {
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = locate(t + i, segment);
+}
+
+double EpochOrder::lane_readers(std::uint64_t global_batch, std::uint32_t world_size) const {
+  if (is_listed()) return 1;
+  return order_detail::mean_readers(lane_count(), spec().bundle_lanes, global_batch, world_size);
 }
 
 std::vector<std::uint32_t> EpochOrder::own_lanes(const BatchPlan& plan) const {
