@@ -22,7 +22,7 @@ std::shared_ptr<const MixtureSource> make_source() {
   inputs[1].block_samples.assign(3, 20);
   auto spec = plan_mixture(request, inputs);
   require(spec.has_value());
-  auto source = MixtureSource::create(*std::move(spec), {"a", "b"}, {"one", "two"});
+  auto source = MixtureSource::create(*std::move(spec), {"a", "b"}, {{"one", "1"}, {"two", "2"}});
   require(source.has_value());
   return *source;
 }

@@ -51,8 +51,13 @@ struct MixturePart {
   std::vector<std::uint32_t> block_samples;
 };
 
+/// Version of the order of new runs. In version 1 each lane of a source goes through epochs by
+/// itself; from 2 on all lanes do together, so that each sample comes equally often (to within 1).
+inline constexpr std::uint32_t kMixtureVersion = 2;
+
 /// Identity of a mixture's order, with the block tables.
 struct MixtureSpec {
+  std::uint32_t version = kMixtureVersion;
   std::uint64_t seed = 0;
   std::uint32_t groups = 1;  ///< P: a power of two that divides `batch`, 1 .. kMaxMixtureGroups.
   std::uint64_t batch = 1;   ///< Global batch size of the first run.
@@ -106,10 +111,16 @@ class MixtureOrder : public EpochOrder {
 std::uint32_t choose_mixture_groups(std::uint64_t global_batch,
                                     std::span<const std::uint64_t> source_samples) noexcept;
 
+/// Fingerprints of a source's dataset.
+struct MixturePrints {
+  std::string content;   ///< Dataset::fingerprint(); what states say.
+  std::string versions;  ///< Dataset::version_fingerprint(); what older states say.
+};
+
 /// A source as a mixture is planned from it.
 struct MixtureInput {
   std::string name;
-  std::string fingerprint;  ///< Of the dataset.
+  MixturePrints prints;
   std::vector<std::uint32_t> block_samples;
   std::uint32_t window_blocks = 2;
   std::uint64_t window_bytes = 1;  ///< Memory that its largest window takes.
@@ -145,11 +156,11 @@ Result<MixtureSpec> plan_mixture(const MixtureRequest& request,
 /// kMixtureStateBytes: docs/semantics.md.
 class MixtureSource : public OrderSource {
  public:
-  /// `names` and `fingerprints` of the parts. Errors: kInvalidArgument (spec; more changes than the
-  /// state holds).
+  /// `names` and `prints` of the parts. Errors: kInvalidArgument (spec; more changes than the state
+  /// holds).
   static Result<std::shared_ptr<const MixtureSource>> create(MixtureSpec spec,
                                                              std::vector<std::string> names,
-                                                             std::vector<std::string> fingerprints);
+                                                             std::vector<MixturePrints> prints);
 
   virtual const MixtureSpec& mixture() const noexcept = 0;
   virtual const std::vector<std::string>& names() const noexcept = 0;

@@ -53,16 +53,20 @@ class OrderSource {
   virtual Result<OrderPlan> plan(const OrderQuery& query, const std::stop_token& stop) const = 0;
 
   /// A JSON object whose members go into the loader's state beside its own ("mixture" replaces its
-  /// null); together under 1 KiB. `epoch`, `t`: the position that the state counts.
+  /// null); together under 1 KiB. The state's checksum covers them. `epoch`, `t`: the position that
+  /// the state counts; the names of the members do not depend on it.
   virtual std::string state_extra(std::uint64_t epoch, std::uint64_t t) const {
     static_cast<void>(epoch);
     static_cast<void>(t);
     return "{}";
   }
 
-  /// The source that goes on from a state: `saved` is its spec, `state` the whole JSON. Id,
-  /// version, seed and digest were compared before. nullptr: this one. Errors: kInvalidArgument
-  /// naming the field.
+  /// True for the versions of the order that restored() can go on with.
+  virtual bool continues(std::uint32_t version) const { return version == spec().version; }
+
+  /// The source that goes on from a state: `saved` is its spec, `state` the whole JSON. Id, seed
+  /// and digest were compared before, and continues(saved.version). nullptr: this one. Errors:
+  /// kInvalidArgument naming the field.
   virtual Result<std::shared_ptr<const OrderSource>> restored(const OrderSpec& saved,
                                                               std::string_view state) const {
     static_cast<void>(saved);

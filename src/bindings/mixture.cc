@@ -94,7 +94,7 @@ MixtureInput make_input(const std::string& name, const Dataset& dataset,
                         std::uint32_t window_blocks) {
   MixtureInput input;
   input.name = name;
-  input.fingerprint = dataset.fingerprint();
+  input.prints = {dataset.fingerprint(), dataset.version_fingerprint()};
   input.block_samples = block_samples(dataset);
   bool is_compressed = false;
   std::uint64_t largest = 1;
@@ -129,15 +129,15 @@ PyOrderSource plan(const std::vector<std::tuple<std::string, PyDataset*>>& sourc
   request.groups = groups;
   std::vector<MixtureInput> inputs;
   std::vector<std::string> names;
-  std::vector<std::string> fingerprints;
+  std::vector<MixturePrints> prints;
   for (const auto& [name, dataset] : sources) {
     inputs.push_back(make_input(name, *dataset->reader.get()->dataset(), window_blocks));
     names.push_back(name);
-    fingerprints.push_back(inputs.back().fingerprint);
+    prints.push_back(inputs.back().prints);
   }
   MixtureSpec spec = value_or_raise(plan_mixture(request, inputs));
-  return {value_or_raise(
-      MixtureSource::create(std::move(spec), std::move(names), std::move(fingerprints)))};
+  return {
+      value_or_raise(MixtureSource::create(std::move(spec), std::move(names), std::move(prints)))};
 }
 
 const MixtureSource& mixture_of(const PyOrderSource& self) {

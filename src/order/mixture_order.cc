@@ -5,6 +5,8 @@
 
 #include "base/check.h"
 #include "base/mutex.h"
+#include "order/mean_readers.h"
+#include "order/mixture_epochs.h"
 #include "order/mixture_schedule.h"
 #include "order/order_math.h"
 
@@ -17,8 +19,7 @@ Status bad(std::string what) {
   return Status(Code::kInvalidArgument, "mixture: " + std::move(what));
 }
 
-/// Epoch orders of one source, made when they are first needed. Lanes of a source are at most two
-/// of its epochs apart, or a few more where groups were served unevenly.
+/// Epoch orders of one source, made when they are first needed.
 class EpochCache {
  public:
   EpochCache(const MixturePart& part, std::shared_ptr<const EpochOrder> first) : part_(part) {
@@ -33,12 +34,14 @@ class EpochCache {
     auto made = EpochOrder::create(part_.order, part_.block_samples, epoch);
     HEADRACE_CHECK(made);  // The same spec was good for the first.
     kept_.push_back(*std::move(made));
-    if (kept_.size() > kKept) kept_.pop_front();
+    // Read ahead, small sources are in many epochs at once; orders of large ones take memory.
+    const std::size_t blocks = part_.block_samples.size();
+    if (kept_.size() > std::clamp<std::size_t>(kKeptBlocks / blocks, 4, 64)) kept_.pop_front();
     return kept_.back();
   }
 
  private:
-  static constexpr std::size_t kKept = 4;
+  static constexpr std::size_t kKeptBlocks = 1 << 16;
   const MixturePart& part_;
   mutable Mutex mutex_;
   mutable std::deque<std::shared_ptr<const EpochOrder>> kept_ HEADRACE_GUARDED_BY(mutex_);
@@ -53,12 +56,14 @@ struct Source {
   std::uint64_t sample_count = 0;
   std::vector<std::uint64_t> block_first;  ///< Position in the source of each of its blocks.
   std::unique_ptr<EpochCache> orders;
+  std::unique_ptr<order_detail::SourceEpochs> epochs;  ///< None in version 1.
 };
 
 /// The identity that states and reports show. The digest covers all parts.
 OrderSpec spec_of(const MixtureSpec& mixture) {
   OrderSpec spec;
   spec.id = "mixture";
+  spec.version = mixture.version;
   spec.seed = mixture.seed;
   spec.lane_count = 0;
   spec.window_blocks = 1;
@@ -124,7 +129,7 @@ class MixtureOrderImpl final : public MixtureOrder {
     const Source& source = sources_[index];
     const std::uint32_t in_source = lane - source.first_lane;
     const std::uint32_t group = in_source % groups_;
-    const std::uint64_t number = position * (source.lanes / groups_) + in_source / groups_;
+    const std::uint64_t number = number_of(source, in_source, position);
     const std::uint64_t step = schedule_.step_of(index, group, number);
     constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
     if (step == kNever) return (sample_count() - segment.start) / segment.global_batch;
@@ -165,20 +170,23 @@ class MixtureOrderImpl final : public MixtureOrder {
     return own;
   }
 
+  double lane_readers(std::uint64_t global_batch, std::uint32_t world_size) const override {
+    return order_detail::mean_readers(groups_, 1, global_batch, world_size);
+  }
+
   Window window_at(std::uint32_t lane, std::uint64_t position) const override {
     const Source& source = sources_[source_of_lane(lane)];
     const std::uint32_t in_source = lane - source.first_lane;
-    const std::uint64_t length = length_of(source, in_source);
-    const std::uint64_t epoch = position / length;
-    Window window = source.orders->get(epoch)->window_at(in_source, position % length);
-    window.first_position += epoch * length;
+    Window window = source.epochs == nullptr ? window_of_lane(source, in_source, position)
+                                             : window_of_epoch(source, in_source, position);
     for (Piece& piece : window.pieces) piece.block += source.first_block;
     return window;
   }
 
   WindowSample sample_at(const Window& window, std::uint64_t position) const override {
     std::uint64_t index = position - window.first_position;
-    if (window.is_shuffled) index = order_math::Permutation(window.key, window.sample_count)(index);
+    if (window.is_shuffled)
+      index = order_math::Permutation(window.key, window.shuffled_count)(index);
     return order_math::sample_of_index(window, index);
   }
 
@@ -193,7 +201,10 @@ class MixtureOrderImpl final : public MixtureOrder {
   std::uint64_t largest_window_weight(std::span<const std::uint64_t> block_bytes) const override {
     std::uint64_t largest = 0;
     for (const Source& source : sources_) {
-      const std::uint64_t epoch = lane_consumed(source.first_lane, 0) / length_of(source, 0);
+      const std::uint64_t epoch =
+          source.epochs == nullptr
+              ? lane_consumed(source.first_lane, 0) / length_of(source, 0)
+              : schedule_.count(index_of(source), epoch_ * sample_count()) / source.sample_count;
       largest =
           std::max(largest, source.orders->get(epoch)->largest_window_weight(block_bytes.subspan(
                                 source.first_block, source.block_first.size())));
@@ -204,7 +215,12 @@ class MixtureOrderImpl final : public MixtureOrder {
   SourceEpoch source_at(std::uint32_t lane, std::uint64_t position) const override {
     const std::uint32_t index = source_of_lane(lane);
     const Source& source = sources_[index];
-    return {.source = index, .epoch = position / length_of(source, lane - source.first_lane)};
+    const std::uint32_t in_source = lane - source.first_lane;
+    const std::uint64_t epoch =
+        source.epochs == nullptr ? position / length_of(source, in_source)
+                                 : source.epochs->epoch_number(
+                                       in_source % groups_, number_of(source, in_source, position));
+    return {.source = index, .epoch = epoch};
   }
 
  private:
@@ -213,6 +229,62 @@ class MixtureOrderImpl final : public MixtureOrder {
   }
   static std::uint64_t length_of(const Source& source, std::uint32_t lane) noexcept {
     return source.sample_count / source.lanes + (lane < source.sample_count % source.lanes ? 1 : 0);
+  }
+  std::uint32_t index_of(const Source& source) const noexcept {
+    return static_cast<std::uint32_t>(&source - sources_.data());
+  }
+  /// Number, among its group's samples of the source, of the one at a position of a lane.
+  std::uint64_t number_of(const Source& source, std::uint32_t in_source,
+                          std::uint64_t position) const noexcept {
+    return position * (source.lanes / groups_) + in_source / groups_;
+  }
+  /// Version 1: every lane goes through epochs by itself.
+  static Window window_of_lane(const Source& source, std::uint32_t in_source,
+                               std::uint64_t position) {
+    const std::uint64_t length = length_of(source, in_source);
+    const std::uint64_t epoch = position / length;
+    Window window = source.orders->get(epoch)->window_at(in_source, position % length);
+    window.first_position += epoch * length;
+    return window;
+  }
+  /// Version 2: the groups go through each epoch together. Its samples are dealt out anew, so
+  /// another lane of the source's own order may come where this one stands.
+  Window window_of_epoch(const Source& source, std::uint32_t in_source,
+                         std::uint64_t position) const {
+    const std::uint32_t group = in_source % groups_;
+    const std::uint64_t number = number_of(source, in_source, position);
+    const auto epoch = source.epochs->epoch_of(group, number);
+    const auto order = source.orders->get(epoch->number);
+    const std::uint64_t width = source.lanes / groups_;
+    const auto lane_of = [&](std::uint32_t owner, std::uint64_t index) {
+      return owner + groups_ * static_cast<std::uint32_t>(index % width);
+    };
+    const std::uint64_t index = number - epoch->first[group];
+    const std::uint64_t own = epoch->own[group];
+    if (index >= own) {
+      HEADRACE_DCHECK(index - own < epoch->taken[group].size());
+      const auto& taken = epoch->taken[group][index - own];
+      const std::uint64_t place = taken.index / width;
+      const Window window = order->window_at(lane_of(taken.group, taken.index), place);
+      return single(window, order->sample_at(window, place), position);
+    }
+    Window window = order->window_at(lane_of(group, index), index / width);
+    const std::uint64_t end = (own - index % width + width - 1) / width;
+    window.sample_count = std::min(window.sample_count, end - window.first_position);
+    window.first_position = position - (index / width - window.first_position);
+    return window;
+  }
+  /// One sample of a window, as a window at `position`.
+  static Window single(const Window& window, const WindowSample& sample, std::uint64_t position) {
+    Window out;
+    out.first_position = position;
+    out.sample_count = 1;
+    out.shuffled_count = 1;
+    out.is_shuffled = false;
+    out.pieces = {{.block = window.pieces[sample.piece].block,
+                   .begin = sample.sample_in_block,
+                   .end = sample.sample_in_block + 1}};
+    return out;
   }
   std::uint32_t source_of_lane(std::uint32_t lane) const noexcept {
     HEADRACE_DCHECK(lane < spec_.lane_count);
@@ -266,11 +338,18 @@ Result<std::shared_ptr<const MixtureOrder>> MixtureOrder::create(
   if (known == nullptr || known->source_count() != spec->parts.size() ||
       known->groups() != spec->groups)
     return bad("the schedule is not of this mixture");
+  if (spec->version == 0 || spec->version > kMixtureVersion)
+    return bad("order_version is " + std::to_string(spec->version) +
+               "; this build knows versions 1 to " + std::to_string(kMixtureVersion));
   std::vector<Source> sources;
   Source next;
   for (const MixturePart& part : spec->parts) {
     const auto index = static_cast<std::uint32_t>(sources.size());
     HEADRACE_TRY_ASSIGN(Source source, make_source(part, index, spec->groups));
+    if (spec->version >= 2) {
+      source.epochs = std::make_unique<order_detail::SourceEpochs>(
+          *known, index, source.sample_count, source.lanes);
+    }
     source.first_lane = next.first_lane;
     source.first_block = next.first_block;
     source.first_sample = next.first_sample;

@@ -196,7 +196,7 @@ bool are_equal(std::span<const std::uint32_t> a, std::span<const std::uint32_t> 
 
 struct Identity {
   std::vector<std::string> names;
-  std::vector<std::string> fingerprints;
+  std::vector<MixturePrints> prints;
   std::vector<std::string> digests;
 };
 
@@ -216,6 +216,9 @@ class MixtureSourceImpl final : public MixtureSource {
   }
 
   OrderSpec spec() const override { return spec_; }
+  bool continues(std::uint32_t version) const override {
+    return version >= 1 && version <= kMixtureVersion;
+  }
   const MixtureSpec& mixture() const noexcept override { return *mixture_; }
   const std::vector<std::string>& names() const noexcept override { return identity_.names; }
   const MixtureSchedule& schedule() const noexcept override { return *schedule_; }
@@ -294,10 +297,15 @@ Status MixtureSourceImpl::check_parts(const Saved& saved) const {
     return bad("the state has " + std::to_string(count) + " sources, here are " +
                std::to_string(identity_.digests.size()) + ": sources may be added, not left out");
   for (std::size_t i = 0; i < count; ++i) {
-    if (saved.digests[i] == identity_.digests[i]) continue;
+    const MixturePrints& prints = identity_.prints[i];
     const OrderSpec& order = mixture_->parts[i].order;
     const bool is_shuffled = is_shuffled_order(order);
-    if (saved.digests[i] == digest_of(identity_.fingerprints[i], order, !is_shuffled))
+    const auto is_of = [&](bool shuffled) {
+      return saved.digests[i] == digest_of(prints.content, order, shuffled) ||
+             saved.digests[i] == digest_of(prints.versions, order, shuffled);
+    };
+    if (is_of(is_shuffled)) continue;
+    if (is_of(!is_shuffled))
       return bad(
           "the state is of a mixture that is " +
           std::string(is_shuffled ? "not shuffled, this one is" : "shuffled, this one is not") +
@@ -310,19 +318,23 @@ Status MixtureSourceImpl::check_parts(const Saved& saved) const {
 }
 
 Result<std::shared_ptr<const OrderSource>> MixtureSourceImpl::restored(
-    const OrderSpec& saved_order, std::string_view state) const {
+    const OrderSpec&, std::string_view state) const {
   const auto json = Json::parse(state, nullptr, false);
   if (!json.is_object() || !json.contains("mixture") || !json["mixture"].is_object())
     return bad("the state's field 'mixture' is missing or not an object");
-  HEADRACE_TRY_ASSIGN(Saved saved, read_saved(json["mixture"], saved_order.window_blocks));
+  Reader fields(json);
+  const std::uint64_t version = fields.number("order_version", 1, kMixtureVersion);
+  const std::uint64_t window_blocks = fields.number("window_blocks", 1, 0xffff'ffffU);
+  const std::uint64_t epoch = fields.number("epoch", 0, std::uint64_t{1} << 40);
+  const std::uint64_t t = fields.number("t", 0, std::uint64_t{1} << 53);
+  HEADRACE_TRY(fields.take());
+  HEADRACE_TRY_ASSIGN(Saved saved,
+                      read_saved(json["mixture"], static_cast<std::uint32_t>(window_blocks)));
   HEADRACE_TRY(check_parts(saved));
-  Reader position(json);
-  const std::uint64_t epoch = position.number("epoch", 0, std::uint64_t{1} << 40);
-  const std::uint64_t t = position.number("t", 0, std::uint64_t{1} << 53);
-  HEADRACE_TRY(position.take());
   if (epoch > (std::uint64_t{1} << 62) / saved.spec.epoch_samples)
     return bad("the state's epoch is out of range");
   MixtureSpec spec = *mixture_;
+  spec.version = static_cast<std::uint32_t>(version);
   spec.groups = saved.spec.groups;
   spec.batch = saved.spec.batch;
   spec.batching = saved.spec.batching;
@@ -384,12 +396,12 @@ Result<std::shared_ptr<const MixtureSource>> MixtureSourceImpl::changed(
 }  // namespace
 
 Result<std::shared_ptr<const MixtureSource>> MixtureSource::create(
-    MixtureSpec spec, std::vector<std::string> names, std::vector<std::string> fingerprints) {
-  if (names.size() != spec.parts.size() || fingerprints.size() != spec.parts.size())
+    MixtureSpec spec, std::vector<std::string> names, std::vector<MixturePrints> prints) {
+  if (names.size() != spec.parts.size() || prints.size() != spec.parts.size())
     return bad("names and fingerprints are not one for each source");
-  Identity identity{std::move(names), std::move(fingerprints), {}};
+  Identity identity{std::move(names), std::move(prints), {}};
   for (std::size_t i = 0; i < spec.parts.size(); ++i)
-    identity.digests.push_back(digest_of(identity.fingerprints[i], spec.parts[i].order,
+    identity.digests.push_back(digest_of(identity.prints[i].content, spec.parts[i].order,
                                          is_shuffled_order(spec.parts[i].order)));
   return make_source(std::move(spec), std::move(identity));
 }

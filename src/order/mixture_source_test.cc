@@ -10,7 +10,7 @@ std::vector<MixtureInput> make_inputs(std::uint32_t count) {
   std::vector<MixtureInput> inputs(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     inputs[i].name = "source-" + std::to_string(i);
-    inputs[i].fingerprint = "fingerprint " + std::to_string(i);
+    inputs[i].prints = {"content " + std::to_string(i), "versions " + std::to_string(i)};
     inputs[i].block_samples.assign(20 + 7 * i, 30);
   }
   return inputs;
@@ -21,12 +21,12 @@ std::shared_ptr<const MixtureSource> must_make(const MixtureRequest& request,
   auto spec = plan_mixture(request, inputs);
   EXPECT_TRUE(spec) << spec.error().message();
   std::vector<std::string> names;
-  std::vector<std::string> fingerprints;
+  std::vector<MixturePrints> prints;
   for (const MixtureInput& input : inputs) {
     names.push_back(input.name);
-    fingerprints.push_back(input.fingerprint);
+    prints.push_back(input.prints);
   }
-  auto source = MixtureSource::create(*std::move(spec), names, fingerprints);
+  auto source = MixtureSource::create(*std::move(spec), names, prints);
   EXPECT_TRUE(source) << source.error().message();
   return *source;
 }
@@ -44,7 +44,9 @@ MixtureRequest make_request(std::vector<double> proportions) {
 std::string state_of(const MixtureSource& source, std::uint64_t epoch, std::uint64_t t) {
   std::string extra = source.state_extra(epoch, t);
   extra.pop_back();
-  return extra + R"(,"epoch":)" + std::to_string(epoch) + R"(,"t":)" + std::to_string(t) + "}";
+  return extra + R"(,"order_version":)" + std::to_string(source.spec().version) +
+         R"(,"window_blocks":)" + std::to_string(source.spec().window_blocks) + R"(,"epoch":)" +
+         std::to_string(epoch) + R"(,"t":)" + std::to_string(t) + "}";
 }
 
 std::vector<std::uint64_t> positions(const OrderSource& source, std::uint64_t epoch,
@@ -156,7 +158,7 @@ TEST(MixtureSource, RefusesStatesOfOthers) {
   const auto inputs = make_inputs(2);
   const auto source = must_make(make_request({3, 1}), inputs);
   auto other = inputs;
-  other[1].fingerprint = "changed";
+  other[1].prints = {"changed", "changed"};
   const auto refused =
       must_make(make_request({3, 1}), other)->restored(source->spec(), state_of(*source, 0, 0));
   ASSERT_FALSE(refused);

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "base/test_seed.h"
 #include "order/mixture_table.h"
 #include "order/order_test_util.h"
 
@@ -227,8 +228,24 @@ void deliver(const MixtureSpec& spec, const MixtureOrder& order, const Segment& 
   }
 }
 
+/// Each sample of a source as often as any other, or once more.
+void expect_equally_often(const MixtureSpec& spec, Delivered& run) {
+  std::uint64_t first = 0;
+  for (std::uint32_t i = 0; i < spec.parts.size(); ++i) {
+    const std::uint64_t samples = source_samples(spec.parts[i]);
+    for (std::uint64_t s = first; s < first + samples; ++s) {
+      const std::uint64_t least = run.counts[i] / samples;
+      EXPECT_GE(run.times[s], least) << "source " << i << " sample " << s - first;
+      EXPECT_LE(run.times[s], least + (run.counts[i] % samples > 0 ? 1 : 0))
+          << "source " << i << " sample " << s - first;
+    }
+    first += samples;
+  }
+}
+
 void expect_even(const MixtureSpec& spec, const MixtureOrder& order, std::uint64_t t,
                  Delivered& run) {
+  if (spec.version >= 2) return expect_equally_often(spec, run);
   std::uint64_t first = 0;
   std::uint32_t first_lane = 0;
   for (std::uint32_t i = 0; i < spec.parts.size(); ++i) {
@@ -259,6 +276,7 @@ void expect_even(const MixtureSpec& spec, const MixtureOrder& order, std::uint64
 
 MixtureSpec random_spec(Random& random) {
   MixtureSpec spec;
+  spec.version = 1 + static_cast<std::uint32_t>(random.below(2));
   spec.seed = random.below(1000);
   spec.groups = std::uint32_t{1} << random.below(4);
   spec.batch = spec.groups * (1 + random.below(6));
@@ -266,7 +284,8 @@ MixtureSpec random_spec(Random& random) {
   const std::uint64_t sources = 1 + random.below(4);
   for (std::uint32_t i = 0; i < sources; ++i) {
     std::vector<std::uint32_t> blocks(1 + random.below(6));
-    for (auto& block : blocks) block = 8 + static_cast<std::uint32_t>(random.below(12));
+    const std::uint64_t most = random.below(3) == 0 ? 2 : 12;
+    for (auto& block : blocks) block = 8 + static_cast<std::uint32_t>(random.below(most));
     const std::uint64_t samples = std::accumulate(blocks.begin(), blocks.end(), std::uint64_t{0});
     const auto lanes = spec.groups * (1 + static_cast<std::uint32_t>(random.below(
                                               std::min<std::uint64_t>(4, samples / spec.groups))));
@@ -321,6 +340,95 @@ TEST(MixtureModel, DeliversEachSourceInWholeEpochsWhateverTheStops) {
         if (testing::Test::HasFailure()) return;
       }
     }
+  }
+}
+
+/// Version 2 as docs/order.md says it, one event after the other: what a group gets of a source.
+class PlainSource {
+ public:
+  PlainSource(const MixturePart& part, std::uint32_t groups) : part_(part), groups_(groups) {}
+
+  std::uint64_t next(std::uint32_t group) {
+    if (left_ == 0) begin_epoch();
+    --left_;
+    std::uint32_t owner = group;
+    if (front_[group] < back_[group]) return sample(owner, front_[group]++);
+    for (std::uint32_t g = 0; g < groups_; ++g)
+      if (back_[g] - front_[g] > back_[owner] - front_[owner]) owner = g;
+    return sample(owner, --back_[owner]);
+  }
+
+ private:
+  void begin_epoch() {
+    order_ = *EpochOrder::create(part_.order, part_.block_samples, epoch_++);
+    front_.assign(groups_, 0);
+    back_.assign(groups_, 0);
+    for (std::uint32_t l = 0; l < order_->lane_count(); ++l)
+      back_[l % groups_] += order_->lane_length(l);
+    left_ = order_->sample_count();
+  }
+  std::uint64_t sample(std::uint32_t owner, std::uint64_t index) const {
+    const std::uint64_t width = order_->lane_count() / groups_;
+    const auto lane = owner + groups_ * static_cast<std::uint32_t>(index % width);
+    const Window window = order_->window_at(lane, index / width);
+    const WindowSample found = order_->sample_at(window, index / width);
+    return order_->block_first_sample(window.pieces[found.piece].block) + found.sample_in_block;
+  }
+
+  const MixturePart& part_;
+  const std::uint32_t groups_;
+  std::uint64_t epoch_ = 0;
+  std::uint64_t left_ = 0;
+  std::shared_ptr<const EpochOrder> order_;
+  std::vector<std::uint64_t> front_, back_;
+};
+
+TEST(MixtureModel, Version2GivesWhatGoingThroughItGives) {
+  Random random(test_seed() + 7);
+  std::uint64_t taken_over = 0;
+  const std::uint64_t rounds =
+      test_round_count() * (test_number("HEADRACE_LONG_TESTS", 0) > 0 ? 50 : 1);
+  for (std::uint64_t round = 0; round < rounds; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round) + ", seed " + std::to_string(test_seed()));
+    MixtureSpec spec = random_spec(random);
+    spec.version = 2;
+    std::vector<PlainSource> plain;
+    std::vector<std::uint64_t> first = {0};
+    for (const MixturePart& part : spec.parts) {
+      plain.emplace_back(part, spec.groups);
+      first.push_back(first.back() + source_samples(part));
+    }
+    for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+      const auto order = must_order(spec, epoch);
+      const Segment segment{.start = 0, .global_batch = spec.groups};  // One step a batch.
+      for (std::uint64_t t = 0; t < spec.epoch_samples; ++t) {
+        const std::uint64_t id = order->dataset_position(t, segment);
+        const std::uint32_t source = source_of(spec, id);
+        const auto group = static_cast<std::uint32_t>(t % spec.groups);
+        ASSERT_EQ(id - first[source], plain[source].next(group)) << "epoch " << epoch << " t " << t;
+        const LanePosition place = order->locate(t, segment);
+        const Window window = order->window_at(place.lane, place.position);
+        taken_over += window.is_shuffled ? 0 : 1;
+      }
+    }
+  }
+  EXPECT_GT(taken_over, 0U) << "the rounds never reach what they are about";
+}
+
+// The same as in the issue that led to version 2: 17 samples in 16 groups.
+TEST(MixtureModel, SamplesOfASmallSourceComeEquallyOften) {
+  for (const std::uint32_t samples : {16U, 17U, 20U, 31U, 100U}) {
+    MixtureSpec spec;
+    spec.groups = 16;
+    spec.batch = 64;
+    spec.epoch_samples = 20'032;
+    spec.changes = {{0, weights_of({1, 1})}};
+    spec.parts = {make_part({samples}, 0, 1, 16), make_part({10'000, 10'000}, 1, 1, 16)};
+    Delivered run;
+    run.counts.resize(2);
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch)
+      deliver(spec, *must_order(spec, epoch), {.start = 0, .global_batch = 64}, 20'032, run);
+    expect_equally_often(spec, run);
   }
 }
 
