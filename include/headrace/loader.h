@@ -127,9 +127,9 @@ std::string_view stall_cause_name(StallCause cause) noexcept;
 class Loader {
  public:
   /// `store` is a handle that the loader takes over; `pool` bounds all its memory and may be
-  /// shared. Errors: kInvalidArgument (batch larger than the dataset, rank >= world_size, unknown
-  /// column or order), kExhausted (the memory limit is smaller than two batches, one batch's
-  /// samples and the largest block: names both numbers and what to do).
+  /// shared. Errors: kInvalidArgument (rank >= world_size, unknown column or order), kExhausted
+  /// (the memory limit is smaller than two batches, one batch's samples and the largest block:
+  /// names both numbers and what to do).
   static Result<std::unique_ptr<Loader>> create(std::shared_ptr<const Dataset> dataset,
                                                 std::unique_ptr<Store> store,
                                                 std::shared_ptr<SlabPool> pool,
@@ -198,6 +198,9 @@ class Loader {
   /// "loader.*" and "stall.*_us" and those of the store and pool; see docs/metrics.md.
   virtual MetricList stats() const = 0;
   virtual OrderSpec order_spec() const = 0;
+  /// How many ranks read a lane of the order on average (EpochOrder::lane_readers()): above 1,
+  /// ranks read some of the same blocks.
+  virtual Result<double> lane_readers(const std::stop_token& stop = {}) const = 0;
   virtual const Dataset& dataset() const = 0;
   /// Ends reading; next() returns kCancelled. Any thread. Idempotent.
   virtual void stop() noexcept = 0;

@@ -249,15 +249,37 @@ class Loader:
         except BaseException:
             self._store.close()
             raise
-        self._has_warned = self._has_checked_memory = False
+        self._has_warned = self._has_told_empty = self._has_checked_memory = False
         self._sample_count = self._dataset.sample_count
         self._global_batch = batch_size * world_size
         self._drops, self._is_uneven = epoch_end == "drop", epoch_end == "uneven"
         self.batch_size, self.rank, self.world_size = batch_size, rank, world_size
+        self._tell_shared_lanes()
         _live.register(self)
+
+    def _tell_shared_lanes(self) -> None:
+        """Says, on one of the ranks, that they read the same blocks: lanes of the order do not follow their number."""
+        readers = 1.0 if self.rank or self.world_size == 1 or self._is_listed else self._native.lane_readers
+        if readers <= 1.1:
+            return
+        warnings.warn(
+            f"{self._dataset.url}: {self.world_size} ranks read each block {readers:.3g} times on average, in global batches of "
+            f"{self._global_batch}: the order has too few lanes ({self._native.order_spec()['lane_count']}) for each to have its own. "
+            "A larger batch, more memory= or a multiple of the ranks as lanes= change that (and the order of a new run).",
+            RuntimeWarning,
+            stacklevel=3,
+        )
 
     def __iter__(self) -> Iterator[Batch]:
         self._native.start_epoch()
+        if self._drops and not self._has_told_empty and not self._native.epoch_batches:
+            self._has_told_empty = True
+            warnings.warn(
+                f"{self._dataset.url}: epoch_end='drop' delivers nothing: an epoch fills no global batch of {self._global_batch} samples. "
+                "Lower batch_size, or take epoch_end='pad' or 'uneven'.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         return _Epoch(self._next)
 
     def _next(self) -> Batch | None:

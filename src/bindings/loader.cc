@@ -240,6 +240,11 @@ std::uint64_t epoch_batches(PyLoader& self) {
   }));
 }
 
+double lane_readers(PyLoader& self) {
+  return value_or_raise(planned(
+      self, [](Loader& loader, const std::stop_token& stop) { return loader.lane_readers(stop); }));
+}
+
 /// Positions of one batch as an int64 array; None past the end of the epoch.
 nb::object sample_ids(PyLoader& self, std::uint64_t epoch, std::uint64_t batch_index) {
   const auto ask = [&](Loader& loader, const std::stop_token& stop) {
@@ -326,6 +331,7 @@ void bind_loader(nb::module_& m) {
       .def("load_state", &load_state, nb::arg("json"))
       .def_prop_ro("batches_left", &batches_left)
       .def_prop_ro("epoch_batches", &epoch_batches)
+      .def_prop_ro("lane_readers", &lane_readers)
       .def_prop_ro("epoch", [](PyLoader& self) { return self.parts.get()->loader->epoch(); })
       .def_prop_ro("closed", [](PyLoader& self) { return self.parts.is_closed(); })
       .def("sample_ids", &sample_ids, nb::arg("epoch"), nb::arg("batch_index"))

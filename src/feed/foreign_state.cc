@@ -17,7 +17,7 @@ bool is_litdata_part(simdjson::dom::object object) {
 }  // namespace
 
 StateWriter writer_of(simdjson::dom::object state) {
-  if (has(state, "fingerprint")) return StateWriter::kOther;
+  if (has(state, "fingerprint") || has(state, "block_table_digest")) return StateWriter::kOther;
   if (is_litdata_part(state)) return StateWriter::kLitData;
   simdjson::dom::object part;
   if (!state["dataset"].get_object().get(part)) {

@@ -14,6 +14,7 @@
 namespace headrace {
 namespace {
 
+using feed_test::as_version_1;
 using feed_test::expect_right_bytes;
 using feed_test::FakeDataset;
 using feed_test::FakeSpec;
@@ -351,7 +352,7 @@ TEST(LitDataSource, GoesOnInTheWorldThatTheEpochWasDealtOutFor) {
   for (const std::string bad :
        {"7", "[]", "[0,1,2,5]", "[151000,1,2,5]", "[150,1,0,5]", "[150,1,2,-5]", "[150,1,2,5,5]",
         "[150,1,2,5,0]", "[150,1,2,5,1,1]", R"(["x",1,2,5,1])"}) {
-    std::string other = state;
+    std::string other = as_version_1(state);
     const std::string field = R"("dealt_out":)";
     const std::size_t at = other.find(field) + field.size();
     other.replace(at, std::string("[150,1,2,5,1]").size(), bad);
@@ -438,7 +439,7 @@ TEST(LitDataSource, GoesOnFromStatesThatDoNotSayTheirNodes) {
   const RunWorld run{.world_size = 2, .workers = 2, .batch_size = kBatch};
   auto begun = world.open(world.litdata(run), run);
   world.drain(*begun, 9);
-  std::string state = begun->state();
+  std::string state = as_version_1(begun->state());
   const std::string field = R"("num_nodes":1,)";
   ASSERT_THAT(state, HasSubstr(field));
   state.erase(state.find(field), field.size());
@@ -446,7 +447,7 @@ TEST(LitDataSource, GoesOnFromStatesThatDoNotSayTheirNodes) {
   auto loader = world.open(world.litdata(run), run);
   ASSERT_TRUE(loader->load_state(state).ok());
   EXPECT_EQ(world.drain(*loader), rest);
-  std::string bad = begun->state();
+  std::string bad = as_version_1(begun->state());
   bad.replace(bad.find(field), field.size(), R"("num_nodes":3,)");
   EXPECT_THAT(std::string(loader->load_state(bad).message()), HasSubstr("num_nodes"));
 }

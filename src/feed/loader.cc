@@ -92,6 +92,7 @@ class LoaderImpl final : public Loader {
   std::vector<BadSample> bad_samples() const override { return stand_ins_.report(); }
   MetricList stats() const override;
   OrderSpec order_spec() const override { return source()->spec(); }
+  Result<double> lane_readers(const std::stop_token& stop) const override;
   Status set_order_source(std::shared_ptr<const OrderSource> source,
                           const std::stop_token& stop) override;
   Result<std::uint64_t> epoch_batches(const std::stop_token& stop) const override;
@@ -317,7 +318,10 @@ Position LoaderImpl::position_now() const {
 }
 
 LoaderState LoaderImpl::state_at(const Position& position, const OrderSource& source) const {
-  return {.fingerprint = dataset_->fingerprint(),
+  return {.version = kStateVersion,
+          .fingerprint = dataset_->fingerprint(),
+          .version_fingerprint = dataset_->version_fingerprint(),
+          .block_count = dataset_->block_count(),
           .order = source.spec(),
           .position = position,
           .epoch_end = options_.epoch_end,
@@ -358,8 +362,14 @@ Status LoaderImpl::load_state(std::string_view json, const std::stop_token& stop
                 .batches = foreign->position.t / global_batch()};
     other = std::move(foreign->source);
   } else {
-    HEADRACE_TRY_ASSIGN(const LoaderState state, read_state(json));
+    HEADRACE_TRY_ASSIGN(const LoaderState state, read_state(json, source->state_extra(0, 0)));
     HEADRACE_TRY(check_state(state, state_at({}, *source)));
+    if (!source->continues(state.order.version)) {
+      return Status(Code::kInvalidArgument,
+                    "loader state: order_version is " + std::to_string(state.order.version) +
+                        " in the state and " + std::to_string(source->spec().version) +
+                        " here: this build cannot continue that order");
+    }
     position = state.position;
     HEADRACE_TRY_ASSIGN(other, source->restored(state.order, json));
   }
@@ -438,6 +448,12 @@ Result<std::uint64_t> LoaderImpl::batches_left(const std::stop_token& stop) cons
 Result<std::uint64_t> LoaderImpl::epoch_batches(const std::stop_token& stop) const {
   HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), epoch(), 0, stop));
   return own_batches(planned.plan);
+}
+
+Result<double> LoaderImpl::lane_readers(const std::stop_token& stop) const {
+  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), epoch(), 0, stop));
+  if (planned.order == nullptr) return 1.0;
+  return planned.order->lane_readers(global_batch(), options_.world_size);
 }
 
 Result<std::vector<std::int64_t>> LoaderImpl::sample_ids(std::uint64_t epoch,

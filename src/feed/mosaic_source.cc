@@ -101,6 +101,11 @@ class MosaicSource final : public OrderSource {
   Result<std::shared_ptr<const OrderSource>> restored(const OrderSpec&,
                                                       std::string_view state) const override {
     HEADRACE_TRY_ASSIGN(const MosaicState saved, read_fields(state, true));
+    simdjson::dom::parser parser;
+    std::uint64_t t = 0;
+    const simdjson::padded_string padded(state);
+    const bool is_read = !parser.parse(padded)["t"].get_uint64().get(t);
+    if (!is_read || t != saved.sample_in_epoch) return bad_field("sample_in_epoch");
     return with_origin(saved);
   }
 
