@@ -167,6 +167,13 @@ class Loader {
   /// none, malformed JSON); nothing changes then.
   virtual Status load_state(std::string_view json, const std::stop_token& stop = {}) = 0;
 
+  /// Goes to the beginning of global batch `batch` of `epoch`, counted from the epoch's start in
+  /// global batches of this loader. Discards what was read ahead. Errors: kInvalidArgument (the
+  /// epoch has no such batch), those of OrderSource::plan(); nothing changes then. Same thread as
+  /// next().
+  virtual Status seek(std::uint64_t epoch, std::uint64_t batch,
+                      const std::stop_token& stop = {}) = 0;
+
   /// Goes on from the position with another source of the same order id, version and seed (a
   /// mixture whose weights change). Discards what was read ahead. Errors: kInvalidArgument, those
   /// of OrderSource::plan(); nothing changes then. Same thread as next().

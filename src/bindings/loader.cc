@@ -201,6 +201,13 @@ void load_state(PyLoader& self, const std::string& json) {
       [&](const std::stop_token& stop) { return parts->loader->load_state(json, stop); }));
 }
 
+void seek(PyLoader& self, std::uint64_t epoch, std::uint64_t batch) {
+  auto parts = self.parts.get();
+  const auto lock = lock_position(*parts);
+  raise_if_error(run_interruptible(
+      [&](const std::stop_token& stop) { return parts->loader->seek(epoch, batch, stop); }));
+}
+
 void set_order_source(PyLoader& self, const PyOrderSource& source) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
@@ -329,6 +336,7 @@ void bind_loader(nb::module_& m) {
       .def("next", &next)
       .def("state", [](PyLoader& self) { return self.parts.get()->loader->state(); })
       .def("load_state", &load_state, nb::arg("json"))
+      .def("seek", &seek, nb::arg("epoch"), nb::arg("batch"))
       .def_prop_ro("batches_left", &batches_left)
       .def_prop_ro("epoch_batches", &epoch_batches)
       .def_prop_ro("lane_readers", &lane_readers)

@@ -82,6 +82,7 @@ class LoaderImpl final : public Loader {
   Result<std::unique_ptr<Batch>> next(TimePoint until, std::stop_token stop) override;
   std::string state() const override;
   Status load_state(std::string_view json, const std::stop_token& stop) override;
+  Status seek(std::uint64_t epoch, std::uint64_t batch, const std::stop_token& stop) override;
   Result<std::uint64_t> batches_left(const std::stop_token& stop) const override;
   std::uint64_t epoch() const override {
     MutexLock lock(mutex_);
@@ -379,6 +380,19 @@ Status LoaderImpl::load_state(std::string_view json, const std::stop_token& stop
   if (!planned) return std::move(planned).error().annotate("loader state");
   if (planned->order == nullptr) position = {.epoch = position.epoch + 1, .t = 0, .batches = 0};
   go_to(position, std::move(source));
+  return {};
+}
+
+Status LoaderImpl::seek(std::uint64_t epoch, std::uint64_t batch, const std::stop_token& stop) {
+  HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), epoch, 0, stop));
+  const std::uint64_t count = planned.plan.batch_count();
+  if (batch > 0 && batch >= count) {
+    return Status(Code::kInvalidArgument, "there is no batch " + std::to_string(batch) +
+                                              " in epoch " + std::to_string(epoch) +
+                                              ", which has " + std::to_string(count));
+  }
+  const std::uint64_t t = batch == 0 ? 0 : planned.t_after(batch - 1);
+  go_to({.epoch = epoch, .t = t, .batches = batch}, source());
   return {};
 }
 

@@ -254,6 +254,32 @@ TEST(LoaderState, GoesBackOnALoaderThatRuns) {
   EXPECT_EQ(drain(world, *loader, 4), next);
 }
 
+TEST(LoaderState, SeeksAnyBatchOfAnyEpoch) {
+  World world(big_spec(12, 30));
+  const LoaderOptions options{.batch_size = 7, .seed = 4};
+  auto whole = world.open(options);
+  drain(world, *whole);
+  ASSERT_TRUE(whole->start_epoch().ok());
+  std::vector<std::string> states;  // Before each batch of epoch 1.
+  std::vector<std::vector<std::int64_t>> batches;
+  const std::uint64_t count = *whole->epoch_batches();
+  for (std::uint64_t k = 0; k < count; ++k) {
+    states.push_back(whole->state());
+    batches.push_back(drain(world, *whole, 1).at(0));
+  }
+  auto other = world.open(options);
+  for (const std::uint64_t k : {std::uint64_t{5}, std::uint64_t{0}, count - 1}) {
+    ASSERT_TRUE(other->seek(1, k).ok());
+    EXPECT_EQ(other->state(), states.at(k));
+    EXPECT_EQ(drain(world, *other, 1).at(0), batches.at(k));
+  }
+  const std::string before = other->state();
+  const Status status = other->seek(1, count);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("there is no batch " + std::to_string(count)));
+  EXPECT_EQ(other->state(), before);
+}
+
 TEST(LoaderState, RefusesWhatDoesNotFitAndNamesTheField) {
   World world;
   const LoaderOptions options{.batch_size = 4, .seed = 4};
