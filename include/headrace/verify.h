@@ -53,6 +53,9 @@ struct VerifyReport {
   std::uint64_t sample_count = 0;  ///< Cut without a complaint.
   std::uint64_t read_bytes = 0;
   std::uint64_t stored_digest_count = 0;  ///< Digests of the format that were compared.
+  /// Reads made again because what came made no sense (SecondLook): those that then came right are
+  /// no problems.
+  std::uint64_t second_read_count = 0;
   std::uint64_t problem_count = 0;
   std::vector<VerifyProblem> problems;  ///< In order of dataset position, then key.
   std::vector<ObjectDigests> objects;   ///< Of digest_objects(), in order of key.

@@ -63,6 +63,8 @@ class VerifyReport:
     bytes_read: int = 0
     digests_compared: int = 0
     """Stored digests (hashes of MDS shards) that were computed and compared."""
+    second_reads: int = 0
+    """Reads made again because what came made no sense; what then came right is no problem (a bit had flipped on the way)."""
     problem_count: int = 0
     problems: list[Problem] = field(default_factory=list)
     """The first of them, by position."""
@@ -113,7 +115,7 @@ def verify(
         with progress_bar("verifying", "bytes") as bar:
             found = _native.verify_dataset(dataset._native, dataset._store, workers=workers, most_problems=most_problems, progress=bar)
     report.samples_ok, report.bytes_read = found["sample_count"], found["read_bytes"]
-    report.digests_compared = found["stored_digest_count"]
+    report.digests_compared, report.second_reads = found["stored_digest_count"], found["second_read_count"]
     report.problem_count += found["problem_count"]
     report.problems += [Problem(*row) for row in found["problems"]]
     return report

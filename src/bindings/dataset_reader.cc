@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <utility>
 
 namespace headrace {
 namespace {
@@ -53,14 +54,18 @@ std::vector<DatasetReader::Job> DatasetReader::plan(
   return jobs;
 }
 
-Status DatasetReader::cut(const Job& job, const BlockBytes& bytes,
-                          std::span<const std::uint64_t> positions, const Sink& sink) const {
+Status DatasetReader::cut(const Job& job, const BlockBytes& bytes, Call& call) const {
   const std::uint64_t first = dataset_->block(job.block).first_sample;
   std::vector<ColumnBytes> columns(dataset_->columns().size());
   for (const std::size_t index : job.indices) {
-    const auto in_block = static_cast<std::uint32_t>(positions[index] - first);
-    HEADRACE_TRY(dataset_->cut(bytes, in_block, columns));
-    HEADRACE_TRY(sink(index, columns));
+    const auto in_block = static_cast<std::uint32_t>(call.positions[index] - first);
+    Status status = dataset_->cut(bytes, in_block, columns);
+    if (status.code() == Code::kCorrupt) {
+      call.doubtful.push_back(index);
+      continue;
+    }
+    HEADRACE_TRY(std::move(status));
+    HEADRACE_TRY(call.sink(index, columns));
   }
   return {};
 }
@@ -83,14 +88,14 @@ Result<Slab> DatasetReader::acquire(std::size_t size_bytes, const Pause& pause) 
   return client_->acquire(size_bytes, pause);
 }
 
-Result<Slab> DatasetReader::fetch_job(const Job& job, const Pause& pause) {
+Result<Slab> DatasetReader::fetch_job(const Job& job, bool is_fresh, const Pause& pause) {
   std::vector<Extent> extents;
   const std::uint64_t size = dataset_->append_extents(job.block, job.begin, job.end, extents);
   HEADRACE_TRY_ASSIGN(Slab slab, acquire(size, pause));
   for (const Extent& extent : extents) {
     HEADRACE_TRY(client_->fetch(
         extent.key, extent.etag, extent.offset_bytes,
-        slab.bytes().subspan(extent.target_offset_bytes, extent.length_bytes), pause));
+        slab.bytes().subspan(extent.target_offset_bytes, extent.length_bytes), pause, is_fresh));
   }
   return slab;
 }
@@ -102,6 +107,16 @@ std::shared_ptr<const DatasetReader::Ready> DatasetReader::find_kept(std::uint32
   if (found == kept_.end()) return nullptr;
   kept_.splice(kept_.begin(), kept_, found);
   return kept_.front();
+}
+
+void DatasetReader::forget(std::uint32_t block) {
+  std::shared_ptr<const Ready> dying;  // Outside of the lock, as above.
+  std::lock_guard lock(mutex_);
+  const auto found = std::find_if(kept_.begin(), kept_.end(),
+                                  [&](const auto& ready) { return ready->block == block; });
+  if (found == kept_.end()) return;
+  dying = std::move(*found);
+  kept_.erase(found);
 }
 
 void DatasetReader::keep(std::shared_ptr<const Ready> ready) {
@@ -119,47 +134,106 @@ void DatasetReader::keep(std::shared_ptr<const Ready> ready) {
   dying.splice(dying.begin(), kept_, first_dying, kept_.end());
 }
 
-Result<std::shared_ptr<const DatasetReader::Ready>> DatasetReader::make_ready(const Job& job,
-                                                                              const Pause& pause) {
-  if (auto kept = find_kept(job.block)) return kept;
-  const std::uint64_t stored_bytes = dataset_->block(job.block).stored_bytes;
-  HEADRACE_TRY_ASSIGN(Slab stored, fetch_job(job, pause));
-  const std::span<const std::byte> bytes = stored.bytes().first(stored_bytes);
-  HEADRACE_TRY(dataset_->verify(job.block, bytes));
+DatasetReader::Made DatasetReader::read_block(const Job& job, bool is_fresh, std::uint64_t& digest,
+                                              const Pause& pause) {
+  const Block block = dataset_->block(job.block);
+  HEADRACE_TRY_ASSIGN(Slab stored, fetch_job(job, is_fresh, pause));
+  const std::span<const std::byte> bytes = stored.bytes().first(block.stored_bytes);
   auto ready = std::make_shared<Ready>();
   ready->block = job.block;
-  HEADRACE_TRY_ASSIGN(ready->raw, acquire(dataset_->block(job.block).raw_bytes, pause));
-  if (dataset_->is_decoded(job.block)) {
+  Status status = dataset_->verify(job.block, bytes);
+  if (status.ok()) {
+    HEADRACE_TRY_ASSIGN(ready->raw, acquire(block.raw_bytes, pause));
+  }
+  if (status.ok() && dataset_->is_decoded(job.block)) {
     const std::uint64_t workspace = dataset_->decode_workspace_bytes(job.block, bytes);
     HEADRACE_TRY_ASSIGN(const Slab room, acquire(workspace, pause));  // Counted, never touched.
     ready->arena.emplace(*client_->pool(), std::move(ready->raw));
-    HEADRACE_TRY_ASSIGN(ready->decoded, dataset_->decode(job.block, bytes, *ready->arena));
-  } else {
-    const std::span<std::byte> raw = ready->raw.bytes().first(dataset_->block(job.block).raw_bytes);
-    HEADRACE_TRY(dataset_->decompress(job.block, bytes, raw));
+    auto decoded = dataset_->decode(job.block, bytes, *ready->arena);
+    if (decoded) {
+      ready->decoded = *std::move(decoded);
+    } else {
+      status = std::move(decoded).error();
+    }
+  } else if (status.ok()) {
+    status = dataset_->decompress(job.block, bytes, ready->raw.bytes().first(block.raw_bytes));
   }
-  keep(ready);
+  if (is_fresh || status.code() == Code::kCorrupt) digest = SecondLook::digest_of(bytes);
+  HEADRACE_TRY(std::move(status));
   return std::shared_ptr<const Ready>(std::move(ready));
 }
 
-Status DatasetReader::read_apart(const Job& job, std::uint64_t size_bytes,
-                                 std::span<const std::uint64_t> positions, const Sink& sink,
-                                 const Pause& pause) {
+DatasetReader::Made DatasetReader::read_block_surely(const Job& job, bool is_fresh,
+                                                     std::uint64_t& digest, const Pause& pause) {
+  SecondLook look;
+  while (true) {
+    auto made = read_block(job, is_fresh, digest, pause);
+    if (made || made.error().code() != Code::kCorrupt) return made;
+    const SecondLook::Verdict verdict = look.take(digest);
+    if (verdict == SecondLook::Verdict::kData) return made;
+    if (verdict == SecondLook::Verdict::kNeverSame) return SecondLook::never_same(made.error());
+    is_fresh = true;
+  }
+}
+
+BlockBytes DatasetReader::bytes_of(const Ready& ready) const {
+  const Block block = dataset_->block(ready.block);
+  BlockBytes bytes{.block = ready.block, .begin = 0, .end = block.sample_count, .bytes = {}};
+  bytes.decoded = ready.decoded.get();
+  if (bytes.decoded == nullptr)
+    bytes.bytes = std::span<const std::byte>(ready.raw.bytes()).first(block.raw_bytes);
+  return bytes;
+}
+
+Status DatasetReader::read_again(std::size_t index, const Call& call) {
+  const std::uint32_t number = dataset_->block_of(call.positions[index]);
+  const Block block = dataset_->block(number);
+  const auto in_block = static_cast<std::uint32_t>(call.positions[index] - block.first_sample);
+  const bool is_whole = dataset_->is_compressed(number);
+  const Job job{number, is_whole ? 0 : in_block, is_whole ? block.sample_count : in_block + 1, {}};
+  std::vector<ColumnBytes> columns(dataset_->columns().size());
+  if (auto kept = find_kept(number)) {  // The sample before it was doubtful, too.
+    if (dataset_->cut(bytes_of(*kept), in_block, columns).ok()) return call.sink(index, columns);
+  }
+  SecondLook look;
+  std::uint64_t digest = 0;
+  while (true) {
+    std::shared_ptr<const Ready> ready;
+    Slab slab;
+    BlockBytes bytes{.block = number, .begin = job.begin, .end = job.end, .bytes = {}};
+    if (is_whole) {
+      HEADRACE_TRY_ASSIGN(ready, read_block_surely(job, true, digest, call.pause));
+      bytes = bytes_of(*ready);
+    } else {
+      std::vector<Extent> extents;
+      const auto size = dataset_->append_extents(number, job.begin, job.end, extents);
+      HEADRACE_TRY_ASSIGN(slab, fetch_job(job, true, call.pause));
+      bytes.bytes = slab.bytes().first(size);
+      digest = SecondLook::digest_of(bytes.bytes);
+    }
+    Status status = dataset_->cut(bytes, in_block, columns);
+    if (status.ok() && ready) keep(ready);
+    if (status.ok()) return call.sink(index, columns);
+    const SecondLook::Verdict verdict = look.take(digest);
+    if (verdict == SecondLook::Verdict::kNeverSame) return SecondLook::never_same(status);
+    if (verdict == SecondLook::Verdict::kData) return status;
+  }
+}
+
+Status DatasetReader::read_apart(const Job& job, std::uint64_t size_bytes, Call& call) {
   Slab slab;
   if (size_bytes > 0) {
-    HEADRACE_TRY_ASSIGN(slab, fetch_job(job, pause));
+    HEADRACE_TRY_ASSIGN(slab, fetch_job(job, false, call.pause));
   }
   return cut(job,
              {.block = job.block,
               .begin = job.begin,
               .end = job.end,
               .bytes = slab.bytes().first(size_bytes)},
-             positions, sink);
+             call);
 }
 
-Status DatasetReader::read_plain(std::span<const Job> jobs,
-                                 std::span<const std::uint64_t> positions, const Sink& sink,
-                                 const Pause& pause) {
+Status DatasetReader::read_plain(std::span<const Job> jobs, Call& call) {
   StoreClient::Lease handle(*client_);
   HEADRACE_TRY(handle.take());
   std::size_t next = 0;
@@ -173,11 +247,11 @@ Status DatasetReader::read_plain(std::span<const Job> jobs,
       if (size == 0 || extents.size() != 1) {
         // It waits for memory, which the reads in flight may hold.
         if (size > 0 && in_flight > 0) break;
-        HEADRACE_TRY(read_apart(jobs[next], size, positions, sink, pause));
+        HEADRACE_TRY(read_apart(jobs[next], size, call));
         ++next;
         continue;
       }
-      auto slab = in_flight > 0 ? client_->pool()->try_acquire(size) : acquire(size, pause);
+      auto slab = in_flight > 0 ? client_->pool()->try_acquire(size) : acquire(size, call.pause);
       if (!slab && in_flight > 0) break;
       if (!slab) return std::move(slab).error();
       Request request;
@@ -198,7 +272,7 @@ Status DatasetReader::read_plain(std::span<const Job> jobs,
     if (in_flight == 0) continue;
     Completion done[16];
     const std::size_t count = handle->wait(done, system_clock().now() + kSlice);
-    if (count == 0) pause();
+    if (count == 0) call.pause();
     for (Completion& completion : std::span(done, count)) {
       --in_flight;
       HEADRACE_TRY(std::move(completion.status));
@@ -208,11 +282,27 @@ Status DatasetReader::read_plain(std::span<const Job> jobs,
                         .begin = job.begin,
                         .end = job.end,
                         .bytes = completion.slab.bytes()},
-                       positions, sink));
+                       call));
       completion.slab = Slab();
     }
   }
   handle.finish();
+  return {};
+}
+
+Status DatasetReader::read_whole(const Job& job, Call& call) {
+  auto ready = find_kept(job.block);
+  if (!ready) {
+    std::uint64_t digest = 0;
+    HEADRACE_TRY_ASSIGN(ready, read_block_surely(job, false, digest, call.pause));
+    keep(ready);
+  }
+  return cut(job, bytes_of(*ready), call);
+}
+
+Status DatasetReader::read_doubtful(Call& call) {
+  for (const std::size_t index : std::exchange(call.doubtful, {}))
+    HEADRACE_TRY(read_again(index, call));
   return {};
 }
 
@@ -223,15 +313,14 @@ Status DatasetReader::read(std::span<const std::uint64_t> positions, const Sink&
     return !dataset_->is_compressed(job.block);
   });
   const auto plain_count = static_cast<std::size_t>(plain_end - jobs.begin());
-  if (plain_count > 0)
-    HEADRACE_TRY(read_plain(std::span(jobs).first(plain_count), positions, sink, pause));
+  Call call{.positions = positions, .sink = sink, .pause = pause};
+  if (plain_count > 0) HEADRACE_TRY(read_plain(std::span(jobs).first(plain_count), call));
+  HEADRACE_TRY(read_doubtful(call));
   for (const Job& job : std::span(jobs).subspan(plain_count)) {
-    HEADRACE_TRY_ASSIGN(const auto ready, make_ready(job, pause));
-    BlockBytes bytes{.block = job.block, .begin = job.begin, .end = job.end, .bytes = {}};
-    bytes.decoded = ready->decoded.get();
-    if (bytes.decoded == nullptr)
-      bytes.bytes = ready->raw.bytes().first(dataset_->block(job.block).raw_bytes);
-    HEADRACE_TRY(cut(job, bytes, positions, sink));
+    HEADRACE_TRY(read_whole(job, call));
+    // Not what was kept of it.
+    if (!call.doubtful.empty()) forget(job.block);
+    HEADRACE_TRY(read_doubtful(call));
   }
   return {};
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "headrace/dataset.h"
+#include "headrace/second_look.h"
 #include "store_client.h"
 
 namespace headrace {
@@ -53,20 +54,37 @@ class DatasetReader {
     }
   };
   std::vector<Job> plan(std::span<const std::uint64_t> positions) const;
-  Status read_plain(std::span<const Job> jobs, std::span<const std::uint64_t> positions,
-                    const Sink& sink, const Pause& pause);
+  /// What one call of read() works on.
+  struct Call {
+    std::span<const std::uint64_t> positions;
+    const Sink& sink;
+    const Pause& pause;
+    std::vector<std::size_t> doubtful = {};  ///< Their bytes made no sense: to be read again.
+  };
+  Status read_plain(std::span<const Job> jobs, Call& call);
   /// A job that is no single range: fetched and cut before the next.
-  Status read_apart(const Job& job, std::uint64_t size_bytes,
-                    std::span<const std::uint64_t> positions, const Sink& sink, const Pause& pause);
-  Result<Slab> fetch_job(const Job& job, const Pause& pause);
+  Status read_apart(const Job& job, std::uint64_t size_bytes, Call& call);
+  Result<Slab> fetch_job(const Job& job, bool is_fresh, const Pause& pause);
   /// Waits for memory, giving up kept blocks first.
   Result<Slab> acquire(std::size_t size_bytes, const Pause& pause);
   bool forget_oldest();
   std::shared_ptr<const Ready> find_kept(std::uint32_t block);
+  void forget(std::uint32_t block);
   void keep(std::shared_ptr<const Ready> ready);
-  Result<std::shared_ptr<const Ready>> make_ready(const Job& job, const Pause& pause);
-  Status cut(const Job& job, const BlockBytes& bytes, std::span<const std::uint64_t> positions,
-             const Sink& sink) const;
+  using Made = Result<std::shared_ptr<const Ready>>;
+  /// Fetches a block and makes it ready. `digest`: of its stored bytes, where that is kCorrupt or
+  /// `is_fresh`.
+  Made read_block(const Job& job, bool is_fresh, std::uint64_t& digest, const Pause& pause);
+  /// The same until it makes sense, or the data is at fault.
+  Made read_block_surely(const Job& job, bool is_fresh, std::uint64_t& digest, const Pause& pause);
+  BlockBytes bytes_of(const Ready& ready) const;
+  /// Cuts the samples of a job; those that cannot be cut from `bytes` become doubtful.
+  Status cut(const Job& job, const BlockBytes& bytes, Call& call) const;
+  Status read_whole(const Job& job, Call& call);
+  Status read_doubtful(Call& call);
+  /// Reads one doubtful sample on connections of its own, until it makes sense or its data is at
+  /// fault.
+  Status read_again(std::size_t index, const Call& call);
 
   std::shared_ptr<StoreClient> client_;
   std::shared_ptr<const Dataset> dataset_;

@@ -174,6 +174,7 @@ Status StoreClient::submit_parts(PartTransfer& transfer, const Pause& pause) {
     request.op = transfer.pattern.op;
     request.key = transfer.pattern.key;
     request.etag = transfer.pattern.etag;
+    request.fresh_connection = transfer.pattern.fresh_connection;
     request.upload_id = transfer.pattern.upload_id;
     request.length_bytes = length;
     request.slab = *std::move(slab);
@@ -222,8 +223,9 @@ Status StoreClient::run_parts(PartTransfer& transfer, const Pause& pause) {
 }
 
 Status StoreClient::fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
-                          std::span<std::byte> out, const Pause& pause) {
+                          std::span<std::byte> out, const Pause& pause, bool is_fresh) {
   PartTransfer transfer(*this);
+  transfer.pattern.fresh_connection = is_fresh;
   transfer.pattern.key = key;
   transfer.pattern.etag = etag;
   transfer.pattern.offset_bytes = offset_bytes;

@@ -81,9 +81,9 @@ class StoreClient {
   Completion run(Request request, const Pause& pause);
 
   /// Reads [offset, offset + out.size()) of an object in parts, several in flight. Errors: those of
-  /// kGet, of acquire().
+  /// kGet, of acquire(). `is_fresh`: Request::fresh_connection.
   Status fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
-               std::span<std::byte> out, const Pause& pause);
+               std::span<std::byte> out, const Pause& pause, bool is_fresh = false);
 
   /// Writes one object, or one part of `upload_id` when given, from memory. `bytes` at most the
   /// memory limit.

@@ -15,6 +15,7 @@ nb::dict report_dict(const VerifyReport& report) {
   out["sample_count"] = report.sample_count;
   out["read_bytes"] = report.read_bytes;
   out["stored_digest_count"] = report.stored_digest_count;
+  out["second_read_count"] = report.second_read_count;
   out["problem_count"] = report.problem_count;
   nb::list problems;
   for (const VerifyProblem& problem : report.problems) {

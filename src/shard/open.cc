@@ -4,8 +4,10 @@
 #include <optional>
 #include <thread>
 
+#include "headrace/second_look.h"
 #include "shard/build.h"
 #include "shard/detect.h"
+#include "shard/fresh_store.h"
 #include "shard/index/index_file.h"
 #include "shard/index/partial.h"
 #include "shard/indexed_dataset.h"
@@ -351,6 +353,25 @@ class Opener {
   const BuildContext& context_;
 };
 
+// What an Opener makes of the store. What it calls corrupt, a bit that flipped on the wire may have
+// made so: it is made again over other connections until it works, or the same is wrong twice.
+template <class T, class Make>
+Result<T> made_surely(const BuildContext& context, const Make& make) {
+  Result<T> made = make(context);
+  if (made || made.error().code() != Code::kCorrupt || context.store.traits().is_local) return made;
+  FreshStore fresh(context.store);
+  const BuildContext again{fresh, context.pool, context.options, context.call};
+  SecondLook look;
+  while (!made && made.error().code() == Code::kCorrupt) {
+    const std::string_view what = made.error().message();
+    const auto verdict = look.take(SecondLook::digest_of(std::as_bytes(std::span(what))));
+    if (verdict == SecondLook::Verdict::kData) break;
+    if (verdict == SecondLook::Verdict::kNeverSame) return SecondLook::never_same(made.error());
+    made = make(again);
+  }
+  return made;
+}
+
 }  // namespace
 
 std::uint64_t BuildContext::read_bytes(std::uint64_t aim_bytes) const noexcept {
@@ -389,14 +410,18 @@ Result<std::shared_ptr<const Dataset>> Dataset::open(Store& store, SlabPool& poo
                                                      const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const DatasetOptions options, detail::complete(given));
   const detail::BuildContext context{store, pool, options, call};
-  return detail::Opener(context).open();
+  return detail::made_surely<std::shared_ptr<const Dataset>>(
+      context, [](const detail::BuildContext& c) { return detail::Opener(c).open(); });
 }
 
 Result<std::string> build_index(Store& store, SlabPool& pool, const DatasetOptions& given,
                                 const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const DatasetOptions options, detail::complete(given));
   const detail::BuildContext context{store, pool, options, call};
-  HEADRACE_TRY_ASSIGN(const auto index, detail::Opener(context).fresh_index(false));
+  HEADRACE_TRY_ASSIGN(const auto index, detail::made_surely<detail::OpenIndex>(
+                                            context, [](const detail::BuildContext& c) {
+                                              return detail::Opener(c).fresh_index(false);
+                                            }));
   const auto bytes = index.bytes.bytes();
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }

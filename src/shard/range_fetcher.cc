@@ -34,6 +34,7 @@ Status RangeFetcher::submit_some() {
     request.key = slot.key;
     request.etag = slot.etag;
     request.allow_short = read.allow_short;
+    request.fresh_connection = read.is_fresh;
     request.offset_bytes = read.offset_bytes;
     request.length_bytes = read.length_bytes;
     request.slab = *std::move(slab);

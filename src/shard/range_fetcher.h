@@ -25,6 +25,7 @@ struct RangeRead {
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;  ///< > 0
   bool allow_short = false;
+  bool is_fresh = false;  ///< Request::fresh_connection.
   std::uint64_t tag = 0;
 };
 

@@ -264,3 +264,21 @@ def test_diff_of_equal_and_unequal_sets(tmp_path: Path, rows: list[dict[str, Any
         assert (keyed.only_a, keyed.only_b, keyed.different) == (1, 0, 2)
     assert run("diff", str(tmp_path / "a"), str(tmp_path / "b")).returncode == 0
     assert run("diff", str(tmp_path / "a"), str(tmp_path / "c")).returncode == 1
+
+
+def test_verify_says_what_it_compares(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    """Digests of plain shards are compared by verify alone: docs/design/0031."""
+    write_mds(tmp_path / "none", rows)
+    assert "no stored digests to compare" in run("verify", str(tmp_path / "none")).stdout
+    write_mds(tmp_path / "hashed", rows, hashes=["sha1", "xxh64"])
+    shards = sorted((tmp_path / "hashed").glob("*.mds"))
+    assert f"{2 * len(shards)} stored digests compared" in run("verify", str(tmp_path / "hashed")).stdout.replace("\n", " ")
+    data = bytearray(shards[0].read_bytes())
+    data[-2] ^= 1  # Inside of a text.
+    shards[0].write_bytes(data)
+    with hr.Dataset(tmp_path / "hashed", index_cache="") as dataset:
+        assert len(dataset.read(range(len(dataset)))) == len(rows)
+    report = hr.verify(tmp_path / "hashed")
+    assert [(p.key, p.code) for p in report.problems] == [(shards[0].name, "corrupt")]
+    assert "sha1" in report.problems[0].message
+    assert "xxh64" in report.problems[0].message

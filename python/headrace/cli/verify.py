@@ -84,9 +84,10 @@ def verify(
         print_json({**asdict(report), "problems": [p._asdict() for p in report.problems], "ok": report.ok, "seconds": seconds})
     else:
         _print_problems([(p.key, p.position, p.message) for p in report.problems], report.problem_count)
-        digests = f", {report.digests_compared:,} stored digests compared" if report.digests_compared else ""
+        digests = f", {report.digests_compared:,} stored digests compared" if report.digests_compared else ", no stored digests to compare"
+        again = f", {report.second_reads:,} reads made again" if report.second_reads else ""
         console().print(
-            f"{report.url}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good{digests}; {format_bytes(report.bytes_read)} read in "
+            f"{report.url}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good{digests}{again}; {format_bytes(report.bytes_read)} read in "
             f"{seconds:.1f} s",
             markup=False,
         )

@@ -27,6 +27,7 @@ Status ObjectScan::run_pieces(const ScanObject& object,
                        .etag = object.etag,
                        .offset_bytes = object.pieces[asked].offset_bytes,
                        .length_bytes = object.pieces[asked].length_bytes,
+                       .is_fresh = object.is_fresh,
                        .tag = asked});
     }
     auto found = early.find(next);

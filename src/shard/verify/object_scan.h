@@ -26,6 +26,7 @@ struct ScanObject {
   std::string_view etag;         ///< Empty: any version.
   std::uint64_t size_bytes = 0;  ///< Expected, else kChanged; 0: not known.
   std::span<const ScanPiece> pieces;
+  bool is_fresh = false;  ///< Request::fresh_connection.
 };
 
 class ObjectScan {

@@ -7,6 +7,7 @@
 #include "shard/testing/fake_store.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/make_tar.h"
+#include "store/fault/fault_store.h"
 
 namespace headrace {
 namespace {
@@ -125,6 +126,42 @@ TEST(Verify, NamesTheSampleThatDoesNotFit) {
   EXPECT_EQ(report->problems[0].position, 3);
   EXPECT_EQ(report->problems[0].sample_count, 1U);
   EXPECT_EQ(report->sample_count, 5999U);
+}
+
+TEST(Verify, BitsThatFlipOnTheWireAreNoProblemOfTheData) {
+  for (const bool is_damaged : {false, true}) {
+    FakeStore store;
+    load_mds(store, {"sha1", "xxh64"}, is_damaged);
+    auto pool = make_pool();
+    const auto dataset = open(store, *pool);
+    std::uint64_t second_reads = 0;
+    for (std::uint64_t seed = 1; seed <= 10; ++seed) {
+      const auto flipping =
+          FaultStore::create(*store.new_handle(), {.seed = seed, .flip_share = 0.05});
+      auto report = verify_dataset(*dataset, *flipping, *pool, {.worker_count = 1});
+      ASSERT_TRUE(report) << report.error().message();
+      ASSERT_EQ(report->sample_count, 6000U);
+      ASSERT_EQ(report->stored_digest_count, 4U);
+      ASSERT_EQ(report->problem_count, is_damaged ? 1U : 0U);
+      for (const VerifyProblem& problem : report->problems)
+        EXPECT_EQ(problem.key, "shard.00001.mds");
+      second_reads += report->second_read_count;
+    }
+    EXPECT_GT(second_reads, 0U);
+  }
+}
+
+TEST(Verify, BytesThatNeverComeTwiceTheSameAreAProblemOfTheStore) {
+  FakeStore store;
+  load_mds(store, {"sha1"});
+  auto pool = make_pool();
+  const auto dataset = open(store, *pool);
+  const auto flipping = FaultStore::create(*store.new_handle(), {.flip_share = 1});
+  auto report = verify_dataset(*dataset, *flipping, *pool, {.worker_count = 1});
+  ASSERT_TRUE(report) << report.error().message();
+  ASSERT_GE(report->problem_count, 2U);
+  for (const VerifyProblem& problem : report->problems)
+    EXPECT_EQ(problem.code, Code::kUnavailable) << problem.message;
 }
 
 TEST(Verify, GoesOnAfterAMissingObject) {
