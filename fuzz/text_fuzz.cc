@@ -5,6 +5,7 @@
 
 #include "shard/build.h"
 #include "shard/testing/drive_scan.h"
+#include "shard/text/array_scan.h"
 #include "shard/text/csv_cutter.h"
 #include "shard/text/csv_scan.h"
 #include "shard/text/line_cutter.h"
@@ -53,6 +54,18 @@ void read_lines(std::span<const std::byte> file, detail::TextKind kind, std::uin
   }
 }
 
+void read_array(std::span<const std::byte> file, std::uint64_t piece_bytes) {
+  detail::ArrayScan scan(true);
+  if (!headrace::testing::drive_scan(scan, file, piece_bytes).ok()) return;
+  const detail::FileSamples samples = scan.take();
+  std::uint64_t at = 0;
+  for (const std::uint64_t bound : samples.bounds) {
+    require(bound >= at && bound <= file.size());
+    at = bound;
+  }
+  require(detail::TextFields::from_text(samples.facts).has_value());
+}
+
 void read_values(std::span<const std::byte> file, std::uint64_t piece_bytes) {
   detail::CsvScan scan(',');
   if (!headrace::testing::drive_scan(scan, file, piece_bytes).ok()) return;
@@ -85,6 +98,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   (void)detail::looks_like_json_lines(bytes);
   read_lines(bytes, data[0] % 2 == 0 ? detail::TextKind::kJson : detail::TextKind::kText,
              1 + data[0] / 2);
+  (void)detail::looks_like_json_array(bytes);
+  read_array(bytes, 1 + data[0] / 2);
   read_values(bytes, 1 + data[0] / 2);
   return 0;
 }

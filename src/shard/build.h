@@ -81,6 +81,8 @@ inline constexpr std::size_t kDetectBytes = 1024;
 bool looks_like_tar(std::span<const std::byte> head) noexcept;
 bool looks_like_tfrecord(std::span<const std::byte> head) noexcept;  ///< Checks the length's CRC.
 bool looks_like_json_lines(std::span<const std::byte> head) noexcept;
+/// An array whose first element is an object.
+bool looks_like_json_array(std::span<const std::byte> head) noexcept;
 bool looks_like_numpy(std::span<const std::byte> head) noexcept;  ///< `.npy`, or a zip (`.npz`).
 bool looks_like_table(std::span<const std::byte> head) noexcept;  ///< PAR1, ARROW1.
 bool looks_like_array_record(std::span<const std::byte> head) noexcept;

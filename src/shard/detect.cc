@@ -280,7 +280,7 @@ Format format_of(std::span<const std::byte> head) noexcept {
   const bool is_zip = head.size() >= 2 && head[0] == std::byte{'P'} && head[1] == std::byte{'K'};
   if (looks_like_numpy(head) && (!is_zip || has_npy_member(head))) return Format::kNumpy;
   if (looks_like_tar(head)) return Format::kWebDataset;
-  if (looks_like_json_lines(head)) return Format::kText;
+  if (looks_like_json_lines(head) || looks_like_json_array(head)) return Format::kText;
   return Format::kAuto;
 }
 

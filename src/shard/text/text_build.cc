@@ -6,6 +6,7 @@
 #include "shard/build.h"
 #include "shard/scan/read_head.h"
 #include "shard/scan/scan_files.h"
+#include "shard/text/array_scan.h"
 #include "shard/text/line_scan.h"
 
 namespace headrace::detail {
@@ -22,10 +23,16 @@ bool is_json_name(std::string_view key) {
   return ends_with_any(key, {".jsonl", ".ndjson", ".jsonlines"});
 }
 
+/// What samples are.
+struct TextForm {
+  TextKind kind = TextKind::kText;
+  bool is_array = false;  ///< kJson: the elements of one array a file, not its lines.
+};
+
 class TextBuilder final : public FileScanJob {
  public:
-  TextBuilder(const BuildContext& context, const std::vector<ObjectInfo>& objects, TextKind kind)
-      : context_(context), objects_(objects), kind_(kind) {}
+  TextBuilder(const BuildContext& context, const std::vector<ObjectInfo>& objects, TextForm form)
+      : context_(context), objects_(objects), kind_(form.kind), is_array_(form.is_array) {}
 
   Result<std::string> run() {
     HEADRACE_TRY(scan_files(context_, objects_, *this));
@@ -41,10 +48,12 @@ class TextBuilder final : public FileScanJob {
   }
 
   std::string kind() const override {
-    return fmt::format("text 2 {} {}", kind_ == TextKind::kJson, wants_fields());
+    return fmt::format("text 2 {} {}{}", kind_ == TextKind::kJson, wants_fields(),
+                       is_array_ ? " array" : "");
   }
 
   std::unique_ptr<FileScan> start(std::size_t) override {
+    if (is_array_) return std::make_unique<ArrayScan>(wants_fields());
     return std::make_unique<LineScan>(kind_, wants_fields());
   }
 
@@ -74,33 +83,36 @@ class TextBuilder final : public FileScanJob {
   const BuildContext& context_;
   const std::vector<ObjectInfo>& objects_;
   const TextKind kind_;
+  const bool is_array_;
   IndexWriter writer_;
   TextFields fields_;
   bool is_decided_ = false;
 };
 
 // What the first file that holds anything looks like.
-Result<TextKind> find_kind(const BuildContext& context, const std::vector<ObjectInfo>& objects) {
+Result<TextForm> find_form(const BuildContext& context, const std::vector<ObjectInfo>& objects) {
   for (const ObjectInfo& object : objects) {
     HEADRACE_TRY_ASSIGN(const auto head, read_head(context, object));
     const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first == std::string_view::npos) continue;
-    if (looks_like_json_lines(head)) return TextKind::kJson;
+    if (looks_like_json_array(head) && !is_json_name(object.key))
+      return TextForm{TextKind::kJson, true};
+    if (looks_like_json_lines(head)) return TextForm{TextKind::kJson};
     // Lines of JSON that are no objects look like any text.
     const bool may_be_json =
         std::string_view("[\"-0123456789tfn").find(text[first]) != std::string_view::npos;
-    return is_json_name(object.key) && may_be_json ? TextKind::kJson : TextKind::kText;
+    return TextForm{is_json_name(object.key) && may_be_json ? TextKind::kJson : TextKind::kText};
   }
-  return TextKind::kText;
+  return TextForm{};
 }
 
 }  // namespace
 
 Result<std::string> build_text_index(const BuildContext& context,
                                      const std::vector<ObjectInfo>& objects) {
-  HEADRACE_TRY_ASSIGN(const TextKind kind, find_kind(context, objects));
-  return TextBuilder(context, objects, kind).run();
+  HEADRACE_TRY_ASSIGN(const TextForm form, find_form(context, objects));
+  return TextBuilder(context, objects, form).run();
 }
 
 }  // namespace headrace::detail

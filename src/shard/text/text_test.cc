@@ -13,6 +13,7 @@
 #include "shard/testing/deflate.h"
 #include "shard/testing/drive_scan.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/text/array_scan.h"
 #include "shard/text/json_text.h"
 #include "shard/text/line_cutter.h"
 #include "shard/text/line_scan.h"
@@ -330,6 +331,41 @@ TEST(LooksLikeJsonLines, AsksForAnObject) {
     EXPECT_TRUE(looks_like_json_lines(bytes_of(yes))) << yes;
   for (const char* no : {"", "text", "{a}", "{ x", "[1]\n", "{\"a\": 1} x\n", "{\"a\"\n"})
     EXPECT_FALSE(looks_like_json_lines(bytes_of(no))) << no;
+}
+
+TEST(LooksLikeJsonArray, AsksForAnObjectInIt) {
+  for (const char* yes : {"[{\"a\": 1}]", "\n [\n {\"a\": {\"b\": [1", "[{}", "\xef\xbb\xbf[{\"a\":"})
+    EXPECT_TRUE(looks_like_json_array(bytes_of(yes))) << yes;
+  for (const char* no : {"", "[", "[]", "[1]", "[[{", "{\"a\": [{", "[{a}", "[{\"a\"}", "text"})
+    EXPECT_FALSE(looks_like_json_array(bytes_of(no))) << no;
+}
+
+TEST(ArrayScan, FindsTheElementsHoweverTheBytesCome) {
+  const std::string file =
+      "\xef\xbb\xbf [ {\"a\": \"]},[\\\"\"} ,\n{\"a\": [1, {\"b\": 2}]},{},1 , \"x,\" ]\n";
+  const std::vector<std::string> expected = {"{\"a\": \"]},[\\\"\"}", "{\"a\": [1, {\"b\": 2}]}", "{}",
+                                             "1", "\"x,\""};
+  for (std::uint64_t piece = 1; piece <= file.size(); ++piece) {
+    ArrayScan scan(true);
+    ASSERT_TRUE(testing::drive_scan(scan, bytes_of(file), piece).ok());
+    const FileSamples found = scan.take();
+    ASSERT_TRUE(found.has_gaps);
+    ASSERT_EQ(found.sample_count(), expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      const std::uint64_t begin = found.bounds[2 * i];
+      EXPECT_EQ(file.substr(begin, found.bounds[2 * i + 1] - begin), expected[i]);
+    }
+  }
+}
+
+TEST(ArrayScan, RefusesWhatIsNoWholeArray) {
+  for (const char* bad : {"[", "[{}", "[{},", "[{},]", "[,{}]", "[{}{}]", "[{}] x", "{}", "[{\"a]", "[[1]"}) {
+    ArrayScan scan(true);
+    EXPECT_EQ(testing::drive_scan(scan, bytes_of(bad), 3).code(), Code::kCorrupt) << bad;
+  }
+  ArrayScan empty(true);
+  EXPECT_TRUE(testing::drive_scan(empty, bytes_of("[ ]"), 1).ok());
+  EXPECT_EQ(empty.take().sample_count(), 0U);
 }
 
 TEST_F(TextTest, ChecksWhatItTakes) {
