@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <libdeflate.h>
 #include <snappy.h>
+#include <zlib.h>
 #include <zstd.h>
 
 #include <memory>
@@ -112,6 +113,37 @@ Status inflate_stream(Compression compression, std::span<const std::byte> stored
 }
 
 }  // namespace
+
+Status inflate_bare(std::span<const std::byte> stored, std::span<std::byte> raw,
+                    std::uint32_t crc32) {
+  thread_local const DeflateContext context(libdeflate_alloc_decompressor(),
+                                            &libdeflate_free_decompressor);
+  if (!context) return no_memory();
+  const libdeflate_result result = libdeflate_deflate_decompress(
+      context.get(), stored.data(), stored.size(), raw.data(), raw.size(), nullptr);
+  if (result != LIBDEFLATE_SUCCESS) return Status(Code::kCorrupt, "deflate: bad or cut off");
+  return check_crc32(raw, crc32);
+}
+
+Status check_crc32(std::span<const std::byte> raw, std::uint32_t crc32) {
+  const std::uint32_t actual = libdeflate_crc32(0, raw.data(), raw.size());
+  if (actual == crc32) return Status();
+  return Status(Code::kCorrupt, fmt::format("its CRC-32 is {:08x}, not {:08x}", actual, crc32));
+}
+
+std::string inflate_begin(std::span<const std::byte> stored, std::size_t most_bytes) {
+  z_stream stream{};
+  if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return {};
+  std::string out(most_bytes, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(stored.data()));
+  stream.avail_in = static_cast<uInt>(stored.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  ::inflate(&stream, Z_SYNC_FLUSH);  // What it could not do is not in `out`.
+  out.resize(out.size() - stream.avail_out);
+  inflateEnd(&stream);
+  return out;
+}
 
 Status inflate(Compression compression, std::span<const std::byte> stored,
                std::span<std::byte> raw) {

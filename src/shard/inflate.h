@@ -4,7 +4,9 @@
 ///
 /// Threads: any; a call keeps no state but a decompressor of its thread.
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 
 #include "headrace/status.h"
 #include "shard/index/hri.h"
@@ -18,5 +20,15 @@ namespace headrace::detail {
 /// kExhausted.
 Status inflate(Compression compression, std::span<const std::byte> stored,
                std::span<std::byte> raw);
+
+/// Inflates deflate without any frame (members of zip files) into exactly `raw`, whose CRC-32 is
+/// `crc32`. Errors: kCorrupt, kExhausted.
+Status inflate_bare(std::span<const std::byte> stored, std::span<std::byte> raw,
+                    std::uint32_t crc32);
+/// Errors: kCorrupt.
+Status check_crc32(std::span<const std::byte> raw, std::uint32_t crc32);
+/// The first bytes (at most `most_bytes`) of what such deflate inflates to, as far as `stored` (its
+/// begin) goes.
+std::string inflate_begin(std::span<const std::byte> stored, std::size_t most_bytes);
 
 }  // namespace headrace::detail

@@ -115,13 +115,6 @@ def test_npy_refusals_name_the_reason(array: Any, message: str, tmp_path: Path) 
         hr.Dataset(tmp_path / "d", format="numpy")
 
 
-def test_compressed_npz_is_refused_with_advice(tmp_path: Path) -> None:
-    (tmp_path / "d").mkdir()
-    np.savez_compressed(tmp_path / "d" / "a.npz", x=np.zeros(1000))
-    with pytest.raises(hr.UnsupportedError, match="savez"):
-        hr.Dataset(tmp_path / "d", format="numpy")
-
-
 def test_arrays_are_read_over_s3(buckets: Path, s3: Any) -> None:
     (buckets / "b" / "n").mkdir()
     np.savez(buckets / "b" / "n" / "a.npz", x=np.arange(20, dtype=np.int16).reshape(10, 2), y=np.arange(10))

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "shard/inflate.h"
 #include "shard/numpy/zip_directory.h"
 #include "shard/range_fetcher.h"
 
@@ -13,6 +14,9 @@ namespace {
 // Header of an array and, in a zip, the local header before it: numpy pads a header to 64 bytes,
 // and the name of a member is a few more.
 constexpr std::uint64_t kHeadReadBytes = 4096;
+
+// Methods of zip members.
+constexpr unsigned kStored = 0, kDeflated = 8;
 
 constexpr std::uint64_t kMarkBytes = 4;
 bool is_zip_mark(std::string_view head) {
@@ -40,7 +44,11 @@ class ArrayReader {
       if (Status status = choose(arrays_[i]); !status.ok())
         return std::move(status).annotate(context_.store.object_url(objects_[i].key));
     }
-    return StoredArrays{is_zip, std::move(arrays_)};
+    bool is_packed = false;
+    for (const auto& arrays : arrays_) {
+      for (const StoredArray& array : arrays) is_packed = is_packed || array.packed.is_deflated;
+    }
+    return StoredArrays{is_zip, is_packed, std::move(arrays_)};
   }
 
  private:
@@ -179,10 +187,10 @@ class ArrayReader {
   Status read_member(std::size_t object, const ZipMember& member, std::string_view head,
                      StoredArray& array) {
     if (member.is_encrypted) return Status(Code::kUnsupported, "encrypted");
-    if (member.method != 0) {
+    if (member.method != kStored && member.method != kDeflated) {
       return Status(Code::kUnsupported,
-                    fmt::format("compressed (method {}), which cannot be read at random; write the "
-                                "file with numpy.savez instead of savez_compressed",
+                    fmt::format("compressed with method {}; numpy.savez and savez_compressed write "
+                                "what is read",
                                 member.method));
     }
     if (!member.name.ends_with(".npy"))
@@ -190,6 +198,12 @@ class ArrayReader {
     HEADRACE_TRY_ASSIGN(const std::uint64_t skip,
                         zip_local_header_bytes(std::as_bytes(std::span(head))));
     const std::uint64_t begin = member.header_offset + skip;
+    array.packed = {.offset_bytes = begin,
+                    .stored_bytes = member.stored_bytes,
+                    .raw_bytes = member.raw_bytes,
+                    .crc32 = member.crc32,
+                    .is_deflated = member.method == kDeflated};
+    if (array.packed.is_deflated) return read_deflated(object, array);
     std::string again;
     if (skip + kNpyPrefixBytes > head.size()) {
       HEADRACE_TRY_ASSIGN(
@@ -203,7 +217,32 @@ class ArrayReader {
         rest_of(object, begin) < member.stored_bytes) {
       return wrong_size(object, array);
     }
+    array.packed.header_bytes = array.header.data_offset;
     return Status();
+  }
+
+  Status read_deflated(std::size_t object, StoredArray& array) {
+    PackedMember& member = array.packed;
+    if (rest_of(object, member.offset_bytes) < member.stored_bytes)
+      return Status(Code::kCorrupt, "lies outside the file");
+    // What deflate cannot shrink grows by five bytes in 16 KiB.
+    for (const std::uint64_t length : {kHeadReadBytes, kMostNpyHeaderBytes + kHeadReadBytes}) {
+      HEADRACE_TRY_ASSIGN(
+          const std::string stored,
+          fetch_one({object, member.offset_bytes, std::min(member.stored_bytes, length)}));
+      const std::string head =
+          inflate_begin(std::as_bytes(std::span(stored)), kNpyPrefixBytes + kMostNpyHeaderBytes);
+      if (head.size() < kNpyPrefixBytes) return Status(Code::kCorrupt, "deflate: bad or cut off");
+      HEADRACE_TRY_ASSIGN(member.header_bytes, npy_header_bytes(std::as_bytes(std::span(head))));
+      if (head.size() < member.header_bytes && length < member.stored_bytes) continue;
+      HEADRACE_TRY_ASSIGN(array.header, parse_npy_header(std::as_bytes(std::span(head))));
+      break;
+    }
+    member.header_bytes = array.header.data_offset;
+    if (member.header_bytes + array.header.data_bytes() == member.raw_bytes) return Status();
+    return Status(Code::kCorrupt,
+                  fmt::format("its array takes {} bytes from byte {}, the member inflates to {}",
+                              array.header.data_bytes(), member.header_bytes, member.raw_bytes));
   }
 
   bool is_wanted(const std::string& name) const {

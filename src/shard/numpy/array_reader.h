@@ -10,6 +10,7 @@
 
 #include "shard/build.h"
 #include "shard/numpy/npy_header.h"
+#include "shard/numpy/packed_layout.h"
 
 namespace headrace::detail {
 
@@ -17,19 +18,22 @@ namespace headrace::detail {
 struct StoredArray {
   std::string name;  ///< Of the member, without ".npy"; "data" for a `.npy`.
   NpyHeader header;
-  std::uint64_t offset_bytes = 0;  ///< Of its first row in the object.
+  std::uint64_t offset_bytes = 0;  ///< Of its first row in the object; where it is not packed.
+  PackedMember packed = {};        ///< Of an `.npz`.
 };
 
 struct StoredArrays {
-  bool is_zip = false;  ///< The objects are `.npz`, whatever their names.
+  bool is_zip = false;     ///< The objects are `.npz`, whatever their names.
+  bool is_packed = false;  ///< Some array is deflated: objects are read whole.
   /// Of each object those that DatasetOptions::columns names (all when it names none), in its
   /// order.
   std::vector<std::vector<StoredArray>> of_object;
 };
 
-/// Reads the arrays of all `objects`, at least one. Errors: kCorrupt, kUnsupported (deflated or
-/// encrypted members, what parse_npy_header() refuses), kInvalidArgument (a column that is not
-/// there, `.npy` and `.npz` together), those of a kGet; all name the object.
+/// Reads the arrays of all `objects`, at least one. Errors: kCorrupt, kUnsupported (encrypted
+/// members, compressed otherwise than by deflate, what parse_npy_header() refuses),
+/// kInvalidArgument (a column that is not there, `.npy` and `.npz` together), those of a kGet; all
+/// name the object.
 Result<StoredArrays> read_arrays(const BuildContext& context,
                                  const std::vector<ObjectInfo>& objects);
 

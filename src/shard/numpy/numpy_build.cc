@@ -34,7 +34,8 @@ bool same_columns(const std::vector<Column>& a, const std::vector<Column>& b) {
 
 class NumpyBuilder {
  public:
-  NumpyBuilder(const BuildContext& context, bool is_zip) : context_(context), is_zip_(is_zip) {}
+  NumpyBuilder(const BuildContext& context, bool is_zip, bool is_packed)
+      : context_(context), is_zip_(is_zip), is_packed_(is_packed) {}
 
   Status add(const ObjectInfo& object, const std::vector<StoredArray>& arrays) {
     auto columns = columns_of(arrays);
@@ -74,6 +75,12 @@ class NumpyBuilder {
     record.sample_count = arrays[0].header.row_count;
     record.stored_bytes = record.raw_bytes = object.size_bytes;
     record.first_object = writer_.object_count();
+    if (is_packed_) {
+      pack(arrays, record);
+      writer_.add_object(object.key, object.etag, object.size_bytes);
+      writer_.add_shard(record);
+      return Status();
+    }
     std::uint64_t rows_bytes = 0;
     if (__builtin_mul_overflow(record.sample_count, row_bytes, &rows_bytes) ||
         rows_bytes > object.size_bytes) {
@@ -92,14 +99,29 @@ class NumpyBuilder {
                            .columns = columns_,
                            .source = std::move(source),
                            .block_bytes = context_.options.block_bytes,
-                           .layout = is_zip_ ? format_row_layout(layout_) : std::string()});
+                           .layout = is_packed_ ? format_packed_layout(packed_)
+                                     : is_zip_  ? format_row_layout(layout_)
+                                                : std::string()});
   }
 
  private:
+  void pack(const std::vector<StoredArray>& arrays, ShardRecord& record) {
+    record.raw_bytes = 0;
+    record.has_bounds = false;
+    record.compression = Compression::kOwn;
+    auto& members = packed_.emplace_back();
+    for (const StoredArray& array : arrays) {
+      members.push_back(array.packed);
+      record.raw_bytes += array.packed.raw_bytes;
+    }
+  }
+
   const BuildContext& context_;
   const bool is_zip_;
+  const bool is_packed_;
   std::vector<Column> columns_;
   RowLayout layout_;
+  PackedLayout packed_;
   IndexWriter writer_;
 };
 
@@ -111,7 +133,7 @@ Result<std::string> build_numpy_index(const BuildContext& context,
     return Status(Code::kNotFound, fmt::format("{}: no .npy or .npz files", context.store.url()));
   }
   HEADRACE_TRY_ASSIGN(const StoredArrays arrays, read_arrays(context, objects));
-  NumpyBuilder builder(context, arrays.is_zip);
+  NumpyBuilder builder(context, arrays.is_zip, arrays.is_packed);
   for (std::size_t i = 0; i < objects.size(); ++i) {
     if (Status status = builder.add(objects[i], arrays.of_object[i]); !status.ok())
       return std::move(status).annotate(context.store.object_url(objects[i].key));

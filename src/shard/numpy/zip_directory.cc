@@ -114,6 +114,7 @@ Result<std::vector<ZipMember>> parse_zip_directory(std::span<const std::byte> di
     member.name.assign(reinterpret_cast<const char*>(directory.data()) + kMemberBytes, name_bytes);
     member.is_encrypted = (load_u16(directory, 8) & 1) != 0;
     member.method = load_u16(directory, 10);
+    member.crc32 = load_u32(directory, 16);
     member.raw_bytes = small[0];
     member.stored_bytes = small[1];
     member.header_offset = small[2];

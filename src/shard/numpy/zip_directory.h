@@ -36,6 +36,7 @@ struct ZipMember {
   std::uint64_t stored_bytes = 0;
   std::uint64_t raw_bytes = 0;
   std::uint64_t header_offset = 0;  ///< Of its local header; it and stored_bytes lie in the file.
+  std::uint32_t crc32 = 0;          ///< Of its raw bytes.
   unsigned method = 0;              ///< 0: stored, 8: deflated.
   bool is_encrypted = false;
 };
