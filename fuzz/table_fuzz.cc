@@ -2,7 +2,7 @@
 // an index's record of a block, or its layout.
 #include <cstdlib>
 
-#include "shard/table/ipc_table.h"
+#include "shard/table/ipc_stream.h"
 #include "shard/table/parquet_footer.h"
 #include "shard/table/parquet_pages.h"
 #include "shard/table/table_layout.h"
@@ -47,6 +47,16 @@ void read_ipc(std::span<const std::byte> bytes) {
   for (const IpcBlock& block : footer->batches) require(block.end_bytes() <= kFileBytes);
 }
 
+void read_stream(std::span<const std::byte> bytes) {
+  IpcStreamScan scan(bytes.size());
+  while (!scan.is_done()) {
+    require(scan.offset_bytes() + scan.needed_bytes() <= bytes.size() || bytes.size() < 8);
+    if (!scan.feed(bytes.subspan(scan.offset_bytes())).ok()) return;
+  }
+  for (const IpcStreamMessage& message : scan.take_messages())
+    require(message.block.end_bytes() <= bytes.size());
+}
+
 void read_record(std::string_view text) {
   const auto record = decode_table_record(text);
   if (!record) return;
@@ -74,6 +84,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 2:
       (void)parse_ipc_batch(bytes);
       (void)ipc_workspace_bytes(bytes);
+      (void)looks_like_ipc_stream(bytes);
+      read_stream(bytes);
       break;
     case 3:
       read_record(text);

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace import _unischema
-from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, UnsupportedError
+from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, UnsupportedError
 
 
 class _Output(NamedTuple):
@@ -33,6 +33,8 @@ class _Output(NamedTuple):
     size: int = 0
     leaves: tuple[int, ...] = ()
     """Parquet leaves that it needs."""
+    is_unknown: bool = False
+    """No row has a value, so the writer chose the type of nothing: another part of the table may know better."""
 
     def column(self) -> dict[str, Any]:
         return {"name": self.name, "encoding": self.encoding, "dtype": self.dtype, "shape": list(self.shape), "size": self.size}
@@ -59,7 +61,9 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
             raise
         except NotImplementedError as error:
             raise UnsupportedError(str(error)) from error
-        except (ValueError, OSError, KeyError, TypeError, OverflowError) as error:
+        except MemoryError as error:
+            raise ExhaustedError(f"decoding: {error}") from error
+        except (ValueError, OSError, LookupError, TypeError, OverflowError, RuntimeError, _arrow().ArrowException) as error:
             raise CorruptError(str(error) or type(error).__name__) from error
 
     return call
@@ -136,7 +140,9 @@ def _value_output(kind: Any, declared: Any) -> dict[str, Any]:
     types = _arrow().types
     if types.is_dictionary(kind) or types.is_run_end_encoded(kind):
         return _value_output(kind.value_type, declared)
-    if types.is_null(kind) or _is_text(kind):
+    if types.is_null(kind):
+        return {"how": "plain", "encoding": "str", "is_unknown": True}
+    if _is_text(kind):
         return {"how": "text", "encoding": "str"}
     if _is_binary(kind):
         return {"how": "binary", "encoding": "bytes"}
@@ -148,6 +154,8 @@ def _value_output(kind: Any, declared: Any) -> dict[str, Any]:
         size = 1 if dtype == "bool" else kind.bit_width // 8
         name = declared if types.is_duration(declared) and dtype == "int64" else kind
         return {"how": "plain", "encoding": str(name) if dtype.startswith("int") else dtype, "dtype": dtype, "size": size}
+    if _is_list(kind) and types.is_null(kind.value_type):
+        return {"how": "json", "encoding": "json", "is_unknown": True}
     if _is_list(kind):
         return _list_output(declared if types.is_fixed_size_list(declared) else kind) or {"how": "json", "encoding": "json"}
     if types.is_map(kind):
@@ -246,7 +254,18 @@ def _describe_ipc(spec: dict[str, Any], head: memoryview, body: memoryview) -> s
     order = spec["order"]
     if sorted(order) == sorted(output.name for output in outputs):
         outputs.sort(key=lambda output: order.index(output.name))
-    return _answer(outputs)
+    likes = {column["name"]: column for column in spec["likes"]}
+    outputs = [_alike(output, likes[output.name]) if output.is_unknown and output.name in likes else output for output in outputs]
+    return _answer(outputs, unknown=[output.name for output in outputs if output.is_unknown])
+
+
+def _alike(output: _Output, like: dict[str, Any]) -> _Output:
+    """A column without values, delivered as the other parts of the table have it: null fits all, empty lists fit lists."""
+    known = output._replace(encoding=like["encoding"], dtype=like["dtype"], shape=tuple(like["shape"]), size=like["size"], is_unknown=False)
+    if output.how == "plain" or like["encoding"] == "json":
+        return known
+    prefix, _, dtype = like["encoding"].partition(":")
+    return known._replace(how=f"list of {dtype}") if prefix in ("list", "nullable_list") else output
 
 
 _OPERATORS: dict[str, Callable[[Any, Any, Any], bool]] = {
@@ -325,11 +344,23 @@ def _unwrap(column: Any) -> Any:
     if pa.types.is_dictionary(column.type):
         # Indices of files are not to be trusted; take() checks them.
         column.validate(full=True)
-        column = pa.chunked_array([chunk.dictionary_decode() for chunk in column.chunks], column.type.value_type)
+        kind = _without_view(column.type.value_type)
+        column = pa.chunked_array([_looked_up(chunk, kind) for chunk in column.chunks], kind)
     if pa.types.is_run_end_encoded(column.type):
         column.validate(full=True)
         column = pa.chunked_array([pa.compute.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type)
     return column
+
+
+def _without_view(kind: Any) -> Any:
+    pa = _arrow()
+    return pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary() if pa.types.is_binary_view(kind) else kind
+
+
+def _looked_up(chunk: Any, kind: Any) -> Any:
+    """The values of a dictionary array. pyarrow 26 cannot look up views."""
+    pa = _arrow()
+    return pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(kind)).dictionary_decode()
 
 
 def _text(column: Any) -> Any:
@@ -366,27 +397,28 @@ def _array(column: Any) -> Any:
     """Lists of one size. Nulls inside become NaN where the items have one."""
     pa = _arrow()
     column = _list(column)
-    if not pa.types.is_floating(column.type.value_type):
-        return column
-    return pa.chunked_array([_without_nulls(chunk) for chunk in column.chunks], column.type)
+    absent = float("nan") if pa.types.is_floating(column.type.value_type) else 0
+    return pa.chunked_array([_without_nulls(chunk, absent) for chunk in column.chunks], column.type)
 
 
-def _without_nulls(chunk: Any) -> Any:
+def _without_nulls(chunk: Any, absent: float) -> Any:
+    """Without null items, which lie below each row that is null in a list of one size. Where 0 stands for them only such ones: the engine refuses others."""
     pa = _arrow()
-    if chunk.values.null_count == 0:
+    if chunk.values.null_count == 0 or (absent == 0 and chunk.flatten().null_count > 0):
         return chunk
-    values = chunk.values.fill_null(float("nan"))
+    values = chunk.values.fill_null(absent)
     return (
         type(chunk).from_arrays(chunk.offsets, values, type=chunk.type, mask=chunk.is_null() if chunk.null_count else None)
         if (chunk.offset == 0)
-        else _without_nulls(pa.concat_arrays([chunk]))
+        else _without_nulls(pa.concat_arrays([chunk]), absent)
     )
 
 
 def _bool_list(column: Any) -> Any:
     """Bits become bytes."""
     pa = _arrow()
-    return _list(column).cast(pa.large_list(pa.uint8()))
+    column = _list(column).cast(pa.large_list(pa.uint8()))
+    return pa.chunked_array([_without_nulls(chunk, 0) for chunk in column.chunks], column.type)
 
 
 def _decimal(column: Any) -> Any:
@@ -418,6 +450,14 @@ _PREPARE: dict[str, Callable[[Any], Any] | None] = {
     "decimal": _decimal,
     "json": _json,
 }
+
+
+def _prepared(column: Any, how: str) -> Any:
+    if how.startswith("list of "):  # _alike()
+        dtype = how.removeprefix("list of ")
+        return column.cast(_arrow().large_list(_arrow().type_for_alias("uint8" if dtype == "bool" else dtype)))
+    prepare = _PREPARE[how]
+    return column if prepare is None else prepare(column)
 
 
 class _Column(NamedTuple):
@@ -486,8 +526,7 @@ def _export(table: Any, columns: Sequence[_Column], first: int, has_own_offsets:
             column = _unwrap(pa.compute.struct_field(column, name))
         if has_own_offsets and not _is_cut_by_engine(column.type, how):
             column.validate(full=True)
-        prepare = _PREPARE[how]
-        ready.append(column if prepare is None else prepare(column))
+        ready.append(_prepared(column, how))
     for batch in pa.table(ready, names=[str(i) for i in range(len(ready))]).to_batches():
         yield (first, *batch.__arrow_c_array__())
 

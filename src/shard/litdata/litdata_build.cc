@@ -426,22 +426,64 @@ class LitDataBuilder {
 
   Status describe_rows() {
     std::vector<std::string> names;  // Rows that are dicts with another order of keys come by name.
-    for (RowSchema& schema : layout_.schemas) {
-      auto plan = describe_ipc(std::as_bytes(std::span(schema.message)), names);
-      if (!plan) return std::move(plan).error().annotate(context_.store.url());
-      schema.spec = std::move(plan->spec);
-      if (&schema == &layout_.schemas[0]) {
-        columns_ = std::move(plan->columns);
-        for (const Column& column : columns_) names.push_back(column.name);
-      } else if (!same_columns(columns_, plan->columns)) {
+    std::vector<TablePlan> plans;
+    for (const RowSchema& schema : layout_.schemas) {
+      HEADRACE_TRY_ASSIGN(TablePlan plan, describe_schema(schema, names, {}));
+      if (plans.empty())
+        for (const Column& column : plan.columns) names.push_back(column.name);
+      plans.push_back(std::move(plan));
+    }
+    if (plans.empty()) return Status();
+    columns_ = known_columns(plans);
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      RowSchema& schema = layout_.schemas[i];
+      if (!plans[i].unknown.empty()) {
+        HEADRACE_TRY_ASSIGN(plans[i], describe_schema(schema, names, columns_));
+      }
+      if (!same_columns(columns_, plans[i].columns)) {
         return Status(Code::kUnsupported,
                       fmt::format("{}: chunks hold Arrow rows with different columns or types; "
                                   "write the dataset anew with rows of one type",
                                   context_.store.url()));
       }
+      schema.spec = std::move(plans[i].spec);
     }
     name_numbers(columns_);
     return Status();
+  }
+
+  Result<TablePlan> describe_schema(const RowSchema& schema, std::span<const std::string> names,
+                                    std::span<const Column> likes) const {
+    auto plan = describe_ipc(std::as_bytes(std::span(schema.message)), names, likes);
+    if (!plan) return std::move(plan).error().annotate(context_.store.url());
+    return plan;
+  }
+
+  // litdata types each chunk by its own rows: where a column is None, or an empty list, in all rows
+  // of a chunk, another chunk says what it is.
+  static std::vector<Column> known_columns(const std::vector<TablePlan>& plans) {
+    std::vector<Column> columns = plans[0].columns;
+    const auto is_known = [](const TablePlan& plan, const std::string& name) {
+      return std::find(plan.unknown.begin(), plan.unknown.end(), name) == plan.unknown.end();
+    };
+    for (Column& column : columns) {
+      const Column* better = nullptr;
+      for (const TablePlan& plan : plans) {
+        const auto found = std::find_if(plan.columns.begin(), plan.columns.end(),
+                                        [&](const Column& c) { return c.name == column.name; });
+        if (found == plan.columns.end()) continue;
+        // Of None and empty lists the lists say more.
+        const bool is_list = better != nullptr && better->encoding == "str" &&
+                             found->encoding == "json" && !is_known(plan, column.name);
+        if (better == nullptr || is_list) better = &*found;
+        if (is_known(plan, column.name)) {
+          better = &*found;
+          break;
+        }
+      }
+      if (better != nullptr) column = *better;
+    }
+    return columns;
   }
 
   // Numbers of rows become the Python types that numbers of items do.

@@ -157,6 +157,11 @@ class EncryptedDataset final : public ItemDataset {
   mutable std::atomic<bool> fits_{false};  // Relaxed: a hint for messages.
 };
 
+// As of Arrow files (table_dataset.cc): texts rarely shrink to less than a 20th; small batches do no
+// harm.
+constexpr std::uint64_t kMostInflation = 32;
+constexpr std::uint64_t kAlwaysInflatedBytes = std::uint64_t{16} << 20;
+
 // Rows that pyarrow decodes, one Arrow file a chunk, one frame a record batch.
 class RowDataset final : public IndexedDataset {
  public:
@@ -191,6 +196,7 @@ class RowDataset final : public IndexedDataset {
   Result<std::shared_ptr<const DecodedTable>> decode_rows(std::uint32_t block,
                                                           std::span<const std::byte> stored,
                                                           SlabArena& arena) const {
+    HEADRACE_TRY(check_sizes(stored));
     const RowSchema& schema = layout_.schemas[layout_.schema_of_shard[block_at(block).shard]];
     TableBuilder builder(columns(), {}, arena);
     HEADRACE_TRY(
@@ -201,6 +207,21 @@ class RowDataset final : public IndexedDataset {
                                                 block_at(block).sample_count));
     }
     return table;
+  }
+
+  // Compressed buffers say what they inflate to; pyarrow believes them.
+  static Status check_sizes(std::span<const std::byte> stored) {
+    std::uint64_t inflated = 0;
+    for (auto rest = stored; !rest.empty();) {
+      HEADRACE_TRY_ASSIGN(const IpcMessage message, next_ipc_message(rest));
+      inflated += message.inflated_bytes;
+    }
+    const std::uint64_t most = stored.size() * kMostInflation + kAlwaysInflatedBytes;
+    if (inflated <= most) return Status();
+    return Status(Code::kCorrupt,
+                  fmt::format("{} bytes say that they inflate to {}, of which at most {} are "
+                              "believed",
+                              stored.size(), inflated, most));
   }
 
   const LitDataLayout layout_;

@@ -67,13 +67,16 @@ Result<std::uint64_t> ipc_workspace_bytes(std::span<const std::byte> messages);
 struct TablePlan {
   std::string spec;  ///< For decode(): JSON.
   std::vector<Column> columns;
+  std::vector<std::string> unknown = {};  ///< TableDescription::unknown.
 };
 
 /// Columns of an IPC file. `schema`: bytes [8, schema_end_bytes). `order`: where these are the
-/// names of all columns, their order in the plan, else that of the schema. Errors: kUnsupported (no
+/// names of all columns, their order in the plan, else that of the schema. `likes`: what columns
+/// without any value are to be delivered as. Errors: kUnsupported (no
 /// pyarrow; types), kCorrupt.
 Result<TablePlan> describe_ipc(std::span<const std::byte> schema,
-                               std::span<const std::string> order);
+                               std::span<const std::string> order,
+                               std::span<const Column> likes = {});
 /// Decodes record batches, few at a time: `messages` are the bytes of all dictionaries, then of the
 /// batches, in the order of the footer. Errors: kCorrupt, kUnsupported, those of the builder.
 Status decode_ipc(std::string_view spec, std::span<const std::byte> schema,

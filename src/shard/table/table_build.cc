@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "shard/listing.h"
 #include "shard/table/table_files.h"
 
 namespace headrace::detail {
@@ -194,8 +195,10 @@ Result<std::string> build_table_index(const BuildContext& context,
                                       const std::vector<ObjectInfo>& objects) {
   if (std::any_of(objects.begin(), objects.end(), is_lance_manifest))
     return build_lance_index(context, objects);
-  std::vector<ObjectInfo> data;
-  std::copy_if(objects.begin(), objects.end(), std::back_inserter(data), is_data);
+  // What lies beside the data as a rule (README.md, dataset_info.json) is none.
+  std::vector<ObjectInfo> data = sort_candidates(objects).data;
+  if (data.empty()) data = objects;
+  std::erase_if(data, [](const ObjectInfo& object) { return !is_data(object); });
   if (data.empty())
     return Status(Code::kNotFound,
                   fmt::format("{}: no Parquet, Arrow or Lance files there", context.store.url()));

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/endian.h"
+#include "shard/table/ipc_message.h"
 #include "shard/table/parquet_footer.h"
 
 namespace headrace::detail {
@@ -17,7 +19,7 @@ constexpr std::uint64_t kJoinBytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t kMostRows = 0xffff'ffffULL;
 
 // Pieces of a file, the low half of a read's tag.
-constexpr std::uint64_t kTail = 0, kFooter = 1, kSchema = 2, kFirstBatch = 3;
+constexpr std::uint64_t kTail = 0, kFooter = 1, kSchema = 2, kStream = 3, kFirstBatch = 4;
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -91,6 +93,24 @@ std::uint64_t fixed_bytes(const std::vector<Column>& columns, std::uint64_t row_
                                                                     : width * row_count;
 }
 
+TablePart ipc_part(const IpcStreamMessage& message, const std::vector<Column>& columns) {
+  const IpcBlock& block = message.block;
+  TablePart part;
+  part.row_count = message.batch.row_count;
+  part.stored_bytes = block.end_bytes() - block.offset_bytes;
+  // The batch is copied before it is read. What a compressed one inflates to is known for columns
+  // of a fixed width; table_dataset.cc looks at the rest before it is decoded.
+  const bool is_compressed = message.batch.is_compressed;
+  const std::uint64_t fixed = is_compressed ? fixed_bytes(columns, part.row_count) : 0;
+  part.decoded_bytes = block.body_bytes + std::max(block.body_bytes, fixed);
+  part.record.messages.push_back({block.offset_bytes, part.stored_bytes});
+  return part;
+}
+
+std::span<const std::byte> as_bytes(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
 }  // namespace
 
 void TableFiles::start(std::size_t file, std::uint64_t piece, std::uint64_t offset_bytes,
@@ -137,6 +157,7 @@ Status TableFiles::take(const RangeData& data) {
   const std::uint64_t piece = data.tag & 0xffff'ffffULL;
   if (piece == kTail) return take_tail(file, data);
   if (piece == kFooter) return take_footer(file, data.bytes());
+  if (piece == kStream) return take_stream(file, data);
   return take_message(file, piece, data.bytes());
 }
 
@@ -144,20 +165,74 @@ Status TableFiles::take_tail(std::size_t file, const RangeData& data) {
   const std::uint64_t size = objects_[file].size_bytes;
   const auto tail = data.bytes();
   const bool is_ipc = as_text(tail).ends_with("ARROW1");
-  const TableKind kind = is_ipc ? TableKind::kIpc : TableKind::kParquet;
-  if (!is_kind_known_) kind_ = kind;
-  if (kind != kind_ && as_text(tail).ends_with(is_ipc ? "ARROW1" : "PAR1"))
-    return Status(Code::kInvalidArgument,
-                  "Parquet and Arrow files in one table; name the files of "
-                  "one kind");
-  is_kind_known_ = true;
-  HEADRACE_TRY_ASSIGN(const std::uint64_t footer_bytes, kind_ == TableKind::kIpc
-                                                            ? ipc_footer_bytes(tail, size)
-                                                            : parquet_footer_bytes(tail, size));
-  if (footer_bytes <= tail.size()) return take_footer(file, tail.last(footer_bytes));
+  auto footer_bytes = is_ipc ? ipc_footer_bytes(tail, size) : parquet_footer_bytes(tail, size);
+  if (!footer_bytes && footer_bytes.error().code() == Code::kCorrupt) {
+    // It may be a stream, which has no tail.
+    files_[file].no_tail = std::move(footer_bytes).error();
+    ++files_[file].reads_left;
+    start(file, kStream, 0, std::min(size, context_.read_bytes(kTailBytes)));
+    return Status();
+  }
+  HEADRACE_TRY(agree_on(is_ipc ? TableKind::kIpc : TableKind::kParquet));
+  if (!footer_bytes) return std::move(footer_bytes).error();
+  if (*footer_bytes <= tail.size()) return take_footer(file, tail.last(*footer_bytes));
   ++files_[file].reads_left;
-  start(file, kFooter, size - footer_bytes, footer_bytes);
+  start(file, kFooter, size - *footer_bytes, *footer_bytes);
   return Status();
+}
+
+Status TableFiles::agree_on(TableKind kind) {
+  if (!is_kind_known_) kind_ = kind;
+  is_kind_known_ = true;
+  if (kind == kind_) return Status();
+  return Status(Code::kInvalidArgument,
+                "Parquet and Arrow files in one table; name the files of one kind");
+}
+
+Status TableFiles::take_stream(std::size_t file, const RangeData& data) {
+  File& out = files_[file];
+  const std::uint64_t size = objects_[file].size_bytes;
+  if (!out.stream) {
+    if (as_text(data.bytes()).starts_with("ARROW1"))
+      return Status(Code::kCorrupt, "Arrow file: does not end with ARROW1 (truncated?)");
+    if (!looks_like_ipc_stream(data.bytes())) return std::move(out.no_tail);
+    HEADRACE_TRY(agree_on(TableKind::kIpc));
+    HEADRACE_TRY(refuse_where());
+    out.stream = std::make_unique<IpcStreamScan>(size);
+  }
+  HEADRACE_TRY(out.stream->feed(data.bytes()));
+  if (out.stream->is_done()) return take_schema(file, as_bytes(out.stream->schema()));
+  // Small messages are found many at a time, large bodies are hopped over.
+  const std::uint64_t at = out.stream->offset_bytes();
+  const std::uint64_t length =
+      std::max(out.stream->needed_bytes(), context_.read_bytes(kTailBytes));
+  ++out.reads_left;
+  start(file, kStream, at, std::min(size - at, length));
+  return Status();
+}
+
+// A schema message as it comes first in a stream. Polars leaves out the frame in its files.
+Status TableFiles::take_schema(std::size_t file, std::span<const std::byte> message) {
+  std::string framed;
+  if (message.size() >= 4 && load_le<std::uint32_t>(message.data()) != kContinuation) {
+    const auto padded = static_cast<std::uint32_t>((message.size() + 7) / 8 * 8);
+    framed.resize(kMessagePrefixBytes);
+    store_le(reinterpret_cast<std::byte*>(framed.data()), kContinuation);
+    store_le(reinterpret_cast<std::byte*>(framed.data() + 4), padded);
+    framed += as_text(message);
+    framed.resize(kMessagePrefixBytes + padded);
+    message = as_bytes(framed);
+  }
+  HEADRACE_TRY_ASSIGN(files_[file].head, head_of(std::string(as_text(message)),
+                                                 {.kind = table_kind_name(TableKind::kIpc),
+                                                  .head = message,
+                                                  .columns = context_.options.columns}));
+  return Status();
+}
+
+Status TableFiles::refuse_where() const {
+  if (context_.options.row_groups_where.empty()) return Status();
+  return Status(Code::kUnsupported, "row_groups_where: Arrow files have no statistics");
 }
 
 Status TableFiles::take_footer(std::size_t file, std::span<const std::byte> footer) {
@@ -193,8 +268,7 @@ Status TableFiles::take_parquet(std::size_t file, std::span<const std::byte> byt
 }
 
 Status TableFiles::take_ipc(std::size_t file, std::span<const std::byte> bytes) {
-  if (!context_.options.row_groups_where.empty())
-    return Status(Code::kUnsupported, "row_groups_where: Arrow files have no statistics");
+  HEADRACE_TRY(refuse_where());
   File& out = files_[file];
   HEADRACE_TRY_ASSIGN(out.ipc, parse_ipc_footer(bytes, objects_[file].size_bytes));
   out.batches.resize(out.ipc.batches.size());
@@ -209,44 +283,43 @@ Status TableFiles::take_ipc(std::size_t file, std::span<const std::byte> bytes) 
 Status TableFiles::take_message(std::size_t file, std::uint64_t piece,
                                 std::span<const std::byte> bytes) {
   File& out = files_[file];
-  if (piece == kSchema) {
-    HEADRACE_TRY_ASSIGN(
-        out.head, head_of(std::string(as_text(bytes)), {.kind = table_kind_name(TableKind::kIpc),
-                                                        .head = bytes,
-                                                        .columns = context_.options.columns}));
-    return Status();
-  }
+  if (piece == kSchema) return take_schema(file, bytes);
   HEADRACE_TRY_ASSIGN(out.batches[piece - kFirstBatch], parse_ipc_batch(bytes));
   return Status();
 }
 
 void TableFiles::finish_ipc(File& file) {
+  std::vector<IpcStreamMessage> messages;
+  if (file.stream) messages = file.stream->take_messages();
+  for (const IpcBlock& block : file.ipc.dictionaries)
+    messages.push_back({.block = block, .is_dictionary = true});
+  for (std::size_t b = 0; b < file.ipc.batches.size(); ++b)
+    messages.push_back({.block = file.ipc.batches[b], .batch = file.batches[b]});
+  // A batch needs all dictionaries before it: in a stream more may follow, or take their place.
   std::vector<TableRange> dictionaries;
-  std::uint64_t dictionary_bytes = 0;
-  for (const IpcBlock& block : file.ipc.dictionaries) {
-    dictionaries.push_back({block.offset_bytes, block.end_bytes() - block.offset_bytes});
-    dictionary_bytes += dictionaries.back().length_bytes;
+  std::vector<TablePart> parts;  // With these dictionaries.
+  const auto append_parts = [&] {
+    for (TablePart& part : parts) {
+      auto& ranges = part.record.messages;
+      ranges.insert(ranges.begin(), dictionaries.begin(), dictionaries.end());
+      for (const TableRange& range : dictionaries) part.decoded_bytes += 2 * range.length_bytes;
+      part.stored_bytes = plan_fetch(ranges).buffer_bytes;
+      file.parts.push_back(std::move(part));
+    }
+    parts.clear();
+  };
+  for (const IpcStreamMessage& message : messages) {
+    if (message.is_dictionary) {
+      append_parts();
+      dictionaries.push_back(
+          {message.block.offset_bytes, message.block.end_bytes() - message.block.offset_bytes});
+    } else {
+      append_part(parts, ipc_part(message, file.head->columns));
+    }
   }
-  for (std::size_t b = 0; b < file.ipc.batches.size(); ++b) {
-    const IpcBlock& block = file.ipc.batches[b];
-    TablePart part;
-    part.row_count = file.batches[b].row_count;
-    part.stored_bytes = block.end_bytes() - block.offset_bytes;
-    // The batch is copied before it is read. What a compressed one inflates to is known for columns
-    // of a fixed width; table_dataset.cc looks at the rest before it is decoded.
-    const bool is_compressed = file.batches[b].is_compressed;
-    const std::uint64_t fixed = is_compressed ? fixed_bytes(file.head->columns, part.row_count) : 0;
-    part.decoded_bytes = block.body_bytes + std::max(block.body_bytes, fixed);
-    part.record.messages.push_back({block.offset_bytes, part.stored_bytes});
-    append_part(file.parts, std::move(part));
-  }
-  for (TablePart& part : file.parts) {
-    auto& messages = part.record.messages;
-    messages.insert(messages.begin(), dictionaries.begin(), dictionaries.end());
-    part.decoded_bytes += 2 * dictionary_bytes;
-    part.stored_bytes = plan_fetch(messages).buffer_bytes;
-  }
+  append_parts();
   file.ipc = IpcFooter{};
+  file.stream.reset();
 }
 
 Result<const TableFiles::Head*> TableFiles::head_of(const std::string& bytes,

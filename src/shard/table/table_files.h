@@ -11,7 +11,7 @@
 
 #include "shard/build.h"
 #include "shard/range_fetcher.h"
-#include "shard/table/ipc_table.h"
+#include "shard/table/ipc_stream.h"
 #include "shard/table/table_layout.h"
 #include "shard/table/table_plan.h"
 #include "shard/table/table_record.h"
@@ -54,8 +54,11 @@ class TableFiles {
     std::uint64_t footer_bytes = 0;
     const Head* head = nullptr;
     std::vector<TablePart> parts;
-    IpcFooter ipc;                  // Until all batches are known.
-    std::vector<IpcBatch> batches;  // Each record batch.
+    // Until all batches are known:
+    IpcFooter ipc;
+    std::vector<IpcBatch> batches;  // Each record batch of `ipc`.
+    std::unique_ptr<IpcStreamScan> stream;
+    Status no_tail;  // Why the end of the file is none of a file of rows.
     std::size_t reads_left = 0;
   };
 
@@ -67,6 +70,10 @@ class TableFiles {
   Status take_parquet(std::size_t file, std::span<const std::byte> footer);
   Status take_ipc(std::size_t file, std::span<const std::byte> footer);
   Status take_message(std::size_t file, std::uint64_t piece, std::span<const std::byte> bytes);
+  Status agree_on(TableKind kind);
+  Status refuse_where() const;
+  Status take_stream(std::size_t file, const RangeData& data);
+  Status take_schema(std::size_t file, std::span<const std::byte> message);
   void finish_ipc(File& file);
   Result<const Head*> head_of(const std::string& bytes, const TableQuestion& question);
   Status number_heads();

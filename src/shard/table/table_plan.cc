@@ -50,7 +50,15 @@ Result<TableDescription> describe_table(const TableQuestion& question) {
   const auto names = [](std::span<const std::string> list) {
     return std::vector<std::string>(list.begin(), list.end());
   };
+  nlohmann::json likes = nlohmann::json::array();
+  for (const Column& column : question.likes)
+    likes.push_back({{"name", column.name},
+                     {"encoding", column.encoding},
+                     {"dtype", column.dtype},
+                     {"shape", column.shape},
+                     {"size", column.fixed_size_bytes}});
   const std::string spec = dump({{"columns", names(question.columns)},
+                                 {"likes", std::move(likes)},
                                  {"order", names(question.order)},
                                  {"common", question.common},
                                  {"url", question.url}});
@@ -72,6 +80,14 @@ Result<TableDescription> describe_table(const TableQuestion& question) {
   }
   if (!root["leaves"].get(list) && !read_numbers(list, out.leaves)) return bad_answer();
   if (!root["fragments"].get(list) && !read_numbers(list, out.fragments)) return bad_answer();
+  simdjson::dom::array unknown;
+  if (!root["unknown"].get_array().get(unknown)) {
+    for (const simdjson::dom::element entry : unknown) {
+      std::string_view name;
+      if (entry.get_string().get(name)) return bad_answer();
+      out.unknown.emplace_back(name);
+    }
+  }
   if (root["version"].get_uint64().get(out.version)) out.version = 0;
   if (root["row_bytes"].get_uint64().get(out.row_bytes)) out.row_bytes = 0;
   return out;
@@ -96,10 +112,11 @@ Result<std::vector<bool>> prune_row_groups(std::span<const std::byte> footer_fil
 }
 
 Result<TablePlan> describe_ipc(std::span<const std::byte> schema,
-                               std::span<const std::string> order) {
-  HEADRACE_TRY_ASSIGN(TableDescription table,
-                      describe_table({.kind = "ipc", .head = schema, .order = order}));
-  return TablePlan{std::move(table.spec), std::move(table.columns)};
+                               std::span<const std::string> order, std::span<const Column> likes) {
+  HEADRACE_TRY_ASSIGN(
+      TableDescription table,
+      describe_table({.kind = "ipc", .head = schema, .order = order, .likes = likes}));
+  return TablePlan{std::move(table.spec), std::move(table.columns), std::move(table.unknown)};
 }
 
 namespace {

@@ -22,6 +22,8 @@ struct TableDescription {
   std::uint64_t version = 0;             ///< Lance.
   std::uint64_t row_bytes = 0;           ///< Lance: about what a row takes in memory.
   std::vector<std::uint64_t> fragments;  ///< Lance: rows of each.
+  /// Columns without any value here, so that their types are the writer's guess.
+  std::vector<std::string> unknown;
 };
 
 /// What is known of a table before it is described.
@@ -35,6 +37,8 @@ struct TableQuestion {
   std::span<const std::string> columns = {};  ///< Names to deliver; empty: all.
   /// Arrow files: where these are the names of all columns, their order in the answer.
   std::span<const std::string> order = {};
+  /// Arrow files: what columns without any value are to be delivered as.
+  std::span<const Column> likes = {};
   std::string_view url = {};  ///< Lance.
 };
 /// Errors: those of describe(), kInternal (an answer that is none).
