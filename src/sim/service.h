@@ -162,7 +162,7 @@ class Service {
   S3Code upload_part(const http::RequestHead& head, Exchange& exchange);
   S3Code copy_part(const http::RequestHead& head, Exchange& exchange, VersionTag& tag);
   S3Code complete_upload(const http::RequestHead& head, Exchange& exchange);
-  bool was_completed(const Exchange& exchange, std::string_view text) const;
+  std::shared_ptr<const OpenFile> completed_before(const Exchange& exchange, std::string_view text);
   S3Code abort_upload(Exchange& exchange);
   S3Code list_parts(Exchange& exchange);
   S3Code list_uploads(Exchange& exchange);

@@ -346,15 +346,18 @@ S3Code Service::finish_sums(const std::string& folder, const http::RequestHead& 
   return claimed.empty() || claimed == sums.value ? S3Code::kNone : S3Code::kBadDigest;
 }
 
-/// True when this upload was completed before with the same parts and the object is still that one.
-bool Service::was_completed(const Exchange& exchange, std::string_view text) const {
+/// The object, when this upload was completed before with the same parts and is still that one.
+std::shared_ptr<const OpenFile> Service::completed_before(const Exchange& exchange,
+                                                          std::string_view text) {
   const Target& target = exchange.target;
   const auto upload = shared_.completed_uploads.find(target.parameter("uploadId").value_or(""));
-  FileInfo present;
-  return upload && upload->bucket == target.bucket && upload->key == target.key &&
-         upload->parts_hash == hash_text(text) &&
-         shared_.storage.find(target.bucket, target.key, present) &&
-         etag_of(present) == upload->etag;
+  if (!upload || upload->bucket != target.bucket || upload->key != target.key ||
+      upload->parts_hash != hash_text(text)) {
+    return nullptr;
+  }
+  std::shared_ptr<const OpenFile> file;
+  const bool is_there = open_object(target, file) == S3Code::kNone && file->etag == upload->etag;
+  return is_there ? file : nullptr;
 }
 
 S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchange) {
@@ -362,10 +365,9 @@ S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchang
   std::string folder;
   const std::string_view text = exchange.body ? exchange.body->memory() : std::string_view();
   if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) {
-    if (code != S3Code::kNoSuchUpload || !was_completed(exchange, text)) return code;
-    FileInfo present;
-    (void)shared_.storage.find(target.bucket, target.key, present);
-    answer_completion(target, present, {}, exchange.response);
+    const auto file = code == S3Code::kNoSuchUpload ? completed_before(exchange, text) : nullptr;
+    if (!file) return code;
+    answer_completion(target, file->info, sums_from_text(file->sums), exchange.response);
     return S3Code::kNone;
   }
   if (exchange.fate.has_error_in_body) return refuse_in_body(head, exchange);
