@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
@@ -14,6 +13,7 @@ from headrace._batch import BadSample, Batch
 from headrace._dataset import Dataset, open_native_dataset, open_root, split_options
 from headrace._mixture import Concat, Mixture, MixtureSource, add_source, set_weights
 from headrace._quarantine import find_quarantined
+from headrace._ranks import Rank, find_rank, group_rank
 from headrace._store import StoreOptions
 from headrace._units import parse_bytes
 from headrace.errors import InvalidArgumentError, UnsupportedError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from headrace._quarantine import Quarantine
 
-__all__ = ["Loader", "default_rank"]
+__all__ = ["Loader"]
 
 # Arguments that open a dataset, and what they are when they are left out.
 _OPENING = {"format": "auto", "block_bytes": None, "index_cache": None, "use_stored_index": True}
@@ -33,26 +33,25 @@ _U32 = 1 << 32
 _U64 = 1 << 64
 
 
-def default_rank() -> tuple[int, int]:
-    """(rank, world size) of torch.distributed when it is initialised, else of RANK and WORLD_SIZE, else (0, 1)."""
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank(), distributed.get_world_size()
-    try:
-        return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    except ValueError:
-        raise InvalidArgumentError(f"RANK={os.environ.get('RANK')!r}, WORLD_SIZE={os.environ.get('WORLD_SIZE')!r}: expected integers") from None
-
-
-def _resolve_rank(rank: int | None, world_size: int | None) -> tuple[int, int]:
-    if (rank is None) != (world_size is None):
-        raise InvalidArgumentError("rank and world_size go together: give both or neither")
+def _given_rank(rank: int | None, world_size: int | None) -> Rank | None:
+    if rank is None and world_size is None:
+        return None
     if rank is None or world_size is None:
-        rank, world_size = default_rank()
+        raise InvalidArgumentError("rank and world_size go together: give both or neither")
     if not 0 <= rank < world_size < _U32:
         raise InvalidArgumentError(f"rank={rank}, world_size={world_size}: expected 0 <= rank < world_size")
-    return rank, world_size
+    return Rank(rank, world_size)
+
+
+def _rank_so_far() -> Rank:
+    """The rank as far as it is known. One that is set by halves is no error yet where a process group is about to be made, as in the
+    processes that Lightning starts: the first use of the loader wants to know."""
+    try:
+        return find_rank()
+    except InvalidArgumentError:
+        if "MASTER_ADDR" not in os.environ:
+            raise
+    return Rank(0, 1)
 
 
 def _check_range(name: str, value: int, low: int, high: int) -> int:
@@ -130,7 +129,8 @@ class Loader:
         ``shuffle_block_size``, ``partition_algo``, ``batching_method``, ``sampling_method``, ``sampling_granularity``,
         ``epoch_size``, ``streams``; ``shuffle``, ``drop_last``, ``item_shuffle_window``, ``window``; of both ``num_workers`` and
         ``ranks_per_node`` of the run to be repeated (default: 1, and ``LOCAL_WORLD_SIZE`` or all ranks).
-    :param rank, world_size: default: from torch.distributed, else ``RANK`` and ``WORLD_SIZE``, else one rank.
+    :param rank, world_size: default: from torch.distributed when it is initialised, else ``RANK`` and ``WORLD_SIZE``, else Open MPI's, PMI's or
+        Slurm's variables, else one rank. Final at the first loop: a loader may be made before the process group.
     :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples (``batch.mask`` tells),
         ``"drop"`` leaves it out, ``"uneven"`` shares it out.
     :param columns: names of the columns to deliver; default: all.
@@ -181,7 +181,7 @@ class Loader:
         **options: Unpack[StoreOptions],
     ) -> None:
         _refuse_later_features({"decode": decode, "cache": cache, "cache_limit": cache_limit})
-        rank, world_size = _resolve_rank(rank, world_size)
+        given_rank = _given_rank(rank, world_size)
         if not 0 < read_timeout <= 365 * 86400:
             raise InvalidArgumentError(f"read_timeout={read_timeout!r}: expected seconds above 0, at most a year")
         seed = _orders.default_seed(order) if seed is None else seed
@@ -191,8 +191,6 @@ class Loader:
             raise InvalidArgumentError(f"window= and lanes= belong to order headrace; order {order} has neither")
         arguments: dict[str, Any] = {
             "batch_size": _check_range("batch_size", batch_size, 1, _U32),
-            "rank": rank,
-            "world_size": world_size,
             "order": _resolve_order(order, shuffle),
             "seed": _check_range("seed", seed, 0, _U64),
             "epoch_end": epoch_end,
@@ -215,8 +213,6 @@ class Loader:
         if isinstance(dataset, Mixture):
             if order is not None or lanes:
                 raise InvalidArgumentError("a mixture has its own order and chooses lanes for each source: leave out order= and lanes=")
-            self._source = dataset.order_source(global_batch=batch_size * world_size, seed=seed, shuffle=shuffle, memory=parse_bytes(memory), window=window)
-            arguments["order_source"] = self._source
             dataset = dataset.dataset
         elif not isinstance(dataset, str | os.PathLike | Dataset):
             dataset = self._concat = Concat(
@@ -235,42 +231,107 @@ class Loader:
                 lambda store, chosen: open_native_dataset(store, format, block_bytes, index_cache, use_stored_index, chosen),
             )
         self._is_listed = _orders.is_foreign(order)
+        self._shuffle, self._order_options = shuffle, dict(order_options or {})
         try:
-            if order is not None and self._is_listed:
-                world = _orders.World(world_size, batch_size)
-                arguments["order_source"] = _orders.open_source(order, self._dataset, order_options or {}, seed=seed, shuffle=shuffle, world=world)
             several = self._concat if self._mixture is None else self._mixture.dataset
             if several is not None:
                 arguments["source_blocks"] = several.first_blocks()
             if quarantine is not None:
                 names = range(len(several.parts)) if several is not None and self._mixture is None else (self._mixture.names if self._mixture else ())
                 arguments["quarantine"] = find_quarantined(self._dataset, quarantine, given_options, several, names)
-            self._native = _native.Loader(self._dataset, self._store, Batch, **arguments)
+            self._native = self._open_engine(given_rank or _rank_so_far())
         except BaseException:
             self._store.close()
             raise
         self._has_warned = self._has_told_empty = self._has_checked_memory = False
         self._sample_count = self._dataset.sample_count
-        self._global_batch = batch_size * world_size
         self._drops, self._is_uneven = epoch_end == "drop", epoch_end == "uneven"
-        self.batch_size, self.rank, self.world_size = batch_size, rank, world_size
+        self.batch_size = batch_size
+        self._is_given_rank = self._is_final_rank = given_rank is not None
+        self._loaded: str | None = None  # State to go on from, while the rank may change.
+        self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
         self._tell_shared_lanes()
         _live.register(self)
 
     def _tell_shared_lanes(self) -> None:
         """Says, on one of the ranks, that they read the same blocks: lanes of the order do not follow their number."""
-        readers = 1.0 if self.rank or self.world_size == 1 or self._is_listed else self._native.lane_readers
+        rank, world_size = self._rank
+        readers = 1.0 if rank or world_size == 1 or self._is_listed else self._native.lane_readers
         if readers <= 1.1:
             return
         warnings.warn(
-            f"{self._dataset.url}: {self.world_size} ranks read each block {readers:.3g} times on average, in global batches of "
+            f"{self._dataset.url}: {world_size} ranks read each block {readers:.3g} times on average, in global batches of "
             f"{self._global_batch}: the order has too few lanes ({self._native.order_spec()['lane_count']}) for each to have its own. "
             "A larger batch, more memory= or a multiple of the ranks as lanes= change that (and the order of a new run).",
             RuntimeWarning,
             stacklevel=3,
         )
 
+    @property
+    def _global_batch(self) -> int:
+        return self.batch_size * self._rank.world_size
+
+    def _open_engine(self, rank: Rank) -> _native.Loader:
+        """An engine that delivers the batches of a rank; takes note of it."""
+        arguments: dict[str, Any] = {**self._arguments, **rank._asdict()}
+        seed, order = arguments["seed"], arguments["order"]
+        if self._mixture is not None:
+            self._source = self._mixture.order_source(
+                global_batch=self._arguments["batch_size"] * rank.world_size,
+                seed=seed,
+                shuffle=self._shuffle,
+                memory=parse_bytes(self._memory),
+                window=arguments["window_blocks"],
+            )
+            arguments["order_source"] = self._source
+        elif self._is_listed:
+            world = _orders.World(rank.world_size, arguments["batch_size"])
+            arguments["order_source"] = _orders.open_source(order, self._dataset, self._order_options, seed=seed, shuffle=self._shuffle, world=world)
+        engine = _native.Loader(self._dataset, self._store, Batch, **arguments)
+        self._arguments, self._rank = arguments, rank
+        return engine
+
+    def _follow_rank(self) -> None:
+        """Until the first loop: becomes the rank that the process turns out to be, at the position where it stands."""
+        if self._is_final_rank:
+            return
+        rank = find_rank()
+        if rank == self._rank:
+            return
+        previous = self._native
+        engine = self._open_engine(rank)
+        if self._loaded is not None:
+            engine.load_state(self._loaded)
+        elif previous.epoch:
+            engine.seek(previous.epoch, 0)
+        self._native = engine
+        previous.close()
+        self._tell_shared_lanes()
+
+    def _settle_rank(self) -> None:
+        """The rank is final from now on; a process group that says otherwise later is an error."""
+        if not self._is_final_rank:
+            self._follow_rank()
+            self._is_final_rank, self._loaded = True, None
+        group = None if self._is_given_rank else group_rank()
+        if group is not None and group != self._rank:
+            raise InvalidArgumentError(
+                f"the loader began as rank {self._rank.rank} of {self._rank.world_size}, and torch.distributed now says rank {group.rank} of "
+                f"{group.world_size}: make the process group before the first batch, or give rank= and world_size="
+            )
+
+    @property
+    def rank(self) -> int:
+        self._follow_rank()
+        return self._rank.rank
+
+    @property
+    def world_size(self) -> int:
+        self._follow_rank()
+        return self._rank.world_size
+
     def __iter__(self) -> Iterator[Batch]:
+        self._settle_rank()
         self._native.start_epoch()
         if self._drops and not self._has_told_empty and not self._native.epoch_batches:
             self._has_told_empty = True
@@ -283,6 +344,7 @@ class Loader:
         return _Epoch(self._next)
 
     def _next(self) -> Batch | None:
+        self._is_placed = False
         batch = self._native.next()  # add_source() may change it within a loop.
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
@@ -319,16 +381,19 @@ class Loader:
     def __len__(self) -> int:
         """Batches of a whole epoch on this rank. Mosaic's and LitData's orders may leave some of the last ones empty: those are
         counted here, and not delivered."""
+        self._follow_rank()
         if self._mixture is not None or self._is_listed:
             return self._native.epoch_batches
-        full, rest = divmod(self._sample_count, self._global_batch)
+        rank, world_size = self._rank
+        full, rest = divmod(self._sample_count, self.batch_size * world_size)
         if self._is_uneven:
-            rest = (self.rank + 1) * rest // self.world_size - self.rank * rest // self.world_size
+            rest = (rank + 1) * rest // world_size - rank * rest // world_size
         return full + (1 if rest and not self._drops else 0)
 
     @property
     def batches_left(self) -> int:
         """Batches from the position to the end of the epoch."""
+        self._follow_rank()
         return self._native.batches_left
 
     @property
@@ -339,6 +404,7 @@ class Loader:
     @property
     def order_spec(self) -> dict[str, Any]:
         """Identity of the order: id, version, seed, lanes, window."""
+        self._follow_rank()
         return self._native.order_spec()
 
     @property
@@ -347,6 +413,7 @@ class Loader:
 
     def state_dict(self) -> dict[str, Any]:
         """The position, small and JSON: counts what the loop has received. The same on all ranks at the same step."""
+        self._follow_rank()
         state: dict[str, Any] = json.loads(self._native.state())
         return state
 
@@ -358,7 +425,44 @@ class Loader:
         ``StreamingDataLoader`` or ``StreamingDataset``.
         Raises InvalidArgumentError, and changes nothing, when the state belongs to another dataset, order or seed.
         """
-        self._native.load_state(json.dumps(dict(state)))
+        self._follow_rank()
+        text = json.dumps(dict(state))
+        self._native.load_state(text)
+        self._loaded, self._is_placed = None if self._is_final_rank else text, True
+
+    def set_epoch(self, epoch: int) -> None:
+        """Goes to the beginning of an epoch, as training loops do before each of them.
+
+        Where :meth:`load_state_dict` has just put the loader into that epoch, it stays there. Raises InvalidArgumentError where it has put it
+        into another: one of the two is wrong then.
+        """
+        epoch = _check_range("epoch", epoch, 0, _U64)
+        if self._is_placed:
+            if epoch == self.epoch:
+                return
+            raise InvalidArgumentError(
+                f"set_epoch({epoch}): load_state_dict() has put the loader into epoch {self.epoch}, and no batch was taken since. Begin the loop "
+                "over epochs at loader.epoch, or leave set_epoch() out: each loop over the loader is the next epoch"
+            )
+        self._seek(epoch, 0)
+
+    def _seek(self, epoch: int, batch: int) -> None:
+        """Goes to the beginning of a global batch of an epoch; where it stands there already, what was read ahead is kept."""
+        state = self.state_dict()
+        if (state["epoch"], state["batches"]) != (epoch, batch):
+            self._native.seek(epoch, batch)
+
+    def _start_at(self, batch: int) -> None:
+        """Begins a loop at a batch of the epoch, counted from its start. Where load_state_dict() chose the position, this must be it."""
+        self._settle_rank()
+        if not self._is_placed:
+            self._seek(self.epoch, batch)
+        elif (placed := self.state_dict()["batches"]) != batch:
+            raise InvalidArgumentError(
+                f"the first {batch} batches of the epoch are to be skipped, and load_state_dict() has put the loader before batch {placed}: skip none, "
+                "the loader goes on where it stands"
+            )
+        self._native.start_epoch()
 
     @property
     def mixture(self) -> Mixture | None:
@@ -371,14 +475,17 @@ class Loader:
         Part of the state from then on. Every rank calls it at the same step with the same weights. Names left out have 0; later
         changes of a schedule are dropped.
         """
+        self._settle_rank()
         return set_weights(self, weights, at_step)
 
     def add_source(self, name: str, source: str | os.PathLike[str] | Dataset | MixtureSource, weights: Mapping[str, float], at_step: int | None = None) -> int:
         """Adds a source to the mixture and changes the weights of all, as :meth:`set_weights` does."""
+        self._settle_rank()
         return add_source(self, name, source, weights, at_step)
 
     def sample_ids(self, epoch: int = 0) -> Iterator[npt.NDArray[np.int64]]:
         """Dataset positions planned for each batch of this rank in an epoch, repeats of padding and bad samples included, without reading data."""
+        self._follow_rank()
         index = 0
         while (ids := self._native.sample_ids(epoch, index)) is not None:
             if len(ids):
@@ -415,5 +522,5 @@ class Loader:
         if self.closed:
             return "Loader(closed)"
         return _live.describe(
-            self, lambda: f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self.rank}, world_size={self.world_size})"
+            self, lambda: f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self._rank.rank}, world_size={self._rank.world_size})"
         )

@@ -1,0 +1,77 @@
+"""Which rank this process is: from torch.distributed, or from what the launcher of the process set."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NamedTuple
+
+from headrace.errors import InvalidArgumentError
+
+__all__ = ["Rank", "find_rank", "group_rank"]
+
+# (rank, world size) as launchers set them; the first that is there counts. Slurm comes last: mpirun and torchrun inside of a Slurm
+# job are often started by srun, one a node, and then Slurm's variables count those.
+_LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("PMI_RANK", "PMI_SIZE"),
+)
+_REMEDY = "set both, as torchrun does, or give rank= and world_size="
+
+
+class Rank(NamedTuple):
+    rank: int
+    world_size: int
+
+
+def group_rank() -> Rank | None:
+    """Rank in the process group of torch.distributed, when it is initialised."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    return Rank(distributed.get_rank(), distributed.get_world_size())
+
+
+def _number(name: str) -> int:
+    text = os.environ[name]
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidArgumentError(f"{name}={text!r}: expected a whole number")
+    return int(text)
+
+
+def _pair(rank_name: str, size_name: str) -> Rank | None:
+    """What two variables say that belong together; None: neither is set."""
+    there = [name for name in (rank_name, size_name) if name in os.environ]
+    if not there:
+        return None
+    if len(there) == 1:
+        (missing,) = {rank_name, size_name} - set(there)
+        raise InvalidArgumentError(f"{there[0]}={os.environ[there[0]]} is set and {missing} is not, so the rank of this process is unknown: {_REMEDY}")
+    rank, size = _number(rank_name), _number(size_name)
+    if rank >= size:
+        raise InvalidArgumentError(f"{rank_name}={rank}, {size_name}={size}: expected {rank_name} below {size_name}")
+    return Rank(rank, size)
+
+
+def _slurm_rank() -> Rank | None:
+    """Rank among the tasks of an srun step. A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, and is one process."""
+    is_task = "SLURM_STEP_ID" in os.environ or "SLURM_STEP_NUM_TASKS" in os.environ or os.environ.get("SLURM_PROCID", "0") != "0"
+    if not is_task:
+        return None
+    return _pair("SLURM_PROCID", "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in os.environ else "SLURM_NTASKS")
+
+
+def find_rank() -> Rank:
+    """Of torch.distributed when it is initialised, else of RANK and WORLD_SIZE, else of Open MPI's, PMI's or Slurm's variables, else
+    (0, 1). Raises InvalidArgumentError where only half of a pair is set."""
+    found = group_rank()
+    for names in _LAUNCHERS:
+        found = found or _pair(*names)
+    found = found or _slurm_rank()
+    if found is None and "PMIX_RANK" in os.environ:
+        raise InvalidArgumentError(
+            f"PMIX_RANK={os.environ['PMIX_RANK']} is set and nothing says of how many: set RANK and WORLD_SIZE, or give rank= and world_size="
+        )
+    return found or Rank(0, 1)
