@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from headrace._batch import Batch
+from headrace._batch import Batch as _NumpyBatch
+from headrace._frameworks import Batches, BatchIndexes, OwnRank, find_wrapper, is_evaluated, refusal, take_only
 from headrace._loader import Loader as _NumpyLoader
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Loader"]
+__all__ = ["Batch", "Loader"]
 
 _ONE_PROCESS = (
     "headrace.torch.Loader reads ahead with its own threads and cannot run in DataLoader workers, which would each get a part of "
@@ -21,28 +22,135 @@ _ONE_PROCESS = (
 )
 
 
-class Loader(IterableDataset[Batch]):
+class Batch(_NumpyBatch):
+    """A batch of tensors."""
+
+    __slots__ = ()
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
+        """The batch with its tensors on a device, ``ids`` and ``mask`` too. Lightning and Accelerate call this."""
+
+        def move(value: Any) -> Any:
+            return value.to(device, non_blocking=non_blocking) if isinstance(value, torch.Tensor) else value
+
+        moved = Batch({name: move(value) for name, value in self.items()})
+        moved.ids, moved.mask = move(self.ids), move(self.mask)
+        moved.replaced, moved.epoch, moved.index = self.replaced, self.epoch, self.index
+        return moved
+
+
+class Loader(IterableDataset[Any], DataLoader[Any]):
     """A :class:`headrace.Loader` whose batches hold tensors; takes the same arguments.
 
     Fixed columns, ``ids`` and ``mask`` become tensors over the engine's memory, without a copy; other columns stay lists.
-    Works by itself and inside ``torch.utils.data.DataLoader(loader, batch_size=None, num_workers=0)``.
+    Training loops of others take it as their DataLoader: Lightning, Fabric, Accelerate's ``prepare()``, a Trainer's ``get_train_dataloader()``. It
+    is also an IterableDataset, for ``torch.utils.data.DataLoader(loader, batch_size=None, num_workers=0)`` and torchdata's StatefulDataLoader.
 
     :param pin_memory: copy tensors to pinned memory (needs CUDA).
     :param device: move tensors there; from pinned memory the copy is asynchronous.
+    :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for example.
     """
 
-    def __init__(self, dataset: Any, *, pin_memory: bool = False, device: torch.device | str | None = None, **arguments: Any) -> None:
-        super().__init__()
+    # What a DataLoader has. The loader assembles batches itself, so torch's constructor has nothing to do.
+    num_workers = 0
+    multiprocessing_context = None
+    prefetch_factor = None
+    drop_last = False
+    timeout = 0
+    worker_init_fn = None
+    generator = None
+    persistent_workers = False
+    collate_fn = staticmethod(take_only)
+    # Accelerate: leave it as it is (each rank has its part), and save its state.
+    _is_accelerate_prepared = True
+    use_stateful_dataloader = True
+    end_of_dataloader = False
+    remainder = -1
+
+    def __init__(
+        self,
+        dataset: Any,
+        *,
+        pin_memory: bool = False,
+        device: torch.device | str | None = None,
+        transform: Callable[[Batch], Any] | None = None,
+        **arguments: Any,
+    ) -> None:
         if pin_memory and not torch.cuda.is_available():
             raise InvalidArgumentError("pin_memory=True needs CUDA, which this torch does not see; leave it out")
         self._loader = _NumpyLoader(dataset, **arguments)
-        self._pin_memory = pin_memory
+        self._pins = pin_memory
         self._device = None if device is None else torch.device(device)
+        self._transform = transform
+        self._expected_index: int | None = None  # Of a loop by index, after its first batch.
 
-    def __iter__(self) -> Iterator[Batch]:
+    def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         if get_worker_info() is not None:
             raise InvalidArgumentError(_ONE_PROCESS)
-        return map(self._convert, iter(self._loader))
+        if error := find_wrapper():
+            return refusal(error)
+        if is_evaluated():
+            self._loader.set_epoch(self._loader.epoch)
+        batches = map(self._convert, iter(self._loader))
+        return self._counted(batches) if "_is_accelerate_prepared" in vars(self) else batches
+
+    def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """As Accelerate's own loaders do: its gradient accumulation looks for the end of the loader that is being iterated."""
+        from accelerate.state import GradientState
+
+        state = GradientState()
+        self.end_of_dataloader = False
+        state._add_dataloader(self)
+        try:
+            for batch in batches:
+                self.end_of_dataloader = self._loader._native.has_ended
+                yield batch
+        finally:
+            state._remove_dataloader(self)
+
+    @property
+    def dataset(self) -> Batches:  # type: ignore[override]
+        return Batches(self)
+
+    @property
+    def sampler(self) -> OwnRank:  # type: ignore[override]
+        return OwnRank(self)
+
+    @property
+    def batch_sampler(self) -> BatchIndexes:  # type: ignore[override]
+        return BatchIndexes(self)
+
+    @property
+    def pin_memory(self) -> bool:  # type: ignore[override]
+        return False  # Of a DataLoader that is made like this one: the batches are pinned already.
+
+    @property
+    def batch_size(self) -> int:  # type: ignore[override]
+        return self._loader.batch_size
+
+    def set_epoch(self, epoch: int) -> None:
+        """See :meth:`headrace.Loader.set_epoch`."""
+        if error := find_wrapper():
+            raise error
+        self._loader.set_epoch(epoch)
+
+    def count_samples(self) -> int:
+        return self._loader._sample_count
+
+    def begin_indexed(self) -> None:
+        self._expected_index = None
+
+    def batch_at(self, index: int) -> Any:
+        """The batch of a number in its epoch. The first of a loop may have any number; the others come one after the other."""
+        if self._expected_index is None:
+            self._loader._start_at(index)
+        elif index != self._expected_index:
+            raise InvalidArgumentError(f"batch {index} was asked for where batch {self._expected_index} comes next: batches come in their order")
+        self._expected_index = index + 1
+        batch = self._loader._next()
+        if batch is None:  # Orders of others may leave the last batches empty.
+            raise StopIteration
+        return self._convert(batch)
 
     def __reduce__(self) -> Any:
         raise InvalidArgumentError(_ONE_PROCESS)
@@ -54,16 +162,15 @@ class Loader(IterableDataset[Batch]):
         if not isinstance(array, np.ndarray):
             return array
         tensor = torch.from_numpy(array)
-        if self._pin_memory:
+        if self._pins:
             tensor = tensor.pin_memory()
-        return tensor if self._device is None else tensor.to(self._device, non_blocking=self._pin_memory)
+        return tensor if self._device is None else tensor.to(self._device, non_blocking=self._pins)
 
-    def _convert(self, batch: Batch) -> Batch:
-        for name, value in batch.items():
-            batch[name] = self._tensor(value)
-        batch.ids = self._tensor(batch.ids)
-        batch.mask = self._tensor(batch.mask)
-        return batch
+    def _convert(self, batch: _NumpyBatch) -> Any:
+        converted = Batch({name: self._tensor(value) for name, value in batch.items()})
+        converted.ids, converted.mask = self._tensor(batch.ids), self._tensor(batch.mask)
+        converted.replaced, converted.epoch, converted.index = batch.replaced, batch.epoch, batch.index
+        return converted if self._transform is None else self._transform(converted)
 
     def state_dict(self) -> dict[str, Any]:
         """See :meth:`headrace.Loader.state_dict`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,70 @@ def test_state_inside_a_data_loader_counts_what_the_loop_received(numbers: Path,
         other.load_state_dict(state)
         rest = [batch.ids.tolist() for batch in other]
     assert first + rest == [ids.tolist() for ids in loader.sample_ids(0)]
+
+
+@pytest.mark.parametrize("batch_size", [1, 4])
+def test_a_data_loader_that_would_stack_batches_is_refused(loader: Any, batch_size: int) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="batch_size=None"):
+        next(iter(torch.utils.data.DataLoader(loader, batch_size=batch_size)))
+
+
+def test_a_stateful_data_loader_resumes_at_the_next_batch(numbers: Path) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader")
+    with headrace.torch.Loader(numbers, **OPTIONS) as loader:
+        planned = [ids.tolist() for epoch in range(3) for ids in loader.sample_ids(epoch)]
+    for stop in (0, 1, 31, 32, 40, 64, 70):
+        with headrace.torch.Loader(numbers, **OPTIONS) as loader:
+            first = stateful.StatefulDataLoader(loader, batch_size=None)
+            batches = itertools.chain.from_iterable(iter(first) for _ in range(3))
+            received = [batch.ids.tolist() for batch in itertools.islice(batches, stop)]
+            state = first.state_dict()
+        with headrace.torch.Loader(numbers, **OPTIONS) as loader:
+            second = stateful.StatefulDataLoader(loader, batch_size=None)
+            second.load_state_dict(state)
+            while len(received) < len(planned):
+                received += [batch.ids.tolist() for batch in second]
+        assert received == planned, stop
+
+
+def test_the_batches_of_an_epoch_have_numbers(loader: Any) -> None:
+    """What skip_first_batches() of Accelerate uses, in the loops of Trainer too."""
+    planned = [ids.tolist() for ids in loader.sample_ids(1)]
+    assert [list(loader.batch_sampler), len(loader.batch_sampler), len(loader.dataset)] == [[[k] for k in range(32)], 32, 1000]
+    loader.batch_sampler.set_epoch(1)
+    indexes = iter(loader.batch_sampler)
+    assert loader.dataset[30].ids.tolist() == planned[30]
+    with pytest.raises(hr.InvalidArgumentError, match="batch 30 was asked for where batch 31 comes next"):
+        loader.dataset[30]
+    assert loader.dataset[31].ids.tolist() == planned[31]
+    assert next(indexes) == [0]
+    assert loader.epoch == 2
+
+
+def test_skipping_other_batches_than_the_state_has_is_refused(loader: Any) -> None:
+    list(zip(range(5), loader, strict=False))
+    state = loader.state_dict()
+    planned = [ids.tolist() for ids in loader.sample_ids(0)]
+    for skipped in (0, 4, 6):
+        loader.load_state_dict(state)
+        loader.begin_indexed()
+        with pytest.raises(hr.InvalidArgumentError, match=f"the first {skipped} batches .* before batch 5"):
+            loader.dataset[skipped]
+    assert loader.dataset[5].ids.tolist() == planned[5]
+
+
+def test_a_batch_moves_as_a_whole(loader: Any) -> None:
+    batch = next(iter(loader))
+    moved = batch.to("meta")
+    assert (moved["x"].device.type, moved.ids.device.type, moved.mask.device.type) == ("meta",) * 3
+    assert (moved["t"], moved.epoch, moved.index, moved.replaced) == (batch["t"], 0, 0, {})
+    assert batch["x"].device.type == "cpu"
+
+
+def test_transform_makes_what_the_loop_receives(numbers: Path) -> None:
+    with headrace.torch.Loader(numbers, transform=lambda batch: (batch["x"] * 2, batch.ids), **OPTIONS) as loader:
+        doubled, ids = next(iter(loader))
+        assert doubled.tolist() == [2 * (7 * i + 1) for i in ids.tolist()]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])

@@ -85,8 +85,6 @@ def is_web(url: str) -> bool:
     return url.startswith(("http://", "https://"))
 
 
-
-
 def split_url(url: str) -> tuple[str, str]:
     """(root, key): the bucket and the key in it, or the directory and the name of a file.
 

@@ -134,7 +134,9 @@ def stat(url: str, endpoint: str | None = None, region: str | None = None, anony
         print_json(_as_json(info))
     else:
         name = shown(without_secrets(url))
-        sys.stdout.write(f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {shown(info.etag)}\nmodified  {_when(info)} UTC\n")
+        sys.stdout.write(
+            f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {shown(info.etag)}\nmodified  {_when(info)} UTC\n"
+        )
     return 0
 
 

@@ -1,0 +1,155 @@
+"""What other loops do to a torch loader: who iterates it, and what those find who take it for a DataLoader (design note 0034)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import Any, Protocol
+
+from torch.utils.data import Dataset, DistributedSampler
+
+from headrace.errors import InvalidArgumentError
+
+__all__ = ["BatchIndexes", "Batches", "OwnRank", "find_wrapper", "is_evaluated", "refusal", "take_only"]
+
+_TORCH = ("torch.utils.data.", "torchdata.")
+_LIGHTNING = ("lightning.pytorch.", "pytorch_lightning.")
+_OWN = ("headrace.torch", __name__)
+
+_BATCHES = "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None, num_workers=0), or iterate the loader itself"
+_ACCELERATE = (
+    "Accelerate cannot resume a DataLoader around a headrace.torch.Loader, and on several processes would deliver the samples of one rank "
+    "only: write accelerator.prepare(model, optimizer, loader) and skip_first_batches(loader, n) with the loader itself, which reads its "
+    "rank's part and whose state belongs to save_state()"
+)
+_TRAINER = (
+    "transformers.Trainer cannot resume a DataLoader around a headrace.torch.Loader, and on several processes would deliver the samples of one "
+    "rank only: give it the loader itself, by a subclass of Trainer with `def get_train_dataloader(self): return loader` (get_eval_dataloader "
+    "likewise)"
+)
+_LIGHTNING_FIT = (
+    "Lightning cannot save the state of a DataLoader around a headrace.torch.Loader, and would begin anew after a restart: return the loader "
+    "itself from train_dataloader(), or give it to trainer.fit(model, loader)"
+)
+
+
+def _callers() -> Iterator[tuple[str, FrameType]]:
+    """(module, frame) of those who called the loader, innermost first."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module not in _OWN:
+            yield module, frame
+        frame = frame.f_back
+
+
+def _lightning_loop(module: str) -> str:
+    """``"fit"`` or ``"other"`` for modules that run Lightning's loops, else ``""``."""
+    if not module.startswith(_LIGHTNING):
+        return ""
+    last = module.rpartition(".")[2]
+    return {"fit_loop": "fit", "training_epoch_loop": "fit", "evaluation_loop": "other", "prediction_loop": "other"}.get(last, "")
+
+
+def find_wrapper() -> InvalidArgumentError | None:
+    """What is wrong where the loader is iterated, or told its epoch, by something that would deliver other samples than it should, now or
+    after a restart. Only who comes next behind torch's own classes counts: what a user's code does itself is allowed."""
+    callers = _callers()
+    is_inside = is_stateful = False
+    caller = ""
+    for caller, frame in callers:
+        if not caller.startswith(_TORCH):
+            break
+        is_inside = True
+        is_stateful = is_stateful or caller.startswith("torchdata.")
+        if caller == "torch.utils.data._utils.fetch" and frame.f_locals.get("auto_collation"):
+            return InvalidArgumentError(_BATCHES)
+    if caller.startswith("accelerate."):
+        return InvalidArgumentError(_TRAINER if any(module == "transformers.trainer" for module, _ in callers) else _ACCELERATE)
+    if is_inside and caller.startswith("transformers."):
+        return InvalidArgumentError(_TRAINER)
+    if is_inside and not is_stateful and caller.startswith(_LIGHTNING):
+        loop = next(filter(None, (_lightning_loop(module) for module, _ in callers)), "")
+        return InvalidArgumentError(_LIGHTNING_FIT) if loop == "fit" else None
+    return None
+
+
+def refusal(error: InvalidArgumentError) -> Iterator[Any]:
+    """An iterator that raises: Lightning hides what ``iter()`` raises behind an error of its own."""
+    raise error
+    yield
+
+
+def is_evaluated() -> bool:
+    """Whether a loop of Lightning's that evaluates or predicts asks for the loader's batches."""
+    for module, _ in _callers():
+        if not module.startswith((*_TORCH, *_LIGHTNING)):
+            return False
+        if loop := _lightning_loop(module):
+            return loop == "other"
+    return False
+
+
+class Indexed(Protocol):
+    """A loader whose batches of an epoch have numbers."""
+
+    def __len__(self) -> int: ...
+    def set_epoch(self, epoch: int) -> None: ...
+    def begin_indexed(self) -> None: ...
+    def batch_at(self, index: int) -> Any: ...
+    def count_samples(self) -> int: ...
+
+
+class BatchIndexes:
+    """``batch_sampler`` of a loader: numbers of the batches of an epoch, one at a time. ``skip_first_batches()`` leaves out the first of
+    them, and Trainer tells it the epoch."""
+
+    def __init__(self, loader: Indexed) -> None:
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self._loader.begin_indexed()
+        return iter([index] for index in range(len(self._loader)))
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        self._loader.set_epoch(epoch)
+
+
+class Batches(Dataset[Any]):
+    """``dataset`` of a loader: batches by their number in the epoch, in this order only."""
+
+    def __init__(self, loader: Indexed) -> None:
+        self._loader = loader
+
+    def __getitem__(self, index: int) -> Any:
+        return self._loader.batch_at(index)
+
+    def __len__(self) -> int:
+        """Samples of an epoch on all ranks: what Trainer reports and trims its evaluation to."""
+        return self._loader.count_samples()
+
+
+class OwnRank(DistributedSampler[Any]):
+    """``sampler`` of a loader: says that each rank has its part already, and takes no epoch from loops that count from 0 after a restart."""
+
+    def __init__(self, loader: Indexed) -> None:  # DistributedSampler would want a process group.
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self._loader)))
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def set_epoch(self, epoch: int) -> None:
+        pass
+
+
+def take_only(batches: Sequence[Any]) -> Any:
+    """``collate_fn`` of a loader: its one batch as it is."""
+    (batch,) = batches
+    return batch

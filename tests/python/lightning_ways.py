@@ -1,0 +1,116 @@
+"""Ways to train with Lightning; run by test_lightning.py."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import lightning
+import torch
+from framework_ranks import EPOCHS, LOADER, Job, main
+
+import headrace.torch
+
+warnings.filterwarnings("ignore")
+
+
+class Module(lightning.LightningModule):  # type: ignore[misc]
+    def __init__(self, loader: Any = None) -> None:
+        super().__init__()
+        self.model = torch.nn.Linear(1, 1)
+        self.loader = loader
+        self.ids: list[list[int]] = []
+        self.validated: list[list[int]] = []
+
+    def training_step(self, batch: Any, _: int) -> torch.Tensor:
+        assert batch.mask.dtype == torch.bool
+        self.ids.append(batch.ids.tolist())
+        return self.model(batch["x"].float()[:, None]).mean()
+
+    def validation_step(self, batch: Any, _: int) -> None:
+        self.validated.append(batch.ids.tolist())
+
+    def configure_optimizers(self) -> Any:
+        return torch.optim.SGD(self.parameters(), lr=1e-9)
+
+
+class ModuleWithLoader(Module):
+    def train_dataloader(self) -> Any:
+        return self.loader()
+
+
+class Stop(lightning.Callback):  # type: ignore[misc]
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def on_train_batch_end(self, trainer: Any, *_: Any) -> None:
+        if trainer.global_step == self.job.stop:
+            trainer.save_checkpoint(Path(self.job.directory) / "run.ckpt")
+            trainer.should_stop = True
+
+
+def trainer(job: Job, **more: Any) -> lightning.Trainer:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    return lightning.Trainer(
+        accelerator="cpu",
+        devices=job.world,
+        strategy="ddp" if job.world > 1 else "auto",
+        max_epochs=EPOCHS,
+        callbacks=[Stop(job)],
+        default_root_dir=job.directory,
+        **quiet,
+        **more,
+    )
+
+
+def make(job: Job, **more: Any) -> headrace.torch.Loader:
+    """Before the process group, as in the processes that Lightning starts: these have WORLD_SIZE and no RANK."""
+    os.environ.pop("RANK", None)
+    return headrace.torch.Loader(job.data, **{**LOADER, **more})
+
+
+def fit(job: Job) -> Any:
+    """The loader as the training data."""
+    module = Module()
+    trainer(job).fit(module, make(job), ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None)
+    return {"ids": module.ids}
+
+
+def hook(job: Job) -> Any:
+    """train_dataloader() makes the loader."""
+    module = ModuleWithLoader(lambda: make(job))
+    trainer(job).fit(module, ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None)
+    return {"ids": module.ids}
+
+
+def stateful(job: Job) -> Any:
+    """torchdata's StatefulDataLoader around the loader."""
+    from torchdata.stateful_dataloader import StatefulDataLoader
+
+    module = Module()
+    loader = StatefulDataLoader(make(job), batch_size=None)
+    trainer(job).fit(module, loader, ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None)
+    return {"ids": module.ids}
+
+
+def validate(job: Job) -> Any:
+    """A check of two batches before the training, and a part after each epoch."""
+    module = Module()
+    validation: Any = make(job, shuffle=False)
+    if job.options.get("wraps"):
+        validation = torch.utils.data.DataLoader(validation, batch_size=None)
+    trainer(job, limit_val_batches=5, num_sanity_val_steps=2).fit(module, make(job), validation)
+    return {"ids": module.ids, "validated": module.validated}
+
+
+def wrapped(job: Job) -> Any:
+    """torch's DataLoader around the loader."""
+    module = Module()
+    trainer(job).fit(module, torch.utils.data.DataLoader(make(job), batch_size=None))
+    return {"ids": module.ids}
+
+
+if __name__ == "__main__":
+    main({way.__name__: way for way in (fit, hook, stateful, validate, wrapped)})

@@ -1,0 +1,100 @@
+"""Ways to train with transformers.Trainer; run by test_trainer.py."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+from framework_ranks import EPOCHS, LOADER, Job, main
+
+import headrace.torch
+
+
+class Model(torch.nn.Module):
+    """Tells what it was given: sample i has x = 7 i + 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+        self.ids: list[list[int]] = []
+        self.evaluated: list[list[int]] = []
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        (self.ids if self.training else self.evaluated).append(((x - 1) // 7).tolist())
+        return {"loss": (x.float() * self.weight).mean()}
+
+
+class Stop(transformers.TrainerCallback):  # type: ignore[misc]
+    """Saves and ends after a step, and keeps the loader's state with the checkpoint."""
+
+    def __init__(self, job: Job, loader: headrace.torch.Loader) -> None:
+        self.job, self.loader = job, loader
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.job.stop:
+            control.should_save = control.should_training_stop = True
+
+    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.is_world_process_zero:
+            Path(self.job.directory, "loader.json").write_text(json.dumps(self.loader.state_dict()))
+
+
+def trainer(job: Job, loader: headrace.torch.Loader, train: Any, model: Model, **more: Any) -> transformers.Trainer:
+    class Trainer(transformers.Trainer):  # type: ignore[misc]
+        def get_train_dataloader(self) -> Any:
+            return train
+
+        def get_eval_dataloader(self, eval_dataset: Any = None) -> Any:
+            return headrace.torch.Loader(job.data, shuffle=False, columns=["x"], **LOADER)
+
+        def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
+            """transformers 4.57 loads them onto "cpu:0" where there are two processes, which torch does not know."""
+
+    arguments = transformers.TrainingArguments(
+        output_dir=job.directory,
+        num_train_epochs=EPOCHS,
+        use_cpu=True,
+        report_to=[],
+        disable_tqdm=True,
+        save_strategy="no",
+        logging_strategy="no",
+        gradient_accumulation_steps=job.options.get("accumulates", 1),
+        ignore_data_skip=job.options.get("ignores", False),
+        eval_strategy="epoch" if job.options.get("evaluates") else "no",
+        prediction_loss_only=True,
+    )
+    kind = transformers.Trainer if "train_dataset" in more else Trainer
+    return kind(model, arguments, callbacks=[Stop(job, loader)], eval_dataset=[0], **more)  # It wants one, and uses the loader above.
+
+
+def checkpoint(job: Job) -> str:
+    (found,) = Path(job.directory).glob("checkpoint-*")
+    return str(found)
+
+
+def override(job: Job) -> Any:
+    """get_train_dataloader() returns the loader."""
+    loader = headrace.torch.Loader(job.data, columns=["x"], **LOADER)
+    model = Model()
+    if job.resumes and job.options.get("loads"):
+        loader.load_state_dict(json.loads(Path(job.directory, "loader.json").read_text()))
+    trainer(job, loader, loader, model).train(resume_from_checkpoint=checkpoint(job) if job.resumes else None)
+    return {"ids": model.ids, "evaluated": model.evaluated}
+
+
+def wrapped(job: Job) -> Any:
+    """get_train_dataloader() returns torch's DataLoader around it, or the loader is the train_dataset."""
+    loader = headrace.torch.Loader(job.data, columns=["x"], **LOADER)
+    model = Model()
+    if job.options.get("as_dataset"):
+        trainer(job, loader, None, model, train_dataset=loader).train()
+    else:
+        trainer(job, loader, torch.utils.data.DataLoader(loader, batch_size=None), model).train()
+    return {"ids": model.ids}
+
+
+if __name__ == "__main__":
+    main({way.__name__: way for way in (override, wrapped)})
