@@ -7,6 +7,7 @@ jobs and gives their results, one a rank.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib
 import json
 import os
@@ -125,10 +126,11 @@ def _run(way: Callable[[Job], Any], job: Job) -> list[Any]:
         return [json.loads(text) if end == 0 else {"error": "it hung:\n" + text} for end, text in zip(ends, texts, strict=True)]
 
 
-def main(ways: dict[str, Callable[[Job], Any]]) -> None:
-    """Runs the jobs that a file lists, and writes their results into another."""
+def main(ways: dict[str, Callable[[Job], Any]], imports: Iterable[str] = ()) -> None:
+    """Runs the jobs that a file lists, and writes their results into another. ``imports``: what the framework imports while it trains."""
     given, made = map(Path, sys.argv[1:])
-    for module in ("torch._dynamo", "torch._inductor", "torch.onnx"):  # What optimizers import at their first step: once, not in each rank.
+    for module in ("torch._dynamo", "torch._inductor", "torch.onnx", *imports):  # Optimizers import these at their first step.
         importlib.import_module(module)
+    gc.freeze()  # Ranks that collect garbage would copy all of it.
     jobs = [Job(*row) for row in json.loads(given.read_text())]
     made.write_text(json.dumps([_run(ways[job.way], job) for job in jobs]))

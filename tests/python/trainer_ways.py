@@ -97,4 +97,5 @@ def wrapped(job: Job) -> Any:
 
 
 if __name__ == "__main__":
-    main({way.__name__: way for way in (override, wrapped)})
+    lazy = ("image_processing_utils", "modelcard", "modeling_utils", "trainer_seq2seq")
+    main({way.__name__: way for way in (override, wrapped)}, [f"transformers.{name}" for name in lazy])
