@@ -86,5 +86,7 @@ bool looks_like_json_array(std::span<const std::byte> head) noexcept;
 bool looks_like_numpy(std::span<const std::byte> head) noexcept;  ///< `.npy`, or a zip (`.npz`).
 bool looks_like_table(std::span<const std::byte> head) noexcept;  ///< PAR1, ARROW1.
 bool looks_like_array_record(std::span<const std::byte> head) noexcept;
+bool looks_like_mds(std::span<const std::byte> head) noexcept;  ///< A plain shard; not its lines.
+bool looks_like_litdata(std::span<const std::byte> head) noexcept;  ///< Of a few items or more.
 
 }  // namespace headrace::detail

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "shard/lost_index.h"
 #include "shard/range_fetcher.h"
 #include "shard/scan/read_head.h"
 #include "shard/scan/scan_files.h"
@@ -57,13 +58,24 @@ Format format_of_name(std::string_view key) {
       {".arrow", Format::kTable},
       {".tfrecord", Format::kTfRecord},
       {".tfrecords", Format::kTfRecord},
+      {".tfrecord.gz", Format::kTfRecord},
+      {".jsonl", Format::kText},
+      {".jsonl.gz", Format::kText},
+      {".jsonl.zst", Format::kText},
+      {".ndjson", Format::kText},
+      {".ndjson.gz", Format::kText},
       {".npy", Format::kNumpy},
       {".npz", Format::kNumpy},
       {".array_record", Format::kArrayRecord}};
   for (const auto& [ending, format] : kClaims) {
     if (key.ends_with(ending)) return format;
   }
-  return csv_delimiter_of(key) ? Format::kCsv : Format::kAuto;
+  return csv_delimiter_of(key) ? Format::kCsv : format_of_indexed_name(key);
+}
+
+// Formats that a listing does not describe.
+bool needs_index_json(Format format) {
+  return format == Format::kMds || format == Format::kLitData;
 }
 
 struct Group {
@@ -77,8 +89,12 @@ class Chooser {
   Chooser(const BuildContext& context, Candidates candidates)
       : context_(context), candidates_(std::move(candidates)) {
     if (context.options.format == Format::kText) candidates_.data = candidates_.lines;
-    // With nothing but side files those are the data.
-    if (candidates_.data.empty()) candidates_.data = candidates_.all;
+    if (candidates_.data.empty()) {
+      candidates_.data = data_among_side_files();
+      is_side_ = true;
+    } else if (!context.options.keys.empty()) {
+      is_side_ = sort_candidates(candidates_.all).data.empty();
+    }
     group();
   }
 
@@ -88,6 +104,10 @@ class Chooser {
     if (wanted != Format::kAuto && !context_.options.keys.empty()) return all_of(wanted);
     if (is_lance() && (wanted == Format::kAuto || wanted == Format::kTable))
       return all_of(Format::kTable);
+    if (wanted == Format::kAuto) {
+      if (const DataObjects lines = lines_of_mds(); !lines.objects.empty())
+        return lost_index(context_, lines, candidates_.all);
+    }
     HEADRACE_TRY(look());
     if (wanted != Format::kAuto) return of_format(wanted);
     if (may_miss_lines()) {
@@ -99,6 +119,20 @@ class Chooser {
   }
 
  private:
+  // With nothing but side files some of those are the data: JSON lines, if there are any, else all
+  // that is not about data.
+  std::vector<ObjectInfo> data_among_side_files() const {
+    std::vector<ObjectInfo> data;
+    const auto keep = [&](const std::vector<ObjectInfo>& objects, auto&& is_kept) {
+      if (data.empty())
+        std::copy_if(objects.begin(), objects.end(), std::back_inserter(data), is_kept);
+    };
+    keep(candidates_.lines, [](const ObjectInfo& o) { return o.key.ends_with(".jsonl"); });
+    keep(candidates_.all, [](const ObjectInfo& o) { return !is_about_data(base_name(o.key)); });
+    keep(candidates_.all, [](const ObjectInfo&) { return true; });
+    return data;
+  }
+
   void group() {
     groups_.clear();
     for (std::size_t i = 0; i < candidates_.data.size(); ++i)
@@ -112,6 +146,13 @@ class Chooser {
     return std::any_of(candidates_.all.begin(), candidates_.all.end(), [](const ObjectInfo& o) {
       return o.key.starts_with("_versions/") && o.key.ends_with(".manifest");
     });
+  }
+
+  DataObjects lines_of_mds() const {
+    DataObjects metas{Format::kMds, {}};
+    std::copy_if(candidates_.all.begin(), candidates_.all.end(), std::back_inserter(metas.objects),
+                 [](const ObjectInfo& o) { return is_meta_of_lines(o.key); });
+    return metas;
   }
 
   Status look() {
@@ -193,7 +234,26 @@ class Chooser {
     return group.format == Format::kAuto && object(group.members.front()).key.ends_with(".txt");
   }
 
+  // Shards of MDS or LitData, unless another format is there as well. Lines may be about them.
+  const Group* indexed_group() const {
+    const Group* indexed = nullptr;
+    for (const auto& [ending, group] : groups_) {
+      if (needs_index_json(group.format) &&
+          (indexed == nullptr || indexed->format == group.format)) {
+        indexed = &group;
+      } else if (group.format != Format::kAuto && group.format != Format::kText &&
+                 group.format != Format::kCsv) {
+        return nullptr;
+      }
+    }
+    return indexed;
+  }
+
   Result<DataObjects> detected() {
+    if (const Group* indexed = indexed_group()) {
+      HEADRACE_TRY_ASSIGN(const DataObjects shards, of_format(indexed->format));
+      return lost_index(context_, shards, candidates_.all);
+    }
     const Group* found = nullptr;
     const Group* other = nullptr;
     for (const auto& [ending, group] : groups_) {
@@ -207,9 +267,8 @@ class Chooser {
     }
     if (found->format == Format::kAuto) return all_of(Format::kRaw);
     // Side files are only here where there is nothing else; those of no format stay side files.
-    const bool is_side = candidates_.data.size() == candidates_.all.size() &&
-                         sort_candidates(candidates_.all).data.empty();
-    const bool is_mixed = other != nullptr && (other->format != Format::kAuto || !is_side);
+    const bool is_mixed =
+        other != nullptr && (other->format != Format::kAuto || !(is_side_ || is_empty(*other)));
     if (is_mixed) {
       return mixed(found->members.front(), found->format, other->members.front(), other->format);
     }
@@ -217,18 +276,18 @@ class Chooser {
   }
 
   Result<DataObjects> of_format(Format format) {
-    if (format == Format::kTable) return all_of(format);
     std::vector<std::size_t> members;
     const Group* unmarked = nullptr;
     for (const auto& [ending, group] : groups_) {
-      if (group.format == format)
+      // What is empty may have been of any format: refuse_empty() looks at it.
+      if (group.format == format || (group.format == Format::kAuto && is_empty(group)))
         members.insert(members.end(), group.members.begin(), group.members.end());
       if (group.format == Format::kAuto && !is_empty(group)) unmarked = &group;
     }
     // Of formats without a mark every file may be one: none is left out without a word.
-    const bool may_be_any = context_.options.format == Format::kText ||
-                            context_.options.format == Format::kTokens ||
-                            context_.options.format == Format::kCsv;
+    const bool may_be_any =
+        context_.options.format == Format::kText || context_.options.format == Format::kTokens ||
+        context_.options.format == Format::kTable || context_.options.format == Format::kCsv;
     if (!members.empty() && unmarked != nullptr && may_be_any) {
       return Status(
           Code::kInvalidArgument,
@@ -246,7 +305,14 @@ class Chooser {
     std::sort(members.begin(), members.end());
     DataObjects out{format, {}};
     for (const std::size_t i : members) out.objects.push_back(std::move(candidates_.data[i]));
+    if (format == Format::kTable) add_common_metadata(out.objects);
     return out;
+  }
+
+  // Petastorm's, which lies beside the files of the table.
+  void add_common_metadata(std::vector<ObjectInfo>& objects) const {
+    std::copy_if(candidates_.all.begin(), candidates_.all.end(), std::back_inserter(objects),
+                 [](const ObjectInfo& o) { return o.key == "_common_metadata"; });
   }
 
   static std::string_view shown(Format format) {
@@ -269,6 +335,7 @@ class Chooser {
   const BuildContext& context_;
   Candidates candidates_;
   std::map<std::string, Group> groups_;
+  bool is_side_ = false;  // The data are files that are beside data elsewhere.
 };
 
 }  // namespace
@@ -280,6 +347,8 @@ Format format_of(std::span<const std::byte> head) noexcept {
   const bool is_zip = head.size() >= 2 && head[0] == std::byte{'P'} && head[1] == std::byte{'K'};
   if (looks_like_numpy(head) && (!is_zip || has_npy_member(head))) return Format::kNumpy;
   if (looks_like_tar(head)) return Format::kWebDataset;
+  if (looks_like_mds(head)) return Format::kMds;
+  if (looks_like_litdata(head)) return Format::kLitData;
   if (looks_like_json_lines(head) || looks_like_json_array(head)) return Format::kText;
   return Format::kAuto;
 }

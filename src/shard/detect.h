@@ -24,10 +24,10 @@ struct DataObjects {
   std::vector<ObjectInfo> objects;
 };
 
-/// The objects of options.format, or (kAuto) of the format that is found there. Tables and raw
-/// files get all visible objects, other formats those that hold samples. Errors: kInvalidArgument
-/// (mixed: names one object of each), kNotFound (nothing of the format asked for), those of the
-/// store.
+/// The objects of options.format, or (kAuto) of the format that is found there. Raw files and Lance
+/// get all visible objects, other formats those that hold samples. Errors: kInvalidArgument
+/// (mixed: names one object of each), kNotFound (nothing of the format asked for), those of
+/// lost_index() (shards that only an index.json can read) and of the store.
 Result<DataObjects> choose_objects(const BuildContext& context, Candidates candidates);
 
 /// Format that `head`, the first bytes of an object (inflated), has the mark of; kAuto: none.

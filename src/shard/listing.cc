@@ -27,18 +27,18 @@ bool is_hidden(std::string_view key) {
 
 bool is_visible(const ObjectInfo& object) {
   const std::string_view key = object.key;
-  return !key.empty() && !key.ends_with('/') && !is_hidden(key) && key != kIndexName;
-}
-
-bool is_about_data(std::string_view name) {
-  return name.starts_with('_') || name.starts_with("README") || name.starts_with("LICENSE");
+  // Hadoop's mark of a directory.
+  const bool is_folder_mark = object.size_bytes == 0 && key.ends_with("_$folder$");
+  return !key.empty() && !key.ends_with('/') && !is_hidden(key) && key != kIndexName &&
+         !is_folder_mark;
 }
 
 bool is_side_file(std::string_view key) {
   const std::string_view name = base_name(key);
   return is_about_data(name) ||
          ends_with_any(name, {".json", ".jsonl", ".idx", ".txt", ".md", ".yaml", ".yml", ".sqlite",
-                              ".hri", ".crc", ".meta", ".manifest", ".sha256", ".md5"});
+                              ".hri", ".crc", ".meta", ".manifest", ".sha256", ".md5", ".py",
+                              ".ipynb", ".rst", ".bib", ".cff"});
 }
 
 // Up to and with the last '/' that all keys share.
@@ -69,6 +69,17 @@ Result<std::vector<ObjectInfo>> head_keys(const BuildContext& context,
 }
 
 }  // namespace
+
+bool is_about_data(std::string_view name) noexcept {
+  constexpr std::string_view kBegins[] = {"_",       "README", "LICENSE", "LICENCE",
+                                          "COPYING", "NOTICE", "CITATION"};
+  // Of the Hub and of datasets.save_to_disk().
+  constexpr std::string_view kNames[] = {"dataset_infos.json", "dataset_info.json",
+                                         "dataset_dict.json", "state.json"};
+  return std::any_of(std::begin(kBegins), std::end(kBegins),
+                     [name](std::string_view begin) { return name.starts_with(begin); }) ||
+         std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
 
 Result<std::vector<ObjectInfo>> look_up(const BuildContext& context,
                                         const std::vector<std::string>& keys, bool must_exist) {
@@ -142,7 +153,9 @@ bool shapes_index(const DatasetOptions& options, Format format) noexcept {
 
 std::string manifest_of(const std::vector<ObjectInfo>& objects, const DatasetOptions& options) {
   XXH3_state_t* hash = XXH3_createState();
-  XXH3_128bits_reset(hash);
+  // Grows when a build refuses what an earlier one took: its cached indexes are then not used.
+  constexpr XXH64_hash_t kSeed = 2;
+  XXH3_128bits_reset_withSeed(hash, kSeed);
   const auto add = [hash](const std::string& line) {
     XXH3_128bits_update(hash, line.data(), line.size());
   };

@@ -26,6 +26,9 @@ struct Candidates {
 /// those of the store.
 Result<Candidates> list_candidates(const BuildContext& context);
 
+/// True for names of files about the data: README, LICENSE, dataset_infos.json, _SUCCESS, ...
+bool is_about_data(std::string_view name) noexcept;
+
 /// Looks up these keys: one by one, or by a listing where they are many. Those that are not there
 /// are left out, or (`must_exist`) kNotFound. Errors: those of the store.
 Result<std::vector<ObjectInfo>> look_up(const BuildContext& context,

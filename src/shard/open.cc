@@ -12,6 +12,7 @@
 #include "shard/index/partial.h"
 #include "shard/indexed_dataset.h"
 #include "shard/listing.h"
+#include "shard/lost_index.h"
 #include "shard/mds/mds_encoding.h"
 #include "shard/raw/raw_layout.h"
 #include "shard/scan/read_head.h"
@@ -64,9 +65,10 @@ class Opener {
       auto json = read_object(context_.store, context_.pool, std::string(kMdsIndexName),
                               kMostIndexJsonBytes, context_.call, &info);
       if (json) {
-        const IndexJsonKind kind = wanted == Format::kMds       ? IndexJsonKind::kMds
-                                   : wanted == Format::kLitData ? IndexJsonKind::kLitData
-                                                                : kind_of_index_json(*json);
+        IndexJsonKind kind = kind_of_index_json(*json);
+        if (kind == IndexJsonKind::kOther) HEADRACE_TRY(check_index_json(context_.store, *json));
+        if (wanted == Format::kMds) kind = IndexJsonKind::kMds;
+        if (wanted == Format::kLitData) kind = IndexJsonKind::kLitData;
         if (kind != IndexJsonKind::kOther) return manifest_index(*json, kind, info, use_cache);
       } else if (json.error().code() == Code::kExhausted) {
         return large_index(std::move(json).error(), use_cache);
@@ -75,9 +77,11 @@ class Opener {
       }
     }
     if (wanted == Format::kMds || wanted == Format::kLitData) {
-      return Status(Code::kNotFound,
-                    fmt::format("{}: no {} dataset there (no {})", url(),
-                                wanted == Format::kMds ? "MDS" : "LitData", kMdsIndexName));
+      return Status(
+          Code::kNotFound,
+          fmt::format("{}: no {} dataset there (no {}{})", url(),
+                      wanted == Format::kMds ? "MDS" : "LitData", kMdsIndexName,
+                      wanted == Format::kMds ? "; `headrace index --rebuild` makes one" : ""));
     }
     return listed_index(use_cache);
   }

@@ -98,11 +98,9 @@ Result<TextForm> find_form(const BuildContext& context, const std::vector<Object
     if (first == std::string_view::npos) continue;
     if (looks_like_json_array(head) && !is_json_name(object.key))
       return TextForm{TextKind::kJson, true};
-    if (looks_like_json_lines(head)) return TextForm{TextKind::kJson};
     // Lines of JSON that are no objects look like any text.
-    const bool may_be_json =
-        std::string_view("[\"-0123456789tfn").find(text[first]) != std::string_view::npos;
-    return TextForm{is_json_name(object.key) && may_be_json ? TextKind::kJson : TextKind::kText};
+    const bool is_json = looks_like_json_lines(head) || is_json_name(object.key);
+    return TextForm{is_json ? TextKind::kJson : TextKind::kText};
   }
   return TextForm{};
 }
