@@ -8,6 +8,7 @@
 #include "shard/build.h"
 #include "shard/detect.h"
 #include "shard/fresh_store.h"
+#include "shard/empty_shard.h"
 #include "shard/index/index_file.h"
 #include "shard/index/partial.h"
 #include "shard/indexed_dataset.h"
@@ -174,6 +175,7 @@ class Opener {
     std::copy_if(candidates.all.begin(), candidates.all.end(), std::back_inserter(side_files),
                  [](const ObjectInfo& object) { return object.key.ends_with(".idx"); });
     HEADRACE_TRY_ASSIGN(const DataObjects data, choose_objects(context_, std::move(candidates)));
+    HEADRACE_TRY(refuse_empty(context_, data));
     BuildContext context = context_;
     context.side_files = side_files;
     HEADRACE_TRY_ASSIGN(auto bytes, build(context, data));

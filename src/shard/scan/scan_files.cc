@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <optional>
 
 #include "shard/index/partial.h"
 #include "shard/range_fetcher.h"
@@ -45,6 +46,7 @@ class Scanner {
         HEADRACE_TRY(named(started, start(started)));
       for (; finished < started && found_[finished]; ++finished) {
         HEADRACE_TRY(named(finished, emit(finished)));
+        HEADRACE_TRY(refuse_empty_among_compressed(finished));
         context_.report(finished + 1, objects_.size());
       }
       if (finished == started) continue;
@@ -138,7 +140,15 @@ class Scanner {
                     fmt::format("{} samples in one file; up to {} are read, split it",
                                 found->samples.sample_count(), kMostShardSamples));
     }
+    if (found->form.compression != Compression::kNone) has_compressed_ = true;
     return job_.emit(i, std::move(found->samples), found->form);
+  }
+
+  // Names do not say that a file is compressed; the others of its set do.
+  Status refuse_empty_among_compressed(std::size_t i) {
+    if (objects_[i].size_bytes == 0) empty_ = i;
+    if (!empty_ || !has_compressed_) return Status();
+    return named(*empty_, Status(Code::kCorrupt, "has no bytes, the others are compressed files"));
   }
 
   Status named(std::size_t i, Status status) const {
@@ -158,6 +168,8 @@ class Scanner {
   std::deque<std::size_t> held_back_;
   std::vector<std::unique_ptr<FileReading>> readings_;  // Of the files that are being read.
   std::vector<std::unique_ptr<ScannedFile>> found_;     // Not emitted yet.
+  std::optional<std::size_t> empty_;                    // An object without bytes.
+  bool has_compressed_ = false;
 };
 
 bool begins_with(std::span<const std::byte> head, std::initializer_list<unsigned char> mark) {

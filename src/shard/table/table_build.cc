@@ -25,7 +25,7 @@ std::string_view base_name(std::string_view key) {
 bool is_data(const ObjectInfo& object) {
   const std::string_view name = base_name(object.key);
   return !name.empty() && !name.starts_with('_') && !name.starts_with('.') &&
-         !name.ends_with(".crc") && object.size_bytes > 0;
+         !name.ends_with(".crc");
 }
 
 bool is_lance_manifest(const ObjectInfo& object) {

@@ -130,6 +130,10 @@ class TokensBuilder {
       }
       HEADRACE_TRY(take_head(idx));
     }
+    if (object.size_bytes == 0 && (!has_idx_ || sequence_count_ > 0)) {
+      return Status(Code::kCorrupt,
+                    "has no bytes: was its upload cut off? Write it again, or remove it");
+    }
     if (object.size_bytes % token_bytes_ != 0) {
       return Status(Code::kCorrupt, fmt::format("{} bytes are not a number of tokens of {} bytes",
                                                 object.size_bytes, token_bytes_));
@@ -172,6 +176,7 @@ class TokensBuilder {
     }
     dtype_ = head->dtype;
     token_bytes_ = head->token_bytes;
+    sequence_count_ = head->sequence_count;
     return Status();
   }
 
@@ -194,6 +199,7 @@ class TokensBuilder {
   std::vector<IndexSource> idx_files_;
   std::string_view dtype_;
   std::uint64_t token_bytes_ = 0;
+  std::uint64_t sequence_count_ = 0;  // Of the file, by its .idx.
   IndexWriter writer_;
 };
 
