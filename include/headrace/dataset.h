@@ -143,6 +143,10 @@ struct DatasetOptions {
   /// Keys below the root that make the dataset, in this order (from a brace pattern, a `::` list or
   /// a manifest); empty: all that the format finds.
   std::vector<std::string> keys = {};
+  /// The files of one split, by their names, as Hugging Face finds them: "train", "validation",
+  /// "test" or another that is there; "all": those of all splits as one dataset. Empty: the dataset
+  /// must not have several. Part of the fingerprint by the files it leaves.
+  std::string split = {};
   /// kTokens without `.idx`, and LitData tokens: tokens of one sample. 0: whole documents
   /// (Megatron), else an error that asks for it.
   std::uint64_t tokens_per_sample = 0;

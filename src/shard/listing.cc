@@ -7,6 +7,7 @@
 #include <map>
 
 #include "shard/index/hri.h"
+#include "shard/splits.h"
 
 namespace headrace::detail {
 namespace {
@@ -143,7 +144,8 @@ bool shapes_index(const DatasetOptions& options, Format format) noexcept {
            std::find(formats.begin(), formats.end(), format) != formats.end();
   };
   const bool has_tokens = options.tokens_per_sample != 0 || !options.token_dtype.empty();
-  return !options.keys.empty() || (has_tokens && is_one_of({Format::kTokens, Format::kLitData})) ||
+  return !options.keys.empty() || has_chosen_split(options) ||
+         (has_tokens && is_one_of({Format::kTokens, Format::kLitData})) ||
          (!options.columns.empty() && is_one_of({Format::kTable, Format::kNumpy, Format::kText,
                                                  Format::kTfRecord, Format::kCsv})) ||
          (!(options.labels.empty() && options.manifest.empty()) && is_one_of({Format::kRaw})) ||
@@ -161,6 +163,8 @@ std::string manifest_of(const std::vector<ObjectInfo>& objects, const DatasetOpt
   };
   for (const ObjectInfo& object : objects)
     add(fmt::format("{}\n{}\n{}\n", object.key, object.etag, object.size_bytes));
+  // All splits as one is not what is found without a choice.
+  if (!options.split.empty()) add(fmt::format("split {}\n", options.split));
   if (shapes_index(options, options.format)) {
     add(fmt::format("{}\n{}\n{}\n{}\n", options.tokens_per_sample, options.token_dtype,
                     options.row_groups_where, options.lenient));

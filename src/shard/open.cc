@@ -17,6 +17,7 @@
 #include "shard/mds/mds_encoding.h"
 #include "shard/raw/raw_layout.h"
 #include "shard/scan/read_head.h"
+#include "shard/splits.h"
 #include "shard/tokens/idx_layout.h"
 
 namespace headrace {
@@ -48,7 +49,7 @@ class Opener {
   explicit Opener(const BuildContext& context) : context_(context) {}
 
   Result<std::shared_ptr<const Dataset>> open() {
-    if (context_.options.use_stored_index && context_.options.keys.empty()) {
+    if (context_.options.use_stored_index && !has_chosen_objects()) {
       HEADRACE_TRY_ASSIGN(auto stored, stored_index());
       if (stored) return finish(*std::move(stored));
     }
@@ -61,7 +62,7 @@ class Opener {
     const Format wanted = context_.options.format;
     const bool may_be_manifest =
         wanted == Format::kAuto || wanted == Format::kMds || wanted == Format::kLitData;
-    if (may_be_manifest && context_.options.keys.empty()) {
+    if (may_be_manifest && !has_chosen_objects()) {
       ObjectInfo info;
       auto json = read_object(context_.store, context_.pool, std::string(kMdsIndexName),
                               kMostIndexJsonBytes, context_.call, &info);
@@ -89,6 +90,18 @@ class Opener {
 
  private:
   const std::string& url() const { return context_.store.url(); }
+
+  // Not all that lies there: an index of all is not of these.
+  bool has_chosen_objects() const {
+    return !context_.options.keys.empty() || has_chosen_split(context_.options);
+  }
+
+  // Whether nobody said which of several splits is meant.
+  bool must_be_one() const {
+    const DatasetOptions& options = context_.options;
+    return options.split.empty() && options.keys.empty() && options.manifest.empty() &&
+           (options.format != Format::kRaw || !options.labels.empty());
+  }
 
   std::string source_manifest(Format format, const IndexSource& source) const {
     const bool is_shaped = shapes_index(context_.options, format);
@@ -167,6 +180,7 @@ class Opener {
 
   Result<OpenIndex> listed_index(bool use_cache) {
     HEADRACE_TRY_ASSIGN(Candidates candidates, list_candidates(context_));
+    if (has_chosen_split(context_.options)) HEADRACE_TRY(choose_split(context_, candidates));
     HEADRACE_TRY_ASSIGN(const std::string manifest, listed_manifest(candidates.all, use_cache));
     if (use_cache) {
       if (auto cached = cached_index(manifest)) return *std::move(cached);
@@ -174,7 +188,11 @@ class Opener {
     std::vector<ObjectInfo> side_files;
     std::copy_if(candidates.all.begin(), candidates.all.end(), std::back_inserter(side_files),
                  [](const ObjectInfo& object) { return object.key.ends_with(".idx"); });
+    const auto splits = must_be_one() ? std::make_optional<SplitTable>(candidates) : std::nullopt;
+    if (splits && splits->is_sure()) HEADRACE_TRY(refuse_several(context_, *splits));
     HEADRACE_TRY_ASSIGN(const DataObjects data, choose_objects(context_, std::move(candidates)));
+    // Any word may be in the names of files that are samples themselves.
+    if (splits && data.format != Format::kRaw) HEADRACE_TRY(refuse_several(context_, *splits));
     HEADRACE_TRY(refuse_empty(context_, data));
     BuildContext context = context_;
     context.side_files = side_files;
