@@ -30,6 +30,7 @@ PUBLIC = {  # header -> layer that implements it
     "copy": "copy",
     "dataset": "shard",
     "inflate": "shard",
+    "rebuild": "shard",
     "views": "shard",
     "table": "shard",
     "verify": "shard",

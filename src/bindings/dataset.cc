@@ -4,6 +4,7 @@
 #include <string>
 
 #include "errors.h"
+#include "headrace/rebuild.h"
 #include "store.h"
 
 namespace headrace {
@@ -23,6 +24,8 @@ void apply_option(DatasetOptions& options, const std::string& name, nb::handle v
     options.allow_unsafe = nb::cast<bool>(value);
   } else if (name == "keys") {
     options.keys = nb::cast<std::vector<std::string>>(value);
+  } else if (name == "split") {
+    options.split = nb::cast<std::string>(value);
   } else if (name == "tokens_per_sample") {
     options.tokens_per_sample = nb::cast<std::uint64_t>(value);
   } else if (name == "token_dtype") {
@@ -90,6 +93,19 @@ nb::bytes build_index_bytes(PyStore& store, const nb::object& progress,
       [&relay] { relay.report(); }));
   relay.report();
   return nb::bytes(index.data(), index.size());
+}
+
+std::string rebuild_index_json(PyStore& store, const nb::object& progress,
+                               const nb::kwargs& arguments) {
+  auto client = store.client.get();
+  ProgressRelay relay(progress);
+  const DatasetOptions options = make_options(arguments, relay);
+  return value_or_raise(run_interruptible(
+      [&](std::stop_token stop) {
+        return rebuild_mds_index(client->store(), *client->pool(), options,
+                                 CallOptions{.stop = std::move(stop)});
+      },
+      [&relay] { relay.report(); }));
 }
 
 /// Samples as a list of dicts, in the order asked for. `selected`: indices of the columns to
@@ -166,6 +182,8 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
 
 void bind_dataset(nb::module_& m) {
   m.def("build_index", &build_index_bytes, nb::arg("store"), nb::kw_only(),
+        nb::arg("progress") = nb::none(), nb::arg("options"));
+  m.def("rebuild_index_json", &rebuild_index_json, nb::arg("store"), nb::kw_only(),
         nb::arg("progress") = nb::none(), nb::arg("options"));
   nb::class_<PyDataset>(m, "Dataset")
       .def("__init__", &open_dataset, nb::arg("store"), nb::kw_only(),
