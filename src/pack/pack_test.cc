@@ -187,7 +187,8 @@ TEST(PackWebDataset, KeepsNamesThatGroupOneToOne) {
 TEST(PackWebDataset, NumbersMembersWhereNamesWouldMergeOrVanish) {
   PackOptions options = small_options();
   options.format = "webdataset";
-  const std::vector<Files> cases = {{{"a.cls", "1"}, {"a.jpg", "2"}},
+  const std::vector<Files> cases = {{{"a.1.jpg", "1"}, {"a.2.jpg", "2"}},
+                                    {{"a.JPG", "1"}, {"a.jpg", "2"}},
                                     {{"Makefile", "1"}, {"x.c", "2"}},
                                     {{"../../evil.txt", "1"}, {"x.c", "2"}},
                                     {{"/etc/evil.txt", "1"}, {"x.c", "2"}}};
@@ -200,6 +201,27 @@ TEST(PackWebDataset, NumbersMembersWhereNamesWouldMergeOrVanish) {
     EXPECT_EQ(members[2].first, "000000001.data");
     EXPECT_EQ(members[3].second, files.rbegin()->first);
   }
+}
+
+TEST(PackWebDataset, MakesOneSampleOfFilesThatAreCalledAlike) {
+  Files files;
+  for (int i = 0; i < 30; ++i) {
+    const std::string name = "d/" + std::to_string(i);
+    files[name + ".jpg"] = std::string(700, 'j');
+    files[name + ".json"] = "{}";
+    if (i % 3 == 0) files[name + ".seg.png"] = "p";
+  }
+  PackOptions options = small_options();
+  options.format = "webdataset";
+  std::vector<std::pair<std::string, std::string>> members;
+  for (const auto& [key, tar] : packed(files, options)) {
+    auto found = tar_members(tar);
+    EXPECT_TRUE(found.front().first.ends_with(".jpg"));  // No sample is cut in two.
+    EXPECT_FALSE(found.back().first.ends_with(".jpg"));
+    for (auto& member : found) members.push_back(std::move(member));
+  }
+  EXPECT_EQ(members,
+            (std::vector<std::pair<std::string, std::string>>(files.begin(), files.end())));
 }
 
 TEST(PackWebDataset, KeepsEveryFileOverManyShards) {

@@ -85,29 +85,41 @@ Status too_large(const PackPlan& plan, std::uint64_t file) {
                                             " bytes; a sample of mds is less than 4 GiB");
 }
 
-/// Fills shards with whole files: the rule of both formats' own writers.
+/// Files from `first` on that are one sample.
+std::uint64_t sample_files(const PackPlan& plan, std::uint64_t first) {
+  if (plan.layout != Layout::kTarFiles || plan.is_numbered) return 1;
+  const std::string_view group = webdataset_group(plan.files[first].key);
+  std::uint64_t end = first + 1;
+  while (end < plan.files.size() && webdataset_group(plan.files[end].key) == group) ++end;
+  return end - first;
+}
+
+/// Fills shards with whole samples: the rule of both formats' own writers.
 Status plan_files(PackPlan& plan) {
   const bool is_mds = plan.layout == Layout::kMdsFiles;
   const std::uint64_t empty_bytes = is_mds ? 8 + plan.mds_config.size() : kTarEndBytes;
   ShardPlan shard;
   shard.image_bytes = empty_bytes;
-  for (std::uint64_t i = 0; i < plan.files.size(); ++i) {
-    const std::uint64_t bytes = file_image_bytes(plan, i) + (is_mds ? 4 : 0);
+  for (std::uint64_t i = 0; i < plan.files.size();) {
+    const std::uint64_t count = sample_files(plan, i);
+    std::uint64_t bytes = is_mds ? 4 : 0;
+    for (std::uint64_t f = i; f < i + count; ++f) bytes += file_image_bytes(plan, f);
     if (shard.file_count > 0 && shard.image_bytes + bytes > plan.shard_bytes) {
       plan.shards.push_back(shard);
       shard = {.first_file = i,
                .file_count = 0,
-               .first_sample = i,
+               .first_sample = plan.sample_count,
                .sample_count = 0,
                .image_bytes = empty_bytes};
     }
     shard.image_bytes += bytes;
-    shard.file_count += 1;
+    shard.file_count += count;
     shard.sample_count += 1;
+    plan.sample_count += 1;
     if (is_mds && shard.image_bytes > kMdsLimitBytes) return too_large(plan, i);
+    i += count;
   }
   plan.shards.push_back(shard);
-  plan.sample_count = plan.files.size();
   return {};
 }
 
@@ -163,10 +175,12 @@ Status check_names(const std::vector<ObjectInfo>& files) {
   return {};
 }
 
+/// True unless readers see in these names exactly the samples that are meant.
 bool needs_numbers(const std::vector<ObjectInfo>& files) {
-  TarNames names;
-  return !std::all_of(files.begin(), files.end(),
-                      [&](const ObjectInfo& file) { return names.add(file.key); });
+  TarSamples samples;
+  return !std::all_of(files.begin(), files.end(), [&](const ObjectInfo& file) {
+    return samples.add(file.key);
+  }) || !samples.finish();
 }
 
 void update(XXH3_state_t* state, std::string_view text) {
@@ -185,6 +199,8 @@ std::string plan_digest(const PackPlan& plan, const std::string& format) {
          std::to_string(plan.shard_bytes) + " " + std::to_string(plan.tokens_per_sample));
   update(state.get(), plan.compression);
   update(state.get(), plan.hash);
+  if (plan.layout == Layout::kTarFiles && plan.sample_count != plan.files.size())
+    update(state.get(), "samples of several files");
   for (const ObjectInfo& file : plan.files) {
     update(state.get(), file.key);
     update(state.get(), file.etag);

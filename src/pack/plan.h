@@ -40,8 +40,10 @@ struct PackPlan {
   std::string compression;  ///< "" or "zstd" or "zstd:LEVEL".
   int zstd_level = 0;
   std::string hash;
-  bool is_numbered = false;  ///< kTarFiles: members are "000000042.data" and "000000042.key.txt".
-  std::string digest;        ///< 32 hex digits over options and files (key, size, version).
+  /// kTarFiles: members are "000000042.data" and "000000042.key.txt", a file is a sample; else they
+  /// have their own names, and those of one webdataset_group() are one sample.
+  bool is_numbered = false;
+  std::string digest;  ///< 32 hex digits over options and files (key, size, version).
 
   bool is_compressed() const noexcept { return !compression.empty(); }
   /// "shard.00042.mds", "shard-000042.tar".

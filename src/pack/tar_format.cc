@@ -144,4 +144,31 @@ std::string_view webdataset_group(std::string_view name) {
   return has_control ? std::string_view() : name.substr(0, dot);
 }
 
+bool TarSamples::add(std::string_view name) {
+  const std::string_view group = webdataset_group(name);
+  if (group.empty()) return false;
+  if (group != group_) {
+    if (!is_sample() || !groups_.insert(group).second) return false;
+    group_ = group;
+    suffixes_.clear();
+  }
+  std::string suffix(name.substr(group.size() + 1));
+  std::transform(suffix.begin(), suffix.end(), suffix.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  suffixes_.push_back(std::move(suffix));
+  return true;
+}
+
+bool TarSamples::is_sample() const {
+  if (suffixes_.size() < 2) return true;
+  bool has_plain = false;
+  for (const std::string& suffix : suffixes_) {
+    const std::size_t dot = suffix.find('.');
+    has_plain = has_plain || dot == std::string::npos;
+    const bool is_number = suffix.find_first_not_of("0123456789") == dot;
+    if (is_number || std::count(suffixes_.begin(), suffixes_.end(), suffix) > 1) return false;
+  }
+  return has_plain;
+}
+
 }  // namespace headrace::pack_detail

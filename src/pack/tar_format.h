@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <vector>
 
 namespace headrace::pack_detail {
 
@@ -32,17 +33,22 @@ std::uint64_t tar_header_bytes(std::string_view name, std::uint64_t size);
 /// `__name__` prefix), or when it leads out of a folder (absolute, or with `..`) or has `//`.
 std::string_view webdataset_group(std::string_view name);
 
-/// Whether files keep their names as members: readers must then see exactly one sample a file.
-class TarNames {
+/// Whether files, in byte order of their names, make samples by these names: a file alone, or
+/// several that are called alike but for their extensions ("x.jpg", "x.json", "x.seg.png"). Of
+/// "x.1.jpg" and "x.2.jpg" nobody knows.
+class TarSamples {
  public:
-  /// False when they would not take this name for data, or take it for a part of the sample of
-  /// another file. `name` must outlive this.
-  bool add(std::string_view name) {
-    const std::string_view group = webdataset_group(name);
-    return !group.empty() && groups_.insert(group).second;
-  }
+  /// False when readers would not take this name for data, or find it apart from the others of its
+  /// sample. `name` must outlive this.
+  bool add(std::string_view name);
+  /// Call once, last. False when the names added last are no sample.
+  bool finish() const { return is_sample(); }
 
  private:
+  bool is_sample() const;
+
+  std::string_view group_;
+  std::vector<std::string> suffixes_;  ///< Of the files of group_, in lower case.
   std::unordered_set<std::string_view> groups_;
 };
 

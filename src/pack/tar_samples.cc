@@ -1,5 +1,5 @@
 // WebDataset: a member for each value, named KEY.COLUMN with the suffix that webdataset's own
-// decoders need: .txt, .cls, .json, .npy; bytes are named by their column alone.
+// decoders need: .txt, .cls, .json, .npy, .jpg, .png; other bytes are named by their column alone.
 #include <simdjson.h>
 
 #include <algorithm>
@@ -36,11 +36,21 @@ std::string_view suffix_encoding(const CellType& type) {
   }
 }
 
+/// True for what webdataset's decoders take for an image.
+bool is_image_name(std::string_view name) {
+  constexpr std::array<std::string_view, 6> kImages{"jpg", "jpeg", "png", "ppm", "pgm", "pbm"};
+  const std::string_view last = name.substr(name.rfind('.') + 1);
+  return std::find(kImages.begin(), kImages.end(), last) != kImages.end();
+}
+
 /// The column's name, with an extension where readers would not know what it is.
 std::string suffix_of(const TargetColumn& column) {
   const std::string_view encoding = suffix_encoding(column.type);
   const std::string& name = column.name;
   if (column.type.is_array()) return name == "npy" || name.ends_with(".npy") ? name : name + ".npy";
+  const std::string& bytes = column.type.encoding;
+  if (encoding == "bytes" && (bytes == "jpeg" || bytes == "png") && !is_image_name(name))
+    return name + (bytes == "jpeg" ? ".jpg" : ".png");
   if (encoding == "bytes" || encoding_of_suffix(name) == encoding) return name;
   return name + (encoding == "str" ? ".txt" : encoding == "int" ? ".cls" : ".json");
 }
@@ -127,7 +137,10 @@ class TarFormat final : public SampleFormat {
     return {};
   }
   void commit() override { last_key_ = std::move(staged_key_); }
-  void begin_shard() override { last_key_.reset(); }
+  void begin_shard() override {
+    last_key_.reset();
+    staged_files_.clear();
+  }
   std::string head(std::span<const std::uint64_t>) const override { return {}; }
   std::string tail() const override { return std::string(kTarEndBytes, '\0'); }
   std::uint64_t frame_bytes(std::uint64_t) const override { return kTarEndBytes; }
@@ -138,7 +151,8 @@ class TarFormat final : public SampleFormat {
                      std::vector<std::byte>& out) {
     const std::string name = text_of(cells[*file_cell_]);
     const std::string_view group = webdataset_group(name);
-    if (group.empty() || group == last_key_) {
+    if (group != last_key_) staged_files_.clear();
+    if (group.empty() || !staged_files_.insert(name).second) {
       return Status(Code::kInvalidArgument,
                     "__file__ '" + name + "': readers would not take it for a sample of its own");
     }
@@ -211,6 +225,7 @@ class TarFormat final : public SampleFormat {
   std::optional<std::size_t> key_cell_, file_cell_;
   std::optional<std::string> last_key_;  ///< Of the sample before, in this shard.
   std::string staged_key_;               ///< Of the sample appended last.
+  std::set<std::string> staged_files_;   ///< Of __file__: those of the group that goes on.
 };
 
 }  // namespace
@@ -227,12 +242,12 @@ bool keeps_names_in_tars(const Dataset& dataset) {
   if (dataset.format() != Format::kRaw) return false;
   auto index = detail::IndexView::parse(dataset.index_bytes());
   if (!index) return false;
-  pack_detail::TarNames names;
+  pack_detail::TarSamples samples;
   for (std::uint64_t i = 0; i < index->object_count(); ++i) {
     const std::string_view key = index->object(i).key;
-    if (!names.add(key) || !simdjson::validate_utf8(key)) return false;
+    if (!samples.add(key) || !simdjson::validate_utf8(key)) return false;
   }
-  return true;
+  return samples.finish();
 }
 
 }  // namespace headrace

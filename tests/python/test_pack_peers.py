@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import tarfile
 from pathlib import Path
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+import headrace as hr
 from headrace import prepare
 from headrace.cli import app
 
@@ -86,6 +88,34 @@ def test_webdataset_reads_one_sample_a_file(tmp_path: Path, files: dict[str, byt
     assert len(urls) > 1
     samples = list(wds.WebDataset(urls, shardshuffle=False))
     assert [(s["key.txt"].decode(), s["data"]) for s in samples] == list(files.items())
+
+
+@pytest.mark.parametrize("compression", ["", "gzip"])
+def test_webdataset_reads_pairs_as_samples(tmp_path: Path, compression: str) -> None:
+    wds = pytest.importorskip("webdataset")
+    (tmp_path / "source" / "d").mkdir(parents=True)
+    for i in range(50):
+        (tmp_path / "source" / "d" / f"x{i:02d}.jpg").write_bytes(bytes([i]) * 3000)
+        (tmp_path / "source" / "d" / f"x{i:02d}.json").write_text(json.dumps({"label": i}))
+    pack(tmp_path / "source", tmp_path / "ours", "--shard-bytes", "20000", "--format", "webdataset", "--compression", compression)
+    urls = sorted(map(str, (tmp_path / "ours").glob("shard-*.tar*")))
+    assert len(urls) > 1
+    samples = [(s["__key__"], s["jpg"], json.loads(s["json"])) for s in wds.WebDataset(urls, shardshuffle=False)]
+    assert samples == [(f"d/x{i:02d}", bytes([i]) * 3000, {"label": i}) for i in range(50)]
+    with hr.Dataset(tmp_path / "ours") as dataset:
+        assert [(s["__key__"], s["jpg"]) for s in dataset] == [(key, jpg) for key, jpg, _ in samples]
+
+
+@pytest.mark.parametrize(("name", "member"), [("image", "image.jpg"), ("jpg", "jpg"), ("thumb.jpeg", "thumb.jpeg")])
+def test_webdataset_decodes_images_of_a_dataset(tmp_path: Path, name: str, member: str) -> None:
+    wds = pytest.importorskip("webdataset")
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.full((8, 8, 3), 128, np.uint8)
+    prepare.write([{name: image.fromarray(pixels)}] * 3, tmp_path / "mds", columns={name: "jpeg"})
+    prepare.convert(tmp_path / "mds", tmp_path / "tars", format="webdataset")
+    url = str(next((tmp_path / "tars").glob("*.tar")))
+    samples = list(wds.WebDataset(url, shardshuffle=False).decode("rgb8"))
+    assert [s[member].shape for s in samples] == [(8, 8, 3)] * 3
 
 
 def test_webdataset_keeps_names_that_group_one_to_one(tmp_path: Path) -> None:
