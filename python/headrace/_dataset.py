@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, overload
 
 from headrace import _live, _native
 from headrace._progress import progress_bar
-from headrace._store import open_native
+from headrace._store import Store, StoreOptions, open_native
 from headrace._units import parse_bytes
 from headrace._urls import named_objects
 from headrace.errors import InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
 
 __all__ = ["Block", "Column", "Dataset", "Shard"]
 
 INDEX_KEY = "index.hri"
+INDEX_JSON_KEY = "index.json"
 
 
 class Column(NamedTuple):
@@ -117,7 +118,9 @@ class DatasetOptions(TypedDict, total=False):
     """Raw files: a file below the URL, of JSON lines or CSV, whose records name a file each in ``file_name``, ``file`` or ``path``
     (relative to the manifest). They are the samples, in this order, and their other fields are columns."""
     split: str
-    """WebDataset prepared by Megatron Energon: the tars of this part ("train", ...) of ``.nv-meta/split.yaml``."""
+    """One of several splits: the part of ``.nv-meta/split.yaml`` (Megatron Energon), else the folder of this name with an index of its own
+    (``train/index.json``), else the files whose names or folders say so, as Hugging Face reads them: "train", "validation", "test", or
+    NAME of ``data/NAME-00000-of-00005.parquet``. ``"all"``: all of them as one dataset."""
     allow_unsafe: bool
     """Open datasets with pickled columns. Unpickling runs what the writer of the data wants."""
     tokens_per_sample: int
@@ -192,20 +195,55 @@ def open_native_dataset(
 T = TypeVar("T")
 
 
-def _with_split(url: str | os.PathLike[str], memory: int | str, options: DatasetOptions, store_options: Mapping[str, Any]) -> DatasetOptions:
-    """The options with the keys of a split instead of its name."""
+# Names of one split, as Hugging Face takes them.
+_SPLIT_NAMES = (("train", "training"), ("validation", "valid", "val", "dev"), ("test", "testing", "eval", "evaluation"))
+
+
+def _with_split(
+    url: str | os.PathLike[str], memory: int | str, options: DatasetOptions, store_options: Mapping[str, Any]
+) -> tuple[str | os.PathLike[str], DatasetOptions]:
+    """The URL and the options with the keys or the folder of a split instead of its name, where the dataset itself says which these are."""
     from headrace._energon import split_keys
 
-    chosen = options.copy()
-    split = chosen.pop("split")
-    if chosen.get("keys") is not None:
-        raise InvalidArgumentError("split= names the tars: leave out keys= and patterns")
+    split = options["split"]
+    if split == "all" or options.get("keys") is not None:
+        return url, options
+    rest: DatasetOptions = options.copy()
+    del rest["split"]
     store = open_native(url, memory, **store_options)
     try:
-        chosen["keys"] = split_keys(store.url, split, store.get)
+        keys = split_keys(store.url, split, store.get)
+        if keys is not None:
+            return url, {**rest, "keys": keys}
+        same = next((names for names in _SPLIT_NAMES if split in names), ())
+        for folder in dict.fromkeys((split, *same)):
+            if any(_exists(store, f"{folder}/{name}") for name in (INDEX_JSON_KEY, INDEX_KEY)):
+                return _below(store.url, folder), rest
     finally:
         store.close()
-    return chosen
+    return url, options
+
+
+def _exists(store: _native.Store, key: str) -> bool:
+    try:
+        store.head(key)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _below(url: str, folder: str) -> str:
+    is_web = url.startswith(("http://", "https://"))
+    path, mark, query = url.partition("?") if is_web else (url, "", "")
+    return f"{path.rstrip('/')}/{folder}{mark}{query}"
+
+
+def _list_keys(root: str, prefix: str, is_deep: bool, memory: int | str, store_options: Mapping[str, Any]) -> list[str]:
+    with Store(root, memory=memory, **store_options) as store:
+        try:
+            return [info.key for info in store.list(prefix, recursive=is_deep)]
+        except NotFoundError:
+            return []
 
 
 def _read_object(root: str, key: str, memory: int | str, store_options: Mapping[str, Any]) -> bytes:
@@ -221,11 +259,15 @@ def open_root(
 ) -> tuple[_native.Store, T]:
     """Calls ``use(store, options)`` for the store at a URL; where nothing is below the URL but the URL is an object, for its folder
     and that one key; for a URL that names many objects, for their folder and keys."""
-    named = named_objects(url, lambda root, key: _read_object(root, key, memory, store_options))
+    named = named_objects(
+        url,
+        lambda root, key: _read_object(root, key, memory, store_options),
+        lambda root, prefix, is_deep: _list_keys(root, prefix, is_deep, memory, store_options),
+    )
     if named is not None and options.get("keys") is None:
         url, options = named[0], {**options, "keys": named[1]}
-    if options.get("split") is not None:
-        options = _with_split(url, memory, options, store_options)
+    if options.get("split"):
+        url, options = _with_split(url, memory, options, store_options)
     store = open_native(url, memory, **store_options)
     try:
         return store, use(store, options)
@@ -268,13 +310,18 @@ def _check_place(url: str | os.PathLike[str], given: DatasetOptions, chosen: Dat
 
 
 def _store_index(store: _native.Store, index: bytes, path: str | os.PathLike[str] | None) -> int:
+    _store_file(store, INDEX_KEY, index, path)
+    return len(index)
+
+
+def _store_file(store: _native.Store, key: str, content: bytes, path: str | os.PathLike[str] | None) -> None:
+    """Writes an object, or the local file ``path`` instead."""
     if path is None:
-        store.put(INDEX_KEY, index, False)
+        store.put(key, content, False)
     else:
         partial = Path(f"{os.fspath(path)}.partial")
-        partial.write_bytes(index)
+        partial.write_bytes(content)
         partial.replace(path)
-    return len(index)
 
 
 def write_index(
@@ -307,6 +354,29 @@ def write_index(
         return _store_index(store, index, path)
     finally:
         store.close()
+
+
+def rebuild_index_json(
+    url: str | os.PathLike[str],
+    path: str | os.PathLike[str] | None = None,
+    *,
+    keys: Sequence[str] | None = None,
+    memory: int | str = "256MiB",
+    **options: Unpack[StoreOptions],
+) -> tuple[int, int]:
+    """Writes the ``index.json`` of the MDS shards at a URL, from what they say of themselves, or to ``path``. Returns (shards, samples).
+
+    It is what mosaicml-streaming's writer would have written of these shards, hashes included. A sound ``index.json`` is never replaced.
+    ``keys``: exactly these shards; default: all right there, which must be numbered without a gap.
+    """
+    store = open_native(url, memory, **options)
+    try:
+        with progress_bar("reading", "shards") as report:
+            index = json.loads(_native.rebuild_index_json(store, progress=report, **_native_options({"keys": keys})))
+        _store_file(store, INDEX_JSON_KEY, json.dumps(index, sort_keys=True).encode(), path)
+    finally:
+        store.close()
+    return len(index["shards"]), sum(shard["samples"] for shard in index["shards"])
 
 
 class Dataset:

@@ -15,9 +15,15 @@ __all__ = ["split_keys"]
 _PLACES = (".nv-meta/split.yaml", ".nv-meta/split.json")
 
 
-def split_keys(url: str, split: str, read: Callable[[str], bytes]) -> list[str]:
-    """Keys of the tars of a split, in its order, without those that it excludes. ``read(key)`` returns an object's bytes."""
-    key, content = _find(url, read)
+def split_keys(url: str, split: str, read: Callable[[str], bytes]) -> list[str] | None:
+    """Keys of the tars of a split, in its order, without those that it excludes; None where Energon prepared nothing.
+
+    ``read(key)`` returns an object's bytes.
+    """
+    found = _find(read)
+    if found is None:
+        return None
+    key, content = found
     where = f"{url}/{key}"
     document = _parse(content, where) if key.endswith(".yaml") else json.loads(content)
     parts = document.get("split_parts") if isinstance(document, dict) else None
@@ -32,16 +38,18 @@ def split_keys(url: str, split: str, read: Callable[[str], bytes]) -> list[str]:
     keys = [name for name in _expanded(parts[split], where) if name not in excluded]
     if not keys:
         raise InvalidArgumentError(f"{where}: no tars in split {split!r}")
+    if outside := [name for name in keys if name.startswith("/") or "://" in name or ".." in name.split("/")]:
+        raise InvalidArgumentError(f"{where}: {outside[0]!r} lies outside {url}")
     return keys
 
 
-def _find(url: str, read: Callable[[str], bytes]) -> tuple[str, bytes]:
+def _find(read: Callable[[str], bytes]) -> tuple[str, bytes] | None:
     for key in _PLACES:
         try:
             return key, read(key)
         except NotFoundError:
             continue
-    raise NotFoundError(f"{url}: split= wants a dataset prepared by Energon, and there is no {_PLACES[0]}")
+    return None
 
 
 def _parse(content: bytes, where: str) -> Any:

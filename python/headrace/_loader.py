@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Loader"]
 
 # Arguments that open a dataset, and what they are when they are left out.
-_OPENING = {"format": "auto", "block_bytes": None, "index_cache": None, "use_stored_index": True}
+_OPENING = {"format": "auto", "block_bytes": None, "index_cache": None, "use_stored_index": True, "split": None}
 _U32 = 1 << 32
 _U64 = 1 << 64
 
@@ -133,6 +133,7 @@ class Loader:
         Slurm's variables, else one rank. Final at the first loop: a loader may be made before the process group.
     :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples (``batch.mask`` tells),
         ``"drop"`` leaves it out, ``"uneven"`` shares it out.
+    :param split: one of several splits of the dataset at ``dataset``, see :class:`headrace.DatasetOptions`.
     :param columns: names of the columns to deliver; default: all.
     :param ragged: columns whose values differ in size: ``"list"`` of Python values, or ``"arrow"``: pyarrow arrays over the engine's memory
         (large_binary, large_string, large_list; numbers with nulls), at a fraction of the CPU. What Arrow has no type for stays a list.
@@ -162,6 +163,7 @@ class Loader:
         world_size: int | None = None,
         epoch_end: str = "pad",
         columns: Sequence[str] | None = None,
+        split: str | None = None,
         ragged: str = "list",
         memory: int | str = "4GiB",
         prefetch: int = 16,
@@ -204,7 +206,7 @@ class Loader:
             "to_arrow": _find_to_arrow(ragged),
         }
         if isinstance(dataset, Dataset | Mixture):
-            opening = {"format": format, "block_bytes": block_bytes, "index_cache": index_cache, "use_stored_index": use_stored_index}
+            opening = {"format": format, "block_bytes": block_bytes, "index_cache": index_cache, "use_stored_index": use_stored_index, "split": split}
             _refuse_opening_options(dataset, {**opening, **options})
         given_options = dict(dataset._options if type(dataset) is Dataset else split_options(dict(options))[1])
         self._mixture = dataset if isinstance(dataset, Mixture) else None
@@ -216,13 +218,13 @@ class Loader:
             dataset = dataset.dataset
         elif not isinstance(dataset, str | os.PathLike | Dataset):
             dataset = self._concat = Concat(
-                dataset, format=format, block_bytes=block_bytes, index_cache=index_cache, use_stored_index=use_stored_index, **options
+                dataset, format=format, block_bytes=block_bytes, index_cache=index_cache, use_stored_index=use_stored_index, split=split, **options
             )
         self._arguments, self._memory = arguments, memory
         if isinstance(dataset, Dataset):
             self._store, self._dataset = dataset.open_store(memory), dataset._native
         else:
-            dataset_options, store_options = split_options({"columns": columns, **options})
+            dataset_options, store_options = split_options({"columns": columns, "split": split, **options})
             self._store, self._dataset = open_root(
                 dataset,
                 memory,

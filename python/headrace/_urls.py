@@ -1,4 +1,4 @@
-"""URLs that name many objects: brace patterns, ``::`` lists, ``${var}``, and index files of wids."""
+"""URLs that name many objects: brace patterns, ``::`` lists, ``${var}``, wildcards, and index files of wids."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from urllib.parse import unquote
 
+from headrace import _native
 from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = ["expand_urls", "is_pattern", "named_objects", "parse_wids_index", "split_root", "without_secrets"]
@@ -87,13 +89,15 @@ def parse_wids_index(document: Any, where: str) -> list[tuple[str, int]]:
 
 def is_pattern(text: str) -> bool:
     """Whether a URL names many objects by itself."""
-    return "::" in text or "{" in text
+    return "::" in text or "{" in text or _has_wildcard(text)
 
 
-def named_objects(url: str | os.PathLike[str], read: Callable[[str, str], bytes]) -> tuple[str, list[str]] | None:
+def named_objects(
+    url: str | os.PathLike[str], read: Callable[[str, str], bytes], list_keys: Callable[[str, str, bool], list[str]]
+) -> tuple[str, list[str]] | None:
     """Root and keys when ``url`` is a pattern, a list or a wids index; None when it is an ordinary URL.
 
-    ``read(root, key)`` returns an object's bytes.
+    ``read(root, key)`` returns an object's bytes, ``list_keys(root, prefix, is_deep)`` the keys below a root.
     """
     text = os.fspath(url)
     _refuse_commands(text)
@@ -101,8 +105,33 @@ def named_objects(url: str | os.PathLike[str], read: Callable[[str, str], bytes]
         # A path that is there is meant, whatever characters are in it; but a wids index stands for its shards.
         return _wids_objects(text, read) if text.endswith(".json") and os.path.isfile(text) else None
     if is_pattern(text):
-        return split_root(expand_urls(text))
+        return split_root([name for part in expand_urls(text) for name in (_matching(part, list_keys) if _has_wildcard(part) else [part])])
     return _wids_objects(text, read) if text.endswith(".json") else None
+
+
+def _has_wildcard(text: str) -> bool:
+    # A question mark begins the query of a web URL.
+    is_web = text.startswith(("http://", "https://"))
+    return not is_web and any(mark in text for mark in "*?[")
+
+
+def _matching(pattern: str, list_keys: Callable[[str, str, bool], list[str]]) -> list[str]:
+    """URLs of the objects that a pattern of wildcards names, in byte order; hidden ones are not among them."""
+    first = min(at for at in map(pattern.find, "*?[") if at >= 0)
+    folder = pattern[: pattern.rfind("/", 0, first) + 1]
+    if folder.endswith("://"):
+        raise InvalidArgumentError(f"{pattern}: a wildcard cannot stand in the name of the bucket")
+    rest = pattern[len(folder) :]
+    glob = _native.Glob(rest)
+    keys = list_keys(folder or ".", glob.prefix, "/" in rest or "**" in rest)
+    found = sorted((key for key in keys if glob.matches(key) and not _is_hidden(key)), key=str.encode)
+    if not found:
+        raise NotFoundError(f"{pattern}: no object matches")
+    return [folder + key for key in found]
+
+
+def _is_hidden(key: str) -> bool:
+    return key.endswith("/") or key.startswith(".") or "/." in key
 
 
 def _common_folder(first: str, last: str) -> str:
@@ -247,8 +276,36 @@ def _wids_objects(text: str, read: Callable[[str, str], bytes]) -> tuple[str, li
         return None
     if not isinstance(document, dict) or document.get("__kind__") != WIDS_KIND:
         return None
-    folder = text[: text.rfind("/") + 1]
-    base = document.get("base") or folder
-    # URLs are relative to the index, or to the base that it names.
-    shards = parse_wids_index(document, text)
-    return split_root([url if _store_of(url) or url.startswith("/") else base.rstrip("/") + "/" * bool(base) + url for url, _ in shards])
+    return split_root(_wids_urls(document, text))
+
+
+def _wids_urls(document: Any, where: str) -> list[str]:
+    """Where the shards of a wids index lie: relative to it, or to the base that it names; never outside its folder or its bucket."""
+    folder = where[: where.rfind("/") + 1]
+    base = document.get("base") or ""
+    if not isinstance(base, str):
+        raise InvalidArgumentError(f"{where}: base is no text")
+    base = _resolved(folder, base.rstrip("/") + "/" if base else "")
+    urls = [_resolved(base, url) for url, _ in parse_wids_index(document, where)]
+    for url in urls:
+        if not _lies_in(url, folder):
+            place = f"the bucket {_store_of(folder)}" if _store_of(folder) else f"its folder {folder or '.'}"
+            raise InvalidArgumentError(f"{where}: names {url!r}, which lies outside {place}; an index is no reason to read it: open it by its own URL")
+    return urls
+
+
+def _resolved(folder: str, url: str) -> str:
+    is_absolute = url.startswith("/") or re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url)
+    return url if is_absolute else folder + url
+
+
+def _lies_in(url: str, folder: str) -> bool:
+    """Whether an object belongs to an index in ``folder``: in its bucket (or on its web server), else below the folder itself."""
+    store = _store_of(folder)
+    if store.startswith("file://"):
+        store, folder = "", unquote(folder.removeprefix("file://"))
+    if not store and url.startswith("file://"):
+        url = unquote(url.removeprefix("file://"))
+    is_named = bool(_store_of(url)) or url.startswith("/")
+    is_below = url.startswith(store or folder) and (bool(store or folder) or not is_named)
+    return is_below and ".." not in url.split("/")

@@ -122,6 +122,22 @@ def plan_parts(dataset: Dataset, format: str, shard_bytes: int) -> list[int]:
     return ends
 
 
+def _between_groups(dataset: Dataset, ends: Sequence[int]) -> list[int]:
+    """The ends, moved behind files that are one sample with the last one (``x.jpg``, ``x.json``)."""
+
+    def group(position: int) -> str:
+        folder, slash, name = dataset.read([position], columns=["key"])[0]["key"].rpartition("/")
+        return f"{folder}{slash}{name.partition('.')[0]}"
+
+    moved: list[int] = []
+    for end in ends:
+        while end < len(dataset) and group(end) == group(end - 1):
+            end += 1
+        if not moved or end > moved[-1]:
+            moved.append(end)
+    return moved
+
+
 class Job:
     """A conversion as every worker needs it: plain values, no credentials, so that it may be written down. Made by plan_job()."""
 
@@ -288,12 +304,14 @@ def plan_job(dataset: Dataset, format: str, shard_bytes: int, compression: str, 
         raise NotFoundError(f"{dataset.url} has no samples")
     writer_class(format)
     chosen = _chosen(dataset, columns, bool(map))
+    ends = plan_parts(dataset, format, shard_bytes)
     if chosen is None and not map and format == "webdataset" and set(dataset.schema) == {"data", "key"} and _native.keeps_names_in_tars(dataset._native):
         chosen = [("data", "data", ""), ("key", "__file__", "")]  # As files are packed without conversion.
+        ends = _between_groups(dataset, ends)
     spec: dict[str, Any] = {
         "columns": None,
         "compression": compression,
-        "ends": plan_parts(dataset, format, shard_bytes),
+        "ends": ends,
         "fingerprint": dataset._native.version_fingerprint,
         "format": format,
         "hash": hash,
@@ -349,6 +367,7 @@ def convert(
     *,
     format: str = "mds",
     source_format: str = "auto",
+    split: str = "",
     columns: str | Sequence[str] | None = None,
     map: str = "",
     shard_bytes: int | str = DEFAULT_SHARD_BYTES,
@@ -364,6 +383,7 @@ def convert(
 ) -> dict[str, Any]:
     """Converts a dataset. Returns counts; with ``dry_run`` the plan: samples and shards, and nothing is written.
 
+    :param split: of a source with several splits: one of them, or ``"all"``.
     :param columns: ``"TARGET[=SOURCE][:ENCODING],..."``; default all, by their own names.
     :param map: ``"module:function"``: called with each sample (a dict), returns the sample to write, or None to leave it out.
     :param workers: threads, or with ``ray`` tasks; 0: one a core, or one a core of the cluster.
@@ -374,7 +394,7 @@ def convert(
     memory_bytes = parse_bytes(memory, "memory")
     reading = source_options if source_options is not None else options
     with ExitStack() as stack:
-        dataset = stack.enter_context(Dataset(source, format=source_format, memory=memory, **reading))
+        dataset = stack.enter_context(Dataset(source, format=source_format, split=split, memory=memory, **reading))
         refuse_inside(os.fspath(target), str(source))
         job = plan_job(dataset, format, size, compression, hash, columns, map)
         if dry_run:

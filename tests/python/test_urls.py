@@ -17,6 +17,10 @@ def no_read(root: str, key: str) -> bytes:
     raise NotFoundError(f"{root}/{key}")
 
 
+def no_keys(root: str, prefix: str, is_deep: bool) -> list[str]:
+    raise NotFoundError(root)
+
+
 def test_expands_as_the_reference_cases() -> None:
     if not REFERENCE.exists():
         pytest.skip("no reference cases here")
@@ -66,7 +70,7 @@ def test_refuses_unbalanced_braces(pattern: str) -> None:
 def test_refuses_shell_commands() -> None:
     for url in ("pipe:cat a.tar", "a.tar::pipe:cat b.tar", "{pipe:a,pipe:b}"):
         with pytest.raises(UnsupportedError, match="shell"):
-            named_objects(url, no_read)
+            named_objects(url, no_read, no_keys)
 
 
 def test_refuses_a_pattern_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,11 +97,11 @@ def test_splits_the_common_folder() -> None:
 def test_leaves_ordinary_urls_alone(tmp_path: Path) -> None:
     odd = tmp_path / "a{1,2}"
     odd.mkdir()
-    assert named_objects(odd, no_read) is None
-    assert named_objects("s3://b/p", no_read) is None
-    assert named_objects("s3://b/index.json", no_read) is None
-    assert named_objects("s3://b/index.json", lambda root, key: b'{"version": 2}') is None
-    assert named_objects("s3://b/index.json", lambda root, key: b"\xff") is None
+    assert named_objects(odd, no_read, no_keys) is None
+    assert named_objects("s3://b/p", no_read, no_keys) is None
+    assert named_objects("s3://b/index.json", no_read, no_keys) is None
+    assert named_objects("s3://b/index.json", lambda root, key: b'{"version": 2}', no_keys) is None
+    assert named_objects("s3://b/index.json", lambda root, key: b"\xff", no_keys) is None
 
 
 def test_reads_a_wids_index() -> None:
@@ -107,9 +111,9 @@ def test_reads_a_wids_index() -> None:
         assert (root, key) == ("s3://b/p", "wids.json")
         return json.dumps(index).encode()
 
-    assert named_objects("s3://b/p/wids.json", read) == ("s3://b/p", ["x/0.tar", "1.tar"])
-    index["base"] = "s3://c/q"
-    assert named_objects("s3://b/p/wids.json", read) == ("s3://c/q", ["x/0.tar", "1.tar"])
+    assert named_objects("s3://b/p/wids.json", read, no_keys) == ("s3://b/p", ["x/0.tar", "1.tar"])
+    index["base"] = "s3://b/q"
+    assert named_objects("s3://b/p/wids.json", read, no_keys) == ("s3://b/q", ["x/0.tar", "1.tar"])
 
 
 def test_refuses_a_broken_wids_index() -> None:
@@ -120,3 +124,47 @@ def test_refuses_a_broken_wids_index() -> None:
         parse_wids_index({"datasets": [{"source_url": "b.json"}]}, "w.json")
     with pytest.raises(UnsupportedError):
         parse_wids_index({"shardlist": [{"url": "pipe:x", "nsamples": 1}]}, "w.json")
+
+
+def test_an_index_names_nothing_outside_its_folder_or_bucket() -> None:
+    def open_index(where: str, url: str, base: str | None = None) -> tuple[str, list[str]] | None:
+        index = {"__kind__": "wids-shard-index-v1", "base": base, "shardlist": [{"url": url, "nsamples": 1}]}
+        return named_objects(where, lambda root, key: json.dumps(index).encode(), no_keys)
+
+    remote = "s3://b/p/i.json"
+    for url in ("file:///etc/passwd", "/etc/passwd", "../q/x.tar", "x/../../y.tar", "s3://other/x.tar", "s3://b2/x.tar", "http://127.0.0.1/x.tar"):
+        with pytest.raises(InvalidArgumentError, match="outside"):
+            open_index(remote, url)
+    for base in ("file:///etc", "/etc", "../q", "s3://other/p"):
+        with pytest.raises(InvalidArgumentError, match="outside"):
+            open_index(remote, "x.tar", base)
+    assert open_index(remote, "s3://b/q/x.tar") == ("s3://b/q", ["x.tar"])
+    assert open_index(remote, "x.tar", "s3://b/r") == ("s3://b/r", ["x.tar"])
+    assert open_index("https://h/p/i.json", "https://h/q/x.tar") == ("https://h/q", ["x.tar"])
+    with pytest.raises(InvalidArgumentError, match="outside"):
+        open_index("https://h/p/i.json", "file:///etc/passwd")
+
+
+def test_a_local_index_names_nothing_outside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "private.txt").write_text("PRIVATE")
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / "0.tar").write_bytes(b"x")
+    path = tmp_path / "p" / "i.json"
+    monkeypatch.chdir(tmp_path / "p")
+
+    def open_index(url: str, where: str) -> tuple[str, list[str]] | None:
+        path.write_text(json.dumps({"__kind__": "wids-shard-index-v1", "shardlist": [{"url": url, "nsamples": 1}]}))
+        return named_objects(where, lambda root, key: path.read_bytes(), no_keys)
+
+    for where in (str(path), "i.json", f"file://{path}"):
+        for url in (
+            str(tmp_path / "private.txt"),
+            f"file://{tmp_path}/private.txt",
+            "../private.txt",
+            f"file://{tmp_path}/p/%2e%2e/private.txt",
+            "s3://b/x.tar",
+        ):
+            with pytest.raises(InvalidArgumentError, match="outside"):
+                open_index(url, where)
+    assert open_index(f"{tmp_path}/p/0.tar", str(path)) == (f"{tmp_path}/p", ["0.tar"])
+    assert open_index("0.tar", "i.json") == (".", ["0.tar"])

@@ -155,12 +155,16 @@ def test_splits_of_energon(tmp_path: Path) -> None:
         open_dataset(tmp_path, split="test")
     with pytest.raises(hr.InvalidArgumentError, match="it has train, val, test"):
         open_dataset(tmp_path, split="dev")
-    with pytest.raises(hr.InvalidArgumentError, match="leave out keys="):
+    with pytest.raises(hr.NotFoundError, match="no split 'val'"):
         open_dataset(tmp_path, split="val", keys=["1.tar"])
     parts = {"split_parts": {"train": ["1.tar"]}, "exclude": ["1.tar/7"]}
     (tmp_path / ".nv-meta" / "split.yaml").unlink()
-    with pytest.raises(hr.NotFoundError, match="prepared by Energon"):
+    with pytest.raises(hr.NotFoundError, match="no split 'train'"):
         open_dataset(tmp_path, split="train")
+    for outside in ("../1.tar", "/etc/passwd", "file:///etc/passwd"):
+        (tmp_path / ".nv-meta" / "split.json").write_text(json.dumps({"split_parts": {"train": [outside]}}))
+        with pytest.raises(hr.InvalidArgumentError, match="outside"):
+            open_dataset(tmp_path, split="train")
     (tmp_path / ".nv-meta" / "split.json").write_text(json.dumps(parts))
     with pytest.raises(hr.UnsupportedError, match="excludes single samples"):
         open_dataset(tmp_path, split="train")

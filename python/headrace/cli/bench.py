@@ -17,6 +17,7 @@ from headrace._units import format_bytes, parse_bytes
 from headrace._urls import without_secrets
 from headrace.cli._knee import bar, knee, recommend, sweep
 from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json, split_url, status_line
+from headrace.cli.index import Split
 from headrace.errors import InvalidArgumentError, NotFoundError
 
 app = typer.Typer(no_args_is_help=True, help="Measure fetching and loading.", rich_markup_mode="markdown")
@@ -153,6 +154,7 @@ def load(
     sequential: Annotated[bool, typer.Option("--sequential", help="Without shuffling.")] = False,
     prefetch: Annotated[int, typer.Option("--prefetch", min=1)] = 16,
     format: Format = "auto",
+    split: Split = "",
     memory: Memory = "4GiB",
     endpoint: Endpoint = None,
     region: Region = None,
@@ -170,7 +172,17 @@ def load(
     started = Stopwatch()
     options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
     with Loader(
-        url, batch_size=batch_size, shuffle=not sequential, seed=seed, prefetch=prefetch, format=format, memory=memory, rank=0, world_size=1, **options
+        url,
+        batch_size=batch_size,
+        shuffle=not sequential,
+        seed=seed,
+        prefetch=prefetch,
+        format=format,
+        split=split or None,
+        memory=memory,
+        rank=0,
+        world_size=1,
+        **options,
     ) as loader:
         samples, count, first = 0, 0, 0.0
         for batch in islice(loader, batches or None):

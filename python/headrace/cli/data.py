@@ -13,6 +13,7 @@ from headrace._loader import Loader
 from headrace._units import format_bytes
 from headrace.cli import _prove
 from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json, shown
+from headrace.cli.index import Split
 
 BlockBytes = Annotated[str | None, typer.Option("--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets.")]
 
@@ -21,6 +22,7 @@ def inspect(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
     shards: Annotated[bool, typer.Option("--shards", help="List every shard.")] = False,
     format: Format = "auto",
+    split: Split = "",
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
@@ -34,7 +36,7 @@ def inspect(
 
     * `headrace inspect ./tars --format webdataset --shards --json`
     """
-    with Dataset(url, format=format, endpoint=endpoint, region=region, anonymous=anonymous) as dataset:
+    with Dataset(url, format=format, split=split, endpoint=endpoint, region=region, anonymous=anonymous) as dataset:
         largest = max((b.raw_bytes for b in dataset.blocks), default=0)
         summary: dict[str, Any] = {
             "url": dataset.url,
@@ -100,6 +102,7 @@ def order(
     stops: Annotated[str, typer.Option("--stops", metavar="N,N", help="With --prove: the run stops after these global batches.")] = "",
     world_sizes: Annotated[str, typer.Option("--world-sizes", metavar="N,N", help="With --prove: ranks before, between and after the stops.")] = "",
     format: Format = "auto",
+    split: Split = "",
     block_bytes: BlockBytes = None,
     memory: Memory = "4GiB",
     endpoint: Endpoint = None,
@@ -123,7 +126,7 @@ def order(
     parts = _prove.parse_run(stops, world_sizes, world_size, batch_size)
     # The order is fixed by the world that the run begins in.
     world_size = parts[0].world_size
-    with Dataset(url, format=format, block_bytes=block_bytes, **options) as dataset:
+    with Dataset(url, format=format, block_bytes=block_bytes, split=split, **options) as dataset:
         listed = _prove.find_listed_order(dataset, order, seed, epoch, _prove.parse_options(order_option or []), ranks_per_node=ranks_per_node, workers=workers)
         report: dict[str, Any] = {
             "url": dataset.url,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace._dataset import INDEX_KEY, Dataset, DatasetOptions, write_index
+from headrace._dataset import INDEX_JSON_KEY, INDEX_KEY, Dataset, DatasetOptions, rebuild_index_json, write_index
 from headrace._store import StoreOptions
 from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json
 
@@ -20,7 +20,9 @@ TokensPerSample = Annotated[int, typer.Option("--tokens-per-sample", min=0, help
 TokenDtype = Annotated[str, typer.Option("--token-dtype", help="Flat tokens without an index: uint16, uint32, ...")]
 Labels = Annotated[str, typer.Option("--labels", metavar="folder", help="Raw files: a column `label` for the folder right below the URL.")]
 Manifest = Annotated[str, typer.Option("--manifest", metavar="KEY", help="Raw files: JSON lines or CSV below the URL that name the files and their fields.")]
-Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Megatron Energon: the tars of this part (train, ...).")]
+Split = Annotated[
+    str, typer.Option("--split", metavar="NAME", help="One of several splits, by folders or names of files (train, test, ...); all: all of them.")
+]
 Lenient = Annotated[bool, typer.Option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")]
 AllowUnsafe = Annotated[bool, typer.Option("--allow-unsafe", help="Also open datasets with pickled columns.")]
 
@@ -43,6 +45,7 @@ def index(
     split: Split = "",
     lenient: Lenient = False,
     allow_unsafe: AllowUnsafe = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make a lost or damaged index.json from the MDS shards there.")] = False,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Objects read at once; 0: chosen.")] = 0,
     memory: Memory = "256MiB",
     endpoint: Endpoint = None,
@@ -66,9 +69,19 @@ def index(
     * `headrace index ./tokens --format tokens --tokens-per-sample 2049` — flat uint16 tokens
 
     * `headrace index s3://bucket/photos --labels folder` — photos/cat/1.jpg has the label of "cat", for whoever opens it from now on
+
+    * `headrace index --rebuild s3://bucket/mds` — writes the index.json that a killed writer left out; mosaicml-streaming reads it as well
     """
     started = time.monotonic()
     where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
+    if rebuild:
+        shards, samples = rebuild_index_json(url, output, keys=keys, memory=memory, **where)
+        made = str(output or f"{url.rstrip('/')}/{INDEX_JSON_KEY}")
+        if json:
+            print_json({"index": made, "samples": samples, "shard_count": shards, "seconds": time.monotonic() - started})
+        else:
+            console().print(f"{made}: {samples:,} samples in {shards:,} shards; what a writer had not finished is not among them", markup=False)
+        return
     options = shape(
         keys=keys,
         tokens_per_sample=tokens_per_sample,

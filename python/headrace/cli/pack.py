@@ -14,7 +14,13 @@ def pack(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Directory or prefix of files, a dataset, or (with --from python) module:function.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="Where the shards go.")],
     format: Annotated[str, typer.Option("--format", help="mds, webdataset, tfrecord, litdata or parquet.")] = "mds",
-    kind: Annotated[str, typer.Option("--from", help="files (each one a sample), a dataset format, python, or auto.")] = "auto",
+    kind: Annotated[
+        str,
+        typer.Option(
+            "--from", help="files (each one a sample; in a WebDataset those that differ in their extensions are one), a dataset format, python, or auto."
+        ),
+    ] = "auto",
+    split: Annotated[str, typer.Option("--split", metavar="NAME", help="Of a dataset with several splits: this one (train, test, ...), or all.")] = "",
     columns: Annotated[str | None, typer.Option("--columns", metavar="LIST", help="TARGET[=SOURCE][:ENCODING],...; default all.")] = None,
     map: Annotated[str, typer.Option("--map", metavar="MODULE:FUNCTION", help="Function from a sample (dict) to the sample to write, or None.")] = "",
     tokens: Annotated[int, typer.Option("--tokens", min=0, help="MDS of uint16 byte tokens, this many a sample; 0: one sample a file.")] = 0,
@@ -38,7 +44,7 @@ def pack(
 
     Examples:
 
-    * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file
+    * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file; x.jpg and x.json are one
 
     * `headrace pack s3://bucket/text s3://bucket/tokens --tokens 1025` — bytes as tokens, 1,025 a sample
 
@@ -51,6 +57,7 @@ def pack(
         target,
         format,
         kind,
+        split,
         columns,
         map,
         tokens,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from typing import Any
 
@@ -25,6 +26,10 @@ DATASET_SUFFIXES = (
 )
 
 
+_INDEXED_SHARD = re.compile(r"\.mds(\.(zstd|gz|bz2|br|snappy))?$|(^|/)shard\.\d+\.(json|[ctx]sv)\.meta|(^|/)chunk-\d+-\d+(\.\w+)?\.bin$")
+"""Shards that need an index.json: without one they are an error, never files to pack."""
+
+
 def looks_like_files(store: _native.Store) -> bool:
     """Whether the first page of the listing has anything but shards, and no index."""
     objects, _, _ = store.list_page("", "", "")
@@ -32,7 +37,7 @@ def looks_like_files(store: _native.Store) -> bool:
         names = [info.key for info in objects]
     except UnicodeDecodeError:
         return True  # The packer names the file.
-    if not names or "index.json" in names or "index.hri" in names:
+    if not names or "index.json" in names or "index.hri" in names or any(map(_INDEXED_SHARD.search, names)):
         return False
     shown = [name for name in names if not name.rpartition("/")[2].startswith(".")]
     return not shown or not all(name.endswith(DATASET_SUFFIXES) for name in shown)
@@ -43,6 +48,7 @@ def pack(
     target: str,
     format: str = "mds",
     kind: str = "auto",
+    split: str = "",
     columns: str | None = None,
     map: str = "",
     tokens: int = 0,
@@ -66,19 +72,23 @@ def pack(
     common: dict[str, Any] = {"format": format, "shard_bytes": shard_bytes, "compression": compression, "hash": hash}
     if kind == PYTHON:
         result = _pack_python(
-            source, target, columns, {**common, **options, "memory": memory}, refused={"--map": map, "--ray": ray, "--tokens": tokens, "--dry-run": dry_run}
+            source,
+            target,
+            columns,
+            {**common, **options, "memory": memory},
+            refused={"--split": split, "--map": map, "--ray": ray, "--tokens": tokens, "--dry-run": dry_run},
         )
     else:
         if tokens:
-            _refuse_with_tokens({"--columns": columns, "--map": map, "--ray": ray, f"--from {kind}": kind not in ("auto", FILES)})
+            _refuse_with_tokens({"--split": split, "--columns": columns, "--map": map, "--ray": ray, f"--from {kind}": kind not in ("auto", FILES)})
         is_files = bool(tokens) or _is_files(source, kind, options, memory)
-        if is_files and (tokens or (format in ("mds", "webdataset") and not (columns or map or ray or _is_gzip(compression)))):
+        if is_files and (tokens or (format in ("mds", "webdataset") and not (split or columns or map or ray or _is_gzip(compression)))):
             settings: dict[str, Any] = {**common, "tokens_per_sample": tokens, "workers": workers, "dry_run": dry_run}
             result = _pack_files(source, target, settings, {**options, "memory": memory}, memory)
         else:
             from headrace.prepare import convert
 
-            conversion: dict[str, Any] = {"columns": columns, "map": map, "workers": workers, "memory": memory, "dry_run": dry_run}
+            conversion: dict[str, Any] = {"split": split, "columns": columns, "map": map, "workers": workers, "memory": memory, "dry_run": dry_run}
             result = convert(source, target, source_format="raw" if is_files else kind, **common, **conversion, ray=ray, lease=lease, **options)
     seconds = time.monotonic() - started
     if json:

@@ -89,6 +89,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], int, int | None, bool, dict[str, t
             "--ray": ("ray", FLAG),
             "--lease": ("lease", RARE),
             "--dry-run": ("dry_run", FLAG),
+            "--split": ("split", TEXT),
             "--memory": ("memory", TEXT),
         },
     ),
