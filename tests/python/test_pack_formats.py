@@ -129,7 +129,7 @@ def test_tokens_go_with_files_alone(tmp_path: Path) -> None:
     assert pack(tmp_path / "source", tmp_path / "target", "--tokens", 4, "--from", "files").exit_code == 0
 
 
-@pytest.mark.parametrize("names", [["a.txt", "d/b.seg.png", "d/c.txt"], ["a.txt", "a.png", "b.txt"], ["Makefile", "b.txt", "c.txt"]])
+@pytest.mark.parametrize("names", [["a.txt", "d/b.seg.png", "d/c.txt"], ["a.1.txt", "a.2.txt", "b.txt"], ["Makefile", "b.txt", "c.txt"]])
 def test_files_become_the_same_members_on_every_way(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
