@@ -43,6 +43,7 @@ Status ArrayScan::take_outside(char c) {
       state_ = State::kInside;
       bounds_.push_back(offset_);
       depth_ = 0;
+      is_complete_ = false;
       is_over(c);  // The first character of an element never ends it.
       if (is_looking_) element_ += c;
       return Status();
@@ -63,12 +64,14 @@ bool ArrayScan::is_over(char c) noexcept {
   if (is_in_string_) {
     is_in_string_ = is_escaped_ || c != '"';
     is_escaped_ = !is_escaped_ && c == '\\';
+    is_complete_ = !is_in_string_ && depth_ == 0;
     return false;
   }
+  if (is_complete_) return true;  // Whatever follows: only a comma or the end may.
   if (depth_ == 0 && (c == ',' || c == ']' || is_blank(c))) return true;
   is_in_string_ = c == '"';
   if (c == '{' || c == '[') ++depth_;
-  if ((c == '}' || c == ']') && depth_ > 0) --depth_;
+  if ((c == '}' || c == ']') && depth_ > 0) is_complete_ = --depth_ == 0;
   return false;
 }
 

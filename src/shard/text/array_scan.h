@@ -46,6 +46,7 @@ class ArrayScan final : public FileScan {
   std::uint64_t offset_ = 0;
   std::vector<std::uint64_t> bounds_;  ///< Begin and end of each element.
   std::uint32_t depth_ = 0;            ///< Open braces and brackets of the element.
+  bool is_complete_ = false;           ///< The element's last bracket, brace or quote has come.
   bool is_in_string_ = false;
   bool is_escaped_ = false;
   bool is_looking_;
