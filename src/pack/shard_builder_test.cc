@@ -167,13 +167,19 @@ TEST(ShardBuilder, TarMembersMayHaveNamesOfTheirOwn) {
   const std::vector<ColumnBytes> cells = {cell("d/a.seg.png"), cell("pixels")};
   ASSERT_TRUE(builder->stage(cells, 0));
   builder->commit();
-  for (const char* name : {"d/a.txt", "Makefile", "../b.txt"}) {
+  // A file of the same sample; what was staged and not committed leaves nothing behind.
+  const std::vector<ColumnBytes> more = {cell("d/a.txt"), cell("text")};
+  ASSERT_TRUE(builder->stage(more, 1));
+  ASSERT_TRUE(builder->stage(more, 1));
+  builder->commit();
+  for (const char* name : {"d/a.seg.png", "d/a.txt", "Makefile", "../b.txt"}) {
     const std::vector<ColumnBytes> bad = {cell(name), cell("x")};
     const auto size = builder->stage(bad, 1);
     ASSERT_FALSE(size) << name;
     EXPECT_EQ(size.error().code(), Code::kInvalidArgument);
   }
-  const std::vector<std::pair<std::string, std::string>> expected = {{"d/a.seg.png", "pixels"}};
+  const std::vector<std::pair<std::string, std::string>> expected = {{"d/a.seg.png", "pixels"},
+                                                                     {"d/a.txt", "text"}};
   EXPECT_EQ(tar_members(text_of(*builder->take())), expected);
   spec.columns.push_back(column("t", "str"));
   EXPECT_EQ(ShardBuilder::create(spec).error().code(), Code::kInvalidArgument);

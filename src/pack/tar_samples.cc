@@ -136,10 +136,16 @@ class TarFormat final : public SampleFormat {
     staged_key_ = std::move(key);
     return {};
   }
-  void commit() override { last_key_ = std::move(staged_key_); }
+  void commit() override {
+    if (file_cell_) {
+      if (staged_key_ != last_key_) files_.clear();
+      files_.insert(std::move(staged_file_));
+    }
+    last_key_ = std::move(staged_key_);
+  }
   void begin_shard() override {
     last_key_.reset();
-    staged_files_.clear();
+    files_.clear();
   }
   std::string head(std::span<const std::uint64_t>) const override { return {}; }
   std::string tail() const override { return std::string(kTarEndBytes, '\0'); }
@@ -151,14 +157,14 @@ class TarFormat final : public SampleFormat {
                      std::vector<std::byte>& out) {
     const std::string name = text_of(cells[*file_cell_]);
     const std::string_view group = webdataset_group(name);
-    if (group != last_key_) staged_files_.clear();
-    if (group.empty() || !staged_files_.insert(name).second) {
+    if (group.empty() || (group == last_key_ && files_.contains(name))) {
       return Status(Code::kInvalidArgument,
-                    "__file__ '" + name + "': readers would not take it for a sample of its own");
+                    "__file__ '" + name + "': readers would not take it for a file of a sample");
     }
     Status status = append_member(columns_[0].type, name, cells[columns_[0].cell], out);
     if (!status.ok()) return in_column(columns_[0], std::move(status));
     staged_key_ = group;
+    staged_file_ = name;
     return {};
   }
 
@@ -225,7 +231,8 @@ class TarFormat final : public SampleFormat {
   std::optional<std::size_t> key_cell_, file_cell_;
   std::optional<std::string> last_key_;  ///< Of the sample before, in this shard.
   std::string staged_key_;               ///< Of the sample appended last.
-  std::set<std::string> staged_files_;   ///< Of __file__: those of the group that goes on.
+  std::string staged_file_;
+  std::set<std::string> files_;  ///< Of __file__: those of last_key_ so far.
 };
 
 }  // namespace

@@ -7,12 +7,6 @@
 namespace headrace::detail {
 namespace {
 
-bool is_compressed_name(std::string_view key) noexcept {
-  constexpr std::string_view kCodings[] = {".gz", ".zst", ".zstd", ".bz2", ".xz"};
-  return std::any_of(std::begin(kCodings), std::end(kCodings),
-                     [key](std::string_view coding) { return key.ends_with(coding); });
-}
-
 // Whether a file without bytes is one of its format.
 bool may_be_empty(const BuildContext& context, Format format, std::string_view key) noexcept {
   switch (format) {
@@ -30,6 +24,12 @@ bool may_be_empty(const BuildContext& context, Format format, std::string_view k
 }
 
 }  // namespace
+
+bool is_compressed_name(std::string_view key) noexcept {
+  constexpr std::string_view kCodings[] = {".gz", ".zst", ".zstd", ".bz2", ".xz"};
+  return std::any_of(std::begin(kCodings), std::end(kCodings),
+                     [key](std::string_view coding) { return key.ends_with(coding); });
+}
 
 Status refuse_empty(const BuildContext& context, const DataObjects& data) {
   for (const ObjectInfo& object : data.objects) {

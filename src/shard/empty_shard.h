@@ -3,10 +3,15 @@
 /// Objects without bytes among shards: what an upload that was cut off leaves.
 ///
 /// Threads: any.
+#include <string_view>
+
 #include "shard/build.h"
 #include "shard/detect.h"
 
 namespace headrace::detail {
+
+/// True when a name says that its file is compressed (".gz", ".zst", ...).
+bool is_compressed_name(std::string_view key) noexcept;
 
 /// Refuses an object without bytes unless its format says that such a file holds nothing: a raw
 /// file is then an empty value, a plain file of lines has none. Errors: kCorrupt (names the

@@ -49,6 +49,8 @@ TEST_F(EmptyShard, IsNoneWhereItsFormatSaysSo) {
   store_.set("a.jsonl", lines_);
   store_.set("b.jsonl", "");
   EXPECT_EQ(code(), Code::kOk);
+  store_.set("c.jsonl.gz", testing::deflate(Compression::kGzip, lines_));
+  EXPECT_EQ(code(), Code::kOk);
   store_.set("c_$folder$", "");  // Hadoop's mark of a directory.
   EXPECT_EQ(code(), Code::kOk);
   store_.shared().objects.clear();

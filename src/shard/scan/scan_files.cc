@@ -6,6 +6,7 @@
 #include <deque>
 #include <optional>
 
+#include "shard/empty_shard.h"
 #include "shard/index/partial.h"
 #include "shard/range_fetcher.h"
 #include "shard/scan/file_reading.h"
@@ -140,14 +141,15 @@ class Scanner {
                     fmt::format("{} samples in one file; up to {} are read, split it",
                                 found->samples.sample_count(), kMostShardSamples));
     }
-    if (found->form.compression != Compression::kNone) has_compressed_ = true;
+    if (found->form.compression != Compression::kNone && !is_compressed_name(objects_[i].key))
+      has_unnamed_compressed_ = true;
     return job_.emit(i, std::move(found->samples), found->form);
   }
 
-  // Names do not say that a file is compressed; the others of its set do.
+  // Where names do not say that files are compressed, the others of a set do.
   Status refuse_empty_among_compressed(std::size_t i) {
     if (objects_[i].size_bytes == 0) empty_ = i;
-    if (!empty_ || !has_compressed_) return Status();
+    if (!empty_ || !has_unnamed_compressed_) return Status();
     return named(*empty_, Status(Code::kCorrupt, "has no bytes, the others are compressed files"));
   }
 
@@ -169,7 +171,7 @@ class Scanner {
   std::vector<std::unique_ptr<FileReading>> readings_;  // Of the files that are being read.
   std::vector<std::unique_ptr<ScannedFile>> found_;     // Not emitted yet.
   std::optional<std::size_t> empty_;                    // An object without bytes.
-  bool has_compressed_ = false;
+  bool has_unnamed_compressed_ = false;
 };
 
 bool begins_with(std::span<const std::byte> head, std::initializer_list<unsigned char> mark) {
