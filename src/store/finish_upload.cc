@@ -30,7 +30,8 @@ bool pause_for(std::chrono::milliseconds time, const std::stop_token& stop) {
 
 Result<std::optional<ObjectInfo>> finish_upload(const UploadEnd& end, Clock& clock,
                                                 const std::stop_token& stop) {
-  const auto spare = std::min<std::chrono::nanoseconds>((end.deadline - clock.now()) / 8, kLookTime);
+  const auto spare =
+      std::min<std::chrono::nanoseconds>((end.deadline - clock.now()) / 8, kLookTime);
   const TimePoint last_complete = end.deadline - spare;
   TimePoint until = end.deadline;
   bool may_be_done = false;

@@ -288,7 +288,14 @@ def test_streams_read_in_place_and_copied_mix(tmp_path: Path) -> None:
     assert dataset.resample_streams(0, 1)[1].tolist() == list(range(50, 100))
 
 
-INDEXES = {"missing": None, "empty": b"", "cut off": b'{"version": 2, "sha', "not text": b"\xff\xfe", "version 1": b'{"version": 1, "shards": []}', "no shards": b'{"version": 2, "shards": []}'}
+INDEXES = {
+    "missing": None,
+    "empty": b"",
+    "cut off": b'{"version": 2, "sha',
+    "not text": b"\xff\xfe",
+    "version 1": b'{"version": 1, "shards": []}',
+    "no shards": b'{"version": 2, "shards": []}',
+}
 
 
 @pytest.mark.parametrize("damage", INDEXES)

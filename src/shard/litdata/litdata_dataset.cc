@@ -157,8 +157,8 @@ class EncryptedDataset final : public ItemDataset {
   mutable std::atomic<bool> fits_{false};  // Relaxed: a hint for messages.
 };
 
-// As of Arrow files (table_dataset.cc): texts rarely shrink to less than a 20th; small batches do no
-// harm.
+// As of Arrow files (table_dataset.cc): texts rarely shrink to less than a 20th; small batches do
+// no harm.
 constexpr std::uint64_t kMostInflation = 32;
 constexpr std::uint64_t kAlwaysInflatedBytes = std::uint64_t{16} << 20;
 

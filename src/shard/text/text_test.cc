@@ -334,7 +334,8 @@ TEST(LooksLikeJsonLines, AsksForAnObject) {
 }
 
 TEST(LooksLikeJsonArray, AsksForAnObjectInIt) {
-  for (const char* yes : {"[{\"a\": 1}]", "\n [\n {\"a\": {\"b\": [1", "[{}", "\xef\xbb\xbf[{\"a\":"})
+  for (const char* yes :
+       {"[{\"a\": 1}]", "\n [\n {\"a\": {\"b\": [1", "[{}", "\xef\xbb\xbf[{\"a\":"})
     EXPECT_TRUE(looks_like_json_array(bytes_of(yes))) << yes;
   for (const char* no : {"", "[", "[]", "[1]", "[[{", "{\"a\": [{", "[{a}", "[{\"a\"}", "text"})
     EXPECT_FALSE(looks_like_json_array(bytes_of(no))) << no;
@@ -343,8 +344,8 @@ TEST(LooksLikeJsonArray, AsksForAnObjectInIt) {
 TEST(ArrayScan, FindsTheElementsHoweverTheBytesCome) {
   const std::string file =
       "\xef\xbb\xbf [ {\"a\": \"]},[\\\"\"} ,\n{\"a\": [1, {\"b\": 2}]},{},1 , \"x,\" ]\n";
-  const std::vector<std::string> expected = {"{\"a\": \"]},[\\\"\"}", "{\"a\": [1, {\"b\": 2}]}", "{}",
-                                             "1", "\"x,\""};
+  const std::vector<std::string> expected = {"{\"a\": \"]},[\\\"\"}", "{\"a\": [1, {\"b\": 2}]}",
+                                             "{}", "1", "\"x,\""};
   for (std::uint64_t piece = 1; piece <= file.size(); ++piece) {
     ArrayScan scan(true);
     ASSERT_TRUE(testing::drive_scan(scan, bytes_of(file), piece).ok());
@@ -359,7 +360,8 @@ TEST(ArrayScan, FindsTheElementsHoweverTheBytesCome) {
 }
 
 TEST(ArrayScan, RefusesWhatIsNoWholeArray) {
-  for (const char* bad : {"[", "[{}", "[{},", "[{},]", "[,{}]", "[{}{}]", "[{}] x", "{}", "[{\"a]", "[[1]"}) {
+  for (const char* bad :
+       {"[", "[{}", "[{},", "[{},]", "[,{}]", "[{}{}]", "[{}] x", "{}", "[{\"a]", "[[1]"}) {
     ArrayScan scan(true);
     EXPECT_EQ(testing::drive_scan(scan, bytes_of(bad), 3).code(), Code::kCorrupt) << bad;
   }
