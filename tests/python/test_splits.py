@@ -94,6 +94,7 @@ WORDS = ["train", "training", "test", "testing", "val", "valid", "validation", "
 
 
 def random_name(rng: random.Random) -> str:
+    # Not with "_" or "." in front: such names are no data here.
     def part() -> str:
         return rng.choice("-._ 2").join(rng.choice(WORDS) for _ in range(rng.randint(1, 3)))
 
@@ -103,7 +104,7 @@ def random_name(rng: random.Random) -> str:
     else:
         name = part()
     return "/".join(
-        [f"f{folder}".replace("/", "") if not folder.strip(". ") or folder.startswith(".") else folder for folder in folders] + [f"{name.lstrip('.')}.tar"]
+        [f"f{folder}".replace("/", "") if not folder.strip(". ") or folder.startswith(".") else folder for folder in folders] + [f"{name.lstrip('._')}.tar"]
     )
 
 
