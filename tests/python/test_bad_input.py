@@ -130,15 +130,6 @@ def stale_index(numbers: Path, s3: simulator.Server, **_: Any) -> Case:
     return Case(lambda: hr.Dataset("s3://b/numbers")[450], ["bench", "load", "s3://b/numbers"], hr.ChangedError, "shard.00004.mds")
 
 
-def large_batch(numbers: Path, s3: simulator.Server, **_: Any) -> Case:
-    return Case(
-        lambda: hr.Loader("s3://b/numbers", batch_size=2000),
-        ["bench", "load", "s3://b/numbers", "--batch-size", "2000"],
-        hr.InvalidArgumentError,
-        "1000|2000",
-    )
-
-
 def small_memory(buckets: Path, s3: simulator.Server, **_: Any) -> Case:
     write_mds(buckets / "b" / "large", {"v": ("bytes", None)}, [{"v": bytes(2 << 20)} for _ in range(4)])
     return Case(
@@ -162,7 +153,6 @@ CASES = [
     mixed_formats,
     truncated_shard,
     stale_index,
-    large_batch,
     small_memory,
 ]
 
