@@ -285,8 +285,9 @@ class Room:
 
     @property
     def used(self) -> int:
-        """Bytes of the copies and their indexes."""
-        return self._scan()[0]
+        """Bytes of the copies and their indexes. Under the lock: else what goes and what comes meanwhile would both count."""
+        with self._locked():
+            return self._scan()[0]
 
     def make(self, size: int, reserve: Callable[[], None]) -> None:
         """Removes shards, those that were not used for longest first, until ``size`` bytes more are within the limit; then reserves."""
