@@ -219,7 +219,7 @@ def test_spawned_workers_open_their_own(numbers: Path, tmp_path: Path) -> None:
     program.write_text(
         "import multiprocessing, sys, headrace as hr\n"
         "def work(rank):\n"
-        "    with hr.Loader(sys.argv[1], batch_size=10, rank=rank, world_size=2, memory='64MiB') as loader:\n"
+        "    with hr.Loader(sys.argv[1], batch_size=10, rank=rank, world_size=2, memory='64MiB', lanes=10) as loader:\n"
         "        return [int(i) for batch in loader for i, real in zip(batch.ids, batch.mask) if real]\n"
         "if __name__ == '__main__':\n"
         "    parent = hr.Loader(sys.argv[1], batch_size=10, memory='64MiB')\n"
