@@ -6,6 +6,7 @@
 /// the byte. Values of data sets do not pass here: text columns are decoded strictly (decode.cc).
 #include <nanobind/nanobind.h>
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -17,31 +18,37 @@ inline handle text_from_bytes(std::string_view bytes) noexcept {
                               "surrogateescape");
 }
 
+/// The bytes of a str; nullopt for other objects and other surrogates. They lie in the str, or in
+/// `owner`, a bytes object that the caller has to drop.
+inline std::optional<std::string_view> bytes_from_text(handle text, PyObject*& owner) noexcept {
+  if (!PyUnicode_Check(text.ptr())) return std::nullopt;
+  Py_ssize_t size = 0;
+  if (const char* utf8 = PyUnicode_AsUTF8AndSize(text.ptr(), &size))
+    return std::string_view(utf8, static_cast<std::size_t>(size));
+  PyErr_Clear();
+  owner = PyUnicode_AsEncodedString(text.ptr(), "utf-8", "surrogateescape");
+  if (owner == nullptr) {
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  return std::string_view(PyBytes_AS_STRING(owner),
+                          static_cast<std::size_t>(PyBytes_GET_SIZE(owner)));
+}
+
 template <>
 struct type_caster<std::string_view> {
   NB_TYPE_CASTER(std::string_view, const_name("str"))
 
   bool from_python(handle src, std::uint32_t, cleanup_list* cleanup) noexcept {
-    if (!PyUnicode_Check(src.ptr())) return false;
-    Py_ssize_t size = 0;
-    if (const char* text = PyUnicode_AsUTF8AndSize(src.ptr(), &size)) {
-      value = std::string_view(text, static_cast<std::size_t>(size));
-      return true;
-    }
-    PyErr_Clear();
-    PyObject* bytes = PyUnicode_AsEncodedString(src.ptr(), "utf-8", "surrogateescape");
-    if (bytes == nullptr) {
-      PyErr_Clear();
+    PyObject* owner = nullptr;
+    const auto bytes = bytes_from_text(src, owner);
+    if (owner != nullptr && cleanup == nullptr) {
+      Py_DECREF(owner);  // nb::cast<>() outside of a call has nowhere to keep the bytes.
       return false;
     }
-    if (cleanup == nullptr) {  // nb::cast<>() outside of a call has nowhere to keep the bytes.
-      Py_DECREF(bytes);
-      return false;
-    }
-    cleanup->append(bytes);
-    value = std::string_view(PyBytes_AS_STRING(bytes),
-                             static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
-    return true;
+    if (owner != nullptr) cleanup->append(owner);
+    if (bytes) value = *bytes;
+    return bytes.has_value();
   }
 
   static handle from_cpp(std::string_view value, rv_policy, cleanup_list*) noexcept {
@@ -54,21 +61,11 @@ struct type_caster<std::string> {
   NB_TYPE_CASTER(std::string, const_name("str"))
 
   bool from_python(handle src, std::uint32_t, cleanup_list*) noexcept {
-    if (!PyUnicode_Check(src.ptr())) return false;
-    Py_ssize_t size = 0;
-    if (const char* text = PyUnicode_AsUTF8AndSize(src.ptr(), &size)) {
-      value.assign(text, static_cast<std::size_t>(size));
-      return true;
-    }
-    PyErr_Clear();
-    PyObject* bytes = PyUnicode_AsEncodedString(src.ptr(), "utf-8", "surrogateescape");
-    if (bytes == nullptr) {
-      PyErr_Clear();
-      return false;
-    }
-    value.assign(PyBytes_AS_STRING(bytes), static_cast<std::size_t>(PyBytes_GET_SIZE(bytes)));
-    Py_DECREF(bytes);
-    return true;
+    PyObject* owner = nullptr;
+    const auto bytes = bytes_from_text(src, owner);
+    if (bytes) value = *bytes;
+    Py_XDECREF(owner);
+    return bytes.has_value();
   }
 
   static handle from_cpp(const std::string& value, rv_policy, cleanup_list*) noexcept {
