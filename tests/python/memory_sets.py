@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import headrace as hr
+from headrace import prepare
 
 MiB = 1 << 20
 
@@ -104,7 +104,7 @@ def mds_zstd(path: Path, block: int) -> None:
 
 def tfrecord(path: Path, block: int) -> None:
     rng = np.random.default_rng(7)
-    with hr.TFRecordWriter(path, columns={"x": "bytes"}) as writer:
+    with prepare.TFRecordWriter(path, columns={"x": "bytes"}) as writer:
         for _ in range(4 * block // 65536):
             writer.write({"x": rng.bytes(65536)})
 
@@ -153,6 +153,7 @@ _READ = """
 import json, sys
 import pyarrow, pyarrow.compute, pyarrow.parquet, numpy
 import headrace as hr
+from headrace import prepare
 path, memory, batch, most = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
 def resident(name):
     with open("/proc/self/status") as status:
