@@ -39,13 +39,15 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sim.Serv
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Files of all sorts, one of them large enough to be sent in parts."""
+    """Files of all sorts, one of them large enough to be sent in parts. Old: S3 tells whole seconds, so that clients take a file
+    of the same second for newer than its copy."""
     random_bytes = random.Random(7)
     for name in NAMES:
         path = tmp_path / "tree" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         size = {"big.bin": 11_000_001, "dir/empty": 0}.get(name, 1000 + len(name))
         path.write_bytes(random_bytes.randbytes(size))
+        os.utime(path, (1_700_000_000, 1_700_000_000))
     return tmp_path / "tree"
 
 
