@@ -30,7 +30,9 @@ def measure(directory: Path, log: str, part: int, in_flight: int, seconds: float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--part", default="64KiB")
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=5)
@@ -44,9 +46,15 @@ def main() -> None:
         for _ in range(arguments.rounds):
             for name, found in rows.items():
                 path = str(log) if name == "with" else ""
-                found.append(measure(directory, path, parse_bytes(arguments.part), arguments.in_flight, arguments.seconds))
+                found.append(
+                    measure(
+                        directory, path, parse_bytes(arguments.part), arguments.in_flight, arguments.seconds
+                    )
+                )
         for name, found in rows.items():
-            print(f"{name:8} {statistics.median(row[0] for row in found):10,.0f} reads/s {statistics.median(row[1] for row in found):7.2f} CPU us a read")
+            print(
+                f"{name:8} {statistics.median(row[0] for row in found):10,.0f} reads/s {statistics.median(row[1] for row in found):7.2f} CPU us a read"
+            )
         with log.open("rb") as file:
             file.readline()  # of head()
             print(f"{len(file.readline())} bytes a line")

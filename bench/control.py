@@ -68,7 +68,9 @@ def adaptive_goodput(port: int, part: int) -> tuple[list[float], list[float]]:
     """(MB/s, limit) of each tick from a cold start."""
     with open_store(port, CEILING, part, adaptive=True) as store:
         objects = list(store.list())
-        worker = threading.Thread(target=_native.probe_fetch, args=(store._native, objects, part, CEILING, ADAPTIVE_SECONDS))
+        worker = threading.Thread(
+            target=_native.probe_fetch, args=(store._native, objects, part, CEILING, ADAPTIVE_SECONDS)
+        )
         worker.start()
         rates, limits = [], []
         then, received = time.monotonic(), 0.0
@@ -83,7 +85,9 @@ def adaptive_goodput(port: int, part: int) -> tuple[list[float], list[float]]:
 
 def run_profile(directory: Path, profile: str, part: int, seconds: float) -> dict[str, Any]:
     port = free_port()
-    server = subprocess.Popen([sys.executable, "-c", SERVER, str(directory), str(port), profile], stdin=subprocess.PIPE)
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, str(directory), str(port), profile], stdin=subprocess.PIPE
+    )
     try:
         wait_for(port)
         fixed = {count: fixed_goodput(port, part, count, seconds) for count in FIXED}
@@ -101,14 +105,18 @@ def run_profile(directory: Path, profile: str, part: int, seconds: float) -> dic
         "worst_fixed_MB_per_s": round(min(fixed.values())),
         "adaptive_MB_per_s": round(statistics.mean(settled)),
         "share_of_best": round(statistics.mean(settled) / fixed[best], 3),
-        "reached_after_s": next((TICK_SECONDS * (i + 1) for i, rate in enumerate(rates) if rate >= good), None),
+        "reached_after_s": next(
+            (TICK_SECONDS * (i + 1) for i, rate in enumerate(rates) if rate >= good), None
+        ),
         "settled_limit": round(statistics.median(limits[int(SETTLED_SECONDS / TICK_SECONDS) :])),
         "fixed": {count: round(rate) for count, rate in fixed.items()},
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--profiles", default="collapse-8,collapse-32,collapse-96")
     parser.add_argument("--part", default="1MiB", help="bytes of a read")
     parser.add_argument("--seconds", type=float, default=5, help="for each fixed concurrency")
@@ -118,7 +126,10 @@ def main() -> None:
         make_objects(Path(directory))
         for profile in arguments.profiles.split(","):
             row = run_profile(Path(directory), profile, parse_bytes(arguments.part), arguments.seconds)
-            print(json.dumps(row) if arguments.json else "  ".join(f"{k} {v}" for k, v in row.items()), flush=True)
+            print(
+                json.dumps(row) if arguments.json else "  ".join(f"{k} {v}" for k, v in row.items()),
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -24,7 +24,12 @@ from typing import Any
 import numpy as np
 from sim_vs_nginx import NGINX, SIMULATOR, free_port, wait_for
 
-CASES = [(8 << 20, 16, "sequential", 4096), (1 << 20, 16, "sequential", 4096), (64 << 10, 16, "random", 2048), (64 << 10, 64, "random", 2048)]
+CASES = [
+    (8 << 20, 16, "sequential", 4096),
+    (1 << 20, 16, "sequential", 4096),
+    (64 << 10, 16, "random", 2048),
+    (64 << 10, 64, "random", 2048),
+]
 
 
 def make_objects(directory: Path) -> None:
@@ -38,17 +43,25 @@ def make_objects(directory: Path) -> None:
 
 def start_server(kind: str, directory: Path, port: int) -> subprocess.Popen[bytes]:
     if kind == "sim":
-        server = subprocess.Popen([sys.executable, "-c", SIMULATOR, str(directory), str(port)], stdin=subprocess.PIPE)
+        server = subprocess.Popen(
+            [sys.executable, "-c", SIMULATOR, str(directory), str(port)], stdin=subprocess.PIPE
+        )
     else:
         config = directory / "nginx.conf"
-        config.write_text("user root;\n" * (os.getuid() == 0) + NGINX.format(temp=directory, root=directory, port=port))
+        config.write_text(
+            "user root;\n" * (os.getuid() == 0) + NGINX.format(temp=directory, root=directory, port=port)
+        )
         server = subprocess.Popen(["nginx", "-p", str(directory), "-c", str(config)])
     wait_for(port)
     return server
 
 
 def run(command: list[str]) -> float:
-    environment = os.environ | {"AWS_ACCESS_KEY_ID": "headrace", "AWS_SECRET_ACCESS_KEY": "headrace-secret", "AWS_REGION": "us-east-1"}
+    environment = os.environ | {
+        "AWS_ACCESS_KEY_ID": "headrace",
+        "AWS_SECRET_ACCESS_KEY": "headrace-secret",
+        "AWS_REGION": "us-east-1",
+    }
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{' '.join(command)}: {done.stderr}")
@@ -69,7 +82,9 @@ def memcpy_cpu_s_per_gb() -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--programs", type=Path, required=True, help="folder of fetch_floor and fetch_bench")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--server", choices=["nginx", "sim"], default="nginx")
@@ -82,9 +97,27 @@ def main() -> None:
     try:
         for part, in_flight, pattern, total_mib in CASES:
             for poller in ("uring", "epoll"):
-                common = ["--poller", poller, "--part", str(part), "--in-flight", str(in_flight), "--pattern", pattern, "--total-mib", str(total_mib)]
+                common = [
+                    "--poller",
+                    poller,
+                    "--part",
+                    str(part),
+                    "--in-flight",
+                    str(in_flight),
+                    "--pattern",
+                    pattern,
+                    "--total-mib",
+                    str(total_mib),
+                ]
                 floor_command = [str(args.programs / "fetch_floor"), "--port", str(port), *common]
-                store_command = [str(args.programs / "fetch_bench"), "--url", "s3://bkt", "--endpoint", f"http://127.0.0.1:{port}", *common]
+                store_command = [
+                    str(args.programs / "fetch_bench"),
+                    "--url",
+                    "s3://bkt",
+                    "--endpoint",
+                    f"http://127.0.0.1:{port}",
+                    *common,
+                ]
                 pairs = [(run(floor_command), run(store_command)) for _ in range(args.rounds)]
                 ratios = sorted(store / floor for floor, store in pairs)
                 row = {
@@ -96,7 +129,10 @@ def main() -> None:
                     "ratio": round(statistics.median(ratios), 2),
                     "ratio_spread": f"{ratios[0]:.2f}..{ratios[-1]:.2f}",
                 }
-                print(json.dumps(row) if args.json else "  ".join(f"{k} {v}" for k, v in row.items()), flush=True)
+                print(
+                    json.dumps(row) if args.json else "  ".join(f"{k} {v}" for k, v in row.items()),
+                    flush=True,
+                )
         copies = sorted(memcpy_cpu_s_per_gb() for _ in range(args.rounds))
         print(json.dumps({"memcpy_cpu_s_per_gb": round(statistics.median(copies), 3)}))
     finally:

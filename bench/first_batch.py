@@ -40,15 +40,26 @@ def write_dataset(root: Path, shards: int, samples: int) -> None:
         begin = 4 + 4 * (samples + 1) + len(text)
         offsets = [begin + 8 * i for i in range(samples + 1)]
         values = [shard * samples + i for i in range(samples)]
-        data = struct.pack(f"<{samples + 2}I", samples, *offsets) + text + struct.pack(f"<{samples}q", *values)
+        data = (
+            struct.pack(f"<{samples + 2}I", samples, *offsets) + text + struct.pack(f"<{samples}q", *values)
+        )
         name = f"shard.{shard:05d}.mds"
         (root / name).write_bytes(data)
-        entries.append(config | {"samples": samples, "raw_data": {"basename": name, "bytes": len(data), "hashes": {}}, "zip_data": None})
+        entries.append(
+            config
+            | {
+                "samples": samples,
+                "raw_data": {"basename": name, "bytes": len(data), "hashes": {}},
+                "zip_data": None,
+            }
+        )
     (root / "index.json").write_text(json.dumps({"version": 2, "shards": entries}, sort_keys=True))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--shards", type=int, default=1000)
     parser.add_argument("--samples", type=int, default=1000, help="a shard")
     parser.add_argument("--profile", default="none")
@@ -58,7 +69,11 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         write_dataset(Path(scratch) / "buckets" / "b" / "ds", args.shards, args.samples)
         with sim.Server(Path(scratch) / "buckets", profile=args.profile, seed=1) as server:
-            where = {"endpoint": server.endpoint, "access_key": server.access_key, "secret_key": server.secret_key}
+            where = {
+                "endpoint": server.endpoint,
+                "access_key": server.access_key,
+                "secret_key": server.secret_key,
+            }
             hr.Dataset("s3://b/ds", **where).write_index()
             times, singles = [], []
             for _ in range(args.rounds):

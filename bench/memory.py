@@ -19,7 +19,9 @@ def rss_bytes() -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("url")
     parser.add_argument("--memory", default="256MiB")
     parser.add_argument("--batch-size", type=int, default=64)
@@ -39,7 +41,14 @@ def main() -> None:
         "pool_peak_bytes": stats["pool.peak_bytes"],
         "rss_growth_bytes": peak - before,
     }
-    print(json.dumps(result) if args.json else "\n".join(f"{k:18} {v:>16,}" if isinstance(v, (int, float)) else f"{k:18} {v:>16}" for k, v in result.items()))
+    print(
+        json.dumps(result)
+        if args.json
+        else "\n".join(
+            f"{k:18} {v:>16,}" if isinstance(v, (int, float)) else f"{k:18} {v:>16}"
+            for k, v in result.items()
+        )
+    )
 
 
 if __name__ == "__main__":

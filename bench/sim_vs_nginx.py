@@ -57,16 +57,32 @@ def cpu_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def measure(floor: str, server: subprocess.Popen[bytes], port: int, part_bytes: int, total_mib: int) -> tuple[float, float]:
+def measure(
+    floor: str, server: subprocess.Popen[bytes], port: int, part_bytes: int, total_mib: int
+) -> tuple[float, float]:
     """GB/s, and CPU seconds of the server per GB."""
     before = cpu_s(server.pid)
-    command = [floor, "--poller", "uring", "--port", str(port), "--part", str(part_bytes), "--in-flight", "16", "--total-mib", str(total_mib)]
+    command = [
+        floor,
+        "--poller",
+        "uring",
+        "--port",
+        str(port),
+        "--part",
+        str(part_bytes),
+        "--in-flight",
+        "16",
+        "--total-mib",
+        str(total_mib),
+    ]
     report = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return report["GB_per_s"], (cpu_s(server.pid) - before) / (total_mib * 1.048576e-3)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--floor", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--directory", type=Path, default=Path("/dev/shm/sim_vs_nginx"))
@@ -83,7 +99,10 @@ def main() -> None:
     config.write_text(NGINX.format(temp=temp, port=ports["nginx"], root=arguments.directory))
     servers = {
         "nginx": subprocess.Popen(["nginx", "-c", str(config)], stderr=subprocess.DEVNULL),
-        "sim": subprocess.Popen([sys.executable, "-c", SIMULATOR, str(arguments.directory), str(ports["sim"])], stdin=subprocess.PIPE),
+        "sim": subprocess.Popen(
+            [sys.executable, "-c", SIMULATOR, str(arguments.directory), str(ports["sim"])],
+            stdin=subprocess.PIPE,
+        ),
     }
     rows = []
     try:
@@ -91,17 +110,29 @@ def main() -> None:
             wait_for(port)
         for part_bytes, total_mib in PART_BYTES.items():
             runs = [
-                {name: measure(arguments.floor, server, ports[name], part_bytes, total_mib) for name, server in servers.items()}
+                {
+                    name: measure(arguments.floor, server, ports[name], part_bytes, total_mib)
+                    for name, server in servers.items()
+                }
                 for _ in range(arguments.rounds)
             ]
             row: dict[str, float] = {"part_bytes": part_bytes}
             for name in servers:
-                row[f"{name}_GB_per_s"], row[f"{name}_cpu_s_per_GB"] = (statistics.median(run[name][i] for run in runs) for i in (0, 1))
+                row[f"{name}_GB_per_s"], row[f"{name}_cpu_s_per_GB"] = (
+                    statistics.median(run[name][i] for run in runs) for i in (0, 1)
+                )
             for label, i in (("throughput", 0), ("cpu", 1)):
                 ratios = sorted(run["sim"][i] / run["nginx"][i] for run in runs)
-                row |= {f"{label}_ratio": statistics.median(ratios), f"{label}_ratio_min": ratios[0], f"{label}_ratio_max": ratios[-1]}
+                row |= {
+                    f"{label}_ratio": statistics.median(ratios),
+                    f"{label}_ratio_min": ratios[0],
+                    f"{label}_ratio_max": ratios[-1],
+                }
             rows.append(row)
-            print(json.dumps(row) if arguments.json else "  ".join(f"{k} {v:.3g}" for k, v in row.items()), flush=True)
+            print(
+                json.dumps(row) if arguments.json else "  ".join(f"{k} {v:.3g}" for k, v in row.items()),
+                flush=True,
+            )
     finally:
         for server in servers.values():
             server.terminate()

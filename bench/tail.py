@@ -25,14 +25,25 @@ CLEAN = {"first_byte_p50_ms": 30, "first_byte_p99_ms": 80, "connection_bytes_per
 FAULTY = {**CLEAN, "slow_first_byte_rate": 0.01, "slow_first_byte_ms": 5000, "throttle_rate": 0.02}
 
 
-def run(directory: Path, behaviour: dict[str, float], seed: int, arguments: argparse.Namespace) -> dict[str, float]:
+def run(
+    directory: Path, behaviour: dict[str, float], seed: int, arguments: argparse.Namespace
+) -> dict[str, float]:
     with sim.Server(directory, behaviour=behaviour, seed=seed) as server:
         keys = {"access_key": server.access_key, "secret_key": server.secret_key}
         memory = (arguments.in_flight + 4) * PART * 5 // 4
-        with hr.Store("s3://bkt", endpoint=server.endpoint, memory=memory, max_in_flight=2 * arguments.in_flight, control_directory="", **keys) as store:
+        with hr.Store(
+            "s3://bkt",
+            endpoint=server.endpoint,
+            memory=memory,
+            max_in_flight=2 * arguments.in_flight,
+            control_directory="",
+            **keys,
+        ) as store:
             objects = list(store.list())
             # The quantile of first-byte times that hedging waits for is learnt from the requests themselves.
-            row = _native.probe_fetch(store._native, objects, PART, arguments.in_flight, 3600, arguments.requests * PART)
+            row = _native.probe_fetch(
+                store._native, objects, PART, arguments.in_flight, 3600, arguments.requests * PART
+            )
             stats = store.stats()
     return {
         "p50_ms": row["request_p50_us"] / 1000,
@@ -47,7 +58,9 @@ def run(directory: Path, behaviour: dict[str, float], seed: int, arguments: argp
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--requests", type=int, default=4000)
     parser.add_argument("--in-flight", type=int, default=16)
     parser.add_argument("--rounds", type=int, default=3)
@@ -59,13 +72,25 @@ def main() -> None:
         for index in range(4):
             (Path(directory) / "bkt" / f"object-{index}").write_bytes(bytes(64 << 20))
         for seed in range(arguments.rounds):
-            pair: dict[str, Any] = {name: run(Path(directory), behaviour, seed, arguments) for name, behaviour in (("clean", CLEAN), ("faulty", FAULTY))}
+            pair: dict[str, Any] = {
+                name: run(Path(directory), behaviour, seed, arguments)
+                for name, behaviour in (("clean", CLEAN), ("faulty", FAULTY))
+            }
             ratios.append(pair["faulty"]["p999_ms"] / pair["clean"]["p999_ms"])
             rows.append(pair)
             for name, row in pair.items():
-                print(json.dumps({"run": name, **row}) if arguments.json else f"{name:7}" + "  ".join(f"{k} {v:.4g}" for k, v in row.items()), flush=True)
+                print(
+                    json.dumps({"run": name, **row})
+                    if arguments.json
+                    else f"{name:7}" + "  ".join(f"{k} {v:.4g}" for k, v in row.items()),
+                    flush=True,
+                )
     extra = max(row["faulty"]["hedges"] / row["faulty"]["requests"] for row in rows)
-    result = {"p999_ratio": round(statistics.median(ratios), 2), "spread": f"{min(ratios):.2f}..{max(ratios):.2f}", "most_hedges": round(extra, 4)}
+    result = {
+        "p999_ratio": round(statistics.median(ratios), 2),
+        "spread": f"{min(ratios):.2f}..{max(ratios):.2f}",
+        "most_hedges": round(extra, 4),
+    }
     print(json.dumps(result) if arguments.json else "  ".join(f"{k} {v}" for k, v in result.items()))
 
 

@@ -29,7 +29,11 @@ def private_names(text: str) -> set[str]:
             is_private = True
         elif line == "}  // namespace":
             is_private = False
-        elif is_private and (line[:1].isalpha() or line[:1] == "_") and (found := TYPE.match(line) or OTHER.search(line)):
+        elif (
+            is_private
+            and (line[:1].isalpha() or line[:1] == "_")
+            and (found := TYPE.match(line) or OTHER.search(line))
+        ):
             names.add(found[1])
     return names
 

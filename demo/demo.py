@@ -77,15 +77,27 @@ def unpack_sources(demo: Demo) -> None:
     demo.tree.mkdir(parents=True)
     subprocess.run(["tar", "xf", TARBALL, "-C", demo.tree, "--strip-components=1"], check=True)
     for name in PART:
-        shutil.copytree(demo.tree / name, demo.tree.parent / "raw-part" / name, copy_function=os.link, symlinks=True)
+        shutil.copytree(
+            demo.tree / name, demo.tree.parent / "raw-part" / name, copy_function=os.link, symlinks=True
+        )
     done.touch()
 
 
 @contextmanager
 def simulator(demo: Demo) -> Iterator[str]:
     """(1) `headrace sim` in a process of its own: an S3 endpoint with the latencies of S3 Standard."""
-    command = [sys.executable, "-m", "headrace.cli", "sim", str(demo.data / "buckets"), "--profile", demo.profile]
-    process = subprocess.Popen([*command, "--port", str(demo.port), "--seed", "1", "--json"], stdout=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "headrace.cli",
+        "sim",
+        str(demo.data / "buckets"),
+        "--profile",
+        demo.profile,
+    ]
+    process = subprocess.Popen(
+        [*command, "--port", str(demo.port), "--seed", "1", "--json"], stdout=subprocess.PIPE, text=True
+    )
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
@@ -106,7 +118,9 @@ def simulator(demo: Demo) -> Iterator[str]:
 
 def headrace_json(*arguments: str) -> dict[str, Any]:
     """Runs one `headrace ... --json` command as a user would, with its progress bar on the terminal."""
-    run = subprocess.run([sys.executable, "-m", "headrace.cli", *arguments, "--json"], stdout=subprocess.PIPE, text=True)
+    run = subprocess.run(
+        [sys.executable, "-m", "headrace.cli", *arguments, "--json"], stdout=subprocess.PIPE, text=True
+    )
     if run.returncode:
         fail(f"headrace {' '.join(arguments)} ended with exit code {run.returncode}")
     result: dict[str, Any] = json.loads(run.stdout)
@@ -118,10 +132,18 @@ def pack_shards(demo: Demo) -> None:
     for source, target in (("raw", "packed"), ("raw-part", "part")):
         demo.step(f"headrace pack s3://linux/{source} s3://linux/{target} --format mds --tokens {TOKENS}")
         started = time.monotonic()
-        packed = headrace_json("pack", f"s3://linux/{source}", f"s3://linux/{target}", "--format", "mds", "--tokens", str(TOKENS))
+        packed = headrace_json(
+            "pack", f"s3://linux/{source}", f"s3://linux/{target}", "--format", "mds", "--tokens", str(TOKENS)
+        )
         seconds = time.monotonic() - started
-        kept = f", {packed['resumed_shard_count']} of them kept from an earlier run" if packed["resumed_shard_count"] else ""
-        demo.note(f"{packed['file_count']:,} files -> {packed['sample_count']:,} samples in {packed['shard_count']} shards, {seconds:.1f} s{kept}")
+        kept = (
+            f", {packed['resumed_shard_count']} of them kept from an earlier run"
+            if packed["resumed_shard_count"]
+            else ""
+        )
+        demo.note(
+            f"{packed['file_count']:,} files -> {packed['sample_count']:,} samples in {packed['shard_count']} shards, {seconds:.1f} s{kept}"
+        )
         headrace_json("index", f"s3://linux/{target}")
 
 
@@ -142,17 +164,45 @@ def stream_everything(demo: Demo) -> None:
             samples += int(batch.mask.sum())
         stats = loader.stats()
     seconds, cpu = time.monotonic() - started, cpu_seconds() - cpu
-    demo.results["stream"] = {"samples": samples, "seconds": seconds, "cpu_s": cpu, "first_batch_s": first, "stats": stats}
-    demo.note(f"{samples:,} samples in {seconds:.1f} s = {samples / seconds:,.0f} samples/s, {samples / cpu:,.0f} per CPU second")
+    demo.results["stream"] = {
+        "samples": samples,
+        "seconds": seconds,
+        "cpu_s": cpu,
+        "first_batch_s": first,
+        "stats": stats,
+    }
+    demo.note(
+        f"{samples:,} samples in {seconds:.1f} s = {samples / seconds:,.0f} samples/s, {samples / cpu:,.0f} per CPU second"
+    )
 
 
 def start_training(demo: Demo, run: str, world_size: int, endpoint: str) -> list[subprocess.Popen[bytes]]:
-    command = [sys.executable, str(HERE / "train.py"), "s3://linux/part", "--run-dir", str(demo.runs), "--run", run]
-    command += ["--global-batch", str(GLOBAL_BATCH), "--seed", str(SEED), "--threads", str(max(1, (os.cpu_count() or 1) // world_size))]
+    command = [
+        sys.executable,
+        str(HERE / "train.py"),
+        "s3://linux/part",
+        "--run-dir",
+        str(demo.runs),
+        "--run",
+        run,
+    ]
+    command += [
+        "--global-batch",
+        str(GLOBAL_BATCH),
+        "--seed",
+        str(SEED),
+        "--threads",
+        str(max(1, (os.cpu_count() or 1) // world_size)),
+    ]
     port = str(20000 + os.getpid() % 20000)
     ranks = []
     for rank in range(world_size):
-        env = os.environ | {"RANK": str(rank), "WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        env = os.environ | {
+            "RANK": str(rank),
+            "WORLD_SIZE": str(world_size),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": port,
+        }
         ranks.append(subprocess.Popen(command, env=env, start_new_session=True))
     return ranks
 
@@ -206,9 +256,20 @@ def resume_on_one(demo: Demo, endpoint: str) -> None:
 
 def uninterrupted_batches() -> Iterator[tuple[list[int], int]]:
     """What a run without interruption receives: ids and a checksum of the bytes of each global batch."""
-    with hr.Loader("s3://linux/part", batch_size=GLOBAL_BATCH, shuffle=True, seed=SEED, memory="256MiB", rank=0, world_size=1) as loader:
+    with hr.Loader(
+        "s3://linux/part",
+        batch_size=GLOBAL_BATCH,
+        shuffle=True,
+        seed=SEED,
+        memory="256MiB",
+        rank=0,
+        world_size=1,
+    ) as loader:
         for batch in loader:
-            yield [int(i) for i, real in zip(batch.ids, batch.mask, strict=True) if real], zlib.crc32(batch["tokens"])
+            yield (
+                [int(i) for i, real in zip(batch.ids, batch.mask, strict=True) if real],
+                zlib.crc32(batch["tokens"]),
+            )
 
 
 def prove(demo: Demo) -> None:
@@ -236,7 +297,12 @@ def prove(demo: Demo) -> None:
     losses = [e["loss"] for e in two[0][:resumed_at]] + [e["loss"] for e in one]
     if not sum(losses[-10:]) < 0.8 * sum(losses[:10]):
         fail(f"the loss did not fall: {losses[0]:.3f} -> {losses[-1]:.3f}")
-    demo.results["proof"] = {"samples": sample_count, "batches": len(batches), "resumed_at_step": resumed_at, "redone_steps": lost}
+    demo.results["proof"] = {
+        "samples": sample_count,
+        "batches": len(batches),
+        "resumed_at_step": resumed_at,
+        "redone_steps": lost,
+    }
     demo.results["loss"] = {"first": losses[0], "last": losses[-1]}
     demo.note(
         f"[green]each of {sample_count:,} samples exactly once[/] over 2 ranks (steps 0-{resumed_at - 1}) and 1 rank (steps {resumed_at}-{len(batches) - 1})"
@@ -265,11 +331,26 @@ def read_small_files(demo: Demo) -> None:
 def report(demo: Demo) -> None:
     trained = json.loads((demo.runs / "stats-one-rank.json").read_text())
     demo.results["train"] = trained
-    table = Table(title=f"\nWhere time went (simulator profile {demo.profile}; training is the resumed run)", title_justify="left")
-    for heading in ("", "first batch", "samples/s", "samples/CPU s", "requests", "GB", "stall seconds by cause"):
-        table.add_column(heading, justify="left" if heading in ("", "stall seconds by cause") else "right", no_wrap=True)
+    table = Table(
+        title=f"\nWhere time went (simulator profile {demo.profile}; training is the resumed run)",
+        title_justify="left",
+    )
+    for heading in (
+        "",
+        "first batch",
+        "samples/s",
+        "samples/CPU s",
+        "requests",
+        "GB",
+        "stall seconds by cause",
+    ):
+        table.add_column(
+            heading, justify="left" if heading in ("", "stall seconds by cause") else "right", no_wrap=True
+        )
 
-    def row(name: str, samples: int, seconds: float, cpu: float | None, first: float | None, stats: dict[str, Any]) -> None:
+    def row(
+        name: str, samples: int, seconds: float, cpu: float | None, first: float | None, stats: dict[str, Any]
+    ) -> None:
         stalls = {k: v for k, v in stats.get("stall_seconds", {}).items() if v >= 0.05}
         table.add_row(
             name,
@@ -288,15 +369,26 @@ def report(demo: Demo) -> None:
     row("raw small files", small["samples"], small["seconds"], small["cpu_s"], None, small["stats"])
     console.print(table)
     ratio = (s["samples"] / s["seconds"]) / (small["samples"] / small["seconds"])
-    requests = (small["stats"]["store.requests"] / small["samples"]) / (s["stats"]["store.requests"] / s["samples"])
-    console.print(f"Packed shards stream {ratio:,.0f} times the samples per second with {requests:,.0f} times fewer requests per sample: why packing matters.")
+    requests = (small["stats"]["store.requests"] / small["samples"]) / (
+        s["stats"]["store.requests"] / s["samples"]
+    )
+    console.print(
+        f"Packed shards stream {ratio:,.0f} times the samples per second with {requests:,.0f} times fewer requests per sample: why packing matters."
+    )
     (demo.data / "report.json").write_text(json.dumps(demo.results, indent=1))
     demo.step(f"done; the report is also in {demo.data / 'report.json'}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=HERE.parent / "demo-data", help="where everything is kept (default: %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=HERE.parent / "demo-data",
+        help="where everything is kept (default: %(default)s)",
+    )
     parser.add_argument("--profile", default="s3-standard", help="simulator profile (default: %(default)s)")
     parser.add_argument("--port", type=int, default=0, help="port of the simulator (default: any free one)")
     args = parser.parse_args()

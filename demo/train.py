@@ -36,7 +36,10 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, length, width = x.shape
-        q, k, v = (t.view(batch, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm1(x)).chunk(3, -1))
+        q, k, v = (
+            t.view(batch, length, self.heads, -1).transpose(1, 2)
+            for t in self.qkv(self.norm1(x)).chunk(3, -1)
+        )
         mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(mixed.transpose(1, 2).reshape(batch, length, width))
         return x + self.down(functional.gelu(self.up(self.norm2(x))))
@@ -66,7 +69,9 @@ def masked_loss(model: nn.Module, tokens: Tensor, mask: Tensor) -> Tensor:
 def average_over_ranks(model: nn.Module, loss: Tensor) -> float:
     if not dist.is_initialized():
         return float(loss.detach())
-    flat = torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None] + [loss.detach().reshape(1)])
+    flat = torch.cat(
+        [p.grad.reshape(-1) for p in model.parameters() if p.grad is not None] + [loss.detach().reshape(1)]
+    )
     dist.all_reduce(flat)
     flat /= dist.get_world_size()
     at = 0
@@ -92,7 +97,9 @@ def train(args: argparse.Namespace) -> None:
     checkpoint = run_dir / "checkpoint.pt"
 
     started = time.monotonic()
-    loader = headrace.torch.Loader(args.url, batch_size=args.global_batch // world_size, shuffle=True, seed=args.seed, memory=args.memory)
+    loader = headrace.torch.Loader(
+        args.url, batch_size=args.global_batch // world_size, shuffle=True, seed=args.seed, memory=args.memory
+    )
     model = ByteTransformer(length=1024)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     step = 0
@@ -113,31 +120,53 @@ def train(args: argparse.Namespace) -> None:
         loss.backward()
         mean_loss = average_over_ranks(model, loss)
         optimizer.step()
-        entry = {"step": step, "ids": batch.ids.tolist(), "mask": batch.mask.tolist(), "crc": zlib.crc32(tokens.numpy()), "loss": mean_loss}
+        entry = {
+            "step": step,
+            "ids": batch.ids.tolist(),
+            "mask": batch.mask.tolist(),
+            "crc": zlib.crc32(tokens.numpy()),
+            "loss": mean_loss,
+        }
         log.write(json.dumps(entry) + "\n")
         step += 1
         if rank == 0 and step % args.checkpoint_every == 0:
             state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
             save(checkpoint, state | {"loader": json.dumps(loader.state_dict())})
-            report = {"first_batch_s": first_batch_s, "seconds": time.monotonic() - started, "stats": loader.stats()}
+            report = {
+                "first_batch_s": first_batch_s,
+                "seconds": time.monotonic() - started,
+                "stats": loader.stats(),
+            }
             (run_dir / f"stats-{args.run}.json").write_text(json.dumps(report))
     if rank == 0:
-        report = {"first_batch_s": first_batch_s, "seconds": time.monotonic() - started, "stats": loader.stats()}
+        report = {
+            "first_batch_s": first_batch_s,
+            "seconds": time.monotonic() - started,
+            "stats": loader.stats(),
+        }
         (run_dir / f"stats-{args.run}.json").write_text(json.dumps(report))
     if world_size > 1:
         dist.destroy_process_group()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("url", help="dataset of token samples with a column `tokens` of 1,025 uint16")
-    parser.add_argument("--global-batch", type=int, default=32, help="samples a step over all ranks (default: %(default)s)")
+    parser.add_argument(
+        "--global-batch", type=int, default=32, help="samples a step over all ranks (default: %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=17)
-    parser.add_argument("--memory", default="256MiB", help="limit of the engine's memory for data (default: %(default)s)")
+    parser.add_argument(
+        "--memory", default="256MiB", help="limit of the engine's memory for data (default: %(default)s)"
+    )
     parser.add_argument("--run-dir", required=True, help="where the checkpoint and the logs go")
     parser.add_argument("--run", default="run", help="name of this start in the logs (default: %(default)s)")
     parser.add_argument("--checkpoint-every", type=int, default=10, metavar="STEPS")
-    parser.add_argument("--threads", type=int, default=1, help="torch threads of this rank (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="torch threads of this rank (default: %(default)s)"
+    )
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     train(args)

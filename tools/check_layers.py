@@ -14,7 +14,22 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-LAYERS = ["base", "mem", "insight", "reactor", "http", "auth", "store", "copy", "shard", "order", "feed", "sim", "pack", "bindings"]
+LAYERS = [
+    "base",
+    "mem",
+    "insight",
+    "reactor",
+    "http",
+    "auth",
+    "store",
+    "copy",
+    "shard",
+    "order",
+    "feed",
+    "sim",
+    "pack",
+    "bindings",
+]
 PUBLIC = {  # header -> layer that implements it
     "status": "base",
     "clock": "base",
@@ -98,7 +113,9 @@ def problems_of(path: Path) -> list[str]:
 
 
 def main() -> int:
-    files = [p for top in ("include", "src") for p in sorted((ROOT / top).rglob("*")) if p.suffix in {".h", ".cc"}]
+    files = [
+        p for top in ("include", "src") for p in sorted((ROOT / top).rglob("*")) if p.suffix in {".h", ".cc"}
+    ]
     problems = [line for path in files for line in problems_of(path)]
     print("\n".join(problems) if problems else f"layers: {len(files)} files, no include points down")
     return 1 if problems else 0

@@ -34,7 +34,9 @@ def functions(text: str) -> list[tuple[int, int]]:
 
 
 def main() -> int:
-    names = subprocess.run(["git", "ls-files", "*.h", "*.cc", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True)
+    names = subprocess.run(
+        ["git", "ls-files", "*.h", "*.cc", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
     bad, near = [], []
     for name in names.stdout.split():
         text = (ROOT / name).read_text()

@@ -31,7 +31,11 @@ from typing import Any
 
 SMALL_COUNT, SMALL_BYTES = 20_000, 10_000
 LARGE_COUNT, LARGE_BYTES = 4, 256 << 20
-KEYS = {"AWS_ACCESS_KEY_ID": "benchmark", "AWS_SECRET_ACCESS_KEY": "benchmark-secret", "AWS_REGION": "us-east-1"}
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "benchmark",
+    "AWS_SECRET_ACCESS_KEY": "benchmark-secret",
+    "AWS_REGION": "us-east-1",
+}
 
 
 def free_port() -> int:
@@ -43,7 +47,11 @@ def free_port() -> int:
 @contextmanager
 def minio(program: str, data: Path) -> Iterator[str]:
     address = f"127.0.0.1:{free_port()}"
-    environment = {**os.environ, "MINIO_ROOT_USER": KEYS["AWS_ACCESS_KEY_ID"], "MINIO_ROOT_PASSWORD": KEYS["AWS_SECRET_ACCESS_KEY"]}
+    environment = {
+        **os.environ,
+        "MINIO_ROOT_USER": KEYS["AWS_ACCESS_KEY_ID"],
+        "MINIO_ROOT_PASSWORD": KEYS["AWS_SECRET_ACCESS_KEY"],
+    }
     command = [program, "server", str(data), "--address", address, "--quiet"]
     server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -59,7 +67,9 @@ def minio(program: str, data: Path) -> Iterator[str]:
         server.wait()
 
 
-def client_command(client: str, programs: dict[str, str], endpoint: str, source: str, target: str) -> list[str]:
+def client_command(
+    client: str, programs: dict[str, str], endpoint: str, source: str, target: str
+) -> list[str]:
     if client == "headrace":
         return [*programs["headrace"].split(), "cp", "-r", source, target, "--endpoint", endpoint, "--quiet"]
     if client == "s5cmd":
@@ -67,10 +77,31 @@ def client_command(client: str, programs: dict[str, str], endpoint: str, source:
             source += "/*"
         else:
             source, target = source + "/", target + "/"
-        return [programs["s5cmd"], "--endpoint-url", endpoint, "--log", "error", "cp", source, target.rstrip("/") + "/"]
+        return [
+            programs["s5cmd"],
+            "--endpoint-url",
+            endpoint,
+            "--log",
+            "error",
+            "cp",
+            source,
+            target.rstrip("/") + "/",
+        ]
     remote = f":s3,provider=Minio,env_auth=true,endpoint='{endpoint}':"
-    ends = [remote + end.removeprefix("s3://") if end.startswith("s3://") else end for end in (source, target)]
-    return [programs["rclone"], "copy", "--transfers", "64", "--checkers", "16", "--fast-list", "--no-traverse", *ends]
+    ends = [
+        remote + end.removeprefix("s3://") if end.startswith("s3://") else end for end in (source, target)
+    ]
+    return [
+        programs["rclone"],
+        "copy",
+        "--transfers",
+        "64",
+        "--checkers",
+        "16",
+        "--fast-list",
+        "--no-traverse",
+        *ends,
+    ]
 
 
 def measure(command: list[str]) -> tuple[float, float]:
@@ -95,13 +126,19 @@ def disk_rate(directory: Path) -> float:
     """GB/s that dd writes to the directory, past the page cache."""
     target = directory / "dd"
     started = time.monotonic()
-    subprocess.run(["dd", "if=/dev/zero", f"of={target}", "bs=8M", "count=128", "oflag=direct"], check=True, capture_output=True)
+    subprocess.run(
+        ["dd", "if=/dev/zero", f"of={target}", "bs=8M", "count=128", "oflag=direct"],
+        check=True,
+        capture_output=True,
+    )
     seconds = time.monotonic() - started
     target.unlink()
     return 128 * (8 << 20) / seconds / 1e9
 
 
-def run_case(case: str, clients: list[str], programs: dict[str, str], endpoint: str, work: Path, rounds: int) -> list[dict[str, Any]]:
+def run_case(
+    case: str, clients: list[str], programs: dict[str, str], endpoint: str, work: Path, rounds: int
+) -> list[dict[str, Any]]:
     count, size = (SMALL_COUNT, SMALL_BYTES) if case == "small" else (LARGE_COUNT, LARGE_BYTES)
     results: dict[str, list[tuple[float, float]]] = {client: [] for client in clients}
     for round_number in range(rounds):
@@ -113,7 +150,11 @@ def run_case(case: str, clients: list[str], programs: dict[str, str], endpoint: 
             up = f"s3://up-{case}-{client}-{round_number}"
             if case == "up":
                 make_bucket(endpoint, up.removeprefix("s3://"), programs)
-            ends = (str(work / "large"), up) if case == "up" else (f"s3://{'small' if case == 'small' else 'large'}", str(target))
+            ends = (
+                (str(work / "large"), up)
+                if case == "up"
+                else (f"s3://{'small' if case == 'small' else 'large'}", str(target))
+            )
             results[client].append(measure(client_command(client, programs, endpoint, *ends)))
             if case != "up":
                 copied = sum(1 for entry in target.iterdir())
@@ -137,19 +178,30 @@ def run_case(case: str, clients: list[str], programs: dict[str, str], endpoint: 
 
 
 def make_bucket(endpoint: str, name: str, programs: dict[str, str]) -> None:
-    subprocess.run([programs["s5cmd"], "--endpoint-url", endpoint, "mb", f"s3://{name}"], env={**os.environ, **KEYS}, check=True, capture_output=True)
+    subprocess.run(
+        [programs["s5cmd"], "--endpoint-url", endpoint, "mb", f"s3://{name}"],
+        env={**os.environ, **KEYS},
+        check=True,
+        capture_output=True,
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minio", required=True)
     parser.add_argument("--rclone", default=shutil.which("rclone"))
     parser.add_argument("--s5cmd", default=shutil.which("s5cmd"))
-    parser.add_argument("--headrace", default=f"{sys.executable} -m headrace.cli", help="The command, split at spaces.")
+    parser.add_argument(
+        "--headrace", default=f"{sys.executable} -m headrace.cli", help="The command, split at spaces."
+    )
     parser.add_argument("--clients", default="headrace,s5cmd,rclone")
     parser.add_argument("--case", default="small,down,up")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--directory", type=Path, help="Where data goes; default: the directory for temporary files.")
+    parser.add_argument(
+        "--directory", type=Path, help="Where data goes; default: the directory for temporary files."
+    )
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     programs = {"headrace": arguments.headrace, "s5cmd": arguments.s5cmd, "rclone": arguments.rclone}
@@ -171,9 +223,13 @@ def main() -> None:
         if arguments.json:
             print(json.dumps({**row, "disk_gb_per_s": disk}))
         elif row["case"] == "small":
-            print(f"small {row['client']:9} {row['wall_s']:6.2f} s wall  {row['cpu_s']:6.2f} s CPU  {row['files_per_cpu_s']:9,.0f} files per CPU second")
+            print(
+                f"small {row['client']:9} {row['wall_s']:6.2f} s wall  {row['cpu_s']:6.2f} s CPU  {row['files_per_cpu_s']:9,.0f} files per CPU second"
+            )
         else:
-            print(f"{row['case']:5} {row['client']:9} {row['gb_per_s']:6.2f} GB/s  {row['cpu_s_per_gb']:6.2f} CPU s/GB  (disk {disk:.2f} GB/s)")
+            print(
+                f"{row['case']:5} {row['client']:9} {row['gb_per_s']:6.2f} GB/s  {row['cpu_s_per_gb']:6.2f} CPU s/GB  (disk {disk:.2f} GB/s)"
+            )
 
 
 if __name__ == "__main__":

@@ -40,7 +40,10 @@ def payloads(samples: int) -> Iterator[bytes]:
 
     rng = np.random.default_rng(1)
     for start in range(0, samples, 4096):
-        yield from (row.tobytes() for row in rng.integers(0, 50_000, (min(4096, samples - start), TOKENS), dtype=np.uint16))
+        yield from (
+            row.tobytes()
+            for row in rng.integers(0, 50_000, (min(4096, samples - start), TOKENS), dtype=np.uint16)
+        )
 
 
 def shards(samples: int) -> Iterator[tuple[int, list[bytes]]]:
@@ -155,7 +158,15 @@ def mosaic_mds(root: Path) -> int:
     from torch.utils.data import DataLoader
 
     dataset = StreamingDataset(local=str(root / "mds"), shuffle=False, batch_size=BATCH)
-    return count_batches(DataLoader(dataset, batch_size=BATCH, num_workers=0, collate_fn=lambda rows: {"data": [r["data"] for r in rows]}), "data")
+    return count_batches(
+        DataLoader(
+            dataset,
+            batch_size=BATCH,
+            num_workers=0,
+            collate_fn=lambda rows: {"data": [r["data"] for r in rows]},
+        ),
+        "data",
+    )
 
 
 def headrace_tokens(root: Path) -> int:
@@ -166,12 +177,20 @@ def litdata_tokens(root: Path) -> int:
     import litdata
     from litdata.streaming.item_loader import TokensLoader
 
-    dataset = litdata.StreamingDataset(str(root / "bench" / "tokens"), item_loader=TokensLoader(block_size=TOKENS), shuffle=False, drop_last=False)
+    dataset = litdata.StreamingDataset(
+        str(root / "bench" / "tokens"),
+        item_loader=TokensLoader(block_size=TOKENS),
+        shuffle=False,
+        drop_last=False,
+    )
     return sum(len(batch) for batch in litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0))
 
 
 def headrace_tokens_s3(root: Path) -> int:
-    return count_batches(headrace_loader("s3://bench/tokens", endpoint=os.environ["ENDPOINT"], tokens_per_sample=TOKENS), "data")
+    return count_batches(
+        headrace_loader("s3://bench/tokens", endpoint=os.environ["ENDPOINT"], tokens_per_sample=TOKENS),
+        "data",
+    )
 
 
 def litdata_tokens_s3(root: Path) -> int:
@@ -189,7 +208,10 @@ def litdata_tokens_s3(root: Path) -> int:
         item_loader=TokensLoader(block_size=TOKENS),
         shuffle=False,
         drop_last=False,
-        storage_options={"endpoint_url": os.environ["ENDPOINT"], "config": botocore.config.Config(s3={"addressing_style": "path"})},
+        storage_options={
+            "endpoint_url": os.environ["ENDPOINT"],
+            "config": botocore.config.Config(s3={"addressing_style": "path"}),
+        },
     )
     return sum(len(batch) for batch in litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=0))
 
@@ -239,14 +261,46 @@ def tf_example(root: Path) -> int:
 
 Reader = Callable[[Path], int]
 CASES: dict[str, tuple[str, Callable[[Path, int], None], dict[str, tuple[str, Reader]]]] = {
-    "tar": ("tar", make_tar, {"headrace": ("headrace", headrace_tar), "webdataset": ("webdataset", webdataset_tar)}),
-    "mds": ("mds", make_mds, {"headrace": ("headrace", headrace_mds), "mosaicml-streaming": ("streaming", mosaic_mds)}),
-    "tokens": ("tokens", make_tokens, {"headrace": ("headrace", headrace_tokens), "litdata": ("litdata", litdata_tokens)}),
-    "tokens-s3": ("tokens", make_tokens, {"headrace": ("headrace", headrace_tokens_s3), "litdata": ("litdata", litdata_tokens_s3)}),
-    "tfrecord": ("tfrecord", make_tfrecord, {"headrace": ("headrace", headrace_tfrecord), "tf.data": ("tensorflow", tf_tfrecord)}),
-    "tfrecord-list": ("tfrecord", make_tfrecord, {"headrace": ("headrace", headrace_tfrecord_list), "tf.data": ("tensorflow", tf_tfrecord)}),
-    "example": ("example", make_example, {"headrace": ("headrace", headrace_example), "tf.data": ("tensorflow", tf_example)}),
-    "example-list": ("example", make_example, {"headrace": ("headrace", headrace_example_list), "tf.data": ("tensorflow", tf_example)}),
+    "tar": (
+        "tar",
+        make_tar,
+        {"headrace": ("headrace", headrace_tar), "webdataset": ("webdataset", webdataset_tar)},
+    ),
+    "mds": (
+        "mds",
+        make_mds,
+        {"headrace": ("headrace", headrace_mds), "mosaicml-streaming": ("streaming", mosaic_mds)},
+    ),
+    "tokens": (
+        "tokens",
+        make_tokens,
+        {"headrace": ("headrace", headrace_tokens), "litdata": ("litdata", litdata_tokens)},
+    ),
+    "tokens-s3": (
+        "tokens",
+        make_tokens,
+        {"headrace": ("headrace", headrace_tokens_s3), "litdata": ("litdata", litdata_tokens_s3)},
+    ),
+    "tfrecord": (
+        "tfrecord",
+        make_tfrecord,
+        {"headrace": ("headrace", headrace_tfrecord), "tf.data": ("tensorflow", tf_tfrecord)},
+    ),
+    "tfrecord-list": (
+        "tfrecord",
+        make_tfrecord,
+        {"headrace": ("headrace", headrace_tfrecord_list), "tf.data": ("tensorflow", tf_tfrecord)},
+    ),
+    "example": (
+        "example",
+        make_example,
+        {"headrace": ("headrace", headrace_example), "tf.data": ("tensorflow", tf_example)},
+    ),
+    "example-list": (
+        "example",
+        make_example,
+        {"headrace": ("headrace", headrace_example_list), "tf.data": ("tensorflow", tf_example)},
+    ),
 }
 
 
@@ -262,14 +316,26 @@ def child(case: str, loader: str, root: Path) -> None:
             importlib.import_module(name)
     started, cpu = time.monotonic(), cpu_seconds()
     samples = reader(root)
-    print(json.dumps({"case": case, "loader": loader, "samples": samples, "seconds": time.monotonic() - started, "cpu_s": cpu_seconds() - cpu}))
+    print(
+        json.dumps(
+            {
+                "case": case,
+                "loader": loader,
+                "samples": samples,
+                "seconds": time.monotonic() - started,
+                "cpu_s": cpu_seconds() - cpu,
+            }
+        )
+    )
 
 
 def run_child(case: str, loader: str, root: Path) -> dict[str, Any]:
     for leftover in Path("/dev/shm").glob("0000*"):
         leftover.unlink()  # mosaicml-streaming's shared memory of an earlier run
     command = [sys.executable, __file__, "--child", f"{case}:{loader}", "--data", str(root)]
-    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
+    done = subprocess.run(
+        command, capture_output=True, text=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+    )
     if done.returncode:
         raise SystemExit(f"{case}, {loader} failed:\n{done.stderr[-3000:]}")
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -285,15 +351,24 @@ def prepare(case: str, data: Path, samples: int) -> Path:
         root.mkdir(parents=True)
         # In a process of its own: some writers leave threads and settings behind.
         code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import formats, pathlib; formats.{make.__name__}(pathlib.Path({str(root)!r}), {samples})"
-        subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"})
+        subprocess.run(
+            [sys.executable, "-c", code], check=True, env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3"}
+        )
         done.touch()
     return root
 
 
 def start_simulator(root: Path) -> subprocess.Popen[str]:
-    process = subprocess.Popen([sys.executable, "-m", "headrace.cli", "sim", str(root), "--json"], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli", "sim", str(root), "--json"], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
-    os.environ |= {"AWS_ACCESS_KEY_ID": "headrace", "AWS_SECRET_ACCESS_KEY": "headrace-secret", "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1"}
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "headrace",
+        "AWS_SECRET_ACCESS_KEY": "headrace-secret",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     os.environ["ENDPOINT"] = json.loads(process.stdout.readline())["endpoint"]
     return process
 
@@ -331,7 +406,9 @@ def summarise(case: str, results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=Path("/dev/shm/headrace-formats"))
     parser.add_argument("--samples", type=int, default=262_144)
     parser.add_argument("--rounds", type=int, default=3)

@@ -36,7 +36,11 @@ class Watch:
         self.base, self.start, self.cpu = peak_bytes(), time.perf_counter(), time.process_time()
 
     def result(self) -> dict[str, Any]:
-        return {"seconds": time.perf_counter() - self.start, "cpu_s": time.process_time() - self.cpu, "bytes": peak_bytes() - self.base}
+        return {
+            "seconds": time.perf_counter() - self.start,
+            "cpu_s": time.process_time() - self.cpu,
+            "bytes": peak_bytes() - self.base,
+        }
 
 
 def digest(ids: Any) -> str:
@@ -81,21 +85,36 @@ def by_headrace(samples: int, shard: int, position: int, directory: str) -> dict
 
     watch = Watch()
     streams = [([shard] * (samples // shard), None, None, None)]
-    epoch = _native.MosaicEpoch({"shuffle": True, "shuffle_seed": SEED}, streams, WORLD, {"sample_in_epoch": position})
+    epoch = _native.MosaicEpoch(
+        {"shuffle": True, "shuffle_seed": SEED}, streams, WORLD, {"sample_in_epoch": position}
+    )
     slots = epoch.open(directory)
     first = slots.read(0, 1000 * 256)
     return watch.result() | {"digest": digest(first)}
 
 
 def measure(who: str, arguments: argparse.Namespace, position: int, directory: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--child", who, "--position", str(position), "--directory", directory]
+    command = [
+        sys.executable,
+        __file__,
+        "--child",
+        who,
+        "--position",
+        str(position),
+        "--directory",
+        directory,
+    ]
     command += ["--samples", str(arguments.samples), "--shard-samples", str(arguments.shard_samples)]
-    result: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+    result: dict[str, Any] = json.loads(
+        subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1]
+    )
     return result
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--samples", type=int, default=100_000_000)
     parser.add_argument("--shard-samples", type=int, default=20_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -106,7 +125,11 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.child:
         run = by_mosaic if arguments.child == "mosaic" else by_headrace
-        print(json.dumps(run(arguments.samples, arguments.shard_samples, arguments.position, arguments.directory)))
+        print(
+            json.dumps(
+                run(arguments.samples, arguments.shard_samples, arguments.position, arguments.directory)
+            )
+        )
         return 0
 
     half = arguments.samples // 2 // 2048 * 2048
@@ -115,7 +138,9 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as directory:
             for what, position in (("start", 0), ("resume", half)):
                 for who in ("mosaic", "headrace"):
-                    results.setdefault(f"{who} {what}", []).append(measure(who, arguments, position, directory))
+                    results.setdefault(f"{who} {what}", []).append(
+                        measure(who, arguments, position, directory)
+                    )
                 if len({results[f"{who} {what}"][-1]["digest"] for who in ("mosaic", "headrace")}) != 1:
                     print(f"{what}: the ids differ", file=sys.stderr)
                     return 1

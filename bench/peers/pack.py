@@ -76,7 +76,9 @@ def shard_writer() -> Callable[[str, str], int]:
         os.makedirs(target)
         with ShardWriter(f"{target}/shard-%06d.tar", maxsize=64 << 20, maxcount=1 << 30, verbose=0) as writer:
             for count, path in enumerate(files_below(source), 1):
-                writer.write({"__key__": f"{count:09d}", "data": read(path), "key.txt": path[len(source) + 1 :]})
+                writer.write(
+                    {"__key__": f"{count:09d}", "data": read(path), "key.txt": path[len(source) + 1 :]}
+                )
         return count
 
     return run
@@ -135,7 +137,9 @@ def run_one(name: str, source: str, target: str) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--files", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True, help="is emptied before every pack")
     parser.add_argument("--rounds", type=int, default=3)
@@ -152,15 +156,31 @@ def main() -> int:
     for _ in range(arguments.rounds):
         for name, list_ in speeds.items():
             shutil.rmtree(target, ignore_errors=True)
-            command = [sys.executable, __file__, "--files", source, "--out", str(arguments.out), "--one", name]
-            answer = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1])
+            command = [
+                sys.executable,
+                __file__,
+                "--files",
+                source,
+                "--out",
+                str(arguments.out),
+                "--one",
+                name,
+            ]
+            answer = json.loads(
+                subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout.splitlines()[-1]
+            )
             list_.append(count / answer["cpu_s"])
             print(
-                f"{name:18} {count:7} files {answer['cpu_s']:7.2f} CPU s {answer['wall_s']:7.2f} s {count / answer['cpu_s']:9,.0f} files/CPU s", file=sys.stderr
+                f"{name:18} {count:7} files {answer['cpu_s']:7.2f} CPU s {answer['wall_s']:7.2f} s {count / answer['cpu_s']:9,.0f} files/CPU s",
+                file=sys.stderr,
             )
     shutil.rmtree(target, ignore_errors=True)
     medians = {name: statistics.median(list_) for name, list_ in speeds.items()}
-    ratios = [{"ours": a, "theirs": b, "ratio": medians[a] / medians[b], "goal": goal} for a, b, goal in RATIOS if a in medians and b in medians]
+    ratios = [
+        {"ours": a, "theirs": b, "ratio": medians[a] / medians[b], "goal": goal}
+        for a, b, goal in RATIOS
+        if a in medians and b in medians
+    ]
     if arguments.json:
         print(json.dumps({"files": count, "files_per_cpu_s": medians, "all": speeds, "ratios": ratios}))
         return 0

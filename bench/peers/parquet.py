@@ -42,7 +42,9 @@ def make_mixed(rows: int, rng: np.random.Generator) -> pa.Table:
             "category": pa.array(words[rng.integers(0, 50, rows)]),
             "maybe": pa.array(rng.integers(0, 100, rows), mask=rng.random(rows) < 0.2),
             "text": pa.array(texts),
-            "vector": pa.FixedSizeListArray.from_arrays(pa.array(rng.random(rows * 64, dtype=np.float32)), 64),
+            "vector": pa.FixedSizeListArray.from_arrays(
+                pa.array(rng.random(rows * 64, dtype=np.float32)), 64
+            ),
         }
     )
 
@@ -59,7 +61,12 @@ def make(directory: Path, kind: str, total_bytes: int) -> None:
     written = index = 0
     while written < total_bytes:
         path = directory / f"part-{index:05d}.parquet"
-        pq.write_table((make_mixed if kind == "mixed" else make_tokens)(rows, rng), path, compression="zstd", row_group_size=rows // 2)
+        pq.write_table(
+            (make_mixed if kind == "mixed" else make_tokens)(rows, rng),
+            path,
+            compression="zstd",
+            row_group_size=rows // 2,
+        )
         written += path.stat().st_size
         index += 1
 
@@ -126,13 +133,21 @@ def main() -> None:
     parser.add_argument("--bytes", type=int, default=1_000_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--kind", choices=("mixed", "tokens"), default="mixed")
-    parser.add_argument("--only", nargs="*", default=["scan", "decode", "batches", "rows", "hr", "hr-arrow", "hr-file"])
+    parser.add_argument(
+        "--only", nargs="*", default=["scan", "decode", "batches", "rows", "hr", "hr-arrow", "hr-file"]
+    )
     arguments = parser.parse_args()
     directory = arguments.directory / arguments.kind
     if not directory.exists():
         make(directory, arguments.kind, arguments.bytes)
     size = sum(path.stat().st_size for path in directory.glob("*.parquet"))
-    runs: dict[str, Callable[[Path], int]] = {"scan": scan, "batches": batches, "rows": rows, "decode": decode, "hr": load}
+    runs: dict[str, Callable[[Path], int]] = {
+        "scan": scan,
+        "batches": batches,
+        "rows": rows,
+        "decode": decode,
+        "hr": load,
+    }
     runs["hr-arrow"] = lambda path: load(path, ragged="arrow")
     runs["hr-file"] = lambda path: load(path, ragged="arrow", shuffle=False)
     seconds: dict[str, list[float]] = {name: [] for name in arguments.only}
@@ -144,11 +159,15 @@ def main() -> None:
             if round_index > 0:  # The first round warms caches.
                 seconds[name].append(cpu() - before)
                 walls[name].append(time.monotonic() - started)
-    print(f"{size / 1e6:,.0f} MB, {count:,} rows, zstd, {arguments.kind}; median of {arguments.rounds} interleaved rounds")
+    print(
+        f"{size / 1e6:,.0f} MB, {count:,} rows, zstd, {arguments.kind}; median of {arguments.rounds} interleaved rounds"
+    )
     for name in arguments.only:
         used, wall = statistics.median(seconds[name]), statistics.median(walls[name])
         first = statistics.median(seconds[arguments.only[0]])
-        print(f"{name:8} {used:7.2f} CPU s  {size / used / 1e6:7.0f} MB/CPU s  {count / used:10,.0f} rows/CPU s  {used / first:5.2f} x  wall {wall:6.2f} s")
+        print(
+            f"{name:8} {used:7.2f} CPU s  {size / used / 1e6:7.0f} MB/CPU s  {count / used:10,.0f} rows/CPU s  {used / first:5.2f} x  wall {wall:6.2f} s"
+        )
 
 
 if __name__ == "__main__":

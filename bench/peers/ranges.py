@@ -28,8 +28,16 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 OBJECTS, OBJECT_BYTES = 4, 256 << 20
 # part bytes, requests in flight, pattern, MiB by a fast client, MiB by a slow one
-CASES = [(8 << 20, 16, "sequential", 4096, 1024), (1 << 20, 16, "sequential", 2048, 512), (64 << 10, 16, "random", 2048, 128)]
-KEYS = {"AWS_ACCESS_KEY_ID": "headrace", "AWS_SECRET_ACCESS_KEY": "headrace-secret", "AWS_REGION": "us-east-1"}
+CASES = [
+    (8 << 20, 16, "sequential", 4096, 1024),
+    (1 << 20, 16, "sequential", 2048, 512),
+    (64 << 10, 16, "random", 2048, 128),
+]
+KEYS = {
+    "AWS_ACCESS_KEY_ID": "headrace",
+    "AWS_SECRET_ACCESS_KEY": "headrace-secret",
+    "AWS_REGION": "us-east-1",
+}
 
 
 def ranges(part: int, pattern: str, total_mib: int) -> list[tuple[str, int]]:
@@ -59,7 +67,9 @@ def use_obstore_async(endpoint: str, part: int, in_flight: int) -> Any:
 
     from obstore.store import S3Store
 
-    store = S3Store("bkt", endpoint=endpoint, client_options={"allow_http": True}, virtual_hosted_style_request=False)
+    store = S3Store(
+        "bkt", endpoint=endpoint, client_options={"allow_http": True}, virtual_hosted_style_request=False
+    )
 
     async def run(work: list[tuple[str, int]]) -> None:
         items = iter(work)
@@ -76,15 +86,23 @@ def use_obstore_async(endpoint: str, part: int, in_flight: int) -> Any:
 def use_obstore_threads(endpoint: str, part: int, in_flight: int) -> Any:
     from obstore.store import S3Store
 
-    store = S3Store("bkt", endpoint=endpoint, client_options={"allow_http": True}, virtual_hosted_style_request=False)
-    return lambda work: by_threads(lambda item: len(store.get_range(item[0], start=item[1], length=part)), work, in_flight)
+    store = S3Store(
+        "bkt", endpoint=endpoint, client_options={"allow_http": True}, virtual_hosted_style_request=False
+    )
+    return lambda work: by_threads(
+        lambda item: len(store.get_range(item[0], start=item[1], length=part)), work, in_flight
+    )
 
 
 def use_boto3(endpoint: str, part: int, in_flight: int) -> Any:
     import boto3
     from botocore.config import Config
 
-    client = boto3.client("s3", endpoint_url=endpoint, config=Config(max_pool_connections=in_flight, s3={"addressing_style": "path"}))
+    client = boto3.client(
+        "s3",
+        endpoint_url=endpoint,
+        config=Config(max_pool_connections=in_flight, s3={"addressing_style": "path"}),
+    )
 
     def read(item: tuple[str, int]) -> int:
         answer = client.get_object(Bucket="bkt", Key=item[0], Range=f"bytes={item[1]}-{item[1] + part - 1}")
@@ -101,7 +119,9 @@ def use_s3torchconnector(endpoint: str, part: int, in_flight: int) -> Any:
     client = S3Client("us-east-1", endpoint=endpoint, s3client_config=S3ClientConfig(force_path_style=True))
 
     def read(item: tuple[str, int]) -> int:
-        reader = client.get_object("bkt", item[0], reader_constructor=S3ReaderConstructor.range_based(buffer_size=0))
+        reader = client.get_object(
+            "bkt", item[0], reader_constructor=S3ReaderConstructor.range_based(buffer_size=0)
+        )
         reader.seek(item[1])
         return len(reader.read(part))
 
@@ -139,15 +159,34 @@ def process_cpu(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def command_of(client: str, programs: Path, port: int, case: tuple[int, int, str, int, int]) -> tuple[list[str], int]:
+def command_of(
+    client: str, programs: Path, port: int, case: tuple[int, int, str, int, int]
+) -> tuple[list[str], int]:
     """(command, MiB that it reads)"""
     part, in_flight, pattern, fast_mib, slow_mib = case
     shape = ["--part", str(part), "--in-flight", str(in_flight), "--pattern", pattern]
     if client == "floor":
-        return [str(programs / "fetch_floor"), "--port", str(port), "--poller", "uring", *shape, "--total-mib", str(fast_mib)], fast_mib
+        return [
+            str(programs / "fetch_floor"),
+            "--port",
+            str(port),
+            "--poller",
+            "uring",
+            *shape,
+            "--total-mib",
+            str(fast_mib),
+        ], fast_mib
     endpoint = ["--endpoint", f"http://127.0.0.1:{port}"]
     if client == "headrace":
-        return [str(programs / "fetch_bench"), "--url", "s3://bkt", *endpoint, *shape, "--total-mib", str(fast_mib)], fast_mib
+        return [
+            str(programs / "fetch_bench"),
+            "--url",
+            "s3://bkt",
+            *endpoint,
+            *shape,
+            "--total-mib",
+            str(fast_mib),
+        ], fast_mib
     mib = fast_mib if client == "headrace-python" else slow_mib
     return [sys.executable, __file__, "--child", client, *endpoint, *shape, "--total-mib", str(mib)], mib
 
@@ -166,16 +205,29 @@ def report(part: int, client: str, runs: dict[str, list[dict[str, float]]]) -> d
     def median(field: str) -> float:
         return round(statistics.median(run[field] for run in runs[client]), 3)
 
-    row: dict[str, Any] = {"part": part, "client": client, "cpu_s_per_GB": median("cpu_s_per_GB"), "server_cpu_s_per_GB": median("server_cpu_s_per_GB")}
+    row: dict[str, Any] = {
+        "part": part,
+        "client": client,
+        "cpu_s_per_GB": median("cpu_s_per_GB"),
+        "server_cpu_s_per_GB": median("server_cpu_s_per_GB"),
+    }
     row["GB_per_s"] = median("GB_per_s")
     if "floor" in runs:
-        ratios = sorted(run["cpu_s_per_GB"] / floor["cpu_s_per_GB"] for run, floor in zip(runs[client], runs["floor"], strict=True))
-        row |= {"to_floor": round(statistics.median(ratios), 2), "spread": f"{ratios[0]:.2f}..{ratios[-1]:.2f}"}
+        ratios = sorted(
+            run["cpu_s_per_GB"] / floor["cpu_s_per_GB"]
+            for run, floor in zip(runs[client], runs["floor"], strict=True)
+        )
+        row |= {
+            "to_floor": round(statistics.median(ratios), 2),
+            "spread": f"{ratios[0]:.2f}..{ratios[-1]:.2f}",
+        }
     return row
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--programs", type=Path, help="folder of fetch_floor and fetch_bench")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clients", default=",".join(["floor", "headrace", *PEERS]))
@@ -204,7 +256,10 @@ def main() -> None:
                     results.append(measure(*command_of(client, arguments.programs, port, case), server.pid))
             for client in runs:
                 row = report(case[0], client, runs)
-                print(json.dumps(row) if arguments.json else "  ".join(f"{k} {v}" for k, v in row.items()), flush=True)
+                print(
+                    json.dumps(row) if arguments.json else "  ".join(f"{k} {v}" for k, v in row.items()),
+                    flush=True,
+                )
     finally:
         server.terminate()
         server.wait()

@@ -61,7 +61,12 @@ def prepare(data: Path, samples: int) -> None:
         for row in token_rows(samples):
             writer.write({"tokens": row})
     litdata.optimize(
-        fn=one_chunk, inputs=[(0, samples)], output_dir=str(bucket / "litdata"), chunk_bytes="64MB", num_workers=1, item_loader=TokensLoader(block_size=TOKENS)
+        fn=one_chunk,
+        inputs=[(0, samples)],
+        output_dir=str(bucket / "litdata"),
+        chunk_bytes="64MB",
+        num_workers=1,
+        item_loader=TokensLoader(block_size=TOKENS),
     )
     (data / ".done").write_text(str(samples))
 
@@ -85,7 +90,10 @@ def litdata_batches(endpoint: str, cache: Path) -> Any:
     # Its obstore path refuses plain HTTP unless told.
     downloader = litdata.streaming.downloader
     downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
-    options = {"endpoint_url": endpoint, "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"})}
+    options = {
+        "endpoint_url": endpoint,
+        "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"}),
+    }
     dataset = litdata.StreamingDataset(
         input_dir=litdata.streaming.resolver.Dir(path=str(cache), url="s3://bench/litdata"),
         item_loader=TokensLoader(block_size=TOKENS),
@@ -102,7 +110,9 @@ def mosaic_batches(endpoint: str, cache: Path) -> Any:
     from torch.utils.data import DataLoader
 
     os.environ["S3_ENDPOINT_URL"] = endpoint
-    dataset = StreamingDataset(remote="s3://bench/mds", local=str(cache), shuffle=True, shuffle_seed=SEED, batch_size=BATCH)
+    dataset = StreamingDataset(
+        remote="s3://bench/mds", local=str(cache), shuffle=True, shuffle_seed=SEED, batch_size=BATCH
+    )
     for batch in DataLoader(dataset, batch_size=BATCH, num_workers=0):
         yield batch["tokens"]
 
@@ -129,7 +139,18 @@ def child(name: str, endpoint: str, cache: Path) -> None:
         samples += len(tokens)
     seconds, cpu = time.monotonic() - started, cpu_seconds() - cpu
     rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps({"loader": name, "samples": samples, "seconds": seconds, "cpu_s": cpu, "first_batch_s": first, "peak_rss_mib": rss}))
+    print(
+        json.dumps(
+            {
+                "loader": name,
+                "samples": samples,
+                "seconds": seconds,
+                "cpu_s": cpu,
+                "first_batch_s": first,
+                "peak_rss_mib": rss,
+            }
+        )
+    )
 
 
 def run_child(name: str, endpoint: str, data: Path) -> dict[str, Any]:
@@ -150,7 +171,11 @@ def start_simulator(data: Path) -> tuple[subprocess.Popen[str], str]:
     command = [sys.executable, "-m", "headrace.cli", "sim", str(data / "buckets"), "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
-    os.environ |= {"AWS_ACCESS_KEY_ID": "headrace", "AWS_SECRET_ACCESS_KEY": "headrace-secret", "AWS_REGION": "us-east-1"}
+    os.environ |= {
+        "AWS_ACCESS_KEY_ID": "headrace",
+        "AWS_SECRET_ACCESS_KEY": "headrace-secret",
+        "AWS_REGION": "us-east-1",
+    }
     os.environ |= {"AWS_DEFAULT_REGION": "us-east-1"}
     return process, json.loads(process.stdout.readline())["endpoint"]
 
@@ -166,7 +191,9 @@ def summary(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "samples_per_cpu_s": statistics.median(per_cpu),
                 "spread": f"{min(per_cpu):,.0f}..{max(per_cpu):,.0f}",
                 "samples_per_s": statistics.median(r["samples"] / r["seconds"] for r in runs),
-                "cpu_s_per_gb": statistics.median(r["cpu_s"] / (r["samples"] * 2 * TOKENS / 1e9) for r in runs),
+                "cpu_s_per_gb": statistics.median(
+                    r["cpu_s"] / (r["samples"] * 2 * TOKENS / 1e9) for r in runs
+                ),
                 "first_batch_ms": 1000 * statistics.median(r["first_batch_s"] for r in runs),
                 "peak_rss_mib": statistics.median(r["peak_rss_mib"] for r in runs),
             }
@@ -175,7 +202,9 @@ def summary(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, default=Path("/dev/shm/headrace-tokens"))
     parser.add_argument("--samples", type=int, default=262_144)
     parser.add_argument("--rounds", type=int, default=3)
@@ -191,13 +220,25 @@ def main() -> None:
     prepare(args.data, args.samples)
     simulator, endpoint = start_simulator(args.data)
     try:
-        subprocess.run([sys.executable, "-m", "headrace.cli", "index", "s3://bench/mds", "--endpoint", endpoint], check=True, stdout=subprocess.DEVNULL)
-        results = [run_child(name, endpoint, args.data) for _ in range(args.rounds) for name in args.loaders.split(",")]
+        subprocess.run(
+            [sys.executable, "-m", "headrace.cli", "index", "s3://bench/mds", "--endpoint", endpoint],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        results = [
+            run_child(name, endpoint, args.data)
+            for _ in range(args.rounds)
+            for name in args.loaders.split(",")
+        ]
     finally:
         simulator.terminate()
         simulator.wait()
     for row in summary(results):
-        print(json.dumps(row) if args.json else "  ".join(f"{k} {v:,.2f}" if isinstance(v, float) else f"{v}" for k, v in row.items()))
+        print(
+            json.dumps(row)
+            if args.json
+            else "  ".join(f"{k} {v:,.2f}" if isinstance(v, float) else f"{v}" for k, v in row.items())
+        )
 
 
 if __name__ == "__main__":

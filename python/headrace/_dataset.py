@@ -196,7 +196,11 @@ T = TypeVar("T")
 
 
 # Names of one split, as Hugging Face takes them.
-_SPLIT_NAMES = (("train", "training"), ("validation", "valid", "val", "dev"), ("test", "testing", "eval", "evaluation"))
+_SPLIT_NAMES = (
+    ("train", "training"),
+    ("validation", "valid", "val", "dev"),
+    ("test", "testing", "eval", "evaluation"),
+)
 
 
 def _with_split(
@@ -238,7 +242,9 @@ def _below(url: str, folder: str) -> str:
     return f"{path.rstrip('/')}/{folder}{mark}{query}"
 
 
-def _list_keys(root: str, prefix: str, is_deep: bool, memory: int | str, store_options: Mapping[str, Any]) -> list[str]:
+def _list_keys(
+    root: str, prefix: str, is_deep: bool, memory: int | str, store_options: Mapping[str, Any]
+) -> list[str]:
     with Store(root, memory=memory, **store_options) as store:
         try:
             return [info.key for info in store.list(prefix, recursive=is_deep)]
@@ -255,7 +261,11 @@ def _read_object(root: str, key: str, memory: int | str, store_options: Mapping[
 
 
 def open_root(
-    url: str | os.PathLike[str], memory: int | str, options: DatasetOptions, store_options: Mapping[str, Any], use: Callable[[_native.Store, DatasetOptions], T]
+    url: str | os.PathLike[str],
+    memory: int | str,
+    options: DatasetOptions,
+    store_options: Mapping[str, Any],
+    use: Callable[[_native.Store, DatasetOptions], T],
 ) -> tuple[_native.Store, T]:
     """Calls ``use(store, options)`` for the store at a URL; where nothing is below the URL but the URL is an object, for its folder
     and that one key; for a URL that names many objects, for their folder and keys."""
@@ -291,10 +301,21 @@ def open_root(
         raise
 
 
-def _build_index(store: _native.Store, format: str, block_bytes: int | str | None, index_cache: str, options: DatasetOptions) -> bytes:
+def _build_index(
+    store: _native.Store,
+    format: str,
+    block_bytes: int | str | None,
+    index_cache: str,
+    options: DatasetOptions,
+) -> bytes:
     with progress_bar("indexing", "shards") as report:
         return _native.build_index(
-            store, format=format, block_bytes=parse_block_bytes(block_bytes), index_cache_dir=index_cache, progress=report, **_native_options(options)
+            store,
+            format=format,
+            block_bytes=parse_block_bytes(block_bytes),
+            index_cache_dir=index_cache,
+            progress=report,
+            **_native_options(options),
         )
 
 
@@ -372,7 +393,9 @@ def rebuild_index_json(
     store = open_native(url, memory, **options)
     try:
         with progress_bar("reading", "shards") as report:
-            index = json.loads(_native.rebuild_index_json(store, progress=report, **_native_options({"keys": keys})))
+            index = json.loads(
+                _native.rebuild_index_json(store, progress=report, **_native_options({"keys": keys}))
+            )
         _store_file(store, INDEX_JSON_KEY, json.dumps(index, sort_keys=True).encode(), path)
     finally:
         store.close()
@@ -515,7 +538,9 @@ class Dataset:
         """Builds the index and writes it beside the dataset (``index.hri``), or to ``path``. Returns its size in bytes."""
         if path is None:
             _check_place(self._given_url, self._given_options, self._dataset_options)
-        index = _build_index(self._store, self._format, self._block_bytes, default_index_cache(), self._dataset_options)
+        index = _build_index(
+            self._store, self._format, self._block_bytes, default_index_cache(), self._dataset_options
+        )
         return _store_index(self._store, index, path)
 
     def close(self) -> None:
@@ -532,4 +557,6 @@ class Dataset:
     def __repr__(self) -> str:
         if self.closed:
             return "Dataset(closed)"
-        return _live.describe(self, lambda: f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})")
+        return _live.describe(
+            self, lambda: f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})"
+        )

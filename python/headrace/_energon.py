@@ -34,7 +34,9 @@ def split_keys(url: str, split: str, read: Callable[[str], bytes]) -> list[str] 
     excluded = set(_expanded(document.get("exclude"), where))
     samples = sorted(name for name in excluded if "/" in name and not name.endswith(".tar"))
     if samples:
-        raise UnsupportedError(f"{where} excludes single samples ({samples[0]}): only whole tars can be left out")
+        raise UnsupportedError(
+            f"{where} excludes single samples ({samples[0]}): only whole tars can be left out"
+        )
     keys = [name for name in _expanded(parts[split], where) if name not in excluded]
     if not keys:
         raise InvalidArgumentError(f"{where}: no tars in split {split!r}")

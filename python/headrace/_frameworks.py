@@ -49,7 +49,12 @@ def _lightning_loop(module: str) -> str:
     if not module.startswith(_LIGHTNING):
         return ""
     last = module.rpartition(".")[2]
-    return {"fit_loop": "fit", "training_epoch_loop": "fit", "evaluation_loop": "other", "prediction_loop": "other"}.get(last, "")
+    return {
+        "fit_loop": "fit",
+        "training_epoch_loop": "fit",
+        "evaluation_loop": "other",
+        "prediction_loop": "other",
+    }.get(last, "")
 
 
 def find_wrapper() -> InvalidArgumentError | None:
@@ -66,7 +71,9 @@ def find_wrapper() -> InvalidArgumentError | None:
         if caller == "torch.utils.data._utils.fetch" and frame.f_locals.get("auto_collation"):
             return InvalidArgumentError(_BATCHES)
     if caller.startswith("accelerate."):
-        return InvalidArgumentError(_TRAINER if any(module == "transformers.trainer" for module, _ in callers) else _ACCELERATE)
+        return InvalidArgumentError(
+            _TRAINER if any(module == "transformers.trainer" for module, _ in callers) else _ACCELERATE
+        )
     if is_inside and caller.startswith("transformers."):
         return InvalidArgumentError(_TRAINER)
     if is_inside and not is_stateful and caller.startswith(_LIGHTNING):

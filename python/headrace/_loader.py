@@ -28,7 +28,13 @@ if TYPE_CHECKING:
 __all__ = ["Loader"]
 
 # Arguments that open a dataset, and what they are when they are left out.
-_OPENING = {"format": "auto", "block_bytes": None, "index_cache": None, "use_stored_index": True, "split": None}
+_OPENING = {
+    "format": "auto",
+    "block_bytes": None,
+    "index_cache": None,
+    "use_stored_index": True,
+    "split": None,
+}
 _U32 = 1 << 32
 _U64 = 1 << 64
 
@@ -66,7 +72,9 @@ def _resolve_order(order: str | None, shuffle: bool) -> str:
     if _orders.is_foreign(order):
         return order
     if order == "headrace" and not shuffle:
-        raise InvalidArgumentError('order="headrace" shuffles: leave out shuffle=False, or use order="sequential"')
+        raise InvalidArgumentError(
+            'order="headrace" shuffles: leave out shuffle=False, or use order="sequential"'
+        )
     return order
 
 
@@ -91,7 +99,9 @@ def _refuse_later_features(later: Mapping[str, object]) -> None:
 def _refuse_opening_options(dataset: Dataset | Mixture, options: Mapping[str, object]) -> None:
     for name, value in sorted(options.items()):
         if name not in _OPENING or value != _OPENING[name]:
-            raise InvalidArgumentError(f"{name}= belongs to the {'Mixture' if isinstance(dataset, Mixture) else 'Dataset'} that was passed in")
+            raise InvalidArgumentError(
+                f"{name}= belongs to the {'Mixture' if isinstance(dataset, Mixture) else 'Dataset'} that was passed in"
+            )
 
 
 class _Epoch:
@@ -185,12 +195,16 @@ class Loader:
         _refuse_later_features({"decode": decode, "cache": cache, "cache_limit": cache_limit})
         given_rank = _given_rank(rank, world_size)
         if not 0 < read_timeout <= 365 * 86400:
-            raise InvalidArgumentError(f"read_timeout={read_timeout!r}: expected seconds above 0, at most a year")
+            raise InvalidArgumentError(
+                f"read_timeout={read_timeout!r}: expected seconds above 0, at most a year"
+            )
         seed = _orders.default_seed(order) if seed is None else seed
         if order_options and not _orders.is_foreign(order):
             raise InvalidArgumentError("order_options= belongs to the orders mosaic:* and litdata")
         if _orders.is_foreign(order) and (window or lanes):
-            raise InvalidArgumentError(f"window= and lanes= belong to order headrace; order {order} has neither")
+            raise InvalidArgumentError(
+                f"window= and lanes= belong to order headrace; order {order} has neither"
+            )
         arguments: dict[str, Any] = {
             "batch_size": _check_range("batch_size", batch_size, 1, _U32),
             "order": _resolve_order(order, shuffle),
@@ -206,19 +220,35 @@ class Loader:
             "to_arrow": _find_to_arrow(ragged),
         }
         if isinstance(dataset, Dataset | Mixture):
-            opening = {"format": format, "block_bytes": block_bytes, "index_cache": index_cache, "use_stored_index": use_stored_index, "split": split}
+            opening = {
+                "format": format,
+                "block_bytes": block_bytes,
+                "index_cache": index_cache,
+                "use_stored_index": use_stored_index,
+                "split": split,
+            }
             _refuse_opening_options(dataset, {**opening, **options})
-        given_options = dict(dataset._options if type(dataset) is Dataset else split_options(dict(options))[1])
+        given_options = dict(
+            dataset._options if type(dataset) is Dataset else split_options(dict(options))[1]
+        )
         self._mixture = dataset if isinstance(dataset, Mixture) else None
         self._concat: Concat | None = None
         self._grown: list[Mixture] = []  # Made by add_source(), and ours to close.
         if isinstance(dataset, Mixture):
             if order is not None or lanes:
-                raise InvalidArgumentError("a mixture has its own order and chooses lanes for each source: leave out order= and lanes=")
+                raise InvalidArgumentError(
+                    "a mixture has its own order and chooses lanes for each source: leave out order= and lanes="
+                )
             dataset = dataset.dataset
         elif not isinstance(dataset, str | os.PathLike | Dataset):
             dataset = self._concat = Concat(
-                dataset, format=format, block_bytes=block_bytes, index_cache=index_cache, use_stored_index=use_stored_index, split=split, **options
+                dataset,
+                format=format,
+                block_bytes=block_bytes,
+                index_cache=index_cache,
+                use_stored_index=use_stored_index,
+                split=split,
+                **options,
             )
         self._arguments, self._memory = arguments, memory
         if isinstance(dataset, Dataset):
@@ -230,7 +260,9 @@ class Loader:
                 memory,
                 dataset_options,
                 store_options,
-                lambda store, chosen: open_native_dataset(store, format, block_bytes, index_cache, use_stored_index, chosen),
+                lambda store, chosen: open_native_dataset(
+                    store, format, block_bytes, index_cache, use_stored_index, chosen
+                ),
             )
         self._is_listed = _orders.is_foreign(order)
         self._shuffle, self._order_options = shuffle, dict(order_options or {})
@@ -239,8 +271,14 @@ class Loader:
             if several is not None:
                 arguments["source_blocks"] = several.first_blocks()
             if quarantine is not None:
-                names = range(len(several.parts)) if several is not None and self._mixture is None else (self._mixture.names if self._mixture else ())
-                arguments["quarantine"] = find_quarantined(self._dataset, quarantine, given_options, several, names)
+                names = (
+                    range(len(several.parts))
+                    if several is not None and self._mixture is None
+                    else (self._mixture.names if self._mixture else ())
+                )
+                arguments["quarantine"] = find_quarantined(
+                    self._dataset, quarantine, given_options, several, names
+                )
             self._native = self._open_engine(given_rank or _rank_so_far())
         except BaseException:
             self._store.close()
@@ -288,7 +326,9 @@ class Loader:
             arguments["order_source"] = self._source
         elif self._is_listed:
             world = _orders.World(rank.world_size, arguments["batch_size"])
-            arguments["order_source"] = _orders.open_source(order, self._dataset, self._order_options, seed=seed, shuffle=self._shuffle, world=world)
+            arguments["order_source"] = _orders.open_source(
+                order, self._dataset, self._order_options, seed=seed, shuffle=self._shuffle, world=world
+            )
         engine = _native.Loader(self._dataset, self._store, Batch, **arguments)
         self._arguments, self._rank = arguments, rank
         return engine
@@ -480,7 +520,13 @@ class Loader:
         self._settle_rank()
         return set_weights(self, weights, at_step)
 
-    def add_source(self, name: str, source: str | os.PathLike[str] | Dataset | MixtureSource, weights: Mapping[str, float], at_step: int | None = None) -> int:
+    def add_source(
+        self,
+        name: str,
+        source: str | os.PathLike[str] | Dataset | MixtureSource,
+        weights: Mapping[str, float],
+        at_step: int | None = None,
+    ) -> int:
         """Adds a source to the mixture and changes the weights of all, as :meth:`set_weights` does."""
         self._settle_rank()
         return add_source(self, name, source, weights, at_step)
@@ -502,7 +548,9 @@ class Loader:
     def stats(self) -> dict[str, Any]:
         """Counters of loader, store and memory (docs/metrics.md), and ``stall_seconds`` by cause."""
         stats: dict[str, Any] = self._native.stats()
-        stats["stall_seconds"] = {cause: stats.get(f"stall.{cause}_us", 0.0) / 1e6 for cause in _native.STALL_CAUSES}
+        stats["stall_seconds"] = {
+            cause: stats.get(f"stall.{cause}_us", 0.0) / 1e6 for cause in _native.STALL_CAUSES
+        }
         return stats
 
     def close(self) -> None:
@@ -524,5 +572,8 @@ class Loader:
         if self.closed:
             return "Loader(closed)"
         return _live.describe(
-            self, lambda: f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self._rank.rank}, world_size={self._rank.world_size})"
+            self,
+            lambda: (
+                f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self._rank.rank}, world_size={self._rank.world_size})"
+            ),
         )

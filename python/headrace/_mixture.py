@@ -79,7 +79,12 @@ class Concat(_View):
         self.parts: list[Dataset] = []
         try:
             for dataset in datasets:
-                self.parts.append(open_dataset(dataset, **({} if isinstance(dataset, Dataset) else {**options, **(part_options or {})})))
+                self.parts.append(
+                    open_dataset(
+                        dataset,
+                        **({} if isinstance(dataset, Dataset) else {**options, **(part_options or {})}),
+                    )
+                )
                 if not isinstance(dataset, Dataset):
                     self._owned.append(self.parts[-1])
             store = self.open_store(memory)
@@ -87,7 +92,9 @@ class Concat(_View):
             self._close_owned()
             raise
         try:
-            self._attach(store, _native.concat_datasets(store, [part._native for part in self.parts], columns, growing))
+            self._attach(
+                store, _native.concat_datasets(store, [part._native for part in self.parts], columns, growing)
+            )
         except BaseException:
             store.close()
             self._close_owned()
@@ -258,7 +265,9 @@ class Mixture:
             "groups": groups,
         }
         self._options = options
-        self._dataset = Concat([source.dataset for source in self._given.values()], columns=columns, growing=True, **options)
+        self._dataset = Concat(
+            [source.dataset for source in self._given.values()], columns=columns, growing=True, **options
+        )
         try:
             self._sizes = [len(part) for part in self._dataset.parts]
             self._shares = _epoch_shares(self._given, self._sizes, self._arguments)
@@ -293,7 +302,9 @@ class Mixture:
         """Weights in the order of the sources; names left out have 0."""
         unknown = sorted(set(weights) - set(self._given))
         if unknown:
-            raise InvalidArgumentError(f"there is no source {unknown[0]!r}; there are {', '.join(self._given)}")
+            raise InvalidArgumentError(
+                f"there is no source {unknown[0]!r}; there are {', '.join(self._given)}"
+            )
         return [float(weights.get(name, 0)) for name in self._given]
 
     @property
@@ -321,9 +332,14 @@ class Mixture:
         firsts = [0]
         for size in self._sizes:
             firsts.append(firsts[-1] + size)
-        return [(self.names[s], int(i) - firsts[s]) for s, i in zip(self.sources_of(ids).tolist(), ids, strict=True)]
+        return [
+            (self.names[s], int(i) - firsts[s])
+            for s, i in zip(self.sources_of(ids).tolist(), ids, strict=True)
+        ]
 
-    def order_source(self, *, global_batch: int, seed: int, shuffle: bool, memory: int, window: int) -> _native.OrderSource:
+    def order_source(
+        self, *, global_batch: int, seed: int, shuffle: bool, memory: int, window: int
+    ) -> _native.OrderSource:
         """The order of a first run."""
         return _native.plan_mixture(
             [(name, part._native) for name, part in zip(self._given, self._dataset.parts, strict=True)],
@@ -341,10 +357,17 @@ class Mixture:
 
     def describe(self, *, global_batch: int = 256, memory: int | str = "4GiB") -> dict[str, Any]:
         """What the mixture gives: shares of a batch and epochs of each source in an epoch of the mixture."""
-        source = self.order_source(global_batch=global_batch, seed=0, shuffle=True, memory=parse_bytes(memory), window=0)
+        source = self.order_source(
+            global_batch=global_batch, seed=0, shuffle=True, memory=parse_bytes(memory), window=0
+        )
         return describe(self, source)
 
-    def with_source(self, name: str, source: DatasetLike | MixtureSource, schedule: Sequence[tuple[int, Sequence[float]]] | None = None) -> Mixture:
+    def with_source(
+        self,
+        name: str,
+        source: DatasetLike | MixtureSource,
+        schedule: Sequence[tuple[int, Sequence[float]]] | None = None,
+    ) -> Mixture:
         """The same with one more source, of weight 0, and the weights of a run (default: the mixture's own).
 
         A source given as URL belongs to the new mixture: close() that.
@@ -354,9 +377,15 @@ class Mixture:
         if self._shares:
             raise InvalidArgumentError("sources can be added where there are weights, not repeat= or choose=")
         (_, first), *later = self._schedule if schedule is None else schedule
-        given: dict[str, Any] = {n: (part, weight) for n, part, weight in zip(self._given, self._dataset.parts, first, strict=True)}
+        given: dict[str, Any] = {
+            n: (part, weight) for n, part, weight in zip(self._given, self._dataset.parts, first, strict=True)
+        }
         given[name] = (_as_source(name, source).dataset, 0.0)
-        arguments = {**self._arguments, "temperature": None, "schedule": [(step, dict(zip(self._given, weights, strict=True))) for step, weights in later]}
+        arguments = {
+            **self._arguments,
+            "temperature": None,
+            "schedule": [(step, dict(zip(self._given, weights, strict=True))) for step, weights in later],
+        }
         return Mixture(given, **arguments, **self._options)
 
     def close(self) -> None:
@@ -364,7 +393,9 @@ class Mixture:
         self._dataset.close()
 
     def __repr__(self) -> str:
-        return _live.describe(self, lambda: f"Mixture({', '.join(f'{name}: {size}' for name, size in self.sizes.items())})")
+        return _live.describe(
+            self, lambda: f"Mixture({', '.join(f'{name}: {size}' for name, size in self.sizes.items())})"
+        )
 
 
 def _as_source(name: str, value: Any) -> MixtureSource:
@@ -381,13 +412,17 @@ def _as_source(name: str, value: Any) -> MixtureSource:
     return source
 
 
-def _epoch_shares(given: Mapping[str, MixtureSource], sizes: Sequence[int], arguments: Mapping[str, Any]) -> list[int]:
+def _epoch_shares(
+    given: Mapping[str, MixtureSource], sizes: Sequence[int], arguments: Mapping[str, Any]
+) -> list[int]:
     """Samples of each source in an epoch, where they are given; else nothing."""
     if all(source.repeat is None and source.choose is None for source in given.values()):
         return []
     for name in ("temperature", "samples_per_epoch"):
         if arguments[name] is not None:
-            raise InvalidArgumentError(f"{name}= does not go with repeat= and choose=, which say how long an epoch is")
+            raise InvalidArgumentError(
+                f"{name}= does not go with repeat= and choose=, which say how long an epoch is"
+            )
     if arguments["schedule"]:
         raise InvalidArgumentError("schedule= does not go with repeat= and choose=: it changes weights")
     shares = []
@@ -409,9 +444,14 @@ def describe(mixture: Mixture, source: _native.OrderSource) -> dict[str, Any]:
     counts = source.counts(0, out["samples_per_epoch"])
     for part, count, size in zip(out["sources"], counts, mixture.sizes.values(), strict=True):
         part.update(
-            samples=size, samples_per_epoch=count, epochs_per_epoch=count / size, samples_per_batch=count * out["global_batch"] / out["samples_per_epoch"]
+            samples=size,
+            samples_per_epoch=count,
+            epochs_per_epoch=count / size,
+            samples_per_batch=count * out["global_batch"] / out["samples_per_epoch"],
         )
-    out["schedule"] = [(step, dict(zip(mixture.names, weights, strict=True))) for step, weights in out["schedule"]]
+    out["schedule"] = [
+        (step, dict(zip(mixture.names, weights, strict=True))) for step, weights in out["schedule"]
+    ]
     return out
 
 
@@ -442,7 +482,9 @@ def _change_at(now: _Standing, at_step: int | None) -> int:
     if isinstance(at_step, bool) or not isinstance(at_step, int) or not 0 <= at_step < 1 << 40:
         raise InvalidArgumentError(f"at_step={at_step!r} is no number of a global batch")
     if at_step * batch < now.sample:
-        raise InvalidArgumentError(f"at_step={at_step} is past: the run has received {now.sample / batch:g} global batches of {batch}")
+        raise InvalidArgumentError(
+            f"at_step={at_step} is past: the run has received {now.sample / batch:g} global batches of {batch}"
+        )
     return at_step * batch
 
 
@@ -456,7 +498,13 @@ def set_weights(loader: Loader, weights: Mapping[str, float], at_step: int | Non
     return sample // int(now.facts["global_batch"])
 
 
-def add_source(loader: Loader, name: str, source: DatasetLike | MixtureSource, weights: Mapping[str, float], at_step: int | None) -> int:
+def add_source(
+    loader: Loader,
+    name: str,
+    source: DatasetLike | MixtureSource,
+    weights: Mapping[str, float],
+    at_step: int | None,
+) -> int:
     """Opens the mixture with one more source beside the running one, and moves the loader over to it when all is well."""
     if loader._mixture is None:
         raise InvalidArgumentError("this loader does not read a Mixture")
@@ -486,7 +534,12 @@ def _move(loader: Loader, mixture: Mixture, now: _Standing, sample: int, weights
     changed = order.restored(now.state).changed(sample, weights)
     store = mixture.dataset.open_store(loader._memory)
     try:
-        native = _native.Loader(mixture.dataset._native, store, Batch, **{**arguments, "order_source": order, "source_blocks": mixture.dataset.first_blocks()})
+        native = _native.Loader(
+            mixture.dataset._native,
+            store,
+            Batch,
+            **{**arguments, "order_source": order, "source_blocks": mixture.dataset.first_blocks()},
+        )
         try:
             native.load_state(now.state)
             native.set_order_source(changed)

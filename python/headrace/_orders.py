@@ -26,7 +26,13 @@ _MOSAIC_OPTIONS: dict[str, type | int] = {
     "sampling_method": str,
     "shuffle_block_size": 64,
 }
-_LITDATA_OPTIONS: dict[str, type | int] = {"drop_last": bool, "item_shuffle_window": 32, "max_cache_size": 64, "shuffle": str, "window": 32}
+_LITDATA_OPTIONS: dict[str, type | int] = {
+    "drop_last": bool,
+    "item_shuffle_window": 32,
+    "max_cache_size": 64,
+    "shuffle": str,
+    "window": 32,
+}
 
 
 class World(NamedTuple):
@@ -49,11 +55,17 @@ def default_seed(order: str | None) -> int:
 def _check_names(order: str, options: Mapping[str, Any], known: Sequence[str]) -> None:
     for name in options:
         if name not in known:
-            raise InvalidArgumentError(f"order_options[{name!r}]: order {order!r} has the options {', '.join(sorted(known))}")
+            raise InvalidArgumentError(
+                f"order_options[{name!r}]: order {order!r} has the options {', '.join(sorted(known))}"
+            )
 
 
 def _whole(label: str, value: Any, bits: int) -> int:
-    if isinstance(value, bool) or not hasattr(value, "__index__") or not 0 <= operator.index(value) < 1 << bits:
+    if (
+        isinstance(value, bool)
+        or not hasattr(value, "__index__")
+        or not 0 <= operator.index(value) < 1 << bits
+    ):
         raise InvalidArgumentError(f"{label}={value!r}: expected a whole number from 0 to 2**{bits} - 1")
     return operator.index(value)
 
@@ -69,13 +81,19 @@ def _value(label: str, value: Any, kind: type | int) -> Any:
     if isinstance(kind, int):
         return _whole(label, value, kind)
     if not isinstance(value, kind):
-        raise InvalidArgumentError(f"{label}={value!r}: expected {'True or False' if kind is bool else 'a name'}")
+        raise InvalidArgumentError(
+            f"{label}={value!r}: expected {'True or False' if kind is bool else 'a name'}"
+        )
     return value
 
 
 def _values(options: Mapping[str, Any], known: Mapping[str, type | int]) -> dict[str, Any]:
     """Those of ``known`` that are given."""
-    return {name: _value(f"order_options[{name!r}]", options[name], kind) for name, kind in known.items() if name in options}
+    return {
+        name: _value(f"order_options[{name!r}]", options[name], kind)
+        for name, kind in known.items()
+        if name in options
+    }
 
 
 def _ranks_per_node(options: Mapping[str, Any], world_size: int) -> int:
@@ -88,7 +106,12 @@ def _ranks_per_node(options: Mapping[str, Any], world_size: int) -> int:
 
 
 def _grid(options: Mapping[str, Any], world: World) -> tuple[int, int, int, int]:
-    return world.world_size, _ranks_per_node(options, world.world_size), max(_count(options, "num_workers", 1), 1), world.batch_size
+    return (
+        world.world_size,
+        _ranks_per_node(options, world.world_size),
+        max(_count(options, "num_workers", 1), 1),
+        world.batch_size,
+    )
 
 
 def _stream_row(stream: Mapping[str, Any]) -> tuple[list[int], float | None, float | None, int | None]:
@@ -97,28 +120,54 @@ def _stream_row(stream: Mapping[str, Any]) -> tuple[list[int], float | None, flo
         or not isinstance(stream.get("shard_samples"), Iterable)
         or not set(stream) <= {"shard_samples", "proportion", "repeat", "choose"}
     ):
-        raise InvalidArgumentError('order_options["streams"]: each has "shard_samples", and one of "proportion", "repeat", "choose"')
+        raise InvalidArgumentError(
+            'order_options["streams"]: each has "shard_samples", and one of "proportion", "repeat", "choose"'
+        )
     label = 'order_options["streams"]: '
     for name in ("proportion", "repeat"):
         if not isinstance(stream.get(name), int | float | None):
             raise InvalidArgumentError(f"{label}{name}={stream[name]!r}: expected a number")
     choose = stream.get("choose")
     shards = [_whole(f"{label}shard_samples", samples, 64) for samples in stream["shard_samples"]]
-    return shards, stream.get("proportion"), stream.get("repeat"), None if choose is None else _whole(f"{label}choose", choose, 64)
+    return (
+        shards,
+        stream.get("proportion"),
+        stream.get("repeat"),
+        None if choose is None else _whole(f"{label}choose", choose, 64),
+    )
 
 
-def open_source(order: str, dataset: _native.Dataset, options: Mapping[str, Any], *, seed: int, shuffle: bool, world: World) -> _native.OrderSource:
+def open_source(
+    order: str,
+    dataset: _native.Dataset,
+    options: Mapping[str, Any],
+    *,
+    seed: int,
+    shuffle: bool,
+    world: World,
+) -> _native.OrderSource:
     """The source of ``order`` over a dataset. Raises InvalidArgumentError for an unknown order or option."""
     grid = _grid(options, world)
     if order == "litdata":
         _check_names(order, options, (*_LITDATA_OPTIONS, *_WORLD_OPTIONS))
-        spec = {"shuffle": "full" if shuffle else "none", "seed": _whole("seed", seed, 32), **_values(options, _LITDATA_OPTIONS)}
+        spec = {
+            "shuffle": "full" if shuffle else "none",
+            "seed": _whole("seed", seed, 32),
+            **_values(options, _LITDATA_OPTIONS),
+        }
         return _native.litdata_source(dataset, spec, grid)
     algorithm = order.removeprefix(_MOSAIC)
     if algorithm not in _ALGORITHMS:
-        raise InvalidArgumentError(f"order={order!r}: there are {', '.join(_MOSAIC + name for name in _ALGORITHMS)}")
+        raise InvalidArgumentError(
+            f"order={order!r}: there are {', '.join(_MOSAIC + name for name in _ALGORITHMS)}"
+        )
     _check_names(order, options, (*_MOSAIC_OPTIONS, "streams", *_WORLD_OPTIONS))
-    spec = {"shuffle": shuffle, "shuffle_algo": algorithm, "shuffle_seed": seed, **_values(options, _MOSAIC_OPTIONS)}
+    spec = {
+        "shuffle": shuffle,
+        "shuffle_algo": algorithm,
+        "shuffle_seed": seed,
+        **_values(options, _MOSAIC_OPTIONS),
+    }
     streams = options.get("streams") or ()
     if not isinstance(streams, Sequence):
         raise InvalidArgumentError(f"order_options['streams']={streams!r}: expected a list")

@@ -121,16 +121,22 @@ class PackTarget:
         if record is not None:
             if record.get("digest") == self.digest:
                 return
-            raise InvalidArgumentError(f"{self._store.url} holds a pack of another source or other options; choose another target or empty it")
+            raise InvalidArgumentError(
+                f"{self._store.url} holds a pack of another source or other options; choose another target or empty it"
+            )
         for prefix in ("index.json", "shard", "chunk-", "part-"):
             if found := next(iter(self.sizes(prefix)), None):
-                raise InvalidArgumentError(f"{self._store.url} already holds {found}, which is not from a pack; choose another target or empty it")
+                raise InvalidArgumentError(
+                    f"{self._store.url} already holds {found}, which is not from a pack; choose another target or empty it"
+                )
         try:
             self.put_json(PLAN, {**self._plan, "digest": self.digest, "version": 2}, if_absent=True)
         except ChangedError:
             # Somebody else began between our two looks: fine when it is the same pack.
             if (self.read(PLAN) or {}).get("digest") != self.digest:
-                raise InvalidArgumentError(f"{self._store.url}: another pack began there at the same time") from None
+                raise InvalidArgumentError(
+                    f"{self._store.url}: another pack began there at the same time"
+                ) from None
 
     def begin_write(self) -> dict[int, dict[str, Any]]:
         """load() for samples that nobody can compare with those of an earlier write: a finished dataset is left alone.
@@ -139,7 +145,9 @@ class PackTarget:
         """
         self.load()
         if self.is_finished():
-            raise InvalidArgumentError(f"{self._store.url} already holds a finished dataset; choose another target or empty it")
+            raise InvalidArgumentError(
+                f"{self._store.url} already holds a finished dataset; choose another target or empty it"
+            )
         self._run = uuid.uuid4().hex
         self.put_json(RUN, {"run": self._run})
         # Of a write that broke off at its very end: nobody shall read our shards by it.
@@ -152,16 +160,22 @@ class PackTarget:
     def check_run(self) -> None:
         """After begin_write(): ChangedError when another write began at this target since."""
         if (self.read(RUN) or {}).get("run") != self._run:
-            raise ChangedError(f"{self._store.url}: another write began there; this one ends, as only one can be")
+            raise ChangedError(
+                f"{self._store.url}: another write began there; this one ends, as only one can be"
+            )
 
-    def finish_write(self, facts: Sequence[Mapping[str, Any]], indexes: Mapping[str, str], name_of: Callable[[int], str]) -> None:
+    def finish_write(
+        self, facts: Sequence[Mapping[str, Any]], indexes: Mapping[str, str], name_of: Callable[[int], str]
+    ) -> None:
         """finish() of what begin_write() began. ChangedError: the shards are not all ours."""
         if self.finished() != list(facts):  # Else this is our own end once more.
             self.check_run()
             done = self.done()
             for number, part in enumerate(facts):
                 if done.get(number) != part:
-                    raise ChangedError(f"{self._store.url}: {part['name']} was written by another write at the same time; write again, one at a time")
+                    raise ChangedError(
+                        f"{self._store.url}: {part['name']} was written by another write at the same time; write again, one at a time"
+                    )
         self.finish(facts, indexes, name_of)
 
     def is_finished(self) -> bool:
@@ -207,16 +221,28 @@ class PackTarget:
     def _done_of(self, there: Mapping[str, int]) -> dict[int, dict[str, Any]]:
         finished = self.read(FINISHED)
         if isinstance(finished, dict) and finished.get("digest") == self.digest:
-            return {i: part for i, part in enumerate(finished["parts"]) if there.get(part["name"]) == part["bytes"]}
+            return {
+                i: part
+                for i, part in enumerate(finished["parts"])
+                if there.get(part["name"]) == part["bytes"]
+            }
         out = {}
-        for key, record in self._read_many({key: size for key, size in there.items() if key.startswith(DONE)}):
-            if isinstance(record, dict) and record.get("digest") == self.digest and there.get(record["facts"]["name"]) == record["facts"]["bytes"]:
+        for key, record in self._read_many(
+            {key: size for key, size in there.items() if key.startswith(DONE)}
+        ):
+            if (
+                isinstance(record, dict)
+                and record.get("digest") == self.digest
+                and there.get(record["facts"]["name"]) == record["facts"]["bytes"]
+            ):
                 out[number_of(key)] = record["facts"]
         return out
 
     def _read_many(self, sizes: Mapping[str, int]) -> Iterator[tuple[str, Any]]:
         """read() of many, with their sizes; those that are gone or being replaced are left out."""
-        reader = _native.RangeReader(self._store, [(key, 0, size) for key, size in sizes.items() if size > 0], RangeResult, READS)
+        reader = _native.RangeReader(
+            self._store, [(key, 0, size) for key, size in sizes.items() if size > 0], RangeResult, READS
+        )
         while True:
             try:
                 result = next(reader)
@@ -252,7 +278,9 @@ class PackTarget:
             if not isinstance(error, NotFoundError):
                 raise error
 
-    def finish(self, facts: Sequence[Mapping[str, Any]], indexes: Mapping[str, str], name_of: Callable[[int], str]) -> None:
+    def finish(
+        self, facts: Sequence[Mapping[str, Any]], indexes: Mapping[str, str], name_of: Callable[[int], str]
+    ) -> None:
         """Removes shards beyond ours (a longer write broke off here), writes the index, says that all is there, then removes the records."""
         self.remove([key for key in self.sizes("") if is_beyond(key, len(facts), name_of)])
         for key, text in indexes.items():
@@ -274,7 +302,9 @@ class PackTarget:
 def is_beyond(key: str, count: int, name_of: Callable[[int], str]) -> bool:
     """True for the name of a shard numbered `count` or more."""
     # 18 digits: what fits 64 bits.
-    return any(int(digits) >= count and name_of(int(digits)) == key for digits in re.findall(r"[0-9]{1,18}", key))
+    return any(
+        int(digits) >= count and name_of(int(digits)) == key for digits in re.findall(r"[0-9]{1,18}", key)
+    )
 
 
 def index_objects(format: str, config_json: str, facts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -284,9 +314,14 @@ def index_objects(format: str, config_json: str, facts: Sequence[Mapping[str, An
         return {"index.json": dumps({"shards": [_mds_entry(config, part) for part in facts], "version": 2})}
     if format == "litdata":
         config["compression"] = config["compression"] and "zstd"  # The level is not part of the name.
-        chunks = [{"chunk_bytes": p["raw_bytes"], "chunk_size": p["samples"], "dim": None, "filename": p["name"]} for p in facts]
+        chunks = [
+            {"chunk_bytes": p["raw_bytes"], "chunk_size": p["samples"], "dim": None, "filename": p["name"]}
+            for p in facts
+        ]
         # litdata names its cache by this: it must change with the data, and not otherwise.
-        digest = hashlib.blake2b(dumps([part["content"] for part in facts]).encode(), digest_size=5).hexdigest()
+        digest = hashlib.blake2b(
+            dumps([part["content"] for part in facts]).encode(), digest_size=5
+        ).hexdigest()
         updated_at = str(float(int(digest, 16)))
         return {"index.json": dumps({"chunks": chunks, "config": config, "updated_at": updated_at})}
     return {}

@@ -34,7 +34,9 @@ class Claims:
     then writes the same bytes once more. Once the conversion is finished nothing is left of claims and beats that came late.
     """
 
-    def __init__(self, place: PackTarget, owner: str, lease: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, place: PackTarget, owner: str, lease: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._place, self._owner, self._lease, self._clock = place, owner, lease, clock
         self._seen: dict[str, tuple[Any, float]] = {}
         self._beats = 0
@@ -129,11 +131,17 @@ def _heartbeat(claims: Claims, lease: float) -> Iterator[threading.Event]:
         thread.join()
 
 
-def work(spec: dict[str, Any], wanted: Collection[int], owner: str, lease: float, memory: int, places: Places) -> int:
+def work(
+    spec: dict[str, Any], wanted: Collection[int], owner: str, lease: float, memory: int, places: Places
+) -> int:
     """Makes parts until all that are wanted are made. Runs in a process of the cluster; returns how many it made."""
     job, made = Job(spec), 0
     with ExitStack() as stack:
-        dataset = stack.enter_context(Dataset(places.source, format=spec["source_format"], memory=memory, **places.choices, **places.reading))
+        dataset = stack.enter_context(
+            Dataset(
+                places.source, format=spec["source_format"], memory=memory, **places.choices, **places.reading
+            )
+        )
         if dataset._native.version_fingerprint != spec["fingerprint"]:
             raise ChangedError(f"{dataset.url} is not what it was when the conversion began")
         store = open_native(places.target, memory, **places.writing)
@@ -180,7 +188,9 @@ def run_on_ray(
     if not ray.is_initialized():
         ray.init(log_to_driver=False, include_dashboard=False)  # RAY_ADDRESS, else a cluster on this machine.
     cores = ray.cluster_resources().get("CPU", 1)  # type: ignore[no-untyped-call]
-    count = max(1, min(workers or int(cores), len(missing)))  # A cluster may say that it has no core, or half of one.
+    count = max(
+        1, min(workers or int(cores), len(missing))
+    )  # A cluster may say that it has no core, or half of one.
     remote = ray.remote(max_retries=0)(work)
     driver = uuid.uuid4().hex
     undertaker = Claims(place, driver, lease)

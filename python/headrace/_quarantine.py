@@ -52,9 +52,13 @@ def parse_quarantine(text: str, where: str) -> list[_Row]:
             key, position, samples = entry.get("key", ""), entry["position"], entry.get("samples", 1)
             is_about_data = entry.get("code", "corrupt") in _ABOUT_DATA
         except (ValueError, KeyError, AttributeError, TypeError):
-            raise InvalidArgumentError(f"line {number} of {where} is no row of a quarantine list: {line[:100]!r}") from None
+            raise InvalidArgumentError(
+                f"line {number} of {where} is no row of a quarantine list: {line[:100]!r}"
+            ) from None
         if not isinstance(key, str) or not _is_count(position, -1) or not _is_count(samples, 0):
-            raise InvalidArgumentError(f"line {number} of {where}: key, position or samples are not what verify writes: {line[:100]!r}")
+            raise InvalidArgumentError(
+                f"line {number} of {where}: key, position or samples are not what verify writes: {line[:100]!r}"
+            )
         if is_about_data:
             rows.append((key, position, samples))
     return rows
@@ -104,7 +108,12 @@ def find_quarantined(
     ranges = []
     for name, value in given.items():
         if name not in known:
-            raise InvalidArgumentError(f"quarantine: there is no source {name!r}; there are {', '.join(map(str, names))}")
+            raise InvalidArgumentError(
+                f"quarantine: there is no source {name!r}; there are {', '.join(map(str, names))}"
+            )
         part, first = known[name]
-        ranges += [(begin + first, end + first) for begin, end in find_quarantined(part._native, value, store_options)]
+        ranges += [
+            (begin + first, end + first)
+            for begin, end in find_quarantined(part._native, value, store_options)
+        ]
     return ranges

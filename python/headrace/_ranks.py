@@ -48,19 +48,29 @@ def _pair(rank_name: str, size_name: str) -> Rank | None:
         return None
     if len(there) == 1:
         (missing,) = {rank_name, size_name} - set(there)
-        raise InvalidArgumentError(f"{there[0]}={os.environ[there[0]]} is set and {missing} is not, so the rank of this process is unknown: {_REMEDY}")
+        raise InvalidArgumentError(
+            f"{there[0]}={os.environ[there[0]]} is set and {missing} is not, so the rank of this process is unknown: {_REMEDY}"
+        )
     rank, size = _number(rank_name), _number(size_name)
     if rank >= size:
-        raise InvalidArgumentError(f"{rank_name}={rank}, {size_name}={size}: expected {rank_name} below {size_name}")
+        raise InvalidArgumentError(
+            f"{rank_name}={rank}, {size_name}={size}: expected {rank_name} below {size_name}"
+        )
     return Rank(rank, size)
 
 
 def _slurm_rank() -> Rank | None:
     """Rank among the tasks of an srun step. A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, and is one process."""
-    is_task = "SLURM_STEP_ID" in os.environ or "SLURM_STEP_NUM_TASKS" in os.environ or os.environ.get("SLURM_PROCID", "0") != "0"
+    is_task = (
+        "SLURM_STEP_ID" in os.environ
+        or "SLURM_STEP_NUM_TASKS" in os.environ
+        or os.environ.get("SLURM_PROCID", "0") != "0"
+    )
     if not is_task:
         return None
-    return _pair("SLURM_PROCID", "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in os.environ else "SLURM_NTASKS")
+    return _pair(
+        "SLURM_PROCID", "SLURM_STEP_NUM_TASKS" if "SLURM_STEP_NUM_TASKS" in os.environ else "SLURM_NTASKS"
+    )
 
 
 def find_rank() -> Rank:

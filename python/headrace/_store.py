@@ -27,7 +27,9 @@ class RangeResult(NamedTuple):
     """The bytes. Their memory returns to the store's budget when this view and all views of it are dropped."""
 
 
-def list_pages(store: _native.Store, prefix: str, delimiter: str) -> Iterator[tuple[list[ObjectInfo], list[str]]]:
+def list_pages(
+    store: _native.Store, prefix: str, delimiter: str
+) -> Iterator[tuple[list[ObjectInfo], list[str]]]:
     """Objects and common prefixes, page by page. A store that comes back to a page is a CorruptError, not an endless listing."""
     continuation = ""
     seen: set[str] = set()
@@ -132,7 +134,9 @@ def open_native(
     options.setdefault("control_directory", default_control_directory())
     options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))
     log = os.environ.get("HEADRACE_ACCESS_LOG", "") if access_log is None else os.fspath(access_log)
-    return _native.Store(os.fspath(url), parse_bytes(memory), options, environment, access_log=log, rank=_known_rank())
+    return _native.Store(
+        os.fspath(url), parse_bytes(memory), options, environment, access_log=log, rank=_known_rank()
+    )
 
 
 class Store:
@@ -147,7 +151,9 @@ class Store:
     :param options: see :class:`StoreOptions`.
     """
 
-    def __init__(self, url: str | os.PathLike[str], *, memory: int | str = "256MiB", **options: Unpack[StoreOptions]) -> None:
+    def __init__(
+        self, url: str | os.PathLike[str], *, memory: int | str = "256MiB", **options: Unpack[StoreOptions]
+    ) -> None:
         self._native = open_native(url, memory, **options)
         self._max_in_flight = options.get("max_in_flight") or _native.DEFAULT_MAX_IN_FLIGHT
         _live.register(self)
@@ -171,7 +177,9 @@ class Store:
             raise InvalidArgumentError(f"{key}: offset and length must not be negative")
         return self._native.get_range(key, offset, length)
 
-    def get_ranges(self, ranges: Iterable[tuple[str, int, int]], *, in_flight: int | None = None) -> Iterator[RangeResult]:
+    def get_ranges(
+        self, ranges: Iterable[tuple[str, int, int]], *, in_flight: int | None = None
+    ) -> Iterator[RangeResult]:
         """Reads many ``(key, offset, length)``; yields results in order of completion.
 
         At most ``in_flight`` (default: twice the connections) are under way, fewer when memory is short. ``ranges`` may be

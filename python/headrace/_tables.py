@@ -16,7 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace import _unischema
-from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, UnsupportedError
+from headrace.errors import (
+    CorruptError,
+    ExhaustedError,
+    HeadraceError,
+    InvalidArgumentError,
+    UnsupportedError,
+)
 
 
 class _Output(NamedTuple):
@@ -37,7 +43,13 @@ class _Output(NamedTuple):
     """No row has a value, so the writer chose the type of nothing: another part of the table may know better."""
 
     def column(self) -> dict[str, Any]:
-        return {"name": self.name, "encoding": self.encoding, "dtype": self.dtype, "shape": list(self.shape), "size": self.size}
+        return {
+            "name": self.name,
+            "encoding": self.encoding,
+            "dtype": self.dtype,
+            "shape": list(self.shape),
+            "size": self.size,
+        }
 
 
 @functools.cache
@@ -63,7 +75,15 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
             raise UnsupportedError(str(error)) from error
         except MemoryError as error:
             raise ExhaustedError(f"decoding: {error}") from error
-        except (ValueError, OSError, LookupError, TypeError, OverflowError, RuntimeError, _arrow().ArrowException) as error:
+        except (
+            ValueError,
+            OSError,
+            LookupError,
+            TypeError,
+            OverflowError,
+            RuntimeError,
+            _arrow().ArrowException,
+        ) as error:
             raise CorruptError(str(error) or type(error).__name__) from error
 
     return call
@@ -102,7 +122,11 @@ def _leaf_count(kind: Any) -> int:
 def _is_list(kind: Any) -> bool:
     types = _arrow().types
     return bool(
-        types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_list_view(kind) or types.is_large_list_view(kind)
+        types.is_list(kind)
+        or types.is_large_list(kind)
+        or types.is_fixed_size_list(kind)
+        or types.is_list_view(kind)
+        or types.is_large_list_view(kind)
     )
 
 
@@ -153,11 +177,19 @@ def _value_output(kind: Any, declared: Any) -> dict[str, Any]:
     if dtype := _numpy_name(kind):
         size = 1 if dtype == "bool" else kind.bit_width // 8
         name = declared if types.is_duration(declared) and dtype == "int64" else kind
-        return {"how": "plain", "encoding": str(name) if dtype.startswith("int") else dtype, "dtype": dtype, "size": size}
+        return {
+            "how": "plain",
+            "encoding": str(name) if dtype.startswith("int") else dtype,
+            "dtype": dtype,
+            "size": size,
+        }
     if _is_list(kind) and types.is_null(kind.value_type):
         return {"how": "json", "encoding": "json", "is_unknown": True}
     if _is_list(kind):
-        return _list_output(declared if types.is_fixed_size_list(declared) else kind) or {"how": "json", "encoding": "json"}
+        return _list_output(declared if types.is_fixed_size_list(declared) else kind) or {
+            "how": "json",
+            "encoding": "json",
+        }
     if types.is_map(kind):
         return {"how": "json", "encoding": "json"}
     raise UnsupportedError(f"type {kind} cannot be delivered; leave the column out with columns=")
@@ -166,14 +198,20 @@ def _value_output(kind: Any, declared: Any) -> dict[str, Any]:
 def _is_media(kind: Any) -> bool:
     """The struct {bytes, path} of Hugging Face's Image and Audio features."""
     names = [kind.field(i).name for i in range(kind.num_fields)]
-    return sorted(names) == ["bytes", "path"] and _is_binary(kind.field("bytes").type) and _is_text(kind.field("path").type)
+    return (
+        sorted(names) == ["bytes", "path"]
+        and _is_binary(kind.field("bytes").type)
+        and _is_text(kind.field("path").type)
+    )
 
 
 def _storage(kind: Any) -> Any:
     return kind.storage_type if isinstance(kind, _arrow().BaseExtensionType) else kind
 
 
-def _outputs(kind: Any, declared: Any, name: str, path: tuple[str, ...], first_leaf: int) -> Iterable[_Output]:
+def _outputs(
+    kind: Any, declared: Any, name: str, path: tuple[str, ...], first_leaf: int
+) -> Iterable[_Output]:
     """``kind``: the type as it is decoded. ``declared``: as the writer had it in Arrow, which knows sizes of lists and shapes."""
     extension_shape = tuple(getattr(declared, "shape", None) or ())
     kind, declared = _storage(kind), _storage(declared)
@@ -185,17 +223,28 @@ def _outputs(kind: Any, declared: Any, name: str, path: tuple[str, ...], first_l
             raise UnsupportedError(f"column '{name}': {error}") from None
         if extension_shape and output.get("shape"):
             dtype = output["dtype"]
-            output |= {"shape": extension_shape, "encoding": f"ndarray:{dtype}:{','.join(map(str, extension_shape))}"}
+            output |= {
+                "shape": extension_shape,
+                "encoding": f"ndarray:{dtype}:{','.join(map(str, extension_shape))}",
+            }
         yield _Output(name, path, leaves=leaves, **output)
         return
     if kind.num_fields == 0:
-        raise UnsupportedError(f"column '{name}': a struct without fields; leave the column out with columns=")
+        raise UnsupportedError(
+            f"column '{name}': a struct without fields; leave the column out with columns="
+        )
     is_media = _is_media(kind)
     for i in range(kind.num_fields):
         child = kind.field(i)
         child_name = name if is_media and child.name == "bytes" else f"{name}.{child.name}"
         is_alike = _arrow().types.is_struct(declared) and declared.num_fields == kind.num_fields
-        yield from _outputs(child.type, declared.field(i).type if is_alike else child.type, child_name, (*path, child.name), first_leaf)
+        yield from _outputs(
+            child.type,
+            declared.field(i).type if is_alike else child.type,
+            child_name,
+            (*path, child.name),
+            first_leaf,
+        )
         first_leaf += _leaf_count(child.type)
 
 
@@ -204,17 +253,28 @@ def _all_outputs(schema: Any, declared: Any, wanted: Sequence[str], codecs: dict
     leaf = 0
     for i, field in enumerate(schema):
         # An unsupported type is an error only for those who want the column.
-        is_wanted = not wanted or any(name == field.name or name.startswith(f"{field.name}.") for name in wanted)
+        is_wanted = not wanted or any(
+            name == field.name or name.startswith(f"{field.name}.") for name in wanted
+        )
         if is_wanted:
             outputs.extend(_outputs(field.type, declared.field(i).type, field.name, (field.name,), leaf))
         leaf += _leaf_count(field.type)
     outputs = [_with_codec(output, codecs) for output in outputs]
     known = [output.name for output in outputs]
     for name in wanted:
-        if not any(output.name == name or output.path[0] == name or output.name.startswith(f"{name}.") for output in outputs):
-            raise InvalidArgumentError(f"no column '{name}'; the columns are {', '.join(known or schema.names)}")
+        if not any(
+            output.name == name or output.path[0] == name or output.name.startswith(f"{name}.")
+            for output in outputs
+        ):
+            raise InvalidArgumentError(
+                f"no column '{name}'; the columns are {', '.join(known or schema.names)}"
+            )
     if wanted:
-        outputs = [o for o in outputs if any(o.name == w or o.path[0] == w or o.name.startswith(f"{w}.") for w in wanted)]
+        outputs = [
+            o
+            for o in outputs
+            if any(o.name == w or o.path[0] == w or o.name.startswith(f"{w}.") for w in wanted)
+        ]
     for name in known:
         if known.count(name) > 1:
             raise UnsupportedError(f"two columns are named '{name}'; leave one out with columns=")
@@ -232,8 +292,14 @@ def _with_codec(output: _Output, codecs: dict[str, str]) -> _Output:
 
 def _answer(outputs: Sequence[_Output], **more: Any) -> str:
     leaves = sorted({leaf for output in outputs for leaf in output.leaves})
-    spec = {"columns": [[list(o.path), o.how, list(o.leaves)] for o in outputs], "leaves": leaves, **more.pop("spec", {})}
-    return json.dumps({"columns": [o.column() for o in outputs], "leaves": leaves, "spec": json.dumps(spec), **more})
+    spec = {
+        "columns": [[list(o.path), o.how, list(o.leaves)] for o in outputs],
+        "leaves": leaves,
+        **more.pop("spec", {}),
+    }
+    return json.dumps(
+        {"columns": [o.column() for o in outputs], "leaves": leaves, "spec": json.dumps(spec), **more}
+    )
 
 
 def _describe_parquet(spec: dict[str, Any], head: memoryview, body: memoryview) -> str:
@@ -255,13 +321,22 @@ def _describe_ipc(spec: dict[str, Any], head: memoryview, body: memoryview) -> s
     if sorted(order) == sorted(output.name for output in outputs):
         outputs.sort(key=lambda output: order.index(output.name))
     likes = {column["name"]: column for column in spec["likes"]}
-    outputs = [_alike(output, likes[output.name]) if output.is_unknown and output.name in likes else output for output in outputs]
+    outputs = [
+        _alike(output, likes[output.name]) if output.is_unknown and output.name in likes else output
+        for output in outputs
+    ]
     return _answer(outputs, unknown=[output.name for output in outputs if output.is_unknown])
 
 
 def _alike(output: _Output, like: dict[str, Any]) -> _Output:
     """A column without values, delivered as the other parts of the table have it: null fits all, empty lists fit lists."""
-    known = output._replace(encoding=like["encoding"], dtype=like["dtype"], shape=tuple(like["shape"]), size=like["size"], is_unknown=False)
+    known = output._replace(
+        encoding=like["encoding"],
+        dtype=like["dtype"],
+        shape=tuple(like["shape"]),
+        size=like["size"],
+        is_unknown=False,
+    )
     if output.how == "plain" or like["encoding"] == "json":
         return known
     prefix, _, dtype = like["encoding"].partition(":")
@@ -284,10 +359,14 @@ def _parse_where(text: str) -> list[tuple[str, str, Any]]:
     try:
         terms = [(str(column), str(operator), value) for column, operator, value in json.loads(text)]
     except (ValueError, TypeError) as error:
-        raise InvalidArgumentError(f'row_groups_where={text!r}: must be JSON [["column", "op", value], ...] ({error})') from None
+        raise InvalidArgumentError(
+            f'row_groups_where={text!r}: must be JSON [["column", "op", value], ...] ({error})'
+        ) from None
     for column, operator, value in terms:
         if operator not in _OPERATORS:
-            raise InvalidArgumentError(f"row_groups_where: {column} {operator!r}: the operator must be one of {' '.join(_OPERATORS)}")
+            raise InvalidArgumentError(
+                f"row_groups_where: {column} {operator!r}: the operator must be one of {' '.join(_OPERATORS)}"
+            )
         if operator == "in" and not isinstance(value, list):
             raise InvalidArgumentError(f"row_groups_where: {column} in: needs a list")
     return terms
@@ -316,13 +395,19 @@ def _prune(where: str, head: memoryview) -> str:
     leaf_of = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
     for column, _, _ in terms:
         if column not in leaf_of:
-            raise InvalidArgumentError(f"row_groups_where: no column '{column}'; the columns are {', '.join(leaf_of)}")
+            raise InvalidArgumentError(
+                f"row_groups_where: no column '{column}'; the columns are {', '.join(leaf_of)}"
+            )
 
     def may_match(group: Any, column: str, operator: str, value: Any) -> bool:
         statistics = group.column(leaf_of[column]).statistics
         if statistics is None or not statistics.has_min_max:
             # All null: no value matches. Else nothing is known.
-            return not (statistics is not None and statistics.has_null_count and statistics.null_count == group.num_rows > 0)
+            return not (
+                statistics is not None
+                and statistics.has_null_count
+                and statistics.null_count == group.num_rows > 0
+            )
         try:
             return _OPERATORS[operator](statistics.min, statistics.max, _like(value, statistics.min))
         except (TypeError, ValueError) as error:
@@ -348,13 +433,21 @@ def _unwrap(column: Any) -> Any:
         column = pa.chunked_array([_looked_up(chunk, kind) for chunk in column.chunks], kind)
     if pa.types.is_run_end_encoded(column.type):
         column.validate(full=True)
-        column = pa.chunked_array([pa.compute.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type)
+        column = pa.chunked_array(
+            [pa.compute.run_end_decode(chunk) for chunk in column.chunks], column.type.value_type
+        )
     return column
 
 
 def _without_view(kind: Any) -> Any:
     pa = _arrow()
-    return pa.large_string() if pa.types.is_string_view(kind) else pa.large_binary() if pa.types.is_binary_view(kind) else kind
+    return (
+        pa.large_string()
+        if pa.types.is_string_view(kind)
+        else pa.large_binary()
+        if pa.types.is_binary_view(kind)
+        else kind
+    )
 
 
 def _looked_up(chunk: Any, kind: Any) -> Any:
@@ -390,7 +483,9 @@ def _without_views(chunk: Any, large: Any) -> Any:
     pa = _arrow()
     offsets = np.zeros(len(chunk) + 1, np.int64)
     np.cumsum(chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), out=offsets[1:])
-    return pa.LargeListArray.from_arrays(pa.array(offsets), chunk.flatten(), type=large, mask=chunk.is_null() if chunk.null_count else None)
+    return pa.LargeListArray.from_arrays(
+        pa.array(offsets), chunk.flatten(), type=large, mask=chunk.is_null() if chunk.null_count else None
+    )
 
 
 def _array(column: Any) -> Any:
@@ -408,7 +503,9 @@ def _without_nulls(chunk: Any, absent: float) -> Any:
         return chunk
     values = chunk.values.fill_null(absent)
     return (
-        type(chunk).from_arrays(chunk.offsets, values, type=chunk.type, mask=chunk.is_null() if chunk.null_count else None)
+        type(chunk).from_arrays(
+            chunk.offsets, values, type=chunk.type, mask=chunk.is_null() if chunk.null_count else None
+        )
         if (chunk.offset == 0)
         else _without_nulls(pa.concat_arrays([chunk]), absent)
     )
@@ -436,7 +533,9 @@ def _json_default(value: Any) -> Any:
 def _json(column: Any) -> Any:
     """The slow path, value by value: nested lists, lists of texts, maps."""
     pa = _arrow()
-    texts = [None if value is None else json.dumps(value, default=_json_default) for value in column.to_pylist()]
+    texts = [
+        None if value is None else json.dumps(value, default=_json_default) for value in column.to_pylist()
+    ]
     return pa.chunked_array([pa.array(texts, pa.large_string())])
 
 
@@ -455,7 +554,9 @@ _PREPARE: dict[str, Callable[[Any], Any] | None] = {
 def _prepared(column: Any, how: str) -> Any:
     if how.startswith("list of "):  # _alike()
         dtype = how.removeprefix("list of ")
-        return column.cast(_arrow().large_list(_arrow().type_for_alias("uint8" if dtype == "bool" else dtype)))
+        return column.cast(
+            _arrow().large_list(_arrow().type_for_alias("uint8" if dtype == "bool" else dtype))
+        )
     prepare = _PREPARE[how]
     return column if prepare is None else prepare(column)
 
@@ -476,7 +577,10 @@ class _Plan(NamedTuple):
 def _plan(spec: bytes) -> _Plan:
     fields = json.loads(spec)
     # Indexes made before 2026-11-22 do not say which leaves are whose.
-    columns = [_Column(tuple(path), how, tuple(leaves[0] if leaves else fields["leaves"])) for path, how, *leaves in fields["columns"]]
+    columns = [
+        _Column(tuple(path), how, tuple(leaves[0] if leaves else fields["leaves"]))
+        for path, how, *leaves in fields["columns"]
+    ]
     return _Plan(fields["leaves"], columns, fields)
 
 
@@ -497,7 +601,12 @@ def _is_cut_by_engine(kind: Any, how: str) -> bool:
     types = _arrow().types
     if how == "list":
         return bool(types.is_list(kind) or types.is_large_list(kind))
-    return how in ("plain", "decimal") or bool(types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind))
+    return how in ("plain", "decimal") or bool(
+        types.is_string(kind)
+        or types.is_large_string(kind)
+        or types.is_binary(kind)
+        or types.is_large_binary(kind)
+    )
 
 
 class _Request(NamedTuple):
@@ -515,7 +624,9 @@ _Part = tuple[int, Any, Any]
 """First column, capsules of schema and array (Arrow C data interface)."""
 
 
-def _export(table: Any, columns: Sequence[_Column], first: int, has_own_offsets: bool = False) -> Iterable[_Part]:
+def _export(
+    table: Any, columns: Sequence[_Column], first: int, has_own_offsets: bool = False
+) -> Iterable[_Part]:
     """The columns, of which ``first`` is the first, ready to cut. ``has_own_offsets``: those of the file, which may lead anywhere."""
     pa = _arrow()
     table.validate()
@@ -563,7 +674,9 @@ def _decode_parquet(request: _Request) -> Iterable[_Part]:
     plan = request.plan
     metadata = pa.parquet.read_metadata(pa.BufferReader(pa.py_buffer(request.head)))
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    sizes = {leaf: sum(group.column(leaf).total_uncompressed_size for group in groups) for leaf in plan.leaves}
+    sizes = {
+        leaf: sum(group.column(leaf).total_uncompressed_size for group in groups) for leaf in plan.leaves
+    }
     reader = importlib.import_module("pyarrow._parquet").ParquetReader(memory_pool=_pool())
     reader.open(pa.BufferReader(pa.py_buffer(request.body)), metadata=metadata, **_parquet_options())
     for begin, end, size in _column_groups(plan, sizes):
@@ -571,7 +684,9 @@ def _decode_parquet(request: _Request) -> Iterable[_Part]:
         leaves = sorted({leaf for column in columns for leaf in column.leaves})
         decoded = max(size, request.decoded_bytes * size // max(1, sum(sizes.values())), 1)
         rows = max(1, min(request.most_rows, _BATCH_BYTES * metadata.num_rows // decoded))
-        for batch in reader.iter_batches(rows, row_groups=range(len(groups)), column_indices=leaves, use_threads=False):
+        for batch in reader.iter_batches(
+            rows, row_groups=range(len(groups)), column_indices=leaves, use_threads=False
+        ):
             yield from _export(pa.Table.from_batches([batch]), columns, begin)
 
 
@@ -584,7 +699,9 @@ def _decode_ipc(request: _Request) -> Iterable[_Part]:
     target[: len(head)] = head
     target[len(head) :] = body
     target.release()
-    options = pa.ipc.IpcReadOptions(use_threads=False, included_fields=_included_fields(request.plan, bytes(head)))
+    options = pa.ipc.IpcReadOptions(
+        use_threads=False, included_fields=_included_fields(request.plan, bytes(head))
+    )
     with pa.ipc.open_stream(pa.BufferReader(copy), options=options, memory_pool=_pool()) as stream:
         for batch in stream:
             yield from _export(pa.Table.from_batches([batch]), request.plan.columns, 0, has_own_offsets=True)
@@ -622,7 +739,9 @@ _SAMPLED_ROWS = 64
 def _describe_lance(spec: dict[str, Any], head: memoryview, body: memoryview) -> str:
     url = spec["url"].removeprefix("file://")
     table = _lance().dataset(url)
-    outputs = [output._replace(leaves=()) for output in _all_outputs(table.schema, table.schema, spec["columns"], {})]
+    outputs = [
+        output._replace(leaves=()) for output in _all_outputs(table.schema, table.schema, spec["columns"], {})
+    ]
     names = list(dict.fromkeys(output.path[0] for output in outputs))
     sample = table.head(_SAMPLED_ROWS, columns=names)
     return _answer(
@@ -644,7 +763,13 @@ def _decode_lance(request: _Request) -> Iterable[_Part]:
     table = _open_lance(plan.spec["url"], plan.spec["version"])
     rows = max(1, min(count, _BATCH_BYTES * count // max(1, request.decoded_bytes)))
     scanner = table.scanner(
-        columns=plan.spec["names"], offset=first, limit=count, batch_size=rows, batch_readahead=1, fragment_readahead=1, io_buffer_size=_LANCE_READ_BYTES
+        columns=plan.spec["names"],
+        offset=first,
+        limit=count,
+        batch_size=rows,
+        batch_readahead=1,
+        fragment_readahead=1,
+        io_buffer_size=_LANCE_READ_BYTES,
     )
     for batch in scanner.to_batches():
         yield from _export(_arrow().Table.from_batches([batch]), plan.columns, 0)
@@ -679,7 +804,9 @@ class Batches:
 
 
 @_guarded
-def decode(kind: str, spec: bytes, head: memoryview, body: memoryview, decoded_bytes: int, most_rows: int) -> Batches:
+def decode(
+    kind: str, spec: bytes, head: memoryview, body: memoryview, decoded_bytes: int, most_rows: int
+) -> Batches:
     """The columns of a block. ``head`` and ``body`` are the engine's until ``close``, and so is what comes of them."""
     decoders = {"parquet": _decode_parquet, "ipc": _decode_ipc, "lance": _decode_lance}
     return Batches(decoders[kind](_Request(_plan(spec), head, body, decoded_bytes, most_rows)))

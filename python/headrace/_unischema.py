@@ -26,7 +26,12 @@ _MOST_ARGUMENTS = 32  # A UnischemaField has five.
 _MOST_CLASSES = 256
 # `dataset_toolkit` and `av`: names of petastorm before its release, which old files have.
 _PACKAGES = ("petastorm", "dataset_toolkit", "av", "pyspark", "numpy")
-_PLAIN = {("collections", "OrderedDict"), ("decimal", "Decimal"), ("copyreg", "_reconstructor"), ("copy_reg", "_reconstructor")}
+_PLAIN = {
+    ("collections", "OrderedDict"),
+    ("decimal", "Decimal"),
+    ("copyreg", "_reconstructor"),
+    ("copy_reg", "_reconstructor"),
+}
 _BUILTIN_MODULES = ("builtins", "__builtin__")
 _BUILTINS = {"object", "tuple", "str", "unicode", "int", "long", "float", "bool", "bytes", "set", "frozenset"}
 _ENCODINGS = {"NdarrayCodec": "npy", "CompressedNdarrayCodec": "npz"}
@@ -82,7 +87,9 @@ def _make(cls: Any, arguments: Any) -> Any:
     if not (isinstance(cls, type) and issubclass(cls, _StandIn)):
         raise pickle.UnpicklingError("makes something else than an object of a class")
     if type(arguments) is not tuple or len(arguments) > _MOST_ARGUMENTS:
-        raise pickle.UnpicklingError(f"makes an object of something else than at most {_MOST_ARGUMENTS} arguments")
+        raise pickle.UnpicklingError(
+            f"makes an object of something else than at most {_MOST_ARGUMENTS} arguments"
+        )
     return cls(*arguments)
 
 
@@ -107,12 +114,20 @@ class _Reader(pickle._Unpickler):
             return _ordered_dict
         if name == "_reconstructor" and (module, name) in _PLAIN:
             return _reconstruct
-        is_known = module.split(".")[0] in _PACKAGES or (module, name) in _PLAIN or (module in _BUILTIN_MODULES and name in _BUILTINS)
+        is_known = (
+            module.split(".")[0] in _PACKAGES
+            or (module, name) in _PLAIN
+            or (module in _BUILTIN_MODULES and name in _BUILTINS)
+        )
         if not is_known:
-            raise UnsupportedError(f"Petastorm schema: names {module:.100}.{name:.100}, which no schema needs; not read")
+            raise UnsupportedError(
+                f"Petastorm schema: names {module:.100}.{name:.100}, which no schema needs; not read"
+            )
         if (module, name) not in self._classes and len(self._classes) == _MOST_CLASSES:
             raise UnsupportedError(f"Petastorm schema: names more than {_MOST_CLASSES} classes; not read")
-        return self._classes.setdefault((module, name), type(name.split(".")[-1], (_StandIn,), {"__slots__": ()}))
+        return self._classes.setdefault(
+            (module, name), type(name.split(".")[-1], (_StandIn,), {"__slots__": ()})
+        )
 
     def read_setitem(self) -> None:
         value, key = self.stack.pop(), self.stack.pop()
@@ -168,7 +183,9 @@ def read_codecs(pickled: bytes | None) -> dict[str, str]:
     except UnsupportedError:
         raise
     except Exception as error:  # Whatever broken opcodes lead to.
-        raise CorruptError(f"Petastorm schema: not readable ({type(error).__name__:.100}: {error!s:.200})") from None
+        raise CorruptError(
+            f"Petastorm schema: not readable ({type(error).__name__:.100}: {error!s:.200})"
+        ) from None
 
 
 def _encoding_of(field: Any) -> str:
@@ -225,7 +242,9 @@ def _unpack(value: bytes) -> bytes:
             raise ValueError("no array 'arr' in it")
         info = packed.getinfo("arr.npy")
         if info.file_size > _MOST_ARRAY_BYTES:
-            raise ValueError(f"an array of {info.file_size:,} bytes; at most {_MOST_ARRAY_BYTES:,} are unpacked")
+            raise ValueError(
+                f"an array of {info.file_size:,} bytes; at most {_MOST_ARRAY_BYTES:,} are unpacked"
+            )
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise ValueError(f"compression {info.compress_type}, which numpy does not write")
         return packed.read(info)

@@ -62,7 +62,9 @@ def split_root(urls: Sequence[str]) -> tuple[str, list[str]]:
     stores = {_store_of(url) for url in urls}
     if len(stores) > 1:
         first, second = sorted(stores)[:2]
-        raise InvalidArgumentError(f"the URLs lie in different stores ({first or 'local files'}, {second or 'local files'}); mix datasets of each instead")
+        raise InvalidArgumentError(
+            f"the URLs lie in different stores ({first or 'local files'}, {second or 'local files'}); mix datasets of each instead"
+        )
     store = stores.pop()
     paths = [url[len(store) :] for url in urls]
     root = _common_folder(min(paths), max(paths))
@@ -78,7 +80,13 @@ def parse_wids_index(document: Any, where: str) -> list[tuple[str, int]]:
     shards: list[tuple[str, int]] = []
     for entry in _wids_lists(document, where):
         url, count = (entry.get("url"), entry.get("nsamples")) if isinstance(entry, dict) else (None, None)
-        if not isinstance(url, str) or not url or not isinstance(count, int) or isinstance(count, bool) or count < 0:
+        if (
+            not isinstance(url, str)
+            or not url
+            or not isinstance(count, int)
+            or isinstance(count, bool)
+            or count < 0
+        ):
             raise InvalidArgumentError(f"{where}: a shard without url or nsamples: {entry!r:.200}")
         _refuse_commands(url)
         shards.append((url, count))
@@ -93,7 +101,9 @@ def is_pattern(text: str) -> bool:
 
 
 def named_objects(
-    url: str | os.PathLike[str], read: Callable[[str, str], bytes], list_keys: Callable[[str, str, bool], list[str]]
+    url: str | os.PathLike[str],
+    read: Callable[[str, str], bytes],
+    list_keys: Callable[[str, str, bool], list[str]],
 ) -> tuple[str, list[str]] | None:
     """Root and keys when ``url`` is a pattern, a list or a wids index; None when it is an ordinary URL.
 
@@ -105,7 +115,13 @@ def named_objects(
         # A path that is there is meant, whatever characters are in it; but a wids index stands for its shards.
         return _wids_objects(text, read) if text.endswith(".json") and os.path.isfile(text) else None
     if is_pattern(text):
-        return split_root([name for part in expand_urls(text) for name in (_matching(part, list_keys) if _has_wildcard(part) else [part])])
+        return split_root(
+            [
+                name
+                for part in expand_urls(text)
+                for name in (_matching(part, list_keys) if _has_wildcard(part) else [part])
+            ]
+        )
     return _wids_objects(text, read) if text.endswith(".json") else None
 
 
@@ -147,7 +163,9 @@ def _common_folder(first: str, last: str) -> str:
 
 def _refuse_commands(url: str) -> None:
     if url.startswith("pipe:"):
-        raise UnsupportedError(f"{url!r}: a pipe: URL runs a shell command, which is never done here; give the URL of the object itself")
+        raise UnsupportedError(
+            f"{url!r}: a pipe: URL runs a shell command, which is never done here; give the URL of the object itself"
+        )
 
 
 def _variables(text: str) -> str:
@@ -260,7 +278,9 @@ def _wids_lists(document: Any, where: str) -> Iterator[Any]:
     yield from document.get("shardlist") or []
     for part in document.get("datasets") or []:
         if not isinstance(part, dict) or "source_url" in part:
-            raise UnsupportedError(f"{where}: a wids index of other indexes (source_url); open and mix them one by one")
+            raise UnsupportedError(
+                f"{where}: a wids index of other indexes (source_url); open and mix them one by one"
+            )
         yield from part.get("shardlist") or []
 
 
@@ -290,7 +310,9 @@ def _wids_urls(document: Any, where: str) -> list[str]:
     for url in urls:
         if not _lies_in(url, folder):
             place = f"the bucket {_store_of(folder)}" if _store_of(folder) else f"its folder {folder or '.'}"
-            raise InvalidArgumentError(f"{where}: names {url!r}, which lies outside {place}; an index is no reason to read it: open it by its own URL")
+            raise InvalidArgumentError(
+                f"{where}: names {url!r}, which lies outside {place}; an index is no reason to read it: open it by its own URL"
+            )
     return urls
 
 

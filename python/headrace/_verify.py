@@ -113,7 +113,9 @@ def verify(
         if not use_index and _is_folder(dataset):
             _compare_stored_index(dataset, report)
         with progress_bar("verifying", "bytes") as bar:
-            found = _native.verify_dataset(dataset._native, dataset._store, workers=workers, most_problems=most_problems, progress=bar)
+            found = _native.verify_dataset(
+                dataset._native, dataset._store, workers=workers, most_problems=most_problems, progress=bar
+            )
     report.samples_ok, report.bytes_read = found["sample_count"], found["read_bytes"]
     report.digests_compared, report.second_reads = found["stored_digest_count"], found["second_read_count"]
     report.problem_count += found["problem_count"]
@@ -155,8 +157,16 @@ def parse_manifest(text: str) -> dict[str, str]:
             continue
         is_escaped = line.startswith("\\")
         digest, gap, key = line[is_escaped:].partition(" ")
-        if len(digest) != 64 or set(digest) - set("0123456789abcdef") or not gap or key[:1] not in (" ", "*") or len(key) < 2:
-            raise InvalidArgumentError(f"line {number} of the manifest is not '<sha256>  <key>': {line[:100]!r}")
+        if (
+            len(digest) != 64
+            or set(digest) - set("0123456789abcdef")
+            or not gap
+            or key[:1] not in (" ", "*")
+            or len(key) < 2
+        ):
+            raise InvalidArgumentError(
+                f"line {number} of the manifest is not '<sha256>  <key>': {line[:100]!r}"
+            )
         name = _unescape(key[1:]) if is_escaped else key[1:]
         if name in digests:
             raise InvalidArgumentError(f"line {number} of the manifest names {name!r} again")
@@ -166,11 +176,17 @@ def parse_manifest(text: str) -> dict[str, str]:
 
 def _unescape(text: str) -> str:
     parts = iter(text)
-    return "".join({"n": "\n", "r": "\r"}.get(follower := next(parts, ""), follower) if c == "\\" else c for c in parts)
+    return "".join(
+        {"n": "\n", "r": "\r"}.get(follower := next(parts, ""), follower) if c == "\\" else c for c in parts
+    )
 
 
 def create_manifest(
-    url: str | os.PathLike[str], *, workers: int = 0, memory: int | str = "256MiB", **options: Unpack[StoreOptions]
+    url: str | os.PathLike[str],
+    *,
+    workers: int = 0,
+    memory: int | str = "256MiB",
+    **options: Unpack[StoreOptions],
 ) -> tuple[dict[str, str], int]:
     """SHA-256 of every object below a URL, by key, and the bytes that were read. A manifest at the root is left out."""
     with Store(url, memory=memory, **options) as store:
@@ -186,7 +202,9 @@ _ERRORS = {kind.code: kind for kind in HeadraceError.__subclasses__()}
 def _first_failure(report: Mapping[str, Any]) -> HeadraceError:
     problem = Problem(*report["problems"][0])
     count = report["problem_count"]
-    error = _ERRORS[problem.code](f"{problem.key}: {problem.message} ({count:,} object{'s' if count > 1 else ''} could not be read)")
+    error = _ERRORS[problem.code](
+        f"{problem.key}: {problem.message} ({count:,} object{'s' if count > 1 else ''} could not be read)"
+    )
     error.key = problem.key
     return error
 
@@ -223,7 +241,12 @@ class ManifestReport:
 
 
 def check_manifest(
-    url: str | os.PathLike[str], digests: Mapping[str, str], *, workers: int = 0, memory: int | str = "256MiB", **options: Unpack[StoreOptions]
+    url: str | os.PathLike[str],
+    digests: Mapping[str, str],
+    *,
+    workers: int = 0,
+    memory: int | str = "256MiB",
+    **options: Unpack[StoreOptions],
 ) -> ManifestReport:
     """Compares every object below a URL with a manifest."""
     with Store(url, memory=memory, **options) as store:
@@ -274,13 +297,17 @@ class DiffReport:
 
     @property
     def ok(self) -> bool:
-        return not (self.different or self.only_a or self.only_b or self.columns_only_a or self.columns_only_b)
+        return not (
+            self.different or self.only_a or self.only_b or self.columns_only_a or self.columns_only_b
+        )
 
 
 _CHUNK = 512
 
 
-def diff(a: Dataset, b: Dataset, *, key: str | None = None, columns: list[str] | None = None, most: int = 100) -> DiffReport:
+def diff(
+    a: Dataset, b: Dataset, *, key: str | None = None, columns: list[str] | None = None, most: int = 100
+) -> DiffReport:
     """Compares two datasets, of any formats, sample by sample.
 
     :param key: column whose values pair the samples (each must come once); default: samples pair by position.
@@ -316,13 +343,17 @@ def _pairs_by_key(a: Dataset, b: Dataset, key: str, report: DiffReport) -> Itera
     places: dict[Any, int] = {}
     for position, value in _column(b, key):
         if value in places:
-            raise InvalidArgumentError(f"{b.url}: {key}={value!r} at {places[value]} and {position}: a key must come once")
+            raise InvalidArgumentError(
+                f"{b.url}: {key}={value!r} at {places[value]} and {position}: a key must come once"
+            )
         places[value] = position
     seen = 0
     taken: set[Any] = set()
     for position, value in _column(a, key):
         if value in taken:
-            raise InvalidArgumentError(f"{a.url}: {key}={value!r} comes twice, the second time at {position}: a key must come once")
+            raise InvalidArgumentError(
+                f"{a.url}: {key}={value!r} comes twice, the second time at {position}: a key must come once"
+            )
         taken.add(value)
         partner = places.get(value)
         if partner is None:
@@ -352,7 +383,9 @@ def _chunks(pairs: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]
         yield chunk
 
 
-def _compare_chunk(a: Dataset, b: Dataset, pairs: list[tuple[int, int]], columns: list[str], report: DiffReport, most: int) -> None:
+def _compare_chunk(
+    a: Dataset, b: Dataset, pairs: list[tuple[int, int]], columns: list[str], report: DiffReport, most: int
+) -> None:
     samples_a = a.read([i for i, _ in pairs], columns=columns)
     samples_b = b.read([j for _, j in pairs], columns=columns)
     for (i, j), left, right in zip(pairs, samples_a, samples_b, strict=True):
@@ -363,7 +396,9 @@ def _compare_chunk(a: Dataset, b: Dataset, pairs: list[tuple[int, int]], columns
             continue
         report.different += 1
         if len(report.differences) < most:
-            report.differences.append(Difference(i, j, unequal, f"{describe(left[unequal])} and {describe(right[unequal])}"))
+            report.differences.append(
+                Difference(i, j, unequal, f"{describe(left[unequal])} and {describe(right[unequal])}")
+            )
 
 
 def equal_values(a: Any, b: Any) -> bool:

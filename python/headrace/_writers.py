@@ -21,7 +21,14 @@ from headrace.errors import InvalidArgumentError, UnsupportedError
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
-__all__ = ["LitDataWriter", "MDSWriter", "ParquetWriter", "TFRecordWriter", "WebDatasetWriter", "writer_class"]
+__all__ = [
+    "LitDataWriter",
+    "MDSWriter",
+    "ParquetWriter",
+    "TFRecordWriter",
+    "WebDatasetWriter",
+    "writer_class",
+]
 
 DEFAULT_SHARD_BYTES = "64MiB"
 
@@ -156,7 +163,9 @@ def encoder(encoding: str) -> Callable[[Any], Any]:
         return str
     if encoding == "ndarray":
         return lambda value: (
-            bytes([TYPE_BYTES[np.asarray(value).dtype.name]]) + _array_shape(np.asarray(value)) + _little(value, np.asarray(value).dtype.name).tobytes()
+            bytes([TYPE_BYTES[np.asarray(value).dtype.name]])
+            + _array_shape(np.asarray(value))
+            + _little(value, np.asarray(value).dtype.name).tobytes()
         )
     if encoding.startswith("ndarray:"):
         return _array_encoder(encoding)
@@ -171,7 +180,9 @@ def _array_encoder(encoding: str) -> Callable[[Any], Any]:
     def encode(value: Any) -> bytes:
         array = _little(value, dtype)
         if list(array.shape) != shape:
-            raise InvalidArgumentError(f"an array of shape {array.shape} given to a column of shape {tuple(shape)}")
+            raise InvalidArgumentError(
+                f"an array of shape {array.shape} given to a column of shape {tuple(shape)}"
+            )
         return array.tobytes()
 
     return encode
@@ -201,7 +212,9 @@ def builder_row(column: ColumnSpec, target: str | None = None) -> tuple[str, str
 class SampleEncoder:
     """Samples as dicts to the values of a ShardBuilder, or to what `make` makes functions for."""
 
-    def __init__(self, columns: Sequence[ColumnSpec], make: Callable[[str], Callable[[Any], Any]] = encoder) -> None:
+    def __init__(
+        self, columns: Sequence[ColumnSpec], make: Callable[[str], Callable[[Any], Any]] = encoder
+    ) -> None:
         self._columns = [(column.name, make(column.encoding)) for column in columns]
 
     def values(self, sample: Mapping[str, Any]) -> list[Any]:
@@ -232,7 +245,9 @@ def parquet_cell(encoding: str) -> Callable[[Any], Any]:
     def flat(value: Any) -> np.ndarray[Any, Any]:
         array = _little(value, dtype)
         if array.ndim != 1 and shape is None:
-            raise InvalidArgumentError("Parquet holds arrays of one dimension, or of a shape that columns= names")
+            raise InvalidArgumentError(
+                "Parquet holds arrays of one dimension, or of a shape that columns= names"
+            )
         return array.reshape(-1)
 
     return flat
@@ -262,7 +277,9 @@ class RowShards:
             return pa.from_numpy_dtype(np.dtype(encoding))
         if encoding.startswith("ndarray:"):
             dtype, shape = split_array(encoding)
-            return pa.list_(pa.from_numpy_dtype(np.dtype(dtype)), -1 if shape is None else int(np.prod(shape)))
+            return pa.list_(
+                pa.from_numpy_dtype(np.dtype(dtype)), -1 if shape is None else int(np.prod(shape))
+            )
         if encoding in ("bytes", "jpeg", "png", "pil"):
             return pa.binary()
         raise UnsupportedError(f"encoding {encoding!r} is not written to Parquet")
@@ -300,7 +317,13 @@ class RowShards:
         except (OSError, ValueError, self._pa.ArrowException) as error:
             raise UnsupportedError(f"parquet with compression {self._codec!r}: {error}") from error
         data = memoryview(sink.getvalue())
-        facts = {"samples": len(self._rows), "raw_bytes": self._bytes, "bytes": len(data), "raw_hash": "", "zip_hash": ""}
+        facts = {
+            "samples": len(self._rows),
+            "raw_bytes": self._bytes,
+            "bytes": len(data),
+            "raw_hash": "",
+            "zip_hash": "",
+        }
         self._rows, self._bytes = [], 0
         return data, facts
 
@@ -314,9 +337,13 @@ class RowShards:
 class _NativeShards:
     """_native.ShardBuilder over dicts."""
 
-    def __init__(self, format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str) -> None:
+    def __init__(
+        self, format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str
+    ) -> None:
         rows = [builder_row(column) for column in columns]
-        self._builder = _native.ShardBuilder(format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash)
+        self._builder = _native.ShardBuilder(
+            format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash
+        )
         self._encoder = SampleEncoder(columns)
         self.take, self.name_of = self._builder.take, self._builder.name_of
         self._number = 0
@@ -341,7 +368,9 @@ class _NativeShards:
         self._number += 1
 
 
-def make_shards(format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str) -> Any:
+def make_shards(
+    format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str
+) -> Any:
     """What makes shards of dicts: stage(), commit(), take(), name_of()."""
     if format != "parquet":
         return _NativeShards(format, columns, shard_bytes, compression, hash)
@@ -380,7 +409,9 @@ class DatasetWriter:
     ) -> None:
         self._shard_bytes = parse_bytes(shard_bytes, "shard_bytes")
         self._compression, self._hash = compression, hash
-        self._columns = None if columns is None else [ColumnSpec(name, encoding) for name, encoding in columns.items()]
+        self._columns = (
+            None if columns is None else [ColumnSpec(name, encoding) for name, encoding in columns.items()]
+        )
         self._shards: Any = None
         self._facts: list[dict[str, Any]] = []
         self._unsent: tuple[dict[str, Any], Any] | None = None
@@ -392,7 +423,9 @@ class DatasetWriter:
 
     def _make_shards(self) -> None:
         assert self._columns is not None
-        self._shards = make_shards(self.format, self._columns, self._shard_bytes, self._compression, self._hash)
+        self._shards = make_shards(
+            self.format, self._columns, self._shard_bytes, self._compression, self._hash
+        )
 
     def _begin(self) -> PackTarget:
         """Looks at the target, once the columns are known."""
@@ -422,7 +455,9 @@ class DatasetWriter:
             self._columns = infer_columns(sample, self.format)
             self._make_shards()
         elif unknown := sample.keys() - {c.name for c in self._columns}:
-            raise InvalidArgumentError(f"column {min(unknown)!r} is not one of {[c.name for c in self._columns]}")
+            raise InvalidArgumentError(
+                f"column {min(unknown)!r} is not one of {[c.name for c in self._columns]}"
+            )
         size = self._shards.stage(sample)
         if self._shards.sample_count > 0 and size > self._shard_bytes:
             self._flush()
@@ -459,7 +494,11 @@ class DatasetWriter:
         if self._shards.sample_count > 0 or not self._facts:
             self._flush()
         target = self._begin()
-        target.finish_write(self._facts, index_objects(self.format, self._shards.config_json, self._facts), self._shards.name_of)
+        target.finish_write(
+            self._facts,
+            index_objects(self.format, self._shards.config_json, self._facts),
+            self._shards.name_of,
+        )
         self.abandon()
 
     def abandon(self) -> None:

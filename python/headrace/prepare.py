@@ -32,12 +32,27 @@ from headrace._writers import (
     make_shards,
     writer_class,
 )
-from headrace.errors import ChangedError, ExhaustedError, InvalidArgumentError, NotFoundError, UnsupportedError
+from headrace.errors import (
+    ChangedError,
+    ExhaustedError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["LitDataWriter", "MDSWriter", "ParquetWriter", "TFRecordWriter", "WebDatasetWriter", "convert", "load_callable", "write"]
+__all__ = [
+    "LitDataWriter",
+    "MDSWriter",
+    "ParquetWriter",
+    "TFRecordWriter",
+    "WebDatasetWriter",
+    "convert",
+    "load_callable",
+    "write",
+]
 
 READ_BYTES = 8 << 20
 """Stored bytes of the samples decoded at once on the way through Python; as many are read ahead."""
@@ -82,7 +97,9 @@ def write(
     **options: Unpack[StoreOptions],
 ) -> dict[str, Any]:
     """Writes the samples of an iterable; see the writer classes. Returns counts of samples, shards and bytes."""
-    writer = writer_class(format)(url, columns, shard_bytes=shard_bytes, compression=compression, hash=hash, memory=memory, **options)
+    writer = writer_class(format)(
+        url, columns, shard_bytes=shard_bytes, compression=compression, hash=hash, memory=memory, **options
+    )
     with writer, progress_bar("writing", "samples") as report:
         for count, sample in enumerate(samples, 1):
             writer.write(sample)
@@ -166,15 +183,21 @@ class Places(NamedTuple):
 
 def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOptions) -> Places:
     if isinstance(dataset, _mixture.Concat):
-        raise UnsupportedError("ray=True: a list of datasets is not sent to other machines; convert them one by one, or without ray")
+        raise UnsupportedError(
+            "ray=True: a list of datasets is not sent to other machines; convert them one by one, or without ray"
+        )
 
     def sent(what: str, url: str) -> str:
         if url.startswith("memory://"):
-            raise InvalidArgumentError(f"ray=True: the {what} {url} is of this process alone; choose a place that all machines see")
+            raise InvalidArgumentError(
+                f"ray=True: the {what} {url} is of this process alone; choose a place that all machines see"
+            )
         return os.path.abspath(url) if "://" not in url else url
 
     source = sent("source", os.fspath(dataset._root))
-    return Places(source, sent("target", os.fspath(target)), dict(dataset._dataset_options), dataset._options, writing)
+    return Places(
+        source, sent("target", os.fspath(target)), dict(dataset._dataset_options), dataset._options, writing
+    )
 
 
 class PartMaker:
@@ -187,11 +210,19 @@ class PartMaker:
         self._builder: Any
         if spec["rows"] is not None:
             rows = [tuple(row) for row in spec["rows"]]
-            self._builder = _native.ShardBuilder(spec["format"], rows, shard_bytes=spec["shard_bytes"], compression=spec["compression"], hash=spec["hash"])
+            self._builder = _native.ShardBuilder(
+                spec["format"],
+                rows,
+                shard_bytes=spec["shard_bytes"],
+                compression=spec["compression"],
+                hash=spec["hash"],
+            )
         else:
             columns = [ColumnSpec(*column) for column in spec["columns"]]
             self._names = {column.name for column in columns}
-            self._builder = make_shards(spec["format"], columns, spec["shard_bytes"], spec["compression"], spec["hash"])
+            self._builder = make_shards(
+                spec["format"], columns, spec["shard_bytes"], spec["compression"], spec["hash"]
+            )
             self._map = load_callable(spec["map"]) if spec["map"] else None
 
     def name_of(self, number: int) -> str:
@@ -217,7 +248,9 @@ class PartMaker:
         data, facts = self._builder.take()
         facts["name"] = self._builder.name_of(number)
         if self._spec["format"] == "litdata":
-            facts["content"] = content_digest(data)  # For the index; the others need no second look at each byte.
+            facts["content"] = content_digest(
+                data
+            )  # For the index; the others need no second look at each byte.
         self._target.put_part(number, facts, data)
         return facts  # type: ignore[no-any-return]
 
@@ -230,14 +263,21 @@ class PartMaker:
                 continue
             if renames is None:
                 self._check_keys(position, mapped)
-            yield position, mapped if renames is None else {target: mapped.get(source) for source, target in renames}
+            yield (
+                position,
+                mapped if renames is None else {target: mapped.get(source) for source, target in renames},
+            )
 
     def _check_keys(self, position: int, sample: Mapping[str, Any]) -> None:
         if unknown := sample.keys() - self._names:
-            raise InvalidArgumentError(f"sample {position}: column {min(unknown)!r} is not one of the first sample's, {sorted(self._names)}")
+            raise InvalidArgumentError(
+                f"sample {position}: column {min(unknown)!r} is not one of the first sample's, {sorted(self._names)}"
+            )
 
 
-def _read_ahead(dataset: Dataset, begin: int, end: int, columns: Sequence[str] | None) -> Iterator[tuple[int, dict[str, Any]]]:
+def _read_ahead(
+    dataset: Dataset, begin: int, end: int, columns: Sequence[str] | None
+) -> Iterator[tuple[int, dict[str, Any]]]:
     """Samples ``begin`` to ``end`` (at least one) with their positions; while some are used, the next are read."""
     step = max(1, min(READ_BYTES * len(dataset) // max(dataset.nbytes, 1), 1 << 16))
     chunks = [range(start, min(start + step, end)) for start in range(begin, end, step)]
@@ -259,16 +299,22 @@ def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]
         names, _, encoding = item.strip().partition(":")
         target, has_source, source = names.partition("=")
         if not target:
-            raise InvalidArgumentError(f"columns: {item!r}: expected NAME, NAME=SOURCE or NAME=SOURCE:ENCODING")
+            raise InvalidArgumentError(
+                f"columns: {item!r}: expected NAME, NAME=SOURCE or NAME=SOURCE:ENCODING"
+            )
         if any(target == known for _, known, _ in out):
             raise InvalidArgumentError(f"columns: {target!r} is named twice")
         out.append((source if has_source else target, target, encoding))
     return out
 
 
-def _native_rows(dataset: Dataset, chosen: list[tuple[str, str, str]] | None) -> list[tuple[str, str, str, list[int], str, str]]:
+def _native_rows(
+    dataset: Dataset, chosen: list[tuple[str, str, str]] | None
+) -> list[tuple[str, str, str, list[int], str, str]]:
     """Columns for the native builder: what each cell is, and what it becomes. UnsupportedError: only by way of Python."""
-    targets = {source: (target, encoding) for source, target, encoding in chosen} if chosen is not None else None
+    targets = (
+        {source: (target, encoding) for source, target, encoding in chosen} if chosen is not None else None
+    )
     if chosen is not None and targets is not None and len(targets) < len(chosen):
         raise UnsupportedError("a column that becomes two goes by way of Python")
     rows: list[tuple[str, str, str, list[int], str, str]] = []
@@ -282,30 +328,57 @@ def _native_rows(dataset: Dataset, chosen: list[tuple[str, str, str]] | None) ->
             encoding = _SUFFIX_ENCODINGS.get(column.name.rpartition(".")[2], "bytes")
         wanted_cell = "ascii:int" if wanted == "int" and dataset.format == "webdataset" else wanted
         if wanted and wanted_cell != encoding:
-            if column.encoding != "bytes" or wanted_cell not in ("bytes", "str", "json", "jpeg", "png", "ascii:int"):
-                raise UnsupportedError(f"column {column.name!r}: {column.encoding} as {wanted} goes by way of Python")
+            if column.encoding != "bytes" or wanted_cell not in (
+                "bytes",
+                "str",
+                "json",
+                "jpeg",
+                "png",
+                "ascii:int",
+            ):
+                raise UnsupportedError(
+                    f"column {column.name!r}: {column.encoding} as {wanted} goes by way of Python"
+                )
             encoding = wanted_cell
         rows.append((column.name, encoding, column.dtype, list(column.shape), target, index_encoding))
     return rows
 
 
-def _chosen(dataset: Dataset, columns: str | Sequence[str] | None, is_mapped: bool) -> list[tuple[str, str, str]] | None:
+def _chosen(
+    dataset: Dataset, columns: str | Sequence[str] | None, is_mapped: bool
+) -> list[tuple[str, str, str]] | None:
     chosen = parse_columns(columns)
     if chosen is not None and not is_mapped:
         for source, _, _ in chosen:
             if source not in dataset.schema:
-                raise InvalidArgumentError(f"columns: {dataset.url} has no column {source!r}; its columns are {', '.join(dataset.schema)}")
+                raise InvalidArgumentError(
+                    f"columns: {dataset.url} has no column {source!r}; its columns are {', '.join(dataset.schema)}"
+                )
     return chosen
 
 
-def plan_job(dataset: Dataset, format: str, shard_bytes: int, compression: str, hash: str, columns: str | Sequence[str] | None, map: str) -> Job:
+def plan_job(
+    dataset: Dataset,
+    format: str,
+    shard_bytes: int,
+    compression: str,
+    hash: str,
+    columns: str | Sequence[str] | None,
+    map: str,
+) -> Job:
     """Decides everything that output bytes depend on."""
     if len(dataset) == 0:
         raise NotFoundError(f"{dataset.url} has no samples")
     writer_class(format)
     chosen = _chosen(dataset, columns, bool(map))
     ends = plan_parts(dataset, format, shard_bytes)
-    if chosen is None and not map and format == "webdataset" and set(dataset.schema) == {"data", "key"} and _native.keeps_names_in_tars(dataset._native):
+    if (
+        chosen is None
+        and not map
+        and format == "webdataset"
+        and set(dataset.schema) == {"data", "key"}
+        and _native.keeps_names_in_tars(dataset._native)
+    ):
         chosen = [("data", "data", ""), ("key", "__file__", "")]  # As files are packed without conversion.
         ends = _between_groups(dataset, ends)
     spec: dict[str, Any] = {
@@ -335,7 +408,9 @@ def plan_job(dataset: Dataset, format: str, shard_bytes: int, compression: str, 
     if map:
         first = load_callable(map)(sample)
         if first is None:
-            raise InvalidArgumentError(f"{map}: the first sample must not be left out: its columns are those of the dataset")
+            raise InvalidArgumentError(
+                f"{map}: the first sample must not be left out: its columns are those of the dataset"
+            )
         sample = first
     if chosen is not None:
         spec["renames"] = [(source, target) for source, target, _ in chosen]
@@ -394,7 +469,9 @@ def convert(
     memory_bytes = parse_bytes(memory, "memory")
     reading = source_options if source_options is not None else options
     with ExitStack() as stack:
-        dataset = stack.enter_context(Dataset(source, format=source_format, split=split, memory=memory, **reading))
+        dataset = stack.enter_context(
+            Dataset(source, format=source_format, split=split, memory=memory, **reading)
+        )
         refuse_inside(os.fspath(target), str(source))
         job = plan_job(dataset, format, size, compression, hash, columns, map)
         if dry_run:
@@ -420,18 +497,34 @@ def convert(
                 from headrace._prepare_ray import run_on_ray
 
                 places = _places(dataset, target, options)
-                done = run_on_ray(job, place, done, workers=workers, lease=lease, memory=share[1] + size * 9 // 4, places=places, report=report)
+                done = run_on_ray(
+                    job,
+                    place,
+                    done,
+                    workers=workers,
+                    lease=lease,
+                    memory=share[1] + size * 9 // 4,
+                    places=places,
+                    report=report,
+                )
             else:
                 _run_threads(job, dataset, place, done, share, report)
         if lost := [number for number in range(job.part_count) if number not in done]:
-            raise ChangedError(f"{target}: part {lost[0]} ({len(lost)} in all) went away during the conversion; run it again")
+            raise ChangedError(
+                f"{target}: part {lost[0]} ({len(lost)} in all) went away during the conversion; run it again"
+            )
         facts = [done[number] for number in range(job.part_count)]
         place.finish(facts, index_objects(format, probe.config_json, facts), probe.name_of)
         return _summary(facts, resumed)
 
 
 def _run_threads(
-    job: Job, dataset: Dataset, place: PackTarget, done: dict[int, dict[str, Any]], share: tuple[int, int], report: Callable[[int, int, int], None] | None
+    job: Job,
+    dataset: Dataset,
+    place: PackTarget,
+    done: dict[int, dict[str, Any]],
+    share: tuple[int, int],
+    report: Callable[[int, int, int], None] | None,
 ) -> None:
     """Makes what is missing; adds to `done`."""
     workers, reading_bytes = share

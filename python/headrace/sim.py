@@ -77,7 +77,12 @@ class Server:
         if behaviour is not None:
             options["behaviour"] = json.dumps(dict(behaviour))
         self._native = _native.SimServer(os.fspath(directory), options)
-        self.access_key, self.secret_key, self.session_token, self.region = access_key, secret_key, session_token, region
+        self.access_key, self.secret_key, self.session_token, self.region = (
+            access_key,
+            secret_key,
+            session_token,
+            region,
+        )
         self.port: int = self._native.port
         self.endpoint: str = self._native.endpoint
         self.addresses: list[str] = self._native.addresses

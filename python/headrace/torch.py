@@ -10,7 +10,15 @@ import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from headrace._batch import Batch as _NumpyBatch
-from headrace._frameworks import Batches, BatchIndexes, OwnRank, find_wrapper, is_evaluated, refusal, take_only
+from headrace._frameworks import (
+    Batches,
+    BatchIndexes,
+    OwnRank,
+    find_wrapper,
+    is_evaluated,
+    refusal,
+    take_only,
+)
 from headrace._loader import Loader as _NumpyLoader
 from headrace.errors import InvalidArgumentError
 
@@ -77,7 +85,9 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
         **arguments: Any,
     ) -> None:
         if pin_memory and not torch.cuda.is_available():
-            raise InvalidArgumentError("pin_memory=True needs CUDA, which this torch does not see; leave it out")
+            raise InvalidArgumentError(
+                "pin_memory=True needs CUDA, which this torch does not see; leave it out"
+            )
         self._loader = _NumpyLoader(dataset, **arguments)
         self._pins = pin_memory
         self._device = None if device is None else torch.device(device)
@@ -145,7 +155,9 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
         if self._expected_index is None:
             self._loader._start_at(index)
         elif index != self._expected_index:
-            raise InvalidArgumentError(f"batch {index} was asked for where batch {self._expected_index} comes next: batches come in their order")
+            raise InvalidArgumentError(
+                f"batch {index} was asked for where batch {self._expected_index} comes next: batches come in their order"
+            )
         self._expected_index = index + 1
         batch = self._loader._next()
         if batch is None:  # Orders of others may leave the last batches empty.

@@ -40,7 +40,10 @@ FILES = (
 )
 # Left out of these, with the reason in the README: they call what is inside of mosaicml-streaming.
 PRIVATE = (
-    *(f"tests/test_compression.py::Test{name}" for name in ("Brotli", "Bzip2", "Gzip", "Snappy", "Zstandard")),
+    *(
+        f"tests/test_compression.py::Test{name}"
+        for name in ("Brotli", "Bzip2", "Gzip", "Snappy", "Zstandard")
+    ),
     "tests/test_compression.py::test_is_compression",
     "tests/test_compression.py::test_success_get_compression_extension",
     "tests/test_compression.py::test_invalid_compression_extension",
@@ -95,7 +98,9 @@ def run(package: str, arguments: list[str], seconds: float | None = None) -> sub
             "HEADRACE_ORDER_CACHE": str(root / "orders"),
         }
         command = [sys.executable, "-m", "pytest", "-q", "--basetemp", str(root / "tmp"), *arguments]
-        return subprocess.run(command, cwd=root, env=environment, text=True, capture_output=True, timeout=seconds)
+        return subprocess.run(
+            command, cwd=root, env=environment, text=True, capture_output=True, timeout=seconds
+        )
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ import pytest
 
 pytest.importorskip("streaming")
 pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not mosaic_tests.SOURCE.is_dir(), reason="tools/setup test fetches mosaicml-streaming's tests")
+pytestmark = pytest.mark.skipif(
+    not mosaic_tests.SOURCE.is_dir(), reason="tools/setup test fetches mosaicml-streaming's tests"
+)
 
 IS_LONG = os.environ.get("HEADRACE_LONG_TESTS") == "1"
 # Of each kind of thing, what takes little time.
@@ -38,7 +40,10 @@ def run(package: str, paths: list[str]) -> dict[str, int]:
     """How many tests passed, failed, ... Shows what pytest said when one did not pass."""
     deselected = [*mosaic_tests.PRIVATE, *([] if has_spark() else mosaic_tests.SPARK)]
     done = mosaic_tests.run(package, [*(f"--deselect={name}" for name in deselected), *paths])
-    counts = {name: int(count) for count, name in re.findall(r"(\d+) (passed|failed|errors?|skipped)", done.stdout.splitlines()[-1])}
+    counts = {
+        name: int(count)
+        for count, name in re.findall(r"(\d+) (passed|failed|errors?|skipped)", done.stdout.splitlines()[-1])
+    }
     if done.returncode != 0:
         print(done.stdout[-20_000:], done.stderr[-2_000:])
     return counts
@@ -56,6 +61,9 @@ def test_a_quick_part_passes(package: str) -> None:
 @pytest.mark.skipif(not IS_LONG, reason="minutes: HEADRACE_LONG_TESTS=1")
 @pytest.mark.timeout(3000)
 def test_all_pass_with_both() -> None:
-    counts = {package: run(package, [f"tests/{name}" for name in mosaic_tests.FILES]) for package in ("original", "headrace")}
+    counts = {
+        package: run(package, [f"tests/{name}" for name in mosaic_tests.FILES])
+        for package in ("original", "headrace")
+    }
     assert counts["headrace"] == counts["original"]
     assert set(counts["headrace"]) <= {"passed", "skipped"}

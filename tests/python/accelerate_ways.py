@@ -15,7 +15,13 @@ from framework_ranks import EPOCHS, LOADER, Job, main
 
 import headrace.torch
 
-CONFIGURATION = {"dispatch_batches", "split_batches", "even_batches", "use_stateful_dataloader", "use_seedable_sampler"}
+CONFIGURATION = {
+    "dispatch_batches",
+    "split_batches",
+    "even_batches",
+    "use_stateful_dataloader",
+    "use_seedable_sampler",
+}
 
 
 class Run:
@@ -112,7 +118,9 @@ def skip_alone(job: Job) -> Any:
     first, skipped = divmod(job.options["from"], len(run.prepared))
     for epoch in range(first, EPOCHS):
         run.prepared.set_epoch(epoch)
-        run.train(run.accelerator.skip_first_batches(run.prepared, skipped) if epoch == first else run.prepared)
+        run.train(
+            run.accelerator.skip_first_batches(run.prepared, skipped) if epoch == first else run.prepared
+        )
     return run.report()
 
 
@@ -137,9 +145,17 @@ def late_group(job: Job) -> Any:
         before = {"length": len(loader), "state": loader.state_dict(), "world": loader.world_size}
     if state := job.options.get("state"):
         loader.load_state_dict(state)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{job.directory}/group", rank=rank, world_size=world)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{job.directory}/group", rank=rank, world_size=world
+    )
     ids = [batch.ids.tolist() for batch in loader]
-    return {"before": before, "length": len(loader), "rank": [loader.rank, loader.world_size], "ids": ids, "state": loader.state_dict()}
+    return {
+        "before": before,
+        "length": len(loader),
+        "rank": [loader.rank, loader.world_size],
+        "ids": ids,
+        "state": loader.state_dict(),
+    }
 
 
 if __name__ == "__main__":

@@ -62,7 +62,12 @@ def s3(sim: simulator.Server, monkeypatch: pytest.MonkeyPatch) -> simulator.Serv
     return sim
 
 
-def write_mds(root: Path, columns: dict[str, tuple[str, int | None]], samples: list[dict[str, bytes]], per_shard: int = 100) -> Path:
+def write_mds(
+    root: Path,
+    columns: dict[str, tuple[str, int | None]],
+    samples: list[dict[str, bytes]],
+    per_shard: int = 100,
+) -> Path:
     """MDS by hand: ``columns`` maps names to (encoding, fixed size or None), ``samples`` hold encoded bytes."""
     names = sorted(columns)
     config = {
@@ -89,7 +94,14 @@ def write_mds(root: Path, columns: dict[str, tuple[str, int | None]], samples: l
         data = struct.pack(f"<{len(rows) + 2}I", len(rows), *offsets) + text + b"".join(rows)
         name = f"shard.{shard:05d}.mds"
         (root / name).write_bytes(data)
-        entries.append(config | {"samples": len(rows), "raw_data": {"basename": name, "bytes": len(data), "hashes": {}}, "zip_data": None})
+        entries.append(
+            config
+            | {
+                "samples": len(rows),
+                "raw_data": {"basename": name, "bytes": len(data), "hashes": {}},
+                "zip_data": None,
+            }
+        )
     (root / "index.json").write_text(json.dumps({"version": 2, "shards": entries}, sort_keys=True))
     return root
 

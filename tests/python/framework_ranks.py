@@ -73,7 +73,12 @@ def run_jobs(program: Path, jobs: Iterable[Job]) -> list[list[Any]]:
     with tempfile.TemporaryDirectory() as directory:
         given, made = Path(directory, "jobs.json"), Path(directory, "results.json")
         given.write_text(json.dumps(list(jobs)))
-        run = subprocess.run([sys.executable, str(program), str(given), str(made)], capture_output=True, text=True, timeout=3600 if LONG else 280)
+        run = subprocess.run(
+            [sys.executable, str(program), str(given), str(made)],
+            capture_output=True,
+            text=True,
+            timeout=3600 if LONG else 280,
+        )
         assert run.returncode == 0, run.stdout + run.stderr
         return json.loads(made.read_text())  # type: ignore[no-any-return]
 
@@ -123,13 +128,21 @@ def _run(way: Callable[[Job], Any], job: Job) -> list[Any]:
             children.append(pid)
         ends = [os.waitpid(pid, 0)[1] for pid in children]
         texts = [Path(reports, str(rank)).read_text() for rank in range(job.world)]
-        return [json.loads(text) if end == 0 else {"error": "it hung:\n" + text} for end, text in zip(ends, texts, strict=True)]
+        return [
+            json.loads(text) if end == 0 else {"error": "it hung:\n" + text}
+            for end, text in zip(ends, texts, strict=True)
+        ]
 
 
 def main(ways: dict[str, Callable[[Job], Any]], imports: Iterable[str] = ()) -> None:
     """Runs the jobs that a file lists, and writes their results into another. ``imports``: what the framework imports while it trains."""
     given, made = map(Path, sys.argv[1:])
-    for module in ("torch._dynamo", "torch._inductor", "torch.onnx", *imports):  # Optimizers import these at their first step.
+    for module in (
+        "torch._dynamo",
+        "torch._inductor",
+        "torch.onnx",
+        *imports,
+    ):  # Optimizers import these at their first step.
         importlib.import_module(module)
     gc.freeze()  # Ranks that collect garbage would copy all of it.
     jobs = [Job(*row) for row in json.loads(given.read_text())]

@@ -15,8 +15,16 @@ import headrace as hr
 
 
 def main() -> None:
-    url, rank, world_size, batch_size, directory = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), Path(sys.argv[5])
-    loader = hr.Loader(url, batch_size=batch_size, rank=rank, world_size=world_size, shuffle=True, seed=3, memory="16MiB")
+    url, rank, world_size, batch_size, directory = (
+        sys.argv[1],
+        int(sys.argv[2]),
+        int(sys.argv[3]),
+        int(sys.argv[4]),
+        Path(sys.argv[5]),
+    )
+    loader = hr.Loader(
+        url, batch_size=batch_size, rank=rank, world_size=world_size, shuffle=True, seed=3, memory="16MiB"
+    )
     start = directory / "state.json"
     if start.exists():
         loader.load_state_dict(json.loads(start.read_text()))

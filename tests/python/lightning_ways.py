@@ -52,7 +52,12 @@ class Stop(lightning.Callback):  # type: ignore[misc]
 
 
 def trainer(job: Job, **more: Any) -> lightning.Trainer:
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
+    quiet = {
+        "logger": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "enable_checkpointing": False,
+    }
     return lightning.Trainer(
         accelerator="cpu",
         devices=job.world,
@@ -74,7 +79,9 @@ def make(job: Job, **more: Any) -> headrace.torch.Loader:
 def fit(job: Job) -> Any:
     """The loader as the training data."""
     module = Module()
-    trainer(job).fit(module, make(job), ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None)
+    trainer(job).fit(
+        module, make(job), ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None
+    )
     return {"ids": module.ids}
 
 

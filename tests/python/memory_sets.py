@@ -32,8 +32,12 @@ def _table(rows: int) -> Any:
     import pyarrow as pa
 
     rng = np.random.default_rng(3)
-    lists = pa.FixedSizeListArray.from_arrays(pa.array(rng.integers(0, 1000, rows * 256).astype(np.int16)), 256)
-    return pa.table({"id": np.arange(rows), "list": lists, "text": [f"word {i % 977} " * 20 for i in range(rows)]})
+    lists = pa.FixedSizeListArray.from_arrays(
+        pa.array(rng.integers(0, 1000, rows * 256).astype(np.int16)), 256
+    )
+    return pa.table(
+        {"id": np.arange(rows), "list": lists, "text": [f"word {i % 977} " * 20 for i in range(rows)]}
+    )
 
 
 def _ragged_table(size: int) -> Any:
@@ -44,21 +48,31 @@ def _ragged_table(size: int) -> Any:
     lengths = (rng.pareto(0.7, 600) * 500 + 1).clip(1, size / 64)
     lengths = (lengths * (size / 4 / lengths.sum())).astype(int)
     values = pa.array(rng.integers(0, 256, int(lengths.sum())).astype(np.int32))
-    lists = pa.ListArray.from_arrays(pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values)
+    lists = pa.ListArray.from_arrays(
+        pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)), values
+    )
     return pa.table({"id": np.arange(600), "list": lists})
 
 
 def parquet_flat(path: Path, block: int) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(_table(3 * block // 700), path / "a.parquet", row_group_size=block // 700, compression="zstd")
+    pq.write_table(
+        _table(3 * block // 700), path / "a.parquet", row_group_size=block // 700, compression="zstd"
+    )
     _copies(path / "a.parquet", 3)
 
 
 def parquet_ragged(path: Path, block: int) -> None:
     import pyarrow.parquet as pq
 
-    pq.write_table(_ragged_table(3 * block), path / "a.parquet", row_group_size=200, compression="zstd", use_dictionary=False)
+    pq.write_table(
+        _ragged_table(3 * block),
+        path / "a.parquet",
+        row_group_size=200,
+        compression="zstd",
+        use_dictionary=False,
+    )
     _copies(path / "a.parquet", 3)
 
 
@@ -73,13 +87,17 @@ def arrow_zstd(path: Path, block: int) -> None:
 def _write_arrow(path: Path, table: Any, rows: int, compression: str | None) -> None:
     import pyarrow as pa
 
-    with pa.ipc.new_file(str(path), table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+    with pa.ipc.new_file(
+        str(path), table.schema, options=pa.ipc.IpcWriteOptions(compression=compression)
+    ) as writer:
         writer.write_table(table, max_chunksize=rows)
     _copies(path, 3)
 
 
 def jsonl_gz(path: Path, block: int) -> None:
-    line = "".join(json.dumps({"id": i, "text": f"lorem ipsum {i} " * 20}) + "\n" for i in range(1000)).encode()
+    line = "".join(
+        json.dumps({"id": i, "text": f"lorem ipsum {i} " * 20}) + "\n" for i in range(1000)
+    ).encode()
     (path / "a.jsonl.gz").write_bytes(gzip.compress(line * (block // len(line)), 1))
     _copies(path / "a.jsonl.gz", 6)
 
@@ -97,7 +115,9 @@ def tar_gz(path: Path, block: int) -> None:
 def mds_zstd(path: Path, block: int) -> None:
     streaming = pytest.importorskip("streaming")
     rng = np.random.default_rng(6)
-    with streaming.MDSWriter(out=str(path), columns={"x": "bytes"}, size_limit=block, compression="zstd:1") as writer:
+    with streaming.MDSWriter(
+        out=str(path), columns={"x": "bytes"}, size_limit=block, compression="zstd:1"
+    ) as writer:
         for _ in range(4 * block // 8192):
             writer.write({"x": rng.integers(0, 50_000, 2048).astype(np.int32).tobytes()})
 
@@ -127,7 +147,13 @@ def litdata_rows(path: Path, block: int) -> None:
     rng = np.random.default_rng(9)
     writer = writer_module.BinaryWriter(str(path), chunk_bytes=block)
     for i in range(3 * block // 4096):
-        writer.add_item(i, {"messages": [{"role": "user", "content": f"word {i % 977} " * 100}], "ids": rng.integers(0, 50_000, 500).tolist()})
+        writer.add_item(
+            i,
+            {
+                "messages": [{"role": "user", "content": f"word {i % 977} " * 100}],
+                "ids": rng.integers(0, 50_000, 500).tolist(),
+            },
+        )
     writer.done()
     writer.merge()
 
@@ -179,7 +205,9 @@ print(json.dumps(answer))
 """
 
 
-def read(path: Path, memory: int, batch: int, cache: Path, most: int = 1 << 62, group: Path | None = None) -> dict[str, Any]:
+def read(
+    path: Path, memory: int, batch: int, cache: Path, most: int = 1 << 62, group: Path | None = None
+) -> dict[str, Any]:
     """Reads an epoch (``most`` samples of it) in a process of its own. ``peak``: resident bytes above those before the loader was
     made. ``group``: a control group that the process enters first."""
     enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group is not None else None

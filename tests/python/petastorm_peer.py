@@ -39,11 +39,19 @@ def write(root: Path, seed: int) -> None:
     values = {f.name: (rng.random((count, *f.shape)) * 100).astype(f.numpy_dtype) for f in arrays}
     columns: dict[str, Any] = {"id": pa.array(range(count), pa.int64())}
     for field in arrays:
-        columns[field.name] = pa.array([bytes(field.codec.encode(field, value)) for value in values[field.name]], pa.binary())
+        columns[field.name] = pa.array(
+            [bytes(field.codec.encode(field, value)) for value in values[field.name]], pa.binary()
+        )
     table = pa.table(columns)
     root.mkdir(parents=True)
     pq.write_table(table, root / "part-00000.parquet", row_group_size=7)
-    metadata = dict(zip(KEYS, (pickle.dumps(schema), json.dumps({"part-00000.parquet": -(-count // 7)}).encode()), strict=True))
+    metadata = dict(
+        zip(
+            KEYS,
+            (pickle.dumps(schema), json.dumps({"part-00000.parquet": -(-count // 7)}).encode()),
+            strict=True,
+        )
+    )
     pq.write_metadata(table.schema.with_metadata(metadata), root / "_common_metadata")
     np.savez(root.parent / "expected.npz", **values)
 
@@ -54,7 +62,9 @@ def plain(value: Any) -> Any:
 
 def read(root: Path) -> dict[str, list[Any]]:
     out: dict[str, list[Any]] = {}
-    with make_batch_reader(root.as_uri(), shuffle_row_groups=False, reader_pool_type="dummy", num_epochs=1) as reader:
+    with make_batch_reader(
+        root.as_uri(), shuffle_row_groups=False, reader_pool_type="dummy", num_epochs=1
+    ) as reader:
         for batch in reader:
             for name, values in batch._asdict().items():
                 out.setdefault(name, []).extend(plain(value) for value in values)
@@ -62,7 +72,9 @@ def read(root: Path) -> dict[str, list[Any]]:
 
 
 def rows(root: Path) -> list[dict[str, Any]]:
-    with make_reader(root.as_uri(), shuffle_row_groups=False, reader_pool_type="dummy", num_epochs=1) as reader:
+    with make_reader(
+        root.as_uri(), shuffle_row_groups=False, reader_pool_type="dummy", num_epochs=1
+    ) as reader:
         return [{name: plain(value) for name, value in row._asdict().items()} for row in reader]
 
 

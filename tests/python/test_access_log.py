@@ -30,7 +30,12 @@ def log(tmp_path: Path) -> Path:
 def dataset(tmp_path: Path) -> Path:
     """Some shards of a few hundred bytes a sample."""
     path = tmp_path / "mds"
-    prepare.write(({"x": i, "data": bytes([i % 251]) * 300} for i in range(2000)), str(path), format="mds", shard_bytes="32KiB")
+    prepare.write(
+        ({"x": i, "data": bytes([i % 251]) * 300} for i in range(2000)),
+        str(path),
+        format="mds",
+        shard_bytes="32KiB",
+    )
     return path
 
 
@@ -68,7 +73,11 @@ def test_a_loader_records_every_byte(dataset: Path, log: Path) -> None:
     assert {entry["pid"] for entry in entries} == {os.getpid()}
     assert entries[-1]["rank"] == 3
     for entry in entries:
-        assert before <= datetime.strptime(entry["time"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc) <= datetime.now(timezone.utc)
+        assert (
+            before
+            <= datetime.strptime(entry["time"], "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
+            <= datetime.now(timezone.utc)
+        )
         assert entry["duration_us"] >= 0
         assert entry["operation"] != "get" or entry["bytes"] <= entry["length"]
 
@@ -95,7 +104,17 @@ def test_a_store_records_every_call(s3: simulator.Server, log: Path) -> None:
         store.delete("k2")
         assert store.delete_many(["k", "k3"]) == []
     entries = lines(log)
-    assert [entry["operation"] for entry in entries] == ["put", "get", "get", "head", "list", "copy", "delete", "delete", "delete"]
+    assert [entry["operation"] for entry in entries] == [
+        "put",
+        "get",
+        "get",
+        "head",
+        "list",
+        "copy",
+        "delete",
+        "delete",
+        "delete",
+    ]
     assert entries[0]["object"] == "s3://b/k"
     assert entries[0]["version"] == entries[1]["version"] == version
     assert (entries[2]["offset"], entries[2]["length"], entries[2]["bytes"]) == (1, 3, 3)
@@ -104,7 +123,9 @@ def test_a_store_records_every_call(s3: simulator.Server, log: Path) -> None:
     assert "rank" not in entries[0]
 
 
-def test_the_variable_is_the_default(dataset: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_variable_is_the_default(
+    dataset: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HEADRACE_ACCESS_LOG", str(log))
     monkeypatch.setenv("RANK", "5")
     with hr.Store(dataset) as store:
@@ -129,7 +150,9 @@ def test_mixtures_record_the_sources(dataset: Path, log: Path, tmp_path: Path) -
     assert 1 in {entry.get("rank") for entry in lines(log)}
 
 
-def test_no_signature_is_written(s3: simulator.Server, log: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+def test_no_signature_is_written(
+    s3: simulator.Server, log: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
     with hr.Store("s3://b", access_log=log) as store:
         store.put("k", b"12345")
         url = store.presign("k")
@@ -140,7 +163,12 @@ def test_no_signature_is_written(s3: simulator.Server, log: Path, capfdbinary: p
     assert capfdbinary.readouterr().out == b"12345"
     text = log.read_text()
     assert f'"object":"{url.partition("?")[0]}"' in text
-    for secret in ("Signature", "?", s3.environment()["AWS_SECRET_ACCESS_KEY"], s3.environment()["AWS_ACCESS_KEY_ID"]):
+    for secret in (
+        "Signature",
+        "?",
+        s3.environment()["AWS_SECRET_ACCESS_KEY"],
+        s3.environment()["AWS_ACCESS_KEY_ID"],
+    ):
         assert secret not in text
 
 
@@ -158,7 +186,9 @@ def test_no_signature_is_written(s3: simulator.Server, log: Path, capfdbinary: p
     ],
     ids=lambda words: words[0],
 )
-def test_commands_take_it(command: list[str], dataset: Path, log: Path, tmp_path: Path, s3: simulator.Server) -> None:
+def test_commands_take_it(
+    command: list[str], dataset: Path, log: Path, tmp_path: Path, s3: simulator.Server
+) -> None:
     with hr.Store("s3://b/mds") as store:
         for path in dataset.iterdir():
             store.put(path.name, path)
@@ -170,7 +200,9 @@ def test_commands_take_it(command: list[str], dataset: Path, log: Path, tmp_path
     assert moved(entries, "put" if command[0] == "sync" else "get") > 0
     if command[0] in ("cp", "sync"):
         assert {entry["object"].partition("://")[0] for entry in entries} == {"s3"}
-        assert moved(entries, "put" if command[0] == "sync" else "get") == sum(p.stat().st_size for p in dataset.iterdir())
+        assert moved(entries, "put" if command[0] == "sync" else "get") == sum(
+            p.stat().st_size for p in dataset.iterdir()
+        )
 
 
 def test_a_log_that_cannot_be_written_ends_the_job(dataset: Path, tmp_path: Path) -> None:
@@ -191,13 +223,18 @@ def test_killed_readers_leave_whole_lines(dataset: Path, log: Path) -> None:
     """Two processes share a file and are killed when what they have read must be in it, within about a second and without close()."""
     hr.Dataset(str(dataset)).close()  # The index, once.
     command = [sys.executable, str(READER), str(dataset), str(log)]
-    readers = [subprocess.Popen([*command, str(rank), "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    readers = [
+        subprocess.Popen([*command, str(rank), "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
     received = 0
     for reader in readers:
         assert reader.stdout is not None
         received += int(reader.stdout.readline())
     # One look at a time: a line may be under way.
-    while not (text := log.read_text() if log.exists() else "").endswith("\n") or moved(parse(text)) < received:
+    while (
+        not (text := log.read_text() if log.exists() else "").endswith("\n") or moved(parse(text)) < received
+    ):
         assert all(reader.poll() is None for reader in readers)
     for reader in readers:
         reader.kill()
@@ -218,7 +255,9 @@ def test_killed_readers_leave_whole_lines(dataset: Path, log: Path) -> None:
 def test_neighbours_are_read_together(dataset: Path, log: Path) -> None:
     with hr.Dataset(str(dataset), access_log=log) as data:
         for positions in (range(500, 1500), range(1499, 499, -1), [7, 7, 8, 3, 4, 5, 4], range(0, 2000, 7)):
-            assert [(int(s["x"]), s["data"]) for s in data.read(positions)] == [(i, bytes([i % 251]) * 300) for i in positions]
+            assert [(int(s["x"]), s["data"]) for s in data.read(positions)] == [
+                (i, bytes([i % 251]) * 300) for i in positions
+            ]
     reads = [entry for entry in lines(log) if entry["operation"] == "get" and ".mds" in entry["object"]]
     assert max(entry["bytes"] for entry in reads) > 10_000
     log.unlink()
@@ -230,7 +269,13 @@ def test_neighbours_are_read_together(dataset: Path, log: Path) -> None:
 
 
 def test_a_conversion_through_python_reads_each_byte_once(dataset: Path, log: Path, tmp_path: Path) -> None:
-    prepare.convert(dataset, tmp_path / "target", format="parquet", source_options={"access_log": log}, shard_bytes="200KiB")
+    prepare.convert(
+        dataset,
+        tmp_path / "target",
+        format="parquet",
+        source_options={"access_log": log},
+        shard_bytes="200KiB",
+    )
     reads = [entry for entry in lines(log) if entry["operation"] == "get" and "shard." in entry["object"]]
     assert len(reads) < 200, "a request a sample"
     with hr.Dataset(tmp_path / "target", index_cache="") as data:

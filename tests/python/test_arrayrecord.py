@@ -64,5 +64,8 @@ def test_reports_damage(module: Any, tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[3000] ^= 1
     path.write_bytes(content)
-    with hr.Dataset(tmp_path, index_cache="") as dataset, pytest.raises(hr.CorruptError, match=r"a\.array_record"):
+    with (
+        hr.Dataset(tmp_path, index_cache="") as dataset,
+        pytest.raises(hr.CorruptError, match=r"a\.array_record"),
+    ):
         list(dataset)

@@ -35,7 +35,9 @@ def missing_bucket(s3: simulator.Server, **_: Any) -> Case:
 
 
 def missing_key(s3: simulator.Server, **_: Any) -> Case:
-    return Case(lambda: hr.Store("s3://b").get("no/such"), ["cat", "s3://b/no/such"], hr.NotFoundError, "no/such")
+    return Case(
+        lambda: hr.Store("s3://b").get("no/such"), ["cat", "s3://b/no/such"], hr.NotFoundError, "no/such"
+    )
 
 
 def empty_prefix(s3: simulator.Server, **_: Any) -> Case:
@@ -53,7 +55,9 @@ def no_credentials(s3: simulator.Server, monkeypatch: pytest.MonkeyPatch, **_: A
     return dataset_case("s3://b/numbers", hr.DeniedError, "AWS_ACCESS_KEY_ID")
 
 
-def expired_token(buckets: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, **_: Any) -> Case:
+def expired_token(
+    buckets: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, **_: Any
+) -> Case:
     server = simulator.Server(buckets, session_token="for-a-while")
     request.addfinalizer(server.close)
     for name, value in server.environment().items():
@@ -79,13 +83,20 @@ class SkewedServer(BaseHTTPRequestHandler):
         pass
 
 
-def clock_skew(s3: simulator.Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, **_: Any) -> Case:
+def clock_skew(
+    s3: simulator.Server, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, **_: Any
+) -> Case:
     server = HTTPServer(("127.0.0.1", 0), SkewedServer)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     request.addfinalizer(lambda: (server.shutdown(), thread.join(), server.server_close()))
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.server_port}")
-    return Case(lambda: hr.Store("s3://b").get("x"), ["cat", "s3://b/x"], hr.DeniedError, "[Cc]lock|RequestTimeTooSkewed|403")
+    return Case(
+        lambda: hr.Store("s3://b").get("x"),
+        ["cat", "s3://b/x"],
+        hr.DeniedError,
+        "[Cc]lock|RequestTimeTooSkewed|403",
+    )
 
 
 def no_endpoint(monkeypatch: pytest.MonkeyPatch, **_: Any) -> Case:
@@ -106,7 +117,12 @@ def not_a_dataset(buckets: Path, s3: simulator.Server, **_: Any) -> Case:
     (buckets / "b" / "junk" / "photo.jpg").write_bytes(b"x")
     (buckets / "b" / "junk" / "notes.txt").write_bytes(b"x")
     # Without format= a folder of files is a dataset of raw files.
-    return Case(lambda: hr.Dataset("s3://b/junk", format="mds"), ["inspect", "s3://b/junk", "--format", "mds"], hr.NotFoundError, "s3://b/junk.*MDS")
+    return Case(
+        lambda: hr.Dataset("s3://b/junk", format="mds"),
+        ["inspect", "s3://b/junk", "--format", "mds"],
+        hr.NotFoundError,
+        "s3://b/junk.*MDS",
+    )
 
 
 def mixed_formats(numbers: Path, s3: simulator.Server, **_: Any) -> Case:
@@ -127,7 +143,12 @@ def stale_index(numbers: Path, s3: simulator.Server, **_: Any) -> Case:
         dataset.write_index()
     shard = numbers / "shard.00004.mds"
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
-    return Case(lambda: hr.Dataset("s3://b/numbers")[450], ["bench", "load", "s3://b/numbers"], hr.ChangedError, "shard.00004.mds")
+    return Case(
+        lambda: hr.Dataset("s3://b/numbers")[450],
+        ["bench", "load", "s3://b/numbers"],
+        hr.ChangedError,
+        "shard.00004.mds",
+    )
 
 
 def small_memory(buckets: Path, s3: simulator.Server, **_: Any) -> Case:
@@ -158,8 +179,15 @@ CASES = [
 
 
 @pytest.fixture(params=CASES, ids=lambda case: case.__name__)
-def case(request: pytest.FixtureRequest, buckets: Path, numbers: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
-    world: dict[str, Any] = {"buckets": buckets, "numbers": numbers, "monkeypatch": monkeypatch, "request": request}
+def case(
+    request: pytest.FixtureRequest, buckets: Path, numbers: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Case]:
+    world: dict[str, Any] = {
+        "buckets": buckets,
+        "numbers": numbers,
+        "monkeypatch": monkeypatch,
+        "request": request,
+    }
     if request.param not in (expired_token, no_endpoint):
         world["s3"] = request.getfixturevalue("s3")
     return request.param(**world)  # type: ignore[no-any-return]

@@ -56,7 +56,10 @@ def make_tfrecord(root: Path) -> set[int]:
         (root / f"part-{shard}.tfrecord").write_bytes(b"".join(map(one_record, payloads)))
     write_index(root)
     for number in (7, 8, 200):
-        damage(root / f"part-{number // 120}.tfrecord", lambda data, n=number: turn_bit(data, f"record {n:03d}".encode()))
+        damage(
+            root / f"part-{number // 120}.tfrecord",
+            lambda data, n=number: turn_bit(data, f"record {n:03d}".encode()),
+        )
     return {7, 8, 200}
 
 
@@ -91,7 +94,13 @@ def make_hashed_zstd(root: Path) -> set[int]:
     """A turned bit in a compressed shard with hashes: all samples of the shard are bad."""
     from headrace.compat.streaming import MDSWriter
 
-    with MDSWriter(out=str(root), columns={"id": "int", "text": "str"}, compression="zstd", hashes=["xxh64"], size_limit=1 << 11) as writer:
+    with MDSWriter(
+        out=str(root),
+        columns={"id": "int", "text": "str"},
+        compression="zstd",
+        hashes=["xxh64"],
+        size_limit=1 << 11,
+    ) as writer:
         for i in range(COUNT):
             writer.write({"id": i, "text": f"row {i} " * 3})
     write_index(root)
@@ -110,9 +119,14 @@ def broken(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, set[in
     return root, MAKERS[request.param](root)
 
 
-def global_batches(root: Path, world_size: int, batch_size: int, **options: Any) -> tuple[list[list[int]], dict[int, int]]:
+def global_batches(
+    root: Path, world_size: int, batch_size: int, **options: Any
+) -> tuple[list[list[int]], dict[int, int]]:
     """Ids of each global batch, and the id that stands in for each bad one."""
-    loaders = [hr.Loader(root, batch_size=batch_size, rank=r, world_size=world_size, **{**OPTIONS, **options}) for r in range(world_size)]
+    loaders = [
+        hr.Loader(root, batch_size=batch_size, rank=r, world_size=world_size, **{**OPTIONS, **options})
+        for r in range(world_size)
+    ]
     batches: list[list[int]] = []
     replaced: dict[int, int] = {}
     try:
@@ -136,12 +150,19 @@ def test_bad_samples_are_replaced_by_the_same_ones_everywhere(broken: tuple[Path
     batches, replaced = global_batches(root, 1, 12, on_bad_sample="replace")
     assert replaced.keys() == bad
     assert not bad & set(replaced.values())
-    assert sorted(i for batch in batches for i in batch) == sorted([*(set(range(COUNT)) - bad), *replaced.values()])
+    assert sorted(i for batch in batches for i in batch) == sorted(
+        [*(set(range(COUNT)) - bad), *replaced.values()]
+    )
     for world_size, options in ((3, {}), (2, {"memory": "2MiB"}), (1, {"lanes": 4, "workers": 1})):
-        assert global_batches(root, world_size, 12 // world_size, on_bad_sample="replace", **options)[1] == replaced
+        assert (
+            global_batches(root, world_size, 12 // world_size, on_bad_sample="replace", **options)[1]
+            == replaced
+        )
 
 
-def test_a_list_of_verify_replaces_what_reading_would_find(broken: tuple[Path, set[int]], tmp_path: Path) -> None:
+def test_a_list_of_verify_replaces_what_reading_would_find(
+    broken: tuple[Path, set[int]], tmp_path: Path
+) -> None:
     root, bad = broken
     report = hr.verify(root, use_index=True)
     listed = tmp_path / "bad.jsonl"
@@ -167,7 +188,10 @@ def test_the_values_are_those_of_the_ids(tmp_path: Path) -> None:
 
 def test_warns_once(tmp_path: Path) -> None:
     make_tfrecord(tmp_path / "set")
-    with hr.Loader(tmp_path / "set", batch_size=4, on_bad_sample="replace", **OPTIONS) as loader, warnings.catch_warnings(record=True) as caught:
+    with (
+        hr.Loader(tmp_path / "set", batch_size=4, on_bad_sample="replace", **OPTIONS) as loader,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         for _ in range(2):
             for _ in loader:
@@ -226,7 +250,10 @@ def problem(key: str, position: int, code: str = "corrupt") -> _verify.Problem:
 
 
 def test_failures_of_the_store_are_not_listed() -> None:
-    failed = [problem("a.tar", 1, code) for code in ("denied", "unavailable", "throttled", "deadline", "unsupported", "internal")]
+    failed = [
+        problem("a.tar", 1, code)
+        for code in ("denied", "unavailable", "throttled", "deadline", "unsupported", "internal")
+    ]
     in_data = [problem("a.tar", 2), problem("b.tar", -1, "changed"), problem("c.tar", -1, "not_found")]
     text, left_out = _quarantine.format_quarantine([*failed, *in_data])
     assert left_out == len(failed)
@@ -250,11 +277,17 @@ def test_any_key_can_be_listed() -> None:
 def test_a_list_of_another_dataset_is_refused(tmp_path: Path) -> None:
     root = write_numbers(tmp_path / "set", COUNT, per_shard=60)
     listed = tmp_path / "bad.jsonl"
-    for row in ({"key": "other.tar", "position": 3}, {"key": "shard.00000.mds", "position": 70}, {"key": "", "position": -1}):
+    for row in (
+        {"key": "other.tar", "position": 3},
+        {"key": "shard.00000.mds", "position": 70},
+        {"key": "", "position": -1},
+    ):
         listed.write_text(json.dumps(row))
         with pytest.raises(hr.InvalidArgumentError, match="another dataset"):
             hr.Loader(root, batch_size=4, quarantine=listed, **OPTIONS)
-    listed.write_text('{"key": "shard.00001.mds", "position": -1, "code": "corrupt"}\n{"key": "index.hri", "position": -1}\n')
+    listed.write_text(
+        '{"key": "shard.00001.mds", "position": -1, "code": "corrupt"}\n{"key": "index.hri", "position": -1}\n'
+    )
     assert global_batches(root, 1, 12, quarantine=listed)[1].keys() == set(range(60, 120))
 
 
@@ -284,7 +317,9 @@ def test_stand_ins_of_a_mixture_come_from_their_source(tmp_path: Path) -> None:
         samples = [{"x": struct.pack("<q", first + i)} for i in range(100)]
         write_mds(tmp_path / name, {"x": ("int", 8)}, samples, per_shard=20)
     mixture = hr.Mixture({"a": (tmp_path / "a", 0.5), "b": (tmp_path / "b", 0.5)}, index_cache="")
-    with hr.Loader(mixture, batch_size=10, quarantine={"b": range(20, 60), "a": [5]}, memory="16MiB", seed=3) as loader:
+    with hr.Loader(
+        mixture, batch_size=10, quarantine={"b": range(20, 60), "a": [5]}, memory="16MiB", seed=3
+    ) as loader:
         replaced: dict[int, int] = {}
         for batch in loader:
             assert (batch["x"] == np.where(batch.ids < 100, batch.ids, batch.ids + 900)).all()
@@ -305,7 +340,9 @@ def test_lists_of_several_datasets_go_by_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize("order", ["mosaic:py1e", "litdata"])
 def test_listed_orders_replace_too(tmp_path: Path, order: str) -> None:
     make_mds(tmp_path / "set")
-    with hr.Loader(tmp_path / "set", batch_size=12, order=order, on_bad_sample="replace", **OPTIONS) as loader:
+    with hr.Loader(
+        tmp_path / "set", batch_size=12, order=order, on_bad_sample="replace", **OPTIONS
+    ) as loader:
         found = {planned for batch in loader for planned in batch.replaced.values()}
     assert found == {65}
 
@@ -316,7 +353,9 @@ def test_torch_batches_say_it_too(tmp_path: Path) -> None:
 
     make_mds(tmp_path / "set")
     with headrace.torch.Loader(tmp_path / "set", batch_size=12, on_bad_sample="replace", **OPTIONS) as loader:
-        found = [(planned, int(batch.ids[row])) for batch in loader for row, planned in batch.replaced.items()]
+        found = [
+            (planned, int(batch.ids[row])) for batch in loader for row, planned in batch.replaced.items()
+        ]
     assert [planned for planned, _ in found] == [65]
     assert found[0][1] != 65
 

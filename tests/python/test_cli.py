@@ -54,7 +54,9 @@ def contents(root: Path) -> dict[str, bytes]:
     return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
-def test_trees_go_up_and_come_back_equal(cli: Any, s3: simulator.Server, tree: Path, buckets: Path, tmp_path: Path) -> None:
+def test_trees_go_up_and_come_back_equal(
+    cli: Any, s3: simulator.Server, tree: Path, buckets: Path, tmp_path: Path
+) -> None:
     up = cli("cp", "-r", str(tree), "s3://b/copy", "--json").json()
     assert (up["objects"], up["bytes"], up["skipped"]) == (4, 30 + (30 << 20), 0)
     assert contents(buckets / "b" / "copy") == contents(tree)
@@ -63,7 +65,9 @@ def test_trees_go_up_and_come_back_equal(cli: Any, s3: simulator.Server, tree: P
     assert contents(tmp_path / "back") == contents(tree)
 
 
-def test_cp_of_one_object_keeps_or_changes_the_name(cli: Any, s3: simulator.Server, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cp_of_one_object_keeps_or_changes_the_name(
+    cli: Any, s3: simulator.Server, tree: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = (tree / "a.txt").read_bytes()
     assert cli("cp", str(tree / "a.txt"), "s3://b/dir/").code == 0
     assert cli("cp", "s3://b/dir/a.txt", "s3://b/other.txt").code == 0
@@ -84,7 +88,9 @@ def test_cp_replaces_unless_told_not_to(cli: Any, s3: simulator.Server, tree: Pa
     assert (again["objects"], again["skipped"]) == (3, 1)
 
 
-def test_a_failed_upload_leaves_nothing_visible(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+def test_a_failed_upload_leaves_nothing_visible(
+    cli: Any, s3: simulator.Server, tree: Path, buckets: Path
+) -> None:
     done = cli("cp", str(tree / "deep" / "er" / "c.bin"), "s3://no-bucket/c.bin")
     assert (done.code, done.err.count("\n")) == (1, 1)
     assert "no-bucket" in done.err
@@ -94,7 +100,10 @@ def test_a_failed_upload_leaves_nothing_visible(cli: Any, s3: simulator.Server, 
 def test_ls_shows_levels_and_everything(cli: Any, s3: simulator.Server, numbers: Path) -> None:
     assert cli("ls", "s3://b/").out.split()[-1] == "numbers/"
     lines = cli("ls", "-r", "s3://b/", "--json").out.splitlines()
-    assert [json.loads(line)["key"] for line in lines] == ["numbers/index.json", *(f"numbers/shard.{i:05d}.mds" for i in range(10))]
+    assert [json.loads(line)["key"] for line in lines] == [
+        "numbers/index.json",
+        *(f"numbers/shard.{i:05d}.mds" for i in range(10)),
+    ]
     assert cli("ls", "-s", "s3://b/", "--json").json()["objects"] == 11
     assert "11 objects" in cli("ls", "-s", str(numbers)).out
     nothing = cli("ls", "s3://b/nothing")
@@ -109,14 +118,20 @@ def test_stat_and_cat(s3: simulator.Server, buckets: Path, capfdbinary: Any) -> 
     with pytest.raises(SystemExit):
         main(["stat", "s3://b/x.bin", "--json"])
     assert json.loads(capfdbinary.readouterr().out)["size"] == 256
-    for arguments in (["cat", "s3://b/x.bin", "--offset", "300"], ["cat", "s3://b/"], ["stat", "s3://b/none"]):
+    for arguments in (
+        ["cat", "s3://b/x.bin", "--offset", "300"],
+        ["cat", "s3://b/"],
+        ["stat", "s3://b/none"],
+    ):
         with pytest.raises(SystemExit) as ended:
             main(arguments)
         assert ended.value.code == 1
         assert capfdbinary.readouterr().err.count(b"\n") == 1
 
 
-def test_rm_asks_first(cli: Any, s3: simulator.Server, numbers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rm_asks_first(
+    cli: Any, s3: simulator.Server, numbers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     refused = cli("rm", "-r", "s3://b/numbers")
     assert (refused.code, "--yes" in refused.err) == (1, True)
@@ -129,12 +144,29 @@ def test_rm_asks_first(cli: Any, s3: simulator.Server, numbers: Path, monkeypatc
 
 def test_inspect_index_and_order(cli: Any, s3: simulator.Server, numbers: Path, tmp_path: Path) -> None:
     shown = cli("inspect", "s3://b/numbers", "--shards", "--json").json()
-    assert (shown["format"], shown["samples"], len(shown["shards"]), len(shown["fingerprint"])) == ("mds", 1000, 10, 32)
+    assert (shown["format"], shown["samples"], len(shown["shards"]), len(shown["fingerprint"])) == (
+        "mds",
+        1000,
+        10,
+        32,
+    )
     assert "1,000 samples" in cli("inspect", "s3://b/numbers", "--shards").out
     written = cli("index", "s3://b/numbers", "--json").json()
     assert (numbers / "index.hri").stat().st_size == written["bytes"]
     assert cli("index", str(numbers), "--output", str(tmp_path / "i.hri")).code == 0
-    order = ["order", "s3://b/numbers", "--batch-size", "16", "--world-size", "3", "--block-bytes", "64KiB", "--seed", "4", "--verify"]
+    order = [
+        "order",
+        "s3://b/numbers",
+        "--batch-size",
+        "16",
+        "--world-size",
+        "3",
+        "--block-bytes",
+        "64KiB",
+        "--seed",
+        "4",
+        "--verify",
+    ]
     report = cli(*order, "--json").json()
     assert report["verified"]["exactly_once"]
     assert len(set(report["first_ids"])) == 16
@@ -155,7 +187,10 @@ def test_index_of_a_part_does_not_stand_for_the_folder(cli: Any, tmp_path: Path)
     assert (tmp_path / "index.hri").read_bytes() == before
 
 
-@pytest.mark.parametrize("arguments", [["--format", "mds", "--compression", "zstd"], ["--format", "webdataset"], ["--tokens", "33"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--format", "mds", "--compression", "zstd"], ["--format", "webdataset"], ["--tokens", "33"]],
+)
 def test_pack_makes_datasets_that_load(cli: Any, tmp_path: Path, arguments: list[str]) -> None:
     source = tmp_path / "files"
     source.mkdir()
@@ -175,10 +210,29 @@ def test_pack_makes_datasets_that_load(cli: Any, tmp_path: Path, arguments: list
 
 
 def test_bench_measures(cli: Any, s3: simulator.Server, numbers: Path) -> None:
-    report = cli("bench", "fetch", "s3://b/numbers", "--part-bytes", "1KiB,2KiB", "--in-flight", "2,4", "--seconds", "0.1", "--json").json()
+    report = cli(
+        "bench",
+        "fetch",
+        "s3://b/numbers",
+        "--part-bytes",
+        "1KiB,2KiB",
+        "--in-flight",
+        "2,4",
+        "--seconds",
+        "0.1",
+        "--json",
+    ).json()
     rows = report["rows"]
-    assert [(row["part_bytes"], row["in_flight"]) for row in rows] == [(1024, 2), (1024, 4), (2048, 2), (2048, 4)]
-    assert all(row["bytes"] > 0 and row["failures"] == 0 and row["first_byte_p50_us"] <= row["first_byte_p999_us"] for row in rows)
+    assert [(row["part_bytes"], row["in_flight"]) for row in rows] == [
+        (1024, 2),
+        (1024, 4),
+        (2048, 2),
+        (2048, 4),
+    ]
+    assert all(
+        row["bytes"] > 0 and row["failures"] == 0 and row["first_byte_p50_us"] <= row["first_byte_p999_us"]
+        for row in rows
+    )
     assert [row["part_bytes"] for row in rows if row.get("is_knee")] == [1024, 2048]
     assert report["recommendation"]["max_in_flight"] in (2, 4)
     assert "GB/s" in cli("bench", "fetch", str(numbers), "--seconds", "0.1", "--in-flight", "1").out
@@ -191,10 +245,17 @@ def test_bench_measures(cli: Any, s3: simulator.Server, numbers: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_sim_serves_until_told_to_stop(buckets: Path, number: signal.Signals) -> None:
     (buckets / "b" / "x").write_bytes(b"served")
-    process = subprocess.Popen([sys.executable, "-m", "headrace.cli", "sim", str(buckets), "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli", "sim", str(buckets), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     served = json.loads(process.stdout.readline())
-    with hr.Store("s3://b", endpoint=served["endpoint"], access_key="headrace", secret_key="headrace-secret") as store:
+    with hr.Store(
+        "s3://b", endpoint=served["endpoint"], access_key="headrace", secret_key="headrace-secret"
+    ) as store:
         assert store.get("x") == b"served"
     with urllib.request.urlopen(served["endpoint"] + "/_headrace/stats") as answer:
         assert json.load(answer)
@@ -204,7 +265,10 @@ def test_sim_serves_until_told_to_stop(buckets: Path, number: signal.Signals) ->
 
 
 def test_sim_prints_what_to_export_and_names_bad_arguments(cli: Any, tmp_path: Path) -> None:
-    for arguments, word in ((["sim", str(tmp_path / "none")], "none"), (["sim", str(tmp_path), "--profile", "perfect"], "perfect")):
+    for arguments, word in (
+        (["sim", str(tmp_path / "none")], "none"),
+        (["sim", str(tmp_path), "--profile", "perfect"], "perfect"),
+    ):
         done = cli(*arguments)
         assert (done.code, done.err.count("\n"), word in done.err) == (1, 1, True), done.err
 
@@ -218,7 +282,9 @@ def test_usage_errors_exit_with_2(cli: Any) -> None:
 
 
 def test_every_command_has_help_with_examples_and_json(cli: Any) -> None:
-    commands = [[c] for c in ("ls", "stat", "cat", "cp", "rm", "inspect", "pack", "index", "order", "sim")] + [["bench", "fetch"], ["bench", "load"]]
+    commands = [
+        [c] for c in ("ls", "stat", "cat", "cp", "rm", "inspect", "pack", "index", "order", "sim")
+    ] + [["bench", "fetch"], ["bench", "load"]]
     for command in commands:
         shown = cli(*command, "--help").out
         assert "Example" in shown, command

@@ -23,13 +23,21 @@ C1 = "\x9b31m"
 
 
 def run(*arguments: str | bytes) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "headrace.cli", *arguments], capture_output=True, timeout=120, check=False, env=ENV)
+    return subprocess.run(
+        [sys.executable, "-m", "headrace.cli", *arguments],
+        capture_output=True,
+        timeout=120,
+        check=False,
+        env=ENV,
+    )
 
 
 def on_terminal(*arguments: str | bytes) -> bytes:
     """What both streams of a command show on a terminal."""
     terminal, other = pty.openpty()
-    with subprocess.Popen([sys.executable, "-m", "headrace.cli", *arguments], stdin=other, stdout=other, stderr=other, env=ENV) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli", *arguments], stdin=other, stdout=other, stderr=other, env=ENV
+    ) as process:
         os.close(other)
         shown = b""
         while True:
@@ -58,7 +66,11 @@ def odd(tmp_path: Path) -> bytes:
 def test_names_that_are_not_utf8_are_listed_as_the_bytes_they_are(odd: bytes) -> None:
     done = run("ls", "-r", odd)
     assert done.returncode == 0, done.stderr
-    assert [line.split(maxsplit=3)[3] for line in done.stdout.splitlines()] == [b"bad\xff.bin", b"d\xe4r/plain.txt", b"good.txt"]
+    assert [line.split(maxsplit=3)[3] for line in done.stdout.splitlines()] == [
+        b"bad\xff.bin",
+        b"d\xe4r/plain.txt",
+        b"good.txt",
+    ]
     assert b"d\xe4r/" in run("ls", odd).stdout
     done = run("du", "--depth", "1", odd)
     assert done.returncode == 0, done.stderr
@@ -71,7 +83,12 @@ def test_manifests_and_copies_hold_names_that_are_not_utf8(odd: bytes, tmp_path:
     text = run("manifest", "create", odd, "--output", "-")
     assert text.returncode == 0, text.stderr
     # The very lines of coreutils.
-    theirs = subprocess.run(["sha256sum", b"bad\xff.bin", b"d\xe4r/plain.txt", b"good.txt"], cwd=odd, capture_output=True, check=True)
+    theirs = subprocess.run(
+        ["sha256sum", b"bad\xff.bin", b"d\xe4r/plain.txt", b"good.txt"],
+        cwd=odd,
+        capture_output=True,
+        check=True,
+    )
     assert text.stdout == theirs.stdout
     copy = os.fsencode(tmp_path / "copy")
     assert run("cp", "-r", odd, copy).returncode == 0
@@ -128,21 +145,37 @@ def said(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("url", ["http://bob:HUNTER2@HOST/b/x?sig=HUNTER2", "http://bob:HUNTER2%zz@HOST/b/x"])
-def test_user_and_query_of_urls_are_never_shown(url: str, said: Callable[..., str], s3: simulator.Server) -> None:
+def test_user_and_query_of_urls_are_never_shown(
+    url: str, said: Callable[..., str], s3: simulator.Server
+) -> None:
     host = s3.endpoint.removeprefix("http://")
     url = url.replace("HOST", host)
-    for command in (["stat"], ["ls"], ["cat"], ["store", "whoami"], ["store", "whoami", "--json"], ["inspect"], ["verify"], ["du"]):
+    for command in (
+        ["stat"],
+        ["ls"],
+        ["cat"],
+        ["store", "whoami"],
+        ["store", "whoami", "--json"],
+        ["inspect"],
+        ["verify"],
+        ["du"],
+    ):
         text = said(*command, url)
         assert SECRET not in text, (command, text)
         assert host in text, (command, text)
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "HTTP_PROXY", "http_proxy"])
-@pytest.mark.parametrize("value", ["http://bob:HUNTER2@HOST", "http://bob:HUNTER2%zz@HOST", "http://bob:HUNTER2@127.0.0.1:x"])
+@pytest.mark.parametrize(
+    "value", ["http://bob:HUNTER2@HOST", "http://bob:HUNTER2%zz@HOST", "http://bob:HUNTER2@127.0.0.1:x"]
+)
 def test_passwords_of_endpoints_and_proxies_are_never_shown(
     variable: str, value: str, said: Callable[..., str], monkeypatch: pytest.MonkeyPatch, s3: simulator.Server
 ) -> None:
-    settings = {variable: value.replace("HOST", s3.endpoint.removeprefix("http://")), "AWS_EC2_METADATA_DISABLED": "true"}
+    settings = {
+        variable: value.replace("HOST", s3.endpoint.removeprefix("http://")),
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     for name, setting in settings.items():
         monkeypatch.setenv(name, setting)
     for command in (["store", "whoami"], ["store", "whoami", "--check"], ["ls"]):

@@ -20,7 +20,15 @@ pytest.importorskip("torch")
 
 from torch.utils.data import DataLoader
 
-from headrace.compat.streaming import CSVWriter, JSONWriter, MDSWriter, Stream, StreamingDataset, TSVWriter, XSVWriter
+from headrace.compat.streaming import (
+    CSVWriter,
+    JSONWriter,
+    MDSWriter,
+    Stream,
+    StreamingDataset,
+    TSVWriter,
+    XSVWriter,
+)
 from headrace.compat.streaming.base.stream import streams_registry
 from headrace.compat.streaming.base.util import clean_stale_shared_memory, merge_index
 from headrace.errors import CorruptError
@@ -47,11 +55,19 @@ def names(path: Path) -> list[str]:
     return sorted(file.name for file in path.iterdir())
 
 
-@pytest.mark.parametrize(("compression", "keep_zip"), [(None, False), ("zstd:7", False), ("br:3", True), ("gz", False), ("bz2", True), ("snappy", False)])
-def test_copies_serve_again_without_the_remote(tmp_path: Path, compression: str | None, keep_zip: bool) -> None:
+@pytest.mark.parametrize(
+    ("compression", "keep_zip"),
+    [(None, False), ("zstd:7", False), ("br:3", True), ("gz", False), ("bz2", True), ("snappy", False)],
+)
+def test_copies_serve_again_without_the_remote(
+    tmp_path: Path, compression: str | None, keep_zip: bool
+) -> None:
     remote, local = write(tmp_path / "remote", compression=compression), tmp_path / "local"
     assert ids(open_both(remote, local, keep_zip=keep_zip)) == list(range(100))
-    raw = {name.removesuffix(f".{compression.partition(':')[0]}") if compression else name for name in names(remote)}
+    raw = {
+        name.removesuffix(f".{compression.partition(':')[0]}") if compression else name
+        for name in names(remote)
+    }
     assert set(names(local)) == raw | (set(names(remote)) if keep_zip else set())
     shutil.rmtree(remote)
     again = open_both(remote, local, keep_zip=keep_zip)
@@ -63,7 +79,13 @@ def test_copies_serve_again_without_the_remote(tmp_path: Path, compression: str 
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_text_shards_are_copied_too(tmp_path: Path, writer: Any, compression: str | None) -> None:
     options = {"separator": "|"} if writer is XSVWriter else {}
-    with writer(out=str(tmp_path / "remote"), columns={"a": "int", "b": "str", "c": "float"}, compression=compression, size_limit=200, **options) as out:
+    with writer(
+        out=str(tmp_path / "remote"),
+        columns={"a": "int", "b": "str", "c": "float"},
+        compression=compression,
+        size_limit=200,
+        **options,
+    ) as out:
         for i in range(40):
             out.write({"a": i, "b": f"ß{i}", "c": i / 3})
     in_place = list(StreamingDataset(local=str(tmp_path / "remote"), batch_size=1))
@@ -105,7 +127,9 @@ def test_pickles_are_read_only_when_allowed(tmp_path: Path) -> None:
         out.write({"a": {1: (2, 3)}})
     with pytest.raises(ValueError, match="contains an unsafe type: `pkl`"):
         open_both(tmp_path / "remote", tmp_path / "local")
-    assert open_both(tmp_path / "remote", tmp_path / "local", allow_unsafe_types=True)[0] == {"a": {1: (2, 3)}}
+    assert open_both(tmp_path / "remote", tmp_path / "local", allow_unsafe_types=True)[0] == {
+        "a": {1: (2, 3)}
+    }
 
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
@@ -175,13 +199,22 @@ class Watched(StreamingDataset):
 
 @pytest.mark.parametrize("workers", [0, 3])
 @pytest.mark.parametrize(("compression", "keep_zip"), [(None, False), ("zstd", True)])
-def test_the_limit_holds_in_all_processes(tmp_path: Path, workers: int, compression: str | None, keep_zip: bool) -> None:
+def test_the_limit_holds_in_all_processes(
+    tmp_path: Path, workers: int, compression: str | None, keep_zip: bool
+) -> None:
     remote, local = write(tmp_path / "remote", 400, compression=compression), tmp_path / "local"
     index_bytes = (remote / "index.json").stat().st_size
     limit = index_bytes + 9 * 600
-    dataset = Watched(remote=str(remote), local=str(local), batch_size=1, shuffle=True, cache_limit=limit, keep_zip=keep_zip)
+    dataset = Watched(
+        remote=str(remote), local=str(local), batch_size=1, shuffle=True, cache_limit=limit, keep_zip=keep_zip
+    )
     for _ in range(2):
-        seen = [int(sample) for sample in DataLoader(dataset, batch_size=None, num_workers=workers, collate_fn=lambda sample: sample["id"])]
+        seen = [
+            int(sample)
+            for sample in DataLoader(
+                dataset, batch_size=None, num_workers=workers, collate_fn=lambda sample: sample["id"]
+            )
+        ]
         assert sorted(seen) == list(range(400))
     assert 0 < dataset.cache_usage <= limit
     assert not [name for name in names(local) if name.endswith(".tmp")]
@@ -211,7 +244,11 @@ def test_the_shard_used_longest_ago_goes_first(tmp_path: Path) -> None:
 def test_the_data_itself_is_never_removed(tmp_path: Path) -> None:
     remote = write(tmp_path / "remote")
     before = names(remote)
-    for options in ({"local": str(remote)}, {"remote": str(remote)}, {"remote": str(remote), "local": str(remote)}):
+    for options in (
+        {"local": str(remote)},
+        {"remote": str(remote)},
+        {"remote": str(remote), "local": str(remote)},
+    ):
         dataset = StreamingDataset(batch_size=4, cache_limit="1mb", **options)
         assert ids(dataset) == list(range(100))
         with pytest.raises(ValueError, match="no copy"):
@@ -226,10 +263,17 @@ def test_all_processes_share_one_copy(tmp_path: Path, monkeypatch: pytest.Monkey
     remote = write(tmp_path / "remote", 200)
     monkeypatch.setenv("HEADRACE_ACCESS_LOG", str(log))
     dataset = open_both(remote, tmp_path / "local", shuffle=True)
-    seen = [int(sample) for sample in DataLoader(dataset, batch_size=None, num_workers=4, collate_fn=lambda sample: sample["id"])]
+    seen = [
+        int(sample)
+        for sample in DataLoader(
+            dataset, batch_size=None, num_workers=4, collate_fn=lambda sample: sample["id"]
+        )
+    ]
     assert sorted(seen) == list(range(200))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
-    read = Counter(line["object"] for line in lines if line["operation"] == "get" and "shard" in line["object"])
+    read = Counter(
+        line["object"] for line in lines if line["operation"] == "get" and "shard" in line["object"]
+    )
     assert len(read) == len(names(remote)) - 1
     assert set(read.values()) == {1}
 
@@ -247,7 +291,11 @@ HALF_A_FILE = """
 def test_a_killed_copy_is_taken_over(tmp_path: Path) -> None:
     remote, local = write(tmp_path / "remote"), tmp_path / "local"
     for name in (SHARD, "index.json"):
-        process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(HALF_A_FILE), str(local / name)], stdout=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(HALF_A_FILE), str(local / name)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGKILL)
@@ -282,7 +330,9 @@ def test_streams_read_in_place_and_copied_mix(tmp_path: Path) -> None:
     streams = [Stream(remote=str(places[0]), local=str(tmp_path / "local")), Stream(local=str(places[1]))]
     dataset = StreamingDataset(streams=streams, batch_size=4, shuffle=True, num_canonical_nodes=1)
     assert sorted(ids(dataset)) == [*range(50), *range(1000, 1050)]
-    assert dataset.stream_per_shard.tolist() == [0] * (len(names(places[0])) - 1) + [1] * (len(names(places[1])) - 1)
+    assert dataset.stream_per_shard.tolist() == [0] * (len(names(places[0])) - 1) + [1] * (
+        len(names(places[1])) - 1
+    )
     units, drawn = dataset.resample_streams(0)
     assert (units.sum(), drawn.tolist()) == (100, list(range(100)))
     assert dataset.resample_streams(0, 1)[1].tolist() == list(range(50, 100))
@@ -300,7 +350,9 @@ INDEXES = {
 
 @pytest.mark.parametrize("damage", INDEXES)
 @pytest.mark.parametrize("places", [("local",), ("remote", "local"), ("local", "remote", "equal")])
-def test_a_damaged_index_raises_as_mosaic_raises(tmp_path: Path, damage: str, places: tuple[str, ...]) -> None:
+def test_a_damaged_index_raises_as_mosaic_raises(
+    tmp_path: Path, damage: str, places: tuple[str, ...]
+) -> None:
     streaming = pytest.importorskip("streaming")
     raised = []
     for package in (streaming, sys.modules["headrace.compat.streaming"]):
@@ -309,12 +361,18 @@ def test_a_damaged_index_raises_as_mosaic_raises(tmp_path: Path, damage: str, pl
         (data / "index.json").unlink()
         if text is not None:
             (data / "index.json").write_bytes(text)
-        options = {name: str(data) if name == places[0] or "equal" in places else f"{data}.copy" for name in places if name != "equal"}
+        options = {
+            name: str(data) if name == places[0] or "equal" in places else f"{data}.copy"
+            for name in places
+            if name != "equal"
+        }
         streaming.base.util.clean_stale_shared_memory()
         with pytest.raises(Exception) as error:  # noqa: PT011
             package.StreamingDataset(batch_size=1, **options)
         raised.append(error.value)
-    assert isinstance(raised[1], type(raised[0])) or (damage == "not text" and isinstance(raised[1], ValueError)), raised
+    assert isinstance(raised[1], type(raised[0])) or (
+        damage == "not text" and isinstance(raised[1], ValueError)
+    ), raised
 
 
 def test_merged_indexes_name_shards_below(tmp_path: Path) -> None:
@@ -322,7 +380,10 @@ def test_merged_indexes_name_shards_below(tmp_path: Path) -> None:
     merge_index(str(tmp_path / "out"))
     assert ids(StreamingDataset(local=str(tmp_path / "out"), batch_size=1)) == [*range(20), *range(100, 120)]
     merge_index([str(part / "index.json") for part in parts[::-1]], str(tmp_path / "out"))
-    assert ids(open_both(tmp_path / "out", tmp_path / "local", batch_size=1)) == [*range(100, 120), *range(20)]
+    assert ids(open_both(tmp_path / "out", tmp_path / "local", batch_size=1)) == [
+        *range(100, 120),
+        *range(20),
+    ]
     merge_index([str(part / "index.json") for part in parts], str(tmp_path / "out"), keep_local=False)
     assert not (tmp_path / "out" / "index.json").exists()
     assert names(parts[0])
@@ -345,7 +406,9 @@ def test_streams_are_found_by_name(tmp_path: Path) -> None:
             self.repeat = times
 
     streams_registry.register("doubled", func=Doubled)
-    dataset = StreamingDataset(local=str(write(tmp_path / "a")), batch_size=1, stream_name="doubled", stream_config={"times": 2})
+    dataset = StreamingDataset(
+        local=str(write(tmp_path / "a")), batch_size=1, stream_name="doubled", stream_config={"times": 2}
+    )
     assert dataset.epoch_size == 200
     with pytest.raises(LookupError, match="'none' is not registered; there are doubled, stream"):
         StreamingDataset(local=str(tmp_path / "a"), batch_size=1, stream_name="none")

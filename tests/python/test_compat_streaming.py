@@ -36,16 +36,26 @@ def _own_caches(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
 
 
 def write(path: Path, count: int, tag: int, writer: Any = None) -> str:
-    with (writer or streaming.MDSWriter)(out=str(path), columns={"id": "int", "text": "str", "row": "ndarray:int16"}, size_limit=700) as out:
+    with (writer or streaming.MDSWriter)(
+        out=str(path), columns={"id": "int", "text": "str", "row": "ndarray:int16"}, size_limit=700
+    ) as out:
         for i in range(count):
-            out.write({"id": tag * 1000 + i, "text": f"sample {tag}.{i}", "row": np.arange(1 + i % 5, dtype=np.int16)})
+            out.write(
+                {
+                    "id": tag * 1000 + i,
+                    "text": f"sample {tag}.{i}",
+                    "row": np.arange(1 + i % 5, dtype=np.int16),
+                }
+            )
     return str(path)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     root = tmp_path_factory.mktemp("mds")
-    return [write(root / name, count, tag) for tag, (name, count) in enumerate([("a", 101), ("b", 57), ("c", 30)])]
+    return [
+        write(root / name, count, tag) for tag, (name, count) in enumerate([("a", 101), ("b", 57), ("c", 30)])
+    ]
 
 
 def build(package: Any, sources: list[str], weights: list[dict[str, Any]], **options: Any) -> Any:
@@ -54,7 +64,10 @@ def build(package: Any, sources: list[str], weights: list[dict[str, Any]], **opt
         streaming.base.util.clean_stale_shared_memory()
     if len(sources) == 1 and not weights:
         return package.StreamingDataset(local=sources[0], **options)
-    streams = [package.Stream(local=source, **weight) for source, weight in itertools.zip_longest(sources, weights, fillvalue={})]
+    streams = [
+        package.Stream(local=source, **weight)
+        for source, weight in itertools.zip_longest(sources, weights, fillvalue={})
+    ]
     return package.StreamingDataset(streams=streams, **options)
 
 
@@ -84,7 +97,9 @@ CONFIGURATIONS: list[tuple[int, list[dict[str, Any]], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("count", "weights", "options"), CONFIGURATIONS)
-def test_two_epochs_are_served_alike(data: list[str], count: int, weights: list[dict[str, Any]], options: dict[str, Any]) -> None:
+def test_two_epochs_are_served_alike(
+    data: list[str], count: int, weights: list[dict[str, Any]], options: dict[str, Any]
+) -> None:
     theirs = build(streaming, data[:count], weights, **options)
     expected = [list(theirs) for _ in range(2)]
     ours = build(compat, data[:count], weights, **options)
@@ -103,7 +118,9 @@ def only_ids(samples: list[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def batches(dataset: Any, package: Any, workers: int, **options: Any) -> Any:
-    return package.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=workers, collate_fn=only_ids, **options)
+    return package.StreamingDataLoader(
+        dataset, batch_size=BATCH, num_workers=workers, collate_fn=only_ids, **options
+    )
 
 
 def ids_of(batch: dict[str, list[int]]) -> list[int]:
@@ -123,7 +140,9 @@ def test_persistent_workers_keep_count_of_epochs(data: list[str]) -> None:
     plain = build(compat, data[:1], [])
     expected = [[sample["id"] for sample in plain] for _ in range(3)]
     dataset = build(compat, data[:1], [])
-    loader = torch.utils.data.DataLoader(dataset, batch_size=BATCH, num_workers=2, collate_fn=only_ids, persistent_workers=True)
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=BATCH, num_workers=2, collate_fn=only_ids, persistent_workers=True
+    )
     for epoch in expected:
         assert [i for batch in loader for i in ids_of(batch)] == epoch
     assert dataset.next_epoch == 3
@@ -133,15 +152,21 @@ def test_spawned_workers_share_the_count_of_epochs(data: list[str]) -> None:
     dataset = build(compat, data[2:], [])
     dataset.next_epoch = 4
     expected = dataset.sample_ids().tolist()
-    loader = torch.utils.data.DataLoader(dataset, batch_size=BATCH, num_workers=1, collate_fn=only_ids, multiprocessing_context="spawn")
+    loader = torch.utils.data.DataLoader(
+        dataset, batch_size=BATCH, num_workers=1, collate_fn=only_ids, multiprocessing_context="spawn"
+    )
     assert [i - 2000 for batch in loader for i in ids_of(batch)] == expected
     assert dataset.next_epoch == 5
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize(("first", "second"), [(streaming, compat), (compat, streaming), (compat, compat)])
-@pytest.mark.parametrize("options", [{}, {"shuffle_algo": "py1s", "num_canonical_nodes": 4}, {"batching_method": "per_stream"}])
-def test_each_goes_on_from_the_others_state(data: list[str], workers: int, first: Any, second: Any, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "options", [{}, {"shuffle_algo": "py1s", "num_canonical_nodes": 4}, {"batching_method": "per_stream"}]
+)
+def test_each_goes_on_from_the_others_state(
+    data: list[str], workers: int, first: Any, second: Any, options: dict[str, Any]
+) -> None:
     whole = batches(build(streaming, data[:2], [], **options), streaming, workers)
     epochs = [[ids_of(batch) for batch in whole] for _ in range(3)]
     del whole
@@ -205,7 +230,18 @@ def test_ranks_share_an_epoch(data: list[str], monkeypatch: pytest.MonkeyPatch) 
 def test_items_by_index(data: list[str]) -> None:
     theirs, ours = build(streaming, data[:2], []), build(compat, data[:2], [])
     assert ours.size == 158
-    for at in (0, 100, 101, 157, -1, np.int64(3), slice(5, 9), slice(-3, None), [1, [2, 3]], np.array([4, 120])):
+    for at in (
+        0,
+        100,
+        101,
+        157,
+        -1,
+        np.int64(3),
+        slice(5, 9),
+        slice(-3, None),
+        [1, [2, 3]],
+        np.array([4, 120]),
+    ):
         a, b = ours[at], theirs[at]
         assert str(a) == str(b)
     with pytest.raises(IndexError):
@@ -244,7 +280,9 @@ def test_arguments_that_mosaic_refuses(data: list[str]) -> None:
     with pytest.raises(ValueError, match="batch_size"):
         next(iter(compat.StreamingDataset(local=data[0])))
     with pytest.raises(ValueError, match="py1b"):
-        next(iter(compat.StreamingDataset(local=data[0], batch_size=BATCH, shuffle=True, shuffle_algo="py1b")))
+        next(
+            iter(compat.StreamingDataset(local=data[0], batch_size=BATCH, shuffle=True, shuffle_algo="py1b"))
+        )
     with pytest.raises(ValueError, match="epoch"):
         compat.StreamingDataset(local=data[0], batch_size=BATCH).load_state_dict({"epoch": 1})
 
@@ -268,7 +306,9 @@ def run_script(package: str, root: Path, source: str, *arguments: str) -> subpro
     path = root / "train.py"
     path.write_text(textwrap.dedent(SCRIPT).replace("PACKAGE", package))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([sys.executable, str(path), source, *arguments], stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen(
+        [sys.executable, str(path), source, *arguments], stdout=subprocess.PIPE, text=True, env=environment
+    )
 
 
 def without_arrays(path: Path) -> str:
@@ -323,7 +363,19 @@ def every_encoding(i: int) -> tuple[dict[str, str], dict[str, Any]]:
     add("bytes", b"b" * i)
     add("str", "straße" * (i + 1))
     add("int", i - 3)
-    for name in ("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64", "float16", "float32", "float64"):
+    for name in (
+        "uint8",
+        "uint16",
+        "uint32",
+        "uint64",
+        "int8",
+        "int16",
+        "int32",
+        "int64",
+        "float16",
+        "float32",
+        "float64",
+    ):
         add(name, i + 1)
         add(f"ndarray:{name}", np.full((2, i + 1), i, name))
         add(f"ndarray:{name}:2,3", np.full((2, 3), i, name))
@@ -343,7 +395,9 @@ def every_encoding(i: int) -> tuple[dict[str, str], dict[str, Any]]:
     return columns, sample
 
 
-def write_both(root: Path, columns: dict[str, str], samples: list[dict[str, Any]], **options: Any) -> tuple[Path, Path]:
+def write_both(
+    root: Path, columns: dict[str, str], samples: list[dict[str, Any]], **options: Any
+) -> tuple[Path, Path]:
     for name, package in (("theirs", streaming), ("ours", compat)):
         with package.MDSWriter(out=str(root / name), columns=columns, **options) as out:
             for sample in samples:
@@ -367,13 +421,20 @@ def test_every_encoding_is_written_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize("compression", ["br", "br:3", "bz2", "bz2:1", "snappy", "zstd", "zstd:19"])
 def test_every_compression_is_written_alike(tmp_path: Path, compression: str) -> None:
     samples = [{"x": i, "t": "word " * i} for i in range(80)]
-    theirs, ours = write_both(tmp_path, {"t": "str", "x": "int"}, samples, size_limit="4kb", compression=compression, hashes=["md5"])
+    theirs, ours = write_both(
+        tmp_path, {"t": "str", "x": "int"}, samples, size_limit="4kb", compression=compression, hashes=["md5"]
+    )
     assert_same_files(theirs, ours)
     read = compat.StreamingDataset(local=str(ours), batch_size=1)
     assert [sample["x"] for sample in read] == list(range(80))
 
 
-WRITERS: dict[str, dict[str, Any]] = {"XSVWriter": {"separator": "|", "newline": "\r\n"}, "CSVWriter": {}, "TSVWriter": {}, "JSONWriter": {}}
+WRITERS: dict[str, dict[str, Any]] = {
+    "XSVWriter": {"separator": "|", "newline": "\r\n"},
+    "CSVWriter": {},
+    "TSVWriter": {},
+    "JSONWriter": {},
+}
 
 
 @pytest.mark.parametrize("compression", [None, "zstd:5"])
@@ -381,7 +442,13 @@ WRITERS: dict[str, dict[str, Any]] = {"XSVWriter": {"separator": "|", "newline":
 def test_text_shards_are_written_alike(tmp_path: Path, writer: str, compression: str | None) -> None:
     columns = {"n": "int", "t": "str", "f": "float"}
     for name, package in (("theirs", streaming), ("ours", compat)):
-        options = {"out": str(tmp_path / name), "size_limit": "1kb", "compression": compression, "hashes": ["md5", "xxh64"], **WRITERS[writer]}
+        options = {
+            "out": str(tmp_path / name),
+            "size_limit": "1kb",
+            "compression": compression,
+            "hashes": ["md5", "xxh64"],
+            **WRITERS[writer],
+        }
         with getattr(package, writer)(columns=columns, **options) as out:
             for i in range(90):
                 out.write({"n": i, "t": f"väl {i}", "f": i / 7})
@@ -415,14 +482,18 @@ def test_a_local_dataset_is_mosaics(data: list[str], tmp_path: Path) -> None:
         assert len(package.LocalDataset(str(Path(data[0]).parent), "a")) == 101
         with pytest.raises(FileNotFoundError):
             package.LocalDataset(str(tmp_path / "none"))
-    loader = torch.utils.data.DataLoader(compat.LocalDataset(data[0]), batch_size=None, shuffle=True, num_workers=2)
+    loader = torch.utils.data.DataLoader(
+        compat.LocalDataset(data[0]), batch_size=None, shuffle=True, num_workers=2
+    )
     assert sorted(int(sample["id"]) for sample in loader) == list(range(101))
 
 
 def test_what_is_missing_says_what_to_use() -> None:
     assert set(streaming.__all__) - set(compat.__all__) == {"text", "vision", "multimodal"}
     for name in ("text", "vision", "multimodal"):
-        with pytest.raises(AttributeError, match=f"no '{name}'.*inherit from headrace.compat.streaming.StreamingDataset"):
+        with pytest.raises(
+            AttributeError, match=f"no '{name}'.*inherit from headrace.compat.streaming.StreamingDataset"
+        ):
             getattr(compat, name)
     assert not hasattr(compat, "nothing")
 
@@ -436,7 +507,10 @@ def test_weights_may_be_set_as_attributes(data: list[str]) -> None:
         dataset = package.StreamingDataset(streams=streams, batch_size=BATCH)
         ids.append([sample["id"] for sample in dataset])
         assert (dataset.size, dataset.epoch_size) == (158, 323)
-        assert [(s.proportion, s.repeat, s.choose) for s in streams] == [(303 / 323, 3.0, 303), (20 / 323, 20 / 57, 20)]
+        assert [(s.proportion, s.repeat, s.choose) for s in streams] == [
+            (303 / 323, 3.0, 303),
+            (20 / 323, 20 / 57, 20),
+        ]
         del dataset
     assert ids[0] == ids[1]
     # Given weights, not derived ones, hold for another data set, until they are changed.
@@ -458,7 +532,13 @@ def test_arguments_win_over_stream_config(data: list[str]) -> None:
 
 @pytest.mark.parametrize("compression", [None, "zstd"])
 def test_hashes_of_shards_are_compared(tmp_path: Path, compression: str | None) -> None:
-    with streaming.MDSWriter(out=str(tmp_path / "d"), columns={"x": "int"}, hashes=["sha1"], size_limit=400, compression=compression) as out:
+    with streaming.MDSWriter(
+        out=str(tmp_path / "d"),
+        columns={"x": "int"},
+        hashes=["sha1"],
+        size_limit=400,
+        compression=compression,
+    ) as out:
         for i in range(200):
             out.write({"x": i})
     whole = compat.StreamingDataset(local=str(tmp_path / "d"), batch_size=1, validate_hash="sha1")
@@ -466,7 +546,9 @@ def test_hashes_of_shards_are_compared(tmp_path: Path, compression: str | None) 
     with pytest.raises(ValueError, match=r"Hash algorithm `md5` .*sha1"):
         compat.StreamingDataset(local=str(tmp_path / "d"), batch_size=1, validate_hash="md5")[0]
     with pytest.raises(ValueError, match="Hash algorithm `crc`"):
-        compat.StreamingDataset(streams=[compat.Stream(local=str(tmp_path / "d"), validate_hash="crc")], batch_size=1)[0]
+        compat.StreamingDataset(
+            streams=[compat.Stream(local=str(tmp_path / "d"), validate_hash="crc")], batch_size=1
+        )[0]
     # The index says another hash than the second shard has.
     index = tmp_path / "d" / "index.json"
     report = json.loads(index.read_text())
@@ -477,7 +559,12 @@ def test_hashes_of_shards_are_compared(tmp_path: Path, compression: str | None) 
         first = report["shards"][0]["samples"]
         streaming.base.util.clean_stale_shared_memory()
         # Mosaic compares what it downloads.
-        checked = package.StreamingDataset(remote=str(tmp_path / "d"), local=str(tmp_path / package.__name__), batch_size=1, validate_hash="sha1")
+        checked = package.StreamingDataset(
+            remote=str(tmp_path / "d"),
+            local=str(tmp_path / package.__name__),
+            batch_size=1,
+            validate_hash="sha1",
+        )
         assert checked[first - 1]["x"] == first - 1
         with pytest.raises(ValueError, match=f"Checksum failure: .*{stored['basename']}"):
             checked[first]
@@ -512,7 +599,10 @@ def test_the_writer_refuses_what_mosaics_refuses(tmp_path: Path) -> None:
         ("ndarray", np.int16(3).reshape(())),
         ("int", "x"),
     ):
-        out = compat.MDSWriter(out=str(tmp_path / f"e{encoding}{np.size(value)}{value!r:.5}".replace("/", "")), columns={"x": encoding})
+        out = compat.MDSWriter(
+            out=str(tmp_path / f"e{encoding}{np.size(value)}{value!r:.5}".replace("/", "")),
+            columns={"x": encoding},
+        )
         with pytest.raises((ValueError, AttributeError)):
             out.write({"x": value})
 

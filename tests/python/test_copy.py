@@ -61,17 +61,26 @@ def hidden(root: Path) -> list[str]:
     return [p.name for p in root.rglob(".headrace-*")]
 
 
-NAMES = st.text(st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=20).filter(
-    lambda n: n not in (".", "..") and not n.startswith(".headrace-") and len(n.encode()) < 200
-)
+NAMES = st.text(
+    st.characters(exclude_characters="/\0", exclude_categories=("Cs",)), min_size=1, max_size=20
+).filter(lambda n: n not in (".", "..") and not n.startswith(".headrace-") and len(n.encode()) < 200)
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(names=st.lists(st.lists(NAMES, min_size=1, max_size=3).map("/".join), unique=True, max_size=12), seed=st.integers(0, 1 << 30))
-def test_random_trees_come_back_equal(s3: simulator.Server, tmp_path: Path, names: list[str], seed: int) -> None:
+@given(
+    names=st.lists(st.lists(NAMES, min_size=1, max_size=3).map("/".join), unique=True, max_size=12),
+    seed=st.integers(0, 1 << 30),
+)
+def test_random_trees_come_back_equal(
+    s3: simulator.Server, tmp_path: Path, names: list[str], seed: int
+) -> None:
     generator = random.Random(seed)
     taken = {name.rsplit("/", i)[0] for name in names for i in range(1, name.count("/") + 1)}
-    tree = {name: generator.randbytes(generator.choice((0, 1, 5000, 100_000))) for name in names if name not in taken}
+    tree = {
+        name: generator.randbytes(generator.choice((0, 1, 5000, 100_000)))
+        for name in names
+        if name not in taken
+    }
     if not tree:
         return
     # One of its own for each example: two with one seed would find each other's files.
@@ -97,7 +106,9 @@ def test_thousands_of_small_files_there_and_back(cli: Any, s3: simulator.Server,
     assert cli("rm", "-r", "-y", "s3://b/many", "--json").json() == {"deleted": 3000}
 
 
-def test_sync_copies_deletes_and_tells_before(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_sync_copies_deletes_and_tells_before(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     source = write_tree(tmp_path / "from", {"same": b"1", "changed": b"22", "new": b"3", "x.tmp": b"t"})
     target = write_tree(buckets / "b" / "t", {"same": b"1", "changed": b"2", "extra": b"4", "kept.tmp": b"5"})
     arguments = ("sync", "--delete", "--exclude", "*.tmp", str(source), "s3://b/t")
@@ -123,7 +134,10 @@ def test_sync_exact_keeps_times(cli: Any, s3: simulator.Server, tmp_path: Path, 
 
 
 def test_patterns_choose_objects(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
-    write_tree(buckets / "b", {f"p/s-{i}.tar": b"x" * i for i in range(12)} | {"p/deep/s-1.tar": b"d", "p/readme": b"r"})
+    write_tree(
+        buckets / "b",
+        {f"p/s-{i}.tar": b"x" * i for i in range(12)} | {"p/deep/s-1.tar": b"d", "p/readme": b"r"},
+    )
     assert cli("cp", "s3://b/p/s-[0-9].tar", str(tmp_path / "a")).code == 0
     assert sorted(contents(tmp_path / "a")) == [f"s-{i}.tar" for i in range(10)]
     assert cli("cp", "s3://b/p/**.tar", str(tmp_path / "b")).code == 0
@@ -141,7 +155,9 @@ def test_patterns_choose_objects(cli: Any, s3: simulator.Server, tmp_path: Path,
         assert (done.code, done.err.count("\n")) == (1, 1), done.err
 
 
-def test_sync_takes_patterns_and_deletes_only_what_they_name(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_sync_takes_patterns_and_deletes_only_what_they_name(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     write_tree(buckets / "b", {"run/a.tar": b"1", "run/c": b"c", "run/x.tar/below": b"2"})
     before = {"b.tar": b"old", "c": b"mine", "d": b"mine"}
     target = write_tree(tmp_path / "t", before)
@@ -155,14 +171,18 @@ def test_sync_takes_patterns_and_deletes_only_what_they_name(cli: Any, s3: simul
     assert contents(tmp_path / "u") == {"a.tar": b"1", "c": b"c"}
 
 
-def test_a_missing_source_among_others_ends_the_copy(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_a_missing_source_among_others_ends_the_copy(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     write_tree(buckets / "b", {"a": b"1"})
     done = cli("cp", "s3://b/a", "s3://b/typo", str(tmp_path / "t"))
     assert (done.code, "typo" in done.err) == (1, True)
     assert contents(tmp_path / "t") == {"a": b"1"}
 
 
-def test_a_tree_is_not_copied_into_itself(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_a_tree_is_not_copied_into_itself(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     tree = write_tree(tmp_path / "t", {"a": b"1", "sub/b": b"2"})
     write_tree(buckets / "b", {"d/a": b"1"})
     for arguments in (
@@ -200,7 +220,9 @@ def test_a_copy_goes_on_when_its_reader_leaves(s3: simulator.Server, tmp_path: P
     assert len(contents(tmp_path / "t")) == 2000
 
 
-def test_names_that_are_not_utf8_are_reported_as_they_are(cli: Any, s3: simulator.Server, tmp_path: Path) -> None:
+def test_names_that_are_not_utf8_are_reported_as_they_are(
+    cli: Any, s3: simulator.Server, tmp_path: Path
+) -> None:
     (tmp_path / "from").mkdir()
     with open(os.fsencode(tmp_path / "from") + b"/n\xff", "wb") as file:
         file.write(b"1")
@@ -227,7 +249,9 @@ def test_presigned_urls_are_copied(cli: Any, s3: simulator.Server, tmp_path: Pat
     assert (missing.code, "Signature" in missing.err) == (1, False), missing.err
 
 
-def test_several_sources_go_into_a_directory(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_several_sources_go_into_a_directory(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     write_tree(tmp_path, {"one/a": b"1", "two/a": b"2", "f": b"3"})
     assert cli("cp", str(tmp_path / "f"), str(tmp_path / "one" / "a"), "s3://b/files").code == 0
     assert contents(buckets / "b" / "files") == {"f": b"3", "a": b"1"}
@@ -238,7 +262,15 @@ def test_several_sources_go_into_a_directory(cli: Any, s3: simulator.Server, tmp
 
 
 def test_odd_keys(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
-    tree = {"a b": b"1", "50%25": b"2", "ünïcode/日本": b"3", "+plus&=?#": b"4", "'quote\"": b"5", "new\nline": b"6", "-dash": b"7"}
+    tree = {
+        "a b": b"1",
+        "50%25": b"2",
+        "ünïcode/日本": b"3",
+        "+plus&=?#": b"4",
+        "'quote\"": b"5",
+        "new\nline": b"6",
+        "-dash": b"7",
+    }
     write_tree(tmp_path / "from", tree)
     assert cli("cp", "-r", str(tmp_path / "from"), "s3://b/odd").code == 0
     assert contents(buckets / "b" / "odd") == tree
@@ -253,7 +285,11 @@ def test_names_that_cannot_be_files_fail_alone(cli: Any, tmp_path: Path) -> None
         job = _native.CopyJob(store._native, _local(tmp_path / "t"), [("", "", True, 0, "")])
         job.run()
         failed = {key: message for key, _, message in job.failures()}
-    assert set(failed) == {"up/../../evil", "a//b", "file/below"} or set(failed) == {"up/../../evil", "a//b", "file"}
+    assert set(failed) == {"up/../../evil", "a//b", "file/below"} or set(failed) == {
+        "up/../../evil",
+        "a//b",
+        "file",
+    }
     assert ".." in failed["up/../../evil"]
     assert "ok" in contents(tmp_path / "t")
     assert not (tmp_path / "evil").exists()
@@ -272,7 +308,9 @@ def _local(path: Path) -> Any:
     return open_native(path, 64 << 20)
 
 
-def test_links_are_followed_and_circles_end(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_links_are_followed_and_circles_end(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     write_tree(tmp_path / "from", {"real/a": b"1"})
     (tmp_path / "from" / "file-link").symlink_to("real/a")
     (tmp_path / "from" / "real" / "up").symlink_to("..")
@@ -282,17 +320,26 @@ def test_links_are_followed_and_circles_end(cli: Any, s3: simulator.Server, tmp_
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_directory_without_permission_is_named(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_a_directory_without_permission_is_named(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     write_tree(buckets / "b", {"x": b"1"})
     (tmp_path / "locked").mkdir(mode=0o500)
     done = cli("cp", "s3://b/x", str(tmp_path / "locked") + "/")
     assert (done.code, "locked" in done.err) == (1, True)
 
 
-def test_a_full_disk_is_an_error_and_leaves_nothing(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     place = tmp_path / "small"
     place.mkdir()
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], capture_output=True).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], capture_output=True
+        ).returncode
+    ):
         pytest.skip("cannot mount a small file system")
     try:
         write_tree(buckets / "b", {"large": bytes(30 << 20), "small": b"1"})
@@ -304,7 +351,9 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(cli: Any, s3: simulator.Serv
         subprocess.run(["umount", str(place)], check=True)
 
 
-def test_failures_are_listed_and_the_rest_is_copied(cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path) -> None:
+def test_failures_are_listed_and_the_rest_is_copied(
+    cli: Any, s3: simulator.Server, tmp_path: Path, buckets: Path
+) -> None:
     write_tree(buckets / "b", {f"k{i}": b"x" for i in range(20)})
     write_tree(tmp_path / "t", {"k3/in-the-way": b"", "k4/in-the-way": b""})
     done = cli("cp", "-r", "s3://b", str(tmp_path / "t"))
@@ -315,7 +364,9 @@ def test_failures_are_listed_and_the_rest_is_copied(cli: Any, s3: simulator.Serv
     assert len(contents(tmp_path / "t")) == 20
 
 
-def test_faults_of_the_server_do_not_make_wrong_bytes(cli: Any, buckets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_faults_of_the_server_do_not_make_wrong_bytes(
+    cli: Any, buckets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generator = random.Random(5)
     tree = {f"f{i}": generator.randbytes(generator.choice((100, 50_000, 3 << 20))) for i in range(60)}
     write_tree(buckets / "b", tree)
@@ -334,28 +385,54 @@ def test_stdin_and_stdout(s3: simulator.Server, buckets: Path) -> None:
     command = [sys.executable, "-m", "headrace.cli", "cp", "-", "s3://b/from-stdin"]
     assert subprocess.run(command, input=data, capture_output=True).returncode == 0
     assert (buckets / "b" / "from-stdin").read_bytes() == data
-    out = subprocess.run([sys.executable, "-m", "headrace.cli", "cp", "s3://b/from-stdin", "-"], capture_output=True)
+    out = subprocess.run(
+        [sys.executable, "-m", "headrace.cli", "cp", "s3://b/from-stdin", "-"], capture_output=True
+    )
     assert (out.returncode, out.stdout == data) == (0, True)
-    part = subprocess.run([sys.executable, "-m", "headrace.cli", "cat", "--range", "5-9", "s3://b/from-stdin"], capture_output=True)
+    part = subprocess.run(
+        [sys.executable, "-m", "headrace.cli", "cat", "--range", "5-9", "s3://b/from-stdin"],
+        capture_output=True,
+    )
     assert part.stdout == data[5:10]
     for bad in ("x", "9-5", "-5"):
-        failed = subprocess.run([sys.executable, "-m", "headrace.cli", "cat", f"--range={bad}", "s3://b/from-stdin"], capture_output=True)
+        failed = subprocess.run(
+            [sys.executable, "-m", "headrace.cli", "cat", f"--range={bad}", "s3://b/from-stdin"],
+            capture_output=True,
+        )
         assert failed.returncode == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_copy_that_was_ended_goes_on(buckets: Path, tmp_path: Path, number: signal.Signals) -> None:
     generator = random.Random(2)
-    tree = {"large": generator.randbytes(48 << 20), **{f"small/{i}": generator.randbytes(10_000) for i in range(500)}}
+    tree = {
+        "large": generator.randbytes(48 << 20),
+        **{f"small/{i}": generator.randbytes(10_000) for i in range(500)},
+    }
     write_tree(buckets / "b", tree)
     target = tmp_path / "t"
     with simulator.Server(buckets, profile="s3-standard", seed=1) as server:
         environment = {**os.environ, **server.environment()}
-        command = [sys.executable, "-m", "headrace.cli", "cp", "-r", "--if-size-differ", "--part-size", "1MiB", "--concurrency", "4"]
+        command = [
+            sys.executable,
+            "-m",
+            "headrace.cli",
+            "cp",
+            "-r",
+            "--if-size-differ",
+            "--part-size",
+            "1MiB",
+            "--concurrency",
+            "4",
+        ]
         command += ["s3://b", str(target), "--json"]
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         until = time.monotonic() + 100
-        while time.monotonic() < until and not (target.exists() and any(p.stat().st_blocks > 4096 for p in target.glob(".headrace-*.part"))):
+        while time.monotonic() < until and not (
+            target.exists() and any(p.stat().st_blocks > 4096 for p in target.glob(".headrace-*.part"))
+        ):
             assert process.poll() is None, "it ended before it could be stopped"
             time.sleep(0.01)
         time.sleep(0.3)
@@ -376,11 +453,26 @@ def test_an_upload_that_was_ended_goes_on(buckets: Path, tmp_path: Path) -> None
     write_tree(tmp_path, {"large": data})
     with simulator.Server(buckets, profile="s3-standard", seed=1) as server:
         environment = {**os.environ, **server.environment()}
-        command = [sys.executable, "-m", "headrace.cli", "cp", "--part-size", "5MiB", "--concurrency", "2", str(tmp_path / "large"), "s3://b/large", "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "headrace.cli",
+            "cp",
+            "--part-size",
+            "5MiB",
+            "--concurrency",
+            "2",
+            str(tmp_path / "large"),
+            "s3://b/large",
+            "--json",
+        ]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         until = time.monotonic() + 100
         # Two parts are under way at a time: of so many bytes some are whole ones.
-        while time.monotonic() < until and sum(p.stat().st_size for p in buckets.rglob("*") if p.is_file()) < 20 << 20:
+        while (
+            time.monotonic() < until
+            and sum(p.stat().st_size for p in buckets.rglob("*") if p.is_file()) < 20 << 20
+        ):
             assert process.poll() is None, "it ended before it could be stopped"
             time.sleep(0.01)
         process.kill()
@@ -391,7 +483,9 @@ def test_an_upload_that_was_ended_goes_on(buckets: Path, tmp_path: Path) -> None
     assert (buckets / "b" / "large").read_bytes() == data
 
 
-def test_rm_removes_local_trees_with_their_directories(cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rm_removes_local_trees_with_their_directories(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_tree(tmp_path / "t", {"a/b/c": b"1", "d": b"2"})
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     assert cli("rm", "-r", str(tmp_path / "t")).code == 1
@@ -428,20 +522,35 @@ def test_quick_tables_equal_the_declarations() -> None:
             for flag in [*parameter.opts, *parameter.secondary_opts]:
                 if flag.strip():
                     declared[flag.strip()] = (parameter.name, bool(parameter.is_flag))
-        assert {flag: (option, kind in (quick.FLAG, False)) for flag, (option, kind) in known.items()} == declared, name
+        assert {
+            flag: (option, kind in (quick.FLAG, False)) for flag, (option, kind) in known.items()
+        } == declared, name
 
 
 def test_quick_takes_plain_lines_only() -> None:
     parsed = quick.parse(["cp", "-rn", "a", "--include", "x", "--include=y", "--concurrency", "8", "b"])
     assert parsed is not None
-    assert parsed[1:] == ([["a", "b"]], {"recursive": True, "no_clobber": True, "include": ["x", "y"], "concurrency": 8})
-    for line in (["cp", "a"], ["cp", "--help"], ["cp", "a", "b", "--concurrency", "x"], ["cp", "a", "b", "--bogus"], ["pack", "a"], [], ["ls", "a", "b"]):
+    assert parsed[1:] == (
+        [["a", "b"]],
+        {"recursive": True, "no_clobber": True, "include": ["x", "y"], "concurrency": 8},
+    )
+    for line in (
+        ["cp", "a"],
+        ["cp", "--help"],
+        ["cp", "a", "b", "--concurrency", "x"],
+        ["cp", "a", "b", "--bogus"],
+        ["pack", "a"],
+        [],
+        ["ls", "a", "b"],
+    ):
         assert quick.parse(line) is None, line
 
 
 def test_quick_commands_import_little(tmp_path: Path) -> None:
     write_tree(tmp_path, {"a": b"1"})
     code = f"import sys\nfrom headrace.cli import main\ntry:\n main(['cp', {str(tmp_path / 'a')!r}, {str(tmp_path / 'b')!r}])\nexcept SystemExit:\n pass\n"
-    code += "print([m for m in ('numpy', 'typer', 'rich', 'click', 'concurrent.futures') if m in sys.modules])"
+    code += (
+        "print([m for m in ('numpy', 'typer', 'rich', 'click', 'concurrent.futures') if m in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.splitlines()[-1] == "[]", done.stdout + done.stderr

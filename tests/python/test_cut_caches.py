@@ -32,14 +32,25 @@ print(len(ids))
 
 
 def run(path: Path, pattern: str, options: dict[str, object], home: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "XDG_CACHE_HOME": str(home / "cache"), "HEADRACE_INDEX_CACHE": str(home / "cache" / "index")}
-    return subprocess.run([sys.executable, "-c", _RUN, str(path), pattern, repr(options), str(home)], capture_output=True, text=True, env=environment)
+    environment = {
+        **os.environ,
+        "XDG_CACHE_HOME": str(home / "cache"),
+        "HEADRACE_INDEX_CACHE": str(home / "cache" / "index"),
+    }
+    return subprocess.run(
+        [sys.executable, "-c", _RUN, str(path), pattern, repr(options), str(home)],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
 
 
 def write_lines(path: Path) -> int:
     path.mkdir()
     for file in range(10):
-        (path / f"{file}.jsonl").write_text("".join(json.dumps({"id": i, "x": "y" * (i * 7 % 300)}) + "\n" for i in range(5000)))
+        (path / f"{file}.jsonl").write_text(
+            "".join(json.dumps({"id": i, "x": "y" * (i * 7 % 300)}) + "\n" for i in range(5000))
+        )
     return 50_000
 
 
@@ -69,11 +80,15 @@ def test_caches_are_their_owners_only(tmp_path: Path, monkeypatch: pytest.Monkey
         with hr.Dataset(tmp_path / "data", index_cache=str(tmp_path / "cache" / "deep" / "index")):
             pass
         monkeypatch.setenv("HEADRACE_ORDER_CACHE", str(tmp_path / "orders"))
-        with hr.Loader(tmp_path / "data", batch_size=10, rank=0, world_size=1, order="mosaic:py1e", index_cache="") as loader:
+        with hr.Loader(
+            tmp_path / "data", batch_size=10, rank=0, world_size=1, order="mosaic:py1e", index_cache=""
+        ) as loader:
             next(iter(loader))
     finally:
         os.umask(old)
-    found = [path for root in ("cache", "orders") for path in (tmp_path / root, *(tmp_path / root).rglob("*"))]
+    found = [
+        path for root in ("cache", "orders") for path in (tmp_path / root, *(tmp_path / root).rglob("*"))
+    ]
     assert any(path.suffix == ".hri" for path in found)
     for path in found:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path

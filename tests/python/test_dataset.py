@@ -67,7 +67,9 @@ def test_schema_shards_and_blocks_describe_the_dataset(dataset: hr.Dataset) -> N
         dataset.shards[10]
 
 
-def test_fingerprint_follows_the_content_not_the_place(numbers: Path, tmp_path: Path, s3: simulator.Server) -> None:
+def test_fingerprint_follows_the_content_not_the_place(
+    numbers: Path, tmp_path: Path, s3: simulator.Server
+) -> None:
     elsewhere = write_numbers(tmp_path / "copy", 1000)
     other = write_numbers(tmp_path / "other", 999)
     prints = []
@@ -96,7 +98,9 @@ def test_the_index_can_go_to_a_file(dataset: hr.Dataset, tmp_path: Path) -> None
 
 def test_fixed_arrays_keep_dtype_and_shape(tmp_path: Path) -> None:
     rows = np.arange(24, dtype=np.float32).reshape(4, 2, 3)
-    root = write_mds(tmp_path / "ds", {"a": ("ndarray:float32:2,3", 24)}, [{"a": row.tobytes()} for row in rows])
+    root = write_mds(
+        tmp_path / "ds", {"a": ("ndarray:float32:2,3", 24)}, [{"a": row.tobytes()} for row in rows]
+    )
     with hr.Dataset(root) as dataset:
         value = dataset[2]["a"]
         assert dataset.schema["a"].shape == (2, 3)

@@ -13,7 +13,9 @@ from headrace.compat.streaming import MDSWriter
 @pytest.fixture
 def compressed(tmp_path: Path) -> Path:
     root = tmp_path / "compressed"
-    with MDSWriter(out=str(root), columns={"i": "int", "t": "bytes"}, compression="zstd", size_limit=20_000) as writer:
+    with MDSWriter(
+        out=str(root), columns={"i": "int", "t": "bytes"}, compression="zstd", size_limit=20_000
+    ) as writer:
         for i in range(200):
             writer.write({"i": i, "t": b"%d," % i * 200})
     return root

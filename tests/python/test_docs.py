@@ -22,12 +22,17 @@ def documented_metrics() -> set[str]:
 
 
 def matches(name: str, documented: set[str]) -> bool:
-    return name in documented or any(re.fullmatch(re.escape(d).replace("<cause>", "[a-z_]+"), name) for d in documented if "<" in d)
+    return name in documented or any(
+        re.fullmatch(re.escape(d).replace("<cause>", "[a-z_]+"), name) for d in documented if "<" in d
+    )
 
 
 def test_every_metric_is_in_the_documentation(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"x" * 100)
-    with hr.Loader(str(tmp_path), format="raw", batch_size=1, memory="16MiB") as loader, hr.Store(str(tmp_path)) as store:
+    with (
+        hr.Loader(str(tmp_path), format="raw", batch_size=1, memory="16MiB") as loader,
+        hr.Store(str(tmp_path)) as store,
+    ):
         list(loader)
         bytes(store.get("a.txt"))
         names = {name for stats in (loader.stats(), store.stats()) for name in stats if "." in name}
@@ -49,8 +54,22 @@ def test_readme_five_minutes_runs_as_written(tmp_path: Path) -> None:
     # The only changes: a free port, a private directory, a small source tree.
     source = tmp_path / "source"
     shutil.copytree(ROOT / "docs", source)
-    script = readme_block("Five minutes").replace("9000", str(port)).replace("/tmp/buckets", str(tmp_path / "buckets")).replace("/usr/share/doc", str(source))
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(tmp_path / "cache")}
-    run = subprocess.run(["bash", "-euo", "pipefail", "-c", script], env=environment, capture_output=True, text=True, timeout=100)
+    script = (
+        readme_block("Five minutes")
+        .replace("9000", str(port))
+        .replace("/tmp/buckets", str(tmp_path / "buckets"))
+        .replace("/usr/share/doc", str(source))
+    )
+    environment = os.environ | {
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "XDG_CACHE_HOME": str(tmp_path / "cache"),
+    }
+    run = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "Traceback" not in run.stderr

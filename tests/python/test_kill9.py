@@ -61,9 +61,20 @@ class Run:
 
     def start(self, world_size: int) -> list[subprocess.Popen[bytes]]:
         def command(rank: int) -> list[str]:
-            return [sys.executable, str(RANK_PROGRAM), "s3://b/ds", str(rank), str(world_size), str(GLOBAL_BATCH // world_size), str(self.directory)]
+            return [
+                sys.executable,
+                str(RANK_PROGRAM),
+                "s3://b/ds",
+                str(rank),
+                str(world_size),
+                str(GLOBAL_BATCH // world_size),
+                str(self.directory),
+            ]
 
-        return [subprocess.Popen(command(r), env=self.environment, stdout=subprocess.PIPE) for r in range(world_size)]
+        return [
+            subprocess.Popen(command(r), env=self.environment, stdout=subprocess.PIPE)
+            for r in range(world_size)
+        ]
 
     def collect(self, world_size: int) -> None:
         """Takes over the batches that *all* ranks received, and makes that the point to go on from: what a checkpoint does."""
@@ -78,7 +89,9 @@ class Run:
             assert all(log[k]["right"] for log in logs), "a sample's bytes are wrong"
             self.delivered.append([i for log in logs for i in log[k]["ids"]])
         if common:
-            assert all(log[common - 1]["state"] == logs[0][common - 1]["state"] for log in logs), "ranks disagree on the state"
+            assert all(log[common - 1]["state"] == logs[0][common - 1]["state"] for log in logs), (
+                "ranks disagree on the state"
+            )
             (self.directory / "state.json").write_text(json.dumps(logs[0][common - 1]["state"]))
 
 

@@ -13,7 +13,13 @@ DOUBLINGS = [1 << i for i in range(11)]
 
 def rows_of(throughput: Any, part_bytes: int = 1 << 20, cpu: float = 0.2) -> list[dict[str, Any]]:
     def measure(count: int) -> dict[str, Any]:
-        return {"in_flight": count, "part_bytes": part_bytes, "gb_per_s": throughput(count), "cpu_seconds_per_gb": cpu, "failures": 0}
+        return {
+            "in_flight": count,
+            "part_bytes": part_bytes,
+            "gb_per_s": throughput(count),
+            "cpu_seconds_per_gb": cpu,
+            "failures": 0,
+        }
 
     return list(sweep(measure, DOUBLINGS))
 

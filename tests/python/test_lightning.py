@@ -34,13 +34,17 @@ def results(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, l
                 jobs["second", way, world, stop] = Job(way, str(data), world, directory, resumes=True)
         jobs["wrapped", world] = Job("wrapped", str(data), world, str(tmp_path_factory.mktemp("run")))
     for wraps in (False, True):
-        jobs["validate", wraps] = Job("validate", str(data), 1, str(tmp_path_factory.mktemp("run")), options={"wraps": wraps})
+        jobs["validate", wraps] = Job(
+            "validate", str(data), 1, str(tmp_path_factory.mktemp("run")), options={"wraps": wraps}
+        )
     return dict(zip(jobs, run_jobs(PROGRAM, jobs.values()), strict=True))
 
 
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("way", RESUMING)
-def test_it_resumes_at_the_next_batch(data: Path, results: dict[Any, list[Any]], way: str, world: int) -> None:
+def test_it_resumes_at_the_next_batch(
+    data: Path, results: dict[Any, list[Any]], way: str, world: int
+) -> None:
     """The loaders are made before the process group, in processes with WORLD_SIZE and without RANK."""
     expected = planned(data, world)
     cases = [key for key in results if key[0] == "first" and key[1:3] == (way, world)]
@@ -62,7 +66,9 @@ def test_a_data_loader_around_the_loader_is_refused(results: dict[Any, list[Any]
 
 
 @pytest.mark.parametrize("wraps", [False, True])
-def test_validation_begins_at_the_start_of_the_epoch(data: Path, results: dict[Any, list[Any]], wraps: bool) -> None:
+def test_validation_begins_at_the_start_of_the_epoch(
+    data: Path, results: dict[Any, list[Any]], wraps: bool
+) -> None:
     (result,) = results["validate", wraps]
     assert "error" not in result, result["error"]
     (first,) = planned(data, 1, 1, shuffle=False)

@@ -18,7 +18,9 @@ COUNT = 700
 @pytest.fixture(scope="module")
 def mds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     samples = [{"i": i.to_bytes(8, "little"), "t": b"x" * (i % 90)} for i in range(COUNT)]
-    return write_mds(tmp_path_factory.mktemp("list_orders") / "mds", {"i": ("int", 8), "t": ("bytes", None)}, samples, 50)
+    return write_mds(
+        tmp_path_factory.mktemp("list_orders") / "mds", {"i": ("int", 8), "t": ("bytes", None)}, samples, 50
+    )
 
 
 def drain(loader: hr.Loader, batches: int | None = None) -> list[int]:
@@ -34,7 +36,9 @@ def drain(loader: hr.Loader, batches: int | None = None) -> list[int]:
 def mosaic_dataset(root: Path, **options: Any) -> Any:
     streaming = pytest.importorskip("streaming")
     streaming.base.util.clean_stale_shared_memory()
-    return streaming.StreamingDataset(local=str(root), remote=None, batch_size=10, shuffle=True, shuffle_seed=5, **options)
+    return streaming.StreamingDataset(
+        local=str(root), remote=None, batch_size=10, shuffle=True, shuffle_seed=5, **options
+    )
 
 
 def stop(dataset: Any) -> None:
@@ -58,7 +62,9 @@ def test_goes_on_from_mosaics_state_and_says_it(mds: Path, open_loader: Any) -> 
     loader = open_loader(mds, order="mosaic:py1e", seed=5, order_options=options)
     begun = drain(loader, 20)
     state = loader.state_dict()
-    assert {name: state[name] for name in ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed")} == {
+    assert {
+        name: state[name] for name in ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed")
+    } == {
         "epoch": 0,
         "sample_in_epoch": 200,
         "num_canonical_nodes": 2,
@@ -69,7 +75,18 @@ def test_goes_on_from_mosaics_state_and_says_it(mds: Path, open_loader: Any) -> 
     rest = [int(sample["i"]) for sample in theirs]
     assert sorted(begun + rest) == list(range(COUNT))
     resumed = open_loader(mds, order="mosaic:py1e", seed=77, order_options=options)
-    resumed.load_state_dict({name: state[name] for name in ("epoch", "sample_in_epoch", "num_canonical_nodes", "shuffle_seed", "initial_physical_nodes")})
+    resumed.load_state_dict(
+        {
+            name: state[name]
+            for name in (
+                "epoch",
+                "sample_in_epoch",
+                "num_canonical_nodes",
+                "shuffle_seed",
+                "initial_physical_nodes",
+            )
+        }
+    )
     assert drain(resumed) == rest
     loader.load_state_dict(state)
     assert drain(loader) == rest
@@ -79,7 +96,13 @@ def test_goes_on_from_mosaics_state_and_says_it(mds: Path, open_loader: Any) -> 
 def test_ranks_of_a_mosaic_order_share_the_epoch(mds: Path, open_loader: Any) -> None:
     ids: list[int] = []
     for rank in range(4):
-        loader = open_loader(mds, order="mosaic:py1e", rank=rank, world_size=4, order_options={"ranks_per_node": 2, "num_workers": 3})
+        loader = open_loader(
+            mds,
+            order="mosaic:py1e",
+            rank=rank,
+            world_size=4,
+            order_options={"ranks_per_node": 2, "num_workers": 3},
+        )
         mine = drain(loader)
         assert [i for batch in loader.sample_ids(0) for i in batch.tolist()] == mine
         assert len(loader) >= len(mine) // 10
@@ -102,11 +125,21 @@ def test_mosaic_takes_the_state_of_a_run_that_began_here(mds: Path, open_loader:
 def test_a_mosaic_order_goes_on_with_other_nodes(mds: Path, open_loader: Any) -> None:
     """partition_algo "relaxed", which is the default: three nodes go on with two canonical ones."""
     partition = pytest.importorskip("streaming.base.partition")
-    expected = partition.get_partitions("relaxed", COUNT, 2, 3, 2, 1, 2, 120, 2)  # (nodes, ranks, workers, batches, samples)
+    expected = partition.get_partitions(
+        "relaxed", COUNT, 2, 3, 2, 1, 2, 120, 2
+    )  # (nodes, ranks, workers, batches, samples)
 
     def open_rank(rank: int, ranks: int, batch_size: int) -> hr.Loader:
         options = {"ranks_per_node": 2}
-        return open_loader(mds, order="mosaic:py1e", shuffle=False, rank=rank, world_size=ranks, batch_size=batch_size, order_options=options)
+        return open_loader(
+            mds,
+            order="mosaic:py1e",
+            shuffle=False,
+            rank=rank,
+            world_size=ranks,
+            batch_size=batch_size,
+            order_options=options,
+        )
 
     begun = [open_rank(rank, 4, 3) for rank in range(4)]
     for loader in begun:
@@ -120,13 +153,23 @@ def test_a_mosaic_order_goes_on_with_other_nodes(mds: Path, open_loader: Any) ->
 
 def test_a_mosaic_order_goes_on_behind_its_samples(tmp_path: Path, open_loader: Any) -> None:
     """Canonical nodes that do not divide the samples leave some for slots behind the last."""
-    root = write_mds(tmp_path / "mds", {"i": ("int", 8)}, [{"i": i.to_bytes(8, "little")} for i in range(27)], 10)
+    root = write_mds(
+        tmp_path / "mds", {"i": ("int", 8)}, [{"i": i.to_bytes(8, "little")} for i in range(27)], 10
+    )
     theirs = mosaic_dataset(root, num_canonical_nodes=4)
-    state = {"epoch": 0, "sample_in_epoch": 27, "num_canonical_nodes": 4, "shuffle_seed": 5, "initial_physical_nodes": 1}
+    state = {
+        "epoch": 0,
+        "sample_in_epoch": 27,
+        "num_canonical_nodes": 4,
+        "shuffle_seed": 5,
+        "initial_physical_nodes": 1,
+    }
     theirs.load_state_dict(state)
     expected = [int(sample["i"]) for sample in theirs]
     assert len(expected) == 1
-    loader = open_loader(root, order="mosaic:py1e", seed=5, batch_size=1, order_options={"num_canonical_nodes": 4})
+    loader = open_loader(
+        root, order="mosaic:py1e", seed=5, batch_size=1, order_options={"num_canonical_nodes": 4}
+    )
     loader.load_state_dict(state)
     assert drain(loader) == expected
     stop(theirs)
@@ -151,13 +194,18 @@ def test_a_litdata_order_goes_on_where_it_stopped(mds: Path, open_loader: Any) -
 
 @pytest.mark.parametrize("begun_epochs", [0, 1])
 @pytest.mark.parametrize(("before", "after"), [(8, 4), (4, 2), (4, 8), (2, 4)])
-def test_a_litdata_order_goes_on_with_other_ranks(tmp_path: Path, open_loader: Any, before: int, after: int, begun_epochs: int) -> None:
+def test_a_litdata_order_goes_on_with_other_ranks(
+    tmp_path: Path, open_loader: Any, before: int, after: int, begun_epochs: int
+) -> None:
     """The ranks are one node of each world, as without options."""
     samples = [{"i": i.to_bytes(8, "little")} for i in range(96)]
     root = write_mds(tmp_path / "mds", {"i": ("int", 8)}, samples, 7)
 
     def open_ranks(count: int) -> list[hr.Loader]:
-        return [open_loader(root, order="litdata", rank=rank, world_size=count, batch_size=8 // count) for rank in range(count)]
+        return [
+            open_loader(root, order="litdata", rank=rank, world_size=count, batch_size=8 // count)
+            for rank in range(count)
+        ]
 
     ranks = open_ranks(before)
     for _ in range(begun_epochs):
@@ -186,7 +234,9 @@ def litdata_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def litdata_loader(root: Path, workers: int, batch_size: int = 10) -> Any:
     litdata = pytest.importorskip("litdata")
-    return litdata.StreamingDataLoader(litdata.StreamingDataset(str(root), shuffle=True), batch_size=batch_size, num_workers=workers)
+    return litdata.StreamingDataLoader(
+        litdata.StreamingDataset(str(root), shuffle=True), batch_size=batch_size, num_workers=workers
+    )
 
 
 def litdata_ids(batches: Any) -> list[int]:
@@ -195,7 +245,9 @@ def litdata_ids(batches: Any) -> list[int]:
 
 @pytest.mark.parametrize("part", ["loader", "dataset"])
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_litdata_order_goes_on_from_litdatas_state(litdata_root: Path, open_loader: Any, workers: int, part: str) -> None:
+def test_a_litdata_order_goes_on_from_litdatas_state(
+    litdata_root: Path, open_loader: Any, workers: int, part: str
+) -> None:
     theirs = litdata_loader(litdata_root, workers)
     litdata_ids(theirs)
     litdata_ids(itertools.islice(theirs, 23))
@@ -246,4 +298,6 @@ def test_a_state_of_another_order_is_refused(mds: Path, open_loader: Any) -> Non
     with pytest.raises(hr.InvalidArgumentError, match="order"):
         open_loader(mds).load_state_dict(state)
     with pytest.raises(hr.InvalidArgumentError, match="order options"):
-        open_loader(mds, order="mosaic:py1e", order_options={"shuffle_block_size": 1000}).load_state_dict(state)
+        open_loader(mds, order="mosaic:py1e", order_options={"shuffle_block_size": 1000}).load_state_dict(
+            state
+        )

@@ -34,7 +34,15 @@ CLASSIC = [
     "vector",
     "workers",
 ]
-CURRENT = [*CLASSIC, "mixed_zstd_batch4", "mixed_zstd_chunk", "mixed_zstd_sample", "nested", "nested_with_array", "nested_zstd"]
+CURRENT = [
+    *CLASSIC,
+    "mixed_zstd_batch4",
+    "mixed_zstd_chunk",
+    "mixed_zstd_sample",
+    "nested",
+    "nested_with_array",
+    "nested_zstd",
+]
 CASES = [f"classic/{name}" for name in CLASSIC] + [f"current/{name}" for name in CURRENT]
 BLOCK = 16
 
@@ -52,26 +60,50 @@ def describe(value: Any, expected: dict[str, Any]) -> dict[str, Any]:
     if isinstance(value, float):
         return {"type": "float", "bits": struct.pack(">d", value).hex()}
     if isinstance(value, str):
-        return {"type": "str", "value": value} if "value" in expected else {"type": "str", "sha256": hashlib.sha256(value.encode()).hexdigest()}
+        return (
+            {"type": "str", "value": value}
+            if "value" in expected
+            else {"type": "str", "sha256": hashlib.sha256(value.encode()).hexdigest()}
+        )
     if expected["type"] == "image":
         return describe_image(value)
     if isinstance(value, bytes):
         return {"type": "bytes", "length": len(value), "sha256": hashlib.sha256(value).hexdigest()}
     if isinstance(value, np.ndarray):
-        return {"type": expected["type"], "dtype": str(value.dtype), "shape": list(value.shape), "sha256": hashlib.sha256(value.tobytes()).hexdigest()}
+        return {
+            "type": expected["type"],
+            "dtype": str(value.dtype),
+            "shape": list(value.shape),
+            "sha256": hashlib.sha256(value.tobytes()).hexdigest(),
+        }
     if isinstance(value, list):
-        return {"type": "list", "items": [describe(item, want) for item, want in zip(value, expected["items"], strict=True)]}
+        return {
+            "type": "list",
+            "items": [describe(item, want) for item, want in zip(value, expected["items"], strict=True)],
+        }
     assert isinstance(value, dict), value
-    return {"type": "dict", "items": {key: describe(item, expected["items"][key]) for key, item in value.items()}}
+    return {
+        "type": "dict",
+        "items": {key: describe(item, expected["items"][key]) for key, item in value.items()},
+    }
 
 
 def describe_image(value: Any) -> dict[str, Any]:
-    return {"type": "image", "mode": value.mode, "size": list(value.size), "sha256": hashlib.sha256(value.tobytes()).hexdigest()}
+    return {
+        "type": "image",
+        "mode": value.mode,
+        "size": list(value.size),
+        "sha256": hashlib.sha256(value.tobytes()).hexdigest(),
+    }
 
 
 def trim(expected: dict[str, Any]) -> dict[str, Any]:
     """Without the fields that are for readers (``hex``, the text of a float)."""
-    kept = {key: value for key, value in expected.items() if key != "hex" and not (key == "value" and expected["type"] == "float")}
+    kept = {
+        key: value
+        for key, value in expected.items()
+        if key != "hex" and not (key == "value" and expected["type"] == "float")
+    }
     if expected["type"] == "str" and "value" in kept:
         kept = {"type": "str", "value": kept["value"]}
     if isinstance(kept.get("items"), list):
@@ -168,7 +200,11 @@ def flatten(value: Any, path: str = "") -> dict[str, Any]:
         items = {str(i): item for i, item in enumerate(value)}
     else:
         return {path or "data": value}
-    return {name: leaf for key, item in items.items() for name, leaf in flatten(item, f"{path}.{key}" if path else key).items()}
+    return {
+        name: leaf
+        for key, item in items.items()
+        for name, leaf in flatten(item, f"{path}.{key}" if path else key).items()
+    }
 
 
 def equal(a: Any, b: Any) -> bool:
@@ -196,15 +232,24 @@ def tables(draw: st.DrawFn) -> list[Any]:
 
 
 def test_rows_with_their_keys_in_another_order_come_by_name(tmp_path: Path) -> None:
-    rows = [*({"a": i, "b": float(i), "c": "x"} for i in range(4)), *({"c": "y", "a": i, "b": float(i)} for i in range(4, 8))]
+    rows = [
+        *({"a": i, "b": float(i), "c": "x"} for i in range(4)),
+        *({"c": "y", "a": i, "b": float(i)} for i in range(4, 8)),
+    ]
     with hr.Dataset(write(tmp_path / "d", rows), index_cache="") as dataset:
         assert dataset.read(range(8)) == rows
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(rows=tables(), wrap=st.sampled_from([None, "chunk", "batch", "sample"]))
-def test_any_rows_come_back(rows: list[Any], wrap: str | None, tmp_path_factory: pytest.TempPathFactory) -> None:
-    root = write(tmp_path_factory.mktemp("rows") / "d", rows, **({} if wrap is None else {"compression": "zstd", "compression_level": wrap}))
+def test_any_rows_come_back(
+    rows: list[Any], wrap: str | None, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    root = write(
+        tmp_path_factory.mktemp("rows") / "d",
+        rows,
+        **({} if wrap is None else {"compression": "zstd", "compression_level": wrap}),
+    )
     with hr.Dataset(root, index_cache="") as dataset:
         samples = dataset.read(range(len(dataset)))
     assert len(samples) == len(rows)
@@ -283,8 +328,22 @@ def test_nested_trees_name_their_leaves(tmp_path: Path) -> None:
 
 def test_json_leaves_are_values(tmp_path: Path) -> None:
     rows = [
-        {"strs": ["a", 'é\n"\\'], "ints": [1, -(2**63)], "floats": [1.0, 1e300, -0.0], "bools": [True, False], "recs": [], "any": [1, "x", None]},
-        {"strs": [], "ints": [], "floats": [0.1], "bools": [], "recs": [{"r": 1, "s": "t", "u": None, "v": 2.5, "w": True}], "any": [[], {"k": 1}]},
+        {
+            "strs": ["a", 'é\n"\\'],
+            "ints": [1, -(2**63)],
+            "floats": [1.0, 1e300, -0.0],
+            "bools": [True, False],
+            "recs": [],
+            "any": [1, "x", None],
+        },
+        {
+            "strs": [],
+            "ints": [],
+            "floats": [0.1],
+            "bools": [],
+            "recs": [{"r": 1, "s": "t", "u": None, "v": 2.5, "w": True}],
+            "any": [[], {"k": 1}],
+        },
     ]
     root = write(tmp_path / "d", [{"a": np.zeros(1)} | row for row in rows])
     with hr.Dataset(root) as dataset:

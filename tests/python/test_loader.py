@@ -38,15 +38,22 @@ def many_blocks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 OPTIONS: dict[str, Any] = {"memory": "16MiB", "block_bytes": "64KiB", "index_cache": "", "seed": 5}
 
 
-def open_ranks(path: Path, world_size: int, batch_size: int, state: dict[str, Any] | None, **options: Any) -> list[hr.Loader]:
-    loaders = [hr.Loader(path, batch_size=batch_size, rank=r, world_size=world_size, **OPTIONS, **options) for r in range(world_size)]
+def open_ranks(
+    path: Path, world_size: int, batch_size: int, state: dict[str, Any] | None, **options: Any
+) -> list[hr.Loader]:
+    loaders = [
+        hr.Loader(path, batch_size=batch_size, rank=r, world_size=world_size, **OPTIONS, **options)
+        for r in range(world_size)
+    ]
     for loader in loaders:
         if state is not None:
             loader.load_state_dict(state)
     return loaders
 
 
-def run_segment(path: Path, world_size: int, batch_size: int, state: dict[str, Any] | None, steps: int | None) -> tuple[list[list[int]], dict[str, Any]]:
+def run_segment(
+    path: Path, world_size: int, batch_size: int, state: dict[str, Any] | None, steps: int | None
+) -> tuple[list[list[int]], dict[str, Any]]:
     """Global batches (ids of all ranks in rank order) of up to `steps` steps, and the state after them."""
     loaders = open_ranks(path, world_size, batch_size, state)
     try:
@@ -71,8 +78,14 @@ def run_segment(path: Path, world_size: int, batch_size: int, state: dict[str, A
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(segments=st.lists(st.tuples(st.integers(1, 4), st.integers(1, 12), st.integers(0, 12)), min_size=1, max_size=4))
-def test_any_sequence_of_stops_and_sizes_delivers_each_sample_once(small: Path, segments: list[tuple[int, int, int]]) -> None:
+@given(
+    segments=st.lists(
+        st.tuples(st.integers(1, 4), st.integers(1, 12), st.integers(0, 12)), min_size=1, max_size=4
+    )
+)
+def test_any_sequence_of_stops_and_sizes_delivers_each_sample_once(
+    small: Path, segments: list[tuple[int, int, int]]
+) -> None:
     state: dict[str, Any] | None = None
     delivered: list[int] = []
     for world_size, batch_size, steps in segments:
@@ -90,17 +103,25 @@ def test_any_sequence_of_stops_and_sizes_delivers_each_sample_once(small: Path, 
 
 
 @pytest.mark.parametrize(("world_size", "batch_size"), [(2, 6), (3, 4), (4, 3), (12, 1)])
-def test_the_same_state_gives_the_same_batches_on_any_world(small: Path, world_size: int, batch_size: int) -> None:
+def test_the_same_state_gives_the_same_batches_on_any_world(
+    small: Path, world_size: int, batch_size: int
+) -> None:
     with hr.Loader(small, batch_size=6, rank=0, world_size=2, **OPTIONS) as first:
         start = first.state_dict()
-    assert run_segment(small, world_size, batch_size, start, None)[0] == run_segment(small, 1, 12, start, None)[0]
+    assert (
+        run_segment(small, world_size, batch_size, start, None)[0]
+        == run_segment(small, 1, 12, start, None)[0]
+    )
 
 
 @pytest.mark.parametrize("world_size", [2, 4, 8])
 def test_fresh_runs_give_the_same_batches_on_any_world(many_blocks: Path, world_size: int) -> None:
     with hr.Loader(many_blocks, batch_size=64, **OPTIONS) as loader:
         assert loader.order_spec["lane_count"] >= 32
-    assert run_segment(many_blocks, world_size, 64 // world_size, None, 20)[0] == run_segment(many_blocks, 1, 64, None, 20)[0]
+    assert (
+        run_segment(many_blocks, world_size, 64 // world_size, None, 20)[0]
+        == run_segment(many_blocks, 1, 64, None, 20)[0]
+    )
 
 
 def test_resuming_continues_the_same_epoch_exactly(small: Path) -> None:
@@ -121,7 +142,11 @@ def test_each_loop_is_one_epoch_and_epochs_differ(small: Path, open_loader: Any)
     first = [real_ids(batch) for batch in loader]
     second = [real_ids(batch) for batch in loader]
     assert len(first) == len(second) == len(loader) == 11
-    assert sorted(i for batch in first for i in batch) == sorted(i for batch in second for i in batch) == list(range(211))
+    assert (
+        sorted(i for batch in first for i in batch)
+        == sorted(i for batch in second for i in batch)
+        == list(range(211))
+    )
     assert first != second
     assert loader.epoch == 2
 
@@ -195,7 +220,9 @@ def test_epoch_end_policies(small: Path, epoch_end: str) -> None:
         last = [len(rank[-1].ids) for rank in parts]
         assert last == [16, 16, 16] if epoch_end == "pad" else max(last) - min(last) <= 1
     if epoch_end == "pad":
-        repeats = [int(i) for rank in parts for i, real in zip(rank[-1].ids, rank[-1].mask, strict=True) if not real]
+        repeats = [
+            int(i) for rank in parts for i, real in zip(rank[-1].ids, rank[-1].mask, strict=True) if not real
+        ]
         assert len(repeats) == 5 * 48 - 211
 
 
@@ -250,7 +277,9 @@ def test_a_dataset_can_be_shared(small: Path, open_loader: Any) -> None:
             hr.Loader(dataset, batch_size=10, endpoint="http://127.0.0.1:1")
 
 
-def test_a_state_of_another_run_is_refused_and_changes_nothing(small: Path, tmp_path: Path, open_loader: Any) -> None:
+def test_a_state_of_another_run_is_refused_and_changes_nothing(
+    small: Path, tmp_path: Path, open_loader: Any
+) -> None:
     loader = open_loader(small, batch_size=10)
     stream = iter(loader)
     next(stream)
@@ -268,7 +297,9 @@ def test_a_state_of_another_run_is_refused_and_changes_nothing(small: Path, tmp_
     assert loader.state_dict() == state
 
 
-def test_rank_and_world_size_come_from_the_environment(small: Path, open_loader: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_and_world_size_come_from_the_environment(
+    small: Path, open_loader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RANK", "2")
     monkeypatch.setenv("WORLD_SIZE", "3")
     loader = open_loader(small)
@@ -294,11 +325,20 @@ def test_rank_and_world_size_come_from_the_environment(small: Path, open_loader:
         ({"order": "mosaic:py1e", "order_options": {"window": 2}}, "window"),
         ({"order": "mosaic:py1e", "order_options": {"num_workers": -1}}, "num_workers"),
         ({"order": "mosaic:py1e", "order_options": {"partition_algo": 3}}, "partition_algo'\\]=3"),
-        ({"order": "mosaic:py1e", "order_options": {"num_canonical_nodes": "x"}}, "num_canonical_nodes'\\]='x': expected a whole number"),
+        (
+            {"order": "mosaic:py1e", "order_options": {"num_canonical_nodes": "x"}},
+            "num_canonical_nodes'\\]='x': expected a whole number",
+        ),
         ({"order": "mosaic:py1e", "order_options": {"num_canonical_nodes": 2**32}}, "num_canonical_nodes"),
         ({"order": "mosaic:py1e", "order_options": {"epoch_size": 2.5}}, "epoch_size"),
-        ({"order": "mosaic:py1e", "order_options": {"streams": [{"shard_samples": ["x"]}]}}, "shard_samples='x'"),
-        ({"order": "mosaic:py1e", "order_options": {"streams": [{"shard_samples": [1], "repeat": "x"}]}}, "repeat='x'"),
+        (
+            {"order": "mosaic:py1e", "order_options": {"streams": [{"shard_samples": ["x"]}]}},
+            "shard_samples='x'",
+        ),
+        (
+            {"order": "mosaic:py1e", "order_options": {"streams": [{"shard_samples": [1], "repeat": "x"}]}},
+            "repeat='x'",
+        ),
         ({"order": "mosaic:py1e", "order_options": {"streams": 5}}, "streams'\\]=5: expected a list"),
         ({"order": "mosaic:py1e", "order_options": {"streams": [{"shard_samples": 5}]}}, "shard_samples"),
         ({"order": "litdata", "order_options": {"drop_last": 1}}, "drop_last'\\]=1: expected True or False"),
@@ -315,19 +355,36 @@ def test_rank_and_world_size_come_from_the_environment(small: Path, open_loader:
         ({"format": "parquet"}, "format"),
     ],
 )
-def test_wrong_arguments_name_themselves(small: Path, open_loader: Any, arguments: dict[str, Any], match: str) -> None:
+def test_wrong_arguments_name_themselves(
+    small: Path, open_loader: Any, arguments: dict[str, Any], match: str
+) -> None:
     with pytest.raises((hr.InvalidArgumentError, hr.UnsupportedError), match=match):
         open_loader(small, **arguments)
 
 
-@pytest.mark.parametrize("opening", [{"block_bytes": "1MiB"}, {"format": "mds"}, {"index_cache": ""}, {"use_stored_index": False}, {"endpoint": "http://x"}])
-def test_options_that_open_a_dataset_are_refused_with_an_open_one(small: Path, open_loader: Any, opening: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "opening",
+    [
+        {"block_bytes": "1MiB"},
+        {"format": "mds"},
+        {"index_cache": ""},
+        {"use_stored_index": False},
+        {"endpoint": "http://x"},
+    ],
+)
+def test_options_that_open_a_dataset_are_refused_with_an_open_one(
+    small: Path, open_loader: Any, opening: dict[str, Any]
+) -> None:
     name = next(iter(opening))
     with hr.Dataset(small) as dataset:
-        with pytest.raises(hr.InvalidArgumentError, match=f"{name}= belongs to the Dataset that was passed in"):
+        with pytest.raises(
+            hr.InvalidArgumentError, match=f"{name}= belongs to the Dataset that was passed in"
+        ):
             open_loader(dataset, **opening)
         mixture = hr.Mixture({"a": (dataset, 1)})
-        with pytest.raises(hr.InvalidArgumentError, match=f"{name}= belongs to the Mixture that was passed in"):
+        with pytest.raises(
+            hr.InvalidArgumentError, match=f"{name}= belongs to the Mixture that was passed in"
+        ):
             open_loader(mixture, **opening)
         mixture.close()
         assert open_loader(dataset, format="auto", use_stored_index=True).batch_size == 10
@@ -336,7 +393,9 @@ def test_options_that_open_a_dataset_are_refused_with_an_open_one(small: Path, o
 
 
 @pytest.mark.parametrize("later", [{"cache": "/nvme"}, {"cache_limit": "1TB"}, {"decode": {}}])
-def test_features_of_later_versions_are_refused_by_name(small: Path, open_loader: Any, later: dict[str, Any]) -> None:
+def test_features_of_later_versions_are_refused_by_name(
+    small: Path, open_loader: Any, later: dict[str, Any]
+) -> None:
     with pytest.raises(hr.UnsupportedError, match=next(iter(later))):
         open_loader(small, **later)
 
@@ -358,7 +417,17 @@ def test_stats_count_and_name_the_stalls(numbers: Path, s3: simulator.Server, op
     assert sum(len(real_ids(batch)) for batch in loader) == 1000
     stats = loader.stats()
     assert stats["pool.peak_bytes"] <= stats["pool.limit_bytes"] == 64 << 20
-    assert set(stats["stall_seconds"]) == {"memory", "throttled", "first_byte", "transfer", "cache_read", "decompress", "decode", "transform", "other"}
+    assert set(stats["stall_seconds"]) == {
+        "memory",
+        "throttled",
+        "first_byte",
+        "transfer",
+        "cache_read",
+        "decompress",
+        "decode",
+        "transform",
+        "other",
+    }
     assert all(seconds >= 0 for seconds in stats["stall_seconds"].values())
 
 
@@ -387,7 +456,9 @@ def test_threads_may_share_a_loader(small: Path, open_loader: Any) -> None:
     assert sorted(seen) == list(range(211))
 
 
-def test_a_failed_read_names_the_object_and_repeats(numbers: Path, s3: simulator.Server, open_loader: Any) -> None:
+def test_a_failed_read_names_the_object_and_repeats(
+    numbers: Path, s3: simulator.Server, open_loader: Any
+) -> None:
     loader = open_loader("s3://b/numbers", batch_size=10)
     (numbers / "shard.00007.mds").unlink()
     for _ in range(2):
@@ -396,7 +467,9 @@ def test_a_failed_read_names_the_object_and_repeats(numbers: Path, s3: simulator
                 pass
 
 
-def test_an_object_that_changes_during_a_run_is_an_error(numbers: Path, s3: simulator.Server, open_loader: Any) -> None:
+def test_an_object_that_changes_during_a_run_is_an_error(
+    numbers: Path, s3: simulator.Server, open_loader: Any
+) -> None:
     loader = open_loader("s3://b/numbers", batch_size=10)
     shard = numbers / "shard.00002.mds"
     data = bytearray(shard.read_bytes())

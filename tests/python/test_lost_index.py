@@ -30,17 +30,26 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 }
 
 
-def write_mosaic(root: Path, compression: str | None = None, hashes: list[str] | None = None, columns: dict[str, str] | None = None) -> None:
+def write_mosaic(
+    root: Path,
+    compression: str | None = None,
+    hashes: list[str] | None = None,
+    columns: dict[str, str] | None = None,
+) -> None:
     streaming = pytest.importorskip("streaming")
     names = columns or {"id": "int", "text": "str"}
-    with streaming.MDSWriter(out=str(root), columns=names, size_limit=1 << 12, compression=compression, hashes=hashes or []) as writer:
+    with streaming.MDSWriter(
+        out=str(root), columns=names, size_limit=1 << 12, compression=compression, hashes=hashes or []
+    ) as writer:
         for row in ROWS:
             writer.write({name: row[name] for name in names})
 
 
 def write_lines(root: Path) -> None:
     streaming = pytest.importorskip("streaming")
-    with streaming.JSONWriter(out=str(root), columns={"id": "int", "text": "str"}, size_limit=1 << 12) as writer:
+    with streaming.JSONWriter(
+        out=str(root), columns={"id": "int", "text": "str"}, size_limit=1 << 12
+    ) as writer:
         for row in ROWS:
             writer.write(row)
 
@@ -81,7 +90,11 @@ def test_a_dataset_without_a_sound_index_is_an_error(good: Path, tmp_path: Path,
     for use in (lambda: hr.Dataset(root), lambda: hr.Loader(root, batch_size=4, memory="16MiB")):
         with pytest.raises((hr.NotFoundError, hr.CorruptError), match=r"index\.json"):
             use()
-    for command in (["verify", str(root)], ["inspect", str(root)], ["pack", str(root), str(tmp_path / "out")]):
+    for command in (
+        ["verify", str(root)],
+        ["inspect", str(root)],
+        ["pack", str(root), str(tmp_path / "out")],
+    ):
         with pytest.raises(SystemExit) as ended:
             main(command)
         assert ended.value.code == 1, command

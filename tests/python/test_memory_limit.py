@@ -50,7 +50,9 @@ def test_a_limit_that_makes_reading_slow_is_said_once(tmp_path: Path) -> None:
     memory_sets.parquet_flat(tmp_path / "data", 4 * MiB)
 
     def open_loader(memory: int) -> hr.Loader:
-        return hr.Loader(tmp_path / "data", batch_size=16, rank=0, world_size=1, memory=memory, lanes=4, index_cache="")
+        return hr.Loader(
+            tmp_path / "data", batch_size=16, rank=0, world_size=1, memory=memory, lanes=4, index_cache=""
+        )
 
     with open_loader(48 * MiB) as loader:
         batches = iter(loader)
@@ -73,7 +75,10 @@ def test_the_default_memory_needs_few_addresses(tmp_path: Path) -> None:
     code = "import sys, headrace as hr; l = hr.Loader(sys.argv[1], batch_size=10, rank=0, world_size=1, index_cache=''); print(sum(len(b.ids) for b in l))"
     most = 8 << 30  # The pool of 4 GiB once reserved 325 GB.
     done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
     )
     assert done.stdout.strip() == "1000", done.stderr
 
@@ -81,7 +86,10 @@ def test_the_default_memory_needs_few_addresses(tmp_path: Path) -> None:
 @pytest.fixture
 def control_group() -> Iterator[Path]:
     """A new control group with a memory limit (version 1 or 2), where the tests may make one."""
-    for root, limit in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
+    for root, limit in (
+        (Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"),
+        (Path("/sys/fs/cgroup"), "memory.max"),
+    ):
         group = root / f"headrace-test-{os.getpid()}"
         try:
             group.mkdir()
@@ -110,7 +118,11 @@ UNEXPECTED = ("arrow_zstd", "parquet_ragged")
 @pytest.mark.skipif(not LONG, reason="HEADRACE_LONG_TESTS=1")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in UNEXPECTED else []) for name in sorted(memory_sets.FORMATS)]
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in UNEXPECTED else [])
+        for name in sorted(memory_sets.FORMATS)
+    ],
 )
 def test_in_a_control_group_of_the_limit_and_150_mib(tmp_path: Path, control_group: Path, name: str) -> None:
     (tmp_path / "data").mkdir()
@@ -121,7 +133,9 @@ def test_in_a_control_group_of_the_limit_and_150_mib(tmp_path: Path, control_gro
     if "is less than the" in answer.get("error", ""):  # Lance's largest pages: the open says what it needs.
         return
     assert "error" not in answer, answer
-    print(f"{name:16} limit 512 MiB: pool {int(answer['pool']) >> 20}, resident above the start {answer['peak'] >> 20} MiB, {answer['samples']} samples")
+    print(
+        f"{name:16} limit 512 MiB: pool {int(answer['pool']) >> 20}, resident above the start {answer['peak'] >> 20} MiB, {answer['samples']} samples"
+    )
 
 
 @pytest.mark.skipif(not LONG, reason="HEADRACE_LONG_TESTS=1")
@@ -134,4 +148,6 @@ def test_row_groups_of_a_gigabyte(tmp_path: Path, control_group: Path) -> None:
     limit_group(control_group, limit + 150 * MiB)
     answer = memory_sets.read(tmp_path / "data", limit, 16, tmp_path, most=400_000, group=control_group)
     assert "error" not in answer, answer
-    print(f"parquet, 1 GB row groups, limit 4096 MiB: pool {int(answer['pool']) >> 20}, resident above the start {answer['peak'] >> 20} MiB")
+    print(
+        f"parquet, 1 GB row groups, limit 4096 MiB: pool {int(answer['pool']) >> 20}, resident above the start {answer['peak'] >> 20} MiB"
+    )

@@ -46,7 +46,9 @@ def source_of(x: int) -> str:
 
 
 def test_shares_follow_the_weights_and_each_source_goes_through_its_epochs(sources: dict[str, Path]) -> None:
-    mixture = hr.Mixture({"web": (sources["web"], 0.5), "code": (sources["code"], 0.25), "math": (sources["math"], 0.25)})
+    mixture = hr.Mixture(
+        {"web": (sources["web"], 0.5), "code": (sources["code"], 0.25), "math": (sources["math"], 0.25)}
+    )
     with open_loader(mixture) as loader:
         assert len(loader) == 50
         seen: Counter[int] = Counter()
@@ -55,7 +57,10 @@ def test_shares_follow_the_weights_and_each_source_goes_through_its_epochs(sourc
             seen.update(got)
             assert batch["t"] == [f"t{x}" for x in got]
             assert [mixture.names[i] for i in mixture.sources_of(batch.ids)] == [source_of(x) for x in got]
-            assert all(position == x % 10_000 for (_, position), x in zip(mixture.locate(batch.ids), got, strict=True))
+            assert all(
+                position == x % 10_000
+                for (_, position), x in zip(mixture.locate(batch.ids), got, strict=True)
+            )
         shares = Counter(source_of(x) for x in seen.elements())
         assert shares["web"] == pytest.approx(500, abs=3)
         assert shares["math"] == pytest.approx(250, abs=3)
@@ -66,9 +71,13 @@ def test_shares_follow_the_weights_and_each_source_goes_through_its_epochs(sourc
 
 def test_sizes_and_temperature_make_weights(sources: dict[str, Path]) -> None:
     with_sizes = hr.Mixture(sources)
-    assert [s["epochs_per_epoch"] for s in with_sizes.describe(global_batch=20)["sources"]] == pytest.approx([1, 1, 1], abs=0.03)
+    assert [s["epochs_per_epoch"] for s in with_sizes.describe(global_batch=20)["sources"]] == pytest.approx(
+        [1, 1, 1], abs=0.03
+    )
     flat = hr.Mixture(sources, temperature=1e9)
-    assert [s["samples_per_epoch"] for s in flat.describe(global_batch=20)["sources"]] == pytest.approx([333, 333, 333], abs=2)
+    assert [s["samples_per_epoch"] for s in flat.describe(global_batch=20)["sources"]] == pytest.approx(
+        [333, 333, 333], abs=2
+    )
     root = hr.Mixture(sources, temperature=2)
     counts = [s["samples_per_epoch"] for s in root.describe(global_batch=20)["sources"]]
     assert counts[0] / counts[2] == pytest.approx(6**0.5, rel=0.02)
@@ -106,7 +115,12 @@ def test_all_worlds_see_the_same_global_batches(sources: dict[str, Path]) -> Non
     def run(world: int) -> list[list[int]]:
         batches: list[list[int]] = []
         for rank in range(world):
-            mixture = hr.Mixture({name: (path, weight) for (name, path), weight in zip(sources.items(), (5, 2, 1), strict=True)})
+            mixture = hr.Mixture(
+                {
+                    name: (path, weight)
+                    for (name, path), weight in zip(sources.items(), (5, 2, 1), strict=True)
+                }
+            )
             with open_loader(mixture, batch_size=32 // world, rank=rank, world_size=world) as loader:
                 for k, batch in enumerate(loader):
                     if rank == 0:
@@ -132,7 +146,9 @@ def test_the_schedule_changes_weights(sources: dict[str, Path]) -> None:
 
 def test_weights_change_while_running_and_the_state_replays_it(sources: dict[str, Path]) -> None:
     def make() -> hr.Mixture:
-        return hr.Mixture({"web": (sources["web"], 1), "code": (sources["code"], 1), "math": (sources["math"], 0)})
+        return hr.Mixture(
+            {"web": (sources["web"], 1), "code": (sources["code"], 1), "math": (sources["math"], 0)}
+        )
 
     with open_loader(make()) as loader:
         stream = iter(loader)
@@ -185,7 +201,9 @@ def test_a_source_is_added_to_a_run(sources: dict[str, Path]) -> None:
 
 
 @pytest.mark.parametrize("change", ["set_weights", "add_source"])
-def test_an_epoch_ends_although_its_last_batch_changes_the_mixture(sources: dict[str, Path], change: str) -> None:
+def test_an_epoch_ends_although_its_last_batch_changes_the_mixture(
+    sources: dict[str, Path], change: str
+) -> None:
     mixture = hr.Mixture({"web": (sources["web"], 1), "code": (sources["code"], 1)}, samples_per_epoch=60)
     with open_loader(mixture) as loader:
         for epoch in range(3):
@@ -238,7 +256,9 @@ def test_weights_hold_until_an_added_source_begins(sources: dict[str, Path]) -> 
     assert [change.split(":")[0] for change in changes] == ["0", "2", "5", "7"], "no change without effect"
 
 
-def test_a_source_that_cannot_be_added_leaves_the_loader_as_it_was(sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_cannot_be_added_leaves_the_loader_as_it_was(
+    sources: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     pair = {"web": (sources["web"], 1), "code": (sources["code"], 1)}
     with open_loader(hr.Mixture(pair)) as loader, open_loader(hr.Mixture(pair)) as undisturbed:
         streams = [iter(loader), iter(undisturbed)]
@@ -274,7 +294,9 @@ def test_ranks_that_make_the_same_changes_see_the_same_global_batches(sources: d
         batches: list[list[int]] = []
         states = []
         for rank in range(world):
-            mixture = hr.Mixture({"web": (sources["web"], 3), "code": (sources["code"], 1)}, samples_per_epoch=320)
+            mixture = hr.Mixture(
+                {"web": (sources["web"], 3), "code": (sources["code"], 1)}, samples_per_epoch=320
+            )
             with open_loader(mixture, batch_size=32 // world, rank=rank, world_size=world) as loader:
                 for epoch in range(2):
                     for k, batch in enumerate(loader):
@@ -284,7 +306,9 @@ def test_ranks_that_make_the_same_changes_see_the_same_global_batches(sources: d
                         if k == 2:
                             loader.set_weights({"web": 1, "code": 2 + epoch})
                         if epoch == 0 and k == 5:
-                            loader.add_source("math", sources["math"], {"web": 2, "code": 1, "math": 1}, at_step=8)
+                            loader.add_source(
+                                "math", sources["math"], {"web": 2, "code": 1, "math": 1}, at_step=8
+                            )
                         if k == 9:
                             loader.set_weights({"web": 1, "math": 1}, at_step=10 * (epoch + 1) + 1)
                 states.append(loader.state_dict())
@@ -324,7 +348,10 @@ def test_states_of_other_sources_are_refused(sources: dict[str, Path], tmp_path:
             loader.load_state_dict(state)
         with pytest.raises(hr.InvalidArgumentError):
             loader.load_state_dict({**state, "mixture": None})
-    with hr.Loader(sources["web"], batch_size=10, memory="64MiB") as loader, pytest.raises(hr.InvalidArgumentError):
+    with (
+        hr.Loader(sources["web"], batch_size=10, memory="64MiB") as loader,
+        pytest.raises(hr.InvalidArgumentError),
+    ):
         loader.load_state_dict(state)
 
 
@@ -349,7 +376,10 @@ def test_wrong_mixtures_say_why(sources: dict[str, Path]) -> None:
         open_loader(hr.Mixture(sources), order="headrace")
     with open_loader(hr.Mixture(sources)) as loader, pytest.raises(hr.InvalidArgumentError, match="negative"):
         loader.set_weights({"web": -1})
-    with hr.Loader(web, batch_size=10, memory="64MiB") as loader, pytest.raises(hr.InvalidArgumentError, match="Mixture"):
+    with (
+        hr.Loader(web, batch_size=10, memory="64MiB") as loader,
+        pytest.raises(hr.InvalidArgumentError, match="Mixture"),
+    ):
         loader.set_weights({"web": 1})
 
 
@@ -378,13 +408,19 @@ def test_a_list_of_datasets_is_one(sources: dict[str, Path]) -> None:
         state = loader.state_dict()
     assert state["mixture"] is None
     other = [sources["code"], sources["web"]]
-    with hr.Loader(other, batch_size=50, memory="64MiB", seed=1) as loader, pytest.raises(hr.InvalidArgumentError, match="fingerprint"):
+    with (
+        hr.Loader(other, batch_size=50, memory="64MiB", seed=1) as loader,
+        pytest.raises(hr.InvalidArgumentError, match="fingerprint"),
+    ):
         loader.load_state_dict(state)
 
 
 def test_a_list_of_urls_is_a_dataset(tmp_path: Path, sources: dict[str, Path]) -> None:
     parts = list(sources.values())
-    with hr.Dataset(parts, index_cache="") as dataset, hr.Dataset(parts[::-1], index_cache="") as reversed_dataset:
+    with (
+        hr.Dataset(parts, index_cache="") as dataset,
+        hr.Dataset(parts[::-1], index_cache="") as reversed_dataset,
+    ):
         expected = [s for part in parts for s in hr.Dataset(part, index_cache="")]
         assert len(dataset) == len(expected)
         np.testing.assert_equal(list(dataset), expected)
@@ -394,7 +430,10 @@ def test_a_list_of_urls_is_a_dataset(tmp_path: Path, sources: dict[str, Path]) -
         with hr.Dataset(tuple(parts), index_cache="") as again:
             assert again.fingerprint == dataset.fingerprint
         # Ids are positions in this order, in a loader of the list as well.
-        with hr.Loader(dataset, batch_size=8, seed=5) as a, hr.Loader(parts, batch_size=8, seed=5, index_cache="") as b:
+        with (
+            hr.Loader(dataset, batch_size=8, seed=5) as a,
+            hr.Loader(parts, batch_size=8, seed=5, index_cache="") as b,
+        ):
             assert [batch.ids.tolist() for batch in a] == [batch.ids.tolist() for batch in b]
     for i, name in enumerate(("a", "b")):
         (tmp_path / name).mkdir()

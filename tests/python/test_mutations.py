@@ -27,7 +27,9 @@ def rows() -> list[dict[str, Any]]:
 
 def _mosaic(root: Path, **options: Any) -> None:
     streaming = pytest.importorskip("streaming")
-    with streaming.MDSWriter(out=str(root), columns={"id": "int", "text": "str"}, size_limit=1 << 11, **options) as writer:
+    with streaming.MDSWriter(
+        out=str(root), columns={"id": "int", "text": "str"}, size_limit=1 << 11, **options
+    ) as writer:
         for row in rows():
             writer.write(row)
 
@@ -50,7 +52,13 @@ def _arrays(root: Path) -> None:
 
 
 def _packed(format: str, **options: Any) -> Callable[[Path], None]:
-    return lambda root: (write(rows(), root, format=format, shard_bytes="2KiB", **options), [p.unlink() for p in root.glob(".hrpack*")])[1] and None
+    return lambda root: (
+        (
+            write(rows(), root, format=format, shard_bytes="2KiB", **options),
+            [p.unlink() for p in root.glob(".hrpack*")],
+        )[1]
+        and None
+    )
 
 
 WRITERS: dict[str, Callable[[Path], None]] = {
@@ -71,7 +79,9 @@ CHECKED = {"tfrecord", "jsonl.gz", "webdataset gzip", "mds zstd"}
 
 
 @pytest.fixture(scope="module", params=WRITERS)
-def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path, list[Any]]:
+def case(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, list[Any]]:
     root = tmp_path_factory.mktemp("mutations") / "set"
     WRITERS[request.param](root)
     with hr.Dataset(root, index_cache="") as dataset:
@@ -96,7 +106,9 @@ def damage(rng: random.Random, path: Path) -> str:
 
 
 @pytest.mark.parametrize("with_index", [True, False], ids=["sound index", "any file"])
-def test_damage_is_an_error_or_does_no_harm(case: tuple[str, Path, list[Any]], tmp_path: Path, with_index: bool) -> None:
+def test_damage_is_an_error_or_does_no_harm(
+    case: tuple[str, Path, list[Any]], tmp_path: Path, with_index: bool
+) -> None:
     name, good_root, good = case
     has_index = (good_root / "index.json").exists()
     if not with_index and not has_index:
@@ -124,6 +136,8 @@ def test_damage_is_an_error_or_does_no_harm(case: tuple[str, Path, list[Any]], t
             assert len(found) == COUNT, what
             # A tar without its end mark is accepted (docs/formats.md), so one that is cut off between two members is a whole one.
             is_tar_end = kind == "cut" and name == "webdataset"
-            is_unseen = is_tar_end or (kind in ("flip", "zeros") and (name not in CHECKED or target.name == "index.json"))
+            is_unseen = is_tar_end or (
+                kind in ("flip", "zeros") and (name not in CHECKED or target.name == "index.json")
+            )
             assert is_unseen or found == good, what
         shutil.rmtree(root)

@@ -19,7 +19,9 @@ def rows_of(path: Path, **options: Any) -> list[dict[str, Any]]:
 
 def loaded(path: Path, column: str) -> dict[int, Any]:
     """Values of an epoch by position."""
-    with hr.Loader(path, batch_size=3, rank=0, world_size=1, seed=3, index_cache="", epoch_end="uneven") as loader:
+    with hr.Loader(
+        path, batch_size=3, rank=0, world_size=1, seed=3, index_cache="", epoch_end="uneven"
+    ) as loader:
         return {int(i): value for batch in loader for i, value in zip(batch.ids, batch[column], strict=True)}
 
 
@@ -28,10 +30,16 @@ def loaded(path: Path, column: str) -> dict[int, Any]:
 
 def test_save_to_disk_of_datasets(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
-    columns = {"i": list(range(2500)), "t": [f"text {i}" for i in range(2500)], "l": [[1.5] * (i % 3) for i in range(2500)]}
+    columns = {
+        "i": list(range(2500)),
+        "t": [f"text {i}" for i in range(2500)],
+        "l": [[1.5] * (i % 3) for i in range(2500)],
+    }
     datasets.Dataset.from_dict(columns).save_to_disk(str(tmp_path / "d"), num_shards=2)
     rows = rows_of(tmp_path / "d")
-    assert [(int(r["i"]), r["t"], list(r["l"])) for r in rows] == list(zip(columns["i"], columns["t"], columns["l"], strict=True))
+    assert [(int(r["i"]), r["t"], list(r["l"])) for r in rows] == list(
+        zip(columns["i"], columns["t"], columns["l"], strict=True)
+    )
     assert loaded(tmp_path / "d", "t") == dict(enumerate(columns["t"]))
 
 
@@ -67,7 +75,9 @@ def write_stream(path: Path, batches: list[Any], **options: Any) -> bytes:
 
 def test_dictionaries_that_change_inside_a_stream(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
-    batches = [pa.record_batch({"c": pa.array(["a", f"only {b}"] * 20).dictionary_encode()}) for b in range(5)]
+    batches = [
+        pa.record_batch({"c": pa.array(["a", f"only {b}"] * 20).dictionary_encode()}) for b in range(5)
+    ]
     write_stream(tmp_path / "a.arrow", batches)
     assert [r["c"] for r in rows_of(tmp_path)] == [text for b in range(5) for text in ["a", f"only {b}"] * 20]
 
@@ -107,7 +117,9 @@ def test_null_rows_of_fixed_size_lists(tmp_path: Path, kind: str, item: str) -> 
         with pa.ipc.new_file(str(tmp_path / "a.arrow"), table.schema) as out:
             out.write_table(table)
     assert [None if r["x"] is None else [int(v) for v in r["x"]] for r in rows_of(tmp_path)] == values
-    assert {i: None if x is None else [int(v) for v in x] for i, x in loaded(tmp_path, "x").items()} == dict(enumerate(values))
+    assert {i: None if x is None else [int(v) for v in x] for i, x in loaded(tmp_path, "x").items()} == dict(
+        enumerate(values)
+    )
 
 
 def test_null_items_of_fixed_size_lists_of_integers_are_refused(tmp_path: Path) -> None:
@@ -145,7 +157,14 @@ def nothing(i: int) -> dict[str, Any]:
 @pytest.mark.parametrize("make", [a_list, a_list_later, a_text, a_number_later, nothing])
 def test_litdata_chunks_without_a_value(tmp_path: Path, make: Any) -> None:
     litdata = pytest.importorskip("litdata")
-    litdata.optimize(fn=make, inputs=list(range(15)), output_dir=str(tmp_path / "d"), chunk_size=10, num_workers=1, mode="overwrite")
+    litdata.optimize(
+        fn=make,
+        inputs=list(range(15)),
+        output_dir=str(tmp_path / "d"),
+        chunk_size=10,
+        num_workers=1,
+        mode="overwrite",
+    )
     theirs = [litdata.StreamingDataset(str(tmp_path / "d"))[i] for i in range(15)]
     ours = rows_of(tmp_path / "d")
     assert [int(r["id"]) for r in ours] == [int(r["id"]) for r in theirs]
@@ -157,7 +176,10 @@ def test_litdata_chunks_without_a_value(tmp_path: Path, make: Any) -> None:
 
 
 def test_savez_compressed(tmp_path: Path) -> None:
-    arrays = {"a": np.arange(3000, dtype=np.int32).reshape(1000, 3), "b": np.random.default_rng(3).random(1000)}
+    arrays = {
+        "a": np.arange(3000, dtype=np.int32).reshape(1000, 3),
+        "b": np.random.default_rng(3).random(1000),
+    }
     np.savez_compressed(tmp_path / "0.npz", **arrays)
     np.savez(tmp_path / "1.npz", **arrays)
     rows = rows_of(tmp_path)
@@ -183,17 +205,29 @@ def test_a_flipped_bit_in_savez_compressed_is_found(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("indent", [None, 2])
 def test_files_of_one_json_array(tmp_path: Path, indent: int | None) -> None:
-    objects = [{"i": i, "t": f'a "quoted\\" [text], {{{i}}} é\n', "l": [1, [2, {"x": "]"}]], "o": {"k": i}} for i in range(500)]
+    objects = [
+        {"i": i, "t": f'a "quoted\\" [text], {{{i}}} é\n', "l": [1, [2, {"x": "]"}]], "o": {"k": i}}
+        for i in range(500)
+    ]
     (tmp_path / "0.json").write_text(json.dumps(objects[:200], indent=indent))
     (tmp_path / "1.json").write_text(json.dumps(objects[200:], indent=indent, ensure_ascii=False) + "\n")
     rows = rows_of(tmp_path)
-    assert [(int(r["i"]), r["t"], r["l"], r["o"]) for r in rows] == [(o["i"], o["t"], o["l"], o["o"]) for o in objects]
+    assert [(int(r["i"]), r["t"], r["l"], r["o"]) for r in rows] == [
+        (o["i"], o["t"], o["l"], o["o"]) for o in objects
+    ]
     assert loaded(tmp_path, "t") == {i: o["t"] for i, o in enumerate(objects)}
 
 
 def test_broken_json_arrays_are_errors(tmp_path: Path) -> None:
     good = json.dumps([{"i": i} for i in range(50)], indent=1)
-    for bad in (good[:-2], good[: len(good) // 2], good + "x", good.replace("},", "}", 1), good.replace("},", "},,", 1), good.replace("}\n]", "},\n]")):
+    for bad in (
+        good[:-2],
+        good[: len(good) // 2],
+        good + "x",
+        good.replace("},", "}", 1),
+        good.replace("},", "},,", 1),
+        good.replace("}\n]", "},\n]"),
+    ):
         (tmp_path / "a.json").write_text(bad)
         with pytest.raises(hr.CorruptError):
             rows_of(tmp_path)
@@ -211,7 +245,15 @@ def many_texts(i: int) -> dict[str, Any]:
 def test_damaged_rows_of_litdata_are_corrupt(tmp_path: Path) -> None:
     litdata = pytest.importorskip("litdata")
     root = tmp_path / "d"
-    litdata.optimize(fn=many_texts, inputs=list(range(300)), output_dir=str(root), chunk_size=300, num_workers=1, mode="overwrite", compression="zstd")
+    litdata.optimize(
+        fn=many_texts,
+        inputs=list(range(300)),
+        output_dir=str(root),
+        chunk_size=300,
+        num_workers=1,
+        mode="overwrite",
+        compression="zstd",
+    )
     (chunk,) = root.glob("*.bin")
     data = chunk.read_bytes()
     rng = np.random.default_rng(3)

@@ -31,7 +31,9 @@ SEED = int(os.environ.get("HEADRACE_TEST_SEED", "20261121"))
 def random_weights(r: random.Random, count: int) -> tuple[list[dict[str, Any]], int | None]:
     mode = r.choice(["none", "proportion", "proportion", "repeat", "choose", "epoch", "mixed"])
     if mode == "proportion":
-        return [{"proportion": r.choice([1, 2, 0.3, 0.77, 5, 1 / 3])} for _ in range(count)], r.choice([None, r.randint(20, 260)])
+        return [{"proportion": r.choice([1, 2, 0.3, 0.77, 5, 1 / 3])} for _ in range(count)], r.choice(
+            [None, r.randint(20, 260)]
+        )
     if mode == "repeat":
         return [{"repeat": r.choice([0.5, 1, 1.37, 2.9])} for _ in range(count)], None
     if mode == "choose":
@@ -47,7 +49,13 @@ def random_mosaic(r: random.Random) -> dict[str, Any]:
     weights, epoch_size = random_weights(r, count)
     global_batch = world[0] * world[1] * world[3]
     return {
-        "streams": [[r.randint(1, 60 if r.random() < 0.2 else 25) for _ in range(r.randint(1, 20 if r.random() < 0.2 else 6))] for _ in range(count)],
+        "streams": [
+            [
+                r.randint(1, 60 if r.random() < 0.2 else 25)
+                for _ in range(r.randint(1, 20 if r.random() < 0.2 else 6))
+            ]
+            for _ in range(count)
+        ],
         "weights": weights,
         "epoch_size": epoch_size,
         "world": world,
@@ -59,7 +67,9 @@ def random_mosaic(r: random.Random) -> dict[str, Any]:
         "sampling_granularity": r.choice([1, 1, 2, 7]),
         "partition_algo": r.choice(["relaxed", "relaxed", "orig"]),
         "batching_method": r.choice(["random", "random", "stratified", "per_stream", "device_per_stream"]),
-        "num_canonical_nodes": world[0] * r.choice([1, 1, 2, 3]) if r.random() < 0.8 else r.choice([1, 2, 3, 4, 6]),
+        "num_canonical_nodes": world[0] * r.choice([1, 1, 2, 3])
+        if r.random() < 0.8
+        else r.choice([1, 2, 3, 4, 6]),
         "initial_physical_nodes": r.choice([None, None, 1, 2]),
         "epoch": r.choice([0, 0, 1, 5]),
         "sample_in_epoch": r.choice([0, 0, global_batch * r.randint(0, 3), r.randint(0, 40)]),
@@ -90,23 +100,49 @@ def mosaic_work(case: dict[str, Any]) -> np.ndarray | None:
     data.shards_per_stream = np.array([len(shards) for shards in streams], np.int64)
     data.shard_offset_per_stream = data.shards_per_stream.cumsum() - data.shards_per_stream
     data.samples_per_stream = np.array([sum(shards) for shards in streams], np.int64)
-    for name in ("shuffle", "shuffle_algo", "shuffle_seed", "shuffle_block_size", "sampling_method", "sampling_granularity"):
+    for name in (
+        "shuffle",
+        "shuffle_algo",
+        "shuffle_seed",
+        "shuffle_block_size",
+        "sampling_method",
+        "sampling_granularity",
+    ):
         setattr(data, name, case[name])
     for name in ("partition_algo", "num_canonical_nodes", "initial_physical_nodes"):
         setattr(data, name, case[name])
     nodes, ranks, workers, data.batch_size = case["world"]
     data.epoch_seed_change = case["shuffle"] and case["sampling_method"] == "balanced"
     try:
-        data.epoch_size = Stream.apply_weights(data.streams, data.samples_per_stream, case["epoch_size"], case["shuffle_seed"])
-        return generate_work(case["batching_method"], data, World(nodes, ranks, workers, 0), case["epoch"], case["sample_in_epoch"])
+        data.epoch_size = Stream.apply_weights(
+            data.streams, data.samples_per_stream, case["epoch_size"], case["shuffle_seed"]
+        )
+        return generate_work(
+            case["batching_method"],
+            data,
+            World(nodes, ranks, workers, 0),
+            case["epoch"],
+            case["sample_in_epoch"],
+        )
     except (ValueError, IndexError, ZeroDivisionError, AssertionError):
         return None
 
 
 def our_work(case: dict[str, Any]) -> np.ndarray | None:
-    rows = [(shards, w.get("proportion"), w.get("repeat"), w.get("choose")) for shards, w in zip(case["streams"], case["weights"], strict=True)]
-    spec = {name: value for name, value in case.items() if name not in ("streams", "weights", "world", "epoch", "sample_in_epoch")}
-    state = {"epoch": case["epoch"], "sample_in_epoch": case["sample_in_epoch"], "initial_physical_nodes": case["initial_physical_nodes"]}
+    rows = [
+        (shards, w.get("proportion"), w.get("repeat"), w.get("choose"))
+        for shards, w in zip(case["streams"], case["weights"], strict=True)
+    ]
+    spec = {
+        name: value
+        for name, value in case.items()
+        if name not in ("streams", "weights", "world", "epoch", "sample_in_epoch")
+    }
+    state = {
+        "epoch": case["epoch"],
+        "sample_in_epoch": case["sample_in_epoch"],
+        "initial_physical_nodes": case["initial_physical_nodes"],
+    }
     try:
         slots = _native.MosaicEpoch(spec, rows, case["world"], state).open("", 2)
     except InvalidArgumentError:
@@ -120,9 +156,14 @@ def has_tie(case: dict[str, Any]) -> bool:
     """Stratified batches whose left-over slot goes to one of equal streams: numpy's sort decides, by the CPU."""
     if case["batching_method"] != "stratified":
         return False
-    rows = [(shards, w.get("proportion"), w.get("repeat"), w.get("choose")) for shards, w in zip(case["streams"], case["weights"], strict=True)]
+    rows = [
+        (shards, w.get("proportion"), w.get("repeat"), w.get("choose"))
+        for shards, w in zip(case["streams"], case["weights"], strict=True)
+    ]
     try:
-        proportion = np.array(_native.apply_mosaic_weights(rows, case["epoch_size"] or 0, case["shuffle_seed"])[1])
+        proportion = np.array(
+            _native.apply_mosaic_weights(rows, case["epoch_size"] or 0, case["shuffle_seed"])[1]
+        )
     except InvalidArgumentError:
         return False
     nodes, ranks, _, batch = case["world"]
@@ -158,22 +199,45 @@ def test_mosaic_shuffles_equal_the_package_on_wide_nodes() -> None:
     r = random.Random(SEED)
     for algo in ("py1e", "py1br", "py1s", "py2s", "naive"):
         sizes = [r.randint(1, 9000) for _ in range(300)]
-        case = {"streams": [sizes], "weights": [{}], "epoch_size": None, "world": (1, 1, 1, 1), "shuffle": True, "shuffle_algo": algo}
-        case |= {"shuffle_seed": r.getrandbits(20), "shuffle_block_size": 40_000, "num_canonical_nodes": r.choice([1, 2, 5])}
+        case = {
+            "streams": [sizes],
+            "weights": [{}],
+            "epoch_size": None,
+            "world": (1, 1, 1, 1),
+            "shuffle": True,
+            "shuffle_algo": algo,
+        }
+        case |= {
+            "shuffle_seed": r.getrandbits(20),
+            "shuffle_block_size": 40_000,
+            "num_canonical_nodes": r.choice([1, 2, 5]),
+        }
         case |= {"epoch": 3, "sample_in_epoch": 0, "initial_physical_nodes": None}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            expected = shuffles.get_shuffle(algo, np.array(sizes), case["num_canonical_nodes"], case["shuffle_seed"], 3, 40_000)
-        spec = {name: value for name, value in case.items() if name not in ("streams", "weights", "world", "epoch", "sample_in_epoch")}
+            expected = shuffles.get_shuffle(
+                algo, np.array(sizes), case["num_canonical_nodes"], case["shuffle_seed"], 3, 40_000
+            )
+        spec = {
+            name: value
+            for name, value in case.items()
+            if name not in ("streams", "weights", "world", "epoch", "sample_in_epoch")
+        }
         row = (sizes, None, None, None)
         # One canonical row, so that slot t is place t of the shuffle.
-        slots = _native.MosaicEpoch(spec, [row], (case["num_canonical_nodes"], 1, 1, 1), {"epoch": 3}).open("", 3)
+        slots = _native.MosaicEpoch(spec, [row], (case["num_canonical_nodes"], 1, 1, 1), {"epoch": 3}).open(
+            "", 3
+        )
         ids = slots.read(0, slots.size).reshape(-1, case["num_canonical_nodes"])
         length = len(ids)
         for node in range(case["num_canonical_nodes"]):
             begin = node * len(expected) // case["num_canonical_nodes"]
             end = (node + 1) * len(expected) // case["num_canonical_nodes"]
-            assert np.array_equal(ids[: end - begin, node], expected[begin:end]), (algo, case["num_canonical_nodes"], length)
+            assert np.array_equal(ids[: end - begin, node], expected[begin:end]), (
+                algo,
+                case["num_canonical_nodes"],
+                length,
+            )
 
 
 def test_tables_are_shared_through_a_directory(tmp_path: Any) -> None:
@@ -223,7 +287,9 @@ def litdata_sequences(case: dict[str, Any], world: tuple[int, int, int, int]) ->
     class Cache:
         def __init__(self) -> None:
             config = type("Config", (), {"_chunks": [{"chunk_bytes": n} for n in case["chunk_bytes"]]})()
-            self._reader = type("Reader", (), {"_config": config, "_max_cache_size": case["max_cache_size"]})()
+            self._reader = type(
+                "Reader", (), {"_config": config, "_max_cache_size": case["max_cache_size"]}
+            )()
 
         def get_chunk_intervals(self) -> Any:
             return intervals
@@ -232,11 +298,15 @@ def litdata_sequences(case: dict[str, Any], world: tuple[int, int, int, int]) ->
     if case["shuffle"] == "none":
         shuffler: Any = NoShuffle(cache, case["seed"], case["drop_last"])
     elif case["shuffle"] == "window":
-        shuffler = WindowShuffle(cache, case["seed"], case["drop_last"], window=16, item_window=case["item_window"])
+        shuffler = WindowShuffle(
+            cache, case["seed"], case["drop_last"], window=16, item_window=case["item_window"]
+        )
     else:
         shuffler = FullShuffle(cache, case["seed"], case["drop_last"], item_window=case["item_window"])
     ranks, nodes, workers, batch = world
-    chunks, parts = shuffler.get_chunks_and_intervals_per_workers(_DistributedEnv(ranks, 0, nodes), workers, batch, case["epoch"])
+    chunks, parts = shuffler.get_chunks_and_intervals_per_workers(
+        _DistributedEnv(ranks, 0, nodes), workers, batch, case["epoch"]
+    )
     out = []
     for worker_chunks, worker_parts in zip(chunks, parts, strict=True):
         items: list[tuple[int, int]] = []
@@ -263,8 +333,12 @@ def round_robin(sequences: list[list[int]], world: tuple[int, int, int, int]) ->
     return out
 
 
-def our_batches(case: dict[str, Any], world: tuple[int, int, int, int], state: dict[str, Any]) -> list[list[list[int]]]:
-    spec = {name: case[name] for name in ("shuffle", "seed", "drop_last", "max_cache_size")} | {"item_shuffle_window": case["item_window"]}
+def our_batches(
+    case: dict[str, Any], world: tuple[int, int, int, int], state: dict[str, Any]
+) -> list[list[list[int]]]:
+    spec = {name: case[name] for name in ("shuffle", "seed", "drop_last", "max_cache_size")} | {
+        "item_shuffle_window": case["item_window"]
+    }
     chunks = [(*row, size) for row, size in zip(case["intervals"], case["chunk_bytes"], strict=True)]
     slots = _native.litdata_list(spec, chunks, world, state)
     ranks, _, _, batch = world
@@ -287,7 +361,9 @@ def test_litdata_orders_equal_the_package() -> None:
         nodes = r.choice([1, 2])
         other = (nodes * r.choice([1, 2]), nodes, r.choice([1, 2, 3]), r.choice([1, 3, 4]))
         done = r.randint(0, sum(map(len, sequences)) + 5)
-        stream = elastic.lockstep_stream_from_worker_seqs(sequences, world_size=world[0], num_workers=world[2], batch_size=world[3])
+        stream = elastic.lockstep_stream_from_worker_seqs(
+            sequences, world_size=world[0], num_workers=world[2], batch_size=world[3]
+        )
         plans = elastic.restripe_items(
             stream,
             world_size=other[0],
@@ -299,7 +375,13 @@ def test_litdata_orders_equal_the_package() -> None:
         )
         rest = [[item for _, items in plan for item in items] for plan in plans]
         same_grid = (other[0], other[2], other[3]) == (world[0], world[2], world[3])
-        state = {"epoch": case["epoch"], "sample_in_epoch": done, "saved_by": world, "initial": world, "is_elastic": same_grid}
+        state = {
+            "epoch": case["epoch"],
+            "sample_in_epoch": done,
+            "saved_by": world,
+            "initial": world,
+            "is_elastic": same_grid,
+        }
         assert our_batches(case, other, state) == round_robin(rest, other), (case, other, done)
 
 
@@ -315,8 +397,16 @@ def test_litdata_combined_equals_the_package() -> None:
         skip = r.choice([None, None, [r.randint(0, 2) for _ in lengths]])
         seed = r.choice([42, r.getrandbits(20), r.getrandbits(40)])
         data = [[d] * n for d, n in enumerate(lengths)]
-        expected = list(combined._CombinedDatasetIterator(data, seed, list(weights), False, skip, batch, method, over_all))
-        spec = {"weights": weights, "seed": seed, "iterate_over_all": over_all, "is_per_stream": method == "per_stream", "batch_size": batch}
+        expected = list(
+            combined._CombinedDatasetIterator(data, seed, list(weights), False, skip, batch, method, over_all)
+        )
+        spec = {
+            "weights": weights,
+            "seed": seed,
+            "iterate_over_all": over_all,
+            "is_per_stream": method == "per_stream",
+            "batch_size": batch,
+        }
         assert _native.combine_litdata(spec, lengths, sum(skip or [])).tolist() == expected, (spec, lengths)
 
 
@@ -333,7 +423,12 @@ def numbers(path: Path, count: int) -> str:
     for shard, first in enumerate(range(0, count, 40)):
         size = min(40, count - first)
         begin = 8 + 4 * size + len(text)
-        data = np.uint32(size).tobytes() + (begin + 8 * np.arange(size + 1)).astype(np.uint32).tobytes() + text + np.arange(first, first + size).tobytes()
+        data = (
+            np.uint32(size).tobytes()
+            + (begin + 8 * np.arange(size + 1)).astype(np.uint32).tobytes()
+            + text
+            + np.arange(first, first + size).tobytes()
+        )
         (path / f"shard.{shard:05}.mds").write_bytes(data)
         info = {"basename": f"shard.{shard:05}.mds", "bytes": len(data), "hashes": {}}
         shards.append({**config, "samples": size, "raw_data": info, "zip_data": None})
@@ -342,7 +437,18 @@ def numbers(path: Path, count: int) -> str:
 
 
 def prove(source: str, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "headrace.cli", "order", source, "--batch-size", "4", "--prove", "--json", *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "headrace.cli",
+        "order",
+        source,
+        "--batch-size",
+        "4",
+        "--prove",
+        "--json",
+        *arguments,
+    ]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "HEADRACE_ORDER_CACHE": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
@@ -358,7 +464,17 @@ def test_a_stopped_run_delivers_each_sample_once(tmp_path: Path) -> None:
         assert verified["exactly_once"], order
         assert verified["world_sizes"] == [4, 2, 8]
     # Mosaic keeps the global batch: worlds that change it would move its place in the epoch.
-    report = prove(source, "--order", "mosaic:py1s", "--stops", "10", "--world-sizes", "4,4", "--order-option", "num_canonical_nodes=1")
+    report = prove(
+        source,
+        "--order",
+        "mosaic:py1s",
+        "--stops",
+        "10",
+        "--world-sizes",
+        "4,4",
+        "--order-option",
+        "num_canonical_nodes=1",
+    )
     assert report["verified"]["missing"] == 0
     assert report["verified"]["repeated"] <= 4  # fills up the ranks
     report = prove(source, "--order", "litdata", *worlds)

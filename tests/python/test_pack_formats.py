@@ -20,7 +20,16 @@ from headrace._pack_target import public_url
 from headrace.cli import app
 from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, NotFoundError
 
-SAMPLES = [{"__key__": f"d/{i:04d}", "txt": f"text {i}" * (i % 7), "cls": i, "json": {"i": i}, "bin": bytes([i % 256]) * (i % 50)} for i in range(120)]
+SAMPLES = [
+    {
+        "__key__": f"d/{i:04d}",
+        "txt": f"text {i}" * (i % 7),
+        "cls": i,
+        "json": {"i": i},
+        "bin": bytes([i % 256]) * (i % 50),
+    }
+    for i in range(120)
+]
 COLUMNS = {"__key__": "str", "txt": "str", "cls": "int", "json": "json", "bin": "bytes"}
 SUFFIXES = {"mds": "", "webdataset": "", "tfrecord": "", "litdata": "", "parquet": ""}
 
@@ -31,7 +40,9 @@ def outputs(path: Path) -> dict[str, bytes]:
 
 
 def make(path: Path, format: str) -> Path:
-    prepare.write(SAMPLES, path, format=format, columns=COLUMNS, shard_bytes=4000 if format != "webdataset" else 40_000)
+    prepare.write(
+        SAMPLES, path, format=format, columns=COLUMNS, shard_bytes=4000 if format != "webdataset" else 40_000
+    )
     return path
 
 
@@ -41,7 +52,12 @@ def rows(path: Path) -> list[tuple[str, int, Any, bytes]]:
     with hr.Dataset(path, index_cache="") as dataset:
         for sample in dataset:
             # JSON that came by way of LitData is text.
-            text, label, tree, blob = sample["txt"], sample["cls"], sample.get("json", sample.get("json.txt")), sample["bin"]
+            text, label, tree, blob = (
+                sample["txt"],
+                sample["cls"],
+                sample.get("json", sample.get("json.txt")),
+                sample["bin"],
+            )
             text = text.decode() if isinstance(text, bytes) else text
             tree = json.loads(tree) if isinstance(tree, (bytes, str)) else tree
             out.append((text, int(label), tree, bytes(blob)))
@@ -55,19 +71,30 @@ EXPECTED = [(s["txt"], s["cls"], s["json"], s["bin"]) for s in SAMPLES]
 @pytest.mark.parametrize("source", ["mds", "webdataset", "litdata", "tfrecord", "parquet"])
 def test_every_format_becomes_every_other(tmp_path: Path, source: str, target: str) -> None:
     made = make(tmp_path / "source", source)
-    result = prepare.convert(made, tmp_path / "target", format=target, shard_bytes=20_000, columns="__key__,txt,cls,json,bin")
+    result = prepare.convert(
+        made, tmp_path / "target", format=target, shard_bytes=20_000, columns="__key__,txt,cls,json,bin"
+    )
     assert result["sample_count"] == len(SAMPLES)
     assert rows(tmp_path / "target") == EXPECTED
 
 
 def test_json_lines_become_mds(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
-    lines = [json.dumps({"text": f"line {i}", "n": i, "x": i / 2, "ok": i % 2 == 0, "tree": [i]}) for i in range(50)]
+    lines = [
+        json.dumps({"text": f"line {i}", "n": i, "x": i / 2, "ok": i % 2 == 0, "tree": [i]})
+        for i in range(50)
+    ]
     (tmp_path / "source" / "a.jsonl").write_text("\n".join(lines) + "\n")
     prepare.convert(tmp_path / "source", tmp_path / "target", shard_bytes=1000)
     with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
         sample = dataset[7]
-    assert (sample["text"], int(sample["n"]), float(sample["x"]), bool(sample["ok"]), sample["tree"]) == ("line 7", 7, 3.5, False, [7])
+    assert (sample["text"], int(sample["n"]), float(sample["x"]), bool(sample["ok"]), sample["tree"]) == (
+        "line 7",
+        7,
+        3.5,
+        False,
+        [7],
+    )
 
 
 @pytest.mark.parametrize("target", list(SUFFIXES))
@@ -90,7 +117,14 @@ def test_litdata_of_the_same_samples_is_the_same(tmp_path: Path) -> None:
 def test_mds_to_mds_keeps_encodings_and_bytes(tmp_path: Path) -> None:
     columns = {"a": "ndarray:int16", "b": "jpeg", "c": "str_int", "d": "float32", "e": "ndarray:uint8:2"}
     samples = [
-        {"a": np.arange(i + 1, dtype=np.int16), "b": b"\xff\xd8" + bytes(i), "c": i, "d": np.float32(i), "e": np.array([i, 1], np.uint8)} for i in range(30)
+        {
+            "a": np.arange(i + 1, dtype=np.int16),
+            "b": b"\xff\xd8" + bytes(i),
+            "c": i,
+            "d": np.float32(i),
+            "e": np.array([i, 1], np.uint8),
+        }
+        for i in range(30)
     ]
     prepare.write(samples, tmp_path / "source", columns=columns, hash="xxh64")
     prepare.convert(tmp_path / "source", tmp_path / "target", hash="xxh64")
@@ -103,11 +137,26 @@ def test_files_become_every_format(tmp_path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(bytes([i]) * i)
     for format in ("tfrecord", "litdata", "parquet"):
-        result = CliRunner().invoke(app, ["pack", str(tmp_path / "source"), str(tmp_path / format), "--format", format, "--shard-bytes", "1000", "--json"])
+        result = CliRunner().invoke(
+            app,
+            [
+                "pack",
+                str(tmp_path / "source"),
+                str(tmp_path / format),
+                "--format",
+                format,
+                "--shard-bytes",
+                "1000",
+                "--json",
+            ],
+        )
         assert result.exit_code == 0, result.output
         assert json.loads(result.stdout)["sample_count"] == 30
         with hr.Dataset(tmp_path / format, index_cache="") as dataset:
-            got = {bytes(s["key"]) if isinstance(s["key"], bytes) else s["key"].encode(): bytes(s["data"]) for s in dataset}
+            got = {
+                bytes(s["key"]) if isinstance(s["key"], bytes) else s["key"].encode(): bytes(s["data"])
+                for s in dataset
+            }
         assert got[b"d1/7.bin"] == b"\7" * 7
         assert len(got) == 30
 
@@ -121,7 +170,12 @@ def pack(*arguments: object) -> Any:
 def test_tokens_go_with_files_alone(tmp_path: Path) -> None:
     (tmp_path / "source").mkdir()
     (tmp_path / "source" / "a.txt").write_bytes(b"12345678")
-    for others, name in [(["--ray"], "--ray"), (["--columns", "x"], "--columns"), (["--map", "a:b"], "--map"), (["--from", "parquet"], "--from parquet")]:
+    for others, name in [
+        (["--ray"], "--ray"),
+        (["--columns", "x"], "--columns"),
+        (["--map", "a:b"], "--map"),
+        (["--from", "parquet"], "--from parquet"),
+    ]:
         error = pack(tmp_path / "source", tmp_path / "target", "--tokens", 4, *others)
         assert isinstance(error, InvalidArgumentError)
         assert f"{name} does not go with --tokens" in str(error)
@@ -129,7 +183,10 @@ def test_tokens_go_with_files_alone(tmp_path: Path) -> None:
     assert pack(tmp_path / "source", tmp_path / "target", "--tokens", 4, "--from", "files").exit_code == 0
 
 
-@pytest.mark.parametrize("names", [["a.txt", "d/b.seg.png", "d/c.txt"], ["a.1.txt", "a.2.txt", "b.txt"], ["Makefile", "b.txt", "c.txt"]])
+@pytest.mark.parametrize(
+    "names",
+    [["a.txt", "d/b.seg.png", "d/c.txt"], ["a.1.txt", "a.2.txt", "b.txt"], ["Makefile", "b.txt", "c.txt"]],
+)
 def test_files_become_the_same_members_on_every_way(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -143,13 +200,27 @@ def test_files_become_the_same_members_on_every_way(tmp_path: Path, names: list[
             found.append([(member.name, tar.extractfile(member).read()) for member in tar])  # type: ignore[union-attr]
     assert found[0] == found[1]
     assert ([name for name, _ in found[0]] == names) == (names[1] == "d/b.seg.png")
-    pack(tmp_path / "source", tmp_path / "named", "--format", "webdataset", "--compression", "gzip", "--columns", "txt=data")
+    pack(
+        tmp_path / "source",
+        tmp_path / "named",
+        "--format",
+        "webdataset",
+        "--compression",
+        "gzip",
+        "--columns",
+        "txt=data",
+    )
     with tarfile.open(tmp_path / "named" / "shard-000000.tar.gz") as tar:
         assert tar.getnames() == ["000000000.txt", "000000001.txt", "000000002.txt"]
 
 
-@pytest.mark.parametrize(("source", "expected"), [("lines/a.jsonl", "a"), ("lines/{a,b}.jsonl", "ab"), ("lines/b.jsonl::lines/a.jsonl", "ba")])
-def test_one_object_and_patterns_are_datasets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: str) -> None:
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [("lines/a.jsonl", "a"), ("lines/{a,b}.jsonl", "ab"), ("lines/b.jsonl::lines/a.jsonl", "ba")],
+)
+def test_one_object_and_patterns_are_datasets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, expected: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("lines").mkdir()
     for name in "abc":
@@ -165,7 +236,9 @@ def test_a_source_that_is_not_there_is_not_found(tmp_path: Path) -> None:
         assert isinstance(pack(tmp_path / name, tmp_path / "out"), NotFoundError)
 
 
-def test_a_target_inside_the_source_is_refused_however_it_is_spelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_target_inside_the_source_is_refused_however_it_is_spelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     make(Path("source"), "mds")
     Path("files").mkdir()
@@ -185,7 +258,9 @@ def test_a_target_inside_the_source_is_refused_however_it_is_spelled(tmp_path: P
     assert pack("source", "sourcerer").exit_code == 0
 
 
-def test_a_conversion_goes_on_by_another_spelling_and_says_no_local_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_goes_on_by_another_spelling_and_says_no_local_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     make(Path("source"), "mds")
     for source in ("source", "./source", f"file://{tmp_path}/source"):
@@ -214,7 +289,9 @@ def test_a_column_may_become_two(tmp_path: Path, target: str) -> None:
     prepare.convert(made, tmp_path / "target", format=target, columns="a=cls,b=cls,c=bin")
     with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
         samples = [{name.removesuffix(".cls"): value for name, value in sample.items()} for sample in dataset]
-    assert [(int(s["a"]), int(s["b"]), bytes(s["c"])) for s in samples] == [(s["cls"], s["cls"], s["bin"]) for s in SAMPLES]
+    assert [(int(s["a"]), int(s["b"]), bytes(s["c"])) for s in samples] == [
+        (s["cls"], s["cls"], s["bin"]) for s in SAMPLES
+    ]
     with pytest.raises(InvalidArgumentError, match="'a' is named twice"):
         prepare.convert(made, tmp_path / "other", format=target, columns="a=cls,a=txt")
 
@@ -227,9 +304,13 @@ def shout(sample: dict[str, Any]) -> dict[str, Any] | None:
 def test_a_function_maps_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     made = make(tmp_path / "source", "mds")
-    result = prepare.convert(made, tmp_path / "target", format=target, map="test_pack_formats:shout", shard_bytes=2500)
+    result = prepare.convert(
+        made, tmp_path / "target", format=target, map="test_pack_formats:shout", shard_bytes=2500
+    )
     assert result["sample_count"] == 108
-    again = prepare.convert(made, tmp_path / "again", format=target, map="test_pack_formats:shout", shard_bytes=2500, workers=3)
+    again = prepare.convert(
+        made, tmp_path / "again", format=target, map="test_pack_formats:shout", shard_bytes=2500, workers=3
+    )
     assert again["shard_count"] == result["shard_count"] > 1
     assert outputs(tmp_path / "target") == outputs(tmp_path / "again")
 
@@ -239,12 +320,16 @@ def grow(sample: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("target", ["mds", "parquet"])
-def test_what_only_a_later_sample_has_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str) -> None:
+def test_what_only_a_later_sample_has_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     made = make(tmp_path / "source", "mds")
     with pytest.raises(InvalidArgumentError, match="sample 7: column 'late' is not one of"):
         prepare.convert(made, tmp_path / "target", format=target, map="test_pack_formats:grow")
-    result = prepare.convert(made, tmp_path / "chosen", format=target, map="test_pack_formats:grow", columns="x")
+    result = prepare.convert(
+        made, tmp_path / "chosen", format=target, map="test_pack_formats:grow", columns="x"
+    )
     assert result["sample_count"] == len(SAMPLES)
 
 
@@ -254,12 +339,26 @@ def generated() -> list[dict[str, Any]]:
 
 def test_samples_of_a_program_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    result = CliRunner().invoke(app, ["pack", "test_pack_formats:generated", str(tmp_path / "out"), "--from", "python", "--columns", "x:int32"])
+    result = CliRunner().invoke(
+        app,
+        [
+            "pack",
+            "test_pack_formats:generated",
+            str(tmp_path / "out"),
+            "--from",
+            "python",
+            "--columns",
+            "x:int32",
+        ],
+    )
     assert result.exit_code == 0, result.output
     with hr.Dataset(tmp_path / "out", index_cache="") as dataset:
         assert [int(s["x"]) for s in dataset] == list(range(10))
     # Without --from python no code is loaded: it is a path that is not there.
-    assert CliRunner().invoke(app, ["pack", "test_pack_formats:generated", str(tmp_path / "other")]).exit_code != 0
+    assert (
+        CliRunner().invoke(app, ["pack", "test_pack_formats:generated", str(tmp_path / "other")]).exit_code
+        != 0
+    )
 
 
 @pytest.mark.parametrize("source", ["files", "mds"])
@@ -268,13 +367,19 @@ def test_a_dry_run_writes_nothing(tmp_path: Path, source: str) -> None:
     if source == "files":
         made.mkdir()
         (made / "a.bin").write_bytes(b"12345")
-    result = CliRunner().invoke(app, ["pack", str(made), str(tmp_path / "target"), "--dry-run", "--json", "--shard-bytes", "4000"])
+    result = CliRunner().invoke(
+        app, ["pack", str(made), str(tmp_path / "target"), "--dry-run", "--json", "--shard-bytes", "4000"]
+    )
     assert result.exit_code == 0, result.output
     plan = json.loads(result.stdout)
     assert plan["sample_count"] == (120 if source == "mds" else 1)
     assert not (tmp_path / "target").exists()
     if source == "mds":
-        assert prepare.convert(made, tmp_path / "target", shard_bytes=4000)["shard_count"] == plan["shard_count"] > 2
+        assert (
+            prepare.convert(made, tmp_path / "target", shard_bytes=4000)["shard_count"]
+            == plan["shard_count"]
+            > 2
+        )
 
 
 class StoppedError(Exception):
@@ -307,7 +412,10 @@ def test_a_stopped_conversion_goes_on(tmp_path: Path, monkeypatch: pytest.Monkey
     os.remove(tmp_path / "target" / "chunk-0-1.bin")
     prepare.convert(made, tmp_path / "target", format="litdata", shard_bytes=2000)
     assert outputs(tmp_path / "target") == outputs(tmp_path / "whole")
-    assert sorted(p.name for p in (tmp_path / "target").iterdir() if p.name.startswith(".")) == [".hrpack.done.json", ".hrpack.json"]
+    assert sorted(p.name for p in (tmp_path / "target").iterdir() if p.name.startswith(".")) == [
+        ".hrpack.done.json",
+        ".hrpack.json",
+    ]
 
 
 def break_hashes(path: Path) -> None:
@@ -321,18 +429,27 @@ def break_hashes(path: Path) -> None:
 
 
 def test_stored_hashes_of_compressed_shards_are_checked(tmp_path: Path) -> None:
-    prepare.write(SAMPLES, tmp_path / "source", columns=COLUMNS, shard_bytes=4000, compression="zstd", hash="sha1")
-    assert prepare.convert(tmp_path / "source", tmp_path / "good", shard_bytes=9000)["sample_count"] == len(SAMPLES)
+    prepare.write(
+        SAMPLES, tmp_path / "source", columns=COLUMNS, shard_bytes=4000, compression="zstd", hash="sha1"
+    )
+    assert prepare.convert(tmp_path / "source", tmp_path / "good", shard_bytes=9000)["sample_count"] == len(
+        SAMPLES
+    )
     break_hashes(tmp_path / "source")
     with pytest.raises(CorruptError, match="verifying"):
         prepare.convert(tmp_path / "source", tmp_path / "target", shard_bytes=9000)
-    with hr.Dataset(tmp_path / "source", index_cache="") as dataset, pytest.raises(CorruptError, match="verifying"):
+    with (
+        hr.Dataset(tmp_path / "source", index_cache="") as dataset,
+        pytest.raises(CorruptError, match="verifying"),
+    ):
         dataset[3]
 
 
 def test_keys_that_follow_each_other_differ(tmp_path: Path) -> None:
     with pytest.raises(InvalidArgumentError, match="the sample before has the same"):
-        prepare.write([{"__key__": "a", "x": 1}, {"__key__": "a", "x": 2}], tmp_path / "out", format="webdataset")
+        prepare.write(
+            [{"__key__": "a", "x": 1}, {"__key__": "a", "x": 2}], tmp_path / "out", format="webdataset"
+        )
 
 
 def test_too_little_memory_says_how_much(tmp_path: Path) -> None:
@@ -362,7 +479,9 @@ def test_secrets_never_enter_an_output(tmp_path: Path, monkeypatch: pytest.Monke
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("headrace.prepare.index_objects", stop)
         with pytest.raises(StoppedError):
-            prepare.convert(made, tmp_path / "target", access_key=SECRETS[0], secret_key=SECRETS[1], shard_bytes=4000)
+            prepare.convert(
+                made, tmp_path / "target", access_key=SECRETS[0], secret_key=SECRETS[1], shard_bytes=4000
+            )
     prepare.convert(made, tmp_path / "done", access_key=SECRETS[0], secret_key=SECRETS[1], shard_bytes=4000)
     written = [p for name in ("target", "done") for p in (tmp_path / name).rglob("*") if p.is_file()]
     assert any(".hrpack" in str(p) for p in written)

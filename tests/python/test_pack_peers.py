@@ -26,7 +26,13 @@ def pack(*arguments: object) -> None:
 def files(tmp_path: Path) -> dict[str, bytes]:
     """Files of assorted names and sizes below ``tmp_path / "source"``, by key in byte order."""
     rng = random.Random(5)
-    names = [f"d{i % 3}/file{i}.bin" for i in range(40)] + ["Makefile", "d1/a.jpg", "d1/a.cls", "d1/long" + "x" * 150, "é/ü.txt"]
+    names = [f"d{i % 3}/file{i}.bin" for i in range(40)] + [
+        "Makefile",
+        "d1/a.jpg",
+        "d1/a.cls",
+        "d1/long" + "x" * 150,
+        "é/ü.txt",
+    ]
     content = {name: rng.randbytes(rng.choice([0, 1, 100, 5000])) for name in names}
     for name, data in content.items():
         path = tmp_path / "source" / name
@@ -41,13 +47,23 @@ def read_mds(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("hashes", [[], ["sha1"], ["xxh64"]])
-def test_mds_is_byte_for_byte_that_of_the_reference_writer(tmp_path: Path, files: dict[str, bytes], hashes: list[str]) -> None:
+def test_mds_is_byte_for_byte_that_of_the_reference_writer(
+    tmp_path: Path, files: dict[str, bytes], hashes: list[str]
+) -> None:
     streaming = pytest.importorskip("streaming")
     columns = {"data": "bytes", "key": "str"}
-    with streaming.MDSWriter(out=str(tmp_path / "reference"), columns=columns, size_limit=16384, hashes=hashes) as writer:
+    with streaming.MDSWriter(
+        out=str(tmp_path / "reference"), columns=columns, size_limit=16384, hashes=hashes
+    ) as writer:
         for key, data in files.items():
             writer.write({"data": data, "key": key})
-    pack(tmp_path / "source", tmp_path / "ours", "--shard-bytes", "16384", *[a for name in hashes for a in ("--hash", name)])
+    pack(
+        tmp_path / "source",
+        tmp_path / "ours",
+        "--shard-bytes",
+        "16384",
+        *[a for name in hashes for a in ("--hash", name)],
+    )
     reference = {p.name: p.read_bytes() for p in (tmp_path / "reference").iterdir()}
     ours = {p.name: p.read_bytes() for p in (tmp_path / "ours").iterdir() if not p.name.startswith(".")}
     assert len(reference) > 3
@@ -60,7 +76,13 @@ def test_images_of_a_program_are_those_of_the_reference_writer(tmp_path: Path) -
     image.fromarray(pixels).save(tmp_path / "opened.jpg", quality=30)
     columns = {"a": "jpeg", "b": "jpeg", "c": "png", "d": "pil", "e": "ndarray"}
     with image.open(tmp_path / "opened.jpg") as opened:
-        sample = {"a": opened, "b": image.fromarray(pixels), "c": opened, "d": image.fromarray(pixels[:, :, 0]), "e": pixels}
+        sample = {
+            "a": opened,
+            "b": image.fromarray(pixels),
+            "c": opened,
+            "d": image.fromarray(pixels[:, :, 0]),
+            "e": pixels,
+        }
         with streaming.MDSWriter(out=str(tmp_path / "reference"), columns=columns) as writer:
             writer.write(sample)
         prepare.write([sample], tmp_path / "ours", columns=columns)
@@ -70,7 +92,16 @@ def test_images_of_a_program_are_those_of_the_reference_writer(tmp_path: Path) -
 
 @pytest.mark.parametrize("compression", ["", "zstd", "zstd:9"])
 def test_mosaic_reads_every_file(tmp_path: Path, files: dict[str, bytes], compression: str) -> None:
-    pack(tmp_path / "source", tmp_path / "ours", "--shard-bytes", "16384", "--compression", compression, "--hash", "sha256")
+    pack(
+        tmp_path / "source",
+        tmp_path / "ours",
+        "--shard-bytes",
+        "16384",
+        "--compression",
+        compression,
+        "--hash",
+        "sha256",
+    )
     assert {s["key"]: s["data"] for s in read_mds(tmp_path / "ours")} == files
 
 
@@ -97,16 +128,29 @@ def test_webdataset_reads_pairs_as_samples(tmp_path: Path, compression: str) -> 
     for i in range(50):
         (tmp_path / "source" / "d" / f"x{i:02d}.jpg").write_bytes(bytes([i]) * 3000)
         (tmp_path / "source" / "d" / f"x{i:02d}.json").write_text(json.dumps({"label": i}))
-    pack(tmp_path / "source", tmp_path / "ours", "--shard-bytes", "20000", "--format", "webdataset", "--compression", compression)
+    pack(
+        tmp_path / "source",
+        tmp_path / "ours",
+        "--shard-bytes",
+        "20000",
+        "--format",
+        "webdataset",
+        "--compression",
+        compression,
+    )
     urls = sorted(map(str, (tmp_path / "ours").glob("shard-*.tar*")))
     assert len(urls) > 1
-    samples = [(s["__key__"], s["jpg"], json.loads(s["json"])) for s in wds.WebDataset(urls, shardshuffle=False)]
+    samples = [
+        (s["__key__"], s["jpg"], json.loads(s["json"])) for s in wds.WebDataset(urls, shardshuffle=False)
+    ]
     assert samples == [(f"d/x{i:02d}", bytes([i]) * 3000, {"label": i}) for i in range(50)]
     with hr.Dataset(tmp_path / "ours") as dataset:
         assert [(s["__key__"], s["jpg"]) for s in dataset] == [(key, jpg) for key, jpg, _ in samples]
 
 
-@pytest.mark.parametrize(("name", "member"), [("image", "image.jpg"), ("jpg", "jpg"), ("thumb.jpeg", "thumb.jpeg")])
+@pytest.mark.parametrize(
+    ("name", "member"), [("image", "image.jpg"), ("jpg", "jpg"), ("thumb.jpeg", "thumb.jpeg")]
+)
 def test_webdataset_decodes_images_of_a_dataset(tmp_path: Path, name: str, member: str) -> None:
     wds = pytest.importorskip("webdataset")
     image = pytest.importorskip("PIL.Image")

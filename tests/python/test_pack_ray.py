@@ -94,7 +94,9 @@ def test_nothing_is_left_by_those_who_come_after_the_end(place: PackTarget) -> N
     assert records(place) == []
 
 
-def test_nothing_is_left_by_those_whom_the_end_overtakes(place: PackTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_left_by_those_whom_the_end_overtakes(
+    place: PackTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put = place.put_json
 
     def then_finish(key: str, value: object, *, if_absent: bool = False) -> None:
@@ -162,7 +164,9 @@ class InlineRay:
         return task
 
 
-def test_a_conversion_with_missing_shards_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_conversion_with_missing_shards_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "ray", InlineRay())
     source, target = tmp_path / "source", tmp_path / "target"
     prepare.write(SAMPLES[:300], source, shard_bytes="64KiB")
@@ -193,13 +197,19 @@ class RayElsewhere(InlineRay):
         return lambda function: SimpleNamespace(remote=partial(run, function))
 
 
-@pytest.mark.parametrize("source", ["lines", "lines/a.jsonl", "lines/{a,b}.jsonl", "lines/b.jsonl::lines/a.jsonl"])
-def test_workers_read_what_the_driver_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str) -> None:
+@pytest.mark.parametrize(
+    "source", ["lines", "lines/a.jsonl", "lines/{a,b}.jsonl", "lines/b.jsonl::lines/a.jsonl"]
+)
+def test_workers_read_what_the_driver_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
     monkeypatch.setitem(sys.modules, "ray", RayElsewhere())
     monkeypatch.chdir(tmp_path)
     Path("lines").mkdir()
     for i, name in enumerate("abc"):
-        Path(f"lines/{name}.jsonl").write_text("".join(json.dumps({"x": 1000 * i + k}) + "\n" for k in range(50)))
+        Path(f"lines/{name}.jsonl").write_text(
+            "".join(json.dumps({"x": 1000 * i + k}) + "\n" for k in range(50))
+        )
     prepare.convert(source, "plain", shard_bytes=300)
     assert prepare.convert(source, "target", shard_bytes=300, ray=True)["shard_count"] > 2
     assert outputs(Path("target")) == outputs(Path("plain"))
@@ -211,7 +221,9 @@ def test_workers_are_told_the_choices_of_the_driver(tmp_path: Path, monkeypatch:
         (tmp_path / "source" / name).mkdir(parents=True)
         (tmp_path / "source" / name / "1.bin").write_bytes(name.encode())
     choices: dict[str, object] = {"labels": "folder"}
-    prepare.convert(tmp_path / "source", tmp_path / "target", source_format="raw", ray=True, source_options=choices)  # type: ignore[arg-type]
+    prepare.convert(
+        tmp_path / "source", tmp_path / "target", source_format="raw", ray=True, source_options=choices
+    )  # type: ignore[arg-type]
     with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
         assert [int(sample["label"]) for sample in dataset] == [0, 1]
 
@@ -225,7 +237,9 @@ def test_what_other_machines_cannot_see_is_refused(tmp_path: Path, monkeypatch: 
         prepare.convert([tmp_path / "source"] * 2, tmp_path / "target", ray=True)  # type: ignore[arg-type]
 
 
-def test_a_part_that_goes_away_meanwhile_is_an_error_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_goes_away_meanwhile_is_an_error_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     prepare.write(SAMPLES[:300], source, shard_bytes="64KiB")
 
@@ -252,9 +266,18 @@ def outputs(path: Path) -> dict[str, bytes]:
 
 
 def start_driver(source: Path, target: Path) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, "RAY_DEDUP_LOGS": "0", "RAY_USAGE_STATS_ENABLED": "0", "AWS_SECRET_ACCESS_KEY": "verysecretvalue"}
+    environment = {
+        **os.environ,
+        "RAY_DEDUP_LOGS": "0",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "AWS_SECRET_ACCESS_KEY": "verysecretvalue",
+    }
     environment.pop("RAY_ADDRESS", None)
-    return subprocess.Popen([sys.executable, "-c", DRIVER, str(source), str(target), json.dumps(OPTIONS)], env=environment, stdout=subprocess.PIPE)
+    return subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(source), str(target), json.dumps(OPTIONS)],
+        env=environment,
+        stdout=subprocess.PIPE,
+    )
 
 
 def worker_pids(target: Path) -> list[int]:
@@ -296,7 +319,9 @@ def undisturbed(source: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[
 
 
 @pytest.mark.parametrize("seed", range(ROUNDS))
-def test_killed_workers_and_drivers_leave_the_same_bytes(tmp_path: Path, source: Path, undisturbed: dict[str, bytes], seed: int) -> None:
+def test_killed_workers_and_drivers_leave_the_same_bytes(
+    tmp_path: Path, source: Path, undisturbed: dict[str, bytes], seed: int
+) -> None:
     pytest.importorskip("ray")
     rng = random.Random(seed)
     target = tmp_path / "target"

@@ -32,7 +32,10 @@ def signatures(path: Path) -> set[str]:
 def test_the_stub_matches_the_extension(tmp_path: Path) -> None:
     pytest.importorskip("nanobind.stubgen")
     fresh = tmp_path / "fresh.pyi"
-    subprocess.run([sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "headrace._native", "-o", str(fresh)], check=True)
+    subprocess.run(
+        [sys.executable, "-m", "nanobind.stubgen", "-q", "-m", "headrace._native", "-o", str(fresh)],
+        check=True,
+    )
     checked_in = Path(hr.__file__).parent / "_native.pyi"
     assert signatures(checked_in) == signatures(fresh)
 
@@ -59,7 +62,9 @@ def test_exports_exist_and_the_version_is_the_engines() -> None:
         ("InternalError", RuntimeError, "internal", False),
     ],
 )
-def test_errors_are_also_the_builtins_that_users_expect(name: str, builtin: type[Exception], code: str, retryable: bool) -> None:
+def test_errors_are_also_the_builtins_that_users_expect(
+    name: str, builtin: type[Exception], code: str, retryable: bool
+) -> None:
     error = getattr(errors, name)("what happened")
     assert isinstance(error, (hr.HeadraceError, builtin))
     assert isinstance(error, builtin)

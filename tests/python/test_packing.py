@@ -29,13 +29,17 @@ def documents() -> list[npt.NDArray[np.uint16]]:
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory, documents: list[npt.NDArray[Any]]) -> Path:
     root = tmp_path_factory.mktemp("documents")
-    with streaming.MDSWriter(out=str(root), columns={"tokens": "ndarray:uint32", "id": "int"}, size_limit=1 << 14) as out:
+    with streaming.MDSWriter(
+        out=str(root), columns={"tokens": "ndarray:uint32", "id": "int"}, size_limit=1 << 14
+    ) as out:
         for i, tokens in enumerate(documents):
             out.write({"tokens": tokens, "id": i})
     return root
 
 
-def check_sequence(tokens: npt.NDArray[Any], segments: npt.NDArray[Any], positions: npt.NDArray[Any]) -> list[int]:
+def check_sequence(
+    tokens: npt.NDArray[Any], segments: npt.NDArray[Any], positions: npt.NDArray[Any]
+) -> list[int]:
     """Tokens of documents in a sequence; checks that each segment is one piece of a document."""
     got: list[int] = []
     for segment in range(1, int(segments.max()) + 1):
@@ -61,7 +65,9 @@ def check_tokens_of(packed: PackedTokens, documents: list[npt.NDArray[Any]], dty
     with hr.Loader(packed, batch_size=4, memory="64MiB", epoch_end="uneven") as loader:
         for batch in loader:
             for i in range(len(batch.ids)):
-                loaded.update(check_sequence(batch["tokens"][i], batch["segment_ids"][i], batch["positions"][i]))
+                loaded.update(
+                    check_sequence(batch["tokens"][i], batch["segment_ids"][i], batch["positions"][i])
+                )
     assert loaded == everything
 
 
@@ -106,7 +112,9 @@ def test_megatron_documents(tmp_path: Path, documents: list[npt.NDArray[Any]], d
     lengths = np.array([cut, len(documents[0]) - cut, *map(len, documents[1:])], dtype=np.int32)
     begins = (np.cumsum(lengths, dtype=np.int64) - lengths) * tokens.itemsize
     firsts = np.array([0, *range(2, len(lengths) + 1)], dtype=np.int64)
-    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, {"int32": 4, "uint16": 8}[dtype], len(lengths), len(firsts))
+    head = b"MMIDIDX\0\0" + struct.pack(
+        "<QBQQ", 1, {"int32": 4, "uint16": 8}[dtype], len(lengths), len(firsts)
+    )
     (root / "text_document.idx").write_bytes(head + lengths.tobytes() + begins.tobytes() + firsts.tobytes())
     for method in ("best_fit", "concatenate"):
         packed = hr.pack_tokens(root, length=LENGTH, method=method, pad_token=7, index_cache="")
@@ -144,13 +152,18 @@ def test_a_run_goes_on_exactly(written: Path) -> None:
                 got[k] += batch["tokens"].tolist()
     assert got == rest
     other = hr.pack_tokens(written, length=LENGTH, method="concatenate")
-    with hr.Loader(other, batch_size=8, memory="64MiB", seed=2) as loader, pytest.raises(hr.InvalidArgumentError, match="fingerprint"):
+    with (
+        hr.Loader(other, batch_size=8, memory="64MiB", seed=2) as loader,
+        pytest.raises(hr.InvalidArgumentError, match="fingerprint"),
+    ):
         loader.load_state_dict(state)
 
 
 def test_packed_datasets_mix(written: Path) -> None:
     packed = hr.pack_tokens(written, length=LENGTH)
-    mixture = hr.Mixture({"a": (packed, 3), "b": (hr.pack_tokens(written, length=LENGTH, method="concatenate"), 1)})
+    mixture = hr.Mixture(
+        {"a": (packed, 3), "b": (hr.pack_tokens(written, length=LENGTH, method="concatenate"), 1)}
+    )
     with hr.Loader(mixture, batch_size=8, memory="64MiB") as loader:
         batch = next(iter(loader))
         assert batch["tokens"].shape == (8, LENGTH)
@@ -169,7 +182,9 @@ def test_what_cannot_be_packed_says_why(written: Path, tmp_path: Path) -> None:
         with pytest.raises(hr.InvalidArgumentError, match=message):
             hr.pack_tokens(written, **arguments)
     zipped = tmp_path / "zipped"
-    with streaming.MDSWriter(out=str(zipped), columns={"tokens": "ndarray:uint32"}, compression="zstd") as out:
+    with streaming.MDSWriter(
+        out=str(zipped), columns={"tokens": "ndarray:uint32"}, compression="zstd"
+    ) as out:
         out.write({"tokens": np.arange(10, dtype=np.uint32)})
     with pytest.raises(hr.UnsupportedError, match="compressed"):
         hr.pack_tokens(zipped)

@@ -15,7 +15,12 @@ import pytest
 import headrace as hr
 from headrace import prepare
 
-PYTHON = Path(os.environ.get("HEADRACE_CACHE", Path.home() / ".cache" / "headrace")) / "petastorm" / "bin" / "python"
+PYTHON = (
+    Path(os.environ.get("HEADRACE_CACHE", Path.home() / ".cache" / "headrace"))
+    / "petastorm"
+    / "bin"
+    / "python"
+)
 pytestmark = pytest.mark.skipif(not PYTHON.exists(), reason="tools/setup test makes the venv of petastorm")
 
 
@@ -41,14 +46,22 @@ def test_we_read_what_its_codecs_write(tmp_path: Path, seed: int) -> None:
         for name in expected.files:
             assert row[name].dtype == expected[name].dtype
             assert np.array_equal(row[name], expected[name][i])
-    assert sorted(theirs, key=lambda row: row["id"]) == [{name: value if name == "id" else value.tolist() for name, value in row.items()} for row in read]
+    assert sorted(theirs, key=lambda row: row["id"]) == [
+        {name: value if name == "id" else value.tolist() for name, value in row.items()} for row in read
+    ]
 
 
 def test_it_reads_what_we_write(tmp_path: Path) -> None:
     """Lists of one length: it takes no others in a column."""
     rng = random.Random(4)
     samples = [
-        {"id": i, "x": rng.random(), "text": "é" * rng.randrange(5), "blob": rng.randbytes(rng.randrange(9)).hex(), "ids": np.arange(i, i + 4)}
+        {
+            "id": i,
+            "x": rng.random(),
+            "text": "é" * rng.randrange(5),
+            "blob": rng.randbytes(rng.randrange(9)).hex(),
+            "ids": np.arange(i, i + 4),
+        }
         for i in range(300)
     ]
     columns = {"id": "int", "x": "float64", "text": "str", "blob": "str", "ids": "ndarray:int64"}

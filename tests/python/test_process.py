@@ -18,9 +18,13 @@ SLOW = {"first_byte_p50_ms": 100_000.0, "first_byte_p99_ms": 100_000.0}
 PATIENT = "timeout=90, first_byte_timeout=90"
 
 
-def run(code: str, *arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=os.environ | (environment or {}))
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=100, env=os.environ | (environment or {})
+    )
 
 
 @pytest.mark.parametrize(
@@ -34,16 +38,20 @@ def run(code: str, *arguments: str, environment: dict[str, str] | None = None) -
 )
 def test_ctrl_c_ends_a_wait_at_once(call: str, numbers: Path) -> None:
     (numbers.parent / "x").write_bytes(b"x")
-    code = (
-        f"import headrace as hr\nprint('ready', flush=True)\ntry:\n    {call}\nexcept KeyboardInterrupt:\n    print('interrupted')\n    raise SystemExit(9)\n"
-    )
+    code = f"import headrace as hr\nprint('ready', flush=True)\ntry:\n    {call}\nexcept KeyboardInterrupt:\n    print('interrupted')\n    raise SystemExit(9)\n"
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environment = os.environ | {
             "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{silent.getsockname()[1]}",
             "AWS_ACCESS_KEY_ID": "a",
             "AWS_SECRET_ACCESS_KEY": "b",
         }
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         silent.accept()[0].recv(1)  # the request is on the wire, so the call waits
@@ -55,8 +63,18 @@ def test_ctrl_c_ends_a_wait_at_once(call: str, numbers: Path) -> None:
 def test_ctrl_c_on_the_command_line_exits_with_130(numbers: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environment = os.environ | {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-        command = [sys.executable, "-m", "headrace.cli", "stat", "s3://b/x", "--endpoint", f"http://127.0.0.1:{silent.getsockname()[1]}"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        command = [
+            sys.executable,
+            "-m",
+            "headrace.cli",
+            "stat",
+            "s3://b/x",
+            "--endpoint",
+            f"http://127.0.0.1:{silent.getsockname()[1]}",
+        ]
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
         silent.accept()[0].recv(1)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
@@ -80,7 +98,9 @@ try:
 except KeyboardInterrupt:
     raise SystemExit(9)
 """
-    process = subprocess.Popen([sys.executable, "-c", code, str(buckets)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(buckets)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n", process.communicate()[1]
     process.send_signal(signal.SIGINT)
@@ -90,7 +110,9 @@ except KeyboardInterrupt:
 
 def test_ctrl_c_ends_a_wait_for_the_order_that_another_process_makes(tmp_path: Path) -> None:
     (tmp_path / "tokens").mkdir()
-    (tmp_path / "tokens" / "a.bin").write_bytes(bytes(2 * 2 * 300_000))  # 300,000 samples of two tokens: a table of 1.2 MB
+    (tmp_path / "tokens" / "a.bin").write_bytes(
+        bytes(2 * 2 * 300_000)
+    )  # 300,000 samples of two tokens: a table of 1.2 MB
     code = """
 import sys, headrace as hr
 data = hr.Dataset(sys.argv[1], format="tokens", tokens_per_sample=2)
@@ -110,7 +132,9 @@ except KeyboardInterrupt:
     table.unlink()
     with table.with_suffix(".lock").open("w") as lock:  # as a process that makes it, and is stopped
         fcntl.flock(lock, fcntl.LOCK_EX)
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        )
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
@@ -228,7 +252,9 @@ def test_spawned_workers_open_their_own(numbers: Path, tmp_path: Path) -> None:
         "        parts = pool.map(work, range(2))\n"
         "    print(sorted(sum(parts, [])) == list(range(1000)))\n"
     )
-    done = subprocess.run([sys.executable, str(program), str(numbers)], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, str(program), str(numbers)], capture_output=True, text=True, timeout=100
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 

@@ -24,7 +24,10 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "text": (pa.string(), st.text(max_size=8)),
     "blob": (pa.binary(), st.binary(max_size=8)),
     "i32s": (pa.list_(pa.int32()), st.lists(st.none() | st.integers(-(2**31), 2**31 - 1), max_size=5)),
-    "u16s": (pa.list_(pa.field("item", pa.uint16(), nullable=False)), st.lists(st.integers(0, 65535), max_size=5)),
+    "u16s": (
+        pa.list_(pa.field("item", pa.uint16(), nullable=False)),
+        st.lists(st.integers(0, 65535), max_size=5),
+    ),
     "f64s": (pa.list_(pa.float64()), st.lists(st.floats(allow_nan=False), max_size=5)),
     "u8": (pa.uint8(), st.integers(0, 255)),
     "f32": (pa.float32(), st.floats(allow_nan=False, width=32)),
@@ -47,7 +50,9 @@ def read(path: Path, ragged: str, **options: Any) -> list[dict[str, Any]]:
 
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), rows=st.integers(7, 40), nulls=st.booleans())
-def test_arrow_and_lists_hold_the_same_values(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, rows: int, nulls: bool) -> None:
+def test_arrow_and_lists_hold_the_same_values(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, rows: int, nulls: bool
+) -> None:
     columns = {}
     for name, (dtype, values) in VALUES.items():
         cells = st.none() | values if nulls else values

@@ -45,7 +45,9 @@ STEP = {"SLURM_PROCID": "6", "SLURM_NTASKS": "8", "SLURM_STEP_ID": "0", "SLURM_S
         ({**STEP, "PMIX_RANK": "6"}, (6, 7)),
     ],
 )
-def test_a_launcher_says_the_rank(environment: Any, variables: dict[str, str], expected: tuple[int, int]) -> None:
+def test_a_launcher_says_the_rank(
+    environment: Any, variables: dict[str, str], expected: tuple[int, int]
+) -> None:
     environment(variables)
     assert find_rank() == expected
 
@@ -65,15 +67,22 @@ def test_a_launcher_says_the_rank(environment: Any, variables: dict[str, str], e
         ({"RANK": "", "WORLD_SIZE": "2"}, "RANK=''"),
     ],
 )
-def test_half_a_rank_is_an_error(numbers: Path, environment: Any, open_loader: Any, variables: dict[str, str], message: str) -> None:
+def test_half_a_rank_is_an_error(
+    numbers: Path, environment: Any, open_loader: Any, variables: dict[str, str], message: str
+) -> None:
     environment(variables)
     with pytest.raises(hr.InvalidArgumentError, match=message):
         open_loader(numbers)
     assert open_loader(numbers, rank=1, world_size=2).rank == 1
 
 
-@pytest.mark.parametrize("use", [len, iter, hr.Loader.state_dict, lambda loader: loader.rank, lambda loader: next(loader.sample_ids())])
-def test_half_a_rank_waits_for_the_group_that_is_to_come_until_it_is_used(numbers: Path, environment: Any, open_loader: Any, use: Any) -> None:
+@pytest.mark.parametrize(
+    "use",
+    [len, iter, hr.Loader.state_dict, lambda loader: loader.rank, lambda loader: next(loader.sample_ids())],
+)
+def test_half_a_rank_waits_for_the_group_that_is_to_come_until_it_is_used(
+    numbers: Path, environment: Any, open_loader: Any, use: Any
+) -> None:
     environment({"WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "127.0.0.1"})
     loader = open_loader(numbers)
     assert "Loader(" in repr(loader)
@@ -105,7 +114,9 @@ def test_the_rank_is_final_at_the_first_loop(numbers: Path, environment: Any, op
     assert (loaders[1].rank, loaders[1].world_size) == (1, 2)
 
 
-def test_an_epoch_that_was_set_outlives_a_change_of_rank(numbers: Path, environment: Any, open_loader: Any) -> None:
+def test_an_epoch_that_was_set_outlives_a_change_of_rank(
+    numbers: Path, environment: Any, open_loader: Any
+) -> None:
     loader = open_loader(numbers)
     loader.set_epoch(2)
     environment({"RANK": "1", "WORLD_SIZE": "2"})
@@ -115,7 +126,9 @@ def test_an_epoch_that_was_set_outlives_a_change_of_rank(numbers: Path, environm
 
 
 @pytest.mark.parametrize("kind", ["mixture", "mosaic"])
-def test_orders_that_depend_on_the_world_follow_the_rank(numbers: Path, environment: Any, open_loader: Any, kind: str) -> None:
+def test_orders_that_depend_on_the_world_follow_the_rank(
+    numbers: Path, environment: Any, open_loader: Any, kind: str
+) -> None:
     def make() -> hr.Loader:
         if kind == "mosaic":
             return open_loader(numbers, order="mosaic:py1e")  # type: ignore[no-any-return]
@@ -138,7 +151,9 @@ def test_set_epoch_keeps_what_load_state_dict_chose(numbers: Path, open_loader: 
 
     loader.load_state_dict(state)
     for epoch in (0, 2):
-        with pytest.raises(hr.InvalidArgumentError, match=r"load_state_dict\(\) has put the loader into epoch 1"):
+        with pytest.raises(
+            hr.InvalidArgumentError, match=r"load_state_dict\(\) has put the loader into epoch 1"
+        ):
             loader.set_epoch(epoch)
     loader.set_epoch(1)
     assert [batch.ids.tolist() for batch in loader] == planned[1][2:]

@@ -22,13 +22,27 @@ def write_tree(root: Path, keys: list[str]) -> None:
         (root / key).write_bytes(key.encode())
 
 
-KEYS = ["a b/1.png", "a-b/x.png", "a/2.png", "a/deep/3.png", "a/deep/er/4.png", "B/5.png", "\u00e9/6.png", "z/7.png"]
+KEYS = [
+    "a b/1.png",
+    "a-b/x.png",
+    "a/2.png",
+    "a/deep/3.png",
+    "a/deep/er/4.png",
+    "B/5.png",
+    "\u00e9/6.png",
+    "z/7.png",
+]
 
 
 def folder_labels(root: Path) -> dict[str, int]:
     """The rule of torchvision's ImageFolder, in its own words: folders right below the root, sorted by name."""
     classes = sorted(entry.name for entry in root.iterdir() if entry.is_dir())
-    return {str(file.relative_to(root)): i for i, name in enumerate(classes) for file in (root / name).rglob("*") if file.is_file()}
+    return {
+        str(file.relative_to(root)): i
+        for i, name in enumerate(classes)
+        for file in (root / name).rglob("*")
+        if file.is_file()
+    }
 
 
 def test_labels_are_those_of_folders(tmp_path: Path) -> None:
@@ -50,7 +64,10 @@ def test_labels_are_those_of_torchvision(tmp_path: Path) -> None:
     folder = pytest.importorskip("torchvision.datasets.folder")
     write_tree(tmp_path, KEYS)
     classes, index_of = folder.find_classes(tmp_path)
-    expected = {str(Path(path).relative_to(tmp_path)): label for path, label in folder.make_dataset(tmp_path, index_of, extensions=(".png",))}
+    expected = {
+        str(Path(path).relative_to(tmp_path)): label
+        for path, label in folder.make_dataset(tmp_path, index_of, extensions=(".png",))
+    }
     with open_dataset(tmp_path, labels="folder") as dataset:
         assert list(dataset.schema["label"].classes) == classes
         assert {s["key"]: s["label"] for s in dataset} == expected
@@ -99,10 +116,18 @@ def test_a_manifest_of_json_lines(files: Path) -> None:
         assert list(dataset.schema) == ["data", "key", "stars", "text"]
         assert dataset.schema["stars"].dtype == "int64"
         for sample, row in zip(dataset, ROWS, strict=True):
-            assert sample == {"data": row["file_name"].encode(), "key": row["file_name"], "text": row["text"], "stars": row["stars"]}
+            assert sample == {
+                "data": row["file_name"].encode(),
+                "key": row["file_name"],
+                "text": row["text"],
+                "stars": row["stars"],
+            }
         assert dataset[2]["stars"] == -1
         # Random access costs the file alone; the record is in the index.
-        assert dataset.read([1, 0], columns=["text"]) == [{"text": ROWS[1]["text"]}, {"text": ROWS[0]["text"]}]
+        assert dataset.read([1, 0], columns=["text"]) == [
+            {"text": ROWS[1]["text"]},
+            {"text": ROWS[0]["text"]},
+        ]
     with hr.Loader(files, batch_size=3, manifest="metadata.jsonl", shuffle=False, index_cache="") as loader:
         batch = next(iter(loader))
         assert batch["stars"].tolist() == [3, 5, -1]
@@ -115,15 +140,17 @@ def test_a_manifest_of_csv_below_its_own_folder(files: Path) -> None:
         writer.writeheader()
         writer.writerows({**row, "file_name": row["file_name"].removeprefix("img/")} for row in ROWS)
     with open_dataset(files, manifest="img/metadata.csv") as dataset:
-        assert [(s["key"], s["text"], s["stars"]) for s in dataset] == [(row["file_name"], row["text"], str(row["stars"])) for row in ROWS]
+        assert [(s["key"], s["text"], s["stars"]) for s in dataset] == [
+            (row["file_name"], row["text"], str(row["stars"])) for row in ROWS
+        ]
 
 
 def test_datasets_of_hugging_face_agree(files: Path) -> None:
     datasets = pytest.importorskip("datasets")
     (files / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    table = datasets.load_dataset("imagefolder", data_dir=str(files), split="train", cache_dir=str(files / ".cache")).cast_column(
-        "image", datasets.Image(decode=False)
-    )
+    table = datasets.load_dataset(
+        "imagefolder", data_dir=str(files), split="train", cache_dir=str(files / ".cache")
+    ).cast_column("image", datasets.Image(decode=False))
     expected = {Path(row["image"]["path"]).name: (row["text"], row["stars"]) for row in table}
     with open_dataset(files, manifest="metadata.jsonl") as dataset:
         assert {Path(s["key"]).name: (s["text"], s["stars"]) for s in dataset} == expected

@@ -27,7 +27,9 @@ def root(monkeypatch: pytest.MonkeyPatch) -> str:
 def test_epoch_of_a_dataset_written_by_mosaic_comes_exactly_once(root: str, tmp_path: Path) -> None:
     streaming = pytest.importorskip("streaming")
     rows = np.random.default_rng(5).integers(0, 60_000, (5_000, 128), dtype=np.uint16)
-    with streaming.MDSWriter(out=str(tmp_path / "ds"), columns={"tokens": "ndarray:uint16:128", "n": "int"}, size_limit=1 << 17) as writer:
+    with streaming.MDSWriter(
+        out=str(tmp_path / "ds"), columns={"tokens": "ndarray:uint16:128", "n": "int"}, size_limit=1 << 17
+    ) as writer:
         for n, row in enumerate(rows):
             writer.write({"tokens": row, "n": n})
     with hr.Store(root) as store:
@@ -35,7 +37,9 @@ def test_epoch_of_a_dataset_written_by_mosaic_comes_exactly_once(root: str, tmp_
             store.put(path.name, path)
     seen: list[int] = []
     for rank in range(3):
-        with hr.Loader(root, batch_size=17, rank=rank, world_size=3, shuffle=True, seed=2, memory="64MiB") as loader:
+        with hr.Loader(
+            root, batch_size=17, rank=rank, world_size=3, shuffle=True, seed=2, memory="64MiB"
+        ) as loader:
             for batch in loader:
                 real = np.asarray(batch.mask, dtype=bool)
                 ids = np.asarray(batch.ids)[real]

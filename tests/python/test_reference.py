@@ -39,7 +39,10 @@ CASES = [
     "one_per_shard",
 ]
 SPLIT_CASES = [
-    *(f"split_{kind}" for kind in ("csv", "csv_crlf", "csv_gz", "csv_zstd", "json", "json_crlf", "json_gz", "json_zstd")),
+    *(
+        f"split_{kind}"
+        for kind in ("csv", "csv_crlf", "csv_gz", "csv_zstd", "json", "json_crlf", "json_gz", "json_zstd")
+    ),
     *(f"split_{kind}" for kind in ("tsv", "tsv_gz", "tsv_zstd", "xsv", "xsv_gz", "xsv_zstd")),
 ]
 
@@ -64,7 +67,12 @@ def describe(value: Any) -> dict[str, Any]:
         return {"type": "bytes", "length": len(value), "sha256": hashlib.sha256(value).hexdigest()}
     if isinstance(value, (np.ndarray, np.generic)):
         array = np.ascontiguousarray(value).reshape(np.shape(value))
-        return {"type": "array", "dtype": str(array.dtype), "shape": list(array.shape), "sha256": hashlib.sha256(array.tobytes()).hexdigest()}
+        return {
+            "type": "array",
+            "dtype": str(array.dtype),
+            "shape": list(array.shape),
+            "sha256": hashlib.sha256(array.tobytes()).hexdigest(),
+        }
     if isinstance(value, list):
         return {"type": "list", "items": [describe(item) for item in value]}
     assert isinstance(value, dict)
@@ -80,7 +88,11 @@ def same_words(expected: dict[str, Any]) -> dict[str, Any]:
         return {"type": kind, "items": [same_words(item) for item in expected["items"]]}
     if kind == "dict":
         return {"type": kind, "items": {key: same_words(item) for key, item in expected["items"].items()}}
-    fields = {"float": ("type", "bits"), "array": ("type", "dtype", "shape", "sha256"), "bytes": ("type", "length", "sha256")}
+    fields = {
+        "float": ("type", "bits"),
+        "array": ("type", "dtype", "shape", "sha256"),
+        "bytes": ("type", "length", "sha256"),
+    }
     return {field: expected[field] for field in fields.get(kind, ("type", "value")) if field in expected}
 
 
@@ -98,7 +110,11 @@ def check_image(value: Any, expected: dict[str, Any]) -> None:
 def check_encoded_image(value: bytes, expected: dict[str, Any]) -> None:
     """Pixels depend on the decoder's version; size and mode do not."""
     image = pytest.importorskip("PIL.Image").open(io.BytesIO(value))
-    assert (image.format, image.mode, list(image.size)) == (expected["format"], expected["mode"], expected["size"])
+    assert (image.format, image.mode, list(image.size)) == (
+        expected["format"],
+        expected["mode"],
+        expected["size"],
+    )
 
 
 def check_value(value: Any, encoding: str, expected: dict[str, Any]) -> None:

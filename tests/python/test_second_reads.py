@@ -26,7 +26,9 @@ def value(i: int) -> str:
 def make_tfrecord(root: Path) -> str:
     for shard in range(2):
         numbers = range(shard * COUNT // 2, (shard + 1) * COUNT // 2)
-        (root / f"part-{shard}.tfrecord").write_bytes(b"".join(one_record(value(i).encode()) for i in numbers))
+        (root / f"part-{shard}.tfrecord").write_bytes(
+            b"".join(one_record(value(i).encode()) for i in numbers)
+        )
     return "record"
 
 
@@ -40,14 +42,18 @@ def make_gzip_tfrecord(root: Path) -> str:
 def make_gzip_lines(root: Path) -> str:
     for shard in range(4):
         numbers = range(shard * COUNT // 4, (shard + 1) * COUNT // 4)
-        (root / f"part-{shard}.jsonl.gz").write_bytes(gzip.compress("".join(json.dumps({"t": value(i)}) + "\n" for i in numbers).encode()))
+        (root / f"part-{shard}.jsonl.gz").write_bytes(
+            gzip.compress("".join(json.dumps({"t": value(i)}) + "\n" for i in numbers).encode())
+        )
     return "t"
 
 
 def make_mds(root: Path) -> str:
     from headrace.compat.streaming import MDSWriter
 
-    with MDSWriter(out=str(root), columns={"t": "str"}, compression="zstd", hashes=["sha1"], size_limit=1 << 13) as out:
+    with MDSWriter(
+        out=str(root), columns={"t": "str"}, compression="zstd", hashes=["sha1"], size_limit=1 << 13
+    ) as out:
         for i in range(COUNT):
             out.write({"t": value(i)})
     return "t"
@@ -58,7 +64,14 @@ def make_parquet(root: Path) -> str:
     parquet = pytest.importorskip("pyarrow.parquet")
     for shard in range(2):
         table = pyarrow.table({"t": [value(i) for i in range(shard * COUNT // 2, (shard + 1) * COUNT // 2)]})
-        parquet.write_table(table, root / f"{shard}.parquet", row_group_size=50, compression="zstd", write_page_checksum=True, use_dictionary=False)
+        parquet.write_table(
+            table,
+            root / f"{shard}.parquet",
+            row_group_size=50,
+            compression="zstd",
+            write_page_checksum=True,
+            use_dictionary=False,
+        )
     return "t"
 
 
@@ -88,7 +101,9 @@ def test_the_loader_delivers_every_sample(flipped: tuple[str, str], s3: simulato
     url, column = flipped
     dataset = hr.Dataset(url, memory="64MiB", block_bytes="64KiB")
     s3.set_behaviour(corrupt_rate=0.2)
-    with hr.Loader(dataset, batch_size=10, rank=0, world_size=1, seed=1, memory="64MiB", on_bad_sample=mode, workers=1) as loader:
+    with hr.Loader(
+        dataset, batch_size=10, rank=0, world_size=1, seed=1, memory="64MiB", on_bad_sample=mode, workers=1
+    ) as loader:
         seen = []
         for _ in range(8):
             for batch in loader:
@@ -119,7 +134,9 @@ def test_verify_finds_nothing_wrong(flipped: tuple[str, str], s3: simulator.Serv
         s3.set_behaviour(corrupt_rate=0.1)
         second_reads = 0
         for _ in range(8):
-            found = _native.verify_dataset(dataset._native, dataset._store, workers=1, most_problems=9, progress=None)
+            found = _native.verify_dataset(
+                dataset._native, dataset._store, workers=1, most_problems=9, progress=None
+            )
             assert found["problems"] == []
             assert found["sample_count"] == COUNT
             second_reads += found["second_read_count"]
@@ -127,7 +144,9 @@ def test_verify_finds_nothing_wrong(flipped: tuple[str, str], s3: simulator.Serv
 
 
 @pytest.mark.parametrize("make", [make_tfrecord, make_gzip_lines])
-def test_opening_finds_nothing_wrong(buckets: Path, s3: simulator.Server, make: Callable[[Path], str]) -> None:
+def test_opening_finds_nothing_wrong(
+    buckets: Path, s3: simulator.Server, make: Callable[[Path], str]
+) -> None:
     """Formats whose scan notices every bit that matters."""
     (buckets / "b" / "d").mkdir()
     make(buckets / "b" / "d")
@@ -145,4 +164,6 @@ def test_converting_writes_the_right_samples(buckets: Path, s3: simulator.Server
     convert("s3://b/tf", tmp_path / "out", format="mds", workers=1)
     with hr.Dataset(tmp_path / "out") as out:
         column = next(iter(out.schema))
-        assert [text_of(sample[column]) for sample in out.read(range(COUNT))] == [value(i) for i in range(COUNT)]
+        assert [text_of(sample[column]) for sample in out.read(range(COUNT))] == [
+            value(i) for i in range(COUNT)
+        ]

@@ -93,14 +93,18 @@ def by_aws_c_auth(case: dict) -> str:
     config = awscrt_auth.AwsSigningConfig(
         algorithm=algorithms.V4_S3EXPRESS if case["service"] == "s3express" else algorithms.V4,
         signature_type=kinds.HTTP_REQUEST_QUERY_PARAMS if is_query else kinds.HTTP_REQUEST_HEADERS,
-        credentials_provider=awscrt_auth.AwsCredentialsProvider.new_static(case["access_key"], case["secret_key"], case["token"] or None),
+        credentials_provider=awscrt_auth.AwsCredentialsProvider.new_static(
+            case["access_key"], case["secret_key"], case["token"] or None
+        ),
         region=case["region"],
         service=case["service"],
         date=datetime.datetime.fromtimestamp(case["unix_s"], tz=datetime.timezone.utc),
         use_double_uri_encode=False,
         should_normalize_uri_path=False,
         signed_body_value=case["payload"],
-        signed_body_header_type=awscrt_auth.AwsSignedBodyHeaderType.NONE if is_query else awscrt_auth.AwsSignedBodyHeaderType.X_AMZ_CONTENT_SHA_256,
+        signed_body_header_type=awscrt_auth.AwsSignedBodyHeaderType.NONE
+        if is_query
+        else awscrt_auth.AwsSignedBodyHeaderType.X_AMZ_CONTENT_SHA_256,
         expiration_in_seconds=case["lifetime_s"] if is_query else None,
     )
     path = case["path"] + ("?" + case["query"] if case["query"] else "")

@@ -19,7 +19,23 @@ botocore_config = pytest.importorskip("botocore.config")
 botocore_exceptions = pytest.importorskip("botocore.exceptions")
 transfer = pytest.importorskip("boto3.s3.transfer")
 
-ODD_KEYS = ["a", "a/b", "a/b/c", "x//y", "t/", "..", "../e", "s p a c e", "p%20q", "+=?&#", "ünïcode/ключ", "k" * 300, ".hidden/x", "new\nline", "q'\"<>&"]
+ODD_KEYS = [
+    "a",
+    "a/b",
+    "a/b/c",
+    "x//y",
+    "t/",
+    "..",
+    "../e",
+    "s p a c e",
+    "p%20q",
+    "+=?&#",
+    "ünïcode/ключ",
+    "k" * 300,
+    ".hidden/x",
+    "new\nline",
+    "q'\"<>&",
+]
 PARTS = transfer.TransferConfig(multipart_threshold=8 << 20, multipart_chunksize=8 << 20)
 
 
@@ -31,8 +47,14 @@ def server(tmp_path: Path) -> Iterator[sim.Server]:
 
 
 def make_client(server: sim.Server, **overrides: str) -> Any:
-    settings = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key, "region_name": server.region} | overrides
-    config = botocore_config.Config(signature_version="s3v4", retries={"max_attempts": 1}, s3={"addressing_style": "path"})
+    settings = {
+        "aws_access_key_id": server.access_key,
+        "aws_secret_access_key": server.secret_key,
+        "region_name": server.region,
+    } | overrides
+    config = botocore_config.Config(
+        signature_version="s3v4", retries={"max_attempts": 1}, s3={"addressing_style": "path"}
+    )
     return boto3.client("s3", endpoint_url=server.endpoint, config=config, **settings)
 
 
@@ -56,12 +78,22 @@ def test_odd_keys_round_trip_and_list_in_order(client: Any) -> None:
     in_order = sorted(ODD_KEYS, key=str.encode)
     for operation in ("list_objects", "list_objects_v2"):
         for size in (1, 3, 1000):
-            pages = client.get_paginator(operation).paginate(Bucket="bkt", PaginationConfig={"PageSize": size})
+            pages = client.get_paginator(operation).paginate(
+                Bucket="bkt", PaginationConfig={"PageSize": size}
+            )
             assert [item["Key"] for page in pages for item in page.get("Contents", [])] == in_order
-            pages = list(client.get_paginator(operation).paginate(Bucket="bkt", Delimiter="/", PaginationConfig={"PageSize": size}))
+            pages = list(
+                client.get_paginator(operation).paginate(
+                    Bucket="bkt", Delimiter="/", PaginationConfig={"PageSize": size}
+                )
+            )
             prefixes = [item["Prefix"] for page in pages for item in page.get("CommonPrefixes", [])]
-            assert prefixes == sorted({key[: key.index("/") + 1] for key in ODD_KEYS if "/" in key}, key=str.encode)
-    deleted = client.delete_objects(Bucket="bkt", Delete={"Objects": [{"Key": key} for key in ODD_KEYS]})["Deleted"]
+            assert prefixes == sorted(
+                {key[: key.index("/") + 1] for key in ODD_KEYS if "/" in key}, key=str.encode
+            )
+    deleted = client.delete_objects(Bucket="bkt", Delete={"Objects": [{"Key": key} for key in ODD_KEYS]})[
+        "Deleted"
+    ]
     assert len(deleted) == len(ODD_KEYS)
     assert client.list_objects_v2(Bucket="bkt")["KeyCount"] == 0
 
@@ -85,7 +117,12 @@ def test_transfers_by_parts(client: Any, tmp_path: Path) -> None:
 def test_checksums(client: Any, algorithm: str) -> None:
     client.put_object(Bucket="bkt", Key="k", Body=b"hello" * 1000, ChecksumAlgorithm=algorithm)
     wrong = {"CRC32": "AAAAAA==", "SHA1": "A" * 27 + "=", "SHA256": "A" * 43 + "="}[algorithm]
-    assert error_code(lambda: client.put_object(Bucket="bkt", Key="k", Body=b"x", **{f"Checksum{algorithm}": wrong})) == "BadDigest"
+    assert (
+        error_code(
+            lambda: client.put_object(Bucket="bkt", Key="k", Body=b"x", **{f"Checksum{algorithm}": wrong})
+        )
+        == "BadDigest"
+    )
 
 
 @pytest.mark.parametrize("algorithm", ["CRC32", "CRC32C", "CRC64NVME", "SHA256"])
@@ -106,12 +143,18 @@ def test_uploads_by_parts_are_listed(client: Any) -> None:
     assert [(item["Key"], item["UploadId"]) for item in listed] == [("k", upload), ("ü", other)]
     client.abort_multipart_upload(Bucket="bkt", Key="ü", UploadId=other)
     for number in (1, 2, 3):
-        client.upload_part(Bucket="bkt", Key="k", UploadId=upload, PartNumber=number, Body=part, ChecksumAlgorithm="CRC32")
-    pages = client.get_paginator("list_parts").paginate(Bucket="bkt", Key="k", UploadId=upload, PaginationConfig={"PageSize": 2})
+        client.upload_part(
+            Bucket="bkt", Key="k", UploadId=upload, PartNumber=number, Body=part, ChecksumAlgorithm="CRC32"
+        )
+    pages = client.get_paginator("list_parts").paginate(
+        Bucket="bkt", Key="k", UploadId=upload, PaginationConfig={"PageSize": 2}
+    )
     parts = [item for page in pages for item in page["Parts"]]
     assert [item["PartNumber"] for item in parts] == [1, 2, 3]
     keep = [{name: item[name] for name in ("PartNumber", "ETag", "ChecksumCRC32")} for item in parts]
-    done = client.complete_multipart_upload(Bucket="bkt", Key="k", UploadId=upload, MultipartUpload={"Parts": keep})
+    done = client.complete_multipart_upload(
+        Bucket="bkt", Key="k", UploadId=upload, MultipartUpload={"Parts": keep}
+    )
     assert done["ChecksumCRC32"].endswith("-3")
     second = client.get_object(Bucket="bkt", Key="k", PartNumber=2)
     assert second["PartsCount"] == 3
@@ -122,7 +165,10 @@ def test_uploads_by_parts_are_listed(client: Any) -> None:
 def test_many_objects_are_deleted_at_once(client: Any) -> None:
     for key in ODD_KEYS:
         client.put_object(Bucket="bkt", Key=key, Body=b"")
-    answer = client.delete_objects(Bucket="bkt", Delete={"Objects": [{"Key": key} for key in [*ODD_KEYS, "not there"] if key != "new\nline"]})
+    answer = client.delete_objects(
+        Bucket="bkt",
+        Delete={"Objects": [{"Key": key} for key in [*ODD_KEYS, "not there"] if key != "new\nline"]},
+    )
     assert "Errors" not in answer
     assert len(answer["Deleted"]) == len(ODD_KEYS)
     assert [item["Key"] for item in client.list_objects_v2(Bucket="bkt")["Contents"]] == ["new\nline"]
@@ -145,17 +191,28 @@ def test_faults_are_set_while_it_runs(server: sim.Server, client: Any) -> None:
 def test_https(tmp_path: Path) -> None:
     (tmp_path / "bkt").mkdir()
     with sim.Server(tmp_path, tls=True, addresses=2) as server:
-        config = botocore_config.Config(signature_version="s3v4", retries={"max_attempts": 1}, s3={"addressing_style": "path"})
-        keys = {"aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key, "region_name": server.region}
+        config = botocore_config.Config(
+            signature_version="s3v4", retries={"max_attempts": 1}, s3={"addressing_style": "path"}
+        )
+        keys = {
+            "aws_access_key_id": server.access_key,
+            "aws_secret_access_key": server.secret_key,
+            "region_name": server.region,
+        }
         for address in server.addresses:
-            client = boto3.client("s3", endpoint_url=f"https://{address}", config=config, verify=server.ca_path, **keys)
+            client = boto3.client(
+                "s3", endpoint_url=f"https://{address}", config=config, verify=server.ca_path, **keys
+            )
             client.put_object(Bucket="bkt", Key="k", Body=b"secret" * 100_000)
             assert client.get_object(Bucket="bkt", Key="k")["Body"].read() == b"secret" * 100_000
 
 
 def test_conditions(client: Any) -> None:
     client.put_object(Bucket="bkt", Key="k", Body=b"1", IfNoneMatch="*")
-    assert error_code(lambda: client.put_object(Bucket="bkt", Key="k", Body=b"2", IfNoneMatch="*")) == "PreconditionFailed"
+    assert (
+        error_code(lambda: client.put_object(Bucket="bkt", Key="k", Body=b"2", IfNoneMatch="*"))
+        == "PreconditionFailed"
+    )
     etag = client.head_object(Bucket="bkt", Key="k")["ETag"]
     client.put_object(Bucket="bkt", Key="k", Body=b"3", IfMatch=etag)
     assert error_code(lambda: client.get_object(Bucket="bkt", Key="k", IfMatch=etag)) == "PreconditionFailed"
@@ -186,4 +243,7 @@ def test_buckets(client: Any) -> None:
     client.delete_object(Bucket="new", Key="k")
     client.delete_bucket(Bucket="new")
     assert error_code(lambda: client.list_objects_v2(Bucket="new")) == "NoSuchBucket"
-    assert error_code(lambda: client.put_object_tagging(Bucket="bkt", Key="k", Tagging={"TagSet": []})) == "NotImplemented"
+    assert (
+        error_code(lambda: client.put_object_tagging(Bucket="bkt", Key="k", Tagging={"TagSet": []}))
+        == "NotImplemented"
+    )

@@ -22,7 +22,9 @@ CLIENTS = CACHE / "clients" / "bin"  # a venv of their own: tools/setup
 RCLONE = CACHE / "bin" / "rclone"
 NAMES = ["a.txt", "dir/b.bin", "dir/empty", "dir/deep/er/c", "names/ö ü+&.txt", "names/100%.txt", "big.bin"]
 
-needs_clients = pytest.mark.skipif(not CLIENTS.exists(), reason="tools/setup test makes the venv of these clients")
+needs_clients = pytest.mark.skipif(
+    not CLIENTS.exists(), reason="tools/setup test makes the venv of these clients"
+)
 
 
 @pytest.fixture
@@ -52,11 +54,22 @@ def tree(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, str]:
-    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
 def run(*command: str | Path, directory: Path | None = None) -> str:
-    done = subprocess.run([str(part) for part in command], cwd=directory, capture_output=True, text=True, timeout=240, check=False)
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
     assert done.returncode == 0, f"{command}: {done.stdout[-1000:]}{done.stderr[-3000:]}"
     return done.stdout + done.stderr
 
@@ -64,7 +77,9 @@ def run(*command: str | Path, directory: Path | None = None) -> str:
 def writes(server: sim.Server) -> int:
     """Objects written so far."""
     requests: dict[str, dict[str, int]] = server.stats()["requests"]
-    return sum(sum(requests.get(kind, {}).values()) for kind in ("put_object", "complete_upload", "copy_object"))
+    return sum(
+        sum(requests.get(kind, {}).values()) for kind in ("put_object", "complete_upload", "copy_object")
+    )
 
 
 def served(server: sim.Server, tmp_path: Path) -> list[str]:
@@ -107,9 +122,13 @@ def test_s5cmd(server: sim.Server, tree: Path, tmp_path: Path) -> None:
 def test_rclone(server: sim.Server, tree: Path, tmp_path: Path) -> None:
     remote = f":s3,provider=Other,env_auth=true,endpoint='{server.endpoint}',region=us-east-1,force_path_style=true,upload_cutoff=6M:bkt/p"
     rclone = [RCLONE, "--config", tmp_path / "none", "--stats-one-line", "-v"]
-    shutil.copytree(tree, tmp_path / "served" / "bkt" / "laid")  # files that no client put: their ETags are no MD5s
+    shutil.copytree(
+        tree, tmp_path / "served" / "bkt" / "laid"
+    )  # files that no client put: their ETags are no MD5s
     run(*rclone, "sync", tree, remote)
-    assert sorted(served(server, tmp_path)) == sorted([f"p/{name}" for name in NAMES] + [f"laid/{name}" for name in NAMES])
+    assert sorted(served(server, tmp_path)) == sorted(
+        [f"p/{name}" for name in NAMES] + [f"laid/{name}" for name in NAMES]
+    )
     before = writes(server)
     assert "There was nothing to transfer" in run(*rclone, "sync", tree, remote)
     assert "There was nothing to transfer" in run(*rclone, "sync", "--checksum", tree, remote)
@@ -158,12 +177,18 @@ def test_boto3(server: sim.Server, tree: Path, tmp_path: Path) -> None:
     boto3 = pytest.importorskip("boto3")
     bucket = boto3.resource("s3").Bucket("bkt")
     for name in NAMES:
-        bucket.upload_file(str(tree / name), f"p/{name}", ExtraArgs={"Metadata": {"length": str(len(name))}, "ContentType": "text/x"})
+        bucket.upload_file(
+            str(tree / name),
+            f"p/{name}",
+            ExtraArgs={"Metadata": {"length": str(len(name))}, "ContentType": "text/x"},
+        )
         head = bucket.Object(f"p/{name}")
         assert (head.metadata, head.content_type) == ({"length": str(len(name))}, "text/x")
         if name != "big.bin":
             assert head.e_tag == f'"{hashlib.md5((tree / name).read_bytes()).hexdigest()}"'
-    assert sorted(item.key for item in bucket.objects.filter(Prefix="p/")) == sorted(f"p/{name}" for name in NAMES)
+    assert sorted(item.key for item in bucket.objects.filter(Prefix="p/")) == sorted(
+        f"p/{name}" for name in NAMES
+    )
     for name in NAMES:
         (tmp_path / "down" / name).parent.mkdir(parents=True, exist_ok=True)
         bucket.download_file(f"p/{name}", str(tmp_path / "down" / name))
@@ -177,13 +202,23 @@ def test_obstore(server: sim.Server, tree: Path, tmp_path: Path) -> None:
     obstore = pytest.importorskip("obstore")
     store = obstore.store.S3Store("bkt", endpoint=server.endpoint, client_options={"allow_http": True})
     for name in NAMES:
-        obstore.put(store, f"p/{name}", tree / name, chunk_size=5 << 20, attributes={"Content-Type": "text/x", "who": "me"})
-    assert sorted(item["path"] for page in obstore.list(store, "p") for item in page) == sorted(f"p/{name}" for name in NAMES)
+        obstore.put(
+            store,
+            f"p/{name}",
+            tree / name,
+            chunk_size=5 << 20,
+            attributes={"Content-Type": "text/x", "who": "me"},
+        )
+    assert sorted(item["path"] for page in obstore.list(store, "p") for item in page) == sorted(
+        f"p/{name}" for name in NAMES
+    )
     for name in NAMES:
         answer = obstore.get(store, f"p/{name}")
         assert answer.attributes == {"Content-Type": "text/x", "who": "me"}
         assert bytes(answer.bytes()) == (tree / name).read_bytes()
-    assert bytes(obstore.get_range(store, "p/big.bin", start=5, end=25)) == (tree / "big.bin").read_bytes()[5:25]
+    assert (
+        bytes(obstore.get_range(store, "p/big.bin", start=5, end=25)) == (tree / "big.bin").read_bytes()[5:25]
+    )
     with pytest.raises(obstore.exceptions.AlreadyExistsError):
         obstore.put(store, "p/a.txt", b"x", mode="create")
     e_tag = obstore.head(store, "p/a.txt")["e_tag"]
@@ -195,7 +230,12 @@ def test_obstore(server: sim.Server, tree: Path, tmp_path: Path) -> None:
 
 def test_pyarrow(server: sim.Server, tree: Path, tmp_path: Path) -> None:
     fs = pytest.importorskip("pyarrow.fs")
-    s3 = fs.S3FileSystem(endpoint_override=server.endpoint.removeprefix("http://"), scheme="http", region="us-east-1", background_writes=False)
+    s3 = fs.S3FileSystem(
+        endpoint_override=server.endpoint.removeprefix("http://"),
+        scheme="http",
+        region="us-east-1",
+        background_writes=False,
+    )
     for name in NAMES:
         with s3.open_output_stream(f"bkt/p/{name}", metadata={"Content-Type": "text/x", "who": "me"}) as out:
             out.write((tree / name).read_bytes())
@@ -223,8 +263,14 @@ def test_litdata(server: sim.Server, tmp_path: Path) -> None:
     bucket = boto3.resource("s3").Bucket("bkt")
     for path in (tmp_path / "written").iterdir():
         bucket.upload_file(str(path), f"ds/{path.name}")
-    options = {"endpoint_url": server.endpoint, "aws_access_key_id": server.access_key, "aws_secret_access_key": server.secret_key}
-    dataset = litdata.StreamingDataset("s3://bkt/ds", cache_dir=str(tmp_path / "cache"), storage_options=options)
+    options = {
+        "endpoint_url": server.endpoint,
+        "aws_access_key_id": server.access_key,
+        "aws_secret_access_key": server.secret_key,
+    }
+    dataset = litdata.StreamingDataset(
+        "s3://bkt/ds", cache_dir=str(tmp_path / "cache"), storage_options=options
+    )
     samples = [dataset[i] for i in range(len(dataset))]
     assert [sample["index"] for sample in samples] == list(range(50))
     assert all((np.asarray(sample["array"]) == sample["index"]).all() for sample in samples)
@@ -234,11 +280,15 @@ def test_litdata(server: sim.Server, tmp_path: Path) -> None:
 def test_mosaicml_streaming(server: sim.Server, tmp_path: Path) -> None:
     streaming = pytest.importorskip("streaming")
     columns = {"i": "int", "x": "ndarray:int64:300"}
-    with streaming.MDSWriter(out="s3://bkt/mds", columns=columns, hashes=["sha1"], compression="zstd", size_limit=20_000) as out:
+    with streaming.MDSWriter(
+        out="s3://bkt/mds", columns=columns, hashes=["sha1"], compression="zstd", size_limit=20_000
+    ) as out:
         for i in range(50):
             out.write({"i": i, "x": np.full(300, i)})
     assert "mds/index.json" in served(server, tmp_path)
-    dataset = streaming.StreamingDataset(remote="s3://bkt/mds", local=str(tmp_path / "local"), validate_hash="sha1", batch_size=1)
+    dataset = streaming.StreamingDataset(
+        remote="s3://bkt/mds", local=str(tmp_path / "local"), validate_hash="sha1", batch_size=1
+    )
     assert [dataset[i]["i"] for i in range(len(dataset))] == list(range(50))
     assert all((dataset[i]["x"] == i).all() for i in range(50))
 
@@ -250,9 +300,15 @@ def test_presigned_forms(server: sim.Server, tmp_path: Path) -> None:
     for version in ("s3", "s3v4"):
         client: Any = boto3.client("s3", config=config(signature_version=version))
         fields = {"Content-Type": "text/plain", "x-amz-meta-who": "me"}
-        conditions = [{"Content-Type": "text/plain"}, {"x-amz-meta-who": "me"}, ["content-length-range", 1, 10]]
+        conditions = [
+            {"Content-Type": "text/plain"},
+            {"x-amz-meta-who": "me"},
+            ["content-length-range", 1, 10],
+        ]
         post = client.generate_presigned_post("bkt", "form/${filename}", Fields=fields, Conditions=conditions)
-        sent = requests.post(post["url"], data=post["fields"], files={"file": ("n.txt", b"hello")}, timeout=60)
+        sent = requests.post(
+            post["url"], data=post["fields"], files={"file": ("n.txt", b"hello")}, timeout=60
+        )
         assert sent.status_code == 204, sent.text
         head = boto3.client("s3").head_object(Bucket="bkt", Key="form/n.txt")
         assert (head["ContentType"], head["Metadata"]) == ("text/plain", {"who": "me"})
@@ -264,6 +320,8 @@ def test_presigned_forms(server: sim.Server, tmp_path: Path) -> None:
             ({}, b"", 400),
             ({}, b"x" * 11, 400),
         ]:
-            sent = requests.post(post["url"], data=post["fields"] | change, files={"file": ("m.txt", body)}, timeout=60)
+            sent = requests.post(
+                post["url"], data=post["fields"] | change, files={"file": ("m.txt", body)}, timeout=60
+            )
             assert sent.status_code == status, (change, sent.text)
     assert served(server, tmp_path) == ["form/n.txt"]

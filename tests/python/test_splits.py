@@ -62,7 +62,9 @@ LAYOUTS: dict[str, tuple[Callable[[Path, list[dict[str, Any]]], None], str]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_repository_opens_as_datasets_reads_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+def test_a_repository_opens_as_datasets_reads_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     datasets = pytest.importorskip("datasets")
     root = tmp_path / "repo"
@@ -82,7 +84,9 @@ def test_a_repository_opens_as_datasets_reads_it(tmp_path: Path, monkeypatch: py
             ours = [{**row, "id": int(row["id"])} for row in dataset]
         assert ours == theirs
     for use in (lambda: hr.Dataset(root), lambda: hr.Loader(root, batch_size=1)):
-        with pytest.raises(hr.InvalidArgumentError, match=r"train \(1 file\), validation \(1 file\), test \(1 file\).*split="):
+        with pytest.raises(
+            hr.InvalidArgumentError, match=r"train \(1 file\), validation \(1 file\), test \(1 file\).*split="
+        ):
             use()
     with hr.Dataset(root, split="all") as dataset:
         assert len(dataset) == 26
@@ -90,7 +94,25 @@ def test_a_repository_opens_as_datasets_reads_it(tmp_path: Path, monkeypatch: py
         assert sum(len(batch.ids) for batch in loader) == 5
 
 
-WORDS = ["train", "training", "test", "testing", "val", "valid", "validation", "dev", "eval", "evaluation", "x", "data", "contest", "trainer", "7", "", "b c"]
+WORDS = [
+    "train",
+    "training",
+    "test",
+    "testing",
+    "val",
+    "valid",
+    "validation",
+    "dev",
+    "eval",
+    "evaluation",
+    "x",
+    "data",
+    "contest",
+    "trainer",
+    "7",
+    "",
+    "b c",
+]
 
 
 def random_name(rng: random.Random) -> str:
@@ -104,7 +126,11 @@ def random_name(rng: random.Random) -> str:
     else:
         name = part()
     return "/".join(
-        [f"f{folder}".replace("/", "") if not folder.strip(". ") or folder.startswith(".") else folder for folder in folders] + [f"{name.lstrip('._')}.tar"]
+        [
+            f"f{folder}".replace("/", "") if not folder.strip(". ") or folder.startswith(".") else folder
+            for folder in folders
+        ]
+        + [f"{name.lstrip('._')}.tar"]
     )
 
 
@@ -117,7 +143,10 @@ def test_splits_are_those_of_datasets(tmp_path: Path, seed: int) -> None:
         write_tar(tmp_path / name)
     patterns = data_files.get_data_patterns(str(tmp_path))
     # A file that several of their patterns name comes more than once there.
-    theirs = {str(split): sorted(set(found)) for split, found in data_files.DataFilesDict.from_patterns(patterns, str(tmp_path)).items()}
+    theirs = {
+        str(split): sorted(set(found))
+        for split, found in data_files.DataFilesDict.from_patterns(patterns, str(tmp_path)).items()
+    }
     if list(patterns.values()) == [["**"]]:
         assert len(keys_of(tmp_path)) == len(names)
         return
@@ -153,7 +182,12 @@ def test_the_command_line_takes_the_split(tmp_path: Path) -> None:
     for split, rows in ROWS.items():
         root.mkdir(exist_ok=True)
         lines(root / f"{split}.jsonl", rows)
-    for command in (["inspect", str(root)], ["verify", str(root)], ["order", str(root)], ["pack", str(root), str(tmp_path / "none"), "--from", "text"]):
+    for command in (
+        ["inspect", str(root)],
+        ["verify", str(root)],
+        ["order", str(root)],
+        ["pack", str(root), str(tmp_path / "none"), "--from", "text"],
+    ):
         refused = CliRunner().invoke(app, command)
         assert refused.exit_code != 0
     for command in (["inspect", str(root)], ["order", str(root), "--batch-size", "1"]):
@@ -162,7 +196,9 @@ def test_the_command_line_takes_the_split(tmp_path: Path) -> None:
         assert json.loads(done.stdout)["samples"] == 20
     done = CliRunner().invoke(app, ["verify", str(root), "--split", "test", "--json"])
     assert json.loads(done.stdout)["samples_ok"] == 1
-    done = CliRunner().invoke(app, ["pack", str(root), str(tmp_path / "out"), "--from", "text", "--split", "validation", "--json"])
+    done = CliRunner().invoke(
+        app, ["pack", str(root), str(tmp_path / "out"), "--from", "text", "--split", "validation", "--json"]
+    )
     assert done.exit_code == 0, done.output
     with hr.Dataset(tmp_path / "out") as dataset:
         assert len(dataset) == 5
@@ -189,7 +225,9 @@ def tree(buckets: Path) -> Path:
         ("{b,x/c}*", ["d/b.tar", "d/x/c.tar"]),
     ],
 )
-def test_wildcards_name_the_objects(tree: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, pattern: str, names: list[str]) -> None:
+def test_wildcards_name_the_objects(
+    tree: Path, s3: Any, monkeypatch: pytest.MonkeyPatch, pattern: str, names: list[str]
+) -> None:
     monkeypatch.chdir(tree.parent)
     for root in (str(tree), "s3://b/d", "d", f"file://{tree}"):
         url = f"{root}/{pattern.replace('{}', root)}"

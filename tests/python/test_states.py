@@ -27,7 +27,9 @@ FREE = {"epoch_end", "global_batch"}
 
 
 def _write(root: Path, count: int, first: int = 0) -> Path:
-    samples = [{"x": struct.pack("<q", first + i), "t": f"t{first + i}".encode() * (1 + i % 7)} for i in range(count)]
+    samples = [
+        {"x": struct.pack("<q", first + i), "t": f"t{first + i}".encode() * (1 + i % 7)} for i in range(count)
+    ]
     return write_mds(root, {"x": ("int", 8), "t": ("str", None)}, samples, 10)
 
 
@@ -38,7 +40,12 @@ def _write_tokens(root: Path) -> Path:
     np.concatenate([np.arange(n, dtype=np.uint16) for n in lengths]).tofile(root / "a.bin")
     begins = np.concatenate([[0], np.cumsum(lengths)[:-1] * 2]).astype(np.int64)
     head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
-    (root / "a.idx").write_bytes(head + lengths.astype(np.int32).tobytes() + begins.tobytes() + np.arange(len(lengths) + 1, dtype=np.int64).tobytes())
+    (root / "a.idx").write_bytes(
+        head
+        + lengths.astype(np.int32).tobytes()
+        + begins.tobytes()
+        + np.arange(len(lengths) + 1, dtype=np.int64).tobytes()
+    )
     return root
 
 
@@ -72,12 +79,19 @@ def make_root(root: Path) -> Path:
 
 def open_loader(kind: str, root: Path, **arguments: Any) -> hr.Loader:
     order = {"order": kind} if kind in ("sequential", "mosaic:py1e", "litdata") else {}
-    return hr.Loader(OPENERS[kind](root), **{"batch_size": 8, "rank": 0, "world_size": 1, "memory": "64MiB", "seed": 3, **order, **arguments})
+    return hr.Loader(
+        OPENERS[kind](root),
+        **{"batch_size": 8, "rank": 0, "world_size": 1, "memory": "64MiB", "seed": 3, **order, **arguments},
+    )
 
 
 def rest_of(loader: hr.Loader, epochs: int = 2) -> list[list[int]]:
     """Ids of what is left of the epoch, and of another one."""
-    return [[int(i) for i, real in zip(batch.ids, batch.mask, strict=True) if real] for _ in range(epochs) for batch in loader]
+    return [
+        [int(i) for i, real in zip(batch.ids, batch.mask, strict=True) if real]
+        for _ in range(epochs)
+        for batch in loader
+    ]
 
 
 def digest(ids: list[list[int]]) -> str:
@@ -109,7 +123,9 @@ def as_version_1(loader: hr.Loader, state: dict[str, Any]) -> dict[str, Any]:
     state["fingerprint"] = loader._dataset.version_fingerprint
     if state["mixture"]:
         ours = loader.state_dict()["mixture"]["parts"].split()
-        state["mixture"]["parts"] = " ".join(a[:6] + b[6:] for a, b in zip(ours, state["mixture"]["parts"].split(), strict=True))
+        state["mixture"]["parts"] = " ".join(
+            a[:6] + b[6:] for a, b in zip(ours, state["mixture"]["parts"].split(), strict=True)
+        )
     return state
 
 
@@ -195,7 +211,10 @@ def test_another_content_is_another_dataset(root: Path, tmp_path: Path) -> None:
     index = json.loads((tmp_path / "mds/index.json").read_text())
     index["shards"][0]["raw_data"]["hashes"] = {"xxh64": "0123456789abcdef"}
     (tmp_path / "mds/index.json").write_text(json.dumps(index))
-    with open_loader("headrace", tmp_path) as loader, pytest.raises(hr.InvalidArgumentError, match="fingerprint"):
+    with (
+        open_loader("headrace", tmp_path) as loader,
+        pytest.raises(hr.InvalidArgumentError, match="fingerprint"),
+    ):
         loader.load_state_dict(state)
 
 
@@ -218,7 +237,12 @@ def test_fresh_runs_give_the_same_batches_on_any_number_of_ranks(kind: str, root
         got: list[list[int]] = []
         for rank in range(world):
             with open_loader(kind, root, batch_size=batch // world, rank=rank, world_size=world) as loader:
-                got = [a + b for a, b in zip(got or [[]] * len(loader), (ids.tolist() for ids in loader.sample_ids(1)), strict=True)]
+                got = [
+                    a + b
+                    for a, b in zip(
+                        got or [[]] * len(loader), (ids.tolist() for ids in loader.sample_ids(1)), strict=True
+                    )
+                ]
         return got
 
     for batch, worlds in ((12, (2, 4, 6)), (24, (3, 8)), (40, (5,)), (56, (7,))):
@@ -228,11 +252,15 @@ def test_fresh_runs_give_the_same_batches_on_any_number_of_ranks(kind: str, root
 
 
 def test_ranks_that_share_blocks_are_told_how_much(root: Path) -> None:
-    with pytest.warns(RuntimeWarning, match="8 ranks read each block 8 times on average, in global batches of 64"):
+    with pytest.warns(
+        RuntimeWarning, match="8 ranks read each block 8 times on average, in global batches of 64"
+    ):
         open_loader("headrace", root, batch_size=8, world_size=8, lanes=1).close()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        open_loader("headrace", root, batch_size=8, rank=1, world_size=8, lanes=1).close()  # Rank 0 has said it.
+        open_loader(
+            "headrace", root, batch_size=8, rank=1, world_size=8, lanes=1
+        ).close()  # Rank 0 has said it.
         open_loader("headrace", root, batch_size=8, world_size=2, lanes=4).close()
 
 
@@ -248,7 +276,9 @@ def test_a_dataset_smaller_than_a_global_batch(kind: str, world: int, root: Path
     for epoch_end in ("pad", "uneven", "drop"):
         got: list[int] = []
         for rank in range(world):
-            with open_loader(kind, root, batch_size=size // world + 3, rank=rank, world_size=world, epoch_end=epoch_end) as loader:
+            with open_loader(
+                kind, root, batch_size=size // world + 3, rank=rank, world_size=world, epoch_end=epoch_end
+            ) as loader:
                 if epoch_end == "drop" and not len(loader):
                     with pytest.warns(RuntimeWarning, match="delivers nothing"):
                         assert rest_of(loader, 1) == []
@@ -303,19 +333,28 @@ def test_random_runs_deliver_each_sample_once(round: int, tmp_path: Path) -> Non
     rng = random.Random(SEED + round)
     count = _write_random(tmp_path / "data", rng)
     order = rng.choice(("headrace", "headrace", "sequential"))
-    common: dict[str, Any] = {"order": order, "seed": rng.randint(0, 9), "memory": "32MiB", "epoch_end": rng.choice(("pad", "uneven"))}
+    common: dict[str, Any] = {
+        "order": order,
+        "seed": rng.randint(0, 9),
+        "memory": "32MiB",
+        "epoch_end": rng.choice(("pad", "uneven")),
+    }
     state: dict[str, Any] | None = None
     delivered: list[int] = []
     while state is None or state["epoch"] == 0:
         world, batch, stop = rng.randint(1, 8), rng.randint(1, rng.choice((3, 40))), rng.randint(1, 9)
         expected: list[list[int]] = []
         if state is None:
-            with hr.Loader(tmp_path / "data", batch_size=batch * world, rank=0, world_size=1, **common) as loader:
+            with hr.Loader(
+                tmp_path / "data", batch_size=batch * world, rank=0, world_size=1, **common
+            ) as loader:
                 expected = [ids.tolist() for ids in loader.sample_ids(0)]
         got: list[list[int]] = [[] for _ in range(stop)]
         states = []
         for rank in range(world):
-            with hr.Loader(tmp_path / "data", batch_size=batch, rank=rank, world_size=world, **common) as loader:
+            with hr.Loader(
+                tmp_path / "data", batch_size=batch, rank=rank, world_size=world, **common
+            ) as loader:
                 if state is not None:
                     loader.load_state_dict(state)
                 for ids, received in zip(got, loader, strict=False):
@@ -336,7 +375,15 @@ def test_litdata_repeats_less_than_a_global_batch_in_another_world(root: Path) -
         for part in range(2):
             world, batch = rng.randint(1, 4), rng.randint(1, 6)
             for rank in range(world):
-                with open_loader("litdata", root, batch_size=batch, rank=rank, world_size=world, order_options=options, epoch_end="uneven") as loader:
+                with open_loader(
+                    "litdata",
+                    root,
+                    batch_size=batch,
+                    rank=rank,
+                    world_size=world,
+                    order_options=options,
+                    epoch_end="uneven",
+                ) as loader:
                     if part == 1:
                         loader.load_state_dict(state or {})
                     for _, received in zip(range(1000 if part else 7), loader, strict=False):

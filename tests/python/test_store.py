@@ -69,7 +69,13 @@ def test_put_if_absent_refuses_what_exists(store: hr.Store) -> None:
 def test_list_is_in_byte_order_and_rolls_up(store: hr.Store) -> None:
     for key in ("a", "d/x", "d/y/z", "B", "e-1"):
         store.put(key, key.encode())
-    assert [(o.key, o.size) for o in store.list()] == [("B", 1), ("a", 1), ("d/x", 3), ("d/y/z", 5), ("e-1", 3)]
+    assert [(o.key, o.size) for o in store.list()] == [
+        ("B", 1),
+        ("a", 1),
+        ("d/x", 3),
+        ("d/y/z", 5),
+        ("e-1", 3),
+    ]
     assert [o.key for o in store.list(recursive=False)] == ["B", "a", "d/", "e-1"]
     assert [o.key for o in store.list("d/", recursive=False)] == ["d/x", "d/y/"]
     assert list(store.list("nothing")) == []
@@ -97,7 +103,11 @@ def test_missing_objects_raise_not_found_with_the_key(store: hr.Store) -> None:
         with pytest.raises(hr.NotFoundError, match="no/such") as caught:
             call("no/such")
         assert isinstance(caught.value, FileNotFoundError)
-        assert (caught.value.code, caught.value.key, caught.value.retryable) == ("not_found", "no/such", False)
+        assert (caught.value.code, caught.value.key, caught.value.retryable) == (
+            "not_found",
+            "no/such",
+            False,
+        )
 
 
 def test_a_range_past_the_end_is_an_error(store: hr.Store) -> None:
@@ -197,7 +207,13 @@ def test_a_closed_store_says_so(store: hr.Store) -> None:
     store.close()
     store.close()
     assert store.closed
-    for call in (lambda: store.get("a"), lambda: list(store.list()), lambda: store.put("a", b""), store.stats, lambda: store.url):
+    for call in (
+        lambda: store.get("a"),
+        lambda: list(store.list()),
+        lambda: store.put("a", b""),
+        store.stats,
+        lambda: store.url,
+    ):
         with pytest.raises(hr.InvalidArgumentError, match="closed"):
             call()
     assert repr(store) == "Store(closed)"
@@ -228,7 +244,11 @@ def test_closing_ends_a_read_under_way(buckets: Path) -> None:
     (buckets / "b" / "x").write_bytes(bytes(100))
     slow = {"first_byte_p50_ms": 60_000.0, "first_byte_p99_ms": 60_000.0}
     with simulator.Server(buckets, behaviour=slow) as server:
-        where = {"endpoint": server.endpoint, "access_key": server.access_key, "secret_key": server.secret_key}
+        where = {
+            "endpoint": server.endpoint,
+            "access_key": server.access_key,
+            "secret_key": server.secret_key,
+        }
         store = hr.Store("s3://b", first_byte_timeout=120, timeout=120, **where)  # type: ignore[arg-type]
         started, outcome = threading.Event(), []
 
@@ -245,7 +265,10 @@ def test_closing_ends_a_read_under_way(buckets: Path) -> None:
         store.close()
         thread.join(20)
         assert not thread.is_alive()
-        assert outcome in (["cancelled"], ["invalid_argument"])  # the latter when close() came before the read began
+        assert outcome in (
+            ["cancelled"],
+            ["invalid_argument"],
+        )  # the latter when close() came before the read began
 
 
 def test_store_arguments_are_checked(tmp_path: Path) -> None:
@@ -279,7 +302,9 @@ def test_a_list_that_comes_back_ends_in_an_error() -> None:
         url = "s3://b"
         pages = 0
 
-        def list_page(self, prefix: str, delimiter: str, continuation: str) -> tuple[list[Any], list[str], str]:
+        def list_page(
+            self, prefix: str, delimiter: str, continuation: str
+        ) -> tuple[list[Any], list[str], str]:
             self.pages += 1
             return [], [], f"t{self.pages % 3}"
 
@@ -289,11 +314,18 @@ def test_a_list_that_comes_back_ends_in_an_error() -> None:
     assert store.pages == 4
 
 
-def test_redirects_take_credentials_to_trusted_hosts_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redirects_take_credentials_to_trusted_hosts_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "x").write_bytes(b"hello")
     with simulator.Server(tmp_path, addresses=2, redirect_reads=True) as server:
-        options = {"endpoint": server.endpoint, "access_key": "headrace", "secret_key": "headrace-secret", "region": "us-east-1"}
+        options = {
+            "endpoint": server.endpoint,
+            "access_key": "headrace",
+            "secret_key": "headrace-secret",
+            "region": "us-east-1",
+        }
         with hr.Store("s3://b", **options) as store, pytest.raises(hr.DeniedError, match="trusted_hosts"):
             store.get("x")
         with hr.Store("s3://b", trusted_hosts="127.0.0.0/8", **options) as store:

@@ -60,7 +60,11 @@ def pack_value(value: Any, kind: Any) -> bytes:
     if pa.types.is_struct(kind):
         return b"\x01" + b"".join(pack_value(value[f.name], f.type) for f in kind)
     if pa.types.is_list(kind):
-        return b"\x01" + struct.pack("<I", len(value)) + b"".join(pack_value(item, kind.value_type) for item in value)
+        return (
+            b"\x01"
+            + struct.pack("<I", len(value))
+            + b"".join(pack_value(item, kind.value_type) for item in value)
+        )
     if pa.types.is_boolean(kind):
         return b"\x01" + bytes([value])
     if isinstance(value, str):
@@ -71,7 +75,9 @@ def pack_value(value: Any, kind: Any) -> bytes:
 
 
 @pytest.mark.skipif(not REFERENCE.is_dir(), reason="no reference cases here")
-@pytest.mark.parametrize("name", [p.stem for p in sorted(REFERENCE.glob("*.parquet"))] if REFERENCE.is_dir() else [])
+@pytest.mark.parametrize(
+    "name", [p.stem for p in sorted(REFERENCE.glob("*.parquet"))] if REFERENCE.is_dir() else []
+)
 def test_reference(name: str, tmp_path: Path) -> None:
     path = REFERENCE / f"{name}.parquet"
     expected = json.loads((REFERENCE / "expected.json").read_text())["files"][path.name]
@@ -86,7 +92,9 @@ def test_reference(name: str, tmp_path: Path) -> None:
             source = pq.read_table(path, columns=[column])[column].to_pylist()
             for i in range(kind.num_fields):
                 field = kind.field(i).name
-                assert [row[f"{column}.{field}"] for row in rows] == [None if v is None else v[field] for v in source]
+                assert [row[f"{column}.{field}"] for row in rows] == [
+                    None if v is None else v[field] for v in source
+                ]
             continue
         packed = b"".join(pack_value(row[column], kind) for row in rows)
         assert hashlib.sha256(packed).hexdigest() == facts["digest"], column
@@ -115,7 +123,10 @@ LISTS: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (pa.list_(pa.bool_()), st.lists(st.none() | st.booleans(), max_size=9)),
     (pa.list_(pa.float32(), 3), st.lists(st.floats(width=32, allow_nan=False), min_size=3, max_size=3)),
     (pa.list_(pa.string()), st.lists(st.none() | st.text(max_size=4), max_size=3)),
-    (pa.list_(pa.list_(pa.int16())), st.lists(st.none() | st.lists(st.integers(-9, 9), max_size=2), max_size=3)),
+    (
+        pa.list_(pa.list_(pa.int16())),
+        st.lists(st.none() | st.lists(st.integers(-9, 9), max_size=2), max_size=3),
+    ),
 ]
 
 
@@ -130,7 +141,12 @@ def tables(draw: st.DrawFn) -> Any:
         columns[f"c{i}"] = pa.array(cells, kind)
     if draw(st.booleans()):
         cells = draw(
-            st.lists(st.none() | st.fixed_dictionaries({"a": st.none() | st.integers(0, 9), "b": st.text(max_size=3)}), min_size=count, max_size=count)
+            st.lists(
+                st.none()
+                | st.fixed_dictionaries({"a": st.none() | st.integers(0, 9), "b": st.text(max_size=3)}),
+                min_size=count,
+                max_size=count,
+            )
         )
         columns["s"] = pa.array(cells, pa.struct([("a", pa.int32()), ("b", pa.string())]))
     return pa.table(columns)
@@ -152,12 +168,21 @@ def flat_rows(table: Any) -> list[dict[str, Any]]:
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(table=tables(), row_group=st.integers(1, 50), codec=st.sampled_from(["none", "zstd", "snappy"]), arrow=st.booleans())
-def test_random_tables(tmp_path_factory: pytest.TempPathFactory, table: Any, row_group: int, codec: str, arrow: bool) -> None:
+@given(
+    table=tables(),
+    row_group=st.integers(1, 50),
+    codec=st.sampled_from(["none", "zstd", "snappy"]),
+    arrow=st.booleans(),
+)
+def test_random_tables(
+    tmp_path_factory: pytest.TempPathFactory, table: Any, row_group: int, codec: str, arrow: bool
+) -> None:
     root = tmp_path_factory.mktemp("table")
     if arrow:
         buffers = None if codec != "zstd" else "zstd"
-        with pa.ipc.new_file(root / "t.arrow", table.schema, options=pa.ipc.IpcWriteOptions(compression=buffers)) as writer:
+        with pa.ipc.new_file(
+            root / "t.arrow", table.schema, options=pa.ipc.IpcWriteOptions(compression=buffers)
+        ) as writer:
             writer.write_table(table, max_chunksize=row_group)
     else:
         pq.write_table(table, root / "t.parquet", row_group_size=row_group, compression=codec)
@@ -169,11 +194,17 @@ def test_random_tables(tmp_path_factory: pytest.TempPathFactory, table: Any, row
 
 @pytest.mark.parametrize("items", ["numbers", "booleans", "texts"])
 def test_views_of_lists_are_lists(tmp_path: Path, items: str) -> None:
-    make, kind = {"numbers": (int, pa.int32()), "booleans": (lambda i: i % 3 == 0, pa.bool_()), "texts": (str, pa.string())}[items]
+    make, kind = {
+        "numbers": (int, pa.int32()),
+        "booleans": (lambda i: i % 3 == 0, pa.bool_()),
+        "texts": (str, pa.string()),
+    }[items]
     rows = [None if r == 2 else [make(i) for i in range(r % 4)] for r in range(9)]
     # The second column's views lie in another order than its rows, and overlap.
     values = pa.array([make(i) for i in range(5)], kind)
-    views = pa.ListViewArray.from_arrays(pa.array([3, 0, 1] * 3, pa.int32()), pa.array([2, 3, 0] * 3, pa.int32()), values)
+    views = pa.ListViewArray.from_arrays(
+        pa.array([3, 0, 1] * 3, pa.int32()), pa.array([2, 3, 0] * 3, pa.int32()), values
+    )
     table = pa.table({"a": pa.array(rows, pa.list_view(kind)), "b": views})
     with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
         writer.write_table(table, max_chunksize=4)
@@ -223,7 +254,10 @@ def test_arrays_of_one_size_come_as_arrays(tmp_path: Path) -> None:
 
 
 def test_nulls_inside_float_arrays_are_nan(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"v": pa.array([[1.0, None], None, [3.0, 4.0]], pa.list_(pa.float64(), 2))}), tmp_path / "t.parquet")
+    pq.write_table(
+        pa.table({"v": pa.array([[1.0, None], None, [3.0, 4.0]], pa.list_(pa.float64(), 2))}),
+        tmp_path / "t.parquet",
+    )
     rows = rows_of(tmp_path)
     assert rows[0]["v"][0] == 1.0
     assert np.isnan(rows[0]["v"][1])
@@ -241,7 +275,10 @@ def test_maps_and_nested_lists_are_json(tmp_path: Path) -> None:
     table = pa.table(
         {
             "m": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int32())),
-            "n": pa.array([[{"x": b"\x01", "y": decimal.Decimal("1.5")}], []], pa.list_(pa.struct([("x", pa.binary()), ("y", pa.decimal128(4, 1))]))),
+            "n": pa.array(
+                [[{"x": b"\x01", "y": decimal.Decimal("1.5")}], []],
+                pa.list_(pa.struct([("x", pa.binary()), ("y", pa.decimal128(4, 1))])),
+            ),
         }
     )
     pq.write_table(table, tmp_path / "t.parquet")
@@ -252,8 +289,12 @@ def test_maps_and_nested_lists_are_json(tmp_path: Path) -> None:
 def test_hugging_face_media(tmp_path: Path) -> None:
     media = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
     features = {"info": {"features": {"image": {"_type": "Image"}}}}
-    table = pa.table({"image": pa.array([{"bytes": b"\xff\xd8", "path": "a.jpg"}, None], media), "label": [1, 2]})
-    pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), tmp_path / "t.parquet")
+    table = pa.table(
+        {"image": pa.array([{"bytes": b"\xff\xd8", "path": "a.jpg"}, None], media), "label": [1, 2]}
+    )
+    pq.write_table(
+        table.replace_schema_metadata({"huggingface": json.dumps(features)}), tmp_path / "t.parquet"
+    )
     assert rows_of(tmp_path) == [
         {"image": b"\xff\xd8", "image.path": "a.jpg", "label": 1},
         {"image": None, "image.path": None, "label": 2},
@@ -267,7 +308,13 @@ def write_files(root: Path, count: int = 4, rows: int = 500, row_group: int = 60
     out = []
     for f in range(count):
         ids = range(f * rows, (f + 1) * rows)
-        table = pa.table({"id": pa.array(ids, pa.int64()), "text": [f"row {i}" * (i % 7) for i in ids], "x": pa.array([i / 3 for i in ids])})
+        table = pa.table(
+            {
+                "id": pa.array(ids, pa.int64()),
+                "text": [f"row {i}" * (i % 7) for i in ids],
+                "x": pa.array([i / 3 for i in ids]),
+            }
+        )
         pq.write_table(table, root / f"part-{f}.parquet", row_group_size=row_group, compression="zstd")
         out += table.to_pylist()
     return out
@@ -299,7 +346,9 @@ def test_hive_partitions_are_columns(tmp_path: Path) -> None:
 def test_files_that_differ_are_named(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1], "b": ["x"]}), tmp_path / "p0.parquet")
     pq.write_table(pa.table({"a": ["1"], "b": ["x"]}), tmp_path / "p1.parquet")
-    with pytest.raises(hr.InvalidArgumentError, match=r"p1.parquet: column 'a' is str, not int64.*p0.parquet"):
+    with pytest.raises(
+        hr.InvalidArgumentError, match=r"p1.parquet: column 'a' is str, not int64.*p0.parquet"
+    ):
         rows_of(tmp_path)
     pq.write_table(pa.table({"b": ["x"]}), tmp_path / "p1.parquet")
     with pytest.raises(hr.InvalidArgumentError, match=r"p1\.parquet: has no column 'a'"):
@@ -365,7 +414,18 @@ def run(path: Path, stops: list[tuple[int, int, int]], seed: int = 5) -> list[in
     seen: list[int] = []
     state: Any = None
     for steps, batch_size, world in stops:
-        loaders = [hr.Loader(path, batch_size=batch_size, rank=rank, world_size=world, seed=seed, epoch_end="pad", memory="256MiB") for rank in range(world)]
+        loaders = [
+            hr.Loader(
+                path,
+                batch_size=batch_size,
+                rank=rank,
+                world_size=world,
+                seed=seed,
+                epoch_end="pad",
+                memory="256MiB",
+            )
+            for rank in range(world)
+        ]
         try:
             iterators = []
             for loader in loaders:
@@ -379,7 +439,9 @@ def run(path: Path, stops: list[tuple[int, int, int]], seed: int = 5) -> list[in
                     break
                 for batch in batches:
                     assert batch is not None
-                    for i, text, x, is_real in zip(batch["id"], batch["text"], batch["x"], batch.mask, strict=True):
+                    for i, text, x, is_real in zip(
+                        batch["id"], batch["text"], batch["x"], batch.mask, strict=True
+                    ):
                         assert (text, x) == (f"row {i}" * (int(i) % 7), i / 3)
                         if is_real:
                             seen.append(int(i))
@@ -416,7 +478,9 @@ def test_batches_hold_arrays(tmp_path: Path) -> None:
 
 def test_nulls_in_batches(tmp_path: Path) -> None:
     values = [None if i % 3 == 0 else i for i in range(100)]
-    pq.write_table(pa.table({"id": range(100), "v": values, "b": [v is None for v in values]}), tmp_path / "t.parquet")
+    pq.write_table(
+        pa.table({"id": range(100), "v": values, "b": [v is None for v in values]}), tmp_path / "t.parquet"
+    )
     with hr.Loader(tmp_path, batch_size=10) as loader:
         for batch in loader:
             for i, v, b in zip(batch["id"], batch["v"], batch["b"], strict=True):
@@ -457,7 +521,9 @@ def verdict(root: Path) -> str:
 
 
 def test_flipped_bytes_never_crash(tmp_path: Path) -> None:
-    table = pa.table({"i": range(200), "s": [str(i) for i in range(200)], "l": [[i] * (i % 4) for i in range(200)]})
+    table = pa.table(
+        {"i": range(200), "s": [str(i) for i in range(200)], "l": [[i] * (i % 4) for i in range(200)]}
+    )
     pq.write_table(table, tmp_path / "t.parquet", compression="none", write_page_checksum=True)
     good = (tmp_path / "t.parquet").read_bytes()
     rng = random.Random(3)
@@ -469,7 +535,9 @@ def test_flipped_bytes_never_crash(tmp_path: Path) -> None:
 
 
 def test_flipped_bytes_in_arrow_files_never_crash(tmp_path: Path) -> None:
-    table = pa.table({"i": range(50), "s": [str(i) for i in range(50)], "d": pa.array(["a", "b"] * 25).dictionary_encode()})
+    table = pa.table(
+        {"i": range(50), "s": [str(i) for i in range(50)], "d": pa.array(["a", "b"] * 25).dictionary_encode()}
+    )
     with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
         writer.write_table(table)
     good = (tmp_path / "t.arrow").read_bytes()
@@ -483,7 +551,9 @@ def test_flipped_bytes_in_arrow_files_never_crash(tmp_path: Path) -> None:
 
 _FOLLOWED_BY_PYARROW = {
     "string_view": lambda: pa.array([f"text {i} that is not inline" for i in range(40)], pa.string_view()),
-    "binary_view": lambda: pa.array([b"bytes that are not inline" + bytes([i]) for i in range(40)], pa.binary_view()),
+    "binary_view": lambda: pa.array(
+        [b"bytes that are not inline" + bytes([i]) for i in range(40)], pa.binary_view()
+    ),
     "list of texts": lambda: pa.array([["a" * i, "bc"] for i in range(40)]),
     "list of lists": lambda: pa.array([[[i], [2, 3]] for i in range(40)]),
     "list of bools": lambda: pa.array([[True, False] * (i % 3) for i in range(40)]),
@@ -523,7 +593,10 @@ def write_arrow(path: Path, column: Any, codec: str = "zstd") -> None:
 def test_compressed_numbers_are_charged_for_what_they_inflate_to(tmp_path: Path, codec: str) -> None:
     write_arrow(tmp_path / "t.arrow", pa.array(np.zeros(4 << 20, np.int64)), codec)
     assert (tmp_path / "t.arrow").stat().st_size < 1 << 20
-    with hr.Dataset(tmp_path, memory="16MiB") as dataset, pytest.raises(hr.HeadraceError, match=r"memory|limit"):
+    with (
+        hr.Dataset(tmp_path, memory="16MiB") as dataset,
+        pytest.raises(hr.HeadraceError, match=r"memory|limit"),
+    ):
         dataset.read([0])
     with hr.Dataset(tmp_path, memory="128MiB") as dataset:
         assert dataset[1 << 20] == {"c": 0}
@@ -532,7 +605,10 @@ def test_compressed_numbers_are_charged_for_what_they_inflate_to(tmp_path: Path,
 def test_texts_that_inflate_beyond_measure_are_refused(tmp_path: Path) -> None:
     write_arrow(tmp_path / "t.arrow", pa.array(["the same text, " * 100] * 60_000))
     assert (tmp_path / "t.arrow").stat().st_size < 1 << 20
-    with hr.Dataset(tmp_path) as dataset, pytest.raises(hr.UnsupportedError, match=r"inflate to \d+, .* smaller record batches"):
+    with (
+        hr.Dataset(tmp_path) as dataset,
+        pytest.raises(hr.UnsupportedError, match=r"inflate to \d+, .* smaller record batches"),
+    ):
         dataset.read([0])
 
 
@@ -572,7 +648,9 @@ def _time_and_memory_bound() -> None:
 
 _NESTED = b"N" + b"\x85" * 900_000
 _SHARED = b"N" + b"2\x86" * 40
-_SHARED_BY_MEMO = b"(t\x94" + b"".join(b"h" + bytes([i]) * 1 + b"h" + bytes([i]) + b"\x86\x94" for i in range(40))
+_SHARED_BY_MEMO = b"(t\x94" + b"".join(
+    b"h" + bytes([i]) * 1 + b"h" + bytes([i]) + b"\x86\x94" for i in range(40)
+)
 _BOMBS = {
     "nested key": b"}" + _NESTED + b"Ns",
     "nested keys": b"}(" + _NESTED + b"Nu",
@@ -601,14 +679,20 @@ _BOMBS = {
 def test_schemas_that_would_take_the_process_down_are_refused(what: str) -> None:
     script = "import sys; from headrace import _unischema, errors\ntry: _unischema.read_codecs(sys.stdin.buffer.read())\nexcept errors.HeadraceError as error: print(error.code)"
     done = subprocess.run(
-        [sys.executable, "-c", script], input=b"\x80\x04" + _BOMBS[what] + b".", capture_output=True, preexec_fn=_time_and_memory_bound, timeout=100
+        [sys.executable, "-c", script],
+        input=b"\x80\x04" + _BOMBS[what] + b".",
+        capture_output=True,
+        preexec_fn=_time_and_memory_bound,
+        timeout=100,
     )
     assert done.returncode == 0, done.stderr[-500:]
     assert done.stdout in (b"corrupt\n", b"unsupported\n")
 
 
 def test_a_python_2_schema_is_read() -> None:
-    field = b"cpetastorm.unischema\nUnischemaField\n(S'mat'\nNNcpetastorm.codecs\nNdarrayCodec\n)\x81I00\nt\x81"
+    field = (
+        b"cpetastorm.unischema\nUnischemaField\n(S'mat'\nNNcpetastorm.codecs\nNdarrayCodec\n)\x81I00\nt\x81"
+    )
     fields = b"ccollections\nOrderedDict\n](](S'mat'\n" + field + b"ee\x85R"
     schema = b"\x80\x02cpetastorm.unischema\nUnischema\n)\x81}(S'_name'\nS's'\nS'_fields'\n" + fields + b"ub."
     assert _unischema.read_codecs(schema) == {"mat": "npy"}
@@ -632,7 +716,14 @@ def npz(value: np.ndarray[Any, Any], name: str = "arr") -> bytes:
 
 @pytest.mark.parametrize(
     "value",
-    [np.arange(6.0).reshape(2, 3), np.asfortranarray(np.arange(6).reshape(2, 3)), np.array(3), np.zeros((0, 4)), np.array(["a", "bc"]), np.zeros(2, "i4,f8")],
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6).reshape(2, 3)),
+        np.array(3),
+        np.zeros((0, 4)),
+        np.array(["a", "bc"]),
+        np.zeros(2, "i4,f8"),
+    ],
     ids=str,
 )
 def test_arrays_of_petastorm_are_what_numpy_wrote(value: np.ndarray[Any, Any]) -> None:
@@ -656,7 +747,9 @@ _BROKEN = {
         "cut": npy(_ARRAY)[:-1],
         "cut in the header": npy(_ARRAY)[:20],
         "longer": npy(_ARRAY) + b"0",
-        "shape of terabytes": npy(np.zeros(10, "i1")).replace(b"(10,), }" + b" " * 13, b"(10000000000000,), }" + b" "),
+        "shape of terabytes": npy(np.zeros(10, "i1")).replace(
+            b"(10,), }" + b" " * 13, b"(10000000000000,), }" + b" "
+        ),
         "negative shape": npy(np.zeros(10, "i1")).replace(b"(10,)", b"(-1,)"),
         "a zip": npz(_ARRAY),
         "objects": npy(np.array([1, "a"], dtype=object)),
@@ -675,7 +768,9 @@ _BROKEN = {
 }
 
 
-@pytest.mark.parametrize(("kind", "what"), [(kind, what) for kind, cases in _BROKEN.items() for what in cases])
+@pytest.mark.parametrize(
+    ("kind", "what"), [(kind, what) for kind, cases in _BROKEN.items() for what in cases]
+)
 def test_broken_arrays_of_petastorm_are_value_errors(kind: str, what: str) -> None:
     load = {"npy": _unischema.load_npy, "npz": _unischema.load_npz}[kind]
     with pytest.raises(ValueError, match=r"."):
@@ -685,12 +780,26 @@ def test_broken_arrays_of_petastorm_are_value_errors(kind: str, what: str) -> No
 def test_petastorm_codecs(tmp_path: Path) -> None:
     matrix = np.arange(8, dtype=np.float32).reshape(2, 4)
     square = np.eye(2)
-    table = pa.table({"id": pa.array([1], pa.int32()), "img": [b"\x89PNG"], "jpg": [b"\xff\xd8"], "mat": [npy(matrix)], "cmat": [npz(square)], "name": ["n"]})
+    table = pa.table(
+        {
+            "id": pa.array([1], pa.int32()),
+            "img": [b"\x89PNG"],
+            "jpg": [b"\xff\xd8"],
+            "mat": [npy(matrix)],
+            "cmat": [npz(square)],
+            "name": ["n"],
+        }
+    )
     pq.write_table(table, tmp_path / "part-0.parquet")
     metadata = {_unischema.KEY: UNISCHEMA.read_bytes()}
     pq.write_metadata(table.schema.with_metadata(metadata), tmp_path / "_common_metadata")
     with hr.Dataset(tmp_path) as dataset:
-        assert [dataset.schema[name].encoding for name in ("img", "jpg", "mat", "cmat")] == ["png", "jpeg", "npy", "npz"]
+        assert [dataset.schema[name].encoding for name in ("img", "jpg", "mat", "cmat")] == [
+            "png",
+            "jpeg",
+            "npy",
+            "npz",
+        ]
         row = dataset[0]
     assert np.array_equal(row["mat"], matrix)
     assert np.array_equal(row["cmat"], square)
@@ -702,7 +811,13 @@ def test_petastorm_codecs(tmp_path: Path) -> None:
 
 def test_lance(tmp_path: Path) -> None:
     lance = pytest.importorskip("lance")
-    table = pa.table({"id": pa.array(range(1000), pa.int64()), "text": [f"row {i}" * (i % 7) for i in range(1000)], "x": [i / 3 for i in range(1000)]})
+    table = pa.table(
+        {
+            "id": pa.array(range(1000), pa.int64()),
+            "text": [f"row {i}" * (i % 7) for i in range(1000)],
+            "x": [i / 3 for i in range(1000)],
+        }
+    )
     path = tmp_path / "t.lance"
     lance.write_dataset(table, path, max_rows_per_file=300)
     assert [{k: plain(v) for k, v in row.items()} for row in rows_of(path)] == table.to_pylist()

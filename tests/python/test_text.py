@@ -35,16 +35,31 @@ values = st.one_of(
     st.floats(allow_nan=False),
     st.text(alphabet=st.characters(exclude_categories=["Cs"])),
 )
-nested = st.recursive(values, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet="abc", min_size=1), inner, max_size=3), max_leaves=6)
+nested = st.recursive(
+    values,
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(alphabet="abc", min_size=1), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    rows=st.lists(st.dictionaries(st.sampled_from(["a", "b", "c\u00e9", 'd"\\']), nested, min_size=1, max_size=4), min_size=1, max_size=8), ascii=st.booleans()
+    rows=st.lists(
+        st.dictionaries(st.sampled_from(["a", "b", "c\u00e9", 'd"\\']), nested, min_size=1, max_size=4),
+        min_size=1,
+        max_size=8,
+    ),
+    ascii=st.booleans(),
 )
-def test_json_lines_give_pythons_values(tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], ascii: bool) -> None:
+def test_json_lines_give_pythons_values(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, Any]], ascii: bool
+) -> None:
     folder = tmp_path_factory.mktemp("lines")
-    (folder / "a.jsonl").write_text("".join(json.dumps(row, ensure_ascii=ascii) + "\n" for row in rows), encoding="utf-8", newline="")
+    (folder / "a.jsonl").write_text(
+        "".join(json.dumps(row, ensure_ascii=ascii) + "\n" for row in rows), encoding="utf-8", newline=""
+    )
     with open_dataset(folder) as dataset:
         for row, sample in zip(rows, dataset, strict=True):
             for name, column in dataset.schema.items():
@@ -60,7 +75,9 @@ def test_json_lines_give_pythons_values(tmp_path_factory: pytest.TempPathFactory
 
 
 def test_a_loader_batches_columns(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"id": i, "text": f"line {i}\n"}) + "\n" for i in range(100)))
+    (tmp_path / "a.jsonl").write_text(
+        "".join(json.dumps({"id": i, "text": f"line {i}\n"}) + "\n" for i in range(100))
+    )
     with hr.Loader(tmp_path, batch_size=10, index_cache="", format="text") as loader:
         rows = [(int(i), t) for batch in loader for i, t in zip(batch["id"], batch["text"], strict=True)]
     assert sorted(rows) == [(i, f"line {i}\n") for i in range(100)]
@@ -71,7 +88,9 @@ cells = st.text(alphabet=st.sampled_from('ab,"\r\n\t \u00e9;'), max_size=6)
 
 @settings(max_examples=80, deadline=None)
 @given(data=st.data(), dialect=st.sampled_from(["excel", "excel-tab", "unix"]))
-def test_csv_gives_what_pythons_csv_gives(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, dialect: str) -> None:
+def test_csv_gives_what_pythons_csv_gives(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, dialect: str
+) -> None:
     width = data.draw(st.integers(1, 4))
     header = data.draw(st.lists(cells.filter(bool), min_size=width, max_size=width, unique=True))
     rows = data.draw(st.lists(st.lists(cells, min_size=width, max_size=width), max_size=6))

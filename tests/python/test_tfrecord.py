@@ -126,7 +126,14 @@ def test_reads_sequence_examples(tf: Any, tmp_path: Path) -> None:
             )
             writer.write(message.SerializeToString())
     with open_dataset(tmp_path) as dataset:
-        assert sorted(dataset.schema) == ["context.id", "seq.frame", "seq.pair", "seq.ragged", "seq.ragged.lengths", "seq.step"]
+        assert sorted(dataset.schema) == [
+            "context.id",
+            "seq.frame",
+            "seq.pair",
+            "seq.ragged",
+            "seq.ragged.lengths",
+            "seq.step",
+        ]
         for i, sample in enumerate(dataset):
             assert sample["context.id"] == i
             np.testing.assert_array_equal(sample["seq.step"], [10 * i + j for j in range(i)])
@@ -181,7 +188,9 @@ def test_reads_several_members_and_a_broken_end(tf: Any, tmp_path: Path) -> None
 
 @settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_agrees_with_tensorflow_on_random_examples(tf: Any, tmp_path_factory: pytest.TempPathFactory, source: random.Random) -> None:
+def test_agrees_with_tensorflow_on_random_examples(
+    tf: Any, tmp_path_factory: pytest.TempPathFactory, source: random.Random
+) -> None:
     kinds = {f"f{i}": source.choice(["bytes", "float", "int64"]) for i in range(source.randint(1, 6))}
     counts = {name: source.choice([None, 0, 1, 3]) for name in kinds}
 
@@ -190,12 +199,22 @@ def test_agrees_with_tensorflow_on_random_examples(tf: Any, tmp_path_factory: py
             return [source.randbytes(source.randint(0, 20)) for _ in range(count)]
         if kind == "float":
             return [float(np.float32(source.uniform(-1e6, 1e6))) for _ in range(count)]
-        return [source.choice([0, 1, -1, 2**63 - 1, -(2**63), source.randint(-1000, 1000)]) for _ in range(count)]
+        return [
+            source.choice([0, 1, -1, 2**63 - 1, -(2**63), source.randint(-1000, 1000)]) for _ in range(count)
+        ]
 
     rows = []
     for _ in range(source.randint(1, 12)):
         present = [name for name in kinds if source.random() < 0.9]
-        rows.append({name: (kinds[name], values(kinds[name], source.randint(0, 5) if counts[name] is None else counts[name])) for name in present})  # type: ignore[arg-type]
+        rows.append(
+            {
+                name: (
+                    kinds[name],
+                    values(kinds[name], source.randint(0, 5) if counts[name] is None else counts[name]),
+                )
+                for name in present
+            }
+        )  # type: ignore[arg-type]
     folder = tmp_path_factory.mktemp("random")
     write_examples(tf, folder / "a.tfrecord", rows)
     if not any(rows):
@@ -267,18 +286,29 @@ def described(value: Any) -> list[Any]:
     if isinstance(value, bytes | list):
         return [item.hex() for item in (value if isinstance(value, list) else [value])]
     array = np.atleast_1d(value)
-    return [str(item) for item in array] if array.dtype == np.int64 else [struct.pack(">f", item).hex() for item in array]
+    return (
+        [str(item) for item in array]
+        if array.dtype == np.int64
+        else [struct.pack(">f", item).hex() for item in array]
+    )
 
 
 @reference
 def test_reads_messages_as_tensorflow_does(tmp_path: Path) -> None:
-    messages = {example["name"]: bytes.fromhex(example["hex"]) for example in load_reference("examples.json")["examples"]}
+    messages = {
+        example["name"]: bytes.fromhex(example["hex"])
+        for example in load_reference("examples.json")["examples"]
+    }
     verdicts = load_reference("tensorflow.json")["examples"]
     assert set(verdicts) == set(messages)
     for name, verdict in verdicts.items():
         (tmp_path / "a.tfrecord").write_bytes(one_record(messages[name]))
         with open_dataset(tmp_path) as dataset:
-            features = {key for key, kind in verdict["python"].items() if kind} if verdict["python"] != "DecodeError" else set()
+            features = (
+                {key for key, kind in verdict["python"].items() if kind}
+                if verdict["python"] != "DecodeError"
+                else set()
+            )
             # A message that is no Example, or an empty one, is a record as any other.
             assert set(dataset.schema) == (features or {"record"}), name
             for key, values in verdict.get("parse_single_example", {}).items():

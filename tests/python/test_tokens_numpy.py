@@ -36,12 +36,23 @@ def test_flat_tokens_have_a_dtype(tmp_path: Path) -> None:
 
 def write_megatron(prefix: Path, documents: list[np.ndarray]) -> None:
     """As Megatron's IndexedDatasetBuilder writes one sequence a document."""
-    codes = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
+    codes = {
+        "uint8": 1,
+        "int8": 2,
+        "int16": 3,
+        "int32": 4,
+        "int64": 5,
+        "float64": 6,
+        "float32": 7,
+        "uint16": 8,
+    }
     dtype = documents[0].dtype
     prefix.parent.mkdir(parents=True, exist_ok=True)
     prefix.with_suffix(".bin").write_bytes(b"".join(document.tobytes() for document in documents))
     lengths = np.array([len(document) for document in documents], dtype=np.int32)
-    pointers = np.concatenate([[0], np.cumsum(lengths[:-1].astype(np.int64) * dtype.itemsize)]).astype(np.int64)
+    pointers = np.concatenate([[0], np.cumsum(lengths[:-1].astype(np.int64) * dtype.itemsize)]).astype(
+        np.int64
+    )
     head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, codes[str(dtype)], len(documents), len(documents) + 1)
     bounds = np.arange(len(documents) + 1, dtype=np.int64)
     prefix.with_suffix(".idx").write_bytes(head + lengths.tobytes() + pointers.tobytes() + bounds.tobytes())
@@ -61,7 +72,22 @@ def test_megatron_documents_are_samples(dtype: str, tmp_path: Path) -> None:
         assert [list(sample["tokens"]) for sample in dataset.read(range(3))] == stream.reshape(3, 5).tolist()
 
 
-DTYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "float32", "float64", "complex64", "complex128", "bool"]
+DTYPES = [
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+    "bool",
+]
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

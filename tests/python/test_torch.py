@@ -82,7 +82,11 @@ def test_a_stateful_data_loader_resumes_at_the_next_batch(numbers: Path) -> None
 def test_the_batches_of_an_epoch_have_numbers(loader: Any) -> None:
     """What skip_first_batches() of Accelerate uses, in the loops of Trainer too."""
     planned = [ids.tolist() for ids in loader.sample_ids(1)]
-    assert [list(loader.batch_sampler), len(loader.batch_sampler), len(loader.dataset)] == [[[k] for k in range(32)], 32, 1000]
+    assert [list(loader.batch_sampler), len(loader.batch_sampler), len(loader.dataset)] == [
+        [[k] for k in range(32)],
+        32,
+        1000,
+    ]
     loader.batch_sampler.set_epoch(1)
     indexes = iter(loader.batch_sampler)
     assert loader.dataset[30].ids.tolist() == planned[30]
@@ -114,14 +118,18 @@ def test_a_batch_moves_as_a_whole(loader: Any) -> None:
 
 
 def test_transform_makes_what_the_loop_receives(numbers: Path) -> None:
-    with headrace.torch.Loader(numbers, transform=lambda batch: (batch["x"] * 2, batch.ids), **OPTIONS) as loader:
+    with headrace.torch.Loader(
+        numbers, transform=lambda batch: (batch["x"] * 2, batch.ids), **OPTIONS
+    ) as loader:
         doubled, ids = next(iter(loader))
         assert doubled.tolist() == [2 * (7 * i + 1) for i in ids.tolist()]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_data_loader_workers_are_refused_clearly(loader: Any, method: str) -> None:
-    inside = torch.utils.data.DataLoader(loader, batch_size=None, num_workers=1, multiprocessing_context=method)
+    inside = torch.utils.data.DataLoader(
+        loader, batch_size=None, num_workers=1, multiprocessing_context=method
+    )
     with pytest.raises(Exception, match="num_workers=0"):
         next(iter(inside))
 

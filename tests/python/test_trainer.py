@@ -33,17 +33,27 @@ def results(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, l
             steps = stops(world, -(-batches_an_epoch(world) // options.get("accumulates", 1)))
             for stop in steps if number == 0 or LONG else steps[number % 3 :][:1]:
                 directory = str(tmp_path_factory.mktemp("run"))
-                jobs["first", number, world, stop] = Job("override", str(data), world, directory, stop, options=options)
-                jobs["second", number, world, stop] = Job("override", str(data), world, directory, resumes=True, options=options)
+                jobs["first", number, world, stop] = Job(
+                    "override", str(data), world, directory, stop, options=options
+                )
+                jobs["second", number, world, stop] = Job(
+                    "override", str(data), world, directory, resumes=True, options=options
+                )
         for number, options in enumerate(WRAPPED):
-            jobs["wrapped", number, world] = Job("wrapped", str(data), world, str(tmp_path_factory.mktemp("run")), options=options)
-    jobs["evaluates"] = Job("override", str(data), 1, str(tmp_path_factory.mktemp("run")), options={"evaluates": True})
+            jobs["wrapped", number, world] = Job(
+                "wrapped", str(data), world, str(tmp_path_factory.mktemp("run")), options=options
+            )
+    jobs["evaluates"] = Job(
+        "override", str(data), 1, str(tmp_path_factory.mktemp("run")), options={"evaluates": True}
+    )
     return dict(zip(jobs, run_jobs(PROGRAM, jobs.values()), strict=True))
 
 
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("number", range(len(RESUMING)))
-def test_it_resumes_at_the_next_batch(data: Path, results: dict[Any, list[Any]], number: int, world: int) -> None:
+def test_it_resumes_at_the_next_batch(
+    data: Path, results: dict[Any, list[Any]], number: int, world: int
+) -> None:
     expected = planned(data, world)
     cases = [key for key in results if key[0] == "first" and key[1:3] == (number, world)]
     assert cases
@@ -57,7 +67,9 @@ def test_it_resumes_at_the_next_batch(data: Path, results: dict[Any, list[Any]],
 
 @pytest.mark.parametrize("world", [1, 2])
 @pytest.mark.parametrize("number", range(len(WRAPPED)))
-def test_what_trainer_would_take_apart_is_refused(results: dict[Any, list[Any]], number: int, world: int) -> None:
+def test_what_trainer_would_take_apart_is_refused(
+    results: dict[Any, list[Any]], number: int, world: int
+) -> None:
     for result in results["wrapped", number, world]:
         assert "InvalidArgumentError" in result["error"]
         assert "def get_train_dataloader(self): return loader" in result["error"]

@@ -105,7 +105,11 @@ def test_leaves_ordinary_urls_alone(tmp_path: Path) -> None:
 
 
 def test_reads_a_wids_index() -> None:
-    index = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": [{"url": "x/0.tar", "nsamples": 7}, {"url": "1.tar", "nsamples": 2}]}
+    index = {
+        "__kind__": "wids-shard-index-v1",
+        "wids_version": 1,
+        "shardlist": [{"url": "x/0.tar", "nsamples": 7}, {"url": "1.tar", "nsamples": 2}],
+    }
 
     def read(root: str, key: str) -> bytes:
         assert (root, key) == ("s3://b/p", "wids.json")
@@ -117,7 +121,14 @@ def test_reads_a_wids_index() -> None:
 
 
 def test_refuses_a_broken_wids_index() -> None:
-    for shards in ([], [{"url": "a"}], [{"nsamples": 1}], [{"url": "a", "nsamples": -1}], [{"url": "a", "nsamples": True}], ["a"]):
+    for shards in (
+        [],
+        [{"url": "a"}],
+        [{"nsamples": 1}],
+        [{"url": "a", "nsamples": -1}],
+        [{"url": "a", "nsamples": True}],
+        ["a"],
+    ):
         with pytest.raises(InvalidArgumentError):
             parse_wids_index({"shardlist": shards}, "w.json")
     with pytest.raises(UnsupportedError):
@@ -132,7 +143,15 @@ def test_an_index_names_nothing_outside_its_folder_or_bucket() -> None:
         return named_objects(where, lambda root, key: json.dumps(index).encode(), no_keys)
 
     remote = "s3://b/p/i.json"
-    for url in ("file:///etc/passwd", "/etc/passwd", "../q/x.tar", "x/../../y.tar", "s3://other/x.tar", "s3://b2/x.tar", "http://127.0.0.1/x.tar"):
+    for url in (
+        "file:///etc/passwd",
+        "/etc/passwd",
+        "../q/x.tar",
+        "x/../../y.tar",
+        "s3://other/x.tar",
+        "s3://b2/x.tar",
+        "http://127.0.0.1/x.tar",
+    ):
         with pytest.raises(InvalidArgumentError, match="outside"):
             open_index(remote, url)
     for base in ("file:///etc", "/etc", "../q", "s3://other/p"):
@@ -145,7 +164,9 @@ def test_an_index_names_nothing_outside_its_folder_or_bucket() -> None:
         open_index("https://h/p/i.json", "file:///etc/passwd")
 
 
-def test_a_local_index_names_nothing_outside_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_local_index_names_nothing_outside_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "private.txt").write_text("PRIVATE")
     (tmp_path / "p").mkdir()
     (tmp_path / "p" / "0.tar").write_bytes(b"x")
@@ -153,7 +174,9 @@ def test_a_local_index_names_nothing_outside_its_folder(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path / "p")
 
     def open_index(url: str, where: str) -> tuple[str, list[str]] | None:
-        path.write_text(json.dumps({"__kind__": "wids-shard-index-v1", "shardlist": [{"url": url, "nsamples": 1}]}))
+        path.write_text(
+            json.dumps({"__kind__": "wids-shard-index-v1", "shardlist": [{"url": url, "nsamples": 1}]})
+        )
         return named_objects(where, lambda root, key: path.read_bytes(), no_keys)
 
     for where in (str(path), "i.json", f"file://{path}"):

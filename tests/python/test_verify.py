@@ -29,7 +29,9 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
 def write_mds(root: Path, rows: list[dict[str, Any]], **options: Any) -> None:
     from streaming import MDSWriter
 
-    with MDSWriter(out=str(root), columns={"id": "int", "text": "str"}, size_limit=1 << 14, **options) as writer:
+    with MDSWriter(
+        out=str(root), columns={"id": "int", "text": "str"}, size_limit=1 << 14, **options
+    ) as writer:
         for row in rows:
             writer.write(row)
 
@@ -40,7 +42,9 @@ def rows() -> list[dict[str, Any]]:
 
 
 @needs_reference
-@pytest.mark.parametrize("name", ["all_encodings", "comp_none", "comp_zstd", "every_hash", "merged", "ndarray", "golden"])
+@pytest.mark.parametrize(
+    "name", ["all_encodings", "comp_none", "comp_zstd", "every_hash", "merged", "ndarray", "golden"]
+)
 def test_reference_sets_pass(name: str) -> None:
     report = hr.verify(REFERENCE / "mds" / name)
     assert report.ok, report.problems
@@ -89,7 +93,9 @@ def test_a_damaged_or_stale_index_is_a_problem(tmp_path: Path, rows: list[dict[s
     assert [p.key for p in hr.verify(root, format="raw").problems] == ["index.hri"]
 
 
-def test_the_command_ends_with_1_and_writes_the_quarantine_list(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+def test_the_command_ends_with_1_and_writes_the_quarantine_list(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
     write_mds(tmp_path / "set", rows, hashes=["sha1"])
     good = run("verify", str(tmp_path / "set"), "--json")
     assert good.returncode == 0, good.stderr
@@ -194,10 +200,19 @@ def test_manifests_are_what_sha256sum_reads_and_writes(tmp_path: Path) -> None:
         (root / name).write_bytes(bytes([i]) * (1000 * i))
     done = run("manifest", "create", str(root))
     assert done.returncode == 0, done.stderr
-    checked = subprocess.run(["sha256sum", "--check", "--strict", "MANIFEST.sha256"], cwd=root, capture_output=True, text=True)
+    checked = subprocess.run(
+        ["sha256sum", "--check", "--strict", "MANIFEST.sha256"], cwd=root, capture_output=True, text=True
+    )
     assert checked.returncode == 0, checked.stderr
-    theirs = subprocess.run(["sha256sum", "a", "sub/b", "sub/with space", "odd\nname", "back\\slash"], cwd=root, capture_output=True, text=True)
-    assert _verify.parse_manifest(theirs.stdout) == _verify.parse_manifest((root / "MANIFEST.sha256").read_text())
+    theirs = subprocess.run(
+        ["sha256sum", "a", "sub/b", "sub/with space", "odd\nname", "back\\slash"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+    )
+    assert _verify.parse_manifest(theirs.stdout) == _verify.parse_manifest(
+        (root / "MANIFEST.sha256").read_text()
+    )
     assert run("manifest", "check", str(root)).returncode == 0
 
 
@@ -220,7 +235,9 @@ def list_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_verify, "_objects", lambda store: [*listed(store), gone])
 
 
-def test_a_manifest_of_what_cannot_be_read_says_what_and_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_of_what_cannot_be_read_says_what_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_bytes(b"a")
     list_one_that_is_gone(monkeypatch)
     with pytest.raises(hr.errors.NotFoundError, match=r"^gone: .*\(1 object could not be read\)") as raised:
@@ -228,7 +245,9 @@ def test_a_manifest_of_what_cannot_be_read_says_what_and_why(tmp_path: Path, mon
     assert raised.value.key == "gone"
 
 
-def test_a_manifest_check_says_why_an_object_is_unreadable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_check_says_why_an_object_is_unreadable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "a").write_bytes(b"a")
     digests, _ = hr.create_manifest(tmp_path)
     list_one_that_is_gone(monkeypatch)
@@ -242,7 +261,9 @@ def test_a_manifest_is_made_with_little_memory(tmp_path: Path) -> None:
     assert hr.create_manifest(tmp_path, memory="256KiB") == hr.create_manifest(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["short  a", "0" * 64 + "a", "0" * 64 + "  ", f"{'0' * 64}  a\n{'0' * 64}  a", "Z" * 64 + "  a"])
+@pytest.mark.parametrize(
+    "text", ["short  a", "0" * 64 + "a", "0" * 64 + "  ", f"{'0' * 64}  a\n{'0' * 64}  a", "Z" * 64 + "  a"]
+)
 def test_bad_manifests_name_the_line(text: str) -> None:
     with pytest.raises(hr.errors.InvalidArgumentError, match=r"line [12]"):
         _verify.parse_manifest(text)
@@ -251,9 +272,17 @@ def test_bad_manifests_name_the_line(text: str) -> None:
 def test_diff_of_equal_and_unequal_sets(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     write_mds(tmp_path / "a", rows)
     write_mds(tmp_path / "b", rows, compression="zstd")
-    write_mds(tmp_path / "c", [{**row, "text": row["text"] + "!"} if row["id"] in (3, 400) else row for row in rows[:-1]])
+    write_mds(
+        tmp_path / "c",
+        [{**row, "text": row["text"] + "!"} if row["id"] in (3, 400) else row for row in rows[:-1]],
+    )
     write_mds(tmp_path / "d", rows[::-1])
-    with hr.Dataset(tmp_path / "a") as a, hr.Dataset(tmp_path / "b") as b, hr.Dataset(tmp_path / "c") as c, hr.Dataset(tmp_path / "d") as d:
+    with (
+        hr.Dataset(tmp_path / "a") as a,
+        hr.Dataset(tmp_path / "b") as b,
+        hr.Dataset(tmp_path / "c") as c,
+        hr.Dataset(tmp_path / "d") as d,
+    ):
         assert hr.diff(a, b).ok
         report = hr.diff(a, c)
         assert [x.position_a for x in report.differences] == [3, 400]
@@ -272,7 +301,9 @@ def test_verify_says_what_it_compares(tmp_path: Path, rows: list[dict[str, Any]]
     assert "no stored digests to compare" in run("verify", str(tmp_path / "none")).stdout
     write_mds(tmp_path / "hashed", rows, hashes=["sha1", "xxh64"])
     shards = sorted((tmp_path / "hashed").glob("*.mds"))
-    assert f"{2 * len(shards)} stored digests compared" in run("verify", str(tmp_path / "hashed")).stdout.replace("\n", " ")
+    assert f"{2 * len(shards)} stored digests compared" in run(
+        "verify", str(tmp_path / "hashed")
+    ).stdout.replace("\n", " ")
     data = bytearray(shards[0].read_bytes())
     data[-2] ^= 1  # Inside of a text.
     shards[0].write_bytes(data)

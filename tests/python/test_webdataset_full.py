@@ -37,7 +37,9 @@ def make_tar(samples: dict[str, dict[str, bytes]], format: int = tarfile.GNU_FOR
 
 
 def numbered(begin: int, end: int) -> dict[str, dict[str, bytes]]:
-    return {f"s{i:04d}": {"cls": str(i).encode(), "bin": bytes([i % 256]) * (i * 7)} for i in range(begin, end)}
+    return {
+        f"s{i:04d}": {"cls": str(i).encode(), "bin": bytes([i % 256]) * (i * 7)} for i in range(begin, end)
+    }
 
 
 @pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
@@ -62,7 +64,11 @@ def test_reads_reference_tars_of_every_compression() -> None:
             samples = list(dataset)
         assert [s["__key__"] for s in samples] == [s["key"] for s in expected[name]["samples"]]
         for sample, wanted in zip(samples, expected[name]["samples"], strict=True):
-            found = {c: hashlib.sha256(v).hexdigest() for c, v in sample.items() if c != "__key__" and v is not None}
+            found = {
+                c: hashlib.sha256(v).hexdigest()
+                for c, v in sample.items()
+                if c != "__key__" and v is not None
+            }
             assert found == {c: v["sha256"] for c, v in wanted["fields"].items()}
 
 
@@ -82,7 +88,11 @@ def test_opens_patterns_and_lists(tmp_path: Path) -> None:
 def test_opens_a_wids_index(tmp_path: Path) -> None:
     for shard in range(3):
         (tmp_path / f"{shard}.tar").write_bytes(make_tar(numbered(10 * shard, 10 * shard + 10)))
-    index = {"__kind__": "wids-shard-index-v1", "wids_version": 1, "shardlist": [{"url": f"{i}.tar", "nsamples": 10} for i in (2, 0)]}
+    index = {
+        "__kind__": "wids-shard-index-v1",
+        "wids_version": 1,
+        "shardlist": [{"url": f"{i}.tar", "nsamples": 10} for i in (2, 0)],
+    }
     (tmp_path / "wids.json").write_text(json.dumps(index))
     with open_dataset(tmp_path / "wids.json") as dataset:
         assert [s.key for s in dataset.shards] == ["2.tar", "0.tar"]
@@ -94,7 +104,9 @@ def test_reads_what_webdataset_writes(tmp_path: Path) -> None:
     for name in ("a.tar", "b.tar.gz"):
         with writer_of(str(tmp_path / name)) as writer:
             for i in range(20):
-                writer.write({"__key__": f"dir/{name}{i:03d}".replace(".", "_"), "txt": f"text {i}", "cls": i})
+                writer.write(
+                    {"__key__": f"dir/{name}{i:03d}".replace(".", "_"), "txt": f"text {i}", "cls": i}
+                )
     with open_dataset(tmp_path) as dataset:
         assert len(dataset) == 40
         assert [s["txt"] for s in dataset] == [f"text {i}".encode() for i in range(20)] * 2
@@ -128,8 +140,12 @@ def write_energon(folder: Path, counts: list[int]) -> None:
         begin += count
     meta = folder / ".nv-meta"
     meta.mkdir()
-    (meta / ".info.json").write_text(json.dumps({"shard_counts": {f"{i}.tar": count for i, count in enumerate(counts)}}))
-    (meta / "split.yaml").write_text("exclude:\n- 3.tar\nsplit_parts:\n  train:\n  - 2.tar\n  - '{0,3}.tar'\n  val:\n  - 1.tar\n  test: []\n")
+    (meta / ".info.json").write_text(
+        json.dumps({"shard_counts": {f"{i}.tar": count for i, count in enumerate(counts)}})
+    )
+    (meta / "split.yaml").write_text(
+        "exclude:\n- 3.tar\nsplit_parts:\n  train:\n  - 2.tar\n  - '{0,3}.tar'\n  val:\n  - 1.tar\n  test: []\n"
+    )
 
 
 def test_the_indexes_of_energon_spare_the_scan(tmp_path: Path) -> None:
@@ -171,7 +187,9 @@ def test_splits_of_energon(tmp_path: Path) -> None:
 
 
 def test_global_pax_headers_are_read_as_tarfile_reads_them(tmp_path: Path) -> None:
-    def write(members: list[tuple[str, bytes, dict[str, str]]], pax_headers: dict[str, str]) -> dict[str, bytes]:
+    def write(
+        members: list[tuple[str, bytes, dict[str, str]]], pax_headers: dict[str, str]
+    ) -> dict[str, bytes]:
         with tarfile.open(tmp_path / "a.tar", "w", format=tarfile.PAX_FORMAT, pax_headers=pax_headers) as tar:
             for name, data, own in members:
                 info = tarfile.TarInfo(name)

@@ -22,7 +22,9 @@ from headrace.cli import main
 SECRET = "verysecret0123456789"
 
 
-def identity(url: str, environment: dict[str, str], *, fetch: bool = True, check: bool = False, **options: Any) -> dict[str, Any]:
+def identity(
+    url: str, environment: dict[str, str], *, fetch: bool = True, check: bool = False, **options: Any
+) -> dict[str, Any]:
     return _native.describe_identity(url, options, environment, fetch, check)
 
 
@@ -45,7 +47,9 @@ def run(*arguments: str) -> int:
 
 
 def test_says_what_was_found_where(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (home / ".aws/credentials").write_text(f"[default]\naws_access_key_id=AKIAIOSFODNN7EXAMPLE\naws_secret_access_key={SECRET}\n")
+    (home / ".aws/credentials").write_text(
+        f"[default]\naws_access_key_id=AKIAIOSFODNN7EXAMPLE\naws_secret_access_key={SECRET}\n"
+    )
     (home / ".aws/config").write_text("[default]\nregion=eu-west-1\n")
     assert run("s3://bucket/train") == 0
     text = capsys.readouterr().out
@@ -73,7 +77,13 @@ def test_anonymous_and_local(home: Path, capsys: pytest.CaptureFixture[str]) -> 
 
 def test_credential_process(home: Path) -> None:
     tool = home / "tool"
-    answer = {"Version": 1, "AccessKeyId": "ASIAPROCESSEXAMPLE", "SecretAccessKey": SECRET, "SessionToken": SECRET, "Expiration": "2099-01-01T00:00:00Z"}
+    answer = {
+        "Version": 1,
+        "AccessKeyId": "ASIAPROCESSEXAMPLE",
+        "SecretAccessKey": SECRET,
+        "SessionToken": SECRET,
+        "Expiration": "2099-01-01T00:00:00Z",
+    }
     tool.write_text(f"#!/bin/sh\necho '{json.dumps(answer)}'\n")
     tool.chmod(0o755)
     (home / ".aws/config").write_text(f"[default]\ncredential_process={tool} --x\n")
@@ -132,20 +142,34 @@ def service(answers: dict[str, str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _service_keys(access_key: str, secret_key: str, token: str = "") -> str:
-    return json.dumps({"Code": "Success", "AccessKeyId": access_key, "SecretAccessKey": secret_key, "Token": token, "Expiration": "2099-01-01T00:00:00Z"})
+    return json.dumps(
+        {
+            "Code": "Success",
+            "AccessKeyId": access_key,
+            "SecretAccessKey": secret_key,
+            "Token": token,
+            "Expiration": "2099-01-01T00:00:00Z",
+        }
+    )
 
 
 def test_instance_metadata(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
     base = "/latest/meta-data/iam/security-credentials/"
-    answers = {"PUT /latest/api/token": "token", f"GET {base}": "web", f"GET {base}web": _service_keys("ASIAINSTANCEEXAMPLE", SECRET)}
+    answers = {
+        "PUT /latest/api/token": "token",
+        f"GET {base}": "web",
+        f"GET {base}web": _service_keys("ASIAINSTANCEEXAMPLE", SECRET),
+    }
     with service(answers) as (url, seen):
         report = identity("s3://bucket", {"AWS_EC2_METADATA_SERVICE_ENDPOINT": url})
     assert (report["credential"], report["id"], report["problem"]) == ("instance", "ASIA...MPLE", "")
     assert len(seen) == 3
 
 
-def test_a_store_works_with_fetched_credentials(home: Path, sim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_works_with_fetched_credentials(
+    home: Path, sim: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with service({"GET /creds": _service_keys(sim.access_key, sim.secret_key)}) as (url, seen):
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/creds")
         with hr.Store("s3://b", endpoint=sim.endpoint) as store:
@@ -158,7 +182,10 @@ def test_a_store_works_with_fetched_credentials(home: Path, sim: Any, monkeypatc
 def test_a_store_without_a_role_says_so(home: Path, sim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     with service({}) as (url, _):
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/creds")
-        with hr.Store("s3://b", endpoint=sim.endpoint) as store, pytest.raises(hr.DeniedError, match="check the role of the task"):
+        with (
+            hr.Store("s3://b", endpoint=sim.endpoint) as store,
+            pytest.raises(hr.DeniedError, match="check the role of the task"),
+        ):
             store.get("k")
 
 
@@ -185,7 +212,9 @@ def _random_case(rng: random.Random, home: Path) -> dict[str, str]:
             body += _keys(f"CONFIG_{name}")
         if rng.random() < 0.3:
             tool = home / f"tool_{name}"
-            tool.write_text(f'#!/bin/sh\necho \'{{"Version":1,"AccessKeyId":"{_id("PROCESS_" + name)}","SecretAccessKey":"{SECRET}"}}\'\n')
+            tool.write_text(
+                f'#!/bin/sh\necho \'{{"Version":1,"AccessKeyId":"{_id("PROCESS_" + name)}","SecretAccessKey":"{SECRET}"}}\'\n'
+            )
             tool.chmod(0o755)
             body += f"credential_process = {tool}\n"
         if body:
@@ -195,13 +224,19 @@ def _random_case(rng: random.Random, home: Path) -> dict[str, str]:
     (home / ".aws/config").write_text(config)
     (home / ".aws/credentials").write_text(shared)
     variables: dict[str, str] = {}
-    defined = [name for name in names if f"[{name}]" in shared or f"[{name}]" in config or f"[profile {name}]" in config]
+    defined = [
+        name
+        for name in names
+        if f"[{name}]" in shared or f"[{name}]" in config or f"[profile {name}]" in config
+    ]
     if defined and rng.random() < 0.6:
         variables[rng.choice(["AWS_PROFILE", "AWS_DEFAULT_PROFILE"])] = rng.choice(defined)
     if rng.random() < 0.2:
         variables.update(AWS_ACCESS_KEY_ID=_id("ENV"), AWS_SECRET_ACCESS_KEY=SECRET)
     if rng.random() < 0.2:
-        (home / "elsewhere").write_text("[default]\n" + _keys("ELSEWHERE") + "[dev]\n" + _keys("ELSEWHERE_dev"))
+        (home / "elsewhere").write_text(
+            "[default]\n" + _keys("ELSEWHERE") + "[dev]\n" + _keys("ELSEWHERE_dev")
+        )
         variables["AWS_SHARED_CREDENTIALS_FILE"] = rng.choice([str(home / "elsewhere"), "~/elsewhere"])
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         if rng.random() < 0.3:
@@ -225,7 +260,17 @@ def test_picks_what_botocore_picks(seed: int, home: Path, monkeypatch: pytest.Mo
     key = theirs.access_key if theirs else None
     assert ours["id"] == (f"{key[:4]}...{key[-4:]}" if key else ""), ours
     if theirs:
-        kind = {"env": "keys", "shared-credentials-file": "keys", "config-file": "keys", "custom-process": "process"}[theirs.method]
+        kind = {
+            "env": "keys",
+            "shared-credentials-file": "keys",
+            "config-file": "keys",
+            "custom-process": "process",
+        }[theirs.method]
         assert ours["credential"] == kind
-        place = {"env": "environment variables", "shared-credentials-file": "in ", "config-file": ".aws/config", "custom-process": "profile "}[theirs.method]
+        place = {
+            "env": "environment variables",
+            "shared-credentials-file": "in ",
+            "config-file": ".aws/config",
+            "custom-process": "profile ",
+        }[theirs.method]
         assert place in ours["credential_source"]

@@ -19,30 +19,49 @@ import headrace as hr
 from headrace import prepare
 from headrace._pack_target import DONE, FINISHED, PackTarget, done_key
 from headrace._writers import writer_class
-from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError, UnsupportedError
+from headrace.errors import (
+    ChangedError,
+    HeadraceError,
+    InvalidArgumentError,
+    UnavailableError,
+    UnsupportedError,
+)
 
-FEW = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+FEW = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 # Strategy of the values of each encoding.
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=200),
     "str": st.text(max_size=40),
     "int": st.integers(-(2**63), 2**63 - 1),
-    "json": st.recursive(st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=5), lambda x: st.lists(x, max_size=3)).map(
-        lambda v: {"v": v}
-    ),
+    "json": st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**40), 2**40) | st.text(max_size=5),
+        lambda x: st.lists(x, max_size=3),
+    ).map(lambda v: {"v": v}),
     "float32": st.floats(width=32, allow_nan=False).map(np.float32),
     "float64": st.floats(allow_nan=False).map(np.float64),
     "uint8": st.integers(0, 255).map(np.uint8),
     "int32": st.integers(-(2**31), 2**31 - 1).map(np.int32),
-    "ndarray:int16": st.lists(st.integers(-9, 9), min_size=1, max_size=300).map(lambda v: np.array(v, np.int16)),
-    "ndarray:float32:2,3": st.lists(st.floats(width=32, allow_nan=False), min_size=6, max_size=6).map(lambda v: np.array(v, np.float32).reshape(2, 3)),
+    "ndarray:int16": st.lists(st.integers(-9, 9), min_size=1, max_size=300).map(
+        lambda v: np.array(v, np.int16)
+    ),
+    "ndarray:float32:2,3": st.lists(st.floats(width=32, allow_nan=False), min_size=6, max_size=6).map(
+        lambda v: np.array(v, np.float32).reshape(2, 3)
+    ),
 }
-NAMES = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8).filter(lambda name: not name.startswith("_"))
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8).filter(
+    lambda name: not name.startswith("_")
+)
 
 
 @st.composite
-def tables(draw: Callable[[Any], Any], encodings: tuple[str, ...] = tuple(VALUES)) -> tuple[dict[str, str], list[dict[str, Any]]]:
+def tables(
+    draw: Callable[[Any], Any], encodings: tuple[str, ...] = tuple(VALUES)
+) -> tuple[dict[str, str], list[dict[str, Any]]]:
     """Columns, and samples that have them."""
     columns = draw(st.dictionaries(NAMES, st.sampled_from(encodings), min_size=1, max_size=5))
     row = st.fixed_dictionaries({name: VALUES[encoding] for name, encoding in columns.items()})
@@ -68,7 +87,9 @@ def fresh(tmp_path: Path) -> Path:
 
 @FEW
 @given(table=tables())
-def test_mds_bytes_are_those_of_the_reference_writer(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+def test_mds_bytes_are_those_of_the_reference_writer(
+    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
+) -> None:
     streaming = pytest.importorskip("streaming")
     columns, samples = table
     ours, theirs = fresh(tmp_path), tmp_path / f"reference{len(list(tmp_path.iterdir()))}"
@@ -82,7 +103,9 @@ def test_mds_bytes_are_those_of_the_reference_writer(tmp_path: Path, table: tupl
 
 @FEW
 @given(table=tables())
-def test_litdata_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+def test_litdata_reads_what_we_write(
+    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
+) -> None:
     pytest.importorskip("litdata")
     from litdata.streaming.config import ChunkedIndex
     from litdata.streaming.reader import BinaryReader
@@ -97,13 +120,21 @@ def test_litdata_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str]
         for _ in range(info["chunk_size"]):
             got.append(reader.read(ChunkedIndex(index=position, chunk_index=chunk, is_last_index=False)))
             position += 1
-    expected = [{n: json.dumps(v) if columns[n] == "json" else v for n, v in sample.items()} for sample in samples]
+    expected = [
+        {n: json.dumps(v) if columns[n] == "json" else v for n, v in sample.items()} for sample in samples
+    ]
     assert_same(got, expected)
 
 
 @FEW
-@given(table=tables(("bytes", "str", "int", "json", "float32", "uint8", "int32", "ndarray:int16", "ndarray:float32:2,3")))
-def test_tfrecord_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+@given(
+    table=tables(
+        ("bytes", "str", "int", "json", "float32", "uint8", "int32", "ndarray:int16", "ndarray:float32:2,3")
+    )
+)
+def test_tfrecord_reads_what_we_write(
+    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
+) -> None:
     if "tensorflow" in sys.modules:
         pytest.skip("tensorflow is loaded, and registers the same messages as tfrecord")
     reader = pytest.importorskip("tfrecord.reader")
@@ -124,7 +155,9 @@ def test_tfrecord_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str
             value = sample[name]
             if encoding in ("bytes", "str", "json"):
                 text = json.dumps(value) if encoding == "json" else value
-                assert list(feature[name].bytes_list.value) == [text if isinstance(text, bytes) else text.encode()]
+                assert list(feature[name].bytes_list.value) == [
+                    text if isinstance(text, bytes) else text.encode()
+                ]
             elif "float" in encoding:
                 assert list(feature[name].float_list.value) == np.asarray(value).reshape(-1).tolist()
             else:
@@ -133,7 +166,9 @@ def test_tfrecord_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str
 
 @FEW
 @given(table=tables())
-def test_webdataset_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+def test_webdataset_reads_what_we_write(
+    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
+) -> None:
     wds = pytest.importorskip("webdataset")
     columns, samples = table
     out = fresh(tmp_path)
@@ -142,9 +177,16 @@ def test_webdataset_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, s
     assert len(got) == len(samples)
     for ours, sample in zip(got, samples, strict=True):
         for name, encoding in columns.items():
-            suffix = {"bytes": "", "str": ".txt", "int": ".cls", "json": ".json", "uint8": ".cls", "int32": ".cls", "float32": ".txt", "float64": ".txt"}.get(
-                encoding, ".npy"
-            )
+            suffix = {
+                "bytes": "",
+                "str": ".txt",
+                "int": ".cls",
+                "json": ".json",
+                "uint8": ".cls",
+                "int32": ".cls",
+                "float32": ".txt",
+                "float64": ".txt",
+            }.get(encoding, ".npy")
             value = ours[name + suffix] if name + suffix in ours else ours[name]
             if encoding in ("float32", "float64"):
                 value = np.dtype(encoding).type(value)
@@ -153,23 +195,41 @@ def test_webdataset_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, s
 
 @FEW
 @given(table=tables())
-def test_pyarrow_reads_what_we_write(tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]) -> None:
+def test_pyarrow_reads_what_we_write(
+    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
+) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     columns, samples = table
     out = fresh(tmp_path)
     prepare.write(samples, out, format="parquet", columns=columns, shard_bytes=2000, compression="zstd")
     rows = [row for file in sorted(out.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
     expected = [
-        {n: json.dumps(v) if columns[n] == "json" else v.reshape(-1) if isinstance(v, np.ndarray) else v for n, v in sample.items()} for sample in samples
+        {
+            n: json.dumps(v) if columns[n] == "json" else v.reshape(-1) if isinstance(v, np.ndarray) else v
+            for n, v in sample.items()
+        }
+        for sample in samples
     ]
     assert_same(rows, expected)
 
 
-SAMPLES = [{"text": f"sample {i}", "label": i, "weight": i / 3, "blob": bytes([i]) * i, "tags": ["a", i]} for i in range(40)]
+SAMPLES = [
+    {"text": f"sample {i}", "label": i, "weight": i / 3, "blob": bytes([i]) * i, "tags": ["a", i]}
+    for i in range(40)
+]
 
 
 @pytest.mark.parametrize(
-    ("format", "compression"), [("mds", ""), ("mds", "zstd"), ("webdataset", ""), ("tfrecord", ""), ("litdata", ""), ("litdata", "zstd:5"), ("parquet", "")]
+    ("format", "compression"),
+    [
+        ("mds", ""),
+        ("mds", "zstd"),
+        ("webdataset", ""),
+        ("tfrecord", ""),
+        ("litdata", ""),
+        ("litdata", "zstd:5"),
+        ("parquet", ""),
+    ],
 )
 def test_we_read_what_we_write(tmp_path: Path, format: str, compression: str) -> None:
     result = prepare.write(SAMPLES, tmp_path / "out", format=format, shard_bytes=900, compression=compression)
@@ -184,9 +244,18 @@ def test_we_read_what_we_write(tmp_path: Path, format: str, compression: str) ->
 
 def test_the_columns_are_those_of_the_first_sample(tmp_path: Path) -> None:
     with prepare.MDSWriter(tmp_path / "out") as writer:
-        writer.write({"a": 1, "b": True, "c": 0.5, "d": np.int16(3), "e": np.zeros((2, 2), np.float16), "f": {"x": 1}})
+        writer.write(
+            {"a": 1, "b": True, "c": 0.5, "d": np.int16(3), "e": np.zeros((2, 2), np.float16), "f": {"x": 1}}
+        )
     index = json.loads((tmp_path / "out" / "index.json").read_text())
-    assert index["shards"][0]["column_encodings"] == ["int", "uint8", "float64", "int16", "ndarray:float16", "json"]
+    assert index["shards"][0]["column_encodings"] == [
+        "int",
+        "uint8",
+        "float64",
+        "int16",
+        "ndarray:float16",
+        "json",
+    ]
     with pytest.raises(UnsupportedError, match="'x'"), prepare.MDSWriter(tmp_path / "other") as writer:
         writer.write({"x": object()})
 
@@ -203,15 +272,34 @@ def test_the_columns_are_those_of_the_first_sample(tmp_path: Path) -> None:
         ({"x": "str"}, {"x": b"\xff", "z": 1}, "'z'"),
     ],
 )
-def test_values_that_do_not_fit_are_refused(tmp_path: Path, columns: dict[str, str], sample: dict[str, Any], message: str) -> None:
+def test_values_that_do_not_fit_are_refused(
+    tmp_path: Path, columns: dict[str, str], sample: dict[str, Any], message: str
+) -> None:
     with pytest.raises(HeadraceError, match=message), prepare.MDSWriter(tmp_path / "out", columns) as writer:
         writer.write(sample)
     assert not (tmp_path / "out" / "index.json").exists()
 
 
 CHANGED = [
-    *[("uint8", np.int64(300)), ("int8", 128), ("int32", 7.9), ("int64", 2**63), ("uint64", -1), ("int16", np.float32(1)), ("uint8", "1"), ("int", 2**63)],
-    *[("bool", 2), ("bool", 0.5), ("bool", "yes"), ("float16", 1e6), ("float32", 1e300), ("float32", np.float64(-1e300)), ("float64", 10**400)],
+    *[
+        ("uint8", np.int64(300)),
+        ("int8", 128),
+        ("int32", 7.9),
+        ("int64", 2**63),
+        ("uint64", -1),
+        ("int16", np.float32(1)),
+        ("uint8", "1"),
+        ("int", 2**63),
+    ],
+    *[
+        ("bool", 2),
+        ("bool", 0.5),
+        ("bool", "yes"),
+        ("float16", 1e6),
+        ("float32", 1e300),
+        ("float32", np.float64(-1e300)),
+        ("float64", 10**400),
+    ],
     *[("float64", "1.5"), ("str", b"\xff"), ("str", 5), ("str", "\ud800"), ("ndarray:int8", np.array([300]))],
 ]
 
@@ -226,21 +314,42 @@ def test_no_value_is_changed_to_fit(tmp_path: Path, format: str, encoding: str, 
 
 
 KEPT = [
-    *[("uint8", np.int64(255), 255), ("int8", -128, -128), ("uint64", 2**64 - 1, 2**64 - 1), ("int32", True, 1), ("bool", np.True_, True), ("bool", 0, False)],
-    *[("float16", 65504, 65504.0), ("float32", np.float64(0.5), 0.5), ("float32", float("inf"), float("inf")), ("float64", 3, 3.0)],
+    *[
+        ("uint8", np.int64(255), 255),
+        ("int8", -128, -128),
+        ("uint64", 2**64 - 1, 2**64 - 1),
+        ("int32", True, 1),
+        ("bool", np.True_, True),
+        ("bool", 0, False),
+    ],
+    *[
+        ("float16", 65504, 65504.0),
+        ("float32", np.float64(0.5), 0.5),
+        ("float32", float("inf"), float("inf")),
+        ("float64", 3, 3.0),
+    ],
     *[("str", b"\xc3\xa4", "ä"), ("str", "ä", "ä"), ("bytes", bytearray(b"x"), b"x")],
 ]
 
 
 @pytest.mark.parametrize("format", ["mds", "parquet"])
 @pytest.mark.parametrize(("encoding", "value", "expected"), KEPT)
-def test_values_that_fit_are_taken(tmp_path: Path, format: str, encoding: str, value: Any, expected: Any) -> None:
+def test_values_that_fit_are_taken(
+    tmp_path: Path, format: str, encoding: str, value: Any, expected: Any
+) -> None:
     prepare.write([{"x": value}], tmp_path / "out", format=format, columns={"x": encoding})
     with hr.Dataset(tmp_path / "out", index_cache="") as dataset:
         assert dataset[0]["x"] == expected
 
 
-@pytest.mark.parametrize("arguments", [{"columns": {"x": "pkl"}}, {"columns": {"x": "int"}, "compression": "gz"}, {"columns": {"x": "int"}, "hash": "md4"}])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"columns": {"x": "pkl"}},
+        {"columns": {"x": "int"}, "compression": "gz"},
+        {"columns": {"x": "int"}, "hash": "md4"},
+    ],
+)
 def test_what_is_not_written_is_refused_at_once(tmp_path: Path, arguments: dict[str, Any]) -> None:
     with pytest.raises(UnsupportedError):
         prepare.MDSWriter(tmp_path / "out", **arguments)
@@ -298,7 +407,9 @@ def until_it_works(call: Callable[[], None]) -> None:
 
 @pytest.mark.parametrize("is_late", [False, True])
 @pytest.mark.parametrize("format", ["mds", "webdataset", "parquet"])
-def test_a_shard_whose_put_failed_is_put_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, is_late: bool) -> None:
+def test_a_shard_whose_put_failed_is_put_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str, is_late: bool
+) -> None:
     prepare.write(SAMPLES, tmp_path / "whole", format=format, shard_bytes=900)
     Unwell(monkeypatch, is_late=is_late)
     writer = writer_class(format)(tmp_path / "out", shard_bytes=900)
@@ -308,7 +419,9 @@ def test_a_shard_whose_put_failed_is_put_again(tmp_path: Path, monkeypatch: pyte
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
 
 
-def test_a_record_never_vouches_for_the_shard_of_another_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_never_vouches_for_the_shard_of_another_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     others = [{**sample, "label": sample["label"] + 1} for sample in SAMPLES]  # The same sizes.
     prepare.write(SAMPLES, tmp_path / "whole", shard_bytes=900)
     first = prepare.MDSWriter(tmp_path / "out", shard_bytes=900)
@@ -394,7 +507,16 @@ def test_a_refused_target_stays_refused(tmp_path: Path) -> None:
     assert everything(tmp_path / "out") == before
 
 
-FORMATS = [("mds", ""), ("mds", "zstd"), ("webdataset", ""), ("webdataset", "gzip"), ("tfrecord", ""), ("litdata", ""), ("litdata", "zstd"), ("parquet", "")]
+FORMATS = [
+    ("mds", ""),
+    ("mds", "zstd"),
+    ("webdataset", ""),
+    ("webdataset", "gzip"),
+    ("tfrecord", ""),
+    ("litdata", ""),
+    ("litdata", "zstd"),
+    ("parquet", ""),
+]
 OTHERS = [{**sample, "text": f"another {i}"} for i, sample in enumerate(SAMPLES[:15])]
 
 
@@ -416,13 +538,17 @@ def test_a_finished_dataset_is_left_alone(tmp_path: Path, format: str, compressi
 
 
 @pytest.mark.parametrize(("format", "compression"), FORMATS)
-def test_a_shorter_write_leaves_nothing_of_a_longer_one_that_broke_off(tmp_path: Path, format: str, compression: str) -> None:
+def test_a_shorter_write_leaves_nothing_of_a_longer_one_that_broke_off(
+    tmp_path: Path, format: str, compression: str
+) -> None:
     def interrupted() -> Iterator[dict[str, Any]]:
         yield from SAMPLES
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        prepare.write(interrupted(), tmp_path / "out", format=format, shard_bytes=900, compression=compression)
+        prepare.write(
+            interrupted(), tmp_path / "out", format=format, shard_bytes=900, compression=compression
+        )
     (tmp_path / "out" / "shard.note").write_text("not a shard")
     result = prepare.write(OTHERS, tmp_path / "out", format=format, shard_bytes=900, compression=compression)
     shards = len(list((tmp_path / "out").glob("*[0-9]*")))
@@ -432,7 +558,9 @@ def test_a_shorter_write_leaves_nothing_of_a_longer_one_that_broke_off(tmp_path:
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
 
 
-def test_the_index_of_a_write_that_broke_off_goes_before_its_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_of_a_write_that_broke_off_goes_before_its_shards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     real = PackTarget.put_json
 
     def failing(self: PackTarget, key: str, value: Any, *, if_absent: bool = False) -> None:

@@ -42,7 +42,9 @@ class Stop(transformers.TrainerCallback):  # type: ignore[misc]
             Path(self.job.directory, "loader.json").write_text(json.dumps(self.loader.state_dict()))
 
 
-def trainer(job: Job, loader: headrace.torch.Loader, train: Any, model: Model, **more: Any) -> transformers.Trainer:
+def trainer(
+    job: Job, loader: headrace.torch.Loader, train: Any, model: Model, **more: Any
+) -> transformers.Trainer:
     class Trainer(transformers.Trainer):  # type: ignore[misc]
         def get_train_dataloader(self) -> Any:
             return train
@@ -67,7 +69,9 @@ def trainer(job: Job, loader: headrace.torch.Loader, train: Any, model: Model, *
         prediction_loss_only=True,
     )
     kind = transformers.Trainer if "train_dataset" in more else Trainer
-    return kind(model, arguments, callbacks=[Stop(job, loader)], eval_dataset=[0], **more)  # It wants one, and uses the loader above.
+    return kind(
+        model, arguments, callbacks=[Stop(job, loader)], eval_dataset=[0], **more
+    )  # It wants one, and uses the loader above.
 
 
 def checkpoint(job: Job) -> str:

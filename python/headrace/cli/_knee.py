@@ -31,15 +31,22 @@ def sweep(measure: Callable[[int], Row], counts: Iterable[int]) -> Iterator[Row]
 def knee(rows: list[Row]) -> Row:
     """The row with the least concurrency among those of one part size that reach ENOUGH of the best throughput."""
     best = max(row["gb_per_s"] for row in rows)
-    return min((row for row in rows if row["gb_per_s"] >= ENOUGH * best), key=lambda row: int(row["in_flight"]))
+    return min(
+        (row for row in rows if row["gb_per_s"] >= ENOUGH * best), key=lambda row: int(row["in_flight"])
+    )
 
 
 def recommend(rows: list[Row]) -> Row:
     """The best part size and its knee. Among nearly equal throughputs the one with the least CPU, then with the least in flight."""
-    knees = [knee([row for row in rows if row["part_bytes"] == size]) for size in sorted({row["part_bytes"] for row in rows})]
+    knees = [
+        knee([row for row in rows if row["part_bytes"] == size])
+        for size in sorted({row["part_bytes"] for row in rows})
+    ]
     best = max(row["gb_per_s"] for row in knees)
     good = [row for row in knees if row["gb_per_s"] >= ENOUGH * best]
-    chosen = min(good, key=lambda row: (round(row["cpu_seconds_per_gb"], 2), row["part_bytes"] * row["in_flight"]))
+    chosen = min(
+        good, key=lambda row: (round(row["cpu_seconds_per_gb"], 2), row["part_bytes"] * row["in_flight"])
+    )
     return {
         "part_bytes": chosen["part_bytes"],
         "max_in_flight": chosen["in_flight"],
@@ -53,7 +60,14 @@ def collapse(rows: list[Row], part_bytes: int) -> int | None:
     """The concurrency from which throughput falls below ENOUGH of the best; None when it was not seen."""
     same = [row for row in rows if row["part_bytes"] == part_bytes]
     best = max(same, key=lambda row: float(row["gb_per_s"]))
-    return next((row["in_flight"] for row in same if row["in_flight"] > best["in_flight"] and row["gb_per_s"] < ENOUGH * best["gb_per_s"]), None)
+    return next(
+        (
+            row["in_flight"]
+            for row in same
+            if row["in_flight"] > best["in_flight"] and row["gb_per_s"] < ENOUGH * best["gb_per_s"]
+        ),
+        None,
+    )
 
 
 def bar(share: float, width: int = 24) -> str:

@@ -33,7 +33,9 @@ class Part(NamedTuple):
 def split_run(stops: Sequence[int], world_sizes: Sequence[int], batch_size: int) -> list[Part]:
     """Parts of a run that stops after these global batches (counted from the start of the epoch)."""
     if len(world_sizes) != len(stops) + 1:
-        raise InvalidArgumentError(f"{len(stops)} stops make {len(stops) + 1} parts, but there are {len(world_sizes)} world sizes")
+        raise InvalidArgumentError(
+            f"{len(stops)} stops make {len(stops) + 1} parts, but there are {len(world_sizes)} world sizes"
+        )
     lengths = [b - a for a, b in zip([0, *stops], stops, strict=False)]
     if any(length <= 0 for length in lengths):
         raise InvalidArgumentError("stops rise, from 1")
@@ -65,7 +67,9 @@ def parse_options(pairs: Sequence[str]) -> dict[str, Any]:
         if not equals:
             raise InvalidArgumentError(f"--order-option {pair}: expected KEY=VALUE")
         words = {"true": True, "false": False, "none": None}
-        options[name] = words[value.lower()] if value.lower() in words else int(value) if value.isdigit() else value
+        options[name] = (
+            words[value.lower()] if value.lower() in words else int(value) if value.isdigit() else value
+        )
     return options
 
 
@@ -80,7 +84,9 @@ class ListedOrder:
         """(nodes, ranks a node)"""
         ranks = min(self._ranks_per_node, world_size)
         if world_size % ranks:
-            raise InvalidArgumentError(f"{world_size} ranks do not fill nodes of {ranks}; change --ranks-per-node")
+            raise InvalidArgumentError(
+                f"{world_size} ranks do not fill nodes of {ranks}; change --ranks-per-node"
+            )
         return world_size // ranks, ranks
 
     def begin(self, part: Part) -> _native.SampleList:
@@ -95,7 +101,9 @@ class ListedOrder:
 class MosaicOrder(ListedOrder):
     """``mosaic:ALGO``; options are StreamingDataset's."""
 
-    def __init__(self, dataset: Dataset, algo: str, seed: int | None, epoch: int, options: dict[str, Any], **world: int) -> None:
+    def __init__(
+        self, dataset: Dataset, algo: str, seed: int | None, epoch: int, options: dict[str, Any], **world: int
+    ) -> None:
         super().__init__(dataset, **world)
         shuffle = {"shuffle": False} if algo == "none" else {"shuffle": True, "shuffle_algo": algo}
         self._spec = shuffle | ({"shuffle_seed": seed} if seed is not None else {}) | options
@@ -105,7 +113,9 @@ class MosaicOrder(ListedOrder):
     def begin(self, part: Part) -> _native.SampleList:
         nodes, ranks = self._nodes(part.world_size)
         streams = [([count for count, _ in self._shards], None, None, None)]
-        self.plan = _native.MosaicEpoch(self._spec, streams, (nodes, ranks, self._workers, part.batch_size), self._state)
+        self.plan = _native.MosaicEpoch(
+            self._spec, streams, (nodes, ranks, self._workers, part.batch_size), self._state
+        )
         return self.plan.open(order_cache())
 
     def end(self, part: Part, batches: int) -> None:
@@ -117,11 +127,15 @@ class MosaicOrder(ListedOrder):
 class LitDataOrder(ListedOrder):
     """``litdata``; options: shuffle, drop_last, item_shuffle_window, window, max_cache_size."""
 
-    def __init__(self, dataset: Dataset, seed: int | None, epoch: int, options: dict[str, Any], **world: int) -> None:
+    def __init__(
+        self, dataset: Dataset, seed: int | None, epoch: int, options: dict[str, Any], **world: int
+    ) -> None:
         super().__init__(dataset, **world)
         self._spec = {"shuffle": "full"} | ({"seed": seed} if seed is not None else {}) | options
         begins = np.cumsum([0, *(count for count, _ in self._shards)]).tolist()
-        self._chunks = [(a, a, b, b, size) for a, b, (_, size) in zip(begins, begins[1:], self._shards, strict=False)]
+        self._chunks = [
+            (a, a, b, b, size) for a, b, (_, size) in zip(begins, begins[1:], self._shards, strict=False)
+        ]
         self._state: dict[str, Any] = {"epoch": epoch + 1, "sample_in_epoch": 0, "num_samples_yielded": 0}
         self._first: tuple[int, int, int, int] | None = None
 
@@ -149,7 +163,9 @@ class LitDataOrder(ListedOrder):
         self._state["sample_in_epoch"] += batches * part.global_batch
 
 
-def find_listed_order(dataset: Dataset, order: str, seed: int | None, epoch: int, options: dict[str, Any], **world: int) -> ListedOrder | None:
+def find_listed_order(
+    dataset: Dataset, order: str, seed: int | None, epoch: int, options: dict[str, Any], **world: int
+) -> ListedOrder | None:
     """The order of another loader that ``order`` names; None for Headrace's own."""
     if order.startswith("mosaic:"):
         return MosaicOrder(dataset, order.removeprefix("mosaic:"), seed, epoch, options, **world)
@@ -183,7 +199,9 @@ def prove_listed(listed: ListedOrder, samples: int, parts: Sequence[Part]) -> di
 
 def prove_own(dataset: Dataset, spec: dict[str, Any], epoch: int, parts: Sequence[Part]) -> dict[str, Any]:
     """The same for Headrace's orders: every rank's slots of every part."""
-    missing, repeated, batches = _native.prove_order(dataset._native, spec, epoch, [(part.batches, part.world_size, part.batch_size) for part in parts])
+    missing, repeated, batches = _native.prove_order(
+        dataset._native, spec, epoch, [(part.batches, part.world_size, part.batch_size) for part in parts]
+    )
     return _report(missing, repeated, parts, batches)
 
 

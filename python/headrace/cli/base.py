@@ -70,7 +70,9 @@ def guard(call: Callable[[], Any]) -> int:
     except Exception as error:
         if os.environ.get("HEADRACE_DEBUG"):
             raise
-        return fail(f"internal error: {type(error).__name__}: {error}; please report it (HEADRACE_DEBUG=1 shows where)")
+        return fail(
+            f"internal error: {type(error).__name__}: {error}; please report it (HEADRACE_DEBUG=1 shows where)"
+        )
 
 
 def is_local(url: str) -> bool:
@@ -120,8 +122,20 @@ def split_url(url: str) -> tuple[str, str]:
 class Stores:
     """The stores of one command, one a root, closed together."""
 
-    def __init__(self, endpoint: str | None, region: str | None, anonymous: bool, memory: int | str = "256MiB", **options: Any) -> None:
-        self.options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, **options}
+    def __init__(
+        self,
+        endpoint: str | None,
+        region: str | None,
+        anonymous: bool,
+        memory: int | str = "256MiB",
+        **options: Any,
+    ) -> None:
+        self.options: dict[str, Any] = {
+            "endpoint": endpoint,
+            "region": region,
+            "anonymous": anonymous,
+            **options,
+        }
         self._memory = memory
         self._open: dict[str, Store] = {}
 
@@ -136,9 +150,13 @@ class Stores:
 
     def _check_endpoint(self, root: str) -> None:
         """One endpoint cannot be that of two services; one of them would see the other's credentials."""
-        schemes = {r.partition("://")[0] for r in (*self._open, root) if not is_local(r) and not is_web(r)} - {"memory"}
+        schemes = {
+            r.partition("://")[0] for r in (*self._open, root) if not is_local(r) and not is_web(r)
+        } - {"memory"}
         if self.options["endpoint"] and len(schemes) > 1:
-            raise InvalidArgumentError(f"--endpoint with {' and '.join(sorted(schemes))} URLs: it would be used for both; set the endpoints in the environment")
+            raise InvalidArgumentError(
+                f"--endpoint with {' and '.join(sorted(schemes))} URLs: it would be used for both; set the endpoints in the environment"
+            )
 
     def split(self, url: str) -> tuple[Store, str]:
         root, key = split_url(url)

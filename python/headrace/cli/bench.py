@@ -16,7 +16,18 @@ from headrace._store import Store
 from headrace._units import format_bytes, parse_bytes
 from headrace._urls import without_secrets
 from headrace.cli._knee import bar, knee, recommend, sweep
-from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json, split_url, status_line
+from headrace.cli.common import (
+    Anonymous,
+    Endpoint,
+    Format,
+    Json,
+    Memory,
+    Region,
+    console,
+    print_json,
+    split_url,
+    status_line,
+)
 from headrace.cli.index import Split
 from headrace.errors import InvalidArgumentError, NotFoundError
 
@@ -42,16 +53,22 @@ def _numbers(text: str, name: str) -> list[int]:
     except ValueError:
         numbers = []
     if not numbers or min(numbers) < 1:
-        raise InvalidArgumentError(f"{name} {text}: expected numbers of at least 1 with commas between, such as 4,16,64")
+        raise InvalidArgumentError(
+            f"{name} {text}: expected numbers of at least 1 with commas between, such as 4,16,64"
+        )
     return sorted(set(numbers))
 
 
-def _probe(root: str, options: dict[str, Any], objects: list[ObjectInfo], shape: dict[str, Any]) -> dict[str, Any]:
+def _probe(
+    root: str, options: dict[str, Any], objects: list[ObjectInfo], shape: dict[str, Any]
+) -> dict[str, Any]:
     """One row: a fresh store, so that connections and counters belong to it alone."""
     part, count, seconds = shape["part_bytes"], shape["in_flight"], shape["seconds"]
     # Size classes round up: a quarter more than the parts themselves.
     memory = max(count * part * 5 // 4, 1 << 20)
-    with Store(root, memory=memory, max_in_flight=count, adaptive=False, hedge_fraction=0.0, **options) as store:
+    with Store(
+        root, memory=memory, max_in_flight=count, adaptive=False, hedge_fraction=0.0, **options
+    ) as store:
         watch = Stopwatch()
         row = {**shape, **_native.probe_fetch(store._native, objects, part, count, seconds)}
         row["cpu_seconds"] = watch.read()["cpu_seconds"]
@@ -68,7 +85,18 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     """Table and plot: throughput as bars, and the first-byte times beside them."""
     best = max(row["gb_per_s"] for row in rows)
     table = Table(box=None, pad_edge=False)
-    for name in ("part", "in flight", "GB/s", "CPU s/GB", "requests/s", "p50", "p90", "p99", "p99.9 ms to first byte", "retries"):
+    for name in (
+        "part",
+        "in flight",
+        "GB/s",
+        "CPU s/GB",
+        "requests/s",
+        "p50",
+        "p90",
+        "p99",
+        "p99.9 ms to first byte",
+        "retries",
+    ):
         table.add_column(name, justify="right")
     table.add_column("throughput", no_wrap=True, min_width=31)
     for row in rows:
@@ -89,10 +117,25 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
 @app.command()
 def fetch(
     url: Annotated[str, typer.Argument(metavar="URL", help="Prefix, directory or object to read from.")],
-    part_bytes: Annotated[str, typer.Option("--part-bytes", help="Sizes of a read, with commas.")] = "64KiB,1MiB,8MiB",
-    in_flight: Annotated[str, typer.Option("--in-flight", help="Reads under way, with commas; default: 1, 2, 4, ... until the knee is passed.")] = "",
+    part_bytes: Annotated[
+        str, typer.Option("--part-bytes", help="Sizes of a read, with commas.")
+    ] = "64KiB,1MiB,8MiB",
+    in_flight: Annotated[
+        str,
+        typer.Option(
+            "--in-flight",
+            help="Reads under way, with commas; default: 1, 2, 4, ... until the knee is passed.",
+        ),
+    ] = "",
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Measured time of each row.")] = 3.0,
-    memory: Annotated[str, typer.Option("--memory", help="Most memory for one row; rows that need more are left out.", rich_help_panel="Store")] = "4GiB",
+    memory: Annotated[
+        str,
+        typer.Option(
+            "--memory",
+            help="Most memory for one row; rows that need more are left out.",
+            rich_help_panel="Store",
+        ),
+    ] = "4GiB",
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
@@ -123,7 +166,9 @@ def fetch(
 
         def measure(count: int, size: int = size) -> dict[str, Any]:
             with status_line(f"{format_bytes(size)} reads, {count} under way"):
-                return _probe(root, options, objects, {"part_bytes": size, "in_flight": count, "seconds": seconds})
+                return _probe(
+                    root, options, objects, {"part_bytes": size, "in_flight": count, "seconds": seconds}
+                )
 
         group = [measure(count) for count in fitting] if fixed else list(sweep(measure, fitting))
         if group:
@@ -133,7 +178,9 @@ def fetch(
         raise InvalidArgumentError(f"--memory {memory}: too little for one read of {part_bytes}")
     advice = recommend(rows)
     if json:
-        print_json({"url": without_secrets(url), "objects": len(objects), "rows": rows, "recommendation": advice})
+        print_json(
+            {"url": without_secrets(url), "objects": len(objects), "rows": rows, "recommendation": advice}
+        )
         return
     _print_rows(rows)
     text = (
@@ -189,7 +236,13 @@ def load(
             first = first or started.read()["seconds"]
             samples, count = samples + len(batch.ids), count + 1
         stats = loader.stats()
-    report: dict[str, Any] = {"url": without_secrets(url), "batches": count, "samples": samples, "first_batch_s": first, **started.read()}
+    report: dict[str, Any] = {
+        "url": without_secrets(url),
+        "batches": count,
+        "samples": samples,
+        "first_batch_s": first,
+        **started.read(),
+    }
     report["samples_per_s"] = samples / report["seconds"]
     report["samples_per_cpu_s"] = samples / max(report["cpu_seconds"], 1e-9)
     report["stats"] = stats
@@ -202,7 +255,13 @@ def load(
         f"first batch after {1000 * first:.0f} ms; at most {format_bytes(stats.get('pool.peak_bytes', 0))} of memory"
     )
     stalls = {cause: s for cause, s in stats["stall_seconds"].items() if s >= 0.0005}
-    out.print("waited for: " + (", ".join(f"{cause} {s:.3f} s" for cause, s in sorted(stalls.items(), key=lambda kv: -kv[1])) or "nothing"))
+    out.print(
+        "waited for: "
+        + (
+            ", ".join(f"{cause} {s:.3f} s" for cause, s in sorted(stalls.items(), key=lambda kv: -kv[1]))
+            or "nothing"
+        )
+    )
 
 
 def register(parent: typer.Typer) -> None:

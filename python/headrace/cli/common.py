@@ -32,17 +32,41 @@ __all__ = [
     "status_line",
 ]
 
-Endpoint = Annotated[str | None, typer.Option("--endpoint", metavar="URL", help="S3 endpoint, such as http://127.0.0.1:9000.", rich_help_panel="Store")]
-Region = Annotated[str | None, typer.Option("--region", help="Region, such as eu-central-1.", rich_help_panel="Store")]
-Anonymous = Annotated[bool, typer.Option("--anonymous", help="Send requests unsigned, for public buckets.", rich_help_panel="Store")]
+Endpoint = Annotated[
+    str | None,
+    typer.Option(
+        "--endpoint",
+        metavar="URL",
+        help="S3 endpoint, such as http://127.0.0.1:9000.",
+        rich_help_panel="Store",
+    ),
+]
+Region = Annotated[
+    str | None, typer.Option("--region", help="Region, such as eu-central-1.", rich_help_panel="Store")
+]
+Anonymous = Annotated[
+    bool,
+    typer.Option("--anonymous", help="Send requests unsigned, for public buckets.", rich_help_panel="Store"),
+]
 AccessLog = Annotated[
     str | None,
-    typer.Option("--access-log", metavar="FILE", help="Append a line for every request to a store; default: HEADRACE_ACCESS_LOG.", rich_help_panel="Store"),
+    typer.Option(
+        "--access-log",
+        metavar="FILE",
+        help="Append a line for every request to a store; default: HEADRACE_ACCESS_LOG.",
+        rich_help_panel="Store",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
-Memory = Annotated[str, typer.Option("--memory", help="Limit of the memory for data.", rich_help_panel="Store")]
+Memory = Annotated[
+    str, typer.Option("--memory", help="Limit of the memory for data.", rich_help_panel="Store")
+]
 Format = Annotated[
-    str, typer.Option("--format", help="auto (found from content), mds, webdataset, raw, litdata, tfrecord, text, tokens, numpy, table, arrayrecord, csv.")
+    str,
+    typer.Option(
+        "--format",
+        help="auto (found from content), mds, webdataset, raw, litdata, tfrecord, text, tokens, numpy, table, arrayrecord, csv.",
+    ),
 ]
 
 
@@ -50,7 +74,9 @@ class _Console(Console):
     """Shows names from stores and data without what a terminal would obey."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*("\n".join(map(shown, o.split("\n"))) if isinstance(o, str) else o for o in objects), **options)
+        super().print(
+            *("\n".join(map(shown, o.split("\n"))) if isinstance(o, str) else o for o in objects), **options
+        )
 
 
 def console() -> Console:

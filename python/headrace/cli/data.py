@@ -12,10 +12,26 @@ from headrace._dataset import Dataset
 from headrace._loader import Loader
 from headrace._units import format_bytes
 from headrace.cli import _prove
-from headrace.cli.common import Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json, shown
+from headrace.cli.common import (
+    Anonymous,
+    Endpoint,
+    Format,
+    Json,
+    Memory,
+    Region,
+    console,
+    fail,
+    print_json,
+    shown,
+)
 from headrace.cli.index import Split
 
-BlockBytes = Annotated[str | None, typer.Option("--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets.")]
+BlockBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets."
+    ),
+]
 
 
 def inspect(
@@ -36,7 +52,9 @@ def inspect(
 
     * `headrace inspect ./tars --format webdataset --shards --json`
     """
-    with Dataset(url, format=format, split=split, endpoint=endpoint, region=region, anonymous=anonymous) as dataset:
+    with Dataset(
+        url, format=format, split=split, endpoint=endpoint, region=region, anonymous=anonymous
+    ) as dataset:
         largest = max((b.raw_bytes for b in dataset.blocks), default=0)
         summary: dict[str, Any] = {
             "url": dataset.url,
@@ -57,7 +75,8 @@ def inspect(
     out = console()
     mean = summary["bytes"] / max(summary["samples"], 1)
     out.print(
-        f"{summary['url']}: {summary['format']}, {summary['samples']:,} samples, {format_bytes(summary['bytes'])} ({format_bytes(mean)} each)", markup=False
+        f"{summary['url']}: {summary['format']}, {summary['samples']:,} samples, {format_bytes(summary['bytes'])} ({format_bytes(mean)} each)",
+        markup=False,
     )
     out.print(
         f"{summary['shard_count']:,} shards, {summary['block_count']:,} blocks of up to {format_bytes(largest)}, fingerprint {summary['fingerprint']}",
@@ -65,12 +84,22 @@ def inspect(
     )
     out.print(
         _rows(
-            "column encoding dtype shape bytes", [(c["name"], c["encoding"], c["dtype"], list(c["shape"]), c["size"] or "varies") for c in summary["columns"]]
+            "column encoding dtype shape bytes",
+            [
+                (c["name"], c["encoding"], c["dtype"], list(c["shape"]), c["size"] or "varies")
+                for c in summary["columns"]
+            ],
         )
     )
     if shards:
         out.print(
-            _rows("shard samples bytes compression", [(s["key"], f"{s['sample_count']:,}", f"{s['size']:,}", s["compression"]) for s in summary["shards"]])
+            _rows(
+                "shard samples bytes compression",
+                [
+                    (s["key"], f"{s['sample_count']:,}", f"{s['size']:,}", s["compression"])
+                    for s in summary["shards"]
+                ],
+            )
         )
 
 
@@ -89,18 +118,47 @@ def order(
     world_size: Annotated[int, typer.Option("--world-size", min=1, help="Ranks.")] = 1,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Default: the order's own.")] = None,
     epoch: Annotated[int, typer.Option("--epoch", min=0)] = 0,
-    order: Annotated[str, typer.Option("--order", help="headrace, sequential, mosaic:py1e (py1s, py1br, py2s, naive, none) or litdata.")] = "headrace",
+    order: Annotated[
+        str,
+        typer.Option(
+            "--order", help="headrace, sequential, mosaic:py1e (py1s, py1br, py2s, naive, none) or litdata."
+        ),
+    ] = "headrace",
     order_option: Annotated[
-        list[str] | None, typer.Option("--order-option", metavar="KEY=VALUE", help="Argument of the other loader, such as num_canonical_nodes=4.")
+        list[str] | None,
+        typer.Option(
+            "--order-option",
+            metavar="KEY=VALUE",
+            help="Argument of the other loader, such as num_canonical_nodes=4.",
+        ),
     ] = None,
-    ranks_per_node: Annotated[int, typer.Option("--ranks-per-node", min=1, help="For mosaic: and litdata.")] = 8,
-    workers: Annotated[int, typer.Option("--workers", min=1, help="DataLoader workers a rank, for mosaic: and litdata.")] = 1,
+    ranks_per_node: Annotated[
+        int, typer.Option("--ranks-per-node", min=1, help="For mosaic: and litdata.")
+    ] = 8,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, help="DataLoader workers a rank, for mosaic: and litdata.")
+    ] = 1,
     window: Annotated[int, typer.Option("--window", min=0, help="Blocks shuffled together; 0: default.")] = 0,
     lanes: Annotated[int, typer.Option("--lanes", min=0, help="Lanes; 0: chosen.")] = 0,
     first: Annotated[int, typer.Option("--first", min=0, help="How many ids to print.")] = 16,
-    prove: Annotated[bool, typer.Option("--prove", "--verify", help="Go through all ranks' batches and count how often each sample comes.")] = False,
-    stops: Annotated[str, typer.Option("--stops", metavar="N,N", help="With --prove: the run stops after these global batches.")] = "",
-    world_sizes: Annotated[str, typer.Option("--world-sizes", metavar="N,N", help="With --prove: ranks before, between and after the stops.")] = "",
+    prove: Annotated[
+        bool,
+        typer.Option(
+            "--prove", "--verify", help="Go through all ranks' batches and count how often each sample comes."
+        ),
+    ] = False,
+    stops: Annotated[
+        str,
+        typer.Option(
+            "--stops", metavar="N,N", help="With --prove: the run stops after these global batches."
+        ),
+    ] = "",
+    world_sizes: Annotated[
+        str,
+        typer.Option(
+            "--world-sizes", metavar="N,N", help="With --prove: ranks before, between and after the stops."
+        ),
+    ] = "",
     format: Format = "auto",
     split: Split = "",
     block_bytes: BlockBytes = None,
@@ -127,7 +185,15 @@ def order(
     # The order is fixed by the world that the run begins in.
     world_size = parts[0].world_size
     with Dataset(url, format=format, block_bytes=block_bytes, split=split, **options) as dataset:
-        listed = _prove.find_listed_order(dataset, order, seed, epoch, _prove.parse_options(order_option or []), ranks_per_node=ranks_per_node, workers=workers)
+        listed = _prove.find_listed_order(
+            dataset,
+            order,
+            seed,
+            epoch,
+            _prove.parse_options(order_option or []),
+            ranks_per_node=ranks_per_node,
+            workers=workers,
+        )
         report: dict[str, Any] = {
             "url": dataset.url,
             "samples": len(dataset),
@@ -137,7 +203,11 @@ def order(
         }
         if listed is not None:
             slots = listed.begin(parts[0])
-            report |= {"order": {"id": order}, "slots": slots.size, "first_ids": slots.read(0, first).tolist()}
+            report |= {
+                "order": {"id": order},
+                "slots": slots.size,
+                "first_ids": slots.read(0, first).tolist(),
+            }
             if prove:
                 report["verified"] = _prove.prove_listed(listed, len(dataset), parts)
         else:
@@ -167,14 +237,19 @@ def order(
     return 0
 
 
-def _describe_own(dataset: Dataset, spec: dict[str, Any], part: _prove.Part, epoch: int, first: int) -> dict[str, Any]:
+def _describe_own(
+    dataset: Dataset, spec: dict[str, Any], part: _prove.Part, epoch: int, first: int
+) -> dict[str, Any]:
     """First ids, mixing and memory of one of Headrace's orders."""
     plan = _native.EpochOrder(dataset._native, spec, epoch)
     quality = plan.quality(part.global_batch)
     window_bytes = plan.largest_window_bytes()
     lanes_per_rank = max(1, spec["lane_count"] // part.world_size)
     return {
-        "order": {name: spec[name] for name in ("id", "version", "seed", "lane_count", "window_blocks", "bundle_lanes")},
+        "order": {
+            name: spec[name]
+            for name in ("id", "version", "seed", "lane_count", "window_blocks", "bundle_lanes")
+        },
         "first_ids": plan.positions(0, first, part.global_batch).tolist(),
         "quality": quality | {"jump_ratio": quality["mean_jump"] / max(quality["mean_jump_full"], 1e-9)},
         "window_bytes": window_bytes,
@@ -186,11 +261,11 @@ def _describe_own(dataset: Dataset, spec: dict[str, Any], part: _prove.Part, epo
 def _print_order(report: dict[str, Any]) -> None:
     out = console()
     spec = report["order"]
-    head = f"{report['url']}: {report['samples']:,} samples in {report['blocks']:,} blocks; order {spec['id']}"
+    head = (
+        f"{report['url']}: {report['samples']:,} samples in {report['blocks']:,} blocks; order {spec['id']}"
+    )
     if "quality" in report:
-        head += (
-            f" version {spec['version']}, seed {spec['seed']}, epoch {report['epoch']}: {spec['lane_count']} lanes, windows of {spec['window_blocks']} blocks"
-        )
+        head += f" version {spec['version']}, seed {spec['seed']}, epoch {report['epoch']}: {spec['lane_count']} lanes, windows of {spec['window_blocks']} blocks"
     else:
         head += f", epoch {report['epoch']}: {report['slots']:,} slots"
     out.print(head, markup=False)
@@ -202,7 +277,9 @@ def _print_order(report: dict[str, Any]) -> None:
         return
     worlds = ", then ".join(map(str, verified["world_sizes"]))
     if verified["exactly_once"]:
-        out.print(f"verified: each of {report['samples']:,} samples exactly once over {worlds} ranks, {verified['batches']:,} global batches")
+        out.print(
+            f"verified: each of {report['samples']:,} samples exactly once over {worlds} ranks, {verified['batches']:,} global batches"
+        )
     elif "quality" not in report:
         out.print(
             f"over {worlds} ranks, {verified['batches']:,} global batches: {verified['repeated']:,} samples repeated, {verified['missing']:,} missing"
@@ -216,10 +293,18 @@ def _print_quality(report: dict[str, Any]) -> None:
         _rows(
             "measure this_order full_shuffle",
             [
-                ("mean jump between neighbours", f"{quality['mean_jump']:,.0f}", f"{quality['mean_jump_full']:,.0f} ({quality['jump_ratio']:.1%} reached)"),
+                (
+                    "mean jump between neighbours",
+                    f"{quality['mean_jump']:,.0f}",
+                    f"{quality['mean_jump_full']:,.0f} ({quality['jump_ratio']:.1%} reached)",
+                ),
                 ("mean displacement", f"{quality['mean_displacement']:.3f}", "0.333"),
                 ("neighbour correlation", f"{quality['neighbour_correlation']:+.4f}", "0"),
-                ("blocks per global batch", f"{quality['blocks_per_batch']:,.1f}", f"of {min(report['global_batch'], report['blocks']):,}"),
+                (
+                    "blocks per global batch",
+                    f"{quality['blocks_per_batch']:,.1f}",
+                    f"of {min(report['global_batch'], report['blocks']):,}",
+                ),
                 ("memory a rank, about", format_bytes(report["rank_bytes"]), "-"),
             ],
         )

@@ -8,22 +8,69 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace._dataset import INDEX_JSON_KEY, INDEX_KEY, Dataset, DatasetOptions, rebuild_index_json, write_index
+from headrace._dataset import (
+    INDEX_JSON_KEY,
+    INDEX_KEY,
+    Dataset,
+    DatasetOptions,
+    rebuild_index_json,
+    write_index,
+)
 from headrace._store import StoreOptions
-from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, print_json
+from headrace.cli.common import (
+    AccessLog,
+    Anonymous,
+    Endpoint,
+    Format,
+    Json,
+    Memory,
+    Region,
+    console,
+    print_json,
+)
 
-BlockBytes = Annotated[str | None, typer.Option("--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets.")]
-
-
-Keys = Annotated[list[str] | None, typer.Option("--key", help="Exactly this object below the URL; may be repeated.")]
-TokensPerSample = Annotated[int, typer.Option("--tokens-per-sample", min=0, help="Flat tokens: tokens of one sample.")]
-TokenDtype = Annotated[str, typer.Option("--token-dtype", help="Flat tokens without an index: uint16, uint32, ...")]
-Labels = Annotated[str, typer.Option("--labels", metavar="folder", help="Raw files: a column `label` for the folder right below the URL.")]
-Manifest = Annotated[str, typer.Option("--manifest", metavar="KEY", help="Raw files: JSON lines or CSV below the URL that name the files and their fields.")]
-Split = Annotated[
-    str, typer.Option("--split", metavar="NAME", help="One of several splits, by folders or names of files (train, test, ...); all: all of them.")
+BlockBytes = Annotated[
+    str | None,
+    typer.Option(
+        "--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets."
+    ),
 ]
-Lenient = Annotated[bool, typer.Option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")]
+
+
+Keys = Annotated[
+    list[str] | None, typer.Option("--key", help="Exactly this object below the URL; may be repeated.")
+]
+TokensPerSample = Annotated[
+    int, typer.Option("--tokens-per-sample", min=0, help="Flat tokens: tokens of one sample.")
+]
+TokenDtype = Annotated[
+    str, typer.Option("--token-dtype", help="Flat tokens without an index: uint16, uint32, ...")
+]
+Labels = Annotated[
+    str,
+    typer.Option(
+        "--labels", metavar="folder", help="Raw files: a column `label` for the folder right below the URL."
+    ),
+]
+Manifest = Annotated[
+    str,
+    typer.Option(
+        "--manifest",
+        metavar="KEY",
+        help="Raw files: JSON lines or CSV below the URL that name the files and their fields.",
+    ),
+]
+Split = Annotated[
+    str,
+    typer.Option(
+        "--split",
+        metavar="NAME",
+        help="One of several splits, by folders or names of files (train, test, ...); all: all of them.",
+    ),
+]
+Lenient = Annotated[
+    bool, typer.Option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")
+]
 AllowUnsafe = Annotated[bool, typer.Option("--allow-unsafe", help="Also open datasets with pickled columns.")]
 
 
@@ -34,7 +81,10 @@ def shape(**options: Any) -> DatasetOptions:
 
 def index(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help=f"Local file; default: {INDEX_KEY} beside the dataset.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help=f"Local file; default: {INDEX_KEY} beside the dataset."),
+    ] = None,
     format: Format = "auto",
     block_bytes: BlockBytes = None,
     keys: Keys = None,
@@ -45,7 +95,9 @@ def index(
     split: Split = "",
     lenient: Lenient = False,
     allow_unsafe: AllowUnsafe = False,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Make a lost or damaged index.json from the MDS shards there.")] = False,
+    rebuild: Annotated[
+        bool, typer.Option("--rebuild", help="Make a lost or damaged index.json from the MDS shards there.")
+    ] = False,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Objects read at once; 0: chosen.")] = 0,
     memory: Memory = "256MiB",
     endpoint: Endpoint = None,
@@ -73,14 +125,29 @@ def index(
     * `headrace index --rebuild s3://bucket/mds` — writes the index.json that a killed writer left out; mosaicml-streaming reads it as well
     """
     started = time.monotonic()
-    where: StoreOptions = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
+    where: StoreOptions = {
+        "endpoint": endpoint,
+        "region": region,
+        "anonymous": anonymous,
+        "access_log": access_log,
+    }
     if rebuild:
         shards, samples = rebuild_index_json(url, output, keys=keys, memory=memory, **where)
         made = str(output or f"{url.rstrip('/')}/{INDEX_JSON_KEY}")
         if json:
-            print_json({"index": made, "samples": samples, "shard_count": shards, "seconds": time.monotonic() - started})
+            print_json(
+                {
+                    "index": made,
+                    "samples": samples,
+                    "shard_count": shards,
+                    "seconds": time.monotonic() - started,
+                }
+            )
         else:
-            console().print(f"{made}: {samples:,} samples in {shards:,} shards; what a writer had not finished is not among them", markup=False)
+            console().print(
+                f"{made}: {samples:,} samples in {shards:,} shards; what a writer had not finished is not among them",
+                markup=False,
+            )
         return
     options = shape(
         keys=keys,
@@ -92,14 +159,32 @@ def index(
         lenient=lenient,
         allow_unsafe=allow_unsafe,
     )
-    size = write_index(url, output, format=format, memory=memory, block_bytes=block_bytes, index_workers=workers, **options, **where)
-    summary: dict[str, Any] = {"index": str(output or f"{url.rstrip('/')}/{INDEX_KEY}"), "bytes": size, "seconds": time.monotonic() - started}
+    size = write_index(
+        url,
+        output,
+        format=format,
+        memory=memory,
+        block_bytes=block_bytes,
+        index_workers=workers,
+        **options,
+        **where,
+    )
+    summary: dict[str, Any] = {
+        "index": str(output or f"{url.rstrip('/')}/{INDEX_KEY}"),
+        "bytes": size,
+        "seconds": time.monotonic() - started,
+    }
     counts = ""
     if output is None:
         # What was written for chosen keys, tokens or labels is what a plain open finds there.
         with Dataset(url, format=format, allow_unsafe=allow_unsafe, **where) as dataset:
             samples = len(dataset)
-            summary |= {"format": dataset.format, "samples": samples, "shard_count": len(dataset.shards), "bytes_per_sample": size / max(samples, 1)}
+            summary |= {
+                "format": dataset.format,
+                "samples": samples,
+                "shard_count": len(dataset.shards),
+                "bytes_per_sample": size / max(samples, 1),
+            }
             counts = f"{samples:,} samples ({dataset.format}) in {len(dataset.shards):,} shards, "
     if json:
         print_json(summary)

@@ -54,7 +54,11 @@ def _find(stores: Stores, url: str, recursive: bool) -> tuple[Store, str, Iterat
     # One level is enough unless the pattern reaches below it.
     is_deep = recursive or "/" in pattern[len(directory) :] or "**" in pattern
     below = _native.Glob(pattern.rstrip("/") + "/**") if recursive else keys
-    found = (info for info in store.list(keys.prefix, recursive=is_deep) if keys.matches(info.key.rstrip("/")) or below.matches(info.key))
+    found = (
+        info
+        for info in store.list(keys.prefix, recursive=is_deep)
+        if keys.matches(info.key.rstrip("/")) or below.matches(info.key)
+    )
     return store, keys.prefix, found
 
 
@@ -90,7 +94,9 @@ def list_objects(
         elif total or summarize:
             write(f"{found:,} objects, {size:,} bytes ({format_bytes(size)})\n")
         if not found and prefix:
-            return fail(f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0].rstrip('/')}/")
+            return fail(
+                f"{url}: no object starts with this; list the bucket with: headrace ls {split_url(url)[0].rstrip('/')}/"
+            )
     return 0
 
 
@@ -122,11 +128,19 @@ def du(
                 if json:
                     print_json({"url": below, "bytes": size, "objects": count})
                 else:
-                    sys.stdout.write(f"{format_bytes(size) if human else f'{size:,}':>16} {count:>10,} {shown(below)}\n")
+                    sys.stdout.write(
+                        f"{format_bytes(size) if human else f'{size:,}':>16} {count:>10,} {shown(below)}\n"
+                    )
     return 0
 
 
-def stat(url: str, endpoint: str | None = None, region: str | None = None, anonymous: bool = False, json: bool = False) -> int:
+def stat(
+    url: str,
+    endpoint: str | None = None,
+    region: str | None = None,
+    anonymous: bool = False,
+    json: bool = False,
+) -> int:
     with Stores(endpoint, region, anonymous) as stores:
         store, key = stores.split(url)
         info = store.head(need_key(url, key))
@@ -162,7 +176,11 @@ def cat(
     access_log: str | None = None,
     json: bool = False,
 ) -> int:
-    begin, end = (offset, (1 << 64) - 1 if length is None else offset + length) if range is None else _parse_range(range)
+    begin, end = (
+        (offset, (1 << 64) - 1 if length is None else offset + length)
+        if range is None
+        else _parse_range(range)
+    )
     with Stores(endpoint, region, anonymous, access_log=access_log) as stores:
         for url in urls:
             store, key = stores.split(url)
@@ -184,7 +202,9 @@ def _print_parts(store: Store, key: str, begin: int, end: int) -> None:
     end = min(end, store.head(key).size)
     for start in range(begin, end, READ_BYTES):
         part = store.get_range(key, start, min(READ_BYTES, end - start))
-        print_json({"key": key, "offset": start, "length": len(part), "data": base64.b64encode(part).decode()})
+        print_json(
+            {"key": key, "offset": start, "length": len(part), "data": base64.b64encode(part).decode()}
+        )
 
 
 # --- rm ---
@@ -306,7 +326,9 @@ def rm(
                     keys = _without_links(local_path(url), keys)
             if is_many and not yes and not dry_run:
                 if not sys.stdin.isatty():
-                    raise InvalidArgumentError(f"Delete what is at {url}? Cannot ask without a terminal: add --yes")
+                    raise InvalidArgumentError(
+                        f"Delete what is at {url}? Cannot ask without a terminal: add --yes"
+                    )
                 keys = list(keys)
                 _confirm(f"Delete {len(keys):,} objects at {url}?")
             done, failed = _remove(store, url, keys, dry_run, json)
@@ -315,7 +337,13 @@ def rm(
             if recursive and is_local(url) and is_many and not dry_run and not failed:
                 _remove_directories(local_path(url))
     if json:
-        print_json({"deleted": deleted, **({"failed": len(failures)} if failures else {}), **({"dry_run": True} if dry_run else {})})
+        print_json(
+            {
+                "deleted": deleted,
+                **({"failed": len(failures)} if failures else {}),
+                **({"dry_run": True} if dry_run else {}),
+            }
+        )
     else:
         sys.stdout.write(f"{'would delete ' if dry_run else ''}{deleted:,}{'' if dry_run else ' deleted'}\n")
     for key, error in failures[:50]:
@@ -323,7 +351,9 @@ def rm(
     return 1 if failures else 0
 
 
-def _remove(store: Store, url: str, keys: Iterable[str], dry_run: bool, json: bool) -> tuple[int, list[tuple[str, Exception]]]:
+def _remove(
+    store: Store, url: str, keys: Iterable[str], dry_run: bool, json: bool
+) -> tuple[int, list[tuple[str, Exception]]]:
     found = 0
     remover = None if dry_run else _Remover(store)
     try:

@@ -14,14 +14,28 @@ Human = Annotated[bool, typer.Option("--human", "-h", help="Sizes as 1.5 GiB.")]
 Include = Annotated[
     list[str] | None,
     typer.Option(
-        "--include", metavar="PATTERN", help="Only names that match; may be repeated. With a / all of the name below SRC is compared, else its last part."
+        "--include",
+        metavar="PATTERN",
+        help="Only names that match; may be repeated. With a / all of the name below SRC is compared, else its last part.",
     ),
 ]
-Exclude = Annotated[list[str] | None, typer.Option("--exclude", metavar="PATTERN", help="Not the names that match; may be repeated; wins over --include.")]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude", metavar="PATTERN", help="Not the names that match; may be repeated; wins over --include."
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")]
-Fsync = Annotated[bool, typer.Option("--fsync", help="Local files survive a power failure once they have their name.")]
-Concurrency = Annotated[int, typer.Option("--concurrency", min=1, metavar="N", help="Most requests in flight.")]
-PartSize = Annotated[str | None, typer.Option("--part-size", metavar="SIZE", help="Parts of large objects, such as 16MiB; default 8MiB.")]
+Fsync = Annotated[
+    bool, typer.Option("--fsync", help="Local files survive a power failure once they have their name.")
+]
+Concurrency = Annotated[
+    int, typer.Option("--concurrency", min=1, metavar="N", help="Most requests in flight.")
+]
+PartSize = Annotated[
+    str | None,
+    typer.Option("--part-size", metavar="SIZE", help="Parts of large objects, such as 16MiB; default 8MiB."),
+]
 CopyMemory = Annotated[str, typer.Option("--memory", metavar="SIZE", help="Limit of the data under way.")]
 Verify = Annotated[bool, typer.Option(" /--no-verify", help="Without checksums, sent or checked.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="A line for each object.")]
@@ -33,8 +47,12 @@ def list_objects(
     recursive: Recursive = False,
     long: Annotated[bool, typer.Option("--long", "-l", help="Versions (ETags) too.")] = False,
     human: Human = False,
-    total: Annotated[bool, typer.Option("--summary", "-s", help="Only the number of objects and bytes.")] = False,
-    summarize: Annotated[bool, typer.Option("--summarize", help="The number of objects and bytes at the end.")] = False,
+    total: Annotated[
+        bool, typer.Option("--summary", "-s", help="Only the number of objects and bytes.")
+    ] = False,
+    summarize: Annotated[
+        bool, typer.Option("--summarize", help="The number of objects and bytes at the end.")
+    ] = False,
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
@@ -52,12 +70,16 @@ def list_objects(
 
     * `headrace ls -rs /data/shards` — count and bytes of a local tree
     """
-    return listing.list_objects(url, recursive, long, human, total, summarize, endpoint, region, anonymous, json)
+    return listing.list_objects(
+        url, recursive, long, human, total, summarize, endpoint, region, anonymous, json
+    )
 
 
 def du(
     urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Prefixes, directories or patterns.")],
-    depth: Annotated[int, typer.Option("--depth", min=0, metavar="N", help="Sums of directories down to this level, too.")] = 0,
+    depth: Annotated[
+        int, typer.Option("--depth", min=0, metavar="N", help="Sums of directories down to this level, too.")
+    ] = 0,
     human: Human = False,
     endpoint: Endpoint = None,
     region: Region = None,
@@ -93,7 +115,10 @@ def cat(
     urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Objects or files.")],
     offset: Annotated[int, typer.Option(min=0, help="First byte.")] = 0,
     length: Annotated[int | None, typer.Option(min=1, help="Number of bytes; default: to the end.")] = None,
-    range: Annotated[str | None, typer.Option("--range", metavar="FIRST-LAST", help="Bytes as HTTP counts them: 0-511 are 512.")] = None,
+    range: Annotated[
+        str | None,
+        typer.Option("--range", metavar="FIRST-LAST", help="Bytes as HTTP counts them: 0-511 are 512."),
+    ] = None,
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
@@ -114,16 +139,27 @@ def cat(
 
 
 def cp(
-    urls: Annotated[list[str], typer.Argument(metavar="SRC... DST", help="Objects, files or patterns, - is stdin; then where to, - is stdout.")],
+    urls: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="SRC... DST", help="Objects, files or patterns, - is stdin; then where to, - is stdout."
+        ),
+    ],
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Everything below SRC.")] = False,
     no_clobber: Annotated[bool, typer.Option("--no-clobber", "-n", help="Skip what exists at DST.")] = False,
     if_size_differ: Annotated[
-        bool, typer.Option("--if-size-differ", help="Skip what exists at DST with the same size: goes on with a copy that was stopped.")
+        bool,
+        typer.Option(
+            "--if-size-differ",
+            help="Skip what exists at DST with the same size: goes on with a copy that was stopped.",
+        ),
     ] = False,
     include: Include = None,
     exclude: Exclude = None,
     dry_run: DryRun = False,
-    keep_times: Annotated[bool, typer.Option("--keep-times", help="Local files get the time of their source.")] = False,
+    keep_times: Annotated[
+        bool, typer.Option("--keep-times", help="Local files get the time of their source.")
+    ] = False,
     fsync: Fsync = False,
     concurrency: Concurrency = 64,
     part_size: PartSize = None,
@@ -160,9 +196,19 @@ def cp(
 def sync(
     source: Annotated[str, typer.Argument(metavar="SRC", help="Prefix or directory.")],
     target: Annotated[str, typer.Argument(metavar="DST", help="What becomes equal to it.")],
-    delete: Annotated[bool, typer.Option("--delete", help="Delete what SRC does not have, once all is copied; not what --exclude keeps out.")] = False,
+    delete: Annotated[
+        bool,
+        typer.Option(
+            "--delete",
+            help="Delete what SRC does not have, once all is copied; not what --exclude keeps out.",
+        ),
+    ] = False,
     exact: Annotated[
-        bool, typer.Option("--exact", help="Also copy what has another time (local DST; copies get SRC's time) or another ETag (between stores).")
+        bool,
+        typer.Option(
+            "--exact",
+            help="Also copy what has another time (local DST; copies get SRC's time) or another ETag (between stores).",
+        ),
     ] = False,
     size_only: Annotated[bool, typer.Option("--size-only", help="Compare sizes only.")] = False,
     include: Include = None,
@@ -193,7 +239,9 @@ def sync(
 
 
 def rm(
-    urls: Annotated[list[str], typer.Argument(metavar="URL...", help="Objects, files or patterns, or with -r prefixes.")],
+    urls: Annotated[
+        list[str], typer.Argument(metavar="URL...", help="Objects, files or patterns, or with -r prefixes.")
+    ],
     recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Everything below each URL.")] = False,
     dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", "--force", "-f", help="Do not ask.")] = False,

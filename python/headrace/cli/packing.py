@@ -21,12 +21,26 @@ PYTHON = "python"
 
 # Names that are worth a look inside: then the content says what it is.
 DATASET_SUFFIXES = (
-    *(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst", ".tfrecord", ".tfrecords", ".tfrecord.gz", ".parquet", ".arrow"),
+    *(
+        ".tar",
+        ".tar.gz",
+        ".tgz",
+        ".tar.bz2",
+        ".tar.xz",
+        ".tar.zst",
+        ".tfrecord",
+        ".tfrecords",
+        ".tfrecord.gz",
+        ".parquet",
+        ".arrow",
+    ),
     *(".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst", ".arrayrecord", ".npy", ".npz"),
 )
 
 
-_INDEXED_SHARD = re.compile(r"\.mds(\.(zstd|gz|bz2|br|snappy))?$|(^|/)shard\.\d+\.(json|[ctx]sv)\.meta|(^|/)chunk-\d+-\d+(\.\w+)?\.bin$")
+_INDEXED_SHARD = re.compile(
+    r"\.mds(\.(zstd|gz|bz2|br|snappy))?$|(^|/)shard\.\d+\.(json|[ctx]sv)\.meta|(^|/)chunk-\d+-\d+(\.\w+)?\.bin$"
+)
 """Shards that need an index.json: without one they are an error, never files to pack."""
 
 
@@ -68,8 +82,18 @@ def pack(
 ) -> int:
     """Returns the exit code."""
     started = time.monotonic()
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
-    common: dict[str, Any] = {"format": format, "shard_bytes": shard_bytes, "compression": compression, "hash": hash}
+    options: dict[str, Any] = {
+        "endpoint": endpoint,
+        "region": region,
+        "anonymous": anonymous,
+        "access_log": access_log,
+    }
+    common: dict[str, Any] = {
+        "format": format,
+        "shard_bytes": shard_bytes,
+        "compression": compression,
+        "hash": hash,
+    }
     if kind == PYTHON:
         result = _pack_python(
             source,
@@ -80,16 +104,51 @@ def pack(
         )
     else:
         if tokens:
-            _refuse_with_tokens({"--split": split, "--columns": columns, "--map": map, "--ray": ray, f"--from {kind}": kind not in ("auto", FILES)})
+            _refuse_with_tokens(
+                {
+                    "--split": split,
+                    "--columns": columns,
+                    "--map": map,
+                    "--ray": ray,
+                    f"--from {kind}": kind not in ("auto", FILES),
+                }
+            )
         is_files = bool(tokens) or _is_files(source, kind, options, memory)
-        if is_files and (tokens or (format in ("mds", "webdataset") and not (split or columns or map or ray or _is_gzip(compression)))):
-            settings: dict[str, Any] = {**common, "tokens_per_sample": tokens, "workers": workers, "dry_run": dry_run}
+        if is_files and (
+            tokens
+            or (
+                format in ("mds", "webdataset")
+                and not (split or columns or map or ray or _is_gzip(compression))
+            )
+        ):
+            settings: dict[str, Any] = {
+                **common,
+                "tokens_per_sample": tokens,
+                "workers": workers,
+                "dry_run": dry_run,
+            }
             result = _pack_files(source, target, settings, {**options, "memory": memory}, memory)
         else:
             from headrace.prepare import convert
 
-            conversion: dict[str, Any] = {"split": split, "columns": columns, "map": map, "workers": workers, "memory": memory, "dry_run": dry_run}
-            result = convert(source, target, source_format="raw" if is_files else kind, **common, **conversion, ray=ray, lease=lease, **options)
+            conversion: dict[str, Any] = {
+                "split": split,
+                "columns": columns,
+                "map": map,
+                "workers": workers,
+                "memory": memory,
+                "dry_run": dry_run,
+            }
+            result = convert(
+                source,
+                target,
+                source_format="raw" if is_files else kind,
+                **common,
+                **conversion,
+                ray=ray,
+                lease=lease,
+                **options,
+            )
     seconds = time.monotonic() - started
     if json:
         print_json({**result, "seconds": seconds})
@@ -101,7 +160,9 @@ def pack(
 def _refuse_with_tokens(others: dict[str, object]) -> None:
     for option, value in others.items():
         if value:
-            raise InvalidArgumentError(f"{option} does not go with --tokens, which cuts the bytes of files into samples")
+            raise InvalidArgumentError(
+                f"{option} does not go with --tokens, which cuts the bytes of files into samples"
+            )
 
 
 def _is_gzip(compression: str) -> bool:
@@ -118,14 +179,26 @@ def _is_files(source: str, kind: str, options: dict[str, Any], memory: str) -> b
         return looks_like_files(store._native)
 
 
-def _pack_files(source: str, target: str, settings: dict[str, Any], options: dict[str, Any], memory: str) -> dict[str, Any]:
+def _pack_files(
+    source: str, target: str, settings: dict[str, Any], options: dict[str, Any], memory: str
+) -> dict[str, Any]:
     refuse_inside(target, source)
-    settings = {**settings, "shard_bytes": parse_bytes(settings["shard_bytes"], "--shard-bytes"), "memory_bytes": parse_bytes(memory, "--memory")}
-    with Store(source, **options) as from_store, Store(target, **options) as to_store, progress_bar("packing", "files") as report:
+    settings = {
+        **settings,
+        "shard_bytes": parse_bytes(settings["shard_bytes"], "--shard-bytes"),
+        "memory_bytes": parse_bytes(memory, "--memory"),
+    }
+    with (
+        Store(source, **options) as from_store,
+        Store(target, **options) as to_store,
+        progress_bar("packing", "files") as report,
+    ):
         return _native.pack(from_store._native, to_store._native, progress=report, **settings)
 
 
-def _pack_python(source: str, target: str, columns: str | None, settings: dict[str, Any], refused: dict[str, object]) -> dict[str, Any]:
+def _pack_python(
+    source: str, target: str, columns: str | None, settings: dict[str, Any], refused: dict[str, object]
+) -> dict[str, Any]:
     from headrace.prepare import load_callable, parse_columns, write
 
     for option, value in refused.items():
@@ -141,11 +214,25 @@ def _pack_python(source: str, target: str, columns: str | None, settings: dict[s
 
 def _print_summary(result: dict[str, Any], seconds: float, dry_run: bool) -> None:
     if dry_run:
-        written = f" ({format_bytes(result['written_bytes'])} before compression)" if "written_bytes" in result else ""
-        print(f"{result['sample_count']:,} samples from {format_bytes(result['read_bytes'])} would become {result['shard_count']:,} shards{written}")
+        written = (
+            f" ({format_bytes(result['written_bytes'])} before compression)"
+            if "written_bytes" in result
+            else ""
+        )
+        print(
+            f"{result['sample_count']:,} samples from {format_bytes(result['read_bytes'])} would become {result['shard_count']:,} shards{written}"
+        )
         return
-    kept = f", {result['resumed_shard_count']:,} kept from an earlier run" if result["resumed_shard_count"] else ""
-    what = f"{result['file_count']:,} files ({format_bytes(result['read_bytes'])}) packed into " if "file_count" in result else ""
+    kept = (
+        f", {result['resumed_shard_count']:,} kept from an earlier run"
+        if result["resumed_shard_count"]
+        else ""
+    )
+    what = (
+        f"{result['file_count']:,} files ({format_bytes(result['read_bytes'])}) packed into "
+        if "file_count" in result
+        else ""
+    )
     print(
         f"{what}{result['sample_count']:,} samples in {result['shard_count']:,} shards ({format_bytes(result['written_bytes'])} written{kept}) in {seconds:.1f} s"
     )

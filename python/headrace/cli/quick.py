@@ -14,7 +14,12 @@ from headrace.cli.base import guard
 
 FLAG, TEXT, NUMBER, MANY, RARE = "flag", "text", "number", "many", "rare"  # rare: goes the long way
 
-STORE = {"--endpoint": ("endpoint", TEXT), "--region": ("region", TEXT), "--anonymous": ("anonymous", FLAG), "--json": ("json", FLAG)}
+STORE = {
+    "--endpoint": ("endpoint", TEXT),
+    "--region": ("region", TEXT),
+    "--anonymous": ("anonymous", FLAG),
+    "--json": ("json", FLAG),
+}
 LOGGED = {**STORE, "--access-log": ("access_log", TEXT)}
 COPY = {
     **LOGGED,
@@ -50,7 +55,18 @@ COMMANDS: dict[str, tuple[Callable[..., int], int, int | None, bool, dict[str, t
             "--keep-times": ("keep_times", FLAG),
         },
     ),
-    "sync": (transfer.sync, 2, 2, False, {**COPY, "--delete": ("delete", FLAG), "--exact": ("exact", FLAG), "--size-only": ("size_only", FLAG)}),
+    "sync": (
+        transfer.sync,
+        2,
+        2,
+        False,
+        {
+            **COPY,
+            "--delete": ("delete", FLAG),
+            "--exact": ("exact", FLAG),
+            "--size-only": ("size_only", FLAG),
+        },
+    ),
     "ls": (
         listing.list_objects,
         1,
@@ -69,7 +85,18 @@ COMMANDS: dict[str, tuple[Callable[..., int], int, int | None, bool, dict[str, t
     ),
     "du": (listing.du, 1, None, True, {**STORE, **HUMAN, "--depth": ("depth", NUMBER)}),
     "stat": (listing.stat, 1, 1, False, STORE),
-    "cat": (listing.cat, 1, None, True, {**LOGGED, "--offset": ("offset", NUMBER), "--length": ("length", NUMBER), "--range": ("range", TEXT)}),
+    "cat": (
+        listing.cat,
+        1,
+        None,
+        True,
+        {
+            **LOGGED,
+            "--offset": ("offset", NUMBER),
+            "--length": ("length", NUMBER),
+            "--range": ("range", TEXT),
+        },
+    ),
     "pack": (
         packing.pack,
         2,
@@ -98,7 +125,15 @@ COMMANDS: dict[str, tuple[Callable[..., int], int, int | None, bool, dict[str, t
         1,
         None,
         True,
-        {**STORE, **RECURSIVE, "--dry-run": ("dry_run", FLAG), "--yes": ("yes", FLAG), "-y": ("yes", FLAG), "--force": ("yes", FLAG), "-f": ("yes", FLAG)},
+        {
+            **STORE,
+            **RECURSIVE,
+            "--dry-run": ("dry_run", FLAG),
+            "--yes": ("yes", FLAG),
+            "-y": ("yes", FLAG),
+            "--force": ("yes", FLAG),
+            "-f": ("yes", FLAG),
+        },
     ),
 }
 

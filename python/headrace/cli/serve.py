@@ -29,22 +29,48 @@ def numbers_of(settings: list[str]) -> dict[str, float]:
 
 
 def simulate(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to serve; its first-level folders are buckets.")],
-    profile: Annotated[str, typer.Option("--profile", help="none, s3-standard, s3-express, gcs, azure, collapse-8, collapse-32 or collapse-96.")] = "none",
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Directory to serve; its first-level folders are buckets.")
+    ],
+    profile: Annotated[
+        str,
+        typer.Option(
+            "--profile",
+            help="none, s3-standard, s3-express, gcs, azure, collapse-8, collapse-32 or collapse-96.",
+        ),
+    ] = "none",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 0,
     host: Annotated[str, typer.Option("--host")] = "127.0.0.1",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the misbehaviour.")] = 0,
     threads: Annotated[int, typer.Option("--threads", min=1)] = 1,
-    unsigned: Annotated[bool, typer.Option("--unsigned", help="Accept requests without a signature.")] = False,
+    unsigned: Annotated[
+        bool, typer.Option("--unsigned", help="Accept requests without a signature.")
+    ] = False,
     behaviour: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=NUMBER", help="Change the profile, e.g. throttle_rate=0.02. May be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FIELD=NUMBER",
+            help="Change the profile, e.g. throttle_rate=0.02. May be repeated.",
+        ),
     ] = None,
-    addresses: Annotated[int, typer.Option("--addresses", min=1, max=64, help="Listen on that many loopback addresses.")] = 1,
-    tls: Annotated[bool, typer.Option("--tls", help="Serve https, with a certificate made for it unless --certificate is given.")] = False,
+    addresses: Annotated[
+        int, typer.Option("--addresses", min=1, max=64, help="Listen on that many loopback addresses.")
+    ] = 1,
+    tls: Annotated[
+        bool,
+        typer.Option(
+            "--tls", help="Serve https, with a certificate made for it unless --certificate is given."
+        ),
+    ] = False,
     certificate: Annotated[str, typer.Option("--certificate", metavar="PEM")] = "",
     private_key: Annotated[str, typer.Option("--private-key", metavar="PEM")] = "",
-    redirect_reads: Annotated[bool, typer.Option("--redirect-reads", help="Answer reads at the first address with 307.")] = False,
-    count_repeats: Annotated[bool, typer.Option("--count-repeats", help="Count ranges asked for again, also without faults.")] = False,
+    redirect_reads: Annotated[
+        bool, typer.Option("--redirect-reads", help="Answer reads at the first address with 307.")
+    ] = False,
+    count_repeats: Annotated[
+        bool, typer.Option("--count-repeats", help="Count ranges asked for again, also without faults.")
+    ] = False,
     json: Json = False,
 ) -> int:
     """Serve a directory as S3, well or ill behaved, until Ctrl-C or SIGTERM. Statistics: GET /_headrace/stats.
@@ -85,11 +111,21 @@ def simulate(
     with server:
         if json:
             print_json(
-                {"endpoint": server.endpoint, "port": server.port, "addresses": server.addresses, "profile": profile, "environment": server.environment()}
+                {
+                    "endpoint": server.endpoint,
+                    "port": server.port,
+                    "addresses": server.addresses,
+                    "profile": profile,
+                    "environment": server.environment(),
+                }
             )
         else:
-            sys.stdout.write(f"# S3 simulator on {server.endpoint}, profile {profile}; Ctrl-C ends it. In another shell:\n")
-            sys.stdout.write("".join(f"export {name}={value}\n" for name, value in server.environment().items()))
+            sys.stdout.write(
+                f"# S3 simulator on {server.endpoint}, profile {profile}; Ctrl-C ends it. In another shell:\n"
+            )
+            sys.stdout.write(
+                "".join(f"export {name}={value}\n" for name, value in server.environment().items())
+            )
             sys.stdout.flush()
         stopped.wait()
     return codes[0]

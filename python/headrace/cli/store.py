@@ -22,8 +22,13 @@ def describe(url: str, options: dict[str, Any], *, fetch: bool = True, check: bo
 @app.command()
 def whoami(
     url: Annotated[str, typer.Argument(metavar="URL", help="Bucket, prefix or directory.")],
-    check: Annotated[bool, typer.Option("--check", help="Also ask the store: list one object, and the vendor's name for us.")] = False,
-    offline: Annotated[bool, typer.Option("--offline", help="Only look at variables and files: ask no service.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Also ask the store: list one object, and the vendor's name for us."),
+    ] = False,
+    offline: Annotated[
+        bool, typer.Option("--offline", help="Only look at variables and files: ask no service.")
+    ] = False,
     endpoint: Endpoint = None,
     region: Region = None,
     anonymous: Anonymous = False,
@@ -40,7 +45,9 @@ def whoami(
 
     * `headrace store whoami --check gs://bucket --json`
     """
-    identity = describe(url, {"endpoint": endpoint, "region": region, "anonymous": anonymous}, fetch=not offline, check=check)
+    identity = describe(
+        url, {"endpoint": endpoint, "region": region, "anonymous": anonymous}, fetch=not offline, check=check
+    )
     text = identity.pop("text")
     if json:
         print_json(identity)

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native
 from headrace._units import format_bytes, parse_bytes
-from headrace.cli.base import CANCELLED, Stores, fail, is_local, is_web, local_path, print_json, reader_left, shown, split_url
+from headrace.cli.base import (
+    CANCELLED,
+    Stores,
+    fail,
+    is_local,
+    is_web,
+    local_path,
+    print_json,
+    reader_left,
+    shown,
+    split_url,
+)
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -67,7 +78,11 @@ class _Totals:
             "failed": counts.get("failed", 0),
             "resumed_bytes": counts.get("resumed_bytes", 0),
             "seconds": time.monotonic() - self.started,
-            **({"failures": [{"key": k, "error": c, "message": m} for k, c, m in self.failures]} if self.failures else {}),
+            **(
+                {"failures": [{"key": k, "error": c, "message": m} for k, c, m in self.failures]}
+                if self.failures
+                else {}
+            ),
         }
 
 
@@ -94,7 +109,11 @@ def _open_target(stores: Stores, url: str, is_directory: bool) -> tuple[Store, s
 
 def _wildcard(url: str) -> _native.Glob | None:
     """The pattern in a source; a local name that exists is meant as it is, and in web URLs a question mark is none."""
-    if is_web(url) or not any(c in url for c in "*?[{") or (is_local(url) and os.path.exists(local_path(url))):
+    if (
+        is_web(url)
+        or not any(c in url for c in "*?[{")
+        or (is_local(url) and os.path.exists(local_path(url)))
+    ):
         return None
     return _native.Glob(url)
 
@@ -116,18 +135,34 @@ def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: b
     if glob is not None:
         root, directory, pattern = _split_wildcard(url, glob)
         listed = _native.Glob(pattern).prefix
-        return stores.open(root), (listed, target, True, len(os.fsencode(directory)), pattern.rstrip("/") + "{,/**}" if recursive else pattern)
+        return stores.open(root), (
+            listed,
+            target,
+            True,
+            len(os.fsencode(directory)),
+            pattern.rstrip("/") + "{,/**}" if recursive else pattern,
+        )
     store, key = stores.split(url)
     if recursive:
         prefix = key if not key or key.endswith("/") else key + "/"
         if is_local(url) and key and not os.path.isdir(local_path(url)):
             raise InvalidArgumentError(f"{url} is no directory; to copy one file leave out -r")
-        name = os.path.basename(local_path(url).rstrip("/")) if is_local(url) else prefix.rstrip("/").rpartition("/")[2]
+        name = (
+            os.path.basename(local_path(url).rstrip("/"))
+            if is_local(url)
+            else prefix.rstrip("/").rpartition("/")[2]
+        )
         below = _join(target, name) + "/" if many and name else target
         return store, (prefix, below, True, len(os.fsencode(prefix)), "")
     if not key or key.endswith("/"):
         raise InvalidArgumentError(f"{url} names no object; to copy everything below it add -r")
-    return store, (key, _join(target, key.rpartition("/")[2]) if not target or target.endswith("/") else target, False, 0, "")
+    return store, (
+        key,
+        _join(target, key.rpartition("/")[2]) if not target or target.endswith("/") else target,
+        False,
+        0,
+        "",
+    )
 
 
 def _plan(stores: Stores, sources: list[str], target_url: str, recursive: bool) -> list[_Job]:
@@ -170,18 +205,40 @@ class _Display:
         source, target = self._urls
         for kind, from_key, to_key, size in self._job.take_events():
             if self._settings.json:
-                print_json({"action": kind, "from": f"{source}/{from_key}", "to": f"{target}/{to_key}", "bytes": size})
+                print_json(
+                    {
+                        "action": kind,
+                        "from": f"{source}/{from_key}",
+                        "to": f"{target}/{to_key}",
+                        "bytes": size,
+                    }
+                )
             elif kind == "copy":
-                sys.stdout.write(shown(f"{source}/{from_key} -> {target}/{to_key} ({format_bytes(size)})") + "\n")
+                sys.stdout.write(
+                    shown(f"{source}/{from_key} -> {target}/{to_key} ({format_bytes(size)})") + "\n"
+                )
             else:
                 sys.stdout.write(shown(f"delete {target}/{to_key}") + "\n")
 
     def _show(self, now: dict[str, int]) -> None:
         if self._bar is None:
             from rich.console import Console
-            from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                TextColumn,
+                TimeRemainingColumn,
+                TransferSpeedColumn,
+            )
 
-            columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True), TransferSpeedColumn(), TimeRemainingColumn())
+            columns = (
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(True),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+            )
             self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
             self._bar.add_task("")
             self._bar.start()
@@ -243,14 +300,20 @@ def _print_totals(totals: _Totals, settings: Settings) -> None:
         print_json({**counts, **({"dry_run": True} if settings.dry_run else {})})
     elif not settings.quiet:
         seconds = max(counts["seconds"], 1e-9)
-        extra = "".join(f", {counts[name]:,} {name}" for name in ("skipped", "deleted", "failed") if counts[name])
+        extra = "".join(
+            f", {counts[name]:,} {name}" for name in ("skipped", "deleted", "failed") if counts[name]
+        )
         if counts["resumed_bytes"]:
             extra += f", {format_bytes(counts['resumed_bytes'])} were there from an earlier run"
         if settings.dry_run:
-            sys.stdout.write(f"would copy {counts['objects']:,} objects, {format_bytes(counts['bytes'])}{extra}\n")
+            sys.stdout.write(
+                f"would copy {counts['objects']:,} objects, {format_bytes(counts['bytes'])}{extra}\n"
+            )
         else:
             rate = format_bytes(counts["bytes"] / seconds)
-            sys.stdout.write(f"{counts['objects']:,} objects, {format_bytes(counts['bytes'])} in {seconds:.1f} s ({rate}/s){extra}\n")
+            sys.stdout.write(
+                f"{counts['objects']:,} objects, {format_bytes(counts['bytes'])} in {seconds:.1f} s ({rate}/s){extra}\n"
+            )
 
 
 def _print_failures(totals: _Totals) -> int:
@@ -282,7 +345,15 @@ def _run(jobs: list[_Job], settings: Settings) -> int:
     return _report(totals, settings)
 
 
-def _settings(*, include: list[str] | None, exclude: list[str] | None, part_size: str | None, memory: str, concurrency: int, **rest: Any) -> Settings:
+def _settings(
+    *,
+    include: list[str] | None,
+    exclude: list[str] | None,
+    part_size: str | None,
+    memory: str,
+    concurrency: int,
+    **rest: Any,
+) -> Settings:
     if concurrency < 1:
         raise InvalidArgumentError(f"--concurrency {concurrency}: expected a positive number")
     return Settings(
@@ -301,7 +372,14 @@ class _CopyStores(Stores):
         return {**self.options, "access_log": ""} if is_local(root) else self.options
 
 
-def _stores(endpoint: str | None, region: str | None, anonymous: bool, verify: bool, concurrency: int, access_log: str | None) -> Stores:
+def _stores(
+    endpoint: str | None,
+    region: str | None,
+    anonymous: bool,
+    verify: bool,
+    concurrency: int,
+    access_log: str | None,
+) -> Stores:
     options: dict[str, Any] = {"max_in_flight": max(concurrency, 1), "access_log": access_log}
     if not verify:
         options |= {"verify_checksums": False, "upload_checksum": "none"}
@@ -368,7 +446,9 @@ def _stream(stores: Stores, sources: list[str], target: str, settings: Settings)
     if sources != ["-"] or _target_is_directory(target):
         raise InvalidArgumentError("stdin becomes one object: headrace cp - s3://bucket/key")
     store, key = stores.split(target)
-    info = _native.write_stream(store._native, key, 0, part_bytes=settings.part_bytes or 8 << 20, memory_bytes=memory)
+    info = _native.write_stream(
+        store._native, key, 0, part_bytes=settings.part_bytes or 8 << 20, memory_bytes=memory
+    )
     if settings.json:
         print_json({"objects": 1, "bytes": info.size, "skipped": 0, "seconds": time.monotonic() - started})
     return 0

@@ -17,24 +17,57 @@ from headrace._quarantine import format_quarantine
 from headrace._store import Store, StoreOptions
 from headrace._units import format_bytes
 from headrace._urls import without_secrets
-from headrace.cli.common import AccessLog, Anonymous, Endpoint, Format, Json, Memory, Region, console, fail, print_json
-from headrace.cli.index import AllowUnsafe, Keys, Labels, Lenient, Manifest, Split, TokenDtype, TokensPerSample, shape
+from headrace.cli.common import (
+    AccessLog,
+    Anonymous,
+    Endpoint,
+    Format,
+    Json,
+    Memory,
+    Region,
+    console,
+    fail,
+    print_json,
+)
+from headrace.cli.index import (
+    AllowUnsafe,
+    Keys,
+    Labels,
+    Lenient,
+    Manifest,
+    Split,
+    TokenDtype,
+    TokensPerSample,
+    shape,
+)
 
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")]
 
 
-def _store_options(endpoint: str | None, region: str | None, anonymous: bool, access_log: str | None) -> StoreOptions:
+def _store_options(
+    endpoint: str | None, region: str | None, anonymous: bool, access_log: str | None
+) -> StoreOptions:
     return {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
 
 
-manifest_app = typer.Typer(help="SHA-256 of every object below a URL: create a manifest, check one.", no_args_is_help=True, rich_markup_mode="markdown")
+manifest_app = typer.Typer(
+    help="SHA-256 of every object below a URL: create a manifest, check one.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
 
 
 def verify(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
-    use_index: Annotated[bool, typer.Option("--use-index", help="Trust the stored index instead of scanning the shards anew.")] = False,
+    use_index: Annotated[
+        bool, typer.Option("--use-index", help="Trust the stored index instead of scanning the shards anew.")
+    ] = False,
     quarantine: Annotated[
-        Path | None, typer.Option("--quarantine", help="Write the samples and shards that are bad to this file, one JSON object a line.")
+        Path | None,
+        typer.Option(
+            "--quarantine",
+            help="Write the samples and shards that are bad to this file, one JSON object a line.",
+        ),
     ] = None,
     workers: Workers = 0,
     format: Format = "auto",
@@ -76,15 +109,35 @@ def verify(
     )
     where = _store_options(endpoint, region, anonymous, access_log)
     most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
-    report = _verify.verify(url, format=format, use_index=use_index, workers=workers, memory=memory, most_problems=most, dataset_options=dict(options), **where)
+    report = _verify.verify(
+        url,
+        format=format,
+        use_index=use_index,
+        workers=workers,
+        memory=memory,
+        most_problems=most,
+        dataset_options=dict(options),
+        **where,
+    )
     seconds = time.monotonic() - started
     if quarantine is not None:
         _write_quarantine(quarantine, report.problems)
     if json:
-        print_json({**asdict(report), "problems": [p._asdict() for p in report.problems], "ok": report.ok, "seconds": seconds})
+        print_json(
+            {
+                **asdict(report),
+                "problems": [p._asdict() for p in report.problems],
+                "ok": report.ok,
+                "seconds": seconds,
+            }
+        )
     else:
         _print_problems([(p.key, p.position, p.message) for p in report.problems], report.problem_count)
-        digests = f", {report.digests_compared:,} stored digests compared" if report.digests_compared else ", no stored digests to compare"
+        digests = (
+            f", {report.digests_compared:,} stored digests compared"
+            if report.digests_compared
+            else ", no stored digests to compare"
+        )
         again = f", {report.second_reads:,} reads made again" if report.second_reads else ""
         console().print(
             f"{report.url}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good{digests}{again}; {format_bytes(report.bytes_read)} read in "
@@ -98,7 +151,9 @@ def _write_quarantine(path: Path, problems: list[_verify.Problem]) -> None:
     text, left_out = format_quarantine(problems)
     path.write_text(text, encoding="utf-8")
     if left_out:
-        sys.stderr.write(f"headrace: {left_out:,} of {len(problems):,} problems are not in {path}: they name no sample, or speak of the store\n")
+        sys.stderr.write(
+            f"headrace: {left_out:,} of {len(problems):,} problems are not in {path}: they name no sample, or speak of the store\n"
+        )
 
 
 def _print_problems(rows: list[tuple[str, int, str]], count: int) -> None:
@@ -114,7 +169,12 @@ def _print_problems(rows: list[tuple[str, int, str]], count: int) -> None:
 def manifest_create(
     url: Annotated[str, typer.Argument(metavar="URL", help="A directory or prefix.")],
     output: Annotated[
-        str | None, typer.Option("--output", "-o", help=f"Local file, or - for stdout; default: {_verify.MANIFEST_KEY} beside the objects.")
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help=f"Local file, or - for stdout; default: {_verify.MANIFEST_KEY} beside the objects.",
+        ),
     ] = None,
     workers: Workers = 0,
     memory: Memory = "256MiB",
@@ -149,13 +209,21 @@ def manifest_create(
     if json:
         print_json({"manifest": where, "objects": len(digests), "bytes": count, "seconds": seconds})
     else:
-        console().print(f"{where}: {len(digests):,} objects, {format_bytes(count)} hashed in {seconds:.1f} s", markup=False)
+        console().print(
+            f"{where}: {len(digests):,} objects, {format_bytes(count)} hashed in {seconds:.1f} s",
+            markup=False,
+        )
 
 
 @manifest_app.command("check")
 def manifest_check(
     url: Annotated[str, typer.Argument(metavar="URL", help="A directory or prefix.")],
-    manifest: Annotated[str | None, typer.Argument(metavar="[MANIFEST]", help=f"Local file; default: {_verify.MANIFEST_KEY} beside the objects.")] = None,
+    manifest: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[MANIFEST]", help=f"Local file; default: {_verify.MANIFEST_KEY} beside the objects."
+        ),
+    ] = None,
     workers: Workers = 0,
     memory: Memory = "256MiB",
     endpoint: Endpoint = None,
@@ -179,7 +247,9 @@ def manifest_check(
             text = os.fsdecode(store.get(_verify.MANIFEST_KEY))
     else:
         text = os.fsdecode(Path(manifest).read_bytes())
-    report = _verify.check_manifest(url, _verify.parse_manifest(text), workers=workers, memory=memory, **options)
+    report = _verify.check_manifest(
+        url, _verify.parse_manifest(text), workers=workers, memory=memory, **options
+    )
     seconds = time.monotonic() - started
     if json:
         print_json({**asdict(report), "ok": report.ok, "seconds": seconds})
@@ -189,16 +259,27 @@ def manifest_check(
             for key in getattr(report, what)[:20]:
                 reason = f" ({report.reasons[key]})" if what == "unreadable" else ""
                 out.print(f"{what}: {key}{reason}", markup=False)
-        out.print(f"{without_secrets(url)}: {report.matching:,} objects match, {format_bytes(report.bytes_read)} hashed in {seconds:.1f} s", markup=False)
-    counts = ", ".join(f"{len(getattr(report, what)):,} {what}" for what in ("missing", "different", "extra", "unreadable") if getattr(report, what))
+        out.print(
+            f"{without_secrets(url)}: {report.matching:,} objects match, {format_bytes(report.bytes_read)} hashed in {seconds:.1f} s",
+            markup=False,
+        )
+    counts = ", ".join(
+        f"{len(getattr(report, what)):,} {what}"
+        for what in ("missing", "different", "extra", "unreadable")
+        if getattr(report, what)
+    )
     return 0 if report.ok else fail(f"{url}: {counts}")
 
 
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="A dataset.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another, of any format.")],
-    key: Annotated[str | None, typer.Option("--key", help="Column that pairs the samples; default: by position.")] = None,
-    columns: Annotated[str | None, typer.Option("--columns", help="Columns to compare, by commas; default: those of both.")] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="Column that pairs the samples; default: by position.")
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option("--columns", help="Columns to compare, by commas; default: those of both.")
+    ] = None,
     most: Annotated[int, typer.Option("--most", min=1, help="Differences to list.")] = 20,
     format_a: Annotated[str, typer.Option("--format-a", help="Format of A.")] = "auto",
     format_b: Annotated[str, typer.Option("--format-b", help="Format of B.")] = "auto",
@@ -221,12 +302,16 @@ def diff(
         names = columns.split(",") if columns else None
         report = _verify.diff(left, right, key=key, columns=names, most=most)
     if json:
-        print_json({**asdict(report), "differences": [d._asdict() for d in report.differences], "ok": report.ok})
+        print_json(
+            {**asdict(report), "differences": [d._asdict() for d in report.differences], "ok": report.ok}
+        )
     else:
         out = console()
         for d in report.differences:
             out.print(f"A[{d.position_a}] and B[{d.position_b}] differ in {d.column}: {d.what}", markup=False)
-        for name, where in [(n, "A") for n in report.columns_only_a] + [(n, "B") for n in report.columns_only_b]:
+        for name, where in [(n, "A") for n in report.columns_only_a] + [
+            (n, "B") for n in report.columns_only_b
+        ]:
             out.print(f"column {name}: only in {where}", markup=False)
         out.print(
             f"{report.compared:,} samples compared: {report.equal:,} equal, {report.different:,} different; {report.only_a:,} only in A, {report.only_b:,} only in B"

@@ -54,7 +54,9 @@ class ShardsAhead:
 
     def _take(self) -> int | None:
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closed or (self._coming and len(self._taken) < self._most))
+            self._changed.wait_for(
+                lambda: self._is_closed or (self._coming and len(self._taken) < self._most)
+            )
             if self._is_closed:
                 return None
             shard = next(iter(self._coming))

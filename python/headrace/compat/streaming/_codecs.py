@@ -56,7 +56,11 @@ def decompress(name: str, data: Buffer, raw_bytes: int) -> bytes:
 
 
 def _hashes() -> dict[str, Callable[..., Any]]:
-    found = {name: getattr(hashlib, name) for name in hashlib.algorithms_available if hasattr(hashlib, name) and not name.startswith("shake_")}
+    found = {
+        name: getattr(hashlib, name)
+        for name in hashlib.algorithms_available
+        if hasattr(hashlib, name) and not name.startswith("shake_")
+    }
     try:
         xxhash = importlib.import_module("xxhash")
     except ImportError:

@@ -39,7 +39,14 @@ class Copies:
     """Files of one directory and where they come from: ``remote``, or None when they must be there."""
 
     def __init__(
-        self, remote: str | None, directory: str, *, retry: int = 2, timeout: float = 60, validate_hash: str | None = None, keep_zip: bool = False
+        self,
+        remote: str | None,
+        directory: str,
+        *,
+        retry: int = 2,
+        timeout: float = 60,
+        validate_hash: str | None = None,
+        keep_zip: bool = False,
     ) -> None:
         self.remote, self.directory = remote, directory
         self._retry, self._timeout = retry, timeout
@@ -75,7 +82,9 @@ class Copies:
             try:
                 return fetch()
             except NotFoundError as error:
-                raise FileNotFoundError(errno.ENOENT, f"{os.strerror(errno.ENOENT)} ({error})", f"{self.remote}/{name}") from error
+                raise FileNotFoundError(
+                    errno.ENOENT, f"{os.strerror(errno.ENOENT)} ({error})", f"{self.remote}/{name}"
+                ) from error
             except (HeadraceError, ValueError) as error:
                 if not left:
                     raise
@@ -102,7 +111,12 @@ class Copies:
                 shards = parse_index(self._open_store().get(INDEX), f"{self.remote}/{INDEX}")
             except NotFoundError:
                 shards = []  # an index of the user's making, with the shards of a place that has none
-            files = [shard.get(f"{form}_{part}") for shard in shards for form in ("raw", "zip") for part in ("data", "meta")]
+            files = [
+                shard.get(f"{form}_{part}")
+                for shard in shards
+                for form in ("raw", "zip")
+                for part in ("data", "meta")
+            ]
             self._remote_index = {info["basename"]: info for info in files if info}
         there = self._remote_index.get(name)
         here = {"basename": name, "bytes": file.bytes, "hashes": file.hashes}
@@ -137,7 +151,9 @@ class Copies:
         def fetch() -> bytes:
             data = store.get(file.basename)
             if len(data) != file.bytes:
-                raise CorruptError(f"{self.remote}/{file.basename} has {len(data)} bytes, but {INDEX} says {file.bytes}")
+                raise CorruptError(
+                    f"{self.remote}/{file.basename} has {len(data)} bytes, but {INDEX} says {file.bytes}"
+                )
             self._check(file, lambda function: function(data), f"{self.remote}/{file.basename}")
             return data
 
@@ -151,7 +167,9 @@ class Copies:
             os.lseek(fd, 0, os.SEEK_SET)
             size = _native.read_stream(store._native, file.basename, fd)
             if size != file.bytes:
-                raise CorruptError(f"{self.remote}/{file.basename} has {size} bytes, but {INDEX} says {file.bytes}")
+                raise CorruptError(
+                    f"{self.remote}/{file.basename} has {size} bytes, but {INDEX} says {file.bytes}"
+                )
             self._check(file, lambda function: _digest(fd, function), f"{self.remote}/{file.basename}")
 
         self._attempt(file.basename, fetch)
@@ -183,10 +201,16 @@ class Copies:
         data, grown = self._take_zip(zipped), 0
         if data is not None:
             self.make_room(raw.bytes, lambda: os.ftruncate(fd, raw.bytes))
-            grown = 0 if self._keep_zip or self.remote is None else -zipped.bytes * _remove(self.path(zipped.basename))
+            grown = (
+                0
+                if self._keep_zip or self.remote is None
+                else -zipped.bytes * _remove(self.path(zipped.basename))
+            )
         elif self._keep_zip:
             with claim(self.path(zipped.basename), self.patience) as zip_fd:
-                self.make_room(raw.bytes + zipped.bytes, lambda: _reserve([(fd, raw.bytes), (zip_fd, zipped.bytes)]))
+                self.make_room(
+                    raw.bytes + zipped.bytes, lambda: _reserve([(fd, raw.bytes), (zip_fd, zipped.bytes)])
+                )
                 data = self._get_checked(zipped)
                 if zip_fd is not None:
                     _write(zip_fd, data)
@@ -213,7 +237,9 @@ class Copies:
         with contextlib.suppress(FileNotFoundError):
             if os.stat(path).st_size != file.bytes:
                 if self.remote is None:
-                    raise CorruptError(f"{path} has {os.stat(path).st_size} bytes, but {INDEX} says {file.bytes}")
+                    raise CorruptError(
+                        f"{path} has {os.stat(path).st_size} bytes, but {INDEX} says {file.bytes}"
+                    )
                 _remove(path)
 
     def clear_abandoned(self, shards: Sequence[Reader]) -> None:
@@ -225,7 +251,13 @@ class Copies:
 
     def _listing(self, shards: Sequence[Reader]) -> dict[str, list[str]]:
         """The names in each directory that has shards."""
-        directories = {os.path.dirname(self.path(file.basename)) for shard in shards for pair in shard.file_pairs for file in pair if file}
+        directories = {
+            os.path.dirname(self.path(file.basename))
+            for shard in shards
+            for pair in shard.file_pairs
+            for file in pair
+            if file
+        }
         found = {}
         for directory in directories:
             with contextlib.suppress(FileNotFoundError):
@@ -242,7 +274,13 @@ class Room:
     def __init__(self, copies: Sequence[tuple[Copies, Sequence[Reader]]], limit: int | None) -> None:
         self._first, self._limit = copies[0][0], limit
         self._shards = [shard for _, shards in copies for shard in shards]
-        files = [(number, shard.path(file)) for number, shard in enumerate(self._shards) for pair in shard.file_pairs for file in pair if file]
+        files = [
+            (number, shard.path(file))
+            for number, shard in enumerate(self._shards)
+            for pair in shard.file_pairs
+            for file in pair
+            if file
+        ]
         self._shard_of = {path: number for number, path in files}
         # What counts but cannot go.
         self._partial = {partial_of(path): path for _, path in files}
@@ -299,7 +337,9 @@ class Room:
                 if self._fits(size):
                     return reserve()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"no {size} bytes became free below the cache limit of {self._limit}: raise `cache_limit`")
+                raise TimeoutError(
+                    f"no {size} bytes became free below the cache limit of {self._limit}: raise `cache_limit`"
+                )
             time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _fits(self, size: int) -> bool:

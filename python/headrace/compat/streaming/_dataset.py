@@ -89,7 +89,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
         self._check_arguments()
 
         self._unique_rank_world = World.detect()
-        self._parallel_rank_world = self._unique_rank_world if replication is None else self._unique_rank_world.replicate(replication)
+        self._parallel_rank_world = (
+            self._unique_rank_world if replication is None else self._unique_rank_world.replicate(replication)
+        )
 
         defaults = {
             "split": split,
@@ -102,7 +104,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
             raise ValueError("You must provide either `streams` or `remote`/`local`, but not both.")
         if not streams:
             config = {**(stream_config or {}), "remote": remote, "local": local, **defaults}
-            streams = [construct_from_registry(stream_name, streams_registry, partial_function=False, kwargs=config)]
+            streams = [
+                construct_from_registry(stream_name, streams_registry, partial_function=False, kwargs=config)
+            ]
         for stream in streams:
             stream.apply_default(defaults)
         self.streams = list(streams)
@@ -128,14 +132,24 @@ class StreamingDataset(Array, IterableDataset[Any]):
 
     def _check_arguments(self) -> None:
         if self.sampling_method not in ("balanced", "fixed"):
-            raise ValueError(f"Invalid sampling method: {self.sampling_method}. Must be one of `balanced` or `fixed`.")
+            raise ValueError(
+                f"Invalid sampling method: {self.sampling_method}. Must be one of `balanced` or `fixed`."
+            )
         if self.sampling_granularity <= 0:
-            raise ValueError(f"`sampling_granularity` must be a positive integer, but got: {self.sampling_granularity}.")
+            raise ValueError(
+                f"`sampling_granularity` must be a positive integer, but got: {self.sampling_granularity}."
+            )
         if self.batching_method not in ("random", "stratified", "per_stream", "device_per_stream"):
-            raise ValueError(f"Invalid batching method: {self.batching_method}. Must be one of `random`, `stratified`, `per_stream`, or `device_per_stream`.")
+            raise ValueError(
+                f"Invalid batching method: {self.batching_method}. Must be one of `random`, `stratified`, `per_stream`, or `device_per_stream`."
+            )
         if self.shuffle_seed < 0:
             raise ValueError(f"`shuffle_seed` must be a non-negative integer, but got: {self.shuffle_seed}.")
-        if self.predownload is not None and self.batch_size is not None and self.predownload < self.batch_size:
+        if (
+            self.predownload is not None
+            and self.batch_size is not None
+            and self.predownload < self.batch_size
+        ):
             warnings.warn(
                 f"predownload < batch_size ({self.predownload} < {self.batch_size}).This may result in slower batch time. Recommendation is to set "
                 "predownload to at-least batch_size.",
@@ -153,7 +167,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
         kept = {path for path, stream in zip(mine, self.streams, strict=True) if stream.keeps_copies}
         for theirs in list(_directories.values()):
             if kept & theirs:
-                raise ValueError(f"Reused local directory: {mine} vs {sorted(theirs)}. Provide a different one.")
+                raise ValueError(
+                    f"Reused local directory: {mine} vs {sorted(theirs)}. Provide a different one."
+                )
         _directories[self] = set(mine)
 
     def _count_samples(self) -> None:
@@ -181,16 +197,24 @@ class StreamingDataset(Array, IterableDataset[Any]):
 
     def _local_shards(self) -> LocalShards:
         if self._local is None:
-            self._local = LocalShards(self.streams, [self._shards_of(stream) for stream in self.streams], self.cache_limit)
+            self._local = LocalShards(
+                self.streams, [self._shards_of(stream) for stream in self.streams], self.cache_limit
+            )
         return self._local
 
     def _stream_rows(self) -> list[Any]:
-        return [(shards.tolist(), *weights) for shards, weights in zip(self._shards, self._weights, strict=True)]
+        return [
+            (shards.tolist(), *weights) for shards, weights in zip(self._shards, self._weights, strict=True)
+        ]
 
     def _apply_weights(self) -> None:
         self._weights = [stream.given_weights() for stream in self.streams]
-        choose, proportion, self.epoch_size = _native.apply_mosaic_weights(self._stream_rows(), self._epoch_size_argument, self._weight_seed)
-        for stream, c, p, samples in zip(self.streams, choose, proportion, self.samples_per_stream, strict=True):
+        choose, proportion, self.epoch_size = _native.apply_mosaic_weights(
+            self._stream_rows(), self._epoch_size_argument, self._weight_seed
+        )
+        for stream, c, p, samples in zip(
+            self.streams, choose, proportion, self.samples_per_stream, strict=True
+        ):
             stream.derive_weights(p, c / samples, c)
 
     # Reading.
@@ -198,7 +222,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
     def _open_readers(self) -> list[StreamReader | None]:
         """This process's readers: a forked worker opens its own. None for a stream that keeps copies."""
         if self._readers is None or self._readers_pid != os.getpid():
-            self._readers = [None if stream.keeps_copies else self._open_reader(stream) for stream in self.streams]
+            self._readers = [
+                None if stream.keeps_copies else self._open_reader(stream) for stream in self.streams
+            ]
             self._readers_pid = os.getpid()
         return self._readers
 
@@ -300,7 +326,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
         elif not self.num_canonical_nodes:
             self.num_canonical_nodes = world.num_nodes * (64 if self.shuffle_algo in ("py1s", "py2s") else 1)
         if self.shuffle_block_size is None:
-            self.shuffle_block_size = max(4_000_000 // self.num_canonical_nodes, 1 << 18) if self.num_canonical_nodes else 1 << 18
+            self.shuffle_block_size = (
+                max(4_000_000 // self.num_canonical_nodes, 1 << 18) if self.num_canonical_nodes else 1 << 18
+            )
         return epoch, sample_in_epoch
 
     def state_dict(self, num_samples: int, from_beginning: bool) -> dict[str, Any]:
@@ -312,7 +340,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
             "sample_in_epoch": num_samples if from_beginning else offset + num_samples,
             "num_canonical_nodes": self.num_canonical_nodes,
             "shuffle_seed": self.shuffle_seed,
-            "initial_physical_nodes": world.num_nodes if self.initial_physical_nodes is None else self.initial_physical_nodes,
+            "initial_physical_nodes": world.num_nodes
+            if self.initial_physical_nodes is None
+            else self.initial_physical_nodes,
         }
 
     def load_state_dict(self, obj: dict[str, Any]) -> None:
@@ -324,7 +354,9 @@ class StreamingDataset(Array, IterableDataset[Any]):
 
     # Order.
 
-    def _plan(self, world: World, epoch: int, sample_in_epoch: int, batching_method: str | None = None) -> _native.MosaicEpoch:
+    def _plan(
+        self, world: World, epoch: int, sample_in_epoch: int, batching_method: str | None = None
+    ) -> _native.MosaicEpoch:
         if not isinstance(self.batch_size, int):
             raise ValueError(
                 "Please pass `batch_size` to StreamingDataset. It should be set the same as the DataLoader, and is the number of samples per "
@@ -359,22 +391,39 @@ class StreamingDataset(Array, IterableDataset[Any]):
         global_batch = batch_size * world.num_ranks
         slots = plan.open(order_cache())
         for first in range(0, slots.size // global_batch, _BATCHES_AT_ONCE * world.workers_per_rank):
-            ids = slots.read_rank(world.rank, batch_size, global_batch, (first, _BATCHES_AT_ONCE * world.workers_per_rank))
+            ids = slots.read_rank(
+                world.rank, batch_size, global_batch, (first, _BATCHES_AT_ONCE * world.workers_per_rank)
+            )
             mine = ids.reshape(-1, batch_size)[world.worker_of_rank :: world.workers_per_rank].reshape(-1)
             yield mine[mine >= 0]
 
-    def generate_work(self, batching_method: str, world: World, epoch: int, sample_in_epoch: int) -> npt.NDArray[np.int64]:
+    def generate_work(
+        self, batching_method: str, world: World, epoch: int, sample_in_epoch: int
+    ) -> npt.NDArray[np.int64]:
         """Ids of an epoch by node, rank of the node, worker of the rank, batch of the worker and place in it; -1: none."""
         slots = self._plan(world, epoch, sample_in_epoch, batching_method).open(order_cache())
-        ids = slots.read(0, slots.size).reshape(-1, world.workers_per_rank, world.num_nodes, world.ranks_per_node, self.batch_size or 1)
+        ids = slots.read(0, slots.size).reshape(
+            -1, world.workers_per_rank, world.num_nodes, world.ranks_per_node, self.batch_size or 1
+        )
         return np.ascontiguousarray(ids.transpose(2, 3, 1, 0, 4))
 
-    def resample_streams(self, epoch: int, stream_id: int | None = None) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def resample_streams(
+        self, epoch: int, stream_id: int | None = None
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The sizes of an epoch's shuffle units (a shard, once for each time that it is repeated, and what is left), and their ids in order."""
         streams = range(self.num_streams) if stream_id is None else [stream_id]
         rows = [(self._shards[i].tolist(), None, None, int(self.streams[i].choose)) for i in streams]
-        spec = {name: getattr(self, name) for name in ("shuffle", "shuffle_seed", "sampling_method", "sampling_granularity")}
-        state = {"epoch": epoch, "sample_in_epoch": 0, "num_canonical_nodes": 1, "shuffle_seed": self.shuffle_seed, "initial_physical_nodes": 1}
+        spec = {
+            name: getattr(self, name)
+            for name in ("shuffle", "shuffle_seed", "sampling_method", "sampling_granularity")
+        }
+        state = {
+            "epoch": epoch,
+            "sample_in_epoch": 0,
+            "num_canonical_nodes": 1,
+            "shuffle_seed": self.shuffle_seed,
+            "initial_physical_nodes": 1,
+        }
         drawn = _native.MosaicEpoch({**spec, "shuffle_algo": "naive"}, rows, (1, 1, 1, 1), state).open()
         ids = drawn.read(0, drawn.size)
         times = np.bincount(ids[ids >= 0], minlength=sum(int(self.samples_per_stream[i]) for i in streams))
@@ -384,19 +433,31 @@ class StreamingDataset(Array, IterableDataset[Any]):
             of_shard = times[at : at + size]
             whole, rest = divmod(int(of_shard.sum()), size)
             units += [size] * whole + [rest] * (rest > 0)
-            in_order += [first + at + np.arange(size)] * whole + [first + at + np.flatnonzero(of_shard > whole)] * (rest > 0)
+            in_order += [first + at + np.arange(size)] * whole + [
+                first + at + np.flatnonzero(of_shard > whole)
+            ] * (rest > 0)
             at += size
         return np.array(units, np.int64), np.concatenate(in_order or [np.empty(0, np.int64)]).astype(np.int64)
 
     def sample_ids(self) -> npt.NDArray[np.int64]:
         """Ids of the coming epoch (or what is left of the one to resume) on this rank, in order, without reading data."""
-        kept = self.num_canonical_nodes, self.shuffle_seed, self.initial_physical_nodes, self.shuffle_block_size
+        kept = (
+            self.num_canonical_nodes,
+            self.shuffle_seed,
+            self.initial_physical_nodes,
+            self.shuffle_block_size,
+        )
         try:
             world = self._parallel_rank_world
             world = world._replace(workers_per_rank=1, worker=world.rank)
             parts = list(self._ids(world, *self._resume(world, self.next_epoch)))
         finally:
-            self.num_canonical_nodes, self.shuffle_seed, self.initial_physical_nodes, self.shuffle_block_size = kept
+            (
+                self.num_canonical_nodes,
+                self.shuffle_seed,
+                self.initial_physical_nodes,
+                self.shuffle_block_size,
+            ) = kept
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def __iter__(self) -> Iterator[Any]:
@@ -413,7 +474,12 @@ class StreamingDataset(Array, IterableDataset[Any]):
 
     def _warn_of_small_blocks(self) -> None:
         block = self.shuffle_block_size
-        if self.shuffle and self.shuffle_algo == "py1e" and block is not None and block < self.samples_per_shard.max():
+        if (
+            self.shuffle
+            and self.shuffle_algo == "py1e"
+            and block is not None
+            and block < self.samples_per_shard.max()
+        ):
             warnings.warn(
                 "Shuffle block size was smaller than shard size for some shards. This will result in these shards not being shuffled with other "
                 "shards. Set shuffle_block_size to a larger value for a higher quality shuffle.",
@@ -424,14 +490,18 @@ class StreamingDataset(Array, IterableDataset[Any]):
         if not any(stream.keeps_copies for stream in self.streams):
             return None
         local, world = self._local_shards(), self._parallel_rank_world.in_worker()
-        return ShardsAhead(local.copy, local.first_samples, local.most_ahead(world.ranks_per_node * world.workers_per_rank))
+        return ShardsAhead(
+            local.copy, local.first_samples, local.most_ahead(world.ranks_per_node * world.workers_per_rank)
+        )
 
     def _serve(self, ids: Iterator[npt.NDArray[np.int64]]) -> Iterator[Any]:
         copies = self._copy_ahead()
         predownload = max(self.predownload or 0, 1)
         size = predownload if copies else min(max(predownload, _LEAST_AHEAD), _MOST_AHEAD)
         try:
-            yield from self._serve_lots((part[i : i + size].tolist() for part in ids for i in range(0, len(part), size)), copies)
+            yield from self._serve_lots(
+                (part[i : i + size].tolist() for part in ids for i in range(0, len(part), size)), copies
+            )
         finally:
             if copies:
                 copies.close()

@@ -106,7 +106,11 @@ def _ndarray(config: str) -> Encoder:
     parts = config.split(":") if config else []
     dtype = parts[0] if parts else None
     shape = tuple(map(int, parts[1].split(","))) if len(parts) == 2 else None
-    if len(parts) > 2 or (dtype is not None and dtype not in TYPE_BYTES) or (shape is not None and min(shape) < 1):
+    if (
+        len(parts) > 2
+        or (dtype is not None and dtype not in TYPE_BYTES)
+        or (shape is not None and min(shape) < 1)
+    ):
         raise TypeError(f"ndarray:{config}: expected ndarray[:DTYPE[:AXIS,AXIS,...]]")
 
     def encode(value: Any) -> bytes:

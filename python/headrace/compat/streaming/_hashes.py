@@ -23,7 +23,9 @@ class ShardHashes:
         # The files of a shard as they are stored, by the name of the first.
         self._files: dict[str, list[dict[str, Any]]] = {}
         for shard in json.loads(self._store.get("index.json"))["shards"]:
-            files = [shard.get(f"zip_{part}") or shard[f"raw_{part}"] for part in _PARTS if f"raw_{part}" in shard]
+            files = [
+                shard.get(f"zip_{part}") or shard[f"raw_{part}"] for part in _PARTS if f"raw_{part}" in shard
+            ]
             self._files[files[0]["basename"]] = files
 
     def check(self, key: str) -> None:

@@ -21,12 +21,18 @@ _AHEAD_PART = 0.25
 class LocalShards:
     """Shards by number, through all streams. Methods from any thread and process."""
 
-    def __init__(self, streams: Sequence[Stream], shards: Sequence[Sequence[Reader]], cache_limit: int | None) -> None:
+    def __init__(
+        self, streams: Sequence[Stream], shards: Sequence[Sequence[Reader]], cache_limit: int | None
+    ) -> None:
         self.shards = [shard for of_stream in shards for shard in of_stream]
         self.stream_per_shard = np.repeat(np.arange(len(streams)), [len(of_stream) for of_stream in shards])
         self.first_samples = np.cumsum([0, *(shard.samples for shard in self.shards)])[:-1].tolist()
         self._streams, self._limit = streams, cache_limit
-        copies = [(stream.copies, of_stream) for stream, of_stream in zip(streams, shards, strict=True) if stream.keeps_copies]
+        copies = [
+            (stream.copies, of_stream)
+            for stream, of_stream in zip(streams, shards, strict=True)
+            if stream.keeps_copies
+        ]
         self.room = Room(copies, cache_limit) if copies else None
         for place, of_stream in copies:
             place.clear_abandoned(of_stream)
@@ -100,7 +106,9 @@ class LocalShards:
         if self._limit:
             why = "This may be due to thrashing caused by `cache_limit` being set too low."
             raise RuntimeError(f"{missing}. StreamingDataset repeatedly failed to download a shard. {why}")
-        raise RuntimeError(f"{missing}. Check if the shard file exists in your remote location or have you deleted the shard file from the local directory?")
+        raise RuntimeError(
+            f"{missing}. Check if the shard file exists in your remote location or have you deleted the shard file from the local directory?"
+        )
 
     def _touch(self, shard_id: int) -> None:
         """Notes the use of a shard, for eviction; once a second is enough while it is the same."""

@@ -46,19 +46,34 @@ def _merge_root(out: Place, keep_local: bool = True, download_timeout: float = 6
     local, remote = _split(out)
     if remote:
         with Store(remote, timeout=download_timeout) as store:
-            found = sorted(info.key for info in store.list() if posixpath.basename(info.key) == INDEX and info.key != INDEX)
+            found = sorted(
+                info.key
+                for info in store.list()
+                if posixpath.basename(info.key) == INDEX and info.key != INDEX
+            )
     else:
-        paths = (os.path.relpath(os.path.join(folder, INDEX), local) for folder, _, files in os.walk(local) if INDEX in files)
+        paths = (
+            os.path.relpath(os.path.join(folder, INDEX), local)
+            for folder, _, files in os.walk(local)
+            if INDEX in files
+        )
         found = sorted(path for path in paths if path != INDEX)
-    urls: list[Place] = [(os.path.join(local, key) if local else "", f"{remote.rstrip('/')}/{key}" if remote else "") for key in found]
+    urls: list[Place] = [
+        (os.path.join(local, key) if local else "", f"{remote.rstrip('/')}/{key}" if remote else "")
+        for key in found
+    ]
     if not urls:
         raise FileNotFoundError(f"{remote or local}: there is no {INDEX} in a folder below")
     _merge_list(urls, out, keep_local, download_timeout)
 
 
-def _merge_list(index_file_urls: Sequence[Place], out: Place, keep_local: bool = True, download_timeout: float = 60) -> None:
+def _merge_list(
+    index_file_urls: Sequence[Place], out: Place, keep_local: bool = True, download_timeout: float = 60
+) -> None:
     if not index_file_urls or not out:
-        logger.warning("Either index_file_urls or out are None. Need to specify both `index_file_urls` and `out`. No index merged")
+        logger.warning(
+            "Either index_file_urls or out are None. Need to specify both `index_file_urls` and `out`. No index merged"
+        )
         return
     shards: list[dict[str, Any]] = []
     for url in dict.fromkeys(index_file_urls):
@@ -83,7 +98,9 @@ def _read(url: Place, timeout: float) -> tuple[str, bytes]:
         except OSError as error:
             raise RuntimeError(f"Failed to download index.json: {local}") from error
     if not remote:
-        raise FileNotFoundError(f"Check data availability! local index {local} is not accessible. remote index {remote} does not have a valid url format")
+        raise FileNotFoundError(
+            f"Check data availability! local index {local} is not accessible. remote index {remote} does not have a valid url format"
+        )
     folder, key = posixpath.split(remote)
     try:
         with Store(folder, timeout=timeout) as store:

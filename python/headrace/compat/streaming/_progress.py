@@ -78,7 +78,9 @@ class Progress:
                 self._map[_HEADER.size : _STATE_AT] = bytes(_BITMAP_BYTES)
             self._map[byte] |= bit
             # Without a key nothing joins: no DataLoader has 0 workers here.
-            _HEADER.pack_into(self._map, 0, epoch, pass_epoch, key or 0, workers if key is not None else 0, state_bytes)
+            _HEADER.pack_into(
+                self._map, 0, epoch, pass_epoch, key or 0, workers if key is not None else 0, state_bytes
+            )
             return pass_epoch
 
     @property

@@ -26,10 +26,14 @@ class StreamReader:
     def __init__(self, url: str, allow_unsafe_types: bool, validate_hash: str | None = None) -> None:
         self._dataset = Dataset(url, format="mds", allow_unsafe=allow_unsafe_types)
         columns = self._dataset.schema.values()
-        self._conversions = [(c.name, _CONVERSIONS[c.encoding]) for c in columns if c.encoding in _CONVERSIONS]
+        self._conversions = [
+            (c.name, _CONVERSIONS[c.encoding]) for c in columns if c.encoding in _CONVERSIONS
+        ]
         self._unsafe = [c.name for c in columns if c.encoding == "pkl"]
         if self._unsafe and not allow_unsafe_types:
-            raise ValueError(f"Column {self._unsafe[0]} contains an unsafe type: `pkl`. To proceed anyway, set `allow_unsafe_types=True`.")
+            raise ValueError(
+                f"Column {self._unsafe[0]} contains an unsafe type: `pkl`. To proceed anyway, set `allow_unsafe_types=True`."
+            )
 
         self._hashes = ShardHashes(url, validate_hash) if validate_hash else None
         self._first_samples = [shard.first_sample for shard in self._dataset.shards] if validate_hash else []
@@ -39,7 +43,9 @@ class StreamReader:
 
     def read(self, positions: Sequence[int]) -> list[dict[str, Any]]:
         if self._hashes is not None:
-            for shard in sorted({bisect.bisect_right(self._first_samples, position) - 1 for position in positions}):
+            for shard in sorted(
+                {bisect.bisect_right(self._first_samples, position) - 1 for position in positions}
+            ):
                 self._hashes.check(self._dataset.shards[shard].key)
         samples = self._dataset.read(positions)
         for name, convert in self._conversions:

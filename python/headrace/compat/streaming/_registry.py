@@ -26,7 +26,9 @@ class Registry:
         return func
 
     def __contains__(self, name: str) -> bool:
-        return name in self._registered or any(point.name == name for point in entry_points(group=self._group))
+        return name in self._registered or any(
+            point.name == name for point in entry_points(group=self._group)
+        )
 
     def get(self, name: str) -> Any:
         """What is registered by this name. Raises LookupError."""
@@ -54,7 +56,9 @@ def construct_from_registry(
     constructor = registry.get(name)
     if isinstance(pre_validation_function, type):
         if not issubclass(constructor, pre_validation_function):
-            raise ValueError(f"Expected {name} to be of type {pre_validation_function}, but got {type(constructor)}")
+            raise ValueError(
+                f"Expected {name} to be of type {pre_validation_function}, but got {type(constructor)}"
+            )
     elif pre_validation_function is not None:
         pre_validation_function(constructor)
     if not callable(constructor):

@@ -37,7 +37,9 @@ class Reader(Array):
 
     def __init__(self, dirname: str, split: str | None, info: dict[str, Any]) -> None:
         if info.get("version") != 2:
-            raise ValueError(f"Unsupported streaming data version: {info.get('version')}. Expected version 2.")
+            raise ValueError(
+                f"Unsupported streaming data version: {info.get('version')}. Expected version 2."
+            )
         self.dirname, self.split = dirname, split or ""
         self.compression: str | None = info.get("compression")
         self.hashes: list[str] = info.get("hashes") or []
@@ -162,12 +164,16 @@ class MDSReader(Reader):
         self.column_sizes: list[int | None] = info["column_sizes"]
         self._decoders = [find_decoder(encoding) for encoding in self.column_encodings]
         self._heads = struct.Struct(f"<{sum(not size for size in self.column_sizes)}I")
-        self._unsafe = [pair for pair in zip(self.column_names, self.column_encodings, strict=True) if pair[1] in UNSAFE]
+        self._unsafe = [
+            pair for pair in zip(self.column_names, self.column_encodings, strict=True) if pair[1] in UNSAFE
+        ]
 
     def validate(self, allow_unsafe_types: bool) -> None:
         super().validate(allow_unsafe_types)
         for name, encoding in [] if allow_unsafe_types else self._unsafe:
-            raise ValueError(f"Column {name} contains an unsafe type: `{encoding}`. To proceed anyway, set `allow_unsafe_types=True`.")
+            raise ValueError(
+                f"Column {name} contains an unsafe type: `{encoding}`. To proceed anyway, set `allow_unsafe_types=True`."
+            )
 
     def decode_sample(self, data: bytes) -> dict[str, Any]:
         if self._unsafe:
@@ -222,13 +228,21 @@ class TSVReader(XSVReader):
     separator = "\t"
 
 
-_READERS: dict[str, type[Reader]] = {"mds": MDSReader, "json": JSONReader, "xsv": XSVReader, "csv": CSVReader, "tsv": TSVReader}
+_READERS: dict[str, type[Reader]] = {
+    "mds": MDSReader,
+    "json": JSONReader,
+    "xsv": XSVReader,
+    "csv": CSVReader,
+    "tsv": TSVReader,
+}
 
 
 def reader_from_json(dirname: str, split: str | None, info: dict[str, Any]) -> Reader:
     """The shard of an entry of ``index.json``."""
     if info.get("format") not in _READERS:
-        raise ValueError(f"Unsupported data format: {info.get('format')}. Expected one of {sorted(_READERS)}.")
+        raise ValueError(
+            f"Unsupported data format: {info.get('format')}. Expected one of {sorted(_READERS)}."
+        )
     return _READERS[info["format"]](dirname, split, info)
 
 
@@ -250,14 +264,18 @@ def parse_index(text: bytes, where: str) -> list[dict[str, Any]]:
     return shards
 
 
-def make_readers(shards: list[dict[str, Any]], dirname: str, split: str, allow_unsafe_types: bool, where: str) -> list[Reader]:
+def make_readers(
+    shards: list[dict[str, Any]], dirname: str, split: str, allow_unsafe_types: bool, where: str
+) -> list[Reader]:
     """Of all entries. Raises ValueError for one that is damaged or holds unsafe columns."""
     readers = []
     for number, info in enumerate(shards):
         try:
             reader = reader_from_json(dirname, split, info)
         except (KeyError, IndexError, TypeError, AttributeError) as error:
-            raise ValueError(f"Index file at {where} is empty or corrupted. Shard {number}: {error!r}") from error
+            raise ValueError(
+                f"Index file at {where} is empty or corrupted. Shard {number}: {error!r}"
+            ) from error
         reader.validate(allow_unsafe_types)
         readers.append(reader)
     return readers

@@ -12,7 +12,9 @@ try:
     from pyspark import TaskContext
     from pyspark.sql import types
 except ImportError as error:
-    raise ImportError("dataframe_to_mds needs Spark and pandas: pip install 'pyspark>=3,<4' pandas pyarrow") from error
+    raise ImportError(
+        "dataframe_to_mds needs Spark and pandas: pip install 'pyspark>=3,<4' pandas pyarrow"
+    ) from error
 
 from headrace.compat.streaming._encodings import find_encoder
 from headrace.compat.streaming._merge import merge_index as merge
@@ -47,11 +49,15 @@ def is_json_compatible(data_type: Any) -> bool:
         return is_json_compatible(data_type.elementType)
     if isinstance(data_type, types.MapType):
         return is_json_compatible(data_type.keyType) and is_json_compatible(data_type.valueType)
-    return isinstance(data_type, (types.StringType, types.IntegerType, types.FloatType, types.BooleanType, types.NullType))
+    return isinstance(
+        data_type, (types.StringType, types.IntegerType, types.FloatType, types.BooleanType, types.NullType)
+    )
 
 
 def _encoding_of(data_type: Any) -> str:
-    encoding = SPARK_TO_MDS.get(types.DecimalType() if isinstance(data_type, types.DecimalType) else data_type)
+    encoding = SPARK_TO_MDS.get(
+        types.DecimalType() if isinstance(data_type, types.DecimalType) else data_type
+    )
     if encoding is None or find_encoder(encoding) is None:
         raise ValueError(f"{data_type} is not supported by dataframe_to_mds")
     return encoding
@@ -69,10 +75,14 @@ def _check_column(name: str, encoding: str, data_type: Any) -> None:
         if kind not in SPARK_TO_MDS.values():
             raise ValueError(f"{encoding} is not supported by dataframe_to_mds")
         if kind != _encoding_of(data_type):
-            raise ValueError(f"Mismatched types: column name `{name}` is `{_encoding_of(data_type)}` in DataFrame but `{encoding}` in user_defined_cols")
+            raise ValueError(
+                f"Mismatched types: column name `{name}` is `{_encoding_of(data_type)}` in DataFrame but `{encoding}` in user_defined_cols"
+            )
 
 
-def infer_dataframe_schema(dataframe: Any, user_defined_cols: dict[str, str] | None = None) -> dict[str, str] | None:
+def infer_dataframe_schema(
+    dataframe: Any, user_defined_cols: dict[str, str] | None = None
+) -> dict[str, str] | None:
     """The columns of a DataFrame and their encodings; None for given ones, which are checked. Raises ValueError."""
     if user_defined_cols is None:
         return {field.name: _encoding_of(field.dataType) for field in dataframe.schema}
@@ -83,7 +93,12 @@ def infer_dataframe_schema(dataframe: Any, user_defined_cols: dict[str, str] | N
     return None
 
 
-def _part_writer(out: tuple[str, str], options: dict[str, Any], udf: Callable[..., Iterable[dict[str, Any]]] | None, udf_options: dict[str, Any]) -> Any:
+def _part_writer(
+    out: tuple[str, str],
+    options: dict[str, Any],
+    udf: Callable[..., Iterable[dict[str, Any]]] | None,
+    udf_options: dict[str, Any],
+) -> Any:
     def write(frames: Iterator[Any]) -> Iterator[Any]:
         task = TaskContext.get()
         if task is None:
@@ -117,7 +132,9 @@ def dataframe_to_mds(
     if "out" not in options:
         raise ValueError("`out` and `columns` need to be specified in `mds_kwargs`")
     if udf_iterable is not None and "columns" not in options:
-        raise ValueError("If udf_iterable is specified, user must provide correct `columns` in the mds_kwargs")
+        raise ValueError(
+            "If udf_iterable is specified, user must provide correct `columns` in the mds_kwargs"
+        )
     if udf_iterable is None:
         inferred = infer_dataframe_schema(dataframe, options.get("columns"))
         options["columns"] = options.get("columns") or inferred
@@ -125,12 +142,20 @@ def dataframe_to_mds(
     out = given if isinstance(given, tuple) else ("", given) if "://" in given else (given, "")
     keep_local = bool(options.pop("keep_local", False)) or not out[1]
     if out[1] and not out[0]:
-        raise ValueError(f"out={given!r}: Spark's tasks write to a directory first; pass out=(directory, URL)")
-    schema = types.StructType([types.StructField(name, types.StringType(), False) for name in ("mds_path_local", "mds_path_remote")])
+        raise ValueError(
+            f"out={given!r}: Spark's tasks write to a directory first; pass out=(directory, URL)"
+        )
+    schema = types.StructType(
+        [types.StructField(name, types.StringType(), False) for name in ("mds_path_local", "mds_path_remote")]
+    )
     write = _part_writer(out, {**options, "keep_local": True}, udf_iterable, udf_kwargs or {})
     rows = dataframe.mapInPandas(func=write, schema=schema).collect()
     if merge_index:
-        merge([(row["mds_path_local"], row["mds_path_remote"]) for row in rows], out if out[1] else out[0], keep_local=keep_local)
+        merge(
+            [(row["mds_path_local"], row["mds_path_remote"]) for row in rows],
+            out if out[1] else out[0],
+            keep_local=keep_local,
+        )
     if not keep_local:
         shutil.rmtree(out[0], ignore_errors=True)
     return out

@@ -20,12 +20,16 @@ class _SplitWriter(Writer):
     def _set_columns(self) -> None:
         for name, encoding in self.columns.items():
             if encoding not in _TYPES:
-                raise TypeError(f"{type(self).__name__}: column `{name}` has encoding `{encoding}`; there are {', '.join(_TYPES)}")
+                raise TypeError(
+                    f"{type(self).__name__}: column `{name}` has encoding `{encoding}`; there are {', '.join(_TYPES)}"
+                )
 
     def _check_type(self, name: str, value: Any) -> None:
         expected = _TYPES[self.columns[name]]
         if not isinstance(value, expected):
-            raise AttributeError(f"column `{name}`: data should be of type {expected}, but instead, found as {type(value)}")
+            raise AttributeError(
+                f"column `{name}`: data should be of type {expected}, but instead, found as {type(value)}"
+            )
 
     def _header(self) -> bytes:
         return b""
@@ -41,13 +45,17 @@ class XSVWriter(_SplitWriter):
 
     format = "xsv"
 
-    def __init__(self, *, columns: dict[str, str], separator: str, newline: str = "\n", **options: Any) -> None:
+    def __init__(
+        self, *, columns: dict[str, str], separator: str, newline: str = "\n", **options: Any
+    ) -> None:
         self.separator, self.newline = separator, newline
         super().__init__(columns=columns, **options)
 
     def _check_text(self, text: str) -> str:
         if self.newline in text or self.separator in text:
-            raise ValueError(f"{text!r} holds the separator {self.separator!r} or the newline {self.newline!r}, which nothing can escape here")
+            raise ValueError(
+                f"{text!r} holds the separator {self.separator!r} or the newline {self.newline!r}, which nothing can escape here"
+            )
         return text
 
     def _set_columns(self) -> None:
@@ -56,7 +64,11 @@ class XSVWriter(_SplitWriter):
         self.column_encodings = [self.columns[name] for name in self.column_names]
 
     def get_config(self) -> dict[str, Any]:
-        config = super().get_config() | {"column_names": self.column_names, "column_encodings": self.column_encodings, "newline": self.newline}
+        config = super().get_config() | {
+            "column_names": self.column_names,
+            "column_encodings": self.column_encodings,
+            "newline": self.newline,
+        }
         return config | ({"separator": self.separator} if self.format == "xsv" else {})
 
     def encode_sample(self, sample: dict[str, Any]) -> bytes:
@@ -104,4 +116,6 @@ class JSONWriter(_SplitWriter):
     def encode_sample(self, sample: dict[str, Any]) -> bytes:
         for name in self.columns:
             self._check_type(name, sample[name])
-        return (json.dumps({name: sample[name] for name in self.columns}, sort_keys=True) + self.newline).encode()
+        return (
+            json.dumps({name: sample[name] for name in self.columns}, sort_keys=True) + self.newline
+        ).encode()

@@ -46,7 +46,9 @@ class Stream:
     ) -> None:
         given = {"proportion": proportion, "repeat": repeat, "choose": choose}
         if sum(value is not None for value in given.values()) > 1:
-            raise ValueError("At most one of `proportion`, `repeat`, and `choose` may be specified; the others are derived")
+            raise ValueError(
+                "At most one of `proportion`, `repeat`, and `choose` may be specified; the others are derived"
+            )
         for name, value in {**given, "download_retry": download_retry}.items():
             if value is not None and value < 0:
                 raise ValueError(f"`{name}` must be non-negative")
@@ -65,7 +67,11 @@ class Stream:
 
     def _unused_temporary_directory(self) -> str:
         """Where Mosaic would keep copies. Nothing is put there, but what lies there already may be Mosaic's: it refuses then."""
-        digest = hashlib.blake2s(self.remote.encode(), digest_size=16).hexdigest() if self.remote is not None else ""
+        digest = (
+            hashlib.blake2s(self.remote.encode(), digest_size=16).hexdigest()
+            if self.remote is not None
+            else ""
+        )
         path = os.path.join(tempfile.gettempdir(), digest, self.split)
         if os.path.exists(path) and not int(os.environ.get("LOCAL_RANK") or 0):
             raise FileExistsError(
@@ -86,11 +92,17 @@ class Stream:
     def given_weights(self) -> tuple[float | None, float | None, int | None]:
         """(proportion, repeat, choose) as the script gave them, also by attribute: not what derive_weights() made of them."""
         now = {name: getattr(self, name) for name in _WEIGHTS if getattr(self, name, None) is not None}
-        changed = {name: value for name, value in now.items() if name not in self._derived or value != self._derived[name]}
+        changed = {
+            name: value
+            for name, value in now.items()
+            if name not in self._derived or value != self._derived[name]
+        }
         if changed or not self._derived:
             self._given = changed
         if len(self._given) > 1:
-            raise ValueError(f"Streams must provide at most one of `proportion`, `repeat`, or `choose`; {self.url} has {', '.join(self._given)}")
+            raise ValueError(
+                f"Streams must provide at most one of `proportion`, `repeat`, or `choose`; {self.url} has {', '.join(self._given)}"
+            )
         return self._given.get("proportion"), self._given.get("repeat"), self._given.get("choose")
 
     def derive_weights(self, proportion: float, repeat: float, choose: int) -> None:
@@ -114,7 +126,11 @@ class Stream:
     def keeps_copies(self) -> bool:
         """Whether samples are read from copies; also where a subclass says how to get shards."""
         has_two = self.remote is not None and self._local is not None and self.remote != self.local
-        return has_two or type(self).get_shards is not Stream.get_shards or type(self).prepare_shard is not Stream.prepare_shard
+        return (
+            has_two
+            or type(self).get_shards is not Stream.get_shards
+            or type(self).prepare_shard is not Stream.prepare_shard
+        )
 
     @property
     def copies(self) -> Copies:

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 _NUMBERS = {"k": 10**3, "m": 10**6, "b": 10**9, "t": 10**12}
-_BYTES = {"kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40, "pb": 2**50, "eb": 2**60, "zb": 2**70, "yb": 2**80}
+_BYTES = {
+    "kb": 2**10,
+    "mb": 2**20,
+    "gb": 2**30,
+    "tb": 2**40,
+    "pb": 2**50,
+    "eb": 2**60,
+    "zb": 2**70,
+    "yb": 2**80,
+}
 
 
 def _parse(text: str, units: dict[str, int]) -> int:

@@ -14,7 +14,17 @@ from typing import Any
 logger = logging.getLogger(__name__)
 
 _SHARED_MEMORY = Path("/dev/shm")
-_NAMES = ("locals", "barrier", "next_epoch", "cache_usage", "shard_states", "shard_access_times", "resume", "epoch_shape", "epoch_data")
+_NAMES = (
+    "locals",
+    "barrier",
+    "next_epoch",
+    "cache_usage",
+    "shard_states",
+    "shard_access_times",
+    "resume",
+    "epoch_shape",
+    "epoch_data",
+)
 
 
 def get_list_arg(text: str) -> list[str]:

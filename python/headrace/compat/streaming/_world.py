@@ -46,7 +46,9 @@ class World(NamedTuple):
         else:
             rank, world_size = _from_environment("RANK", 0), _from_environment("WORLD_SIZE", 1)
             if world_size > 1 and not os.environ.get("RANK"):
-                raise ValueError(f"WORLD_SIZE={world_size} but no RANK: every process would take itself for the first; set both, or start with torchrun")
+                raise ValueError(
+                    f"WORLD_SIZE={world_size} but no RANK: every process would take itself for the first; set both, or start with torchrun"
+                )
         if not 0 <= rank < world_size:
             raise ValueError(f"RANK={rank} of WORLD_SIZE={world_size}: set both, or start with torchrun")
         ranks_per_node = _from_environment("LOCAL_WORLD_SIZE", 1)
@@ -62,6 +64,8 @@ class World(NamedTuple):
         """The world in which ``replication`` consecutive ranks count as one."""
         if replication <= 0:
             raise ValueError("Replication factor must be positive.")
-        nodes, ranks, _, _ = _native.replicate_mosaic_world((self.num_nodes, self.ranks_per_node, 1, 1), replication)
+        nodes, ranks, _, _ = _native.replicate_mosaic_world(
+            (self.num_nodes, self.ranks_per_node, 1, 1), replication
+        )
         worker = self.rank // replication * self.workers_per_rank + self.worker_of_rank
         return self._replace(num_nodes=nodes, ranks_per_node=ranks, worker=worker)

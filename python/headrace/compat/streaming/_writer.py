@@ -82,7 +82,9 @@ class Writer:
         self._hash_functions = {name: find_hash(name) for name in self.hashes}
         self.size_limit = bytes_to_int(size_limit) if size_limit else None
         if self.size_limit is not None and not 0 <= self.size_limit < 2**32:
-            raise ValueError(f"`size_limit` must be less than 2**32, instead, found as {self.size_limit}: offsets are stored in 32 bits.")
+            raise ValueError(
+                f"`size_limit` must be less than 2**32, instead, found as {self.size_limit}: offsets are stored in 32 bits."
+            )
         self._set_columns()
         self._config = json.dumps(self.get_config(), sort_keys=True).encode()
         self._target = _Target(out, keep_local, bool(kwargs.get("exist_ok", False)))
@@ -109,7 +111,13 @@ class Writer:
         return 0
 
     def get_config(self) -> dict[str, Any]:
-        return {"version": 2, "format": self.format, "compression": self.compression, "hashes": self.hashes, "size_limit": self.size_limit}
+        return {
+            "version": 2,
+            "format": self.format,
+            "compression": self.compression,
+            "hashes": self.hashes,
+            "size_limit": self.size_limit,
+        }
 
     def _reset(self) -> None:
         self._samples: list[bytes] = []
@@ -119,7 +127,9 @@ class Writer:
         """Of the samples and their end, the first at ``first``."""
         offsets = first + np.cumsum([0, *map(len, self._samples)])
         if offsets[-1] >= 2**32:
-            raise ValueError(f"a shard of {offsets[-1]} bytes: its offsets are stored in 32 bits; lower size_limit")
+            raise ValueError(
+                f"a shard of {offsets[-1]} bytes: its offsets are stored in 32 bits; lower size_limit"
+            )
         return offsets.astype(np.uint32).tobytes()
 
     def write(self, sample: dict[str, Any]) -> None:
@@ -132,7 +142,11 @@ class Writer:
         self._shard_bytes += size
 
     def _file_info(self, name: str, data: bytes) -> dict[str, Any]:
-        return {"basename": name, "bytes": len(data), "hashes": {algo: digest(data) for algo, digest in self._hash_functions.items()}}
+        return {
+            "basename": name,
+            "bytes": len(data),
+            "hashes": {algo: digest(data) for algo, digest in self._hash_functions.items()},
+        }
 
     def _put_file(self, part: str, raw: bytes) -> dict[str, Any]:
         name = f"shard.{len(self.shards):05}.{self.format}" + (".meta" if part == "meta" else "")
@@ -162,7 +176,9 @@ class Writer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.finish()
 
 
@@ -178,7 +194,9 @@ class MDSWriter(Writer):
         for name, encoding in zip(self.column_names, self.column_encodings, strict=True):
             encoder = find_encoder(encoding)
             if encoder is None:
-                raise TypeError(f"MDSWriter passed column `{name}` with encoding `{encoding}` is unsupported. Supported encodings are {encoding_names()}")
+                raise TypeError(
+                    f"MDSWriter passed column `{name}` with encoding `{encoding}` is unsupported. Supported encodings are {encoding_names()}"
+                )
             self._encoders.append(encoder)
         self.column_sizes = [encoder.size for encoder in self._encoders]
 
@@ -203,7 +221,9 @@ class MDSWriter(Writer):
             if encoder.size is None:
                 sizes.append(len(payload))
             elif encoder.size != len(payload):
-                raise KeyError(f"Unexpected data size; was this data typed with the correct encoding ({self.columns[name]})?")
+                raise KeyError(
+                    f"Unexpected data size; was this data typed with the correct encoding ({self.columns[name]})?"
+                )
             data.append(payload)
         return b"".join([np.array(sizes, np.uint32).tobytes(), *data])
 

@@ -33,7 +33,9 @@ class SequenceDataset:
 
     def get_sample_in_bytes(self, index):
         text, number = self[index].values()
-        return dict(zip(self.column_names, (text.encode(), number.to_bytes(8, "little", signed=True)), strict=True))
+        return dict(
+            zip(self.column_names, (text.encode(), number.to_bytes(8, "little", signed=True)), strict=True)
+        )
 
 
 class NumberAndSayDataset:
@@ -57,10 +59,18 @@ class NumberAndSayDataset:
             raise StopIteration
         self._left -= 1
         number = int(self._random.choice((-1, 1, 1, 1)) * 10 ** self._random.uniform(0, 8))
-        return dict(zip(self.column_names, (number, " ".join(f"digit {digit}" for digit in str(abs(number)))), strict=True))
+        return dict(
+            zip(
+                self.column_names,
+                (number, " ".join(f"digit {digit}" for digit in str(abs(number)))),
+                strict=True,
+            )
+        )
 
 
 def write_mds_dataset(out_root, columns, samples, size_limit, compression=None, hashes=None):
-    with MDSWriter(out=out_root, columns=columns, compression=compression, hashes=hashes, size_limit=size_limit) as out:
+    with MDSWriter(
+        out=out_root, columns=columns, compression=compression, hashes=hashes, size_limit=size_limit
+    ) as out:
         for sample in samples:
             out.write(sample)

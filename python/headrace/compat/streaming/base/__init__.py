@@ -7,4 +7,14 @@ from headrace.compat.streaming._split_writers import CSVWriter, JSONWriter, TSVW
 from headrace.compat.streaming._stream import Stream
 from headrace.compat.streaming._writer import MDSWriter
 
-__all__ = ["CSVWriter", "JSONWriter", "LocalDataset", "MDSWriter", "Stream", "StreamingDataLoader", "StreamingDataset", "TSVWriter", "XSVWriter"]
+__all__ = [
+    "CSVWriter",
+    "JSONWriter",
+    "LocalDataset",
+    "MDSWriter",
+    "Stream",
+    "StreamingDataLoader",
+    "StreamingDataset",
+    "TSVWriter",
+    "XSVWriter",
+]

@@ -7,7 +7,14 @@ from torch import distributed
 
 from headrace.compat.streaming._world import World
 
-__all__ = ["all_gather_object", "barrier", "get_local_rank", "get_local_world_size", "get_rank", "get_world_size"]
+__all__ = [
+    "all_gather_object",
+    "barrier",
+    "get_local_rank",
+    "get_local_world_size",
+    "get_rank",
+    "get_world_size",
+]
 
 
 def get_rank() -> int:
@@ -15,7 +22,11 @@ def get_rank() -> int:
 
 
 def get_world_size() -> int:
-    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else int(os.environ.get("WORLD_SIZE") or 1)
+    return (
+        distributed.get_world_size()
+        if distributed.is_available() and distributed.is_initialized()
+        else int(os.environ.get("WORLD_SIZE") or 1)
+    )
 
 
 def get_local_rank() -> int:
@@ -41,4 +52,6 @@ def all_gather_object(obj: Any) -> list[Any]:
         return gathered
     if world_size == 1:
         return [obj]
-    raise RuntimeError(f"The world_size({world_size}) > 1, but the distributed package is not available or has not been initialized: call init_process_group()")
+    raise RuntimeError(
+        f"The world_size({world_size}) > 1, but the distributed package is not available or has not been initialized: call init_process_group()"
+    )

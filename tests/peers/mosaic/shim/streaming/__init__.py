@@ -10,7 +10,12 @@ import importlib.util
 import sys
 from pathlib import Path
 
-HELPERS = ("streaming.base.storage", "streaming.base.shared", "streaming.base.constant", "streaming.base.compression")
+HELPERS = (
+    "streaming.base.storage",
+    "streaming.base.shared",
+    "streaming.base.constant",
+    "streaming.base.compression",
+)
 HERE = Path(__file__).resolve().parent.parent
 
 
@@ -27,7 +32,9 @@ class _Redirect(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if not name.startswith("streaming."):
             return None
         if name.startswith(HELPERS):
-            return importlib.machinery.PathFinder.find_spec(name, [str(_original().joinpath(*name.split(".")[1:-1]))])
+            return importlib.machinery.PathFinder.find_spec(
+                name, [str(_original().joinpath(*name.split(".")[1:-1]))]
+            )
         if importlib.util.find_spec(f"headrace.compat.{name}") is None:
             return None
         return importlib.machinery.ModuleSpec(name, self)
