@@ -3,7 +3,8 @@
 
     bench/access_log.py [--part 64KiB] [--seconds 2] [--rounds 5] [--in-flight 8]
 
-Prints the medians: reads a second and CPU microseconds a read (the log's own thread included); and the bytes of a line.
+Prints the medians: reads a second and CPU microseconds a read (the log's own thread included); and the bytes
+of a line.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Closed-loop concurrency control against every fixed concurrency, on stores that collapse when driven too hard.
+"""Closed-loop concurrency control against every fixed concurrency, on stores that collapse when driven too
+hard.
 
     bench/control.py [--profiles collapse-8,collapse-32,collapse-96] [--part 1MiB] [--seconds 8] [--json]
 
-For each profile of `headrace sim` (docs/simulator.md has their numbers): the goodput of each fixed concurrency, then of the adaptive
-store from a cold start with a ceiling of 256, cut into half seconds: when it first reached 95 % of the best fixed one, and what it held
-after ten seconds. No process knows the profile's numbers but the simulator's.
+For each profile of `headrace sim` (docs/simulator.md has their numbers): the goodput of each fixed
+concurrency, then of the adaptive store from a cold start with a ceiling of 256, cut into half seconds: when
+it first reached 95 % of the best fixed one, and what it held after ten seconds. No process knows the
+profile's numbers but the simulator's.
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Range GETs through the Store API against the raw floor, interleaved: client CPU seconds per GB, and their ratio.
+"""Range GETs through the Store API against the raw floor, interleaved: client CPU seconds per GB, and their
+ratio.
 
-    bench/fetch_ratio.py --programs build/release/bench [--rounds 5] [--server nginx|sim] [--directory /dev/shm/fetch_ratio] [--json]
+    bench/fetch_ratio.py --programs build/release/bench [--rounds 5] [--server nginx|sim] [--directory
+    /dev/shm/fetch_ratio] [--json]
 
-The floor (bench/fetch_floor) moves bodies from the socket into memory and does nothing else: no signing, parsing or errors. The store
-(bench/fetch_bench) signs every request (SigV4) and checks every answer. Also prints what one memcpy of the bytes costs: floor + memcpy
-is the bound that loaders are measured against.
+The floor (bench/fetch_floor) moves bodies from the socket into memory and does nothing else: no signing,
+parsing or errors. The store (bench/fetch_bench) signs every request (SigV4) and checks every answer. Also
+prints what one memcpy of the bytes costs: floor + memcpy is the bound that loaders are measured against.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 
     bench/first_batch.py [--shards 1000] [--profile none|s3-standard] [--rounds 10] [--json]
 
-Makes the dataset in a temporary directory, serves it by an in-process simulator, and starts a fresh loader each round. The figure is
-the median; the first-byte time that the profile adds is reported beside it (median of single small GETs).
+Makes the dataset in a temporary directory, serves it by an in-process simulator, and starts a fresh loader
+each round. The figure is the median; the first-byte time that the profile adds is reported beside it (median
+of single small GETs).
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from headrace import sim
 
 
 def write_dataset(root: Path, shards: int, samples: int) -> None:
-    """MDS by hand: `shards` shards of `samples` samples of one int column (any writer would do; this one needs no package)."""
+    """MDS by hand: `shards` shards of `samples` samples of one int column (any writer would do; this one
+    needs no package)."""
     config = {
         "column_encodings": ["int"],
         "column_names": ["x"],

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Promise 4 on a large dataset: streams URL with memory=LIMIT and reports the engine's own peak and the growth of RSS.
+"""Promise 4 on a large dataset: streams URL with memory=LIMIT and reports the engine's own peak and the
+growth of RSS.
 
 bench/memory.py s3://bench/mds [--memory 256MiB] [--json]
 """

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""The simulator against nginx: the same files, the same client (bench/fetch_floor), interleaved. Server CPU and throughput.
+"""The simulator against nginx: the same files, the same client (bench/fetch_floor), interleaved. Server CPU
+and throughput.
 
-    bench/sim_vs_nginx.py --floor build/release/bench/fetch_floor [--rounds 5] [--directory /dev/shm/sim_vs_nginx] [--json]
+    bench/sim_vs_nginx.py --floor build/release/bench/fetch_floor [--rounds 5] [--directory
+    /dev/shm/sim_vs_nginx] [--json]
 
-Needs nginx and an importable `headrace`. Both servers: one worker, sendfile, open-file cache, no access log, no signatures.
+Needs nginx and an importable `headrace`. Both servers: one worker, sendfile, open-file cache, no access log,
+no signatures.
 """
 
 from __future__ import annotations

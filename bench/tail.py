@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Tail latency under faults: 8 MiB reads with 1 % of first bytes late by 5 s and 2 % 503, against the same store without faults.
+"""Tail latency under faults: 8 MiB reads with 1 % of first bytes late by 5 s and 2 % 503, against the same
+store without faults.
 
     bench/tail.py [--requests 4000] [--in-flight 16] [--rounds 3] [--json]
 
-Both run against `headrace sim` with the same first-byte times (30 ms median, 80 ms at the 99th percentile) and 80 MB/s a connection,
-interleaved. Prints percentiles of the time from submitting a read to its completion, the extra requests (hedges and retries of the
-engine, and what the server counted), and the ratio of p99.9. A request that waits for its turn waits in the same queue in both.
+Both run against `headrace sim` with the same first-byte times (30 ms median, 80 ms at the 99th percentile)
+and 80 MB/s a connection, interleaved. Prints percentiles of the time from submitting a read to its
+completion, the extra requests (hedges and retries of the engine, and what the server counted), and the ratio
+of p99.9. A request that waits for its turn waits in the same queue in both.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Which sources may be compiled together: prints `GROUP<tab>FILE` lines for the files named as arguments.
 
-Files of one group share a translation unit (CMake's UNITY_BUILD_MODE GROUP), so no two may declare the same name in an
-anonymous namespace, and none may open a namespace of other people's (`using namespace`). Names are found by their
-indentation, which clang-format fixes; a name that is missed is a compile error, never a wrong program.
+Files of one group share a translation unit (CMake's UNITY_BUILD_MODE GROUP), so no two may declare the same
+name in an anonymous namespace, and none may open a namespace of other people's (`using namespace`). Names are
+found by their indentation, which clang-format fixes; a name that is missed is a compile error, never a wrong
+program.
 """
 
 from __future__ import annotations

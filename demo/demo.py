@@ -2,7 +2,8 @@
 
     make demo            # or: .venv/bin/python demo/demo.py [--data DIR] [--profile s3-standard]
 
-Everything is kept under demo-data/ (about 4 GB); a second run reuses the unpacked sources and the finished shards.
+Everything is kept under demo-data/ (about 4 GB); a second run reuses the unpacked sources and the finished
+shards.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def fail(text: str) -> None:
 
 
 def unpack_sources(demo: Demo) -> None:
-    """(0) The kernel's source tree as a bucket of small objects, and a few of its directories as another prefix."""
+    """(0) The kernel's source tree as a bucket of small objects, and a few of its directories as another
+    prefix."""
     done = demo.data / ".unpacked"
     if done.exists():
         return
@@ -278,7 +280,8 @@ def prove(demo: Demo) -> None:
     two = [read_log(demo.runs / f"log-two-ranks-{rank}.jsonl") for rank in (0, 1)]
     one = read_log(demo.runs / "log-one-rank-0.jsonl")
     resumed_at = one[0]["step"]
-    # Steps after the last checkpoint died with the ranks, model and loader alike: they are not part of the training that counts.
+    # Steps after the last checkpoint died with the ranks, model and loader alike: they are not part of the
+    # training that counts.
     lost = len(two[0]) - resumed_at
 
     def real(entries: list[dict[str, Any]]) -> list[int]:

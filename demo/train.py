@@ -1,10 +1,13 @@
-"""Trains a small byte-level transformer from an object store; stop it at any moment and start it again on any number of ranks.
+"""Trains a small byte-level transformer from an object store; stop it at any moment and start it again on any
+number of ranks.
 
     python demo/train.py s3://linux/part --global-batch 32 --run-dir runs/a            # one rank
-    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python demo/train.py ...  # one of two (or use torchrun)
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python demo/train.py ... # one of two (or use
+    torchrun)
 
-What to look at is `train()`: the loader's state is saved with the model, so both stand at the same step. Each rank also appends
-one JSON line per step to RUN_DIR/log-<run>-<rank>.jsonl (ids and a checksum of what it received): the demo's evidence.
+What to look at is `train()`: the loader's state is saved with the model, so both stand at the same step. Each
+rank also appends one JSON line per step to RUN_DIR/log-<run>-<rank>.jsonl (ids and a checksum of what it
+received): the demo's evidence.
 """
 
 from __future__ import annotations
@@ -46,7 +49,8 @@ class Block(nn.Module):
 
 
 class ByteTransformer(nn.Module):
-    """About 0.2 million weights: small enough for two CPU cores, large enough to learn C's spelling in a minute."""
+    """About 0.2 million weights: small enough for two CPU cores, large enough to learn C's spelling in a
+    minute."""
 
     def __init__(self, length: int, width: int = 64, heads: int = 4, depth: int = 2) -> None:
         super().__init__()
@@ -60,7 +64,8 @@ class ByteTransformer(nn.Module):
 
 
 def masked_loss(model: nn.Module, tokens: Tensor, mask: Tensor) -> Tensor:
-    """Mean cross-entropy over the real samples of this rank (the mask is false for repeats that fill up the last batch)."""
+    """Mean cross-entropy over the real samples of this rank (the mask is false for repeats that fill up the
+    last batch)."""
     logits = model(tokens[:, :-1])
     per_sample = functional.cross_entropy(logits.transpose(1, 2), tokens[:, 1:], reduction="none").mean(1)
     return (per_sample * mask).sum() / mask.sum().clamp(min=1)

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""`headrace cp` beside s5cmd and rclone, interleaved: many small files, and four large ones, from and to a real S3 server.
+"""`headrace cp` beside s5cmd and rclone, interleaved: many small files, and four large ones, from and to a
+real S3 server.
 
-    bench/peers/copies.py --minio PROGRAM [--rclone PROGRAM] [--s5cmd PROGRAM] [--rounds 3] [--case small,down,up] [--json]
+    bench/peers/copies.py --minio PROGRAM [--rclone PROGRAM] [--s5cmd PROGRAM] [--rounds 3] [--case
+    small,down,up] [--json]
 
-Small: 20,000 objects of 10 KB to a local directory; files per client CPU second. Down, up: 4 objects of 256 MiB; GB/s and CPU
-seconds a GB. CPU is user + system time of the whole process tree of the client, start-up included (wait4). GB is 10^9 bytes.
-The target directory is emptied before every run. `disk` is what dd writes to that directory (oflag=direct), for scale.
+Small: 20,000 objects of 10 KB to a local directory; files per client CPU second. Down, up: 4 objects of 256
+MiB; GB/s and CPU seconds a GB. CPU is user + system time of the whole process tree of the client, start-up
+included (wait4). GB is 10^9 bytes. The target directory is emptied before every run. `disk` is what dd writes
+to that directory (oflag=direct), for scale.
 """
 
 from __future__ import annotations

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""1 GiB of 4 KiB samples from local files in memory, format by format: Headrace and the format's own loader in one run.
+"""1 GiB of 4 KiB samples from local files in memory, format by format: Headrace and the format's own loader
+in one run.
 
-    pip install litdata mosaicml-streaming webdataset tensorflow-cpu
-    bench/peers/formats.py --data /dev/shm/formats --rounds 3 [--samples 262144] [--cases tar,mds,...] [--json]
+    pip install litdata mosaicml-streaming webdataset tensorflow-cpu bench/peers/formats.py --data
+    /dev/shm/formats --rounds 3 [--samples 262144] [--cases tar,mds,...] [--json]
 
-Cases: tar (webdataset), mds (mosaicml-streaming), tokens (litdata, TokensLoader), tokens-s3 (the same from `headrace sim` on loopback, empty
-cache), tfrecord (tf.data, raw records, CRC checked by both), example (tf.data with parse_example in batches of 64, its quickest way). tf.data gives
-tensors of strings, so Headrace gives Arrow arrays there; tfrecord-list and example-list are the same with a Python object a value. All read in
-the order of the files, batches of 64, no workers, indexes made before. Every read is a fresh process, interleaved; CPU is user + system time of
-that process and its children from the end of the imports to the last batch.
+Cases: tar (webdataset), mds (mosaicml-streaming), tokens (litdata, TokensLoader), tokens-s3 (the same from
+`headrace sim` on loopback, empty cache), tfrecord (tf.data, raw records, CRC checked by both), example
+(tf.data with parse_example in batches of 64, its quickest way). tf.data gives tensors of strings, so Headrace
+gives Arrow arrays there; tfrecord-list and example-list are the same with a Python object a value. All read
+in the order of the files, batches of 64, no workers, indexes made before. Every read is a fresh process,
+interleaved; CPU is user + system time of that process and its children from the end of the imports to the
+last batch.
 """
 
 from __future__ import annotations

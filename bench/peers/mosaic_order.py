@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Mosaic's order of one epoch, start and resume, by mosaicml-streaming and by Headrace in one run, interleaved.
+"""Mosaic's order of one epoch, start and resume, by mosaicml-streaming and by Headrace in one run,
+interleaved.
 
     pip install mosaicml-streaming
     bench/peers/mosaic_order.py [--samples 100000000] [--shard-samples 20000] [--rounds 3] [--json]
 
-Each measurement is a fresh process that makes the order of one rank's epoch (8 ranks, 8 workers, batches of 32): generate_work() of
-the package, MosaicEpoch.open() of Headrace with an empty directory (start) and with the table there (resume, at half of the epoch).
-Seconds from after the imports, by the clock and of processor time (all threads); memory is the peak beyond what the imports took. The ids
-of the first 1,000 batches must be equal. Without --json: medians, and the ratios of medians.
+Each measurement is a fresh process that makes the order of one rank's epoch (8 ranks, 8 workers, batches of
+32): generate_work() of the package, MosaicEpoch.open() of Headrace with an empty directory (start) and with
+the table there (resume, at half of the epoch). Seconds from after the imports, by the clock and of processor
+time (all threads); memory is the peak beyond what the imports took. The ids of the first 1,000 batches must
+be equal. Without --json: medians, and the ratios of medians.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Small files to shards: Headrace, MDSWriter, ShardWriter, litdata.optimize and GNU tar in one run, files per CPU second.
+"""Small files to shards: Headrace, MDSWriter, ShardWriter, litdata.optimize and GNU tar in one run, files per
+CPU second.
 
     apt install linux-source-6.1; tar -xf /usr/src/linux-source-6.1.tar.xz -C /dev/shm/linux
     pip install mosaicml-streaming webdataset litdata
     bench/peers/pack.py --files /dev/shm/linux --out /dev/shm/packed --rounds 3 [--json]
 
-Every pack runs in a fresh process, interleaved, tmpfs to tmpfs. CPU is user + system time of that process and its children from
-the end of the imports on. "loop" opens, reads and closes every file in Python and writes nothing: a limit for writers in Python.
+Every pack runs in a fresh process, interleaved, tmpfs to tmpfs. CPU is user + system time of that process and
+its children from the end of the imports on. "loop" opens, reads and closes every file in Python and writes
+nothing: a limit for writers in Python.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def cpu_seconds() -> float:
 
 
 def files_below(root: str) -> Iterator[str]:
-    """Files in the order of their names; links to files count, links to directories are followed as Headrace does."""
+    """Files in the order of their names; links to files count, links to directories are followed as Headrace
+    does."""
     for entry in sorted(os.scandir(root), key=lambda e: e.name):
         if entry.is_dir():
             yield from files_below(entry.path)

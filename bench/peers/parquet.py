@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""Parquet: an epoch of hr.Loader against pyarrow's own scan, same file, same cores, interleaved rounds, CPU seconds.
+"""Parquet: an epoch of hr.Loader against pyarrow's own scan, same file, same cores, interleaved rounds, CPU
+seconds.
 
 Usage: bench/peers/parquet.py DIRECTORY [--bytes 1000000000] [--rounds 5] [--kind tokens|mixed]
 
-The data is made in DIRECTORY on the first run. What is compared is CPU time of the process, user and system together:
+The data is made in DIRECTORY on the first run. What is compared is CPU time of the process, user and system
+together:
 
 * scan: ParquetFile.iter_batches(65536) of every file, one thread: columns decoded, nothing done with them
-* batches: iter_batches(256), columns made what a batch of hr holds: numpy arrays, lists of str; in the file's order
-* rows: the same, and every row made a Python object (to_pylist), which is what a loader without an engine does
+* batches: iter_batches(256), columns made what a batch of hr holds: numpy arrays, lists of str; in the file's
+  order
+* rows: the same, and every row made a Python object (to_pylist), which is what a loader without an engine
+  does
 * decode: Dataset.decode of every block, as the loader calls it, nothing cut (hr.Dataset, one row a block)
 * hr: batches of hr.Loader in shuffled order, numpy arrays and lists of Python values
 * hr-arrow: the same with ragged="arrow": what scan gives, shuffled; hr-file: in the file's order

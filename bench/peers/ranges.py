@@ -4,9 +4,10 @@
     pip install obstore boto3 s3torchconnector awscrt
     bench/peers/ranges.py --programs build/release/bench [--rounds 3] [--clients floor,headrace,...] [--json]
 
-Four objects of 256 MiB in memory behind nginx (one worker, sendfile). CPU is user + system time of the client, measured inside it
-from the first request to the last (imports, start-up and one warming request are left out); the server's is nginx's own over the
-same time, because loopback moves TCP work between the two ends. GB is 10^9 bytes. Every client signs its requests.
+Four objects of 256 MiB in memory behind nginx (one worker, sendfile). CPU is user + system time of the
+client, measured inside it from the first request to the last (imports, start-up and one warming request are
+left out); the server's is nginx's own over the same time, because loopback moves TCP work between the two
+ends. GB is 10^9 bytes. Every client signs its requests.
 """
 
 from __future__ import annotations

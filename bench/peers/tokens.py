@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Token samples of 4 KiB from S3, empty cache, shuffled, batches of 64: Headrace, litdata and mosaicml-streaming in one run.
+"""Token samples of 4 KiB from S3, empty cache, shuffled, batches of 64: Headrace, litdata and
+mosaicml-streaming in one run.
 
     pip install litdata mosaicml-streaming obstore
     bench/peers/tokens.py --data /dev/shm/tokens --rounds 3 [--samples 262144] [--json]
 
-Writes the same samples (2,048 x uint16, random) once as MDS and once as LitData tokens, serves both by `headrace sim` (profile
-none) on loopback, and reads each a number of times, interleaved, every read in a fresh process with an empty cache on the same
-file system. Client CPU is user + system time of that process and all its children from the end of the imports to the last batch; peers run in the
-mode that is best for them (num_workers=0).
+Writes the same samples (2,048 x uint16, random) once as MDS and once as LitData tokens, serves both by
+`headrace sim` (profile none) on loopback, and reads each a number of times, interleaved, every read in a
+fresh process with an empty cache on the same file system. Client CPU is user + system time of that process
+and all its children from the end of the imports to the last batch; peers run in the mode that is best for
+them (num_workers=0).
 """
 
 from __future__ import annotations

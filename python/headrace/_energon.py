@@ -16,7 +16,8 @@ _PLACES = (".nv-meta/split.yaml", ".nv-meta/split.json")
 
 
 def split_keys(url: str, split: str, read: Callable[[str], bytes]) -> list[str] | None:
-    """Keys of the tars of a split, in its order, without those that it excludes; None where Energon prepared nothing.
+    """Keys of the tars of a split, in its order, without those that it excludes; None where Energon prepared
+    nothing.
 
     ``read(key)`` returns an object's bytes.
     """

@@ -1,4 +1,5 @@
-"""Engine objects that are open, so that an exit without close() ends their threads before the interpreter goes."""
+"""Engine objects that are open, so that an exit without close() ends their threads before the interpreter
+goes."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def register(thing: Closable) -> None:
 
 
 def describe(thing: object, text: Callable[[], str]) -> str:
-    """What ``repr()`` shows: ``text()``, also of what cannot be asked any more. Debuggers and log lines call it anywhere."""
+    """What ``repr()`` shows: ``text()``, also of what cannot be asked any more. Debuggers and log lines call
+    it anywhere."""
     try:
         return text()
     except HeadraceError:  # opened before a fork(): only the parent may ask it

@@ -1,4 +1,5 @@
-"""Values of MDS columns and their bytes: images for the decoder; images and arrays for writers, as mosaicml-streaming encodes them."""
+"""Values of MDS columns and their bytes: images for the decoder; images and arrays for writers, as
+mosaicml-streaming encodes them."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _DTYPES = {byte: name for name, byte in TYPE_BYTES.items()}
 
 
 def save_shape(shape: tuple[int, ...]) -> bytes:
-    """A byte (dimensions << 2 | k), then dimensions of 2**k bytes, the fewest that hold the largest. ``shape`` is not empty."""
+    """A byte (dimensions << 2 | k), then dimensions of 2**k bytes, the fewest that hold the largest.
+    ``shape`` is not empty."""
     k = next(k for k in range(4) if max(shape) < 1 << (8 << k))
     return bytes([len(shape) << 2 | k]) + np.array(shape, f"<u{1 << k}").tobytes()
 

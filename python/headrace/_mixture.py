@@ -58,9 +58,10 @@ class Concat(_View):
     """Several datasets one after the other, as one.
 
     :param datasets: URLs, paths or open Datasets.
-    :param columns: ``"equal"`` (default) wants the same columns in all, ``"common"`` takes those that all have,
-        ``"union"`` those that any has; values are None where a dataset lacks them.
-    :param options: of :class:`Dataset`, for those given as URLs; ``part_options`` the same, for names that this class has too.
+    :param columns: ``"equal"`` (default) wants the same columns in all, ``"common"`` takes those that all
+        have, ``"union"`` those that any has; values are None where a dataset lacks them.
+    :param options: of :class:`Dataset`, for those given as URLs; ``part_options`` the same, for names that
+        this class has too.
     """
 
     def __init__(
@@ -128,7 +129,8 @@ class Concat(_View):
 
 
 class Sources(Concat):
-    """What ``Dataset([...])`` makes: :class:`Concat` with the arguments of :class:`Dataset`, which are those of each part."""
+    """What ``Dataset([...])`` makes: :class:`Concat` with the arguments of :class:`Dataset`, which are those
+    of each part."""
 
     def __init__(self, url: Sequence[DatasetLike], *, memory: int | str = "256MiB", **options: Any) -> None:
         super().__init__(url, memory=memory, part_options=options)
@@ -178,14 +180,14 @@ def pack_tokens(
 ) -> PackedTokens:
     """A dataset whose samples are sequences of ``length`` tokens, made of the documents of another.
 
-    Columns: ``tokens``, ``segment_ids`` (1, 2, ... by document, 0 is padding) and ``positions`` (from 0 in each piece of a
-    document). Documents of one block are packed together, so order, states and mixtures work as for any dataset. Their lengths
-    come from the index: opening reads no data.
+    Columns: ``tokens``, ``segment_ids`` (1, 2, ... by document, 0 is padding) and ``positions`` (from 0 in
+    each piece of a document). Documents of one block are packed together, so order, states and mixtures work
+    as for any dataset. Their lengths come from the index: opening reads no data.
 
-    :param column: one-dimensional token arrays: MDS ``ndarray`` columns, LitData tensors and arrays, Megatron documents, or
-        ``bytes`` with ``dtype=``. No other column may vary in size.
-    :param method: ``"best_fit"`` cuts only documents longer than a sequence; ``"concatenate"`` puts them end to end and cuts at
-        every ``length``.
+    :param column: one-dimensional token arrays: MDS ``ndarray`` columns, LitData tensors and arrays, Megatron
+        documents, or ``bytes`` with ``dtype=``. No other column may vary in size.
+    :param method: ``"best_fit"`` cuts only documents longer than a sequence; ``"concatenate"`` puts them end
+        to end and cuts at every ``length``.
     :param min_piece: pieces of cut documents shorter than this are left out (see ``report``).
     :param drop_partial: with ``"concatenate"``: leave out the last sequence of a block when it is not full.
     :param options: of :class:`Dataset`, when ``dataset`` is a URL or path.
@@ -228,13 +230,16 @@ class Mixture:
     >>> mix = hr.Mixture({"web": ("s3://b/web", 0.7), "code": ("s3://b/code", 0.3)})  # doctest: +SKIP
     >>> loader = hr.Loader(mix, batch_size=64)  # doctest: +SKIP
 
-    Values are ``(dataset, weight)``, a dataset alone (its size is its weight), or :class:`MixtureSource` for ``repeat=`` and
-    ``choose=``, which count samples of each epoch exactly; then all sources have one of them.
+    Values are ``(dataset, weight)``, a dataset alone (its size is its weight), or :class:`MixtureSource` for
+    ``repeat=`` and ``choose=``, which count samples of each epoch exactly; then all sources have one of them.
 
-    :param temperature: weights are ``size ** (1 / temperature)``: 1 keeps the sizes, larger ones come closer to equal shares.
-    :param batching: ``"proportional"``: sources alternate as evenly as weights allow; ``"stratified"``: each batch has the same
-        whole number of samples of each; ``"per_source"``: each global batch is of one source.
-    :param schedule: ``[(global batch, {name: weight}), ...]``: weights from those batches of the run on. Names left out have 0.
+    :param temperature: weights are ``size ** (1 / temperature)``: 1 keeps the sizes, larger ones come closer
+        to equal shares.
+    :param batching: ``"proportional"``: sources alternate as evenly as weights allow; ``"stratified"``: each
+        batch has the same whole number of samples of each; ``"per_source"``: each global batch is of one
+        source.
+    :param schedule: ``[(global batch, {name: weight}), ...]``: weights from those batches of the run on.
+        Names left out have 0.
     :param samples_per_epoch: default: the sum of the sizes, rounded down to whole global batches.
     :param columns: ``"equal"``, ``"common"`` or ``"union"``, as for :class:`Concat`.
     :param groups: parts of a global batch that read different data: a power of two up to 16; 0: chosen.
@@ -505,7 +510,8 @@ def add_source(
     weights: Mapping[str, float],
     at_step: int | None,
 ) -> int:
-    """Opens the mixture with one more source beside the running one, and moves the loader over to it when all is well."""
+    """Opens the mixture with one more source beside the running one, and moves the loader over to it when all
+    is well."""
     if loader._mixture is None:
         raise InvalidArgumentError("this loader does not read a Mixture")
     now = _standing(loader)

@@ -1,11 +1,14 @@
-"""What a target holds of a pack: the plan, records of finished parts, the index. Shared by writers and conversions.
+"""What a target holds of a pack: the plan, records of finished parts, the index. Shared by writers and
+conversions.
 
 Objects, below the target:
 
-* ``.hrpack.json``: the plan (no URL but the source's without user, password and query, no path of this machine, no keys); stays;
+* ``.hrpack.json``: the plan (no URL but the source's without user, password and query, no path of this
+  machine, no keys); stays;
 * ``.hrpack/done/NNNNNN.json``: facts of each finished part; goes when the pack is finished;
 * ``.hrpack/run.json``: of samples of a program: who writes now; likewise;
-* ``.hrpack/claims/...``, ``.hrpack/owners/...``: of conversions on several machines (``_prepare_ray``); likewise;
+* ``.hrpack/claims/...``, ``.hrpack/owners/...``: of conversions on several machines (``_prepare_ray``);
+  likewise;
 * ``.hrpack.done.json``: the facts of all parts; says that the pack is finished.
 """
 
@@ -48,7 +51,8 @@ def local_path(url: str) -> str | None:
 
 
 def public_url(url: str) -> str:
-    """What may be written down: no user, password, query and fragment, and nothing of a local path, which may name a user."""
+    """What may be written down: no user, password, query and fragment, and nothing of a local path, which may
+    name a user."""
     if local_path(url) is not None:
         return ""
     parts = urlsplit(url)
@@ -116,7 +120,8 @@ class PackTarget:
         return out
 
     def load(self) -> None:
-        """Leaves the plan there. A target that holds something else raises InvalidArgumentError and stays as it is."""
+        """Leaves the plan there. A target that holds something else raises InvalidArgumentError and stays as
+        it is."""
         record = self.read(PLAN)
         if record is not None:
             if record.get("digest") == self.digest:
@@ -139,7 +144,8 @@ class PackTarget:
                 ) from None
 
     def begin_write(self) -> dict[int, dict[str, Any]]:
-        """load() for samples that nobody can compare with those of an earlier write: a finished dataset is left alone.
+        """load() for samples that nobody can compare with those of an earlier write: a finished dataset is
+        left alone.
 
         Returns done() of a write that broke off.
         """
@@ -189,8 +195,8 @@ class PackTarget:
     def reopen(self) -> dict[int, dict[str, Any]]:
         """Before parts are made: done(), and what the target says is done is exactly that.
 
-        Records without their shards go, and so does the word that all is there: it would send workers home. Killed anywhere, it
-        may be repeated.
+        Records without their shards go, and so does the word that all is there: it would send workers home.
+        Killed anywhere, it may be repeated.
         """
         there, is_finished = self.sizes(""), self.is_finished()
         done = self._done_of(there)
@@ -261,7 +267,8 @@ class PackTarget:
         self._store.put(key, dumps(value).encode(), if_absent)
 
     def replace_part(self, number: int, facts: Mapping[str, Any], data: Buffer) -> None:
-        """put_part() over another shard of that number: its record goes first, for it must never stand beside ours."""
+        """put_part() over another shard of that number: its record goes first, for it must never stand beside
+        ours."""
         self.remove([done_key(number)])
         self.put_part(number, facts, data)
 
@@ -281,7 +288,8 @@ class PackTarget:
     def finish(
         self, facts: Sequence[Mapping[str, Any]], indexes: Mapping[str, str], name_of: Callable[[int], str]
     ) -> None:
-        """Removes shards beyond ours (a longer write broke off here), writes the index, says that all is there, then removes the records."""
+        """Removes shards beyond ours (a longer write broke off here), writes the index, says that all is
+        there, then removes the records."""
         self.remove([key for key in self.sizes("") if is_beyond(key, len(facts), name_of)])
         for key, text in indexes.items():
             self._store.put(key, text.encode(), False)
@@ -308,7 +316,8 @@ def is_beyond(key: str, count: int, name_of: Callable[[int], str]) -> bool:
 
 
 def index_objects(format: str, config_json: str, facts: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Text of the index by key; nothing for formats without one. LitData: the facts say ``content``, a digest of each chunk."""
+    """Text of the index by key; nothing for formats without one. LitData: the facts say ``content``, a digest
+    of each chunk."""
     config = json.loads(config_json)
     if format == "mds":
         return {"index.json": dumps({"shards": [_mds_entry(config, part) for part in facts], "version": 2})}

@@ -1,4 +1,5 @@
-"""Conversions on a Ray cluster: parts are claimed in the object store, so any number of drivers and machines may join in or die."""
+"""Conversions on a Ray cluster: parts are claimed in the object store, so any number of drivers and machines
+may join in or die."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ MOST_CRASHES = 100
 class Claims:
     """Who makes which part. One owner a process.
 
-    ``claims/NNNNNN.K`` names the owner of attempt K and is written only when it is not there: one of several takers wins.
-    ``owners/OWNER`` counts up while the owner lives. An owner that was told dead, or whose count has not moved for ``lease``
-    seconds of the observer's own clock, has lost its parts: the next taker writes attempt K + 1. An owner that was only slow
-    then writes the same bytes once more. Once the conversion is finished nothing is left of claims and beats that came late.
+    ``claims/NNNNNN.K`` names the owner of attempt K and is written only when it is not there: one of several
+    takers wins. ``owners/OWNER`` counts up while the owner lives. An owner that was told dead, or whose count
+    has not moved for ``lease`` seconds of the observer's own clock, has lost its parts: the next taker writes
+    attempt K + 1. An owner that was only slow then writes the same bytes once more. Once the conversion is
+    finished nothing is left of claims and beats that came late.
     """
 
     def __init__(
@@ -134,7 +136,8 @@ def _heartbeat(claims: Claims, lease: float) -> Iterator[threading.Event]:
 def work(
     spec: dict[str, Any], wanted: Collection[int], owner: str, lease: float, memory: int, places: Places
 ) -> int:
-    """Makes parts until all that are wanted are made. Runs in a process of the cluster; returns how many it made."""
+    """Makes parts until all that are wanted are made. Runs in a process of the cluster; returns how many it
+    made."""
     job, made = Job(spec), 0
     with ExitStack() as stack:
         dataset = stack.enter_context(
@@ -177,7 +180,8 @@ def run_on_ray(
     places: Places,
     report: Callable[[int, int, int], None] | None,
 ) -> dict[int, dict[str, Any]]:
-    """Makes what is missing; returns the facts of all parts. A worker that dies is replaced and its part made anew."""
+    """Makes what is missing; returns the facts of all parts. A worker that dies is replaced and its part made
+    anew."""
     try:
         import ray
     except ImportError:

@@ -16,7 +16,8 @@ Report = Callable[[int, int, int], None]
 
 @contextmanager
 def progress_bar(description: str, unit: str) -> Iterator[Report | None]:
-    """Yields the function to report to, or None when stderr is no terminal. The bar appears at the first report."""
+    """Yields the function to report to, or None when stderr is no terminal. The bar appears at the first
+    report."""
     if not sys.stderr.isatty():
         yield None
         return

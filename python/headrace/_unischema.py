@@ -1,8 +1,9 @@
 """Petastorm's Unischema, as far as it says how binary columns are coded, read without running what it holds.
 
-Petastorm keeps a pickle of its schema in the Parquet metadata. Unpickling runs code that the file names, so here every class
-of the pickle becomes a stand-in that only remembers its arguments, and names and opcodes outside of short lists are refused. What is left
-takes memory and time in proportion to its bytes: only texts are hashed, and nothing that the pickle names again is copied.
+Petastorm keeps a pickle of its schema in the Parquet metadata. Unpickling runs code that the file names, so
+here every class of the pickle becomes a stand-in that only remembers its arguments, and names and opcodes
+outside of short lists are refused. What is left takes memory and time in proportion to its bytes: only texts
+are hashed, and nothing that the pickle names again is copied.
 """
 
 from __future__ import annotations
@@ -199,7 +200,8 @@ def _encoding_of(field: Any) -> str:
 
 
 def load_npy(value: bytes) -> Any:
-    """A value of Petastorm's NdarrayCodec. Raises ValueError, also for arrays of objects, which would be pickles."""
+    """A value of Petastorm's NdarrayCodec. Raises ValueError, also for arrays of objects, which would be
+    pickles."""
     return _only_value_errors(_array, value)
 
 
@@ -209,7 +211,8 @@ def load_npz(value: bytes) -> Any:
 
 
 def _only_value_errors(load: Callable[[bytes], Any], value: bytes) -> Any:
-    """ValueError says that the value is broken (src/bindings/decode.cc); what broken ones raise in zipfile or numpy is of many kinds."""
+    """ValueError says that the value is broken (src/bindings/decode.cc); what broken ones raise in zipfile or
+    numpy is of many kinds."""
     try:
         return load(value)
     except ValueError:

@@ -14,7 +14,8 @@ _PATTERN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
 def parse_bytes(value: int | str, name: str = "memory") -> int:
-    """Bytes of ``"256MiB"``, ``"4GiB"``, ``"2TB"``, ``"64 kB"`` or a plain number; ``name`` is the argument to blame."""
+    """Bytes of ``"256MiB"``, ``"4GiB"``, ``"2TB"``, ``"64 kB"`` or a plain number; ``name`` is the argument
+    to blame."""
     if isinstance(value, bool) or not isinstance(value, (int, str)):
         raise InvalidArgumentError(f"{name}={value!r}: expected bytes as an int or a string such as '256MiB'")
     if isinstance(value, str):

@@ -29,8 +29,8 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 def expand_urls(text: str) -> list[str]:
     """The URLs that ``text`` names, as webdataset expands it.
 
-    ``a::b`` is two; ``${NAME}`` is the environment's ``WDS_NAME``; ``{000..099}``, ``{9..0..3}``, ``{a..f}`` and ``{x,y}`` are one
-    each, also nested; a backslash takes the meaning off the character behind it.
+    ``a::b`` is two; ``${NAME}`` is the environment's ``WDS_NAME``; ``{000..099}``, ``{9..0..3}``, ``{a..f}``
+    and ``{x,y}`` are one each, also nested; a backslash takes the meaning off the character behind it.
     """
     urls: list[str] = []
     for part in text.split("::"):
@@ -43,8 +43,8 @@ def expand_urls(text: str) -> list[str]:
 
 
 def without_secrets(text: str) -> str:
-    """A message without what URLs in it may hide: user and password in front of the host, and of web and Azure URLs the query,
-    which may be a signature."""
+    """A message without what URLs in it may hide: user and password in front of the host, and of web and
+    Azure URLs the query, which may be a signature."""
     return _SECRETS.sub(_without_secrets, text) if "://" in text else text
 
 
@@ -112,7 +112,8 @@ def named_objects(
     text = os.fspath(url)
     _refuse_commands(text)
     if os.path.exists(text):
-        # A path that is there is meant, whatever characters are in it; but a wids index stands for its shards.
+        # A path that is there is meant, whatever characters are in it; but a wids index stands for its
+        # shards.
         return _wids_objects(text, read) if text.endswith(".json") and os.path.isfile(text) else None
     if is_pattern(text):
         return split_root(
@@ -300,7 +301,8 @@ def _wids_objects(text: str, read: Callable[[str, str], bytes]) -> tuple[str, li
 
 
 def _wids_urls(document: Any, where: str) -> list[str]:
-    """Where the shards of a wids index lie: relative to it, or to the base that it names; never outside its folder or its bucket."""
+    """Where the shards of a wids index lie: relative to it, or to the base that it names; never outside its
+    folder or its bucket."""
     folder = where[: where.rfind("/") + 1]
     base = document.get("base") or ""
     if not isinstance(base, str):
@@ -322,7 +324,8 @@ def _resolved(folder: str, url: str) -> str:
 
 
 def _lies_in(url: str, folder: str) -> bool:
-    """Whether an object belongs to an index in ``folder``: in its bucket (or on its web server), else below the folder itself."""
+    """Whether an object belongs to an index in ``folder``: in its bucket (or on its web server), else below
+    the folder itself."""
     store = _store_of(folder)
     if store.startswith("file://"):
         store, folder = "", unquote(folder.removeprefix("file://"))

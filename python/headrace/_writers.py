@@ -146,7 +146,8 @@ def _scalar_encoder(dtype: str) -> Callable[[Any], bytes]:
 
 
 def encoder(encoding: str) -> Callable[[Any], Any]:
-    """A function from a Python value to what _native.ShardBuilder.stage() takes. Never one that changes the value but for rounding floats."""
+    """A function from a Python value to what _native.ShardBuilder.stage() takes. Never one that changes the
+    value but for rounding floats."""
     if encoding == "bytes":
         return lambda value: value
     if encoding == "str":
@@ -382,15 +383,16 @@ def make_shards(
 class DatasetWriter:
     """Writes samples (dicts) as shards of about ``shard_bytes``; use it in a ``with`` block.
 
-    The index is written at the end of the block; when the block ends with an exception there is none. A target that already
-    holds a dataset is refused, also one of ours; one that holds the beginning of a write with the same options is gone over
-    again: shards that come out the same are not sent again, shards beyond the new end are removed. Of two writers on one target
-    the one that began first ends with ChangedError.
+    The index is written at the end of the block; when the block ends with an exception there is none. A
+    target that already holds a dataset is refused, also one of ours; one that holds the beginning of a write
+    with the same options is gone over again: shards that come out the same are not sent again, shards beyond
+    the new end are removed. Of two writers on one target the one that began first ends with ChangedError.
 
     :param url: directory or prefix to write to.
-    :param columns: encoding of each column by name: MDS names such as ``"int"``, ``"str"``, ``"json"``, ``"jpeg"``,
-        ``"ndarray:float32"``, also ``"bool"``. Default: by the values of the first sample.
-    :param compression: MDS, LitData: ``"zstd[:LEVEL]"``; WebDataset, TFRecord: ``"gzip[:LEVEL]"``; Parquet: a codec of pyarrow.
+    :param columns: encoding of each column by name: MDS names such as ``"int"``, ``"str"``, ``"json"``,
+        ``"jpeg"``, ``"ndarray:float32"``, also ``"bool"``. Default: by the values of the first sample.
+    :param compression: MDS, LitData: ``"zstd[:LEVEL]"``; WebDataset, TFRecord: ``"gzip[:LEVEL]"``; Parquet: a
+        codec of pyarrow.
     :param hash: MDS: ``"sha1"``, ``"sha256"``, ``"xxh64"`` or ``"xxh3_64"``.
     """
 
@@ -444,7 +446,8 @@ class DatasetWriter:
         return self._target
 
     def write(self, sample: Mapping[str, Any]) -> None:
-        """Adds one sample. Values that the columns' encodings cannot hold raise InvalidArgumentError or UnsupportedError.
+        """Adds one sample. Values that the columns' encodings cannot hold raise InvalidArgumentError or
+        UnsupportedError.
 
         After any error this sample is not part of the dataset, all before it are, and writing may go on.
         """
@@ -472,7 +475,8 @@ class DatasetWriter:
         self._send()
 
     def _send(self) -> None:
-        """Puts the shard that was made last unless it is there. One whose put failed goes before anything else."""
+        """Puts the shard that was made last unless it is there. One whose put failed goes before anything
+        else."""
         if self._unsent is None:
             return
         facts, data = self._unsent

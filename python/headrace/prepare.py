@@ -1,8 +1,9 @@
 """Preparing data: any dataset, or any iterable of samples, to shards of another format.
 
-``convert`` reads whatever ``headrace.Dataset`` opens; ``write`` takes an iterable of dicts; the writer classes take one sample at
-a time. Each output shard is a run of consecutive samples that the source and the options alone decide, so bytes do not depend on
-workers, machines or interruptions, and a conversion that was killed goes on where it was.
+``convert`` reads whatever ``headrace.Dataset`` opens; ``write`` takes an iterable of dicts; the writer
+classes take one sample at a time. Each output shard is a run of consecutive samples that the source and the
+options alone decide, so bytes do not depend on workers, machines or interruptions, and a conversion that was
+killed goes on where it was.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def _summary(facts: Sequence[Mapping[str, Any]], resumed: int = 0) -> dict[str, 
 
 
 def plan_parts(dataset: Dataset, format: str, shard_bytes: int) -> list[int]:
-    """Where parts end: by the size of the source's samples, taken as equal within a block. Depends on the source alone."""
+    """Where parts end: by the size of the source's samples, taken as equal within a block. Depends on the
+    source alone."""
     overhead = _OVERHEAD[format] * max(len(dataset.schema), 1)
     ends: list[int] = []
     filled = 0.0
@@ -156,7 +158,8 @@ def _between_groups(dataset: Dataset, ends: Sequence[int]) -> list[int]:
 
 
 class Job:
-    """A conversion as every worker needs it: plain values, no credentials, so that it may be written down. Made by plan_job()."""
+    """A conversion as every worker needs it: plain values, no credentials, so that it may be written down.
+    Made by plan_job()."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -171,7 +174,8 @@ class Job:
 
 
 class Places(NamedTuple):
-    """What a process of another machine opens. Unlike a plan it may hold credentials: it is never written down."""
+    """What a process of another machine opens. Unlike a plan it may hold credentials: it is never written
+    down."""
 
     source: str
     target: str
@@ -278,7 +282,8 @@ class PartMaker:
 def _read_ahead(
     dataset: Dataset, begin: int, end: int, columns: Sequence[str] | None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Samples ``begin`` to ``end`` (at least one) with their positions; while some are used, the next are read."""
+    """Samples ``begin`` to ``end`` (at least one) with their positions; while some are used, the next are
+    read."""
     step = max(1, min(READ_BYTES * len(dataset) // max(dataset.nbytes, 1), 1 << 16))
     chunks = [range(start, min(start + step, end)) for start in range(begin, end, step)]
     with ThreadPoolExecutor(1, thread_name_prefix="headrace-read") as reader:
@@ -311,7 +316,8 @@ def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]
 def _native_rows(
     dataset: Dataset, chosen: list[tuple[str, str, str]] | None
 ) -> list[tuple[str, str, str, list[int], str, str]]:
-    """Columns for the native builder: what each cell is, and what it becomes. UnsupportedError: only by way of Python."""
+    """Columns for the native builder: what each cell is, and what it becomes. UnsupportedError: only by way
+    of Python."""
     targets = (
         {source: (target, encoding) for source, target, encoding in chosen} if chosen is not None else None
     )
@@ -424,7 +430,8 @@ def plan_job(
 
 
 def _memory_shares(dataset: Dataset, shard_bytes: int, memory: int, workers: int) -> tuple[int, int]:
-    """(workers, memory of one for reading): a worker holds a shard up to 2.25 times (grown, compressed or sent) and 2.5 blocks."""
+    """(workers, memory of one for reading): a worker holds a shard up to 2.25 times (grown, compressed or
+    sent) and 2.5 blocks."""
     block = dataset._native.largest_block_bytes * 5 // 2 + (8 << 20)
     needed = block + shard_bytes * 9 // 4
     if needed > memory:
@@ -456,14 +463,18 @@ def convert(
     source_options: StoreOptions | None = None,
     **options: Unpack[StoreOptions],
 ) -> dict[str, Any]:
-    """Converts a dataset. Returns counts; with ``dry_run`` the plan: samples and shards, and nothing is written.
+    """Converts a dataset. Returns counts; with ``dry_run`` the plan: samples and shards, and nothing is
+    written.
 
     :param split: of a source with several splits: one of them, or ``"all"``.
     :param columns: ``"TARGET[=SOURCE][:ENCODING],..."``; default all, by their own names.
-    :param map: ``"module:function"``: called with each sample (a dict), returns the sample to write, or None to leave it out.
+    :param map: ``"module:function"``: called with each sample (a dict), returns the sample to write, or None
+        to leave it out.
     :param workers: threads, or with ``ray`` tasks; 0: one a core, or one a core of the cluster.
-    :param ray: run on the Ray cluster (the one that ``RAY_ADDRESS`` names or that this process is connected to, else one started on this machine); see docs/design/0023-convert.md.
-    :param lease: with ``ray``: seconds without a sign of life after which another machine's part is made anew.
+    :param ray: run on the Ray cluster (the one that ``RAY_ADDRESS`` names or that this process is connected
+        to, else one started on this machine); see docs/design/0023-convert.md.
+    :param lease: with ``ray``: seconds without a sign of life after which another machine's part is made
+        anew.
     """
     size = parse_bytes(shard_bytes, "shard_bytes")
     memory_bytes = parse_bytes(memory, "memory")

@@ -1,4 +1,5 @@
-"""The S3 simulator: an S3 server over a directory, with seeded misbehaviour. For tests, and to see how a job would fare."""
+"""The S3 simulator: an S3 server over a directory, with seeded misbehaviour. For tests, and to see how a job
+would fare."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ class Server:
     """Serves ``directory``, whose first-level folders are buckets, until closed.
 
     :param profile: one of :func:`profiles` (docs/simulator.md).
-    :param behaviour: changes the profile's numbers: ``first_byte_p50_ms``, ``throttle_rate``, ``reset_rate``, ...
+    :param behaviour: changes the profile's numbers: ``first_byte_p50_ms``, ``throttle_rate``, ``reset_rate``,
+        ...
     :param port: 0 picks a free one.
     :param bearer_token: accepted from clients of Google's XML API.
     :param addresses: how many loopback addresses to listen on, from ``host`` upwards.

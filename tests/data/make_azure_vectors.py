@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Writes azure_shared_key_vectors.jsonl: requests as the azure-storage-blob package signs them, the reference for src/auth.
+"""Writes azure_shared_key_vectors.jsonl: requests as the azure-storage-blob package signs them, the reference
+for src/auth.
 
 Usage: tests/data/make_azure_vectors.py > tests/data/azure_shared_key_vectors.jsonl   (seeded: the same package gives the same file)
-Two kinds of line: "shared_key" has a request and its Authorization field; "sas" has a blob and the query of its signed URL.
+Two kinds of line: "shared_key" has a request and its Authorization field; "sas" has a blob and the query of
+its signed URL.
 """
 
 from __future__ import annotations

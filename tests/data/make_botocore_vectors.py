@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes botocore_s3_vectors.jsonl: S3 requests as botocore signs them, the reference for src/auth and src/store/s3.
+"""Writes botocore_s3_vectors.jsonl: S3 requests as botocore signs them, the reference for src/auth and
+src/store/s3.
 
 Usage: tests/data/make_botocore_vectors.py > tests/data/botocore_s3_vectors.jsonl   (seeded: the same botocore gives the same file)
-Two kinds of line: "client" is a call of the boto3 client as it would go on the wire; "raw" is an arbitrary path and query
-signed by botocore's S3 signer, by header and as a presigned URL.
+Two kinds of line: "client" is a call of the boto3 client as it would go on the wire; "raw" is an arbitrary
+path and query signed by botocore's S3 signer, by header and as a presigned URL.
 """
 
 from __future__ import annotations

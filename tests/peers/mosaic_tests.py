@@ -1,8 +1,10 @@
-"""mosaicml-streaming's own tests, from its source distribution, against itself or against headrace.compat.streaming.
+"""mosaicml-streaming's own tests, from its source distribution, against itself or against
+headrace.compat.streaming.
 
     python tests/peers/mosaic_tests.py original|headrace [arguments of pytest]
 
-The tests are taken from ``$HEADRACE_CACHE/peers`` (``tools/setup test`` puts them there) and run in a temporary directory.
+The tests are taken from ``$HEADRACE_CACHE/peers`` (``tools/setup test`` puts them there) and run in a
+temporary directory.
 """
 
 from __future__ import annotations

@@ -3,14 +3,16 @@
 
 Usage: tests/peers/s3_tests.py CHECKOUT [--all] [--endpoint URL] [-k EXPRESSION]
 
-CHECKOUT is a clone of https://github.com/ceph/s3-tests (it cannot be installed from PyPI) with what its requirements.txt
-names installed for this Python, or for CHECKOUT/.venv. The names of the claim are in s3_tests_claim.txt, one a line.
+CHECKOUT is a clone of https://github.com/ceph/s3-tests (it cannot be installed from PyPI) with what its
+requirements.txt names installed for this Python, or for CHECKOUT/.venv. The names of the claim are in
+s3_tests_claim.txt, one a line.
 
   --all             every public test that needs no account, policy, lifecycle, ... (by its marks), claimed or not
   --endpoint URL    instead of a simulator; with --access-key and --secret-key
   -k EXPRESSION     only these, as in pytest
 
-Prints the numbers of tests passed and failed and the names of those that failed; the exit status is 0 when all passed.
+Prints the numbers of tests passed and failed and the names of those that failed; the exit status is 0 when
+all passed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""mosaicml-streaming's own tests against mosaicml-streaming and against headrace.compat.streaming: see the README of this folder."""
+"""mosaicml-streaming's own tests against mosaicml-streaming and against headrace.compat.streaming: see the
+README of this folder."""
 
 from __future__ import annotations
 

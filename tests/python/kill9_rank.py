@@ -1,7 +1,8 @@
 """One rank of the kill -9 test: reads an epoch, leaving a record and its state after every batch.
 
-argv: URL RANK WORLD_SIZE BATCH_SIZE DIRECTORY. DIRECTORY/state-<rank>.json is replaced atomically after each batch;
-DIRECTORY/log-<rank>.jsonl gets one line a batch. If DIRECTORY/state.json exists, the run goes on from there.
+argv: URL RANK WORLD_SIZE BATCH_SIZE DIRECTORY. DIRECTORY/state-<rank>.json is replaced atomically after each
+batch; DIRECTORY/log-<rank>.jsonl gets one line a batch. If DIRECTORY/state.json exists, the run goes on from
+there.
 """
 
 from __future__ import annotations

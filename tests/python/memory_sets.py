@@ -1,4 +1,5 @@
-"""Data sets that are hard on a memory limit, of any size, and a process that reads one and says how much memory that took."""
+"""Data sets that are hard on a memory limit, of any size, and a process that reads one and says how much
+memory that took."""
 
 from __future__ import annotations
 
@@ -208,8 +209,8 @@ print(json.dumps(answer))
 def read(
     path: Path, memory: int, batch: int, cache: Path, most: int = 1 << 62, group: Path | None = None
 ) -> dict[str, Any]:
-    """Reads an epoch (``most`` samples of it) in a process of its own. ``peak``: resident bytes above those before the loader was
-    made. ``group``: a control group that the process enters first."""
+    """Reads an epoch (``most`` samples of it) in a process of its own. ``peak``: resident bytes above those
+    before the loader was made. ``group``: a control group that the process enters first."""
     enter = (lambda: (group / "cgroup.procs").write_text(str(os.getpid()))) if group is not None else None
     environment = {**os.environ, "XDG_CACHE_HOME": str(cache), "HEADRACE_INDEX_CACHE": str(cache / "index")}
     command = [sys.executable, "-c", _READ, str(path), str(memory), str(batch), str(most)]

@@ -1,4 +1,5 @@
-"""Bad input: in Python and on the command line each is one clear error that names the object and says what to do."""
+"""Bad input: in Python and on the command line each is one clear error that names the object and says what to
+do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Names from stores on the command line: bytes that are not UTF-8, characters that terminals obey, secrets in URLs."""
+"""Names from stores on the command line: bytes that are not UTF-8, characters that terminals obey, secrets in
+URLs."""
 
 from __future__ import annotations
 

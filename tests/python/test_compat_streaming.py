@@ -1,4 +1,5 @@
-"""headrace.compat.streaming against mosaicml-streaming itself, over MDS files that its MDSWriter writes (skipped without it)."""
+"""headrace.compat.streaming against mosaicml-streaming itself, over MDS files that its MDSWriter writes
+(skipped without it)."""
 
 from __future__ import annotations
 
@@ -183,8 +184,8 @@ def test_each_goes_on_from_the_others_state(
     resumed = batches(build(second, data[:2], [], **options), second, workers)
     resumed.load_state_dict(state)
     rest = [ids_of(batch) for batch in resumed]
-    # Which worker has the next batch after a resume is not part of Mosaic's state; with the padding of uneven workers batches
-    # may come in another sequence, but never with other samples.
+    # Which worker has the next batch after a resume is not part of Mosaic's state; with the padding of uneven
+    # workers batches may come in another sequence, but never with other samples.
     assert sorted(itertools.chain(*rest)) == sorted(itertools.chain(*epochs[1][7:]))
     if workers == 0:
         assert rest == epochs[1][7:]

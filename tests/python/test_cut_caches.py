@@ -1,4 +1,5 @@
-"""Indexes and tables of orders that another process cuts off under a running job: it goes on, nothing is mapped that may vanish."""
+"""Indexes and tables of orders that another process cuts off under a running job: it goes on, nothing is
+mapped that may vanish."""
 
 from __future__ import annotations
 

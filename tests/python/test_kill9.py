@@ -1,4 +1,5 @@
-"""Promise 7 and 1: kill -9 at any moment, again and again; every restart works without clean-up, nothing is left behind.
+"""Promise 7 and 1: kill -9 at any moment, again and again; every restart works without clean-up, nothing is
+left behind.
 
 HEADRACE_KILLS sets the number of kills (default 200).
 """
@@ -77,7 +78,8 @@ class Run:
         ]
 
     def collect(self, world_size: int) -> None:
-        """Takes over the batches that *all* ranks received, and makes that the point to go on from: what a checkpoint does."""
+        """Takes over the batches that *all* ranks received, and makes that the point to go on from: what a
+        checkpoint does."""
         logs = []
         for rank in range(world_size):
             path = self.directory / f"log-{rank}.jsonl"
@@ -111,7 +113,8 @@ def test_kill9_loop_delivers_each_sample_exactly_once(tmp_path: Path, environmen
             ranks = run.start(2)
             progress = ranks[chance.randrange(2)].stdout
             assert progress is not None
-            # Kill after a random number of batches of a random rank, some before the first: also while it is starting.
+            # Kill after a random number of batches of a random rank, some before the first: also while it is
+            # starting.
             wanted = chance.choice([0, 1, 2, 5, 20, 60, 120]) if kills < KILLS else SAMPLES
             if len(progress.read(wanted)) == wanted:
                 for rank in chance.sample(ranks, 2):

@@ -1,4 +1,5 @@
-"""The sweep of `headrace bench fetch`: on model stores the knee is found, and no more is measured than needed."""
+"""The sweep of `headrace bench fetch`: on model stores the knee is found, and no more is measured than
+needed."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ needs_reference = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no referenc
 
 
 def describe(value: Any, expected: dict[str, Any]) -> dict[str, Any]:
-    """A value in the words of expected.json, with the fields that ``expected`` has. Lists of numbers in Arrow rows come as arrays."""
+    """A value in the words of expected.json, with the fields that ``expected`` has. Lists of numbers in Arrow
+    rows come as arrays."""
     if isinstance(value, np.ndarray) and expected["type"] == "list":
         value = value.tolist()
     if isinstance(value, (bool, type(None))):

@@ -1,4 +1,5 @@
-"""Datasets whose index.json is missing, empty or damaged, and shards without bytes: errors that say so, in Python, `verify` and `pack`."""
+"""Datasets whose index.json is missing, empty or damaged, and shards without bytes: errors that say so, in
+Python, `verify` and `pack`."""
 
 from __future__ import annotations
 

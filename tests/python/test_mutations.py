@@ -1,4 +1,5 @@
-"""Random damage to datasets of every format: what opens has all samples, right ones where the format has checksums; all else is an error."""
+"""Random damage to datasets of every format: what opens has all samples, right ones where the format has
+checksums; all else is an error."""
 
 from __future__ import annotations
 
@@ -134,7 +135,8 @@ def test_damage_is_an_error_or_does_no_harm(
             assert found is None or len(found) < COUNT, what
         elif found is not None:
             assert len(found) == COUNT, what
-            # A tar without its end mark is accepted (docs/formats.md), so one that is cut off between two members is a whole one.
+            # A tar without its end mark is accepted (docs/formats.md), so one that is cut off between two
+            # members is a whole one.
             is_tar_end = kind == "cut" and name == "webdataset"
             is_unseen = is_tar_end or (
                 kind in ("flip", "zeros") and (name not in CHECKED or target.name == "index.json")

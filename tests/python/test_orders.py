@@ -1,4 +1,5 @@
-"""Orders of mosaicml-streaming and litdata, compared with the installed packages on random configurations (skipped without them).
+"""Orders of mosaicml-streaming and litdata, compared with the installed packages on random configurations
+(skipped without them).
 
 ``HEADRACE_LONG_TESTS=1``: 1,000 configurations of each instead of 50. ``HEADRACE_TEST_SEED`` sets the seed.
 """

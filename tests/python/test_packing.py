@@ -103,7 +103,8 @@ def test_litdata_documents(tmp_path: Path, documents: list[npt.NDArray[Any]], ki
 
 @pytest.mark.parametrize("dtype", ["uint16", "int32"])
 def test_megatron_documents(tmp_path: Path, documents: list[npt.NDArray[Any]], dtype: str) -> None:
-    """A .bin and its .idx as Megatron-LM's IndexedDatasetBuilder lays them out, one document of two sequences."""
+    """A .bin and its .idx as Megatron-LM's IndexedDatasetBuilder lays them out, one document of two
+    sequences."""
     root = tmp_path / "megatron"
     root.mkdir()
     tokens = np.concatenate(documents).astype(dtype)

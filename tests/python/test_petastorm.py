@@ -1,4 +1,5 @@
-"""Petastorm, the package itself: it reads what we write, we read what its codecs write. It lives in a venv of its own (tools/setup)."""
+"""Petastorm, the package itself: it reads what we write, we read what its codecs write. It lives in a venv of
+its own (tools/setup)."""
 
 from __future__ import annotations
 

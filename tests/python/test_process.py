@@ -1,4 +1,5 @@
-"""Life in a process: Ctrl-C, fork, spawn, exit without close, the GIL. Each runs in an interpreter of its own."""
+"""Life in a process: Ctrl-C, fork, spawn, exit without close, the GIL. Each runs in an interpreter of its
+own."""
 
 from __future__ import annotations
 

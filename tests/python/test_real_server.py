@@ -1,4 +1,5 @@
-"""A whole training epoch, packing and the store's Python surface against a real S3 server (versitygw; see tests/with_servers)."""
+"""A whole training epoch, packing and the store's Python surface against a real S3 server (versitygw; see
+tests/with_servers)."""
 
 from __future__ import annotations
 

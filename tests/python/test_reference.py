@@ -1,4 +1,5 @@
-"""Data sets written by mosaicml-streaming decode to the values that it reads back (../shared/reference/mds; skipped without it)."""
+"""Data sets written by mosaicml-streaming decode to the values that it reads back (../shared/reference/mds;
+skipped without it)."""
 
 from __future__ import annotations
 

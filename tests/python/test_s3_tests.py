@@ -1,4 +1,5 @@
-"""The part of ceph/s3-tests that the simulator claims: only where HEADRACE_S3_TESTS names a checkout (it is on no package index)."""
+"""The part of ceph/s3-tests that the simulator claims: only where HEADRACE_S3_TESTS names a checkout (it is
+on no package index)."""
 
 from __future__ import annotations
 

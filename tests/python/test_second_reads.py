@@ -1,4 +1,5 @@
-"""Bits that flip on the wire, where only the format's own sum notices: read again, and no sample is lost, replaced or wrong for it."""
+"""Bits that flip on the wire, where only the format's own sum notices: read again, and no sample is lost,
+replaced or wrong for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The AWS client against the simulator: what boto3 sends by itself (checksums, aws-chunked bodies, multipart) must be understood."""
+"""The AWS client against the simulator: what boto3 sends by itself (checksums, aws-chunked bodies, multipart)
+must be understood."""
 
 from __future__ import annotations
 

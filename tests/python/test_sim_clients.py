@@ -1,4 +1,5 @@
-"""Other people's S3 clients against the simulator, as their users call them: upload, list, read back, compare, delete."""
+"""Other people's S3 clients against the simulator, as their users call them: upload, list, read back,
+compare, delete."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sim.Serv
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Files of all sorts, one of them large enough to be sent in parts. Old: S3 tells whole seconds, so that clients take a file
-    of the same second for newer than its copy."""
+    """Files of all sorts, one of them large enough to be sent in parts. Old: S3 tells whole seconds, so that
+    clients take a file of the same second for newer than its copy."""
     random_bytes = random.Random(7)
     for name in NAMES:
         path = tmp_path / "tree" / name

@@ -1,4 +1,5 @@
-"""Folders laid out as on Hugging Face: splits by their names, files beside the data, wildcards; against `datasets` itself."""
+"""Folders laid out as on Hugging Face: splits by their names, files beside the data, wildcards; against
+`datasets` itself."""
 
 from __future__ import annotations
 

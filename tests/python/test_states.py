@@ -20,7 +20,8 @@ from conftest import write_mds
 
 import headrace as hr
 
-# States that a build before version 2 wrote, and what it delivered from there on: `python tests/python/test_states.py` printed them.
+# States that a build before version 2 wrote, and what it delivered from there on: `python
+# tests/python/test_states.py` printed them.
 RECORDED = Path(__file__).parent / "data" / "states_v1.json"
 # Fields that a run does not go on from, and may be changed.
 FREE = {"epoch_end", "global_batch"}
@@ -329,7 +330,8 @@ def _write_random(root: Path, rng: random.Random) -> int:
 @pytest.mark.parametrize("round", range(ROUNDS))
 @pytest.mark.filterwarnings("ignore:.*ranks read each block")
 def test_random_runs_deliver_each_sample_once(round: int, tmp_path: Path) -> None:
-    """Worlds of 1 to 8 ranks, any batch sizes and stops; a fresh run on any world has the batches of one rank."""
+    """Worlds of 1 to 8 ranks, any batch sizes and stops; a fresh run on any world has the batches of one
+    rank."""
     rng = random.Random(SEED + round)
     count = _write_random(tmp_path / "data", rng)
     order = rng.choice(("headrace", "headrace", "sequential"))

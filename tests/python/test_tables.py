@@ -1,4 +1,5 @@
-"""Parquet, Arrow and Lance tables: the reference files, random tables by pyarrow, exact resume, damaged files."""
+"""Parquet, Arrow and Lance tables: the reference files, random tables by pyarrow, exact resume, damaged
+files."""
 
 from __future__ import annotations
 
@@ -88,7 +89,8 @@ def test_reference(name: str, tmp_path: Path) -> None:
     for column, facts in expected["columns"].items():
         kind = schema.field(column).type
         if pa.types.is_struct(kind):
-            # A struct that is null and one whose fields are: the same when flattened. Compared field by field.
+            # A struct that is null and one whose fields are: the same when flattened. Compared field by
+            # field.
             source = pq.read_table(path, columns=[column])[column].to_pylist()
             for i in range(kind.num_fields):
                 field = kind.field(i).name
@@ -698,7 +700,8 @@ def test_a_python_2_schema_is_read() -> None:
     assert _unischema.read_codecs(schema) == {"mat": "npy"}
 
 
-# pickle.dumps() of a Unischema of petastorm 0.13.1: id, img (png), jpg (jpeg), mat (NdarrayCodec), cmat (CompressedNdarrayCodec), name.
+# pickle.dumps() of a Unischema of petastorm 0.13.1: id, img (png), jpg (jpeg), mat (NdarrayCodec), cmat
+# (CompressedNdarrayCodec), name.
 UNISCHEMA = Path(__file__).parent / "data" / "unischema.pkl"
 
 

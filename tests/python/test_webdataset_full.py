@@ -128,7 +128,8 @@ def test_lenient_ends_a_shard_where_webdataset_does(tmp_path: Path) -> None:
 
 
 def write_energon(folder: Path, counts: list[int]) -> None:
-    """Tars with what ``energon prepare`` leaves beside them: where samples begin, and the parts of the dataset."""
+    """Tars with what ``energon prepare`` leaves beside them: where samples begin, and the parts of the
+    dataset."""
     begin = 0
     for i, count in enumerate(counts):
         content = make_tar(numbered(begin, begin + count), tarfile.PAX_FORMAT)

@@ -1,4 +1,5 @@
-"""``headrace store whoami``: what it says, what it hides, and that it picks the credentials that botocore picks."""
+"""``headrace store whoami``: what it says, what it hides, and that it picks the credentials that botocore
+picks."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ GROWTH = 1.05
 def sweep(measure: Callable[[int], Row], counts: Iterable[int]) -> Iterator[Row]:
     """Measures rising concurrency until two steps in a row bring nothing, or the store pushes back.
 
-    ``counts`` rises. A single flat step may be noise; a falling one after the knee shows the collapse, so it is measured too.
+    ``counts`` rises. A single flat step may be noise; a falling one after the knee shows the collapse, so it
+    is measured too.
     """
     best, flat = 0.0, 0
     for count in counts:
@@ -29,7 +30,8 @@ def sweep(measure: Callable[[int], Row], counts: Iterable[int]) -> Iterator[Row]
 
 
 def knee(rows: list[Row]) -> Row:
-    """The row with the least concurrency among those of one part size that reach ENOUGH of the best throughput."""
+    """The row with the least concurrency among those of one part size that reach ENOUGH of the best
+    throughput."""
     best = max(row["gb_per_s"] for row in rows)
     return min(
         (row for row in rows if row["gb_per_s"] >= ENOUGH * best), key=lambda row: int(row["in_flight"])
@@ -37,7 +39,8 @@ def knee(rows: list[Row]) -> Row:
 
 
 def recommend(rows: list[Row]) -> Row:
-    """The best part size and its knee. Among nearly equal throughputs the one with the least CPU, then with the least in flight."""
+    """The best part size and its knee. Among nearly equal throughputs the one with the least CPU, then with
+    the least in flight."""
     knees = [
         knee([row for row in rows if row["part_bytes"] == size])
         for size in sorted({row["part_bytes"] for row in rows})

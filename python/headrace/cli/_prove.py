@@ -1,4 +1,5 @@
-"""What a run delivers that is stopped and resumed on other worlds: counted sample by sample, without reading data."""
+"""What a run delivers that is stopped and resumed on other worlds: counted sample by sample, without reading
+data."""
 
 from __future__ import annotations
 
@@ -183,7 +184,8 @@ def _slots(slots: _native.SampleList, count: int, global_batch: int) -> Iterator
 
 
 def prove_listed(listed: ListedOrder, samples: int, parts: Sequence[Part]) -> dict[str, Any]:
-    """How often each sample comes. Other loaders fill up ranks with repeats, or drop what is left: by their own rules."""
+    """How often each sample comes. Other loaders fill up ranks with repeats, or drop what is left: by their
+    own rules."""
     counts = np.zeros(samples, np.uint32)
     batches = []
     for part in parts:

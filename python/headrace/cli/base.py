@@ -22,8 +22,8 @@ def print_json(value: Any) -> None:
 
 
 def escaped(text: str) -> str:
-    """Without what a terminal would obey instead of show: control characters (C0, DEL, C1), marks that turn the direction of
-    writing, line separators; bytes of keys that are not UTF-8 as ``\\xff``."""
+    """Without what a terminal would obey instead of show: control characters (C0, DEL, C1), marks that turn
+    the direction of writing, line separators; bytes of keys that are not UTF-8 as ``\\xff``."""
     if text.isprintable():
         return text
     return "".join(_escape(c) if not c.isprintable() and c != " " else c for c in text)
@@ -49,7 +49,8 @@ def fail(message: str) -> int:
 
 
 def reader_left() -> int:
-    """The reader of our output left (`| head`): no error of ours. What is still in stdout's buffer goes nowhere."""
+    """The reader of our output left (`| head`): no error of ours. What is still in stdout's buffer goes
+    nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     return 0
 
@@ -90,8 +91,8 @@ def is_web(url: str) -> bool:
 def split_url(url: str) -> tuple[str, str]:
     """(root, key): the bucket and the key in it, or the directory and the name of a file.
 
-    A local directory is its own root; a trailing slash always means a directory. The query of a web URL goes with
-    the root, which sends it with every request; keys of web URLs are escaped, as in every URL.
+    A local directory is its own root; a trailing slash always means a directory. The query of a web URL goes
+    with the root, which sends it with every request; keys of web URLs are escaped, as in every URL.
     """
     if is_local(url):
         path = local_path(url)

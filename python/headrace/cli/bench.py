@@ -143,8 +143,9 @@ def fetch(
 ) -> None:
     """Find the knee of a store: throughput, CPU and first-byte times against part size and reads under way.
 
-    Reads random ranges, raising the number under way until throughput stops growing, and recommends settings. The rows run with a
-    fixed concurrency; loaders find theirs by themselves (`adaptive=True`) and need `max_in_flight` only as a ceiling.
+    Reads random ranges, raising the number under way until throughput stops growing, and recommends settings.
+    The rows run with a fixed concurrency; loaders find theirs by themselves (`adaptive=True`) and need
+    `max_in_flight` only as a ceiling.
 
     Examples:
 

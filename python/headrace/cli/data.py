@@ -176,7 +176,8 @@ def order(
 
     * `headrace order ./shards --world-size 3 --seed 7 --prove` — proves exactly-once over 3 ranks
 
-    * `headrace order ./shards --prove --stops 100,250 --world-sizes 4,2,8` — stopped and resumed on other worlds
+    * `headrace order ./shards --prove --stops 100,250 --world-sizes 4,2,8` — stopped and resumed on other
+      worlds
 
     * `headrace order ./mds --order mosaic:py1e --order-option num_canonical_nodes=2 --prove`
     """

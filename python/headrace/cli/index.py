@@ -108,9 +108,9 @@ def index(
 ) -> None:
     """Build the index of a dataset, so that every later start is quick.
 
-    Reads each object at most once, many at a time; formats with tables or footers (MDS, LitData, Parquet) only those. A build that
-    was killed goes on where it was when the same command is run again. Objects are recorded with size and ETag, and checked when
-    they are read.
+    Reads each object at most once, many at a time; formats with tables or footers (MDS, LitData, Parquet)
+    only those. A build that was killed goes on where it was when the same command is run again. Objects are
+    recorded with size and ETag, and checked when they are read.
 
     Examples:
 
@@ -120,9 +120,11 @@ def index(
 
     * `headrace index ./tokens --format tokens --tokens-per-sample 2049` — flat uint16 tokens
 
-    * `headrace index s3://bucket/photos --labels folder` — photos/cat/1.jpg has the label of "cat", for whoever opens it from now on
+    * `headrace index s3://bucket/photos --labels folder` — photos/cat/1.jpg has the label of "cat", for
+      whoever opens it from now on
 
-    * `headrace index --rebuild s3://bucket/mds` — writes the index.json that a killed writer left out; mosaicml-streaming reads it as well
+    * `headrace index --rebuild s3://bucket/mds` — writes the index.json that a killed writer left out;
+      mosaicml-streaming reads it as well
     """
     started = time.monotonic()
     where: StoreOptions = {

@@ -58,7 +58,8 @@ def list_objects(
     anonymous: Anonymous = False,
     json: Json = False,
 ) -> int:
-    """List objects: time, size, key. A prefix that ends in / lists what is in it. Quote patterns, or the shell takes them.
+    """List objects: time, size, key. A prefix that ends in / lists what is in it. Quote patterns, or the
+    shell takes them.
 
     Examples:
 
@@ -66,7 +67,8 @@ def list_objects(
 
     * `headrace ls -r s3://bucket/train` — every key that starts with train
 
-    * `headrace ls 's3://bucket/train/shard-{0,1}*.tar'` — by pattern: `*` and `?` stay in one directory, `**` does not
+    * `headrace ls 's3://bucket/train/shard-{0,1}*.tar'` — by pattern: `*` and `?` stay in one directory, `**`
+      does not
 
     * `headrace ls -rs /data/shards` — count and bytes of a local tree
     """
@@ -173,10 +175,12 @@ def cp(
     access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
-    """Copy between stores and the local disk, in parallel. What exists at DST is replaced unless -n or --if-size-differ.
+    """Copy between stores and the local disk, in parallel. What exists at DST is replaced unless -n or
+    --if-size-differ.
 
-    With -r, what is in SRC comes to lie in DST; with several SRC, in DST/name. Large objects that were stopped in the middle
-    go on where they stood. Objects that fail do not stop the others; they are listed at the end.
+    With -r, what is in SRC comes to lie in DST; with several SRC, in DST/name. Large objects that were
+    stopped in the middle go on where they stood. Objects that fail do not stop the others; they are listed at
+    the end.
 
     Examples:
 

@@ -86,11 +86,13 @@ def pack(
     access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
-    """Pack files, a dataset or samples of a program into shards: parallel, the same bytes every time; a killed run goes on where it stood.
+    """Pack files, a dataset or samples of a program into shards: parallel, the same bytes every time; a
+    killed run goes on where it stood.
 
     Examples:
 
-    * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file; x.jpg and x.json are one
+    * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file; x.jpg and
+      x.json are one
 
     * `headrace pack s3://bucket/text s3://bucket/tokens --tokens 1025` — bytes as tokens, 1,025 a sample
 

@@ -1,7 +1,8 @@
-"""Runs the commands on objects without loading the command-line library, whose import takes longer than most copies.
+"""Runs the commands on objects without loading the command-line library, whose import takes longer than most
+copies.
 
-Only plain, complete and correct command lines are taken; everything else (help, mistakes) goes the long way, which answers
-in full. A test keeps the tables equal to the declarations in objects.py.
+Only plain, complete and correct command lines are taken; everything else (help, mistakes) goes the long way,
+which answers in full. A test keeps the tables equal to the declarations in objects.py.
 """
 
 from __future__ import annotations

@@ -73,7 +73,8 @@ def simulate(
     ] = False,
     json: Json = False,
 ) -> int:
-    """Serve a directory as S3, well or ill behaved, until Ctrl-C or SIGTERM. Statistics: GET /_headrace/stats.
+    """Serve a directory as S3, well or ill behaved, until Ctrl-C or SIGTERM. Statistics: GET
+    /_headrace/stats.
 
     Examples:
 
@@ -81,7 +82,8 @@ def simulate(
 
     * `headrace sim ./buckets --set throttle_rate=0.02 --set reset_rate=0.01` — two kinds of faults
 
-    * `headrace sim ./buckets --profile s3-standard --seed 1` — with the latencies of S3 Standard, the same every time
+    * `headrace sim ./buckets --profile s3-standard --seed 1` — with the latencies of S3 Standard, the same
+      every time
     """
     stopped = threading.Event()
     codes: list[int] = []

@@ -36,8 +36,8 @@ def whoami(
 ) -> int:
     """Say which credential is used for a URL, where it was found, and where else was looked.
 
-    Secrets are never shown; of ids only the first and last characters. Exit code 1 when there is no usable credential,
-    or when `--check` failed.
+    Secrets are never shown; of ids only the first and last characters. Exit code 1 when there is no usable
+    credential, or when `--check` failed.
 
     Examples:
 

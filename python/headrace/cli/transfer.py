@@ -108,7 +108,8 @@ def _open_target(stores: Stores, url: str, is_directory: bool) -> tuple[Store, s
 
 
 def _wildcard(url: str) -> _native.Glob | None:
-    """The pattern in a source; a local name that exists is meant as it is, and in web URLs a question mark is none."""
+    """The pattern in a source; a local name that exists is meant as it is, and in web URLs a question mark is
+    none."""
     if (
         is_web(url)
         or not any(c in url for c in "*?[{")
@@ -368,7 +369,8 @@ def _settings(
 
 class _CopyStores(Stores):
     def options_of(self, root: str) -> dict[str, Any]:
-        """Local files are copied in place: there are no requests for an access log, and no way around the files themselves."""
+        """Local files are copied in place: there are no requests for an access log, and no way around the
+        files themselves."""
         return {**self.options, "access_log": ""} if is_local(root) else self.options
 
 

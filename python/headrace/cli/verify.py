@@ -86,7 +86,8 @@ def verify(
     access_log: AccessLog = None,
     json: Json = False,
 ) -> int:
-    """Read a dataset from end to end and check everything: lengths, versions, stored hashes, record checksums, offsets, every sample.
+    """Read a dataset from end to end and check everything: lengths, versions, stored hashes, record
+    checksums, offsets, every sample.
 
     Ends with exit code 1 when something is wrong.
 

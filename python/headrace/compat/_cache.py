@@ -10,7 +10,8 @@ logger = logging.getLogger(__name__)
 
 
 def order_cache() -> str:
-    """``$HEADRACE_ORDER_CACHE``, else ``headrace/orders`` in the user's cache directory; ``""``: tables stay in memory."""
+    """``$HEADRACE_ORDER_CACHE``, else ``headrace/orders`` in the user's cache directory; ``""``: tables stay
+    in memory."""
     given = os.environ.get("HEADRACE_ORDER_CACHE")
     if given == "":
         return ""

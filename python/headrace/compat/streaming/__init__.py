@@ -1,8 +1,8 @@
 """The classes of mosaicml-streaming 0.13 with their arguments, over Headrace's engine.
 
-``from headrace.compat.streaming import StreamingDataset`` in place of ``from streaming import StreamingDataset``: the same samples
-in the same order, and each goes on from the other's ``state_dict()``. Beyond Mosaic's: ``StreamingDataset.sample_ids()``. Without
-``text``, ``vision`` and ``multimodal``.
+``from headrace.compat.streaming import StreamingDataset`` in place of ``from streaming import
+StreamingDataset``: the same samples in the same order, and each goes on from the other's ``state_dict()``.
+Beyond Mosaic's: ``StreamingDataset.sample_ids()``. Without ``text``, ``vision`` and ``multimodal``.
 """
 
 from typing import Any

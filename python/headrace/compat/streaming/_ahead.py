@@ -13,7 +13,8 @@ _THREADS = 4
 
 
 class ShardsAhead:
-    """Calls ``prepare`` for the shards of the coming samples, in threads, for at most ``most`` shards that were not reached yet.
+    """Calls ``prepare`` for the shards of the coming samples, in threads, for at most ``most`` shards that
+    were not reached yet.
 
     An error is only logged: whoever reads the sample prepares its shard again, and gets the error himself.
     """

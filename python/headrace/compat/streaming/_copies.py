@@ -1,7 +1,8 @@
 """Copies of a stream's shards in a local directory, shared by all processes of a machine.
 
-A file has its name only when it is whole and its bytes were compared with the index. Which shards are there, how much they take and
-when each was last used are asked of the file system: there is nothing else to keep in step, and what dies leaves nothing to repair.
+A file has its name only when it is whole and its bytes were compared with the index. Which shards are there,
+how much they take and when each was last used are asked of the file system: there is nothing else to keep in
+step, and what dies leaves nothing to repair.
 """
 
 from __future__ import annotations
@@ -268,7 +269,8 @@ class Copies:
 class Room:
     """A limit on what the copies of a data set take, all streams and all processes together.
 
-    Deciding is one process's at a time, under the lock of the first directory; a file under way counts in full.
+    Deciding is one process's at a time, under the lock of the first directory; a file under way counts in
+    full.
     """
 
     def __init__(self, copies: Sequence[tuple[Copies, Sequence[Reader]]], limit: int | None) -> None:
@@ -323,12 +325,14 @@ class Room:
 
     @property
     def used(self) -> int:
-        """Bytes of the copies and their indexes. Under the lock: else what goes and what comes meanwhile would both count."""
+        """Bytes of the copies and their indexes. Under the lock: else what goes and what comes meanwhile
+        would both count."""
         with self._locked():
             return self._scan()[0]
 
     def make(self, size: int, reserve: Callable[[], None]) -> None:
-        """Removes shards, those that were not used for longest first, until ``size`` bytes more are within the limit; then reserves."""
+        """Removes shards, those that were not used for longest first, until ``size`` bytes more are within
+        the limit; then reserves."""
         if self._limit is None:
             return reserve()
         deadline = time.monotonic() + self._first.patience

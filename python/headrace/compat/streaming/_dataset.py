@@ -30,8 +30,8 @@ from headrace.compat.streaming._units import bytes_to_int, number_abbrev_to_int
 from headrace.compat.streaming._world import World
 from headrace.errors import HeadraceError
 
-# Samples read ahead of the training loop at a time: enough for many requests in flight, little memory. The next lot is read
-# while this one is served.
+# Samples read ahead of the training loop at a time: enough for many requests in flight, little memory. The
+# next lot is read while this one is served.
 _LEAST_AHEAD, _MOST_AHEAD = 64, 1024
 # Batches whose ids are looked up at a time.
 _BATCHES_AT_ONCE = 1024
@@ -42,10 +42,11 @@ _directories: weakref.WeakKeyDictionary[StreamingDataset, set[str]] = weakref.We
 class StreamingDataset(Array, IterableDataset[Any]):
     """A drop-in for mosaicml-streaming's StreamingDataset: the same arguments, samples, order and state.
 
-    With ``remote`` and ``local``, shards are copied to ``local``, ``predownload`` samples ahead, and those that were not used for
-    longest go when the copies would take more than ``cache_limit``. Several ranks, workers and jobs may share ``local``. With one of
-    the two, samples are read where they lie, in pieces: ``cache_limit`` and the download settings have nothing to bound, and with
-    ``validate_hash`` each process reads a shard whole once, before its first sample, and compares: ValueError "Checksum failure".
+    With ``remote`` and ``local``, shards are copied to ``local``, ``predownload`` samples ahead, and those
+    that were not used for longest go when the copies would take more than ``cache_limit``. Several ranks,
+    workers and jobs may share ``local``. With one of the two, samples are read where they lie, in pieces:
+    ``cache_limit`` and the download settings have nothing to bound, and with ``validate_hash`` each process
+    reads a shard whole once, before its first sample, and compares: ValueError "Checksum failure".
     """
 
     def __init__(
@@ -159,7 +160,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
             self.predownload = 8 * self.batch_size if self.batch_size is not None else 64
 
     def _claim_directories(self) -> None:
-        """Raises ValueError where copies of two streams, or of two data sets of this process, would share a directory."""
+        """Raises ValueError where copies of two streams, or of two data sets of this process, would share a
+        directory."""
         mine = [os.path.abspath(stream.directory) for stream in self.streams]
         twice = sorted({path for path in mine if mine.count(path) > 1})
         if twice:
@@ -277,7 +279,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
 
     @property
     def shards(self) -> list[Reader]:
-        """Of all streams. Their samples can be read where their files are in ``local``: see :meth:`prepare_shard`."""
+        """Of all streams. Their samples can be read where their files are in ``local``: see
+        :meth:`prepare_shard`."""
         return self._local_shards().shards
 
     @property
@@ -400,7 +403,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
     def generate_work(
         self, batching_method: str, world: World, epoch: int, sample_in_epoch: int
     ) -> npt.NDArray[np.int64]:
-        """Ids of an epoch by node, rank of the node, worker of the rank, batch of the worker and place in it; -1: none."""
+        """Ids of an epoch by node, rank of the node, worker of the rank, batch of the worker and place in it;
+        -1: none."""
         slots = self._plan(world, epoch, sample_in_epoch, batching_method).open(order_cache())
         ids = slots.read(0, slots.size).reshape(
             -1, world.workers_per_rank, world.num_nodes, world.ranks_per_node, self.batch_size or 1
@@ -410,7 +414,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
     def resample_streams(
         self, epoch: int, stream_id: int | None = None
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The sizes of an epoch's shuffle units (a shard, once for each time that it is repeated, and what is left), and their ids in order."""
+        """The sizes of an epoch's shuffle units (a shard, once for each time that it is repeated, and what is
+        left), and their ids in order."""
         streams = range(self.num_streams) if stream_id is None else [stream_id]
         rows = [(self._shards[i].tolist(), None, None, int(self.streams[i].choose)) for i in streams]
         spec = {
@@ -440,7 +445,8 @@ class StreamingDataset(Array, IterableDataset[Any]):
         return np.array(units, np.int64), np.concatenate(in_order or [np.empty(0, np.int64)]).astype(np.int64)
 
     def sample_ids(self) -> npt.NDArray[np.int64]:
-        """Ids of the coming epoch (or what is left of the one to resume) on this rank, in order, without reading data."""
+        """Ids of the coming epoch (or what is left of the one to resume) on this rank, in order, without
+        reading data."""
         kept = (
             self.num_canonical_nodes,
             self.shuffle_seed,

@@ -1,4 +1,5 @@
-"""Files that appear whole or not at all, made by one process at a time. The kernel keeps the locks: what dies leaves none."""
+"""Files that appear whole or not at all, made by one process at a time. The kernel keeps the locks: what dies
+leaves none."""
 
 from __future__ import annotations
 
@@ -57,10 +58,11 @@ def partial_of(path: str) -> str:
 
 @contextlib.contextmanager
 def claim(path: str, seconds: float) -> Iterator[int | None]:
-    """The descriptor of a new file, for this process alone to fill, which has the name ``path`` when the block ends without an error.
+    """The descriptor of a new file, for this process alone to fill, which has the name ``path`` when the
+    block ends without an error.
 
-    None when the file is there, which it may be because another process has made it meanwhile. What a killed process left is
-    written over.
+    None when the file is there, which it may be because another process has made it meanwhile. What a killed
+    process left is written over.
     """
     partial = partial_of(path)
     os.makedirs(os.path.dirname(path), exist_ok=True)

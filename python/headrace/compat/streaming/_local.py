@@ -12,7 +12,8 @@ from headrace.compat.streaming._reader import StreamReader
 
 
 class LocalDataset(Array, Dataset[Any]):
-    """Arguments as in mosaicml-streaming. Beyond Mosaic's: ``allow_unsafe_types``, without which pickled columns are refused."""
+    """Arguments as in mosaicml-streaming. Beyond Mosaic's: ``allow_unsafe_types``, without which pickled
+    columns are refused."""
 
     def __init__(self, local: str, split: str | None = None, allow_unsafe_types: bool = False) -> None:
         self.local, self.split = local, split or ""

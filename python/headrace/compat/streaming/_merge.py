@@ -21,11 +21,13 @@ _FILES = ("raw_data", "zip_data", "raw_meta", "zip_meta")
 
 
 def merge_index(*args: Any, **kwargs: Any) -> None:
-    """``merge_index(index_file_urls, out, keep_local=True, download_timeout=60)`` or ``merge_index(out, keep_local=True, download_timeout=60)``.
+    """``merge_index(index_file_urls, out, keep_local=True, download_timeout=60)`` or ``merge_index(out,
+    keep_local=True, download_timeout=60)``.
 
-    Writes to ``out`` (a directory, a URL, or both as a tuple) an ``index.json`` of all shards of the indexes given, or of those below
-    ``out``, in the order of their names. An index may be a path, a URL, or both as a tuple: the URL is read where the path does
-    not exist. ``keep_local=False`` leaves no merged index in the local directory. Shards stay where they are.
+    Writes to ``out`` (a directory, a URL, or both as a tuple) an ``index.json`` of all shards of the indexes
+    given, or of those below ``out``, in the order of their names. An index may be a path, a URL, or both as a
+    tuple: the URL is read where the path does not exist. ``keep_local=False`` leaves no merged index in the
+    local directory. Shards stay where they are.
     """
     if args and isinstance(args[0], list) and 2 <= len(args) + len(kwargs) <= 4:
         _merge_list(*args, **kwargs)

@@ -1,7 +1,7 @@
 """Where a data set is, shared by the processes of a rank.
 
-Mosaic keeps this in named shared memory, which outlives a killed process. Here it is an anonymous file (memfd): DataLoader workers
-inherit it, and it goes with the last of them.
+Mosaic keeps this in named shared memory, which outlives a killed process. Here it is an anonymous file
+(memfd): DataLoader workers inherit it, and it goes with the last of them.
 """
 
 from __future__ import annotations
@@ -66,9 +66,11 @@ class Progress:
             _HEADER.pack_into(self._map, 0, *fields)
 
     def begin_pass(self, key: int | None, worker: int, workers: int) -> int:
-        """The epoch that a pass over the data begins with, the same for all workers of one DataLoader iterator.
+        """The epoch that a pass over the data begins with, the same for all workers of one DataLoader
+        iterator.
 
-        ``key``: what they have in common (None outside of workers). A worker that asks again begins the next pass.
+        ``key``: what they have in common (None outside of workers). A worker that asks again begins the next
+        pass.
         """
         with self._locked():
             epoch, pass_epoch, pass_key, pass_workers, state_bytes = self._header()

@@ -9,7 +9,8 @@ from typing import Any
 
 
 class Registry:
-    """Names of classes or functions: registered here, or by an entry point of an installed package in the group ``group``."""
+    """Names of classes or functions: registered here, or by an entry point of an installed package in the
+    group ``group``."""
 
     def __init__(self, group: str, description: str = "") -> None:
         self._group, self.description = group, description
@@ -52,7 +53,8 @@ def construct_from_registry(
     post_validation_function: Callable[[Any], None] | None = None,
     kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """Calls what is registered by a name; a function, with ``partial_function``, is bound to ``kwargs`` instead."""
+    """Calls what is registered by a name; a function, with ``partial_function``, is bound to ``kwargs``
+    instead."""
     constructor = registry.get(name)
     if isinstance(pre_validation_function, type):
         if not issubclass(constructor, pre_validation_function):

@@ -33,7 +33,8 @@ class FileInfo:
 
 
 class Reader(Array):
-    """A shard. Its samples are read from its files in ``dirname/split``: FileNotFoundError when they are not there."""
+    """A shard. Its samples are read from its files in ``dirname/split``: FileNotFoundError when they are not
+    there."""
 
     def __init__(self, dirname: str, split: str | None, info: dict[str, Any]) -> None:
         if info.get("version") != 2:
@@ -247,7 +248,8 @@ def reader_from_json(dirname: str, split: str | None, info: dict[str, Any]) -> R
 
 
 def parse_index(text: bytes, where: str) -> list[dict[str, Any]]:
-    """The shards of an ``index.json``. Raises json.JSONDecodeError, or ValueError for what is no index of version 2."""
+    """The shards of an ``index.json``. Raises json.JSONDecodeError, or ValueError for what is no index of
+    version 2."""
     try:
         index = json.loads(text)
     except json.JSONDecodeError as error:

@@ -83,7 +83,8 @@ def _check_column(name: str, encoding: str, data_type: Any) -> None:
 def infer_dataframe_schema(
     dataframe: Any, user_defined_cols: dict[str, str] | None = None
 ) -> dict[str, str] | None:
-    """The columns of a DataFrame and their encodings; None for given ones, which are checked. Raises ValueError."""
+    """The columns of a DataFrame and their encodings; None for given ones, which are checked. Raises
+    ValueError."""
     if user_defined_cols is None:
         return {field.name: _encoding_of(field.dataType) for field in dataframe.schema}
     for name, encoding in user_defined_cols.items():
@@ -123,8 +124,9 @@ def dataframe_to_mds(
 ) -> tuple[str, str]:
     """Writes a DataFrame; returns (directory, URL). Arguments as in mosaicml-streaming.
 
-    ``mds_kwargs`` are those of :class:`MDSWriter`; without ``columns`` they follow from the DataFrame, without ``compression`` it is
-    zstd. ``udf_iterable`` makes the samples of a pandas DataFrame of some rows; ``columns`` must be given then.
+    ``mds_kwargs`` are those of :class:`MDSWriter`; without ``columns`` they follow from the DataFrame,
+    without ``compression`` it is zstd. ``udf_iterable`` makes the samples of a pandas DataFrame of some rows;
+    ``columns`` must be given then.
     """
     if dataframe is None or dataframe.isEmpty():
         raise ValueError("Input dataframe is None or Empty!")

@@ -1,4 +1,5 @@
-"""XSVWriter, CSVWriter, TSVWriter, JSONWriter: text and an index of it, byte for byte as mosaicml-streaming's write them."""
+"""XSVWriter, CSVWriter, TSVWriter, JSONWriter: text and an index of it, byte for byte as mosaicml-streaming's
+write them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,8 @@ class _Target:
 class Writer:
     """Shards of samples, and their index. ``progress_bar``, ``max_workers`` and ``retry`` have no effect.
 
-    Files go to ``out`` (a directory, a URL, or both as a tuple), the index last: a data set without one is not finished.
+    Files go to ``out`` (a directory, a URL, or both as a tuple), the index last: a data set without one is
+    not finished.
     """
 
     format = ""

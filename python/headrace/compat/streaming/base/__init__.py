@@ -1,4 +1,5 @@
-"""mosaicml-streaming's module paths: ``from streaming.base.X import Y`` becomes ``from headrace.compat.streaming.base.X import Y``."""
+"""mosaicml-streaming's module paths: ``from streaming.base.X import Y`` becomes ``from
+headrace.compat.streaming.base.X import Y``."""
 
 from headrace.compat.streaming._dataloader import StreamingDataLoader
 from headrace.compat.streaming._dataset import StreamingDataset

@@ -1,6 +1,7 @@
 """Stands in for mosaicml-streaming: ``streaming.X`` is ``headrace.compat.streaming.X``.
 
-What the tests only use to look at results (``HELPERS``) comes from the installed mosaicml-streaming, under the same name.
+What the tests only use to look at results (``HELPERS``) comes from the installed mosaicml-streaming, under
+the same name.
 """
 
 import importlib
