@@ -31,6 +31,8 @@ struct FakeSpec {
   bool only_fixed = false;
   bool is_decoded = false;            ///< Blocks are made ready by decode(). Implies is_compressed.
   std::uint64_t workspace_bytes = 0;  ///< What decode() needs besides.
+  /// Of what decoding takes, this part is told before it is tried.
+  std::uint32_t told_percent = 100;
   bool has_extents = true;   ///< False, with is_decoded: decode() finds the bytes by itself.
   bool has_writers = false;  ///< Texts do not lie in the bytes as they are delivered.
   bool is_checked = false;   ///< cut() and decompress() notice any bit that differs.
@@ -62,6 +64,7 @@ class FakeDataset final : public Dataset {
       block.raw_bytes = starts.back();
       block.stored_bytes = spec_.is_compressed ? block.raw_bytes + kHeader : block.raw_bytes;
       if (!spec_.has_extents) block.stored_bytes = 0;
+      if (spec_.is_decoded) block.raw_bytes = told(block.raw_bytes);
       first += block.sample_count;
       stored_bytes_ += block.stored_bytes;
       blocks_.push_back(block);
@@ -184,14 +187,16 @@ class FakeDataset final : public Dataset {
   }
   bool is_compressed(std::uint32_t) const override { return spec_.is_compressed; }
   bool is_decoded(std::uint32_t) const override { return spec_.is_decoded; }
-  std::uint64_t decode_workspace_bytes(std::uint32_t, std::span<const std::byte>) const override {
-    return spec_.workspace_bytes;
+  std::uint64_t decode_workspace_bytes(std::uint32_t,
+                                       std::span<const std::byte> stored) const override {
+    return stored.empty() && spec_.has_extents ? told(spec_.workspace_bytes)
+                                               : spec_.workspace_bytes;
   }
   Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t b,
                                                      std::span<const std::byte> stored,
                                                      SlabArena& arena) const override {
     auto decoded = std::make_shared<FakeDecoded>();
-    HEADRACE_TRY_ASSIGN(decoded->raw, arena.take(blocks_[b].raw_bytes));
+    HEADRACE_TRY_ASSIGN(decoded->raw, arena.take(starts_[b].back()));
     std::string made;
     if (!spec_.has_extents) {
       made = std::string(kHeader, 'Z');
@@ -207,7 +212,7 @@ class FakeDataset final : public Dataset {
   }
   Status decompress(std::uint32_t b, std::span<const std::byte> stored,
                     std::span<std::byte> raw) const override {
-    if (stored.size() != raw.size() + kHeader || raw.size() != blocks_[b].raw_bytes ||
+    if (stored.size() != raw.size() + kHeader || raw.size() != starts_[b].back() ||
         stored[0] != std::byte{'Z'} || spec_.bad_blocks.contains(b)) {
       return Status(Code::kCorrupt, "fake shard");
     }
@@ -263,6 +268,7 @@ class FakeDataset final : public Dataset {
     std::span<std::byte> raw;  // In the arena.
   };
 
+  std::uint64_t told(std::uint64_t bytes) const { return bytes * spec_.told_percent / 100; }
   bool is_intact(std::span<const std::byte> sample, std::uint64_t id) const {
     const std::string right = encode(id);
     return sample.size() == right.size() &&

@@ -15,6 +15,7 @@
 #include "base/endian.h"
 #include "base/random.h"
 #include "base/test_seed.h"
+#include "headrace/forwarding_store.h"
 #include "headrace/pack.h"
 #include "store/memory/memory_store.h"
 
@@ -59,7 +60,7 @@ inline Files contents(Store& store, bool with_hidden = false) {
 
 /// Passes everything on to a store; asks for a stop when `put_count` puts were submitted, and may
 /// run a function after a listing.
-class WatchedStore final : public Store {
+class WatchedStore final : public ForwardingStore {
  public:
   struct Watch {
     std::atomic<std::uint64_t> puts{0};
@@ -72,7 +73,7 @@ class WatchedStore final : public Store {
     std::string local_directory;  ///< What local_directory() tells.
   };
   WatchedStore(std::unique_ptr<Store> inner, std::shared_ptr<Watch> watch)
-      : inner_(std::move(inner)), watch_(std::move(watch)) {}
+      : ForwardingStore(std::move(inner)), watch_(std::move(watch)) {}
 
   std::size_t submit(std::span<Request> requests) override {
     for (const Request& request : requests) {
@@ -81,54 +82,30 @@ class WatchedStore final : public Store {
       if (put == 0 && watch_->before_first_put) watch_->before_first_put();
       if (put == watch_->stop_at_put) watch_->stop.request_stop();
     }
-    return inner_->submit(requests);
-  }
-  std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
-    return inner_->wait(out, until, std::move(stop));
-  }
-  void wake() noexcept override { inner_->wake(); }
-  void cancel(std::uint64_t tag) override { inner_->cancel(tag); }
-  void stop() noexcept override { inner_->stop(); }
-  Result<std::unique_ptr<Store>> new_handle() override {
-    auto handle = inner_->new_handle();
-    if (!handle) return std::move(handle).error();
-    return std::unique_ptr<Store>(std::make_unique<WatchedStore>(*std::move(handle), watch_));
-  }
-  Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
-    return inner_->head(key, call);
+    return inner().submit(requests);
   }
   Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
-    auto page = inner_->list(request, call);
+    auto page = inner().list(request, call);
     if (watch_->after_list) watch_->after_list();
     if (page && watch_->lists_in_no_order) std::reverse(page->objects.begin(), page->objects.end());
     return page;
   }
   Status remove(const std::string& key, const CallOptions& call) override {
     ++watch_->removes;
-    return inner_->remove(key, call);
+    return inner().remove(key, call);
   }
-  Result<ObjectInfo> copy(const std::string& from, const std::string& to,
-                          const CallOptions& call) override {
-    return inner_->copy(from, to, call);
+  std::vector<Status> remove_many(std::span<const std::string> keys,
+                                  const CallOptions& call) override {
+    watch_->removes += keys.size();
+    return inner().remove_many(keys, call);
   }
-  Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
-    return inner_->create_upload(key, call);
-  }
-  Result<ObjectInfo> complete_upload(const std::string& key, const std::string& id,
-                                     std::span<const UploadedPart> parts,
-                                     const CallOptions& call) override {
-    return inner_->complete_upload(key, id, parts, call);
-  }
-  Status abort_upload(const std::string& key, const std::string& id,
-                      const CallOptions& call) override {
-    return inner_->abort_upload(key, id, call);
-  }
-  const std::string& url() const noexcept override { return inner_->url(); }
   std::string local_directory() const override { return watch_->local_directory; }
-  void append_metrics(MetricList& out) const override { inner_->append_metrics(out); }
 
  private:
-  std::unique_ptr<Store> inner_;
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<WatchedStore>(std::move(handle), watch_));
+  }
+
   std::shared_ptr<Watch> watch_;
 };
 

@@ -6,6 +6,7 @@
 ///
 /// Threads: one.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -35,14 +36,16 @@ class FakeStore final : public Store {
   };
   struct Shared {
     std::map<std::string, Object> objects;
-    std::uint64_t get_count = 0;
-    std::uint64_t get_bytes = 0;
-    std::uint64_t missed_count = 0;  ///< GETs of keys that are not there.
+    std::atomic<std::uint64_t> get_count = 0;
+    std::atomic<std::uint64_t> get_bytes = 0;
+    std::atomic<std::uint64_t> missed_count = 0;  ///< GETs of keys that are not there.
     std::size_t most_in_flight = 0;  ///< Requests submitted and not taken, of one handle.
-    std::uint64_t head_count = 0;
-    std::uint64_t list_count = 0;
-    std::uint64_t next_version = 1;
+    std::atomic<std::uint64_t> head_count = 0;
+    std::atomic<std::uint64_t> list_count = 0;
+    std::atomic<std::uint64_t> next_version = 1;
     std::function<void()> after_list;  ///< Runs when a listing has been made.
+    /// What the wire does to the bytes of a GET of a key.
+    std::function<void(std::string_view, std::span<std::byte>)> on_get;
   };
 
   explicit FakeStore(std::string url = "fake://data")
@@ -170,6 +173,10 @@ class FakeStore final : public Store {
         std::min<std::uint64_t>(request.length_bytes, object.bytes.size() - request.offset_bytes);
     std::memcpy(done.slab.bytes().data() + request.slab_offset_bytes,
                 object.bytes.data() + request.offset_bytes, done.length_bytes);
+    if (shared_->on_get && done.length_bytes > 0) {
+      shared_->on_get(request.key,
+                      done.slab.bytes().subspan(request.slab_offset_bytes, done.length_bytes));
+    }
     shared_->get_bytes += done.length_bytes;
   }
 

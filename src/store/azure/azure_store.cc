@@ -14,6 +14,7 @@
 #include "store/azure/azure_errors.h"
 #include "store/azure/azure_protocol.h"
 #include "store/azure/azure_xml.h"
+#include "store/engine_store.h"
 #include "store/finish_upload.h"
 #include "store/list_pager.h"
 #include "store/transfer/transfer_engine.h"
@@ -61,25 +62,17 @@ bool is_directory(const http::ResponseHead& head) noexcept {
          head.header("x-ms-resource-type") == "directory";
 }
 
-class AzureStore final : public Store {
+class AzureStore final : public EngineStore {
  public:
   AzureStore(std::shared_ptr<AzureProtocol> protocol, std::shared_ptr<TransferEngine> engine,
              const StoreOptions& options)
-      : protocol_(std::move(protocol)),
-        engine_(std::move(engine)),
-        handle_(engine_->new_handle()),
+      : EngineStore(std::move(engine)),
+        protocol_(std::move(protocol)),
         clock_(options.clock != nullptr ? *options.clock : system_clock()),
         options_(options) {}
 
-  std::size_t submit(std::span<Request> requests) override { return handle_->submit(requests); }
-  std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
-    return handle_->wait(out, until, std::move(stop));
-  }
-  void wake() noexcept override { handle_->wake(); }
-  void cancel(std::uint64_t tag) override { handle_->cancel(tag); }
-  void stop() noexcept override { handle_->stop(); }
   Result<std::unique_ptr<Store>> new_handle() override {
-    return std::unique_ptr<Store>(std::make_unique<AzureStore>(protocol_, engine_, options_));
+    return std::unique_ptr<Store>(std::make_unique<AzureStore>(protocol_, engine(), options_));
   }
 
   Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override;
@@ -101,7 +94,6 @@ class AzureStore final : public Store {
 
   const StoreTraits& traits() const noexcept override { return kTraits; }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
-  void append_metrics(MetricList& out) const override { engine_->append_metrics(out); }
 
  private:
   Result<HttpCall> object_call(const char* method, const std::string& key) const;
@@ -117,8 +109,6 @@ class AzureStore final : public Store {
   static Status without_missing(Status status);
 
   const std::shared_ptr<AzureProtocol> protocol_;
-  const std::shared_ptr<TransferEngine> engine_;
-  const std::unique_ptr<TransferHandle> handle_;
   const Clock& clock_;
   const StoreOptions options_;
 };
@@ -150,7 +140,7 @@ Status AzureStore::without_missing(Status status) {
 
 Result<ObjectInfo> AzureStore::head(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
-  return engine_->call(http, call, [&key](const HttpAnswer& answer) -> Result<ObjectInfo> {
+  return engine()->call(http, call, [&key](const HttpAnswer& answer) -> Result<ObjectInfo> {
     HEADRACE_TRY_ASSIGN(const http::ResponseHead head, head_of(answer));
     if (is_directory(head)) return Status(Code::kNotFound, "it is a directory");
     if (!head.content_length)
@@ -176,14 +166,14 @@ Result<ListPage> AzureStore::list(const ListRequest& request, const CallOptions&
   if (!prefix.empty()) http.query.emplace_back("prefix", prefix);
   if (!request.delimiter.empty()) http.query.emplace_back("delimiter", request.delimiter);
   if (!request.continuation.empty()) http.query.emplace_back("marker", request.continuation);
-  return engine_->call(http, call, [&](const HttpAnswer& answer) {
+  return engine()->call(http, call, [&](const HttpAnswer& answer) {
     return next_page(parse_list(answer.body, protocol_->config().prefix), request);
   });
 }
 
 Status AzureStore::remove(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
-  auto answer = engine_->call(http, call);
+  auto answer = engine()->call(http, call);
   return answer ? Status() : without_missing(std::move(answer).error());
 }
 
@@ -200,7 +190,7 @@ Result<ObjectInfo> AzureStore::copy(const std::string& from_key, const std::stri
   CallOptions limited = call;
   if (limited.deadline == TimePoint::max())
     limited.deadline = clock_.now() + options_.default_timeout;
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, limited));
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, limited));
   auto head = head_of(answer);
   if (!head) return std::move(head).error().annotate(http.what);
   if (head->header("x-ms-copy-status") == "pending") {
@@ -217,7 +207,7 @@ Result<ObjectInfo> AzureStore::wait_for_copy(const HttpCall& copy, const std::st
     HEADRACE_TRY(check_call(copy.what, call));
     if (!pause_for(time, call.stop)) return Status(Code::kCancelled, copy.what + ": cancelled");
     time = std::min(2 * time, kMaxCopyPause);
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine_->call(http, call));
+    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
     auto head = head_of(answer);
     if (!head) return std::move(head).error().annotate(copy.what);
     if (head->header("x-ms-copy-id") != copy_id)
@@ -270,8 +260,9 @@ Result<ObjectInfo> AzureStore::complete_upload(const std::string& key, const std
   http.body = format_block_list(ids);
   // Blocks that are in the blob already may be named again: a repetition does the same.
   http.answer_timeout = kCompleteAnswerTime;
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer,
-                      engine_->call(http, {engine_->deadline_of(call, kCompleteTime), call.stop}));
+  HEADRACE_TRY_ASSIGN(
+      const HttpAnswer answer,
+      engine()->call(http, {engine()->deadline_of(call, kCompleteTime), call.stop}));
   if (!is_size_known) return head(key, call);
   auto head = head_of(answer);
   if (!head) return std::move(head).error().annotate(http.what);
@@ -296,7 +287,7 @@ Result<std::vector<UploadedPart>> AzureStore::list_parts(const std::string& key,
   if (Status s = protocol_->check_upload(upload_id); !s.ok())
     return std::move(s).annotate(http.what);
   http.query = {{"comp", "blocklist"}, {"blocklisttype", "all"}};
-  auto blocks = engine_->call(
+  auto blocks = engine()->call(
       http, call, [](const HttpAnswer& answer) { return parse_block_list(answer.body); });
   std::vector<UploadedPart> parts;
   if (!blocks) {
@@ -353,7 +344,7 @@ bool AzureStore::remove_batch(std::span<const std::string> keys, const CallOptio
   }
   if (sent.empty()) return true;
   finish_batch(http.body);
-  auto answer = engine_->call(http, call);
+  auto answer = engine()->call(http, call);
   if (!answer) {
     const Status status = std::move(answer).error();
     const Code code = status.code();

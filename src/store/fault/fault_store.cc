@@ -36,7 +36,7 @@ struct Shared {
 class FaultHandle final : public FaultStore {
  public:
   FaultHandle(std::unique_ptr<Store> inner, std::shared_ptr<Shared> shared)
-      : inner_(std::move(inner)), shared_(std::move(shared)) {}
+      : FaultStore(std::move(inner)), shared_(std::move(shared)) {}
 
   std::size_t submit(std::span<Request> requests) override {
     const bool is_short = !requests.empty() && shared_->hits(shared_->options.short_accept_share);
@@ -49,15 +49,15 @@ class FaultHandle final : public FaultStore {
       offered =
           requests.first(std::max(shared_->below(requests.size()), std::uint64_t{in_flight_ == 0}));
     }
-    const std::size_t count = inner_->submit(offered);
+    const std::size_t count = inner().submit(offered);
     in_flight_ += count;
     return count;
   }
 
   std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
-    if (out.empty()) return inner_->wait(out, until, stop);
+    if (out.empty()) return inner().wait(out, until, stop);
     if (shared_->options.hold_back_count == 0) {
-      const std::size_t count = inner_->wait(out, until, stop);
+      const std::size_t count = inner().wait(out, until, stop);
       for (Completion& completion : out.first(count)) spoil(completion);
       subtract_in_flight(count);
       return count;
@@ -67,7 +67,7 @@ class FaultHandle final : public FaultStore {
       if (!held_.empty() && (is_last || held_.size() > shared_->options.hold_back_count))
         return hand_out(out);
       std::array<Completion, 16> batch;
-      const std::size_t count = inner_->wait(batch, until, stop);
+      const std::size_t count = inner().wait(batch, until, stop);
       for (Completion& completion : std::span(batch).first(count)) {
         spoil(completion);
         held_.push_back(std::move(completion));
@@ -77,83 +77,20 @@ class FaultHandle final : public FaultStore {
     }
   }
 
-  void wake() noexcept override { inner_->wake(); }
-  void cancel(std::uint64_t tag) override { inner_->cancel(tag); }
-  void stop() noexcept override { inner_->stop(); }
-  Result<std::unique_ptr<Store>> new_handle() override {
-    HEADRACE_TRY_ASSIGN(auto inner, inner_->new_handle());
-    return std::unique_ptr<Store>(std::make_unique<FaultHandle>(std::move(inner), shared_));
-  }
-
-  Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
-    HEADRACE_TRY(before("HEAD", key));
-    return inner_->head(key, call);
-  }
-  Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
-    HEADRACE_TRY(before("LIST", request.prefix));
-    return inner_->list(request, call);
-  }
-  Status remove(const std::string& key, const CallOptions& call) override {
-    HEADRACE_TRY(before("DELETE", key));
-    return inner_->remove(key, call);
-  }
-  Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
-                          const CallOptions& call) override {
-    HEADRACE_TRY(before("COPY", from_key));
-    return inner_->copy(from_key, to_key, call);
-  }
-  Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
-    HEADRACE_TRY(before("CREATE UPLOAD", key));
-    return inner_->create_upload(key, call);
-  }
-  Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
-                                     std::span<const UploadedPart> parts,
-                                     const CallOptions& call) override {
-    HEADRACE_TRY(before("COMPLETE UPLOAD", key));
-    return inner_->complete_upload(key, upload_id, parts, call);
-  }
-  Status abort_upload(const std::string& key, const std::string& upload_id,
-                      const CallOptions& call) override {
-    HEADRACE_TRY(before("ABORT UPLOAD", key));
-    return inner_->abort_upload(key, upload_id, call);
-  }
-
-  std::vector<Status> remove_many(std::span<const std::string> keys,
-                                  const CallOptions& call) override {
-    Status fault = before("DELETE", keys.empty() ? "" : keys.front());
-    if (fault.ok()) return inner_->remove_many(keys, call);
-    std::vector<Status> failed;
-    for (std::size_t i = 0; i < keys.size(); ++i) failed.push_back(fault.clone());
-    return failed;
-  }
-  Result<std::vector<UploadedPart>> list_parts(const std::string& key, const std::string& upload_id,
-                                               const CallOptions& call) override {
-    HEADRACE_TRY(before("LIST", key));
-    return inner_->list_parts(key, upload_id, call);
-  }
-  Result<std::vector<PendingUpload>> list_uploads(const std::string& prefix,
-                                                  const CallOptions& call) override {
-    HEADRACE_TRY(before("LIST", prefix));
-    return inner_->list_uploads(prefix, call);
-  }
-  Result<std::string> presign(const PresignRequest& request) override {
-    return inner_->presign(request);
-  }
-  const StoreTraits& traits() const noexcept override { return inner_->traits(); }
-
-  const std::string& url() const noexcept override { return inner_->url(); }
-  void append_metrics(MetricList& out) const override { inner_->append_metrics(out); }
   FaultCounts counts() const override {
     return {shared_->errors.value(), shared_->call_errors.value(), shared_->short_accepts.value(),
             shared_->held_back.value(), shared_->flips.value()};
   }
 
  private:
-  Status before(const char* what, const std::string& key) {
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<FaultHandle>(std::move(handle), shared_));
+  }
+  Status before_call(std::string_view call, const std::string& key) override {
     if (!shared_->hits(shared_->options.call_error_share)) return {};
     shared_->call_errors.add();
     return Status(shared_->options.error_code,
-                  std::string(what) + " " + object_url(key) + ": injected fault");
+                  std::string(call) + " " + object_url(key) + ": injected fault");
   }
 
   void spoil(Completion& completion) {
@@ -199,7 +136,6 @@ class FaultHandle final : public FaultStore {
     in_flight_ -= count;
   }
 
-  const std::unique_ptr<Store> inner_;
   const std::shared_ptr<Shared> shared_;
   std::vector<Completion> held_;  // by the thread in wait() only
   Mutex mutex_;

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "headrace/store.h"
+#include "headrace/forwarding_store.h"
 
 namespace headrace {
 
@@ -42,11 +42,14 @@ struct FaultCounts {
   std::uint64_t flips = 0;
 };
 
-class FaultStore : public Store {
+class FaultStore : public ForwardingStore {
  public:
   static std::unique_ptr<FaultStore> create(std::unique_ptr<Store> inner,
                                             const FaultOptions& options);
   virtual FaultCounts counts() const = 0;
+
+ protected:
+  using ForwardingStore::ForwardingStore;
 };
 
 }  // namespace headrace

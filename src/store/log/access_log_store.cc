@@ -6,6 +6,7 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "headrace/access_log.h"
+#include "headrace/forwarding_store.h"
 
 namespace headrace {
 namespace {
@@ -48,17 +49,17 @@ struct Slot {
   bool is_used = false;
 };
 
-class LogHandle final : public Store {
+class LogHandle final : public ForwardingStore {
  public:
   LogHandle(std::unique_ptr<Store> inner, std::shared_ptr<AccessLog> log, const Clock& clock)
-      : log_(std::move(log)), inner_(std::move(inner)), clock_(clock) {}
+      : ForwardingStore(std::move(inner)), log_(std::move(log)), clock_(clock) {}
 
   ~LogHandle() override {
     // Requests whose completions nobody took may have moved data all the same.
-    inner_->stop();
+    inner().stop();
     std::array<Completion, 16> batch;
     while (in_flight() > 0) {
-      const std::size_t count = inner_->wait(batch, TimePoint::max());
+      const std::size_t count = inner().wait(batch, TimePoint::max());
       for (Completion& completion : std::span(batch).first(count)) finish(completion);
     }
     log_->hurry();
@@ -78,12 +79,11 @@ class LogHandle final : public Store {
   std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
     // As if woken; the caller comes again.
     if (!log_->wait_for_room()) return 0;
-    const std::size_t count = inner_->wait(out, until, std::move(stop));
+    const std::size_t count = inner().wait(out, until, std::move(stop));
     for (Completion& completion : out.first(count)) finish(completion);
     return count;
   }
 
-  void wake() noexcept override { inner_->wake(); }
   void cancel(std::uint64_t tag) override {
     std::vector<std::uint64_t> indexes;
     {
@@ -92,68 +92,60 @@ class LogHandle final : public Store {
         if (slots_[i].is_used && slots_[i].tag == tag) indexes.push_back(i);
       }
     }
-    for (const std::uint64_t index : indexes) inner_->cancel(index);
+    for (const std::uint64_t index : indexes) inner().cancel(index);
   }
   void stop() noexcept override {
-    inner_->stop();
+    inner().stop();
     log_->hurry();
-  }
-  Result<std::unique_ptr<Store>> new_handle() override {
-    HEADRACE_TRY_ASSIGN(auto inner, inner_->new_handle());
-    return std::unique_ptr<Store>(std::make_unique<LogHandle>(std::move(inner), log_, clock_));
   }
 
   Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
-    return logged({.operation = "head", .key = key}, [&] { return inner_->head(key, call); });
+    return logged({.operation = "head", .key = key}, [&] { return inner().head(key, call); });
   }
   Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
     return logged({.operation = "list", .key = request.prefix},
-                  [&] { return inner_->list(request, call); });
+                  [&] { return inner().list(request, call); });
   }
   Status remove(const std::string& key, const CallOptions& call) override {
-    return logged({.operation = "delete", .key = key}, [&] { return inner_->remove(key, call); });
+    return logged({.operation = "delete", .key = key}, [&] { return inner().remove(key, call); });
   }
   Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
                           const CallOptions& call) override {
     return logged({.operation = "copy", .key = from_key, .to_key = to_key},
-                  [&] { return inner_->copy(from_key, to_key, call); });
+                  [&] { return inner().copy(from_key, to_key, call); });
   }
   Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
     return logged({.operation = "create_upload", .key = key},
-                  [&] { return inner_->create_upload(key, call); });
+                  [&] { return inner().create_upload(key, call); });
   }
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                      std::span<const UploadedPart> parts,
                                      const CallOptions& call) override {
     return logged({.operation = "complete_upload", .key = key},
-                  [&] { return inner_->complete_upload(key, upload_id, parts, call); });
+                  [&] { return inner().complete_upload(key, upload_id, parts, call); });
   }
   Status abort_upload(const std::string& key, const std::string& upload_id,
                       const CallOptions& call) override {
     return logged({.operation = "abort_upload", .key = key},
-                  [&] { return inner_->abort_upload(key, upload_id, call); });
+                  [&] { return inner().abort_upload(key, upload_id, call); });
   }
   std::vector<Status> remove_many(std::span<const std::string> keys,
                                   const CallOptions& call) override;
   Result<std::vector<UploadedPart>> list_parts(const std::string& key, const std::string& upload_id,
                                                const CallOptions& call) override {
     return logged({.operation = "list_parts", .key = key},
-                  [&] { return inner_->list_parts(key, upload_id, call); });
+                  [&] { return inner().list_parts(key, upload_id, call); });
   }
   Result<std::vector<PendingUpload>> list_uploads(const std::string& prefix,
                                                   const CallOptions& call) override {
     return logged({.operation = "list_uploads", .key = prefix},
-                  [&] { return inner_->list_uploads(prefix, call); });
+                  [&] { return inner().list_uploads(prefix, call); });
   }
-  Result<std::string> presign(const PresignRequest& request) override {
-    return inner_->presign(request);
-  }
-
-  const StoreTraits& traits() const noexcept override { return inner_->traits(); }
-  const std::string& url() const noexcept override { return inner_->url(); }
-  void append_metrics(MetricList& out) const override { inner_->append_metrics(out); }
 
  private:
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<LogHandle>(std::move(handle), log_, clock_));
+  }
   /// Submits at most kOffer requests. Their tags are as before afterwards.
   std::size_t offer(std::span<Request> requests) {
     std::array<std::uint64_t, kOffer> tags;
@@ -164,7 +156,7 @@ class LogHandle final : public Store {
         requests[i].tag = claim(requests[i]);
       }
     }
-    const std::size_t count = inner_->submit(requests);
+    const std::size_t count = inner().submit(requests);
     MutexLock lock(mutex_);
     for (std::size_t i = 0; i < requests.size(); ++i) {
       if (i >= count) release(requests[i].tag);
@@ -247,7 +239,6 @@ class LogHandle final : public Store {
   }
 
   const std::shared_ptr<AccessLog> log_;
-  const std::unique_ptr<Store> inner_;
   const Clock& clock_;
   Mutex mutex_;
   // As many as ever were in flight.
@@ -264,7 +255,7 @@ std::vector<Status> LogHandle::remove_many(std::span<const std::string> keys,
   }
   static_cast<void>(log_->wait_for_room());
   AccessRecord record{.operation = "delete", .root = url(), .started = clock_.now()};
-  statuses = inner_->remove_many(keys, call);
+  statuses = inner().remove_many(keys, call);
   record.finished = clock_.now();
   for (std::size_t i = 0; i < keys.size(); ++i) {
     record.key = keys[i];

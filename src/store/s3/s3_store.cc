@@ -1,6 +1,7 @@
 #include "store/s3/s3_store.h"
 
 #include "auth/aws_fetch.h"
+#include "store/engine_store.h"
 #include "store/s3/express_session.h"
 #include "store/s3/s3_control.h"
 #include "store/s3/s3_protocol.h"
@@ -9,25 +10,17 @@
 namespace headrace::s3 {
 namespace {
 
-class S3Store final : public Store {
+class S3Store final : public EngineStore {
  public:
   S3Store(Clock& clock, std::shared_ptr<S3Protocol> protocol,
           std::shared_ptr<TransferEngine> engine, std::shared_ptr<S3Control> control)
-      : clock_(clock),
+      : EngineStore(std::move(engine)),
+        clock_(clock),
         protocol_(std::move(protocol)),
-        engine_(std::move(engine)),
-        control_(std::move(control)),
-        handle_(engine_->new_handle()) {}
+        control_(std::move(control)) {}
 
-  std::size_t submit(std::span<Request> requests) override { return handle_->submit(requests); }
-  std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override {
-    return handle_->wait(out, until, std::move(stop));
-  }
-  void wake() noexcept override { handle_->wake(); }
-  void cancel(std::uint64_t tag) override { handle_->cancel(tag); }
-  void stop() noexcept override { handle_->stop(); }
   Result<std::unique_ptr<Store>> new_handle() override {
-    return std::unique_ptr<Store>(std::make_unique<S3Store>(clock_, protocol_, engine_, control_));
+    return std::unique_ptr<Store>(std::make_unique<S3Store>(clock_, protocol_, engine(), control_));
   }
 
   Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
@@ -75,14 +68,11 @@ class S3Store final : public Store {
 
   const StoreTraits& traits() const noexcept override { return control_->traits(); }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
-  void append_metrics(MetricList& out) const override { engine_->append_metrics(out); }
 
  private:
   Clock& clock_;
   const std::shared_ptr<S3Protocol> protocol_;
-  const std::shared_ptr<TransferEngine> engine_;
   const std::shared_ptr<S3Control> control_;
-  const std::unique_ptr<TransferHandle> handle_;
 };
 
 }  // namespace
