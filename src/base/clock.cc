@@ -1,8 +1,10 @@
 #include "headrace/clock.h"
 
+#include "base/running_clock.h"
+
 namespace headrace {
 namespace {
-class SystemClock final : public Clock {
+class SystemClock final : public RunningClock {
  public:
   TimePoint now() const noexcept override { return std::chrono::steady_clock::now(); }
   std::chrono::sys_seconds wall_now() const noexcept override {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "base/temporary_directory.h"
@@ -116,6 +117,19 @@ TEST(EndpointControl, ThrottlingOfOneProcessIsSeenByAll) {
     least = std::min(least, a.share(0));
   }
   EXPECT_LT(least, before * 9 / 10);
+}
+
+TEST(EndpointControl, AFileThatIsCutOffIsCountedAndGoneAlone) {
+  const TemporaryDirectory directory;
+  EndpointControl control(options_of(1, directory.path()), kNow);
+  const auto work = [&](TimePoint now) { control.report(0, busy(1), 1, true, now); };
+  work(kNow + 10ms);
+  EXPECT_EQ(metric(control, "store.sharing_failures"), 0);
+  std::filesystem::resize_file(NodeShare::path_in(directory.path()), 0);
+  for (int i = 2; i < 10; ++i) work(kNow + i * 10ms);
+  EXPECT_EQ(metric(control, "store.sharing_failures"), 1);
+  EXPECT_EQ(metric(control, "store.sharing_processes"), 1);
+  EXPECT_GE(control.share(0), 1U);
 }
 
 TEST(EndpointControl, UnusableDirectoryIsCountedAndGoneAlone) {

@@ -1,14 +1,13 @@
 #include "store/transfer/node_share.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstdio>
+#include <cstddef>
+#include <utility>
 
 #include "base/errno_status.h"
 #include "base/fd.h"
@@ -24,6 +23,10 @@ constexpr std::uint64_t kLargestSum = std::uint64_t{1} << 50;
 
 std::uint64_t micros(double time_s) {
   return static_cast<std::uint64_t>(std::max(0.0, time_s * 1e6));
+}
+
+std::int64_t micros_of(TimePoint time) {
+  return std::chrono::duration_cast<Microseconds>(time.time_since_epoch()).count();
 }
 
 std::array<std::uint64_t, 9> to_sums(const ControlSample& sample) {
@@ -46,28 +49,26 @@ std::uint64_t hash_of(std::string_view text) {
 
 }  // namespace
 
-// Lock-free atomics work between processes. All relaxed but `owner`: a mixture of old and new sums
-// evens out with the next exchange.
+// A read beside a write may see both old and new sums: it evens out with the next exchange.
 struct NodeShare::Slot {
-  std::atomic<std::uint64_t> owner;
-  std::atomic<std::uint64_t> endpoint;
-  std::atomic<std::int64_t> heartbeat_us;  // CLOCK_MONOTONIC, common to the node's processes
-  std::atomic<std::uint32_t> demand;
-  std::atomic<std::uint32_t> node_limit;
-  std::array<std::atomic<std::uint64_t>, 9> sums;
+  std::uint64_t owner;
+  std::uint64_t endpoint;
+  std::int64_t heartbeat_us;  // CLOCK_MONOTONIC, common to the node's processes
+  std::uint32_t demand;
+  std::uint32_t node_limit;
+  std::array<std::uint64_t, 9> sums;
   std::array<std::uint64_t, 3> spare;
 
   bool is_live(TimePoint now) const noexcept {
-    if (owner.load(std::memory_order_acquire) == 0) return false;
-    const auto now_us = std::chrono::duration_cast<Microseconds>(now.time_since_epoch()).count();
-    const std::int64_t beat_us = heartbeat_us.load(std::memory_order_relaxed);
+    if (owner == 0) return false;
+    const std::int64_t now_us = micros_of(now);
     constexpr std::int64_t kLimit = Microseconds(kShareTimeout).count();
-    return beat_us >= now_us - kLimit && beat_us <= now_us + kLimit;
+    return heartbeat_us >= now_us - kLimit && heartbeat_us <= now_us + kLimit;
   }
 };
 
 struct NodeShare::File {
-  std::atomic<std::uint64_t> magic;
+  std::uint64_t magic;
   std::array<std::uint64_t, 15> spare;
   std::array<Slot, kShareSlots> slots;
 };
@@ -102,15 +103,27 @@ std::uint32_t fair_share(std::uint32_t limit, const std::uint32_t* demands, std:
 
 namespace {
 
-/// A page that cannot be backed by the file system would be a SIGBUS at the first write.
-Status allocate(const Fd& fd, const struct stat& info, std::size_t size_bytes,
-                const std::string& path) {
-  constexpr std::uint64_t kBlockBytes = 512;  // of st_blocks, by stat(2)
-  if (static_cast<std::uint64_t>(info.st_blocks) * kBlockBytes >= size_bytes) return {};
-  int error = EINTR;
-  while (error == EINTR) error = ::posix_fallocate(fd.get(), 0, static_cast<off_t>(size_bytes));
-  return error == 0 ? Status() : errno_status(error, "allocate " + path);
+/// False when the file ends before, or the file system fails.
+bool read_at(const Fd& fd, std::size_t offset_bytes, void* to, std::size_t size_bytes) noexcept {
+  ssize_t count = -1;
+  do {
+    count = ::pread(fd.get(), to, size_bytes, static_cast<off_t>(offset_bytes));
+  } while (count < 0 && errno == EINTR);
+  return count == static_cast<ssize_t>(size_bytes);
 }
+
+bool write_at(const Fd& fd, std::size_t offset_bytes, const void* from,
+              std::size_t size_bytes) noexcept {
+  ssize_t count = -1;
+  do {
+    count = ::pwrite(fd.get(), from, size_bytes, static_cast<off_t>(offset_bytes));
+  } while (count < 0 && errno == EINTR);
+  return count == static_cast<ssize_t>(size_bytes);
+}
+
+constexpr std::size_t kHeadBytes = 128;
+constexpr std::size_t kSlotBytes = 128;
+constexpr std::size_t offset_of_slot(std::size_t index) { return kHeadBytes + index * kSlotBytes; }
 
 }  // namespace
 
@@ -124,79 +137,79 @@ std::string NodeShare::path_in(const std::string& directory) {
 
 Result<std::unique_ptr<NodeShare>> NodeShare::open(const std::string& directory,
                                                    std::string_view endpoint, std::uint64_t id) {
-  static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+  static_assert(sizeof(File) == kHeadBytes + kShareSlots * kSlotBytes);
+  static_assert(sizeof(Slot) == kSlotBytes && offsetof(File, slots) == kHeadBytes);
   if (directory.empty()) return Status(Code::kInvalidArgument, "no control directory");
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST)
     return errno_status(errno, "create " + directory);
   const std::string path = path_in(directory);
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd) return errno_status(errno, "open " + path);
     struct stat info {};
     if (::fstat(fd.get(), &info) != 0) return errno_status(errno, "stat " + path);
     // New, or just created by another process: zeros are an empty table.
     if (info.st_size == 0 && ::ftruncate(fd.get(), sizeof(File)) == 0)
       info.st_size = static_cast<off_t>(sizeof(File));
-    if (info.st_size == static_cast<off_t>(sizeof(File))) {
-      HEADRACE_TRY(allocate(fd, info, sizeof(File), path));
-      void* const memory =
-          ::mmap(nullptr, sizeof(File), PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
-      if (memory == MAP_FAILED) return errno_status(errno, "map " + path);
-      auto* const file = static_cast<File*>(memory);
-      std::uint64_t expected = 0;
-      file->magic.compare_exchange_strong(expected, kMagic);
-      if (expected == 0 || expected == kMagic)
-        return std::unique_ptr<NodeShare>(new NodeShare(file, hash_of(endpoint), id));
-      ::munmap(memory, sizeof(File));
+    auto file = std::make_unique<File>();
+    if (info.st_size == static_cast<off_t>(sizeof(File)) &&
+        read_at(fd, 0, file.get(), sizeof(File))) {
+      if (file->magic == 0) {
+        if (!write_at(fd, 0, &kMagic, sizeof kMagic)) return errno_status(errno, "write " + path);
+        file->magic = kMagic;
+      }
+      if (file->magic == kMagic) {
+        return std::unique_ptr<NodeShare>(
+            new NodeShare(std::move(fd), std::move(file), hash_of(endpoint), id));
+      }
     }
-    // Something else: out of the way. Who has it mapped keeps it.
+    // Something else: out of the way. Who has it open keeps it.
     if (::unlink(path.c_str()) != 0 && errno != ENOENT)
       return errno_status(errno, "replace " + path);
   }
   return Status(Code::kUnavailable, path + " keeps changing its form");
 }
 
-NodeShare::NodeShare(File* file, std::uint64_t endpoint, std::uint64_t id)
-    : file_(file), endpoint_(endpoint), id_(id) {}
+NodeShare::NodeShare(Fd fd, std::unique_ptr<File> file, std::uint64_t endpoint, std::uint64_t id)
+    : fd_(std::move(fd)), file_(std::move(file)), endpoint_(endpoint), id_(id) {}
 
-NodeShare::~NodeShare() {
-  leave();
-  ::munmap(file_, sizeof(File));
-}
+NodeShare::~NodeShare() { leave(); }
 
 bool NodeShare::has_slot() const noexcept {
-  return slot_ < kShareSlots && file_->slots[slot_].owner.load(std::memory_order_acquire) == id_;
+  return slot_ < kShareSlots && file_->slots[slot_].owner == id_;
 }
 
+// Two that take the same slot at once: the later write has it, the other sees so at its next
+// exchange.
 bool NodeShare::claim(TimePoint now) noexcept {
+  slot_ = kShareSlots;
   for (std::size_t i = 0; i < kShareSlots; ++i) {
     const std::size_t index = (endpoint_ + i) % kShareSlots;
     Slot& slot = file_->slots[index];
-    std::uint64_t owner = slot.owner.load(std::memory_order_acquire);
     if (slot.is_live(now)) continue;
-    if (!slot.owner.compare_exchange_strong(owner, id_, std::memory_order_acq_rel)) continue;
-    slot.heartbeat_us.store(
-        std::chrono::duration_cast<Microseconds>(now.time_since_epoch()).count(),
-        std::memory_order_relaxed);
-    slot.endpoint.store(endpoint_, std::memory_order_relaxed);
-    slot.node_limit.store(0, std::memory_order_relaxed);
+    slot = Slot{};
+    slot.owner = id_;
+    slot.endpoint = endpoint_;
+    if (!write_at(fd_, offset_of_slot(index), &slot, sizeof(Slot))) return false;
     slot_ = index;
     return true;
   }
-  slot_ = kShareSlots;
   return false;
 }
 
-void NodeShare::publish(const ControlSample& sample, std::uint32_t demand, TimePoint now) noexcept {
+bool NodeShare::publish(const ControlSample& sample, std::uint32_t demand, TimePoint now) noexcept {
   Slot& slot = file_->slots[slot_];
   const auto sums = to_sums(sample);
   for (std::size_t i = 0; i < sums.size(); ++i) {
     own_sums_[i] += sums[i];
-    slot.sums[i].store(own_sums_[i], std::memory_order_relaxed);
+    slot.sums[i] = own_sums_[i];
   }
-  slot.demand.store(demand, std::memory_order_relaxed);
-  slot.heartbeat_us.store(std::chrono::duration_cast<Microseconds>(now.time_since_epoch()).count(),
-                          std::memory_order_relaxed);
+  slot.demand = demand;
+  slot.heartbeat_us = micros_of(now);
+  // All but the owner: a process that was stopped must not take back a slot that is another's now.
+  constexpr std::size_t kSkipped = offsetof(Slot, heartbeat_us);
+  return write_at(fd_, offset_of_slot(slot_) + kSkipped,
+                  reinterpret_cast<const char*>(&slot) + kSkipped, sizeof(Slot) - kSkipped);
 }
 
 void NodeShare::collect(std::size_t index, std::uint64_t owner, ControlSample& sum) noexcept {
@@ -206,7 +219,7 @@ void NodeShare::collect(std::size_t index, std::uint64_t owner, ControlSample& s
   std::array<std::uint64_t, 9> grown{};
   bool is_sane = seen.owner == owner;
   for (std::size_t i = 0; i < now_sums.size(); ++i) {
-    now_sums[i] = slot.sums[i].load(std::memory_order_relaxed);
+    now_sums[i] = slot.sums[i];
     grown[i] = now_sums[i] - seen.sums[i];  // below zero: huge, and so not sane
     is_sane = is_sane && grown[i] < kLargestSum;
   }
@@ -229,23 +242,27 @@ void NodeShare::collect(std::size_t index, std::uint64_t owner, ControlSample& s
 NodeShare::View NodeShare::exchange(const ControlSample& sample, std::uint32_t demand,
                                     TimePoint now) {
   View view;
+  // Cut off, or overwritten: alone, until it is whole again.
+  if (!read_at(fd_, 0, file_.get(), sizeof(File)) || file_->magic != kMagic) {
+    slot_ = kShareSlots;
+    return view;
+  }
   if (!has_slot() && !claim(now)) return view;
-  publish(sample, demand, now);
+  if (!publish(sample, demand, now)) return view;
   view.is_shared = true;
   std::size_t leader = kShareSlots;
   demand_count_ = 0;
   for (std::size_t i = 0; i < kShareSlots; ++i) {
     const Slot& slot = file_->slots[i];
-    if (slot.endpoint.load(std::memory_order_relaxed) != endpoint_ || !slot.is_live(now)) continue;
+    if (slot.endpoint != endpoint_ || !slot.is_live(now)) continue;
     if (leader == kShareSlots) leader = i;
     if (i == slot_) own_demand_ = demand_count_;
-    demands_[demand_count_++] = slot.demand.load(std::memory_order_relaxed);
-    collect(i, slot.owner.load(std::memory_order_acquire), view.sample);
+    demands_[demand_count_++] = slot.demand;
+    collect(i, slot.owner, view.sample);
   }
   view.process_count = static_cast<std::uint32_t>(std::max<std::size_t>(1, demand_count_));
   view.is_leader = leader == slot_ || leader == kShareSlots;
-  if (!view.is_leader)
-    view.node_limit = file_->slots[leader].node_limit.load(std::memory_order_relaxed);
+  if (!view.is_leader) view.node_limit = file_->slots[leader].node_limit;
   return view;
 }
 
@@ -255,14 +272,20 @@ std::uint32_t NodeShare::share_of(std::uint32_t node_limit) const noexcept {
 }
 
 void NodeShare::publish_limit(std::uint32_t node_limit) noexcept {
-  if (has_slot()) file_->slots[slot_].node_limit.store(node_limit, std::memory_order_relaxed);
+  if (!has_slot()) return;
+  // Who lost the slot meanwhile sees so at the next exchange; a file that fails is noticed there.
+  file_->slots[slot_].node_limit = node_limit;
+  static_cast<void>(write_at(fd_, offset_of_slot(slot_) + offsetof(Slot, node_limit), &node_limit,
+                             sizeof node_limit));
 }
 
 void NodeShare::leave() noexcept {
   if (slot_ >= kShareSlots) return;
-  std::uint64_t own = id_;
-  file_->slots[slot_].owner.compare_exchange_strong(own, 0, std::memory_order_acq_rel);
-  slot_ = kShareSlots;
+  std::uint64_t owner = 0;
+  const std::size_t place = offset_of_slot(std::exchange(slot_, kShareSlots));
+  if (!read_at(fd_, place, &owner, sizeof owner) || owner != id_) return;
+  owner = 0;
+  static_cast<void>(write_at(fd_, place, &owner, sizeof owner));
 }
 
 }  // namespace headrace::transfer

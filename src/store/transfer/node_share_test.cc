@@ -185,6 +185,43 @@ TEST_F(NodeShareTest, GarbageInAllSlotsHarmsNobody) {
   EXPECT_EQ(view.sample.completions, 3U);
 }
 
+/// In a process of its own, as a clumsy clean-up would.
+void cut_off(const std::string& path, off_t size_bytes) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::truncate(path.c_str(), size_bytes) == 0 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+}
+
+TEST_F(NodeShareTest, AFileThatIsCutOffEndsTheSharingNotTheProcess) {
+  for (const off_t left : {off_t{0}, off_t{128}, off_t{5000}}) {
+    std::filesystem::remove(file());
+    const auto a = open(1);
+    const auto b = open(2);
+    a->exchange(sample_of(1), 8, kNow);
+    ASSERT_EQ(b->exchange(sample_of(1), 8, kNow).process_count, 2U);
+    cut_off(file(), left);  // SIGBUS, were it mapped.
+    b->publish_limit(7);
+    for (const auto& share : {a.get(), b.get()}) {
+      const auto view = share->exchange(sample_of(1), 8, kNow + 10ms);
+      EXPECT_FALSE(view.is_shared);
+      EXPECT_EQ(view.process_count, 1U);
+      share->leave();
+    }
+  }
+}
+
+TEST_F(NodeShareTest, AnEmptiedFileIsSharedAgainOnceSomebodyHasMadeItWhole) {
+  const auto a = open(1);
+  a->exchange(sample_of(1), 8, kNow);
+  cut_off(file(), 0);
+  EXPECT_FALSE(a->exchange(sample_of(1), 8, kNow + 10ms).is_shared);
+  const auto b = open(2);
+  b->exchange(sample_of(1), 8, kNow + 20ms);
+  EXPECT_EQ(a->exchange(sample_of(1), 8, kNow + 30ms).process_count, 2U);
+}
+
 TEST_F(NodeShareTest, UnusableDirectoryIsAnError) {
   EXPECT_EQ(NodeShare::open("", "a", 1).error().code(), Code::kInvalidArgument);
   EXPECT_FALSE(NodeShare::open(directory_.path() + "/no/such", "a", 1));

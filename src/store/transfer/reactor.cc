@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/running_clock.h"
 #include "store/transfer/redirect.h"
 
 namespace headrace::transfer {
@@ -54,6 +55,7 @@ Reactor::Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol, Network
     : options_(store_options),
       protocol_(protocol),
       clock_(*store_options.clock),
+      clock_runs_(runs_by_itself(clock_)),
       own_(options),
       poller_(std::move(poller)),
       timers_(store_options.queue_capacity),
@@ -120,7 +122,7 @@ void Reactor::poll_once() {
   const TimePoint before = clock_.now();
   if (until != TimePoint::max())
     timeout = std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(until - before));
-  if (&clock_ != &system_clock() && (timeout.count() < 0 || timeout > kForeignClockSlice))
+  if (!clock_runs_ && (timeout.count() < 0 || timeout > kForeignClockSlice))
     timeout = kForeignClockSlice;
   counters_.waits.add(1);
   const std::size_t count = poller_->poll(events_, timeout);

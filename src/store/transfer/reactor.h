@@ -108,6 +108,7 @@ class Reactor {
   const StoreOptions& options_;
   HttpProtocol& protocol_;
   const Clock& clock_;
+  const bool clock_runs_;  ///< runs_by_itself(clock_).
   const Options own_;
   std::unique_ptr<Poller> poller_;
   Mailbox mailbox_;

@@ -222,8 +222,7 @@ bool Reactor::survives(TransferOp& op, Connection& connection, TimePoint now) {
 
 void Reactor::notice_sleep(TimePoint before, std::chrono::nanoseconds timeout,
                            TimePoint now) noexcept {
-  // Only the system's clock runs by itself.
-  if (&clock_ != &system_clock()) return;
+  if (!clock_runs_) return;
   const auto asked_for = std::max(timeout, std::chrono::nanoseconds(0));
   if (timeout.count() >= 0 && now - before > asked_for + kStoppedProcess)
     excused_until_ = now + kExcuse;
