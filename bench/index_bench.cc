@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
     cpu_started = bench::cpu_now_s();
     started = now();
     parts.bytes = must(IndexBytes::read(path));
-    parts.view = must(IndexView::parse(parts.bytes.bytes()));
+    parts.view = must(IndexView::parse(parts.bytes.bytes(), true, parts.bytes.pages()));
     checked = now();
     parts.blocks = must(make_blocks(parts.view, 0));
   }

@@ -95,7 +95,7 @@ std::vector<std::uint64_t> sample_mosaic_shards(std::span<const std::uint64_t> s
                                                 std::uint64_t seed);
 
 /// One epoch of a run, or what is left of it.
-class MosaicEpoch {
+class MosaicEpoch : public std::enable_shared_from_this<MosaicEpoch> {
  public:
   /// Plans the epoch that `state` names. O(shards + N/G); materialises no samples. Errors:
   /// kInvalidArgument for what Mosaic refuses too (nodes that do not divide one another, a block
@@ -117,7 +117,8 @@ class MosaicEpoch {
   virtual Status build(std::span<std::byte> table, std::uint32_t threads = 0) const = 0;
 
   /// The slots that are left, empty ones -1. `table` was written by build() of an epoch with the
-  /// same table_key(); `owner` keeps it alive.
+  /// same table_key(); `owner` keeps it alive. An empty `table`: places in the table, not what
+  /// stands there.
   virtual std::shared_ptr<const SampleList> list(std::span<const std::byte> table,
                                                  std::shared_ptr<const void> owner) const = 0;
 

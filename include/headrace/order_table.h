@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Tables of Mosaic's orders in files: made once, shared by the ranks of a node, found again by a
-/// resumed run. Small ones are read into memory, large ones mapped.
+/// resumed run. Small ones are read into memory, large ones page by page.
 ///
 /// Place: src/feed. A table is `<directory>/<key>-<boot>.order`: a header that names its inputs,
 /// size and the boot it was written in, and has a checksum of the entries (XXH3, checked when a
@@ -23,13 +23,14 @@ namespace headrace {
 struct OrderTableOptions {
   /// Existing directory on a local file system; empty: the table stays in this process's memory.
   std::string directory;
-  /// Newest tables kept in the directory; others are removed when one is added (mappings of them
-  /// stay good). >= 1.
+  /// Newest tables kept in the directory; others are removed when one is added (who reads them goes
+  /// on). >= 1.
   std::uint32_t kept_tables = 8;
   /// Smaller tables stay in memory: making them takes less than a millisecond.
   std::uint64_t least_bytes = 1 << 20;
-  /// Larger tables are mapped, which the ranks of a node share; who truncates such a file ends them
-  /// by SIGBUS, and who changes it changes their order. The default: 67 million samples.
+  /// Larger tables are read in pages of the file, which the ranks of a node share, each with a sum
+  /// of its own; when the file is cut off or changed, the table is made once more in memory. The
+  /// process that makes one needs memory for all of it meanwhile. The default: 67 million samples.
   std::uint64_t most_copied_bytes = std::uint64_t{256} << 20;
   std::uint32_t threads = 0;  ///< For making; 0: the machine's.
   /// How long to wait for another process that makes the same table, before making one in memory.

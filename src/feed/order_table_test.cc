@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -18,11 +20,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::shared_ptr<const MosaicEpoch> epoch_of(std::uint64_t number) {
+std::shared_ptr<const MosaicEpoch> epoch_of(std::uint64_t number, std::size_t shards = 30) {
   MosaicSpec spec;
   spec.shuffle = true;
   MosaicStream stream;
-  stream.shard_samples.assign(30, 100);
+  stream.shard_samples.assign(shards, 100);
   MosaicState state;
   state.epoch = number;
   auto epoch = MosaicEpoch::create(spec, std::span(&stream, 1), {1, 1, 1, 10}, state);
@@ -211,6 +213,55 @@ TEST_F(OrderTable, WhatHappensToTheFileLaterDoesNotMatter) {
   const auto right = slots(**make_mosaic_list(*epoch));
   EXPECT_EQ(slots(**made), right);
   EXPECT_EQ(slots(**found), right);
+}
+
+/// In a process of its own, as a clumsy clean-up would.
+void cut_off(const fs::path& path, off_t size_bytes) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::truncate(path.c_str(), size_bytes) == 0 ? 0 : 1);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_EQ(status, 0);
+}
+
+TEST_F(OrderTable, ALargeOneIsReadInPages) {
+  OrderTableOptions paged = options();
+  paged.most_copied_bytes = 0;
+  const auto epoch = epoch_of(0, 3000);  // 19 pages.
+  const auto right = slots(**make_mosaic_list(*epoch));
+  const auto made = open_mosaic_list(*epoch, paged);
+  const auto found = open_mosaic_list(*epoch, paged);
+  ASSERT_TRUE(made.has_value() && found.has_value());
+  ASSERT_EQ(files().size(), 1U);
+  EXPECT_EQ(slots(**made), right);
+  std::vector<std::thread> readers;
+  for (int i = 0; i < 4; ++i) readers.emplace_back([&] { EXPECT_EQ(slots(**found), right); });
+  for (std::thread& reader : readers) reader.join();
+}
+
+TEST_F(OrderTable, OneInPagesThatIsCutOffOrChangedIsMadeInMemory) {
+  OrderTableOptions paged = options();
+  paged.most_copied_bytes = 0;
+  const auto epoch = epoch_of(0, 3000);
+  const auto right = slots(**make_mosaic_list(*epoch));
+  const auto change = [&](off_t at) {
+    const Fd fd(::open(files()[0].c_str(), O_WRONLY | O_CLOEXEC));
+    ASSERT_EQ(::pwrite(fd.get(), "\xff\xff", 2, at), 2);
+  };
+  for (const auto& spoil : std::vector<std::function<void()>>{[&] { cut_off(files()[0], 0); },
+                                                              [&] { cut_off(files()[0], 700'000); },
+                                                              [&] { change(1'000'000); }}) {
+    for (const auto& file : files()) fs::remove(file);
+    const auto list = open_mosaic_list(*epoch, paged);
+    ASSERT_TRUE(list.has_value());
+    std::vector<std::int64_t> got(right.size());
+    const std::size_t half = got.size() / 2;
+    (*list)->read(0, std::span(got).first(half / 10));
+    spoil();  // SIGBUS, were it mapped.
+    (*list)->read(half / 10, std::span(got).subspan(half / 10, half));
+    (*list)->read(half / 10 + half, std::span(got).subspan(half / 10 + half));
+    EXPECT_EQ(got, right);
+  }
 }
 
 }  // namespace

@@ -321,7 +321,8 @@ TEST(LaneReaders, CountsTheRanksOfEachLane) {
     const auto ranks = static_cast<std::uint32_t>(1 + random.below(8));
     const std::uint64_t batch = ranks * (1 + random.below(40));
     const std::vector<std::uint32_t> blocks(7, static_cast<std::uint32_t>(lanes * batch));
-    const auto order = must_create(make_spec(blocks, round, lanes, 1, bundle), blocks);
+    const auto order =
+        must_create(make_spec(blocks, static_cast<std::uint64_t>(round), lanes, 1, bundle), blocks);
     BatchPlan plan{.segment = {0, batch},
                    .sample_count = order->sample_count(),
                    .rank = 0,

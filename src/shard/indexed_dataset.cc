@@ -67,6 +67,8 @@ std::uint64_t IndexedDataset::append_extents(std::uint32_t block, std::uint32_t 
     const std::uint64_t first = first_in_shard(block);
     from = view_.begin_of(shard, first + begin);
     to = std::max(from, view_.end_of(shard, first + end - 1));
+    // One of the two may be wrong; sample_bytes() then says why.
+    if (bytes_.pages() != nullptr && bytes_.pages()->has_failed()) to = from;
   } else if (shard.frame_count > 0) {
     from = view_.frame_of(shard, frames_of_block(block).begin).stored_begin;
     to = from + blocks_[block].stored_bytes;
@@ -129,6 +131,7 @@ Result<std::span<const std::byte>> IndexedDataset::sample_bytes(const BlockBytes
                                    ? view_.begin_of(shard, first + bytes.begin)
                                    : block_origin(bytes.block);
   const auto [from, to] = view_.range_of(shard, first + index);
+  HEADRACE_TRY(index_status());
   if (from < origin || to - origin > bytes.bytes.size()) {
     return corrupt_sample(bytes.block, index, "lies outside the bytes of its block");
   }

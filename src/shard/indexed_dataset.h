@@ -58,7 +58,7 @@ class IndexedDataset : public Dataset {
   Status decompress(std::uint32_t block, std::span<const std::byte> stored,
                     std::span<std::byte> raw) const override;
   Status verify(std::uint32_t block, std::span<const std::byte> stored) const override;
-  std::span<const std::byte> index_bytes() const noexcept override { return bytes_.bytes(); }
+  std::span<const std::byte> index_bytes() const noexcept override { return bytes_.whole(); }
 
  protected:
   const IndexView& view() const noexcept { return view_; }
@@ -82,6 +82,10 @@ class IndexedDataset : public Dataset {
   /// an error unless they lie in bytes.bytes. For shards with boundaries.
   Result<std::span<const std::byte>> sample_bytes(const BlockBytes& bytes,
                                                   std::uint32_t index) const;
+  /// Ok unless the index could not be read: then nothing that its boundaries say may be believed.
+  Status index_status() const {
+    return bytes_.pages() == nullptr ? Status() : bytes_.pages()->status();
+  }
   /// kCorrupt, naming the shard's object and the sample.
   Status corrupt_sample(std::uint32_t block, std::uint32_t index, std::string_view what) const;
 

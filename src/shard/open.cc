@@ -4,11 +4,9 @@
 #include <optional>
 #include <thread>
 
-#include "headrace/second_look.h"
 #include "shard/build.h"
 #include "shard/detect.h"
 #include "shard/empty_shard.h"
-#include "shard/fresh_store.h"
 #include "shard/index/index_file.h"
 #include "shard/index/partial.h"
 #include "shard/indexed_dataset.h"
@@ -18,6 +16,7 @@
 #include "shard/raw/raw_layout.h"
 #include "shard/scan/read_head.h"
 #include "shard/splits.h"
+#include "shard/sure_store.h"
 #include "shard/tokens/idx_layout.h"
 
 namespace headrace {
@@ -26,7 +25,7 @@ namespace {
 
 // A billion samples of varying size take 1 to 2 GiB; more has to be split into several datasets.
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{16} << 30;
-// A stored index up to this is fetched at every open; a larger one is kept in the cache and mapped.
+// A stored index up to this is fetched at every open; a larger one is kept in the cache.
 constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{4} << 20;
 
 // LitData's index.json is parsed as a whole, in a few times its size: some million chunks.
@@ -40,7 +39,7 @@ struct OpenIndex {
 
 Result<OpenIndex> check(IndexBytes bytes) {
   OpenIndex index{std::move(bytes), {}};
-  HEADRACE_TRY_ASSIGN(index.view, IndexView::parse(index.bytes.bytes()));
+  HEADRACE_TRY_ASSIGN(index.view, IndexView::parse(index.bytes.bytes(), true, index.bytes.pages()));
   return index;
 }
 
@@ -296,10 +295,10 @@ class Opener {
                       });
   }
 
-  // What lies beside the dataset: mapped where it is a local file, or was fetched before.
+  // What lies beside the dataset: a local file, or one that was fetched before.
   Result<std::optional<OpenIndex>> read_stored() {
     const std::string directory = context_.store.local_directory();
-    if (!directory.empty()) return mapped_index(fmt::format("{}/{}", directory, kIndexName));
+    if (!directory.empty()) return index_in_file(fmt::format("{}/{}", directory, kIndexName));
     auto bytes = read_object(context_.store, context_.pool, std::string(kIndexName),
                              kReadAtOnceBytes, context_.call);
     // S3 calls a missing object denied when the caller may not list; what is really denied fails
@@ -331,15 +330,15 @@ class Opener {
 
   std::optional<OpenIndex> cached_index(const std::string& manifest) {
     if (context_.options.index_cache_dir.empty()) return std::nullopt;
-    return mapped_index(cached_index_path(context_.options.index_cache_dir, url(), manifest));
+    return index_in_file(cached_index_path(context_.options.index_cache_dir, url(), manifest));
   }
 
   // A damaged index, or one of another version, is as if it were not there: it only costs the time
   // to make another.
-  static std::optional<OpenIndex> mapped_index(const std::string& path) {
-    auto mapped = IndexBytes::read(path);
-    if (!mapped) return std::nullopt;
-    auto index = check(*std::move(mapped));
+  static std::optional<OpenIndex> index_in_file(const std::string& path) {
+    auto bytes = IndexBytes::read(path);
+    if (!bytes) return std::nullopt;
+    auto index = check(*std::move(bytes));
     if (!index) return std::nullopt;
     return *std::move(index);
   }
@@ -350,7 +349,7 @@ class Opener {
     if (use_cache && !context_.options.index_cache_dir.empty()) {
       const std::string path = cached_index_path(context_.options.index_cache_dir, url(), manifest);
       if (publish_file(path, bytes).ok()) {
-        if (auto mapped = mapped_index(path)) return *std::move(mapped);
+        if (auto kept = index_in_file(path)) return *std::move(kept);
       }
     }
     return check(IndexBytes(std::move(bytes)));
@@ -361,6 +360,7 @@ class Opener {
         .url = url(), .bytes = std::move(index.bytes), .view = std::move(index.view), .blocks = {}};
     if (!context_.options.allow_unsafe) HEADRACE_TRY(refuse_pickles(parts.view));
     HEADRACE_TRY_ASSIGN(parts.blocks, make_blocks(parts.view, context_.options.block_bytes));
+    if (parts.bytes.pages() != nullptr) HEADRACE_TRY(parts.bytes.pages()->status());
     return make_dataset(std::move(parts), context_.options);
   }
 
@@ -377,23 +377,21 @@ class Opener {
   const BuildContext& context_;
 };
 
-// What an Opener makes of the store. What it calls corrupt, a bit that flipped on the wire may have
-// made so: it is made again over other connections until it works, or the same is wrong twice.
+// What bytes may be blamed for: besides what makes no sense, a name, a version or a kind that they
+// only seem to say.
+bool may_be_flipped(Code code) noexcept {
+  return code == Code::kCorrupt || code == Code::kUnsupported || code == Code::kNotFound;
+}
+
+// What an Opener makes of the store. Where it blames bytes, a bit that flipped on the wire may have
+// made them so: it is made again of bytes that have come twice the same, and what is wrong with
+// those is the data's fault. The same error twice would prove nothing: other bytes may cause it.
 template <class T, class Make>
 Result<T> made_surely(const BuildContext& context, const Make& make) {
   Result<T> made = make(context);
-  if (made || made.error().code() != Code::kCorrupt || context.store.traits().is_local) return made;
-  FreshStore fresh(context.store);
-  const BuildContext again{fresh, context.pool, context.options, context.call};
-  SecondLook look;
-  while (!made && made.error().code() == Code::kCorrupt) {
-    const std::string_view what = made.error().message();
-    const auto verdict = look.take(SecondLook::digest_of(std::as_bytes(std::span(what))));
-    if (verdict == SecondLook::Verdict::kData) break;
-    if (verdict == SecondLook::Verdict::kNeverSame) return SecondLook::never_same(made.error());
-    made = make(again);
-  }
-  return made;
+  if (made || !may_be_flipped(made.error().code()) || context.store.traits().is_local) return made;
+  SureStore sure(context.store);
+  return make(BuildContext{sure, context.pool, context.options, context.call});
 }
 
 }  // namespace

@@ -272,7 +272,7 @@ Status Epoch::build(std::span<std::byte> table, std::uint32_t threads) const {
 
 std::shared_ptr<const SampleList> Epoch::list(std::span<const std::byte> table,
                                               std::shared_ptr<const void> owner) const {
-  const std::size_t count = has_table_ ? weights_.epoch_size : 0;
+  const std::size_t count = has_table_ && !table.empty() ? weights_.epoch_size : 0;
   if (entry_bytes_ == 4) {
     return std::make_shared<TableList<std::uint32_t>>(
         batching_, std::span(reinterpret_cast<const std::uint32_t*>(table.data()), count),

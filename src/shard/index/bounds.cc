@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/endian.h"
+#include "shard/index/index_pages.h"
 
 namespace headrace::detail {
 namespace {
@@ -100,6 +101,11 @@ std::uint64_t BoundsView::at(const BoundsRef& ref, std::uint64_t index) const no
   const std::uint64_t group = ref.first_group + index / kBoundsGroup;
   if (group >= groups_.size() / kGroupRecordBytes) return 0;
   const std::byte* record = groups_.data() + group * kGroupRecordBytes;
+  std::byte record_copy[kGroupRecordBytes];
+  if (pages_ != nullptr) {
+    pages_->read(record, record_copy);
+    record = record_copy;
+  }
   const std::uint64_t place = load_le<std::uint64_t>(record + 16);
   const std::uint64_t j = index % kBoundsGroup;
   const std::uint64_t line =
@@ -111,7 +117,13 @@ std::uint64_t BoundsView::at(const BoundsRef& ref, std::uint64_t index) const no
   const std::uint64_t byte = (place >> 8) + (bit >> 3);
   if (packed_.size() < sizeof(std::uint64_t) || byte > packed_.size() - sizeof(std::uint64_t))
     return 0;
-  const std::uint64_t word = load_le<std::uint64_t>(packed_.data() + byte);
+  const std::byte* packed = packed_.data() + byte;
+  std::byte packed_copy[sizeof(std::uint64_t)];
+  if (pages_ != nullptr) {
+    pages_->read(packed, packed_copy);
+    packed = packed_copy;
+  }
+  const std::uint64_t word = load_le<std::uint64_t>(packed);
   if (width == kWholeWords) return line + word;
   return line + ((word >> (bit & 7)) & ((std::uint64_t{1} << width) - 1));
 }

@@ -17,6 +17,8 @@
 
 namespace headrace::detail {
 
+class IndexPages;
+
 inline constexpr std::uint64_t kBoundsGroup = 128;
 inline constexpr std::uint64_t kNoGroups = ~std::uint64_t{0};
 inline constexpr std::size_t kGroupRecordBytes = 24;
@@ -52,9 +54,11 @@ class BoundsWriter {
 class BoundsView {
  public:
   BoundsView() = default;
-  BoundsView(std::span<const std::byte> groups, std::span<const std::byte> packed)
-      : groups_(groups), packed_(packed) {}
-  /// Value `index` of the sequence; 0 when the sections do not hold it.
+  /// `pages`: where the sections are read, when they are not in memory; outlives the view.
+  BoundsView(std::span<const std::byte> groups, std::span<const std::byte> packed,
+             const IndexPages* pages = nullptr)
+      : groups_(groups), packed_(packed), pages_(pages) {}
+  /// Value `index` of the sequence; 0 when the sections do not hold it. Any, when the pages fail.
   std::uint64_t at(const BoundsRef& ref, std::uint64_t index) const noexcept;
   /// True when all groups of a sequence of `count` values exist.
   bool holds(const BoundsRef& ref, std::uint64_t count) const noexcept;
@@ -62,6 +66,7 @@ class BoundsView {
  private:
   std::span<const std::byte> groups_;
   std::span<const std::byte> packed_;
+  const IndexPages* pages_ = nullptr;
 };
 
 }  // namespace headrace::detail

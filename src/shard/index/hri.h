@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// The side index `*.hri`: writer, and reader over mapped bytes. Format: docs/formats.md, bit for
+/// The side index `*.hri`: writer, and reader over its bytes. Format: docs/formats.md, bit for
 /// bit.
 ///
 /// Place: builders of each format fill an IndexWriter; every Dataset is a view of the bytes it
@@ -138,9 +138,11 @@ class IndexView {
  public:
   /// Checks everything whose breach could lead a reader astray in memory, and the checksums of what
   /// is small: those of gigabytes would cost more than all else, see verify_sums(). `bytes` must
-  /// outlive the view and all its strings. `check_sums` is false only in fuzzers. O(shards +
-  /// frames). Errors: kCorrupt, kUnsupported (another version).
-  static Result<IndexView> parse(std::span<const std::byte> bytes, bool check_sums = true);
+  /// outlive the view and all its strings. `check_sums` is false only in fuzzers. `pages`: where
+  /// the boundaries are read when `bytes` has none; outlives the view. O(shards + frames). Errors:
+  /// kCorrupt, kUnsupported (another version).
+  static Result<IndexView> parse(std::span<const std::byte> bytes, bool check_sums = true,
+                                 const IndexPages* pages = nullptr);
 
   /// Compares the checksums of all sections, whatever their size. Errors: as parse().
   static Status verify_sums(std::span<const std::byte> bytes);

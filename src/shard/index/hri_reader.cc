@@ -26,7 +26,9 @@ struct Sections {
   std::span<const std::byte> by_id[hri::kSectionEnd];
 };
 
-Result<Sections> read_table(std::span<const std::byte> bytes, std::uint64_t most_checked_bytes) {
+// `has_bounds`: the boundaries are in `bytes`; else they cannot be checked.
+Result<Sections> read_table(std::span<const std::byte> bytes, std::uint64_t most_checked_bytes,
+                            bool has_bounds = true) {
   const auto count = load_le<std::uint32_t>(bytes.data() + 12);
   if (count > hri::kMostSections) return corrupt("too many sections");
   const std::size_t table_end = hri::kHeaderBytes + count * hri::kSectionRecordBytes;
@@ -48,7 +50,8 @@ Result<Sections> read_table(std::span<const std::byte> bytes, std::uint64_t most
     if (offset > bytes.size() || length > bytes.size() - offset)
       return corrupt("section outside the file");
     const auto section = bytes.subspan(offset, length);
-    if (length <= most_checked_bytes && most_checked_bytes > 0 &&
+    const bool is_there = has_bounds || (id != hri::kBoundGroups && id != hri::kBoundPacked);
+    if (is_there && length <= most_checked_bytes && most_checked_bytes > 0 &&
         crc32c(section) != load_le<std::uint32_t>(record + 4)) {
       return corrupt(fmt::format("checksum of section {} does not match", id));
     }
@@ -104,10 +107,11 @@ Status IndexView::verify_sums(std::span<const std::byte> bytes) {
   return sections ? Status() : std::move(sections).error();
 }
 
-Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_sums) {
+Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_sums,
+                                   const IndexPages* pages) {
   HEADRACE_TRY(check_head(bytes));
   HEADRACE_TRY_ASSIGN(const Sections sections,
-                      read_table(bytes, check_sums ? kCheckedAtOpenBytes : 0));
+                      read_table(bytes, check_sums ? kCheckedAtOpenBytes : 0, pages == nullptr));
   IndexView view;
   const auto format = load_le<std::uint32_t>(bytes.data() + 44);
   view.format_ = static_cast<Format>(format);
@@ -123,7 +127,8 @@ Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_
   view.objects_ = sections.by_id[hri::kObjects];
   view.keys_ = sections.by_id[hri::kKeys];
   view.frames_ = sections.by_id[hri::kFrames];
-  view.bounds_ = BoundsView(sections.by_id[hri::kBoundGroups], sections.by_id[hri::kBoundPacked]);
+  view.bounds_ =
+      BoundsView(sections.by_id[hri::kBoundGroups], sections.by_id[hri::kBoundPacked], pages);
   if (view.objects_.size() % kObjectBytes != 0 || view.keys_.size() % kKeyBytes != 0 ||
       view.frames_.size() % kFrameBytes != 0 ||
       view.object_count() != load_le<std::uint64_t>(bytes.data() + 48)) {

@@ -36,12 +36,15 @@ TEST(IndexFile, DoesNotMindWhatHappensToTheFileLater) {
   EXPECT_EQ(text_of(*bytes), content);  // SIGBUS, were it mapped.
 }
 
-TEST(IndexFile, MapsWhatIsTooLargeToCopy) {
+TEST(IndexFile, ReadsAllOfWhatIsNoIndex) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/index";
   ASSERT_TRUE(publish_file(path, "ten bytes.").ok());
   EXPECT_EQ(text_of(*IndexBytes::read(path, 9)), "ten bytes.");
   EXPECT_EQ(text_of(*IndexBytes::read(path, 10)), "ten bytes.");
+  const std::string content(100'000, 'x');
+  ASSERT_TRUE(publish_file(path, content).ok());
+  EXPECT_EQ(text_of(*IndexBytes::read(path, 9)), content);
 }
 
 TEST(IndexFile, KeepsItsBytesWhenMoved) {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "shard/digest.h"
 #include "shard/json_reader.h"
@@ -322,6 +324,7 @@ class MdsIndexStream::Impl {
     array shards;
     if (!has_shards_ || root["shards"].get_array().get(shards))
       return Status(Code::kCorrupt, "index.json: no list of shards");
+    HEADRACE_TRY(refuse_repeated_files());
     return std::move(index_);
   }
 
@@ -384,6 +387,24 @@ class MdsIndexStream::Impl {
         break;
     }
     part() += c;
+    return Status();
+  }
+
+  // Mosaic's writers never name a file twice: an entry was copied, or its name is damaged.
+  Status refuse_repeated_files() const {
+    std::unordered_map<std::string_view, std::size_t> owners;
+    owners.reserve(index_.shards.size());
+    for (std::size_t i = 0; i < index_.shards.size(); ++i) {
+      for (const std::string& name :
+           {std::cref(index_.shards[i].basename), std::cref(index_.shards[i].meta.basename)}) {
+        if (name.empty()) continue;
+        const auto [found, is_new] = owners.emplace(name, i);
+        if (is_new) continue;
+        return Status(Code::kCorrupt,
+                      fmt::format("index.json: shard {} and shard {} are both in the file {}",
+                                  found->second, i, name));
+      }
+    }
     return Status();
   }
 

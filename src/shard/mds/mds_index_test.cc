@@ -1,5 +1,6 @@
 #include "shard/mds/mds_index.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -54,6 +55,25 @@ TEST(MdsIndexJson, TakesTheZipFileOfACompressedShard) {
   EXPECT_EQ(parsed->shards[0].basename, "s.mds.zstd");
   EXPECT_EQ(parsed->shards[0].stored_bytes, 77U);
   EXPECT_EQ(parsed->shards[0].raw_bytes, 1000U);
+}
+
+TEST(MdsIndexJson, RefusesTwoShardsInOneFile) {
+  json index = index_json();
+  for (const char* name : {"a/shard.00000.mds", "b/shard.00000.mds", "shard.00000.mds"}) {
+    index["shards"].push_back(index["shards"][0]);
+    index["shards"].back()["raw_data"]["basename"] = name;
+  }
+  std::string message;
+  EXPECT_EQ(code_of(index, &message), Code::kCorrupt);
+  EXPECT_THAT(message, ::testing::HasSubstr("shard 0 and shard 3"));
+  EXPECT_THAT(message, ::testing::HasSubstr("the file shard.00000.mds"));
+  // As merge_index writes them: the same name in several folders.
+  index["shards"].erase(3);
+  EXPECT_EQ(code_of(index), Code::kOk);
+  // Of a compressed shard the file that is stored counts.
+  index["shards"][0]["zip_data"] = {{"basename", "a/shard.00000.mds"}, {"bytes", 77}};
+  index["shards"][0]["compression"] = "zstd";
+  EXPECT_EQ(code_of(index), Code::kCorrupt);
 }
 
 TEST(MdsIndexJson, RefusesWhatCannotBe) {
@@ -114,6 +134,7 @@ TEST(MdsIndexJson, NamesWhatIsUnsupported) {
   EXPECT_NE(message.find("home"), std::string::npos);
   json two = index_json();
   two["shards"].push_back(two["shards"][0]);
+  two["shards"][1]["raw_data"]["basename"] = "shard.00001.mds";
   EXPECT_EQ(code_of(two), Code::kOk);
   two["shards"][1]["column_names"] = {"u", "x"};
   EXPECT_EQ(code_of(two), Code::kUnsupported);

@@ -28,6 +28,7 @@ class RawDataset final : public IndexedDataset {
     const std::uint64_t from = view().begin_of(shard, first + begin);
     const std::uint64_t total = std::max(from, view().end_of(shard, first + end - 1)) - from;
     std::uint64_t target = 0;
+    const std::size_t count_before = out.size();
     for (std::uint64_t i = first + begin; i < first + end; ++i) {
       const auto [file_begin, file_end] = view().range_of(shard, i);
       const std::uint64_t length = std::min(file_end - file_begin, total - target);
@@ -36,7 +37,10 @@ class RawDataset final : public IndexedDataset {
       out.push_back({object.key, object.etag, 0, length, target});
       target += length;
     }
-    return target;
+    if (index_status().ok()) return target;
+    // Some of it may be wrong; sample_bytes() then says why.
+    out.resize(count_before);
+    return 0;
   }
 
   Status cut(const BlockBytes& bytes, std::uint32_t index,
