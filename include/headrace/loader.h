@@ -49,8 +49,13 @@ struct LoaderOptions {
   std::uint32_t lane_count = 0;  ///< 0: choose_lanes().
   /// Batches assembled ahead of the training loop, upper bound. 1 .. 1024.
   std::uint32_t prefetch_batches = 16;
-  /// Threads for decompression. 0: one less than the cores, at least 1, at most 4.
+  /// Threads that decompress, decode and finish batches. 0: one less than the cores, at least 1, at
+  /// most 4.
   std::uint32_t worker_count = 0;
+  /// Batches of this many bytes and more are finished by these threads while the training loop
+  /// waits, others where they are put together: a hand-over costs some microseconds on both sides.
+  /// With fewer than four cores all are, unless worker_count is set.
+  std::uint64_t hand_over_bytes = std::uint64_t{1} << 20;
   /// Column names to deliver; empty: all.
   std::vector<std::string> columns = {};
   std::chrono::milliseconds read_timeout{
@@ -65,9 +70,30 @@ struct LoaderOptions {
   Clock* clock = nullptr;  ///< nullptr: system_clock().
 };
 
+/// A column as batches have it, which may be another than the dataset stores.
+struct OutputColumn {
+  std::string name;
+  std::string encoding;  ///< As Column::encoding: how the bytes mean a value.
+  std::string dtype;     ///< As Column::dtype: numpy dtype name, or "" where values are no arrays.
+  std::vector<std::uint64_t> shape;    ///< Of one value, where it has a dtype.
+  std::uint64_t fixed_size_bytes = 0;  ///< Of each value; 0: they vary.
+  bool is_ragged() const noexcept { return fixed_size_bytes == 0; }
+};
+/// The columns of a batch, in order.
+using BatchSchema = std::vector<OutputColumn>;
+
+/// What a column is in a batch when nothing is made of its values.
+inline OutputColumn output_of(const Column& column) {
+  return {.name = column.name,
+          .encoding = column.encoding,
+          .dtype = column.dtype,
+          .shape = column.shape,
+          .fixed_size_bytes = column.fixed_size_bytes};
+}
+
 /// Values of one column of a batch.
 struct BatchColumn {
-  const Column* column = nullptr;
+  const OutputColumn* column = nullptr;  ///< Of the batch's schema.
   /// Fixed-size column: count * fixed_size_bytes, C order, value i at i * fixed_size_bytes.
   /// Otherwise: the values back to back; value i is bytes [offsets[i], offsets[i + 1]).
   std::span<std::byte> values;
@@ -209,6 +235,8 @@ class Loader {
   /// ranks read some of the same blocks.
   virtual Result<double> lane_readers(const std::stop_token& stop = {}) const = 0;
   virtual const Dataset& dataset() const = 0;
+  /// Of every batch.
+  virtual const BatchSchema& schema() const = 0;
   /// Ends reading; next() returns kCancelled. Any thread. Idempotent.
   virtual void stop() noexcept = 0;
 };

@@ -91,6 +91,7 @@ class Scenario {
       options.rank = rank;
       options.batch_size = batch_size;
       options.worker_count = 2;
+      options.hand_over_bytes = 0;
       options.prefetch_batches = static_cast<std::uint32_t>(1 + random_.below(8));
       const auto pool = make_pool(options);
       run_rank(options, pool);

@@ -31,7 +31,7 @@ void prefetch(const ColumnBytes& cell) noexcept {
   if (cell.bytes.size() > 128) __builtin_prefetch(cell.bytes.data() + 128);
 }
 
-Status wrong_size(const Column& column, std::size_t size) {
+Status wrong_size(const OutputColumn& column, std::size_t size) {
   return Status(Code::kCorrupt, "column '" + column.name + "': a value of " + std::to_string(size) +
                                     " bytes where every value has " +
                                     std::to_string(column.fixed_size_bytes));
@@ -40,18 +40,13 @@ Status wrong_size(const Column& column, std::size_t size) {
 }  // namespace
 
 Status check_sizes(const Selection& selection, std::span<const ColumnBytes> row) {
-  for (const Selection::Entry& entry : selection.entries) {
-    const ColumnBytes& cell = row[entry.index];
-    const std::uint64_t fixed = entry.column->fixed_size_bytes;
+  for (std::size_t c = 0; c < selection.schema.size(); ++c) {
+    const ColumnBytes& cell = row[selection.indices[c]];
+    const std::uint64_t fixed = selection.schema[c].fixed_size_bytes;
     if (fixed > 0 && cell.present && cell.size() != fixed)
-      return wrong_size(*entry.column, cell.size());
+      return wrong_size(selection.schema[c], cell.size());
   }
   return {};
-}
-
-bool Selection::is_fixed() const noexcept {
-  return std::all_of(entries.begin(), entries.end(),
-                     [](const Entry& entry) { return entry.column->fixed_size_bytes > 0; });
 }
 
 Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
@@ -59,17 +54,17 @@ Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
   BatchLayout layout;
   layout.ids_offset = place(layout.total_bytes, count * sizeof(std::int64_t));
   layout.mask_offset = place(layout.total_bytes, count);
-  layout.columns.reserve(selection.entries.size());
-  for (const Selection::Entry& entry : selection.entries) {
+  layout.columns.reserve(selection.schema.size());
+  for (std::size_t c = 0; c < selection.schema.size(); ++c) {
     BatchLayout::ColumnPlace column;
-    const std::uint64_t fixed = entry.column->fixed_size_bytes;
+    const std::uint64_t fixed = selection.schema[c].fixed_size_bytes;
     std::size_t sum = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
-      const ColumnBytes& cell = cuts.at(i, entry.index);
+      const ColumnBytes& cell = cuts.at(i, selection.indices[c]);
       if (!cell.present) {
         column.has_missing = true;
       } else if (fixed > 0 && cell.size() != fixed) {
-        return wrong_size(*entry.column, cell.size());
+        return wrong_size(selection.schema[c], cell.size());
       } else {
         sum += cell.size();
       }
@@ -85,11 +80,11 @@ Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
   return layout;
 }
 
-BatchImpl::BatchImpl(std::shared_ptr<Waker> waker, std::shared_ptr<const Dataset> dataset,
+BatchImpl::BatchImpl(std::shared_ptr<Waker> waker, std::shared_ptr<const Selection> selection,
                      Slab slab, std::uint32_t count, Identity identity,
                      std::vector<ReplacedSample> replaced)
     : waker_(std::move(waker)),
-      dataset_(std::move(dataset)),
+      selection_(std::move(selection)),
       slab_(std::move(slab)),
       count_(count),
       identity_(identity),
@@ -103,8 +98,10 @@ BatchImpl::~BatchImpl() {
   waker_->memory_returned();
 }
 
-void BatchImpl::fill(const Selection& selection, const BatchLayout& layout, const CutMatrix& cuts,
+void BatchImpl::fill(const BatchLayout& layout, const CutMatrix& cuts,
                      std::span<const std::int64_t> ids, std::span<const std::uint8_t> mask) {
+  const BatchSchema& schema = selection_->schema;
+  const std::vector<std::size_t>& indices = selection_->indices;
   const std::span<std::byte> slab = slab_.bytes();
   byte_count_ = layout.total_bytes;
   std::memcpy(slab.data() + layout.ids_offset, ids.data(), count_ * sizeof(std::int64_t));
@@ -112,27 +109,26 @@ void BatchImpl::fill(const Selection& selection, const BatchLayout& layout, cons
   ids_ = {array_at<const std::int64_t>(slab, layout.ids_offset), count_};
   mask_ = {array_at<const std::uint8_t>(slab, layout.mask_offset), count_};
 
-  const std::size_t width = selection.entries.size();
+  const std::size_t width = schema.size();
   std::vector<std::byte*> cursors(width);
   columns_.resize(width);
   for (std::size_t c = 0; c < width; ++c) {
     const BatchLayout::ColumnPlace& at = layout.columns[c];
-    const Selection::Entry& entry = selection.entries[c];
     BatchColumn& column = columns_[c];
-    column.column = entry.column;
+    column.column = &schema[c];
     column.values = slab.subspan(at.values_offset, at.values_bytes);
     cursors[c] = column.values.data();
     if (at.has_missing) {
       auto* present = array_at<std::uint8_t>(slab, at.present_offset);
       for (std::uint32_t i = 0; i < count_; ++i)
-        present[i] = cuts.at(i, entry.index).present ? 1 : 0;
+        present[i] = cuts.at(i, indices[c]).present ? 1 : 0;
       column.present = {present, count_};
     }
-    if (entry.column->fixed_size_bytes > 0) continue;
+    if (!schema[c].is_ragged()) continue;
     auto* offsets = array_at<std::uint64_t>(slab, at.offsets_offset);
     offsets[0] = 0;
     for (std::uint32_t i = 0; i < count_; ++i) {
-      const ColumnBytes& cell = cuts.at(i, entry.index);
+      const ColumnBytes& cell = cuts.at(i, indices[c]);
       offsets[i + 1] = offsets[i] + (cell.present ? cell.size() : 0);
     }
     column.offsets = {offsets, std::size_t{count_} + 1};
@@ -140,16 +136,14 @@ void BatchImpl::fill(const Selection& selection, const BatchLayout& layout, cons
 
   // By slot, not by column: the columns of a sample are neighbours where they are read.
   for (std::uint32_t i = 0; i < count_; ++i) {
-    if (i + kPrefetchSlots < count_ && width > 0)
-      prefetch(cuts.at(i + kPrefetchSlots, selection.entries[0].index));
+    if (i + kPrefetchSlots < count_ && width > 0) prefetch(cuts.at(i + kPrefetchSlots, indices[0]));
     for (std::size_t c = 0; c < width; ++c) {
-      const Selection::Entry& entry = selection.entries[c];
-      const ColumnBytes& cell = cuts.at(i, entry.index);
+      const ColumnBytes& cell = cuts.at(i, indices[c]);
       if (cell.present) {
         const std::size_t size = cell.size();
         cell.write_to({cursors[c], size});
         cursors[c] += size;
-      } else if (const std::uint64_t fixed = entry.column->fixed_size_bytes; fixed > 0) {
+      } else if (const std::uint64_t fixed = schema[c].fixed_size_bytes; fixed > 0) {
         std::memset(cursors[c], 0, fixed);
         cursors[c] += fixed;
       }

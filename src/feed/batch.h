@@ -63,15 +63,12 @@ struct BatchLayout {
   std::vector<ColumnPlace> columns;
 };
 
-/// The columns a loader delivers: which of the dataset's, and how they are laid out.
+/// The columns a loader delivers: what they are in a batch, and which of the dataset's they come
+/// from.
 struct Selection {
-  struct Entry {
-    const Column* column = nullptr;
-    std::size_t index = 0;  ///< In Dataset::columns().
-  };
-  std::vector<Entry> entries;
-  std::size_t column_count = 0;  ///< Of the dataset: stride of a matrix of cuts.
-  bool is_fixed() const noexcept;
+  BatchSchema schema;
+  std::vector<std::size_t> indices;  ///< In Dataset::columns(), one a column of the schema.
+  std::size_t column_count = 0;      ///< Of the dataset: stride of a matrix of cuts.
 };
 
 /// One row of `column_count` cuts a slot.
@@ -100,13 +97,13 @@ class BatchImpl final : public Batch {
     std::uint64_t index = 0;
     std::uint64_t plan_index = 0;  ///< k in its plan.
   };
-  BatchImpl(std::shared_ptr<Waker> waker, std::shared_ptr<const Dataset> dataset, Slab slab,
+  BatchImpl(std::shared_ptr<Waker> waker, std::shared_ptr<const Selection> selection, Slab slab,
             std::uint32_t count, Identity identity, std::vector<ReplacedSample> replaced = {});
   ~BatchImpl() override;
 
   /// Copies the cut values into place. `ids` and `mask` have one entry a slot.
-  void fill(const Selection& selection, const BatchLayout& layout, const CutMatrix& cuts,
-            std::span<const std::int64_t> ids, std::span<const std::uint8_t> mask);
+  void fill(const BatchLayout& layout, const CutMatrix& cuts, std::span<const std::int64_t> ids,
+            std::span<const std::uint8_t> mask);
 
   std::uint32_t count() const noexcept override { return count_; }
   std::span<const BatchColumn> columns() const noexcept override { return columns_; }
@@ -120,7 +117,7 @@ class BatchImpl final : public Batch {
 
  private:
   const std::shared_ptr<Waker> waker_;
-  const std::shared_ptr<const Dataset> dataset_;  ///< Holds the Column objects.
+  const std::shared_ptr<const Selection> selection_;  ///< Holds the schema.
   Slab slab_;
   const std::uint32_t count_;
   const Identity identity_;

@@ -60,10 +60,10 @@ std::optional<Run> Channel::new_run(std::uint64_t& generation, bool& has_changed
   return has_changed ? run_ : std::nullopt;
 }
 
-bool Channel::has_room(std::uint64_t generation) {
+bool Channel::has_room(std::uint64_t generation, std::size_t coming) {
   MutexLock lock(mutex_);
   if (generation != generation_ || is_stopped_) return false;
-  is_full_ = ready_.size() >= capacity_;
+  is_full_ = ready_.size() + coming >= capacity_;
   return !is_full_;
 }
 

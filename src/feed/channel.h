@@ -52,8 +52,9 @@ class Channel {
   // --- the feed thread's side ---
   /// The run to work on if its generation is another than `generation`, which then becomes that.
   std::optional<Run> new_run(std::uint64_t& generation, bool& has_changed);
-  /// Whether another batch of this generation may be put. False also when the generation is over.
-  bool has_room(std::uint64_t generation);
+  /// Whether another batch of this generation may be put, when `coming` ones are on their way.
+  /// False also when the generation is over.
+  bool has_room(std::uint64_t generation, std::size_t coming);
   /// Dropped when the generation is over.
   void put(Delivery delivery, std::uint64_t generation);
   bool is_empty();

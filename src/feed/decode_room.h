@@ -23,13 +23,16 @@ class DecodeRoom {
   /// Room for one decoder; movable, given back by DecodeRoom::end().
   struct Lease {
     bool has_standing = false;
+    Slab reserved;
     Slab more;
   };
-  /// Room for `need_bytes`. Nothing: there is none before another decoder ends. Errors: kExhausted
-  /// when no other is at work (says what it would take).
-  Result<std::optional<Lease>> begin(std::uint64_t need_bytes);
+  /// Room for `need_bytes`, of which `has` was reserved before (taken only with success). Nothing:
+  /// there is none now.
+  std::optional<Lease> begin(std::uint64_t need_bytes, Slab& has);
   void end(Lease lease) noexcept;
 
+  /// Whether a decoder is at work.
+  bool is_used() const noexcept { return lease_count_ > 0; }
   /// Of the pool, whether a decoder has it or not.
   std::uint64_t standing_bytes() const noexcept { return standing_.size_bytes(); }
 

@@ -39,10 +39,6 @@ Fetcher::Fetcher(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> 
       clock_(*options.clock),
       room_(pool, options.workspace_bytes) {
   inbox_.resize(kInboxSize);
-  // Each fetch is at most once in the queue, and memory bounds their number long before this.
-  constexpr std::size_t kQueueCapacity = 1 << 16;
-  if (options.worker_count > 0)
-    workers_ = std::make_unique<ThreadPool>(options.worker_count, kQueueCapacity);
 }
 
 Fetcher::~Fetcher() { shut_down(); }
@@ -56,7 +52,6 @@ void Fetcher::shut_down() {
     in_flight_ -= count;
     for (std::size_t i = 0; i < count; ++i) inbox_[i] = Completion();
   }
-  workers_.reset();
   to_inflate_.clear();
   fetches_.clear();
 }
@@ -70,24 +65,16 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
   fetch->extents.clear();
   const std::uint64_t size =
       dataset_->append_extents(piece.block, piece.begin, piece.end, fetch->extents);
-  auto stored = pool_.try_acquire(options_.sizes.stored_bytes(size));
-  Result<Slab> raw = Slab();
-  if (stored && dataset_->is_compressed(piece.block)) {
-    raw = pool_.try_acquire(options_.sizes.raw_bytes(*dataset_, piece.block));
-  }
-  for (const auto* result : {&stored, &raw}) {
-    if (*result) continue;
-    if (result->error().code() == Code::kExhausted) return Begin::kNoMemory;
-    finish(*fetch, Status(Code::kExhausted, "block " + std::to_string(piece.block) + ": " +
-                                                std::string(result->error().message())));
+  if (const Status acquired = acquire(*fetch, size); !acquired.ok()) {
+    fetch->release();
+    if (acquired.code() == Code::kExhausted) return Begin::kNoMemory;
+    finish(*fetch, annotated(*fetch, Status(Code::kExhausted, std::string(acquired.message()))));
     return Begin::kNever;
   }
   if (fetch->is_fresh) second_reads_.add();
   fetch->size_bytes = size;
   fetch->id = next_id_++;
   fetch->state = Fetch::State::kReading;
-  fetch->stored = *std::move(stored);
-  fetch->raw = *std::move(raw);
   fetches_.emplace(fetch->id, fetch);
   if (size == 0) {  // Empty objects only, or a block that its decoder reads.
     finish_reading(fetch);
@@ -96,6 +83,24 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
   pumping_.push_back(fetch);
   pump();
   return Begin::kBegun;
+}
+
+Status Fetcher::acquire(Fetch& fetch, std::uint64_t stored_size) {
+  const std::uint32_t block = fetch.piece.block;
+  const auto found = needs_.find(block);
+  const Needs needs = found == needs_.end() ? Needs() : found->second;
+  HEADRACE_TRY_ASSIGN(fetch.stored, pool_.try_acquire(options_.sizes.stored_bytes(stored_size)));
+  if (!dataset_->is_compressed(block)) return {};
+  if (needs.room_bytes > 0) {
+    HEADRACE_TRY_ASSIGN(fetch.reserved, pool_.try_reserve(needs.room_bytes));
+  }
+  // A quarter more than what was too little, where there is as much: only a complete decode tells
+  // the size, and each that ends early is lost work.
+  const std::uint64_t told = options_.sizes.raw_bytes(*dataset_, block);
+  auto raw = pool_.try_acquire(std::max(told, needs.raw_bytes + needs.raw_bytes / 4));
+  if (!raw && needs.raw_bytes > 0) raw = pool_.try_acquire(std::max(told, needs.raw_bytes));
+  HEADRACE_TRY_ASSIGN(fetch.raw, std::move(raw));
+  return {};
 }
 
 void Fetcher::pump() {
@@ -161,13 +166,12 @@ void Fetcher::submit_outbox() {
 void Fetcher::abandon(Fetch& fetch) {
   if (fetch.is_abandoned) return;
   fetch.is_abandoned = true;
-  const bool is_under_way =
-      fetch.state == Fetch::State::kReading || fetch.state == Fetch::State::kInflating;
-  if (!is_under_way) {
+  if (fetch.is_under_way() || fetch.pin_count > 0) {
+    ++abandoned_count_;
+  } else {
     fetch.release();
-    return;
   }
-  ++abandoned_count_;
+  if (!fetch.is_under_way()) return;
   if (fetch.state == Fetch::State::kInflating) return;
   std::size_t taken_back = 0;
   for (Request& request : outbox_) {
@@ -185,6 +189,20 @@ void Fetcher::abandon(Fetch& fetch) {
     return;
   }
   for (std::size_t i = 0; i < fetch.next_extent; ++i) store_->cancel(fetch.id << kExtentBits | i);
+}
+
+void Fetcher::pin(Fetch& fetch, std::uint64_t mark, std::vector<std::shared_ptr<Fetch>>& pins) {
+  HEADRACE_DCHECK(fetch.state == Fetch::State::kReady && !fetch.is_abandoned);
+  if (fetch.pin_mark == mark) return;
+  fetch.pin_mark = mark;
+  ++fetch.pin_count;
+  pins.push_back(fetch.shared_from_this());
+}
+
+void Fetcher::unpin(Fetch& fetch) {
+  if (--fetch.pin_count > 0 || !fetch.is_abandoned) return;
+  --abandoned_count_;
+  fetch.release();
 }
 
 void Fetcher::poll(TimePoint until) {
@@ -270,29 +288,28 @@ void Fetcher::start_inflating() {
     const std::shared_ptr<Fetch> fetch = to_inflate_.front();
     const std::uint32_t block = fetch->piece.block;
     const bool is_decoded = dataset_->is_decoded(block) && !fetch->is_abandoned;
-    Status status;
     if (is_decoded) {
       const auto stored = fetch->stored.bytes().first(fetch->size_bytes);
-      auto room = room_.begin(dataset_->decode_workspace_bytes(block, stored));
-      if (room && !*room) return;
-      if (room) {
-        fetch->room = **std::move(room);
-        fetch->arena.emplace(pool_, std::move(fetch->raw));
-      } else {
-        status = std::move(room).error();
+      const std::uint64_t need = dataset_->decode_workspace_bytes(block, stored);
+      auto room = room_.begin(need, fetch->reserved);
+      if (!room && room_.is_used()) return;
+      if (!room) {
+        to_inflate_.pop_front();
+        --inflating_count_;
+        const std::uint64_t standing = room_.standing_bytes();
+        put_back(*fetch, {.raw_bytes = 0, .room_bytes = need - std::min(need, standing)});
+        continue;
       }
+      fetch->room = *std::move(room);
+      fetch->arena.emplace(pool_, std::move(fetch->raw));
     }
     to_inflate_.pop_front();
-    if (!status.ok() || fetch->is_abandoned) {
+    if (fetch->is_abandoned) {
       --inflating_count_;
-      if (fetch->is_abandoned) {
-        forget(*fetch);
-      } else {
-        finish(*fetch, annotated(*fetch, std::move(status)));
-      }
+      forget(*fetch);
       continue;
     }
-    const bool is_queued = workers_->submit([this, raw_fetch = fetch.get()] {
+    const bool is_queued = options_.workers->submit([this, raw_fetch = fetch.get()] {
       Inflated inflated = inflate(*raw_fetch);
       {
         MutexLock lock(mutex_);
@@ -343,11 +360,16 @@ void Fetcher::take_inflated() {
       forget(*fetch);
       continue;
     }
+    if (fetch->arena && fetch->arena->needed_bytes() > 0 && !inflated.status.ok()) {
+      put_back(*fetch, {.raw_bytes = fetch->arena->needed_bytes(), .room_bytes = 0});
+      continue;
+    }
     fetch->digest = inflated.digest;
     if (is_read_again(fetch, inflated.status)) continue;
     fetch->stored = Slab();
     const Block block = dataset_->block(fetch->piece.block);
     fetch->decoded = std::move(inflated.decoded);
+    if (fetch->decoded) options_.sizes.learn(block.raw_bytes, fetch->arena->size_bytes());
     fetch->bytes = {.block = fetch->piece.block,
                     .begin = 0,
                     .end = block.sample_count,
@@ -360,6 +382,17 @@ void Fetcher::take_inflated() {
   }
   inflated_taken_.clear();
   start_inflating();
+}
+
+void Fetcher::put_back(Fetch& fetch, const Needs& needs) {
+  Needs& known = needs_[fetch.piece.block];
+  known.raw_bytes = std::max(known.raw_bytes, needs.raw_bytes);
+  known.room_bytes = std::max(known.room_bytes, needs.room_bytes);
+  put_backs_.add();
+  fetch.release();
+  fetch.state = Fetch::State::kPlanned;
+  fetch.next_extent = fetch.extents_done = 0;
+  fetches_.erase(fetch.id);
 }
 
 bool Fetcher::is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status) {

@@ -29,8 +29,9 @@
 namespace headrace::feed {
 
 /// One read: samples [piece.begin, piece.end) of a block. kPlanned -> kReading -> (kInflating ->)
-/// kReady | kFailed.
-struct Fetch {
+/// kReady | kFailed. One whose block takes more memory than was expected, and than there is now,
+/// goes back to kPlanned: what it needs is remembered, and begin() takes that much.
+struct Fetch : std::enable_shared_from_this<Fetch> {
   enum class State : std::uint8_t { kPlanned, kReading, kInflating, kReady, kFailed };
 
   Piece piece;
@@ -48,6 +49,9 @@ struct Fetch {
   std::optional<SlabArena> arena;  ///< Of a decoded block, from when it is decoded.
   std::shared_ptr<const DecodedBlock> decoded;
 
+  bool is_under_way() const noexcept {
+    return state == State::kReading || state == State::kInflating;
+  }
   /// Gives back the memory of one that is not under way.
   void release() noexcept {
     bytes = {};
@@ -55,9 +59,12 @@ struct Fetch {
     decoded.reset();
     arena.reset();
     raw = Slab();
+    reserved = Slab();
   }
 
   // The fetcher's own.
+  std::uint32_t pin_count = 0;
+  std::uint64_t pin_mark = 0;  ///< Of the last batch that pinned it.
   std::uint64_t id = 0;
   std::uint64_t size_bytes = 0;  ///< Of the stored bytes; their slab may be larger.
   std::vector<Extent> extents;
@@ -65,6 +72,7 @@ struct Fetch {
   std::size_t extents_done = 0;
   std::size_t extents_out = 0;
   SecondLook look;
+  Slab reserved;           ///< For the decoder, before it begins.
   DecodeRoom::Lease room;  ///< While it is decoded.
 };
 
@@ -72,7 +80,7 @@ class Fetcher {
  public:
   struct Options {
     std::chrono::milliseconds read_timeout{120'000};
-    std::uint32_t worker_count = 1;
+    ThreadPool* workers = nullptr;  ///< That inflate and decode; needed where blocks want it.
     Clock* clock = nullptr;
     SlabSizes sizes;
     std::uint64_t workspace_bytes = 0;  ///< Reserved for decoding a block at a time.
@@ -87,14 +95,19 @@ class Fetcher {
   Fetcher& operator=(const Fetcher&) = delete;
 
   /// Takes the memory for a planned fetch and submits its requests. kNoMemory: nothing happened.
-  /// kNever: it is larger than the limit; the fetch is kFailed (kExhausted).
+  /// kNever: it is larger than the limit; the fetch is kFailed (kExhausted). After kBegun the fetch
+  /// may be kPlanned again at any time, this call included.
   Begin begin(const std::shared_ptr<Fetch>& fetch);
   /// Gives a fetch up: its memory returns now, or as soon as the store lets go of it.
   void abandon(Fetch& fetch);
+  /// Keeps the memory of a fetch that is kReady until unpin(), even when it is given up meanwhile.
+  /// `pins`: where it is added, once for each `mark` (> 0).
+  void pin(Fetch& fetch, std::uint64_t mark, std::vector<std::shared_ptr<Fetch>>& pins);
+  void unpin(Fetch& fetch);
   /// Waits for completions until `until`, a wake() or the end of an inflation, and takes them in.
   void poll(TimePoint until);
   /// Stops the store and waits for everything under way; only wake() and append_metrics() may be
-  /// called after it.
+  /// called after it. \pre The workers have ended.
   void shut_down();
   /// Nothing is under way that would return memory by itself.
   bool is_idle() const noexcept { return in_flight_ == 0 && inflating_count_ == 0; }
@@ -103,16 +116,22 @@ class Fetcher {
   bool lacks_memory();
   /// Of the pool, what no fetch holds.
   std::uint64_t workspace_bytes() const noexcept { return room_.standing_bytes(); }
-  /// Fetches given up whose memory has not come back yet.
+  /// Fetches given up whose memory has not come back yet: under way, or pinned.
   std::size_t abandoned_count() const noexcept { return abandoned_count_; }
 
   void wake() noexcept { store_->wake(); }
   void append_metrics(MetricList& out) const {
     append_metric(out, "loader.second_reads", second_reads_.value());
+    append_metric(out, "loader.put_backs", put_backs_.value());
     store_->append_metrics(out);
   }
 
  private:
+  /// What a block turned out to need.
+  struct Needs {
+    std::uint64_t raw_bytes = 0;   ///< Once decoded; at least.
+    std::uint64_t room_bytes = 0;  ///< While it is decoded, besides what DecodeRoom reserves.
+  };
   struct Inflated {
     std::uint64_t id = 0;
     Status status;
@@ -120,6 +139,10 @@ class Fetcher {
     std::shared_ptr<const DecodedBlock> decoded;
     TimePoint at{};
   };
+
+  /// Memory for a fetch: of the bytes as read, once ready, and for the decoder. Errors: as the
+  /// pool.
+  Status acquire(Fetch& fetch, std::uint64_t stored_size);
 
   void pump();
   /// Whether another request may be built now.
@@ -133,6 +156,8 @@ class Fetcher {
   void start_inflating();
   Inflated inflate(Fetch& fetch) const;
   void take_inflated();
+  /// Gives everything back: the fetch is to be begun again when there is what its block needs.
+  void put_back(Fetch& fetch, const Needs& needs);
   /// Whether what came makes no sense and is being read again; `status` is then to be forgotten.
   /// Else it is what to say about it.
   bool is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status);
@@ -156,12 +181,13 @@ class Fetcher {
   std::size_t inflating_count_ = 0;  ///< Those that wait for room to decode included.
   std::deque<std::shared_ptr<Fetch>> to_inflate_;
   DecodeRoom room_;
+  std::unordered_map<std::uint32_t, Needs> needs_;  ///< Of blocks that once lacked memory.
   Counter second_reads_;
+  Counter put_backs_;
 
   Mutex mutex_;
   std::vector<Inflated> inflated_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<Inflated> inflated_taken_;
-  std::unique_ptr<ThreadPool> workers_;  ///< Last: its tasks use the members above.
 };
 
 }  // namespace headrace::feed

@@ -88,6 +88,7 @@ struct ListedRun {
     options.order_source = std::make_shared<ListSource>(blocks, list);
     options.epoch_end = static_cast<EpochEnd>(random.below(3));
     options.worker_count = 2;
+    if (options.batch_size % 2 == 0) options.hand_over_bytes = 0;
     faults.seed = random.next();
     faults.hold_back_count = static_cast<std::uint32_t>(random.below(6));
     faults.short_accept_share = random.below(2) == 0 ? 0.3 : 0;

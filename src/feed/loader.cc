@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/check.h"
+#include "base/thread_pool.h"
 #include "feed/channel.h"
 #include "feed/fetcher.h"
 #include "feed/loader_options.h"
@@ -45,28 +46,37 @@ class LoaderImpl final : public Loader {
         clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
         shares_(start.shares),
         created_(clock_.now()),
+        selection_(std::make_shared<const Selection>(std::move(start.selection))),
         waker_(std::make_shared<Waker>(std::move(start.pool))),
         channel_(clock_),
         quarantine_digest_(quarantine_digest(start.stand_ins.quarantine)),
         stand_ins_(*dataset_, std::move(start.stand_ins)),
         source_(std::move(start.source)) {
     Store* store = start.store.get();
-    fetcher_ = std::make_unique<Fetcher>(
-        dataset_, std::move(start.store), waker_->pool(),
-        Fetcher::Options{.read_timeout = options_.read_timeout,
-                         .worker_count = worker_count(*dataset_, options_),
-                         .clock = &clock_,
-                         .sizes = start.sizes,
-                         .workspace_bytes = shares_.workspace_bytes});
-    pipeline_ = std::make_unique<Pipeline>(Pipeline::Parts{.dataset = dataset_,
-                                                           .waker = waker_,
-                                                           .fetcher = fetcher_.get(),
-                                                           .channel = &channel_,
-                                                           .clock = &clock_,
-                                                           .selection = std::move(start.selection),
-                                                           .shares = shares_,
-                                                           .sizes = start.sizes,
-                                                           .stand_ins = &stand_ins_});
+    // Each read and each batch is at most once in the queue; memory bounds their number long before
+    // this.
+    constexpr std::size_t kQueueCapacity = 1 << 16;
+    if (const std::uint32_t count = worker_count(*dataset_, options_); count > 0)
+      workers_ = std::make_unique<ThreadPool>(count, kQueueCapacity);
+    fetcher_ =
+        std::make_unique<Fetcher>(dataset_, std::move(start.store), waker_->pool(),
+                                  Fetcher::Options{.read_timeout = options_.read_timeout,
+                                                   .workers = workers_.get(),
+                                                   .clock = &clock_,
+                                                   .sizes = start.sizes,
+                                                   .workspace_bytes = shares_.workspace_bytes});
+    pipeline_ = std::make_unique<Pipeline>(FeedParts{.dataset = dataset_,
+                                                     .waker = waker_,
+                                                     .fetcher = fetcher_.get(),
+                                                     .channel = &channel_,
+                                                     .clock = &clock_,
+                                                     .selection = selection_,
+                                                     .shares = shares_,
+                                                     .sizes = start.sizes,
+                                                     .stand_ins = &stand_ins_,
+                                                     .wanted_memory_bytes = &wanted_memory_bytes_},
+                                           finishes_on_workers(options_) ? workers_.get() : nullptr,
+                                           options_.hand_over_bytes);
     waker_->attach(store);
     thread_ = std::thread([this] { feed(); });
   }
@@ -102,6 +112,7 @@ class LoaderImpl final : public Loader {
   void end_epoch() override;
   bool is_starved() const noexcept override { return is_starved_.load(std::memory_order_relaxed); }
   const Dataset& dataset() const override { return *dataset_; }
+  const BatchSchema& schema() const override { return selection_->schema; }
   void stop() noexcept override {
     stop_.request_stop();
     channel_.stop();
@@ -139,12 +150,15 @@ class LoaderImpl final : public Loader {
   Clock& clock_;
   const MemoryShares shares_;
   const TimePoint created_;
+  const std::shared_ptr<const Selection> selection_;
   const std::shared_ptr<Waker> waker_;
   Channel channel_;
   const std::string quarantine_digest_;
   std::stop_source stop_;  ///< Of the whole loader: for those that wait for an order.
   StandIns stand_ins_;
+  std::atomic<std::uint64_t> wanted_memory_bytes_{0};  // Written by the feed thread; relaxed.
   std::unique_ptr<Fetcher> fetcher_;
+  std::unique_ptr<ThreadPool> workers_;
   std::unique_ptr<Pipeline> pipeline_;
   std::thread thread_;
 
@@ -180,8 +194,11 @@ void LoaderImpl::feed() {
     is_starved_.store(pipeline_->is_starved(), std::memory_order_relaxed);
     fetcher_->poll(until);
   }
-  // Here, because both belong to this thread. What next() left behind dies with the channel.
+  // Here, because they belong to this thread, and in this order: the pipeline waits for batches
+  // that workers finish, and workers use the fetcher. What next() left behind dies with the
+  // channel.
   pipeline_.reset();
+  workers_.reset();
   fetcher_->shut_down();
 }
 
@@ -500,7 +517,8 @@ MetricList LoaderImpl::stats() const {
   append_metric(list, "loader.replaced_samples", replaced_samples_.value());
   append_metric(list, "loader.bad_samples", stand_ins_.found_count());
   append_metric(list, "loader.delivered_bytes", delivered_bytes_.value());
-  append_metric(list, "loader.memory_wanted_bytes", pipeline_->wanted_memory_bytes());
+  append_metric(list, "loader.memory_wanted_bytes",
+                wanted_memory_bytes_.load(std::memory_order_relaxed));
   append_metric(list, "loader.first_batch_us", first_batch_us_.value());
   append_metric(list, "loader.waited_us", waited_us_.value());
   stalls_.append_to(list,

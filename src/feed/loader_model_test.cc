@@ -29,7 +29,10 @@ FakeSpec random_spec(Random& random) {
   spec.is_object_per_sample = kind == 2;
   spec.only_fixed = kind == 3;
   spec.is_decoded = kind == 1 && random.below(2) == 0;
-  if (spec.is_decoded) spec.workspace_bytes = random.below(3) * 20'000;
+  if (spec.is_decoded) {
+    spec.workspace_bytes = random.below(3) * 20'000;
+    if (random.below(2) == 0) spec.told_percent = static_cast<std::uint32_t>(5 + random.below(95));
+  }
   spec.has_extents = !spec.is_decoded || random.below(2) == 0;
   spec.has_writers = random.below(3) == 0;
   spec.text_bytes = static_cast<std::uint32_t>(random.below(2) == 0 ? 60 : 600);
@@ -47,7 +50,9 @@ struct Part {
 class Scenario {
  public:
   explicit Scenario(Random& random)
-      : random_(random), dataset_(std::make_shared<FakeDataset>(random_spec(random))) {
+      : random_(random),
+        spec_(random_spec(random)),
+        dataset_(std::make_shared<FakeDataset>(spec_)) {
     big_pool_ = *SlabPool::create({.limit_bytes = std::uint64_t{64} << 20});
     store_ = dataset_->make_store(*big_pool_);
     options_.seed = random.next();
@@ -70,12 +75,15 @@ class Scenario {
     if (loader) state_ = (*loader)->state();
   }
 
-  /// A pool that is between the least possible and plenty.
+  /// A pool that is between the least possible and plenty for what decoding really takes.
   std::shared_ptr<SlabPool> make_pool(const LoaderOptions& options) {
+    FakeSpec honest = spec_;
+    honest.told_percent = 100;
+    const auto honest_dataset = std::make_shared<FakeDataset>(honest);
     const auto store = [&] { return *store_->new_handle(); };
     for (std::uint64_t limit = std::uint64_t{64} << 10;; limit += limit / 8) {
       std::shared_ptr<SlabPool> pool = *SlabPool::create({.limit_bytes = limit});
-      if (!Loader::create(dataset_, store(), pool, options)) continue;
+      if (!Loader::create(honest_dataset, store(), pool, options)) continue;
       const std::uint64_t more = random_.below(3) == 0 ? 0 : random_.below(limit);
       return *SlabPool::create({.limit_bytes = limit + more});
     }
@@ -102,6 +110,7 @@ class Scenario {
       options.rank = rank;
       options.batch_size = part.batch_size;
       options.worker_count = 2;
+      if (random_.below(2) == 0) options.hand_over_bytes = 0;
       options.prefetch_batches = static_cast<std::uint32_t>(1 + random_.below(8));
       const auto pool = make_pool(options);
       run_rank(options, pool, batches, state);
@@ -149,6 +158,7 @@ class Scenario {
   }
 
   Random& random_;
+  FakeSpec spec_;
   std::shared_ptr<FakeDataset> dataset_;
   std::shared_ptr<SlabPool> big_pool_;
   std::unique_ptr<Store> store_;
@@ -217,6 +227,8 @@ TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
     run.faults_.error_share = 0.1;
     LoaderOptions options = run.options_;
     options.batch_size = 1;
+    options.worker_count = 2;
+    options.hand_over_bytes = 0;
     const auto pool = run.make_pool(options);
     auto opened = Loader::create(
         run.dataset_, FaultStore::create(*run.store_->new_handle(), run.faults_), pool, options);

@@ -15,6 +15,11 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
   return counts;
 }
 
+void add_column(Selection& selection, const Column& column, std::size_t index) {
+  selection.schema.push_back(output_of(column));
+  selection.indices.push_back(index);
+}
+
 Status check_quarantine(const Dataset& dataset, const LoaderOptions& options) {
   const std::vector<SampleRange> ranges = joined(options.quarantine);
   if (ranges.empty()) return {};
@@ -36,7 +41,7 @@ Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::
   Selection selection;
   selection.column_count = columns.size();
   for (std::size_t i = 0; names.empty() && i < columns.size(); ++i)
-    selection.entries.push_back({&columns[i], i});
+    add_column(selection, columns[i], i);
   for (const std::string& name : names) {
     const auto found = std::find_if(columns.begin(), columns.end(),
                                     [&](const Column& c) { return c.name == name; });
@@ -46,7 +51,7 @@ Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::
       return Status(Code::kInvalidArgument,
                     "columns: '" + name + "' is not in " + dataset.url() + "; it has " + known);
     }
-    selection.entries.push_back({&*found, static_cast<std::size_t>(found - columns.begin())});
+    add_column(selection, *found, static_cast<std::size_t>(found - columns.begin()));
   }
   return selection;
 }
@@ -97,10 +102,16 @@ Status check_options(const Dataset& dataset, const LoaderOptions& options) {
 }
 
 std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options) {
-  if (!has_compressed_blocks(dataset)) return 0;
   if (options.worker_count > 0) return options.worker_count;
   const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  if (!has_compressed_blocks(dataset) && !finishes_on_workers(options)) return 0;
   return std::clamp(cores - 1, 1U, 4U);
+}
+
+bool finishes_on_workers(const LoaderOptions& options) {
+  // The feed thread, the training loop and what reads have a core each before a copy gains one.
+  constexpr std::uint32_t kLeastCores = 4;
+  return options.worker_count > 0 || std::thread::hardware_concurrency() >= kLeastCores;
 }
 
 Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,

@@ -18,8 +18,11 @@ Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::
 /// O(B).
 MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabPool& pool,
                      const LoaderOptions& options);
-/// Threads that inflate and decode; 0 when no block needs it.
+/// Threads that inflate, decode and finish batches; 0 where that would gain nothing.
 std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options);
+/// Whether large batches may be finished by them: where cores are few, a hand-over costs CPU time
+/// (5 % measured on two) and gains nothing.
+bool finishes_on_workers(const LoaderOptions& options);
 /// The source that `options.order` names, with lanes chosen for this first run. Errors: those of
 /// create_order_source().
 Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,

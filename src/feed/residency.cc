@@ -44,11 +44,18 @@ void LaneWindow::replace_fetch(std::size_t index, const Dataset& dataset, std::u
   begun_count = std::min(begun_count, index);
 }
 
-const BlockBytes* LaneWindow::find_bytes(const SamplePlace& place) const noexcept {
+void LaneWindow::rewind() noexcept {
+  const auto planned = std::find_if(fetches.begin(), fetches.end(), [](const auto& fetch) {
+    return fetch && fetch->state == Fetch::State::kPlanned;
+  });
+  begun_count = std::min(begun_count, static_cast<std::size_t>(planned - fetches.begin()));
+}
+
+std::size_t LaneWindow::piece_of(const SamplePlace& place) const noexcept {
   const auto found = std::find_if(bytes.begin(), bytes.end(), [&](const BlockBytes& b) {
     return b.block == place.block && b.begin <= place.index && place.index < b.end;
   });
-  return found == bytes.end() ? nullptr : &*found;
+  return static_cast<std::size_t>(found - bytes.begin());
 }
 
 bool LaneWindow::refresh() {

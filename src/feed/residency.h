@@ -39,8 +39,10 @@ struct LaneWindow {
   /// Plans to read a whole block in the place of what piece `index` needs.
   void replace_fetch(std::size_t index, const Dataset& dataset, std::uint32_t block,
                      TimePoint wanted);
-  /// The bytes that hold a sample, or nullptr. \pre is_ready.
-  const BlockBytes* find_bytes(const SamplePlace& place) const noexcept;
+  /// The piece whose bytes hold a sample; the number of pieces when none does. \pre is_ready.
+  std::size_t piece_of(const SamplePlace& place) const noexcept;
+  /// Pieces that were put back are to be begun again.
+  void rewind() noexcept;
   /// Ready when all pieces are; caches the answer and the pieces' bytes.
   bool refresh();
   /// Index of the first failed piece; the number of pieces when there is none.

@@ -27,8 +27,14 @@ std::uint64_t SlabSizes::raw_bytes(const Dataset& dataset, std::uint32_t block) 
 std::uint64_t SlabSizes::charged_bytes(const Dataset& dataset, std::uint32_t block,
                                        std::uint64_t stored_size) const {
   const std::uint64_t stored = SlabPool::charged_bytes(stored_bytes(stored_size));
-  return dataset.is_compressed(block) ? stored + SlabPool::charged_bytes(raw_bytes(dataset, block))
-                                      : stored;
+  if (!dataset.is_compressed(block)) return stored;
+  std::uint64_t raw = raw_bytes(dataset, block);
+  if (dataset.is_decoded(block) && learned_->expected_bytes > 0) {
+    const double excess = static_cast<double>(learned_->actual_bytes - learned_->expected_bytes) /
+                          static_cast<double>(learned_->expected_bytes);
+    raw += static_cast<std::uint64_t>(static_cast<double>(raw) * excess);
+  }
+  return stored + SlabPool::charged_bytes(raw);
 }
 
 }  // namespace headrace::feed

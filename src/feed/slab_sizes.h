@@ -1,13 +1,20 @@
 #pragma once
 /// \file
-/// SlabSizes: how large a slab is asked for when a piece of a block is read. Pure.
+/// SlabSizes: how large a slab is asked for when a piece of a block is read, and how much memory
+/// the read is planned with.
 ///
 /// Pieces of more than half the largest block all get slabs of that size: with one size class for
 /// all of them, a slab that one piece leaves is warm for the next. Slabs of neighbouring classes
 /// would take memory from each other, and each time the kernel would clear it again (a third of the
 /// CPU time of a run near its limit).
+///
+/// What a decoded block takes is known only once it is decoded, and may be more than its file
+/// tells. What blocks took on average is remembered (by all copies together) and planned with.
+///
+/// Threads: the feed thread, once the loader is made.
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 
 #include "headrace/dataset.h"
 
@@ -28,15 +35,27 @@ struct SlabSizes {
   }
   /// Of a compressed block once ready; of a decoded one what it is expected to take.
   std::uint64_t raw_bytes(const Dataset& dataset, std::uint32_t block) const;
-  /// What reading `stored_size` bytes of a block takes from the pool, inflating included.
+  /// A block of `expected` bytes took `actual` ones once decoded.
+  void learn(std::uint64_t expected, std::uint64_t actual) const noexcept {
+    learned_->expected_bytes += expected;
+    learned_->actual_bytes += std::max(actual, expected);
+  }
+  /// About what reading `stored_size` bytes of a block takes from the pool, inflating included.
   std::uint64_t charged_bytes(const Dataset& dataset, std::uint32_t block,
                               std::uint64_t stored_size) const;
 
  private:
+  struct Learned {
+    std::uint64_t expected_bytes = 0;
+    std::uint64_t actual_bytes = 0;
+  };
+
   static std::uint64_t rounded(std::uint64_t size, std::uint64_t largest) noexcept {
     return size > largest / 2 ? std::max(largest, std::max<std::uint64_t>(size, 1))
                               : std::max<std::uint64_t>(size, 1);
   }
+
+  std::shared_ptr<Learned> learned_ = std::make_shared<Learned>();
 };
 
 }  // namespace headrace::feed

@@ -21,7 +21,7 @@ std::uint64_t SlabArena::size_bytes() const noexcept {
 Slab SlabArena::end() noexcept {
   Slab first = std::move(slabs_.front());
   slabs_.resize(1);
-  used_bytes_ = 0;
+  filled_bytes_ = used_bytes_ = 0;
   return first;
 }
 
@@ -37,11 +37,13 @@ Result<std::span<std::byte>> SlabArena::take(std::size_t size_bytes) {
   auto slab = pool_->try_acquire(std::max(size_bytes, least));
   if (!slab && size_bytes < least) slab = pool_->try_acquire(std::max<std::size_t>(size_bytes, 1));
   if (!slab) {
+    needed_bytes_ = filled_bytes_ + begin + size_bytes;
     return std::move(slab).error().annotate("a block takes more than the " +
                                             std::to_string(this->size_bytes()) +
                                             " bytes that its file let expect; raise memory");
   }
   slabs_.push_back(*std::move(slab));
+  filled_bytes_ += begin;
   used_bytes_ = size_bytes;
   return slabs_.back().bytes().first(size_bytes);
 }
