@@ -54,7 +54,6 @@ find_package(Snappy REQUIRED)
 find_package(pugixml REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
 
 if(HEADRACE_DEVELOPER)
   enable_testing()

@@ -147,10 +147,6 @@ void bind_copy(nb::module_& m) {
       .def(
           "matches", [](const Glob& glob, const std::string& text) { return glob.matches(text); },
           nb::arg("text"))
-      .def(
-          "matches_name",
-          [](const Glob& glob, const std::string& text) { return glob.matches_name(text); },
-          nb::arg("text"))
       .def_prop_ro("prefix", &Glob::prefix)
       .def_prop_ro("has_wildcard", &Glob::has_wildcard);
   nb::class_<PyCopyJob>(m, "CopyJob")

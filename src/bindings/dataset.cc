@@ -74,7 +74,7 @@ void open_dataset(PyDataset* self, PyStore& store, const nb::object& progress,
       [&relay] { relay.report(); }));
   relay.report();
   std::vector<ColumnDecoder> decoders;
-  for (const Column& column : dataset->columns()) decoders.emplace_back(column);
+  for (const Column& column : dataset->columns()) decoders.emplace_back(output_of(column));
   auto reader = std::make_shared<DatasetReader>(std::move(client), std::move(dataset));
   new (self)
       PyDataset{Guarded<DatasetReader>("the dataset", std::move(reader)), std::move(decoders)};

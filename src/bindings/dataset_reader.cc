@@ -208,7 +208,7 @@ Status DatasetReader::read_again(std::size_t index, const Call& call) {
       std::vector<Extent> extents;
       const auto size = dataset_->append_extents(number, job.begin, job.end, extents);
       HEADRACE_TRY_ASSIGN(slab, fetch_job(job, true, call.pause));
-      bytes.bytes = slab.bytes().first(size);
+      bytes.bytes = slab.bytes().first(std::min<std::size_t>(size, slab.bytes().size()));
       digest = SecondLook::digest_of(bytes.bytes);
     }
     Status status = dataset_->cut(bytes, in_block, columns);

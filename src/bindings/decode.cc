@@ -202,7 +202,7 @@ nb::object make_array(std::byte* data, std::span<const std::size_t> shape, nb::d
   return nb::cast(std::move(array));
 }
 
-ColumnDecoder::ColumnDecoder(const Column& column, nb::object to_arrow)
+ColumnDecoder::ColumnDecoder(const OutputColumn& column, nb::object to_arrow)
     : name_(nb::str(column.name.c_str(), column.name.size())),
       encoding_(column.encoding),
       shape_(column.shape.begin(), column.shape.end()),

@@ -51,7 +51,7 @@ class ColumnDecoder {
   };
   /// `to_arrow` (pyarrow.array, or none) makes what decode_batch() gives for a column that is no
   /// plain array, where Arrow has a form for it.
-  explicit ColumnDecoder(const Column& column, nb::object to_arrow = nb::object());
+  explicit ColumnDecoder(const OutputColumn& column, nb::object to_arrow = nb::object());
 
   /// Value of one sample: a copy. None when the sample has no such member. `position` is for the
   /// error message. Raises CorruptError (bytes that the encoding does not allow), UnsupportedError

@@ -176,20 +176,14 @@ void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object 
   parts->client->set_rank(options.rank);
   auto data = dataset.reader.get()->dataset();
   auto handle = value_or_raise(parts->client->store().new_handle());
-  std::vector<ColumnDecoder> decoders;
-  if (options.columns.empty()) {
-    for (const Column& column : data->columns()) decoders.emplace_back(column, to_arrow);
-  }
-  for (const std::string& name : options.columns) {
-    for (const Column& column : data->columns()) {
-      if (column.name == name) decoders.emplace_back(column, to_arrow);
-    }
-  }
   auto loader = [&] {
     ReleaseGil release;
     return Loader::create(data, std::move(handle), parts->client->pool(), options);
   }();
   parts->loader = value_or_raise(std::move(loader));
+  std::vector<ColumnDecoder> decoders;
+  for (const OutputColumn& column : parts->loader->schema())
+    decoders.emplace_back(column, to_arrow);
   new (self) PyLoader{Guarded<LoaderParts>("the loader", std::move(parts)), std::move(decoders),
                       std::move(batch_type)};
 }

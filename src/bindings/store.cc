@@ -111,45 +111,6 @@ ObjectInfo put(PyStore& self, const std::string& key, nb::handle data, bool if_a
   return ObjectInfo{key, bytes.size(), std::move(done.etag), 0};
 }
 
-std::string put_part(PyStore& self, const std::string& key, const std::string& upload_id,
-                     std::uint32_t part_number, nb::handle data) {
-  auto client = self.client.get();
-  const BufferArgument source(data);
-  Completion done = without_gil([&](const Pause& pause) {
-    Request request;
-    request.op = Op::kPutPart;
-    request.key = key;
-    request.upload_id = upload_id;
-    request.part_number = part_number;
-    return client->write(std::move(request), source.bytes(), pause);
-  });
-  raise_if_error(done.status, key);
-  return std::move(done.etag);
-}
-
-std::string relay(PyStore& self,
-                  const std::tuple<std::string, std::string, std::uint64_t, std::uint64_t>& from,
-                  PyStore& target, const std::string& to_key, const std::string& upload_id,
-                  std::uint32_t part_number) {
-  auto source_client = self.client.get();
-  auto target_client = target.client.get();
-  const auto& [from_key, etag, offset, length] = from;
-  Request read, write;
-  read.key = from_key;
-  read.etag = etag;
-  read.offset_bytes = offset;
-  read.length_bytes = length;
-  write.op = upload_id.empty() ? Op::kPut : Op::kPutPart;
-  write.key = to_key;
-  write.upload_id = upload_id;
-  write.part_number = part_number;
-  Completion done = without_gil([&](const Pause& pause) {
-    return source_client->relay(std::move(read), *target_client, std::move(write), pause);
-  });
-  raise_if_error(done.status, from_key);
-  return std::move(done.etag);
-}
-
 /// Runs one control-plane call of the store so that Ctrl-C ends it.
 template <class Call>
 auto control(PyStore& self, Call&& call) {
@@ -170,17 +131,6 @@ std::tuple<std::vector<ObjectInfo>, std::vector<std::string>, std::string> list_
               }),
       prefix);
   return {std::move(page.objects), std::move(page.common_prefixes), std::move(page.continuation)};
-}
-
-ObjectInfo complete_upload(PyStore& self, const std::string& key, const std::string& upload_id,
-                           const std::vector<std::tuple<std::uint32_t, std::string>>& parts) {
-  std::vector<UploadedPart> uploaded;
-  for (const auto& [number, etag] : parts) uploaded.push_back({number, etag});
-  return value_or_raise(control(self,
-                                [&](Store& store, const CallOptions& call) {
-                                  return store.complete_upload(key, upload_id, uploaded, call);
-                                }),
-                        key);
 }
 
 nb::dict stats(PyStore& self) {
@@ -308,32 +258,6 @@ void bind_store(nb::module_& m) {
                                   from_key);
           },
           nb::arg("from_key"), nb::arg("to_key"))
-      .def(
-          "create_upload",
-          [](PyStore& self, const std::string& key) {
-            return value_or_raise(control(self,
-                                          [&](Store& store, const CallOptions& call) {
-                                            return store.create_upload(key, call);
-                                          }),
-                                  key);
-          },
-          nb::arg("key"))
-      .def("put_part", &put_part, nb::arg("key"), nb::arg("upload_id"), nb::arg("part_number"),
-           nb::arg("data"))
-      .def("relay", &relay, nb::arg("source"), nb::arg("target"), nb::arg("to_key"),
-           nb::arg("upload_id") = "", nb::arg("part_number") = 0)
-      .def("complete_upload", &complete_upload, nb::arg("key"), nb::arg("upload_id"),
-           nb::arg("parts"))
-      .def(
-          "abort_upload",
-          [](PyStore& self, const std::string& key, const std::string& upload_id) {
-            raise_if_error(control(self,
-                                   [&](Store& store, const CallOptions& call) {
-                                     return store.abort_upload(key, upload_id, call);
-                                   }),
-                           key);
-          },
-          nb::arg("key"), nb::arg("upload_id"))
       .def("stats", &stats)
       .def("close", &close);
 }

@@ -280,23 +280,4 @@ Result<ObjectInfo> StoreClient::upload(const std::string& key, std::span<const s
   return info;
 }
 
-Completion StoreClient::relay(Request read, StoreClient& target, Request write,
-                              const Pause& pause) {
-  CallCount active(active_calls_);
-  if (read.length_bytes > 0) {
-    auto slab = acquire(read.length_bytes, pause);
-    if (!slab) {
-      Completion failed;
-      failed.status = std::move(slab).error();
-      return failed;
-    }
-    read.slab = *std::move(slab);
-    Completion done = run(std::move(read), pause);
-    if (!done.status.ok()) return done;
-    write.length_bytes = done.length_bytes;
-    write.slab = std::move(done.slab);
-  }
-  return target.run(std::move(write), pause);
-}
-
 }  // namespace headrace

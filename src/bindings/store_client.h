@@ -85,18 +85,13 @@ class StoreClient {
   Status fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
                std::span<std::byte> out, const Pause& pause, bool is_fresh = false);
 
-  /// Writes one object, or one part of `upload_id` when given, from memory. `bytes` at most the
-  /// memory limit.
+  /// Writes one object from memory. `bytes` at most the memory limit.
   Completion write(Request request, std::span<const std::byte> bytes, const Pause& pause);
 
   /// Writes a large object in parts of `part_bytes`, several in flight; nothing is visible unless
   /// all succeed.
   Result<ObjectInfo> upload(const std::string& key, std::span<const std::byte> bytes,
                             std::uint64_t part_bytes, const Pause& pause);
-
-  /// Reads a range of an object here and writes it to `target` as `request` says (kPut or
-  /// kPutPart), through one slab.
-  Completion relay(Request read, StoreClient& target, Request write, const Pause& pause);
 
  private:
   struct PartTransfer;
