@@ -1,0 +1,42 @@
+"""tools/wrap_docs.py wraps prose and nothing else."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_spec = importlib.util.spec_from_file_location("wrap_docs", ROOT / "tools" / "wrap_docs.py")
+assert _spec is not None
+assert _spec.loader is not None
+wrap_docs = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(wrap_docs)
+
+LONG = "word " * 30
+
+
+def test_prose_and_list_items_are_wrapped() -> None:
+    lines = wrap_docs.wrap(f"{LONG}\n\n* {LONG}\n").split("\n")
+    assert max(map(len, lines)) <= wrap_docs.WIDTH
+    assert [line for line in lines if line.startswith("*")] == [lines[3]]
+    assert lines[4].startswith("  word")
+
+
+def test_tables_code_headings_and_hard_breaks_stay() -> None:
+    text = f"# {LONG}\n\n| {LONG} |\n|---|\n\n```\n{LONG}\n```\n\n    {LONG}\n\n{LONG}  \n{LONG}\n\n<p>{LONG}</p>\n"
+    assert wrap_docs.wrap(text) == text
+
+
+def test_no_line_begins_a_list_by_chance() -> None:
+    text = "word " * 19 + "and - then + two * stars 7. and # more of it " * 4
+    for line in wrap_docs.wrap(text).split("\n"):
+        assert not wrap_docs.ITEM.match(line), line
+        assert not line.startswith("#"), line
+
+
+def test_what_is_short_is_not_touched_and_wrapping_twice_changes_nothing() -> None:
+    short = "one\ntwo\n\n* three\n  four\n"
+    assert wrap_docs.wrap(short) == short
+    once = wrap_docs.wrap(f"{LONG} `code with spaces` {LONG}")
+    assert wrap_docs.wrap(once) == once
+    assert "`code with spaces`" in once
