@@ -18,9 +18,9 @@ class BadSample(NamedTuple):
 class Batch(dict[str, Any]):
     """The columns of one batch by name, as a dict.
 
-    A fixed-size column is a numpy array whose first axis counts the samples; it views the engine's memory, which returns to
-    the loader's budget when the last array of the batch is dropped. Other columns are lists of values, or with
-    ``ragged="arrow"`` pyarrow arrays over the same memory.
+    A fixed-size column is a numpy array whose first axis counts the samples; it views the engine's memory,
+    which returns to the loader's budget when the last array of the batch is dropped. Other columns are lists
+    of values, or with ``ragged="arrow"`` pyarrow arrays over the same memory.
     """
 
     __slots__ = ("epoch", "ids", "index", "mask", "replaced")
@@ -30,7 +30,8 @@ class Batch(dict[str, Any]):
     mask: Any
     """False where a sample is a repeat that fills up the last batch of an epoch (``epoch_end="pad"``), bool."""
     replaced: dict[int, int]
-    """Dataset positions that the order planned, by row, where that sample is bad and another stands in for it."""
+    """Dataset positions that the order planned, by row, where that sample is bad and another stands in for
+    it."""
     epoch: int
     """Epoch that the batch belongs to, from 0."""
     index: int

@@ -30,7 +30,8 @@ class Column(NamedTuple):
 
     name: str
     encoding: str
-    """What the bytes mean: an MDS encoding such as ``"int"`` or ``"ndarray:uint16:1025"``; ``"bytes"`` for tar members."""
+    """What the bytes mean: an MDS encoding such as ``"int"`` or ``"ndarray:uint16:1025"``; ``"bytes"`` for
+    tar members."""
     dtype: str
     """numpy dtype of a column whose values are all arrays (or scalars) of one type and shape, else ``""``."""
     shape: tuple[int, ...]
@@ -107,20 +108,23 @@ class DatasetOptions(TypedDict, total=False):
     columns: Sequence[str] | str | None
     """Tables: the columns to read; the bytes of others are not fetched."""
     where: Sequence[tuple[str, str, Any]] | None
-    """Parquet: ``[(column, op, value), ...]``, all of which hold (op: == != < <= > >= in). Row groups whose statistics rule
-    that out are left out; rows of the others are not looked at."""
+    """Parquet: ``[(column, op, value), ...]``, all of which hold (op: == != < <= > >= in). Row groups whose
+    statistics rule that out are left out; rows of the others are not looked at."""
     keys: Sequence[str] | None
     """Exactly these objects below the URL, in this order."""
     labels: str
-    """Raw files: ``"folder"`` adds the column ``label``: an int64 for the folder that a file is in, right below the URL. Folders count
-    from 0 in the order of their names (torchvision's ImageFolder); their names are ``schema["label"].classes``."""
+    """Raw files: ``"folder"`` adds the column ``label``: an int64 for the folder that a file is in, right
+    below the URL. Folders count from 0 in the order of their names (torchvision's ImageFolder); their names
+    are ``schema["label"].classes``."""
     manifest: str
-    """Raw files: a file below the URL, of JSON lines or CSV, whose records name a file each in ``file_name``, ``file`` or ``path``
-    (relative to the manifest). They are the samples, in this order, and their other fields are columns."""
+    """Raw files: a file below the URL, of JSON lines or CSV, whose records name a file each in ``file_name``,
+    ``file`` or ``path`` (relative to the manifest). They are the samples, in this order, and their other
+    fields are columns."""
     split: str
-    """One of several splits: the part of ``.nv-meta/split.yaml`` (Megatron Energon), else the folder of this name with an index of its own
-    (``train/index.json``), else the files whose names or folders say so, as Hugging Face reads them: "train", "validation", "test", or
-    NAME of ``data/NAME-00000-of-00005.parquet``. ``"all"``: all of them as one dataset."""
+    """One of several splits: the part of ``.nv-meta/split.yaml`` (Megatron Energon), else the folder of this
+    name with an index of its own (``train/index.json``), else the files whose names or folders say so, as
+    Hugging Face reads them: "train", "validation", "test", or NAME of ``data/NAME-00000-of-00005.parquet``.
+    ``"all"``: all of them as one dataset."""
     allow_unsafe: bool
     """Open datasets with pickled columns. Unpickling runs what the writer of the data wants."""
     tokens_per_sample: int
@@ -206,7 +210,8 @@ _SPLIT_NAMES = (
 def _with_split(
     url: str | os.PathLike[str], memory: int | str, options: DatasetOptions, store_options: Mapping[str, Any]
 ) -> tuple[str | os.PathLike[str], DatasetOptions]:
-    """The URL and the options with the keys or the folder of a split instead of its name, where the dataset itself says which these are."""
+    """The URL and the options with the keys or the folder of a split instead of its name, where the dataset
+    itself says which these are."""
     from headrace._energon import split_keys
 
     split = options["split"]
@@ -267,8 +272,8 @@ def open_root(
     store_options: Mapping[str, Any],
     use: Callable[[_native.Store, DatasetOptions], T],
 ) -> tuple[_native.Store, T]:
-    """Calls ``use(store, options)`` for the store at a URL; where nothing is below the URL but the URL is an object, for its folder
-    and that one key; for a URL that names many objects, for their folder and keys."""
+    """Calls ``use(store, options)`` for the store at a URL; where nothing is below the URL but the URL is an
+    object, for its folder and that one key; for a URL that names many objects, for their folder and keys."""
     named = named_objects(
         url,
         lambda root, key: _read_object(root, key, memory, store_options),
@@ -320,7 +325,8 @@ def _build_index(
 
 
 def _check_place(url: str | os.PathLike[str], given: DatasetOptions, chosen: DatasetOptions) -> None:
-    """Refuses an index beside a dataset of some objects of a folder: whoever opened the folder would see no others."""
+    """Refuses an index beside a dataset of some objects of a folder: whoever opened the folder would see no
+    others."""
     keys = chosen.get("keys")
     if keys is None or given.get("keys") is not None or given.get("split") is not None:
         return
@@ -355,9 +361,11 @@ def write_index(
     index_cache: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> int:
-    """``Dataset(url).write_index(path)`` with one scan: nothing is opened before. Returns the size of the index in bytes.
+    """``Dataset(url).write_index(path)`` with one scan: nothing is opened before. Returns the size of the
+    index in bytes.
 
-    Without ``path`` it is written beside the dataset, which must then be a folder: one object, a pattern or a list needs a path.
+    Without ``path`` it is written beside the dataset, which must then be a folder: one object, a pattern or a
+    list needs a path.
 
     What a killed call had found is kept in ``index_cache`` and used by the next. ``options``: of the dataset
     (:class:`DatasetOptions`) and of its store.
@@ -385,9 +393,11 @@ def rebuild_index_json(
     memory: int | str = "256MiB",
     **options: Unpack[StoreOptions],
 ) -> tuple[int, int]:
-    """Writes the ``index.json`` of the MDS shards at a URL, from what they say of themselves, or to ``path``. Returns (shards, samples).
+    """Writes the ``index.json`` of the MDS shards at a URL, from what they say of themselves, or to ``path``.
+    Returns (shards, samples).
 
-    It is what mosaicml-streaming's writer would have written of these shards, hashes included. A sound ``index.json`` is never replaced.
+    It is what mosaicml-streaming's writer would have written of these shards, hashes included. A sound
+    ``index.json`` is never replaced.
     ``keys``: exactly these shards; default: all right there, which must be numbered without a gap.
     """
     store = open_native(url, memory, **options)
@@ -403,25 +413,29 @@ def rebuild_index_json(
 
 
 class Dataset:
-    """A dataset at a URL or path: MDS, LitData, WebDataset tars, TFRecord, Parquet, Lance, Arrow, JSON lines, CSV, tokens,
-    NumPy arrays, or a tree of raw files; a folder of objects, or one object.
+    """A dataset at a URL or path: MDS, LitData, WebDataset tars, TFRecord, Parquet, Lance, Arrow, JSON lines,
+    CSV, tokens, NumPy arrays, or a tree of raw files; a folder of objects, or one object.
 
-    Opening uses the index ``index.hri`` beside the dataset, else the one in ``index_cache``, else builds one (from a manifest or
-    footers where the format has them, else by one scan).
+    Opening uses the index ``index.hri`` beside the dataset, else the one in ``index_cache``, else builds one
+    (from a manifest or footers where the format has them, else by one scan).
 
-    :param url: a list or tuple stands for its datasets one after the other: positions, ids and the fingerprint follow from their
-        order. They may lie in different stores and be of different formats, but have equal columns.
-    :param format: ``"auto"`` (found from the content), or ``"mds"``, ``"webdataset"``, ``"raw"``, ``"litdata"``, ``"tfrecord"``,
-        ``"text"``, ``"tokens"``, ``"numpy"``, ``"table"``, ``"arrayrecord"``, ``"csv"``.
+    :param url: a list or tuple stands for its datasets one after the other: positions, ids and the
+        fingerprint follow from their order. They may lie in different stores and be of different formats, but
+        have equal columns.
+    :param format: ``"auto"`` (found from the content), or ``"mds"``, ``"webdataset"``, ``"raw"``,
+        ``"litdata"``, ``"tfrecord"``, ``"text"``, ``"tokens"``, ``"numpy"``, ``"table"``, ``"arrayrecord"``,
+        ``"csv"``.
     :param memory: limit of the bytes under way while reading.
-    :param block_bytes: encoded size of a block, about; a loader reads and shuffles by blocks. Default: 8 MiB, less for
-        datasets below 8 GiB (a 1024th of them, at least 1 MiB).
-    :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default: ``$HEADRACE_INDEX_CACHE``, else
-        ``~/.cache/headrace/index``.
+    :param block_bytes: encoded size of a block, about; a loader reads and shuffles by blocks. Default: 8 MiB,
+        less for datasets below 8 GiB (a 1024th of them, at least 1 MiB).
+    :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default:
+        ``$HEADRACE_INDEX_CACHE``, else ``~/.cache/headrace/index``.
     :param columns: tables: names of the columns to read, default all; the bytes of others are not fetched.
-    :param options: ``keys``, ``labels``, ``manifest``, ``split``, ``allow_unsafe``, ``tokens_per_sample``, ``token_dtype``, ``password``, ``password_salt``, ``lenient``,
-        ``index_workers``; and how to reach the store, see :class:`headrace.StoreOptions`.
-    :param where: Parquet: ``[(column, op, value), ...]``; row groups that cannot match by their statistics are left out.
+    :param options: ``keys``, ``labels``, ``manifest``, ``split``, ``allow_unsafe``, ``tokens_per_sample``,
+        ``token_dtype``, ``password``, ``password_salt``, ``lenient``, ``index_workers``; and how to reach the
+        store, see :class:`headrace.StoreOptions`.
+    :param where: Parquet: ``[(column, op, value), ...]``; row groups that cannot match by their statistics
+        are left out.
     """
 
     def __new__(cls, url: Any = None, *arguments: Any, **options: Any) -> Self:
@@ -478,7 +492,8 @@ class Dataset:
 
     @property
     def fingerprint(self) -> str:
-        """32 hex digits over format, columns, and the shards' names, sizes, sample counts and digests: the same for a copy of the dataset."""
+        """32 hex digits over format, columns, and the shards' names, sizes, sample counts and digests: the
+        same for a copy of the dataset."""
         return self._native.fingerprint
 
     @property
@@ -535,7 +550,8 @@ class Dataset:
         return [self._column_index[name] for name in columns]
 
     def write_index(self, path: str | os.PathLike[str] | None = None) -> int:
-        """Builds the index and writes it beside the dataset (``index.hri``), or to ``path``. Returns its size in bytes."""
+        """Builds the index and writes it beside the dataset (``index.hri``), or to ``path``. Returns its size
+        in bytes."""
         if path is None:
             _check_place(self._given_url, self._given_options, self._dataset_options)
         index = _build_index(

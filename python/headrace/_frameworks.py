@@ -1,4 +1,5 @@
-"""What other loops do to a torch loader: who iterates it, and what those find who take it for a DataLoader (design note 0034)."""
+"""What other loops do to a torch loader: who iterates it, and what those find who take it for a DataLoader
+(design note 0034)."""
 
 from __future__ import annotations
 
@@ -11,11 +12,20 @@ from torch.utils.data import Dataset, DistributedSampler
 
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["BatchIndexes", "Batches", "OwnRank", "find_wrapper", "is_evaluated", "refusal", "take_only"]
+__all__ = [
+    "BatchIndexes",
+    "Batches",
+    "OwnRank",
+    "callers",
+    "find_wrapper",
+    "is_evaluated",
+    "refusal",
+    "take_only",
+]
 
 _TORCH = ("torch.utils.data.", "torchdata.")
 _LIGHTNING = ("lightning.pytorch.", "pytorch_lightning.")
-_OWN = ("headrace.torch", __name__)
+_OWN = ("headrace.torch", "headrace._trainer", __name__)
 
 _BATCHES = "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None, num_workers=0), or iterate the loader itself"
 _ACCELERATE = (
@@ -34,7 +44,7 @@ _LIGHTNING_FIT = (
 )
 
 
-def _callers() -> Iterator[tuple[str, FrameType]]:
+def callers() -> Iterator[tuple[str, FrameType]]:
     """(module, frame) of those who called the loader, innermost first."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
@@ -58,12 +68,13 @@ def _lightning_loop(module: str) -> str:
 
 
 def find_wrapper() -> InvalidArgumentError | None:
-    """What is wrong where the loader is iterated, or told its epoch, by something that would deliver other samples than it should, now or
-    after a restart. Only who comes next behind torch's own classes counts: what a user's code does itself is allowed."""
-    callers = _callers()
+    """What is wrong where the loader is iterated, or told its epoch, by something that would deliver other
+    samples than it should, now or after a restart. Only who comes next behind torch's own classes counts:
+    what a user's code does itself is allowed."""
+    stack = callers()
     is_inside = is_stateful = False
     caller = ""
-    for caller, frame in callers:
+    for caller, frame in stack:
         if not caller.startswith(_TORCH):
             break
         is_inside = True
@@ -72,12 +83,12 @@ def find_wrapper() -> InvalidArgumentError | None:
             return InvalidArgumentError(_BATCHES)
     if caller.startswith("accelerate."):
         return InvalidArgumentError(
-            _TRAINER if any(module == "transformers.trainer" for module, _ in callers) else _ACCELERATE
+            _TRAINER if any(module == "transformers.trainer" for module, _ in stack) else _ACCELERATE
         )
     if is_inside and caller.startswith("transformers."):
         return InvalidArgumentError(_TRAINER)
     if is_inside and not is_stateful and caller.startswith(_LIGHTNING):
-        loop = next(filter(None, (_lightning_loop(module) for module, _ in callers)), "")
+        loop = next(filter(None, (_lightning_loop(module) for module, _ in stack)), "")
         return InvalidArgumentError(_LIGHTNING_FIT) if loop == "fit" else None
     return None
 
@@ -90,7 +101,7 @@ def refusal(error: InvalidArgumentError) -> Iterator[Any]:
 
 def is_evaluated() -> bool:
     """Whether a loop of Lightning's that evaluates or predicts asks for the loader's batches."""
-    for module, _ in _callers():
+    for module, _ in callers():
         if not module.startswith((*_TORCH, *_LIGHTNING)):
             return False
         if loop := _lightning_loop(module):
@@ -109,8 +120,8 @@ class Indexed(Protocol):
 
 
 class BatchIndexes:
-    """``batch_sampler`` of a loader: numbers of the batches of an epoch, one at a time. ``skip_first_batches()`` leaves out the first of
-    them, and Trainer tells it the epoch."""
+    """``batch_sampler`` of a loader: numbers of the batches of an epoch, one at a time.
+    ``skip_first_batches()`` leaves out the first of them, and Trainer tells it the epoch."""
 
     def __init__(self, loader: Indexed) -> None:
         self._loader = loader
@@ -141,7 +152,8 @@ class Batches(Dataset[Any]):
 
 
 class OwnRank(DistributedSampler[Any]):
-    """``sampler`` of a loader: says that each rank has its part already, and takes no epoch from loops that count from 0 after a restart."""
+    """``sampler`` of a loader: says that each rank has its part already, and takes no epoch from loops that
+    count from 0 after a restart."""
 
     def __init__(self, loader: Indexed) -> None:  # DistributedSampler would want a process group.
         self._loader = loader

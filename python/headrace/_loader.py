@@ -50,8 +50,8 @@ def _given_rank(rank: int | None, world_size: int | None) -> Rank | None:
 
 
 def _rank_so_far() -> Rank:
-    """The rank as far as it is known. One that is set by halves is no error yet where a process group is about to be made, as in the
-    processes that Lightning starts: the first use of the loader wants to know."""
+    """The rank as far as it is known. One that is set by halves is no error yet where a process group is
+    about to be made, as in the processes that Lightning starts: the first use of the loader wants to know."""
     try:
         return find_rank()
     except InvalidArgumentError:
@@ -105,7 +105,8 @@ def _refuse_opening_options(dataset: Dataset | Mixture, options: Mapping[str, ob
 
 
 class _Epoch:
-    """Iterator of one epoch. Not ``iter(next, None)``: that breaks in Python 3.11.2 when several threads share it."""
+    """Iterator of one epoch. Not ``iter(next, None)``: that breaks in Python 3.11.2 when several threads
+    share it."""
 
     __slots__ = ("_next",)
 
@@ -125,39 +126,46 @@ class _Epoch:
 class Loader:
     """Batches of one rank; each epoch a fixed order, each sample exactly once over all ranks.
 
-    ``for batch in loader`` runs from the loader's position to the end of the epoch; the next loop is the next epoch.
-    Leaving a loop early keeps the position. One thread at a time moves the position; other methods may be called from any.
+    ``for batch in loader`` runs from the loader's position to the end of the epoch; the next loop is the next
+    epoch. Leaving a loop early keeps the position. One thread at a time moves the position; other methods may
+    be called from any.
 
-    :param dataset: URL or path of a dataset, an open :class:`Dataset`, a list of them (one after the other), or a
-        :class:`Mixture`.
+    :param dataset: URL or path of a dataset, an open :class:`Dataset`, a list of them (one after the other),
+        or a :class:`Mixture`.
     :param batch_size: samples a rank; the global batch is ``batch_size * world_size``.
     :param shuffle: False is short for ``order="sequential"``.
-    :param seed: chooses the order, 0 to 2**64 - 1. Default: 0, or what the loader takes whose order it is (Mosaic 9176, LitData 42).
-    :param order: ``"headrace"`` or ``"sequential"``; or the sequence of another loader: ``"mosaic:py1e"`` (py1s, py1br, py2s,
-        naive), ``"litdata"``.
-    :param order_options: of Mosaic's and LitData's orders, by the names of their arguments: ``num_canonical_nodes``,
-        ``shuffle_block_size``, ``partition_algo``, ``batching_method``, ``sampling_method``, ``sampling_granularity``,
-        ``epoch_size``, ``streams``; ``shuffle``, ``drop_last``, ``item_shuffle_window``, ``window``; of both ``num_workers`` and
-        ``ranks_per_node`` of the run to be repeated (default: 1, and ``LOCAL_WORLD_SIZE`` or all ranks).
-    :param rank, world_size: default: from torch.distributed when it is initialised, else ``RANK`` and ``WORLD_SIZE``, else Open MPI's, PMI's or
-        Slurm's variables, else one rank. Final at the first loop: a loader may be made before the process group.
-    :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples (``batch.mask`` tells),
-        ``"drop"`` leaves it out, ``"uneven"`` shares it out.
+    :param seed: chooses the order, 0 to 2**64 - 1. Default: 0, or what the loader takes whose order it is
+        (Mosaic 9176, LitData 42).
+    :param order: ``"headrace"`` or ``"sequential"``; or the sequence of another loader: ``"mosaic:py1e"``
+        (py1s, py1br, py2s, naive), ``"litdata"``.
+    :param order_options: of Mosaic's and LitData's orders, by the names of their arguments:
+        ``num_canonical_nodes``, ``shuffle_block_size``, ``partition_algo``, ``batching_method``,
+        ``sampling_method``, ``sampling_granularity``, ``epoch_size``, ``streams``; ``shuffle``,
+        ``drop_last``, ``item_shuffle_window``, ``window``; of both ``num_workers`` and ``ranks_per_node`` of
+        the run to be repeated (default: 1, and ``LOCAL_WORLD_SIZE`` or all ranks).
+    :param rank, world_size: default: from torch.distributed when it is initialised, else ``RANK`` and
+        ``WORLD_SIZE``, else Open MPI's, PMI's or Slurm's variables, else one rank. Final at the first loop: a
+        loader may be made before the process group.
+    :param epoch_end: what happens with the last, incomplete global batch: ``"pad"`` repeats samples
+        (``batch.mask`` tells), ``"drop"`` leaves it out, ``"uneven"`` shares it out.
     :param split: one of several splits of the dataset at ``dataset``, see :class:`headrace.DatasetOptions`.
     :param columns: names of the columns to deliver; default: all.
-    :param ragged: columns whose values differ in size: ``"list"`` of Python values, or ``"arrow"``: pyarrow arrays over the engine's memory
-        (large_binary, large_string, large_list; numbers with nulls), at a fraction of the CPU. What Arrow has no type for stays a list.
+    :param ragged: columns whose values differ in size: ``"list"`` of Python values, or ``"arrow"``: pyarrow
+        arrays over the engine's memory (large_binary, large_string, large_list; numbers with nulls), at a
+        fraction of the CPU. What Arrow has no type for stays a list.
     :param memory: hard limit of the engine's memory for data, batches that are still in use included.
     :param prefetch: batches assembled ahead, at most.
     :param window: blocks that are shuffled together in one lane of the order; 0: the default of the order.
     :param lanes: lanes of the order; 0: chosen from the batch size and the memory.
     :param read_timeout: seconds for one block, all attempts together.
-    :param on_bad_sample: ``"replace"``: a sample whose bytes turn out bad (a checksum, a broken record, a block that does not inflate) is
-        replaced by another of its source, the same on all ranks and in all runs; ``batch.replaced`` says where. ``"raise"``: CorruptError.
-        What the store or the network does is never a reason to replace.
-    :param quarantine: samples that are never delivered, others in their place, whatever ``on_bad_sample`` says: a file or URL that ``headrace
-        verify --quarantine`` wrote, or dataset positions. Of a mixture also a dict of them by source, of a list of datasets by index. The same on all
-        ranks; part of the state.
+    :param on_bad_sample: ``"replace"``: a sample whose bytes turn out bad (a checksum, a broken record, a
+        block that does not inflate) is replaced by another of its source, the same on all ranks and in all
+        runs; ``batch.replaced`` says where. ``"raise"``: CorruptError. What the store or the network does is
+        never a reason to replace.
+    :param quarantine: samples that are never delivered, others in their place, whatever ``on_bad_sample``
+        says: a file or URL that ``headrace verify --quarantine`` wrote, or dataset positions. Of a mixture
+        also a dict of them by source, of a list of datasets by index. The same on all ranks; part of the
+        state.
     """
 
     def __init__(
@@ -294,7 +302,8 @@ class Loader:
         _live.register(self)
 
     def _tell_shared_lanes(self) -> None:
-        """Says, on one of the ranks, that they read the same blocks: lanes of the order do not follow their number."""
+        """Says, on one of the ranks, that they read the same blocks: lanes of the order do not follow their
+        number."""
         rank, world_size = self._rank
         readers = 1.0 if rank or world_size == 1 or self._is_listed else self._native.lane_readers
         if readers <= 1.1:
@@ -334,7 +343,8 @@ class Loader:
         return engine
 
     def _follow_rank(self) -> None:
-        """Until the first loop: becomes the rank that the process turns out to be, at the position where it stands."""
+        """Until the first loop: becomes the rank that the process turns out to be, at the position where it
+        stands."""
         if self._is_final_rank:
             return
         rank = find_rank()
@@ -421,8 +431,8 @@ class Loader:
         )
 
     def __len__(self) -> int:
-        """Batches of a whole epoch on this rank. Mosaic's and LitData's orders may leave some of the last ones empty: those are
-        counted here, and not delivered."""
+        """Batches of a whole epoch on this rank. Mosaic's and LitData's orders may leave some of the last
+        ones empty: those are counted here, and not delivered."""
         self._follow_rank()
         if self._mixture is not None or self._is_listed:
             return self._native.epoch_batches
@@ -454,7 +464,8 @@ class Loader:
         return self._native.closed
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, small and JSON: counts what the loop has received. The same on all ranks at the same step."""
+        """The position, small and JSON: counts what the loop has received. The same on all ranks at the same
+        step."""
         self._follow_rank()
         state: dict[str, Any] = json.loads(self._native.state())
         return state
@@ -462,10 +473,11 @@ class Loader:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes to a position, saved by any rank of a run of any world size.
 
-        A state without quarantine goes on under any list; one with a list wants the same, or ``state["quarantine"] = None`` first.
-        With an order ``mosaic:*`` also a state dict of Mosaic's ``StreamingDataset``, with ``litdata`` one of LitData's
-        ``StreamingDataLoader`` or ``StreamingDataset``.
-        Raises InvalidArgumentError, and changes nothing, when the state belongs to another dataset, order or seed.
+        A state without quarantine goes on under any list; one with a list wants the same, or
+        ``state["quarantine"] = None`` first. With an order ``mosaic:*`` also a state dict of Mosaic's
+        ``StreamingDataset``, with ``litdata`` one of LitData's ``StreamingDataLoader`` or
+        ``StreamingDataset``. Raises InvalidArgumentError, and changes nothing, when the state belongs to
+        another dataset, order or seed.
         """
         self._follow_rank()
         text = json.dumps(dict(state))
@@ -475,8 +487,8 @@ class Loader:
     def set_epoch(self, epoch: int) -> None:
         """Goes to the beginning of an epoch, as training loops do before each of them.
 
-        Where :meth:`load_state_dict` has just put the loader into that epoch, it stays there. Raises InvalidArgumentError where it has put it
-        into another: one of the two is wrong then.
+        Where :meth:`load_state_dict` has just put the loader into that epoch, it stays there. Raises
+        InvalidArgumentError where it has put it into another: one of the two is wrong then.
         """
         epoch = _check_range("epoch", epoch, 0, _U64)
         if self._is_placed:
@@ -489,20 +501,30 @@ class Loader:
         self._seek(epoch, 0)
 
     def _seek(self, epoch: int, batch: int) -> None:
-        """Goes to the beginning of a global batch of an epoch; where it stands there already, what was read ahead is kept."""
+        """Goes to the beginning of a global batch of an epoch; where it stands there already, what was read
+        ahead is kept."""
         state = self.state_dict()
         if (state["epoch"], state["batches"]) != (epoch, batch):
             self._native.seek(epoch, batch)
 
+    def _stands_at(self, batch: int) -> bool:
+        """Whether a run of this global batch stands here after so many batches of the epoch.
+
+        After a part with another global batch, another number of them is left.
+        """
+        return bool(self.state_dict()["batches"] == batch and self.batches_left == len(self) - batch)
+
     def _start_at(self, batch: int) -> None:
-        """Begins a loop at a batch of the epoch, counted from its start. Where load_state_dict() chose the position, this must be it."""
+        """Begins a loop at a batch of the epoch, counted from its start. Where load_state_dict() chose the
+        position, this must be it."""
         self._settle_rank()
         if not self._is_placed:
             self._seek(self.epoch, batch)
-        elif (placed := self.state_dict()["batches"]) != batch:
+        elif not self._stands_at(batch):
             raise InvalidArgumentError(
-                f"the first {batch} batches of the epoch are to be skipped, and load_state_dict() has put the loader before batch {placed}: skip none, "
-                "the loader goes on where it stands"
+                f"the first {batch} batches of the epoch are to be skipped, and load_state_dict() has put the loader"
+                f" before batch {self.state_dict()['batches']}, with {self.batches_left} of {len(self)} to go: skip"
+                " none, the loader goes on where it stands"
             )
         self._native.start_epoch()
 
@@ -512,10 +534,11 @@ class Loader:
         return self._mixture
 
     def set_weights(self, weights: Mapping[str, float], at_step: int | None = None) -> int:
-        """Changes the weights of the mixture from a global batch of the run on (default: the next one); returns that batch.
+        """Changes the weights of the mixture from a global batch of the run on (default: the next one);
+        returns that batch.
 
-        Part of the state from then on. Every rank calls it at the same step with the same weights. Names left out have 0; later
-        changes of a schedule are dropped.
+        Part of the state from then on. Every rank calls it at the same step with the same weights. Names left
+        out have 0; later changes of a schedule are dropped.
         """
         self._settle_rank()
         return set_weights(self, weights, at_step)
@@ -532,7 +555,8 @@ class Loader:
         return add_source(self, name, source, weights, at_step)
 
     def sample_ids(self, epoch: int = 0) -> Iterator[npt.NDArray[np.int64]]:
-        """Dataset positions planned for each batch of this rank in an epoch, repeats of padding and bad samples included, without reading data."""
+        """Dataset positions planned for each batch of this rank in an epoch, repeats of padding and bad
+        samples included, without reading data."""
         self._follow_rank()
         index = 0
         while (ids := self._native.sample_ids(epoch, index)) is not None:
@@ -542,7 +566,8 @@ class Loader:
 
     @property
     def bad_samples(self) -> list[BadSample]:
-        """What turned out bad while reading and was replaced, in the order in which this rank found it; the first 1,000."""
+        """What turned out bad while reading and was replaced, in the order in which this rank found it; the
+        first 1,000."""
         return [BadSample(*row) for row in self._native.bad_samples()]
 
     def stats(self) -> dict[str, Any]:

@@ -27,11 +27,13 @@ Quarantine: TypeAlias = "str | os.PathLike[str] | Sequence[int] | npt.NDArray[np
 _Row: TypeAlias = tuple[str, int, int]  # object, position, samples
 _LARGEST = 1 << 62
 _ABOUT_DATA = frozenset({"corrupt", "changed", "not_found"})
-"""Codes of problems that lie in the data. What a store did at the time (denied, unavailable, ...) makes no sample bad."""
+"""Codes of problems that lie in the data. What a store did at the time (denied, unavailable, ...) makes no
+sample bad."""
 
 
 def format_quarantine(problems: Iterable[Problem]) -> tuple[str, int]:
-    """The list as text, and how many problems are not in it: those of the store, and those that name no sample and no object."""
+    """The list as text, and how many problems are not in it: those of the store, and those that name no
+    sample and no object."""
     rows = list(problems)
     listed = [row for row in rows if row.code in _ABOUT_DATA and (row.key or row.position >= 0)]
     # As ASCII: other programs take more characters than a line feed for the end of a line.
@@ -39,7 +41,8 @@ def format_quarantine(problems: Iterable[Problem]) -> tuple[str, int]:
 
 
 def parse_quarantine(text: str, where: str) -> list[_Row]:
-    """(object, position, samples) of each line: JSON objects with ``key``, ``position``, ``samples`` (default 1).
+    """(object, position, samples) of each line: JSON objects with ``key``, ``position``, ``samples`` (default
+    1).
 
     Lines whose ``code`` says that the store failed are passed over.
     """
@@ -99,7 +102,8 @@ def find_quarantined(
     several: Concat | None = None,
     names: Sequence[str] | Sequence[int] = (),
 ) -> list[tuple[int, int]]:
-    """Half-open ranges of the dataset positions that a list names; of ``several`` datasets as one, also lists by the parts' ``names``."""
+    """Half-open ranges of the dataset positions that a list names; of ``several`` datasets as one, also lists
+    by the parts' ``names``."""
     if not isinstance(given, Mapping):
         return _native.find_quarantined(dataset, _read(given, store_options))
     if several is None:

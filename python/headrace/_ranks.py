@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Rank", "find_rank", "group_rank"]
+__all__ = ["Rank", "count_of", "find_rank", "group_rank", "recorded_rank", "torchrun_rank"]
 
-# (rank, world size) as launchers set them; the first that is there counts. Slurm comes last: mpirun and torchrun inside of a Slurm
-# job are often started by srun, one a node, and then Slurm's variables count those.
+# (rank, world size) as launchers set them; the first that is there counts. Slurm comes last: mpirun and
+# torchrun inside of a Slurm job are often started by srun, one a node, and then Slurm's variables count
+# those.
 _LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -60,7 +61,8 @@ def _pair(rank_name: str, size_name: str) -> Rank | None:
 
 
 def _slurm_rank() -> Rank | None:
-    """Rank among the tasks of an srun step. A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, and is one process."""
+    """Rank among the tasks of an srun step. A batch script has SLURM_PROCID=0 and SLURM_NTASKS too, and is
+    one process."""
     is_task = (
         "SLURM_STEP_ID" in os.environ
         or "SLURM_STEP_NUM_TASKS" in os.environ
@@ -73,9 +75,19 @@ def _slurm_rank() -> Rank | None:
     )
 
 
-def find_rank() -> Rank:
-    """Of torch.distributed when it is initialised, else of RANK and WORLD_SIZE, else of Open MPI's, PMI's or Slurm's variables, else
-    (0, 1). Raises InvalidArgumentError where only half of a pair is set."""
+def torchrun_rank() -> Rank | None:
+    """Of RANK and WORLD_SIZE alone. Raises InvalidArgumentError where only one of them is set."""
+    return _pair(*_LAUNCHERS[0])
+
+
+def count_of(name: str, default: int) -> int:
+    """A number that torchrun sets besides the rank (LOCAL_RANK, ...). Raises InvalidArgumentError where it is
+    none."""
+    return _number(name) if os.environ.get(name) else default
+
+
+def _told_rank() -> Rank | None:
+    """As find_rank(); None: nothing says that this process is one of several."""
     found = group_rank()
     for names in _LAUNCHERS:
         found = found or _pair(*names)
@@ -84,4 +96,20 @@ def find_rank() -> Rank:
         raise InvalidArgumentError(
             f"PMIX_RANK={os.environ['PMIX_RANK']} is set and nothing says of how many: set RANK and WORLD_SIZE, or give rank= and world_size="
         )
-    return found or Rank(0, 1)
+    return found
+
+
+def find_rank() -> Rank:
+    """Of torch.distributed when it is initialised, else of RANK and WORLD_SIZE, else of Open MPI's, PMI's or
+    Slurm's variables, else (0, 1). Raises InvalidArgumentError where only half of a pair is set."""
+    return _told_rank() or Rank(0, 1)
+
+
+def recorded_rank() -> int | None:
+    """For records of what a process does, which no rank changes. Half a rank is no error here, but no rank:
+    loaders, which read other samples by it, refuse it, and one with rank= may be opened all the same."""
+    try:
+        told = _told_rank()
+    except InvalidArgumentError:
+        return None
+    return told.rank if told is not None and told.rank < 1 << 32 else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 from headrace import _live, _native
 from headrace._native import ObjectInfo
+from headrace._ranks import recorded_rank
 from headrace._units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 
@@ -30,7 +31,8 @@ class RangeResult(NamedTuple):
 def list_pages(
     store: _native.Store, prefix: str, delimiter: str
 ) -> Iterator[tuple[list[ObjectInfo], list[str]]]:
-    """Objects and common prefixes, page by page. A store that comes back to a page is a CorruptError, not an endless listing."""
+    """Objects and common prefixes, page by page. A store that comes back to a page is a CorruptError, not an
+    endless listing."""
     continuation = ""
     seen: set[str] = set()
     while True:
@@ -44,10 +46,12 @@ def list_pages(
 
 
 class StoreOptions(TypedDict, total=False):
-    """How to reach a store; keyword arguments of Store, Dataset and Loader. Times are in seconds; None means the default."""
+    """How to reach a store; keyword arguments of Store, Dataset and Loader. Times are in seconds; None means
+    the default."""
 
     endpoint: str | None
-    """http(s)://host[:port]; default: from the environment or the vendor's configuration, else the vendor's own."""
+    """http(s)://host[:port]; default: from the environment or the vendor's configuration, else the vendor's
+    own."""
     region: str | None
     anonymous: bool
     """Send requests unsigned, for public buckets."""
@@ -69,7 +73,8 @@ class StoreOptions(TypedDict, total=False):
     hedge_fraction: float
     """Second requests for late ones, as a fraction of all; 0: never. Default 0.02."""
     control_directory: str
-    """Where the processes of a node share what they know about an endpoint's limit; default: the user's cache; "": not shared."""
+    """Where the processes of a node share what they know about an endpoint's limit; default: the user's
+    cache; "": not shared."""
     timeout: float
     """One request, all attempts and pauses together. Default 60."""
     connect_timeout: float
@@ -83,15 +88,16 @@ class StoreOptions(TypedDict, total=False):
     tls_verify: bool
     """Check the server's certificate. False is for tests against throw-away servers."""
     ca_bundle: str | None
-    """PEM file or directory of certificate authorities; default: AWS_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR, the system's."""
+    """PEM file or directory of certificate authorities; default: AWS_CA_BUNDLE, SSL_CERT_FILE, SSL_CERT_DIR,
+    the system's."""
     proxy: str | None
     """http://[user:password@]host:port, or "none"; default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY."""
     trusted_hosts: str
-    """Hosts to which a redirect may take credentials, besides the vendor's and the endpoint's own, as in NO_PROXY (AIStore's nodes); default:
-    HEADRACE_TRUSTED_HOSTS."""
+    """Hosts to which a redirect may take credentials, besides the vendor's and the endpoint's own, as in
+    NO_PROXY (AIStore's nodes); default: HEADRACE_TRUSTED_HOSTS."""
     access_log: str | os.PathLike[str] | None
-    """File to which every finished request to the store is appended as a line of JSON (docs/stores.md); default: HEADRACE_ACCESS_LOG;
-    "": none. When it cannot be written, requests raise ExhaustedError."""
+    """File to which every finished request to the store is appended as a line of JSON (docs/stores.md);
+    default: HEADRACE_ACCESS_LOG; "": none. When it cannot be written, requests raise ExhaustedError."""
 
 
 def default_control_directory() -> str:
@@ -105,12 +111,6 @@ def default_control_directory() -> str:
     return directory
 
 
-def _known_rank() -> int | None:
-    """Of this process, as the launcher says; a Loader knows better."""
-    rank = os.environ.get("RANK", "")
-    return int(rank) if rank.isdecimal() and int(rank) < 1 << 32 else None
-
-
 def open_native(
     url: str | os.PathLike[str],
     memory: int | str,
@@ -121,7 +121,8 @@ def open_native(
     session_token: str | None = None,
     **options: Any,
 ) -> _native.Store:
-    """Opens the engine's store for a URL or path. Raises InvalidArgumentError for an option that does not exist."""
+    """Opens the engine's store for a URL or path. Raises InvalidArgumentError for an option that does not
+    exist."""
     environment: dict[str, str] = {}
     if (access_key is None) != (secret_key is None):
         raise InvalidArgumentError("access_key and secret_key go together: give both or neither")
@@ -135,19 +136,21 @@ def open_native(
     options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))
     log = os.environ.get("HEADRACE_ACCESS_LOG", "") if access_log is None else os.fspath(access_log)
     return _native.Store(
-        os.fspath(url), parse_bytes(memory), options, environment, access_log=log, rank=_known_rank()
+        os.fspath(url), parse_bytes(memory), options, environment, access_log=log, rank=recorded_rank()
     )
 
 
 class Store:
     """A place that holds objects.
 
-    ``s3://bucket[/prefix]``, ``gs://bucket[/prefix]``, ``az://account/container[/prefix]``, ``http(s)://host/path`` (reading),
-    ``file:///dir``, a plain path, or ``memory://name``. Keys are relative to the URL. Credentials, region and endpoint are found
-    as the vendor's own tools find them unless given; ``headrace store whoami URL`` shows which. Every method may be called from
-    any thread; all take Ctrl-C at once and leave the other Python threads running.
+    ``s3://bucket[/prefix]``, ``gs://bucket[/prefix]``, ``az://account/container[/prefix]``,
+    ``http(s)://host/path`` (reading), ``file:///dir``, a plain path, or ``memory://name``. Keys are relative
+    to the URL. Credentials, region and endpoint are found as the vendor's own tools find them unless given;
+    ``headrace store whoami URL`` shows which. Every method may be called from any thread; all take Ctrl-C at
+    once and leave the other Python threads running.
 
-    :param memory: limit of the bytes under way, all calls together. What :meth:`get` returns is the caller's and not counted.
+    :param memory: limit of the bytes under way, all calls together. What :meth:`get` returns is the caller's
+        and not counted.
     :param options: see :class:`StoreOptions`.
     """
 
@@ -182,9 +185,10 @@ class Store:
     ) -> Iterator[RangeResult]:
         """Reads many ``(key, offset, length)``; yields results in order of completion.
 
-        At most ``in_flight`` (default: twice the connections) are under way, fewer when memory is short. ``ranges`` may be
-        endless; it is pulled from as results are taken. A range that fails raises its error; the iteration may go on after
-        it. Results keep their memory: holding so many that nothing is left for the next read raises ExhaustedError.
+        At most ``in_flight`` (default: twice the connections) are under way, fewer when memory is short.
+        ``ranges`` may be endless; it is pulled from as results are taken. A range that fails raises its
+        error; the iteration may go on after it. Results keep their memory: holding so many that nothing is
+        left for the next read raises ExhaustedError.
         """
         return _native.RangeReader(self._native, ranges, RangeResult, in_flight or 2 * self._max_in_flight)
 
@@ -204,7 +208,8 @@ class Store:
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """Objects whose key starts with ``prefix``, in byte order, page by page.
 
-        With ``recursive=False`` deeper keys are rolled up: each "directory" comes once, with a key that ends in ``/``.
+        With ``recursive=False`` deeper keys are rolled up: each "directory" comes once, with a key that ends
+        in ``/``.
         """
         for objects, prefixes in list_pages(self._native, prefix, "" if recursive else "/"):
             if prefixes:
@@ -230,11 +235,13 @@ class Store:
         self._native.remove(key)
 
     def delete_many(self, keys: Iterable[str]) -> Sequence[tuple[str, Exception]]:
-        """Deletes objects in as few requests as the store allows; returns (key, error) of those that could not be deleted."""
+        """Deletes objects in as few requests as the store allows; returns (key, error) of those that could
+        not be deleted."""
         return self._native.remove_many(list(keys))
 
     def presign(self, key: str, *, method: str = "GET", lifetime: float = 3600) -> str:
-        """A URL that lets its bearer read (or with ``method="PUT"`` write) the object for ``lifetime`` seconds. Contacts nobody."""
+        """A URL that lets its bearer read (or with ``method="PUT"`` write) the object for ``lifetime``
+        seconds. Contacts nobody."""
         if method not in ("GET", "PUT"):
             raise InvalidArgumentError(f"{key}: method must be GET or PUT, not {method}")
         return self._native.presign(key, method == "PUT", int(lifetime))
@@ -248,7 +255,8 @@ class Store:
         return self._native.stats()
 
     def close(self) -> None:
-        """Cancels what is under way and ends the threads. Views from :meth:`get_ranges` stay valid. May be repeated."""
+        """Cancels what is under way and ends the threads. Views from :meth:`get_ranges` stay valid. May be
+        repeated."""
         self._native.close()
 
     def __enter__(self) -> Self:

@@ -1,7 +1,9 @@
-"""Tables: what pyarrow and lance do for the engine. Called by the engine (src/bindings/table.cc), never by users.
+"""Tables: what pyarrow and lance do for the engine. Called by the engine (src/bindings/table.cc), never by
+users.
 
-``describe`` answers while an index is built; ``decode`` turns the bytes of one block into Arrow columns. The engine fetched
-those bytes; pyarrow opens no file here. docs/formats.md, "Tables", says which type becomes which column.
+``describe`` answers while an index is built; ``decode`` turns the bytes of one block into Arrow columns. The
+engine fetched those bytes; pyarrow opens no file here. docs/formats.md, "Tables", says which type becomes
+which column.
 """
 
 from __future__ import annotations
@@ -93,7 +95,8 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _numpy_name(kind: Any) -> str:
-    """numpy dtype of a type of fixed width that numpy can hold; times and dates are their integers. "" for others."""
+    """numpy dtype of a type of fixed width that numpy can hold; times and dates are their integers. "" for
+    others."""
     types = _arrow().types
     if types.is_boolean(kind):
         return "bool"
@@ -212,7 +215,8 @@ def _storage(kind: Any) -> Any:
 def _outputs(
     kind: Any, declared: Any, name: str, path: tuple[str, ...], first_leaf: int
 ) -> Iterable[_Output]:
-    """``kind``: the type as it is decoded. ``declared``: as the writer had it in Arrow, which knows sizes of lists and shapes."""
+    """``kind``: the type as it is decoded. ``declared``: as the writer had it in Arrow, which knows sizes of
+    lists and shapes."""
     extension_shape = tuple(getattr(declared, "shape", None) or ())
     kind, declared = _storage(kind), _storage(declared)
     leaves = tuple(range(first_leaf, first_leaf + _leaf_count(kind)))
@@ -329,7 +333,8 @@ def _describe_ipc(spec: dict[str, Any], head: memoryview, body: memoryview) -> s
 
 
 def _alike(output: _Output, like: dict[str, Any]) -> _Output:
-    """A column without values, delivered as the other parts of the table have it: null fits all, empty lists fit lists."""
+    """A column without values, delivered as the other parts of the table have it: null fits all, empty lists
+    fit lists."""
     known = output._replace(
         encoding=like["encoding"],
         dtype=like["dtype"],
@@ -497,7 +502,8 @@ def _array(column: Any) -> Any:
 
 
 def _without_nulls(chunk: Any, absent: float) -> Any:
-    """Without null items, which lie below each row that is null in a list of one size. Where 0 stands for them only such ones: the engine refuses others."""
+    """Without null items, which lie below each row that is null in a list of one size. Where 0 stands for
+    them only such ones: the engine refuses others."""
     pa = _arrow()
     if chunk.values.null_count == 0 or (absent == 0 and chunk.flatten().null_count > 0):
         return chunk
@@ -586,7 +592,8 @@ def _plan(spec: bytes) -> _Plan:
 
 @functools.cache
 def _pool() -> Any:
-    """What decoding allocates: jemalloc gives memory back at once where it is asked to, mimalloc (the default) keeps much of it."""
+    """What decoding allocates: jemalloc gives memory back at once where it is asked to, mimalloc (the
+    default) keeps much of it."""
     pa = _arrow()
     try:
         pool = pa.jemalloc_memory_pool()
@@ -597,7 +604,8 @@ def _pool() -> Any:
 
 
 def _is_cut_by_engine(kind: Any, how: str) -> bool:
-    """Whether nothing here follows the offsets of such a column: the engine checks each one that it follows (src/shard/table/decoded_table.cc)."""
+    """Whether nothing here follows the offsets of such a column: the engine checks each one that it follows
+    (src/shard/table/decoded_table.cc)."""
     types = _arrow().types
     if how == "list":
         return bool(types.is_list(kind) or types.is_large_list(kind))
@@ -627,7 +635,8 @@ _Part = tuple[int, Any, Any]
 def _export(
     table: Any, columns: Sequence[_Column], first: int, has_own_offsets: bool = False
 ) -> Iterable[_Part]:
-    """The columns, of which ``first`` is the first, ready to cut. ``has_own_offsets``: those of the file, which may lead anywhere."""
+    """The columns, of which ``first`` is the first, ready to cut. ``has_own_offsets``: those of the file,
+    which may lead anywhere."""
     pa = _arrow()
     table.validate()
     ready = []
@@ -645,7 +654,8 @@ def _export(
 _TOGETHER_BYTES = 4 << 20
 """Columns of Parquet are decoded together while their chunks have no more than this."""
 _BATCH_BYTES = 1 << 20
-"""Decoded bytes of a batch: pyarrow needs up to eight times as much while it decodes nested lists, and is quickest with batches that fit in caches."""
+"""Decoded bytes of a batch: pyarrow needs up to eight times as much while it decodes nested lists, and is
+quickest with batches that fit in caches."""
 
 
 def _column_groups(plan: _Plan, sizes: dict[int, int]) -> Iterable[tuple[int, int, int]]:
@@ -693,7 +703,8 @@ def _decode_parquet(request: _Request) -> Iterable[_Part]:
 def _decode_ipc(request: _Request) -> Iterable[_Part]:
     pa = _arrow()
     head, body = request.head, request.body
-    # Record batches are views of the bytes they are read from, and a reader wants schema and batches in one piece: a copy, in Arrow's memory.
+    # Record batches are views of the bytes they are read from, and a reader wants schema and batches in one
+    # piece: a copy, in Arrow's memory.
     copy = pa.allocate_buffer(len(head) + len(body), memory_pool=_pool())
     target = memoryview(copy).cast("B")
     target[: len(head)] = head
@@ -807,6 +818,7 @@ class Batches:
 def decode(
     kind: str, spec: bytes, head: memoryview, body: memoryview, decoded_bytes: int, most_rows: int
 ) -> Batches:
-    """The columns of a block. ``head`` and ``body`` are the engine's until ``close``, and so is what comes of them."""
+    """The columns of a block. ``head`` and ``body`` are the engine's until ``close``, and so is what comes of
+    them."""
     decoders = {"parquet": _decode_parquet, "ipc": _decode_ipc, "lance": _decode_lance}
     return Batches(decoders[kind](_Request(_plan(spec), head, body, decoded_bytes, most_rows)))

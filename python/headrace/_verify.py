@@ -42,12 +42,14 @@ class Problem(NamedTuple):
     key: str
     """Object, relative to the root; "" for the dataset as a whole."""
     position: int
-    """Dataset position of the sample, or of the first sample of a block that cannot be read; -1: the object as a whole."""
+    """Dataset position of the sample, or of the first sample of a block that cannot be read; -1: the object
+    as a whole."""
     code: str
     """``"corrupt"``, ``"changed"``, ``"not_found"``, ..."""
     message: str
     samples: int = 0
-    """Samples from ``position`` on that it concerns: 1, or more where a block cannot be read; 0 for an object as a whole."""
+    """Samples from ``position`` on that it concerns: 1, or more where a block cannot be read; 0 for an object
+    as a whole."""
 
 
 @dataclass
@@ -64,7 +66,8 @@ class VerifyReport:
     digests_compared: int = 0
     """Stored digests (hashes of MDS shards) that were computed and compared."""
     second_reads: int = 0
-    """Reads made again because what came made no sense; what then came right is no problem (a bit had flipped on the way)."""
+    """Reads made again because what came made no sense; what then came right is no problem (a bit had flipped
+    on the way)."""
     problem_count: int = 0
     problems: list[Problem] = field(default_factory=list)
     """The first of them, by position."""
@@ -89,10 +92,12 @@ def verify(
     dataset_options: Mapping[str, Any] | None = None,
     **options: Unpack[StoreOptions],
 ) -> VerifyReport:
-    """Reads a dataset from end to end and checks lengths, versions, stored digests, record checksums, offsets, and the fit of every sample.
+    """Reads a dataset from end to end and checks lengths, versions, stored digests, record checksums,
+    offsets, and the fit of every sample.
 
-    :param use_index: trust the index beside the dataset or in the cache. Default: the shards are scanned anew, nothing is trusted, and the index
-        stored beside a folder is a problem too when it does not describe it (one object, a pattern or ``keys`` are no folder).
+    :param use_index: trust the index beside the dataset or in the cache. Default: the shards are scanned
+        anew, nothing is trusted, and the index stored beside a folder is a problem too when it does not
+        describe it (one object, a pattern or ``keys`` are no folder).
     :param workers: threads; 0: one a core.
     """
     more: dict[str, Any] = dict(dataset_options or {})
@@ -139,7 +144,7 @@ def _compare_stored_index(fresh: Dataset, report: VerifyReport) -> None:
 
 
 def format_manifest(digests: Mapping[str, str]) -> str:
-    """The text that ``sha256sum`` writes and checks: ``<hex>  <key>``, one line an object, keys in byte order."""
+    """The text that ``sha256sum`` writes and checks: ``<hex> <key>``, one line an object, keys in byte order."""
     return "".join(_manifest_line(key, digests[key]) for key in sorted(digests, key=os.fsencode))
 
 
@@ -188,7 +193,8 @@ def create_manifest(
     memory: int | str = "256MiB",
     **options: Unpack[StoreOptions],
 ) -> tuple[dict[str, str], int]:
-    """SHA-256 of every object below a URL, by key, and the bytes that were read. A manifest at the root is left out."""
+    """SHA-256 of every object below a URL, by key, and the bytes that were read. A manifest at the root is
+    left out."""
     with Store(url, memory=memory, **options) as store:
         report = _digest(store, _objects(store), workers)
     if report["problems"]:
@@ -402,7 +408,8 @@ def _compare_chunk(
 
 
 def equal_values(a: Any, b: Any) -> bool:
-    """Whether two decoded values say the same: arrays by dtype, shape and bits (NaN equals itself), numbers by value, the rest by ``==``."""
+    """Whether two decoded values say the same: arrays by dtype, shape and bits (NaN equals itself), numbers
+    by value, the rest by ``==``."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         if not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray)):
             return False

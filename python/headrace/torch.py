@@ -20,6 +20,7 @@ from headrace._frameworks import (
     take_only,
 )
 from headrace._loader import Loader as _NumpyLoader
+from headrace._trainer import find_run
 from headrace.errors import InvalidArgumentError
 
 __all__ = ["Batch", "Loader"]
@@ -27,6 +28,9 @@ __all__ = ["Batch", "Loader"]
 _ONE_PROCESS = (
     "headrace.torch.Loader reads ahead with its own threads and cannot run in DataLoader workers, which would each get a part of "
     "its state: use DataLoader(loader, batch_size=None, num_workers=0), or iterate the loader itself"
+)
+_NOT_PICKLED = _ONE_PROCESS + (
+    ". A checkpoint holds loader.state_dict(), or in Fabric's save() the loader itself, not the DataLoader around it"
 )
 
 
@@ -36,7 +40,8 @@ class Batch(_NumpyBatch):
     __slots__ = ()
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Batch:
-        """The batch with its tensors on a device, ``ids`` and ``mask`` too. Lightning and Accelerate call this."""
+        """The batch with its tensors on a device, ``ids`` and ``mask`` too. Lightning and Accelerate call
+        this."""
 
         def move(value: Any) -> Any:
             return value.to(device, non_blocking=non_blocking) if isinstance(value, torch.Tensor) else value
@@ -50,13 +55,16 @@ class Batch(_NumpyBatch):
 class Loader(IterableDataset[Any], DataLoader[Any]):
     """A :class:`headrace.Loader` whose batches hold tensors; takes the same arguments.
 
-    Fixed columns, ``ids`` and ``mask`` become tensors over the engine's memory, without a copy; other columns stay lists.
-    Training loops of others take it as their DataLoader: Lightning, Fabric, Accelerate's ``prepare()``, a Trainer's ``get_train_dataloader()``. It
-    is also an IterableDataset, for ``torch.utils.data.DataLoader(loader, batch_size=None, num_workers=0)`` and torchdata's StatefulDataLoader.
+    Fixed columns, ``ids`` and ``mask`` become tensors over the engine's memory, without a copy; other columns
+    stay lists. Training loops of others take it as their DataLoader: Lightning, Fabric, Accelerate's
+    ``prepare()``, a Trainer's ``get_train_dataloader()``. It is also an IterableDataset, for
+    ``torch.utils.data.DataLoader(loader, batch_size=None, num_workers=0)`` and torchdata's
+    StatefulDataLoader.
 
     :param pin_memory: copy tensors to pinned memory (needs CUDA).
     :param device: move tensors there; from pinned memory the copy is asynchronous.
-    :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for example.
+    :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for
+        example.
     """
 
     # What a DataLoader has. The loader assembles batches itself, so torch's constructor has nothing to do.
@@ -105,7 +113,8 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
         return self._counted(batches) if "_is_accelerate_prepared" in vars(self) else batches
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """As Accelerate's own loaders do: its gradient accumulation looks for the end of the loader that is being iterated."""
+        """As Accelerate's own loaders do: its gradient accumulation looks for the end of the loader that is
+        being iterated."""
         from accelerate.state import GradientState
 
         state = GradientState()
@@ -142,16 +151,19 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
         """See :meth:`headrace.Loader.set_epoch`."""
         if error := find_wrapper():
             raise error
-        self._loader.set_epoch(epoch)
+        run = find_run(self, self._loader)
+        self._loader.set_epoch(epoch if run is None else run.loader_epoch(epoch))
 
     def count_samples(self) -> int:
         return self._loader._sample_count
 
     def begin_indexed(self) -> None:
         self._expected_index = None
+        find_run(self, self._loader)  # Early versions of Trainer 5 skip without a word about the epoch.
 
     def batch_at(self, index: int) -> Any:
-        """The batch of a number in its epoch. The first of a loop may have any number; the others come one after the other."""
+        """The batch of a number in its epoch. The first of a loop may have any number; the others come one
+        after the other."""
         if self._expected_index is None:
             self._loader._start_at(index)
         elif index != self._expected_index:
@@ -165,7 +177,7 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
         return self._convert(batch)
 
     def __reduce__(self) -> Any:
-        raise InvalidArgumentError(_ONE_PROCESS)
+        raise InvalidArgumentError(_NOT_PICKLED)
 
     def __len__(self) -> int:
         return len(self._loader)

@@ -1,7 +1,8 @@
-"""Runs training loops of other frameworks on one or two ranks: forks them from one process that has imported the framework once.
+"""Runs training loops of other frameworks on one or two ranks: forks them from one process that has imported
+the framework once.
 
-A program defines ways to train (functions of a Job that return JSON) and calls main() with them; run_jobs() starts it with a list of
-jobs and gives their results, one a rank.
+A program defines ways to train (functions of a Job that return JSON) and calls main() with them; run_jobs()
+starts it with a list of jobs and gives their results, one a rank.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ LOADER: dict[str, Any] = {"batch_size": BATCH, "memory": "64MiB", "block_bytes":
 
 
 class Job(NamedTuple):
-    """One run of a way to train: all of it, or from a checkpoint on, or up to a step where it saves one and ends."""
+    """One run of a way to train: all of it, or from a checkpoint on, or up to a step where it saves one and
+    ends."""
 
     way: str
     data: str
@@ -58,7 +60,8 @@ def planned(data: Path, world: int, epochs: int = EPOCHS, **options: Any) -> lis
 
 
 def stops(world: int, steps: int | None = None) -> list[int]:
-    """Steps to stop at: a random one of each epoch and the end of the first, or with HEADRACE_LONG_TESTS all. Default: a step a batch."""
+    """Steps to stop at: a random one of each epoch and the end of the first, or with HEADRACE_LONG_TESTS all.
+    Default: a step a batch."""
     count = steps or batches_an_epoch(world)
     if LONG:
         return list(range(1, EPOCHS * count))
@@ -68,16 +71,16 @@ def stops(world: int, steps: int | None = None) -> list[int]:
     return [epoch * count + chosen.randrange(1, count) for epoch in range(EPOCHS)] + [count]
 
 
-def run_jobs(program: Path, jobs: Iterable[Job]) -> list[list[Any]]:
-    """What each rank of each job returned; its traceback where it raised."""
+def run_jobs(program: Path, jobs: Iterable[Job], packages: Path | None = None) -> list[list[Any]]:
+    """What each rank of each job returned; its traceback where it raised. ``packages`` come before the
+    venv's."""
     with tempfile.TemporaryDirectory() as directory:
         given, made = Path(directory, "jobs.json"), Path(directory, "results.json")
         given.write_text(json.dumps(list(jobs)))
+        environment = os.environ | ({"PYTHONPATH": str(packages)} if packages else {})
+        command = [sys.executable, str(program), str(given), str(made)]
         run = subprocess.run(
-            [sys.executable, str(program), str(given), str(made)],
-            capture_output=True,
-            text=True,
-            timeout=3600 if LONG else 280,
+            command, capture_output=True, text=True, env=environment, timeout=3600 if LONG else 280
         )
         assert run.returncode == 0, run.stdout + run.stderr
         return json.loads(made.read_text())  # type: ignore[no-any-return]
@@ -135,7 +138,8 @@ def _run(way: Callable[[Job], Any], job: Job) -> list[Any]:
 
 
 def main(ways: dict[str, Callable[[Job], Any]], imports: Iterable[str] = ()) -> None:
-    """Runs the jobs that a file lists, and writes their results into another. ``imports``: what the framework imports while it trains."""
+    """Runs the jobs that a file lists, and writes their results into another. ``imports``: what the framework
+    imports while it trains."""
     given, made = map(Path, sys.argv[1:])
     for module in (
         "torch._dynamo",

@@ -102,6 +102,32 @@ def stateful(job: Job) -> Any:
     return {"ids": module.ids}
 
 
+def fabric(job: Job) -> Any:
+    """Fabric's setup_dataloaders(); the loader's state goes into its checkpoint."""
+    runner = lightning.Fabric(
+        accelerator="cpu", devices=job.world, strategy="ddp" if job.world > 1 else "auto"
+    )
+    os.environ["RANK"] = os.environ.get("LOCAL_RANK", "0")  # Of the torchrun that framework_ranks acts as.
+    runner.launch()
+    loader = make(job)
+    saved = str(Path(job.directory) / "run.ckpt")
+    wraps = job.options.get("wraps")
+    batches: Any = torch.utils.data.DataLoader(loader, batch_size=None) if wraps else loader
+    batches = runner.setup_dataloaders(batches)
+    kept = {"loader": batches if not wraps or job.options.get("keeps_wrapper") else loader}
+    if job.resumes:
+        runner.load(saved, kept)
+    ids: list[list[int]] = []
+    while loader.epoch < EPOCHS:
+        for batch in batches:
+            assert batch.mask.dtype == torch.bool
+            ids.append(batch.ids.tolist())
+            if len(ids) == job.stop:
+                runner.save(saved, kept)
+                return {"ids": ids}
+    return {"ids": ids}
+
+
 def validate(job: Job) -> Any:
     """A check of two batches before the training, and a part after each epoch."""
     module = Module()
@@ -120,4 +146,4 @@ def wrapped(job: Job) -> Any:
 
 
 if __name__ == "__main__":
-    main({way.__name__: way for way in (fit, hook, stateful, validate, wrapped)})
+    main({way.__name__: way for way in (fit, hook, stateful, fabric, validate, wrapped)})

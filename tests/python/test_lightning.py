@@ -1,13 +1,13 @@
-"""Lightning on one and two processes (gloo): resumes exactly in every epoch, or refuses with the line to write."""
+"""Lightning on one and two processes (gloo): resumes exactly in every epoch, or refuses with the line to
+write."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from conftest import write_numbers
-from framework_ranks import LONG, SAMPLES, Job, planned, run_jobs, stops
+from framework_checks import Runs, make_data, received
+from framework_ranks import LONG, planned, stops
 
 pytest.importorskip("lightning")
 
@@ -15,62 +15,52 @@ pytestmark = pytest.mark.timeout(3600 if LONG else 300)
 
 PROGRAM = Path(__file__).with_name("lightning_ways.py")
 RESUMING = ("fit", "hook", "stateful")
+FABRIC = {"fabric": False, "fabric, wrapped": True}  # Whether a DataLoader is around the loader.
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_numbers(tmp_path_factory.mktemp("lightning") / "data", SAMPLES, per_shard=20)
+    return make_data(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
-def results(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[Any, list[Any]]:
-    """All jobs of this file, by what they are for."""
-    jobs: dict[Any, Job] = {}
+def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    made = Runs(data, tmp_path_factory)
     for world in (1, 2):
         for number, way in enumerate(RESUMING):
-            for stop in stops(world) if number == 0 or LONG else stops(world)[1:]:
-                directory = str(tmp_path_factory.mktemp("run"))
-                jobs["first", way, world, stop] = Job(way, str(data), world, directory, stop)
-                jobs["second", way, world, stop] = Job(way, str(data), world, directory, resumes=True)
-        jobs["wrapped", world] = Job("wrapped", str(data), world, str(tmp_path_factory.mktemp("run")))
+            made.add_resumed(way, way, world, stops(world) if number == 0 or LONG else stops(world)[1:])
+        for name, wraps in FABRIC.items():
+            made.add_resumed(
+                name, "fabric", world, stops(world) if LONG else stops(world)[1:2], {"wraps": wraps}
+            )
+        made.add(("wrapped", world), "wrapped", world)
+    made.add("kept", "fabric", stop=5, options={"wraps": True, "keeps_wrapper": True})
     for wraps in (False, True):
-        jobs["validate", wraps] = Job(
-            "validate", str(data), 1, str(tmp_path_factory.mktemp("run")), options={"wraps": wraps}
-        )
-    return dict(zip(jobs, run_jobs(PROGRAM, jobs.values()), strict=True))
+        made.add(("validate", wraps), "validate", options={"wraps": wraps})
+    return made.run(PROGRAM)
 
 
 @pytest.mark.parametrize("world", [1, 2])
-@pytest.mark.parametrize("way", RESUMING)
-def test_it_resumes_at_the_next_batch(
-    data: Path, results: dict[Any, list[Any]], way: str, world: int
-) -> None:
+@pytest.mark.parametrize("way", [*RESUMING, *FABRIC])
+def test_it_resumes_at_the_next_batch(runs: Runs, way: str, world: int) -> None:
     """The loaders are made before the process group, in processes with WORLD_SIZE and without RANK."""
-    expected = planned(data, world)
-    cases = [key for key in results if key[0] == "first" and key[1:3] == (way, world)]
-    assert cases
-    for _, *case in cases:
-        for rank in range(world):
-            first, second = results[("first", *case)][rank], results[("second", *case)][rank]
-            assert "error" not in first, first["error"]
-            assert "error" not in second, second["error"]
-            assert len(first["ids"]) == case[-1]
-            assert first["ids"] + second["ids"] == expected[rank], case
+    runs.check_resumed(way, world)
+    for stop in runs.stops(way, world):
+        assert [len(result["ids"]) for result in runs["first", way, world, stop]] == [stop] * world
 
 
 @pytest.mark.parametrize("world", [1, 2])
-def test_a_data_loader_around_the_loader_is_refused(results: dict[Any, list[Any]], world: int) -> None:
-    for result in results["wrapped", world]:
-        assert "InvalidArgumentError" in result["error"]
-        assert "trainer.fit(model, loader)" in result["error"]
+def test_a_data_loader_around_the_loader_is_refused(runs: Runs, world: int) -> None:
+    runs.check_refused(("wrapped", world), "trainer.fit(model, loader)")
+
+
+def test_a_data_loader_around_the_loader_is_not_kept_in_a_checkpoint(runs: Runs) -> None:
+    runs.check_refused("kept", "A checkpoint holds loader.state_dict()")
 
 
 @pytest.mark.parametrize("wraps", [False, True])
-def test_validation_begins_at_the_start_of_the_epoch(
-    data: Path, results: dict[Any, list[Any]], wraps: bool
-) -> None:
-    (result,) = results["validate", wraps]
-    assert "error" not in result, result["error"]
+def test_validation_begins_at_the_start_of_the_epoch(data: Path, runs: Runs, wraps: bool) -> None:
+    (result,) = runs["validate", wraps]
+    assert received(result) == planned(data, 1)[0]
     (first,) = planned(data, 1, 1, shuffle=False)
     assert result["validated"] == first[:2] + 3 * first[:5]
-    assert result["ids"] == planned(data, 1)[0]

@@ -11,6 +11,7 @@ import transformers
 from framework_ranks import EPOCHS, LOADER, Job, main
 
 import headrace.torch
+from headrace._frameworks import BatchIndexes
 
 
 class Model(torch.nn.Module):
@@ -53,11 +54,13 @@ def trainer(
             return headrace.torch.Loader(job.data, shuffle=False, columns=["x"], **LOADER)
 
         def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
-            """transformers 4.57 loads them onto "cpu:0" where there are two processes, which torch does not know."""
+            """transformers 4.57 loads them onto "cpu:0" where there are two processes, which torch does not
+            know."""
 
     arguments = transformers.TrainingArguments(
         output_dir=job.directory,
         num_train_epochs=EPOCHS,
+        max_steps=job.options.get("max_steps", -1),
         use_cpu=True,
         report_to=[],
         disable_tqdm=True,
@@ -65,6 +68,7 @@ def trainer(
         logging_strategy="no",
         gradient_accumulation_steps=job.options.get("accumulates", 1),
         ignore_data_skip=job.options.get("ignores", False),
+        restore_callback_states_from_checkpoint=job.options.get("restores", False),
         eval_strategy="epoch" if job.options.get("evaluates") else "no",
         prediction_loss_only=True,
     )
@@ -79,14 +83,41 @@ def checkpoint(job: Job) -> str:
     return str(found)
 
 
+def forget(job: Job) -> None:
+    """Takes the loader's state out of the checkpoint, as if another version had written it."""
+    path = Path(checkpoint(job), "trainer_state.json")
+    kept = json.loads(path.read_text())
+    kept["stateful_callbacks"].pop("HeadraceLoader", None)
+    path.write_text(json.dumps(kept))
+
+
 def override(job: Job) -> Any:
     """get_train_dataloader() returns the loader."""
-    loader = headrace.torch.Loader(job.data, columns=["x"], **LOADER)
+    loader = headrace.torch.Loader(job.data, columns=["x"], **{**LOADER, **job.options.get("loader", {})})
     model = Model()
+    if job.options.get("silent"):
+        del BatchIndexes.set_epoch  # As with transformers 5.0, whose Trainer does not tell it to what skips.
     if job.resumes and job.options.get("loads"):
         loader.load_state_dict(json.loads(Path(job.directory, "loader.json").read_text()))
-    trainer(job, loader, loader, model).train(resume_from_checkpoint=checkpoint(job) if job.resumes else None)
+    training = trainer(job, loader, loader, model)
+    training.train(resume_from_checkpoint=checkpoint(job) if job.resumes else None)
+    if job.options.get("forgets") and training.is_world_process_zero():
+        forget(job)
     return {"ids": model.ids, "evaluated": model.evaluated}
+
+
+def version(job: Job) -> Any:
+    return transformers.__version__
+
+
+def again(job: Job) -> Any:
+    """One Trainer trains up to a checkpoint, and from it on."""
+    loader = headrace.torch.Loader(job.data, columns=["x"], **LOADER)
+    model = Model()
+    training = trainer(job, loader, loader, model)
+    training.train()
+    training.train(resume_from_checkpoint=checkpoint(job))
+    return {"ids": model.ids}
 
 
 def wrapped(job: Job) -> Any:
@@ -102,4 +133,7 @@ def wrapped(job: Job) -> Any:
 
 if __name__ == "__main__":
     lazy = ("image_processing_utils", "modelcard", "modeling_utils", "trainer_seq2seq")
-    main({way.__name__: way for way in (override, wrapped)}, [f"transformers.{name}" for name in lazy])
+    main(
+        {way.__name__: way for way in (override, again, wrapped, version)},
+        [f"transformers.{name}" for name in lazy],
+    )

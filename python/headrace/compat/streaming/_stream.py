@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
+from headrace._ranks import count_of
 from headrace._store import Store
 from headrace.compat.streaming._copies import Copies
 from headrace.compat.streaming._registry import Registry
@@ -20,10 +21,11 @@ _WEIGHTS = ("proportion", "repeat", "choose")
 class Stream:
     """A data set, or one of several that are mixed. Arguments as in mosaicml-streaming.
 
-    With ``remote`` and ``local``, shards are copied to ``local`` before their first sample and stay there: the next run finds them.
-    With one of the two, the data is read where it lies, and nothing is copied. ``validate_hash`` compares each shard before its
-    first sample; a copy is compared without it too where the index has hashes. ``download_retry`` and ``download_timeout`` (seconds,
-    for one shard) are those of copying.
+    With ``remote`` and ``local``, shards are copied to ``local`` before their first sample and stay there:
+    the next run finds them. With one of the two, the data is read where it lies, and nothing is copied.
+    ``validate_hash`` compares each shard before its first sample; a copy is compared without it too where the
+    index has hashes. ``download_retry`` and ``download_timeout`` (seconds, for one shard) are those of
+    copying.
     """
 
     proportion: Any
@@ -66,14 +68,15 @@ class Stream:
         self._copies: Copies | None = None
 
     def _unused_temporary_directory(self) -> str:
-        """Where Mosaic would keep copies. Nothing is put there, but what lies there already may be Mosaic's: it refuses then."""
+        """Where Mosaic would keep copies. Nothing is put there, but what lies there already may be Mosaic's:
+        it refuses then."""
         digest = (
             hashlib.blake2s(self.remote.encode(), digest_size=16).hexdigest()
             if self.remote is not None
             else ""
         )
         path = os.path.join(tempfile.gettempdir(), digest, self.split)
-        if os.path.exists(path) and not int(os.environ.get("LOCAL_RANK") or 0):
+        if os.path.exists(path) and not count_of("LOCAL_RANK", 0):
             raise FileExistsError(
                 f"Could not create a temporary local directory {path} because it already exists. If you want to reuse the locally cached dataset, "
                 f"explicitly pass in a unique local directory with the `local` argument. Otherwise, delete this directory and retry."
@@ -90,7 +93,8 @@ class Stream:
                 setattr(self, name, default[name])
 
     def given_weights(self) -> tuple[float | None, float | None, int | None]:
-        """(proportion, repeat, choose) as the script gave them, also by attribute: not what derive_weights() made of them."""
+        """(proportion, repeat, choose) as the script gave them, also by attribute: not what derive_weights()
+        made of them."""
         now = {name: getattr(self, name) for name in _WEIGHTS if getattr(self, name, None) is not None}
         changed = {
             name: value
@@ -162,7 +166,8 @@ class Stream:
         return make_readers(parse_index(text, path), self.local, self.split, allow_unsafe_types, path)
 
     def prepare_shard(self, shard: Reader) -> int:
-        """Makes sure that a shard's files are in ``local``, whole and decompressed. Returns by how many bytes it has grown."""
+        """Makes sure that a shard's files are in ``local``, whole and decompressed. Returns by how many bytes
+        it has grown."""
         return self.copies.prepare(shard)
 
     def get_index_size(self) -> int:

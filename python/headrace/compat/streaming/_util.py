@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from headrace._ranks import count_of
+
 logger = logging.getLogger(__name__)
 
 _SHARED_MEMORY = Path("/dev/shm")
@@ -43,11 +45,12 @@ def wait_for_file_to_exist(filename: str, poll_interval: float, timeout: float, 
 
 
 def clean_stale_shared_memory() -> None:
-    """Removes the shared memory that killed runs of mosaicml-streaming have left. Headrace itself leaves none.
+    """Removes the shared memory that killed runs of mosaicml-streaming have left. Headrace itself leaves
+    none.
 
     As with Mosaic's: only while no job of Mosaic's runs on this machine, whose memory would go too.
     """
-    if int(os.environ.get("LOCAL_RANK") or 0):
+    if count_of("LOCAL_RANK", 0):
         return
     number, found = 0, True
     while found:
@@ -73,7 +76,8 @@ def retry(
     initial_backoff: float = 1.0,
     max_jitter: float = 0.5,
 ) -> Any:
-    """Decorator: calls the function again after an exception, with doubling pauses. Usable without parentheses."""
+    """Decorator: calls the function again after an exception, with doubling pauses. Usable without
+    parentheses."""
     if num_attempts < 1:
         raise ValueError("num_attempts must be at-least 1")
     if callable(exc_class) and not isinstance(exc_class, type):

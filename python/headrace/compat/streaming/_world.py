@@ -1,18 +1,14 @@
-"""Which process of a run this is, told as Mosaic is told: by torch.distributed, torchrun's environment and the DataLoader."""
+"""Which process of a run this is, told as Mosaic is told: by torch.distributed, torchrun's environment and
+the DataLoader."""
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
-from torch import distributed
 from torch.utils.data import get_worker_info
 
 from headrace import _native
-
-
-def _from_environment(name: str, default: int) -> int:
-    return int(os.environ.get(name) or default)
+from headrace._ranks import Rank, count_of, group_rank, torchrun_rank
 
 
 class World(NamedTuple):
@@ -41,17 +37,10 @@ class World(NamedTuple):
 
     @classmethod
     def detect(cls) -> World:
-        if distributed.is_available() and distributed.is_initialized():
-            rank, world_size = distributed.get_rank(), distributed.get_world_size()
-        else:
-            rank, world_size = _from_environment("RANK", 0), _from_environment("WORLD_SIZE", 1)
-            if world_size > 1 and not os.environ.get("RANK"):
-                raise ValueError(
-                    f"WORLD_SIZE={world_size} but no RANK: every process would take itself for the first; set both, or start with torchrun"
-                )
-        if not 0 <= rank < world_size:
-            raise ValueError(f"RANK={rank} of WORLD_SIZE={world_size}: set both, or start with torchrun")
-        ranks_per_node = _from_environment("LOCAL_WORLD_SIZE", 1)
+        # Not find_rank(): as with Mosaic, the processes of mpirun and srun are runs of their own unless RANK
+        # says otherwise.
+        rank, world_size = group_rank() or torchrun_rank() or Rank(0, 1)
+        ranks_per_node = count_of("LOCAL_WORLD_SIZE", 1)
         return cls(max(world_size // ranks_per_node, 1), ranks_per_node, 1, rank).in_worker()
 
     def in_worker(self) -> World:

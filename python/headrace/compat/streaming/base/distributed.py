@@ -1,10 +1,10 @@
 """The processes of a run."""
 
-import os
 from typing import Any
 
 from torch import distributed
 
+from headrace._ranks import count_of, group_rank
 from headrace.compat.streaming._world import World
 
 __all__ = [
@@ -22,15 +22,14 @@ def get_rank() -> int:
 
 
 def get_world_size() -> int:
-    return (
-        distributed.get_world_size()
-        if distributed.is_available() and distributed.is_initialized()
-        else int(os.environ.get("WORLD_SIZE") or 1)
-    )
+    # Alone, without a look at RANK: with WORLD_SIZE=2 and no process group Mosaic's all_gather_object() is a
+    # RuntimeError.
+    group = group_rank()
+    return count_of("WORLD_SIZE", 1) if group is None else group.world_size
 
 
 def get_local_rank() -> int:
-    return int(os.environ.get("LOCAL_RANK") or 0)
+    return count_of("LOCAL_RANK", 0)
 
 
 def get_local_world_size() -> int:
