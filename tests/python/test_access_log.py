@@ -128,6 +128,7 @@ def test_the_variable_is_the_default(
 ) -> None:
     monkeypatch.setenv("HEADRACE_ACCESS_LOG", str(log))
     monkeypatch.setenv("RANK", "5")
+    monkeypatch.setenv("WORLD_SIZE", "8")
     with hr.Store(dataset) as store:
         store.get("index.json")
     assert [entry["rank"] for entry in lines(log)] == [5]
@@ -136,6 +137,29 @@ def test_the_variable_is_the_default(
     with hr.Store(dataset, access_log=tmp_path / "other") as store:
         store.get("index.json")
     assert len(lines(log)) == len(lines(tmp_path / "other")) == 1
+
+
+def test_half_a_rank_is_not_recorded(dataset: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loaders refuse it where it would decide what they read; one that is given its rank does not ask."""
+    monkeypatch.setenv("RANK", "5")
+    with hr.Store(dataset, access_log=log) as store:
+        store.get("index.json")
+    assert ["rank" in entry for entry in lines(log)] == [False]
+    with pytest.raises(hr.InvalidArgumentError, match="WORLD_SIZE is not"):
+        hr.Loader(str(dataset), batch_size=10, access_log=log)
+    with hr.Loader(str(dataset), batch_size=10, rank=1, world_size=2, access_log=log) as loader:
+        next(iter(loader))
+    assert {entry.get("rank") for entry in lines(log)} == {None, 1}
+
+
+def test_the_rank_is_what_a_loader_would_take(
+    dataset: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "3")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    with hr.Store(dataset, access_log=log) as store:
+        store.get("index.json")
+    assert [entry["rank"] for entry in lines(log)] == [3]
 
 
 def test_mixtures_record_the_sources(dataset: Path, log: Path, tmp_path: Path) -> None:
@@ -220,7 +244,8 @@ def test_a_log_that_cannot_be_written_ends_the_job(dataset: Path, tmp_path: Path
 
 
 def test_killed_readers_leave_whole_lines(dataset: Path, log: Path) -> None:
-    """Two processes share a file and are killed when what they have read must be in it, within about a second and without close()."""
+    """Two processes share a file and are killed when what they have read must be in it, within about a second
+    and without close()."""
     hr.Dataset(str(dataset)).close()  # The index, once.
     command = [sys.executable, str(READER), str(dataset), str(log)]
     readers = [

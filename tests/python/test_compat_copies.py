@@ -1,4 +1,5 @@
-"""Copies of shards that headrace.compat.streaming keeps in ``local``: right bytes, whole files, the limit, several processes, kill -9."""
+"""Copies of shards that headrace.compat.streaming keeps in ``local``: right bytes, whole files, the limit,
+several processes, kill -9."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ from headrace.compat.streaming import (
     TSVWriter,
     XSVWriter,
 )
+from headrace.compat.streaming.base.distributed import all_gather_object, get_rank, get_world_size
 from headrace.compat.streaming.base.stream import streams_registry
 from headrace.compat.streaming.base.util import clean_stale_shared_memory, merge_index
 from headrace.errors import CorruptError
@@ -414,11 +416,40 @@ def test_streams_are_found_by_name(tmp_path: Path) -> None:
         StreamingDataset(local=str(tmp_path / "a"), batch_size=1, stream_name="none")
 
 
-def test_half_a_rank_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.delenv("RANK", raising=False)
-    with pytest.raises(ValueError, match="WORLD_SIZE=2 but no RANK"):
+@pytest.mark.parametrize(
+    ("variables", "message"),
+    [
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE=2 is set and RANK is not"),
+        ({"RANK": "0"}, "RANK=0 is set and WORLD_SIZE is not"),
+        ({"RANK": "2", "WORLD_SIZE": "2"}, "expected RANK below WORLD_SIZE"),
+        ({"RANK": "-1", "WORLD_SIZE": "2"}, "RANK='-1'"),
+    ],
+)
+def test_half_a_rank_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, variables: dict[str, str], message: str
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ValueError, match=message):
         StreamingDataset(local=str(write(tmp_path / "a")), batch_size=1)
-    monkeypatch.setenv("RANK", "2")
-    with pytest.raises(ValueError, match="RANK=2 of WORLD_SIZE=2"):
-        StreamingDataset(local=str(tmp_path / "a"), batch_size=1)
+    with pytest.raises(ValueError, match=message):
+        get_rank()
+
+
+def test_ranks_are_those_that_mosaic_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Under mpirun and srun without RANK, each process is a run of its own; the size alone is whatever
+    WORLD_SIZE says."""
+    for name, value in {
+        "OMPI_COMM_WORLD_RANK": "1",
+        "OMPI_COMM_WORLD_SIZE": "2",
+        "SLURM_PROCID": "1",
+        "SLURM_NTASKS": "2",
+    }.items():
+        monkeypatch.setenv(name, value)
+    assert (get_rank(), get_world_size()) == (0, 1)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert get_world_size() == 2
+    with pytest.raises(RuntimeError, match="init_process_group"):
+        all_gather_object(5)
+    monkeypatch.setenv("RANK", "1")
+    assert get_rank() == 1

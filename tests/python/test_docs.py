@@ -73,3 +73,19 @@ def test_readme_five_minutes_runs_as_written(tmp_path: Path) -> None:
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert "Traceback" not in run.stderr
+
+
+def test_prose_is_wrapped_and_stays_what_it_is() -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "wrap_docs.py")], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_the_example_of_a_wrapper_is_the_one_that_is_tested() -> None:
+    def code(text: str) -> str:
+        return re.sub(r"\s+", " ", re.sub(r"//[^\n]*", "", text)).strip()
+
+    example = re.search(r"```cpp\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.S)
+    assert example
+    assert code(example[1]) in code((ROOT / "src" / "store" / "forwarding_store_test.cc").read_text())

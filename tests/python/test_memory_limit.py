@@ -1,6 +1,7 @@
 """The memory limit is a limit, whatever is decoded or inflated: a process that reads stays near it.
 
-Quick: blocks of a few MiB. ``HEADRACE_LONG_TESTS=1``: blocks of 64 MB and 1 GB, also in a control group of the limit and 150 MiB.
+Quick: blocks of a few MiB. ``HEADRACE_LONG_TESTS=1``: blocks of 64 MB and 1 GB, also in a control group of
+the limit and 150 MiB.
 """
 
 from __future__ import annotations
@@ -111,19 +112,9 @@ def limit_group(group: Path, most: int) -> None:
     (group / name).write_text(str(most))
 
 
-# Blocks that decode to more than their file lets expect end the run when memory is short (design note 0030, "How it fails").
-UNEXPECTED = ("arrow_zstd", "parquet_ragged")
-
-
 @pytest.mark.skipif(not LONG, reason="HEADRACE_LONG_TESTS=1")
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.xfail(strict=True)] if name in UNEXPECTED else [])
-        for name in sorted(memory_sets.FORMATS)
-    ],
-)
+@pytest.mark.parametrize("name", sorted(memory_sets.FORMATS))
 def test_in_a_control_group_of_the_limit_and_150_mib(tmp_path: Path, control_group: Path, name: str) -> None:
     (tmp_path / "data").mkdir()
     memory_sets.FORMATS[name](tmp_path / "data", 64 * MiB)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections import Counter
 from pathlib import Path
@@ -453,3 +454,62 @@ def test_arrays_keep_their_type(sources: dict[str, Path]) -> None:
         batch = next(iter(loader))
     assert isinstance(batch["x"], np.ndarray)
     assert batch["x"].dtype == np.int64
+
+
+_REFERENCE: dict[str, Any] = {}
+for _block in re.findall(
+    r"```python\n(.*?)```", (Path(__file__).parents[2] / "docs" / "order.md").read_text(), re.DOTALL
+):
+    exec(_block, _REFERENCE)
+
+
+def reference_epochs(
+    state: dict[str, Any], counts: list[int], shares: list[int] | None, batch: int, epochs: int
+) -> list[list[int]]:
+    """Samples of the epochs by the program of docs/order.md; without shares, by equal weights of two sources."""
+    mixture = state["mixture"]
+    groups, samples = mixture["groups"], mixture["epoch_samples"]
+    parts = []
+    for part, count in zip(mixture["parts"].split(), counts, strict=True):
+        lanes, _, window = part[6:].partition("w")
+        blocks = [min(SHARD, count - first) for first in range(0, count, SHARD)]
+        parts.append((blocks, int(lanes) * groups, int(window or state["window_blocks"])))
+    if shares is None:
+        steps = _REFERENCE["weighted"](
+            [(0, [32768, 32768])], "proportional", groups, mixture["batch"], epochs * samples
+        )
+    else:
+        steps = (step for _ in range(epochs) for step in _REFERENCE["exact"](shares, groups))
+    given = _REFERENCE["mixture"](steps, state["seed"], groups, parts)
+    return [list(_REFERENCE["epoch_of"](given, epoch, samples, 0, batch, groups)) for epoch in range(epochs)]
+
+
+@pytest.mark.parametrize(
+    "shares", [None, [450, 40], [5, 3]], ids=["weights", "repeat and choose", "below one batch"]
+)
+@pytest.mark.parametrize("world_size", [1, 2, 4])
+def test_the_order_is_that_of_the_reference_program(
+    sources: dict[str, Path], shares: list[int] | None, world_size: int
+) -> None:
+    counts, batch, epochs = [300, 100], 16, 3
+    given: dict[str, Any] = {"code": sources["code"], "math": sources["math"]}
+    if shares is None:
+        given = {name: (path, 1.0) for name, path in given.items()}
+    else:
+        given = {
+            "code": hr.MixtureSource(sources["code"], repeat=shares[0] / 300),
+            "math": hr.MixtureSource(sources["math"], choose=shares[1]),
+        }
+    seen: list[list[list[int]]] = []
+    for rank in range(world_size):
+        with open_loader(
+            hr.Mixture(given), batch_size=batch // world_size, rank=rank, world_size=world_size
+        ) as loader:
+            state = loader.state_dict()
+            seen.append([[int(i) for i in one.ids] for _ in range(epochs) for one in loader])
+    expected = []
+    for samples in reference_epochs(state, counts, shares, batch, epochs):
+        for first in range(0, len(samples), batch):
+            real = samples[first : first + batch]
+            expected.append([real[slot % len(real)] for slot in range(batch)])
+    assert [[i for part in parts for i in part] for parts in zip(*seen, strict=True)] == expected

@@ -79,6 +79,23 @@ def test_a_stateful_data_loader_resumes_at_the_next_batch(numbers: Path) -> None
         assert received == planned, stop
 
 
+def test_skipping_what_another_global_batch_has_had_is_an_error(numbers: Path) -> None:
+    """What was skipped by count would leave an epoch that ends early."""
+    with headrace.torch.Loader(numbers, **OPTIONS) as loader:
+        list(zip(range(4), loader, strict=False))
+        state = loader.state_dict()
+    with headrace.torch.Loader(numbers, **OPTIONS, rank=1, world_size=2) as loader:
+        loader.load_state_dict(state)
+        iter(loader.batch_sampler)
+        with pytest.raises(hr.InvalidArgumentError, match="before batch 4, with 14 of 16 to go"):
+            loader.dataset[4]
+    half = {**OPTIONS, "batch_size": OPTIONS["batch_size"] // 2}
+    with headrace.torch.Loader(numbers, **half, rank=1, world_size=2) as loader:
+        loader.load_state_dict(state)
+        iter(loader.batch_sampler)
+        assert loader.dataset[4].index == 4
+
+
 def test_the_batches_of_an_epoch_have_numbers(loader: Any) -> None:
     """What skip_first_batches() of Accelerate uses, in the loops of Trainer too."""
     planned = [ids.tolist() for ids in loader.sample_ids(1)]
