@@ -10,9 +10,9 @@
 #include "base/crc32c.h"
 #include "bench_common.h"
 #include "headrace/dataset.h"
+#include "shard/formats/tfrecord/record.h"
 #include "shard/testing/build_dataset.h"
 #include "shard/testing/make_tar.h"
-#include "shard/tfrecord/record.h"
 
 namespace {
 

@@ -14,7 +14,7 @@
 #include "base/random.h"
 #include "bench_common.h"
 #include "bench_result.h"
-#include "shard/indexed_dataset.h"
+#include "shard/dataset/indexed_dataset.h"
 
 namespace {
 

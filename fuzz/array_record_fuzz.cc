@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "base/endian.h"
-#include "shard/arrayrecord/footer.h"
-#include "shard/arrayrecord/highway_hash.h"
-#include "shard/arrayrecord/riegeli.h"
-#include "shard/build.h"
+#include "shard/dataset/build.h"
+#include "shard/formats/arrayrecord/footer.h"
+#include "shard/formats/arrayrecord/highway_hash.h"
+#include "shard/formats/arrayrecord/riegeli.h"
 
 namespace {
 

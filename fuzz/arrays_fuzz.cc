@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <span>
 
-#include "shard/numpy/npy_header.h"
-#include "shard/numpy/zip_directory.h"
-#include "shard/tokens/megatron.h"
+#include "shard/formats/numpy/npy_header.h"
+#include "shard/formats/numpy/zip_directory.h"
+#include "shard/formats/tokens/megatron.h"
 
 namespace {
 

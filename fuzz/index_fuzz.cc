@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "shard/indexed_dataset.h"
+#include "shard/dataset/indexed_dataset.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <cstring>
 #include <vector>
 
-#include "shard/inflate.h"
-#include "shard/stream_inflater.h"
+#include "shard/codec/inflate.h"
+#include "shard/codec/stream_inflater.h"
 
 namespace {
 

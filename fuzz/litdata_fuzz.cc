@@ -5,13 +5,13 @@
 #include <string_view>
 #include <vector>
 
-#include "shard/litdata/data_spec.h"
-#include "shard/litdata/fernet.h"
-#include "shard/litdata/framed.h"
-#include "shard/litdata/item.h"
-#include "shard/litdata/json_leaf.h"
-#include "shard/litdata/litdata_index.h"
-#include "shard/litdata/litdata_layout.h"
+#include "shard/formats/litdata/data_spec.h"
+#include "shard/formats/litdata/fernet.h"
+#include "shard/formats/litdata/framed.h"
+#include "shard/formats/litdata/item.h"
+#include "shard/formats/litdata/json_leaf.h"
+#include "shard/formats/litdata/litdata_index.h"
+#include "shard/formats/litdata/litdata_layout.h"
 
 namespace {
 

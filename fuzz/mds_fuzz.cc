@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "shard/inflate.h"
-#include "shard/mds/mds_index.h"
-#include "shard/mds/mds_lines.h"
-#include "shard/mds/mds_shard.h"
+#include "shard/codec/inflate.h"
+#include "shard/formats/mds/mds_index.h"
+#include "shard/formats/mds/mds_lines.h"
+#include "shard/formats/mds/mds_shard.h"
 
 namespace {
 

@@ -2,11 +2,11 @@
 // an index's record of a block, or its layout.
 #include <cstdlib>
 
-#include "shard/table/ipc_stream.h"
-#include "shard/table/parquet_footer.h"
-#include "shard/table/parquet_pages.h"
-#include "shard/table/table_layout.h"
-#include "shard/table/table_record.h"
+#include "shard/formats/table/ipc_stream.h"
+#include "shard/formats/table/parquet_footer.h"
+#include "shard/formats/table/parquet_pages.h"
+#include "shard/formats/table/table_layout.h"
+#include "shard/formats/table/table_record.h"
 
 namespace {
 

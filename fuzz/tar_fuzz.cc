@@ -6,9 +6,9 @@
 #include <cstring>
 #include <vector>
 
+#include "shard/formats/webdataset/sample_cutter.h"
+#include "shard/formats/webdataset/tar_scan.h"
 #include "shard/testing/drive_scan.h"
-#include "shard/webdataset/sample_cutter.h"
-#include "shard/webdataset/tar_scan.h"
 
 namespace {
 

@@ -3,13 +3,13 @@
 #include <cstdlib>
 #include <vector>
 
-#include "shard/build.h"
+#include "shard/dataset/build.h"
+#include "shard/formats/csv/csv_cutter.h"
+#include "shard/formats/csv/csv_scan.h"
+#include "shard/formats/text/array_scan.h"
+#include "shard/formats/text/line_cutter.h"
+#include "shard/formats/text/line_scan.h"
 #include "shard/testing/drive_scan.h"
-#include "shard/text/array_scan.h"
-#include "shard/text/csv_cutter.h"
-#include "shard/text/csv_scan.h"
-#include "shard/text/line_cutter.h"
-#include "shard/text/line_scan.h"
 
 namespace {
 

@@ -7,10 +7,10 @@
 
 #include "base/crc32c.h"
 #include "base/endian.h"
+#include "shard/formats/tfrecord/example_cutter.h"
+#include "shard/formats/tfrecord/record.h"
+#include "shard/formats/tfrecord/record_scan.h"
 #include "shard/testing/drive_scan.h"
-#include "shard/tfrecord/example_cutter.h"
-#include "shard/tfrecord/record.h"
-#include "shard/tfrecord/record_scan.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 /// \file
 /// Making a lost index.json of a dataset anew.
 ///
-/// Place: src/shard/mds/.
+/// Place: src/shard/formats/mds/.
 ///
 /// Threads: the calling one.
 #include <string>

@@ -3,8 +3,8 @@
 /// Tables (Parquet, Arrow IPC, Lance): the seam between the engine, which fetches and cuts, and the
 /// package that decodes (pyarrow, through the bindings).
 ///
-/// Place: implemented by src/bindings/table.cc, used by src/shard/table/. Columns cross through the
-/// Arrow C data interface; the structs below are its ABI, copied from the specification
+/// Place: implemented by src/bindings/table.cc, used by src/shard/formats/table/. Columns cross
+/// through the Arrow C data interface; the structs below are its ABI, copied from the specification
 /// (https://arrow.apache.org/docs/format/CDataInterface.html), so that no Arrow library is needed
 /// to build.
 ///

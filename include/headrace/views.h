@@ -2,7 +2,7 @@
 /// \file
 /// Views: datasets made of other datasets. They hold no data of their own.
 ///
-/// Place: src/shard/concat/, src/shard/packed/. Order, feed and states treat them as any dataset.
+/// Place: src/shard/views/. Order, feed and states treat them as any dataset.
 ///
 /// Threads: immutable after open; every const function from any thread.
 #include <cstdint>

@@ -605,7 +605,7 @@ def _pool() -> Any:
 
 def _is_cut_by_engine(kind: Any, how: str) -> bool:
     """Whether nothing here follows the offsets of such a column: the engine checks each one that it follows
-    (src/shard/table/decoded_table.cc)."""
+    (src/shard/formats/table/decoded_table.cc)."""
     types = _arrow().types
     if how == "list":
         return bool(types.is_list(kind) or types.is_large_list(kind))
@@ -791,7 +791,7 @@ def _decode_lance(request: _Request) -> Iterable[_Part]:
 
 @_guarded
 def describe(kind: str, spec: str, head: memoryview, body: memoryview) -> str:
-    """What a table is, as JSON (src/shard/table/table_plan.h)."""
+    """What a table is, as JSON (src/shard/formats/table/table_plan.h)."""
     if kind == "prune":
         return _prune(spec, head)
     describers = {"parquet": _describe_parquet, "ipc": _describe_ipc, "lance": _describe_lance}

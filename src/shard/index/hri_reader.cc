@@ -5,9 +5,9 @@
 
 #include "base/crc32c.h"
 #include "base/endian.h"
+#include "shard/codec/json_reader.h"
 #include "shard/index/hri.h"
 #include "shard/index/hri_layout.h"
-#include "shard/json_reader.h"
 
 namespace headrace::detail {
 namespace {

@@ -5,9 +5,9 @@
 #include <chrono>
 
 #include "base/random.h"
-#include "shard/fingerprint.h"
+#include "shard/dataset/fingerprint.h"
+#include "shard/dataset/indexed_dataset.h"
 #include "shard/index/block_table.h"
-#include "shard/indexed_dataset.h"
 
 namespace headrace::detail {
 namespace {

@@ -17,9 +17,9 @@
 #include "base/random.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
+#include "shard/dataset/indexed_dataset.h"
 #include "shard/index/hri.h"
 #include "shard/index/index_file.h"
-#include "shard/indexed_dataset.h"
 
 namespace headrace::detail {
 namespace {

@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "shard/codec/stream_inflater.h"
 #include "shard/scan/scan_files.h"
-#include "shard/stream_inflater.h"
 
 namespace headrace::detail {
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "shard/codec/stream_inflater.h"
 #include "shard/range_fetcher.h"
 #include "shard/scan/scan_files.h"
-#include "shard/stream_inflater.h"
 
 namespace headrace::detail {
 namespace {

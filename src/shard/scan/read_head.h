@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "headrace/store.h"
-#include "shard/build.h"
+#include "shard/dataset/build.h"
 
 namespace headrace::detail {
 

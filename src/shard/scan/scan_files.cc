@@ -6,7 +6,7 @@
 #include <deque>
 #include <optional>
 
-#include "shard/empty_shard.h"
+#include "shard/dataset/empty_shard.h"
 #include "shard/index/partial.h"
 #include "shard/range_fetcher.h"
 #include "shard/scan/file_reading.h"

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "headrace/store.h"
-#include "shard/build.h"
+#include "shard/dataset/build.h"
 #include "shard/index/hri.h"
 #include "shard/scan/file_scan.h"
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "shard/build.h"
-#include "shard/indexed_dataset.h"
-#include "shard/listing.h"
+#include "shard/dataset/build.h"
+#include "shard/dataset/indexed_dataset.h"
+#include "shard/dataset/listing.h"
 #include "shard/testing/fake_store.h"
 
 namespace headrace::testing {

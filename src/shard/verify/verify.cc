@@ -8,7 +8,7 @@
 #include <thread>
 #include <tuple>
 
-#include "shard/digest.h"
+#include "shard/codec/digest.h"
 #include "shard/index/hri.h"
 #include "shard/index/hri_layout.h"
 #include "shard/verify/worker.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "headrace/dataset.h"
-#include "shard/digest.h"
+#include "shard/codec/digest.h"
 #include "shard/testing/fake_store.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/make_tar.h"

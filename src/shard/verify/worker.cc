@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "headrace/second_look.h"
-#include "shard/digest.h"
+#include "shard/codec/digest.h"
 #include "shard/verify/object_scan.h"
 
 namespace headrace::detail {

@@ -1,0 +1,125 @@
+#pragma once
+/// \file
+/// What all formats share: a Dataset that is a view of index bytes plus a block table. One subclass
+/// a format adds how to cut.
+///
+/// Place: between the index (index/) and formats/.
+///
+/// Threads: immutable.
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "headrace/dataset.h"
+#include "shard/index/block_table.h"
+#include "shard/index/hri.h"
+#include "shard/index/index_file.h"
+
+namespace headrace::detail {
+
+/// Everything that a dataset is made of.
+struct DatasetParts {
+  std::string url;
+  IndexBytes bytes;  ///< What `view` looks into.
+  IndexView view;
+  std::vector<Block> blocks;
+};
+
+class IndexedDataset : public Dataset {
+ public:
+  explicit IndexedDataset(DatasetParts parts);
+
+  Format format() const noexcept override { return view_.format(); }
+  const std::string& url() const noexcept override { return url_; }
+  const std::vector<Column>& columns() const noexcept override { return view_.columns(); }
+  std::uint64_t sample_count() const noexcept override { return view_.sample_count(); }
+  std::uint64_t stored_bytes() const noexcept override { return view_.stored_bytes(); }
+  const std::string& fingerprint() const noexcept override;
+  const std::string& version_fingerprint() const noexcept override { return view_.fingerprint(); }
+  std::uint32_t shard_count() const noexcept override {
+    return static_cast<std::uint32_t>(view_.shards().size());
+  }
+  Shard shard(std::uint32_t index) const override;
+  std::uint32_t block_count() const noexcept override {
+    return static_cast<std::uint32_t>(blocks_.size());
+  }
+  Block block(std::uint32_t index) const override { return blocks_[index]; }
+  std::uint32_t block_of(std::uint64_t position) const override;
+  std::uint64_t largest_block_bytes() const noexcept override { return largest_block_bytes_; }
+  std::uint64_t append_extents(std::uint32_t block, std::uint32_t begin, std::uint32_t end,
+                               std::vector<Extent>& out) const override;
+  bool is_compressed(std::uint32_t block) const override {
+    return shard_of(block).compression != Compression::kNone;
+  }
+  bool is_decoded(std::uint32_t block) const override {
+    return shard_of(block).compression == Compression::kDecoded;
+  }
+  Status decompress(std::uint32_t block, std::span<const std::byte> stored,
+                    std::span<std::byte> raw) const override;
+  Status verify(std::uint32_t block, std::span<const std::byte> stored) const override;
+  std::span<const std::byte> index_bytes() const noexcept override { return bytes_.whole(); }
+
+ protected:
+  const IndexView& view() const noexcept { return view_; }
+  /// False when no shard is compressed: spares a look at the block.
+  bool has_compressed() const noexcept { return has_compressed_; }
+  const Block& block_at(std::uint32_t index) const noexcept { return blocks_[index]; }
+  const ShardRecord& shard_of(std::uint32_t block) const noexcept {
+    return view_.shards()[blocks_[block].shard];
+  }
+  /// Index in its shard of the first sample of a block.
+  std::uint64_t first_in_shard(std::uint32_t block) const noexcept {
+    return blocks_[block].first_sample - shard_of(block).first_sample;
+  }
+  /// Where the bytes of a block begin in the address space of its shard, once it is ready to cut.
+  std::uint64_t block_origin(std::uint32_t block) const noexcept;
+  /// The frames of a block. \pre shard_of(block).frame_count > 0.
+  FrameRun frames_of_block(std::uint32_t block) const noexcept {
+    return frames_of(view_, shard_of(block), first_in_shard(block), blocks_[block].sample_count);
+  }
+  /// The bytes of sample `index` inside what append_extents() laid out, or decompress() made of it;
+  /// an error unless they lie in bytes.bytes. For shards with boundaries.
+  Result<std::span<const std::byte>> sample_bytes(const BlockBytes& bytes,
+                                                  std::uint32_t index) const;
+  /// Ok unless the index could not be read: then nothing that its boundaries say may be believed.
+  Status index_status() const {
+    return bytes_.pages() == nullptr ? Status() : bytes_.pages()->status();
+  }
+  /// kCorrupt, naming the shard's object and the sample.
+  Status corrupt_sample(std::uint32_t block, std::uint32_t index, std::string_view what) const;
+
+ private:
+  Status inflate_frames(std::uint32_t block, std::span<const std::byte> stored,
+                        std::span<std::byte> raw) const;
+
+  const std::string url_;
+  const IndexBytes bytes_;
+  const IndexView view_;
+  const std::vector<Block> blocks_;
+  std::uint64_t largest_block_bytes_ = 0;
+  bool has_compressed_ = false;
+  mutable std::once_flag has_fingerprint_;
+  mutable std::string fingerprint_;  ///< Once has_fingerprint_.
+  /// block_origin() of every block; empty when no shard has frames.
+  std::vector<std::uint64_t> origins_;
+};
+
+/// Makes the dataset of the index's format. Errors: kCorrupt, kUnsupported (what the format's own
+/// reader of the layout says).
+Result<std::shared_ptr<const Dataset>> make_dataset(DatasetParts parts,
+                                                    const DatasetOptions& options);
+std::shared_ptr<const Dataset> make_webdataset(DatasetParts parts);
+// These read a layout from the index and may refuse it: kCorrupt, kUnsupported.
+Result<std::shared_ptr<const Dataset>> make_mds_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_litdata_dataset(DatasetParts parts,
+                                                            const DatasetOptions& options);
+Result<std::shared_ptr<const Dataset>> make_tfrecord_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_raw_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_text_dataset(DatasetParts parts);  ///< And kCsv.
+Result<std::shared_ptr<const Dataset>> make_tokens_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_numpy_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_array_record_dataset(DatasetParts parts);
+
+}  // namespace headrace::detail

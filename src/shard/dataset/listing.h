@@ -1,0 +1,48 @@
+#pragma once
+/// \file
+/// Which objects below a root may hold samples.
+///
+/// Threads: the calling one.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "shard/dataset/build.h"
+
+namespace headrace::detail {
+
+struct Candidates {
+  /// Every visible object: in byte order of the key, or as DatasetOptions::keys has them. Hidden
+  /// files, `index.hri` and directory marks are never among them.
+  std::vector<ObjectInfo> all;
+  /// Those of `all` that are no side files: .idx .json .yaml .txt ..., README, _SUCCESS, and others
+  /// whose name begins with '_'. With options.keys: all.
+  std::vector<ObjectInfo> data;
+  /// `data` and those named .jsonl or .txt: what a dataset of lines may lie in.
+  std::vector<ObjectInfo> lines;
+};
+
+/// Lists the root, or looks up options.keys. Errors: kNotFound (nothing there, a key is missing),
+/// those of the store.
+Result<Candidates> list_candidates(const BuildContext& context);
+
+/// True for names of files about the data: README, LICENSE, dataset_infos.json, _SUCCESS, ...
+bool is_about_data(std::string_view name) noexcept;
+
+/// Looks up these keys: one by one, or by a listing where they are many. Those that are not there
+/// are left out, or (`must_exist`) kNotFound. Errors: those of the store.
+Result<std::vector<ObjectInfo>> look_up(const BuildContext& context,
+                                        const std::vector<std::string>& keys, bool must_exist);
+
+/// Pure part of the above.
+Candidates sort_candidates(std::vector<ObjectInfo> listing);
+
+/// A text that differs when any key, size or version of the objects does, or an option that shapes
+/// an index.
+std::string manifest_of(const std::vector<ObjectInfo>& objects, const DatasetOptions& options);
+
+/// True when the options choose what an index of `format` holds: one made with other options, or
+/// found beside the dataset, is then not the one asked for. kAuto: of any format.
+bool shapes_index(const DatasetOptions& options, Format format) noexcept;
+
+}  // namespace headrace::detail

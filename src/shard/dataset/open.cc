@@ -1,0 +1,451 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+
+#include "shard/dataset/build.h"
+#include "shard/dataset/detect.h"
+#include "shard/dataset/empty_shard.h"
+#include "shard/dataset/indexed_dataset.h"
+#include "shard/dataset/listing.h"
+#include "shard/dataset/lost_index.h"
+#include "shard/dataset/splits.h"
+#include "shard/formats/mds/mds_encoding.h"
+#include "shard/formats/raw/raw_layout.h"
+#include "shard/formats/tokens/idx_layout.h"
+#include "shard/index/index_file.h"
+#include "shard/index/partial.h"
+#include "shard/scan/read_head.h"
+#include "shard/sure_store.h"
+
+namespace headrace {
+namespace detail {
+namespace {
+
+// A billion samples of varying size take 1 to 2 GiB; more has to be split into several datasets.
+constexpr std::uint64_t kMostIndexBytes = std::uint64_t{16} << 30;
+// A stored index up to this is fetched at every open; a larger one is kept in the cache.
+constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{4} << 20;
+
+// LitData's index.json is parsed as a whole, in a few times its size: some million chunks.
+constexpr std::uint64_t kMostLitDataJsonBytes = std::uint64_t{1} << 30;
+
+// An index that was found fit.
+struct OpenIndex {
+  IndexBytes bytes;
+  IndexView view;  // Of `bytes`; stays valid when they move.
+};
+
+Result<OpenIndex> check(IndexBytes bytes) {
+  OpenIndex index{std::move(bytes), {}};
+  HEADRACE_TRY_ASSIGN(index.view, IndexView::parse(index.bytes.bytes(), true, index.bytes.pages()));
+  return index;
+}
+
+class Opener {
+ public:
+  explicit Opener(const BuildContext& context) : context_(context) {}
+
+  Result<std::shared_ptr<const Dataset>> open() {
+    if (context_.options.use_stored_index && !has_chosen_objects()) {
+      HEADRACE_TRY_ASSIGN(auto stored, stored_index());
+      if (stored) return finish(*std::move(stored));
+    }
+    HEADRACE_TRY_ASSIGN(auto bytes, fresh_index(true));
+    return finish(std::move(bytes));
+  }
+
+  /// Index made anew, or (`use_cache`) the one that an earlier open made of the same objects.
+  Result<OpenIndex> fresh_index(bool use_cache) {
+    const Format wanted = context_.options.format;
+    const bool may_be_manifest =
+        wanted == Format::kAuto || wanted == Format::kMds || wanted == Format::kLitData;
+    if (may_be_manifest && !has_chosen_objects()) {
+      ObjectInfo info;
+      auto json = read_object(context_.store, context_.pool, std::string(kMdsIndexName),
+                              kMostIndexJsonBytes, context_.call, &info);
+      if (json) {
+        IndexJsonKind kind = kind_of_index_json(*json);
+        if (kind == IndexJsonKind::kOther) HEADRACE_TRY(check_index_json(context_.store, *json));
+        if (wanted == Format::kMds) kind = IndexJsonKind::kMds;
+        if (wanted == Format::kLitData) kind = IndexJsonKind::kLitData;
+        if (kind != IndexJsonKind::kOther) return manifest_index(*json, kind, info, use_cache);
+      } else if (json.error().code() == Code::kExhausted) {
+        return large_index(std::move(json).error(), use_cache);
+      } else if (json.error().code() != Code::kNotFound) {
+        return std::move(json).error();
+      }
+    }
+    if (wanted == Format::kMds || wanted == Format::kLitData) {
+      return Status(
+          Code::kNotFound,
+          fmt::format("{}: no {} dataset there (no {}{})", url(),
+                      wanted == Format::kMds ? "MDS" : "LitData", kMdsIndexName,
+                      wanted == Format::kMds ? "; `headrace index --rebuild` makes one" : ""));
+    }
+    return listed_index(use_cache);
+  }
+
+ private:
+  const std::string& url() const { return context_.store.url(); }
+
+  // Not all that lies there: an index of all is not of these.
+  bool has_chosen_objects() const {
+    return !context_.options.keys.empty() || has_chosen_split(context_.options);
+  }
+
+  // Whether nobody said which of several splits is meant.
+  bool must_be_one() const {
+    const DatasetOptions& options = context_.options;
+    return options.split.empty() && options.keys.empty() && options.manifest.empty() &&
+           (options.format != Format::kRaw || !options.labels.empty());
+  }
+
+  std::string source_manifest(Format format, const IndexSource& source) const {
+    const bool is_shaped = shapes_index(context_.options, format);
+    return fmt::format("{} {} {} {}", format_name(format), source.etag, source.size_bytes,
+                       is_shaped ? manifest_of({}, context_.options) : "");
+  }
+
+  Result<OpenIndex> manifest_index(const std::string& json, IndexJsonKind kind,
+                                   const ObjectInfo& info, bool use_cache) {
+    const IndexSource source{std::string(kMdsIndexName), info.etag,
+                             info.size_bytes != 0 ? info.size_bytes : json.size()};
+    const bool is_mds = kind == IndexJsonKind::kMds;
+    const std::string manifest = source_manifest(is_mds ? Format::kMds : Format::kLitData, source);
+    if (use_cache) {
+      if (auto cached = cached_index(manifest)) return *std::move(cached);
+    }
+    auto bytes = is_mds ? mds_index(json, source) : build_litdata_index(context_, json, source);
+    if (!bytes) return std::move(bytes).error();
+    return keep(*std::move(bytes), manifest, use_cache);
+  }
+
+  // An index.json above kMostIndexJsonBytes.
+  Result<OpenIndex> large_index(Status why, bool use_cache) {
+    HEADRACE_TRY_ASSIGN(ObjectInfo info,
+                        context_.store.head(std::string(kMdsIndexName), context_.call));
+    if (info.size_bytes <= kMostIndexJsonBytes) return why.clone();
+    info.key = kMdsIndexName;
+    HEADRACE_TRY_ASSIGN(const Format format, large_format(info));
+    const IndexSource source{info.key, info.etag, info.size_bytes};
+    const std::string manifest = source_manifest(format, source);
+    if (use_cache) {
+      if (auto cached = cached_index(manifest)) return *std::move(cached);
+    }
+    auto bytes =
+        format == Format::kMds ? large_mds_index(info, source) : large_litdata_index(source);
+    if (!bytes) return std::move(bytes).error();
+    return keep(*std::move(bytes), manifest, use_cache);
+  }
+
+  Result<Format> large_format(const ObjectInfo& info) const {
+    if (context_.options.format != Format::kAuto) return context_.options.format;
+    HEADRACE_TRY_ASSIGN(const auto head, read_head(context_, info));
+    const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+    return kind_of_index_json_head(text) == IndexJsonKind::kLitData ? Format::kLitData
+                                                                    : Format::kMds;
+  }
+
+  Result<std::string> large_mds_index(const ObjectInfo& info, const IndexSource& source) {
+    auto index = read_mds_index(context_, info);
+    if (!index) return std::move(index).error().annotate(url());
+    return build_mds_index(context_, *index, source);
+  }
+
+  Result<std::string> large_litdata_index(const IndexSource& source) {
+    ObjectInfo info;
+    auto json = read_object(context_.store, context_.pool, source.key, kMostLitDataJsonBytes,
+                            context_.call, &info);
+    if (!json) {
+      if (json.error().code() != Code::kExhausted) return std::move(json).error();
+      return Status(Code::kUnsupported,
+                    fmt::format("{}: has {} bytes; of LitData up to {} are read: write fewer, "
+                                "larger chunks",
+                                context_.store.object_url(source.key), source.size_bytes,
+                                kMostLitDataJsonBytes));
+    }
+    if (info.etag != source.etag)
+      return Status(Code::kChanged, context_.store.object_url(source.key) + ": has changed");
+    return build_litdata_index(context_, *json, source);
+  }
+
+  Result<std::string> mds_index(const std::string& json, const IndexSource& source) {
+    auto index = parse_mds_index(json, context_.options.allow_unsafe);
+    if (!index) return std::move(index).error().annotate(url());
+    return build_mds_index(context_, *index, source);
+  }
+
+  Result<OpenIndex> listed_index(bool use_cache) {
+    HEADRACE_TRY_ASSIGN(Candidates candidates, list_candidates(context_));
+    if (has_chosen_split(context_.options)) HEADRACE_TRY(choose_split(context_, candidates));
+    HEADRACE_TRY_ASSIGN(const std::string manifest, listed_manifest(candidates.all, use_cache));
+    if (use_cache) {
+      if (auto cached = cached_index(manifest)) return *std::move(cached);
+    }
+    std::vector<ObjectInfo> side_files;
+    std::copy_if(candidates.all.begin(), candidates.all.end(), std::back_inserter(side_files),
+                 [](const ObjectInfo& object) { return object.key.ends_with(".idx"); });
+    const auto splits = must_be_one() ? std::make_optional<SplitTable>(candidates) : std::nullopt;
+    if (splits && splits->is_sure()) HEADRACE_TRY(refuse_several(context_, *splits));
+    HEADRACE_TRY_ASSIGN(const DataObjects data, choose_objects(context_, std::move(candidates)));
+    // Any word may be in the names of files that are samples themselves.
+    if (splits && data.format != Format::kRaw) HEADRACE_TRY(refuse_several(context_, *splits));
+    HEADRACE_TRY(refuse_empty(context_, data));
+    BuildContext context = context_;
+    context.side_files = side_files;
+    HEADRACE_TRY_ASSIGN(auto bytes, build(context, data));
+    return keep(std::move(bytes), manifest, use_cache);
+  }
+
+  // The `.idx` beside a `.bin` that was asked for by its key shapes the index as well.
+  Result<std::string> listed_manifest(std::vector<ObjectInfo> objects, bool use_cache) {
+    const Format wanted = context_.options.format;
+    const bool may_have_idx = wanted == Format::kAuto || wanted == Format::kTokens;
+    std::vector<std::string> keys;
+    if (use_cache && may_have_idx && !context_.options.index_cache_dir.empty()) {
+      for (const std::string& key : context_.options.keys)
+        if (key.ends_with(".bin")) keys.push_back(idx_key(key));
+    }
+    if (!keys.empty()) {
+      HEADRACE_TRY_ASSIGN(auto beside, look_up(context_, keys, false));
+      std::move(beside.begin(), beside.end(), std::back_inserter(objects));
+    }
+    return manifest_of(objects, context_.options);
+  }
+
+  Result<std::string> build(const BuildContext& context, const DataObjects& data) {
+    switch (data.format) {
+      case Format::kRaw:
+        return build_raw_index(context, data.objects);
+      case Format::kWebDataset:
+        return build_webdataset_index(context, data.objects);
+      case Format::kTfRecord:
+        return build_tfrecord_index(context, data.objects);
+      case Format::kText:
+        return build_text_index(context, data.objects);
+      case Format::kCsv:
+        return build_csv_index(context, data.objects);
+      case Format::kArrayRecord:
+        return build_array_record_index(context, data.objects);
+      case Format::kTokens:
+        return build_tokens_index(context, data.objects);
+      case Format::kNumpy:
+        return build_numpy_index(context, data.objects);
+      case Format::kTable:
+        return build_table_index(context, data.objects);
+      default:
+        return Status(Code::kUnsupported, fmt::format("{}: this build does not read format '{}'",
+                                                      url(), format_name(data.format)));
+    }
+  }
+
+  // The index beside the dataset, if there is one that is readable, of the wanted format and made
+  // of what is there now.
+  Result<std::optional<OpenIndex>> stored_index() {
+    // What an MDS index is made of is known before the index is: asked for at the same time, it
+    // costs no round trip of its own.
+    std::optional<Result<ObjectInfo>> mds_source;
+    const Format wanted = context_.options.format;
+    std::jthread asking;
+    if (wanted == Format::kAuto || wanted == Format::kMds || wanted == Format::kLitData) {
+      asking = std::jthread(
+          [&] { mds_source = context_.store.head(std::string(kMdsIndexName), context_.call); });
+    }
+    auto index = read_stored();
+    if (asking.joinable()) asking.join();
+    if (!index) return std::move(index).error();
+    if (!*index || (wanted != Format::kAuto && wanted != (*index)->view.format()) ||
+        !is_shaped_as_asked((*index)->view)) {
+      return std::optional<OpenIndex>();
+    }
+    const IndexSource& source = (*index)->view.source();
+    if (!source.key.empty()) {
+      const bool is_asked = mds_source && source.key == kMdsIndexName;
+      auto now = is_asked ? *std::move(mds_source) : context_.store.head(source.key, context_.call);
+      if (!now && now.error().code() != Code::kNotFound) return std::move(now).error();
+      if (!now || now->size_bytes != source.size_bytes || now->etag != source.etag)
+        return std::optional<OpenIndex>();
+    }
+    HEADRACE_TRY_ASSIGN(const bool is_current, has_current_idx((*index)->view));
+    if (!is_current) return std::optional<OpenIndex>();
+    return *std::move(index);
+  }
+
+  // Labels are the same whoever made them; of other options an index does not tell enough.
+  bool is_shaped_as_asked(const IndexView& view) const {
+    const DatasetOptions& options = context_.options;
+    if (options.labels.empty() || !options.keys.empty())
+      return !shapes_index(options, view.format());
+    return view.layout() == kFolderLabels;
+  }
+
+  // False when an `.idx` that the index was made with is another by now.
+  Result<bool> has_current_idx(const IndexView& view) {
+    if (view.format() != Format::kTokens || view.layout().empty()) return true;
+    auto made_with = parse_idx_layout(view.layout());
+    if (!made_with) return false;
+    std::vector<std::string> keys;
+    for (const IndexSource& file : *made_with) keys.push_back(file.key);
+    HEADRACE_TRY_ASSIGN(const auto now, look_up(context_, keys, false));
+    return std::equal(now.begin(), now.end(), made_with->begin(), made_with->end(),
+                      [](const ObjectInfo& a, const IndexSource& b) {
+                        return a.key == b.key && a.etag == b.etag && a.size_bytes == b.size_bytes;
+                      });
+  }
+
+  // What lies beside the dataset: a local file, or one that was fetched before.
+  Result<std::optional<OpenIndex>> read_stored() {
+    const std::string directory = context_.store.local_directory();
+    if (!directory.empty()) return index_in_file(fmt::format("{}/{}", directory, kIndexName));
+    auto bytes = read_object(context_.store, context_.pool, std::string(kIndexName),
+                             kReadAtOnceBytes, context_.call);
+    // S3 calls a missing object denied when the caller may not list; what is really denied fails
+    // again below.
+    if (!bytes &&
+        (bytes.error().code() == Code::kNotFound || bytes.error().code() == Code::kDenied)) {
+      return std::optional<OpenIndex>();
+    }
+    if (!bytes && bytes.error().code() == Code::kExhausted) return read_large_stored();
+    if (!bytes) return std::move(bytes).error();
+    auto index = check(IndexBytes(*std::move(bytes)));
+    if (!index) return std::optional<OpenIndex>();
+    return std::optional<OpenIndex>(*std::move(index));
+  }
+
+  Result<std::optional<OpenIndex>> read_large_stored() {
+    HEADRACE_TRY_ASSIGN(const ObjectInfo info,
+                        context_.store.head(std::string(kIndexName), context_.call));
+    const std::string name = fmt::format("stored {} {}", info.etag, info.size_bytes);
+    if (auto cached = cached_index(name)) return std::optional<OpenIndex>(*std::move(cached));
+    HEADRACE_TRY_ASSIGN(auto bytes,
+                        read_object(context_.store, context_.pool, std::string(kIndexName),
+                                    kMostIndexBytes, context_.call));
+    if (!IndexView::verify_sums(std::as_bytes(std::span(bytes))).ok())
+      return std::optional<OpenIndex>();
+    HEADRACE_TRY_ASSIGN(auto index, keep(std::move(bytes), name, true));
+    return std::optional<OpenIndex>(std::move(index));
+  }
+
+  std::optional<OpenIndex> cached_index(const std::string& manifest) {
+    if (context_.options.index_cache_dir.empty()) return std::nullopt;
+    return index_in_file(cached_index_path(context_.options.index_cache_dir, url(), manifest));
+  }
+
+  // A damaged index, or one of another version, is as if it were not there: it only costs the time
+  // to make another.
+  static std::optional<OpenIndex> index_in_file(const std::string& path) {
+    auto bytes = IndexBytes::read(path);
+    if (!bytes) return std::nullopt;
+    auto index = check(*std::move(bytes));
+    if (!index) return std::nullopt;
+    return *std::move(index);
+  }
+
+  // Publishes a built index; a cache that cannot be written is no reason to fail.
+  Result<OpenIndex> keep(std::string bytes, const std::string& manifest, bool use_cache) {
+    PartialIndex::remove(context_.options.index_cache_dir, url());
+    if (use_cache && !context_.options.index_cache_dir.empty()) {
+      const std::string path = cached_index_path(context_.options.index_cache_dir, url(), manifest);
+      if (publish_file(path, bytes).ok()) {
+        if (auto kept = index_in_file(path)) return *std::move(kept);
+      }
+    }
+    return check(IndexBytes(std::move(bytes)));
+  }
+
+  Result<std::shared_ptr<const Dataset>> finish(OpenIndex index) {
+    DatasetParts parts{
+        .url = url(), .bytes = std::move(index.bytes), .view = std::move(index.view), .blocks = {}};
+    if (!context_.options.allow_unsafe) HEADRACE_TRY(refuse_pickles(parts.view));
+    HEADRACE_TRY_ASSIGN(parts.blocks, make_blocks(parts.view, context_.options.block_bytes));
+    if (parts.bytes.pages() != nullptr) HEADRACE_TRY(parts.bytes.pages()->status());
+    return make_dataset(std::move(parts), context_.options);
+  }
+
+  // An index may have been built where pickles were allowed.
+  Status refuse_pickles(const IndexView& view) const {
+    if (view.format() != Format::kMds) return Status();
+    for (Column column : view.columns()) {
+      if (Status status = describe_mds_column(column, false); !status.ok())
+        return std::move(status).annotate(url());
+    }
+    return Status();
+  }
+
+  const BuildContext& context_;
+};
+
+// What bytes may be blamed for: besides what makes no sense, a name, a version or a kind that they
+// only seem to say.
+bool may_be_flipped(Code code) noexcept {
+  return code == Code::kCorrupt || code == Code::kUnsupported || code == Code::kNotFound;
+}
+
+// What an Opener makes of the store. Where it blames bytes, a bit that flipped on the wire may have
+// made them so: it is made again of bytes that have come twice the same, and what is wrong with
+// those is the data's fault. The same error twice would prove nothing: other bytes may cause it.
+template <class T, class Make>
+Result<T> made_surely(const BuildContext& context, const Make& make) {
+  Result<T> made = make(context);
+  if (made || !may_be_flipped(made.error().code()) || context.store.traits().is_local) return made;
+  SureStore sure(context.store);
+  return make(BuildContext{sure, context.pool, context.options, context.call});
+}
+
+}  // namespace
+
+std::uint64_t BuildContext::read_bytes(std::uint64_t aim_bytes) const noexcept {
+  // An eighth of the pool, so that several reads are in flight whatever its size; slabs are charged
+  // up to 5/4.
+  const std::uint64_t share = pool.limit_bytes() / 8 / 4096 * 4096;
+  return std::max<std::uint64_t>(4096, std::min(aim_bytes, share));
+}
+
+namespace {
+
+// The options with the format that others of them imply.
+Result<DatasetOptions> complete(DatasetOptions options) {
+  const bool has_labels = !options.labels.empty();
+  const bool has_manifest = !options.manifest.empty();
+  const auto refused = [](std::string what) {
+    return Status(Code::kInvalidArgument, std::move(what));
+  };
+  if (has_labels && options.labels != "folder")
+    return refused(fmt::format("labels='{}': must be 'folder'", options.labels));
+  if (has_manifest && (has_labels || !options.keys.empty()))
+    return refused(
+        "manifest= names the files and what goes with them: leave out labels= and keys=");
+  if (!has_labels && !has_manifest) return options;
+  if (options.format == Format::kAuto) options.format = Format::kRaw;
+  if (options.format == Format::kRaw) return options;
+  return refused(fmt::format("{}= belongs to raw files, not to format='{}'",
+                             has_labels ? "labels" : "manifest", format_name(options.format)));
+}
+
+}  // namespace
+}  // namespace detail
+
+Result<std::shared_ptr<const Dataset>> Dataset::open(Store& store, SlabPool& pool,
+                                                     const DatasetOptions& given,
+                                                     const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const DatasetOptions options, detail::complete(given));
+  const detail::BuildContext context{store, pool, options, call};
+  return detail::made_surely<std::shared_ptr<const Dataset>>(
+      context, [](const detail::BuildContext& c) { return detail::Opener(c).open(); });
+}
+
+Result<std::string> build_index(Store& store, SlabPool& pool, const DatasetOptions& given,
+                                const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const DatasetOptions options, detail::complete(given));
+  const detail::BuildContext context{store, pool, options, call};
+  HEADRACE_TRY_ASSIGN(const auto index, detail::made_surely<detail::OpenIndex>(
+                                            context, [](const detail::BuildContext& c) {
+                                              return detail::Opener(c).fresh_index(false);
+                                            }));
+  const auto bytes = index.bytes.bytes();
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+}  // namespace headrace

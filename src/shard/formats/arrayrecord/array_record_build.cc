@@ -1,0 +1,187 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "shard/dataset/build.h"
+#include "shard/formats/arrayrecord/footer.h"
+#include "shard/formats/arrayrecord/riegeli.h"
+#include "shard/range_fetcher.h"
+
+namespace headrace::detail {
+namespace {
+
+constexpr std::uint64_t kReadBytes = std::uint64_t{4} << 20;
+
+// Of a footer before its length is known; most are smaller.
+constexpr std::uint64_t kFooterAimBytes = std::uint64_t{256} << 10;
+// Files whose footers are read at once.
+constexpr std::size_t kFilesAtOnce = 64;
+
+// Three small reads a file.
+class ArrayRecordBuilder {
+ public:
+  ArrayRecordBuilder(const BuildContext& context, const std::vector<ObjectInfo>& objects,
+                     RangeFetcher& fetcher)
+      : context_(context),
+        objects_(objects),
+        fetcher_(fetcher),
+        read_bytes_(context.read_bytes(kReadBytes)) {}
+
+  Result<std::string> run() {
+    for (std::size_t begin = 0; begin < objects_.size(); begin += kFilesAtOnce) {
+      const std::size_t end = std::min(objects_.size(), begin + kFilesAtOnce);
+      HEADRACE_TRY(add_files(std::span(objects_).subspan(begin, end - begin)));
+      context_.report(end, objects_.size());
+    }
+    IndexSource source;
+    if (!objects_.empty()) source = {objects_[0].key, objects_[0].etag, objects_[0].size_bytes};
+    Column record{.name = "record", .encoding = "bytes", .dtype = {}, .shape = {}};
+    return writer_.finish({.format = Format::kArrayRecord,
+                           .columns = {std::move(record)},
+                           .source = std::move(source),
+                           .block_bytes = context_.options.block_bytes});
+  }
+
+ private:
+  using Files = std::span<const ObjectInfo>;
+
+  Status add_files(Files files) {
+    HEADRACE_TRY_ASSIGN(const auto offsets, footer_offsets(files));
+    HEADRACE_TRY_ASSIGN(const auto firsts, add_footers(files, offsets));
+    return check_chunks(files, firsts);
+  }
+
+  static std::uint64_t last_block(const ObjectInfo& file) {
+    return file.size_bytes < kRiegeliBlockBytes ? 0 : file.size_bytes - kRiegeliBlockBytes;
+  }
+
+  Result<std::vector<std::uint64_t>> footer_offsets(Files files) {
+    std::vector<RangeRead> reads;
+    for (const ObjectInfo& file : files)
+      reads.push_back(range(file, last_block(file), file.size_bytes));
+    HEADRACE_TRY_ASSIGN(const auto blocks, fetch_all(fetcher_, std::move(reads)));
+    std::vector<std::uint64_t> offsets;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      auto offset = parse_postscript(std::as_bytes(std::span(blocks[i])), files[i].size_bytes);
+      if (!offset) return named(files[i], std::move(offset).error());
+      offsets.push_back(*offset);
+    }
+    return offsets;
+  }
+
+  // Returns the first chunk of each file; one of no bytes where there is none.
+  Result<std::vector<Frame>> add_footers(Files files, const std::vector<std::uint64_t>& offsets) {
+    std::vector<RangeRead> reads;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const std::uint64_t most = offsets[i] + std::min(read_bytes_, kFooterAimBytes);
+      reads.push_back(range(files[i], offsets[i], std::min(last_block(files[i]), most)));
+    }
+    HEADRACE_TRY_ASSIGN(auto begins, fetch_all(fetcher_, std::move(reads)));
+    std::vector<Frame> firsts;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      auto footer = read_footer(files[i], offsets[i], std::move(begins[i]));
+      if (!footer) return named(files[i], std::move(footer).error());
+      add(files[i], *footer);
+      firsts.push_back(footer->frames.empty() ? Frame{} : footer->frames[0]);
+    }
+    return firsts;
+  }
+
+  // `stored`: the begin of the footer's chunk, or all of it. The chunk's header says how long it
+  // is: whatever a postscript says, no more of the file than a footer is read.
+  Result<ArrayRecordFooter> read_footer(const ObjectInfo& file, std::uint64_t offset,
+                                        std::string stored) {
+    std::array<std::byte, kRiegeliChunkHeaderBytes> head{};
+    strip_riegeli_blocks(std::as_bytes(std::span(stored)), offset, head);
+    HEADRACE_TRY_ASSIGN(const RiegeliChunkHeader header, parse_riegeli_chunk(head));
+    if (header.data_bytes > kMostFooterBytes) {
+      return Status(Code::kUnsupported,
+                    fmt::format("arrayrecord: a footer of {} bytes; up to {} are read",
+                                header.data_bytes, kMostFooterBytes));
+    }
+    const std::uint64_t chunk_bytes = kRiegeliChunkHeaderBytes + header.data_bytes;
+    const std::uint64_t block_count =
+        chunk_bytes / (kRiegeliBlockBytes - kRiegeliBlockHeaderBytes) + 2;
+    const std::uint64_t end =
+        std::min(last_block(file), offset + chunk_bytes + block_count * kRiegeliBlockHeaderBytes);
+    while (offset + stored.size() < end) {
+      const std::uint64_t at = offset + stored.size();
+      HEADRACE_TRY_ASSIGN(const auto more,
+                          fetch_all(fetcher_, {range(file, at, std::min(end, at + read_bytes_))}));
+      stored += more[0];
+    }
+    HEADRACE_TRY_ASSIGN(auto footer, parse_footer(std::as_bytes(std::span(stored)), offset));
+    if (footer.record_count <= kMostShardSamples) return footer;
+    return Status(Code::kUnsupported,
+                  fmt::format("arrayrecord: {} records in one file; up to {} are read, split it",
+                              footer.record_count, kMostShardSamples));
+  }
+
+  // Transposed chunks are said now, not in training.
+  Status check_chunks(Files files, const std::vector<Frame>& firsts) {
+    constexpr std::uint64_t kLength = kRiegeliChunkHeaderBytes + 2 * kRiegeliBlockHeaderBytes;
+    std::vector<RangeRead> reads;
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      const std::uint64_t begin = firsts[i].stored_begin;
+      reads.push_back(range(files[i], begin, begin + std::min(kLength, firsts[i].stored_bytes)));
+    }
+    HEADRACE_TRY_ASSIGN(const auto heads, fetch_all(fetcher_, reads));
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      if (heads[i].empty()) continue;
+      const auto stored = std::as_bytes(std::span(heads[i]));
+      HEADRACE_TRY(named(files[i], check_chunk(stored, reads[i].offset_bytes)));
+    }
+    return Status();
+  }
+
+  static Status check_chunk(std::span<const std::byte> stored, std::uint64_t offset) {
+    std::array<std::byte, kRiegeliChunkHeaderBytes> head{};
+    strip_riegeli_blocks(stored, offset, head);
+    HEADRACE_TRY_ASSIGN(const RiegeliChunkHeader header, parse_riegeli_chunk(head));
+    if (header.type != RiegeliChunk::kTransposed) return Status();
+    return Status(Code::kUnsupported,
+                  "arrayrecord: transposed chunks are not read; write the file with "
+                  "'transpose:false' (the default of array_record)");
+  }
+
+  void add(const ObjectInfo& file, const ArrayRecordFooter& footer) {
+    ShardRecord shard;
+    shard.sample_count = footer.record_count;
+    shard.stored_bytes = file.size_bytes;
+    shard.raw_bytes = footer.raw_bytes;
+    shard.first_object = writer_.object_count();
+    shard.has_bounds = false;
+    shard.compression = Compression::kOwn;
+    shard.first_frame = writer_.add_frames(footer.frames);
+    shard.frame_count = static_cast<std::uint32_t>(footer.frames.size());
+    writer_.add_object(file.key, file.etag, file.size_bytes);
+    writer_.add_shard(shard);
+  }
+
+  static RangeRead range(const ObjectInfo& file, std::uint64_t begin, std::uint64_t end) {
+    return {.key = file.key, .etag = file.etag, .offset_bytes = begin, .length_bytes = end - begin};
+  }
+
+  Status named(const ObjectInfo& file, Status status) const {
+    if (status.ok()) return status;
+    return std::move(status).annotate(context_.store.object_url(file.key));
+  }
+
+  const BuildContext& context_;
+  const std::vector<ObjectInfo>& objects_;
+  RangeFetcher& fetcher_;
+  const std::uint64_t read_bytes_;
+  IndexWriter writer_;
+};
+
+}  // namespace
+
+Result<std::string> build_array_record_index(const BuildContext& context,
+                                             const std::vector<ObjectInfo>& objects) {
+  HEADRACE_TRY_ASSIGN(const auto fetcher,
+                      RangeFetcher::create(context.store, context.pool, context.call));
+  return ArrayRecordBuilder(context, objects, *fetcher).run();
+}
+
+}  // namespace headrace::detail

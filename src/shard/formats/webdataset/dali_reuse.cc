@@ -1,0 +1,112 @@
+#include "shard/formats/webdataset/dali_reuse.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include "shard/formats/webdataset/member_name.h"
+#include "shard/formats/webdataset/tar.h"
+#include "shard/range_fetcher.h"
+
+namespace headrace::detail {
+namespace {
+
+// An index line takes about 40 bytes a member: a million members.
+constexpr std::uint64_t kMostIndexBytes = std::uint64_t{64} << 20;
+
+// Reads of one tar, in the order of their tags.
+enum Look : std::uint64_t { kFirst, kLast, kTail, kLooks };
+
+bool is_member(std::span<const std::byte> header, const DaliMember& member) {
+  TarNameBuffer buffer;
+  auto parsed = parse_tar_member(header, buffer);
+  if (!parsed || parsed->step != TarStep::kMember || !parsed->member.is_regular ||
+      parsed->member.data_bytes != member.data_bytes) {
+    return false;
+  }
+  if (!member.name.empty()) return parsed->member.name == member.name;
+  const auto split = split_member_name(parsed->member.name);
+  return split && is_same_suffix(split->suffix, member.suffix);
+}
+
+class Finder {
+ public:
+  Finder(const BuildContext& context, const std::vector<ObjectInfo>& objects, RangeFetcher& fetcher)
+      : context_(context), objects_(objects), fetcher_(fetcher), found_(objects.size()) {}
+
+  Result<std::vector<std::optional<DaliIndex>>> run() {
+    HEADRACE_TRY(read_indexes());
+    for (std::size_t i = 0; i < objects_.size(); ++i)
+      if (found_[i]) look(i);
+    while (fetcher_.pending() > 0) {
+      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher_.next());
+      const std::size_t i = data.tag / kLooks;
+      if (found_[i] && !is_right(*found_[i], data.tag % kLooks, data.bytes())) found_[i].reset();
+    }
+    return std::move(found_);
+  }
+
+ private:
+  Status read_indexes() {
+    std::map<std::string_view, const ObjectInfo*> beside;
+    for (const ObjectInfo& object : context_.side_files) beside[object.key] = &object;
+    const std::uint64_t most = std::min(kMostIndexBytes, context_.read_bytes(kMostIndexBytes));
+    for (std::size_t i = 0; i < objects_.size(); ++i) {
+      const std::string& key = objects_[i].key;
+      const auto at = beside.find(key.substr(0, key.rfind('.')) + ".idx");
+      if (at == beside.end() || at->second->size_bytes == 0 || at->second->size_bytes > most)
+        continue;
+      fetcher_.start({.key = at->second->key,
+                      .etag = at->second->etag,
+                      .length_bytes = at->second->size_bytes,
+                      .tag = i});
+    }
+    while (fetcher_.pending() > 0) {
+      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher_.next());
+      const auto bytes = data.bytes();
+      auto index = parse_dali_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
+                                    objects_[data.tag].size_bytes);
+      if (index) found_[data.tag] = *std::move(index);
+    }
+    return Status();
+  }
+
+  void look(std::size_t i) {
+    const DaliIndex& index = *found_[i];
+    const std::uint64_t offsets[] = {index.first.data_begin - kTarBlockBytes,
+                                     index.last.data_begin - kTarBlockBytes, index.bounds.back()};
+    for (std::uint64_t l = 0; l < kLooks; ++l) {
+      const std::uint64_t rest = objects_[i].size_bytes - offsets[l];
+      if (rest == 0) continue;  // A tar without an end mark.
+      fetcher_.start({.key = objects_[i].key,
+                      .etag = objects_[i].etag,
+                      .offset_bytes = offsets[l],
+                      .length_bytes = std::min(rest, kTarBlockBytes),
+                      .tag = i * kLooks + l});
+    }
+  }
+
+  static bool is_right(const DaliIndex& index, std::uint64_t look,
+                       std::span<const std::byte> bytes) {
+    if (look == kFirst) return is_member(bytes, index.first);
+    if (look == kLast) return is_member(bytes, index.last);
+    return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+  }
+
+  const BuildContext& context_;
+  const std::vector<ObjectInfo>& objects_;
+  RangeFetcher& fetcher_;
+  std::vector<std::optional<DaliIndex>> found_;
+};
+
+}  // namespace
+
+Result<std::vector<std::optional<DaliIndex>>> find_dali_indexes(
+    const BuildContext& context, const std::vector<ObjectInfo>& objects) {
+  if (context.side_files.empty()) return std::vector<std::optional<DaliIndex>>(objects.size());
+  HEADRACE_TRY_ASSIGN(const auto fetcher,
+                      RangeFetcher::create(context.store, context.pool, context.call));
+  return Finder(context, objects, *fetcher).run();
+}
+
+}  // namespace headrace::detail
