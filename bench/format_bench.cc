@@ -10,7 +10,10 @@
 #include "base/crc32c.h"
 #include "bench_common.h"
 #include "headrace/dataset.h"
+#include "shard/formats/text/text_driver.h"
 #include "shard/formats/tfrecord/record.h"
+#include "shard/formats/tfrecord/tfrecord_driver.h"
+#include "shard/formats/webdataset/webdataset_driver.h"
 #include "shard/testing/build_dataset.h"
 #include "shard/testing/make_tar.h"
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/endian.h"
-#include "shard/dataset/build.h"
+#include "shard/formats/arrayrecord/array_record_driver.h"
 #include "shard/formats/arrayrecord/footer.h"
 #include "shard/formats/arrayrecord/highway_hash.h"
 #include "shard/formats/arrayrecord/riegeli.h"

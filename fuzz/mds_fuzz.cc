@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "shard/codec/inflate.h"
+#include "shard/dataset/index_json.h"
 #include "shard/formats/mds/mds_index.h"
 #include "shard/formats/mds/mds_lines.h"
 #include "shard/formats/mds/mds_shard.h"
@@ -21,7 +22,7 @@ void require(bool condition) {
 
 void read_index(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  (void)headrace::detail::kind_of_index_json(text);
+  (void)headrace::detail::owner_of_index_json(text);
   auto index = headrace::detail::parse_mds_index(text, true);
   headrace::detail::MdsIndexStream stream(true);
   headrace::Status fed;

@@ -3,12 +3,12 @@
 #include <cstdlib>
 #include <vector>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/csv/csv_cutter.h"
 #include "shard/formats/csv/csv_scan.h"
 #include "shard/formats/text/array_scan.h"
 #include "shard/formats/text/line_cutter.h"
 #include "shard/formats/text/line_scan.h"
+#include "shard/formats/text/text_driver.h"
 #include "shard/testing/drive_scan.h"
 
 namespace {

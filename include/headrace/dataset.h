@@ -43,9 +43,11 @@ enum class Format : std::uint8_t {
   kSamples = 11,  ///< A view of other datasets (mixture, packed tokens); never in an index.
   kCsv = 12,      ///< Separated values with a header (RFC 4180): a record is a sample.
 };
-/// "auto", "mds", "webdataset", "raw", "litdata", "tfrecord", "text", "tokens", "numpy", "table",
-/// "arrayrecord", "csv".
+/// "auto", "mds", ...: kMds is "mds", and so on.
 std::string_view format_name(Format format) noexcept;
+/// What parse_format() takes: "auto", then every format in the order of the numbers.
+std::vector<std::string_view> format_names();
+/// Errors: kInvalidArgument (lists format_names()).
 Result<Format> parse_format(std::string_view name);
 
 /// One column of every sample.

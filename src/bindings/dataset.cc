@@ -181,6 +181,7 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
 }
 
 void bind_dataset(nb::module_& m) {
+  m.def("format_names", &format_names);
   m.def("build_index", &build_index_bytes, nb::arg("store"), nb::kw_only(),
         nb::arg("progress") = nb::none(), nb::arg("options"));
   m.def("rebuild_index_json", &rebuild_index_json, nb::arg("store"), nb::kw_only(),

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from headrace import _native
 from headrace.cli.base import CANCELLED, Stores, fail, guard, print_json, reader_left, shown, split_url
 
 __all__ = [
@@ -65,7 +66,7 @@ Format = Annotated[
     str,
     typer.Option(
         "--format",
-        help="auto (found from content), mds, webdataset, raw, litdata, tfrecord, text, tokens, numpy, table, arrayrecord, csv.",
+        help=f"auto (found from content), {', '.join(_native.format_names()[1:])}.",
     ),
 ]
 

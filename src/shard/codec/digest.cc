@@ -18,23 +18,23 @@ struct Name {
 
 // Cheapest first, by measured order of magnitude: xxHash far ahead, then SHA-1/SHA-2 in hardware,
 // the rest in software.
-constexpr Name kNames[] = {{"xxh3_64", nullptr},
-                           {"xxh3_128", nullptr},
-                           {"xxh128", nullptr},
-                           {"xxh64", nullptr},
-                           {"xxh32", nullptr},
-                           {"sha1", "SHA1"},
-                           {"sha256", "SHA256"},
-                           {"sha224", "SHA224"},
-                           {"blake2b", "BLAKE2b512"},
-                           {"blake2s", "BLAKE2s256"},
-                           {"sha512", "SHA512"},
-                           {"sha384", "SHA384"},
-                           {"md5", "MD5"},
-                           {"sha3_224", "SHA3-224"},
-                           {"sha3_256", "SHA3-256"},
-                           {"sha3_384", "SHA3-384"},
-                           {"sha3_512", "SHA3-512"}};
+constexpr Name kDigests[] = {{"xxh3_64", nullptr},
+                             {"xxh3_128", nullptr},
+                             {"xxh128", nullptr},
+                             {"xxh64", nullptr},
+                             {"xxh32", nullptr},
+                             {"sha1", "SHA1"},
+                             {"sha256", "SHA256"},
+                             {"sha224", "SHA224"},
+                             {"blake2b", "BLAKE2b512"},
+                             {"blake2s", "BLAKE2s256"},
+                             {"sha512", "SHA512"},
+                             {"sha384", "SHA384"},
+                             {"md5", "MD5"},
+                             {"sha3_224", "SHA3-224"},
+                             {"sha3_256", "SHA3-256"},
+                             {"sha3_384", "SHA3-384"},
+                             {"sha3_512", "SHA3-512"}};
 
 // The hex digits of `name` in the list; empty when it is not there.
 std::string_view find(std::string_view list, std::string_view name) {
@@ -51,7 +51,7 @@ std::string_view find(std::string_view list, std::string_view name) {
 }  // namespace
 
 bool is_known_digest(std::string_view name) {
-  for (const Name& known : kNames) {
+  for (const Name& known : kDigests) {
     if (known.name == name) return true;
   }
   return false;
@@ -78,9 +78,9 @@ Digester& Digester::operator=(Digester&&) noexcept = default;
 Digester::~Digester() = default;
 
 std::optional<Digester> Digester::create(std::string_view name) {
-  const auto known = std::find_if(std::begin(kNames), std::end(kNames),
+  const auto known = std::find_if(std::begin(kDigests), std::end(kDigests),
                                   [name](const Name& n) { return n.name == name; });
-  if (known == std::end(kNames)) return std::nullopt;
+  if (known == std::end(kDigests)) return std::nullopt;
   auto state = std::make_unique<State>();
   if (known->openssl_name != nullptr) {
     const std::unique_ptr<EVP_MD, decltype(&EVP_MD_free)> kind(
@@ -146,7 +146,7 @@ std::string hex_digest(std::string_view name, std::span<const std::byte> bytes) 
 }
 
 Status check_digest(std::string_view list, std::span<const std::byte> bytes) {
-  for (const Name& known : kNames) {
+  for (const Name& known : kDigests) {
     const std::string_view expected = find(list, known.name);
     if (expected.empty()) continue;
     const std::string actual = hex_digest(known.name, bytes);

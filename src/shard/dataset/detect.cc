@@ -7,8 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "shard/dataset/format_driver.h"
 #include "shard/dataset/lost_index.h"
-#include "shard/formats/csv/csv_layout.h"
+#include "shard/dataset/name_parts.h"
 #include "shard/range_fetcher.h"
 #include "shard/scan/read_head.h"
 #include "shard/scan/scan_files.h"
@@ -19,8 +20,6 @@ namespace {
 // Kinds of names that are looked into; the largest ones where there are more. Bounds what opening a
 // tree of sources costs: two reads each, all at once.
 constexpr std::size_t kMostGroups = 16;
-
-std::string_view base_name(std::string_view key) { return key.substr(key.rfind('/') + 1); }
 
 // What names of one kind have in common: all from the first dot that is not at the front on, with
 // numbers made equal.
@@ -37,45 +36,27 @@ std::string ending_of(std::string_view key) {
   return ending;
 }
 
-bool has_npy_member(std::span<const std::byte> head) noexcept {
-  // The first local header of a zip: u16 name length at 26, the name at 30.
-  if (head.size() < 30) return false;
-  const auto length =
-      std::to_integer<std::size_t>(head[26]) | std::to_integer<std::size_t>(head[27]) << 8;
-  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  return length <= head.size() - 30 && text.substr(30, length).ends_with(".npy");
-}
-
 Format format_of_name(std::string_view key) {
-  constexpr std::pair<std::string_view, Format> kClaims[] = {
-      {".tar", Format::kWebDataset},
-      {".tar.gz", Format::kWebDataset},
-      {".tgz", Format::kWebDataset},
-      {".tar.zst", Format::kWebDataset},
-      {".tar.bz2", Format::kWebDataset},
-      {".tar.xz", Format::kWebDataset},
-      {".parquet", Format::kTable},
-      {".arrow", Format::kTable},
-      {".tfrecord", Format::kTfRecord},
-      {".tfrecords", Format::kTfRecord},
-      {".tfrecord.gz", Format::kTfRecord},
-      {".jsonl", Format::kText},
-      {".jsonl.gz", Format::kText},
-      {".jsonl.zst", Format::kText},
-      {".ndjson", Format::kText},
-      {".ndjson.gz", Format::kText},
-      {".npy", Format::kNumpy},
-      {".npz", Format::kNumpy},
-      {".array_record", Format::kArrayRecord}};
-  for (const auto& [ending, format] : kClaims) {
-    if (key.ends_with(ending)) return format;
-  }
-  return csv_delimiter_of(key) ? Format::kCsv : format_of_indexed_name(key);
+  for (const FormatDriver* driver : all_formats())
+    if (driver->claims(key)) return driver->id;
+  return Format::kAuto;
 }
 
 // Formats that a listing does not describe.
 bool needs_index_json(Format format) {
-  return format == Format::kMds || format == Format::kLitData;
+  const FormatDriver* driver = driver_of(format);
+  return driver != nullptr && driver->index_json != nullptr;
+}
+
+// Whether files of notes may be its data.
+bool takes_notes(Format format) {
+  const FormatDriver* driver = driver_of(format);
+  return driver != nullptr && !driver->note_endings.empty();
+}
+
+bool may_describe_others(Format format) {
+  const FormatDriver* driver = driver_of(format);
+  return driver == nullptr || driver->may_describe_others;
 }
 
 struct Group {
@@ -88,7 +69,7 @@ class Chooser {
  public:
   Chooser(const BuildContext& context, Candidates candidates)
       : context_(context), candidates_(std::move(candidates)) {
-    if (context.options.format == Format::kText) candidates_.data = candidates_.lines;
+    if (takes_notes(context.options.format)) candidates_.data = candidates_.lines;
     if (candidates_.data.empty()) {
       candidates_.data = data_among_side_files();
       is_side_ = true;
@@ -100,13 +81,16 @@ class Chooser {
 
   Result<DataObjects> choose() {
     const Format wanted = context_.options.format;
-    if (wanted == Format::kRaw) return all_of(wanted);
+    if (wanted == fallback_format().id) return all_of(wanted);
     if (wanted != Format::kAuto && !context_.options.keys.empty()) return all_of(wanted);
-    if (is_lance() && (wanted == Format::kAuto || wanted == Format::kTable))
-      return all_of(Format::kTable);
+    for (const FormatDriver* driver : all_formats()) {
+      const bool may_be = wanted == Format::kAuto || wanted == driver->id;
+      if (may_be && driver->claims_listing != nullptr && driver->claims_listing(candidates_.all))
+        return all_of(driver->id);
+    }
     if (wanted == Format::kAuto) {
-      if (const DataObjects lines = lines_of_mds(); !lines.objects.empty())
-        return lost_index(context_, lines, candidates_.all);
+      if (const DataObjects shards = shards_told_by_side_files(); !shards.objects.empty())
+        return lost_index(context_, shards, candidates_.all);
     }
     HEADRACE_TRY(look());
     if (wanted != Format::kAuto) return of_format(wanted);
@@ -127,7 +111,7 @@ class Chooser {
       if (data.empty())
         std::copy_if(objects.begin(), objects.end(), std::back_inserter(data), is_kept);
     };
-    keep(candidates_.lines, [](const ObjectInfo& o) { return o.key.ends_with(".jsonl"); });
+    keep(candidates_.lines, [](const ObjectInfo& o) { return !may_be_note(o.key); });
     keep(candidates_.all, [](const ObjectInfo& o) { return !is_about_data(base_name(o.key)); });
     keep(candidates_.all, [](const ObjectInfo&) { return true; });
     return data;
@@ -142,17 +126,18 @@ class Chooser {
   DataObjects all_of(Format format) { return {format, std::move(candidates_.all)}; }
   const ObjectInfo& object(std::size_t i) const { return candidates_.data[i]; }
 
-  bool is_lance() const {
-    return std::any_of(candidates_.all.begin(), candidates_.all.end(), [](const ObjectInfo& o) {
-      return o.key.starts_with("_versions/") && o.key.ends_with(".manifest");
-    });
-  }
-
-  DataObjects lines_of_mds() const {
-    DataObjects metas{Format::kMds, {}};
-    std::copy_if(candidates_.all.begin(), candidates_.all.end(), std::back_inserter(metas.objects),
-                 [](const ObjectInfo& o) { return is_meta_of_lines(o.key); });
-    return metas;
+  // Side files of shards that themselves look like any file.
+  DataObjects shards_told_by_side_files() const {
+    for (const FormatDriver* driver : all_formats()) {
+      if (driver->index_json == nullptr || driver->index_json->claims_side_file == nullptr)
+        continue;
+      DataObjects found{driver->id, {}};
+      std::copy_if(
+          candidates_.all.begin(), candidates_.all.end(), std::back_inserter(found.objects),
+          [driver](const ObjectInfo& o) { return driver->index_json->claims_side_file(o.key); });
+      if (!found.objects.empty()) return found;
+    }
+    return {};
   }
 
   Status look() {
@@ -200,18 +185,19 @@ class Chooser {
     return head ? format_of(*head) : Format::kAuto;
   }
 
-  // Flat binaries have no mark of their own; Megatron's have one beside them.
+  // Some files without a mark have one beside them.
   Result<Format> format_of_unmarked(const Group& group) {
     const ObjectInfo& first = object(group.members.front());
-    if (first.key.ends_with(".bin")) {
-      const std::string index = first.key.substr(0, first.key.size() - 4) + ".idx";
+    for (const FormatDriver* driver : all_formats()) {
+      if (driver->side_key == nullptr) continue;
+      const std::string side_key = driver->side_key(first.key);
       const auto beside = std::find_if(candidates_.all.begin(), candidates_.all.end(),
-                                       [&](const ObjectInfo& o) { return o.key == index; });
-      if (beside != candidates_.all.end()) {
-        HEADRACE_TRY_ASSIGN(const auto head, read_head(context_, *beside, kMegatron.size()));
-        if (std::string_view(reinterpret_cast<const char*>(head.data()), head.size()) == kMegatron)
-          return Format::kTokens;
-      }
+                                       [&](const ObjectInfo& o) { return o.key == side_key; });
+      if (side_key.empty() || beside == candidates_.all.end()) continue;
+      HEADRACE_TRY_ASSIGN(const auto head, read_head(context_, *beside, driver->side_mark.size()));
+      if (std::string_view(reinterpret_cast<const char*>(head.data()), head.size()) ==
+          driver->side_mark)
+        return driver->id;
     }
     return format_of_name(first.key);
   }
@@ -221,7 +207,7 @@ class Chooser {
   bool may_miss_lines() const {
     return candidates_.lines.size() > candidates_.data.size() &&
            std::any_of(groups_.begin(), groups_.end(),
-                       [](const auto& entry) { return entry.second.format == Format::kText; });
+                       [](const auto& entry) { return takes_notes(entry.second.format); });
   }
 
   bool is_empty(const Group& group) const {
@@ -229,9 +215,9 @@ class Chooser {
                        [this](std::size_t i) { return object(i).size_bytes == 0; });
   }
 
-  // Text beside JSON lines is a note about them.
+  // Text beside lines is a note about them.
   bool is_note(const Group& group) const {
-    return group.format == Format::kAuto && object(group.members.front()).key.ends_with(".txt");
+    return group.format == Format::kAuto && may_be_note(object(group.members.front()).key);
   }
 
   // Shards of MDS or LitData, unless another format is there as well. Lines may be about them.
@@ -241,8 +227,7 @@ class Chooser {
       if (needs_index_json(group.format) &&
           (indexed == nullptr || indexed->format == group.format)) {
         indexed = &group;
-      } else if (group.format != Format::kAuto && group.format != Format::kText &&
-                 group.format != Format::kCsv) {
+      } else if (!may_describe_others(group.format)) {
         return nullptr;
       }
     }
@@ -257,15 +242,15 @@ class Chooser {
     const Group* found = nullptr;
     const Group* other = nullptr;
     for (const auto& [ending, group] : groups_) {
-      if (found != nullptr && found->format == Format::kText && is_note(group)) continue;
+      if (found != nullptr && takes_notes(found->format) && is_note(group)) continue;
       if (found == nullptr || (found->format == Format::kAuto && group.format != Format::kAuto)) {
-        if (found != nullptr && !(group.format == Format::kText && is_note(*found))) other = found;
+        if (found != nullptr && !(takes_notes(group.format) && is_note(*found))) other = found;
         found = &group;
       } else if (group.format != found->format) {
         other = &group;
       }
     }
-    if (found->format == Format::kAuto) return all_of(Format::kRaw);
+    if (found->format == Format::kAuto) return all_of(fallback_format().id);
     // Side files are only here where there is nothing else; those of no format stay side files.
     const bool is_mixed =
         other != nullptr && (other->format != Format::kAuto || !(is_side_ || is_empty(*other)));
@@ -285,9 +270,8 @@ class Chooser {
       if (group.format == Format::kAuto && !is_empty(group)) unmarked = &group;
     }
     // Of formats without a mark every file may be one: none is left out without a word.
-    const bool may_be_any =
-        context_.options.format == Format::kText || context_.options.format == Format::kTokens ||
-        context_.options.format == Format::kTable || context_.options.format == Format::kCsv;
+    const FormatDriver* wanted = driver_of(context_.options.format);
+    const bool may_be_any = wanted != nullptr && wanted->may_lack_mark;
     if (!members.empty() && unmarked != nullptr && may_be_any) {
       return Status(
           Code::kInvalidArgument,
@@ -296,23 +280,23 @@ class Chooser {
                       context_.store.url(), object(members.front()).key, format_name(format),
                       object(unmarked->members.front()).key));
     }
+    const FormatDriver* driver = driver_of(format);
     if (members.empty()) {
-      // Their builders take files without a mark: lines, flat tokens.
-      if (format != Format::kWebDataset) return DataObjects{format, std::move(candidates_.data)};
-      return Status(Code::kNotFound, fmt::format("{}: no .tar files there, but {}",
-                                                 context_.store.url(), object(0).key));
+      // Most builders take files without a mark: lines, flat tokens.
+      if (driver == nullptr || driver->marked_kind.empty())
+        return DataObjects{format, std::move(candidates_.data)};
+      return Status(Code::kNotFound,
+                    fmt::format("{}: no {} files there, but {}", context_.store.url(),
+                                driver->marked_kind, object(0).key));
     }
     std::sort(members.begin(), members.end());
     DataObjects out{format, {}};
     for (const std::size_t i : members) out.objects.push_back(std::move(candidates_.data[i]));
-    if (format == Format::kTable) add_common_metadata(out.objects);
+    if (driver != nullptr && !driver->companion_key.empty()) {
+      std::copy_if(candidates_.all.begin(), candidates_.all.end(), std::back_inserter(out.objects),
+                   [driver](const ObjectInfo& o) { return o.key == driver->companion_key; });
+    }
     return out;
-  }
-
-  // Petastorm's, which lies beside the files of the table.
-  void add_common_metadata(std::vector<ObjectInfo>& objects) const {
-    std::copy_if(candidates_.all.begin(), candidates_.all.end(), std::back_inserter(objects),
-                 [](const ObjectInfo& o) { return o.key == "_common_metadata"; });
   }
 
   static std::string_view shown(Format format) {
@@ -320,18 +304,17 @@ class Chooser {
   }
   Status mixed(std::size_t a, Format a_format, std::size_t b, Format b_format) const {
     const Format named = a_format == Format::kAuto ? b_format : a_format;
+    const FormatDriver* driver = driver_of(named);
     return Status(
         Code::kInvalidArgument,
-        fmt::format(
-            "{}: holds files of several formats: {} ({}) and {} ({}); say which with "
-            "format='{}' or format='raw'{}",
-            context_.store.url(), object(a).key, shown(a_format), object(b).key, shown(b_format),
-            format_name(named),
-            named == Format::kCsv ? ", or manifest= when it is about the other files" : ""));
+        fmt::format("{}: holds files of several formats: {} ({}) and {} ({}); say which with "
+                    "format='{}' or format='raw'{}",
+                    context_.store.url(), object(a).key, shown(a_format), object(b).key,
+                    shown(b_format), format_name(named),
+                    driver == nullptr ? std::string_view() : driver->mixed_hint));
   }
 
   static constexpr std::uint64_t kPeekBytes = 4096;
-  static constexpr std::string_view kMegatron{"MMIDIDX\0\0", 9};
   const BuildContext& context_;
   Candidates candidates_;
   std::map<std::string, Group> groups_;
@@ -341,15 +324,8 @@ class Chooser {
 }  // namespace
 
 Format format_of(std::span<const std::byte> head) noexcept {
-  if (looks_like_table(head)) return Format::kTable;
-  if (looks_like_tfrecord(head)) return Format::kTfRecord;
-  if (looks_like_array_record(head)) return Format::kArrayRecord;
-  const bool is_zip = head.size() >= 2 && head[0] == std::byte{'P'} && head[1] == std::byte{'K'};
-  if (looks_like_numpy(head) && (!is_zip || has_npy_member(head))) return Format::kNumpy;
-  if (looks_like_tar(head)) return Format::kWebDataset;
-  if (looks_like_mds(head)) return Format::kMds;
-  if (looks_like_litdata(head)) return Format::kLitData;
-  if (looks_like_json_lines(head) || looks_like_json_array(head)) return Format::kText;
+  for (const FormatDriver* driver : all_formats())
+    if (driver->looks_like != nullptr && driver->looks_like(head)) return driver->id;
   return Format::kAuto;
 }
 

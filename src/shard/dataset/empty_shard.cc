@@ -4,23 +4,15 @@
 
 #include <algorithm>
 
+#include "shard/dataset/format_driver.h"
+
 namespace headrace::detail {
 namespace {
 
 // Whether a file without bytes is one of its format.
-bool may_be_empty(const BuildContext& context, Format format, std::string_view key) noexcept {
-  switch (format) {
-    case Format::kRaw:
-      return true;
-    case Format::kText:
-      return !is_compressed_name(key);
-    case Format::kTokens:  // Its builder sees whether an `.idx` says so.
-      return true;
-    case Format::kTfRecord:  // TensorFlow reads it as no records.
-      return context.options.lenient && !is_compressed_name(key);
-    default:
-      return false;
-  }
+bool may_be_empty(const BuildContext& context, const FormatDriver* driver, std::string_view key) {
+  return driver != nullptr && driver->may_be_empty != nullptr &&
+         driver->may_be_empty(context.options, key);
 }
 
 }  // namespace
@@ -32,15 +24,15 @@ bool is_compressed_name(std::string_view key) noexcept {
 }
 
 Status refuse_empty(const BuildContext& context, const DataObjects& data) {
+  const FormatDriver* driver = driver_of(data.format);
   for (const ObjectInfo& object : data.objects) {
-    if (object.size_bytes != 0 || may_be_empty(context, data.format, object.key)) continue;
+    if (object.size_bytes != 0 || may_be_empty(context, driver, object.key)) continue;
     return Status(
         Code::kCorrupt,
-        fmt::format(
-            "{}: has no bytes, so it is no file of format '{}': was its upload cut off? "
-            "Write it again, or remove it if it should not be there{}",
-            context.store.object_url(object.key), format_name(data.format),
-            data.format == Format::kTfRecord ? " (lenient=True takes it as no records)" : ""));
+        fmt::format("{}: has no bytes, so it is no file of format '{}': was its upload cut off? "
+                    "Write it again, or remove it if it should not be there{}",
+                    context.store.object_url(object.key), format_name(data.format),
+                    driver == nullptr ? std::string_view() : driver->empty_hint));
   }
   return Status();
 }

@@ -3,60 +3,44 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <memory>
-
-#include "shard/formats/raw/raw_layout.h"
-#include "shard/formats/tokens/idx_layout.h"
+#include "shard/dataset/format_driver.h"
 
 namespace headrace::detail {
-namespace {
 
-class Digest {
- public:
-  Digest() : state_(XXH3_createState(), &XXH3_freeState) { XXH3_128bits_reset(state_.get()); }
-  void add(std::uint64_t number) { XXH3_128bits_update(state_.get(), &number, sizeof(number)); }
-  void add(std::string_view text) {
-    add(std::uint64_t{text.size()});
-    XXH3_128bits_update(state_.get(), text.data(), text.size());
-  }
-  std::string text() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
-    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-  }
-
- private:
-  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
-};
-
-void add_file(Digest& digest, const IndexSource& file) {
-  digest.add(file.key);
-  digest.add(file.size_bytes);
+ContentDigest::ContentDigest() : state_(XXH3_createState(), &XXH3_freeState) {
+  XXH3_128bits_reset(state_.get());
 }
 
-/// The layout; of one that names versions of objects what else it says.
-void add_layout(Digest& digest, const IndexView& view) {
-  if (view.format() == Format::kTokens && !view.layout().empty()) {
-    const auto files = parse_idx_layout(view.layout());
-    if (files) {
-      for (const IndexSource& file : *files) add_file(digest, file);
-      return;
-    }
-  }
-  const auto manifest =
-      view.format() == Format::kRaw ? manifest_of(view.layout()) : std::optional<IndexSource>();
-  if (!manifest) return digest.add(view.layout());
-  add_file(digest, *manifest);
-  for (std::uint64_t i = 0; i < view.sample_count(); ++i) digest.add(view.key_of(i));
+void ContentDigest::add(std::uint64_t number) {
+  XXH3_128bits_update(state_.get(), &number, sizeof(number));
 }
 
-}  // namespace
+void ContentDigest::add(std::string_view text) {
+  add(std::uint64_t{text.size()});
+  XXH3_128bits_update(state_.get(), text.data(), text.size());
+}
+
+void ContentDigest::add_file(const IndexSource& file) {
+  add(file.key);
+  add(file.size_bytes);
+}
+
+std::string ContentDigest::text() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_.get());
+  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
 
 std::string content_fingerprint(const IndexView& view) {
-  Digest digest;
+  ContentDigest digest;
   digest.add("headrace fingerprint 3");
   digest.add(format_name(view.format()));
   digest.add(columns_text(view.columns()));
-  add_layout(digest, view);
+  const FormatDriver* driver = driver_of(view.format());
+  if (driver != nullptr && driver->add_layout != nullptr) {
+    driver->add_layout(digest, view);
+  } else {
+    digest.add(view.layout());
+  }
   for (std::uint64_t i = 0; i < view.object_count(); ++i) {
     const IndexObject object = view.object(i);
     digest.add(object.key);

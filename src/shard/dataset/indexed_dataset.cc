@@ -7,6 +7,7 @@
 #include "shard/codec/digest.h"
 #include "shard/codec/inflate.h"
 #include "shard/dataset/fingerprint.h"
+#include "shard/dataset/format_driver.h"
 
 namespace headrace::detail {
 
@@ -149,32 +150,9 @@ Status IndexedDataset::corrupt_sample(std::uint32_t block, std::uint32_t index,
 
 Result<std::shared_ptr<const Dataset>> make_dataset(DatasetParts parts,
                                                     const DatasetOptions& options) {
-  switch (parts.view.format()) {
-    case Format::kMds:
-      return make_mds_dataset(std::move(parts));
-    case Format::kWebDataset:
-      return make_webdataset(std::move(parts));
-    case Format::kRaw:
-      return make_raw_dataset(std::move(parts));
-    case Format::kLitData:
-      return make_litdata_dataset(std::move(parts), options);
-    case Format::kTfRecord:
-      return make_tfrecord_dataset(std::move(parts));
-    case Format::kText:
-    case Format::kCsv:
-      return make_text_dataset(std::move(parts));
-    case Format::kArrayRecord:
-      return make_array_record_dataset(std::move(parts));
-    case Format::kTokens:
-      return make_tokens_dataset(std::move(parts));
-    case Format::kNumpy:
-      return make_numpy_dataset(std::move(parts));
-    case Format::kTable:
-      return make_table_dataset(std::move(parts));
-    default:
-      return Status(Code::kUnsupported, fmt::format("{}: this build does not read format '{}'",
-                                                    parts.url, format_name(parts.view.format())));
-  }
+  const FormatDriver* driver = driver_of(parts.view.format());
+  if (driver == nullptr) return unknown_format(parts.url, parts.view.format());
+  return driver->make(std::move(parts), options);
 }
 
 }  // namespace headrace::detail

@@ -109,17 +109,5 @@ class IndexedDataset : public Dataset {
 /// reader of the layout says).
 Result<std::shared_ptr<const Dataset>> make_dataset(DatasetParts parts,
                                                     const DatasetOptions& options);
-std::shared_ptr<const Dataset> make_webdataset(DatasetParts parts);
-// These read a layout from the index and may refuse it: kCorrupt, kUnsupported.
-Result<std::shared_ptr<const Dataset>> make_mds_dataset(DatasetParts parts);
-Result<std::shared_ptr<const Dataset>> make_litdata_dataset(DatasetParts parts,
-                                                            const DatasetOptions& options);
-Result<std::shared_ptr<const Dataset>> make_tfrecord_dataset(DatasetParts parts);
-Result<std::shared_ptr<const Dataset>> make_raw_dataset(DatasetParts parts);
-Result<std::shared_ptr<const Dataset>> make_text_dataset(DatasetParts parts);  ///< And kCsv.
-Result<std::shared_ptr<const Dataset>> make_tokens_dataset(DatasetParts parts);
-Result<std::shared_ptr<const Dataset>> make_numpy_dataset(DatasetParts parts);
-Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts);
-Result<std::shared_ptr<const Dataset>> make_array_record_dataset(DatasetParts parts);
 
 }  // namespace headrace::detail

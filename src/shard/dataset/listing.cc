@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <map>
 
+#include "shard/dataset/format_driver.h"
+#include "shard/dataset/name_parts.h"
 #include "shard/dataset/splits.h"
 #include "shard/index/hri.h"
 
@@ -14,13 +16,6 @@ namespace {
 
 // Above this many keys one listing of their folder is fewer requests than a look at each.
 constexpr std::size_t kMostHeads = 16;
-
-bool ends_with_any(std::string_view key, std::initializer_list<std::string_view> endings) {
-  return std::any_of(endings.begin(), endings.end(),
-                     [key](std::string_view e) { return key.ends_with(e); });
-}
-
-std::string_view base_name(std::string_view key) { return key.substr(key.rfind('/') + 1); }
 
 bool is_hidden(std::string_view key) {
   return key.starts_with('.') || key.find("/.") != std::string_view::npos;
@@ -34,12 +29,22 @@ bool is_visible(const ObjectInfo& object) {
          !is_folder_mark;
 }
 
+// Of files beside data of any format.
+constexpr std::string_view kSideEndings[] = {
+    ".json",     ".md",     ".yaml", ".yml", ".sqlite", ".hri", ".crc", ".meta",
+    ".manifest", ".sha256", ".md5",  ".py",  ".ipynb",  ".rst", ".bib", ".cff"};
+
+bool has_note_ending(std::string_view key) {
+  const auto formats = all_formats();
+  return std::any_of(formats.begin(), formats.end(), [key](const FormatDriver* driver) {
+    return ends_with_any(key, driver->note_endings);
+  });
+}
+
 bool is_side_file(std::string_view key) {
   const std::string_view name = base_name(key);
-  return is_about_data(name) ||
-         ends_with_any(name, {".json", ".jsonl", ".idx", ".txt", ".md", ".yaml", ".yml", ".sqlite",
-                              ".hri", ".crc", ".meta", ".manifest", ".sha256", ".md5", ".py",
-                              ".ipynb", ".rst", ".bib", ".cff"});
+  return is_about_data(name) || ends_with_any(name, kSideEndings) || has_side_ending(name) ||
+         has_note_ending(name);
 }
 
 // Up to and with the last '/' that all keys share.
@@ -82,6 +87,20 @@ bool is_about_data(std::string_view name) noexcept {
          std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
 }
 
+bool has_side_ending(std::string_view key) noexcept {
+  const auto formats = all_formats();
+  return std::any_of(formats.begin(), formats.end(), [key](const FormatDriver* driver) {
+    return ends_with_any(key, driver->side_endings);
+  });
+}
+
+bool may_be_note(std::string_view key) noexcept {
+  const auto formats = all_formats();
+  return has_note_ending(key) &&
+         std::none_of(formats.begin(), formats.end(),
+                      [key](const FormatDriver* driver) { return driver->claims(key); });
+}
+
 Result<std::vector<ObjectInfo>> look_up(const BuildContext& context,
                                         const std::vector<std::string>& keys, bool must_exist) {
   if (keys.size() <= kMostHeads) return head_keys(context, keys, must_exist);
@@ -111,11 +130,11 @@ Candidates sort_candidates(std::vector<ObjectInfo> listing) {
             [](const ObjectInfo& a, const ObjectInfo& b) { return a.key < b.key; });
   std::copy_if(listing.begin(), listing.end(), std::back_inserter(out.data),
                [](const ObjectInfo& object) { return !is_side_file(object.key); });
-  std::copy_if(
-      listing.begin(), listing.end(), std::back_inserter(out.lines), [](const ObjectInfo& object) {
-        return !is_side_file(object.key) || (ends_with_any(object.key, {".jsonl", ".txt"}) &&
-                                             !is_about_data(base_name(object.key)));
-      });
+  std::copy_if(listing.begin(), listing.end(), std::back_inserter(out.lines),
+               [](const ObjectInfo& object) {
+                 return !is_side_file(object.key) ||
+                        (has_note_ending(object.key) && !is_about_data(base_name(object.key)));
+               });
   out.all = std::move(listing);
   return out;
 }
@@ -139,18 +158,18 @@ Result<Candidates> list_candidates(const BuildContext& context) {
 }
 
 bool shapes_index(const DatasetOptions& options, Format format) noexcept {
-  const auto is_one_of = [format](std::initializer_list<Format> formats) {
-    return format == Format::kAuto ||
-           std::find(formats.begin(), formats.end(), format) != formats.end();
-  };
+  const FormatDriver* driver = driver_of(format);
+  const ReadOptions all{
+      .columns = true, .labels = true, .lenient = true, .row_groups_where = true, .tokens = true};
+  const ReadOptions reads = format == Format::kAuto ? all
+                            : driver != nullptr     ? driver->reads
+                                                    : ReadOptions{};
   const bool has_tokens = options.tokens_per_sample != 0 || !options.token_dtype.empty();
-  return !options.keys.empty() || has_chosen_split(options) ||
-         (has_tokens && is_one_of({Format::kTokens, Format::kLitData})) ||
-         (!options.columns.empty() && is_one_of({Format::kTable, Format::kNumpy, Format::kText,
-                                                 Format::kTfRecord, Format::kCsv})) ||
-         (!(options.labels.empty() && options.manifest.empty()) && is_one_of({Format::kRaw})) ||
-         (!options.row_groups_where.empty() && is_one_of({Format::kTable})) ||
-         (options.lenient && is_one_of({Format::kWebDataset, Format::kTfRecord}));
+  const bool has_labels = !(options.labels.empty() && options.manifest.empty());
+  return !options.keys.empty() || has_chosen_split(options) || (has_tokens && reads.tokens) ||
+         (!options.columns.empty() && reads.columns) || (has_labels && reads.labels) ||
+         (!options.row_groups_where.empty() && reads.row_groups_where) ||
+         (options.lenient && reads.lenient);
 }
 
 std::string manifest_of(const std::vector<ObjectInfo>& objects, const DatasetOptions& options) {

@@ -18,7 +18,8 @@ struct Candidates {
   /// Those of `all` that are no side files: .idx .json .yaml .txt ..., README, _SUCCESS, and others
   /// whose name begins with '_'. With options.keys: all.
   std::vector<ObjectInfo> data;
-  /// `data` and those named .jsonl or .txt: what a dataset of lines may lie in.
+  /// `data` and those named .jsonl or .txt (FormatDriver::note_endings): what a dataset of lines
+  /// may lie in.
   std::vector<ObjectInfo> lines;
 };
 
@@ -28,6 +29,11 @@ Result<Candidates> list_candidates(const BuildContext& context);
 
 /// True for names of files about the data: README, LICENSE, dataset_infos.json, _SUCCESS, ...
 bool is_about_data(std::string_view name) noexcept;
+
+/// True for names of files beside data that some format reads on the side (`.idx`).
+bool has_side_ending(std::string_view key) noexcept;
+/// True for names of files that hold samples only where nothing says otherwise (`.txt`).
+bool may_be_note(std::string_view key) noexcept;
 
 /// Looks up these keys: one by one, or by a listing where they are many. Those that are not there
 /// are left out, or (`must_exist`) kNotFound. Errors: those of the store.

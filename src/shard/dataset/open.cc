@@ -7,13 +7,12 @@
 #include "shard/dataset/build.h"
 #include "shard/dataset/detect.h"
 #include "shard/dataset/empty_shard.h"
+#include "shard/dataset/format_driver.h"
+#include "shard/dataset/index_json.h"
 #include "shard/dataset/indexed_dataset.h"
 #include "shard/dataset/listing.h"
 #include "shard/dataset/lost_index.h"
 #include "shard/dataset/splits.h"
-#include "shard/formats/mds/mds_encoding.h"
-#include "shard/formats/raw/raw_layout.h"
-#include "shard/formats/tokens/idx_layout.h"
 #include "shard/index/index_file.h"
 #include "shard/index/partial.h"
 #include "shard/scan/read_head.h"
@@ -27,9 +26,6 @@ namespace {
 constexpr std::uint64_t kMostIndexBytes = std::uint64_t{16} << 30;
 // A stored index up to this is fetched at every open; a larger one is kept in the cache.
 constexpr std::uint64_t kReadAtOnceBytes = std::uint64_t{4} << 20;
-
-// LitData's index.json is parsed as a whole, in a few times its size: some million chunks.
-constexpr std::uint64_t kMostLitDataJsonBytes = std::uint64_t{1} << 30;
 
 // An index that was found fit.
 struct OpenIndex {
@@ -58,37 +54,41 @@ class Opener {
 
   /// Index made anew, or (`use_cache`) the one that an earlier open made of the same objects.
   Result<OpenIndex> fresh_index(bool use_cache) {
-    const Format wanted = context_.options.format;
-    const bool may_be_manifest =
-        wanted == Format::kAuto || wanted == Format::kMds || wanted == Format::kLitData;
-    if (may_be_manifest && !has_chosen_objects()) {
+    const FormatDriver* wanted = wanted_driver();
+    if (may_have_index_json() && !has_chosen_objects()) {
       ObjectInfo info;
-      auto json = read_object(context_.store, context_.pool, std::string(kMdsIndexName),
+      auto json = read_object(context_.store, context_.pool, std::string(kIndexJsonName),
                               kMostIndexJsonBytes, context_.call, &info);
       if (json) {
-        IndexJsonKind kind = kind_of_index_json(*json);
-        if (kind == IndexJsonKind::kOther) HEADRACE_TRY(check_index_json(context_.store, *json));
-        if (wanted == Format::kMds) kind = IndexJsonKind::kMds;
-        if (wanted == Format::kLitData) kind = IndexJsonKind::kLitData;
-        if (kind != IndexJsonKind::kOther) return manifest_index(*json, kind, info, use_cache);
+        const FormatDriver* owner = owner_of_index_json(*json);
+        if (owner == nullptr) HEADRACE_TRY(check_index_json(context_.store, *json));
+        if (wanted != nullptr) owner = wanted;
+        if (owner != nullptr) return index_of_json(*json, *owner, info, use_cache);
       } else if (json.error().code() == Code::kExhausted) {
         return large_index(std::move(json).error(), use_cache);
       } else if (json.error().code() != Code::kNotFound) {
         return std::move(json).error();
       }
     }
-    if (wanted == Format::kMds || wanted == Format::kLitData) {
-      return Status(
-          Code::kNotFound,
-          fmt::format("{}: no {} dataset there (no {}{})", url(),
-                      wanted == Format::kMds ? "MDS" : "LitData", kMdsIndexName,
-                      wanted == Format::kMds ? "; `headrace index --rebuild` makes one" : ""));
+    if (wanted != nullptr && wanted->index_json != nullptr) {
+      return Status(Code::kNotFound, fmt::format("{}: no {} dataset there (no {}{})", url(),
+                                                 wanted->index_json->title, kIndexJsonName,
+                                                 wanted->index_json->hint));
     }
     return listed_index(use_cache);
   }
 
  private:
   const std::string& url() const { return context_.store.url(); }
+
+  /// nullptr where the format is to be found.
+  const FormatDriver* wanted_driver() const { return driver_of(context_.options.format); }
+
+  bool may_have_index_json() const {
+    const FormatDriver* wanted = wanted_driver();
+    return wanted == nullptr ? context_.options.format == Format::kAuto
+                             : wanted->index_json != nullptr;
+  }
 
   // Not all that lies there: an index of all is not of these.
   bool has_chosen_objects() const {
@@ -99,7 +99,7 @@ class Opener {
   bool must_be_one() const {
     const DatasetOptions& options = context_.options;
     return options.split.empty() && options.keys.empty() && options.manifest.empty() &&
-           (options.format != Format::kRaw || !options.labels.empty());
+           (options.format != fallback_format().id || !options.labels.empty());
   }
 
   std::string source_manifest(Format format, const IndexSource& source) const {
@@ -108,73 +108,44 @@ class Opener {
                        is_shaped ? manifest_of({}, context_.options) : "");
   }
 
-  Result<OpenIndex> manifest_index(const std::string& json, IndexJsonKind kind,
-                                   const ObjectInfo& info, bool use_cache) {
-    const IndexSource source{std::string(kMdsIndexName), info.etag,
+  Result<OpenIndex> index_of_json(const std::string& json, const FormatDriver& owner,
+                                  const ObjectInfo& info, bool use_cache) {
+    const IndexSource source{std::string(kIndexJsonName), info.etag,
                              info.size_bytes != 0 ? info.size_bytes : json.size()};
-    const bool is_mds = kind == IndexJsonKind::kMds;
-    const std::string manifest = source_manifest(is_mds ? Format::kMds : Format::kLitData, source);
+    const std::string manifest = source_manifest(owner.id, source);
     if (use_cache) {
       if (auto cached = cached_index(manifest)) return *std::move(cached);
     }
-    auto bytes = is_mds ? mds_index(json, source) : build_litdata_index(context_, json, source);
-    if (!bytes) return std::move(bytes).error();
-    return keep(*std::move(bytes), manifest, use_cache);
+    HEADRACE_TRY_ASSIGN(auto bytes, owner.index_json->build(context_, json, source));
+    return keep(std::move(bytes), manifest, use_cache);
   }
 
   // An index.json above kMostIndexJsonBytes.
   Result<OpenIndex> large_index(Status why, bool use_cache) {
     HEADRACE_TRY_ASSIGN(ObjectInfo info,
-                        context_.store.head(std::string(kMdsIndexName), context_.call));
+                        context_.store.head(std::string(kIndexJsonName), context_.call));
     if (info.size_bytes <= kMostIndexJsonBytes) return why.clone();
-    info.key = kMdsIndexName;
-    HEADRACE_TRY_ASSIGN(const Format format, large_format(info));
+    info.key = kIndexJsonName;
+    HEADRACE_TRY_ASSIGN(const FormatDriver* owner, large_owner(info));
     const IndexSource source{info.key, info.etag, info.size_bytes};
-    const std::string manifest = source_manifest(format, source);
+    const std::string manifest = source_manifest(owner->id, source);
     if (use_cache) {
       if (auto cached = cached_index(manifest)) return *std::move(cached);
     }
-    auto bytes =
-        format == Format::kMds ? large_mds_index(info, source) : large_litdata_index(source);
-    if (!bytes) return std::move(bytes).error();
-    return keep(*std::move(bytes), manifest, use_cache);
+    HEADRACE_TRY_ASSIGN(auto bytes, owner->index_json->build_large(context_, info, source));
+    return keep(std::move(bytes), manifest, use_cache);
   }
 
-  Result<Format> large_format(const ObjectInfo& info) const {
-    if (context_.options.format != Format::kAuto) return context_.options.format;
+  Result<const FormatDriver*> large_owner(const ObjectInfo& info) const {
+    if (const FormatDriver* wanted = wanted_driver()) return wanted;
     HEADRACE_TRY_ASSIGN(const auto head, read_head(context_, info));
-    const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-    return kind_of_index_json_head(text) == IndexJsonKind::kLitData ? Format::kLitData
-                                                                    : Format::kMds;
-  }
-
-  Result<std::string> large_mds_index(const ObjectInfo& info, const IndexSource& source) {
-    auto index = read_mds_index(context_, info);
-    if (!index) return std::move(index).error().annotate(url());
-    return build_mds_index(context_, *index, source);
-  }
-
-  Result<std::string> large_litdata_index(const IndexSource& source) {
-    ObjectInfo info;
-    auto json = read_object(context_.store, context_.pool, source.key, kMostLitDataJsonBytes,
-                            context_.call, &info);
-    if (!json) {
-      if (json.error().code() != Code::kExhausted) return std::move(json).error();
-      return Status(Code::kUnsupported,
-                    fmt::format("{}: has {} bytes; of LitData up to {} are read: write fewer, "
-                                "larger chunks",
-                                context_.store.object_url(source.key), source.size_bytes,
-                                kMostLitDataJsonBytes));
-    }
-    if (info.etag != source.etag)
-      return Status(Code::kChanged, context_.store.object_url(source.key) + ": has changed");
-    return build_litdata_index(context_, *json, source);
-  }
-
-  Result<std::string> mds_index(const std::string& json, const IndexSource& source) {
-    auto index = parse_mds_index(json, context_.options.allow_unsafe);
-    if (!index) return std::move(index).error().annotate(url());
-    return build_mds_index(context_, *index, source);
+    const FormatDriver* owner =
+        owner_of_index_json_head({reinterpret_cast<const char*>(head.data()), head.size()});
+    if (owner != nullptr) return owner;
+    // Whose it is stands further on: the first that reads such files says what is wrong with it.
+    const auto formats = all_formats();
+    return *std::find_if(formats.begin(), formats.end(),
+                         [](const FormatDriver* driver) { return driver->index_json != nullptr; });
   }
 
   Result<OpenIndex> listed_index(bool use_cache) {
@@ -186,27 +157,30 @@ class Opener {
     }
     std::vector<ObjectInfo> side_files;
     std::copy_if(candidates.all.begin(), candidates.all.end(), std::back_inserter(side_files),
-                 [](const ObjectInfo& object) { return object.key.ends_with(".idx"); });
+                 [](const ObjectInfo& object) { return has_side_ending(object.key); });
     const auto splits = must_be_one() ? std::make_optional<SplitTable>(candidates) : std::nullopt;
     if (splits && splits->is_sure()) HEADRACE_TRY(refuse_several(context_, *splits));
     HEADRACE_TRY_ASSIGN(const DataObjects data, choose_objects(context_, std::move(candidates)));
     // Any word may be in the names of files that are samples themselves.
-    if (splits && data.format != Format::kRaw) HEADRACE_TRY(refuse_several(context_, *splits));
+    if (splits && data.format != fallback_format().id)
+      HEADRACE_TRY(refuse_several(context_, *splits));
     HEADRACE_TRY(refuse_empty(context_, data));
+    const FormatDriver* driver = driver_of(data.format);
+    if (driver == nullptr || driver->build == nullptr) return unknown_format(url(), data.format);
+    std::erase_if(side_files, [driver](const ObjectInfo& object) {
+      return !ends_with_any(object.key, driver->side_endings);
+    });
     BuildContext context = context_;
     context.side_files = side_files;
-    HEADRACE_TRY_ASSIGN(auto bytes, build(context, data));
+    HEADRACE_TRY_ASSIGN(auto bytes, driver->build(context, data.objects));
     return keep(std::move(bytes), manifest, use_cache);
   }
 
-  // The `.idx` beside a `.bin` that was asked for by its key shapes the index as well.
+  // Files beside objects that were asked for by their keys shape the index as well.
   Result<std::string> listed_manifest(std::vector<ObjectInfo> objects, bool use_cache) {
-    const Format wanted = context_.options.format;
-    const bool may_have_idx = wanted == Format::kAuto || wanted == Format::kTokens;
     std::vector<std::string> keys;
-    if (use_cache && may_have_idx && !context_.options.index_cache_dir.empty()) {
-      for (const std::string& key : context_.options.keys)
-        if (key.ends_with(".bin")) keys.push_back(idx_key(key));
+    if (use_cache && !context_.options.index_cache_dir.empty()) {
+      for (const std::string& key : context_.options.keys) add_side_keys(key, keys);
     }
     if (!keys.empty()) {
       HEADRACE_TRY_ASSIGN(auto beside, look_up(context_, keys, false));
@@ -215,43 +189,27 @@ class Opener {
     return manifest_of(objects, context_.options);
   }
 
-  Result<std::string> build(const BuildContext& context, const DataObjects& data) {
-    switch (data.format) {
-      case Format::kRaw:
-        return build_raw_index(context, data.objects);
-      case Format::kWebDataset:
-        return build_webdataset_index(context, data.objects);
-      case Format::kTfRecord:
-        return build_tfrecord_index(context, data.objects);
-      case Format::kText:
-        return build_text_index(context, data.objects);
-      case Format::kCsv:
-        return build_csv_index(context, data.objects);
-      case Format::kArrayRecord:
-        return build_array_record_index(context, data.objects);
-      case Format::kTokens:
-        return build_tokens_index(context, data.objects);
-      case Format::kNumpy:
-        return build_numpy_index(context, data.objects);
-      case Format::kTable:
-        return build_table_index(context, data.objects);
-      default:
-        return Status(Code::kUnsupported, fmt::format("{}: this build does not read format '{}'",
-                                                      url(), format_name(data.format)));
+  void add_side_keys(const std::string& key, std::vector<std::string>& keys) const {
+    const Format wanted = context_.options.format;
+    for (const FormatDriver* driver : all_formats()) {
+      if (driver->side_key == nullptr || (wanted != Format::kAuto && wanted != driver->id))
+        continue;
+      if (std::string side_key = driver->side_key(key); !side_key.empty())
+        keys.push_back(std::move(side_key));
     }
   }
 
   // The index beside the dataset, if there is one that is readable, of the wanted format and made
   // of what is there now.
   Result<std::optional<OpenIndex>> stored_index() {
-    // What an MDS index is made of is known before the index is: asked for at the same time, it
-    // costs no round trip of its own.
-    std::optional<Result<ObjectInfo>> mds_source;
+    // What such an index is made of as a rule is known before the index is: asked for at the same
+    // time, it costs no round trip of its own.
+    std::optional<Result<ObjectInfo>> json_source;
     const Format wanted = context_.options.format;
     std::jthread asking;
-    if (wanted == Format::kAuto || wanted == Format::kMds || wanted == Format::kLitData) {
+    if (may_have_index_json()) {
       asking = std::jthread(
-          [&] { mds_source = context_.store.head(std::string(kMdsIndexName), context_.call); });
+          [&] { json_source = context_.store.head(std::string(kIndexJsonName), context_.call); });
     }
     auto index = read_stored();
     if (asking.joinable()) asking.join();
@@ -262,29 +220,29 @@ class Opener {
     }
     const IndexSource& source = (*index)->view.source();
     if (!source.key.empty()) {
-      const bool is_asked = mds_source && source.key == kMdsIndexName;
-      auto now = is_asked ? *std::move(mds_source) : context_.store.head(source.key, context_.call);
+      const bool is_asked = json_source && source.key == kIndexJsonName;
+      auto now =
+          is_asked ? *std::move(json_source) : context_.store.head(source.key, context_.call);
       if (!now && now.error().code() != Code::kNotFound) return std::move(now).error();
       if (!now || now->size_bytes != source.size_bytes || now->etag != source.etag)
         return std::optional<OpenIndex>();
     }
-    HEADRACE_TRY_ASSIGN(const bool is_current, has_current_idx((*index)->view));
+    HEADRACE_TRY_ASSIGN(const bool is_current, has_current_side_files((*index)->view));
     if (!is_current) return std::optional<OpenIndex>();
     return *std::move(index);
   }
 
-  // Labels are the same whoever made them; of other options an index does not tell enough.
   bool is_shaped_as_asked(const IndexView& view) const {
-    const DatasetOptions& options = context_.options;
-    if (options.labels.empty() || !options.keys.empty())
-      return !shapes_index(options, view.format());
-    return view.layout() == kFolderLabels;
+    const FormatDriver& driver = *driver_of(view.format());
+    return driver.is_as_asked == nullptr ? !shapes_index(context_.options, view.format())
+                                         : driver.is_as_asked(context_.options, view.layout());
   }
 
-  // False when an `.idx` that the index was made with is another by now.
-  Result<bool> has_current_idx(const IndexView& view) {
-    if (view.format() != Format::kTokens || view.layout().empty()) return true;
-    auto made_with = parse_idx_layout(view.layout());
+  // False when a side file that the index was made with is another by now.
+  Result<bool> has_current_side_files(const IndexView& view) {
+    const FormatDriver& driver = *driver_of(view.format());
+    if (driver.side_sources == nullptr || view.layout().empty()) return true;
+    auto made_with = driver.side_sources(view.layout());
     if (!made_with) return false;
     std::vector<std::string> keys;
     for (const IndexSource& file : *made_with) keys.push_back(file.key);
@@ -358,20 +316,18 @@ class Opener {
   Result<std::shared_ptr<const Dataset>> finish(OpenIndex index) {
     DatasetParts parts{
         .url = url(), .bytes = std::move(index.bytes), .view = std::move(index.view), .blocks = {}};
-    if (!context_.options.allow_unsafe) HEADRACE_TRY(refuse_pickles(parts.view));
+    if (!context_.options.allow_unsafe) HEADRACE_TRY(refuse_unsafe(parts.view));
     HEADRACE_TRY_ASSIGN(parts.blocks, make_blocks(parts.view, context_.options.block_bytes));
     if (parts.bytes.pages() != nullptr) HEADRACE_TRY(parts.bytes.pages()->status());
     return make_dataset(std::move(parts), context_.options);
   }
 
-  // An index may have been built where pickles were allowed.
-  Status refuse_pickles(const IndexView& view) const {
-    if (view.format() != Format::kMds) return Status();
-    for (Column column : view.columns()) {
-      if (Status status = describe_mds_column(column, false); !status.ok())
-        return std::move(status).annotate(url());
-    }
-    return Status();
+  // An index may have been built where they were allowed.
+  Status refuse_unsafe(const IndexView& view) const {
+    const FormatDriver& driver = *driver_of(view.format());
+    if (driver.refuse_unsafe == nullptr) return Status();
+    Status status = driver.refuse_unsafe(view.columns());
+    return status.ok() ? Status() : std::move(status).annotate(url());
   }
 
   const BuildContext& context_;
@@ -418,8 +374,9 @@ Result<DatasetOptions> complete(DatasetOptions options) {
     return refused(
         "manifest= names the files and what goes with them: leave out labels= and keys=");
   if (!has_labels && !has_manifest) return options;
-  if (options.format == Format::kAuto) options.format = Format::kRaw;
-  if (options.format == Format::kRaw) return options;
+  if (options.format == Format::kAuto) options.format = fallback_format().id;
+  const FormatDriver* driver = driver_of(options.format);
+  if (driver != nullptr && driver->reads.labels) return options;
   return refused(fmt::format("{}= belongs to raw files, not to format='{}'",
                              has_labels ? "labels" : "manifest", format_name(options.format)));
 }

@@ -7,6 +7,8 @@
 #include <map>
 #include <utility>
 
+#include "shard/dataset/name_parts.h"
+
 namespace headrace::detail {
 namespace {
 
@@ -21,8 +23,6 @@ constexpr std::array<std::string_view, 3> kOrder = {"train", "validation", "test
 constexpr bool is_separator(char c) noexcept {
   return c == '-' || c == '.' || c == '_' || c == ' ' || (c >= '0' && c <= '9');
 }
-
-std::string_view base_name(std::string_view key) { return key.substr(key.rfind('/') + 1); }
 
 // `word` stands in `text` between separators; its begin is one, its end only where `at_end`.
 bool has_word(std::string_view text, std::string_view word, bool at_end) noexcept {
@@ -72,7 +72,7 @@ std::size_t rank_of(std::string_view split) noexcept {
 std::vector<std::string_view> files_of(const Candidates& candidates) {
   std::vector<std::string_view> files;
   for (const ObjectInfo& object : candidates.lines)
-    if (!object.key.ends_with(".txt")) files.push_back(object.key);
+    if (!may_be_note(object.key)) files.push_back(object.key);
   if (!files.empty()) return files;
   for (const ObjectInfo& object : candidates.all)
     if (!is_about_data(base_name(object.key))) files.push_back(object.key);

@@ -184,7 +184,7 @@ class IndexView {
  private:
   Status parse_schema(std::string_view json);
   Status parse_shards(std::span<const std::byte> records);
-  Status check_storage(const ShardRecord& shard) const;
+  Status check_storage(const ShardRecord& shard, bool sample_is_object) const;
   Status check_frames(const ShardRecord& shard) const;
   std::string_view text(std::uint64_t offset, std::uint64_t length_bytes) const noexcept;
 

@@ -6,6 +6,7 @@
 #include "base/crc32c.h"
 #include "base/endian.h"
 #include "shard/codec/json_reader.h"
+#include "shard/dataset/format_driver.h"
 #include "shard/index/hri.h"
 #include "shard/index/hri_layout.h"
 
@@ -115,10 +116,9 @@ Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_
   IndexView view;
   const auto format = load_le<std::uint32_t>(bytes.data() + 44);
   view.format_ = static_cast<Format>(format);
-  if (format == 0 || format > static_cast<std::uint32_t>(Format::kCsv) ||
-      view.format_ == Format::kSamples) {
+  // The field is wider than the ids.
+  if (format != static_cast<std::uint32_t>(view.format_) || driver_of(view.format_) == nullptr)
     return corrupt("unknown format");
-  }
   view.sample_count_ = load_le<std::uint64_t>(bytes.data() + 24);
   view.stored_bytes_ = load_le<std::uint64_t>(bytes.data() + 32);
   view.fingerprint_ = fmt::format("{:016x}{:016x}", load_le<std::uint64_t>(bytes.data() + 72),
@@ -177,8 +177,7 @@ Status IndexView::parse_schema(std::string_view json) {
     fixed_bytes += column.fixed_size_bytes;
     columns_.push_back(std::move(column));
   }
-  const std::size_t least = format_ == Format::kRaw ? 2 : format_ == Format::kWebDataset ? 1 : 0;
-  if (columns_.size() < least || columns_.size() > kMostIndexColumns)
+  if (columns_.size() < driver_of(format_)->least_columns || columns_.size() > kMostIndexColumns)
     return corrupt("impossible number of columns");
   return Status();
 }
@@ -187,6 +186,7 @@ Status IndexView::parse_shards(std::span<const std::byte> records) {
   std::uint64_t position = 0;
   std::uint64_t stored = 0;
   std::uint64_t frame_end = 0;
+  const FormatDriver& driver = *driver_of(format_);
   shards_.reserve(records.size() / kShardBytes);
   for (std::size_t at = 0; at < records.size(); at += kShardBytes) {
     const auto field = [&](std::size_t i) {
@@ -216,7 +216,7 @@ Status IndexView::parse_shards(std::span<const std::byte> records) {
     if (shard.stored_bytes > kMostBytes - stored || shard.raw_bytes > kMostBytes) {
       return corrupt("sizes overflow");
     }
-    HEADRACE_TRY(check_storage(shard));
+    HEADRACE_TRY(check_storage(shard, driver.sample_is_object));
     // Frames are looked at once each: no two shards share them.
     if (shard.frame_count > 0) {
       if (shard.first_frame < frame_end) return corrupt("frames of two shards overlap");
@@ -232,8 +232,8 @@ Status IndexView::parse_shards(std::span<const std::byte> records) {
   return Status();
 }
 
-Status IndexView::check_storage(const ShardRecord& shard) const {
-  const std::uint64_t objects_needed = format_ == Format::kRaw ? shard.sample_count : 1;
+Status IndexView::check_storage(const ShardRecord& shard, bool sample_is_object) const {
+  const std::uint64_t objects_needed = sample_is_object ? shard.sample_count : 1;
   if (shard.first_object > object_count() || objects_needed > object_count() - shard.first_object) {
     return corrupt("shard without its object");
   }
@@ -243,7 +243,7 @@ Status IndexView::check_storage(const ShardRecord& shard) const {
     return shard.frame_count == 0 ? Status() : corrupt("plain shard with frames");
   }
   // Its one shard is many objects.
-  if (format_ == Format::kRaw) return corrupt("compressed shard of a format without compression");
+  if (sample_is_object) return corrupt("compressed shard of a format without compression");
   return Status();
 }
 

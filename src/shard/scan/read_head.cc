@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "shard/codec/stream_inflater.h"
+#include "shard/dataset/format_driver.h"
 #include "shard/range_fetcher.h"
 #include "shard/scan/scan_files.h"
 
@@ -67,6 +68,13 @@ class HeadReader {
   std::uint64_t offset_ = 0;
 };
 
+bool is_known_in_zlib(std::span<const std::byte> head) {
+  const auto formats = all_formats();
+  return std::any_of(formats.begin(), formats.end(), [head](const FormatDriver* driver) {
+    return driver->may_be_zlib && driver->looks_like(head);
+  });
+}
+
 }  // namespace
 
 Result<std::vector<std::byte>> read_head(const BuildContext& context, const ObjectInfo& object,
@@ -85,10 +93,10 @@ Result<std::vector<std::byte>> read_head(const BuildContext& context, const Obje
       return std::move(inflated).error().annotate(context.store.object_url(object.key));
     return inflated;
   }
-  // Zlib has no mark of its own; only TFRecord files are stored so, and those can be told.
+  // Zlib has no mark of its own; files of some formats are stored so, and those can be told.
   if (looks_like_zlib(bytes)) {
     auto inflated = reader.inflate(Compression::kZlib, bytes, most_bytes);
-    if (inflated && looks_like_tfrecord(*inflated)) return inflated;
+    if (inflated && is_known_in_zlib(*inflated)) return inflated;
   }
   const std::size_t length = std::min(bytes.size(), most_bytes);
   head.assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(length));

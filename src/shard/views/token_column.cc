@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "shard/dataset/format_driver.h"
+
 namespace headrace::detail {
 namespace {
 
@@ -28,27 +30,14 @@ std::uint64_t length_bytes(std::uint64_t count) noexcept {
 /// theirs.
 std::optional<std::uint64_t> overhead_of(const Dataset& dataset, std::size_t index) {
   const std::vector<Column>& columns = dataset.columns();
-  std::uint64_t fixed = 0;
-  std::uint64_t varying = 0;
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    fixed += columns[c].fixed_size_bytes;
-    varying += columns[c].fixed_size_bytes == 0 ? 1 : 0;
+  SampleShape shape{.column = columns[index].name, .column_count = columns.size()};
+  for (const Column& column : columns) {
+    shape.fixed_bytes += column.fixed_size_bytes;
+    shape.varying_count += column.fixed_size_bytes == 0 ? 1 : 0;
   }
-  switch (dataset.format()) {
-    case Format::kMds:  // A u32 for each size that varies.
-      if (varying == 1) return fixed + 4;
-      return std::nullopt;
-    case Format::kLitData:  // A u32 for each size.
-      if (varying == 1) return fixed + 4 * columns.size();
-      return std::nullopt;
-    case Format::kRaw:  // The file; its name comes from the index.
-      if (columns[index].name == "data") return 0;
-      return std::nullopt;
-    case Format::kTokens:
-      return 0;
-    default:
-      return std::nullopt;
-  }
+  const FormatDriver* driver = driver_of(dataset.format());
+  if (driver == nullptr || driver->overhead_bytes == nullptr) return std::nullopt;
+  return driver->overhead_bytes(shape);
 }
 
 }  // namespace

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "shard/dataset/build.h"
+#include "shard/formats/arrayrecord/array_record_driver.h"
 #include "shard/formats/arrayrecord/footer.h"
 #include "shard/formats/arrayrecord/riegeli.h"
 #include "shard/range_fetcher.h"

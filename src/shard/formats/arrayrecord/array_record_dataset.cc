@@ -4,6 +4,7 @@
 
 #include "base/check.h"
 #include "shard/dataset/indexed_dataset.h"
+#include "shard/formats/arrayrecord/array_record_driver.h"
 #include "shard/formats/arrayrecord/riegeli.h"
 
 namespace headrace::detail {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/endian.h"
+#include "shard/formats/arrayrecord/array_record_driver.h"
 #include "shard/formats/arrayrecord/footer.h"
 #include "shard/formats/arrayrecord/highway_hash.h"
 #include "shard/formats/arrayrecord/riegeli.h"

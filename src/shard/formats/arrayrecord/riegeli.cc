@@ -8,7 +8,7 @@
 
 #include "base/endian.h"
 #include "shard/codec/inflate.h"
-#include "shard/dataset/build.h"
+#include "shard/formats/arrayrecord/array_record_driver.h"
 #include "shard/formats/arrayrecord/highway_hash.h"
 #include "shard/formats/tfrecord/wire.h"
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "shard/dataset/build.h"
+#include "shard/formats/csv/csv_driver.h"
 #include "shard/formats/csv/csv_layout.h"
 #include "shard/formats/csv/csv_scan.h"
 #include "shard/scan/scan_files.h"

@@ -2,9 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "shard/formats/csv/csv_driver.h"
 #include "shard/formats/csv/csv_layout.h"
 #include "shard/formats/csv/csv_scan.h"
 #include "shard/formats/csv/csv_text.h"
+#include "shard/formats/text/text_driver.h"
 #include "shard/testing/build_dataset.h"
 #include "shard/testing/deflate.h"
 #include "shard/testing/drive_scan.h"

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <map>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/litdata/chunk_reader.h"
 #include "shard/formats/litdata/fernet.h"
 #include "shard/formats/litdata/framed.h"
 #include "shard/formats/litdata/item.h"
+#include "shard/formats/litdata/litdata_driver.h"
 #include "shard/formats/litdata/litdata_layout.h"
 #include "shard/formats/table/ipc_table.h"
 #include "shard/read_window.h"

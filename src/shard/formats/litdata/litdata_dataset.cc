@@ -10,6 +10,7 @@
 #include "shard/formats/litdata/fernet.h"
 #include "shard/formats/litdata/framed.h"
 #include "shard/formats/litdata/item.h"
+#include "shard/formats/litdata/litdata_driver.h"
 #include "shard/formats/litdata/litdata_layout.h"
 #include "shard/formats/table/ipc_table.h"
 

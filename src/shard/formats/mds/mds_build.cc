@@ -3,7 +3,7 @@
 #include "base/endian.h"
 #include "shard/codec/digest.h"
 #include "shard/codec/inflate.h"
-#include "shard/dataset/build.h"
+#include "shard/formats/mds/mds_driver.h"
 #include "shard/formats/mds/mds_shard.h"
 #include "shard/range_fetcher.h"
 #include "shard/read_window.h"

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "shard/dataset/indexed_dataset.h"
+#include "shard/formats/mds/mds_driver.h"
 #include "shard/formats/mds/mds_lines.h"
 #include "shard/formats/mds/mds_shard.h"
 

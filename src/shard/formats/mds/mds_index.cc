@@ -8,9 +8,9 @@
 
 #include "shard/codec/digest.h"
 #include "shard/codec/json_reader.h"
+#include "shard/codec/json_text.h"
 #include "shard/dataset/safe_key.h"
 #include "shard/formats/mds/mds_encoding.h"
-#include "shard/formats/text/json_text.h"
 
 namespace headrace::detail {
 namespace {
@@ -240,27 +240,6 @@ bool same_columns(const std::vector<Column>& a, const std::vector<Column>& b) {
 }
 
 }  // namespace
-
-IndexJsonKind kind_of_index_json(std::string_view json) {
-  simdjson::dom::parser parser;
-  auto root = parse_json(parser, json);
-  if (!root) return IndexJsonKind::kOther;
-  if ((*root)["shards"].is_array()) return IndexJsonKind::kMds;
-  if ((*root)["chunks"].is_array()) return IndexJsonKind::kLitData;
-  return IndexJsonKind::kOther;
-}
-
-IndexJsonKind kind_of_index_json_head(std::string_view head) noexcept {
-  JsonText text(head);
-  std::string_view name, value;
-  bool goes_on = text.take('{');
-  while (goes_on && text.take_string(name) && text.take(':')) {
-    if (name == "shards") return IndexJsonKind::kMds;
-    if (name == "chunks") return IndexJsonKind::kLitData;
-    goes_on = text.take_value(value) && text.take(',');
-  }
-  return IndexJsonKind::kOther;
-}
 
 std::string layout_of(const MdsSplit& split) {
   if (split.kind == MdsSplit::Kind::kNone) return {};

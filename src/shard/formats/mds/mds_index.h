@@ -12,9 +12,6 @@
 
 namespace headrace::detail {
 
-inline constexpr std::string_view kMdsIndexName = "index.json";
-/// What is read and parsed as a whole; a larger index.json is parsed as a stream.
-inline constexpr std::uint64_t kMostIndexJsonBytes = std::uint64_t{64} << 20;
 /// One entry of the list of shards; with the most columns of long names it has 300 KiB.
 inline constexpr std::size_t kMostEntryBytes = std::size_t{4} << 20;
 /// Bounds the work of a hostile index; real ones have tens.
@@ -57,12 +54,6 @@ struct MdsIndex {
   std::vector<Column> columns;
   std::vector<MdsShard> shards;
 };
-
-/// What an `index.json` belongs to, judged by its top-level keys.
-enum class IndexJsonKind { kMds, kLitData, kOther };
-IndexJsonKind kind_of_index_json(std::string_view json);
-/// The same by the first bytes of a document; kOther when neither name is in them.
-IndexJsonKind kind_of_index_json_head(std::string_view head) noexcept;
 
 /// Errors: kCorrupt (not JSON, fields missing or impossible), kUnsupported (version, shard format,
 /// compression, pickled columns, shards with different columns): the message names the shard and

@@ -275,17 +275,5 @@ TEST(MdsColumns, HaveDtypeAndShapeWhenEveryValueHas) {
   }
 }
 
-TEST(IndexJsonKind, TellsDatasetsApart) {
-  EXPECT_EQ(kind_of_index_json(R"({"shards": []})"), IndexJsonKind::kMds);
-  EXPECT_EQ(kind_of_index_json(R"({"chunks": []})"), IndexJsonKind::kLitData);
-  EXPECT_EQ(kind_of_index_json(R"({"a": 1})"), IndexJsonKind::kOther);
-  EXPECT_EQ(kind_of_index_json("[1]"), IndexJsonKind::kOther);
-  EXPECT_EQ(kind_of_index_json("text"), IndexJsonKind::kOther);
-  EXPECT_EQ(kind_of_index_json_head(R"({"version": 2, "shards": [{)"), IndexJsonKind::kMds);
-  EXPECT_EQ(kind_of_index_json_head(R"({"config": {"shards": 1}, "chunks": [)"),
-            IndexJsonKind::kLitData);
-  EXPECT_EQ(kind_of_index_json_head("text"), IndexJsonKind::kOther);
-}
-
 }  // namespace
 }  // namespace headrace::detail

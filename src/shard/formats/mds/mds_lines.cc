@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "shard/formats/text/json_text.h"
+#include "shard/codec/json_text.h"
 
 namespace headrace::detail {
 namespace {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <map>
 
-#include "shard/dataset/build.h"
+#include "shard/formats/mds/mds_driver.h"
 #include "shard/range_fetcher.h"
 
 namespace headrace::detail {

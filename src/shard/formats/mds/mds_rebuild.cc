@@ -15,8 +15,10 @@
 #include "shard/codec/inflate.h"
 #include "shard/codec/stream_inflater.h"
 #include "shard/dataset/build.h"
+#include "shard/dataset/index_json.h"
 #include "shard/dataset/listing.h"
-#include "shard/dataset/lost_index.h"
+#include "shard/formats/mds/mds_index.h"
+#include "shard/formats/mds/mds_names.h"
 #include "shard/formats/mds/mds_shard.h"
 #include "shard/range_fetcher.h"
 
@@ -166,23 +168,23 @@ class Rebuilder {
   const std::string& url() const { return context_.store.url(); }
 
   Status refuse_sound_index() const {
-    auto json = read_object(context_.store, context_.pool, std::string(kMdsIndexName),
+    auto json = read_object(context_.store, context_.pool, std::string(kIndexJsonName),
                             kMostIndexJsonBytes, context_.call);
     if (!json && json.error().code() == Code::kNotFound) return Status();
     if (!json) return std::move(json).error();
-    const IndexJsonKind kind = kind_of_index_json(*json);
-    const bool is_sound = kind == IndexJsonKind::kLitData ||
-                          (kind == IndexJsonKind::kMds && parse_mds_index(*json, true).has_value());
+    const FormatDriver* owner = owner_of_index_json(*json);
+    const bool is_sound =
+        owner != nullptr && (owner->id != Format::kMds || parse_mds_index(*json, true).has_value());
     if (!is_sound) return Status();
     return Status(Code::kInvalidArgument,
                   fmt::format("{}: is sound; remove it if it should be made anew",
-                              context_.store.object_url(kMdsIndexName)));
+                              context_.store.object_url(kIndexJsonName)));
   }
 
   Status find_sources() {
     std::set<std::string_view> folders;
     for (const ObjectInfo& object : objects_) {
-      if (format_of_indexed_name(object.key) != Format::kMds) continue;
+      if (!is_mds_name(object.key)) continue;
       const std::size_t slash = object.key.rfind('/');
       if (slash != std::string::npos && context_.options.keys.empty()) {
         folders.insert(std::string_view(object.key).substr(0, slash));

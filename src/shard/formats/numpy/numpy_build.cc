@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/numpy/array_reader.h"
+#include "shard/formats/numpy/numpy_driver.h"
 #include "shard/formats/numpy/row_layout.h"
 
 namespace headrace::detail {
@@ -149,7 +149,7 @@ bool looks_like_numpy(std::span<const std::byte> head) noexcept {
   if (!text.starts_with(kZip) || text.size() < kName) return false;
   std::uint16_t length = 0;
   std::memcpy(&length, head.data() + kNameLength, sizeof(length));
-  return text.substr(kName, length).ends_with(".npy");
+  return length <= text.size() - kName && text.substr(kName, length).ends_with(".npy");
 }
 
 }  // namespace headrace::detail

@@ -5,6 +5,7 @@
 #include "base/check.h"
 #include "shard/codec/inflate.h"
 #include "shard/dataset/fixed_dataset.h"
+#include "shard/formats/numpy/numpy_driver.h"
 #include "shard/formats/numpy/packed_layout.h"
 #include "shard/formats/numpy/row_layout.h"
 

@@ -5,6 +5,7 @@
 #include "headrace/views.h"
 #include "shard/dataset/build.h"
 #include "shard/formats/numpy/npy_header.h"
+#include "shard/formats/numpy/numpy_driver.h"
 #include "shard/formats/numpy/row_layout.h"
 #include "shard/formats/numpy/zip_directory.h"
 #include "shard/testing/fake_store.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/raw/manifest.h"
+#include "shard/formats/raw/raw_driver.h"
 #include "shard/formats/raw/raw_layout.h"
 
 namespace headrace::detail {

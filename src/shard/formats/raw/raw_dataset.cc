@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "shard/dataset/indexed_dataset.h"
+#include "shard/formats/raw/raw_driver.h"
 #include "shard/formats/raw/raw_layout.h"
 #include "shard/formats/text/row_cutter.h"
 

@@ -1,7 +1,7 @@
 #include <string_view>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/table/ipc_stream.h"
+#include "shard/formats/table/table_driver.h"
 
 namespace headrace::detail {
 

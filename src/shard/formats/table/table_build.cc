@@ -4,6 +4,8 @@
 #include <charconv>
 
 #include "shard/dataset/listing.h"
+#include "shard/dataset/name_parts.h"
+#include "shard/formats/table/table_driver.h"
 #include "shard/formats/table/table_files.h"
 
 namespace headrace::detail {
@@ -16,21 +18,12 @@ constexpr std::uint64_t kLanceBlockBytes = std::uint64_t{4} << 20;
 // Schemas are small; what is larger is not looked at.
 constexpr std::uint64_t kMostCommonBytes = std::uint64_t{64} << 20;
 
-std::string_view base_name(std::string_view key) {
-  return key.substr(key.find_last_of('/') + 1);  // npos + 1 is 0.
-}
-
 // Spark and Hive put marks and summaries beside the data; names with a first '_' or '.' are hidden,
 // as pyarrow.dataset has it.
 bool is_data(const ObjectInfo& object) {
   const std::string_view name = base_name(object.key);
   return !name.empty() && !name.starts_with('_') && !name.starts_with('.') &&
          !name.ends_with(".crc");
-}
-
-bool is_lance_manifest(const ObjectInfo& object) {
-  return std::string_view(object.key).starts_with(kLanceVersions) &&
-         object.key.ends_with(".manifest");
 }
 
 ShardRecord shard_of(const TablePart& part, std::uint64_t object) {
@@ -124,7 +117,7 @@ Result<std::string> build_files_index(const BuildContext& context,
 Result<std::string> read_common(const BuildContext& context,
                                 const std::vector<ObjectInfo>& objects) {
   for (const ObjectInfo& object : objects) {
-    if (object.key != "_common_metadata") continue;
+    if (object.key != kCommonMetadataKey) continue;
     HEADRACE_TRY_ASSIGN(const std::string file, read_object(context.store, context.pool, object.key,
                                                             kMostCommonBytes, context.call));
     const auto bytes = std::as_bytes(std::span(file));
@@ -190,6 +183,10 @@ Result<std::string> build_lance_index(const BuildContext& context,
 }
 
 }  // namespace
+
+bool is_lance_manifest(const ObjectInfo& object) noexcept {
+  return object.key.starts_with(kLanceVersions) && object.key.ends_with(".manifest");
+}
 
 Result<std::string> build_table_index(const BuildContext& context,
                                       const std::vector<ObjectInfo>& objects) {

@@ -8,6 +8,7 @@
 #include "shard/formats/table/decoded_table.h"
 #include "shard/formats/table/ipc_table.h"
 #include "shard/formats/table/parquet_pages.h"
+#include "shard/formats/table/table_driver.h"
 #include "shard/formats/table/table_layout.h"
 #include "shard/formats/table/table_record.h"
 

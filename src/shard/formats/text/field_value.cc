@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "shard/formats/text/json_text.h"
+#include "shard/codec/json_text.h"
 
 namespace headrace::detail {
 namespace {

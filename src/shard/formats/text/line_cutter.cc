@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "shard/codec/json_text.h"
 #include "shard/formats/text/field_value.h"
-#include "shard/formats/text/json_text.h"
 
 namespace headrace::detail {
 namespace {

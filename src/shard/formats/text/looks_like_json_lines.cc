@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "shard/dataset/build.h"
-#include "shard/formats/text/json_text.h"
+#include "shard/codec/json_text.h"
+#include "shard/formats/text/text_driver.h"
 
 namespace headrace::detail {
 

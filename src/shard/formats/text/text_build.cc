@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/text/array_scan.h"
 #include "shard/formats/text/line_scan.h"
+#include "shard/formats/text/text_driver.h"
 #include "shard/scan/read_head.h"
 #include "shard/scan/scan_files.h"
 

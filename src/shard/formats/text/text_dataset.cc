@@ -3,6 +3,7 @@
 #include "base/check.h"
 #include "shard/dataset/indexed_dataset.h"
 #include "shard/formats/text/row_cutter.h"
+#include "shard/formats/text/text_driver.h"
 
 namespace headrace::detail {
 namespace {

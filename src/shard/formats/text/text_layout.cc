@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "shard/codec/json_reader.h"
+#include "shard/codec/json_text.h"
 #include "shard/formats/text/field_value.h"
-#include "shard/formats/text/json_text.h"
 
 namespace headrace::detail {
 namespace {

@@ -9,10 +9,11 @@
 
 #include "base/endian.h"
 #include "base/random.h"
+#include "shard/codec/json_text.h"
 #include "shard/formats/text/array_scan.h"
-#include "shard/formats/text/json_text.h"
 #include "shard/formats/text/line_cutter.h"
 #include "shard/formats/text/line_scan.h"
+#include "shard/formats/text/text_driver.h"
 #include "shard/testing/build_dataset.h"
 #include "shard/testing/deflate.h"
 #include "shard/testing/drive_scan.h"

@@ -2,7 +2,7 @@
 
 #include "base/crc32c.h"
 #include "base/endian.h"
-#include "shard/dataset/build.h"
+#include "shard/formats/tfrecord/tfrecord_driver.h"
 
 namespace headrace::detail {
 namespace {

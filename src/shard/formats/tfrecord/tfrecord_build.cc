@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/tfrecord/record_scan.h"
+#include "shard/formats/tfrecord/tfrecord_driver.h"
 #include "shard/scan/scan_files.h"
 
 namespace headrace::detail {

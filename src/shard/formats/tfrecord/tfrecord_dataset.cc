@@ -4,6 +4,7 @@
 #include "shard/dataset/indexed_dataset.h"
 #include "shard/formats/tfrecord/example_cutter.h"
 #include "shard/formats/tfrecord/record.h"
+#include "shard/formats/tfrecord/tfrecord_driver.h"
 
 namespace headrace::detail {
 namespace {

@@ -9,6 +9,7 @@
 #include "shard/codec/digest.h"
 #include "shard/formats/tfrecord/example_cutter.h"
 #include "shard/formats/tfrecord/record.h"
+#include "shard/formats/tfrecord/tfrecord_driver.h"
 #include "shard/testing/build_dataset.h"
 #include "shard/testing/read_dataset.h"
 

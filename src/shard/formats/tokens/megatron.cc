@@ -10,7 +10,6 @@
 namespace headrace::detail {
 namespace {
 
-constexpr std::string_view kMagic{"MMIDIDX\0\0", 9};
 constexpr std::string_view kFairseqMagic{"TNTIDX\0\0", 8};
 
 struct Dtype {
@@ -87,7 +86,7 @@ Result<MegatronHead> parse_megatron_head(std::span<const std::byte> idx) {
                   "index of the old fairseq layout (TNTIDX); write the data anew as an "
                   "IndexedDataset of Megatron");
   }
-  if (idx.size() < kMegatronHeadBytes || !begins_with(idx, kMagic))
+  if (idx.size() < kMegatronHeadBytes || !begins_with(idx, kMegatronMagic))
     return corrupt("does not begin as a Megatron index (MMIDIDX)");
   const auto version = load_le<std::uint64_t>(idx.data() + 9);
   if (version != 1) {

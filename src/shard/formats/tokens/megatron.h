@@ -12,6 +12,8 @@
 
 namespace headrace::detail {
 
+/// First bytes of an `.idx`.
+inline constexpr std::string_view kMegatronMagic{"MMIDIDX\0\0", 9};
 /// Bytes in front of the tables.
 inline constexpr std::uint64_t kMegatronHeadBytes = 34;
 

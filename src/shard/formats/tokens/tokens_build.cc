@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/mds/mds_encoding.h"
 #include "shard/formats/tokens/idx_layout.h"
 #include "shard/formats/tokens/megatron.h"
+#include "shard/formats/tokens/tokens_driver.h"
 #include "shard/index/index_file.h"
 #include "shard/range_fetcher.h"
 

@@ -2,6 +2,7 @@
 
 #include "base/check.h"
 #include "shard/dataset/fixed_dataset.h"
+#include "shard/formats/tokens/tokens_driver.h"
 
 namespace headrace::detail {
 namespace {

@@ -1,5 +1,5 @@
-#include "shard/dataset/build.h"
 #include "shard/formats/webdataset/tar.h"
+#include "shard/formats/webdataset/webdataset_driver.h"
 
 namespace headrace::detail {
 

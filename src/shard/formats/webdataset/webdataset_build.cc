@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
-#include "shard/dataset/build.h"
 #include "shard/formats/webdataset/dali_reuse.h"
 #include "shard/formats/webdataset/energon_reuse.h"
 #include "shard/formats/webdataset/tar_scan.h"
+#include "shard/formats/webdataset/webdataset_driver.h"
 #include "shard/scan/scan_files.h"
 
 namespace headrace::detail {

@@ -1,6 +1,7 @@
 #include "base/check.h"
 #include "shard/dataset/indexed_dataset.h"
 #include "shard/formats/webdataset/sample_cutter.h"
+#include "shard/formats/webdataset/webdataset_driver.h"
 
 namespace headrace::detail {
 namespace {

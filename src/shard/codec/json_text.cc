@@ -1,4 +1,4 @@
-#include "shard/formats/text/json_text.h"
+#include "shard/codec/json_text.h"
 
 #include <algorithm>
 #include <cstring>
