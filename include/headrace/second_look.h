@@ -4,7 +4,7 @@
 /// wire is noticed only by the format's own checksums; whoever finds such bytes reads them again
 /// (Request::fresh_connection) until the same bytes have come twice: those are the data's fault.
 ///
-/// Place: src/shard/. For whoever reads samples: feed/, verify, bindings.
+/// Place: src/shard/. For whoever reads samples: read/, feed/.
 ///
 /// Threads: one owner.
 #include <cstddef>

@@ -4,7 +4,7 @@
 /// of objects, stored digests, checksums of records, offsets, the fit of every sample. And digests
 /// of any objects, for manifests.
 ///
-/// Place: src/shard/. CPU-bound at the speed of the checksum; reads run ahead of it.
+/// Place: src/read/. CPU-bound at the speed of the checksum; reads run ahead of it.
 ///
 /// Threads: the functions block and run their own workers; progress is called from the calling
 /// thread.

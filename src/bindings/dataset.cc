@@ -75,9 +75,9 @@ void open_dataset(PyDataset* self, PyStore& store, const nb::object& progress,
   relay.report();
   std::vector<ColumnDecoder> decoders;
   for (const Column& column : dataset->columns()) decoders.emplace_back(output_of(column));
-  auto reader = std::make_shared<DatasetReader>(std::move(client), std::move(dataset));
+  auto reader = std::make_shared<SampleReader>(std::move(client), std::move(dataset));
   new (self)
-      PyDataset{Guarded<DatasetReader>("the dataset", std::move(reader)), std::move(decoders)};
+      PyDataset{Guarded<SampleReader>("the dataset", std::move(reader)), std::move(decoders)};
 }
 
 nb::bytes build_index_bytes(PyStore& store, const nb::object& progress,

@@ -4,14 +4,14 @@
 #include <vector>
 
 #include "bind.h"
-#include "dataset_reader.h"
 #include "decode.h"
+#include "headrace/sample_reader.h"
 #include "process.h"
 
 namespace headrace {
 
 struct PyDataset {
-  Guarded<DatasetReader> reader;
+  Guarded<SampleReader> reader;
   std::vector<ColumnDecoder> decoders;  // One a column.
 };
 

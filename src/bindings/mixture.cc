@@ -33,8 +33,8 @@ PyStore route(const std::vector<PyStore*>& stores, std::uint64_t memory_bytes) {
 PyDataset make_view(PyStore& store, std::shared_ptr<const Dataset> view) {
   std::vector<ColumnDecoder> decoders;
   for (const Column& column : view->columns()) decoders.emplace_back(output_of(column));
-  auto reader = std::make_shared<DatasetReader>(store.client.get(), std::move(view));
-  return PyDataset{Guarded<DatasetReader>("the dataset", std::move(reader)), std::move(decoders)};
+  auto reader = std::make_shared<SampleReader>(store.client.get(), std::move(view));
+  return PyDataset{Guarded<SampleReader>("the dataset", std::move(reader)), std::move(decoders)};
 }
 
 ConcatColumns parse_columns(const std::string& name) {

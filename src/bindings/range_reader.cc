@@ -2,10 +2,12 @@
 #include <algorithm>
 #include <deque>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "buffers.h"
 #include "errors.h"
+#include "headrace/range_fetcher.h"
 #include "store.h"
 
 namespace headrace {
@@ -24,9 +26,16 @@ class RangeReader {
         limit_(in_flight),
         lease_(std::make_unique<StoreClient::Lease>(*client_)) {
     raise_if_error(lease_->take());
+    RangeFetcher::Options options = client_->read_options([] {
+      nb::gil_scoped_acquire acquire;
+      check_signals();
+    });
+    options.max_in_flight = limit_;
+    fetcher_ = std::make_unique<RangeFetcher>(**lease_, *client_->pool(), std::move(options));
   }
   ~RangeReader() {
     if (generation_ != fork_generation()) {
+      static_cast<void>(fetcher_.release());
       static_cast<void>(lease_.release());
       new std::shared_ptr<StoreClient>(std::move(client_));
       return;
@@ -38,20 +47,13 @@ class RangeReader {
 
   nb::object next() {
     if (generation_ != fork_generation()) raise_unusable("this iterator", false);
-    if (!lease_) throw nb::stop_iteration();
-    while (ready_.empty()) {
-      fill();
-      if (in_flight_ == 0) {
-        if (!has_pending_) {
-          drop();
-          throw nb::stop_iteration();
-        }
-        pending_slab_ = acquire_or_raise();
-        continue;
-      }
-      wait();
+    if (!fetcher_) throw nb::stop_iteration();
+    if (fetcher_->ready() == 0) pull();
+    if (fetcher_->pending() == 0) {
+      drop();
+      throw nb::stop_iteration();
     }
-    return take_ready();
+    return take();
   }
 
   void close() {
@@ -59,7 +61,7 @@ class RangeReader {
   }
 
  private:
-  /// A range asked for; its key must not move while the store looks at it.
+  /// A range asked for; its key must not move until its read is submitted.
   struct Range {
     nb::object key;
     std::string key_text;
@@ -68,54 +70,36 @@ class RangeReader {
   };
 
   void drop() {
-    ready_.clear();
     ReleaseGil release;
+    fetcher_.reset();
     lease_.reset();
   }
 
-  /// Takes the next range of the iterable into pending_; false at its end.
-  bool pull() {
-    PyObject* item = PyIter_Next(source_.ptr());
-    if (item == nullptr) {
-      if (PyErr_Occurred() != nullptr) throw nb::python_error();
-      return false;
+  /// Starts ranges of the iterable until the limit or its end.
+  void pull() {
+    while (fetcher_->pending() < limit_ && !is_source_done_) {
+      PyObject* item = PyIter_Next(source_.ptr());
+      if (item == nullptr) {
+        if (PyErr_Occurred() != nullptr) throw nb::python_error();
+        is_source_done_ = true;
+        return;
+      }
+      start(nb::steal(item));
     }
-    const nb::object range = nb::steal(item);
-    const nb::object fields = nb::steal(PySequence_Tuple(range.ptr()));
+  }
+
+  void start(const nb::object& asked) {
+    const nb::object fields = nb::steal(PySequence_Tuple(asked.ptr()));
     if (!fields.is_valid()) throw nb::python_error();
     if (PyTuple_GET_SIZE(fields.ptr()) != 3) {
       raise(Status(Code::kInvalidArgument, "get_ranges: each range must be (key, offset, length)"));
     }
     const auto field = [&](Py_ssize_t i) { return nb::handle(PyTuple_GET_ITEM(fields.ptr(), i)); };
-    pending_.key = nb::borrow(field(0));
-    pending_.key_text = nb::cast<std::string>(field(0));
-    pending_.offset_bytes = nb::cast<std::uint64_t>(field(1));
-    pending_.length_bytes = nb::cast<std::uint64_t>(field(2));
-    return true;
-  }
-
-  /// Submits ranges until the limit, the memory or the iterable ends.
-  void fill() {
-    while (in_flight_ < limit_) {
-      if (!has_pending_ && !is_source_done_) {
-        has_pending_ = pull();
-        is_source_done_ = !has_pending_;
-      }
-      if (!has_pending_) return;
-      if (!pending_slab_ && pending_.length_bytes > 0) {
-        auto slab = client_->pool()->try_acquire(pending_.length_bytes);
-        if (!slab && slab.error().code() == Code::kExhausted) return;
-        if (!slab) {
-          has_pending_ = false;
-          raise(slab.error(), pending_.key_text);
-        }
-        pending_slab_ = *std::move(slab);
-      }
-      if (!submit_pending()) return;
-    }
-  }
-
-  bool submit_pending() {
+    Range range;
+    range.key = nb::borrow(field(0));
+    range.key_text = nb::cast<std::string>(field(0));
+    range.offset_bytes = nb::cast<std::uint64_t>(field(1));
+    range.length_bytes = nb::cast<std::uint64_t>(field(2));
     std::size_t slot = ranges_.size();
     if (free_slots_.empty()) {
       ranges_.emplace_back();
@@ -123,58 +107,29 @@ class RangeReader {
       slot = free_slots_.back();
       free_slots_.pop_back();
     }
-    std::swap(ranges_[slot], pending_);
-    Request request;
-    request.key = ranges_[slot].key_text;
-    request.offset_bytes = ranges_[slot].offset_bytes;
-    request.length_bytes = ranges_[slot].length_bytes;
-    request.slab = std::move(pending_slab_);
-    request.tag = slot;
-    if ((*lease_)->submit({&request, 1}) == 0) {
-      pending_slab_ = std::move(request.slab);
-      std::swap(ranges_[slot], pending_);
-      free_slots_.push_back(slot);
-      if (in_flight_ == 0)
-        raise(Status(Code::kCancelled, client_->store().url() + ": the store was closed"));
-      return false;
-    }
-    has_pending_ = false;
-    ++in_flight_;
-    return true;
+    ranges_[slot] = std::move(range);
+    fetcher_->start({.key = ranges_[slot].key_text,
+                     .etag = {},
+                     .offset_bytes = ranges_[slot].offset_bytes,
+                     .length_bytes = ranges_[slot].length_bytes,
+                     .tag = slot});
   }
 
-  Slab acquire_or_raise() {
-    auto slab = without_gil(
-        [&](const Pause& pause) { return client_->acquire(pending_.length_bytes, pause); });
-    if (!slab) {
-      has_pending_ = false;
-      raise(slab.error(), pending_.key_text);
-    }
-    return *std::move(slab);
-  }
-
-  void wait() {
-    Completion done[16];
-    std::size_t count = 0;
-    {
+  nb::object take() {
+    constexpr std::uint64_t kNone = ~std::uint64_t{0};
+    std::uint64_t slot = kNone;
+    auto data = [&] {
+      if (fetcher_->ready() > 0) return fetcher_->next(&slot);
       ReleaseGil release;
-      count = (*lease_)->wait(done, slice_end());
-    }
-    for (std::size_t i = 0; i < count; ++i) ready_.push_back(std::move(done[i]));
-    in_flight_ -= count;
-    if (count == 0) check_signals();
-  }
-
-  nb::object take_ready() {
-    Completion done = std::move(ready_.front());
-    ready_.pop_front();
-    Range range;
-    std::swap(range, ranges_[done.tag]);
-    free_slots_.push_back(done.tag);
-    raise_if_error(done.status, range.key_text);
-    nb::object data =
-        make_memoryview(SlabBuffer(client_->pool(), std::move(done.slab), done.length_bytes));
-    return result_type_(range.key, range.offset_bytes, data);
+      return fetcher_->next(&slot);
+    }();
+    if (!data && slot == kNone) raise(client_->why(data.error().clone()));
+    Range range = std::exchange(ranges_[slot], Range());
+    free_slots_.push_back(slot);
+    if (!data) raise(data.error(), range.key_text);
+    nb::object view =
+        make_memoryview(SlabBuffer(client_->pool(), std::move(data->slab), data->length_bytes));
+    return result_type_(range.key, range.offset_bytes, view);
   }
 
   std::shared_ptr<StoreClient> client_;
@@ -184,13 +139,9 @@ class RangeReader {
   const std::uint32_t generation_ = fork_generation();
   std::deque<Range> ranges_;  // By tag; a deque keeps the keys in place.
   std::vector<std::size_t> free_slots_;
-  Range pending_;
-  Slab pending_slab_;
-  bool has_pending_ = false;
   bool is_source_done_ = false;
-  std::size_t in_flight_ = 0;
-  std::unique_ptr<StoreClient::Lease> lease_;  // After what its requests point to.
-  std::deque<Completion> ready_;
+  std::unique_ptr<StoreClient::Lease> lease_;
+  std::unique_ptr<RangeFetcher> fetcher_;  // On the lease's handle; goes before it.
 };
 
 }  // namespace

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "bind.h"
+#include "headrace/store_client.h"
 #include "process.h"
-#include "store_client.h"
 #include "waiting.h"
 
 namespace headrace {

@@ -20,7 +20,6 @@ namespace {
 // end together.
 constexpr std::size_t kBatch = 32;
 constexpr std::chrono::milliseconds kMemoryPause{20};
-constexpr std::chrono::milliseconds kBackPressurePause{1};
 // A store that answers small requests one by one would wake this thread, and then the store's, for
 // each. While twice as many are under way, a pause gathers some: at 20,000 answers a second, 8.
 constexpr std::size_t kGather = 16;
@@ -237,7 +236,7 @@ void Lane::start_read(Unit&& unit, Slab slab) {
   request.length_bytes = slab.bytes().size();
   request.slab = std::move(slab);
   request.tag = reinterpret_cast<std::uintptr_t>(op.release());
-  unsent_.push_back(std::move(request));
+  unsent_.push(std::move(request));
   ++in_flight_;
 }
 
@@ -254,23 +253,17 @@ void Lane::start_write(std::unique_ptr<Op> op, Slab slab) {
     request.part_number = unit.part + 1;
   }
   request.tag = reinterpret_cast<std::uintptr_t>(op.release());
-  if (!source_) return unsent_.push_back(std::move(request));
+  if (!source_) return unsent_.push(std::move(request));
   MutexLock lock(unsent_mutex_);
-  unsent_writes_.push_back(std::move(request));
+  unsent_writes_.push(std::move(request));
 }
 
 /// Submits what is ready; the store may take only a part of it.
 void Lane::flush() {
-  if (!unsent_.empty()) {
-    const std::size_t count = events_->submit(unsent_);
-    unsent_.erase(unsent_.begin(), unsent_.begin() + static_cast<std::ptrdiff_t>(count));
-  }
+  if (!unsent_.is_empty()) unsent_.flush(*events_);
   if (!source_ || !target_) return;
   MutexLock lock(unsent_mutex_);
-  if (unsent_writes_.empty()) return;
-  const std::size_t count = target_->submit(unsent_writes_);
-  unsent_writes_.erase(unsent_writes_.begin(),
-                       unsent_writes_.begin() + static_cast<std::ptrdiff_t>(count));
+  unsent_writes_.flush(*target_);
 }
 
 /// Waits for completions or a ring, and deals with what came.
@@ -282,14 +275,12 @@ void Lane::sleep() {
     is_rung_ = false;
     return;
   }
-  bool is_refused = !unsent_.empty();
+  const bool waits_for_memory = !pulled_.empty() && in_flight_ < max_in_flight_;
+  TimePoint until = unsent_.retry_at(TimePoint::max());
   if (writes_.joinable()) {
     MutexLock lock(unsent_mutex_);
-    is_refused |= !unsent_writes_.empty();
+    until = unsent_writes_.retry_at(until);
   }
-  const bool waits_for_memory = !pulled_.empty() && in_flight_ < max_in_flight_;
-  TimePoint until = TimePoint::max();
-  if (is_refused) until = system_clock().now() + kBackPressurePause;
   if (waits_for_memory) until = std::min(until, system_clock().now() + kMemoryPause);
   if (last_count_ < kGather && in_flight_ >= 2 * kGather) std::this_thread::sleep_for(kGatherPause);
   const std::size_t count = events_->wait(completions_, until, transfer_.stop_token());
@@ -361,23 +352,22 @@ void Lane::end(Unit& unit, Status status) {
 void Lane::drain() {
   if (source_) source_->stop();
   if (target_) target_->stop();
-  const auto drop = [this](std::vector<Request>& requests) {
-    for (Request& request : requests) {
+  const auto drop = [this](const std::vector<Request>& requests) {
+    for (const Request& request : requests) {
       std::unique_ptr<Op> op(reinterpret_cast<Op*>(static_cast<std::uintptr_t>(request.tag)));
       --in_flight_;
       end(op->unit, Status(Code::kCancelled, "cancelled"));
     }
-    requests.clear();
   };
   for (Unit& unit : pulled_) end(unit, Status(Code::kCancelled, "cancelled"));
   pulled_.clear();
-  drop(unsent_);
+  drop(unsent_.take_back_all());
   while (true) {
     {
       std::vector<Request> writes;
       {
         MutexLock lock(unsent_mutex_);
-        writes.swap(unsent_writes_);
+        writes = unsent_writes_.take_back_all();
       }
       drop(writes);
     }

@@ -4,18 +4,18 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <deque>
-#include <optional>
 #include <utility>
 #include <vector>
 
 #include "base/errno_status.h"
 #include "headrace/copy.h"
+#include "io/object_scan.h"
+#include "io/submit_queue.h"
+#include "io/uploader.h"
 
 namespace headrace {
 namespace {
 
-constexpr std::chrono::milliseconds kBackPressurePause{1};
 // How soon a stop ends a wait for a pipe.
 constexpr int kStopSliceMs = 50;
 constexpr std::size_t kWriteBytes = std::size_t{1} << 20;
@@ -65,211 +65,21 @@ Status write_full(int fd, std::span<const std::byte> bytes, const std::stop_toke
   return {};
 }
 
-/// Submits one request; the pause is for stores that are short of something others hold.
-Status submit_one(Store& handle, Request&& request, const std::stop_token& stop) {
-  while (handle.submit({&request, 1}) == 0) {
-    if (stop.stop_requested()) return cancelled();
-    static_cast<void>(
-        handle.wait(std::span<Completion>(), system_clock().now() + kBackPressurePause, stop));
-  }
-  return {};
+Result<ObjectInfo> put_whole(Store& handle, const std::string& key, Slab slab, std::size_t count,
+                             const std::stop_token& stop) {
+  Request request;
+  request.op = Op::kPut;
+  request.key = key;
+  request.length_bytes = count;
+  request.slab = std::move(slab);
+  Completion done = io::run_request(handle, std::move(request), stop);
+  HEADRACE_TRY(std::move(done.status));
+  ObjectInfo info;
+  info.key = key;
+  info.size_bytes = count;
+  info.etag = std::move(done.etag);
+  return info;
 }
-
-class StreamWriter {
- public:
-  StreamWriter(Store& to, Store& handle, SlabPool& pool, const std::string& key,
-               const StreamOptions& options, const std::stop_token& stop)
-      : to_(to), handle_(handle), pool_(pool), key_(key), options_(options), stop_(stop) {
-    part_bytes_ = std::max(part_bytes_of(options),
-                           std::min(to.traits().min_part_bytes, options.memory_bytes / 2));
-  }
-
-  Result<ObjectInfo> run(int fd) {
-    auto result = write(fd);
-    if (!result) {
-      handle_.stop();
-      Completion done;
-      while (in_flight_ > 0 && handle_.wait({&done, 1}, TimePoint::max()) > 0) --in_flight_;
-      if (!upload_id_.empty()) static_cast<void>(to_.abort_upload(key_, upload_id_, {}));
-    }
-    return result;
-  }
-
- private:
-  Result<ObjectInfo> write(int fd) {
-    const CallOptions call{.stop = stop_};
-    HEADRACE_TRY_ASSIGN(Slab slab, pool_.acquire(part_bytes_, TimePoint::max()));
-    HEADRACE_TRY_ASSIGN(std::size_t count, read_full(fd, slab.bytes(), stop_));
-    if (count < slab.bytes().size()) return put_whole(std::move(slab), count);
-    HEADRACE_TRY_ASSIGN(upload_id_, to_.create_upload(key_, call));
-    while (count > 0) {
-      HEADRACE_TRY(send(std::move(slab), count));
-      while (in_flight_ >= options_.max_in_flight) HEADRACE_TRY(receive());
-      HEADRACE_TRY_ASSIGN(slab, next_slab());
-      HEADRACE_TRY_ASSIGN(count, read_full(fd, slab.bytes(), stop_));
-    }
-    while (in_flight_ > 0) HEADRACE_TRY(receive());
-    std::sort(parts_.begin(), parts_.end(), [](const UploadedPart& a, const UploadedPart& b) {
-      return a.part_number < b.part_number;
-    });
-    return to_.complete_upload(key_, upload_id_, parts_, call);
-  }
-
-  Result<ObjectInfo> put_whole(Slab slab, std::size_t count) {
-    Request request;
-    request.op = Op::kPut;
-    request.key = key_;
-    request.length_bytes = count;
-    request.slab = std::move(slab);
-    HEADRACE_TRY(submit_one(handle_, std::move(request), stop_));
-    ++in_flight_;
-    Completion done;
-    HEADRACE_TRY(wait(done));
-    ObjectInfo info;
-    info.key = key_;
-    info.size_bytes = count;
-    info.etag = std::move(done.etag);
-    return info;
-  }
-
-  Result<Slab> next_slab() {
-    while (in_flight_ > 0) {
-      auto slab = pool_.try_acquire(part_bytes_);
-      if (slab || slab.error().code() != Code::kExhausted) return slab;
-      HEADRACE_TRY(receive());
-    }
-    return pool_.acquire(part_bytes_, TimePoint::max());
-  }
-
-  Status send(Slab slab, std::size_t count) {
-    const std::uint32_t number = ++sent_count_;
-    if (number > to_.traits().max_parts)
-      return Status(Code::kUnsupported, key_ + ": the input is longer than " +
-                                            std::to_string(to_.traits().max_parts) +
-                                            " parts; give a larger part size");
-    Request request;
-    request.op = Op::kPutPart;
-    request.key = key_;
-    request.upload_id = upload_id_;
-    request.part_number = number;
-    request.length_bytes = count;
-    request.slab = std::move(slab);
-    request.tag = (std::uint64_t{number} << 40) | count;
-    HEADRACE_TRY(submit_one(handle_, std::move(request), stop_));
-    ++in_flight_;
-    return {};
-  }
-
-  Status receive() {
-    Completion done;
-    HEADRACE_TRY(wait(done));
-    parts_.push_back({static_cast<std::uint32_t>(done.tag >> 40), std::move(done.etag),
-                      done.tag & ((std::uint64_t{1} << 40) - 1), std::move(done.checksum)});
-    return {};
-  }
-
-  Status wait(Completion& done) {
-    while (handle_.wait({&done, 1}, TimePoint::max(), stop_) == 0) {
-      if (stop_.stop_requested()) return cancelled();
-    }
-    --in_flight_;
-    return std::move(done.status);
-  }
-
-  Store& to_;
-  Store& handle_;
-  SlabPool& pool_;
-  const std::string& key_;
-  const StreamOptions& options_;
-  const std::stop_token& stop_;
-  std::uint64_t part_bytes_ = 0;
-  std::string upload_id_;
-  std::uint32_t sent_count_ = 0;
-  std::uint32_t in_flight_ = 0;
-  std::vector<UploadedPart> parts_;
-};
-
-/// Parts in flight and parts that wait for their turn to be written.
-class StreamReader {
- public:
-  StreamReader(Store& handle, SlabPool& pool, const ObjectInfo& info, const StreamOptions& options,
-               const std::stop_token& stop)
-      : handle_(handle),
-        pool_(pool),
-        info_(info),
-        options_(options),
-        stop_(stop),
-        part_bytes_(part_bytes_of(options)) {}
-
-  Result<std::uint64_t> run(int fd, std::uint64_t begin, std::uint64_t end) {
-    next_ = begin;
-    end_ = end;
-    Status status = read(fd);
-    if (status.ok()) return end - begin;
-    handle_.stop();
-    Completion done;
-    while (in_flight_ > 0 && handle_.wait({&done, 1}, TimePoint::max()) > 0) --in_flight_;
-    return status;
-  }
-
- private:
-  Status read(int fd) {
-    while (next_ < end_ || !parts_.empty()) {
-      HEADRACE_TRY(send());
-      HEADRACE_TRY(receive());
-      while (!parts_.empty() && parts_.front()) {
-        HEADRACE_TRY(write_full(fd, parts_.front()->bytes(), stop_));
-        parts_.pop_front();
-        ++first_index_;
-      }
-    }
-    return {};
-  }
-
-  Status send() {
-    while (next_ < end_ && parts_.size() < options_.max_in_flight) {
-      const std::uint64_t length = std::min(part_bytes_, end_ - next_);
-      auto slab =
-          parts_.empty() ? pool_.acquire(length, TimePoint::max()) : pool_.try_acquire(length);
-      if (!slab && slab.error().code() == Code::kExhausted) return {};
-      if (!slab) return std::move(slab).error();
-      Request request;
-      request.key = info_.key;
-      request.etag = info_.etag;
-      request.offset_bytes = next_;
-      request.length_bytes = length;
-      request.slab = *std::move(slab);
-      request.tag = first_index_ + parts_.size();
-      HEADRACE_TRY(submit_one(handle_, std::move(request), stop_));
-      parts_.emplace_back();
-      next_ += length;
-      ++in_flight_;
-    }
-    return {};
-  }
-
-  Status receive() {
-    Completion done;
-    while (handle_.wait({&done, 1}, TimePoint::max(), stop_) == 0) {
-      if (stop_.stop_requested()) return cancelled();
-    }
-    --in_flight_;
-    HEADRACE_TRY(std::move(done.status));
-    parts_[done.tag - first_index_] = std::move(done.slab);
-    return {};
-  }
-
-  Store& handle_;
-  SlabPool& pool_;
-  const ObjectInfo& info_;
-  const StreamOptions& options_;
-  const std::stop_token& stop_;
-  const std::uint64_t part_bytes_;
-  std::uint64_t next_ = 0, end_ = 0;
-  std::deque<std::optional<Slab>> parts_;
-  std::uint64_t first_index_ = 0;
-  std::uint32_t in_flight_ = 0;
-};
 
 Status check(int fd, const StreamOptions& options) {
   if (fd < 0) return Status(Code::kInvalidArgument, "stream: no descriptor");
@@ -286,7 +96,21 @@ Result<ObjectInfo> write_stream(int from_fd, Store& to, const std::string& key,
   HEADRACE_TRY_ASSIGN(
       auto pool, SlabPool::create({.limit_bytes = std::max(options.memory_bytes, kLeastMemory)}));
   HEADRACE_TRY_ASSIGN(const auto handle, to.new_handle());
-  return StreamWriter(to, *handle, *pool, key, options, stop).run(from_fd);
+  const std::uint64_t part_bytes = std::max(
+      part_bytes_of(options), std::min(to.traits().min_part_bytes, options.memory_bytes / 2));
+  HEADRACE_TRY_ASSIGN(Slab slab, pool->acquire(part_bytes, TimePoint::max()));
+  HEADRACE_TRY_ASSIGN(std::size_t count, read_full(from_fd, slab.bytes(), stop));
+  if (count < slab.bytes().size()) return put_whole(*handle, key, std::move(slab), count, stop);
+  HEADRACE_TRY_ASSIGN(
+      const auto uploader,
+      io::Uploader::begin(to, *handle, key,
+                          {.call = {.stop = stop}, .max_in_flight = options.max_in_flight}));
+  while (count > 0) {
+    HEADRACE_TRY(uploader->put(std::move(slab), count));
+    HEADRACE_TRY_ASSIGN(slab, uploader->acquire(*pool, part_bytes));
+    HEADRACE_TRY_ASSIGN(count, read_full(from_fd, slab.bytes(), stop));
+  }
+  return uploader->finish();
 }
 
 Result<std::uint64_t> read_stream(Store& from, const std::string& key, int to_fd,
@@ -302,8 +126,15 @@ Result<std::uint64_t> read_stream(Store& from, const std::string& key, int to_fd
   if (begin == end) return std::uint64_t{0};
   HEADRACE_TRY_ASSIGN(
       auto pool, SlabPool::create({.limit_bytes = std::max(options.memory_bytes, kLeastMemory)}));
-  HEADRACE_TRY_ASSIGN(const auto handle, from.new_handle());
-  return StreamReader(*handle, *pool, info, options, stop).run(to_fd, begin, end);
+  const std::uint64_t part_bytes = part_bytes_of(options);
+  std::vector<io::ScanPiece> pieces;
+  for (std::uint64_t at = begin; at < end; at += part_bytes)
+    pieces.push_back({at, std::min(part_bytes, end - at)});
+  io::ObjectScan scan(from, *pool, {.stop = stop}, options.max_in_flight);
+  HEADRACE_TRY(scan.run(
+      {.key = info.key, .etag = info.etag, .pieces = pieces},
+      [&](std::size_t, const RangeData& data) { return write_full(to_fd, data.bytes(), stop); }));
+  return end - begin;
 }
 
 }  // namespace headrace

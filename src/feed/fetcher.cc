@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "read/ready_block.h"
 
 namespace headrace::feed {
 namespace {
@@ -37,6 +38,7 @@ Fetcher::Fetcher(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> 
       pool_(pool),
       options_(options),
       clock_(*options.clock),
+      queue_(*store_),
       room_(pool, options.workspace_bytes) {
   inbox_.resize(kInboxSize);
 }
@@ -46,12 +48,7 @@ Fetcher::~Fetcher() { shut_down(); }
 void Fetcher::shut_down() {
   store_->stop();
   for (auto& [id, fetch] : fetches_) fetch->is_abandoned = true;
-  outbox_.clear();
-  while (in_flight_ > 0) {
-    const std::size_t count = store_->wait(inbox_, TimePoint::max());
-    in_flight_ -= count;
-    for (std::size_t i = 0; i < count; ++i) inbox_[i] = Completion();
-  }
+  queue_.drain();
   to_inflate_.clear();
   fetches_.clear();
 }
@@ -116,18 +113,18 @@ void Fetcher::pump() {
     ++done;
   }
   pumping_.erase(pumping_.begin(), pumping_.begin() + static_cast<std::ptrdiff_t>(done));
-  submit_outbox();
+  queue_.flush();
 }
 
 bool Fetcher::may_ask() const noexcept {
-  const bool has_slot = in_flight_ + outbox_.size() < kMaxInFlight;
+  const bool has_slot = queue_.pending() < kMaxInFlight;
   return has_slot && (bytes_out_ == 0 || bytes_out_ < kMaxInFlightBytes);
 }
 
 bool Fetcher::lacks_memory() {
   if (pumping_.empty()) return false;
   pump();
-  return !pumping_.empty() && in_flight_ == 0 && outbox_.empty();
+  return !pumping_.empty() && queue_.pending() == 0;
 }
 
 bool Fetcher::build_request(Fetch& fetch) {
@@ -152,15 +149,8 @@ bool Fetcher::build_request(Fetch& fetch) {
   ++fetch.next_extent;
   ++fetch.extents_out;
   bytes_out_ += extent.length_bytes;
-  outbox_.push_back(std::move(request));
+  queue_.push(std::move(request));
   return true;
-}
-
-void Fetcher::submit_outbox() {
-  if (outbox_.empty()) return;
-  const std::size_t accepted = store_->submit(outbox_);
-  in_flight_ += accepted;
-  outbox_.erase(outbox_.begin(), outbox_.begin() + static_cast<std::ptrdiff_t>(accepted));
 }
 
 void Fetcher::abandon(Fetch& fetch) {
@@ -173,16 +163,10 @@ void Fetcher::abandon(Fetch& fetch) {
   }
   if (!fetch.is_under_way()) return;
   if (fetch.state == Fetch::State::kInflating) return;
-  std::size_t taken_back = 0;
-  for (Request& request : outbox_) {
-    if (request.tag >> kExtentBits != fetch.id) continue;
-    request.slab = Slab();
-    bytes_out_ -= request.length_bytes;
-    ++taken_back;
-  }
-  std::erase_if(outbox_,
-                [&](const Request& request) { return request.tag >> kExtentBits == fetch.id; });
-  fetch.extents_out -= taken_back;
+  const auto taken_back = queue_.take_back(
+      [&](const Request& request) { return request.tag >> kExtentBits == fetch.id; });
+  for (const Request& request : taken_back) bytes_out_ -= request.length_bytes;
+  fetch.extents_out -= taken_back.size();
   std::erase_if(pumping_, [&](const auto& other) { return other->id == fetch.id; });
   if (fetch.extents_out == 0) {
     forget(fetch);
@@ -207,11 +191,25 @@ void Fetcher::unpin(Fetch& fetch) {
 
 void Fetcher::poll(TimePoint until) {
   pump();
-  const std::size_t count = store_->wait(inbox_, until);
-  in_flight_ -= count;
-  for (std::size_t i = 0; i < count; ++i) take(std::move(inbox_[i]));
+  const auto count = queue_.wait(inbox_, until);
+  if (count) {
+    for (std::size_t i = 0; i < *count; ++i) take(std::move(inbox_[i]));
+  } else {
+    fail_unsent(count.error());
+  }
   take_inflated();
   pump();
+}
+
+/// The store takes nothing any more: its requests end as if it had answered.
+void Fetcher::fail_unsent(const Status& why) {
+  for (Request& request : queue_.take_back_all()) {
+    Completion failed;
+    failed.tag = request.tag;
+    failed.status = why.clone();
+    failed.slab = std::move(request.slab);
+    take(std::move(failed));
+  }
 }
 
 void Fetcher::take(Completion completion) {
@@ -327,16 +325,11 @@ Fetcher::Inflated Fetcher::inflate(Fetch& fetch) const {
   Inflated inflated;
   inflated.id = fetch.id;
   inflated.status = dataset_->verify(index, stored);
-  if (inflated.status.ok() && dataset_->is_decoded(index)) {
-    auto decoded = dataset_->decode(index, stored, *fetch.arena);
-    if (decoded) {
-      inflated.decoded = *std::move(decoded);
-    } else {
-      inflated.status = std::move(decoded).error();
-    }
-  } else if (inflated.status.ok()) {
-    const std::span<std::byte> raw = fetch.raw.bytes().first(dataset_->block(index).raw_bytes);
-    inflated.status = dataset_->decompress(index, stored, raw);
+  if (inflated.status.ok()) {
+    auto made = read::make_ready(*dataset_, index, stored, fetch.raw.bytes(),
+                                 fetch.arena ? &*fetch.arena : nullptr);
+    if (made) inflated.decoded = *std::move(made);
+    if (!made) inflated.status = std::move(made).error();
   }
   if (needs_digest(fetch, inflated.status)) inflated.digest = SecondLook::digest_of(stored);
   inflated.at = clock_.now();
@@ -370,13 +363,10 @@ void Fetcher::take_inflated() {
     const Block block = dataset_->block(fetch->piece.block);
     fetch->decoded = std::move(inflated.decoded);
     if (fetch->decoded) options_.sizes.learn(block.raw_bytes, fetch->arena->size_bytes());
-    fetch->bytes = {.block = fetch->piece.block,
-                    .begin = 0,
-                    .end = block.sample_count,
-                    .bytes = {},
-                    .decoded = fetch->decoded.get()};
-    if (fetch->decoded == nullptr && inflated.status.ok())
-      fetch->bytes.bytes = fetch->raw.bytes().first(block.raw_bytes);
+    if (inflated.status.ok()) {
+      fetch->bytes = read::ready_bytes(*dataset_, fetch->piece.block, fetch->raw.bytes(),
+                                       fetch->decoded.get());
+    }
     fetch->is_block_bad = inflated.status.code() == Code::kCorrupt;
     finish(*fetch, annotated(*fetch, std::move(inflated.status)));
   }

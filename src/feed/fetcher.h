@@ -25,6 +25,7 @@
 #include "headrace/second_look.h"
 #include "headrace/store.h"
 #include "insight/counter.h"
+#include "io/submit_queue.h"
 
 namespace headrace::feed {
 
@@ -110,7 +111,7 @@ class Fetcher {
   /// called after it. \pre The workers have ended.
   void shut_down();
   /// Nothing is under way that would return memory by itself.
-  bool is_idle() const noexcept { return in_flight_ == 0 && inflating_count_ == 0; }
+  bool is_idle() const noexcept { return queue_.in_flight() == 0 && inflating_count_ == 0; }
   /// Tries once more to build requests that wait for memory; true when there are some and nothing
   /// under way will return any.
   bool lacks_memory();
@@ -148,7 +149,7 @@ class Fetcher {
   /// Whether another request may be built now.
   bool may_ask() const noexcept;
   bool build_request(Fetch& fetch);
-  void submit_outbox();
+  void fail_unsent(const Status& why);
   void take(Completion completion);
   void take_extent(Fetch& fetch, std::size_t index, Completion& completion);
   void finish_reading(const std::shared_ptr<Fetch>& fetch);
@@ -173,10 +174,9 @@ class Fetcher {
   std::uint64_t next_id_ = 1;
   std::unordered_map<std::uint64_t, std::shared_ptr<Fetch>> fetches_;  ///< Not ended yet, by id.
   std::vector<std::shared_ptr<Fetch>> pumping_;  ///< With extents not requested yet, oldest first.
-  std::vector<Request> outbox_;                  ///< Built, not accepted yet.
   std::vector<Completion> inbox_;
-  std::size_t in_flight_ = 0;
-  std::uint64_t bytes_out_ = 0;  ///< Of requests in flight and in the outbox.
+  io::SubmitQueue queue_;        ///< Over store_.
+  std::uint64_t bytes_out_ = 0;  ///< Of requests queued and in flight.
   std::size_t abandoned_count_ = 0;
   std::size_t inflating_count_ = 0;  ///< Those that wait for room to decode included.
   std::deque<std::shared_ptr<Fetch>> to_inflate_;

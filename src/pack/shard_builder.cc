@@ -11,8 +11,8 @@
 #include "headrace/pack.h"
 #include "pack/digest.h"
 #include "pack/json_text.h"
-#include "pack/part_reader.h"
 #include "pack/sample_format.h"
+#include "read/run_reader.h"
 
 namespace headrace {
 namespace {
@@ -134,20 +134,20 @@ class Builder final : public ShardBuilder {
 
   Status add_samples(const Dataset& dataset, Store& store, SlabPool& pool, std::uint64_t begin,
                      std::uint64_t end, const CallOptions& call) override {
-    return read_samples(dataset, store, pool, {begin, end}, call,
-                        [this](std::uint64_t position, std::span<const ColumnBytes> cells) {
-                          for (std::size_t i = 0; i < cells.size(); ++i)
-                            cells_[i] = bytes_of(cells[i], copies_[i]);
-                          const std::size_t before = body_.size();
-                          Status status = append(position, body_);
-                          if (!status.ok()) {
-                            body_.resize(before);
-                            return std::move(status).annotate("sample " + std::to_string(position));
-                          }
-                          samples_->commit();
-                          ends_.push_back(body_.size());
-                          return Status();
-                        });
+    return read::read_samples(
+        dataset, store, pool, {begin, end}, call,
+        [this](std::uint64_t position, std::span<const ColumnBytes> cells) {
+          for (std::size_t i = 0; i < cells.size(); ++i) cells_[i] = bytes_of(cells[i], copies_[i]);
+          const std::size_t before = body_.size();
+          Status status = append(position, body_);
+          if (!status.ok()) {
+            body_.resize(before);
+            return std::move(status).annotate("sample " + std::to_string(position));
+          }
+          samples_->commit();
+          ends_.push_back(body_.size());
+          return Status();
+        });
   }
 
   std::uint64_t sample_count() const noexcept override { return ends_.size(); }

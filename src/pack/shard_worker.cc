@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/check.h"
 #include "base/errno_status.h"
 #include "headrace/clock.h"
+#include "headrace/range_fetcher.h"
 #include "pack/digest.h"
 #include "pack/local_shard.h"
 #include "pack/shard_image.h"
@@ -20,8 +20,9 @@
 namespace headrace::pack_detail {
 namespace {
 
-// Requests handed over at once: enough to make the cost of a hand-over small.
-constexpr std::size_t kBatchRequests = 64;
+// Reads under way of a worker: as many small files as any store has on the wire; memory bounds the
+// others.
+constexpr std::size_t kMostReads = 4096;
 // What a shard goes through on its way from directory to directory. 1 MiB stays in the second-level
 // cache: 190,000 files of 16 KB a CPU second are read into it, 160,000 into 64 MiB (Xeon, tmpfs,
 // November 2026).
@@ -29,28 +30,7 @@ constexpr std::uint64_t kLocalBufferBytes = 1 << 20;
 // How long a worker waits for memory before it looks whether it should stop.
 constexpr std::chrono::milliseconds kSlice{50};
 
-// A store that takes nothing for this long, with nothing of ours in flight, is taken for broken.
-constexpr std::chrono::seconds kRefusedLimit{60};
-// Pause between attempts to hand over a request that the store has no room for.
-constexpr std::chrono::milliseconds kRefusedPause{1};
-
 Status cancelled() { return Status(Code::kCancelled, "pack: stopped"); }
-
-Status refused(const Store& store) {
-  return Status(Code::kExhausted, "pack: " + store.url() + " takes no requests");
-}
-
-/// Hands over one request, again and again while there is no room for it. Completions stay in the
-/// store.
-Status submit_one(Store& store, Request& request, std::stop_token stop) {
-  const TimePoint limit = system_clock().now() + kRefusedLimit;
-  while (store.submit({&request, 1}) == 0) {
-    if (stop.stop_requested()) return cancelled();
-    if (system_clock().now() >= limit) return refused(store);
-    std::this_thread::sleep_for(kRefusedPause);
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -61,7 +41,6 @@ Result<std::unique_ptr<ShardWorker>> ShardWorker::create(const PackPlan& plan,
   HEADRACE_TRY_ASSIGN(auto target_handle, target.new_handle());
   auto worker = std::unique_ptr<ShardWorker>(
       new ShardWorker(plan, share, pool, std::move(source_handle), std::move(target_handle)));
-  worker->completions_.resize(kBatchRequests);
   if (!source.local_directory().empty()) worker->files_.emplace(source.local_directory());
   worker->target_directory_ = target.local_directory();
   return worker;
@@ -121,7 +100,8 @@ Status ShardWorker::make_whole(std::uint64_t shard, std::stop_token stop,
     HEADRACE_TRY_ASSIGN(Slab zip, compress(image.bytes(), facts, stop, finished));
     image = std::move(zip);
   }
-  return submit_put(std::move(put), std::move(image), stop);
+  submit_put(std::move(put), std::move(image));
+  return {};
 }
 
 Result<Slab> ShardWorker::compress(std::span<const std::byte> image, ShardFacts& facts,
@@ -199,75 +179,31 @@ Status ShardWorker::read_locally(std::span<std::byte> window, std::stop_token st
   return {};
 }
 
-/// Takes up to a batch of ranges from `next` on, as far as the memory for reads goes.
-Status ShardWorker::fill_batch(std::size_t& next) {
-  while (next < ranges_.size() && batch_.size() < kBatchRequests) {
-    const FileRange& range = ranges_[next];
-    const std::uint64_t charged = SlabPool::charged_bytes(range.length_bytes);
-    const bool is_idle = in_flight_ == 0 && batch_.empty();
-    if (!is_idle && in_flight_bytes_ + charged > share_.read_bytes) break;
-    auto slab = pool_.try_acquire(range.length_bytes);
-    if (!slab && slab.error().code() == Code::kExhausted) {
-      if (!is_idle) break;
-      slab = pool_.acquire(range.length_bytes,
-                           TimePoint::max());  // The shares add up: room comes without our help.
-    }
-    if (!slab) return std::move(slab).error();
-    Request request;
-    request.op = Op::kGet;
-    request.key = plan_.files[range.file].key;
-    request.etag = plan_.files[range.file].etag;
-    request.offset_bytes = range.offset_bytes;
-    request.length_bytes = range.length_bytes;
-    request.slab = *std::move(slab);
-    request.tag = next;
-    batch_.push_back(std::move(request));
-    in_flight_bytes_ += charged;
-    ++next;
-  }
-  return {};
-}
-
-/// Hands over what has been gathered. True: more may be gathered before waiting.
-Result<bool> ShardWorker::submit_batch(std::stop_token stop) {
-  if (batch_.empty()) return false;
-  if (in_flight_ == 0) {
-    HEADRACE_TRY(submit_one(*source_, batch_.front(), stop));
-    batch_.erase(batch_.begin());
-    in_flight_ = 1;
-  }
-  const std::size_t accepted = source_->submit(batch_);
-  batch_.erase(batch_.begin(), batch_.begin() + static_cast<std::ptrdiff_t>(accepted));
-  in_flight_ += accepted;
-  return batch_.empty() && in_flight_bytes_ < share_.read_bytes / 2;
-}
-
 Status ShardWorker::read_window(std::uint64_t shard, std::uint64_t begin,
                                 std::span<std::byte> window, std::stop_token stop) {
   ranges_.clear();
   draw_window(plan_, shard, begin, window, share_.chunk_bytes, ranges_);
   if (files_) return read_locally(window, stop);
-  std::size_t next = 0;
-  for (std::size_t done = 0; done < ranges_.size();) {
-    if (stop.stop_requested()) return cancelled();
-    HEADRACE_TRY(fill_batch(next));
-    HEADRACE_TRY_ASSIGN(const bool has_room, submit_batch(stop));
-    if (has_room && next < ranges_.size()) continue;
-    const std::size_t count = source_->wait(completions_, TimePoint::max(), stop);
-    for (Completion& completion : std::span(completions_).first(count)) {
-      if (!completion.status.ok()) return std::move(completion.status).annotate("pack");
-      const FileRange& range = ranges_[completion.tag];
-      place_bytes(plan_, range, completion.slab.bytes().first(range.length_bytes), window);
-      in_flight_bytes_ -= SlabPool::charged_bytes(range.length_bytes);
-      completion.slab = Slab();
-    }
-    in_flight_ -= count;
-    done += count;
+  RangeFetcher fetcher(
+      *source_, pool_,
+      {.call = {.stop = stop}, .max_in_flight = kMostReads, .max_bytes = share_.read_bytes});
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const FileRange& range = ranges_[i];
+    fetcher.start({.key = plan_.files[range.file].key,
+                   .etag = plan_.files[range.file].etag,
+                   .offset_bytes = range.offset_bytes,
+                   .length_bytes = range.length_bytes,
+                   .tag = i});
+  }
+  while (fetcher.pending() > 0) {
+    auto data = fetcher.next();
+    if (!data) return data.error().clone().annotate("pack");
+    place_bytes(plan_, ranges_[data->tag], data->bytes(), window);
   }
   return {};
 }
 
-Status ShardWorker::submit_put(std::unique_ptr<Put> put, Slab slab, std::stop_token stop) {
+void ShardWorker::submit_put(std::unique_ptr<Put> put, Slab slab) {
   Request request;
   request.op = Op::kPut;
   request.key = put->name;
@@ -279,24 +215,26 @@ Status ShardWorker::submit_put(std::unique_ptr<Put> put, Slab slab, std::stop_to
   making_bytes_ = 0;
   put_bytes_ += put->charged_bytes;
   puts_.push_back(std::move(put));
-  Status status = submit_one(*target_, request, stop);
-  if (!status.ok()) puts_.pop_back();
-  return status;
+  queue_.push(std::move(request));
+  queue_.flush();
 }
 
 /// Waits for one shard to arrive.
 Status ShardWorker::wait_put(std::stop_token stop, std::vector<FinishedShard>& finished) {
   Completion completion;
-  while (target_->wait({&completion, 1}, TimePoint::max(), stop) == 0) {
-    if (stop.stop_requested()) return cancelled();
+  while (true) {
+    HEADRACE_TRY_ASSIGN(const std::size_t count,
+                        queue_.wait({&completion, 1}, TimePoint::max(), stop));
+    if (count == 1) return take_put(std::move(completion), finished);
   }
-  return take_put(std::move(completion), finished);
 }
 
 /// Takes the shards that have arrived, so that they are on record should the run be killed.
 Status ShardWorker::reap_puts(std::vector<FinishedShard>& finished) {
   Completion completion;
-  while (!puts_.empty() && target_->wait({&completion, 1}, TimePoint{}) == 1) {
+  while (!puts_.empty()) {
+    HEADRACE_TRY_ASSIGN(const std::size_t count, queue_.wait({&completion, 1}, TimePoint{}));
+    if (count == 0) break;
     HEADRACE_TRY(take_put(std::move(completion), finished));
   }
   return {};
@@ -321,25 +259,18 @@ Status ShardWorker::make_in_parts(std::uint64_t shard, std::stop_token stop,
   FinishedShard done;
   done.shard = shard;
   done.facts.stored_bytes = plan_.shards[shard].image_bytes;
-  const std::string name = plan_.object_name(shard);
-  const CallOptions call{.stop = stop};
-  HEADRACE_TRY_ASSIGN(const std::string upload_id, target_->create_upload(name, call));
-  Status status = put_parts(done, upload_id, name, stop);
-  if (!status.ok()) {
-    static_cast<void>(target_->abort_upload(
-        name, upload_id));  // Best effort: the first error is the one to report.
-    return status;
-  }
+  HEADRACE_TRY_ASSIGN(const auto uploader,
+                      io::Uploader::begin(*target_, *target_, plan_.object_name(shard),
+                                          {.call = {.stop = stop}, .max_in_flight = 1}));
+  HEADRACE_TRY(put_parts(done, *uploader, stop));
   finished.push_back(std::move(done));
   return {};
 }
 
-Status ShardWorker::put_parts(FinishedShard& done, const std::string& upload_id,
-                              const std::string& name, std::stop_token stop) {
+Status ShardWorker::put_parts(FinishedShard& done, io::Uploader& uploader, std::stop_token stop) {
   const std::uint64_t image_bytes = done.facts.stored_bytes;
   Result<Digest> digest = Digest::create(plan_.hash.empty() ? "xxh3_64" : plan_.hash);
   if (!digest) return std::move(digest).error();
-  std::vector<UploadedPart> parts;
   std::vector<FinishedShard> none;
   for (std::uint64_t begin = 0; begin < image_bytes; begin += share_.part_bytes) {
     const std::uint64_t length = std::min(share_.part_bytes, image_bytes - begin);
@@ -347,25 +278,13 @@ Status ShardWorker::put_parts(FinishedShard& done, const std::string& upload_id,
     HEADRACE_TRY_ASSIGN(Slab part, acquire(length, stop, none));
     HEADRACE_TRY(read_window(done.shard, begin, part.bytes(), stop));
     if (!plan_.hash.empty()) digest->update(part.bytes());
-    Request request;
-    request.op = Op::kPutPart;
-    request.key = name;
-    request.upload_id = upload_id;
-    request.part_number = static_cast<std::uint32_t>(parts.size() + 1);
-    request.length_bytes = length;
-    request.slab = std::move(part);
-    HEADRACE_TRY(submit_one(*target_, request, stop));
-    Completion completion;
-    // Without stop: the request has views of this frame's strings; its deadline bounds the wait.
-    while (target_->wait({&completion, 1}, TimePoint::max()) == 0) {
-    }
-    HEADRACE_TRY(std::move(completion.status));
-    parts.push_back({.part_number = request.part_number, .etag = std::move(completion.etag)});
+    HEADRACE_TRY(uploader.put(std::move(part), length));
+    // The share has room for one part.
+    HEADRACE_TRY(uploader.wait_one());
   }
   if (!plan_.hash.empty()) done.facts.raw_hash = digest->finish();
-  auto object = target_->complete_upload(name, upload_id, parts, CallOptions{.stop = stop});
-  if (!object) return std::move(object).error();
-  done.etag = object->etag;
+  HEADRACE_TRY_ASSIGN(const ObjectInfo object, uploader.finish());
+  done.etag = object.etag;
   return {};
 }
 

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "headrace/store.h"
+#include "io/submit_queue.h"
+#include "io/uploader.h"
 #include "pack/local_files.h"
 #include "pack/memory_share.h"
 #include "pack/plan.h"
@@ -63,7 +65,8 @@ class ShardWorker {
         share_(share),
         pool_(pool),
         source_(std::move(source)),
-        target_(std::move(target)) {}
+        target_(std::move(target)),
+        queue_(*target_) {}
 
   Result<Slab> acquire(std::uint64_t size_bytes, std::stop_token stop,
                        std::vector<FinishedShard>& finished);
@@ -71,19 +74,16 @@ class ShardWorker {
                      std::stop_token stop);
   Status check_empty_files(std::uint64_t shard);
   Status read_locally(std::span<std::byte> window, std::stop_token stop);
-  Status fill_batch(std::size_t& next);
-  Result<bool> submit_batch(std::stop_token stop);
   Status make_whole(std::uint64_t shard, std::stop_token stop,
                     std::vector<FinishedShard>& finished);
   Status make_locally(std::uint64_t shard, std::stop_token stop,
                       std::vector<FinishedShard>& finished);
   Status make_in_parts(std::uint64_t shard, std::stop_token stop,
                        std::vector<FinishedShard>& finished);
-  Status put_parts(FinishedShard& done, const std::string& upload_id, const std::string& name,
-                   std::stop_token stop);
+  Status put_parts(FinishedShard& done, io::Uploader& uploader, std::stop_token stop);
   Result<Slab> compress(std::span<const std::byte> image, ShardFacts& facts, std::stop_token stop,
                         std::vector<FinishedShard>& finished);
-  Status submit_put(std::unique_ptr<Put> put, Slab slab, std::stop_token stop);
+  void submit_put(std::unique_ptr<Put> put, Slab slab);
   Status reap_puts(std::vector<FinishedShard>& finished);
   Status take_put(Completion completion, std::vector<FinishedShard>& finished);
   Status wait_put(std::stop_token stop, std::vector<FinishedShard>& finished);
@@ -93,19 +93,14 @@ class ShardWorker {
   SlabPool& pool_;
   std::unique_ptr<Store> source_;
   std::unique_ptr<Store> target_;
+  io::SubmitQueue queue_;            ///< Of whole shards on their way to target_.
   std::optional<LocalFiles> files_;  ///< Of a source that is a directory.
   std::string target_directory_;     ///< Of a target that is one; else empty.
   Slab local_buffer_;
   std::vector<std::unique_ptr<Put>> puts_;
   std::uint64_t put_bytes_ = 0;     ///< Charged to images on their way.
   std::uint64_t making_bytes_ = 0;  ///< Charged to slabs of the shard being made.
-
-  // Of the window being read; members so that their memory is kept.
-  std::vector<FileRange> ranges_;
-  std::vector<Request> batch_;
-  std::vector<Completion> completions_;
-  std::size_t in_flight_ = 0;
-  std::uint64_t in_flight_bytes_ = 0;
+  std::vector<FileRange> ranges_;   ///< Of the window being read; a member to keep its memory.
 };
 
 }  // namespace headrace::pack_detail

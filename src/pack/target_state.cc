@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "base/strings.h"
+#include "headrace/range_fetcher.h"
+#include "io/new_object.h"
 #include "pack/json_text.h"
 #include "pack/shard_image.h"
-#include "shard/range_fetcher.h"
-#include "store/new_object.h"
 
 namespace headrace::pack_detail {
 namespace {
@@ -130,7 +130,7 @@ Status TargetState::check_plan_record(const std::vector<ObjectInfo>& shards,
                        {"samples", plan_.sample_count},
                        {"shards", plan_.shards.size()},
                        {"version", 1}};
-  auto written = write_new_object(target_, pool_, kPlanName, python_json(record), call);
+  auto written = io::write_new_object(target_, pool_, kPlanName, python_json(record), call);
   if (written) return {};
   if (written.error().code() != Code::kChanged) return std::move(written).error();
   // Somebody else began between our two looks: fine when it is the same pack.
@@ -178,7 +178,7 @@ std::vector<const ObjectInfo*> TargetState::shards_there(
 Status TargetState::load_records(std::span<const ObjectInfo* const> shards,
                                  const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const std::vector<ObjectInfo> names, list_names(kRecordPrefix, call));
-  HEADRACE_TRY_ASSIGN(const auto fetcher, detail::RangeFetcher::create(target_, pool_, call));
+  HEADRACE_TRY_ASSIGN(const auto fetcher, RangeFetcher::create(target_, pool_, {.call = call}));
   for (const ObjectInfo& object : names) {
     const std::uint64_t shard = shard_of_record(object.key);
     if (shard >= shards.size() || shards[shard] == nullptr || object.size_bytes == 0) continue;

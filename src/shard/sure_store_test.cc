@@ -11,8 +11,8 @@
 #include "base/random.h"
 #include "base/test_seed.h"
 #include "headrace/dataset.h"
-#include "shard/range_fetcher.h"
-#include "shard/testing/fake_store.h"
+#include "headrace/range_fetcher.h"
+#include "io/testing/fake_store.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/read_dataset.h"
 
@@ -115,15 +115,15 @@ TEST(SureStore, GivesTheRightBytesOfManyReadsAtOnce) {
   };
   detail::SureStore sure(store);
   const auto pool = make_pool();
-  auto fetcher = *detail::RangeFetcher::create(sure, *pool, {});
-  std::vector<detail::RangeRead> reads(500);
-  for (detail::RangeRead& read : reads) {
+  auto fetcher = *RangeFetcher::create(sure, *pool, {});
+  std::vector<RangeRead> reads(500);
+  for (RangeRead& read : reads) {
     read.key = "a";
     read.offset_bytes = random.below(content.size());
     read.length_bytes = 1 + random.below(200);
     read.allow_short = true;
   }
-  auto got = detail::fetch_all(*fetcher, reads);
+  auto got = fetch_all(*fetcher, reads);
   ASSERT_TRUE(got.has_value()) << got.error().message();
   for (std::size_t i = 0; i < reads.size(); ++i)
     ASSERT_EQ((*got)[i], content.substr(reads[i].offset_bytes, reads[i].length_bytes)) << i;

@@ -388,4 +388,17 @@ void ParallelList::split_by_group(Segments::iterator segment,
   }
 }
 
+Result<std::vector<ObjectInfo>> list_all(Store& store, const std::string& prefix,
+                                         const CallOptions& call,
+                                         const std::function<void(std::uint64_t)>& progress) {
+  std::vector<ObjectInfo> all;
+  ParallelList list(store, prefix, {}, call);
+  while (true) {
+    HEADRACE_TRY_ASSIGN(std::vector<ObjectInfo> some, list.next());
+    if (progress) progress(all.size() + some.size());
+    if (some.empty()) return all;
+    std::move(some.begin(), some.end(), std::back_inserter(all));
+  }
+}
+
 }  // namespace headrace

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "shard/testing/fake_store.h"
+#include "io/testing/fake_store.h"
 
 namespace headrace::detail {
 namespace {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/temporary_directory.h"
-#include "shard/testing/fake_store.h"
+#include "io/testing/fake_store.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"

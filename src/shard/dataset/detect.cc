@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "headrace/range_fetcher.h"
 #include "shard/dataset/format_driver.h"
 #include "shard/dataset/lost_index.h"
 #include "shard/dataset/name_parts.h"
-#include "shard/range_fetcher.h"
 #include "shard/scan/read_head.h"
 #include "shard/scan/scan_files.h"
 
@@ -147,8 +147,8 @@ class Chooser {
       return a->members.size() > b->members.size();
     });
     if (largest.size() > kMostGroups) largest.resize(kMostGroups);
-    HEADRACE_TRY_ASSIGN(const auto fetcher,
-                        RangeFetcher::create(context_.store, context_.pool, context_.call));
+    HEADRACE_TRY_ASSIGN(const auto fetcher, RangeFetcher::create(context_.store, context_.pool,
+                                                                 {.call = context_.call}));
     std::map<std::size_t, Group*> asked;
     for (Group* group : largest) {
       asked[group->members.front()] = group;

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "io/testing/fake_store.h"
 #include "shard/testing/deflate.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/temporary_directory.h"
-#include "shard/testing/fake_store.h"
+#include "io/testing/fake_store.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "headrace/range_fetcher.h"
 #include "shard/codec/stream_inflater.h"
 #include "shard/dataset/format_driver.h"
-#include "shard/range_fetcher.h"
 #include "shard/scan/scan_files.h"
 
 namespace headrace::detail {
@@ -82,7 +82,7 @@ Result<std::vector<std::byte>> read_head(const BuildContext& context, const Obje
   std::vector<std::byte> head;
   if (object.size_bytes == 0) return head;
   HEADRACE_TRY_ASSIGN(const auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   HeadReader reader(context, object, *fetcher);
   HEADRACE_TRY_ASSIGN(const RangeData data, reader.read());
   const auto bytes = data.bytes();

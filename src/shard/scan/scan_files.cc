@@ -6,9 +6,9 @@
 #include <deque>
 #include <optional>
 
+#include "headrace/range_fetcher.h"
 #include "shard/dataset/empty_shard.h"
 #include "shard/index/partial.h"
-#include "shard/range_fetcher.h"
 #include "shard/scan/file_reading.h"
 
 namespace headrace::detail {
@@ -208,7 +208,7 @@ bool looks_like_zlib(std::span<const std::byte> head) noexcept {
 Status scan_files(const BuildContext& context, const std::vector<ObjectInfo>& objects,
                   FileScanJob& job) {
   HEADRACE_TRY_ASSIGN(const auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   return Scanner(context, objects, job, *fetcher).run();
 }
 

@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "io/testing/fake_store.h"
 #include "shard/dataset/build.h"
 #include "shard/dataset/indexed_dataset.h"
 #include "shard/dataset/listing.h"
-#include "shard/testing/fake_store.h"
 
 namespace headrace::testing {
 

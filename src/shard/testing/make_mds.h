@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "shard/testing/fake_store.h"
+#include "io/testing/fake_store.h"
 
 namespace headrace::testing {
 

@@ -2,7 +2,7 @@
 
 #include "headrace/router.h"
 #include "headrace/views.h"
-#include "shard/testing/fake_store.h"
+#include "io/testing/fake_store.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/read_dataset.h"
 #include "store/memory/memory_store.h"

@@ -4,7 +4,7 @@
 
 #include "base/random.h"
 #include "headrace/views.h"
-#include "shard/testing/fake_store.h"
+#include "io/testing/fake_store.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/read_dataset.h"
 

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
+#include "headrace/range_fetcher.h"
 #include "shard/formats/arrayrecord/array_record_driver.h"
 #include "shard/formats/arrayrecord/footer.h"
 #include "shard/formats/arrayrecord/riegeli.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 namespace {
@@ -180,7 +180,7 @@ class ArrayRecordBuilder {
 Result<std::string> build_array_record_index(const BuildContext& context,
                                              const std::vector<ObjectInfo>& objects) {
   HEADRACE_TRY_ASSIGN(const auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   return ArrayRecordBuilder(context, objects, *fetcher).run();
 }
 

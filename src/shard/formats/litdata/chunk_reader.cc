@@ -15,7 +15,7 @@ constexpr std::uint64_t kPieceBytes = std::uint64_t{1} << 20;
 Result<ChunkReader> ChunkReader::create(const BuildContext& context,
                                         const std::vector<std::string_view>& keys) {
   HEADRACE_TRY_ASSIGN(auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   return ChunkReader(context, keys, std::move(fetcher));
 }
 

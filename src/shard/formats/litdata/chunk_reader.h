@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "headrace/range_fetcher.h"
 #include "shard/dataset/build.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
 #include "base/endian.h"
+#include "headrace/range_fetcher.h"
 #include "shard/codec/digest.h"
 #include "shard/codec/inflate.h"
 #include "shard/formats/mds/mds_driver.h"
 #include "shard/formats/mds/mds_shard.h"
-#include "shard/range_fetcher.h"
 #include "shard/read_window.h"
 
 namespace headrace::detail {
@@ -278,7 +278,7 @@ class MdsBuilder {
 Result<std::string> build_mds_index(const BuildContext& context, const MdsIndex& index,
                                     const IndexSource& source) {
   HEADRACE_TRY_ASSIGN(const auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   return MdsBuilder(context, index, *fetcher).run(source);
 }
 

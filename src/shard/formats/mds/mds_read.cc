@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
 
+#include "headrace/range_fetcher.h"
 #include "shard/formats/mds/mds_driver.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 namespace {
@@ -15,7 +15,7 @@ constexpr std::uint64_t kRangeBytes = std::uint64_t{4} << 20;
 
 Result<MdsIndex> read_mds_index(const BuildContext& context, const ObjectInfo& info) {
   HEADRACE_TRY_ASSIGN(const auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   const std::uint64_t range_bytes = context.read_bytes(kRangeBytes);
   const std::uint64_t count = (info.size_bytes + range_bytes - 1) / range_bytes;
   MdsIndexStream stream(context.options.allow_unsafe);

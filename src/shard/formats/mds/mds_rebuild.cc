@@ -10,6 +10,7 @@
 
 #include "base/endian.h"
 #include "base/strings.h"
+#include "headrace/range_fetcher.h"
 #include "headrace/rebuild.h"
 #include "shard/codec/digest.h"
 #include "shard/codec/inflate.h"
@@ -20,7 +21,6 @@
 #include "shard/formats/mds/mds_index.h"
 #include "shard/formats/mds/mds_names.h"
 #include "shard/formats/mds/mds_shard.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 namespace {
@@ -253,8 +253,8 @@ class Rebuilder {
 
   Result<std::vector<std::string>> read_fronts(
       const std::vector<std::pair<std::string, const Source*>>& batch) const {
-    HEADRACE_TRY_ASSIGN(const auto fetcher,
-                        RangeFetcher::create(context_.store, context_.pool, context_.call));
+    HEADRACE_TRY_ASSIGN(const auto fetcher, RangeFetcher::create(context_.store, context_.pool,
+                                                                 {.call = context_.call}));
     std::vector<RangeRead> reads(batch.size());
     for (std::size_t i = 0; i < batch.size(); ++i) {
       const Source& source = *batch[i].second;

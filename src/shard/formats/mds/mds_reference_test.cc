@@ -4,8 +4,8 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "io/testing/fake_store.h"
 #include "shard/codec/digest.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/read_dataset.h"
 
 namespace headrace {

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
+#include "headrace/range_fetcher.h"
 #include "shard/codec/inflate.h"
 #include "shard/formats/numpy/zip_directory.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 namespace {
@@ -271,7 +271,7 @@ class ArrayReader {
 Result<StoredArrays> read_arrays(const BuildContext& context,
                                  const std::vector<ObjectInfo>& objects) {
   HEADRACE_TRY_ASSIGN(const auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   return ArrayReader(context, objects, *fetcher).run();
 }
 

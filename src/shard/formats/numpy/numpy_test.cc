@@ -3,12 +3,12 @@
 #include <cstring>
 
 #include "headrace/views.h"
+#include "io/testing/fake_store.h"
 #include "shard/dataset/build.h"
 #include "shard/formats/numpy/npy_header.h"
 #include "shard/formats/numpy/numpy_driver.h"
 #include "shard/formats/numpy/row_layout.h"
 #include "shard/formats/numpy/zip_directory.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/read_dataset.h"
 
 namespace headrace {

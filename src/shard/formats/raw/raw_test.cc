@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/endian.h"
+#include "io/testing/fake_store.h"
 #include "shard/formats/raw/manifest.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/read_dataset.h"
 
 namespace headrace::detail {

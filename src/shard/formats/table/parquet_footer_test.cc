@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "base/endian.h"
+#include "io/testing/fake_store.h"
 #include "shard/formats/table/thrift.h"
-#include "shard/testing/fake_store.h"
 
 namespace headrace::detail {
 namespace {

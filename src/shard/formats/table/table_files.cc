@@ -124,7 +124,8 @@ void TableFiles::start(std::size_t file, std::uint64_t piece, std::uint64_t offs
 }
 
 Status TableFiles::read_all() {
-  HEADRACE_TRY_ASSIGN(fetcher_, RangeFetcher::create(context_.store, context_.pool, context_.call));
+  HEADRACE_TRY_ASSIGN(fetcher_,
+                      RangeFetcher::create(context_.store, context_.pool, {.call = context_.call}));
   std::size_t done = 0, next = 0;
   while (done < files_.size()) {
     // A file's later reads go before the next file's first.

@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "headrace/range_fetcher.h"
 #include "shard/dataset/build.h"
 #include "shard/formats/table/ipc_stream.h"
 #include "shard/formats/table/table_layout.h"
 #include "shard/formats/table/table_plan.h"
 #include "shard/formats/table/table_record.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 

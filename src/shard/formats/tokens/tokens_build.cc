@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <map>
 
+#include "headrace/range_fetcher.h"
 #include "shard/formats/mds/mds_encoding.h"
 #include "shard/formats/tokens/idx_layout.h"
 #include "shard/formats/tokens/megatron.h"
 #include "shard/formats/tokens/tokens_driver.h"
 #include "shard/index/index_file.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 namespace {
@@ -30,8 +30,8 @@ class TokensBuilder {
 
   Result<std::string> run() {
     HEADRACE_TRY(choose_kind());
-    HEADRACE_TRY_ASSIGN(const auto fetcher,
-                        RangeFetcher::create(context_.store, context_.pool, context_.call));
+    HEADRACE_TRY_ASSIGN(const auto fetcher, RangeFetcher::create(context_.store, context_.pool,
+                                                                 {.call = context_.call}));
     for (std::size_t begin = 0; begin < objects_.size(); begin += kFilesAtOnce) {
       const std::size_t end = std::min(objects_.size(), begin + kFilesAtOnce);
       HEADRACE_TRY_ASSIGN(auto small, read_small_idx(*fetcher, begin, end));

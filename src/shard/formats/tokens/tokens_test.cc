@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "base/temporary_directory.h"
+#include "io/testing/fake_store.h"
 #include "shard/formats/tokens/idx_layout.h"
 #include "shard/formats/tokens/megatron.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/read_dataset.h"
 
 namespace headrace {

@@ -5,9 +5,9 @@
 
 #include <filesystem>
 
+#include "io/testing/fake_store.h"
 #include "shard/formats/webdataset/tar_scan.h"
 #include "shard/testing/drive_scan.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
 

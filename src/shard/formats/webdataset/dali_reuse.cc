@@ -4,9 +4,9 @@
 #include <map>
 #include <string>
 
+#include "headrace/range_fetcher.h"
 #include "shard/formats/webdataset/member_name.h"
 #include "shard/formats/webdataset/tar.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 namespace {
@@ -105,7 +105,7 @@ Result<std::vector<std::optional<DaliIndex>>> find_dali_indexes(
     const BuildContext& context, const std::vector<ObjectInfo>& objects) {
   if (context.side_files.empty()) return std::vector<std::optional<DaliIndex>>(objects.size());
   HEADRACE_TRY_ASSIGN(const auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   return Finder(context, objects, *fetcher).run();
 }
 

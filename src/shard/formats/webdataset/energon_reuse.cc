@@ -5,9 +5,9 @@
 #include <set>
 
 #include "base/endian.h"
+#include "headrace/range_fetcher.h"
 #include "shard/formats/webdataset/sample_grouper.h"
 #include "shard/formats/webdataset/tar.h"
-#include "shard/range_fetcher.h"
 
 namespace headrace::detail {
 namespace {
@@ -159,7 +159,7 @@ Result<EnergonIndexes> find_energon_indexes(const BuildContext& context,
     return none;
   }
   HEADRACE_TRY_ASSIGN(const auto fetcher,
-                      RangeFetcher::create(context.store, context.pool, context.call));
+                      RangeFetcher::create(context.store, context.pool, {.call = context.call}));
   return Finder(context, objects, *fetcher).run();
 }
 

@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "base/endian.h"
+#include "io/testing/fake_store.h"
 #include "shard/formats/webdataset/energon_reuse.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
 

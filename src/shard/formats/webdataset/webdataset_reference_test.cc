@@ -6,9 +6,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "io/testing/fake_store.h"
 #include "shard/codec/digest.h"
 #include "shard/formats/webdataset/member_name.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/read_dataset.h"
 
 namespace headrace {

@@ -8,6 +8,7 @@
 #include "base/random.h"
 #include "headrace/probe.h"
 #include "insight/histogram.h"
+#include "io/submit_queue.h"
 
 namespace headrace {
 namespace {
@@ -21,7 +22,7 @@ class Probe {
  public:
   Probe(Store& handle, SlabPool& pool, std::span<const ObjectInfo> objects,
         const FetchProbeOptions& options)
-      : handle_(handle), pool_(pool), options_(options), random_(options.seed) {
+      : queue_(handle), pool_(pool), options_(options), random_(options.seed) {
     for (const ObjectInfo& object : objects) {
       if (object.size_bytes > 0) objects_.push_back(&object);
     }
@@ -39,18 +40,18 @@ class Probe {
     }
     warming_ = slabs_.size();
     result_ = std::make_unique<FetchProbeResult>();
-    for (Slab& slab : slabs_) HEADRACE_TRY(submit(std::move(slab)));
-    while (in_flight_ > 0) {
+    for (Slab& slab : slabs_) queue(std::move(slab));
+    while (queue_.pending() > 0) {
       std::array<Completion, 64> done;
-      const std::size_t count = handle_.wait(done, TimePoint::max(), stop);
-      if (stop.stop_requested()) return Status(Code::kCancelled, "probe: cancelled");
-      for (std::size_t i = 0; i < count; ++i) HEADRACE_TRY(take(std::move(done[i])));
+      const auto count = queue_.wait(done, TimePoint::max(), stop);
+      if (!count) return Status(count.error().clone()).annotate("probe");
+      for (std::size_t i = 0; i < *count; ++i) take(std::move(done[i]));
     }
     return summary();
   }
 
  private:
-  Status submit(Slab slab) {
+  void queue(Slab slab) {
     const ObjectInfo& object = *objects_[random_.below(objects_.size())];
     const std::uint64_t parts = (object.size_bytes - 1) / options_.part_bytes + 1;
     Request request;
@@ -58,16 +59,10 @@ class Probe {
     request.offset_bytes = random_.below(parts) * options_.part_bytes;
     request.length_bytes = std::min(options_.part_bytes, object.size_bytes - request.offset_bytes);
     request.slab = std::move(slab);
-    if (handle_.submit({&request, 1}) == 1) {
-      ++in_flight_;
-      return {};
-    }
-    return Status(Code::kExhausted, "probe: the store takes no more than " +
-                                        std::to_string(in_flight_) + " requests at once");
+    queue_.push(std::move(request));
   }
 
-  Status take(Completion completion) {
-    --in_flight_;
+  void take(Completion completion) {
     const TimePoint now = completion.finished;
     if (warming_ > 0) {
       if (--warming_ == 0) begin_ = now;
@@ -78,8 +73,7 @@ class Probe {
         warming_ == 0 && (now - begin_ >= options_.duration ||
                           (options_.max_bytes > 0 && result_->bytes >= options_.max_bytes));
     is_over_ = is_over_ || is_over;
-    if (is_over_) return {};
-    return submit(std::move(completion.slab));
+    if (!is_over_) queue(std::move(completion.slab));
   }
 
   void record(const Completion& completion) {
@@ -110,14 +104,13 @@ class Probe {
     return std::move(*result_);
   }
 
-  Store& handle_;
+  io::SubmitQueue queue_;
   SlabPool& pool_;
   const FetchProbeOptions& options_;
   Random random_;
   std::vector<const ObjectInfo*> objects_;
   std::vector<Slab> slabs_;
   std::size_t warming_ = 0;
-  std::size_t in_flight_ = 0;
   bool is_over_ = false;
   TimePoint begin_{}, counted_until_{};
   std::unique_ptr<FetchProbeResult> result_;

@@ -1,12 +1,14 @@
-#include "shard/verify/worker.h"
+#include "read/verify/worker.h"
 
 #include <fmt/format.h>
 
 #include <optional>
 
+#include "headrace/range_fetcher.h"
 #include "headrace/second_look.h"
+#include "io/object_scan.h"
+#include "read/ready_block.h"
 #include "shard/codec/digest.h"
-#include "shard/verify/object_scan.h"
 
 namespace headrace::detail {
 namespace {
@@ -96,7 +98,7 @@ class Worker {
     const bool is_hashed = job.kind == VerifyJob::Kind::kObject && digesters.stored_count() > 0;
     piece_sums_.clear();
     doubtful_.clear();
-    const ScanObject object{job.object.key, job.object.etag, job.object.size_bytes, pieces_};
+    const io::ScanObject object{job.object.key, job.object.etag, job.object.size_bytes, pieces_};
     HEADRACE_TRY(scan_.run(object, [&](std::size_t index, RangeData data) {
       run_.read_bytes.fetch_add(data.length_bytes, std::memory_order_relaxed);
       digesters.update(data.bytes());
@@ -123,10 +125,10 @@ class Worker {
 
   // Computes the stored digests from pieces that have come twice the same. What is wrong then is
   // the object's fault; empty: nothing, and a bit had flipped on the way.
-  Result<std::string> compare_again(const ScanObject& object, std::string_view hashes) {
+  Result<std::string> compare_again(const io::ScanObject& object, std::string_view hashes) {
     ObjectDigesters digesters(hashes, kNoNames);
     for (std::size_t i = 0; i < object.pieces.size(); ++i) {
-      ScanObject piece = object;
+      io::ScanObject piece = object;
       piece.pieces = object.pieces.subspan(i, 1);
       piece.is_fresh = true;
       SecondLook look;
@@ -195,18 +197,23 @@ class Worker {
   // False: an object could not be read, which is a problem now.
   Result<bool> read_extents(std::uint32_t block, std::span<const Extent> extents,
                             std::span<std::byte> target, bool is_fresh) {
-    const Block info = run_.dataset->block(block);
-    for (const Extent& extent : extents) {
-      const ScanPiece piece{extent.offset_bytes, extent.length_bytes};
-      const ScanObject object{extent.key, extent.etag, 0, std::span(&piece, 1), is_fresh};
-      Status status = scan_extent(object, target.subspan(extent.target_offset_bytes));
-      if (status.ok()) continue;
-      if (!is_about_object(status)) return status;
-      const auto [first, count] = samples_in(extent.key, block, info.sample_count);
-      add_problem(extent.key, static_cast<std::int64_t>(info.first_sample + first), status, count);
-      return false;
+    if (extents.empty()) return true;
+    HEADRACE_TRY_ASSIGN(const auto fetcher,
+                        RangeFetcher::create(run_.store, run_.pool, {.call = run_.call}));
+    std::size_t failed = 0;
+    Status status =
+        read::fetch_extents(*fetcher, extents, run_.piece_bytes, is_fresh, target, &failed);
+    if (status.ok()) {
+      for (const Extent& extent : extents)
+        run_.read_bytes.fetch_add(extent.length_bytes, std::memory_order_relaxed);
+      return true;
     }
-    return true;
+    if (!is_about_object(status)) return status;
+    const Block info = run_.dataset->block(block);
+    const std::string_view key = extents[failed].key;
+    const auto [first, count] = samples_in(key, block, info.sample_count);
+    add_problem(key, static_cast<std::int64_t>(info.first_sample + first), status, count);
+    return false;
   }
 
   // First and number of the block's samples that have bytes in an object.
@@ -224,14 +231,6 @@ class Worker {
     std::uint32_t end = first;
     while (end < sample_count && lies_in(end)) ++end;
     return {first, end - first};
-  }
-
-  Status scan_extent(const ScanObject& object, std::span<std::byte> target) {
-    return scan_.run(object, [&](std::size_t, RangeData data) {
-      run_.read_bytes.fetch_add(data.length_bytes, std::memory_order_relaxed);
-      std::copy_n(data.bytes().begin(), data.length_bytes, target.begin());
-      return Status();
-    });
   }
 
   /// A block in which something does not make sense, and the sum of the bytes that came.
@@ -309,23 +308,19 @@ class Worker {
     Slab raw;
     std::shared_ptr<const DecodedBlock> decoded;
     Status status;
-    if (dataset.is_decoded(block)) {
-      auto made = dataset.decode(block, stored, arena);
+    if (dataset.is_compressed(block)) {
+      if (!dataset.is_decoded(block) && info.raw_bytes > 0) {
+        HEADRACE_TRY_ASSIGN(raw, run_.pool.acquire(info.raw_bytes, run_.call.deadline));
+      }
+      auto made = read::make_ready(dataset, block, stored, raw.bytes(), &arena);
+      // Not the fault of the data.
+      if (!made && made.error().code() == Code::kExhausted) return std::move(made).error();
       if (made) {
         decoded = *std::move(made);
-        bytes.bytes = {};
-        bytes.decoded = decoded.get();
-      } else if (made.error().code() == Code::kExhausted) {
-        return std::move(made).error();  // Not the fault of the data.
+        bytes = read::ready_bytes(dataset, block, raw.bytes(), decoded.get());
       } else {
         status = std::move(made).error();
       }
-    } else if (dataset.is_compressed(block)) {
-      if (info.raw_bytes > 0) {
-        HEADRACE_TRY_ASSIGN(raw, run_.pool.acquire(info.raw_bytes, run_.call.deadline));
-      }
-      status = dataset.decompress(block, stored, raw.bytes().first(info.raw_bytes));
-      bytes.bytes = raw.bytes().first(info.raw_bytes);
     }
     Findings found;
     const std::uint32_t most = run_.options.most_problems;
@@ -381,10 +376,10 @@ class Worker {
   }
 
   VerifyRun& run_;
-  ObjectScan scan_;
+  io::ObjectScan scan_;
   VerifyReport report_;
   std::vector<ColumnBytes> cells_;
-  std::vector<ScanPiece> pieces_;
+  std::vector<io::ScanPiece> pieces_;
   std::vector<std::int64_t> blocks_;       ///< By piece; -1: bytes between blocks.
   std::vector<std::uint64_t> piece_sums_;  ///< By piece, of an object with stored digests.
   std::vector<Doubtful> doubtful_;         ///< Of the job.

@@ -1,8 +1,8 @@
 #pragma once
 /// \file
 /// FakeStore: objects in a map, served in the thread that waits (or closes the handle); counts
-/// requests and misbehaves on demand. For the tests of src/shard only: contract-true enough for
-/// builders, far from a store.
+/// requests and misbehaves on demand. For tests of src/io and src/shard: contract-true enough for
+/// whoever reads, far from a store.
 ///
 /// Threads: one.
 #include <algorithm>

@@ -1,8 +1,11 @@
-#include "store_client.h"
+#include "headrace/store_client.h"
 
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+
+#include "io/submit_queue.h"
+#include "io/uploader.h"
 
 namespace headrace {
 namespace {
@@ -61,10 +64,13 @@ Result<std::shared_ptr<StoreClient>> StoreClient::wrap(std::unique_ptr<Store> st
 
 void StoreClient::close() noexcept {
   std::vector<std::unique_ptr<Store>> dying;
-  std::lock_guard lock(mutex_);
-  is_closed_ = true;
-  for (Store* handle : leased_) handle->stop();
-  dying.swap(idle_);
+  {
+    std::lock_guard lock(mutex_);
+    is_closed_ = true;  // Before the stop: whoever it ends asks why.
+    for (Store* handle : leased_) handle->stop();
+    dying.swap(idle_);
+  }
+  closing_.request_stop();
 }
 
 void StoreClient::set_rank(std::uint32_t rank) {
@@ -128,110 +134,72 @@ Result<Slab> StoreClient::acquire(std::size_t size_bytes, const Pause& pause) {
   return Status(Code::kExhausted, describe_shortage(size_bytes, *pool_));
 }
 
+Status StoreClient::why(Status status) const {
+  std::lock_guard lock(mutex_);
+  return is_closed_ ? closed_error() : std::move(status);
+}
+
+RangeFetcher::Options StoreClient::read_options(const Pause& pause) {
+  RangeFetcher::Options options;
+  options.call.stop = closing_.get_token();
+  options.max_in_flight = kPartsInFlight;
+  options.pause = pause;
+  options.acquire = [this, pause](std::size_t size_bytes) { return acquire(size_bytes, pause); };
+  return options;
+}
+
 Completion StoreClient::run(Request request, const Pause& pause) {
   CallCount active(active_calls_);
   Lease handle(*this);
   Completion completion;
   completion.status = handle.take();
   if (!completion.status.ok()) return completion;
-  // The queue of a fresh handle takes one request unless the store is closing.
-  while (handle->submit({&request, 1}) == 0) {
-    std::lock_guard lock(mutex_);
-    if (is_closed_) {
-      completion.status = closed_error();
+  io::SubmitQueue queue(*handle);
+  queue.push(std::move(request));
+  while (true) {
+    const auto count = queue.wait({&completion, 1}, next_slice(), closing_.get_token());
+    if (!count) {
+      completion.status = why(count.error().clone());
       return completion;
     }
+    if (*count == 1) break;
+    pause();
   }
-  while (handle->wait({&completion, 1}, next_slice()) == 0) pause();
   handle.finish();
   return completion;
 }
 
-/// State of one fetch() or upload(): a span of memory against a range of an object, part by part.
-struct StoreClient::PartTransfer {
-  explicit PartTransfer(StoreClient& client) : handle(client) {}
-  Lease handle;
-  Request pattern;                    // Without slab, length and what depends on the part.
-  std::span<std::byte> target;        // kGet
-  std::span<const std::byte> source;  // kPutPart
-  std::uint64_t part_bytes = 0;
-  std::uint64_t asked_bytes = 0;
-  std::size_t in_flight = 0;
-  std::vector<UploadedPart> parts;
-
-  std::uint64_t size_bytes() const {
-    return pattern.op == Op::kGet ? target.size() : source.size();
-  }
-};
-
-Status StoreClient::submit_parts(PartTransfer& transfer, const Pause& pause) {
-  while (transfer.in_flight < kPartsInFlight && transfer.asked_bytes < transfer.size_bytes()) {
-    const auto length =
-        std::min<std::uint64_t>(transfer.part_bytes, transfer.size_bytes() - transfer.asked_bytes);
-    auto slab = transfer.in_flight > 0 ? pool_->try_acquire(length) : acquire(length, pause);
-    if (!slab) return transfer.in_flight > 0 ? Status() : std::move(slab).error();
-    Request request;
-    request.op = transfer.pattern.op;
-    request.key = transfer.pattern.key;
-    request.etag = transfer.pattern.etag;
-    request.fresh_connection = transfer.pattern.fresh_connection;
-    request.upload_id = transfer.pattern.upload_id;
-    request.length_bytes = length;
-    request.slab = *std::move(slab);
-    request.tag = transfer.asked_bytes;
-    if (request.op == Op::kGet) {
-      request.offset_bytes = transfer.pattern.offset_bytes + transfer.asked_bytes;
-    } else {
-      request.part_number =
-          static_cast<std::uint32_t>(transfer.asked_bytes / transfer.part_bytes) + 1;
-      std::memcpy(request.slab.bytes().data(), transfer.source.data() + transfer.asked_bytes,
-                  length);
-    }
-    if (transfer.handle->submit({&request, 1}) == 0) {
-      return transfer.in_flight > 0 ? Status() : closed_error();
-    }
-    transfer.asked_bytes += length;
-    ++transfer.in_flight;
-  }
-  return {};
-}
-
-Status StoreClient::run_parts(PartTransfer& transfer, const Pause& pause) {
+Status StoreClient::read(RangeFetcher::Options options,
+                         const std::function<Status(RangeFetcher&)>& work) {
   CallCount active(active_calls_);
-  HEADRACE_TRY(transfer.handle.take());
-  HEADRACE_TRY(submit_parts(transfer, pause));
-  while (transfer.in_flight > 0) {
-    Completion done[kPartsInFlight];
-    const std::size_t count = transfer.handle->wait(done, next_slice());
-    if (count == 0) pause();
-    for (Completion& completion : std::span(done, count)) {
-      --transfer.in_flight;
-      HEADRACE_TRY(std::move(completion.status));
-      if (transfer.pattern.op == Op::kGet) {
-        std::memcpy(transfer.target.data() + completion.tag, completion.slab.bytes().data(),
-                    completion.length_bytes);
-      } else {
-        const auto number = static_cast<std::uint32_t>(completion.tag / transfer.part_bytes) + 1;
-        transfer.parts.push_back({number, std::move(completion.etag)});
-      }
-      completion.slab = Slab();
-    }
-    HEADRACE_TRY(submit_parts(transfer, pause));
+  Lease handle(*this);
+  HEADRACE_TRY(handle.take());
+  {
+    RangeFetcher fetcher(*handle, *pool_, std::move(options));
+    Status status = work(fetcher);
+    if (!status.ok()) return why(std::move(status));
   }
-  transfer.handle.finish();
+  handle.finish();
   return {};
 }
 
 Status StoreClient::fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
                           std::span<std::byte> out, const Pause& pause, bool is_fresh) {
-  PartTransfer transfer(*this);
-  transfer.pattern.fresh_connection = is_fresh;
-  transfer.pattern.key = key;
-  transfer.pattern.etag = etag;
-  transfer.pattern.offset_bytes = offset_bytes;
-  transfer.target = out;
-  transfer.part_bytes = part_bytes_;
-  return run_parts(transfer, pause);
+  return read(read_options(pause), [&](RangeFetcher& fetcher) -> Status {
+    for (std::uint64_t at = 0; at < out.size(); at += part_bytes_) {
+      fetcher.start({.key = key,
+                     .etag = etag,
+                     .offset_bytes = offset_bytes + at,
+                     .length_bytes = std::min<std::uint64_t>(part_bytes_, out.size() - at),
+                     .is_fresh = is_fresh,
+                     .tag = at});
+    }
+    while (fetcher.pending() > 0) {
+      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
+      std::memcpy(out.data() + data.tag, data.bytes().data(), data.length_bytes);
+    }
+    return {};
+  });
 }
 
 Completion StoreClient::write(Request request, std::span<const std::byte> bytes,
@@ -253,30 +221,27 @@ Completion StoreClient::write(Request request, std::span<const std::byte> bytes,
 
 Result<ObjectInfo> StoreClient::upload(const std::string& key, std::span<const std::byte> bytes,
                                        std::uint64_t part_bytes, const Pause& pause) {
-  HEADRACE_TRY_ASSIGN(const std::string upload_id, store_->create_upload(key));
-  struct Abort {
-    StoreClient& client;
-    const std::string& key;
-    const std::string& upload_id;
-    bool is_armed = true;
-    ~Abort() {
-      // The first failure is the one to report; an upload that cannot be aborted is the store's to
-      // expire.
-      if (is_armed) static_cast<void>(client.store_->abort_upload(key, upload_id));
-    }
-  } abort{*this, key, upload_id};
-  PartTransfer transfer(*this);
-  transfer.pattern.op = Op::kPutPart;
-  transfer.pattern.key = key;
-  transfer.pattern.upload_id = upload_id;
-  transfer.source = bytes;
-  transfer.part_bytes = part_bytes;
-  HEADRACE_TRY(run_parts(transfer, pause));
-  std::sort(
-      transfer.parts.begin(), transfer.parts.end(),
-      [](const UploadedPart& a, const UploadedPart& b) { return a.part_number < b.part_number; });
-  HEADRACE_TRY_ASSIGN(auto info, store_->complete_upload(key, upload_id, transfer.parts));
-  abort.is_armed = false;
+  CallCount active(active_calls_);
+  Lease handle(*this);
+  HEADRACE_TRY(handle.take());
+  RangeFetcher::Options like = read_options(pause);
+  HEADRACE_TRY_ASSIGN(const auto uploader,
+                      io::Uploader::begin(*store_, *handle, key,
+                                          {.call = std::move(like.call),
+                                           .max_in_flight = kPartsInFlight,
+                                           .pause = pause,
+                                           .acquire = std::move(like.acquire)}));
+  for (std::uint64_t at = 0; at < bytes.size(); at += part_bytes) {
+    const auto length = std::min<std::uint64_t>(part_bytes, bytes.size() - at);
+    auto slab = uploader->acquire(*pool_, length);
+    if (!slab) return why(std::move(slab).error());
+    std::memcpy(slab->bytes().data(), bytes.data() + at, length);
+    Status sent = uploader->put(*std::move(slab), length);
+    if (!sent.ok()) return why(std::move(sent));
+  }
+  auto info = uploader->finish();
+  if (!info) return why(std::move(info).error());
+  handle.finish();
   return info;
 }
 

@@ -1,15 +1,15 @@
-#include "shard/verify/object_scan.h"
+#include "io/object_scan.h"
 
 #include <fmt/format.h>
 
 #include <map>
 
-namespace headrace::detail {
+namespace headrace::io {
 
 Status ObjectScan::run(const ScanObject& object,
                        const std::function<Status(std::size_t, RangeData)>& take) {
   if (!fetcher_) {
-    HEADRACE_TRY_ASSIGN(fetcher_, RangeFetcher::create(store_, pool_, call_));
+    HEADRACE_TRY_ASSIGN(fetcher_, RangeFetcher::create(store_, pool_, {.call = call_}));
   }
   Status status = run_pieces(object, take);
   // Reads may be under way that nobody will take.
@@ -49,4 +49,4 @@ Status ObjectScan::run_pieces(const ScanObject& object,
   return Status();
 }
 
-}  // namespace headrace::detail
+}  // namespace headrace::io

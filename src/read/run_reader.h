@@ -6,7 +6,7 @@
 
 #include "headrace/dataset.h"
 
-namespace headrace::pack_detail {
+namespace headrace::read {
 
 using CellSink = std::function<Status(std::uint64_t position, std::span<const ColumnBytes> cells)>;
 
@@ -18,4 +18,4 @@ Status read_samples(const Dataset& dataset, Store& store, SlabPool& pool,
                     std::pair<std::uint64_t, std::uint64_t> range, const CallOptions& call,
                     const CellSink& sink);
 
-}  // namespace headrace::pack_detail
+}  // namespace headrace::read

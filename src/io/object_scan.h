@@ -2,7 +2,8 @@
 /// \file
 /// ObjectScan: pieces of objects in the order they lie, read ahead of whoever looks at them.
 ///
-/// Place: verify.cc, one a worker. A failed read ends the scan of that object, not the worker.
+/// Place: src/io/; verify has one a worker, and what is written to a pipe is read by one. A failed
+/// read ends the scan of that object, and no more.
 ///
 /// Threads: one owner.
 #include <cstdint>
@@ -11,9 +12,9 @@
 #include <span>
 #include <string_view>
 
-#include "shard/range_fetcher.h"
+#include "headrace/range_fetcher.h"
 
-namespace headrace::detail {
+namespace headrace::io {
 
 /// Bytes [offset, offset + length) of an object; length > 0.
 struct ScanPiece {
@@ -32,8 +33,8 @@ struct ScanObject {
 class ObjectScan {
  public:
   /// Keeps at most `depth` pieces in memory at once.
-  ObjectScan(Store& store, SlabPool& pool, const CallOptions& call, std::size_t depth)
-      : store_(store), pool_(pool), call_(call), depth_(depth) {}
+  ObjectScan(Store& store, SlabPool& pool, CallOptions call, std::size_t depth)
+      : store_(store), pool_(pool), call_(std::move(call)), depth_(depth) {}
 
   /// Hands the pieces over one after the other. Errors: kChanged, those of kGet, and what `take`
   /// returned, which ends the scan.
@@ -46,9 +47,9 @@ class ObjectScan {
 
   Store& store_;
   SlabPool& pool_;
-  const CallOptions& call_;
+  const CallOptions call_;
   const std::size_t depth_;
   std::unique_ptr<RangeFetcher> fetcher_;  ///< Made anew after a failure.
 };
 
-}  // namespace headrace::detail
+}  // namespace headrace::io

@@ -1,6 +1,8 @@
 #pragma once
 /// \file
-/// Samples of a dataset by position, outside of any epoch: for hr.Dataset. No Python in here.
+/// SampleReader: samples of a dataset by position, outside of any epoch, for callers that wait.
+///
+/// Place: src/read/, over StoreClient and Dataset; hr.Dataset is made of it.
 ///
 /// Threads: any thread.
 #include <cstdint>
@@ -13,14 +15,13 @@
 #include <vector>
 
 #include "headrace/dataset.h"
-#include "headrace/second_look.h"
-#include "store_client.h"
+#include "headrace/store_client.h"
 
 namespace headrace {
 
-class DatasetReader {
+class SampleReader {
  public:
-  DatasetReader(std::shared_ptr<StoreClient> client, std::shared_ptr<const Dataset> dataset)
+  SampleReader(std::shared_ptr<StoreClient> client, std::shared_ptr<const Dataset> dataset)
       : client_(std::move(client)), dataset_(std::move(dataset)) {}
 
   const std::shared_ptr<const Dataset>& dataset() const noexcept { return dataset_; }
@@ -63,7 +64,9 @@ class DatasetReader {
   };
   Status read_plain(std::span<const Job> jobs, Call& call);
   /// A job that is no single range: fetched and cut before the next.
-  Status read_apart(const Job& job, std::uint64_t size_bytes, Call& call);
+  Status read_apart(const Job& job, Call& call);
+  /// As the client reads, but kept blocks are given up before memory is short.
+  RangeFetcher::Options read_options(const Pause& pause);
   Result<Slab> fetch_job(const Job& job, bool is_fresh, const Pause& pause);
   /// Waits for memory, giving up kept blocks first.
   Result<Slab> acquire(std::size_t size_bytes, const Pause& pause);
@@ -74,12 +77,12 @@ class DatasetReader {
   using Made = Result<std::shared_ptr<const Ready>>;
   /// Fetches a block and makes it ready. `digest`: of its stored bytes, where that is kCorrupt or
   /// `is_fresh`.
-  Made read_block(const Job& job, bool is_fresh, std::uint64_t& digest, const Pause& pause);
-  /// The same until it makes sense, or the data is at fault.
-  Made read_block_surely(const Job& job, bool is_fresh, std::uint64_t& digest, const Pause& pause);
+  Made read_block(const Job& job, bool is_fresh, std::optional<std::uint64_t>& digest,
+                  const Pause& pause);
   BlockBytes bytes_of(const Ready& ready) const;
   /// Cuts the samples of a job; those that cannot be cut from `bytes` become doubtful.
   Status cut(const Job& job, const BlockBytes& bytes, Call& call) const;
+  Status cut(const Job& job, std::span<const std::byte> bytes, Call& call) const;
   Status read_whole(const Job& job, Call& call);
   Status read_doubtful(Call& call);
   /// Reads one doubtful sample on connections of its own, until it makes sense or its data is at

@@ -1,4 +1,4 @@
-#include "shard/verify/jobs.h"
+#include "read/verify/jobs.h"
 
 #include <algorithm>
 

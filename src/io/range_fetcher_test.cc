@@ -1,17 +1,21 @@
-#include "shard/range_fetcher.h"
+#include "headrace/range_fetcher.h"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
-#include "shard/testing/fake_store.h"
-#include "shard/testing/read_dataset.h"
+#include "io/testing/fake_store.h"
 
-namespace headrace::detail {
+namespace headrace {
 namespace {
 
 using headrace::testing::FakeStore;
-using headrace::testing::make_pool;
+
+std::shared_ptr<SlabPool> make_pool(std::uint64_t bytes = 4 << 20) {
+  auto pool = SlabPool::create({.limit_bytes = bytes});
+  EXPECT_TRUE(pool.has_value());
+  return *std::move(pool);
+}
 
 TEST(RangeFetcher, GivesEveryReadOnce) {
   FakeStore store;
@@ -19,7 +23,7 @@ TEST(RangeFetcher, GivesEveryReadOnce) {
   // Room for a few reads of the two hundred.
   const auto pool = make_pool(64 << 10);
   const CallOptions call;
-  auto fetcher = RangeFetcher::create(store, *pool, call);
+  auto fetcher = RangeFetcher::create(store, *pool, {.call = call});
   ASSERT_TRUE(fetcher.has_value());
   for (std::uint64_t i = 0; i < 200; ++i) {
     (*fetcher)->start({.key = "k", .etag = {}, .offset_bytes = i, .length_bytes = 9000, .tag = i});
@@ -43,7 +47,7 @@ TEST(RangeFetcher, WaitsForMemoryThatOthersHoldUntilItsDeadline) {
   auto held = pool->try_acquire(64 << 10);
   ASSERT_TRUE(held.has_value());
   const CallOptions call{.deadline = system_clock().now(), .stop = {}};
-  auto fetcher = RangeFetcher::create(store, *pool, call);
+  auto fetcher = RangeFetcher::create(store, *pool, {.call = call});
   (*fetcher)->start({.key = "k", .etag = {}, .length_bytes = 10});
   EXPECT_EQ((*fetcher)->next().error().code(), Code::kDeadline);
 }
@@ -52,7 +56,7 @@ TEST(RangeFetcher, RefusesAReadThatCanNeverFit) {
   FakeStore store;
   const auto pool = make_pool(64 << 10);
   const CallOptions call;
-  auto fetcher = RangeFetcher::create(store, *pool, call);
+  auto fetcher = RangeFetcher::create(store, *pool, {.call = call});
   (*fetcher)->start({.key = "k", .etag = {}, .length_bytes = 1 << 20});
   EXPECT_EQ((*fetcher)->next().error().code(), Code::kInvalidArgument);
 }
@@ -63,7 +67,7 @@ TEST(RangeFetcher, NamesOfReadsInFlightAreItsOwn) {
   std::string key = "long enough to lie on the heap";
   const auto pool = make_pool();
   const CallOptions call;
-  auto fetcher = RangeFetcher::create(store, *pool, call);
+  auto fetcher = RangeFetcher::create(store, *pool, {.call = call});
   for (int i = 0; i < 2; ++i) (*fetcher)->start({.key = key, .etag = {}, .length_bytes = 10});
   ASSERT_TRUE((*fetcher)->next().has_value());
   // As when the caller gives up at an error: the second read is still in flight.
@@ -78,7 +82,7 @@ TEST(RangeFetcher, PassesOnWhatTheStoreSays) {
   store.set("k", "0123456789");
   const auto pool = make_pool();
   const CallOptions call;
-  auto fetcher = RangeFetcher::create(store, *pool, call);
+  auto fetcher = RangeFetcher::create(store, *pool, {.call = call});
   (*fetcher)->start({.key = "k", .etag = "\"old\"", .length_bytes = 10});
   EXPECT_EQ((*fetcher)->next().error().code(), Code::kChanged);
   (*fetcher)->start({.key = "none", .etag = {}, .length_bytes = 10});
@@ -86,4 +90,4 @@ TEST(RangeFetcher, PassesOnWhatTheStoreSays) {
 }
 
 }  // namespace
-}  // namespace headrace::detail
+}  // namespace headrace

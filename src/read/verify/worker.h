@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "headrace/verify.h"
-#include "shard/verify/jobs.h"
+#include "read/verify/jobs.h"
 
 namespace headrace::detail {
 

@@ -8,10 +8,10 @@
 #include <thread>
 #include <tuple>
 
+#include "read/verify/worker.h"
 #include "shard/codec/digest.h"
 #include "shard/index/hri.h"
 #include "shard/index/hri_layout.h"
-#include "shard/verify/worker.h"
 
 namespace headrace {
 namespace detail {

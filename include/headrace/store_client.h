@@ -1,7 +1,9 @@
 #pragma once
 /// \file
 /// A store with its memory, for blocking callers on many threads: each call leases a handle of its
-/// own, so that Python threads do not wait for one another's completions. No Python in here.
+/// own, so that threads do not wait for one another's completions.
+///
+/// Place: src/io/, over any Store; bindings and programs that want bytes, not samples.
 ///
 /// Threads: every function from any thread.
 #include <atomic>
@@ -10,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <unordered_set>
@@ -17,12 +20,10 @@
 
 #include "headrace/access_log.h"
 #include "headrace/memory.h"
+#include "headrace/range_fetcher.h"
 #include "headrace/store.h"
 
 namespace headrace {
-
-/// Called about every 50 ms while a call waits; throws to give up (KeyboardInterrupt).
-using Pause = std::function<void()>;
 
 class StoreClient {
  public:
@@ -63,7 +64,7 @@ class StoreClient {
     Lease& operator=(const Lease&) = delete;
     /// Errors: kCancelled when the client is closed.
     Status take();
-    Store* operator->() noexcept { return handle_.get(); }
+    Store& operator*() noexcept { return *handle_; }
     /// \pre every accepted request has completed.
     void finish() noexcept;
 
@@ -76,6 +77,15 @@ class StoreClient {
   /// Errors: kExhausted when nobody but the user can; kInvalidArgument when the limit is too small
   /// for it.
   Result<Slab> acquire(std::size_t size_bytes, const Pause& pause);
+
+  /// How a call of this client reads: `pause`, its memory, and its end when the client is closed.
+  RangeFetcher::Options read_options(const Pause& pause);
+  /// Of a call that ended with `status`: that the client was closed meanwhile, or `status`.
+  Status why(Status status) const;
+
+  /// Lends `work` a fetcher on a handle of its own, and returns what it returns. `options`: those
+  /// of read_options(), changed at will.
+  Status read(RangeFetcher::Options options, const std::function<Status(RangeFetcher&)>& work);
 
   /// Runs one request to its end. Errors: those of Completion::status.
   Completion run(Request request, const Pause& pause);
@@ -94,17 +104,15 @@ class StoreClient {
                             std::uint64_t part_bytes, const Pause& pause);
 
  private:
-  struct PartTransfer;
   StoreClient() = default;
-  Status submit_parts(PartTransfer& transfer, const Pause& pause);
   Status closed_error() const;
-  Status run_parts(PartTransfer& transfer, const Pause& pause);
 
   std::shared_ptr<SlabPool> pool_;  // Outlives the handles, whose requests hold slabs.
   std::unique_ptr<Store> store_;
   Logs logs_;
   std::uint64_t part_bytes_ = 0;
-  std::mutex mutex_;
+  std::stop_source closing_;
+  mutable std::mutex mutex_;
   bool is_closed_ = false;
   std::vector<std::unique_ptr<Store>> idle_;
   std::unordered_set<Store*> leased_;

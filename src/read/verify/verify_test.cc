@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "headrace/dataset.h"
+#include "io/testing/fake_store.h"
 #include "shard/codec/digest.h"
-#include "shard/testing/fake_store.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/make_tar.h"
 #include "store/fault/fault_store.h"

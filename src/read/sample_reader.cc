@@ -1,14 +1,16 @@
-#include "dataset_reader.h"
+#include "headrace/sample_reader.h"
 
 #include <algorithm>
 #include <cstring>
 #include <map>
 #include <utility>
 
+#include "headrace/range_fetcher.h"
+#include "read/ready_block.h"
+
 namespace headrace {
 namespace {
 
-constexpr std::chrono::milliseconds kSlice{50};
 constexpr std::size_t kJobsInFlight = 64;
 // Neighbours of a plain block are read together up to this size: above it a request costs less than
 // what it carries.
@@ -21,8 +23,7 @@ constexpr std::uint64_t kKeptShare = 2;
 
 }  // namespace
 
-std::vector<DatasetReader::Job> DatasetReader::plan(
-    std::span<const std::uint64_t> positions) const {
+std::vector<SampleReader::Job> SampleReader::plan(std::span<const std::uint64_t> positions) const {
   std::vector<Job> jobs;
   std::map<std::uint32_t, std::size_t> job_of_block;
   std::vector<Extent> extents;
@@ -54,7 +55,11 @@ std::vector<DatasetReader::Job> DatasetReader::plan(
   return jobs;
 }
 
-Status DatasetReader::cut(const Job& job, const BlockBytes& bytes, Call& call) const {
+Status SampleReader::cut(const Job& job, std::span<const std::byte> bytes, Call& call) const {
+  return cut(job, {.block = job.block, .begin = job.begin, .end = job.end, .bytes = bytes}, call);
+}
+
+Status SampleReader::cut(const Job& job, const BlockBytes& bytes, Call& call) const {
   const std::uint64_t first = dataset_->block(job.block).first_sample;
   std::vector<ColumnBytes> columns(dataset_->columns().size());
   for (const std::size_t index : job.indices) {
@@ -70,7 +75,7 @@ Status DatasetReader::cut(const Job& job, const BlockBytes& bytes, Call& call) c
   return {};
 }
 
-bool DatasetReader::forget_oldest() {
+bool SampleReader::forget_oldest() {
   std::shared_ptr<const Ready> dying;  // Outside of the lock: a decoded block may take the GIL.
   std::lock_guard lock(mutex_);
   if (kept_.empty()) return false;
@@ -79,7 +84,7 @@ bool DatasetReader::forget_oldest() {
   return true;
 }
 
-Result<Slab> DatasetReader::acquire(std::size_t size_bytes, const Pause& pause) {
+Result<Slab> SampleReader::acquire(std::size_t size_bytes, const Pause& pause) {
   size_bytes = std::max<std::size_t>(size_bytes, 1);
   do {
     auto slab = client_->pool()->try_acquire(size_bytes);
@@ -88,19 +93,24 @@ Result<Slab> DatasetReader::acquire(std::size_t size_bytes, const Pause& pause) 
   return client_->acquire(size_bytes, pause);
 }
 
-Result<Slab> DatasetReader::fetch_job(const Job& job, bool is_fresh, const Pause& pause) {
+Result<Slab> SampleReader::fetch_job(const Job& job, bool is_fresh, const Pause& pause) {
   std::vector<Extent> extents;
   const std::uint64_t size = dataset_->append_extents(job.block, job.begin, job.end, extents);
+  if (size == 0) return Slab();
   HEADRACE_TRY_ASSIGN(Slab slab, acquire(size, pause));
-  for (const Extent& extent : extents) {
-    HEADRACE_TRY(client_->fetch(
-        extent.key, extent.etag, extent.offset_bytes,
-        slab.bytes().subspan(extent.target_offset_bytes, extent.length_bytes), pause, is_fresh));
-  }
+  HEADRACE_TRY(client_->read(read_options(pause), [&](RangeFetcher& fetcher) {
+    return read::fetch_extents(fetcher, extents, client_->part_bytes(), is_fresh, slab.bytes());
+  }));
   return slab;
 }
 
-std::shared_ptr<const DatasetReader::Ready> DatasetReader::find_kept(std::uint32_t block) {
+RangeFetcher::Options SampleReader::read_options(const Pause& pause) {
+  RangeFetcher::Options options = client_->read_options(pause);
+  options.acquire = [this, pause](std::size_t size_bytes) { return acquire(size_bytes, pause); };
+  return options;
+}
+
+std::shared_ptr<const SampleReader::Ready> SampleReader::find_kept(std::uint32_t block) {
   std::lock_guard lock(mutex_);
   const auto found = std::find_if(kept_.begin(), kept_.end(),
                                   [&](const auto& ready) { return ready->block == block; });
@@ -109,7 +119,7 @@ std::shared_ptr<const DatasetReader::Ready> DatasetReader::find_kept(std::uint32
   return kept_.front();
 }
 
-void DatasetReader::forget(std::uint32_t block) {
+void SampleReader::forget(std::uint32_t block) {
   std::shared_ptr<const Ready> dying;  // Outside of the lock, as above.
   std::lock_guard lock(mutex_);
   const auto found = std::find_if(kept_.begin(), kept_.end(),
@@ -119,7 +129,7 @@ void DatasetReader::forget(std::uint32_t block) {
   kept_.erase(found);
 }
 
-void DatasetReader::keep(std::shared_ptr<const Ready> ready) {
+void SampleReader::keep(std::shared_ptr<const Ready> ready) {
   // Outside of the lock: a decoded block may take the GIL when it goes.
   std::list<std::shared_ptr<const Ready>> dying;
   std::lock_guard lock(mutex_);
@@ -134,8 +144,9 @@ void DatasetReader::keep(std::shared_ptr<const Ready> ready) {
   dying.splice(dying.begin(), kept_, first_dying, kept_.end());
 }
 
-DatasetReader::Made DatasetReader::read_block(const Job& job, bool is_fresh, std::uint64_t& digest,
-                                              const Pause& pause) {
+SampleReader::Made SampleReader::read_block(const Job& job, bool is_fresh,
+                                            std::optional<std::uint64_t>& digest,
+                                            const Pause& pause) {
   const Block block = dataset_->block(job.block);
   HEADRACE_TRY_ASSIGN(Slab stored, fetch_job(job, is_fresh, pause));
   const std::span<const std::byte> bytes = stored.bytes().first(block.stored_bytes);
@@ -144,48 +155,26 @@ DatasetReader::Made DatasetReader::read_block(const Job& job, bool is_fresh, std
   Status status = dataset_->verify(job.block, bytes);
   if (status.ok()) {
     HEADRACE_TRY_ASSIGN(ready->raw, acquire(block.raw_bytes, pause));
-  }
-  if (status.ok() && dataset_->is_decoded(job.block)) {
-    const std::uint64_t workspace = dataset_->decode_workspace_bytes(job.block, bytes);
-    HEADRACE_TRY_ASSIGN(const Slab room, acquire(workspace, pause));  // Counted, never touched.
-    ready->arena.emplace(*client_->pool(), std::move(ready->raw));
-    auto decoded = dataset_->decode(job.block, bytes, *ready->arena);
-    if (decoded) {
-      ready->decoded = *std::move(decoded);
-    } else {
-      status = std::move(decoded).error();
+    Slab room;  // Counted, never touched.
+    if (dataset_->is_decoded(job.block)) {
+      HEADRACE_TRY_ASSIGN(room, acquire(dataset_->decode_workspace_bytes(job.block, bytes), pause));
+      ready->arena.emplace(*client_->pool(), std::move(ready->raw));
     }
-  } else if (status.ok()) {
-    status = dataset_->decompress(job.block, bytes, ready->raw.bytes().first(block.raw_bytes));
+    auto made = read::make_ready(*dataset_, job.block, bytes, ready->raw.bytes(),
+                                 ready->arena ? &*ready->arena : nullptr);
+    if (made) ready->decoded = *std::move(made);
+    if (!made) status = std::move(made).error();
   }
   if (is_fresh || status.code() == Code::kCorrupt) digest = SecondLook::digest_of(bytes);
   HEADRACE_TRY(std::move(status));
   return std::shared_ptr<const Ready>(std::move(ready));
 }
 
-DatasetReader::Made DatasetReader::read_block_surely(const Job& job, bool is_fresh,
-                                                     std::uint64_t& digest, const Pause& pause) {
-  SecondLook look;
-  while (true) {
-    auto made = read_block(job, is_fresh, digest, pause);
-    if (made || made.error().code() != Code::kCorrupt) return made;
-    const SecondLook::Verdict verdict = look.take(digest);
-    if (verdict == SecondLook::Verdict::kData) return made;
-    if (verdict == SecondLook::Verdict::kNeverSame) return SecondLook::never_same(made.error());
-    is_fresh = true;
-  }
+BlockBytes SampleReader::bytes_of(const Ready& ready) const {
+  return read::ready_bytes(*dataset_, ready.block, ready.raw.bytes(), ready.decoded.get());
 }
 
-BlockBytes DatasetReader::bytes_of(const Ready& ready) const {
-  const Block block = dataset_->block(ready.block);
-  BlockBytes bytes{.block = ready.block, .begin = 0, .end = block.sample_count, .bytes = {}};
-  bytes.decoded = ready.decoded.get();
-  if (bytes.decoded == nullptr)
-    bytes.bytes = std::span<const std::byte>(ready.raw.bytes()).first(block.raw_bytes);
-  return bytes;
-}
-
-Status DatasetReader::read_again(std::size_t index, const Call& call) {
+Status SampleReader::read_again(std::size_t index, const Call& call) {
   const std::uint32_t number = dataset_->block_of(call.positions[index]);
   const Block block = dataset_->block(number);
   const auto in_block = static_cast<std::uint32_t>(call.positions[index] - block.first_sample);
@@ -195,119 +184,89 @@ Status DatasetReader::read_again(std::size_t index, const Call& call) {
   if (auto kept = find_kept(number)) {  // The sample before it was doubtful, too.
     if (dataset_->cut(bytes_of(*kept), in_block, columns).ok()) return call.sink(index, columns);
   }
-  SecondLook look;
-  std::uint64_t digest = 0;
-  while (true) {
-    std::shared_ptr<const Ready> ready;
-    Slab slab;
-    BlockBytes bytes{.block = number, .begin = job.begin, .end = job.end, .bytes = {}};
-    if (is_whole) {
-      HEADRACE_TRY_ASSIGN(ready, read_block_surely(job, true, digest, call.pause));
-      bytes = bytes_of(*ready);
-    } else {
-      std::vector<Extent> extents;
-      const auto size = dataset_->append_extents(number, job.begin, job.end, extents);
-      HEADRACE_TRY_ASSIGN(slab, fetch_job(job, true, call.pause));
-      bytes.bytes = slab.bytes().first(std::min<std::size_t>(size, slab.bytes().size()));
-      digest = SecondLook::digest_of(bytes.bytes);
-    }
-    Status status = dataset_->cut(bytes, in_block, columns);
-    if (status.ok() && ready) keep(ready);
-    if (status.ok()) return call.sink(index, columns);
-    const SecondLook::Verdict verdict = look.take(digest);
-    if (verdict == SecondLook::Verdict::kNeverSame) return SecondLook::never_same(status);
-    if (verdict == SecondLook::Verdict::kData) return status;
-  }
+  Status taken;  // Apart from those of reading: no other bytes will change it.
+  Status read = read::read_surely(
+      [&](bool is_fresh, std::optional<std::uint64_t>& digest) -> Status {
+        std::shared_ptr<const Ready> ready;
+        Slab slab;
+        BlockBytes bytes{.block = number, .begin = job.begin, .end = job.end, .bytes = {}};
+        if (is_whole) {
+          HEADRACE_TRY_ASSIGN(ready, read_block(job, is_fresh, digest, call.pause));
+          bytes = bytes_of(*ready);
+        } else {
+          std::vector<Extent> extents;
+          const auto size = dataset_->append_extents(number, job.begin, job.end, extents);
+          HEADRACE_TRY_ASSIGN(slab, fetch_job(job, is_fresh, call.pause));
+          bytes.bytes = slab.bytes().first(std::min<std::size_t>(size, slab.bytes().size()));
+          digest = SecondLook::digest_of(bytes.bytes);
+        }
+        HEADRACE_TRY(dataset_->cut(bytes, in_block, columns));
+        if (ready) keep(ready);
+        taken = call.sink(index, columns);
+        return {};
+      },
+      /*is_fresh=*/true);
+  HEADRACE_TRY(std::move(read));
+  return taken;
 }
 
-Status DatasetReader::read_apart(const Job& job, std::uint64_t size_bytes, Call& call) {
-  Slab slab;
-  if (size_bytes > 0) {
-    HEADRACE_TRY_ASSIGN(slab, fetch_job(job, false, call.pause));
-  }
-  return cut(job,
-             {.block = job.block,
-              .begin = job.begin,
-              .end = job.end,
-              .bytes = slab.bytes().first(size_bytes)},
-             call);
+Status SampleReader::read_apart(const Job& job, Call& call) {
+  HEADRACE_TRY_ASSIGN(const Slab slab, fetch_job(job, false, call.pause));
+  return cut(job, slab.bytes(), call);
 }
 
-Status DatasetReader::read_plain(std::span<const Job> jobs, Call& call) {
-  StoreClient::Lease handle(*client_);
-  HEADRACE_TRY(handle.take());
-  std::size_t next = 0;
-  std::size_t in_flight = 0;
-  std::vector<Extent> extents;
-  while (next < jobs.size() || in_flight > 0) {
-    while (next < jobs.size() && in_flight < kJobsInFlight) {
+Status SampleReader::read_plain(std::span<const Job> jobs, Call& call) {
+  RangeFetcher::Options options = read_options(call.pause);
+  options.max_in_flight = kJobsInFlight;
+  std::vector<std::size_t> apart;
+  const auto read_all = [&](RangeFetcher& fetcher) -> Status {
+    std::vector<Extent> extents;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const Job& job = jobs[i];
       extents.clear();
-      const std::uint64_t size =
-          dataset_->append_extents(jobs[next].block, jobs[next].begin, jobs[next].end, extents);
+      const std::uint64_t size = dataset_->append_extents(job.block, job.begin, job.end, extents);
       if (size == 0 || extents.size() != 1) {
-        // It waits for memory, which the reads in flight may hold.
-        if (size > 0 && in_flight > 0) break;
-        HEADRACE_TRY(read_apart(jobs[next], size, call));
-        ++next;
+        apart.push_back(i);
         continue;
       }
-      auto slab = in_flight > 0 ? client_->pool()->try_acquire(size) : acquire(size, call.pause);
-      if (!slab && in_flight > 0) break;
-      if (!slab) return std::move(slab).error();
-      Request request;
-      request.key = extents[0].key;
-      request.etag = extents[0].etag;
-      request.offset_bytes = extents[0].offset_bytes;
-      request.length_bytes = extents[0].length_bytes;
-      request.slab = *std::move(slab);
-      request.slab_offset_bytes = extents[0].target_offset_bytes;
-      request.tag = next;
-      if (handle->submit({&request, 1}) == 0) {
-        if (in_flight > 0) break;
-        return Status(Code::kCancelled, dataset_->url() + ": the dataset was closed");
-      }
-      ++next;
-      ++in_flight;
+      fetcher.start({.key = extents[0].key,
+                     .etag = extents[0].etag,
+                     .offset_bytes = extents[0].offset_bytes,
+                     .length_bytes = extents[0].length_bytes,
+                     .tag = i,
+                     .slab_offset_bytes = extents[0].target_offset_bytes});
     }
-    if (in_flight == 0) continue;
-    Completion done[16];
-    const std::size_t count = handle->wait(done, system_clock().now() + kSlice);
-    if (count == 0) call.pause();
-    for (Completion& completion : std::span(done, count)) {
-      --in_flight;
-      HEADRACE_TRY(std::move(completion.status));
-      const Job& job = jobs[completion.tag];
-      HEADRACE_TRY(cut(job,
-                       {.block = job.block,
-                        .begin = job.begin,
-                        .end = job.end,
-                        .bytes = completion.slab.bytes()},
-                       call));
-      completion.slab = Slab();
+    while (fetcher.pending() > 0) {
+      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
+      HEADRACE_TRY(cut(jobs[data.tag], data.slab.bytes(), call));
     }
-  }
-  handle.finish();
+    return {};
+  };
+  HEADRACE_TRY(client_->read(std::move(options), read_all));
+  for (const std::size_t i : apart) HEADRACE_TRY(read_apart(jobs[i], call));
   return {};
 }
 
-Status DatasetReader::read_whole(const Job& job, Call& call) {
+Status SampleReader::read_whole(const Job& job, Call& call) {
   auto ready = find_kept(job.block);
   if (!ready) {
-    std::uint64_t digest = 0;
-    HEADRACE_TRY_ASSIGN(ready, read_block_surely(job, false, digest, call.pause));
+    HEADRACE_TRY_ASSIGN(ready,
+                        read::read_surely([&](bool is_fresh, std::optional<std::uint64_t>& digest) {
+                          return read_block(job, is_fresh, digest, call.pause);
+                        }));
     keep(ready);
   }
   return cut(job, bytes_of(*ready), call);
 }
 
-Status DatasetReader::read_doubtful(Call& call) {
+Status SampleReader::read_doubtful(Call& call) {
   for (const std::size_t index : std::exchange(call.doubtful, {}))
     HEADRACE_TRY(read_again(index, call));
   return {};
 }
 
-Status DatasetReader::read(std::span<const std::uint64_t> positions, const Sink& sink,
-                           const Pause& pause) {
+Status SampleReader::read(std::span<const std::uint64_t> positions, const Sink& sink,
+                          const Pause& pause) {
   std::vector<Job> jobs = plan(positions);
   const auto plain_end = std::stable_partition(jobs.begin(), jobs.end(), [&](const Job& job) {
     return !dataset_->is_compressed(job.block);

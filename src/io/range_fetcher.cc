@@ -1,0 +1,163 @@
+// Invariant: a slot is taken from queue() until its completion was taken by next(), so that a
+// request always has its names. Memory is taken when a read is submitted, never before: what waits
+// holds none, and so a pool of one slab still gets everything read, one after the other.
+#include "headrace/range_fetcher.h"
+
+#include <algorithm>
+#include <array>
+
+#include "io/submit_queue.h"
+
+namespace headrace {
+namespace {
+
+constexpr std::chrono::milliseconds kPauseSlice{50};
+// Completions taken at once, and so reads submitted at once, at most: enough to make the cost of a
+// hand-over small.
+constexpr std::size_t kMostTogether = 64;
+
+Status memory_is_out() { return Status(Code::kExhausted, "others hold the memory"); }
+
+}  // namespace
+
+Result<std::unique_ptr<RangeFetcher>> RangeFetcher::create(Store& store, SlabPool& pool,
+                                                           Options options) {
+  HEADRACE_TRY_ASSIGN(auto handle, store.new_handle());
+  auto fetcher = std::make_unique<RangeFetcher>(*handle, pool, std::move(options));
+  fetcher->own_handle_ = std::move(handle);
+  return fetcher;
+}
+
+RangeFetcher::RangeFetcher(Store& handle, SlabPool& pool, Options options)
+    : handle_(handle),
+      pool_(pool),
+      options_(std::move(options)),
+      queue_(std::make_unique<io::SubmitQueue>(handle)) {}
+
+RangeFetcher::~RangeFetcher() {
+  if (own_handle_) own_handle_->stop();
+  for (std::size_t i = 0; i < slots_.size() && queue_->in_flight() > 0; ++i) handle_.cancel(i);
+  queue_->drain();
+}
+
+std::size_t RangeFetcher::pending() const noexcept {
+  return waiting_.size() + queue_->pending() + ready_.size();
+}
+
+Result<Slab> RangeFetcher::take_memory(std::uint64_t size_bytes) {
+  auto slab = pool_.try_acquire(size_bytes);
+  if (slab || slab.error().code() != Code::kExhausted) return slab;
+  // What is in flight or ready gives its memory back first.
+  if (queue_->pending() + ready_.size() > 0) return memory_is_out();
+  return options_.acquire ? options_.acquire(size_bytes)
+                          : pool_.acquire(size_bytes, options_.call.deadline);
+}
+
+Status RangeFetcher::submit_some(std::uint64_t* tag) {
+  Status status;
+  while (!waiting_.empty() && queue_->pending() < options_.max_in_flight) {
+    const RangeRead read = waiting_.front();
+    Slab slab;
+    if (read.length_bytes > 0) {
+      const std::uint64_t size = read.slab_offset_bytes + read.length_bytes;
+      const bool is_alone = queue_->pending() + ready_.size() == 0;
+      if (!is_alone && held_bytes_ + SlabPool::charged_bytes(size) > options_.max_bytes) break;
+      auto taken = take_memory(size);
+      if (!taken && taken.error().code() == Code::kExhausted && !is_alone) break;
+      if (!taken) {
+        if (tag != nullptr) *tag = read.tag;
+        waiting_.pop_front();
+        status = std::move(taken).error();
+        break;
+      }
+      slab = *std::move(taken);
+    }
+    queue(read, std::move(slab));
+    waiting_.pop_front();
+  }
+  queue_->flush();
+  return status;
+}
+
+void RangeFetcher::queue(const RangeRead& read, Slab slab) {
+  std::size_t i = slots_.size();
+  if (free_slots_.empty()) {
+    slots_.emplace_back();
+  } else {
+    i = free_slots_.back();
+    free_slots_.pop_back();
+  }
+  Slot& slot = slots_[i];
+  slot.key.assign(read.key);
+  slot.etag.assign(read.etag);
+  slot.tag = read.tag;
+  slot.slab_offset_bytes = read.slab_offset_bytes;
+  slot.held_bytes = slab.size_bytes();
+  held_bytes_ += slot.held_bytes;
+  Request request;
+  request.key = slot.key;
+  request.etag = slot.etag;
+  request.allow_short = read.allow_short;
+  request.fresh_connection = read.is_fresh;
+  request.offset_bytes = read.offset_bytes;
+  request.length_bytes = read.length_bytes;
+  request.slab_offset_bytes = read.slab_offset_bytes;
+  request.slab = std::move(slab);
+  request.deadline = options_.call.deadline;
+  request.tag = i;
+  queue_->push(std::move(request));
+}
+
+Result<RangeData> RangeFetcher::take_ready(std::uint64_t* tag) {
+  Completion done = std::move(ready_.front());
+  ready_.pop_front();
+  free_slots_.push_back(done.tag);
+  const Slot& slot = slots_[done.tag];
+  held_bytes_ -= slot.held_bytes;
+  if (tag != nullptr) *tag = slot.tag;
+  if (!done.status.ok()) return std::move(done.status);
+  return RangeData{.tag = slot.tag,
+                   .slab = std::move(done.slab),
+                   .slab_offset_bytes = slot.slab_offset_bytes,
+                   .length_bytes = done.length_bytes,
+                   .object_size_bytes = done.object_size_bytes,
+                   .etag = std::move(done.etag)};
+}
+
+Result<RangeData> RangeFetcher::next(std::uint64_t* tag) {
+  const CallOptions& call = options_.call;
+  while (true) {
+    if (call.stop.stop_requested()) return Status(Code::kCancelled, "reading: stopped");
+    if (!ready_.empty()) return take_ready(tag);
+    HEADRACE_TRY(submit_some(tag));
+    std::array<Completion, kMostTogether> done;
+    // A part of them, so that the others are under way while the caller looks at these.
+    const std::size_t most = std::clamp<std::size_t>(options_.max_in_flight / 4, 1, done.size());
+    const TimePoint until = options_.pause
+                                ? std::min(call.deadline, system_clock().now() + kPauseSlice)
+                                : call.deadline;
+    HEADRACE_TRY_ASSIGN(const std::size_t count,
+                        queue_->wait(std::span(done).first(most), until, call.stop));
+    for (std::size_t i = 0; i < count; ++i) ready_.push_back(std::move(done[i]));
+    if (count > 0) continue;
+    if (system_clock().now() >= call.deadline)
+      return Status(Code::kDeadline, "reading: deadline passed");
+    if (options_.pause) options_.pause();
+  }
+}
+
+Result<std::vector<std::string>> fetch_all(RangeFetcher& fetcher, std::vector<RangeRead> reads) {
+  std::vector<std::string> out(reads.size());
+  for (std::size_t i = 0; i < reads.size(); ++i) {
+    reads[i].tag = i;
+    if (reads[i].length_bytes > 0) fetcher.start(reads[i]);
+  }
+  while (fetcher.pending() > 0) {
+    HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
+    const auto bytes = data.bytes();
+    out[data.tag].assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  return out;
+}
+
+}  // namespace headrace

@@ -1,0 +1,75 @@
+#pragma once
+/// \file
+/// A block on its way from the bytes as stored to bytes that samples are cut from: the steps that
+/// everybody who reads blocks shares. When to read, and whose memory it takes, is the caller's.
+///
+/// Place: src/read/, over Dataset and RangeFetcher; feed/, pack/, verify and single samples.
+///
+/// Threads: functions; make_ready() from any thread.
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include "headrace/dataset.h"
+#include "headrace/range_fetcher.h"
+#include "headrace/second_look.h"
+
+namespace headrace::read {
+
+/// Reads `extents` into `target`, laid out as they say, in pieces of at most `piece_bytes`, many in
+/// flight. `is_fresh`: Request::fresh_connection. `failed`, when given: the extent of the error.
+/// \pre fetcher.pending() == 0; after an error the fetcher is of no further use. Errors: those of
+/// RangeFetcher::next().
+Status fetch_extents(RangeFetcher& fetcher, std::span<const Extent> extents,
+                     std::uint64_t piece_bytes, bool is_fresh, std::span<std::byte> target,
+                     std::size_t* failed = nullptr);
+
+/// Makes a compressed block ready: decodes `stored` into `arena`, or inflates it into the first
+/// Block::raw_bytes of `raw`. What was decoded is returned; null when it was inflated. CPU work,
+/// may take Python's GIL. \pre the one that the block needs is given. Errors: those of
+/// Dataset::decompress() and decode().
+Result<std::shared_ptr<const DecodedBlock>> make_ready(const Dataset& dataset, std::uint32_t block,
+                                                       std::span<const std::byte> stored,
+                                                       std::span<std::byte> raw, SlabArena* arena);
+
+/// What to cut the samples of a compressed block from, once make_ready() has returned `decoded`.
+BlockBytes ready_bytes(const Dataset& dataset, std::uint32_t block, std::span<const std::byte> raw,
+                       const DecodedBlock* decoded);
+
+/// Calls `try_once(is_fresh, digest)` until what it read makes sense, or the same bytes have come
+/// twice: those are the data's fault. `try_once` sets `digest` of the bytes it read where it fails
+/// with kCorrupt; where it cannot, that try is not compared. Returns what the last try returned, or
+/// SecondLook::never_same().
+template <class TryOnce>
+auto read_surely(TryOnce&& try_once, bool is_fresh = false)
+    -> decltype(try_once(is_fresh, std::declval<std::optional<std::uint64_t>&>())) {
+  const auto status_of = [](const auto& outcome) -> const Status& {
+    if constexpr (std::is_same_v<std::decay_t<decltype(outcome)>, Status>) {
+      return outcome;
+    } else {
+      return outcome.error();
+    }
+  };
+  const auto is_good = [](const auto& outcome) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(outcome)>, Status>) {
+      return outcome.ok();
+    } else {
+      return outcome.has_value();
+    }
+  };
+  SecondLook look;
+  for (;; is_fresh = true) {
+    std::optional<std::uint64_t> digest;
+    auto outcome = try_once(is_fresh, digest);
+    if (is_good(outcome) || status_of(outcome).code() != Code::kCorrupt) return outcome;
+    if (!digest) continue;
+    const SecondLook::Verdict verdict = look.take(*digest);
+    if (verdict == SecondLook::Verdict::kNeverSame)
+      return SecondLook::never_same(status_of(outcome));
+    if (verdict == SecondLook::Verdict::kData) return outcome;
+  }
+}
+
+}  // namespace headrace::read
