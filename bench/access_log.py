@@ -17,7 +17,7 @@ from pathlib import Path
 
 import headrace as hr
 from headrace import _native
-from headrace._units import parse_bytes
+from headrace.base.units import parse_bytes
 
 OBJECT_BYTES = 64 << 20
 

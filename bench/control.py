@@ -27,7 +27,7 @@ from sim_vs_nginx import free_port, wait_for
 
 import headrace as hr
 from headrace import _native
-from headrace._units import parse_bytes
+from headrace.base.units import parse_bytes
 
 SERVER = """import sys
 from headrace import sim

@@ -49,7 +49,7 @@ def read(path: str) -> bytes:
 
 def headrace(format: str) -> Callable[[str, str], int]:
     import headrace._native as native
-    from headrace._store import open_native
+    from headrace.store.store import open_native
 
     def run(source: str, target: str) -> int:
         from_store, to_store = open_native(source, "256MiB"), open_native(target, "256MiB")

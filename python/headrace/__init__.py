@@ -8,7 +8,6 @@
 from typing import TYPE_CHECKING, Any
 
 from headrace._native import ObjectInfo, __version__
-from headrace._store import RangeResult, Store
 from headrace.errors import (
     CancelledError,
     ChangedError,
@@ -24,13 +23,14 @@ from headrace.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from headrace.store.store import RangeResult, Store
 
 if TYPE_CHECKING:
-    from headrace._batch import Batch
-    from headrace._dataset import Block, Column, Dataset, Shard
-    from headrace._loader import Loader
-    from headrace._mixture import Mixture, MixtureSource, pack_tokens
-    from headrace._verify import check_manifest, create_manifest, diff, verify
+    from headrace.data.batch import Batch
+    from headrace.data.dataset import Block, Column, Dataset, Shard
+    from headrace.loader.loader import Loader
+    from headrace.sources.mixture import Mixture, MixtureSource, pack_tokens
+    from headrace.verification.checks import check_manifest, create_manifest, diff, verify
 
 __all__ = [
     "Batch",
@@ -67,19 +67,19 @@ __all__ = [
 
 # What needs numpy comes when it is first used: copies and listings are over before numpy is imported.
 _LAZY = {
-    "pack_tokens": "_mixture",
-    "Batch": "_batch",
-    "Block": "_dataset",
-    "Column": "_dataset",
-    "Dataset": "_dataset",
-    "Loader": "_loader",
-    "Mixture": "_mixture",
-    "MixtureSource": "_mixture",
-    "Shard": "_dataset",
-    "check_manifest": "_verify",
-    "create_manifest": "_verify",
-    "diff": "_verify",
-    "verify": "_verify",
+    "pack_tokens": "sources.mixture",
+    "Batch": "data.batch",
+    "Block": "data.dataset",
+    "Column": "data.dataset",
+    "Dataset": "data.dataset",
+    "Loader": "loader.loader",
+    "Mixture": "sources.mixture",
+    "MixtureSource": "sources.mixture",
+    "Shard": "data.dataset",
+    "check_manifest": "verification.checks",
+    "create_manifest": "verification.checks",
+    "diff": "verification.checks",
+    "verify": "verification.checks",
 }
 
 

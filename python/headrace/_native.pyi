@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
-from headrace._batch import Batch
-from headrace._store import RangeResult
+from headrace.data.batch import Batch
+from headrace.store.store import RangeResult
 
 __version__: str
 

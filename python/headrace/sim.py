@@ -8,7 +8,8 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from headrace import _live, _native
+from headrace import _native
+from headrace.base import live
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -89,7 +90,7 @@ class Server:
         self.endpoint: str = self._native.endpoint
         self.addresses: list[str] = self._native.addresses
         self.ca_path: str = self._native.ca_path
-        _live.register(self)
+        live.register(self)
 
     def environment(self) -> dict[str, str]:
         """The variables that point any S3 client of a child process here."""

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
-from headrace._batch import Batch as _NumpyBatch
-from headrace._frameworks import (
+from headrace.data.batch import Batch as _NumpyBatch
+from headrace.errors import InvalidArgumentError
+from headrace.loader.frameworks import (
     Batches,
     BatchIndexes,
     OwnRank,
@@ -19,9 +20,8 @@ from headrace._frameworks import (
     refusal,
     take_only,
 )
-from headrace._loader import Loader as _NumpyLoader
-from headrace._trainer import find_run
-from headrace.errors import InvalidArgumentError
+from headrace.loader.loader import Loader as _NumpyLoader
+from headrace.loader.trainer import find_run
 
 __all__ = ["Batch", "Loader"]
 

@@ -1,5 +1,5 @@
 /// \file
-/// The TableDecoder of the process: calls headrace._tables, which calls pyarrow (or lance).
+/// The TableDecoder of the process: calls headrace.data.tables, which calls pyarrow (or lance).
 ///
 /// Threads: called from engine threads; takes the GIL for the call. pyarrow gives it up while it
 /// decodes.
@@ -40,8 +40,8 @@ Code code_of(std::string_view name) {
   return Code::kInternal;
 }
 
-/// The Status of an exception: headrace._tables raises ours; Ctrl-C comes while it runs on the main
-/// thread; anything else is a bug there.
+/// The Status of an exception: headrace.data.tables raises ours; Ctrl-C comes while it runs on the
+/// main thread; anything else is a bug there.
 Status status_of(nb::python_error& error) {
   if (error.matches(PyExc_KeyboardInterrupt)) {
     PyErr_SetInterrupt();  // Whoever waits for the table raises it (check_signals).
@@ -115,7 +115,7 @@ class PyTableDecoder final : public TableDecoder {
     if (is_left_behind_by_exit()) return Status(Code::kCancelled, "Python is exiting");
     const nb::gil_scoped_acquire acquire;
     try {
-      return Result<T>(work(nb::module_::import_("headrace._tables")));
+      return Result<T>(work(nb::module_::import_("headrace.data.tables")));
     } catch (nb::python_error& error) {
       return status_of(error);
     } catch (const std::exception& error) {  // nanobind: an answer of another type.

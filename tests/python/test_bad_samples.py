@@ -18,7 +18,8 @@ from conftest import write_mds, write_numbers
 from test_tfrecord import one_record
 
 import headrace as hr
-from headrace import _quarantine, _verify
+from headrace.loader import quarantine
+from headrace.verification import checks
 
 COUNT = 240
 OPTIONS: dict[str, Any] = {"memory": "16MiB", "block_bytes": "64KiB", "seed": 5}
@@ -242,11 +243,11 @@ def test_lists_that_make_no_sense_are_refused(tmp_path: Path, given: Any) -> Non
 )
 def test_lines_that_are_no_rows_are_named(line: str) -> None:
     with pytest.raises(hr.InvalidArgumentError, match="line 2 of bad"):
-        _quarantine.parse_quarantine('{"position": 3}\n' + line, "bad")
+        quarantine.parse_quarantine('{"position": 3}\n' + line, "bad")
 
 
-def problem(key: str, position: int, code: str = "corrupt") -> _verify.Problem:
-    return _verify.Problem(key, position, code, "why", 1 if position >= 0 else 0)
+def problem(key: str, position: int, code: str = "corrupt") -> checks.Problem:
+    return checks.Problem(key, position, code, "why", 1 if position >= 0 else 0)
 
 
 def test_failures_of_the_store_are_not_listed() -> None:
@@ -255,23 +256,23 @@ def test_failures_of_the_store_are_not_listed() -> None:
         for code in ("denied", "unavailable", "throttled", "deadline", "unsupported", "internal")
     ]
     in_data = [problem("a.tar", 2), problem("b.tar", -1, "changed"), problem("c.tar", -1, "not_found")]
-    text, left_out = _quarantine.format_quarantine([*failed, *in_data])
+    text, left_out = quarantine.format_quarantine([*failed, *in_data])
     assert left_out == len(failed)
-    assert _quarantine.parse_quarantine(text, "list") == [("a.tar", 2, 1), ("b.tar", -1, 0), ("c.tar", -1, 0)]
+    assert quarantine.parse_quarantine(text, "list") == [("a.tar", 2, 1), ("b.tar", -1, 0), ("c.tar", -1, 0)]
     older = "".join(json.dumps(row._asdict()) + "\n" for row in failed)
-    assert _quarantine.parse_quarantine(older, "list") == []
+    assert quarantine.parse_quarantine(older, "list") == []
 
 
 def test_a_problem_of_the_whole_dataset_is_not_listed() -> None:
-    assert _quarantine.format_quarantine([problem("", -1), problem("", 5)])[1] == 1
+    assert quarantine.format_quarantine([problem("", -1), problem("", 5)])[1] == 1
 
 
 def test_any_key_can_be_listed() -> None:
     key = "a\u2028b\u0085c\x0b\nd.tar"
-    text, _ = _quarantine.format_quarantine([problem(key, 3)])
-    assert _quarantine.parse_quarantine(text, "list") == [(key, 3, 1)]
+    text, _ = quarantine.format_quarantine([problem(key, 3)])
+    assert quarantine.parse_quarantine(text, "list") == [(key, 3, 1)]
     older = json.dumps({"key": "a\u2028b\u0085c", "position": 3}, ensure_ascii=False)
-    assert _quarantine.parse_quarantine(older, "list") == [("a\u2028b\u0085c", 3, 1)]
+    assert quarantine.parse_quarantine(older, "list") == [("a\u2028b\u0085c", 3, 1)]
 
 
 def test_a_list_of_another_dataset_is_refused(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 import headrace as hr
 from headrace import sim as simulator
-from headrace._verify import MANIFEST_KEY
 from headrace.cli import main
+from headrace.verification.checks import MANIFEST_KEY
 
 ENV = {**os.environ, "PYTHONUTF8": "1", "AWS_EC2_METADATA_DISABLED": "true"}
 RED = "\x1b[31mred"

@@ -303,7 +303,7 @@ def _native_memory() -> Any:
 
 
 def _local(path: Path) -> Any:
-    from headrace._store import open_native
+    from headrace.store.store import open_native
 
     return open_native(path, 64 << 20)
 

@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import headrace as hr
-from headrace._dataset import rebuild_index_json
 from headrace.cli import app, main
+from headrace.data.dataset import rebuild_index_json
 from headrace.prepare import write
 
 ROWS = [{"id": i, "text": f"row {i} " * (1 + i % 9)} for i in range(300)]

@@ -14,7 +14,7 @@ import pytest
 from conftest import write_mds
 
 import headrace as hr
-from headrace import _live
+from headrace.base import live
 
 SHARD = 64
 
@@ -266,8 +266,8 @@ def test_a_source_that_cannot_be_added_leaves_the_loader_as_it_was(
         for stream in streams * 2:
             next(stream)
         opened: list[hr.Dataset] = []
-        register = _live.register
-        monkeypatch.setattr(_live, "register", lambda thing: (opened.append(thing), register(thing)))
+        register = live.register
+        monkeypatch.setattr(live, "register", lambda thing: (opened.append(thing), register(thing)))
         state, mixture = loader.state_dict(), loader.mixture
         for name, source, weights, at_step, message in [
             ("math", sources["math"], {"math": 1}, 1, "past"),

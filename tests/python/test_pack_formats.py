@@ -16,9 +16,10 @@ from typer.testing import CliRunner
 
 import headrace as hr
 from headrace import prepare
-from headrace._pack_target import public_url
 from headrace.cli import app
 from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.prepare.conversion import PartMaker
+from headrace.store.urls import public_url
 
 SAMPLES = [
     {
@@ -389,21 +390,21 @@ class StoppedError(Exception):
 def test_a_stopped_conversion_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = make(tmp_path / "source", "mds")
     prepare.convert(made, tmp_path / "whole", format="litdata", shard_bytes=2000)
-    real: Callable[..., dict[str, Any]] = prepare.PartMaker.make
+    real: Callable[..., dict[str, Any]] = PartMaker.make
     lock, left = threading.Lock(), [3]
 
-    def failing(self: prepare.PartMaker, number: int) -> dict[str, Any]:
+    def failing(self: PartMaker, number: int) -> dict[str, Any]:
         with lock:
             left[0] -= 1
             if left[0] < 0:
                 raise StoppedError
         return real(self, number)
 
-    monkeypatch.setattr(prepare.PartMaker, "make", failing)
+    monkeypatch.setattr(PartMaker, "make", failing)
     with pytest.raises(StoppedError):
         prepare.convert(made, tmp_path / "target", format="litdata", shard_bytes=2000, workers=2)
     assert not (tmp_path / "target" / "index.json").exists()
-    monkeypatch.setattr(prepare.PartMaker, "make", real)
+    monkeypatch.setattr(PartMaker, "make", real)
     result = prepare.convert(made, tmp_path / "target", format="litdata", shard_bytes=2000)
     assert result["resumed_shard_count"] >= 1
     assert outputs(tmp_path / "target") == outputs(tmp_path / "whole")
@@ -477,7 +478,7 @@ def test_secrets_never_enter_an_output(tmp_path: Path, monkeypatch: pytest.Monke
         raise StoppedError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.prepare.index_objects", stop)
+        patch.setattr("headrace.prepare.conversion.index_objects", stop)
         with pytest.raises(StoppedError):
             prepare.convert(
                 made, tmp_path / "target", access_key=SECRETS[0], secret_key=SECRETS[1], shard_bytes=4000

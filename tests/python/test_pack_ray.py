@@ -18,9 +18,9 @@ import pytest
 
 import headrace as hr
 from headrace import prepare
-from headrace._pack_target import FINISHED, WORK, PackTarget
-from headrace._prepare_ray import Claims, SharedTarget
-from headrace._store import open_native
+from headrace.prepare.on_ray import Claims, SharedTarget
+from headrace.prepare.target import FINISHED, WORK, PackTarget
+from headrace.store.store import open_native
 
 ROUNDS = 20 if os.environ.get("HEADRACE_LONG_TESTS") else 2
 SAMPLES = [{"x": i, "text": f"sample {i} " * (i % 40)} for i in range(6000)]
@@ -246,7 +246,7 @@ def test_a_part_that_goes_away_meanwhile_is_an_error_of_its_own(
     def losing(*_: object, **__: object) -> dict[int, dict[str, object]]:
         return {}
 
-    monkeypatch.setattr("headrace._prepare_ray.run_on_ray", losing)
+    monkeypatch.setattr("headrace.prepare.on_ray.run_on_ray", losing)
     with pytest.raises(hr.ChangedError, match="went away"):
         prepare.convert(source, target, ray=True)
 

@@ -150,16 +150,16 @@ def test_ctrl_c_while_a_table_is_decoded_is_ctrl_c(tmp_path: Path) -> None:
         writer.write_table(pa.table({"a": range(10)}))
     code = """
 import os, signal, sys, headrace as hr
-from headrace import _tables
-def decode(*arguments, decode=_tables.decode):
+from headrace.data import tables
+def decode(*arguments, decode=tables.decode):
     os.kill(os.getpid(), signal.SIGINT)
     return decode(*arguments)
 with hr.Dataset(sys.argv[1]) as dataset:
-    decode_table, _tables.decode = _tables.decode, decode
+    decode_table, tables.decode = tables.decode, decode
     try:
         dataset.read([3])
     except KeyboardInterrupt:
-        _tables.decode = decode_table
+        tables.decode = decode_table
         assert dataset.read([3]) == [{"a": 3}]
         raise SystemExit(9)
 """

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace._ranks import find_rank
+from headrace.base.ranks import find_rank
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 import headrace as hr
 from headrace import sim as simulator
-from headrace._store import list_pages
+from headrace.store.store import list_pages
 
 
 @pytest.fixture(params=["file", "s3"])

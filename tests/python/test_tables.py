@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import headrace as hr
-from headrace import _unischema
+from headrace.data import unischema
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -631,14 +631,14 @@ class _Elsewhere:
 
 def test_schemas_that_name_code_are_refused() -> None:
     with pytest.raises(hr.UnsupportedError, match=r"builtins\.print"):
-        _unischema.read_codecs(pickle.dumps(_Elsewhere()))
+        unischema.read_codecs(pickle.dumps(_Elsewhere()))
     with pytest.raises(hr.CorruptError):
-        _unischema.read_codecs(b"\x80\x04not a pickle")
+        unischema.read_codecs(b"\x80\x04not a pickle")
     with pytest.raises(hr.CorruptError):
-        _unischema.read_codecs(pickle.dumps({"a": 1}))
+        unischema.read_codecs(pickle.dumps({"a": 1}))
     # A memo index of 2^31 must not reserve memory.
     with pytest.raises(hr.CorruptError):
-        _unischema.read_codecs(b"\x80\x04Nr\xff\xff\xff\x7f.")
+        unischema.read_codecs(b"\x80\x04Nr\xff\xff\xff\x7f.")
 
 
 def _time_and_memory_bound() -> None:
@@ -679,7 +679,7 @@ _BOMBS = {
 
 @pytest.mark.parametrize("what", _BOMBS)
 def test_schemas_that_would_take_the_process_down_are_refused(what: str) -> None:
-    script = "import sys; from headrace import _unischema, errors\ntry: _unischema.read_codecs(sys.stdin.buffer.read())\nexcept errors.HeadraceError as error: print(error.code)"
+    script = "import sys; from headrace import errors; from headrace.data import unischema\ntry: unischema.read_codecs(sys.stdin.buffer.read())\nexcept errors.HeadraceError as error: print(error.code)"
     done = subprocess.run(
         [sys.executable, "-c", script],
         input=b"\x80\x04" + _BOMBS[what] + b".",
@@ -697,7 +697,7 @@ def test_a_python_2_schema_is_read() -> None:
     )
     fields = b"ccollections\nOrderedDict\n](](S'mat'\n" + field + b"ee\x85R"
     schema = b"\x80\x02cpetastorm.unischema\nUnischema\n)\x81}(S'_name'\nS's'\nS'_fields'\n" + fields + b"ub."
-    assert _unischema.read_codecs(schema) == {"mat": "npy"}
+    assert unischema.read_codecs(schema) == {"mat": "npy"}
 
 
 # pickle.dumps() of a Unischema of petastorm 0.13.1: id, img (png), jpg (jpeg), mat (NdarrayCodec), cmat
@@ -730,7 +730,7 @@ def npz(value: np.ndarray[Any, Any], name: str = "arr") -> bytes:
     ids=str,
 )
 def test_arrays_of_petastorm_are_what_numpy_wrote(value: np.ndarray[Any, Any]) -> None:
-    for read in (_unischema.load_npy(npy(value)), _unischema.load_npz(npz(value))):
+    for read in (unischema.load_npy(npy(value)), unischema.load_npz(npz(value))):
         assert (read.dtype, read.shape, read.tolist()) == (value.dtype, value.shape, value.tolist())
         assert read.flags.writeable
 
@@ -775,7 +775,7 @@ _BROKEN = {
     ("kind", "what"), [(kind, what) for kind, cases in _BROKEN.items() for what in cases]
 )
 def test_broken_arrays_of_petastorm_are_value_errors(kind: str, what: str) -> None:
-    load = {"npy": _unischema.load_npy, "npz": _unischema.load_npz}[kind]
+    load = {"npy": unischema.load_npy, "npz": unischema.load_npz}[kind]
     with pytest.raises(ValueError, match=r"."):
         load(_BROKEN[kind][what])
 
@@ -794,7 +794,7 @@ def test_petastorm_codecs(tmp_path: Path) -> None:
         }
     )
     pq.write_table(table, tmp_path / "part-0.parquet")
-    metadata = {_unischema.KEY: UNISCHEMA.read_bytes()}
+    metadata = {unischema.KEY: UNISCHEMA.read_bytes()}
     pq.write_metadata(table.schema.with_metadata(metadata), tmp_path / "_common_metadata")
     with hr.Dataset(tmp_path) as dataset:
         assert [dataset.schema[name].encoding for name in ("img", "jpg", "mat", "cmat")] == [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import headrace as hr
-from headrace._units import format_bytes, parse_bytes
+from headrace.base.units import format_bytes, parse_bytes
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace._urls import expand_urls, named_objects, parse_wids_index, split_root
 from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from headrace.store.urls import expand_urls, named_objects, parse_wids_index, split_root
 
 REFERENCE = Path(__file__).parents[2].parent / "shared/reference/wds"
 
@@ -74,7 +74,7 @@ def test_refuses_shell_commands() -> None:
 
 
 def test_refuses_a_pattern_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace._urls.MOST_URLS", 1000)
+    monkeypatch.setattr("headrace.store.urls.MOST_URLS", 1000)
     with pytest.raises(InvalidArgumentError, match="more than"):
         expand_urls("{0..9999}{0..9999}{0..9999}")
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace import _verify
+from headrace.verification import checks
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
 needs_reference = pytest.mark.skipif(not REFERENCE.exists(), reason="the reference data is not here")
@@ -210,7 +210,7 @@ def test_manifests_are_what_sha256sum_reads_and_writes(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
     )
-    assert _verify.parse_manifest(theirs.stdout) == _verify.parse_manifest(
+    assert checks.parse_manifest(theirs.stdout) == checks.parse_manifest(
         (root / "MANIFEST.sha256").read_text()
     )
     assert run("manifest", "check", str(root)).returncode == 0
@@ -230,9 +230,9 @@ def test_a_manifest_check_names_what_differs(tmp_path: Path) -> None:
 def list_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     from types import SimpleNamespace
 
-    listed = _verify._objects
+    listed = checks._objects
     gone = SimpleNamespace(key="gone", size=5, etag="")
-    monkeypatch.setattr(_verify, "_objects", lambda store: [*listed(store), gone])
+    monkeypatch.setattr(checks, "_objects", lambda store: [*listed(store), gone])
 
 
 def test_a_manifest_of_what_cannot_be_read_says_what_and_why(
@@ -266,7 +266,7 @@ def test_a_manifest_is_made_with_little_memory(tmp_path: Path) -> None:
 )
 def test_bad_manifests_name_the_line(text: str) -> None:
     with pytest.raises(hr.errors.InvalidArgumentError, match=r"line [12]"):
-        _verify.parse_manifest(text)
+        checks.parse_manifest(text)
 
 
 def test_diff_of_equal_and_unequal_sets(tmp_path: Path, rows: list[dict[str, Any]]) -> None:

@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 
 import headrace as hr
 from headrace import prepare
-from headrace._pack_target import DONE, FINISHED, PackTarget, done_key
-from headrace._writers import writer_class
 from headrace.errors import (
     ChangedError,
     HeadraceError,
@@ -26,6 +24,8 @@ from headrace.errors import (
     UnavailableError,
     UnsupportedError,
 )
+from headrace.prepare.target import DONE, FINISHED, PackTarget, done_key
+from headrace.prepare.writers import writer_class
 
 FEW = settings(
     max_examples=25,

@@ -11,7 +11,7 @@ import transformers
 from framework_ranks import EPOCHS, LOADER, Job, main
 
 import headrace.torch
-from headrace._frameworks import BatchIndexes
+from headrace.loader.frameworks import BatchIndexes
 
 
 class Model(torch.nn.Module):

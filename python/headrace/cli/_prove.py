@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from headrace import _native
-from headrace._dataset import Dataset
-from headrace.compat._cache import order_cache
+from headrace.data.dataset import Dataset
 from headrace.errors import InvalidArgumentError
+from headrace.sources.cache import order_cache
 
 # Batches looked up at a time.
 _BATCHES_AT_ONCE = 4096

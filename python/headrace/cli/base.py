@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from headrace._store import Store
-from headrace._urls import without_secrets
 from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.store.store import Store
+from headrace.store.urls import without_secrets
 
 CANCELLED = 130
 

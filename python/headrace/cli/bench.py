@@ -10,11 +10,8 @@ import typer
 from rich.table import Table
 
 from headrace import _native
-from headrace._loader import Loader
 from headrace._native import ObjectInfo
-from headrace._store import Store
-from headrace._units import format_bytes, parse_bytes
-from headrace._urls import without_secrets
+from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli._knee import bar, knee, recommend, sweep
 from headrace.cli.common import (
     Anonymous,
@@ -30,6 +27,9 @@ from headrace.cli.common import (
 )
 from headrace.cli.index import Split
 from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.loader.loader import Loader
+from headrace.store.store import Store
+from headrace.store.urls import without_secrets
 
 app = typer.Typer(no_args_is_help=True, help="Measure fetching and loading.", rich_markup_mode="markdown")
 

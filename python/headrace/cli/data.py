@@ -8,9 +8,7 @@ import typer
 from rich.table import Table
 
 from headrace import _native
-from headrace._dataset import Dataset
-from headrace._loader import Loader
-from headrace._units import format_bytes
+from headrace.base.units import format_bytes
 from headrace.cli import _prove
 from headrace.cli.common import (
     Anonymous,
@@ -25,6 +23,8 @@ from headrace.cli.common import (
     shown,
 )
 from headrace.cli.index import Split
+from headrace.data.dataset import Dataset
+from headrace.loader.loader import Loader
 
 BlockBytes = Annotated[
     str | None,

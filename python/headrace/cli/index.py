@@ -8,15 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace._dataset import (
-    INDEX_JSON_KEY,
-    INDEX_KEY,
-    Dataset,
-    DatasetOptions,
-    rebuild_index_json,
-    write_index,
-)
-from headrace._store import StoreOptions
 from headrace.cli.common import (
     AccessLog,
     Anonymous,
@@ -28,6 +19,15 @@ from headrace.cli.common import (
     console,
     print_json,
 )
+from headrace.data.dataset import (
+    INDEX_JSON_KEY,
+    INDEX_KEY,
+    Dataset,
+    DatasetOptions,
+    rebuild_index_json,
+    write_index,
+)
+from headrace.store.store import StoreOptions
 
 BlockBytes = Annotated[
     str | None,

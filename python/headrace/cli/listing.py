@@ -8,14 +8,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from headrace import _native
-from headrace._units import format_bytes
-from headrace._urls import without_secrets
+from headrace.base.units import format_bytes
 from headrace.cli.base import Stores, escaped, fail, is_local, local_path, print_json, shown, split_url
 from headrace.errors import CancelledError, InvalidArgumentError, NotFoundError
+from headrace.store.urls import without_secrets
 
 if TYPE_CHECKING:
     from headrace._native import ObjectInfo
-    from headrace._store import Store
+    from headrace.store.store import Store
 
 DELETE_BATCH = 1000
 DELETE_WORKERS = 8

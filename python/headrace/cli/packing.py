@@ -8,13 +8,12 @@ import time
 from typing import Any
 
 from headrace import _native
-from headrace._pack_target import refuse_inside
-from headrace._progress import progress_bar
-from headrace._store import Store
-from headrace._units import format_bytes, parse_bytes
-from headrace._urls import is_pattern
+from headrace.base.progress import progress_bar
+from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli.base import print_json
 from headrace.errors import InvalidArgumentError
+from headrace.store.store import Store
+from headrace.store.urls import is_pattern, refuse_inside
 
 FILES = "files"
 PYTHON = "python"
@@ -199,7 +198,7 @@ def _pack_files(
 def _pack_python(
     source: str, target: str, columns: str | None, settings: dict[str, Any], refused: dict[str, object]
 ) -> dict[str, Any]:
-    from headrace.prepare import load_callable, parse_columns, write
+    from headrace.prepare.conversion import load_callable, parse_columns, write
 
     for option, value in refused.items():
         if value:

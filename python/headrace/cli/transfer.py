@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native
-from headrace._units import format_bytes, parse_bytes
+from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli.base import (
     CANCELLED,
     Stores,
@@ -24,7 +24,7 @@ from headrace.cli.base import (
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
 if TYPE_CHECKING:
-    from headrace._store import Store
+    from headrace.store.store import Store
 
 Task = tuple[str, str, bool, int, str]
 """(from, to, is tree, bytes to strip, pattern): see CopyTask in headrace/copy.h."""

@@ -11,12 +11,7 @@ from typing import Annotated
 
 import typer
 
-from headrace import _verify
-from headrace._dataset import Dataset
-from headrace._quarantine import format_quarantine
-from headrace._store import Store, StoreOptions
-from headrace._units import format_bytes
-from headrace._urls import without_secrets
+from headrace.base.units import format_bytes
 from headrace.cli.common import (
     AccessLog,
     Anonymous,
@@ -40,6 +35,11 @@ from headrace.cli.index import (
     TokensPerSample,
     shape,
 )
+from headrace.data.dataset import Dataset
+from headrace.loader.quarantine import format_quarantine
+from headrace.store.store import Store, StoreOptions
+from headrace.store.urls import without_secrets
+from headrace.verification import checks
 
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")]
 
@@ -110,7 +110,7 @@ def verify(
     )
     where = _store_options(endpoint, region, anonymous, access_log)
     most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
-    report = _verify.verify(
+    report = checks.verify(
         url,
         format=format,
         use_index=use_index,
@@ -148,7 +148,7 @@ def verify(
     return 0 if report.ok else fail(f"{url}: {report.problem_count:,} problems")
 
 
-def _write_quarantine(path: Path, problems: list[_verify.Problem]) -> None:
+def _write_quarantine(path: Path, problems: list[checks.Problem]) -> None:
     text, left_out = format_quarantine(problems)
     path.write_text(text, encoding="utf-8")
     if left_out:
@@ -174,7 +174,7 @@ def manifest_create(
         typer.Option(
             "--output",
             "-o",
-            help=f"Local file, or - for stdout; default: {_verify.MANIFEST_KEY} beside the objects.",
+            help=f"Local file, or - for stdout; default: {checks.MANIFEST_KEY} beside the objects.",
         ),
     ] = None,
     workers: Workers = 0,
@@ -195,17 +195,17 @@ def manifest_create(
     """
     started = time.monotonic()
     options = _store_options(endpoint, region, anonymous, access_log)
-    digests, count = _verify.create_manifest(url, workers=workers, memory=memory, **options)
-    text = _verify.format_manifest(digests)
+    digests, count = checks.create_manifest(url, workers=workers, memory=memory, **options)
+    text = checks.format_manifest(digests)
     if output == "-":
         sys.stdout.write(text)
         return
     if output is None:
         with Store(url, **options) as store:
-            store.put(_verify.MANIFEST_KEY, os.fsencode(text))
+            store.put(checks.MANIFEST_KEY, os.fsencode(text))
     else:
         Path(output).write_bytes(os.fsencode(text))
-    where = output or f"{without_secrets(url).rstrip('/')}/{_verify.MANIFEST_KEY}"
+    where = output or f"{without_secrets(url).rstrip('/')}/{checks.MANIFEST_KEY}"
     seconds = time.monotonic() - started
     if json:
         print_json({"manifest": where, "objects": len(digests), "bytes": count, "seconds": seconds})
@@ -222,7 +222,7 @@ def manifest_check(
     manifest: Annotated[
         str | None,
         typer.Argument(
-            metavar="[MANIFEST]", help=f"Local file; default: {_verify.MANIFEST_KEY} beside the objects."
+            metavar="[MANIFEST]", help=f"Local file; default: {checks.MANIFEST_KEY} beside the objects."
         ),
     ] = None,
     workers: Workers = 0,
@@ -245,11 +245,11 @@ def manifest_check(
     options = _store_options(endpoint, region, anonymous, access_log)
     if manifest is None:
         with Store(url, **options) as store:
-            text = os.fsdecode(store.get(_verify.MANIFEST_KEY))
+            text = os.fsdecode(store.get(checks.MANIFEST_KEY))
     else:
         text = os.fsdecode(Path(manifest).read_bytes())
-    report = _verify.check_manifest(
-        url, _verify.parse_manifest(text), workers=workers, memory=memory, **options
+    report = checks.check_manifest(
+        url, checks.parse_manifest(text), workers=workers, memory=memory, **options
     )
     seconds = time.monotonic() - started
     if json:
@@ -301,7 +301,7 @@ def diff(
     options = _store_options(endpoint, region, anonymous, access_log)
     with Dataset(a, format=format_a, **options) as left, Dataset(b, format=format_b, **options) as right:
         names = columns.split(",") if columns else None
-        report = _verify.diff(left, right, key=key, columns=names, most=most)
+        report = checks.diff(left, right, key=key, columns=names, most=most)
     if json:
         print_json(
             {**asdict(report), "differences": [d._asdict() for d in report.differences], "ok": report.ok}

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from headrace import _native
-from headrace._store import Store
 from headrace.compat.streaming._codecs import decompress, find_hash
 from headrace.compat.streaming._file_lock import claim, locked_directory, partial_of, remove_if_abandoned
 from headrace.compat.streaming._shards import INDEX, FileInfo, Reader, parse_index
 from headrace.errors import CorruptError, HeadraceError, NotFoundError
+from headrace.store.store import Store
 
 logger = logging.getLogger(__name__)
 

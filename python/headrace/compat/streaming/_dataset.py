@@ -17,7 +17,6 @@ import numpy.typing as npt
 from torch.utils.data import IterableDataset, get_worker_info
 
 from headrace import _native
-from headrace.compat._cache import order_cache
 from headrace.compat.streaming._ahead import ShardsAhead
 from headrace.compat.streaming._array import Array
 from headrace.compat.streaming._local_shards import LocalShards
@@ -29,6 +28,7 @@ from headrace.compat.streaming._stream import Stream, streams_registry
 from headrace.compat.streaming._units import bytes_to_int, number_abbrev_to_int
 from headrace.compat.streaming._world import World
 from headrace.errors import HeadraceError
+from headrace.sources.cache import order_cache
 
 # Samples read ahead of the training loop at a time: enough for many requests in flight, little memory. The
 # next lot is read while this one is served.

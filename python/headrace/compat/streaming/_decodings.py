@@ -12,7 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from headrace._mds_values import TYPE_BYTES, load_array, load_jpeg_array, load_list, load_pil, load_pil_list
+from headrace.data.mds_values import (
+    TYPE_BYTES,
+    load_array,
+    load_jpeg_array,
+    load_list,
+    load_pil,
+    load_pil_list,
+)
 
 Decoder = Callable[[bytes], Any]
 

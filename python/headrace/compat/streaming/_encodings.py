@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace._mds_values import TYPE_BYTES, save_image, save_pil, save_shape
+from headrace.data.mds_values import TYPE_BYTES, save_image, save_pil, save_shape
 
 _SCALARS = tuple(TYPE_BYTES)
 

@@ -6,8 +6,8 @@ import json
 import threading
 from typing import Any
 
-from headrace._store import Store
 from headrace.compat.streaming._codecs import find_hash
+from headrace.store.store import Store
 
 _PARTS = ("data", "meta")
 

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headrace._store import Store
 from headrace.compat.streaming._shards import INDEX, parse_index
 from headrace.errors import HeadraceError
+from headrace.store.store import Store
 
 logger = logging.getLogger(__name__)
 

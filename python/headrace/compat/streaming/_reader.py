@@ -6,9 +6,9 @@ import bisect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from headrace._dataset import Dataset
 from headrace.compat.streaming._decodings import open_image, open_images
 from headrace.compat.streaming._hashes import ShardHashes
+from headrace.data.dataset import Dataset
 
 _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "jpeg": open_image,

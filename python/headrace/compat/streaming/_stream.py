@@ -8,12 +8,12 @@ import tempfile
 from collections.abc import Mapping
 from typing import Any
 
-from headrace._ranks import count_of
-from headrace._store import Store
+from headrace.base.ranks import count_of
 from headrace.compat.streaming._copies import Copies
 from headrace.compat.streaming._registry import Registry
 from headrace.compat.streaming._shards import INDEX, Reader, make_readers, parse_index
 from headrace.compat.streaming._world import World
+from headrace.store.store import Store
 
 _WEIGHTS = ("proportion", "repeat", "choose")
 

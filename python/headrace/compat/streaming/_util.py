@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from headrace._ranks import count_of
+from headrace.base.ranks import count_of
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from torch.utils.data import get_worker_info
 
 from headrace import _native
-from headrace._ranks import Rank, count_of, group_rank, torchrun_rank
+from headrace.base.ranks import Rank, count_of, group_rank, torchrun_rank
 
 
 class World(NamedTuple):

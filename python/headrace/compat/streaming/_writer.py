@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from headrace._store import Store
 from headrace.compat.streaming._codecs import compress, compression_extension, find_hash
 from headrace.compat.streaming._encodings import encoding_names, find_encoder
 from headrace.compat.streaming._units import bytes_to_int
+from headrace.store.store import Store
 
 if TYPE_CHECKING:
     from typing_extensions import Self

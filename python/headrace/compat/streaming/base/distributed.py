@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import distributed
 
-from headrace._ranks import count_of, group_rank
+from headrace.base.ranks import count_of, group_rank
 from headrace.compat.streaming._world import World
 
 __all__ = [

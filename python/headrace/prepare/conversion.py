@@ -1,10 +1,4 @@
-"""Preparing data: any dataset, or any iterable of samples, to shards of another format.
-
-``convert`` reads whatever ``headrace.Dataset`` opens; ``write`` takes an iterable of dicts; the writer
-classes take one sample at a time. Each output shard is a run of consecutive samples that the source and the
-options alone decide, so bytes do not depend on workers, machines or interruptions, and a conversion that was
-killed goes on where it was.
-"""
+"""Conversions: parts of a dataset made into shards, in threads or on Ray."""
 
 from __future__ import annotations
 
@@ -15,24 +9,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace import _mixture, _native
-from headrace._dataset import Dataset
-from headrace._pack_target import PackTarget, content_digest, index_objects, public_url, refuse_inside
-from headrace._progress import progress_bar
-from headrace._store import StoreOptions, open_native
-from headrace._units import parse_bytes
-from headrace._writers import (
-    DEFAULT_SHARD_BYTES,
-    ColumnSpec,
-    LitDataWriter,
-    MDSWriter,
-    ParquetWriter,
-    TFRecordWriter,
-    WebDatasetWriter,
-    infer_columns,
-    make_shards,
-    writer_class,
-)
+from headrace import _native
+from headrace.base.progress import progress_bar
+from headrace.base.units import parse_bytes
+from headrace.data.dataset import Dataset
 from headrace.errors import (
     ChangedError,
     ExhaustedError,
@@ -40,20 +20,22 @@ from headrace.errors import (
     NotFoundError,
     UnsupportedError,
 )
+from headrace.prepare.target import PackTarget, content_digest, index_objects
+from headrace.prepare.writers import (
+    DEFAULT_SHARD_BYTES,
+    ColumnSpec,
+    infer_columns,
+    make_shards,
+    writer_class,
+)
+from headrace.sources import mixture
+from headrace.store.store import StoreOptions, open_native
+from headrace.store.urls import public_url, refuse_inside
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = [
-    "LitDataWriter",
-    "MDSWriter",
-    "ParquetWriter",
-    "TFRecordWriter",
-    "WebDatasetWriter",
-    "convert",
-    "load_callable",
-    "write",
-]
+__all__ = ["Job", "PartMaker", "Places", "convert", "load_callable", "parse_columns", "write"]
 
 READ_BYTES = 8 << 20
 """Stored bytes of the samples decoded at once on the way through Python; as many are read ahead."""
@@ -186,7 +168,7 @@ class Places(NamedTuple):
 
 
 def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOptions) -> Places:
-    if isinstance(dataset, _mixture.Concat):
+    if isinstance(dataset, mixture.Concat):
         raise UnsupportedError(
             "ray=True: a list of datasets is not sent to other machines; convert them one by one, or without ray"
         )
@@ -398,7 +380,7 @@ def plan_job(
         "renames": None,
         "rows": None,
         "shard_bytes": shard_bytes,
-        "source": "" if isinstance(dataset, _mixture.Concat) else public_url(dataset.url),
+        "source": "" if isinstance(dataset, mixture.Concat) else public_url(dataset.url),
         "source_format": dataset.format,
     }
     if not map and format != "parquet":
@@ -505,7 +487,7 @@ def convert(
         probe = PartMaker(job, dataset, dataset._store, place)
         with progress_bar("converting", "shards") as report:
             if ray:
-                from headrace._prepare_ray import run_on_ray
+                from headrace.prepare.on_ray import run_on_ray
 
                 places = _places(dataset, target, options)
                 done = run_on_ray(

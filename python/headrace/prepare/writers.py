@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headrace import _native
-from headrace._mds_values import TYPE_BYTES, save_image, save_pil, save_shape
-from headrace._pack_target import PackTarget, content_digest, index_objects
-from headrace._store import StoreOptions, open_native
-from headrace._units import parse_bytes
+from headrace.base.units import parse_bytes
+from headrace.data.mds_values import TYPE_BYTES, save_image, save_pil, save_shape
 from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.prepare.target import PackTarget, content_digest, index_objects
+from headrace.store.store import StoreOptions, open_native
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack

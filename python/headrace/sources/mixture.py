@@ -9,10 +9,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from headrace import _live, _native
-from headrace._batch import Batch
-from headrace._dataset import Column, Dataset
-from headrace._units import parse_bytes
+from headrace import _native
+from headrace.base import live
+from headrace.base.units import parse_bytes
+from headrace.data.batch import Batch
+from headrace.data.dataset import Column, Dataset
 from headrace.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from headrace._loader import Loader
+    from headrace.loader.loader import Loader
 
     DatasetLike: TypeAlias = "str | os.PathLike[str] | Dataset"
 
@@ -47,7 +48,7 @@ class _View(Dataset):
         self._store, self._native = store, native
         self._columns = [Column(*row) for row in native.columns()]
         self._column_index = {column.name: i for i, column in enumerate(self._columns)}
-        _live.register(self)
+        live.register(self)
 
     def write_index(self, path: str | os.PathLike[str] | None = None) -> int:
         """Not for views: write the indexes of the datasets that they are made of."""
@@ -398,7 +399,7 @@ class Mixture:
         self._dataset.close()
 
     def __repr__(self) -> str:
-        return _live.describe(
+        return live.describe(
             self, lambda: f"Mixture({', '.join(f'{name}: {size}' for name, size in self.sizes.items())})"
         )
 

@@ -7,12 +7,22 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace import _native
 from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
-__all__ = ["expand_urls", "is_pattern", "named_objects", "parse_wids_index", "split_root", "without_secrets"]
+__all__ = [
+    "expand_urls",
+    "is_pattern",
+    "local_path",
+    "named_objects",
+    "parse_wids_index",
+    "public_url",
+    "refuse_inside",
+    "split_root",
+    "without_secrets",
+]
 
 MOST_URLS = 10_000_000
 """A pattern that names more is a mistake; a million shards of 1 GB are a petabyte."""
@@ -334,3 +344,30 @@ def _lies_in(url: str, folder: str) -> bool:
     is_named = bool(_store_of(url)) or url.startswith("/")
     is_below = url.startswith(store or folder) and (bool(store or folder) or not is_named)
     return is_below and ".." not in url.split("/")
+
+
+def local_path(url: str) -> str | None:
+    """None for a URL of another store than the file system."""
+    if url.startswith("file://"):
+        return unquote(urlsplit(url).path)
+    return None if "://" in url else url
+
+
+def public_url(url: str) -> str:
+    """What may be written down: no user, password, query and fragment, and nothing of a local path, which may
+    name a user."""
+    if local_path(url) is not None:
+        return ""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def refuse_inside(target: str, source: str) -> None:
+    """InvalidArgumentError when the target is the source or below it, however local paths are spelled."""
+
+    def place(url: str) -> str:
+        path = local_path(url)
+        return (url if path is None else os.path.realpath(path)).rstrip("/") + "/"
+
+    if place(target).startswith(place(source)):
+        raise InvalidArgumentError(f"the target {target} lies inside the source {source}")

@@ -8,22 +8,24 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from headrace import _live, _native, _orders
-from headrace._batch import BadSample, Batch
-from headrace._dataset import Dataset, open_native_dataset, open_root, split_options
-from headrace._mixture import Concat, Mixture, MixtureSource, add_source, set_weights
-from headrace._quarantine import find_quarantined
-from headrace._ranks import Rank, find_rank, group_rank
-from headrace._store import StoreOptions
-from headrace._units import parse_bytes
+from headrace import _native
+from headrace.base import live
+from headrace.base.ranks import Rank, find_rank, group_rank
+from headrace.base.units import parse_bytes
+from headrace.data.batch import BadSample, Batch
+from headrace.data.dataset import Dataset, open_native_dataset, open_root, split_options
 from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.loader.quarantine import find_quarantined
+from headrace.sources import orders
+from headrace.sources.mixture import Concat, Mixture, MixtureSource, add_source, set_weights
+from headrace.store.store import StoreOptions
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from typing_extensions import Self, Unpack
 
-    from headrace._quarantine import Quarantine
+    from headrace.loader.quarantine import Quarantine
 
 __all__ = ["Loader"]
 
@@ -69,7 +71,7 @@ def _check_range(name: str, value: int, low: int, high: int) -> int:
 def _resolve_order(order: str | None, shuffle: bool) -> str:
     if order is None:
         return "headrace" if shuffle else "sequential"
-    if _orders.is_foreign(order):
+    if orders.is_foreign(order):
         return order
     if order == "headrace" and not shuffle:
         raise InvalidArgumentError(
@@ -206,10 +208,10 @@ class Loader:
             raise InvalidArgumentError(
                 f"read_timeout={read_timeout!r}: expected seconds above 0, at most a year"
             )
-        seed = _orders.default_seed(order) if seed is None else seed
-        if order_options and not _orders.is_foreign(order):
+        seed = orders.default_seed(order) if seed is None else seed
+        if order_options and not orders.is_foreign(order):
             raise InvalidArgumentError("order_options= belongs to the orders mosaic:* and litdata")
-        if _orders.is_foreign(order) and (window or lanes):
+        if orders.is_foreign(order) and (window or lanes):
             raise InvalidArgumentError(
                 f"window= and lanes= belong to order headrace; order {order} has neither"
             )
@@ -272,7 +274,7 @@ class Loader:
                     store, format, block_bytes, index_cache, use_stored_index, chosen
                 ),
             )
-        self._is_listed = _orders.is_foreign(order)
+        self._is_listed = orders.is_foreign(order)
         self._shuffle, self._order_options = shuffle, dict(order_options or {})
         try:
             several = self._concat if self._mixture is None else self._mixture.dataset
@@ -299,7 +301,7 @@ class Loader:
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
         self._tell_shared_lanes()
-        _live.register(self)
+        live.register(self)
 
     def _tell_shared_lanes(self) -> None:
         """Says, on one of the ranks, that they read the same blocks: lanes of the order do not follow their
@@ -334,8 +336,8 @@ class Loader:
             )
             arguments["order_source"] = self._source
         elif self._is_listed:
-            world = _orders.World(rank.world_size, arguments["batch_size"])
-            arguments["order_source"] = _orders.open_source(
+            world = orders.World(rank.world_size, arguments["batch_size"])
+            arguments["order_source"] = orders.open_source(
                 order, self._dataset, self._order_options, seed=seed, shuffle=self._shuffle, world=world
             )
         engine = _native.Loader(self._dataset, self._store, Batch, **arguments)
@@ -596,7 +598,7 @@ class Loader:
     def __repr__(self) -> str:
         if self.closed:
             return "Loader(closed)"
-        return _live.describe(
+        return live.describe(
             self,
             lambda: (
                 f"Loader({self._dataset.url!r}, batch_size={self.batch_size}, rank={self._rank.rank}, world_size={self._rank.world_size})"

@@ -8,16 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import _native
-from headrace._dataset import parent_and_key
-from headrace._store import open_native
+from headrace.data.dataset import parent_and_key
 from headrace.errors import InvalidArgumentError
+from headrace.store.store import open_native
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from headrace._mixture import Concat
-    from headrace._verify import Problem
+    from headrace.sources.mixture import Concat
+    from headrace.verification.checks import Problem
 
 __all__ = ["Quarantine", "find_quarantined", "format_quarantine", "parse_quarantine"]
 

@@ -7,8 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from headrace._urls import expand_urls
 from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
+from headrace.store.urls import expand_urls
 
 __all__ = ["split_keys"]
 

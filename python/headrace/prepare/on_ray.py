@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from headrace._dataset import Dataset
-from headrace._pack_target import WORK, PackTarget, done_key
-from headrace._store import open_native
+from headrace.data.dataset import Dataset
 from headrace.errors import ChangedError, HeadraceError, UnsupportedError
-from headrace.prepare import Job, PartMaker, Places
+from headrace.prepare.conversion import Job, PartMaker, Places
+from headrace.prepare.target import WORK, PackTarget, done_key
+from headrace.store.store import open_native
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from headrace import _native
-from headrace._dataset import INDEX_KEY, Dataset
 from headrace._native import ObjectInfo
-from headrace._progress import progress_bar
-from headrace._store import Store, StoreOptions
+from headrace.base.progress import progress_bar
+from headrace.data.dataset import INDEX_KEY, Dataset
 from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, UnsupportedError
+from headrace.store.store import Store, StoreOptions
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

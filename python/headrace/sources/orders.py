@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace import _native
-from headrace.compat._cache import order_cache
 from headrace.errors import InvalidArgumentError
+from headrace.sources.cache import order_cache
 
 __all__ = ["World", "default_seed", "is_foreign", "open_source"]
 

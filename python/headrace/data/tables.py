@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from headrace import _unischema
+from headrace.data import unischema
 from headrace.errors import (
     CorruptError,
     ExhaustedError,
@@ -313,7 +313,7 @@ def _describe_parquet(spec: dict[str, Any], head: memoryview, body: memoryview) 
     if spec["common"]:
         common = pa.parquet.read_schema(pa.BufferReader(bytes.fromhex(spec["common"])))
         metadata = {**(common.metadata or {}), **metadata}
-    codecs = _unischema.read_codecs(metadata.get(_unischema.KEY))
+    codecs = unischema.read_codecs(metadata.get(unischema.KEY))
     return _answer(_all_outputs(schema, declared, spec["columns"], codecs))
 
 

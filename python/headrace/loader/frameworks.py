@@ -25,7 +25,7 @@ __all__ = [
 
 _TORCH = ("torch.utils.data.", "torchdata.")
 _LIGHTNING = ("lightning.pytorch.", "pytorch_lightning.")
-_OWN = ("headrace.torch", "headrace._trainer", __name__)
+_OWN = ("headrace.torch", "headrace.loader.trainer", __name__)
 
 _BATCHES = "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None, num_workers=0), or iterate the loader itself"
 _ACCELERATE = (

@@ -7,10 +7,11 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
-from headrace import _live, _native
+from headrace import _native
 from headrace._native import ObjectInfo
-from headrace._ranks import recorded_rank
-from headrace._units import parse_bytes
+from headrace.base import live
+from headrace.base.ranks import recorded_rank
+from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class Store:
     ) -> None:
         self._native = open_native(url, memory, **options)
         self._max_in_flight = options.get("max_in_flight") or _native.DEFAULT_MAX_IN_FLIGHT
-        _live.register(self)
+        live.register(self)
 
     @property
     def url(self) -> str:
@@ -266,4 +267,4 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return "Store(closed)" if self.closed else _live.describe(self, lambda: f"Store({self.url!r})")
+        return "Store(closed)" if self.closed else live.describe(self, lambda: f"Store({self.url!r})")

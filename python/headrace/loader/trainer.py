@@ -8,9 +8,9 @@ import math
 import sys
 from typing import Any
 
-from headrace._frameworks import callers
-from headrace._loader import Loader
 from headrace.errors import InvalidArgumentError
+from headrace.loader.frameworks import callers
+from headrace.loader.loader import Loader
 
 __all__ = ["find_run"]
 

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict, TypeVar, overload
 
-from headrace import _live, _native
-from headrace._progress import progress_bar
-from headrace._store import Store, StoreOptions, open_native
-from headrace._units import parse_bytes
-from headrace._urls import named_objects
+from headrace import _native
+from headrace.base import live
+from headrace.base.progress import progress_bar
+from headrace.base.units import parse_bytes
 from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.store.store import Store, StoreOptions, open_native
+from headrace.store.urls import named_objects
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
@@ -212,7 +213,7 @@ def _with_split(
 ) -> tuple[str | os.PathLike[str], DatasetOptions]:
     """The URL and the options with the keys or the folder of a split instead of its name, where the dataset
     itself says which these are."""
-    from headrace._energon import split_keys
+    from headrace.data.energon import split_keys
 
     split = options["split"]
     if split == "all" or options.get("keys") is not None:
@@ -440,7 +441,7 @@ class Dataset:
 
     def __new__(cls, url: Any = None, *arguments: Any, **options: Any) -> Self:
         if cls is Dataset and isinstance(url, list | tuple):
-            from headrace._mixture import Sources
+            from headrace.sources.mixture import Sources
 
             cls = Sources  # type: ignore[assignment]
         return super().__new__(cls)
@@ -475,7 +476,7 @@ class Dataset:
         self._store, self._native = open_root(url, memory, dataset_options, store_options, use)
         self._columns = [Column(*row) for row in self._native.columns()]
         self._column_index = {column.name: i for i, column in enumerate(self._columns)}
-        _live.register(self)
+        live.register(self)
 
     def open_store(self, memory: int | str) -> _native.Store:
         """Another engine store over the same objects, with a memory limit of its own."""
@@ -573,6 +574,6 @@ class Dataset:
     def __repr__(self) -> str:
         if self.closed:
             return "Dataset(closed)"
-        return _live.describe(
+        return live.describe(
             self, lambda: f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})"
         )

@@ -7,7 +7,7 @@ Objects, below the target:
   machine, no keys); stays;
 * ``.hrpack/done/NNNNNN.json``: facts of each finished part; goes when the pack is finished;
 * ``.hrpack/run.json``: of samples of a program: who writes now; likewise;
-* ``.hrpack/claims/...``, ``.hrpack/owners/...``: of conversions on several machines (``_prepare_ray``);
+* ``.hrpack/claims/...``, ``.hrpack/owners/...``: of conversions on several machines (``on_ray.py``);
   likewise;
 * ``.hrpack.done.json``: the facts of all parts; says that the pack is finished.
 """
@@ -22,16 +22,16 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace import _native
-from headrace._store import RangeResult, list_pages
 from headrace.errors import ChangedError, CorruptError, InvalidArgumentError, NotFoundError
+from headrace.store.store import RangeResult, list_pages
+from headrace.store.urls import local_path
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["PackTarget", "content_digest", "index_objects", "public_url", "refuse_inside"]
+__all__ = ["PackTarget", "content_digest", "index_objects"]
 
 PLAN = ".hrpack.json"
 FINISHED = ".hrpack.done.json"
@@ -41,33 +41,6 @@ RUN = WORK + "run.json"
 
 READS = 32
 """Records read at once."""
-
-
-def local_path(url: str) -> str | None:
-    """None for a URL of another store than the file system."""
-    if url.startswith("file://"):
-        return unquote(urlsplit(url).path)
-    return None if "://" in url else url
-
-
-def public_url(url: str) -> str:
-    """What may be written down: no user, password, query and fragment, and nothing of a local path, which may
-    name a user."""
-    if local_path(url) is not None:
-        return ""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def refuse_inside(target: str, source: str) -> None:
-    """InvalidArgumentError when the target is the source or below it, however local paths are spelled."""
-
-    def place(url: str) -> str:
-        path = local_path(url)
-        return (url if path is None else os.path.realpath(path)).rstrip("/") + "/"
-
-    if place(target).startswith(place(source)):
-        raise InvalidArgumentError(f"the target {target} lies inside the source {source}")
 
 
 def done_key(number: int) -> str:

@@ -1,0 +1,1 @@
+"""Datasets: schema, shards, random access; batches; tables and values that Python decodes."""

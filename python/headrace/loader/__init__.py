@@ -1,0 +1,1 @@
+"""Batches of one rank, and the training loops of others that iterate it."""

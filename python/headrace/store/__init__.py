@@ -1,0 +1,1 @@
+"""Objects in stores, and URLs that name them."""
