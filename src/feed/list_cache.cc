@@ -15,6 +15,12 @@ std::uint64_t digest_of(std::string_view text) noexcept {
   return block_table_digest(words);
 }
 
+Status check_world(const RunWorld& world) {
+  if (world.world_size == 0) return Status(Code::kInvalidArgument, "world_size is 0");
+  if (world.batch_size == 0) return Status(Code::kInvalidArgument, "batch_size is 0");
+  return {};
+}
+
 Result<std::uint32_t> node_count(std::uint32_t world_size, std::uint32_t ranks_per_node) {
   if (ranks_per_node == 0) return std::uint32_t{1};
   if (world_size % ranks_per_node != 0) {

@@ -20,6 +20,8 @@ namespace headrace::feed {
 std::vector<std::uint32_t> block_samples_of(const Dataset& dataset);
 /// Digest of names and numbers that an order depends on.
 std::uint64_t digest_of(std::string_view text) noexcept;
+/// Errors: kInvalidArgument (a world without ranks, batches without samples).
+Status check_world(const RunWorld& world);
 /// Nodes of a world. Errors: kInvalidArgument (ranks_per_node does not divide the ranks).
 Result<std::uint32_t> node_count(std::uint32_t world_size, std::uint32_t ranks_per_node);
 

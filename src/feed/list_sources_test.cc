@@ -213,6 +213,11 @@ TEST(MosaicSource, RefusesWhatMosaicRefuses) {
   EXPECT_EQ(world.mosaic({.world_size = 3, .ranks_per_node = 2}).error().code(),
             Code::kInvalidArgument);
   EXPECT_EQ(world.mosaic({}, "py9z").error().code(), Code::kInvalidArgument);
+  for (const RunWorld& none :
+       {RunWorld{.world_size = 0, .batch_size = kBatch}, RunWorld{.batch_size = 0}}) {
+    EXPECT_EQ(world.mosaic(none).error().code(), Code::kInvalidArgument);
+    EXPECT_EQ(world.litdata(none).error().code(), Code::kInvalidArgument);
+  }
   MosaicStream other;
   other.shard_samples = {3};
   EXPECT_EQ(create_mosaic_source(*world.dataset, {}, {other}, {}, {}).error().code(),

@@ -246,6 +246,7 @@ class LitDataSource final : public OrderSource {
 Result<std::shared_ptr<const OrderSource>> create_litdata_source(const Dataset& dataset,
                                                                  const LitDataSpec& spec,
                                                                  const RunWorld& world) {
+  HEADRACE_TRY(feed::check_world(world));
   auto inputs = std::make_shared<Inputs>();
   inputs->spec = spec;
   inputs->block_samples = feed::block_samples_of(dataset);

@@ -90,6 +90,9 @@ Status check_options(const Dataset& dataset, const LoaderOptions& options) {
     return bad("prefetch_batches is " + std::to_string(options.prefetch_batches) +
                ", not in 1 .. 1024");
   }
+  if (options.worker_count > 1024) {
+    return bad("worker_count is " + std::to_string(options.worker_count) + ", more than 1024");
+  }
   HEADRACE_TRY(check_quarantine(dataset, options));
   if (options.order_source != nullptr) return {};
   if (options.order != "headrace" && options.order != "sequential") {

@@ -211,6 +211,7 @@ Result<std::shared_ptr<const OrderSource>> create_mosaic_source(const Dataset& d
                                                                 std::vector<MosaicStream> streams,
                                                                 const RunWorld& world,
                                                                 const OrderTableOptions& tables) {
+  HEADRACE_TRY(feed::check_world(world));
   if (streams.empty()) {
     streams.emplace_back();
     for (std::uint32_t i = 0; i < dataset.shard_count(); ++i)
