@@ -23,13 +23,17 @@ from headrace.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from headrace.store.store import RangeResult, Store
+from headrace.store.store import RangeResult, Store, StoreOptions
 
 if TYPE_CHECKING:
     from headrace.data.batch import Batch
-    from headrace.data.dataset import Block, Column, Dataset, Shard
+    from headrace.data.dataset import Dataset
+    from headrace.data.mixture import Mixture, MixtureSource
+    from headrace.data.packed import pack_tokens
+    from headrace.data.rows import Block, Column, Shard
     from headrace.loader.loader import Loader
-    from headrace.sources.mixture import Mixture, MixtureSource, pack_tokens
+    from headrace.loader.options import LoaderOptions
+    from headrace.sources.options import DatasetOptions
     from headrace.verification.checks import check_manifest, create_manifest, diff, verify
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
     "Column",
     "CorruptError",
     "Dataset",
+    "DatasetOptions",
     "DeadlineError",
     "DeniedError",
     "ExhaustedError",
@@ -47,6 +52,7 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "Loader",
+    "LoaderOptions",
     "Mixture",
     "MixtureSource",
     "NotFoundError",
@@ -54,6 +60,7 @@ __all__ = [
     "RangeResult",
     "Shard",
     "Store",
+    "StoreOptions",
     "ThrottledError",
     "UnavailableError",
     "UnsupportedError",
@@ -67,15 +74,17 @@ __all__ = [
 
 # What needs numpy comes when it is first used: copies and listings are over before numpy is imported.
 _LAZY = {
-    "pack_tokens": "sources.mixture",
+    "pack_tokens": "data.packed",
     "Batch": "data.batch",
-    "Block": "data.dataset",
-    "Column": "data.dataset",
+    "Block": "data.rows",
+    "Column": "data.rows",
     "Dataset": "data.dataset",
+    "DatasetOptions": "sources.options",
     "Loader": "loader.loader",
-    "Mixture": "sources.mixture",
-    "MixtureSource": "sources.mixture",
-    "Shard": "data.dataset",
+    "LoaderOptions": "loader.options",
+    "Mixture": "data.mixture",
+    "MixtureSource": "data.mixture",
+    "Shard": "data.rows",
     "check_manifest": "verification.checks",
     "create_manifest": "verification.checks",
     "diff": "verification.checks",

@@ -155,7 +155,7 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
         self._loader.set_epoch(epoch if run is None else run.loader_epoch(epoch))
 
     def count_samples(self) -> int:
-        return self._loader._sample_count
+        return self._loader._dataset.sample_count
 
     def begin_indexed(self) -> None:
         self._expected_index = None

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 import headrace as hr
 from headrace.cli import app, main
-from headrace.data.dataset import rebuild_index_json
+from headrace.data.index import rebuild_index_json
 from headrace.prepare import write
 
 ROWS = [{"id": i, "text": f"row {i} " * (1 + i % 9)} for i in range(300)]

@@ -18,7 +18,7 @@ import headrace as hr
 from headrace import prepare
 from headrace.cli import app
 from headrace.errors import CorruptError, ExhaustedError, HeadraceError, InvalidArgumentError, NotFoundError
-from headrace.prepare.conversion import PartMaker
+from headrace.prepare.job import PartMaker
 from headrace.store.urls import public_url
 
 SAMPLES = [

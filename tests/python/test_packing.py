@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pytest
 
 import headrace as hr
-from headrace.sources.mixture import PackedTokens
+from headrace.data.packed import PackedTokens
 
 streaming = pytest.importorskip("streaming")
 LENGTH = 128

@@ -6,9 +6,19 @@ import os
 import sys
 from typing import NamedTuple
 
+from headrace.base.units import whole_number
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Rank", "count_of", "find_rank", "group_rank", "recorded_rank", "torchrun_rank"]
+__all__ = [
+    "Rank",
+    "count_of",
+    "find_rank",
+    "given_rank",
+    "group_rank",
+    "rank_so_far",
+    "recorded_rank",
+    "torchrun_rank",
+]
 
 # (rank, world size) as launchers set them; the first that is there counts. Slurm comes last: mpirun and
 # torchrun inside of a Slurm job are often started by srun, one a node, and then Slurm's variables count
@@ -113,3 +123,23 @@ def recorded_rank() -> int | None:
     except InvalidArgumentError:
         return None
     return told.rank if told is not None and told.rank < 1 << 32 else None
+
+
+def given_rank(rank: int | None, world_size: int | None) -> Rank | None:
+    """What a caller names; None: nothing. The engine judges the numbers."""
+    if rank is None and world_size is None:
+        return None
+    if rank is None or world_size is None:
+        raise InvalidArgumentError("rank and world_size go together: give both or neither")
+    return Rank(whole_number("rank", rank, 32), whole_number("world_size", world_size, 32))
+
+
+def rank_so_far() -> Rank:
+    """The rank as far as it is known. One that is set by halves is no error yet where a process group is
+    about to be made, as in the processes that Lightning starts: the first use of a loader wants to know."""
+    try:
+        return find_rank()
+    except InvalidArgumentError:
+        if "MASTER_ADDR" not in os.environ:
+            raise
+    return Rank(0, 1)

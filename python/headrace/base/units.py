@@ -1,8 +1,10 @@
-"""Sizes as people write them."""
+"""Sizes as people write them, and whole numbers."""
 
 from __future__ import annotations
 
+import operator
 import re
+from typing import Any
 
 from headrace.errors import InvalidArgumentError
 
@@ -36,3 +38,14 @@ def format_bytes(count: float) -> str:
             return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
         count /= 1024
     return f"{count:,.1f} TiB"
+
+
+def whole_number(label: str, value: Any, bits: int) -> int:
+    """``value``, which must be a whole number of so many bits; ``label`` is the argument to blame."""
+    if (
+        isinstance(value, bool)
+        or not hasattr(value, "__index__")
+        or not 0 <= operator.index(value) < 1 << bits
+    ):
+        raise InvalidArgumentError(f"{label}={value!r}: expected a whole number from 0 to 2**{bits} - 1")
+    return operator.index(value)

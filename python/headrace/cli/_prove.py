@@ -12,7 +12,7 @@ import numpy.typing as npt
 from headrace import _native
 from headrace.data.dataset import Dataset
 from headrace.errors import InvalidArgumentError
-from headrace.sources.cache import order_cache
+from headrace.sources.order_cache import order_cache
 
 # Batches looked up at a time.
 _BATCHES_AT_ONCE = 4096

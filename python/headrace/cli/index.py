@@ -19,14 +19,10 @@ from headrace.cli.common import (
     console,
     print_json,
 )
-from headrace.data.dataset import (
-    INDEX_JSON_KEY,
-    INDEX_KEY,
-    Dataset,
-    DatasetOptions,
-    rebuild_index_json,
-    write_index,
-)
+from headrace.data.dataset import Dataset
+from headrace.data.index import rebuild_index_json, write_index
+from headrace.sources.options import DatasetOptions
+from headrace.sources.splits import INDEX_JSON_KEY, INDEX_KEY
 from headrace.store.store import StoreOptions
 
 BlockBytes = Annotated[

@@ -128,7 +128,7 @@ def pack(
             }
             result = _pack_files(source, target, settings, {**options, "memory": memory}, memory)
         else:
-            from headrace.prepare import convert
+            from headrace.prepare.conversion import convert
 
             conversion: dict[str, Any] = {
                 "split": split,
@@ -198,7 +198,8 @@ def _pack_files(
 def _pack_python(
     source: str, target: str, columns: str | None, settings: dict[str, Any], refused: dict[str, object]
 ) -> dict[str, Any]:
-    from headrace.prepare.conversion import load_callable, parse_columns, write
+    from headrace.prepare.conversion import write
+    from headrace.prepare.job import load_callable, parse_columns
 
     for option, value in refused.items():
         if value:

@@ -5,105 +5,50 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base import live
-from headrace.base.ranks import Rank, find_rank, group_rank
-from headrace.base.units import parse_bytes
+from headrace.base.ranks import Rank, find_rank, given_rank, group_rank, rank_so_far
+from headrace.base.units import whole_number
 from headrace.data.batch import BadSample, Batch
-from headrace.data.dataset import Dataset, open_native_dataset, open_root, split_options
-from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.data.dataset import Dataset
+from headrace.data.mixture import Mixture, MixtureSource
+from headrace.errors import InvalidArgumentError
+from headrace.loader import changes
+from headrace.loader.engine import Engine
+from headrace.loader.options import split_options
 from headrace.loader.quarantine import find_quarantined
 from headrace.sources import orders
-from headrace.sources.mixture import Concat, Mixture, MixtureSource, add_source, set_weights
-from headrace.store.store import StoreOptions
+from headrace.sources.concat import open_source
+from headrace.sources.options import OPENING
+from headrace.sources.source import DatasetSource, Source
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
     from typing_extensions import Self, Unpack
 
-    from headrace.loader.quarantine import Quarantine
+    from headrace.loader.options import LoaderOptions
 
 __all__ = ["Loader"]
 
-# Arguments that open a dataset, and what they are when they are left out.
-_OPENING = {
-    "format": "auto",
-    "block_bytes": None,
-    "index_cache": None,
-    "use_stored_index": True,
-    "split": None,
-}
-_U32 = 1 << 32
-_U64 = 1 << 64
 
-
-def _given_rank(rank: int | None, world_size: int | None) -> Rank | None:
-    if rank is None and world_size is None:
-        return None
-    if rank is None or world_size is None:
-        raise InvalidArgumentError("rank and world_size go together: give both or neither")
-    if not 0 <= rank < world_size < _U32:
-        raise InvalidArgumentError(f"rank={rank}, world_size={world_size}: expected 0 <= rank < world_size")
-    return Rank(rank, world_size)
-
-
-def _rank_so_far() -> Rank:
-    """The rank as far as it is known. One that is set by halves is no error yet where a process group is
-    about to be made, as in the processes that Lightning starts: the first use of the loader wants to know."""
-    try:
-        return find_rank()
-    except InvalidArgumentError:
-        if "MASTER_ADDR" not in os.environ:
-            raise
-    return Rank(0, 1)
-
-
-def _check_range(name: str, value: int, low: int, high: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < high:
-        raise InvalidArgumentError(f"{name}={value!r}: expected an integer from {low} to {high - 1}")
-    return value
-
-
-def _resolve_order(order: str | None, shuffle: bool) -> str:
-    if order is None:
-        return "headrace" if shuffle else "sequential"
-    if orders.is_foreign(order):
-        return order
-    if order == "headrace" and not shuffle:
-        raise InvalidArgumentError(
-            'order="headrace" shuffles: leave out shuffle=False, or use order="sequential"'
-        )
-    return order
-
-
-def _find_to_arrow(ragged: str) -> Callable[[_native.ArrowColumn], object] | None:
-    if ragged not in ("list", "arrow"):
-        raise InvalidArgumentError(f"ragged={ragged!r} is unknown; there are list, arrow")
-    if ragged == "list":
-        return None
-    try:
-        import pyarrow as pa  # type: ignore[import-untyped]
-    except ImportError:
-        raise UnsupportedError('ragged="arrow" needs pyarrow: pip install pyarrow') from None
-    return cast("Callable[[_native.ArrowColumn], object]", pa.array)
-
-
-def _refuse_later_features(later: Mapping[str, object]) -> None:
-    for name, value in later.items():
-        if value is not None:
-            raise UnsupportedError(f"{name}= is not in this version of headrace; leave it out")
-
-
-def _refuse_opening_options(dataset: Dataset | Mixture, options: Mapping[str, object]) -> None:
-    for name, value in sorted(options.items()):
-        if name not in _OPENING or value != _OPENING[name]:
+def _open(dataset: Any, columns: Any, memory: int | str, opening: dict[str, Any]) -> Source:
+    """The source of a loader, with the loader's memory."""
+    if not isinstance(dataset, Dataset | Mixture):
+        if isinstance(dataset, str | os.PathLike):
+            opening = {"columns": columns, **opening}
+        return open_source(dataset, memory=memory, **opening)
+    defaults = {**OPENING, "split": None}
+    for name, value in sorted(opening.items()):
+        if name not in defaults or value != defaults[name]:
             raise InvalidArgumentError(
                 f"{name}= belongs to the {'Mixture' if isinstance(dataset, Mixture) else 'Dataset'} that was passed in"
             )
+    return DatasetSource(dataset._mixed if isinstance(dataset, Mixture) else dataset._source, memory)
 
 
 class _Epoch:
@@ -172,142 +117,53 @@ class Loader:
 
     def __init__(
         self,
-        dataset: str | os.PathLike[str] | Dataset | Mixture | Sequence[str | os.PathLike[str] | Dataset],
+        dataset: str | os.PathLike[str] | Dataset | Mixture | Iterable[str | os.PathLike[str] | Dataset],
         *,
         batch_size: int,
-        shuffle: bool = True,
-        seed: int | None = None,
-        order: str | None = None,
-        order_options: Mapping[str, Any] | None = None,
         rank: int | None = None,
         world_size: int | None = None,
-        epoch_end: str = "pad",
-        columns: Sequence[str] | None = None,
-        split: str | None = None,
-        ragged: str = "list",
-        memory: int | str = "4GiB",
-        prefetch: int = 16,
-        workers: int = 0,
-        window: int = 0,
-        lanes: int = 0,
-        format: str = "auto",
-        block_bytes: int | str | None = None,
-        index_cache: str | os.PathLike[str] | None = None,
-        use_stored_index: bool = True,
-        read_timeout: float = 120.0,
-        on_bad_sample: str = "raise",
-        quarantine: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine] | None = None,
-        decode: Mapping[str, object] | None = None,
-        cache: str | os.PathLike[str] | None = None,
-        cache_limit: int | str | None = None,
-        **options: Unpack[StoreOptions],
+        **options: Unpack[LoaderOptions],
     ) -> None:
-        _refuse_later_features({"decode": decode, "cache": cache, "cache_limit": cache_limit})
-        given_rank = _given_rank(rank, world_size)
-        if not 0 < read_timeout <= 365 * 86400:
-            raise InvalidArgumentError(
-                f"read_timeout={read_timeout!r}: expected seconds above 0, at most a year"
-            )
-        seed = orders.default_seed(order) if seed is None else seed
-        if order_options and not orders.is_foreign(order):
-            raise InvalidArgumentError("order_options= belongs to the orders mosaic:* and litdata")
-        if orders.is_foreign(order) and (window or lanes):
-            raise InvalidArgumentError(
-                f"window= and lanes= belong to order headrace; order {order} has neither"
-            )
-        arguments: dict[str, Any] = {
-            "batch_size": _check_range("batch_size", batch_size, 1, _U32),
-            "order": _resolve_order(order, shuffle),
-            "seed": _check_range("seed", seed, 0, _U64),
-            "epoch_end": epoch_end,
-            "window_blocks": _check_range("window", window, 0, _U32),
-            "lane_count": _check_range("lanes", lanes, 0, _U32),
-            "prefetch": _check_range("prefetch", prefetch, 1, 1025),
-            "workers": _check_range("workers", workers, 0, 1025),
-            "columns": [columns] if isinstance(columns, str) else list(columns or ()),
-            "read_timeout": read_timeout,
-            "on_bad_sample": on_bad_sample,
-            "to_arrow": _find_to_arrow(ragged),
-        }
-        if isinstance(dataset, Dataset | Mixture):
-            opening = {
-                "format": format,
-                "block_bytes": block_bytes,
-                "index_cache": index_cache,
-                "use_stored_index": use_stored_index,
-                "split": split,
-            }
-            _refuse_opening_options(dataset, {**opening, **options})
-        given_options = dict(
-            dataset._options if type(dataset) is Dataset else split_options(dict(options))[1]
-        )
+        chosen_rank = given_rank(rank, world_size)
+        self._options, opening = split_options(batch_size, options)
         self._mixture = dataset if isinstance(dataset, Mixture) else None
-        self._concat: Concat | None = None
         self._grown: list[Mixture] = []  # Made by add_source(), and ours to close.
-        if isinstance(dataset, Mixture):
-            if order is not None or lanes:
-                raise InvalidArgumentError(
-                    "a mixture has its own order and chooses lanes for each source: leave out order= and lanes="
-                )
-            dataset = dataset.dataset
-        elif not isinstance(dataset, str | os.PathLike | Dataset):
-            dataset = self._concat = Concat(
-                dataset,
-                format=format,
-                block_bytes=block_bytes,
-                index_cache=index_cache,
-                use_stored_index=use_stored_index,
-                split=split,
-                **options,
-            )
-        self._arguments, self._memory = arguments, memory
-        if isinstance(dataset, Dataset):
-            self._store, self._dataset = dataset.open_store(memory), dataset._native
-        else:
-            dataset_options, store_options = split_options({"columns": columns, "split": split, **options})
-            self._store, self._dataset = open_root(
-                dataset,
-                memory,
-                dataset_options,
-                store_options,
-                lambda store, chosen: open_native_dataset(
-                    store, format, block_bytes, index_cache, use_stored_index, chosen
-                ),
-            )
-        self._is_listed = orders.is_foreign(order)
-        self._shuffle, self._order_options = shuffle, dict(order_options or {})
-        try:
-            several = self._concat if self._mixture is None else self._mixture.dataset
-            if several is not None:
-                arguments["source_blocks"] = several.first_blocks()
-            if quarantine is not None:
-                names = (
-                    range(len(several.parts))
-                    if several is not None and self._mixture is None
-                    else (self._mixture.names if self._mixture else ())
-                )
-                arguments["quarantine"] = find_quarantined(
-                    self._dataset, quarantine, given_options, several, names
-                )
-            self._native = self._open_engine(given_rank or _rank_so_far())
-        except BaseException:
-            self._store.close()
-            raise
+        source = _open(dataset, self._options.columns, self._options.memory, opening)
+        with ExitStack() as opened:
+            opened.callback(source.close)
+            given = self._options.quarantine
+            quarantined = [] if given is None else find_quarantined(source, given)
+            self._engine = Engine(source, self._options, chosen_rank or rank_so_far(), quarantined)
+            opened.pop_all()
         self._has_warned = self._has_told_empty = self._has_checked_memory = False
-        self._sample_count = self._dataset.sample_count
-        self._drops, self._is_uneven = epoch_end == "drop", epoch_end == "uneven"
-        self.batch_size = batch_size
-        self._is_given_rank = self._is_final_rank = given_rank is not None
+        self.batch_size: int = self._options.for_engine["batch_size"]
+        self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
         self._tell_shared_lanes()
         live.register(self)
 
+    @property
+    def _dataset(self) -> _native.Dataset:
+        return self._engine.source.native
+
+    @property
+    def _native(self) -> _native.Loader:
+        return self._engine.native
+
+    @property
+    def _rank(self) -> Rank:
+        return self._engine.rank
+
     def _tell_shared_lanes(self) -> None:
         """Says, on one of the ranks, that they read the same blocks: lanes of the order do not follow their
         number."""
         rank, world_size = self._rank
-        readers = 1.0 if rank or world_size == 1 or self._is_listed else self._native.lane_readers
+        readers = (
+            1.0
+            if rank or world_size == 1 or orders.is_foreign(self._options.order)
+            else self._native.lane_readers
+        )
         if readers <= 1.1:
             return
         warnings.warn(
@@ -322,28 +178,6 @@ class Loader:
     def _global_batch(self) -> int:
         return self.batch_size * self._rank.world_size
 
-    def _open_engine(self, rank: Rank) -> _native.Loader:
-        """An engine that delivers the batches of a rank; takes note of it."""
-        arguments: dict[str, Any] = {**self._arguments, **rank._asdict()}
-        seed, order = arguments["seed"], arguments["order"]
-        if self._mixture is not None:
-            self._source = self._mixture.order_source(
-                global_batch=self._arguments["batch_size"] * rank.world_size,
-                seed=seed,
-                shuffle=self._shuffle,
-                memory=parse_bytes(self._memory),
-                window=arguments["window_blocks"],
-            )
-            arguments["order_source"] = self._source
-        elif self._is_listed:
-            world = orders.World(rank.world_size, arguments["batch_size"])
-            arguments["order_source"] = orders.open_source(
-                order, self._dataset, self._order_options, seed=seed, shuffle=self._shuffle, world=world
-            )
-        engine = _native.Loader(self._dataset, self._store, Batch, **arguments)
-        self._arguments, self._rank = arguments, rank
-        return engine
-
     def _follow_rank(self) -> None:
         """Until the first loop: becomes the rank that the process turns out to be, at the position where it
         stands."""
@@ -352,13 +186,16 @@ class Loader:
         rank = find_rank()
         if rank == self._rank:
             return
-        previous = self._native
-        engine = self._open_engine(rank)
-        if self._loaded is not None:
-            engine.load_state(self._loaded)
-        elif previous.epoch:
-            engine.seek(previous.epoch, 0)
-        self._native = engine
+        previous, engine = self._engine, self._engine.for_rank(rank)
+        try:
+            if self._loaded is not None:
+                engine.native.load_state(self._loaded)
+            elif previous.native.epoch:
+                engine.native.seek(previous.native.epoch, 0)
+        except BaseException:
+            engine.close()
+            raise
+        self._engine = engine
         previous.close()
         self._tell_shared_lanes()
 
@@ -387,7 +224,7 @@ class Loader:
     def __iter__(self) -> Iterator[Batch]:
         self._settle_rank()
         self._native.start_epoch()
-        if self._drops and not self._has_told_empty and not self._native.epoch_batches:
+        if self._options.epoch_end == "drop" and not self._has_told_empty and not self._native.epoch_batches:
             self._has_told_empty = True
             warnings.warn(
                 f"{self._dataset.url}: epoch_end='drop' delivers nothing: an epoch fills no global batch of {self._global_batch} samples. "
@@ -413,7 +250,7 @@ class Loader:
         if wanted == 0:
             return
         warnings.warn(
-            f"{self._dataset.url}: memory={self._memory!r} is not enough to keep the blocks of this order: many are read and decompressed again "
+            f"{self._dataset.url}: memory={self._options.memory!r} is not enough to keep the blocks of this order: many are read and decompressed again "
             f'for every sample, which can be a thousand times slower. memory="{-(-wanted >> 20)}MiB" would do. This is said once.',
             RuntimeWarning,
             stacklevel=4,
@@ -436,13 +273,7 @@ class Loader:
         """Batches of a whole epoch on this rank. Mosaic's and LitData's orders may leave some of the last
         ones empty: those are counted here, and not delivered."""
         self._follow_rank()
-        if self._mixture is not None or self._is_listed:
-            return self._native.epoch_batches
-        rank, world_size = self._rank
-        full, rest = divmod(self._sample_count, self.batch_size * world_size)
-        if self._is_uneven:
-            rest = (rank + 1) * rest // world_size - rank * rest // world_size
-        return full + (1 if rest and not self._drops else 0)
+        return self._native.epoch_batches
 
     @property
     def batches_left(self) -> int:
@@ -492,7 +323,7 @@ class Loader:
         Where :meth:`load_state_dict` has just put the loader into that epoch, it stays there. Raises
         InvalidArgumentError where it has put it into another: one of the two is wrong then.
         """
-        epoch = _check_range("epoch", epoch, 0, _U64)
+        epoch = whole_number("epoch", epoch, 64)
         if self._is_placed:
             if epoch == self.epoch:
                 return
@@ -535,6 +366,13 @@ class Loader:
         """The mixture that the loader reads, if it does."""
         return self._mixture
 
+    def _mixing(self, at_step: int | None) -> tuple[Mixture, changes.Standing]:
+        """The mixture, and where the run stands, for a change of its order."""
+        self._settle_rank()
+        if self._mixture is None:
+            raise InvalidArgumentError("this loader does not read a Mixture")
+        return self._mixture, changes.standing(self._engine, at_step)
+
     def set_weights(self, weights: Mapping[str, float], at_step: int | None = None) -> int:
         """Changes the weights of the mixture from a global batch of the run on (default: the next one);
         returns that batch.
@@ -542,8 +380,9 @@ class Loader:
         Part of the state from then on. Every rank calls it at the same step with the same weights. Names left
         out have 0; later changes of a schedule are dropped.
         """
-        self._settle_rank()
-        return set_weights(self, weights, at_step)
+        _, now = self._mixing(at_step)
+        changes.set_weights(self._engine, now, weights)
+        return now.step
 
     def add_source(
         self,
@@ -553,8 +392,19 @@ class Loader:
         at_step: int | None = None,
     ) -> int:
         """Adds a source to the mixture and changes the weights of all, as :meth:`set_weights` does."""
-        self._settle_rank()
-        return add_source(self, name, source, weights, at_step)
+        running, now = self._mixing(at_step)
+        mixture = running.with_source(name, source, now.schedule)
+        with ExitStack() as opened:
+            opened.callback(mixture.close)
+            grown = DatasetSource(mixture._mixed, self._options.memory)
+            opened.callback(grown.close)
+            engine = changes.moved(self._engine, grown, now, weights)
+            opened.pop_all()
+        previous, self._engine, self._mixture = self._engine, engine, mixture
+        self._grown.append(mixture)
+        previous.close()
+        previous.source.close()
+        return now.step
 
     def sample_ids(self, epoch: int = 0) -> Iterator[npt.NDArray[np.int64]]:
         """Dataset positions planned for each batch of this rank in an epoch, repeats of padding and bad
@@ -582,10 +432,8 @@ class Loader:
 
     def close(self) -> None:
         """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""
-        self._native.close()
-        self._store.close()
-        if self._concat is not None:
-            self._concat.close()
+        self._engine.close()
+        self._engine.source.close()
         for mixture in self._grown:
             mixture.close()
 

@@ -8,15 +8,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace import _native
-from headrace.data.dataset import parent_and_key
 from headrace.errors import InvalidArgumentError
+from headrace.sources.source import first_samples
 from headrace.store.store import open_native
+from headrace.store.urls import parent_and_key
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from headrace.sources.mixture import Concat
+    from headrace.sources.source import Source
     from headrace.verification.checks import Problem
 
 __all__ = ["Quarantine", "find_quarantined", "format_quarantine", "parse_quarantine"]
@@ -96,28 +97,22 @@ def _as_position(value: Any) -> int:
 
 
 def find_quarantined(
-    dataset: _native.Dataset,
-    given: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine],
-    store_options: Mapping[str, Any],
-    several: Concat | None = None,
-    names: Sequence[str] | Sequence[int] = (),
+    source: Source, given: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine]
 ) -> list[tuple[int, int]]:
-    """Half-open ranges of the dataset positions that a list names; of ``several`` datasets as one, also lists
-    by the parts' ``names``."""
+    """Half-open ranges of the dataset positions that a list names; of several datasets as one, also lists by
+    the names of the parts."""
+    options = source.store_options
     if not isinstance(given, Mapping):
-        return _native.find_quarantined(dataset, _read(given, store_options))
-    if several is None:
+        return _native.find_quarantined(source.native, _read(given, options))
+    if not source.parts:
         raise InvalidArgumentError("quarantine: lists by source belong to a mixture or a list of datasets")
-    known = dict(zip(names, zip(several.parts, several.first_samples(), strict=True), strict=True))
+    firsts = dict(zip(source.parts, first_samples(source), strict=True))
     ranges = []
     for name, value in given.items():
-        if name not in known:
+        if name not in firsts:
             raise InvalidArgumentError(
-                f"quarantine: there is no source {name!r}; there are {', '.join(map(str, names))}"
+                f"quarantine: there is no source {name!r}; there are {', '.join(map(str, firsts))}"
             )
-        part, first = known[name]
-        ranges += [
-            (begin + first, end + first)
-            for begin, end in find_quarantined(part._native, value, store_options)
-        ]
+        found = _native.find_quarantined(source.parts[name].native, _read(value, options))
+        ranges += [(begin + firsts[name], end + firsts[name]) for begin, end in found]
     return ranges

@@ -6,7 +6,8 @@ options alone decide, so bytes do not depend on workers, machines or interruptio
 killed goes on where it was.
 """
 
-from headrace.prepare.conversion import convert, load_callable, write
+from headrace.prepare.conversion import convert, write
+from headrace.prepare.job import load_callable
 from headrace.prepare.writers import LitDataWriter, MDSWriter, ParquetWriter, TFRecordWriter, WebDatasetWriter
 
 __all__ = [

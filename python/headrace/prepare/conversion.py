@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import parse_bytes
 from headrace.data.dataset import Dataset
@@ -17,54 +15,26 @@ from headrace.errors import (
     ChangedError,
     ExhaustedError,
     InvalidArgumentError,
-    NotFoundError,
     UnsupportedError,
 )
-from headrace.prepare.target import PackTarget, content_digest, index_objects
+from headrace.prepare import on_ray
+from headrace.prepare.job import Job, PartMaker, plan_job
+from headrace.prepare.target import PackTarget, index_objects
 from headrace.prepare.writers import (
     DEFAULT_SHARD_BYTES,
-    ColumnSpec,
-    infer_columns,
-    make_shards,
     writer_class,
 )
-from headrace.sources import mixture
+from headrace.sources.url import UrlSource
 from headrace.store.store import StoreOptions, open_native
-from headrace.store.urls import public_url, refuse_inside
+from headrace.store.urls import refuse_inside
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["Job", "PartMaker", "Places", "convert", "load_callable", "parse_columns", "write"]
-
-READ_BYTES = 8 << 20
-"""Stored bytes of the samples decoded at once on the way through Python; as many are read ahead."""
+__all__ = ["convert", "write"]
 
 READ_SAMPLES = 256
 """A program's samples between two reports of progress."""
-
-# Bytes of a sample in a shard beyond its values: for planning alone.
-_OVERHEAD = {"mds": 8, "litdata": 8, "tfrecord": 32, "webdataset": 768, "parquet": 4}
-
-_SUFFIX_ENCODINGS = {
-    **dict.fromkeys(("txt", "text", "transcript"), "str"),
-    **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), "ascii:int"),
-    **dict.fromkeys(("json", "jsn"), "json"),
-}
-
-
-def load_callable(name: str) -> Callable[..., Any]:
-    """The object behind ``"module:function"``. Imports the module: code that the caller named runs."""
-    module, colon, attribute = name.partition(":")
-    if not colon or not module or not attribute:
-        raise InvalidArgumentError(f"{name!r}: expected module:function")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InvalidArgumentError(f"{name!r}: {error}") from error
-    if not callable(found):
-        raise InvalidArgumentError(f"{name!r} is not callable")
-    return found  # type: ignore[no-any-return]
 
 
 def write(
@@ -100,75 +70,9 @@ def _summary(facts: Sequence[Mapping[str, Any]], resumed: int = 0) -> dict[str, 
     }
 
 
-def plan_parts(dataset: Dataset, format: str, shard_bytes: int) -> list[int]:
-    """Where parts end: by the size of the source's samples, taken as equal within a block. Depends on the
-    source alone."""
-    overhead = _OVERHEAD[format] * max(len(dataset.schema), 1)
-    ends: list[int] = []
-    filled = 0.0
-    for block in dataset.blocks:
-        each = block.raw_bytes / block.sample_count + overhead
-        at, end = block.first_sample, block.first_sample + block.sample_count
-        while at < end:
-            room = int((shard_bytes - filled) // each)
-            if room < 1 and filled > 0:
-                ends.append(at)
-                filled = 0.0
-                continue
-            take = min(max(room, 1), end - at)
-            at += take
-            filled += take * each
-    if len(dataset) > 0:
-        ends.append(len(dataset))
-    return ends
-
-
-def _between_groups(dataset: Dataset, ends: Sequence[int]) -> list[int]:
-    """The ends, moved behind files that are one sample with the last one (``x.jpg``, ``x.json``)."""
-
-    def group(position: int) -> str:
-        folder, slash, name = dataset.read([position], columns=["key"])[0]["key"].rpartition("/")
-        return f"{folder}{slash}{name.partition('.')[0]}"
-
-    moved: list[int] = []
-    for end in ends:
-        while end < len(dataset) and group(end) == group(end - 1):
-            end += 1
-        if not moved or end > moved[-1]:
-            moved.append(end)
-    return moved
-
-
-class Job:
-    """A conversion as every worker needs it: plain values, no credentials, so that it may be written down.
-    Made by plan_job()."""
-
-    def __init__(self, spec: dict[str, Any]) -> None:
-        self.spec = spec
-
-    @property
-    def part_count(self) -> int:
-        return len(self.spec["ends"])
-
-    def part(self, number: int) -> tuple[int, int]:
-        ends = self.spec["ends"]
-        return (ends[number - 1] if number > 0 else 0), ends[number]
-
-
-class Places(NamedTuple):
-    """What a process of another machine opens. Unlike a plan it may hold credentials: it is never written
-    down."""
-
-    source: str
-    target: str
-    choices: dict[str, Any]
-    """Of what is below the source: its objects, labels and so on."""
-    reading: dict[str, Any]
-    writing: StoreOptions
-
-
-def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOptions) -> Places:
-    if isinstance(dataset, mixture.Concat):
+def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOptions) -> on_ray.Places:
+    opened = dataset._source
+    if not isinstance(opened, UrlSource):
         raise UnsupportedError(
             "ray=True: a list of datasets is not sent to other machines; convert them one by one, or without ray"
         )
@@ -180,235 +84,10 @@ def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOpti
             )
         return os.path.abspath(url) if "://" not in url else url
 
-    source = sent("source", os.fspath(dataset._root))
-    return Places(
-        source, sent("target", os.fspath(target)), dict(dataset._dataset_options), dataset._options, writing
+    source = sent("source", os.fspath(opened.root))
+    return on_ray.Places(
+        source, sent("target", os.fspath(target)), dict(opened.chosen), opened.store_options, writing
     )
-
-
-class PartMaker:
-    """Makes parts of a job, one at a time. One owner."""
-
-    def __init__(self, job: Job, dataset: Dataset, source: _native.Store, target: PackTarget) -> None:
-        self._spec, self._job = job.spec, job
-        self._dataset, self._source, self._target = dataset, source, target
-        spec = self._spec
-        self._builder: Any
-        if spec["rows"] is not None:
-            rows = [tuple(row) for row in spec["rows"]]
-            self._builder = _native.ShardBuilder(
-                spec["format"],
-                rows,
-                shard_bytes=spec["shard_bytes"],
-                compression=spec["compression"],
-                hash=spec["hash"],
-            )
-        else:
-            columns = [ColumnSpec(*column) for column in spec["columns"]]
-            self._names = {column.name for column in columns}
-            self._builder = make_shards(
-                spec["format"], columns, spec["shard_bytes"], spec["compression"], spec["hash"]
-            )
-            self._map = load_callable(spec["map"]) if spec["map"] else None
-
-    def name_of(self, number: int) -> str:
-        """Name of a part's shard."""
-        return self._builder.name_of(number)  # type: ignore[no-any-return]
-
-    @property
-    def config_json(self) -> str:
-        return self._builder.config_json  # type: ignore[no-any-return]
-
-    def make(self, number: int) -> dict[str, Any]:
-        """Writes one part and its record; returns the facts."""
-        begin, end = self._job.part(number)
-        if self._spec["rows"] is not None:
-            self._builder.add_samples(self._dataset._native, self._source, begin, end)
-        else:
-            for position, sample in self._samples(begin, end):
-                if self._spec["format"] == "parquet":
-                    self._builder.stage(sample)
-                else:
-                    self._builder.stage(sample, position)
-                self._builder.commit()
-        data, facts = self._builder.take()
-        facts["name"] = self._builder.name_of(number)
-        if self._spec["format"] == "litdata":
-            facts["content"] = content_digest(
-                data
-            )  # For the index; the others need no second look at each byte.
-        self._target.put_part(number, facts, data)
-        return facts  # type: ignore[no-any-return]
-
-    def _samples(self, begin: int, end: int) -> Iterator[tuple[int, Mapping[str, Any]]]:
-        renames = self._spec["renames"]
-        wanted = None if renames is None or self._map else [source for source, _ in renames]
-        for position, sample in _read_ahead(self._dataset, begin, end, wanted):
-            mapped = sample if self._map is None else self._map(sample)
-            if mapped is None:
-                continue
-            if renames is None:
-                self._check_keys(position, mapped)
-            yield (
-                position,
-                mapped if renames is None else {target: mapped.get(source) for source, target in renames},
-            )
-
-    def _check_keys(self, position: int, sample: Mapping[str, Any]) -> None:
-        if unknown := sample.keys() - self._names:
-            raise InvalidArgumentError(
-                f"sample {position}: column {min(unknown)!r} is not one of the first sample's, {sorted(self._names)}"
-            )
-
-
-def _read_ahead(
-    dataset: Dataset, begin: int, end: int, columns: Sequence[str] | None
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Samples ``begin`` to ``end`` (at least one) with their positions; while some are used, the next are
-    read."""
-    step = max(1, min(READ_BYTES * len(dataset) // max(dataset.nbytes, 1), 1 << 16))
-    chunks = [range(start, min(start + step, end)) for start in range(begin, end, step)]
-    with ThreadPoolExecutor(1, thread_name_prefix="headrace-read") as reader:
-        ahead = reader.submit(dataset.read, chunks[0], columns=columns)
-        for i, chunk in enumerate(chunks):
-            samples = ahead.result()
-            if i + 1 < len(chunks):
-                ahead = reader.submit(dataset.read, chunks[i + 1], columns=columns)
-            yield from zip(chunk, samples, strict=True)
-
-
-def parse_columns(text: str | Sequence[str] | None) -> list[tuple[str, str, str]] | None:
-    """``TARGET[=SOURCE][:ENCODING]``, comma-separated, as (source, target, encoding)."""
-    if text is None:
-        return None
-    out: list[tuple[str, str, str]] = []
-    for item in text.split(",") if isinstance(text, str) else text:
-        names, _, encoding = item.strip().partition(":")
-        target, has_source, source = names.partition("=")
-        if not target:
-            raise InvalidArgumentError(
-                f"columns: {item!r}: expected NAME, NAME=SOURCE or NAME=SOURCE:ENCODING"
-            )
-        if any(target == known for _, known, _ in out):
-            raise InvalidArgumentError(f"columns: {target!r} is named twice")
-        out.append((source if has_source else target, target, encoding))
-    return out
-
-
-def _native_rows(
-    dataset: Dataset, chosen: list[tuple[str, str, str]] | None
-) -> list[tuple[str, str, str, list[int], str, str]]:
-    """Columns for the native builder: what each cell is, and what it becomes. UnsupportedError: only by way
-    of Python."""
-    targets = (
-        {source: (target, encoding) for source, target, encoding in chosen} if chosen is not None else None
-    )
-    if chosen is not None and targets is not None and len(targets) < len(chosen):
-        raise UnsupportedError("a column that becomes two goes by way of Python")
-    rows: list[tuple[str, str, str, list[int], str, str]] = []
-    for column in dataset.schema.values():
-        if targets is not None and column.name not in targets:
-            rows.append((column.name, "bytes", "", [], "", ""))
-            continue
-        target, wanted = targets[column.name] if targets is not None else (column.name, "")
-        encoding, index_encoding = column.encoding, ""
-        if dataset.format == "webdataset" and encoding == "bytes":
-            encoding = _SUFFIX_ENCODINGS.get(column.name.rpartition(".")[2], "bytes")
-        wanted_cell = "ascii:int" if wanted == "int" and dataset.format == "webdataset" else wanted
-        if wanted and wanted_cell != encoding:
-            if column.encoding != "bytes" or wanted_cell not in (
-                "bytes",
-                "str",
-                "json",
-                "jpeg",
-                "png",
-                "ascii:int",
-            ):
-                raise UnsupportedError(
-                    f"column {column.name!r}: {column.encoding} as {wanted} goes by way of Python"
-                )
-            encoding = wanted_cell
-        rows.append((column.name, encoding, column.dtype, list(column.shape), target, index_encoding))
-    return rows
-
-
-def _chosen(
-    dataset: Dataset, columns: str | Sequence[str] | None, is_mapped: bool
-) -> list[tuple[str, str, str]] | None:
-    chosen = parse_columns(columns)
-    if chosen is not None and not is_mapped:
-        for source, _, _ in chosen:
-            if source not in dataset.schema:
-                raise InvalidArgumentError(
-                    f"columns: {dataset.url} has no column {source!r}; its columns are {', '.join(dataset.schema)}"
-                )
-    return chosen
-
-
-def plan_job(
-    dataset: Dataset,
-    format: str,
-    shard_bytes: int,
-    compression: str,
-    hash: str,
-    columns: str | Sequence[str] | None,
-    map: str,
-) -> Job:
-    """Decides everything that output bytes depend on."""
-    if len(dataset) == 0:
-        raise NotFoundError(f"{dataset.url} has no samples")
-    writer_class(format)
-    chosen = _chosen(dataset, columns, bool(map))
-    ends = plan_parts(dataset, format, shard_bytes)
-    if (
-        chosen is None
-        and not map
-        and format == "webdataset"
-        and set(dataset.schema) == {"data", "key"}
-        and _native.keeps_names_in_tars(dataset._native)
-    ):
-        chosen = [("data", "data", ""), ("key", "__file__", "")]  # As files are packed without conversion.
-        ends = _between_groups(dataset, ends)
-    spec: dict[str, Any] = {
-        "columns": None,
-        "compression": compression,
-        "ends": ends,
-        "fingerprint": dataset._native.version_fingerprint,
-        "format": format,
-        "hash": hash,
-        "map": map,
-        "renames": None,
-        "rows": None,
-        "shard_bytes": shard_bytes,
-        "source": "" if isinstance(dataset, mixture.Concat) else public_url(dataset.url),
-        "source_format": dataset.format,
-    }
-    if not map and format != "parquet":
-        try:
-            rows = _native_rows(dataset, chosen)
-            _native.ShardBuilder(format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash)
-            spec["rows"] = rows
-            return Job(spec)
-        except UnsupportedError:
-            pass  # Another way, or the error again, with Python's view of the values.
-    # By way of Python values. Their encodings are those of the first sample, whoever makes which part.
-    sample = dataset[0]
-    if map:
-        first = load_callable(map)(sample)
-        if first is None:
-            raise InvalidArgumentError(
-                f"{map}: the first sample must not be left out: its columns are those of the dataset"
-            )
-        sample = first
-    if chosen is not None:
-        spec["renames"] = [(source, target) for source, target, _ in chosen]
-        sample = {target: sample.get(source) for source, target, _ in chosen}
-    wanted = {target: encoding for _, target, encoding in chosen or [] if encoding}
-    known = {name: value for name, value in sample.items() if name not in wanted}
-    inferred = {column.name: column.encoding for column in infer_columns(known, format)}
-    spec["columns"] = [(name, wanted.get(name) or inferred[name]) for name in sample]
-    make_shards(format, [ColumnSpec(*column) for column in spec["columns"]], shard_bytes, compression, hash)
-    return Job(spec)
 
 
 def _memory_shares(dataset: Dataset, shard_bytes: int, memory: int, workers: int) -> tuple[int, int]:
@@ -487,10 +166,8 @@ def convert(
         probe = PartMaker(job, dataset, dataset._store, place)
         with progress_bar("converting", "shards") as report:
             if ray:
-                from headrace.prepare.on_ray import run_on_ray
-
                 places = _places(dataset, target, options)
-                done = run_on_ray(
+                done = on_ray.run_on_ray(
                     job,
                     place,
                     done,

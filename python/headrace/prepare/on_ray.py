@@ -9,21 +9,33 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.data.dataset import Dataset
 from headrace.errors import ChangedError, HeadraceError, UnsupportedError
-from headrace.prepare.conversion import Job, PartMaker, Places
+from headrace.prepare.job import Job, PartMaker
 from headrace.prepare.target import WORK, PackTarget, done_key
-from headrace.store.store import open_native
+from headrace.store.store import StoreOptions, open_native
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
-__all__ = ["Claims", "run_on_ray"]
+__all__ = ["Claims", "Places", "run_on_ray"]
 
 MOST_CRASHES = 100
 """Workers that may die before a conversion gives up: then it is what the parts do to them."""
+
+
+class Places(NamedTuple):
+    """What a process of another machine opens. Unlike a plan it may hold credentials: it is never written
+    down."""
+
+    source: str
+    target: str
+    choices: dict[str, Any]
+    """Of what is below the source: its objects, labels and so on."""
+    reading: dict[str, Any]
+    writing: StoreOptions
 
 
 class Claims:

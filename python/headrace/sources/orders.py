@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from headrace import _native
+from headrace.base.units import whole_number
 from headrace.errors import InvalidArgumentError
-from headrace.sources.cache import order_cache
+from headrace.sources.order_cache import order_cache
 
-__all__ = ["World", "default_seed", "is_foreign", "open_source"]
+__all__ = ["OrderRequest", "default_seed", "is_foreign", "listed_order"]
 
 _MOSAIC = "mosaic:"
 _ALGORITHMS = ("py1e", "py1s", "py1br", "py2s", "naive")
@@ -35,9 +35,20 @@ _LITDATA_OPTIONS: dict[str, type | int] = {
 }
 
 
-class World(NamedTuple):
-    world_size: int
+class OrderRequest(NamedTuple):
+    """What decides the order of a run, beside the data."""
+
+    order: str | None
+    """As the caller names it; None: left out."""
+    options: Mapping[str, Any]
+    """Of the orders of other loaders."""
+    seed: int
+    shuffle: bool
     batch_size: int
+    world_size: int
+    memory_bytes: int
+    window_blocks: int
+    lane_count: int
 
 
 def is_foreign(order: str | None) -> bool:
@@ -60,26 +71,16 @@ def _check_names(order: str, options: Mapping[str, Any], known: Sequence[str]) -
             )
 
 
-def _whole(label: str, value: Any, bits: int) -> int:
-    if (
-        isinstance(value, bool)
-        or not hasattr(value, "__index__")
-        or not 0 <= operator.index(value) < 1 << bits
-    ):
-        raise InvalidArgumentError(f"{label}={value!r}: expected a whole number from 0 to 2**{bits} - 1")
-    return operator.index(value)
-
-
 def _count(options: Mapping[str, Any], name: str, default: int) -> int:
     value = options.get(name)
-    return default if value is None else _whole(f"order_options[{name!r}]", value, 32)
+    return default if value is None else whole_number(f"order_options[{name!r}]", value, 32)
 
 
 def _value(label: str, value: Any, kind: type | int) -> Any:
     if value is None:
         return None
     if isinstance(kind, int):
-        return _whole(label, value, kind)
+        return whole_number(label, value, kind)
     if not isinstance(value, kind):
         raise InvalidArgumentError(
             f"{label}={value!r}: expected {'True or False' if kind is bool else 'a name'}"
@@ -105,12 +106,12 @@ def _ranks_per_node(options: Mapping[str, Any], world_size: int) -> int:
     return int(local) if local.isdigit() and int(local) > 0 and world_size % int(local) == 0 else world_size
 
 
-def _grid(options: Mapping[str, Any], world: World) -> tuple[int, int, int, int]:
+def _grid(request: OrderRequest) -> tuple[int, int, int, int]:
     return (
-        world.world_size,
-        _ranks_per_node(options, world.world_size),
-        max(_count(options, "num_workers", 1), 1),
-        world.batch_size,
+        request.world_size,
+        _ranks_per_node(request.options, request.world_size),
+        max(_count(request.options, "num_workers", 1), 1),
+        request.batch_size,
     )
 
 
@@ -128,34 +129,29 @@ def _stream_row(stream: Mapping[str, Any]) -> tuple[list[int], float | None, flo
         if not isinstance(stream.get(name), int | float | None):
             raise InvalidArgumentError(f"{label}{name}={stream[name]!r}: expected a number")
     choose = stream.get("choose")
-    shards = [_whole(f"{label}shard_samples", samples, 64) for samples in stream["shard_samples"]]
+    shards = [whole_number(f"{label}shard_samples", samples, 64) for samples in stream["shard_samples"]]
     return (
         shards,
         stream.get("proportion"),
         stream.get("repeat"),
-        None if choose is None else _whole(f"{label}choose", choose, 64),
+        None if choose is None else whole_number(f"{label}choose", choose, 64),
     )
 
 
-def open_source(
-    order: str,
-    dataset: _native.Dataset,
-    options: Mapping[str, Any],
-    *,
-    seed: int,
-    shuffle: bool,
-    world: World,
-) -> _native.OrderSource:
-    """The source of ``order`` over a dataset. Raises InvalidArgumentError for an unknown order or option."""
-    grid = _grid(options, world)
+def listed_order(dataset: _native.Dataset, request: OrderRequest) -> _native.OrderSource | None:
+    """The order of another loader over a dataset; None: the request is for one of the engine's. Raises
+    InvalidArgumentError for an unknown option."""
+    order, options = request.order, request.options
+    if order is None or not is_foreign(order):
+        return None
     if order == "litdata":
         _check_names(order, options, (*_LITDATA_OPTIONS, *_WORLD_OPTIONS))
         spec = {
-            "shuffle": "full" if shuffle else "none",
-            "seed": _whole("seed", seed, 32),
+            "shuffle": "full" if request.shuffle else "none",
+            "seed": whole_number("seed", request.seed, 32),
             **_values(options, _LITDATA_OPTIONS),
         }
-        return _native.litdata_source(dataset, spec, grid)
+        return _native.litdata_source(dataset, spec, _grid(request))
     algorithm = order.removeprefix(_MOSAIC)
     if algorithm not in _ALGORITHMS:
         raise InvalidArgumentError(
@@ -163,13 +159,13 @@ def open_source(
         )
     _check_names(order, options, (*_MOSAIC_OPTIONS, "streams", *_WORLD_OPTIONS))
     spec = {
-        "shuffle": shuffle,
+        "shuffle": request.shuffle,
         "shuffle_algo": algorithm,
-        "shuffle_seed": seed,
+        "shuffle_seed": request.seed,
         **_values(options, _MOSAIC_OPTIONS),
     }
     streams = options.get("streams") or ()
     if not isinstance(streams, Sequence):
         raise InvalidArgumentError(f"order_options['streams']={streams!r}: expected a list")
     rows = [_stream_row(stream) for stream in streams]
-    return _native.mosaic_source(dataset, spec, rows, grid, order_cache())
+    return _native.mosaic_source(dataset, spec, rows, _grid(request), order_cache())

@@ -17,6 +17,7 @@ __all__ = [
     "is_pattern",
     "local_path",
     "named_objects",
+    "parent_and_key",
     "parse_wids_index",
     "public_url",
     "refuse_inside",
@@ -371,3 +372,13 @@ def refuse_inside(target: str, source: str) -> None:
 
     if place(target).startswith(place(source)):
         raise InvalidArgumentError(f"the target {target} lies inside the source {source}")
+
+
+def parent_and_key(url: str | os.PathLike[str]) -> tuple[str, str] | None:
+    """The URL as a folder and the object in it; None when it cannot be that."""
+    text = os.fspath(url)
+    scheme, mark, path = text.rpartition("://")
+    parent, slash, key = path.rpartition("/")
+    if not key or (mark and not slash):
+        return None
+    return scheme + mark + (parent or ("/" if slash else ".")), key

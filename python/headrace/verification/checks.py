@@ -13,8 +13,10 @@ import numpy as np
 from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base.progress import progress_bar
-from headrace.data.dataset import INDEX_KEY, Dataset
+from headrace.data.dataset import Dataset
 from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, UnsupportedError
+from headrace.sources.splits import INDEX_KEY
+from headrace.sources.url import UrlSource
 from headrace.store.store import Store, StoreOptions
 
 if TYPE_CHECKING:
@@ -130,7 +132,7 @@ def verify(
 
 def _is_folder(dataset: Dataset) -> bool:
     """Whether nothing chose the objects: the index beside a folder says nothing about some of its objects."""
-    return dataset._dataset_options.get("keys") is None
+    return isinstance(dataset._source, UrlSource) and dataset._source.chosen.get("keys") is None
 
 
 def _compare_stored_index(fresh: Dataset, report: VerifyReport) -> None:

@@ -28,7 +28,7 @@ from headrace.compat.streaming._stream import Stream, streams_registry
 from headrace.compat.streaming._units import bytes_to_int, number_abbrev_to_int
 from headrace.compat.streaming._world import World
 from headrace.errors import HeadraceError
-from headrace.sources.cache import order_cache
+from headrace.sources.order_cache import order_cache
 
 # Samples read ahead of the training loop at a time: enough for many requests in flight, little memory. The
 # next lot is read while this one is served.

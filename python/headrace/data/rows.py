@@ -1,0 +1,72 @@
+"""What a dataset says of its columns, shards and blocks."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, NamedTuple, overload
+
+__all__ = ["Block", "Column", "Shard", "Table", "wrap_index"]
+
+
+class Column(NamedTuple):
+    """One column of every sample."""
+
+    name: str
+    encoding: str
+    """What the bytes mean: an MDS encoding such as ``"int"`` or ``"ndarray:uint16:1025"``; ``"bytes"`` for
+    tar members."""
+    dtype: str
+    """numpy dtype of a column whose values are all arrays (or scalars) of one type and shape, else ``""``."""
+    shape: tuple[int, ...]
+    size: int
+    """Bytes of each value; 0: varies."""
+    classes: tuple[str, ...] = ()
+    """Names of the values 0, 1, ... of a column of labels."""
+
+
+class Shard(NamedTuple):
+    """One object (or run of raw files) of the dataset."""
+
+    key: str
+    etag: str
+    size: int
+    first_sample: int
+    sample_count: int
+    compression: str
+
+
+class Block(NamedTuple):
+    """A run of samples of one shard: the unit of reading and of the order."""
+
+    shard: int
+    first_sample: int
+    sample_count: int
+    stored_bytes: int
+    raw_bytes: int
+
+
+class Table(Sequence[Any]):
+    """A read-only sequence over rows that the engine holds."""
+
+    def __init__(self, count: int, row: Any) -> None:
+        self._count, self._row = count, row
+
+    def __len__(self) -> int:
+        return self._count
+
+    @overload
+    def __getitem__(self, index: int) -> Any: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Any]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        if isinstance(index, slice):
+            return [self._row(i) for i in range(*index.indices(self._count))]
+        return self._row(wrap_index(index, self._count, "row"))
+
+
+def wrap_index(index: int, count: int, what: str) -> int:
+    position = operator.index(index)
+    if not -count <= position < count:
+        raise IndexError(f"{what} {position} is out of range: there are {count}")
+    return position % count

@@ -1,0 +1,54 @@
+"""The engine's loader, and what it was made of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from headrace import _native
+from headrace.data.batch import Batch
+from headrace.sources.source import first_blocks
+
+if TYPE_CHECKING:
+    from headrace.base.ranks import Rank
+    from headrace.loader.options import Options
+    from headrace.sources.source import Source
+
+__all__ = ["Engine"]
+
+
+class Engine:
+    """Delivers the batches of one rank from a source, which must outlive it. Fails with nothing left open.
+
+    :param quarantine: half-open ranges of positions.
+    """
+
+    def __init__(
+        self, source: Source, options: Options, rank: Rank, quarantine: Sequence[tuple[int, int]]
+    ) -> None:
+        self.source, self.options, self.rank, self._quarantine = source, options, rank, quarantine
+        self.order = source.order_source(options.order_request(rank))
+        """Of a first run; None: the engine's own."""
+        self.native = _native.Loader(
+            source.native,
+            source.store,
+            Batch,
+            rank=rank.rank,
+            world_size=rank.world_size,
+            order_source=self.order,
+            source_blocks=first_blocks(source),
+            quarantine=quarantine,
+            **options.for_engine,
+        )
+
+    def for_rank(self, rank: Rank) -> Engine:
+        """The same for another rank, at the beginning."""
+        return Engine(self.source, self.options, rank, self._quarantine)
+
+    def over(self, source: Source) -> Engine:
+        """The same from another source, at the beginning."""
+        return Engine(source, self.options, self.rank, self._quarantine)
+
+    def close(self) -> None:
+        """Stops reading. The source stays open."""
+        self.native.close()

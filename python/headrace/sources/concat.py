@@ -1,0 +1,96 @@
+"""Several datasets one after the other, as one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from headrace import _native
+from headrace.base.units import parse_bytes
+from headrace.errors import InvalidArgumentError
+from headrace.sources.options import OPENING, split_options
+from headrace.sources.orders import OrderRequest, listed_order
+from headrace.sources.source import DatasetSource, Opened, Source
+from headrace.sources.url import UrlSource
+
+if TYPE_CHECKING:
+    from headrace.sources.source import SourceLike
+
+__all__ = ["ListSource", "open_source"]
+
+# Stores of parts serve reads of the one over them, which has the memory.
+_PART_MEMORY = "64MiB"
+# Of a dataset that is opened for others to read.
+_OWN_MEMORY = "256MiB"
+
+
+def open_source(
+    given: SourceLike | Iterable[SourceLike], *, memory: int | str = _OWN_MEMORY, **options: Any
+) -> Source:
+    """A source that the caller owns: the dataset at a URL or of a list, opened with ``options``; or around
+    what is open already, which close() then leaves open."""
+    if isinstance(given, Opened):
+        given = given._source
+    elif isinstance(given, str | os.PathLike):
+        return UrlSource(given, memory=memory, **options)
+    elif isinstance(given, Iterable):
+        return ListSource(list(given), memory=memory, options=options)
+    elif not isinstance(given, Source):
+        raise InvalidArgumentError(f"{given!r:.200}: expected a URL, a path, a Dataset, or a list of them")
+    if options:
+        raise InvalidArgumentError(f"{sorted(options)[0]}= belongs to the Dataset that was passed in")
+    return DatasetSource(given)
+
+
+class ListSource:
+    """Several datasets one after the other.
+
+    :param datasets: URLs, paths, or what is open already and stays so; by names, or in a list.
+    :param columns: ``"equal"`` wants the same columns in all, ``"common"`` takes those that all have,
+        ``"union"`` those that any has; values are None where a dataset lacks them.
+    :param growing: more may be added behind these during a run.
+    :param options: to open those given as URLs.
+    """
+
+    def __init__(
+        self,
+        datasets: Mapping[str, SourceLike] | Iterable[SourceLike],
+        *,
+        columns: str = "equal",
+        memory: int | str = _OWN_MEMORY,
+        growing: bool = False,
+        options: Mapping[str, Any],
+    ) -> None:
+        named = dict(datasets) if isinstance(datasets, Mapping) else dict(enumerate(datasets))
+        if not named:
+            raise InvalidArgumentError("expected a list of datasets, URLs or paths")
+        store_options = split_options(options)[1]
+        self.store_options = {name: value for name, value in store_options.items() if name not in OPENING}
+        self.parts: dict[Any, Source] = {}
+        with ExitStack() as opened:
+            for name, given in named.items():
+                part = open_source(given, **({} if isinstance(given, Opened | Source) else options))
+                opened.callback(part.close)
+                self.parts[name] = part
+            self.store = self.open_store(memory)
+            opened.callback(self.store.close)
+            natives = [part.native for part in self.parts.values()]
+            self.native = _native.concat_datasets(self.store, natives, columns, growing)
+            opened.callback(self.native.close)
+            self._opened = opened.pop_all()
+
+    def open_store(self, memory: int | str) -> _native.Store:
+        with ExitStack() as opened:  # The routing store has handles of its own.
+            stores = []
+            for part in self.parts.values():
+                stores.append(part.open_store(_PART_MEMORY))
+                opened.callback(stores[-1].close)
+            return _native.route_stores(stores, parse_bytes(memory))
+
+    def order_source(self, request: OrderRequest) -> _native.OrderSource | None:
+        return listed_order(self.native, request)
+
+    def close(self) -> None:
+        self._opened.close()

@@ -1,0 +1,82 @@
+"""What to read of a dataset: the keyword arguments of Dataset and Loader that are not of its store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
+
+from headrace.errors import InvalidArgumentError
+
+__all__ = ["OPENING", "DatasetOptions", "native_options", "split_options"]
+
+OPENING: dict[str, Any] = {
+    "format": "auto",
+    "block_bytes": None,
+    "index_cache": None,
+    "use_stored_index": True,
+}
+"""How a dataset is opened, and what is meant where it is left out."""
+
+
+class DatasetOptions(TypedDict, total=False):
+    """What to read of a dataset, where its format leaves a choice."""
+
+    columns: Sequence[str] | str | None
+    """Tables: the columns to read; the bytes of others are not fetched."""
+    where: Sequence[tuple[str, str, Any]] | None
+    """Parquet: ``[(column, op, value), ...]``, all of which hold (op: == != < <= > >= in). Row groups whose
+    statistics rule that out are left out; rows of the others are not looked at."""
+    keys: Sequence[str] | None
+    """Exactly these objects below the URL, in this order."""
+    labels: str
+    """Raw files: ``"folder"`` adds the column ``label``: an int64 for the folder that a file is in, right
+    below the URL. Folders count from 0 in the order of their names (torchvision's ImageFolder); their names
+    are ``schema["label"].classes``."""
+    manifest: str
+    """Raw files: a file below the URL, of JSON lines or CSV, whose records name a file each in ``file_name``,
+    ``file`` or ``path`` (relative to the manifest). They are the samples, in this order, and their other
+    fields are columns."""
+    split: str | None
+    """One of several splits: the part of ``.nv-meta/split.yaml`` (Megatron Energon), else the folder of this
+    name with an index of its own (``train/index.json``), else the files whose names or folders say so, as
+    Hugging Face reads them: "train", "validation", "test", or NAME of ``data/NAME-00000-of-00005.parquet``.
+    ``"all"``: all of them as one dataset."""
+    allow_unsafe: bool
+    """Open datasets with pickled columns. Unpickling runs what the writer of the data wants."""
+    tokens_per_sample: int
+    """Flat tokens: tokens of one sample; 0: whole documents, where the format knows them."""
+    token_dtype: str
+    """Flat tokens without an index: "uint16" (default), "uint32", ..."""
+    password: str
+    """LitData: of an encrypted dataset."""
+    password_salt: str
+    """LitData: its salt, as litdata stores it."""
+    lenient: bool
+    """Take what the reference readers pass over in silence (a tar that is cut off) as the end of a shard."""
+    index_workers: int
+    """Objects read at once while an index is built; 0: chosen."""
+
+
+def native_options(options: DatasetOptions) -> dict[str, Any]:
+    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    columns, where, keys = given.pop("columns", None), given.pop("where", None), given.pop("keys", None)
+    if columns is not None:
+        given["columns"] = [columns] if isinstance(columns, str) else list(columns)
+    if where is not None:
+        given["row_groups_where"] = json.dumps([list(term) for term in where], default=str)
+    if keys is not None:
+        given["keys"] = list(keys)
+        if not given["keys"]:
+            raise InvalidArgumentError("keys=[]: a dataset has at least one object")
+    return given
+
+
+_DATASET_OPTIONS = frozenset(DatasetOptions.__annotations__)
+
+
+def split_options(options: Mapping[str, Any]) -> tuple[DatasetOptions, dict[str, Any]]:
+    """Keyword arguments of a dataset and of its store, apart."""
+    dataset = {name: value for name, value in options.items() if name in _DATASET_OPTIONS}
+    store = {name: value for name, value in options.items() if name not in _DATASET_OPTIONS}
+    return dataset, store  # type: ignore[return-value]
