@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from headrace import _native
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
@@ -118,6 +119,30 @@ def split_url(url: str) -> tuple[str, str]:
             raise InvalidArgumentError(f"{url}: no container; expected az://account/container/key")
         bucket += "/" + container
     return f"{scheme}://{bucket}", key
+
+
+def wildcard(url: str) -> _native.Glob | None:
+    """The pattern in a source; a local name that exists is meant as it is, and in web URLs a question mark is
+    none."""
+    if (
+        is_web(url)
+        or not any(c in url for c in "*?[{")
+        or (is_local(url) and os.path.exists(local_path(url)))
+    ):
+        return None
+    return _native.Glob(url)
+
+
+def split_wildcard(url: str, glob: _native.Glob) -> tuple[str, str, str]:
+    """(root, directory in it before the first wildcard, pattern of keys)."""
+    before = glob.prefix[: glob.prefix.rfind("/") + 1]
+    if is_local(url):
+        directory = local_path(before) or "."
+        return directory.rstrip("/") or "/", "", url[len(before) :]
+    if not before.partition("://")[2]:
+        raise InvalidArgumentError(f"{url}: a wildcard cannot stand in the name of the bucket")
+    root, directory = split_url(before)
+    return root, directory, directory + url[len(before) :]
 
 
 class Stores:

@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base.units import format_bytes
-from headrace.cli.base import Stores, escaped, fail, is_local, local_path, print_json, shown, split_url
+from headrace.cli.base import (
+    Stores,
+    escaped,
+    fail,
+    is_local,
+    local_path,
+    print_json,
+    shown,
+    split_url,
+    split_wildcard,
+    wildcard,
+)
 from headrace.errors import CancelledError, InvalidArgumentError, NotFoundError
 from headrace.store.urls import without_secrets
 
@@ -42,13 +53,11 @@ def need_key(url: str, key: str) -> str:
 
 def _find(stores: Stores, url: str, recursive: bool) -> tuple[Store, str, Iterator[ObjectInfo]]:
     """(store, prefix, what a URL with or without wildcards names)."""
-    from headrace.cli.transfer import _split_wildcard, _wildcard
-
-    glob = _wildcard(url)
+    glob = wildcard(url)
     if glob is None:
         store, prefix = stores.split(url)
         return store, prefix, store.list(prefix, recursive=recursive)
-    root, directory, pattern = _split_wildcard(url, glob)
+    root, directory, pattern = split_wildcard(url, glob)
     store = stores.open(root)
     keys = _native.Glob(pattern)
     # One level is enough unless the pattern reaches below it.
@@ -303,13 +312,11 @@ def rm(
     anonymous: bool = False,
     json: bool = False,
 ) -> int:
-    from headrace.cli.transfer import _wildcard
-
     deleted, failures = 0, []
     keys: Iterable[str]
     with Stores(endpoint, region, anonymous) as stores:
         for url in urls:
-            is_many = recursive or _wildcard(url) is not None
+            is_many = recursive or wildcard(url) is not None
             if _is_link(url):
                 directory, name = os.path.split(local_path(url))
                 store, keys, is_many = stores.open(directory or "."), [name], False
@@ -318,11 +325,11 @@ def rm(
                 store.head(need_key(url, key))
                 keys = [key]
             else:
-                if recursive and _wildcard(url) is None and split_url(url)[1] and not url.endswith("/"):
+                if recursive and wildcard(url) is None and split_url(url)[1] and not url.endswith("/"):
                     url += "/"
                 store, _, objects = _find(stores, url, recursive)
                 keys = (info.key for info in objects if recursive or not info.key.endswith("/"))
-                if recursive and is_local(url) and _wildcard(url) is None:
+                if recursive and is_local(url) and wildcard(url) is None:
                     keys = _without_links(local_path(url), keys)
             if is_many and not yes and not dry_run:
                 if not sys.stdin.isatty():

@@ -14,12 +14,13 @@ from headrace.cli.base import (
     Stores,
     fail,
     is_local,
-    is_web,
     local_path,
     print_json,
     reader_left,
     shown,
     split_url,
+    split_wildcard,
+    wildcard,
 )
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
@@ -107,34 +108,10 @@ def _open_target(stores: Stores, url: str, is_directory: bool) -> tuple[Store, s
     return store, key
 
 
-def _wildcard(url: str) -> _native.Glob | None:
-    """The pattern in a source; a local name that exists is meant as it is, and in web URLs a question mark is
-    none."""
-    if (
-        is_web(url)
-        or not any(c in url for c in "*?[{")
-        or (is_local(url) and os.path.exists(local_path(url)))
-    ):
-        return None
-    return _native.Glob(url)
-
-
-def _split_wildcard(url: str, glob: _native.Glob) -> tuple[str, str, str]:
-    """(root, directory in it before the first wildcard, pattern of keys)."""
-    before = glob.prefix[: glob.prefix.rfind("/") + 1]
-    if is_local(url):
-        directory = local_path(before) or "."
-        return directory.rstrip("/") or "/", "", url[len(before) :]
-    if not before.partition("://")[2]:
-        raise InvalidArgumentError(f"{url}: a wildcard cannot stand in the name of the bucket")
-    root, directory = split_url(before)
-    return root, directory, directory + url[len(before) :]
-
-
 def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: bool) -> tuple[Store, Task]:
-    glob = _wildcard(url)
+    glob = wildcard(url)
     if glob is not None:
-        root, directory, pattern = _split_wildcard(url, glob)
+        root, directory, pattern = split_wildcard(url, glob)
         listed = _native.Glob(pattern).prefix
         return stores.open(root), (
             listed,
@@ -168,7 +145,7 @@ def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: b
 
 def _plan(stores: Stores, sources: list[str], target_url: str, recursive: bool) -> list[_Job]:
     many = len(sources) > 1
-    is_directory = recursive or many or _target_is_directory(target_url) or _wildcard(sources[0]) is not None
+    is_directory = recursive or many or _target_is_directory(target_url) or wildcard(sources[0]) is not None
     target, prefix = _open_target(stores, target_url, is_directory)
     jobs: dict[int, _Job] = {}
     for url in sources:
