@@ -38,7 +38,7 @@ class Engine:
             order_source=self.order,
             source_blocks=first_blocks(source),
             quarantine=quarantine,
-            **options.for_engine,
+            **options.for_engine(),
         )
 
     def for_rank(self, rank: Rank) -> Engine:

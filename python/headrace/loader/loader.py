@@ -136,7 +136,7 @@ class Loader:
             self._engine = Engine(source, self._options, chosen_rank or rank_so_far(), quarantined)
             opened.pop_all()
         self._has_warned = self._has_told_empty = self._has_checked_memory = False
-        self.batch_size: int = self._options.for_engine["batch_size"]
+        self.batch_size = self._options.batch_size
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from headrace import _native
 from headrace.base.units import parse_bytes, whole_number
@@ -44,13 +43,11 @@ class LoaderOptions(DatasetOptions, StoreOptions, total=False):
     use_stored_index: bool
 
 
-@dataclass(frozen=True)
-class Options:
+class Options(NamedTuple):
     """Those of :class:`LoaderOptions` that are not about opening, with their defaults. What only the engine
     can judge, it does."""
 
     batch_size: int
-    _: KW_ONLY
     shuffle: bool = True
     seed: int | None = None
     order: str | None = None
@@ -66,10 +63,10 @@ class Options:
     read_timeout: float = 120.0
     on_bad_sample: str = "raise"
     quarantine: Any = None
-    for_engine: dict[str, Any] = field(init=False, repr=False)
-    """Arguments of the engine's Loader, but for the rank and what the source decides."""
 
-    def __post_init__(self) -> None:
+    def checked(self) -> Options:
+        """With whole numbers for what is counted and the order's own seed where none is given. Raises
+        InvalidArgumentError for what contradicts itself."""
         if not 0 < self.read_timeout <= 365 * 86400:
             raise InvalidArgumentError(
                 f"read_timeout={self.read_timeout!r}: expected seconds above 0, at most a year"
@@ -81,60 +78,59 @@ class Options:
                 )
         elif self.order_options:
             raise InvalidArgumentError("order_options= belongs to the orders mosaic:* and litdata")
+        if self.order == "headrace" and not self.shuffle:
+            raise InvalidArgumentError(
+                'order="headrace" shuffles: leave out shuffle=False, or use order="sequential"'
+            )
+        _find_to_arrow(self.ragged)
         seed = orders.default_seed(self.order) if self.seed is None else self.seed
-        arguments = {
-            "batch_size": whole_number("batch_size", self.batch_size, 32),
-            "order": self._engine_order(),
-            "seed": whole_number("seed", seed, 64),
+        counts: dict[str, Any] = {name: whole_number(name, getattr(self, name), 32) for name in _COUNTS}
+        return self._replace(seed=whole_number("seed", seed, 64), **counts)
+
+    def for_engine(self) -> dict[str, Any]:
+        """Arguments of the engine's Loader, but for the rank and what the source decides."""
+        return {
+            "batch_size": self.batch_size,
+            "order": self.order or ("headrace" if self.shuffle else "sequential"),
+            "seed": self.seed,
             "epoch_end": self.epoch_end,
-            "window_blocks": whole_number("window", self.window, 32),
-            "lane_count": whole_number("lanes", self.lanes, 32),
-            "prefetch": whole_number("prefetch", self.prefetch, 32),
-            "workers": whole_number("workers", self.workers, 32),
+            "window_blocks": self.window,
+            "lane_count": self.lanes,
+            "prefetch": self.prefetch,
+            "workers": self.workers,
             "columns": [self.columns] if isinstance(self.columns, str) else list(self.columns or ()),
             "read_timeout": self.read_timeout,
             "on_bad_sample": self.on_bad_sample,
             "to_arrow": _find_to_arrow(self.ragged),
         }
-        object.__setattr__(self, "for_engine", arguments)
-
-    def _engine_order(self) -> str:
-        if self.order is None:
-            return "headrace" if self.shuffle else "sequential"
-        if self.order == "headrace" and not self.shuffle:
-            raise InvalidArgumentError(
-                'order="headrace" shuffles: leave out shuffle=False, or use order="sequential"'
-            )
-        return self.order
 
     def order_request(self, rank: Rank) -> orders.OrderRequest:
-        engine = self.for_engine
+        assert self.seed is not None
         return orders.OrderRequest(
             order=self.order,
             options=self.order_options or {},
-            seed=engine["seed"],
+            seed=self.seed,
             shuffle=self.shuffle,
-            batch_size=engine["batch_size"],
+            batch_size=self.batch_size,
             world_size=rank.world_size,
             memory_bytes=parse_bytes(self.memory),
-            window_blocks=engine["window_blocks"],
-            lane_count=engine["lane_count"],
+            window_blocks=self.window,
+            lane_count=self.lanes,
         )
 
 
-_OWN = frozenset(row.name for row in fields(Options) if row.init)
+_COUNTS = ("batch_size", "prefetch", "workers", "window", "lanes")
+_LATER = ("decode", "cache", "cache_limit")
 
 
 def split_options(batch_size: int, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
     """A Loader's options, checked, and those that open what it reads."""
-    for name in ("decode", "cache", "cache_limit"):
+    for name in _LATER:
         if given.get(name) is not None:
             raise UnsupportedError(f"{name}= is not in this version of headrace; leave it out")
-    own = {name: value for name, value in given.items() if name in _OWN}
-    rest = {
-        name: value for name, value in given.items() if name not in {*_OWN, "decode", "cache", "cache_limit"}
-    }
-    return Options(batch_size, **own), rest
+    own = {name: value for name, value in given.items() if name in Options._fields}
+    rest = {name: value for name, value in given.items() if name not in (*Options._fields, *_LATER)}
+    return Options(batch_size, **own).checked(), rest
 
 
 def _find_to_arrow(ragged: str) -> Callable[[_native.ArrowColumn], object] | None:

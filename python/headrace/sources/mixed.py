@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _native
 from headrace.errors import InvalidArgumentError
@@ -17,13 +16,12 @@ if TYPE_CHECKING:
 __all__ = ["MixedSource", "Shares", "weights_list"]
 
 
-@dataclass(frozen=True)
-class Shares:
+class Shares(NamedTuple):
     """How much of each dataset an epoch of a mixture has, and how they alternate."""
 
-    schedule: list[tuple[int, list[float]]] = field(default_factory=list)
+    schedule: Sequence[tuple[int, Sequence[float]]] = ()
     """(global batch of the run, weights from there on), where there are weights."""
-    epoch_shares: list[int] = field(default_factory=list)
+    epoch_shares: Sequence[int] = ()
     """Samples of each in an epoch, where those are given."""
     epoch_samples: int = 0
     """0: the sum of the sizes, rounded down to whole global batches."""
