@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from headrace import _native
 from headrace import sim as simulator
 from headrace.cli import main, quick
 from headrace.cli.base import split_url
+from headrace.cli.declare import Argument, Option, parameters
 from headrace.errors import InvalidArgumentError
 
 
@@ -508,23 +510,46 @@ def test_urls_of_all_schemes_split() -> None:
 # --- the quick way ---
 
 
-def test_quick_tables_equal_the_declarations() -> None:
+def lines_of(name: str) -> Iterator[list[str]]:
+    """A line for each option of a command, and one with all of them."""
+    rows = parameters(quick.COMMANDS[name])
+    words = []
+    for row in rows:
+        if isinstance(row.given, Argument):
+            words += [f"{row.name}{i}" for i in range(row.given.least if row.kind == list[str] else 1)]
+    every: list[str] = []
+    for row in rows:
+        if isinstance(row.given, Option) and row.kind is not float:
+            value = {bool: [], int: ["7"], str: ["text"]}.get(row.kind, ["many"])
+            for flag in row.given.flags:
+                yield [name, *words, flag, *value]
+            every += [row.given.flags[0], *value]
+    yield [name, *words, *every]
+
+
+def listed(value: Any) -> Any:
+    """As the library hands it to a function: a list, None for an empty one."""
+    return list(value) or None if isinstance(value, list | tuple) else value
+
+
+@pytest.mark.parametrize("name", quick.COMMANDS)
+def test_both_parsers_understand_the_same(name: str) -> None:
     import typer.main
 
     from headrace.cli import app
 
-    group = typer.main.get_command(app)
-    for name, (_, _, _, _, known) in quick.COMMANDS.items():
-        declared: dict[str, tuple[str, bool]] = {}
-        for parameter in group.commands[name].params:  # type: ignore[attr-defined]
-            if parameter.param_type_name != "option" or parameter.name == "help":
-                continue
-            for flag in [*parameter.opts, *parameter.secondary_opts]:
-                if flag.strip():
-                    declared[flag.strip()] = (parameter.name, bool(parameter.is_flag))
-        assert {
-            flag: (option, kind in (quick.FLAG, False)) for flag, (option, kind) in known.items()
-        } == declared, name
+    command = typer.main.get_command(app).commands[name]  # type: ignore[attr-defined]
+    function = quick.COMMANDS[name]
+    defaults = {row.name: row.default for row in parameters(function) if isinstance(row.given, Option)}
+    lines = list(lines_of(name))
+    assert len(lines) > 3
+    for line in lines:
+        parsed = quick.parse(line)
+        assert parsed is not None, line
+        names = [row.name for row in parameters(function) if isinstance(row.given, Argument)]
+        here = {**defaults, **dict(zip(names, parsed[1], strict=True)), **parsed[2]}
+        there = command.make_context(name, line[1:]).params
+        assert {key: listed(value) for key, value in there.items()} == here, line
 
 
 def test_quick_takes_plain_lines_only() -> None:

@@ -13,19 +13,10 @@ from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli._knee import bar, knee, recommend, sweep
-from headrace.cli.common import (
-    Anonymous,
-    Endpoint,
-    Format,
-    Json,
-    Memory,
-    Region,
-    console,
-    print_json,
-    split_url,
-    status_line,
-)
+from headrace.cli.common import Format, Memory, console, print_json, split_url, status_line
+from headrace.cli.declare import Anonymous, Endpoint, Json, Region
 from headrace.cli.index import Split
+from headrace.cli.library import add
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.loader.loader import Loader
 from headrace.store.store import Store
@@ -114,7 +105,6 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
     console().print(table)
 
 
-@app.command()
 def fetch(
     url: Annotated[str, typer.Argument(metavar="URL", help="Prefix, directory or object to read from.")],
     part_bytes: Annotated[
@@ -193,7 +183,6 @@ def fetch(
     console().print(text)
 
 
-@app.command()
 def load(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 64,
@@ -266,4 +255,6 @@ def load(
 
 
 def register(parent: typer.Typer) -> None:
+    add(app, fetch)
+    add(app, load)
     parent.add_typer(app, name="bench")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from headrace.cli import bench, data, index, objects, pack, serve, store, verify
+from headrace.cli import bench, data, index, serve, store, verify
+from headrace.cli.library import add
+from headrace.cli.quick import COMMANDS
 
 app = typer.Typer(
     name="headrace",
@@ -16,5 +18,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-for module in (objects, data, index, pack, verify, bench, serve, store):
+for name, function in COMMANDS.items():
+    add(app, function, name)
+for module in (data, index, verify, bench, serve, store):
     module.register(app)

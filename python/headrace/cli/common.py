@@ -15,13 +15,8 @@ from headrace.cli.base import CANCELLED, Stores, fail, guard, print_json, reader
 
 __all__ = [
     "CANCELLED",
-    "AccessLog",
-    "Anonymous",
-    "Endpoint",
     "Format",
-    "Json",
     "Memory",
-    "Region",
     "Stores",
     "console",
     "fail",
@@ -33,32 +28,6 @@ __all__ = [
     "status_line",
 ]
 
-Endpoint = Annotated[
-    str | None,
-    typer.Option(
-        "--endpoint",
-        metavar="URL",
-        help="S3 endpoint, such as http://127.0.0.1:9000.",
-        rich_help_panel="Store",
-    ),
-]
-Region = Annotated[
-    str | None, typer.Option("--region", help="Region, such as eu-central-1.", rich_help_panel="Store")
-]
-Anonymous = Annotated[
-    bool,
-    typer.Option("--anonymous", help="Send requests unsigned, for public buckets.", rich_help_panel="Store"),
-]
-AccessLog = Annotated[
-    str | None,
-    typer.Option(
-        "--access-log",
-        metavar="FILE",
-        help="Append a line for every request to a store; default: HEADRACE_ACCESS_LOG.",
-        rich_help_panel="Store",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON on stdout instead of text.")]
 Memory = Annotated[
     str, typer.Option("--memory", help="Limit of the memory for data.", rich_help_panel="Store")
 ]

@@ -10,19 +10,10 @@ from rich.table import Table
 from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli import _prove
-from headrace.cli.common import (
-    Anonymous,
-    Endpoint,
-    Format,
-    Json,
-    Memory,
-    Region,
-    console,
-    fail,
-    print_json,
-    shown,
-)
+from headrace.cli.common import Format, Memory, console, fail, print_json, shown
+from headrace.cli.declare import Anonymous, Endpoint, Json, Region
 from headrace.cli.index import Split
+from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.loader.loader import Loader
 
@@ -314,4 +305,4 @@ def _print_quality(report: dict[str, Any]) -> None:
 
 def register(app: typer.Typer) -> None:
     for command in (inspect, order):
-        app.command()(command)
+        add(app, command)

@@ -8,17 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.common import (
-    AccessLog,
-    Anonymous,
-    Endpoint,
-    Format,
-    Json,
-    Memory,
-    Region,
-    console,
-    print_json,
-)
+from headrace.cli.common import Format, Memory, console, print_json
+from headrace.cli.declare import AccessLog, Anonymous, Endpoint, Json, Region
+from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.data.index import rebuild_index_json, write_index
 from headrace.sources.options import DatasetOptions
@@ -191,4 +183,4 @@ def index(
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(index)
+    add(app, index)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from headrace import _native
 from headrace.base.units import format_bytes
@@ -21,6 +21,7 @@ from headrace.cli.base import (
     split_wildcard,
     wildcard,
 )
+from headrace.cli.declare import AccessLog, Anonymous, DryRun, Endpoint, Json, Region, argument, option
 from headrace.errors import CancelledError, InvalidArgumentError, NotFoundError
 from headrace.store.urls import without_secrets
 
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
 DELETE_BATCH = 1000
 DELETE_WORKERS = 8
 READ_BYTES = 8 << 20
+
+
+Recursive = Annotated[bool, option("--recursive", "-r", help="Everything below, not one level.")]
+Human = Annotated[bool, option("--human", "-h", help="Sizes as 1.5 GiB.")]
 
 
 def _when(info: ObjectInfo) -> str:
@@ -72,17 +77,33 @@ def _find(stores: Stores, url: str, recursive: bool) -> tuple[Store, str, Iterat
 
 
 def list_objects(
-    url: str,
-    recursive: bool = False,
-    long: bool = False,
-    human: bool = False,
-    total: bool = False,
-    summarize: bool = False,
-    endpoint: str | None = None,
-    region: str | None = None,
-    anonymous: bool = False,
-    json: bool = False,
+    url: Annotated[str, argument(metavar="URL", help="Bucket, prefix, directory or pattern.")],
+    recursive: Recursive = False,
+    long: Annotated[bool, option("--long", "-l", help="Versions (ETags) too.")] = False,
+    human: Human = False,
+    total: Annotated[bool, option("--summary", "-s", help="Only the number of objects and bytes.")] = False,
+    summarize: Annotated[
+        bool, option("--summarize", help="The number of objects and bytes at the end.")
+    ] = False,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
 ) -> int:
+    """List objects: time, size, key. A prefix that ends in / lists what is in it. Quote patterns, or the
+    shell takes them.
+
+    Examples:
+
+    * `headrace ls s3://bucket/` — one level
+
+    * `headrace ls -r s3://bucket/train` — every key that starts with train
+
+    * `headrace ls 's3://bucket/train/shard-{0,1}*.tar'` — by pattern: `*` and `?` stay in one directory, `**`
+      does not
+
+    * `headrace ls -rs /data/shards` — count and bytes of a local tree
+    """
     write = sys.stdout.write
     with Stores(endpoint, region, anonymous) as stores:
         _, prefix, objects = _find(stores, url, recursive or total)
@@ -110,14 +131,24 @@ def list_objects(
 
 
 def du(
-    urls: list[str],
-    depth: int = 0,
-    human: bool = False,
-    endpoint: str | None = None,
-    region: str | None = None,
-    anonymous: bool = False,
-    json: bool = False,
+    urls: Annotated[list[str], argument(metavar="URL...", help="Prefixes, directories or patterns.")],
+    depth: Annotated[
+        int, option("--depth", least=0, metavar="N", help="Sums of directories down to this level, too.")
+    ] = 0,
+    human: Human = False,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
 ) -> int:
+    """Add up sizes: bytes, objects, URL.
+
+    Examples:
+
+    * `headrace du -h s3://bucket/train/`
+
+    * `headrace du --depth 1 s3://bucket/` — every first-level prefix
+    """
     with Stores(endpoint, region, anonymous) as stores:
         for url in urls:
             _, prefix, objects = _find(stores, url, True)
@@ -144,12 +175,16 @@ def du(
 
 
 def stat(
-    url: str,
-    endpoint: str | None = None,
-    region: str | None = None,
-    anonymous: bool = False,
-    json: bool = False,
+    url: Annotated[str, argument(metavar="URL", help="One object or file.")],
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
 ) -> int:
+    """Show size, version and time of one object.
+
+    Example: `headrace stat s3://bucket/train/index.json --json`
+    """
     with Stores(endpoint, region, anonymous) as stores:
         store, key = stores.split(url)
         info = store.head(need_key(url, key))
@@ -175,16 +210,31 @@ def _parse_range(text: str) -> tuple[int, int]:
 
 
 def cat(
-    urls: list[str],
-    offset: int = 0,
-    length: int | None = None,
-    range: str | None = None,
-    endpoint: str | None = None,
-    region: str | None = None,
-    anonymous: bool = False,
-    access_log: str | None = None,
-    json: bool = False,
+    urls: Annotated[list[str], argument(metavar="URL...", help="Objects or files.")],
+    offset: Annotated[int, option("--offset", least=0, help="First byte.")] = 0,
+    length: Annotated[
+        int | None, option("--length", least=1, help="Number of bytes; default: to the end.")
+    ] = None,
+    range: Annotated[
+        str | None,
+        option("--range", metavar="FIRST-LAST", help="Bytes as HTTP counts them: 0-511 are 512."),
+    ] = None,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    access_log: AccessLog = None,
+    json: Json = False,
 ) -> int:
+    """Write objects to stdout, one after another, read ahead in parallel parts.
+
+    Examples:
+
+    * `headrace cat s3://bucket/train/index.json | jq .version`
+
+    * `headrace cat --range 0-511 s3://bucket/a.tar | xxd`
+
+    With `--json` each part is one line with its key, offset, length and base64 data.
+    """
     begin, end = (
         (offset, (1 << 64) - 1 if length is None else offset + length)
         if range is None
@@ -303,15 +353,27 @@ def _confirm(question: str) -> None:
 
 
 def rm(
-    urls: list[str],
-    recursive: bool = False,
-    dry_run: bool = False,
-    yes: bool = False,
-    endpoint: str | None = None,
-    region: str | None = None,
-    anonymous: bool = False,
-    json: bool = False,
+    urls: Annotated[
+        list[str], argument(metavar="URL...", help="Objects, files or patterns, or with -r prefixes.")
+    ],
+    recursive: Annotated[bool, option("--recursive", "-r", help="Everything below each URL.")] = False,
+    dry_run: DryRun = False,
+    yes: Annotated[bool, option("--yes", "-y", "--force", "-f", help="Do not ask.")] = False,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    json: Json = False,
 ) -> int:
+    """Delete objects. With -r or a pattern it says how many it will delete and asks first.
+
+    Examples:
+
+    * `headrace rm s3://bucket/old.tar`
+
+    * `headrace rm -r s3://bucket/tmp/ --yes`
+
+    * `headrace rm --dry-run 's3://bucket/logs/2024-*.txt'`
+    """
     deleted, failures = 0, []
     keys: Iterable[str]
     with Stores(endpoint, region, anonymous) as stores:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import time
-from typing import Any
+from typing import Annotated, Any
 
 from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli.base import print_json
+from headrace.cli.declare import AccessLog, Anonymous, Endpoint, Json, Region, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import is_pattern, refuse_inside
@@ -57,29 +58,91 @@ def looks_like_files(store: _native.Store) -> bool:
 
 
 def pack(
-    source: str,
-    target: str,
-    format: str = "mds",
-    kind: str = "auto",
-    split: str = "",
-    columns: str | None = None,
-    map: str = "",
-    tokens: int = 0,
-    compression: str = "",
-    hash: str = "",
-    shard_bytes: str = "64MiB",
-    workers: int = 0,
-    ray: bool = False,
-    lease: float = 15.0,
-    dry_run: bool = False,
-    memory: str = "512MiB",
-    endpoint: str | None = None,
-    region: str | None = None,
-    anonymous: bool = False,
-    access_log: str | None = None,
-    json: bool = False,
+    source: Annotated[
+        str,
+        argument(
+            metavar="SRC",
+            help="Directory or prefix of files, a dataset, or (with --from python) module:function.",
+        ),
+    ],
+    target: Annotated[str, argument(metavar="DST", help="Where the shards go.")],
+    format: Annotated[str, option("--format", help="mds, webdataset, tfrecord, litdata or parquet.")] = "mds",
+    kind: Annotated[
+        str,
+        option(
+            "--from",
+            help="files (each one a sample; in a WebDataset those that differ in their extensions are one), a dataset format, python, or auto.",
+        ),
+    ] = "auto",
+    split: Annotated[
+        str,
+        option(
+            "--split",
+            metavar="NAME",
+            help="Of a dataset with several splits: this one (train, test, ...), or all.",
+        ),
+    ] = "",
+    columns: Annotated[
+        str | None,
+        option("--columns", metavar="LIST", help="TARGET[=SOURCE][:ENCODING],...; default all."),
+    ] = None,
+    map: Annotated[
+        str,
+        option(
+            "--map",
+            metavar="MODULE:FUNCTION",
+            help="Function from a sample (dict) to the sample to write, or None.",
+        ),
+    ] = "",
+    tokens: Annotated[
+        int,
+        option(
+            "--tokens", least=0, help="MDS of uint16 byte tokens, this many a sample; 0: one sample a file."
+        ),
+    ] = 0,
+    compression: Annotated[
+        str,
+        option(
+            "--compression",
+            help="zstd[:LEVEL] (mds, litdata), gzip[:LEVEL] (webdataset, tfrecord), a codec of parquet; default none.",
+        ),
+    ] = "",
+    hash: Annotated[str, option("--hash", help="MDS: sha1, sha256, xxh64 or xxh3_64; default none.")] = "",
+    shard_bytes: Annotated[str, option("--shard-bytes", help="Size of a shard.")] = "64MiB",
+    workers: Annotated[
+        int, option("--workers", least=0, help="Threads, or with --ray tasks; 0: one a core.")
+    ] = 0,
+    ray: Annotated[
+        bool, option("--ray", help="On the Ray cluster of RAY_ADDRESS, else on one of this machine.")
+    ] = False,
+    lease: Annotated[
+        float,
+        option("--lease", least=0.5, help="With --ray: seconds of silence until a part is made anew."),
+    ] = 15.0,
+    dry_run: Annotated[bool, option("--dry-run", help="Print the plan, write nothing.")] = False,
+    memory: Annotated[
+        str, option("--memory", help="Limit of the memory for data.", panel="Store")
+    ] = "512MiB",
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    access_log: AccessLog = None,
+    json: Json = False,
 ) -> int:
-    """Returns the exit code."""
+    """Pack files, a dataset or samples of a program into shards: parallel, the same bytes every time; a
+    killed run goes on where it stood.
+
+    Examples:
+
+    * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file; x.jpg and
+      x.json are one
+
+    * `headrace pack s3://bucket/text s3://bucket/tokens --tokens 1025` — bytes as tokens, 1,025 a sample
+
+    * `headrace pack s3://bucket/wds s3://bucket/mds --columns image=jpg:jpeg,label=cls` — tars to MDS
+
+    * `headrace pack mymodule:samples ./out --from python --format parquet` — runs your code
+    """
     started = time.monotonic()
     options: dict[str, Any] = {
         "endpoint": endpoint,
@@ -157,10 +220,10 @@ def pack(
 
 
 def _refuse_with_tokens(others: dict[str, object]) -> None:
-    for option, value in others.items():
+    for name, value in others.items():
         if value:
             raise InvalidArgumentError(
-                f"{option} does not go with --tokens, which cuts the bytes of files into samples"
+                f"{name} does not go with --tokens, which cuts the bytes of files into samples"
             )
 
 
@@ -201,9 +264,9 @@ def _pack_python(
     from headrace.prepare.conversion import write
     from headrace.prepare.job import load_callable, parse_columns
 
-    for option, value in refused.items():
+    for name, value in refused.items():
         if value:
-            raise InvalidArgumentError(f"{option} is not for samples of a program")
+            raise InvalidArgumentError(f"{name} is not for samples of a program")
     chosen = parse_columns(columns)
     if chosen is not None:
         if wrong := [target for source, target, encoding in chosen if source != target or not encoding]:

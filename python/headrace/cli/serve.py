@@ -12,7 +12,9 @@ from typing import Annotated
 import typer
 
 from headrace import __version__, sim
-from headrace.cli.common import CANCELLED, Json, console, print_json
+from headrace.cli.common import CANCELLED, console, print_json
+from headrace.cli.declare import Json
+from headrace.cli.library import add
 from headrace.errors import InvalidArgumentError
 
 
@@ -142,5 +144,5 @@ def version(json: Json = False) -> None:
 
 
 def register(app: typer.Typer) -> None:
-    app.command("sim")(simulate)
-    app.command()(version)
+    add(app, simulate, "sim")
+    add(app, version)

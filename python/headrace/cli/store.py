@@ -8,7 +8,9 @@ from typing import Annotated, Any
 import typer
 
 from headrace import _native
-from headrace.cli.common import Anonymous, Endpoint, Json, Region, print_json
+from headrace.cli.common import print_json
+from headrace.cli.declare import Anonymous, Endpoint, Json, Region
+from headrace.cli.library import add
 
 app = typer.Typer(no_args_is_help=True, help="Look at how a store is reached, and as whom.")
 
@@ -19,7 +21,6 @@ def describe(url: str, options: dict[str, Any], *, fetch: bool = True, check: bo
     return _native.describe_identity(url, given, {}, fetch, check)
 
 
-@app.command()
 def whoami(
     url: Annotated[str, typer.Argument(metavar="URL", help="Bucket, prefix or directory.")],
     check: Annotated[
@@ -57,4 +58,5 @@ def whoami(
 
 
 def register(parent: typer.Typer) -> None:
+    add(app, whoami)
     parent.add_typer(app, name="store")

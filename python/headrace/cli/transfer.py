@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from headrace import _native
 from headrace.base.units import format_bytes, parse_bytes
@@ -22,6 +22,7 @@ from headrace.cli.base import (
     split_wildcard,
     wildcard,
 )
+from headrace.cli.declare import AccessLog, Anonymous, DryRun, Endpoint, Json, Region, argument, option
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -34,22 +35,43 @@ SHOWN_FAILURES = 50
 STREAM_MEMORY_SHARE = 2
 
 
+Include = Annotated[
+    list[str] | None,
+    option(
+        "--include",
+        metavar="PATTERN",
+        help="Only names that match; may be repeated. With a / all of the name below SRC is compared, else its last part.",
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    option(
+        "--exclude", metavar="PATTERN", help="Not the names that match; may be repeated; wins over --include."
+    ),
+]
+Fsync = Annotated[
+    bool, option("--fsync", help="Local files survive a power failure once they have their name.")
+]
+Concurrency = Annotated[int, option("--concurrency", least=1, metavar="N", help="Most requests in flight.")]
+PartSize = Annotated[
+    str | None,
+    option("--part-size", metavar="SIZE", help="Parts of large objects, such as 16MiB; default 8MiB."),
+]
+CopyMemory = Annotated[str, option("--memory", metavar="SIZE", help="Limit of the data under way.")]
+Verify = Annotated[bool, option("--no-verify", help="Without checksums, sent or checked.")]
+Verbose = Annotated[bool, option("--verbose", "-v", help="A line for each object.")]
+Quiet = Annotated[bool, option("--quiet", "-q", help="Nothing but errors.")]
+
+
 class Settings(NamedTuple):
     """What cp and sync have in common."""
 
-    rule: str = "always"
-    delete: bool = False
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    dry_run: bool = False
-    verbose: bool = False
-    keep_times: bool = False
-    fsync: bool = False
-    part_bytes: int = 0
-    memory_bytes: int = 256 << 20
-    concurrency: int = 64
-    json: bool = False
-    quiet: bool = False
+    job: dict[str, Any]
+    """Options of the engine's CopyJob."""
+    dry_run: bool
+    verbose: bool
+    json: bool
+    quiet: bool
 
 
 class _Job(NamedTuple):
@@ -237,17 +259,7 @@ def _run_job(job: _Job, settings: Settings, totals: _Totals) -> None:
         job.source._native,
         job.target._native,
         job.tasks,
-        rule=settings.rule,
-        include=list(settings.include),
-        exclude=list(settings.exclude),
-        delete=settings.delete,
-        dry_run=settings.dry_run,
-        events=settings.verbose,
-        keep_times=settings.keep_times,
-        fsync=settings.fsync,
-        part_bytes=settings.part_bytes,
-        memory_bytes=settings.memory_bytes,
-        max_in_flight=settings.concurrency,
+        **settings.job,
     )
     display = _Display(native, settings, (job.source.url, job.target.url))
     shows = sys.stderr.isatty() or settings.verbose or settings.dry_run
@@ -330,18 +342,22 @@ def _settings(
     part_size: str | None,
     memory: str,
     concurrency: int,
-    **rest: Any,
+    dry_run: bool,
+    verbose: bool,
+    json: bool,
+    quiet: bool,
+    **job: Any,
 ) -> Settings:
-    if concurrency < 1:
-        raise InvalidArgumentError(f"--concurrency {concurrency}: expected a positive number")
-    return Settings(
-        include=tuple(include or ()),
-        exclude=tuple(exclude or ()),
-        part_bytes=parse_bytes(part_size, "--part-size") if part_size else 0,
-        memory_bytes=parse_bytes(memory),
-        concurrency=concurrency,
-        **rest,
-    )
+    job |= {
+        "include": include or [],
+        "exclude": exclude or [],
+        "part_bytes": parse_bytes(part_size, "--part-size") if part_size else 0,
+        "memory_bytes": parse_bytes(memory),
+        "max_in_flight": concurrency,
+        "dry_run": dry_run,
+        "events": verbose,
+    }
+    return Settings(job, dry_run=dry_run, verbose=verbose, json=json, quiet=quiet)
 
 
 class _CopyStores(Stores):
@@ -359,34 +375,68 @@ def _stores(
     concurrency: int,
     access_log: str | None,
 ) -> Stores:
-    options: dict[str, Any] = {"max_in_flight": max(concurrency, 1), "access_log": access_log}
+    options: dict[str, Any] = {"max_in_flight": concurrency, "access_log": access_log}
     if not verify:
         options |= {"verify_checksums": False, "upload_checksum": "none"}
     return _CopyStores(endpoint, region, anonymous, memory="64MiB", **options)
 
 
 def cp(
-    urls: list[str],
-    recursive: bool = False,
-    no_clobber: bool = False,
-    if_size_differ: bool = False,
-    include: list[str] | None = None,
-    exclude: list[str] | None = None,
-    dry_run: bool = False,
-    keep_times: bool = False,
-    fsync: bool = False,
-    concurrency: int = 64,
-    part_size: str | None = None,
-    memory: str = "256MiB",
-    verify: bool = True,
-    verbose: bool = False,
-    quiet: bool = False,
-    endpoint: str | None = None,
-    region: str | None = None,
-    anonymous: bool = False,
-    access_log: str | None = None,
-    json: bool = False,
+    urls: Annotated[
+        list[str],
+        argument(
+            metavar="SRC... DST",
+            help="Objects, files or patterns, - is stdin; then where to, - is stdout.",
+            least=2,
+        ),
+    ],
+    recursive: Annotated[bool, option("--recursive", "-r", help="Everything below SRC.")] = False,
+    no_clobber: Annotated[bool, option("--no-clobber", "-n", help="Skip what exists at DST.")] = False,
+    if_size_differ: Annotated[
+        bool,
+        option(
+            "--if-size-differ",
+            help="Skip what exists at DST with the same size: goes on with a copy that was stopped.",
+        ),
+    ] = False,
+    include: Include = None,
+    exclude: Exclude = None,
+    dry_run: DryRun = False,
+    keep_times: Annotated[
+        bool, option("--keep-times", help="Local files get the time of their source.")
+    ] = False,
+    fsync: Fsync = False,
+    concurrency: Concurrency = 64,
+    part_size: PartSize = None,
+    memory: CopyMemory = "256MiB",
+    verify: Verify = True,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    access_log: AccessLog = None,
+    json: Json = False,
 ) -> int:
+    """Copy between stores and the local disk, in parallel. What exists at DST is replaced unless -n or
+    --if-size-differ.
+
+    With -r, what is in SRC comes to lie in DST; with several SRC, in DST/name. Large objects that were
+    stopped in the middle go on where they stood. Objects that fail do not stop the others; they are listed at
+    the end.
+
+    Examples:
+
+    * `headrace cp s3://bucket/model.bin .`
+
+    * `headrace cp -r ./shards s3://bucket/train` — ./shards/a becomes s3://bucket/train/a
+
+    * `headrace cp 's3://bucket/train/*.tar' /data/` — quoted, so that the pattern reaches us
+
+    * `headrace cp -r --exclude '*.tmp' s3://bucket/train gs://other/train`
+
+    * `tar c ./src | headrace cp - s3://bucket/src.tar`
+    """
     *sources, target = urls
     if not sources:
         raise InvalidArgumentError("cp needs a source and a target: headrace cp SRC... DST")
@@ -412,7 +462,7 @@ def cp(
 
 def _stream(stores: Stores, sources: list[str], target: str, settings: Settings) -> int:
     started = time.monotonic()
-    memory = settings.memory_bytes // STREAM_MEMORY_SHARE
+    memory = settings.job["memory_bytes"] // STREAM_MEMORY_SHARE
     if target == "-":
         for url in sources:
             store, key = stores.split(url)
@@ -426,7 +476,7 @@ def _stream(stores: Stores, sources: list[str], target: str, settings: Settings)
         raise InvalidArgumentError("stdin becomes one object: headrace cp - s3://bucket/key")
     store, key = stores.split(target)
     info = _native.write_stream(
-        store._native, key, 0, part_bytes=settings.part_bytes or 8 << 20, memory_bytes=memory
+        store._native, key, 0, part_bytes=settings.job["part_bytes"] or 8 << 20, memory_bytes=memory
     )
     if settings.json:
         print_json({"objects": 1, "bytes": info.size, "skipped": 0, "seconds": time.monotonic() - started})
@@ -434,27 +484,47 @@ def _stream(stores: Stores, sources: list[str], target: str, settings: Settings)
 
 
 def sync(
-    source: str,
-    target: str,
-    delete: bool = False,
-    exact: bool = False,
-    size_only: bool = False,
-    include: list[str] | None = None,
-    exclude: list[str] | None = None,
-    dry_run: bool = False,
-    fsync: bool = False,
-    concurrency: int = 64,
-    part_size: str | None = None,
-    memory: str = "256MiB",
-    verify: bool = True,
-    verbose: bool = False,
-    quiet: bool = False,
-    endpoint: str | None = None,
-    region: str | None = None,
-    anonymous: bool = False,
-    access_log: str | None = None,
-    json: bool = False,
+    source: Annotated[str, argument(metavar="SRC", help="Prefix or directory.")],
+    target: Annotated[str, argument(metavar="DST", help="What becomes equal to it.")],
+    delete: Annotated[
+        bool,
+        option(
+            "--delete",
+            help="Delete what SRC does not have, once all is copied; not what --exclude keeps out.",
+        ),
+    ] = False,
+    exact: Annotated[
+        bool,
+        option(
+            "--exact",
+            help="Also copy what has another time (local DST; copies get SRC's time) or another ETag (between stores).",
+        ),
+    ] = False,
+    size_only: Annotated[bool, option("--size-only", help="Compare sizes only.")] = False,
+    include: Include = None,
+    exclude: Exclude = None,
+    dry_run: DryRun = False,
+    fsync: Fsync = False,
+    concurrency: Concurrency = 64,
+    part_size: PartSize = None,
+    memory: CopyMemory = "256MiB",
+    verify: Verify = True,
+    verbose: Verbose = False,
+    quiet: Quiet = False,
+    endpoint: Endpoint = None,
+    region: Region = None,
+    anonymous: Anonymous = False,
+    access_log: AccessLog = None,
+    json: Json = False,
 ) -> int:
+    """Make DST equal to SRC: copies what is missing, has another size, or is newer in SRC.
+
+    Examples:
+
+    * `headrace sync ./runs s3://bucket/runs`
+
+    * `headrace sync --delete --dry-run s3://bucket/train /data/train` — first see what would happen
+    """
     if exact and size_only:
         raise InvalidArgumentError("--exact and --size-only exclude each other")
     settings = _settings(

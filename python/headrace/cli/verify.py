@@ -12,18 +12,8 @@ from typing import Annotated
 import typer
 
 from headrace.base.units import format_bytes
-from headrace.cli.common import (
-    AccessLog,
-    Anonymous,
-    Endpoint,
-    Format,
-    Json,
-    Memory,
-    Region,
-    console,
-    fail,
-    print_json,
-)
+from headrace.cli.common import Format, Memory, console, fail, print_json
+from headrace.cli.declare import AccessLog, Anonymous, Endpoint, Json, Region
 from headrace.cli.index import (
     AllowUnsafe,
     Keys,
@@ -35,6 +25,7 @@ from headrace.cli.index import (
     TokensPerSample,
     shape,
 )
+from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.loader.quarantine import format_quarantine
 from headrace.store.store import Store, StoreOptions
@@ -166,7 +157,6 @@ def _print_problems(rows: list[tuple[str, int, str]], count: int) -> None:
         out.print(f"... and {count - 20:,} more (--json or --quarantine lists them)")
 
 
-@manifest_app.command("create")
 def manifest_create(
     url: Annotated[str, typer.Argument(metavar="URL", help="A directory or prefix.")],
     output: Annotated[
@@ -216,7 +206,6 @@ def manifest_create(
         )
 
 
-@manifest_app.command("check")
 def manifest_check(
     url: Annotated[str, typer.Argument(metavar="URL", help="A directory or prefix.")],
     manifest: Annotated[
@@ -321,6 +310,8 @@ def diff(
 
 
 def register(app: typer.Typer) -> None:
-    app.command()(verify)
+    add(app, verify)
+    add(manifest_app, manifest_create, "create")
+    add(manifest_app, manifest_check, "check")
     app.add_typer(manifest_app, name="manifest")
-    app.command()(diff)
+    add(app, diff)

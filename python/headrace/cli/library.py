@@ -1,0 +1,52 @@
+"""Commands for the command-line library, made of their declarations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Annotated, Any, get_args
+
+import typer
+
+from headrace.cli.declare import Argument, Option, Parameter, parameters
+
+__all__ = ["add"]
+
+
+def add(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
+    """Makes a function with declared parameters a command of the library's app."""
+    signature = inspect.signature(function, eval_str=True)
+    declared = {row.name: row for row in parameters(function)}
+    rows = [
+        row.replace(annotation=_annotation(declared[row.name])) if row.name in declared else row
+        for row in signature.parameters.values()
+    ]
+
+    def command(**given: Any) -> Any:
+        return function(**given)
+
+    command.__signature__ = signature.replace(parameters=rows)  # type: ignore[attr-defined]
+    command.__annotations__ = {row.name: row.annotation for row in rows}
+    command.__name__, command.__doc__ = function.__name__, function.__doc__
+    app.command(name)(command)
+
+
+def _annotation(row: Parameter) -> Any:
+    base, given = get_args(row.annotation)[0], row.given
+    if isinstance(given, Argument):
+        return Annotated[base, typer.Argument(metavar=given.metavar, help=given.help)]
+    return Annotated[
+        base,
+        typer.Option(
+            *_flags(given, row.default),
+            help=given.help,
+            metavar=given.metavar,
+            min=given.least,
+            rich_help_panel=given.panel,
+        ),
+    ]
+
+
+def _flags(given: Option, default: Any) -> tuple[str, ...]:
+    # "on/off", where what turns it on is left out.
+    return (f" /{given.flags[0]}",) if default is True else given.flags
