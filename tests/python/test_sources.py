@@ -60,6 +60,16 @@ def test_a_constructor_that_fails_leaves_nothing_open(roots: list[str], name: st
     del caught
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_leaves_nothing_open(roots: list[str]) -> None:
+    hr.Dataset(roots[0]).close()
+    before = held()
+    with pytest.raises(RuntimeWarning, match="too few lanes") as caught:
+        hr.Loader(roots[0], batch_size=1, rank=0, world_size=4, lanes=1, memory="16MiB")
+    assert held() == before
+    del caught
+
+
 def test_a_loader_that_fails_leaves_open_what_it_was_given(roots: list[str]) -> None:
     with hr.Dataset(roots[0]) as dataset:
         mixture = hr.Mixture({"a": (dataset, 1)})

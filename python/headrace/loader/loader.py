@@ -126,6 +126,7 @@ class Loader:
     ) -> None:
         chosen_rank = given_rank(rank, world_size)
         self._options, opening = split_options(batch_size, options)
+        self.batch_size = self._options.batch_size
         self._mixture = dataset if isinstance(dataset, Mixture) else None
         self._grown: list[Mixture] = []  # Made by add_source(), and ours to close.
         source = _open(dataset, self._options.columns, self._options.memory, opening)
@@ -134,13 +135,13 @@ class Loader:
             given = self._options.quarantine
             quarantined = [] if given is None else find_quarantined(source, given)
             self._engine = Engine(source, self._options, chosen_rank or rank_so_far(), quarantined)
+            opened.callback(self._engine.close)
+            self._tell_shared_lanes()  # A warning may be made an error.
             opened.pop_all()
         self._has_warned = self._has_told_empty = self._has_checked_memory = False
-        self.batch_size = self._options.batch_size
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
-        self._tell_shared_lanes()
         live.register(self)
 
     @property
