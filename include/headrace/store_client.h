@@ -46,6 +46,9 @@ class StoreClient {
   /// Bytes of one part of a transfer: small enough that several fit the budget.
   std::uint64_t part_bytes() const noexcept { return part_bytes_; }
 
+  /// Counters of the store and of the memory, see docs/metrics.md.
+  void append_metrics(MetricList& out) const;
+
   const Logs& logs() const noexcept { return logs_; }
   /// Names the rank in the logs, if there are any.
   void set_rank(std::uint32_t rank);

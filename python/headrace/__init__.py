@@ -8,6 +8,7 @@
 from typing import TYPE_CHECKING, Any
 
 from headrace._native import ObjectInfo, __version__
+from headrace.base.metrics import Metric
 from headrace.errors import (
     CancelledError,
     ChangedError,
@@ -53,6 +54,7 @@ __all__ = [
     "InvalidArgumentError",
     "Loader",
     "LoaderOptions",
+    "Metric",
     "Mixture",
     "MixtureSource",
     "NotFoundError",

@@ -12,6 +12,7 @@
 #include "dataset.h"
 #include "decode.h"
 #include "errors.h"
+#include "metrics.h"
 #include "order.h"
 #include "order_source.h"
 #include "store.h"
@@ -261,12 +262,7 @@ nb::object sample_ids(PyLoader& self, std::uint64_t epoch, std::uint64_t batch_i
   return make_int64_array(value_or_raise(std::move(result)));
 }
 
-nb::dict stats(PyLoader& self) {
-  nb::dict out;
-  for (const Metric& metric : self.parts.get()->loader->stats())
-    out[metric.name.c_str()] = metric.value;
-  return out;
-}
+nb::list metrics(PyLoader& self) { return make_metrics(self.parts.get()->loader->stats()); }
 
 void close(PyLoader& self) {
   if (auto parts = self.parts.peek()) {
@@ -337,7 +333,7 @@ void bind_loader(nb::module_& m) {
       .def_prop_ro("epoch", [](PyLoader& self) { return self.parts.get()->loader->epoch(); })
       .def_prop_ro("closed", [](PyLoader& self) { return self.parts.is_closed(); })
       .def("sample_ids", &sample_ids, nb::arg("epoch"), nb::arg("batch_index"))
-      .def("stats", &stats)
+      .def("metrics", &metrics)
       .def("order_spec",
            [](PyLoader& self) { return spec_to_dict(self.parts.get()->loader->order_spec()); })
       .def("close", &close);

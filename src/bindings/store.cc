@@ -9,6 +9,7 @@
 
 #include "buffers.h"
 #include "errors.h"
+#include "metrics.h"
 #include "store_options.h"
 
 namespace headrace {
@@ -133,17 +134,10 @@ std::tuple<std::vector<ObjectInfo>, std::vector<std::string>, std::string> list_
   return {std::move(page.objects), std::move(page.common_prefixes), std::move(page.continuation)};
 }
 
-nb::dict stats(PyStore& self) {
-  auto client = self.client.get();
-  MetricList metrics;
-  client->store().append_metrics(metrics);
-  nb::dict out;
-  for (const Metric& metric : metrics) out[metric.name.c_str()] = metric.value;
-  out["pool.limit_bytes"] = static_cast<double>(client->pool()->limit_bytes());
-  out["pool.used_bytes"] = static_cast<double>(client->pool()->used_bytes());
-  out["pool.committed_bytes"] = static_cast<double>(client->pool()->committed_bytes());
-  out["pool.peak_bytes"] = static_cast<double>(client->pool()->peak_bytes());
-  return out;
+nb::list metrics(PyStore& self) {
+  MetricList list;
+  self.client.get()->append_metrics(list);
+  return make_metrics(list);
 }
 
 void close(PyStore& self) {
@@ -258,7 +252,7 @@ void bind_store(nb::module_& m) {
                                   from_key);
           },
           nb::arg("from_key"), nb::arg("to_key"))
-      .def("stats", &stats)
+      .def("metrics", &metrics)
       .def("close", &close);
 }
 

@@ -1,3 +1,13 @@
+// One thread waits for both ends of a copy. It sleeps on the source's handle (events_); a second
+// thread takes the completions of writes and wakes it, since nobody can wait for two handles.
+//
+// Invariants:
+// - in_flight_ counts units that were started and have not ended; a unit that was read keeps its
+// slab
+//   for the write, so memory bounds both together.
+// - Units are started in the order of the queue while memory lasts. Nobody holds memory while he
+// waits
+//   for more: a unit takes its slab and goes, or stays in pulled_ without one.
 #include "copy/lane.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,15 @@
+// What is known of a list is its uses: (batch, block, how many samples), in order of batches, each
+// linked to the next use of the same block. add_use() appends while the list is scanned ahead,
+// pass() drops from the front, both in O(log open blocks).
+//
+// Invariants:
+// - State::first and last are the block's first and last known use; queued is the use at which the
+// block
+//   is to be opened, none while it is open.
+// - A block is in queue_ or in open_ or in neither (all its known uses were left to single reads).
+// - Memory goes by Belady's rule: the block needed last gives way, if what comes serves enough
+// before
+//   that one is needed again. What is not known yet counts as needed last.
 #include "feed/block_table.h"
 
 #include <algorithm>

@@ -122,8 +122,8 @@ class Fetcher {
 
   void wake() noexcept { store_->wake(); }
   void append_metrics(MetricList& out) const {
-    append_metric(out, "loader.second_reads", second_reads_.value());
-    append_metric(out, "loader.put_backs", put_backs_.value());
+    append_counter(out, "loader.second_reads", "reads", second_reads_.value());
+    append_counter(out, "loader.put_backs", "reads", put_backs_.value());
     store_->append_metrics(out);
   }
 

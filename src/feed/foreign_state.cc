@@ -1,3 +1,6 @@
+// States of other loaders are told by members that only they write, and never by what is missing: a
+// state of our own that lost a member must be an error of that member, not a state of somebody
+// else.
 #include "feed/foreign_state.h"
 
 #include <string>

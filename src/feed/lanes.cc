@@ -1,3 +1,10 @@
+// Each lane is read from front to back: of a lane there is at most one window to open next, and
+// queue_ has one entry a dense lane, by the batch that needs it. So the next read of all is the
+// first of the queue, in O(log lanes).
+//
+// A lane may fall behind when its window was evicted and batches read its samples singly meanwhile:
+// open_next() then moves it on to where the batches are. The incomplete batch at the end of an
+// epoch is not worth windows of its own (read_ahead_end), since its samples lie in all lanes.
 #include "feed/lanes.h"
 
 #include <algorithm>

@@ -14,6 +14,7 @@
 #include "feed/pipeline.h"
 #include "feed/position.h"
 #include "feed/stand_ins.h"
+#include "io/pool_metrics.h"
 
 namespace headrace {
 namespace feed {
@@ -512,22 +513,18 @@ Result<std::vector<std::int64_t>> LoaderImpl::sample_ids(std::uint64_t epoch,
 
 MetricList LoaderImpl::stats() const {
   MetricList list;
-  append_metric(list, "loader.batches", batches_.value());
-  append_metric(list, "loader.samples", samples_.value());
-  append_metric(list, "loader.replaced_samples", replaced_samples_.value());
-  append_metric(list, "loader.bad_samples", stand_ins_.found_count());
-  append_metric(list, "loader.delivered_bytes", delivered_bytes_.value());
-  append_metric(list, "loader.memory_wanted_bytes",
-                wanted_memory_bytes_.load(std::memory_order_relaxed));
-  append_metric(list, "loader.first_batch_us", first_batch_us_.value());
-  append_metric(list, "loader.waited_us", waited_us_.value());
+  append_counter(list, "loader.batches", "batches", batches_.value());
+  append_counter(list, "loader.samples", "samples", samples_.value());
+  append_counter(list, "loader.replaced_samples", "samples", replaced_samples_.value());
+  append_counter(list, "loader.bad_samples", "events", stand_ins_.found_count());
+  append_counter(list, "loader.delivered_bytes", "bytes", delivered_bytes_.value());
+  append_gauge(list, "loader.memory_wanted_bytes", "bytes",
+               static_cast<double>(wanted_memory_bytes_.load(std::memory_order_relaxed)));
+  append_gauge(list, "loader.first_batch_us", "us", static_cast<double>(first_batch_us_.value()));
+  append_counter(list, "loader.waited_us", "us", waited_us_.value());
   stalls_.append_to(list,
                     [](std::size_t i) { return stall_cause_name(static_cast<StallCause>(i)); });
-  const SlabPool& pool = waker_->pool();
-  append_metric(list, "pool.limit_bytes", pool.limit_bytes());
-  append_metric(list, "pool.used_bytes", pool.used_bytes());
-  append_metric(list, "pool.committed_bytes", pool.committed_bytes());
-  append_metric(list, "pool.peak_bytes", pool.peak_bytes());
+  io::append_pool_metrics(list, waker_->pool());
   fetcher_->append_metrics(list);
   return list;
 }

@@ -1,3 +1,7 @@
+// A run goes through stages that were made for it and are thrown away with it: a new position
+// (seek, state, another epoch) makes new ones, and batches of the old run that are still being
+// finished are told apart by their generation. The head is planned, read and cut in order;
+// finishing may overtake nobody, since the finisher delivers in order.
 #include "feed/pipeline.h"
 
 #include <algorithm>

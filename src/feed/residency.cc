@@ -1,3 +1,8 @@
+// A window is the unit of residency: its pieces (one a block) are read as one, and it is ready when
+// all are. Its samples were permuted together, so any of them may be needed by the next batch: a
+// window is kept until the lane has passed its end. A piece that nobody needs (consumed before a
+// resume) is not read; `fetches` then has a null in its place, and `bytes` an empty entry, so that
+// indices of pieces stay those of the order.
 #include "feed/residency.h"
 
 #include <algorithm>

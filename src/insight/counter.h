@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
+#include <utility>
 
 #include "headrace/metrics.h"
 
@@ -30,8 +32,13 @@ class Gauge {
   std::atomic<std::int64_t> value_{0};
 };
 
-inline void append_metric(MetricList& out, std::string name, std::uint64_t value) {
-  out.push_back({std::move(name), static_cast<double>(value)});
+inline void append_counter(MetricList& out, std::string name, std::string_view unit,
+                           std::uint64_t value) {
+  out.push_back({.name = std::move(name), .value = static_cast<double>(value), .unit = unit});
+}
+inline void append_gauge(MetricList& out, std::string name, std::string_view unit, double value) {
+  out.push_back(
+      {.name = std::move(name), .value = value, .kind = MetricKind::kGauge, .unit = unit});
 }
 
 }  // namespace headrace

@@ -48,13 +48,18 @@ std::uint64_t Histogram::percentile(double share) const noexcept {
 }
 
 void Histogram::append_to(MetricList& out, std::string_view name, std::string_view unit) const {
-  const auto append = [&](std::string_view which, double share) {
-    out.push_back({std::string(name) + std::string(which) + std::string(unit),
-                   static_cast<double>(percentile(share))});
+  const std::string begin(name);
+  const auto append = [&](const char* which, const char* quantile, double share) {
+    out.push_back({.name = begin + which + std::string(unit),
+                   .value = static_cast<double>(percentile(share)),
+                   .kind = MetricKind::kQuantile,
+                   .unit = unit,
+                   .family = begin + "_" + std::string(unit),
+                   .labels = {{"quantile", quantile}}});
   };
-  append("_p50_", 0.5);
-  append("_p99_", 0.99);
-  append("_max_", 1.0);
+  append("_p50_", "0.5", 0.5);
+  append("_p99_", "0.99", 0.99);
+  append("_max_", "1", 1.0);
 }
 
 }  // namespace headrace

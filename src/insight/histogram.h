@@ -22,7 +22,8 @@ class Histogram {
   /// Smallest bucket bound that at least `share` (0 .. 1) of the values do not exceed: the true
   /// percentile or at most 1/16 more. 0 when nothing was recorded. O(buckets).
   std::uint64_t percentile(double share) const noexcept;
-  /// Appends NAME_p50_UNIT, NAME_p99_UNIT and NAME_max_UNIT (the latter within 1/16).
+  /// Appends NAME_p50_UNIT, NAME_p99_UNIT and NAME_max_UNIT (the latter within 1/16), quantiles of
+  /// the family NAME_UNIT. `unit` is static.
   void append_to(MetricList& out, std::string_view name, std::string_view unit) const;
 
   /// 16 buckets for each power of two; the values below 16 have one each.

@@ -35,7 +35,10 @@ class StallClock {
   template <class NameOf>
   void append_to(MetricList& out, NameOf name_of) const {
     for (std::size_t i = 0; i < kCauseCount; ++i) {
-      append_metric(out, "stall." + std::string(std::string_view(name_of(i))) + "_us", total_us(i));
+      const std::string cause(std::string_view(name_of(i)));
+      append_counter(out, "stall." + cause + "_us", "us", total_us(i));
+      out.back().family = "stall.waited_us";
+      out.back().labels = {{"cause", cause}};
     }
   }
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "io/pool_metrics.h"
 #include "io/submit_queue.h"
 #include "io/uploader.h"
 
@@ -84,6 +85,11 @@ Status StoreClient::flush_logs() {
     if (first.ok()) first = std::move(status);
   }
   return first;
+}
+
+void StoreClient::append_metrics(MetricList& out) const {
+  store_->append_metrics(out);
+  io::append_pool_metrics(out, *pool_);
 }
 
 Status StoreClient::closed_error() const {

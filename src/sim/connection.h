@@ -3,14 +3,15 @@
 /// One client connection: a state machine over a non-blocking socket. Owner thread only; never
 /// blocks on the socket.
 ///
-/// | state   | waits for                        | then |
-/// |---------|----------------------------------|---------------------------------------------------|
-/// | kHead   | a whole request head             | kBody when there is one, else kDelay; idle:
-/// closed | | kBody   | body bytes, the pacers           | kDelay | | kDelay  | the drawn
-/// first-byte time        | kSend; kReset when it is dropped                  | | kSend   | room in
-/// the socket, the pacers   | kHead, kLinger, kReset                            | | kReset  | the
-/// client to have what was sent | closed with a TCP reset                           | | kLinger |
-/// the client to close              | closed (closing at once could reset what was sent) |
+/// | state   | waits for                        | then                                         |
+/// |---------|----------------------------------|----------------------------------------------|
+/// | kHead   | a whole request head             | kBody when there is one, else kDelay; idle:  |
+/// |         |                                  | closed                                       |
+/// | kBody   | body bytes, the pacers           | kDelay                                       |
+/// | kDelay  | the drawn first-byte time        | kSend; kReset when it is dropped             |
+/// | kSend   | room in the socket, the pacers   | kHead, kLinger, kReset                       |
+/// | kReset  | the client to have what was sent | closed with a TCP reset                      |
+/// | kLinger | the client to close              | closed (at once could reset what was sent)   |
 #include <chrono>
 #include <cstdint>
 #include <span>

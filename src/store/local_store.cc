@@ -183,11 +183,11 @@ class Handle final : public Store {
   std::string local_directory() const override { return core_->options().local_directory; }
   void append_metrics(MetricList& out) const override {
     const Counters& counters = core_->counters();
-    append_metric(out, "store.requests", counters.requests.value());
-    append_metric(out, "store.failures", counters.failures.value());
-    append_metric(out, "store.cancellations", counters.cancellations.value());
-    append_metric(out, "store.received_bytes", counters.received_bytes.value());
-    append_metric(out, "store.sent_bytes", counters.sent_bytes.value());
+    append_counter(out, "store.requests", "requests", counters.requests.value());
+    append_counter(out, "store.failures", "requests", counters.failures.value());
+    append_counter(out, "store.cancellations", "requests", counters.cancellations.value());
+    append_counter(out, "store.received_bytes", "bytes", counters.received_bytes.value());
+    append_counter(out, "store.sent_bytes", "bytes", counters.sent_bytes.value());
     counters.request_us.append_to(out, "store.request", "us");
   }
 

@@ -1,3 +1,17 @@
+// A listing is a list of segments in byte order of their keys, each with pages of its own under
+// way. A segment is split where its keys or directories show that much is left, by a name that lies
+// in it.
+//
+// Invariants:
+// - Segments do not overlap, and together they are the whole range: `after` and `until` of
+// neighbours
+//   are the same key, and belong to one of the two (keeps_until).
+// - What is given out is in byte order: from the first segment until it is done, then from the
+// next.
+//   A store that lists in no order is read page after page instead (is_parallel_).
+// - A guess (a segment begun where nothing may lie) costs one page and is paid from credit_, which
+// full
+//   pages earn: listing never makes more than a fixed share of requests in vain.
 #include "store/parallel_list.h"
 
 #include <algorithm>

@@ -143,9 +143,7 @@ class Router final : public Store {
   void append_metrics(MetricList& out) const override {
     MetricList all;
     for (const auto& line : lines_) line->store->append_metrics(all);
-    std::map<std::string, double> sums;
-    for (const Metric& metric : all) sums[metric.name] += metric.value;
-    for (const auto& [name, value] : sums) out.push_back({name, value});
+    for (Metric& metric : sum_of(all)) out.push_back(std::move(metric));
   }
 
  private:

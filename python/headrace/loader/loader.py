@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base import live
+from headrace.base.metrics import Metric, by_name, snapshot
 from headrace.base.ranks import Rank, find_rank, given_rank, group_rank, rank_so_far
 from headrace.base.units import whole_number
 from headrace.data.batch import BadSample, Batch
@@ -247,7 +248,7 @@ class Loader:
     def _check_memory(self) -> None:
         """Says once when the limit makes whole blocks ready for single samples."""
         self._has_checked_memory = True
-        wanted = int(self._native.stats()["loader.memory_wanted_bytes"])
+        wanted = int(by_name(self._native.metrics())["loader.memory_wanted_bytes"])
         if wanted == 0:
             return
         warnings.warn(
@@ -425,11 +426,15 @@ class Loader:
 
     def stats(self) -> dict[str, Any]:
         """Counters of loader, store and memory (docs/metrics.md), and ``stall_seconds`` by cause."""
-        stats: dict[str, Any] = self._native.stats()
+        stats: dict[str, Any] = by_name(self._native.metrics())
         stats["stall_seconds"] = {
             cause: stats.get(f"stall.{cause}_us", 0.0) / 1e6 for cause in _native.STALL_CAUSES
         }
         return stats
+
+    def metrics(self) -> list[Metric]:
+        """The counters of :meth:`stats` with kind, unit and labels: what exporters need."""
+        return snapshot(self._native.metrics())
 
     def close(self) -> None:
         """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base import live
+from headrace.base.metrics import Metric, by_name, snapshot
 from headrace.base.ranks import recorded_rank
 from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
@@ -253,7 +254,11 @@ class Store:
 
     def stats(self) -> dict[str, float]:
         """Counters since opening, see docs/metrics.md."""
-        return self._native.stats()
+        return by_name(self._native.metrics())
+
+    def metrics(self) -> list[Metric]:
+        """The counters of :meth:`stats` with kind, unit and labels: what exporters need."""
+        return snapshot(self._native.metrics())
 
     def close(self) -> None:
         """Cancels what is under way and ends the threads. Views from :meth:`get_ranges` stay valid. May be

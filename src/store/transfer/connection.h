@@ -3,17 +3,18 @@
 /// Connection: one keep-alive HTTP/1.1 connection and the attempt that it carries out. Tunnel and
 /// TLS are its Channel's.
 ///
-/// | state       | waits for                                     | next |
-/// |-------------|-----------------------------------------------|---------------------------------------------------|
-/// | kClosed     | begin()                                       | kConnecting, kSending | |
-/// kConnecting | connect; connect_timeout                      | kSending; next address; attempt
-/// fails             | | kSending    | the rest of the request to be taken; progress | kHead
-/// (answer may come before)                    | | kHead       | the head of the answer;
-/// first_byte_timeout    | kBody, kText, attempt ends                        | | kBody       | the
-/// body, into the slab; progress             | attempt ends                                      |
-/// | kText       | the body, as text (errors, calls); progress   | attempt ends | | kDraining   |
-/// the kernel to hand back buffers               | kClosed, attempt ends | | kIdle       | begin();
-/// 4 s                                  | kSending, kClosed                                 |
+/// | state       | waits for                                     | next                       |
+/// |-------------|-----------------------------------------------|----------------------------|
+/// | kClosed     | begin()                                       | kConnecting, kSending      |
+/// | kConnecting | connect; connect_timeout                      | kSending; next address;    |
+/// |             |                                               | attempt fails              |
+/// | kSending    | the rest of the request to be taken; progress | kHead (answer may come     |
+/// |             |                                               | before)                    |
+/// | kHead       | the head of the answer; first_byte_timeout    | kBody, kText, attempt ends |
+/// | kBody       | the body, into the slab; progress             | attempt ends               |
+/// | kText       | the body, as text (errors, calls); progress   | attempt ends               |
+/// | kDraining   | the kernel to hand back buffers               | kClosed, attempt ends      |
+/// | kIdle       | begin(); 4 s                                  | kSending, kClosed          |
 ///
 /// Every attempt that begin() starts ends in one Progress::kDone; the connection is then kIdle or
 /// kClosed.

@@ -83,12 +83,14 @@ void EndpointControl::update(TimePoint now) {
 }
 
 void EndpointControl::append_metrics(MetricList& out) const {
-  out.push_back(
-      {"store.concurrency_limit", static_cast<double>(limit_.load(std::memory_order_relaxed))});
-  out.push_back({"store.goodput_bytes_per_second", goodput_.load(std::memory_order_relaxed)});
-  out.push_back({"store.sharing_processes",
-                 static_cast<double>(process_count_.load(std::memory_order_relaxed))});
-  append_metric(out, "store.sharing_failures", sharing_failures_.load(std::memory_order_relaxed));
+  append_gauge(out, "store.concurrency_limit", "requests",
+               static_cast<double>(limit_.load(std::memory_order_relaxed)));
+  append_gauge(out, "store.goodput_bytes_per_second", "bytes/s",
+               goodput_.load(std::memory_order_relaxed));
+  append_gauge(out, "store.sharing_processes", "processes",
+               static_cast<double>(process_count_.load(std::memory_order_relaxed)));
+  append_counter(out, "store.sharing_failures", "events",
+                 sharing_failures_.load(std::memory_order_relaxed));
 }
 
 }  // namespace headrace::transfer

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/random.h"
+#include "insight/counter.h"
 #include "store/transfer/engine_core.h"
 
 namespace headrace {
@@ -157,34 +158,35 @@ Result<HttpAnswer> EngineCore::call(const HttpCall& call, const CallOptions& cal
 void EngineCore::append_metrics(MetricList& out) const {
   struct Row {
     const char* name;
+    const char* unit;
     Counter TransferCounters::*counter;
   };
   static constexpr Row kRows[] = {
-      {"store.requests", &TransferCounters::requests},
-      {"store.attempts", &TransferCounters::attempts},
-      {"store.received_bytes", &TransferCounters::received_bytes},
-      {"store.sent_bytes", &TransferCounters::sent_bytes},
-      {"store.retries", &TransferCounters::retries},
-      {"store.throttles", &TransferCounters::throttles},
-      {"store.timeouts", &TransferCounters::timeouts},
-      {"store.failures", &TransferCounters::failures},
-      {"store.cancellations", &TransferCounters::cancellations},
-      {"store.connections_opened", &TransferCounters::connections_opened},
-      {"store.connect_failures", &TransferCounters::connect_failures},
-      {"store.tls_handshakes", &TransferCounters::tls_handshakes},
-      {"store.tls_resumptions", &TransferCounters::tls_resumptions},
-      {"store.redirects", &TransferCounters::redirects},
-      {"store.checksum_failures", &TransferCounters::checksum_failures},
-      {"store.hedges", &TransferCounters::hedges},
-      {"store.hedges_won", &TransferCounters::hedges_won},
-      {"store.stale_connections", &TransferCounters::stale_connections},
-      {"store.fresh_requests", &TransferCounters::fresh_requests},
-      {"store.reactor_waits", &TransferCounters::waits},
+      {"store.requests", "requests", &TransferCounters::requests},
+      {"store.attempts", "attempts", &TransferCounters::attempts},
+      {"store.received_bytes", "bytes", &TransferCounters::received_bytes},
+      {"store.sent_bytes", "bytes", &TransferCounters::sent_bytes},
+      {"store.retries", "attempts", &TransferCounters::retries},
+      {"store.throttles", "attempts", &TransferCounters::throttles},
+      {"store.timeouts", "attempts", &TransferCounters::timeouts},
+      {"store.failures", "requests", &TransferCounters::failures},
+      {"store.cancellations", "requests", &TransferCounters::cancellations},
+      {"store.connections_opened", "connections", &TransferCounters::connections_opened},
+      {"store.connect_failures", "connections", &TransferCounters::connect_failures},
+      {"store.tls_handshakes", "connections", &TransferCounters::tls_handshakes},
+      {"store.tls_resumptions", "connections", &TransferCounters::tls_resumptions},
+      {"store.redirects", "requests", &TransferCounters::redirects},
+      {"store.checksum_failures", "attempts", &TransferCounters::checksum_failures},
+      {"store.hedges", "attempts", &TransferCounters::hedges},
+      {"store.hedges_won", "attempts", &TransferCounters::hedges_won},
+      {"store.stale_connections", "connections", &TransferCounters::stale_connections},
+      {"store.fresh_requests", "requests", &TransferCounters::fresh_requests},
+      {"store.reactor_waits", "calls", &TransferCounters::waits},
   };
   for (const Row& row : kRows) {
     std::uint64_t sum = 0;
     for (const auto& reactor : reactors_) sum += (reactor->counters().*row.counter).get();
-    out.push_back({row.name, static_cast<double>(sum)});
+    append_counter(out, row.name, row.unit, sum);
   }
   control_->append_metrics(out);
 }

@@ -3,14 +3,14 @@
 /// TransferOp: one accepted request (GetOp, PutOp, CallOp differ only in what they send and where
 /// the answer goes) on its way through a reactor. Pooled by its handle, so a GET allocates nothing.
 ///
-/// | state     | waits for                                  | next |
-/// |-----------|--------------------------------------------|-------------------------------------------------|
-/// | kMailed   | the reactor to take its mail               | kPending, kFinished (invalid,
-/// cancelled)        | | kPending  | a free connection                          | kActive,
-/// kFinished (cancel, deadline)           | | kActive   | the Connection that has it (see there) |
-/// kFinished, kBackoff, kPending (stale connection)| | kBackoff  | its time to try again |
-/// kPending, kFinished (cancel, deadline)          | | kFinished | the consumer to take the
-/// completion        | back to the pool                                |
+/// | state     | waits for                      | next                                       |
+/// |-----------|--------------------------------|--------------------------------------------|
+/// | kMailed   | the reactor to take its mail   | kPending, kFinished (invalid, cancelled)   |
+/// | kPending  | a free connection              | kActive, kFinished (cancel, deadline)      |
+/// | kActive   | the Connection that has it     | kFinished, kBackoff, kPending (stale       |
+/// |           | (see there)                    | connection)                                |
+/// | kBackoff  | its time to try again          | kPending, kFinished (cancel, deadline)     |
+/// | kFinished | the consumer to take it        | back to the pool                           |
 ///
 /// Threads: the reactor's from kMailed to kFinished, the consumer's otherwise; `is_cancelled` from
 /// any.

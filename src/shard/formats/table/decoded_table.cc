@@ -1,3 +1,7 @@
+// Columns of a decoded block, as Arrow laid them out: nothing is copied here, a cell is a pointer
+// into the arrays, which the block keeps alive. What Arrow stores otherwise than it is delivered
+// (bits for booleans, offsets of 32 or 64 bits) is put right where a cell is cut; lists with nulls
+// by the cell's writer, when the batch is laid out.
 #include "shard/formats/table/decoded_table.h"
 
 #include <fmt/format.h>
