@@ -37,7 +37,7 @@ def test_every_metric_is_in_the_documentation(tmp_path: Path) -> None:
     ):
         list(loader)
         bytes(store.get("a.txt"))
-        seen += loader.metrics() + store.metrics()
+        seen = [*seen, *loader.metrics(), *store.metrics()]
         assert {m.name for m in loader.metrics()} | {"stall_seconds"} == set(loader.stats())
     said = documented_metrics()
     assert {m.name: (m.kind, m.unit) for m in seen} == {m.name: said.get(m.name) for m in seen}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -432,7 +432,7 @@ class Loader:
         }
         return stats
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> Sequence[Metric]:
         """The counters of :meth:`stats` with kind, unit and labels: what exporters need."""
         return snapshot(self._native.metrics())
 

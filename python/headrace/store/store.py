@@ -256,7 +256,7 @@ class Store:
         """Counters since opening, see docs/metrics.md."""
         return by_name(self._native.metrics())
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> Sequence[Metric]:
         """The counters of :meth:`stats` with kind, unit and labels: what exporters need."""
         return snapshot(self._native.metrics())
 
