@@ -11,7 +11,7 @@ namespace {
 
 TEST(Metrics, SumsAddWhatCountsAndKeepTheLargestQuantile) {
   MetricList all;
-  for (const std::uint64_t n : {3, 4}) {
+  for (const std::uint64_t n : {std::uint64_t{3}, std::uint64_t{4}}) {
     append_counter(all, "store.requests", "requests", n);
     append_gauge(all, "store.level", "requests", static_cast<double>(n));
     Histogram times;

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Two builds of Headrace against each other: did a change cost speed?
+
+    pip install --no-deps --target /tmp/old OLD_CHECKOUT; pip install --no-deps --target /tmp/new .
+    bench/builds.py /tmp/old /tmp/new [--rounds 5] [--mib 512] [--cases mds,tar,...] [--json]
+
+Cases: mds, mds-s3, tar and tfrecord (4 KiB samples, shuffled, two epochs, from files in memory or from
+`headrace sim` on loopback), ranges of 64 KiB, 1 MiB and 8 MiB (get_ranges from the simulator), samples
+(Dataset.read of random ones), copy (small files to the simulator) and pack (small files to MDS). Every run is
+a fresh process; the builds take turns, and change who is first. CPU is user + system time of the process from
+the end of the imports; the ratio is the median over rounds of new / old, with its spread. The simulator is
+that of the new build for both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import shutil
+import statistics
+import struct
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+SAMPLE = 4096
+
+PRELUDE = """
+import json, os, resource, sys, time
+import numpy
+import headrace as hr
+root, port = sys.argv[1], sys.argv[2]
+remote = dict(endpoint=f"http://127.0.0.1:{port}", access_key="headrace", secret_key="headrace-secret",
+              control_directory="")
+def used():
+    r = resource.getrusage(resource.RUSAGE_SELF)
+    return r.ru_utime + r.ru_stime
+cpu, wall = used(), time.perf_counter()
+"""
+POSTLUDE = """
+print(json.dumps([used() - cpu, time.perf_counter() - wall, count]))
+"""
+LOADER = """
+count = 0
+with hr.Loader({url}, batch_size=64, memory="1GiB", {more}) as loader:
+    for _ in range(2):
+        for batch in loader:
+            count += len(batch.ids)
+"""
+RANGES = """
+count = 0
+with hr.Store("s3://bucket", memory="256MiB", **remote) as store:
+    sizes = {{o.key: o.size for o in store.list("blobs/")}}
+    def ranges():
+        for _ in range({passes}):
+            for key, size in sizes.items():
+                for offset in range(0, size, {size}):
+                    yield key, offset, {size}
+    for result in store.get_ranges(ranges(), in_flight=32):
+        count += 1
+        del result
+"""
+CASES = {
+    "mds": LOADER.format(url='root + "/bucket/mds"', more="seed=1"),
+    "mds-s3": LOADER.format(url='"s3://bucket/mds"', more="seed=1, **remote"),
+    "tar": LOADER.format(url='root + "/bucket/tar"', more="seed=1"),
+    "tfrecord": LOADER.format(url='root + "/bucket/tfrecord"', more='seed=1, ragged="arrow"'),
+    "ranges-64KiB": RANGES.format(size=64 << 10, passes=1),
+    "ranges-1MiB": RANGES.format(size=1 << 20, passes=4),
+    "ranges-8MiB": RANGES.format(size=8 << 20, passes=4),
+    "samples": """
+count = 0
+rng = numpy.random.default_rng(3)
+with hr.Dataset("s3://bucket/mds", **remote) as data:
+    for _ in range(40):
+        count += len(data.read(rng.integers(0, len(data), 256).tolist()))
+""",
+    "copy": """
+from headrace.cli.__main__ import main
+target = f"s3://bucket/copy-{os.getpid()}"
+os.environ.update(AWS_ENDPOINT_URL_S3=remote["endpoint"], AWS_ACCESS_KEY_ID="headrace",
+                  AWS_SECRET_ACCESS_KEY="headrace-secret")
+sys.argv = ["headrace", "cp", "-r", "--json", root + "/small", target]
+sys.stdout = open(os.devnull, "w")
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended
+sys.stdout = sys.__stdout__
+count = 1
+""",
+    "pack": """
+import shutil
+from headrace.cli.__main__ import main
+target = root + f"/pack-{os.getpid()}"
+sys.argv = ["headrace", "pack", "--json", root + "/small", target, "--format", "mds"]
+sys.stdout = open(os.devnull, "w")
+try:
+    main()
+except SystemExit as ended:
+    assert not ended.code, ended
+sys.stdout = sys.__stdout__
+shutil.rmtree(target)
+count = 1
+""",
+}
+
+
+def make_data(root: Path, mib: int, build: str) -> None:
+    rng = random.Random(1)
+    bucket = root / "bucket"
+    samples = (mib << 20) // SAMPLE
+    for name in ("tar", "blobs", "mds"):
+        (bucket / name).mkdir(parents=True)
+    payload = rng.randbytes(64 << 20)
+    for shard in range(max(1, mib // 64)):
+        (bucket / "blobs" / f"{shard}").write_bytes(payload)
+        with tarfile.open(bucket / "tar" / f"{shard:05d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
+            for i in range((64 << 20) // SAMPLE):
+                member = tarfile.TarInfo(f"{shard:05d}{i:07d}.bin")
+                member.size = SAMPLE
+                tar.addfile(member, io.BytesIO(payload[i * SAMPLE : (i + 1) * SAMPLE]))
+    make_mds(bucket / "mds", payload, samples)
+    subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "headrace.cli",
+            "pack",
+            bucket / "mds",
+            bucket / "tfrecord",
+            "--format",
+            "tfrecord",
+        ],
+        env={**os.environ, "PYTHONPATH": build},
+        check=True,
+        capture_output=True,
+    )
+    small = root / "small"
+    for i in range(4000):
+        file = small / f"d{i % 40}" / f"{i}.bin"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(payload[i * 1000 : i * 1000 + 16384])
+
+
+def make_mds(directory: Path, payload: bytes, samples: int) -> None:
+    """Shards of one column of bytes of a fixed size, as Mosaic's writer lays them out."""
+    shards = []
+    config = {
+        "column_encodings": ["bytes"],
+        "column_names": ["data"],
+        "column_sizes": [None],
+        "compression": None,
+        "format": "mds",
+        "hashes": [],
+        "size_limit": 1 << 26,
+        "version": 2,
+    }
+    text = json.dumps({k: v for k, v in sorted(config.items())}, sort_keys=True).encode()
+    each = 15_000
+    for number, begin in enumerate(range(0, samples, each)):
+        count = min(each, samples - begin)
+        first = 4 + 4 * (count + 1) + len(text)
+        one = SAMPLE + 4
+        offsets = struct.pack(f"<{count + 1}I", *range(first, first + one * count + 1, one))
+        body = b"".join(
+            struct.pack("<I", SAMPLE) + payload[(begin + i) % 16000 * SAMPLE :][:SAMPLE] for i in range(count)
+        )
+        data = struct.pack("<I", count) + offsets + text + body
+        name = f"shard.{number:05d}.mds"
+        (directory / name).write_bytes(data)
+        shards.append(
+            {
+                **config,
+                "samples": count,
+                "raw_data": {"basename": name, "bytes": len(data), "hashes": {}},
+                "zip_data": None,
+            }
+        )
+    (directory / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
+
+
+def run(build: str, case: str, root: Path, port: int) -> tuple[float, float]:
+    done = subprocess.run(
+        [sys.executable, "-c", PRELUDE + CASES[case] + POSTLUDE, str(root), str(port)],
+        env={**os.environ, "PYTHONPATH": build, "AWS_EC2_METADATA_DISABLED": "true"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{case} with {build}:\n{done.stderr}")
+    cpu, wall, count = json.loads(done.stdout.splitlines()[-1])
+    assert count, f"{case}: nothing was read"
+    return cpu, wall
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--mib", type=int, default=512)
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    root = Path(tempfile.mkdtemp(prefix="builds-", dir="/dev/shm"))
+    server = None
+    try:
+        make_data(root, args.mib, args.new)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "headrace.cli", "sim", str(root), "--port", "0", "--json"],
+            env={**os.environ, "PYTHONPATH": args.new},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert server.stdout
+        port = int(json.loads(server.stdout.readline())["endpoint"].rsplit(":", 1)[1])
+        table = {}
+        for case in args.cases.split(","):
+            ratios: dict[str, list[float]] = {"cpu": [], "wall": []}
+            for number in range(args.rounds + 1):
+                turns = [args.old, args.new] if number % 2 else [args.new, args.old]
+                took = {build: run(build, case, root, port) for build in turns}
+                if number == 0:
+                    continue  # Both warm: indexes are made, pages are there.
+                for i, what in enumerate(("cpu", "wall")):
+                    ratios[what].append(took[args.new][i] / took[args.old][i])
+            table[case] = {
+                what: (round(statistics.median(v), 3), round(min(v), 3), round(max(v), 3))
+                for what, v in ratios.items()
+            }
+            if not args.json:
+                cpu, wall = table[case]["cpu"], table[case]["wall"]
+                print(
+                    f"{case:14} CPU new/old {cpu[0]:.3f} ({cpu[1]:.3f} to {cpu[2]:.3f})   "
+                    f"wall {wall[0]:.3f} ({wall[1]:.3f} to {wall[2]:.3f})",
+                    flush=True,
+                )
+        if args.json:
+            print(json.dumps(table))
+    finally:
+        if server is not None:
+            server.terminate()
+            server.wait()
+        shutil.rmtree(root)
+
+
+if __name__ == "__main__":
+    main()
