@@ -161,7 +161,7 @@ def make_mds(directory: Path, payload: bytes, samples: int) -> None:
         "size_limit": 1 << 26,
         "version": 2,
     }
-    text = json.dumps({k: v for k, v in sorted(config.items())}, sort_keys=True).encode()
+    text = json.dumps(config, sort_keys=True).encode()
     each = 15_000
     for number, begin in enumerate(range(0, samples, each)):
         count = min(each, samples - begin)
