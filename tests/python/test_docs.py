@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import headrace as hr
+from headrace import sim
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,13 +28,22 @@ def documented_metrics() -> dict[str, tuple[str, str]]:
 
 
 def test_every_metric_is_in_the_documentation(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"x" * 100)
-    with hr.sim.Server() as server, server.store("bucket") as remote:
-        remote.put("a.txt", b"x" * 100)
+    (tmp_path / "bucket").mkdir()
+    (tmp_path / "bucket" / "a.txt").write_bytes(b"x" * 100)
+    with (
+        sim.Server(tmp_path) as server,
+        hr.Store(
+            "s3://bucket",
+            endpoint=server.endpoint,
+            access_key=server.access_key,
+            secret_key=server.secret_key,
+        ) as remote,
+    ):
+        remote.get("a.txt")
         seen = remote.metrics()
     with (
-        hr.Loader(str(tmp_path), format="raw", batch_size=1, memory="16MiB") as loader,
-        hr.Store(str(tmp_path)) as store,
+        hr.Loader(str(tmp_path / "bucket"), format="raw", batch_size=1, memory="16MiB") as loader,
+        hr.Store(str(tmp_path / "bucket")) as store,
     ):
         list(loader)
         bytes(store.get("a.txt"))

@@ -8,7 +8,7 @@
 namespace headrace::detail {
 namespace {
 
-__extension__ using Wide = unsigned __int128;
+__extension__ using Wide128 = unsigned __int128;
 
 // First sample in [low, count) that begins at or after `offset`.
 std::uint64_t first_at_or_after(const IndexView& index, const ShardRecord& shard, std::uint64_t low,
@@ -96,7 +96,7 @@ class Cutter {
     if (parts > most_blocks_) return too_many();
     std::uint64_t begin = 0;
     for (std::uint64_t j = 1; j <= parts && begin < shard.sample_count; ++j) {
-      const auto target = static_cast<std::uint64_t>(static_cast<Wide>(total) * j / parts);
+      const auto target = static_cast<std::uint64_t>(static_cast<Wide128>(total) * j / parts);
       const std::uint64_t end =
           j == parts ? shard.sample_count : first_at_or_after(index_, shard, begin, from + target);
       if (end == begin) continue;
