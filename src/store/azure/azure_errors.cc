@@ -1,9 +1,13 @@
 #include "store/azure/azure_errors.h"
 
 #include "store/azure/azure_xml.h"
+#include "store/vendor/error_table.h"
 
 namespace headrace::azure {
 namespace {
+
+using vendor::ErrorRow;
+using vendor::printable;
 
 constexpr std::string_view kSlowDown = "the service asks for a lower request rate";
 constexpr std::string_view kExists =
@@ -121,27 +125,10 @@ constexpr ErrorRow kTable[] = {
 };
 
 ErrorRow row_for(std::string_view azure_code, int status) noexcept {
-  for (const ErrorRow& row : kTable) {
-    if (!row.azure_code.empty() && row.azure_code == azure_code) return row;
-  }
-  for (const ErrorRow& row : kTable) {
-    if (row.azure_code.empty() && row.http_status == status) return row;
-  }
-  if (status >= 500) return {"", status, Code::kUnavailable, ""};
-  if (status >= 400) return {"", status, Code::kInvalidArgument, ""};
-  if (status >= 300)
-    return {"", status, Code::kUnsupported, "an unexpected redirect; check the endpoint"};
+  if (const auto row = vendor::find_error(kTable, azure_code, status)) return *row;
   // 2xx: only an answer of the wrong kind comes here.
   return {"", status, Code::kCorrupt,
           "not an answer to this request; check that the endpoint is a Blob service"};
-}
-
-/// The start of `text` in one printable line.
-std::string printable(std::string_view text, std::size_t max_bytes) {
-  std::string out;
-  for (char c : text.substr(0, max_bytes))
-    out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c);
-  return out;
 }
 
 }  // namespace

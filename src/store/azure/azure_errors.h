@@ -8,20 +8,12 @@
 
 #include "headrace/status.h"
 #include "http/response.h"
+#include "store/vendor/error_table.h"
 
 namespace headrace::azure {
 
-/// One row. `azure_code` empty: applies by status, when there is no code or no row for it.
-struct ErrorRow {
-  std::string_view azure_code;
-  int http_status = 0;
-  Code code = Code::kInternal;
-  std::string_view advice;  ///< What it means and what to do, for the message. Empty: the server's
-                            ///< own words say it.
-};
-
 /// All rows, for the test.
-std::span<const ErrorRow> error_table() noexcept;
+std::span<const vendor::ErrorRow> error_table() noexcept;
 
 /// The code of an error answer: that of its header, else that of its body. Empty: neither.
 std::string error_code_of(const http::ResponseHead& head, std::string_view body);

@@ -37,22 +37,22 @@ Status judge(const Answer& answer) {
 
 std::string words(const Answer& answer) { return std::string(judge(answer).message()); }
 
-class EveryAzureRow : public testing::TestWithParam<ErrorRow> {};
+class EveryAzureRow : public testing::TestWithParam<vendor::ErrorRow> {};
 
 TEST_P(EveryAzureRow, GivesItsCodeAndAdvice) {
-  const ErrorRow& row = GetParam();
-  const Status status = judge({row.http_status, code_field(row.azure_code), ""});
-  EXPECT_EQ(status.code(), row.code) << row.azure_code << " " << row.http_status;
+  const vendor::ErrorRow& row = GetParam();
+  const Status status = judge({row.http_status, code_field(row.vendor_code), ""});
+  EXPECT_EQ(status.code(), row.code) << row.vendor_code << " " << row.http_status;
   const std::string message(status.message());
   EXPECT_THAT(message, HasSubstr("GET az://a/c/k [0, 8): "));
-  EXPECT_THAT(message, HasSubstr(std::string(row.azure_code)));
+  EXPECT_THAT(message, HasSubstr(std::string(row.vendor_code)));
   EXPECT_THAT(message, HasSubstr(std::string(row.advice)));
   EXPECT_THAT(message, HasSubstr("(HTTP " + std::to_string(row.http_status)));
-  EXPECT_EQ(code_for(row.azure_code, row.http_status), row.code);
+  EXPECT_EQ(code_for(row.vendor_code, row.http_status), row.code);
 }
 
-std::string row_name(const testing::TestParamInfo<ErrorRow>& test) {
-  return (test.param.azure_code.empty() ? "Status" : std::string(test.param.azure_code)) +
+std::string row_name(const testing::TestParamInfo<vendor::ErrorRow>& test) {
+  return (test.param.vendor_code.empty() ? "Status" : std::string(test.param.vendor_code)) +
          std::to_string(test.param.http_status);
 }
 
@@ -61,9 +61,9 @@ INSTANTIATE_TEST_SUITE_P(AzureErrors, EveryAzureRow,
 
 TEST(AzureErrors, TableHasNoRowTwice) {
   std::set<std::string> seen;
-  for (const ErrorRow& row : error_table()) {
+  for (const vendor::ErrorRow& row : error_table()) {
     const std::string key =
-        row.azure_code.empty() ? std::to_string(row.http_status) : std::string(row.azure_code);
+        row.vendor_code.empty() ? std::to_string(row.http_status) : std::string(row.vendor_code);
     EXPECT_TRUE(seen.insert(key).second) << key;
   }
 }

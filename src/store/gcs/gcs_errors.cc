@@ -3,21 +3,23 @@
 #include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 
+#include "store/vendor/xml_errors.h"
+
 namespace headrace::gcs {
 namespace {
 
-constexpr std::string_view kSlowDown = "the store asks for a lower request rate";
+using vendor::ErrorRow;
+using vendor::kSlowDown;
+using vendor::printable;
+
 constexpr std::string_view kBusy = "the store is busy";
 constexpr std::string_view kBadToken = "Google refused the credentials; get new ones";
 
 // Source: "HTTP status and error codes for XML" of Google's reference; retryable are 408, 429 and
 // 5xx ("Retry strategy"). Codes first, then statuses.
-constexpr ErrorRow kTable[] = {
+constexpr ErrorRow kOwnErrors[] = {
     {"NoSuchBucket", 404, Code::kNotFound, "the bucket does not exist; check its name"},
-    {"NoSuchKey", 404, Code::kNotFound, "no such object"},
     {"NoSuchVersion", 404, Code::kNotFound, "no such generation of the object"},
-    {"NoSuchUpload", 404, Code::kNotFound,
-     "the multipart upload is gone: completed, aborted or expired"},
     {"AccessDenied", 403, Code::kDenied,
      "the credentials do not allow this; check the bucket's IAM policy (reading needs "
      "roles/storage.objectViewer)"},
@@ -37,88 +39,35 @@ constexpr ErrorRow kTable[] = {
      "Google does not know this HMAC access id; check GS_ACCESS_KEY_ID"},
     {"SignatureDoesNotMatch", 403, Code::kDenied,
      "the HMAC secret is wrong (check GS_SECRET_ACCESS_KEY), or a proxy changed the request"},
-    {"RequestTimeTooSkewed", 403, Code::kDenied,
-     "this machine's clock is wrong; set it (timedatectl, chrony, ntpd)"},
     {"NotLoggedIn", 403, Code::kDenied, kBadToken},
     {"SlowDown", 429, Code::kThrottled, kSlowDown},
-    {"TooManyRequests", 429, Code::kThrottled, kSlowDown},
     {"RateLimitExceeded", 429, Code::kThrottled, kSlowDown},
-    {"BandwidthLimitExceeded", 509, Code::kThrottled, kSlowDown},
     {"ServiceUnavailable", 503, Code::kUnavailable, kBusy},
-    {"InternalError", 500, Code::kUnavailable, ""},
     {"BackendError", 500, Code::kUnavailable, ""},
     {"RequestTimeout", 408, Code::kUnavailable,
      "the store waited too long for the request's bytes"},
-    {"OperationAborted", 409, Code::kUnavailable, "another operation on the object is in progress"},
-    {"ConditionalRequestConflict", 409, Code::kUnavailable,
-     "another operation on the object is in progress"},
-    {"IncompleteBody", 400, Code::kUnavailable, "bytes were lost on the way to the store"},
-    {"BadDigest", 400, Code::kUnavailable, "bytes were damaged on the way to the store"},
     {"CrcMismatch", 400, Code::kUnavailable, "bytes were damaged on the way to the store"},
-    {"PreconditionFailed", 412, Code::kChanged,
-     "the object exists already, or is not the version that was expected"},
-    {"NotModified", 304, Code::kChanged, "unexpected answer to a request without If-None-Match"},
-    {"InvalidRange", 416, Code::kCorrupt, "the range starts past the end of the object"},
-    {"InvalidBucketName", 400, Code::kInvalidArgument, ""},
     {"InvalidObjectName", 400, Code::kInvalidArgument, ""},
-    {"InvalidArgument", 400, Code::kInvalidArgument, ""},
-    {"InvalidPart", 400, Code::kInvalidArgument, "a part is missing or has another ETag"},
-    {"InvalidPartOrder", 400, Code::kInvalidArgument, "parts must be in ascending order"},
     {"ExcessHeaderValues", 400, Code::kInvalidArgument, ""},
-    {"EntityTooLarge", 400, Code::kInvalidArgument, "larger than the store allows in one request"},
-    {"EntityTooSmall", 400, Code::kInvalidArgument,
-     "all parts but the last must have at least 5 MiB"},
     {"KeyTooLong", 400, Code::kInvalidArgument, "keys have at most 1024 bytes"},
-    {"MalformedXML", 400, Code::kInvalidArgument, ""},
     {"MalformedCompleteMultipartUploadRequest", 400, Code::kInvalidArgument, ""},
-    {"MissingContentLength", 411, Code::kInvalidArgument, ""},
     {"PermanentRedirect", 301, Code::kInvalidArgument, "the endpoint is wrong for this bucket"},
-    {"TemporaryRedirect", 307, Code::kUnavailable, "the bucket is still being set up"},
     {"RetentionPolicyNotMet", 403, Code::kDenied, "a retention policy protects the object"},
     {"ObjectUnderActiveHold", 403, Code::kDenied, "a hold protects the object"},
-    {"MethodNotAllowed", 405, Code::kUnsupported, "the store does not offer this operation here"},
-    {"NotImplemented", 501, Code::kUnsupported, "the store does not offer this operation"},
     {"", 301, Code::kInvalidArgument, "the endpoint is wrong for this bucket"},
-    {"", 304, Code::kChanged, "unexpected answer to a request without If-None-Match"},
-    {"", 400, Code::kInvalidArgument, ""},
     {"", 401, Code::kDenied, kBadToken},
     {"", 403, Code::kDenied, "access denied; check the credentials and the bucket's IAM policy"},
-    {"", 404, Code::kNotFound, "no such object or bucket"},
-    {"", 405, Code::kUnsupported, "the store does not offer this operation here"},
-    {"", 408, Code::kUnavailable, "the store waited too long for the request"},
-    {"", 409, Code::kUnavailable, "another operation on the object is in progress"},
-    {"", 412, Code::kChanged, "the object exists already, or is not the version that was expected"},
-    {"", 416, Code::kCorrupt, "the range starts past the end of the object"},
-    {"", 429, Code::kThrottled, kSlowDown},
-    {"", 500, Code::kUnavailable, ""},
-    {"", 501, Code::kUnsupported, "the store does not offer this operation"},
-    {"", 502, Code::kUnavailable, ""},
     {"", 503, Code::kUnavailable, kBusy},
-    {"", 504, Code::kUnavailable, ""},
 };
 
+constexpr auto kTable = vendor::joined(kOwnErrors, vendor::kSharedXmlErrors);
+
 ErrorRow row_for(std::string_view google_code, int status) noexcept {
-  for (const ErrorRow& row : kTable) {
-    if (!row.google_code.empty() && row.google_code == google_code) return row;
-  }
-  for (const ErrorRow& row : kTable) {
-    if (row.google_code.empty() && row.http_status == status) return row;
-  }
-  if (status >= 500) return {"", status, Code::kUnavailable, ""};
-  if (status >= 400) return {"", status, Code::kInvalidArgument, ""};
-  if (status >= 300)
-    return {"", status, Code::kUnsupported, "an unexpected redirect; check the endpoint"};
+  if (const auto row = vendor::find_error(kTable, google_code, status)) return *row;
+  // 2xx: an error inside a success, or an answer of the wrong kind.
   if (!google_code.empty()) return {"", status, Code::kUnavailable, ""};
   return {"", status, Code::kCorrupt,
           "not an answer to this request; check that the endpoint is Google Cloud Storage"};
-}
-
-/// The start of `text` in one printable line.
-std::string printable(std::string_view text, std::size_t max_bytes) {
-  std::string out;
-  for (char c : text.substr(0, max_bytes))
-    out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c);
-  return out;
 }
 
 }  // namespace

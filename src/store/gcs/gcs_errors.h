@@ -8,19 +8,12 @@
 
 #include "headrace/status.h"
 #include "http/response.h"
+#include "store/vendor/error_table.h"
 
 namespace headrace::gcs {
 
-/// One row. `google_code` empty: applies by status, when there is no code or no row for it.
-struct ErrorRow {
-  std::string_view google_code;
-  int http_status = 0;
-  Code code = Code::kInternal;
-  std::string_view advice;  ///< Empty: the server's own words say it.
-};
-
 /// All rows, for the test.
-std::span<const ErrorRow> error_table() noexcept;
+std::span<const vendor::ErrorRow> error_table() noexcept;
 
 /// Code and message of an error answer, XML ("<Error><Code>") or JSON ({"error":{...}}); as far as
 /// there are any.

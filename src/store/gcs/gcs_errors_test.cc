@@ -12,16 +12,16 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(GcsErrors, EveryRowOfTheTableHolds) {
-  for (const ErrorRow& row : error_table()) {
+  for (const vendor::ErrorRow& row : error_table()) {
     http::ResponseHead head;
     head.status = row.http_status;
-    const std::string body = row.google_code.empty()
+    const std::string body = row.vendor_code.empty()
                                  ? ""
                                  : "<?xml version='1.0'?><Error><Code>" +
-                                       std::string(row.google_code) +
+                                       std::string(row.vendor_code) +
                                        "</Code><Message>its words</Message></Error>";
     const Status status = error_status("GET gs://b/k", head, body, "the source");
-    EXPECT_EQ(status.code(), row.code) << row.google_code << row.http_status;
+    EXPECT_EQ(status.code(), row.code) << row.vendor_code << row.http_status;
     const std::string message(status.message());
     EXPECT_THAT(message, testing::StartsWith("GET gs://b/k: "));
     EXPECT_THAT(message, HasSubstr(std::string(row.advice)));

@@ -1,24 +1,25 @@
 #include "store/s3/s3_errors.h"
 
 #include "store/s3/s3_xml.h"
+#include "store/vendor/xml_errors.h"
 
 namespace headrace::s3 {
 namespace {
 
+using vendor::ErrorRow;
+using vendor::kSlowDown;
+using vendor::printable;
+
 constexpr std::string_view kWrongRegion =
     "the bucket is in another region; set region= or AWS_REGION";
-constexpr std::string_view kSlowDown = "the store asks for a lower request rate";
 
 // Sources: "Error responses" of the S3 API reference, and what versitygw and MinIO were seen to
 // send. Codes first, then statuses. 503 without a code is SlowDown: S3 has no body to say so in
 // answers to HEAD.
-constexpr ErrorRow kTable[] = {
+constexpr ErrorRow kOwnErrors[] = {
     {"NoSuchBucket", 404, Code::kNotFound,
      "the bucket does not exist; check its name and the endpoint"},
-    {"NoSuchKey", 404, Code::kNotFound, "no such object"},
     {"NoSuchVersion", 404, Code::kNotFound, "no such version of the object"},
-    {"NoSuchUpload", 404, Code::kNotFound,
-     "the multipart upload is gone: completed, aborted or expired"},
     {"AccessDenied", 403, Code::kDenied,
      "the credentials do not allow this; check the bucket's policy and that these are the right "
      "credentials"},
@@ -43,101 +44,47 @@ constexpr ErrorRow kTable[] = {
     {"InvalidToken", 400, Code::kDenied,
      "the session token is wrong; check that AWS_SESSION_TOKEN belongs to the access key"},
     {"InvalidSecurity", 403, Code::kDenied, "the credentials are not valid"},
-    {"RequestTimeTooSkewed", 403, Code::kDenied,
-     "this machine's clock is wrong; set it (timedatectl, chrony, ntpd)"},
     {"SlowDown", 503, Code::kThrottled, kSlowDown},
     {"SlowDownRead", 503, Code::kThrottled, kSlowDown},
     {"SlowDownWrite", 503, Code::kThrottled, kSlowDown},
-    {"TooManyRequests", 429, Code::kThrottled, kSlowDown},
     {"RequestLimitExceeded", 503, Code::kThrottled, kSlowDown},
     {"Throttling", 400, Code::kThrottled, kSlowDown},
     {"ThrottlingException", 400, Code::kThrottled, kSlowDown},
-    {"BandwidthLimitExceeded", 509, Code::kThrottled, kSlowDown},
     {"ServiceUnavailable", 503, Code::kUnavailable, ""},
-    {"InternalError", 500, Code::kUnavailable, ""},
     {"RequestTimeout", 400, Code::kUnavailable,
      "the store waited too long for the request's bytes"},
-    {"OperationAborted", 409, Code::kUnavailable, "another operation on the object is in progress"},
-    {"ConditionalRequestConflict", 409, Code::kUnavailable,
-     "another operation on the object is in progress"},
-    {"TemporaryRedirect", 307, Code::kUnavailable, "the bucket is still being set up"},
-    {"IncompleteBody", 400, Code::kUnavailable, "bytes were lost on the way to the store"},
-    {"BadDigest", 400, Code::kUnavailable, "bytes were damaged on the way to the store"},
     {"XAmzContentSHA256Mismatch", 400, Code::kUnavailable,
      "bytes were damaged on the way to the store"},
-    {"PreconditionFailed", 412, Code::kChanged,
-     "the object exists already, or is not the version that was expected"},
-    {"NotModified", 304, Code::kChanged, "unexpected answer to a request without If-None-Match"},
-    {"InvalidRange", 416, Code::kCorrupt, "the range starts past the end of the object"},
     {"PermanentRedirect", 301, Code::kInvalidArgument, kWrongRegion},
     {"AuthorizationHeaderMalformed", 400, Code::kInvalidArgument, kWrongRegion},
     {"IllegalLocationConstraintException", 400, Code::kInvalidArgument, kWrongRegion},
-    {"InvalidBucketName", 400, Code::kInvalidArgument, ""},
-    {"InvalidArgument", 400, Code::kInvalidArgument, ""},
     {"InvalidRequest", 400, Code::kInvalidArgument, ""},
-    {"InvalidPart", 400, Code::kInvalidArgument, "a part is missing or has another ETag"},
-    {"InvalidPartOrder", 400, Code::kInvalidArgument, "parts must be in ascending order"},
-    {"EntityTooLarge", 400, Code::kInvalidArgument, "larger than the store allows in one request"},
-    {"EntityTooSmall", 400, Code::kInvalidArgument,
-     "all parts but the last must have at least 5 MiB"},
     {"KeyTooLongError", 400, Code::kInvalidArgument, "keys have at most 1024 bytes"},
-    {"MalformedXML", 400, Code::kInvalidArgument, ""},
-    {"MissingContentLength", 411, Code::kInvalidArgument, ""},
     {"InvalidObjectState", 403, Code::kUnsupported, "the object is archived; restore it first"},
-    {"MethodNotAllowed", 405, Code::kUnsupported, "the store does not offer this operation here"},
-    {"NotImplemented", 501, Code::kUnsupported, "the store does not offer this operation"},
     {"XMinioStorageFull", 507, Code::kExhausted, "the store is full"},
     {"QuotaExceeded", 403, Code::kExhausted, "the store is full"},
     {"", 301, Code::kInvalidArgument, kWrongRegion},
-    {"", 304, Code::kChanged, "unexpected answer to a request without If-None-Match"},
     {"", 307, Code::kUnavailable, "the bucket is still being set up"},
-    {"", 400, Code::kInvalidArgument, ""},
     {"", 401, Code::kDenied, "the credentials were refused"},
     {"", 403, Code::kDenied, "access denied; check the credentials and the bucket's policy"},
-    {"", 404, Code::kNotFound, "no such object or bucket"},
-    {"", 405, Code::kUnsupported, "the store does not offer this operation here"},
-    {"", 408, Code::kUnavailable, "the store waited too long for the request"},
-    {"", 409, Code::kUnavailable, "another operation on the object is in progress"},
-    {"", 412, Code::kChanged, "the object exists already, or is not the version that was expected"},
-    {"", 416, Code::kCorrupt, "the range starts past the end of the object"},
-    {"", 429, Code::kThrottled, kSlowDown},
-    {"", 500, Code::kUnavailable, ""},
-    {"", 501, Code::kUnsupported, "the store does not offer this operation"},
-    {"", 502, Code::kUnavailable, ""},
     {"", 503, Code::kThrottled, kSlowDown},
-    {"", 504, Code::kUnavailable, ""},
     {"", 507, Code::kExhausted, "the store is full"},
     {"", 509, Code::kThrottled, kSlowDown},
 };
 
+constexpr auto kTable = vendor::joined(kOwnErrors, vendor::kSharedXmlErrors);
+
 ErrorRow row_for(std::string_view s3_code, int status) noexcept {
-  for (const ErrorRow& row : kTable) {
-    if (!row.s3_code.empty() && row.s3_code == s3_code) return row;
-  }
-  for (const ErrorRow& row : kTable) {
-    if (row.s3_code.empty() && row.http_status == status) return row;
-  }
-  if (status >= 500) return {"", status, Code::kUnavailable, ""};
-  if (status >= 400) return {"", status, Code::kInvalidArgument, ""};
-  if (status >= 300)
-    return {"", status, Code::kUnsupported, "an unexpected redirect; check the endpoint"};
+  if (const auto row = vendor::find_error(kTable, s3_code, status)) return *row;
   // 2xx: only an error inside a success, or an answer of the wrong kind, comes here.
   if (!s3_code.empty()) return {"", status, Code::kUnavailable, ""};
   return {"", status, Code::kCorrupt,
           "not an answer to this request; check that the endpoint is an S3 store"};
 }
 
-/// The start of `text` in one printable line.
-std::string printable(std::string_view text, std::size_t max_bytes) {
-  std::string out;
-  for (char c : text.substr(0, max_bytes))
-    out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c);
-  return out;
-}
-
 void append_details(const ErrorBody& error, const ErrorRow& row, const http::ResponseHead& head,
                     const ErrorContext& context, std::string& message) {
-  if (row.s3_code == "RequestTimeTooSkewed") {
+  if (row.vendor_code == "RequestTimeTooSkewed") {
     const std::string_view date = head.header("date");
     if (!date.empty()) message += "; the store's clock says " + printable(date, 40);
   }

@@ -9,20 +9,12 @@
 
 #include "headrace/status.h"
 #include "http/response.h"
+#include "store/vendor/error_table.h"
 
 namespace headrace::s3 {
 
-/// One row. `s3_code` empty: applies by status, when there is no code or no row for it.
-struct ErrorRow {
-  std::string_view s3_code;
-  int http_status = 0;
-  Code code = Code::kInternal;
-  std::string_view advice;  ///< What it means and what to do, for the message. Empty: the server's
-                            ///< own words say it.
-};
-
 /// All rows, for the test.
-std::span<const ErrorRow> error_table() noexcept;
+std::span<const vendor::ErrorRow> error_table() noexcept;
 
 /// Errors that a change of ours may end: the driver learns from the answer and tries again.
 enum class Trouble : std::uint8_t {

@@ -35,21 +35,22 @@ Status judge(const Answer& answer) {
 
 std::string words(const Answer& answer) { return std::string(judge(answer).message()); }
 
-class EveryRow : public testing::TestWithParam<ErrorRow> {};
+class EveryRow : public testing::TestWithParam<vendor::ErrorRow> {};
 
 TEST_P(EveryRow, GivesItsCodeAndAdvice) {
-  const ErrorRow& row = GetParam();
-  const Status status = judge({row.http_status, "", row.s3_code.empty() ? "" : xml(row.s3_code)});
-  EXPECT_EQ(status.code(), row.code) << row.s3_code << " " << row.http_status;
+  const vendor::ErrorRow& row = GetParam();
+  const Status status =
+      judge({row.http_status, "", row.vendor_code.empty() ? "" : xml(row.vendor_code)});
+  EXPECT_EQ(status.code(), row.code) << row.vendor_code << " " << row.http_status;
   const std::string message(status.message());
   EXPECT_THAT(message, HasSubstr("GET s3://b/k [0, 8): "));
-  EXPECT_THAT(message, HasSubstr(std::string(row.s3_code)));
+  EXPECT_THAT(message, HasSubstr(std::string(row.vendor_code)));
   EXPECT_THAT(message, HasSubstr(std::string(row.advice)));
   EXPECT_THAT(message, HasSubstr("(HTTP " + std::to_string(row.http_status)));
 }
 
-std::string row_name(const testing::TestParamInfo<ErrorRow>& test) {
-  return (test.param.s3_code.empty() ? "Status" : std::string(test.param.s3_code)) +
+std::string row_name(const testing::TestParamInfo<vendor::ErrorRow>& test) {
+  return (test.param.vendor_code.empty() ? "Status" : std::string(test.param.vendor_code)) +
          std::to_string(test.param.http_status);
 }
 
@@ -58,9 +59,9 @@ INSTANTIATE_TEST_SUITE_P(S3Errors, EveryRow,
 
 TEST(S3Errors, TableHasNoRowTwice) {
   std::set<std::string> seen;
-  for (const ErrorRow& row : error_table()) {
+  for (const vendor::ErrorRow& row : error_table()) {
     const std::string key =
-        row.s3_code.empty() ? std::to_string(row.http_status) : std::string(row.s3_code);
+        row.vendor_code.empty() ? std::to_string(row.http_status) : std::string(row.vendor_code);
     EXPECT_TRUE(seen.insert(key).second) << key;
   }
 }
