@@ -39,7 +39,7 @@ class FakeStore final : public Store {
     std::atomic<std::uint64_t> get_count = 0;
     std::atomic<std::uint64_t> get_bytes = 0;
     std::atomic<std::uint64_t> missed_count = 0;  ///< GETs of keys that are not there.
-    std::size_t most_in_flight = 0;  ///< Requests submitted and not taken, of one handle.
+    std::atomic<std::size_t> most_in_flight = 0;  ///< Requests not taken, of one handle.
     std::atomic<std::uint64_t> head_count = 0;
     std::atomic<std::uint64_t> list_count = 0;
     std::atomic<std::uint64_t> next_version = 1;
@@ -78,7 +78,10 @@ class FakeStore final : public Store {
 
   std::size_t submit(std::span<Request> requests) override {
     for (Request& request : requests) waiting_.push_back(std::move(request));
-    shared_->most_in_flight = std::max(shared_->most_in_flight, waiting_.size());
+    std::size_t most = shared_->most_in_flight;
+    while (most < waiting_.size() &&
+           !shared_->most_in_flight.compare_exchange_weak(most, waiting_.size())) {
+    }
     return requests.size();
   }
   std::size_t wait(std::span<Completion> out, TimePoint, std::stop_token) override {

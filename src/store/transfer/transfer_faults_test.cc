@@ -132,7 +132,7 @@ TEST_P(WrongAnswerTest, AnAnswerTooManyIsNotTakenForTheNext) {
   // Whoever sends two answers to one request would be believed to speak of the next object.
   const std::string head =
       ScriptedServer::head(206, 5000, "Content-Range: bytes 0-4999/1048576\r\n");
-  start([&](const SeenRequest& request, Peer& peer) {
+  start([this, head](const SeenRequest& request, Peer& peer) {
     const std::string right = head + server_->content(0, 4999);
     request.connection == 0 ? peer.send(right + head + std::string(5000, 'x')) : peer.send(right);
   });

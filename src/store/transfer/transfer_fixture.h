@@ -54,6 +54,7 @@ class TransferTest : public testing::TestWithParam<PollerKind> {
   }
   /// `script` answers; without one the server is a good one.
   void start(ScriptedServer::Script script = nullptr, std::uint64_t object_bytes = 1 << 20) {
+    if (server_) server_->stop();  // Its script may look at server_.
     server_ = std::make_unique<ScriptedServer>(std::move(script), object_bytes);
     start_engine(server_->port());
   }
