@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 from pathlib import Path
 
 SAMPLE = 4096
@@ -80,34 +81,10 @@ with hr.Dataset("s3://bucket/mds", **remote) as data:
     for _ in range(40):
         count += len(data.read(rng.integers(0, len(data), 256).tolist()))
 """,
-    "copy": """
-from headrace.cli.__main__ import main
-target = f"s3://bucket/copy-{os.getpid()}"
-os.environ.update(AWS_ENDPOINT_URL_S3=remote["endpoint"], AWS_ACCESS_KEY_ID="headrace",
-                  AWS_SECRET_ACCESS_KEY="headrace-secret")
-sys.argv = ["headrace", "cp", "-r", "--json", root + "/small", target]
-sys.stdout = open(os.devnull, "w")
-try:
-    main()
-except SystemExit as ended:
-    assert not ended.code, ended
-sys.stdout = sys.__stdout__
-count = 1
-""",
-    "pack": """
-import shutil
-from headrace.cli.__main__ import main
-target = root + f"/pack-{os.getpid()}"
-sys.argv = ["headrace", "pack", "--json", root + "/small", target, "--format", "mds"]
-sys.stdout = open(os.devnull, "w")
-try:
-    main()
-except SystemExit as ended:
-    assert not ended.code, ended
-sys.stdout = sys.__stdout__
-shutil.rmtree(target)
-count = 1
-""",
+}
+COMMANDS = {
+    "copy": ["cp", "-r", "--json", "{root}/small", "s3://bucket/copy-{number}"],
+    "pack": ["pack", "--json", "{root}/small", "{root}/pack-{number}", "--format", "mds"],
 }
 
 
@@ -185,10 +162,43 @@ def make_mds(directory: Path, payload: bytes, samples: int) -> None:
     (directory / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
 
 
+def environment(build: str, port: int) -> dict[str, str]:
+    return {
+        **os.environ,
+        "PYTHONPATH": build,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "headrace",
+        "AWS_SECRET_ACCESS_KEY": "headrace-secret",
+    }
+
+
+def run_command(build: str, case: str, root: Path, port: int) -> tuple[float, float]:
+    """CPU and wall seconds of the whole process."""
+    number = time.monotonic_ns()
+    words = [word.format(root=root, number=number) for word in COMMANDS[case]]
+    begin = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli", *words],
+        env=environment(build, port),
+        stdout=subprocess.DEVNULL,
+    )
+    _, status, used = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{case} with {build} ended with {process.returncode}")
+    shutil.rmtree(root / f"pack-{number}", ignore_errors=True)
+    shutil.rmtree(root / "bucket" / f"copy-{number}", ignore_errors=True)
+    return used.ru_utime + used.ru_stime, wall
+
+
 def run(build: str, case: str, root: Path, port: int) -> tuple[float, float]:
+    if case in COMMANDS:
+        return run_command(build, case, root, port)
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + CASES[case] + POSTLUDE, str(root), str(port)],
-        env={**os.environ, "PYTHONPATH": build, "AWS_EC2_METADATA_DISABLED": "true"},
+        env=environment(build, port),
         capture_output=True,
         text=True,
         check=False,
@@ -208,7 +218,7 @@ def main() -> None:
     parser.add_argument("new")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--mib", type=int, default=512)
-    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--cases", default=",".join([*CASES, *COMMANDS]))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     root = Path(tempfile.mkdtemp(prefix="builds-", dir="/dev/shm"))

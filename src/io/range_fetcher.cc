@@ -92,7 +92,7 @@ void RangeFetcher::queue(const RangeRead& read, Slab slab) {
   slot.etag.assign(read.etag);
   slot.tag = read.tag;
   slot.slab_offset_bytes = read.slab_offset_bytes;
-  slot.held_bytes = slab.size_bytes();
+  slot.held_bytes = slab.bytes().empty() ? 0 : SlabPool::charged_bytes(slab.bytes().size());
   held_bytes_ += slot.held_bytes;
   Request request;
   request.key = slot.key;

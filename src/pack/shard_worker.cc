@@ -20,9 +20,9 @@
 namespace headrace::pack_detail {
 namespace {
 
-// Reads under way of a worker: as many small files as any store has on the wire; memory bounds the
-// others.
-constexpr std::size_t kMostReads = 4096;
+// Reads under way of a worker: more than any store has on the wire, few enough that none waits its
+// deadline out behind the others while the store asks for a lower rate.
+constexpr std::size_t kMostReads = 512;
 // What a shard goes through on its way from directory to directory. 1 MiB stays in the second-level
 // cache: 190,000 files of 16 KB a CPU second are read into it, 160,000 into 64 MiB (Xeon, tmpfs,
 // November 2026).
