@@ -145,9 +145,8 @@ def make_mds(directory: Path, payload: bytes, samples: int) -> None:
         first = 4 + 4 * (count + 1) + len(text)
         one = SAMPLE + 4
         offsets = struct.pack(f"<{count + 1}I", *range(first, first + one * count + 1, one))
-        body = b"".join(
-            struct.pack("<I", SAMPLE) + payload[(begin + i) % 16000 * SAMPLE :][:SAMPLE] for i in range(count)
-        )
+        starts = [(begin + i) % 16_000 * SAMPLE for i in range(count)]
+        body = b"".join(struct.pack("<I", SAMPLE) + payload[at : at + SAMPLE] for at in starts)
         data = struct.pack("<I", count) + offsets + text + body
         name = f"shard.{number:05d}.mds"
         (directory / name).write_bytes(data)
