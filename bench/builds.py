@@ -21,7 +21,6 @@ import os
 import random
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tarfile
@@ -92,7 +91,7 @@ def make_data(root: Path, mib: int, build: str) -> None:
     rng = random.Random(1)
     bucket = root / "bucket"
     samples = (mib << 20) // SAMPLE
-    for name in ("tar", "blobs", "mds"):
+    for name in ("tar", "blobs"):
         (bucket / name).mkdir(parents=True)
     payload = rng.randbytes(64 << 20)
     for shard in range(max(1, mib // 64)):
@@ -102,63 +101,18 @@ def make_data(root: Path, mib: int, build: str) -> None:
                 member = tarfile.TarInfo(f"{shard:05d}{i:07d}.bin")
                 member.size = SAMPLE
                 tar.addfile(member, io.BytesIO(payload[i * SAMPLE : (i + 1) * SAMPLE]))
-    make_mds(bucket / "mds", payload, samples)
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "headrace.cli",
-            "pack",
-            bucket / "mds",
-            bucket / "tfrecord",
-            "--format",
-            "tfrecord",
-        ],
-        env={**os.environ, "PYTHONPATH": build},
-        check=True,
-        capture_output=True,
-    )
+    for name in ("mds", "tfrecord"):
+        subprocess.run(
+            [sys.executable, "-m", "headrace.cli", "pack", bucket / "tar", bucket / name, "--format", name],
+            env={**os.environ, "PYTHONPATH": build},
+            check=True,
+            capture_output=True,
+        )
     small = root / "small"
     for i in range(4000):
         file = small / f"d{i % 40}" / f"{i}.bin"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(payload[i * 1000 : i * 1000 + 16384])
-
-
-def make_mds(directory: Path, payload: bytes, samples: int) -> None:
-    """Shards of one column of bytes of a fixed size, as Mosaic's writer lays them out."""
-    shards = []
-    config = {
-        "column_encodings": ["bytes"],
-        "column_names": ["data"],
-        "column_sizes": [None],
-        "compression": None,
-        "format": "mds",
-        "hashes": [],
-        "size_limit": 1 << 26,
-        "version": 2,
-    }
-    text = json.dumps(config, sort_keys=True).encode()
-    each = 15_000
-    for number, begin in enumerate(range(0, samples, each)):
-        count = min(each, samples - begin)
-        first = 4 + 4 * (count + 1) + len(text)
-        one = SAMPLE + 4
-        offsets = struct.pack(f"<{count + 1}I", *range(first, first + one * count + 1, one))
-        starts = [(begin + i) % 16_000 * SAMPLE for i in range(count)]
-        body = b"".join(struct.pack("<I", SAMPLE) + payload[at : at + SAMPLE] for at in starts)
-        data = struct.pack("<I", count) + offsets + text + body
-        name = f"shard.{number:05d}.mds"
-        (directory / name).write_bytes(data)
-        shards.append(
-            {
-                **config,
-                "samples": count,
-                "raw_data": {"basename": name, "bytes": len(data), "hashes": {}},
-                "zip_data": None,
-            }
-        )
-    (directory / "index.json").write_text(json.dumps({"version": 2, "shards": shards}))
 
 
 def environment(build: str, port: int) -> dict[str, str]:

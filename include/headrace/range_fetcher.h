@@ -23,12 +23,13 @@ namespace io {
 class SubmitQueue;
 }
 
-/// Called about every 50 ms while a call waits; throws to give up (KeyboardInterrupt). May be
+/// Called about every kPauseSlice while a call waits; throws to give up (KeyboardInterrupt). May be
 /// empty.
 using Pause = std::function<void()>;
+inline constexpr std::chrono::milliseconds kPauseSlice{50};
 
 struct RangeRead {
-  std::string_view key;   ///< Must live until the read is submitted (see RangeFetcher::pending()).
+  std::string_view key;   ///< Must live until the read was taken, or the fetcher is gone.
   std::string_view etag;  ///< Empty: any version. Same lifetime.
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;  ///< 0: the store says what it thinks of it.
@@ -83,7 +84,7 @@ class RangeFetcher {
   /// Reads started and not yet taken.
   std::size_t pending() const noexcept;
   /// Reads finished and not yet taken: next() does not wait.
-  std::size_t ready() const noexcept { return ready_.size(); }
+  std::size_t ready() const noexcept { return inbox_count_ - inbox_taken_; }
 
   /// The next read to finish; blocks. \pre pending() > 0. Errors: those of a kGet, kInvalidArgument
   /// (a read larger than the pool's limit), kExhausted, kCancelled, kDeadline. After an error of a
@@ -101,7 +102,7 @@ class RangeFetcher {
   };
 
   Status submit_some(std::uint64_t* tag);
-  Result<Slab> take_memory(std::uint64_t size_bytes);
+  Result<Slab> take_memory(std::uint64_t size_bytes, bool is_alone);
   void queue(const RangeRead& read, Slab slab);
   Result<RangeData> take_ready(std::uint64_t* tag);
 
@@ -114,7 +115,10 @@ class RangeFetcher {
   std::vector<std::size_t> free_slots_;
   std::unique_ptr<io::SubmitQueue> queue_;
   std::uint64_t held_bytes_ = 0;  ///< Of reads in flight or ready.
-  std::deque<Completion> ready_;
+  /// Completions that came together; all are taken before more are waited for.
+  std::vector<Completion> inbox_;
+  std::size_t inbox_count_ = 0;
+  std::size_t inbox_taken_ = 0;
 };
 
 /// Starts `reads` (tags are set; those of no bytes are left out) and takes them all: the bytes of

@@ -19,6 +19,7 @@
 #include "base/crc32c.h"
 #include "base/errno_status.h"
 #include "base/random.h"
+#include "base/read_at.h"
 #include "store/file/file_io.h"
 #include "store/file/file_key.h"
 
@@ -88,17 +89,6 @@ Status write_at(int fd, std::span<const std::byte> bytes, std::uint64_t offset_b
     offset_bytes += static_cast<std::uint64_t>(count);
   }
   return {};
-}
-
-bool read_at(int fd, std::span<std::byte> bytes, std::uint64_t offset_bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::pread(fd, bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    bytes = bytes.subspan(static_cast<std::size_t>(count));
-    offset_bytes += static_cast<std::uint64_t>(count);
-  }
-  return true;
 }
 
 /// Time and durability, then the name.
@@ -226,7 +216,7 @@ Result<std::unique_ptr<PartialFile>> PartialFile::open(LocalTree& tree, const Pl
   std::string found(kPageBytes, '\0');
   const bool is_continued =
       file->is_resumable_ &&
-      read_at(file->fd(), std::as_writable_bytes(std::span(found)), file->state_offset()) &&
+      read_all_at(file->fd(), file->state_offset(), std::as_writable_bytes(std::span(found))) &&
       found == file->header();
   HEADRACE_TRY(is_continued ? file->load_parts(stop) : file->lay_out());
   return file;
@@ -329,7 +319,7 @@ Status PartialFile::load_parts(const std::stop_token& stop) {
       if (stop.stop_requested()) return Status(Code::kCancelled, "cancelled");
       const auto bytes =
           std::span(piece).first(std::min<std::uint64_t>(kCheckBytes, length - done));
-      is_read = read_at(fd(), bytes, i * plan_.part_bytes + done);
+      is_read = read_all_at(fd(), i * plan_.part_bytes + done, bytes);
       if (!is_read) break;
       crc = crc32c(bytes, crc);
       done += bytes.size();

@@ -23,6 +23,7 @@
 #include "base/errno_status.h"
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "base/read_at.h"
 #include "headrace/clock.h"
 
 namespace headrace {
@@ -117,18 +118,6 @@ class Table {
   const std::size_t bytes_;
 };
 
-/// False when the file ends before, or cannot be read.
-bool read_at(const Fd& fd, std::uint64_t offset_bytes, std::span<std::byte> out) {
-  for (std::size_t done = 0; done < out.size();) {
-    const ssize_t count = ::pread(fd.get(), out.data() + done, out.size() - done,
-                                  static_cast<off_t>(offset_bytes + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
-    done += static_cast<std::size_t>(count);
-  }
-  return true;
-}
-
 /// The entries of a table that is too large for each process's memory: pages of its file, which
 /// the kernel keeps once for all. Of our own there are 16 MiB at most. A rank takes the entries one
 /// after the other, so a page serves thousands.
@@ -159,7 +148,8 @@ class TablePages {
     const std::size_t size = std::min<std::uint64_t>(kPageBytes, bytes_ - page * kPageBytes);
     std::unique_ptr<std::byte[]> bytes(new std::byte[kPageBytes]);
     const std::span<std::byte> read(bytes.get(), size);
-    if (!read_at(fd_, sizeof(Header) + page * kPageBytes, read) || sum_of(read) != sums_[page])
+    if (!read_all_at(fd_.get(), sizeof(Header) + page * kPageBytes, read) ||
+        sum_of(read) != sums_[page])
       return false;
     std::memcpy(out.data(), bytes.get() + from, out.size());
     MutexLock lock(place.mutex);
@@ -282,7 +272,7 @@ bool is_of(const Header& found, Header expected) {
 /// Null: not what it should be.
 List copied_list(const MosaicEpoch& epoch, const Fd& fd, const Header& header) {
   auto table = Table::create(sizeof(Header) + header.table_bytes);
-  if (table == nullptr || !read_at(fd, 0, table->all())) return nullptr;
+  if (table == nullptr || !read_all_at(fd.get(), 0, table->all())) return nullptr;
   if (!is_of(table->header(), header) || table->checksum() != table->header().checksum)
     return nullptr;
   return epoch.list(table->entries(), table);
@@ -291,7 +281,8 @@ List copied_list(const MosaicEpoch& epoch, const Fd& fd, const Header& header) {
 /// Reads all of it once, for the sums.
 List paged_list(const MosaicEpoch& epoch, Fd fd, const Header& header, std::uint32_t threads) {
   Header found;
-  if (!read_at(fd, 0, std::as_writable_bytes(std::span(&found, 1))) || !is_of(found, header))
+  if (!read_all_at(fd.get(), 0, std::as_writable_bytes(std::span(&found, 1))) ||
+      !is_of(found, header))
     return nullptr;
   std::vector<std::uint64_t> sums;
   std::vector<std::byte> page(TablePages::kPageBytes);
@@ -301,7 +292,7 @@ List paged_list(const MosaicEpoch& epoch, Fd fd, const Header& header, std::uint
   for (std::uint64_t at = 0; at < header.table_bytes; at += page.size()) {
     const auto part =
         std::span(page).first(std::min<std::uint64_t>(page.size(), header.table_bytes - at));
-    if (!read_at(fd, sizeof(Header) + at, part)) return nullptr;
+    if (!read_all_at(fd.get(), sizeof(Header) + at, part)) return nullptr;
     XXH3_64bits_update(all.get(), part.data(), part.size());
     sums.push_back(TablePages::sum_of(part));
   }

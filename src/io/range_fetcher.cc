@@ -4,19 +4,15 @@
 #include "headrace/range_fetcher.h"
 
 #include <algorithm>
-#include <array>
 
 #include "io/submit_queue.h"
 
 namespace headrace {
 namespace {
 
-constexpr std::chrono::milliseconds kPauseSlice{50};
 // Completions taken at once, and so reads submitted at once, at most: enough to make the cost of a
 // hand-over small.
 constexpr std::size_t kMostTogether = 64;
-
-Status memory_is_out() { return Status(Code::kExhausted, "others hold the memory"); }
 
 }  // namespace
 
@@ -32,7 +28,9 @@ RangeFetcher::RangeFetcher(Store& handle, SlabPool& pool, Options options)
     : handle_(handle),
       pool_(pool),
       options_(std::move(options)),
-      queue_(std::make_unique<io::SubmitQueue>(handle)) {}
+      queue_(std::make_unique<io::SubmitQueue>(handle)),
+      // A part of them, so that the others are under way while the caller looks at these.
+      inbox_(std::clamp<std::size_t>(options_.max_in_flight / 4, 1, kMostTogether)) {}
 
 RangeFetcher::~RangeFetcher() {
   if (own_handle_) own_handle_->stop();
@@ -41,14 +39,12 @@ RangeFetcher::~RangeFetcher() {
 }
 
 std::size_t RangeFetcher::pending() const noexcept {
-  return waiting_.size() + queue_->pending() + ready_.size();
+  return waiting_.size() + queue_->pending() + ready();
 }
 
-Result<Slab> RangeFetcher::take_memory(std::uint64_t size_bytes) {
+Result<Slab> RangeFetcher::take_memory(std::uint64_t size_bytes, bool is_alone) {
   auto slab = pool_.try_acquire(size_bytes);
-  if (slab || slab.error().code() != Code::kExhausted) return slab;
-  // What is in flight or ready gives its memory back first.
-  if (queue_->pending() + ready_.size() > 0) return memory_is_out();
+  if (slab || slab.error().code() != Code::kExhausted || !is_alone) return slab;
   return options_.acquire ? options_.acquire(size_bytes)
                           : pool_.acquire(size_bytes, options_.call.deadline);
 }
@@ -60,9 +56,10 @@ Status RangeFetcher::submit_some(std::uint64_t* tag) {
     Slab slab;
     if (read.length_bytes > 0) {
       const std::uint64_t size = read.slab_offset_bytes + read.length_bytes;
-      const bool is_alone = queue_->pending() + ready_.size() == 0;
+      // Else what is in flight gives its memory back first.
+      const bool is_alone = queue_->pending() == 0;
       if (!is_alone && held_bytes_ + SlabPool::charged_bytes(size) > options_.max_bytes) break;
-      auto taken = take_memory(size);
+      auto taken = take_memory(size, is_alone);
       if (!taken && taken.error().code() == Code::kExhausted && !is_alone) break;
       if (!taken) {
         if (tag != nullptr) *tag = read.tag;
@@ -109,8 +106,7 @@ void RangeFetcher::queue(const RangeRead& read, Slab slab) {
 }
 
 Result<RangeData> RangeFetcher::take_ready(std::uint64_t* tag) {
-  Completion done = std::move(ready_.front());
-  ready_.pop_front();
+  Completion done = std::move(inbox_[inbox_taken_++]);
   free_slots_.push_back(done.tag);
   const Slot& slot = slots_[done.tag];
   held_bytes_ -= slot.held_bytes;
@@ -128,18 +124,14 @@ Result<RangeData> RangeFetcher::next(std::uint64_t* tag) {
   const CallOptions& call = options_.call;
   while (true) {
     if (call.stop.stop_requested()) return Status(Code::kCancelled, "reading: stopped");
-    if (!ready_.empty()) return take_ready(tag);
+    if (ready() > 0) return take_ready(tag);
     HEADRACE_TRY(submit_some(tag));
-    std::array<Completion, kMostTogether> done;
-    // A part of them, so that the others are under way while the caller looks at these.
-    const std::size_t most = std::clamp<std::size_t>(options_.max_in_flight / 4, 1, done.size());
     const TimePoint until = options_.pause
                                 ? std::min(call.deadline, system_clock().now() + kPauseSlice)
                                 : call.deadline;
-    HEADRACE_TRY_ASSIGN(const std::size_t count,
-                        queue_->wait(std::span(done).first(most), until, call.stop));
-    for (std::size_t i = 0; i < count; ++i) ready_.push_back(std::move(done[i]));
-    if (count > 0) continue;
+    inbox_taken_ = inbox_count_ = 0;
+    HEADRACE_TRY_ASSIGN(inbox_count_, queue_->wait(inbox_, until, call.stop));
+    if (inbox_count_ > 0) continue;
     if (system_clock().now() >= call.deadline)
       return Status(Code::kDeadline, "reading: deadline passed");
     if (options_.pause) options_.pause();

@@ -11,14 +11,13 @@
 namespace headrace {
 namespace {
 
-constexpr std::chrono::milliseconds kSlice{50};
 // Parts in flight of one call: eight of 8 MiB hide a first-byte time of 100 ms at 600 MB/s.
 constexpr std::size_t kPartsInFlight = 8;
 constexpr std::uint64_t kLargestPartBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kSmallestPartBytes = std::uint64_t{16} << 10;
 constexpr std::size_t kIdleHandles = 32;
 
-TimePoint next_slice() { return system_clock().now() + kSlice; }
+TimePoint next_slice() { return system_clock().now() + kPauseSlice; }
 
 std::string describe_shortage(std::size_t size_bytes, const SlabPool& pool) {
   return "no memory for a read of " + std::to_string(size_bytes) +

@@ -25,7 +25,7 @@ Result<std::size_t> SubmitQueue::wait(std::span<Completion> out, TimePoint until
       refused_since_ = {};
     } else if (refused_since_ == TimePoint()) {
       refused_since_ = system_clock().now();
-    } else if (system_clock().now() - refused_since_ >= kRefusedLimit) {
+    } else if (system_clock().now() - refused_since_ >= refused_limit_) {
       return Status(Code::kExhausted, handle_.url() + ": takes no more requests");
     }
     const TimePoint slice = outbox_.retry_at(until);

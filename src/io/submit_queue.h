@@ -56,7 +56,9 @@ class Outbox {
 
 class SubmitQueue {
  public:
-  explicit SubmitQueue(Store& handle) : handle_(handle) {}
+  /// `refused_limit`: how long a store may take nothing, with nothing in flight.
+  explicit SubmitQueue(Store& handle, std::chrono::milliseconds refused_limit = kRefusedLimit)
+      : handle_(handle), refused_limit_(refused_limit) {}
 
   /// Queues a request. Nothing is offered before flush() or wait().
   void push(Request request) { outbox_.push(std::move(request)); }
@@ -74,7 +76,8 @@ class SubmitQueue {
   std::vector<Request> take_back_all() { return outbox_.take_back_all(); }
 
   /// Fills `out` with completions and returns how many; 0 at `until` or after a wake(). Offers what
-  /// is queued before and after. Errors: kCancelled (`stop`), kExhausted (kRefusedLimit).
+  /// is queued before and after. Errors: kCancelled (`stop`), kExhausted (the limit for
+  /// refusals is over).
   Result<std::size_t> wait(std::span<Completion> out, TimePoint until, std::stop_token stop = {});
 
   /// Takes back what is queued and takes every completion, without looking at it. \pre the handle
@@ -83,6 +86,7 @@ class SubmitQueue {
 
  private:
   Store& handle_;
+  const std::chrono::milliseconds refused_limit_;
   Outbox outbox_;
   std::size_t in_flight_ = 0;
   TimePoint refused_since_{};  ///< Since then nothing is in flight and nothing is taken.

@@ -97,6 +97,22 @@ TEST_F(SubmitQueueTest, AHandleThatNeitherTakesNorWaitsComesBackToTheCaller) {
   EXPECT_EQ(*count, 0U);
 }
 
+TEST_F(SubmitQueueTest, AStoreThatTakesNothingForTooLongIsAnError) {
+  store_->room = 0;
+  SubmitQueue queue(*store_, std::chrono::milliseconds(0));
+  queue.push(read(1));
+  Completion done;
+  const TimePoint begin = system_clock().now();
+  auto count = queue.wait({&done, 1}, begin);
+  ASSERT_TRUE(count) << "refused for the first time";
+  count = queue.wait({&done, 1}, TimePoint::max());
+  ASSERT_FALSE(count);
+  EXPECT_EQ(count.error().code(), Code::kExhausted);
+  EXPECT_NE(count.error().message().find(store_->url()), std::string_view::npos);
+  store_->room = 1;
+  EXPECT_EQ(*queue.wait({&done, 1}, TimePoint::max()), 1U) << "and goes on when it takes some";
+}
+
 TEST_F(SubmitQueueTest, StopEndsAWait) {
   SubmitQueue queue(*store_);
   std::stop_source stop;

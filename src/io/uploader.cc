@@ -4,11 +4,6 @@
 #include "io/uploader.h"
 
 namespace headrace::io {
-namespace {
-
-constexpr std::chrono::milliseconds kPauseSlice{50};
-
-}  // namespace
 
 Result<std::unique_ptr<Uploader>> Uploader::begin(Store& store, Store& handle, std::string key,
                                                   Options options) {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "base/errno_status.h"
+#include "base/read_at.h"
 #include "store/file/file_key.h"
 
 namespace headrace::pack_detail {
@@ -39,15 +40,9 @@ Status LocalFiles::not_opened() const {
 }
 
 Status LocalFiles::read(std::uint64_t offset_bytes, std::span<std::byte> out) {
-  while (!out.empty()) {
-    const ssize_t count =
-        ::pread(fd_.get(), out.data(), out.size(), static_cast<off_t>(offset_bytes));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno_status(errno, "read " + root_ + "/" + file_->key);
-    if (count == 0) return changed("became shorter");
-    offset_bytes += static_cast<std::uint64_t>(count);
-    out = out.subspan(static_cast<std::size_t>(count));
-  }
+  const std::int64_t count = read_at(fd_.get(), offset_bytes, out);
+  if (count < 0) return errno_status(static_cast<int>(-count), "read " + root_ + "/" + file_->key);
+  if (static_cast<std::size_t>(count) < out.size()) return changed("became shorter");
   return {};
 }
 

@@ -36,6 +36,17 @@ Status fetch_extents(RangeFetcher& fetcher, std::span<const Extent> extents,
   return {};
 }
 
+Status ExtentReader::read(std::span<const Extent> extents, bool is_fresh,
+                          std::span<std::byte> target, std::size_t* failed) {
+  if (!fetcher_) {
+    HEADRACE_TRY_ASSIGN(fetcher_, RangeFetcher::create(store_, pool_, {.call = call_}));
+  }
+  Status status = fetch_extents(*fetcher_, extents, piece_bytes_, is_fresh, target, failed);
+  // Reads may be under way that nobody will take.
+  if (!status.ok()) fetcher_.reset();
+  return status;
+}
+
 Result<std::shared_ptr<const DecodedBlock>> make_ready(const Dataset& dataset, std::uint32_t block,
                                                        std::span<const std::byte> stored,
                                                        std::span<std::byte> raw, SlabArena* arena) {

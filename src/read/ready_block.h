@@ -26,6 +26,23 @@ Status fetch_extents(RangeFetcher& fetcher, std::span<const Extent> extents,
                      std::uint64_t piece_bytes, bool is_fresh, std::span<std::byte> target,
                      std::size_t* failed = nullptr);
 
+/// fetch_extents() for a caller that waits, by a fetcher that is made when it is first needed and
+/// kept for the next time; after an error another one. One owner.
+class ExtentReader {
+ public:
+  ExtentReader(Store& store, SlabPool& pool, CallOptions call, std::uint64_t piece_bytes)
+      : store_(store), pool_(pool), call_(std::move(call)), piece_bytes_(piece_bytes) {}
+  Status read(std::span<const Extent> extents, bool is_fresh, std::span<std::byte> target,
+              std::size_t* failed = nullptr);
+
+ private:
+  Store& store_;
+  SlabPool& pool_;
+  const CallOptions call_;
+  const std::uint64_t piece_bytes_;
+  std::unique_ptr<RangeFetcher> fetcher_;
+};
+
 /// Makes a compressed block ready: decodes `stored` into `arena`, or inflates it into the first
 /// Block::raw_bytes of `raw`. What was decoded is returned; null when it was inflated. CPU work,
 /// may take Python's GIL. \pre the one that the block needs is given. Errors: those of

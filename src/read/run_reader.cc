@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "headrace/range_fetcher.h"
 #include "read/ready_block.h"
 
 namespace headrace::read {
@@ -18,7 +17,7 @@ class RunReader {
  public:
   RunReader(const Dataset& dataset, Store& store, SlabPool& pool, const CallOptions& call,
             const CellSink& sink)
-      : dataset_(dataset), store_(store), pool_(pool), call_(call), sink_(sink) {}
+      : dataset_(dataset), pool_(pool), extents_(store, pool, call, kPieceBytes), sink_(sink) {}
 
   /// Samples [begin, end) of a block.
   Status read_block(std::uint32_t block, std::uint32_t begin, std::uint32_t end) {
@@ -85,15 +84,13 @@ class RunReader {
     const std::uint64_t size = dataset_.append_extents(block, begin, end, extents);
     if (size == 0) return Slab();
     HEADRACE_TRY_ASSIGN(Slab slab, acquire(size));
-    HEADRACE_TRY_ASSIGN(const auto fetcher, RangeFetcher::create(store_, pool_, {.call = call_}));
-    HEADRACE_TRY(fetch_extents(*fetcher, extents, kPieceBytes, is_fresh, slab.bytes()));
+    HEADRACE_TRY(extents_.read(extents, is_fresh, slab.bytes()));
     return slab;
   }
 
   const Dataset& dataset_;
-  Store& store_;
   SlabPool& pool_;
-  const CallOptions& call_;
+  ExtentReader extents_;
   const CellSink& sink_;
   std::uint32_t next_ = 0;  ///< The sample of the block to hand out next.
   Status sink_error_;       ///< Apart from those of reading: no other bytes will change it.

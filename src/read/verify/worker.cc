@@ -64,7 +64,9 @@ class ObjectDigesters {
 class Worker {
  public:
   Worker(VerifyRun& run, std::size_t depth)
-      : run_(run), scan_(run.store, run.pool, run.call, depth) {
+      : run_(run),
+        scan_(run.store, run.pool, run.call, depth),
+        extents_(run.store, run.pool, run.call, run.piece_bytes) {
     if (run.dataset != nullptr) cells_.resize(run.dataset->columns().size());
   }
 
@@ -198,11 +200,8 @@ class Worker {
   Result<bool> read_extents(std::uint32_t block, std::span<const Extent> extents,
                             std::span<std::byte> target, bool is_fresh) {
     if (extents.empty()) return true;
-    HEADRACE_TRY_ASSIGN(const auto fetcher,
-                        RangeFetcher::create(run_.store, run_.pool, {.call = run_.call}));
     std::size_t failed = 0;
-    Status status =
-        read::fetch_extents(*fetcher, extents, run_.piece_bytes, is_fresh, target, &failed);
+    Status status = extents_.read(extents, is_fresh, target, &failed);
     if (status.ok()) {
       for (const Extent& extent : extents)
         run_.read_bytes.fetch_add(extent.length_bytes, std::memory_order_relaxed);
@@ -377,6 +376,7 @@ class Worker {
 
   VerifyRun& run_;
   io::ObjectScan scan_;
+  read::ExtentReader extents_;
   VerifyReport report_;
   std::vector<ColumnBytes> cells_;
   std::vector<io::ScanPiece> pieces_;

@@ -17,6 +17,7 @@
 #include "base/atomic_file.h"
 #include "base/endian.h"
 #include "base/fd.h"
+#include "base/read_at.h"
 #include "shard/index/hri_layout.h"
 
 namespace headrace::detail {
@@ -29,15 +30,10 @@ Status failed(std::string_view action, const std::string& path, int error) {
 
 Status read_into(const Fd& fd, const std::string& path, std::uint64_t offset_bytes,
                  std::span<std::byte> out) {
-  for (std::size_t done = 0; done < out.size();) {
-    const ssize_t count = ::pread(fd.get(), out.data() + done, out.size() - done,
-                                  static_cast<off_t>(offset_bytes + done));
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return failed("reading", path, errno);
-    if (count == 0)
-      return Status(Code::kChanged, fmt::format("reading {}: was cut off meanwhile", path));
-    done += static_cast<std::size_t>(count);
-  }
+  const std::int64_t count = read_at(fd.get(), offset_bytes, out);
+  if (count < 0) return failed("reading", path, static_cast<int>(-count));
+  if (static_cast<std::size_t>(count) < out.size())
+    return Status(Code::kChanged, fmt::format("reading {}: was cut off meanwhile", path));
   return Status();
 }
 

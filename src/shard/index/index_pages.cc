@@ -1,15 +1,14 @@
 #include "shard/index/index_pages.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <system_error>
 #include <utility>
 
 #include "base/random.h"
+#include "base/read_at.h"
 
 namespace headrace::detail {
 
@@ -65,20 +64,14 @@ void IndexPages::keep(std::uint64_t page, const Page& bytes) const noexcept {
 Status IndexPages::read_range(std::uint64_t begin, std::span<std::byte> out) const noexcept {
   if (has_failed()) return status();
   const auto read_all = [this](std::uint64_t from, std::span<std::byte> to) {
-    for (std::size_t done = 0; done < to.size();) {
-      const ssize_t count =
-          ::pread(fd_.get(), to.data() + done, to.size() - done, static_cast<off_t>(from + done));
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0) {
-        return fail(
-            Status(Code::kUnavailable,
-                   fmt::format("reading {}: {}", path_, std::generic_category().message(errno))));
-      }
-      if (count == 0)
-        return fail(Status(Code::kChanged,
-                           fmt::format("reading {}: the index was cut off meanwhile", path_)));
-      done += static_cast<std::size_t>(count);
+    const std::int64_t count = read_at(fd_.get(), from, to);
+    if (count < 0) {
+      const std::string why = std::generic_category().message(static_cast<int>(-count));
+      return fail(Status(Code::kUnavailable, fmt::format("reading {}: {}", path_, why)));
     }
+    if (static_cast<std::size_t>(count) < to.size())
+      return fail(Status(Code::kChanged,
+                         fmt::format("reading {}: the index was cut off meanwhile", path_)));
     return Status();
   };
   HEADRACE_TRY(read_all(begin, out));

@@ -13,6 +13,7 @@
 #include "base/atomic_file.h"
 #include "base/crc32c.h"
 #include "base/endian.h"
+#include "base/read_at.h"
 
 namespace headrace::detail {
 namespace {
@@ -23,17 +24,6 @@ constexpr std::size_t kRecordHeadBytes = 24;
 std::string path_of(const std::string& dir, std::string_view url) {
   const XXH128_hash_t hash = XXH3_128bits(url.data(), url.size());
   return fmt::format("{}/{:016x}{:016x}.part", dir, hash.high64, hash.low64);
-}
-
-bool read_all(int fd, std::uint64_t offset, std::span<char> out) {
-  while (!out.empty()) {
-    const ssize_t got = ::pread(fd, out.data(), out.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return false;
-    offset += static_cast<std::uint64_t>(got);
-    out = out.subspan(static_cast<std::size_t>(got));
-  }
-  return true;
 }
 
 bool write_all(int fd, std::uint64_t offset, std::string_view bytes) {
@@ -78,7 +68,8 @@ void PartialIndex::read_log() {
   if (::fstat(fd_, &info) != 0) return stop();
   const auto size = static_cast<std::uint64_t>(info.st_size);
   char head[kRecordHeadBytes];
-  while (size - end_bytes_ >= kRecordHeadBytes && read_all(fd_, end_bytes_, head)) {
+  while (size - end_bytes_ >= kRecordHeadBytes &&
+         read_all_at(fd_, end_bytes_, std::as_writable_bytes(std::span(head)))) {
     const auto* at = reinterpret_cast<const std::byte*>(head);
     const Place place{end_bytes_ + kRecordHeadBytes, load_le<std::uint32_t>(at + 16),
                       load_le<std::uint32_t>(at + 20)};
@@ -101,7 +92,8 @@ std::optional<std::string> PartialIndex::load(const ObjectInfo& object) const {
   const auto found = places_.find(name_of(object));
   if (found == places_.end()) return std::nullopt;
   std::string bytes(found->second.length_bytes, '\0');
-  if (!read_all(fd_, found->second.offset_bytes, bytes)) return std::nullopt;
+  if (!read_all_at(fd_, found->second.offset_bytes, std::as_writable_bytes(std::span(bytes))))
+    return std::nullopt;
   if (checksum_of(bytes) != found->second.checksum) return std::nullopt;
   return bytes;
 }

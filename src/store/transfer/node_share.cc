@@ -12,6 +12,7 @@
 #include "base/errno_status.h"
 #include "base/fd.h"
 #include "base/random.h"
+#include "base/read_at.h"
 
 namespace headrace::transfer {
 namespace {
@@ -103,13 +104,9 @@ std::uint32_t fair_share(std::uint32_t limit, const std::uint32_t* demands, std:
 
 namespace {
 
-/// False when the file ends before, or the file system fails.
-bool read_at(const Fd& fd, std::size_t offset_bytes, void* to, std::size_t size_bytes) noexcept {
-  ssize_t count = -1;
-  do {
-    count = ::pread(fd.get(), to, size_bytes, static_cast<off_t>(offset_bytes));
-  } while (count < 0 && errno == EINTR);
-  return count == static_cast<ssize_t>(size_bytes);
+template <class T>
+std::span<std::byte> bytes_of(T& value) noexcept {
+  return std::as_writable_bytes(std::span(&value, 1));
 }
 
 bool write_at(const Fd& fd, std::size_t offset_bytes, const void* from,
@@ -153,7 +150,7 @@ Result<std::unique_ptr<NodeShare>> NodeShare::open(const std::string& directory,
       info.st_size = static_cast<off_t>(sizeof(File));
     auto file = std::make_unique<File>();
     if (info.st_size == static_cast<off_t>(sizeof(File)) &&
-        read_at(fd, 0, file.get(), sizeof(File))) {
+        read_all_at(fd.get(), 0, bytes_of(*file))) {
       if (file->magic == 0) {
         if (!write_at(fd, 0, &kMagic, sizeof kMagic)) return errno_status(errno, "write " + path);
         file->magic = kMagic;
@@ -243,7 +240,7 @@ NodeShare::View NodeShare::exchange(const ControlSample& sample, std::uint32_t d
                                     TimePoint now) {
   View view;
   // Cut off, or overwritten: alone, until it is whole again.
-  if (!read_at(fd_, 0, file_.get(), sizeof(File)) || file_->magic != kMagic) {
+  if (!read_all_at(fd_.get(), 0, bytes_of(*file_)) || file_->magic != kMagic) {
     slot_ = kShareSlots;
     return view;
   }
@@ -283,7 +280,7 @@ void NodeShare::leave() noexcept {
   if (slot_ >= kShareSlots) return;
   std::uint64_t owner = 0;
   const std::size_t place = offset_of_slot(std::exchange(slot_, kShareSlots));
-  if (!read_at(fd_, place, &owner, sizeof owner) || owner != id_) return;
+  if (!read_all_at(fd_.get(), place, bytes_of(owner)) || owner != id_) return;
   owner = 0;
   static_cast<void>(write_at(fd_, place, &owner, sizeof owner));
 }
