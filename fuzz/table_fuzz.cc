@@ -58,9 +58,9 @@ void read_stream(std::span<const std::byte> bytes) {
 }
 
 void read_record(std::string_view text) {
-  const auto record = decode_table_record(text);
+  const auto record = parse_table_record(text);
   if (!record) return;
-  const auto again = decode_table_record(encode_table_record(*record));
+  const auto again = parse_table_record(write_table_record(*record));
   require(again.has_value());
   const auto ranges = ranges_of(*record);
   const FetchPlan plan = plan_fetch(ranges);
@@ -94,7 +94,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)look_at_pages(bytes, {.physical_type = 6}, static_cast<std::uint8_t>(data[0] / 6 % 8));
       break;
     default:
-      (void)decode_table_layout(text);
+      (void)parse_table_layout(text);
       break;
   }
   return 0;

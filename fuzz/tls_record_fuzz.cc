@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "reactor/tls_record.h"
+#include "net/tls_record.h"
 
 namespace {
 

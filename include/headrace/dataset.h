@@ -38,7 +38,7 @@ enum class Format : std::uint8_t {
   kText = 6,    ///< JSON lines or lines of text: a line is a sample.
   kTokens = 7,  ///< Token ids: Megatron `.bin` with `.idx`, or flat integers.
   kNumpy = 8,   ///< `.npy` and `.npz`: the first axis counts samples.
-  kTable = 9,   ///< Parquet, Lance, Arrow files: decoded by their own packages.
+  kTable = 9,   ///< Parquet, Lance, Arrow files: unpacked by their own packages.
   kArrayRecord = 10,
   kSamples = 11,  ///< A view of other datasets (mixture, packed tokens); never in an index.
   kCsv = 12,      ///< Separated values with a header (RFC 4180): a record is a sample.
@@ -68,14 +68,14 @@ struct Column {
 
 /// A run of consecutive samples of one shard: the unit of order and of residency.
 /// A *compressed* block is stored in another form than samples are cut from: it is read whole
-/// (`stored_bytes`), then decompress() or decode() makes it ready.
+/// (`stored_bytes`), then decompress() or unpack() makes it ready.
 struct Block {
   std::uint32_t shard = 0;
   std::uint32_t sample_count = 0;  ///< > 0
   std::uint64_t first_sample = 0;  ///< Dataset position of its first sample.
   std::uint64_t stored_bytes = 0;  ///< Bytes to read for the whole block.
   /// Bytes once ready to cut: equal to stored_bytes unless the block is compressed. For a block
-  /// that decode() makes ready: about what the decoded columns take, charged to the memory limit.
+  /// that unpack() makes ready: about what the unpacked columns take, charged to the memory limit.
   std::uint64_t raw_bytes = 0;
 };
 
@@ -88,10 +88,10 @@ struct Extent {
   std::uint64_t target_offset_bytes = 0;  ///< Offset in the buffer that BlockBytes will look into.
 };
 
-/// What Dataset::decode() made of a block: columns in memory of a SlabArena. Any thread; immutable.
-class DecodedBlock {
+/// What Dataset::unpack() made of a block: columns in memory of a SlabArena. Any thread; immutable.
+class UnpackedBlock {
  public:
-  virtual ~DecodedBlock() = default;
+  virtual ~UnpackedBlock() = default;
 };
 
 /// Bytes of samples [begin, end) of a block, ready to cut (read, and decompressed if need be).
@@ -100,7 +100,8 @@ struct BlockBytes {
   std::uint32_t begin = 0;  ///< Index in the block of the first sample that the bytes hold.
   std::uint32_t end = 0;
   std::span<const std::byte> bytes;
-  const DecodedBlock* decoded = nullptr;  ///< Of a block that is_decoded(); `bytes` is empty then.
+  const UnpackedBlock* unpacked =
+      nullptr;  ///< Of a block that is_unpacked(); `bytes` is empty then.
 };
 
 /// One column of one sample inside BlockBytes (or inside the index): where its value lies, or how
@@ -139,7 +140,7 @@ struct DatasetOptions {
   std::string index_cache_dir = {};
   /// Look for `index.hri` beside the dataset first.
   bool use_stored_index = true;
-  /// Open datasets with pickled columns (MDS encoding "pkl"); nothing here unpickles, but a decoder
+  /// Open datasets with pickled columns (MDS encoding "pkl"); nothing here unpickles, but a reader
   /// above may.
   bool allow_unsafe = false;
   /// Keys below the root that make the dataset, in this order (from a brace pattern, a `::` list or
@@ -232,34 +233,34 @@ class Dataset {
   /// ignored here. \pre begin < end <= sample_count.
   virtual std::uint64_t append_extents(std::uint32_t block, std::uint32_t begin, std::uint32_t end,
                                        std::vector<Extent>& out) const = 0;
-  /// True when the block needs decompress() or decode() before samples can be cut.
+  /// True when the block needs decompress() or unpack() before samples can be cut.
   virtual bool is_compressed(std::uint32_t block) const = 0;
   /// Inflates what append_extents() read of a compressed block into exactly Block::raw_bytes. CPU
   /// work; any thread. Errors: kCorrupt (names the shard).
   virtual Status decompress(std::uint32_t block, std::span<const std::byte> stored,
                             std::span<std::byte> raw) const = 0;
-  /// True for a compressed block that decode() makes ready instead of decompress(). Such a block
-  /// may have no extents at all: the package that decodes it reads by itself.
-  virtual bool is_decoded(std::uint32_t block) const {
+  /// True for a compressed block that unpack() makes ready instead of decompress(). Such a block
+  /// may have no extents at all: the package that unpacks it reads by itself.
+  virtual bool is_unpacked(std::uint32_t block) const {
     static_cast<void>(block);
     return false;
   }
-  /// Decodes what append_extents() read into memory of `arena`. CPU work, any thread; may call
+  /// Unpacks what append_extents() read into memory of `arena`. CPU work, any thread; may call
   /// Python (takes the GIL). The result must not outlive the arena. Errors: kCorrupt, kUnsupported
   /// (name the shard), kExhausted (the columns are larger than Block::raw_bytes, and the pool has
   /// no room for what is missing).
-  virtual Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t block,
-                                                             std::span<const std::byte> stored,
-                                                             SlabArena& arena) const {
+  virtual Result<std::shared_ptr<const UnpackedBlock>> unpack(std::uint32_t block,
+                                                              std::span<const std::byte> stored,
+                                                              SlabArena& arena) const {
     static_cast<void>(block);
     static_cast<void>(stored);
     static_cast<void>(arena);
-    return Status(Code::kInternal, "this dataset has no block to decode");
+    return Status(Code::kInternal, "this dataset has no block to unpack");
   }
-  /// Memory outside of the arena that decode() needs meanwhile (buffers of the package that
-  /// decodes). `stored`: the bytes of the block; before they are read (empty): what blocks of its
-  /// kind need as a rule. 0 for blocks that are not decoded.
-  virtual std::uint64_t decode_workspace_bytes(std::uint32_t block,
+  /// Memory outside of the arena that unpack() needs meanwhile (buffers of the package that
+  /// unpacks). `stored`: the bytes of the block; before they are read (empty): what blocks of its
+  /// kind need as a rule. 0 for blocks that are not unpacked.
+  virtual std::uint64_t unpack_workspace_bytes(std::uint32_t block,
                                                std::span<const std::byte> stored) const {
     static_cast<void>(block);
     static_cast<void>(stored);

@@ -49,7 +49,7 @@ struct LoaderOptions {
   std::uint32_t lane_count = 0;  ///< 0: choose_lanes().
   /// Batches assembled ahead of the training loop, upper bound. 1 .. 1024.
   std::uint32_t prefetch_batches = 16;
-  /// Threads that decompress, decode and finish batches. 0: one less than the cores, at least 1, at
+  /// Threads that decompress, unpack and finish batches. 0: one less than the cores, at least 1, at
   /// most 4.
   std::uint32_t worker_count = 0;
   /// Batches of this many bytes and more are finished by these threads while the training loop

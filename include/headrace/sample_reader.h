@@ -44,12 +44,12 @@ class SampleReader {
     std::uint32_t end = 0;
     std::vector<std::size_t> indices;  // Into positions.
   };
-  /// An inflated or decoded block, kept because the next call likely asks for its neighbours.
+  /// An inflated or unpacked block, kept because the next call likely asks for its neighbours.
   struct Ready {
     std::uint32_t block = 0;
     Slab raw;
-    std::optional<SlabArena> arena;  ///< Of a decoded block, in place of `raw`.
-    std::shared_ptr<const DecodedBlock> decoded;
+    std::optional<SlabArena> arena;  ///< Of an unpacked block, in place of `raw`.
+    std::shared_ptr<const UnpackedBlock> unpacked;
     std::uint64_t size_bytes() const noexcept {
       return arena ? arena->size_bytes() : raw.size_bytes();
     }

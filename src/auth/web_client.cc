@@ -23,9 +23,9 @@
 #include "http/proxy.h"
 #include "http/response.h"
 #include "http/uri.h"
-#include "reactor/net_errors.h"
-#include "reactor/resolver.h"
-#include "reactor/tls.h"
+#include "net/net_errors.h"
+#include "net/resolver.h"
+#include "net/tls.h"
 
 namespace headrace::auth {
 namespace {

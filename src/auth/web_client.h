@@ -12,7 +12,7 @@
 
 #include "headrace/environment.h"
 #include "headrace/status.h"
-#include "reactor/resolver.h"
+#include "net/resolver.h"
 
 namespace headrace::auth {
 

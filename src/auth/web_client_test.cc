@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/temporary_directory.h"
 #include "headrace/clock.h"
-#include "reactor/tls_test_peer.h"
+#include "net/tls_test_peer.h"
 
 namespace headrace::auth {
 namespace {

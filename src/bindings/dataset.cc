@@ -73,11 +73,11 @@ void open_dataset(PyDataset* self, PyStore& store, const nb::object& progress,
       },
       [&relay] { relay.report(); }));
   relay.report();
-  std::vector<ColumnDecoder> decoders;
-  for (const Column& column : dataset->columns()) decoders.emplace_back(output_of(column));
+  std::vector<ColumnConverter> converters;
+  for (const Column& column : dataset->columns()) converters.emplace_back(output_of(column));
   auto reader = std::make_shared<SampleReader>(std::move(client), std::move(dataset));
   new (self)
-      PyDataset{Guarded<SampleReader>("the dataset", std::move(reader)), std::move(decoders)};
+      PyDataset{Guarded<SampleReader>("the dataset", std::move(reader)), std::move(converters)};
 }
 
 nb::bytes build_index_bytes(PyStore& store, const nb::object& progress,
@@ -125,7 +125,8 @@ nb::list read(PyDataset& self, const std::vector<std::uint64_t>& positions,
           nb::gil_scoped_acquire acquire;
           nb::dict sample;
           for (const std::size_t c : selected) {
-            sample[self.decoders[c].name()] = self.decoders[c].decode(columns[c], positions[index]);
+            sample[self.converters[c].name()] =
+                self.converters[c].convert(columns[c], positions[index]);
           }
           samples[index] = std::move(sample);
           return Status();

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bind.h"
-#include "decode.h"
+#include "column_converter.h"
 #include "headrace/sample_reader.h"
 #include "process.h"
 
@@ -12,7 +12,7 @@ namespace headrace {
 
 struct PyDataset {
   Guarded<SampleReader> reader;
-  std::vector<ColumnDecoder> decoders;  // One a column.
+  std::vector<ColumnConverter> converters;  // One a column.
 };
 
 /// Sample counts of all blocks, in dataset order.

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "batch_owner.h"
+#include "column_converter.h"
 #include "dataset.h"
-#include "decode.h"
 #include "errors.h"
 #include "metrics.h"
 #include "order.h"
@@ -30,7 +30,7 @@ struct LoaderParts {
 
 struct PyLoader {
   Guarded<LoaderParts> parts;
-  std::vector<ColumnDecoder> decoders;  // One a delivered column.
+  std::vector<ColumnConverter> converters;  // One a delivered column.
   nb::object batch_type;
 };
 
@@ -41,8 +41,8 @@ nb::object make_batch(const PyLoader& self, std::unique_ptr<Batch> owned) {
   nb::object out = self.batch_type();
   const auto columns = batch.columns();
   for (std::size_t c = 0; c < columns.size(); ++c) {
-    const nb::object value = self.decoders[c].decode_batch(columns[c], owner, capsule);
-    if (PyDict_SetItem(out.ptr(), self.decoders[c].name().ptr(), value.ptr()) != 0)
+    const nb::object value = self.converters[c].convert_batch(columns[c], owner, capsule);
+    if (PyDict_SetItem(out.ptr(), self.converters[c].name().ptr(), value.ptr()) != 0)
       throw nb::python_error();
   }
   const std::size_t count = batch.count();
@@ -182,10 +182,10 @@ void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object 
     return Loader::create(data, std::move(handle), parts->client->pool(), options);
   }();
   parts->loader = value_or_raise(std::move(loader));
-  std::vector<ColumnDecoder> decoders;
+  std::vector<ColumnConverter> converters;
   for (const OutputColumn& column : parts->loader->schema())
-    decoders.emplace_back(column, to_arrow);
-  new (self) PyLoader{Guarded<LoaderParts>("the loader", std::move(parts)), std::move(decoders),
+    converters.emplace_back(column, to_arrow);
+  new (self) PyLoader{Guarded<LoaderParts>("the loader", std::move(parts)), std::move(converters),
                       std::move(batch_type)};
 }
 

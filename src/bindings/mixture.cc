@@ -31,10 +31,10 @@ PyStore route(const std::vector<PyStore*>& stores, std::uint64_t memory_bytes) {
 
 /// A view as a dataset that is read through `store`.
 PyDataset make_view(PyStore& store, std::shared_ptr<const Dataset> view) {
-  std::vector<ColumnDecoder> decoders;
-  for (const Column& column : view->columns()) decoders.emplace_back(output_of(column));
+  std::vector<ColumnConverter> converters;
+  for (const Column& column : view->columns()) converters.emplace_back(output_of(column));
   auto reader = std::make_shared<SampleReader>(store.client.get(), std::move(view));
-  return PyDataset{Guarded<SampleReader>("the dataset", std::move(reader)), std::move(decoders)};
+  return PyDataset{Guarded<SampleReader>("the dataset", std::move(reader)), std::move(converters)};
 }
 
 ConcatColumns parse_columns(const std::string& name) {

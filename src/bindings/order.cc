@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
+#include "column_converter.h"
 #include "dataset.h"
-#include "decode.h"
 #include "errors.h"
 
 namespace headrace {

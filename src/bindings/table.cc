@@ -1,8 +1,8 @@
 /// \file
-/// The TableDecoder of the process: calls headrace.data.tables, which calls pyarrow (or lance).
+/// The TableUnpacker of the process: calls headrace.data.tables, which calls pyarrow (or lance).
 ///
 /// Threads: called from engine threads; takes the GIL for the call. pyarrow gives it up while it
-/// decodes.
+/// unpacks.
 #include "headrace/table.h"
 
 #include "bind.h"
@@ -45,7 +45,7 @@ Code code_of(std::string_view name) {
 Status status_of(nb::python_error& error) {
   if (error.matches(PyExc_KeyboardInterrupt)) {
     PyErr_SetInterrupt();  // Whoever waits for the table raises it (check_signals).
-    return Status(Code::kCancelled, "decoding a table: interrupted");
+    return Status(Code::kCancelled, "unpacking a table: interrupted");
   }
   const nb::object value = nb::borrow(error.value());
   std::string text = nb::cast<std::string>(nb::str(value));
@@ -55,7 +55,7 @@ Status status_of(nb::python_error& error) {
   return Status(Code::kInternal, type + ": " + text);
 }
 
-class PyTableDecoder final : public TableDecoder {
+class PyTableUnpacker final : public TableUnpacker {
  public:
   Result<std::string> describe(const TableRequest& request) override {
     return call<std::string>([&](nb::handle module) {
@@ -69,16 +69,16 @@ class PyTableDecoder final : public TableDecoder {
     });
   }
 
-  Status decode(const TableRequest& request, TableSink& sink) override {
+  Status unpack(const TableRequest& request, TableSink& sink) override {
     // Of the result only the error matters.
     auto done = call<bool>([&](nb::handle module) -> Result<bool> {
       LentMemory head(request.head), body(request.body);
       Status status;
       {
         const nb::object batches =
-            module.attr("decode")(nb::str(request.kind.data(), request.kind.size()),
+            module.attr("unpack")(nb::str(request.kind.data(), request.kind.size()),
                                   nb::bytes(request.spec.data(), request.spec.size()), head.view(),
-                                  body.view(), request.decoded_bytes, request.most_rows);
+                                  body.view(), request.unpacked_bytes, request.most_rows);
         while (status.ok()) {
           const nb::object next = batches.attr("next")();
           if (next.is_none()) break;
@@ -126,6 +126,6 @@ class PyTableDecoder final : public TableDecoder {
 
 }  // namespace
 
-void bind_table(nb::module_&) { set_table_decoder(std::make_shared<PyTableDecoder>()); }
+void bind_table(nb::module_&) { set_table_unpacker(std::make_shared<PyTableUnpacker>()); }
 
 }  // namespace headrace

@@ -3,8 +3,8 @@
 #include <thread>
 #include <utility>
 
-#include "copy/lane.h"
 #include "copy/lister.h"
+#include "copy/mover.h"
 #include "copy/transfer.h"
 #include "headrace/copy.h"
 
@@ -12,8 +12,8 @@ namespace headrace {
 namespace {
 
 using copy_detail::Counts;
-using copy_detail::Lane;
 using copy_detail::Lister;
+using copy_detail::Mover;
 using copy_detail::Transfer;
 
 // More threads than this hinder each other in the directories they write.
@@ -54,7 +54,7 @@ class Job final : public CopyJob {
   Job(Store& from, Store& to, const CopyOptions& options, std::unique_ptr<SlabPool> pool)
       : transfer_(from, to, options, std::move(pool)) {}
 
-  /// Lanes, before the job runs. Errors: those of new_handle().
+  /// Movers, before the job runs. Errors: those of new_handle().
   Status prepare() {
     const CopyOptions& options = transfer_.options();
     if (options.is_dry_run) return {};
@@ -62,9 +62,9 @@ class Job final : public CopyJob {
     if (count == 0) count = std::clamp(std::thread::hardware_concurrency() / 2, 1U, kMostLanes);
     count = std::min(count, options.max_in_flight);
     for (std::uint32_t i = 0; i < count; ++i) {
-      HEADRACE_TRY_ASSIGN(auto lane, Lane::create(transfer_, options.max_in_flight / count));
-      transfer_.queue().add_sleeper(lane.get());
-      lanes_.push_back(std::move(lane));
+      HEADRACE_TRY_ASSIGN(auto mover, Mover::create(transfer_, options.max_in_flight / count));
+      transfer_.queue().add_sleeper(mover.get());
+      movers_.push_back(std::move(mover));
     }
     return {};
   }
@@ -72,15 +72,15 @@ class Job final : public CopyJob {
   Status run(std::stop_token stop) override {
     const std::stop_callback link(stop, [this] { transfer_.request_stop(); });
     std::vector<std::thread> threads;
-    threads.reserve(lanes_.size());
-    for (auto& lane : lanes_) {
+    threads.reserve(movers_.size());
+    for (auto& mover : movers_) {
       try {
-        threads.emplace_back([&lane] { lane->run(); });
+        threads.emplace_back([&mover] { mover->run(); });
       } catch (const std::system_error&) {  // a limit of threads: fewer do it too
         break;
       }
     }
-    if (threads.empty() && !lanes_.empty())
+    if (threads.empty() && !movers_.empty())
       return Status(Code::kExhausted, "copy: no thread can be started");
     Lister lister(transfer_);
     Status status = lister.run();
@@ -119,7 +119,7 @@ class Job final : public CopyJob {
 
  private:
   mutable Transfer transfer_;
-  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<std::unique_ptr<Mover>> movers_;
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace headrace::copy_detail {
 namespace {
 
-// What is handed to the lanes at a time.
+// What is handed to the movers at a time.
 constexpr std::size_t kBatch = 64;
 constexpr std::size_t kDeleteBatch = 1000;
 
@@ -153,7 +153,7 @@ Status Lister::run() {
     status = task.is_tree ? list_tree(task) : list_one(task);
     if (!status.ok()) break;
   }
-  // Also after an error: the lanes wait for everything that was counted.
+  // Also after an error: the movers wait for everything that was counted.
   Status flushed = flush();
   return status.ok() ? std::move(flushed) : std::move(status);
 }

@@ -70,7 +70,7 @@ struct LargeCopy {
   }
 };
 
-/// What a lane moves: a small object, or one part of a large one.
+/// What a mover moves: a small object, or one part of a large one.
 struct Unit {
   Item item;  ///< Small.
   std::shared_ptr<LargeCopy> large;
@@ -174,8 +174,8 @@ class Transfer {
   void retry_changed(Item item, Status status);
   /// A part ended, well or not; the last one ends the object.
   void end_part(const std::shared_ptr<LargeCopy>& large, std::uint64_t moved_bytes);
-  /// After the lanes have ended: waits for blocking calls, and ends large objects that were stopped
-  /// in the middle.
+  /// After the movers have ended: waits for blocking calls, and ends large objects that were
+  /// stopped in the middle.
   void end_calls() HEADRACE_EXCLUDES(mutex_);
   void add_event(CopyEvent event) HEADRACE_EXCLUDES(mutex_);
 

@@ -102,7 +102,7 @@ void WorkQueue::ring_hungry(std::size_t count) noexcept {
     if (count == 0) return;
     if (!sleeper->is_hungry.exchange(false)) continue;
     sleeper->ring();
-    // As much as one lane takes at a time, roughly.
+    // As much as one mover takes at a time, roughly.
     count -= std::min<std::size_t>(count, 16);
   }
 }

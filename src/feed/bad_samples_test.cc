@@ -116,7 +116,7 @@ class Scenario {
     spec_.blocks_per_shard = static_cast<std::uint32_t>(1 + random_.below(4));
     const std::uint64_t kind = random_.below(5);
     spec_.is_compressed = kind == 0 || kind == 1;
-    spec_.is_decoded = kind == 1;
+    spec_.is_unpacked = kind == 1;
     spec_.is_object_per_sample = kind == 2;
     spec_.only_fixed = kind == 3;
     if (spec_.block_samples.size() > 3 && random_.below(2) == 0)

@@ -29,11 +29,11 @@ struct FakeSpec {
   bool is_object_per_sample = false;  ///< Like raw files.
   std::uint32_t text_bytes = 100;     ///< Texts are shorter than this.
   bool only_fixed = false;
-  bool is_decoded = false;            ///< Blocks are made ready by decode(). Implies is_compressed.
-  std::uint64_t workspace_bytes = 0;  ///< What decode() needs besides.
-  /// Of what decoding takes, this part is told before it is tried.
+  bool is_unpacked = false;           ///< Blocks are made ready by unpack(). Implies is_compressed.
+  std::uint64_t workspace_bytes = 0;  ///< What unpack() needs besides.
+  /// Of what unpacking takes, this part is told before it is tried.
   std::uint32_t told_percent = 100;
-  bool has_extents = true;   ///< False, with is_decoded: decode() finds the bytes by itself.
+  bool has_extents = true;   ///< False, with is_unpacked: unpack() finds the bytes by itself.
   bool has_writers = false;  ///< Texts do not lie in the bytes as they are delivered.
   bool is_checked = false;   ///< cut() and decompress() notice any bit that differs.
   std::set<std::uint64_t> bad_samples = {};  ///< cut() finds them corrupt.
@@ -50,7 +50,7 @@ class FakeDataset final : public Dataset {
       columns_[1].name = "text";
       columns_[2].name = "opt";
     }
-    if (spec_.is_decoded) spec_.is_compressed = true;
+    if (spec_.is_unpacked) spec_.is_compressed = true;
     if (spec_.is_compressed) spec_.blocks_per_shard = 1;
     std::uint64_t first = 0;
     for (std::size_t b = 0; b < spec_.block_samples.size(); ++b) {
@@ -64,7 +64,7 @@ class FakeDataset final : public Dataset {
       block.raw_bytes = starts.back();
       block.stored_bytes = spec_.is_compressed ? block.raw_bytes + kHeader : block.raw_bytes;
       if (!spec_.has_extents) block.stored_bytes = 0;
-      if (spec_.is_decoded) block.raw_bytes = told(block.raw_bytes);
+      if (spec_.is_unpacked) block.raw_bytes = told(block.raw_bytes);
       first += block.sample_count;
       stored_bytes_ += block.stored_bytes;
       blocks_.push_back(block);
@@ -186,17 +186,17 @@ class FakeDataset final : public Dataset {
     return extent.length_bytes;
   }
   bool is_compressed(std::uint32_t) const override { return spec_.is_compressed; }
-  bool is_decoded(std::uint32_t) const override { return spec_.is_decoded; }
-  std::uint64_t decode_workspace_bytes(std::uint32_t,
+  bool is_unpacked(std::uint32_t) const override { return spec_.is_unpacked; }
+  std::uint64_t unpack_workspace_bytes(std::uint32_t,
                                        std::span<const std::byte> stored) const override {
     return stored.empty() && spec_.has_extents ? told(spec_.workspace_bytes)
                                                : spec_.workspace_bytes;
   }
-  Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t b,
-                                                     std::span<const std::byte> stored,
-                                                     SlabArena& arena) const override {
-    auto decoded = std::make_shared<FakeDecoded>();
-    HEADRACE_TRY_ASSIGN(decoded->raw, arena.take(starts_[b].back()));
+  Result<std::shared_ptr<const UnpackedBlock>> unpack(std::uint32_t b,
+                                                      std::span<const std::byte> stored,
+                                                      SlabArena& arena) const override {
+    auto unpacked = std::make_shared<FakeUnpacked>();
+    HEADRACE_TRY_ASSIGN(unpacked->raw, arena.take(starts_[b].back()));
     std::string made;
     if (!spec_.has_extents) {
       made = std::string(kHeader, 'Z');
@@ -207,8 +207,8 @@ class FakeDataset final : public Dataset {
       EXPECT_TRUE(stored.empty());
       stored = std::as_bytes(std::span(made));
     }
-    HEADRACE_TRY(decompress(b, stored, decoded->raw));
-    return std::shared_ptr<const DecodedBlock>(std::move(decoded));
+    HEADRACE_TRY(decompress(b, stored, unpacked->raw));
+    return std::shared_ptr<const UnpackedBlock>(std::move(unpacked));
   }
   Status decompress(std::uint32_t b, std::span<const std::byte> stored,
                     std::span<std::byte> raw) const override {
@@ -234,10 +234,10 @@ class FakeDataset final : public Dataset {
     const auto& starts = starts_[bytes.block];
     const std::uint64_t offset = starts[index] - starts[bytes.begin];
     const std::uint64_t length = starts[index + 1] - starts[index];
-    EXPECT_EQ(bytes.decoded != nullptr, spec_.is_decoded);
+    EXPECT_EQ(bytes.unpacked != nullptr, spec_.is_unpacked);
     const std::span<const std::byte> all =
-        bytes.decoded != nullptr
-            ? std::span<const std::byte>(static_cast<const FakeDecoded*>(bytes.decoded)->raw)
+        bytes.unpacked != nullptr
+            ? std::span<const std::byte>(static_cast<const FakeUnpacked*>(bytes.unpacked)->raw)
             : bytes.bytes;
     if (spec_.bad_samples.contains(blocks_[bytes.block].first_sample + index))
       return Status(Code::kCorrupt, "fake sample");
@@ -264,7 +264,7 @@ class FakeDataset final : public Dataset {
   }
 
  private:
-  struct FakeDecoded final : DecodedBlock {
+  struct FakeUnpacked final : UnpackedBlock {
     std::span<std::byte> raw;  // In the arena.
   };
 

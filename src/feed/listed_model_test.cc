@@ -32,9 +32,9 @@ FakeSpec random_spec(Random& random) {
   spec.blocks_per_shard = static_cast<std::uint32_t>(1 + random.below(4));
   const std::uint64_t kind = random.below(6);
   spec.is_compressed = kind == 0 || kind == 1;
-  spec.is_decoded = kind == 1;
-  if (spec.is_decoded) spec.workspace_bytes = random.below(3) * 20'000;
-  spec.has_extents = !spec.is_decoded || random.below(2) == 0;
+  spec.is_unpacked = kind == 1;
+  if (spec.is_unpacked) spec.workspace_bytes = random.below(3) * 20'000;
+  spec.has_extents = !spec.is_unpacked || random.below(2) == 0;
   spec.is_object_per_sample = kind == 2;
   spec.has_writers = random.below(2) == 0;
   spec.text_bytes = static_cast<std::uint32_t>(random.below(2) == 0 ? 60 : 6000);

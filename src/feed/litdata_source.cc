@@ -6,9 +6,9 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "feed/foreign_state.h"
 #include "feed/list_cache.h"
-#include "feed/litdata_state.h"
+#include "feed/state/foreign_state.h"
+#include "feed/state/litdata_state.h"
 
 namespace headrace {
 namespace {

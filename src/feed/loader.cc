@@ -7,13 +7,13 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
-#include "feed/channel.h"
-#include "feed/fetcher.h"
+#include "feed/finish/channel.h"
 #include "feed/loader_options.h"
-#include "feed/memory_plan.h"
 #include "feed/pipeline.h"
-#include "feed/position.h"
-#include "feed/stand_ins.h"
+#include "feed/plan/stand_ins.h"
+#include "feed/residency/fetcher.h"
+#include "feed/residency/memory_plan.h"
+#include "feed/state/position.h"
 #include "io/pool_metrics.h"
 
 namespace headrace {

@@ -28,12 +28,12 @@ FakeSpec random_spec(Random& random) {
   spec.is_compressed = kind == 0 || kind == 1;
   spec.is_object_per_sample = kind == 2;
   spec.only_fixed = kind == 3;
-  spec.is_decoded = kind == 1 && random.below(2) == 0;
-  if (spec.is_decoded) {
+  spec.is_unpacked = kind == 1 && random.below(2) == 0;
+  if (spec.is_unpacked) {
     spec.workspace_bytes = random.below(3) * 20'000;
     if (random.below(2) == 0) spec.told_percent = static_cast<std::uint32_t>(5 + random.below(95));
   }
-  spec.has_extents = !spec.is_decoded || random.below(2) == 0;
+  spec.has_extents = !spec.is_unpacked || random.below(2) == 0;
   spec.has_writers = random.below(3) == 0;
   spec.text_bytes = static_cast<std::uint32_t>(random.below(2) == 0 ? 60 : 600);
   return spec;
@@ -75,7 +75,7 @@ class Scenario {
     if (loader) state_ = (*loader)->state();
   }
 
-  /// A pool that is between the least possible and plenty for what decoding really takes.
+  /// A pool that is between the least possible and plenty for what unpacking really takes.
   std::shared_ptr<SlabPool> make_pool(const LoaderOptions& options) {
     FakeSpec honest = spec_;
     honest.told_percent = 100;

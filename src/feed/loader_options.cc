@@ -65,7 +65,7 @@ MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabP
     raw_bytes += block.raw_bytes;
     needs.block_bytes =
         std::max(needs.block_bytes, sizes.charged_bytes(dataset, i, block.stored_bytes));
-    needs.workspace_bytes = std::max(needs.workspace_bytes, dataset.decode_workspace_bytes(i, {}));
+    needs.workspace_bytes = std::max(needs.workspace_bytes, dataset.unpack_workspace_bytes(i, {}));
   }
   needs.workspace_bytes = SlabPool::charged_bytes(needs.workspace_bytes);
   const std::uint64_t sample_bytes =

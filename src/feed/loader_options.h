@@ -4,9 +4,9 @@
 /// Pure.
 #include <memory>
 
-#include "feed/batch.h"
-#include "feed/memory_plan.h"
-#include "feed/slab_sizes.h"
+#include "feed/finish/batch.h"
+#include "feed/residency/memory_plan.h"
+#include "feed/residency/slab_sizes.h"
 #include "headrace/loader.h"
 
 namespace headrace::feed {
@@ -18,7 +18,7 @@ Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::
 /// O(B).
 MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabPool& pool,
                      const LoaderOptions& options);
-/// Threads that inflate, decode and finish batches; 0 where that would gain nothing.
+/// Threads that inflate, unpack and finish batches; 0 where that would gain nothing.
 std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options);
 /// Whether large batches may be finished by them: where cores are few, a hand-over costs CPU time
 /// (5 % measured on two) and gains nothing.

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "feed/foreign_state.h"
 #include "feed/list_cache.h"
+#include "feed/state/foreign_state.h"
 
 namespace headrace {
 namespace {

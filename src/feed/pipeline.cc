@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <string>
 
-#include "feed/block_table.h"
-#include "feed/lanes.h"
+#include "feed/residency/lanes.h"
+#include "feed/residency/listed_blocks.h"
 
 namespace headrace::feed {
 
@@ -51,8 +51,8 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
   std::unique_ptr<Residency> residency;
   std::uint64_t window_bytes = parts_.shares.window_bytes;
   if (run.order->is_listed()) {
-    residency = std::make_unique<BlockTable>(run.order, dataset, run.plan, run.batch_count,
-                                             parts_.sizes, *parts_.stand_ins);
+    residency = std::make_unique<ListedBlocks>(run.order, dataset, run.plan, run.batch_count,
+                                               parts_.sizes, *parts_.stand_ins);
   } else {
     const auto own = static_cast<std::uint32_t>(run.order->own_lanes(run.plan).size());
     const std::uint64_t window = largest_window_bytes(dataset, *run.order, parts_.sizes);

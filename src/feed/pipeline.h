@@ -8,10 +8,10 @@
 #include <memory>
 #include <optional>
 
-#include "feed/assembler.h"
-#include "feed/finisher.h"
-#include "feed/read_ahead.h"
-#include "feed/work.h"
+#include "feed/assemble/assembler.h"
+#include "feed/finish/finisher.h"
+#include "feed/plan/work.h"
+#include "feed/residency/read_ahead.h"
 
 namespace headrace::feed {
 

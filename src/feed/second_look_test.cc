@@ -60,7 +60,7 @@ FakeSpec random_spec(Random& random) {
   for (auto& count : spec.block_samples) count = static_cast<std::uint32_t>(1 + random.below(60));
   const std::uint64_t kind = random.below(5);
   spec.is_compressed = kind == 0 || kind == 1;
-  spec.is_decoded = kind == 1;
+  spec.is_unpacked = kind == 1;
   spec.is_object_per_sample = kind == 2;
   spec.only_fixed = kind == 3;
   return spec;

@@ -136,7 +136,7 @@ TEST(BodyLength, FollowsStatusAndFraming) {
 
 constexpr std::string_view kChunked =
     "4;name=value\r\nWiki\r\n6\r\npedia \r\nE\r\nin \r\n\r\nchunks.\r\n0\r\nTrailer: x\r\n\r\n";
-constexpr std::string_view kDecoded = "Wikipedia in \r\n\r\nchunks.";
+constexpr std::string_view kUnpacked = "Wikipedia in \r\n\r\nchunks.";
 
 TEST(ChunkedDecoder, DecodesWhateverTheCuts) {
   Random random(7);
@@ -151,7 +151,7 @@ TEST(ChunkedDecoder, DecodesWhateverTheCuts) {
       ASSERT_TRUE(used.has_value());
       at += *used;
     }
-    EXPECT_EQ(out, kDecoded);
+    EXPECT_EQ(out, kUnpacked);
     EXPECT_EQ(at, kChunked.size());
   }
 }

@@ -258,8 +258,8 @@ TEST(ShardBuilder, RefusesValuesThatDoNotFit) {
 
 TEST(ShardBuilder, TextIsUtf8WhereReadersDecodeIt) {
   for (const std::string_view format : {"mds", "litdata", "webdataset", "tfrecord"}) {
-    const bool is_decoded = format == "mds" || format == "litdata";
-    const Code code = is_decoded ? Code::kInvalidArgument : Code::kOk;
+    const bool is_unpacked = format == "mds" || format == "litdata";
+    const Code code = is_unpacked ? Code::kInvalidArgument : Code::kOk;
     EXPECT_EQ(stage_code(std::string(format), column("t", "str"), cell("\xff")), code) << format;
     EXPECT_EQ(stage_code(std::string(format), column("t", "str"), cell("\xc3\xa4")), Code::kOk);
     EXPECT_EQ(stage_code(std::string(format), column("t", "bytes"), cell("\xff")), Code::kOk);

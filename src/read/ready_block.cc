@@ -47,20 +47,21 @@ Status ExtentReader::read(std::span<const Extent> extents, bool is_fresh,
   return status;
 }
 
-Result<std::shared_ptr<const DecodedBlock>> make_ready(const Dataset& dataset, std::uint32_t block,
-                                                       std::span<const std::byte> stored,
-                                                       std::span<std::byte> raw, SlabArena* arena) {
-  if (dataset.is_decoded(block)) return dataset.decode(block, stored, *arena);
+Result<std::shared_ptr<const UnpackedBlock>> make_ready(const Dataset& dataset, std::uint32_t block,
+                                                        std::span<const std::byte> stored,
+                                                        std::span<std::byte> raw,
+                                                        SlabArena* arena) {
+  if (dataset.is_unpacked(block)) return dataset.unpack(block, stored, *arena);
   HEADRACE_TRY(dataset.decompress(block, stored, raw.first(dataset.block(block).raw_bytes)));
-  return std::shared_ptr<const DecodedBlock>();
+  return std::shared_ptr<const UnpackedBlock>();
 }
 
 BlockBytes ready_bytes(const Dataset& dataset, std::uint32_t block, std::span<const std::byte> raw,
-                       const DecodedBlock* decoded) {
+                       const UnpackedBlock* unpacked) {
   const Block info = dataset.block(block);
   BlockBytes bytes{.block = block, .begin = 0, .end = info.sample_count, .bytes = {}};
-  bytes.decoded = decoded;
-  if (decoded == nullptr) bytes.bytes = raw.first(info.raw_bytes);
+  bytes.unpacked = unpacked;
+  if (unpacked == nullptr) bytes.bytes = raw.first(info.raw_bytes);
   return bytes;
 }
 

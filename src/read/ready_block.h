@@ -43,17 +43,17 @@ class ExtentReader {
   std::unique_ptr<RangeFetcher> fetcher_;
 };
 
-/// Makes a compressed block ready: decodes `stored` into `arena`, or inflates it into the first
-/// Block::raw_bytes of `raw`. What was decoded is returned; null when it was inflated. CPU work,
+/// Makes a compressed block ready: unpacks `stored` into `arena`, or inflates it into the first
+/// Block::raw_bytes of `raw`. What was unpacked is returned; null when it was inflated. CPU work,
 /// may take Python's GIL. \pre the one that the block needs is given. Errors: those of
-/// Dataset::decompress() and decode().
-Result<std::shared_ptr<const DecodedBlock>> make_ready(const Dataset& dataset, std::uint32_t block,
-                                                       std::span<const std::byte> stored,
-                                                       std::span<std::byte> raw, SlabArena* arena);
+/// Dataset::decompress() and unpack().
+Result<std::shared_ptr<const UnpackedBlock>> make_ready(const Dataset& dataset, std::uint32_t block,
+                                                        std::span<const std::byte> stored,
+                                                        std::span<std::byte> raw, SlabArena* arena);
 
-/// What to cut the samples of a compressed block from, once make_ready() has returned `decoded`.
+/// What to cut the samples of a compressed block from, once make_ready() has returned `unpacked`.
 BlockBytes ready_bytes(const Dataset& dataset, std::uint32_t block, std::span<const std::byte> raw,
-                       const DecodedBlock* decoded);
+                       const UnpackedBlock* unpacked);
 
 /// Calls `try_once(is_fresh, digest)` until what it read makes sense, or the same bytes have come
 /// twice: those are the data's fault. `try_once` sets `digest` of the bytes it read where it fails

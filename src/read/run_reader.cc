@@ -44,15 +44,15 @@ class RunReader {
     BlockBytes bytes{.block = block, .begin = begin, .end = end, .bytes = stored.bytes()};
     SlabArena arena(pool_, Slab());
     Slab raw;
-    std::shared_ptr<const DecodedBlock> decoded;
+    std::shared_ptr<const UnpackedBlock> unpacked;
     if (status.ok() && is_compressed) {
-      if (!dataset_.is_decoded(block)) {
+      if (!dataset_.is_unpacked(block)) {
         HEADRACE_TRY_ASSIGN(raw, acquire(info.raw_bytes));
       }
       auto made = make_ready(dataset_, block, stored.bytes(), raw.bytes(), &arena);
       if (made) {
-        decoded = *std::move(made);
-        bytes = ready_bytes(dataset_, block, raw.bytes(), decoded.get());
+        unpacked = *std::move(made);
+        bytes = ready_bytes(dataset_, block, raw.bytes(), unpacked.get());
       } else {
         status = std::move(made).error();
       }

@@ -12,7 +12,7 @@ using CellSink = std::function<Status(std::uint64_t position, std::span<const Co
 
 /// Samples [range.first, range.second). Blocks are read whole (the part that is needed, unless
 /// compressed), many extents in flight; memory is one block (and its inflated form). Hashes
-/// of blocks that are read whole are checked. Errors: those of kGet, verify, decompress, decode,
+/// of blocks that are read whole are checked. Errors: those of kGet, verify, decompress, unpack,
 /// cut and of `sink`; kInvalidArgument (range), kExhausted (a block larger than the pool).
 Status read_samples(const Dataset& dataset, Store& store, SlabPool& pool,
                     std::pair<std::uint64_t, std::uint64_t> range, const CallOptions& call,

@@ -76,7 +76,7 @@ Status SampleReader::cut(const Job& job, const BlockBytes& bytes, Call& call) co
 }
 
 bool SampleReader::forget_oldest() {
-  std::shared_ptr<const Ready> dying;  // Outside of the lock: a decoded block may take the GIL.
+  std::shared_ptr<const Ready> dying;  // Outside of the lock: an unpacked block may take the GIL.
   std::lock_guard lock(mutex_);
   if (kept_.empty()) return false;
   dying = std::move(kept_.back());
@@ -130,7 +130,7 @@ void SampleReader::forget(std::uint32_t block) {
 }
 
 void SampleReader::keep(std::shared_ptr<const Ready> ready) {
-  // Outside of the lock: a decoded block may take the GIL when it goes.
+  // Outside of the lock: an unpacked block may take the GIL when it goes.
   std::list<std::shared_ptr<const Ready>> dying;
   std::lock_guard lock(mutex_);
   kept_.push_front(std::move(ready));
@@ -156,13 +156,13 @@ SampleReader::Made SampleReader::read_block(const Job& job, bool is_fresh,
   if (status.ok()) {
     HEADRACE_TRY_ASSIGN(ready->raw, acquire(block.raw_bytes, pause));
     Slab room;  // Counted, never touched.
-    if (dataset_->is_decoded(job.block)) {
-      HEADRACE_TRY_ASSIGN(room, acquire(dataset_->decode_workspace_bytes(job.block, bytes), pause));
+    if (dataset_->is_unpacked(job.block)) {
+      HEADRACE_TRY_ASSIGN(room, acquire(dataset_->unpack_workspace_bytes(job.block, bytes), pause));
       ready->arena.emplace(*client_->pool(), std::move(ready->raw));
     }
     auto made = read::make_ready(*dataset_, job.block, bytes, ready->raw.bytes(),
                                  ready->arena ? &*ready->arena : nullptr);
-    if (made) ready->decoded = *std::move(made);
+    if (made) ready->unpacked = *std::move(made);
     if (!made) status = std::move(made).error();
   }
   if (is_fresh || status.code() == Code::kCorrupt) digest = SecondLook::digest_of(bytes);
@@ -171,7 +171,7 @@ SampleReader::Made SampleReader::read_block(const Job& job, bool is_fresh,
 }
 
 BlockBytes SampleReader::bytes_of(const Ready& ready) const {
-  return read::ready_bytes(*dataset_, ready.block, ready.raw.bytes(), ready.decoded.get());
+  return read::ready_bytes(*dataset_, ready.block, ready.raw.bytes(), ready.unpacked.get());
 }
 
 Status SampleReader::read_again(std::size_t index, const Call& call) {

@@ -155,7 +155,7 @@ void ServerLoop::add(AcceptedSocket socket) {
   const int on = 1;
   ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   auto slot = std::make_unique<Slot>();
-  slot->connection = std::make_unique<Connection>(
+  slot->connection = std::make_unique<ServerConnection>(
       Wire(std::move(socket.fd), shared_.tls ? shared_.tls->get() : nullptr), socket.peer, service_,
       std::span<char>(scratch_));
   epoll_event event{};
@@ -224,9 +224,9 @@ void ServerLoop::close(Slot& slot) {
 
 void ServerLoop::drive(Slot& slot, TimePoint now) {
   if (slot.is_dead) return;
-  const Connection::Next next = slot.connection->drive(now);
-  if (next == Connection::Next::kClose) return close(slot);
-  if (next == Connection::Next::kYield && !slot.is_ready) {
+  const ServerConnection::Next next = slot.connection->drive(now);
+  if (next == ServerConnection::Next::kClose) return close(slot);
+  if (next == ServerConnection::Next::kYield && !slot.is_ready) {
     slot.is_ready = true;
     ready_.push_back(&slot);
   }

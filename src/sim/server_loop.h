@@ -12,7 +12,7 @@
 
 #include "base/mutex.h"
 #include "sim/address.h"
-#include "sim/connection.h"
+#include "sim/server_connection.h"
 
 namespace headrace::sim {
 
@@ -56,7 +56,7 @@ class ServerLoop {
 
  private:
   struct Slot {
-    std::unique_ptr<Connection> connection;
+    std::unique_ptr<ServerConnection> connection;
     std::multimap<TimePoint, Slot*>::iterator timer;
     bool has_timer = false;
     bool is_ready = false;  // in ready_

@@ -6,7 +6,7 @@
 #include "headrace/status.h"
 #include "headrace/store.h"
 #include "http/proxy.h"
-#include "reactor/tls.h"
+#include "net/tls.h"
 
 namespace headrace {
 

@@ -1,7 +1,7 @@
 """Tables: what pyarrow and lance do for the engine. Called by the engine (src/bindings/table.cc), never by
 users.
 
-``describe`` answers while an index is built; ``decode`` turns the bytes of one block into Arrow columns. The
+``describe`` answers while an index is built; ``unpack`` turns the bytes of one block into Arrow columns. The
 engine fetched those bytes; pyarrow opens no file here. docs/formats.md, "Tables", says which type becomes
 which column.
 """
@@ -76,7 +76,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
         except NotImplementedError as error:
             raise UnsupportedError(str(error)) from error
         except MemoryError as error:
-            raise ExhaustedError(f"decoding: {error}") from error
+            raise ExhaustedError(f"unpacking: {error}") from error
         except (
             ValueError,
             OSError,
@@ -215,7 +215,7 @@ def _storage(kind: Any) -> Any:
 def _outputs(
     kind: Any, declared: Any, name: str, path: tuple[str, ...], first_leaf: int
 ) -> Iterable[_Output]:
-    """``kind``: the type as it is decoded. ``declared``: as the writer had it in Arrow, which knows sizes of
+    """``kind``: the type as it is unpacked. ``declared``: as the writer had it in Arrow, which knows sizes of
     lists and shapes."""
     extension_shape = tuple(getattr(declared, "shape", None) or ())
     kind, declared = _storage(kind), _storage(declared)
@@ -422,7 +422,7 @@ def _prune(where: str, head: memoryview) -> str:
     return json.dumps([i for i, group in enumerate(groups) if all(may_match(group, *term) for term in terms)])
 
 
-# ---- decode ----
+# ---- unpack ----
 
 
 def _unwrap(column: Any) -> Any:
@@ -592,7 +592,7 @@ def _plan(spec: bytes) -> _Plan:
 
 @functools.cache
 def _pool() -> Any:
-    """What decoding allocates: jemalloc gives memory back at once where it is asked to, mimalloc (the
+    """What unpacking allocates: jemalloc gives memory back at once where it is asked to, mimalloc (the
     default) keeps much of it."""
     pa = _arrow()
     try:
@@ -605,7 +605,7 @@ def _pool() -> Any:
 
 def _is_cut_by_engine(kind: Any, how: str) -> bool:
     """Whether nothing here follows the offsets of such a column: the engine checks each one that it follows
-    (src/shard/formats/table/decoded_table.cc)."""
+    (src/shard/formats/table/unpacked_table.cc)."""
     types = _arrow().types
     if how == "list":
         return bool(types.is_list(kind) or types.is_large_list(kind))
@@ -618,12 +618,12 @@ def _is_cut_by_engine(kind: Any, how: str) -> bool:
 
 
 class _Request(NamedTuple):
-    """One call of ``decode``."""
+    """One call of ``unpack``."""
 
     plan: _Plan
     head: memoryview
     body: memoryview
-    decoded_bytes: int
+    unpacked_bytes: int
     """About what all columns take."""
     most_rows: int
 
@@ -652,14 +652,14 @@ def _export(
 
 
 _TOGETHER_BYTES = 4 << 20
-"""Columns of Parquet are decoded together while their chunks have no more than this."""
+"""Columns of Parquet are unpacked together while their chunks have no more than this."""
 _BATCH_BYTES = 1 << 20
-"""Decoded bytes of a batch: pyarrow needs up to eight times as much while it decodes nested lists, and is
+"""Unpacked bytes of a batch: pyarrow needs up to eight times as much while it unpacks nested lists, and is
 quickest with batches that fit in caches."""
 
 
 def _column_groups(plan: _Plan, sizes: dict[int, int]) -> Iterable[tuple[int, int, int]]:
-    """(begin, end, stored bytes once inflated) of columns that are decoded together. ``sizes``: of leaves."""
+    """(begin, end, stored bytes once inflated) of columns that are unpacked together. ``sizes``: of leaves."""
     begin, total = 0, 0
     for i, column in enumerate(plan.columns):
         size = sum(sizes[leaf] for leaf in column.leaves)
@@ -679,7 +679,7 @@ def _parquet_options() -> dict[str, bool]:
     return options
 
 
-def _decode_parquet(request: _Request) -> Iterable[_Part]:
+def _unpack_parquet(request: _Request) -> Iterable[_Part]:
     pa = _arrow()
     plan = request.plan
     metadata = pa.parquet.read_metadata(pa.BufferReader(pa.py_buffer(request.head)))
@@ -692,15 +692,15 @@ def _decode_parquet(request: _Request) -> Iterable[_Part]:
     for begin, end, size in _column_groups(plan, sizes):
         columns = plan.columns[begin:end]
         leaves = sorted({leaf for column in columns for leaf in column.leaves})
-        decoded = max(size, request.decoded_bytes * size // max(1, sum(sizes.values())), 1)
-        rows = max(1, min(request.most_rows, _BATCH_BYTES * metadata.num_rows // decoded))
+        unpacked = max(size, request.unpacked_bytes * size // max(1, sum(sizes.values())), 1)
+        rows = max(1, min(request.most_rows, _BATCH_BYTES * metadata.num_rows // unpacked))
         for batch in reader.iter_batches(
             rows, row_groups=range(len(groups)), column_indices=leaves, use_threads=False
         ):
             yield from _export(pa.Table.from_batches([batch]), columns, begin)
 
 
-def _decode_ipc(request: _Request) -> Iterable[_Part]:
+def _unpack_ipc(request: _Request) -> Iterable[_Part]:
     pa = _arrow()
     head, body = request.head, request.body
     # Record batches are views of the bytes they are read from, and a reader wants schema and batches in one
@@ -768,11 +768,11 @@ _LANCE_READ_BYTES = 8 << 20
 """What lance reads ahead."""
 
 
-def _decode_lance(request: _Request) -> Iterable[_Part]:
+def _unpack_lance(request: _Request) -> Iterable[_Part]:
     first, count = (int.from_bytes(request.head[at : at + 8], "little") for at in (0, 8))
     plan = request.plan
     table = _open_lance(plan.spec["url"], plan.spec["version"])
-    rows = max(1, min(count, _BATCH_BYTES * count // max(1, request.decoded_bytes)))
+    rows = max(1, min(count, _BATCH_BYTES * count // max(1, request.unpacked_bytes)))
     scanner = table.scanner(
         columns=plan.spec["names"],
         offset=first,
@@ -799,7 +799,7 @@ def describe(kind: str, spec: str, head: memoryview, body: memoryview) -> str:
 
 
 class Batches:
-    """What ``decode`` gives, piece by piece."""
+    """What ``unpack`` gives, piece by piece."""
 
     def __init__(self, parts: Iterable[_Part]) -> None:
         self._parts: Iterator[_Part] | None = iter(parts)
@@ -815,10 +815,10 @@ class Batches:
 
 
 @_guarded
-def decode(
-    kind: str, spec: bytes, head: memoryview, body: memoryview, decoded_bytes: int, most_rows: int
+def unpack(
+    kind: str, spec: bytes, head: memoryview, body: memoryview, unpacked_bytes: int, most_rows: int
 ) -> Batches:
     """The columns of a block. ``head`` and ``body`` are the engine's until ``close``, and so is what comes of
     them."""
-    decoders = {"parquet": _decode_parquet, "ipc": _decode_ipc, "lance": _decode_lance}
-    return Batches(decoders[kind](_Request(_plan(spec), head, body, decoded_bytes, most_rows)))
+    unpackers = {"parquet": _unpack_parquet, "ipc": _unpack_ipc, "lance": _unpack_lance}
+    return Batches(unpackers[kind](_Request(_plan(spec), head, body, unpacked_bytes, most_rows)))

@@ -305,18 +305,18 @@ class Worker {
     BlockBytes bytes{.block = block, .begin = 0, .end = info.sample_count, .bytes = stored};
     SlabArena arena(run_.pool, Slab());
     Slab raw;
-    std::shared_ptr<const DecodedBlock> decoded;
+    std::shared_ptr<const UnpackedBlock> unpacked;
     Status status;
     if (dataset.is_compressed(block)) {
-      if (!dataset.is_decoded(block) && info.raw_bytes > 0) {
+      if (!dataset.is_unpacked(block) && info.raw_bytes > 0) {
         HEADRACE_TRY_ASSIGN(raw, run_.pool.acquire(info.raw_bytes, run_.call.deadline));
       }
       auto made = read::make_ready(dataset, block, stored, raw.bytes(), &arena);
       // Not the fault of the data.
       if (!made && made.error().code() == Code::kExhausted) return std::move(made).error();
       if (made) {
-        decoded = *std::move(made);
-        bytes = read::ready_bytes(dataset, block, raw.bytes(), decoded.get());
+        unpacked = *std::move(made);
+        bytes = read::ready_bytes(dataset, block, raw.bytes(), unpacked.get());
       } else {
         status = std::move(made).error();
       }

@@ -161,7 +161,7 @@ Status inflate(Compression compression, std::span<const std::byte> stored,
       return inflate_stream(compression, stored, raw);
     case Compression::kNone:
     case Compression::kOwn:
-    case Compression::kDecoded:
+    case Compression::kUnpacked:
       break;
   }
   return Status(Code::kUnsupported, "not a compression that can be inflated");

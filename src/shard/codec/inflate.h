@@ -16,7 +16,7 @@ namespace headrace::detail {
 /// Inflates `stored` into exactly `raw`. gzip, bzip2, zstd, xz: one member (frame, stream) or
 /// several; snappy: one raw block; brotli, zlib: one stream. Memory besides `raw`: as
 /// StreamInflater. Errors: kCorrupt (damaged, cut off, more or fewer bytes than raw.size(), bytes
-/// after the end), kUnsupported (kNone, kOwn, kDecoded; an xz dictionary beyond 128 MiB),
+/// after the end), kUnsupported (kNone, kOwn, kUnpacked; an xz dictionary beyond 128 MiB),
 /// kExhausted.
 Status inflate(Compression compression, std::span<const std::byte> stored,
                std::span<std::byte> raw);

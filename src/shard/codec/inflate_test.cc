@@ -175,7 +175,7 @@ TEST(InflateGzip, TakesZerosBehindTheLastMember) {
 
 TEST(InflateAny, RefusesWhatIsNoCompression) {
   std::string raw(1, '\0');
-  for (const Compression c : {Compression::kNone, Compression::kOwn, Compression::kDecoded}) {
+  for (const Compression c : {Compression::kNone, Compression::kOwn, Compression::kUnpacked}) {
     EXPECT_EQ(inflate(c, "x", raw), Code::kUnsupported);
     EXPECT_EQ(StreamInflater::create(c).error().code(), Code::kUnsupported);
   }

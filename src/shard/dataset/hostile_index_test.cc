@@ -90,7 +90,7 @@ TEST_F(HostileIndex, OfATableIsDecoded) {
     add(compression, 0);
     EXPECT_EQ(code(Format::kTable, 1, layout), Code::kCorrupt);
   }
-  add(Compression::kDecoded, 0);
+  add(Compression::kUnpacked, 0);
   auto dataset = open(Format::kTable, 1, layout);
   ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
   std::vector<ColumnBytes> cells(1);

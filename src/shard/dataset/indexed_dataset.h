@@ -52,8 +52,8 @@ class IndexedDataset : public Dataset {
   bool is_compressed(std::uint32_t block) const override {
     return shard_of(block).compression != Compression::kNone;
   }
-  bool is_decoded(std::uint32_t block) const override {
-    return shard_of(block).compression == Compression::kDecoded;
+  bool is_unpacked(std::uint32_t block) const override {
+    return shard_of(block).compression == Compression::kUnpacked;
   }
   Status decompress(std::uint32_t block, std::span<const std::byte> stored,
                     std::span<std::byte> raw) const override;

@@ -191,7 +191,7 @@ TEST(IndexedDataset, ReadsACompressedShardWithBoundsAsOneFrame) {
   const WholeSamples dataset(*std::move(parts));
   EXPECT_EQ(dataset.shard(0).compression, "xz");
   EXPECT_TRUE(dataset.is_compressed(0));
-  EXPECT_FALSE(dataset.is_decoded(0));
+  EXPECT_FALSE(dataset.is_unpacked(0));
   EXPECT_EQ(read_all(dataset, stored), (std::vector<std::string>{"aa", "bbb", "cccc", "d"}));
 }
 

@@ -206,7 +206,7 @@ Status IndexView::parse_shards(std::span<const std::byte> records) {
     shard.first_frame = field(11);
     shard.has_gaps = (flags & hri::kFlagGaps) != 0;
     shard.has_bounds = (flags & hri::kFlagNoBounds) == 0;
-    if (compression > static_cast<std::uint16_t>(Compression::kDecoded))
+    if (compression > static_cast<std::uint16_t>(Compression::kUnpacked))
       return corrupt("unknown compression");
     shard.compression = static_cast<Compression>(compression);
     if (shard.first_sample != position || shard.sample_count > kMostShardSamples ||

@@ -128,20 +128,20 @@ class ConcatDataset final : public Dataset {
     const Part& part = part_of_block(block);
     return part.dataset->decompress(block - part.first_block, stored, raw);
   }
-  bool is_decoded(std::uint32_t block) const override {
+  bool is_unpacked(std::uint32_t block) const override {
     const Part& part = part_of_block(block);
-    return part.dataset->is_decoded(block - part.first_block);
+    return part.dataset->is_unpacked(block - part.first_block);
   }
-  Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t block,
-                                                     std::span<const std::byte> stored,
-                                                     SlabArena& arena) const override {
+  Result<std::shared_ptr<const UnpackedBlock>> unpack(std::uint32_t block,
+                                                      std::span<const std::byte> stored,
+                                                      SlabArena& arena) const override {
     const Part& part = part_of_block(block);
-    return part.dataset->decode(block - part.first_block, stored, arena);
+    return part.dataset->unpack(block - part.first_block, stored, arena);
   }
-  std::uint64_t decode_workspace_bytes(std::uint32_t block,
+  std::uint64_t unpack_workspace_bytes(std::uint32_t block,
                                        std::span<const std::byte> stored) const override {
     const Part& part = part_of_block(block);
-    return part.dataset->decode_workspace_bytes(block - part.first_block, stored);
+    return part.dataset->unpack_workspace_bytes(block - part.first_block, stored);
   }
   Status verify(std::uint32_t block, std::span<const std::byte> stored) const override {
     const Part& part = part_of_block(block);

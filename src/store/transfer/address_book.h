@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "headrace/clock.h"
-#include "reactor/resolver.h"
+#include "net/resolver.h"
 
 namespace headrace::transfer {
 

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "reactor/tls_test_peer.h"
+#include "net/tls_test_peer.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_engine.h"
 

@@ -20,7 +20,7 @@
 #include "base/check.h"
 #include "base/crc32c.h"
 #include "base/crc64nvme.h"
-#include "reactor/net_errors.h"
+#include "net/net_errors.h"
 #include "store/transfer/redirect.h"
 
 namespace headrace::transfer {
@@ -45,7 +45,7 @@ bool is_hang_up(std::int64_t result) {
 
 Connection::Connection(const ConnectionContext& context)
     : context_(context),
-      channel_(context.poller, this),
+      stream_(context.poller, this),
       timer_(this, static_cast<std::uint8_t>(TimerKind::kConnection)),
       head_buffer_(http::kMaxHeadBytes + 1) {}
 
@@ -112,7 +112,7 @@ Progress Connection::connect_next(TimePoint now) {
   address_ = addresses.at(is_hedge_ ? addresses.pick_other(op_->connection->address_, now)
                                     : addresses.pick(now));
   state_ = State::kConnecting;
-  const int error = channel_.open(address_.family());
+  const int error = stream_.open(address_.family());
   if (error < 0) {
     fail(status_from_errno(-error, "socket"));
     return finish();
@@ -121,14 +121,14 @@ Progress Connection::connect_next(TimePoint now) {
   const std::chrono::milliseconds patience = context_.options.connect_timeout;
   has_given_up_ = false;
   set_limit(now + (addresses_left_ > 0 ? std::min(patience, next_address_after()) : patience));
-  const auto result = channel_.connect(address_, endpoint_->plan);
+  const auto result = stream_.connect(address_, endpoint_->plan);
   return result ? on_connected(*result, now) : Progress::kPending;
 }
 
 Progress Connection::on_connected(std::int64_t result, TimePoint now) {
   if (result == 0) {
     endpoint_->addresses.mark_good(address_);
-    if (const TlsSession* tls = channel_.tls()) {
+    if (const TlsSession* tls = stream_.tls()) {
       context_.counters.tls_handshakes.add(1);
       if (tls->is_resumed()) context_.counters.tls_resumptions.add(1);
     }
@@ -139,7 +139,7 @@ Progress Connection::on_connected(std::int64_t result, TimePoint now) {
   endpoint_->addresses.mark_failed(address_, now);
   // What is wrong with the certificate of one address is wrong with all.
   if (addresses_left_ > 0 && is_retryable(failure.code())) {
-    channel_.close();
+    stream_.close();
     return connect_next(now);
   }
   fail(std::move(failure));
@@ -147,13 +147,13 @@ Progress Connection::on_connected(std::int64_t result, TimePoint now) {
 }
 
 Status Connection::connect_failure(std::int64_t result) const {
-  if (!channel_.failure().ok()) return channel_.failure().clone();
+  if (!stream_.failure().ok()) return stream_.failure().clone();
   return status_from_errno(static_cast<int>(-result),
-                           std::string(channel_.phase_text()) + " " + to_text(address_));
+                           std::string(stream_.phase_text()) + " " + to_text(address_));
 }
 
 Status Connection::connect_timeout(std::chrono::milliseconds limit) const {
-  return Status(Code::kUnavailable, std::string(channel_.phase_text()) + " " + to_text(address_) +
+  return Status(Code::kUnavailable, std::string(stream_.phase_text()) + " " + to_text(address_) +
                                         " timed out after " + ms_text(limit));
 }
 
@@ -180,7 +180,7 @@ Progress Connection::send_request(TimePoint now) {
   } else if (op_->is_upload()) {
     body = slab_part();
   }
-  const auto sent = channel_.send(as_bytes(request_head_), body);
+  const auto sent = stream_.send(as_bytes(request_head_), body);
   if (sent) {
     if (on_sent(*sent, now) == Progress::kDone) return Progress::kDone;
     if (is_over_) return Progress::kPending;
@@ -221,7 +221,7 @@ Progress Connection::on_sent(std::int64_t result, TimePoint now) {
 
 Progress Connection::receive(Want want, TimePoint now) {
   for (;;) {
-    const auto result = channel_.receive(want.buffer, want.mode);
+    const auto result = stream_.receive(want.buffer, want.mode);
     if (!result) return Progress::kPending;
     const auto next = on_received(*result, now);
     if (!next) return finish();
@@ -233,7 +233,7 @@ Progress Connection::on_event(const PollEvent& event, TimePoint now) {
   // The second event of a pair whose first one ended the attempt.
   if (state_ == State::kClosed || state_ == State::kIdle) return Progress::kPending;
   if (state_ == State::kDraining) return finish();
-  const auto meaning = channel_.on_event(event);
+  const auto meaning = stream_.on_event(event);
   if (!meaning) return Progress::kPending;
   switch (meaning->op) {
     case PollOp::kConnect:
@@ -536,7 +536,7 @@ std::optional<Connection::Want> Connection::fail_io(std::int64_t result, std::st
   outcome_.is_stale = is_reused_ && head_bytes_ == 0 && (result == 0 || is_hang_up(result));
   if (result == 0)
     return fail(Status(Code::kUnavailable, "connection closed by peer " + std::string(where)));
-  if (const Status& failure = channel_.failure(); !failure.ok()) {
+  if (const Status& failure = stream_.failure(); !failure.ok()) {
     return fail(Status(failure.code(), std::string(failure.message()) + " " + std::string(where)));
   }
   Status status = status_from_errno(static_cast<int>(-result));
@@ -551,14 +551,14 @@ bool Connection::is_final() const noexcept {
 }
 
 Progress Connection::finish() {
-  if (channel_.socket().is_busy()) {  // the kernel still has a buffer of ours
-    if (state_ != State::kDraining) channel_.cancel();
+  if (stream_.socket().is_busy()) {  // the kernel still has a buffer of ours
+    if (state_ != State::kDraining) stream_.cancel();
     state_ = State::kDraining;
     keep_alive_ = false;
     return Progress::kPending;
   }
-  const bool is_clean = !channel_.has_surplus() && !channel_.has_unsent();
-  if (!keep_alive_ || !channel_.is_open() || !is_clean || state_ == State::kDraining) {
+  const bool is_clean = !stream_.has_surplus() && !stream_.has_unsent();
+  if (!keep_alive_ || !stream_.is_open() || !is_clean || state_ == State::kDraining) {
     close();
   } else {
     state_ = State::kIdle;
@@ -609,7 +609,7 @@ void Connection::park(TimePoint now) {
 bool Connection::is_usable(const TransferOp& op, TimePoint now) const noexcept {
   const bool is_versioned =
       op.call == nullptr && op.request.op == Op::kGet && !op.request.etag.empty();
-  return (is_versioned && now - idle_since_ < kTrustIdle) || is_quiet(channel_.socket());
+  return (is_versioned && now - idle_since_ < kTrustIdle) || is_quiet(stream_.socket());
 }
 
 bool Connection::is_welcome(TimePoint now) const noexcept {
@@ -617,7 +617,7 @@ bool Connection::is_welcome(TimePoint now) const noexcept {
 }
 
 void Connection::close() {
-  channel_.close();
+  stream_.close();
   context_.timers.clear(timer_);
   if (endpoint_ != nullptr) --endpoint_->users;
   endpoint_ = nullptr;
@@ -695,7 +695,7 @@ bool Connection::is_slow(TimePoint now) {
 
 /// A look at what has come, or gone, since the last one: on with it, or the attempt is lost.
 Progress Connection::check_progress(TimePoint now) {
-  const std::uint64_t bytes = progress_bytes(channel_.socket());
+  const std::uint64_t bytes = progress_bytes(stream_.socket());
   if (bytes != progress_bytes_) {
     progress_bytes_ = bytes;
     progress_at_ = now;
@@ -733,7 +733,7 @@ Progress Connection::on_timer(TimePoint now) {
       if (addresses_left_ > 0) {
         // -ECANCELED, unless it connects just now; on_connected() goes on with the next address.
         has_given_up_ = true;
-        channel_.cancel();
+        stream_.cancel();
         set_limit(now + next_address_after());  // when it goes on connecting after all
         return Progress::kPending;
       }

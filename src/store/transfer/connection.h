@@ -1,7 +1,7 @@
 #pragma once
 /// \file
 /// Connection: one keep-alive HTTP/1.1 connection and the attempt that it carries out. Tunnel and
-/// TLS are its Channel's.
+/// TLS are its ByteStream's.
 ///
 /// | state       | waits for                                     | next                       |
 /// |-------------|-----------------------------------------------|----------------------------|
@@ -29,10 +29,10 @@
 #include <vector>
 
 #include "http/response.h"
-#include "reactor/poller.h"
-#include "reactor/timer_heap.h"
+#include "net/poller.h"
+#include "net/timer_heap.h"
 #include "store/http_protocol.h"
-#include "store/transfer/channel.h"
+#include "store/transfer/byte_stream.h"
 #include "store/transfer/endpoint.h"
 #include "store/transfer/hedge_policy.h"
 #include "store/transfer/transfer_counters.h"
@@ -193,7 +193,7 @@ class Connection {
   std::span<std::byte> slab_part() const noexcept;
 
   const ConnectionContext& context_;
-  Channel channel_;
+  ByteStream stream_;
   Timer timer_;
   TimePoint limit_ = TimePoint::max();  // the timer may fire earlier and is then set again
   State state_ = State::kClosed;

@@ -13,12 +13,12 @@
 
 #include "base/mutex.h"
 #include "headrace/clock.h"
-#include "reactor/mailbox.h"
-#include "reactor/resolver.h"
+#include "net/mailbox.h"
+#include "net/resolver.h"
 #include "store/http_protocol.h"
 #include "store/net_settings.h"
 #include "store/transfer/address_book.h"
-#include "store/transfer/channel.h"
+#include "store/transfer/byte_stream.h"
 #include "store/transfer/transfer_op.h"
 
 namespace headrace::transfer {
@@ -60,7 +60,7 @@ struct Endpoint {
   std::string connect_host;
   std::uint16_t connect_port = 0;
 
-  ChannelPlan plan;
+  StreamPlan plan;
   TlsResumption resumption;
   /// For targets without TLS behind a proxy: requests go to it with an absolute URL that starts
   /// with this, and with this header line. Empty: no such proxy.

@@ -15,8 +15,8 @@
 #include "base/crc64nvme.h"
 #include "base/fd.h"
 #include "base/temporary_directory.h"
-#include "reactor/resolver.h"
-#include "reactor/tls_test_peer.h"
+#include "net/resolver.h"
+#include "net/tls_test_peer.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_fixture.h"
 

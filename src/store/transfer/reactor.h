@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/random.h"
-#include "reactor/mailbox.h"
-#include "reactor/poller.h"
-#include "reactor/timer_heap.h"
+#include "net/mailbox.h"
+#include "net/poller.h"
+#include "net/timer_heap.h"
 #include "store/transfer/connection.h"
 #include "store/transfer/endpoint.h"
 #include "store/transfer/endpoint_control.h"

@@ -7,7 +7,7 @@
 #include <functional>
 #include <semaphore>
 
-#include "reactor/tls_test_peer.h"
+#include "net/tls_test_peer.h"
 #include "store/transfer/engine_core.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_fixture.h"

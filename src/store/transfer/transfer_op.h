@@ -20,8 +20,8 @@
 #include <string>
 
 #include "headrace/store.h"
-#include "reactor/mailbox.h"
-#include "reactor/timer_heap.h"
+#include "net/mailbox.h"
+#include "net/timer_heap.h"
 #include "store/http_protocol.h"
 
 namespace headrace::transfer {

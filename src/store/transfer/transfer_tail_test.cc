@@ -15,7 +15,7 @@
 #include "base/fd.h"
 #include "base/running_clock.h"
 #include "base/temporary_directory.h"
-#include "reactor/resolver.h"
+#include "net/resolver.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_fixture.h"
 

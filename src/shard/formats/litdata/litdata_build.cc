@@ -360,7 +360,7 @@ class LitDataBuilder {
       record.first_frame = writer_.add_frames(state.frames);
       record.compression = Compression::kZstd;
       if (index_.encryption == ChunkEncryption::kItem) record.compression = Compression::kOwn;
-      if (state.has_rows) record.compression = Compression::kDecoded;
+      if (state.has_rows) record.compression = Compression::kUnpacked;
       record.has_bounds = !state.has_rows;
     }
     if (!index_.has_tokens && chunk.item_count > 0) HEADRACE_TRY(note_kind(c, state));

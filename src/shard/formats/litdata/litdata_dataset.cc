@@ -163,45 +163,45 @@ class EncryptedDataset final : public ItemDataset {
 constexpr std::uint64_t kMostInflation = 32;
 constexpr std::uint64_t kAlwaysInflatedBytes = std::uint64_t{16} << 20;
 
-// Rows that pyarrow decodes, one Arrow file a chunk, one frame a record batch.
+// Rows that pyarrow unpacks, one Arrow file a chunk, one frame a record batch.
 class RowDataset final : public IndexedDataset {
  public:
   RowDataset(DatasetParts parts, LitDataLayout layout)
       : IndexedDataset(std::move(parts)), layout_(std::move(layout)) {}
 
-  Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t block,
-                                                     std::span<const std::byte> stored,
-                                                     SlabArena& arena) const override {
+  Result<std::shared_ptr<const UnpackedBlock>> unpack(std::uint32_t block,
+                                                      std::span<const std::byte> stored,
+                                                      SlabArena& arena) const override {
     auto table = decode_rows(block, stored, arena);
-    if (table) return std::shared_ptr<const DecodedBlock>(*std::move(table));
+    if (table) return std::shared_ptr<const UnpackedBlock>(*std::move(table));
     const IndexObject object = view().object(shard_of(block).first_object);
-    return std::move(table).error().annotate(fmt::format("decoding {}/{}", url(), object.key));
+    return std::move(table).error().annotate(fmt::format("unpacking {}/{}", url(), object.key));
   }
 
-  std::uint64_t decode_workspace_bytes(std::uint32_t block,
+  std::uint64_t unpack_workspace_bytes(std::uint32_t block,
                                        std::span<const std::byte> stored) const override {
     const auto exact = ipc_workspace_bytes(stored);
-    // Damage is found when the block is decoded.
+    // Damage is found when the block is unpacked.
     return exact && !stored.empty() ? *exact : 2 * block_at(block).raw_bytes;
   }
 
   Status cut(const BlockBytes& bytes, std::uint32_t index,
              std::span<ColumnBytes> out) const override {
     HEADRACE_DCHECK(out.size() == columns().size());
-    if (bytes.decoded == nullptr) return corrupt_sample(bytes.block, index, "was not decoded");
-    const Status status = static_cast<const DecodedTable*>(bytes.decoded)->cut(index, out);
+    if (bytes.unpacked == nullptr) return corrupt_sample(bytes.block, index, "was not unpacked");
+    const Status status = static_cast<const UnpackedTable*>(bytes.unpacked)->cut(index, out);
     return status.ok() ? Status() : corrupt_sample(bytes.block, index, status.message());
   }
 
  private:
-  Result<std::shared_ptr<const DecodedTable>> decode_rows(std::uint32_t block,
-                                                          std::span<const std::byte> stored,
-                                                          SlabArena& arena) const {
+  Result<std::shared_ptr<const UnpackedTable>> decode_rows(std::uint32_t block,
+                                                           std::span<const std::byte> stored,
+                                                           SlabArena& arena) const {
     HEADRACE_TRY(check_sizes(stored));
     const RowSchema& schema = layout_.schemas[layout_.schema_of_shard[block_at(block).shard]];
     TableBuilder builder(columns(), {}, arena);
     HEADRACE_TRY(
-        decode_ipc(schema.spec, std::as_bytes(std::span(schema.message)), stored, builder));
+        unpack_ipc(schema.spec, std::as_bytes(std::span(schema.message)), stored, builder));
     HEADRACE_TRY_ASSIGN(auto table, builder.finish());
     if (table->row_count() != block_at(block).sample_count) {
       return Status(Code::kCorrupt, fmt::format("{} rows, its index says {}", table->row_count(),
@@ -233,7 +233,7 @@ Status check_index(const DatasetParts& parts, const LitDataLayout& layout) {
   const bool is_encrypted = layout.encryption != ChunkEncryption::kNone;
   for (const ShardRecord& shard : parts.view.shards()) {
     if (shard.sample_count == 0) continue;
-    const bool is_rows = shard.compression == Compression::kDecoded;
+    const bool is_rows = shard.compression == Compression::kUnpacked;
     const bool is_own = shard.compression == Compression::kOwn;
     if (is_rows != (layout.kind == Kind::kRows) || is_own != is_encrypted ||
         (is_rows && shard.frame_count == 0)) {
@@ -248,7 +248,7 @@ Status check_columns(const DatasetParts& parts, const DatasetOptions& options) {
   for (const Column& column : parts.view.columns()) {
     if (!is_pickled_leaf(column) || options.allow_unsafe) continue;
     return Status(Code::kUnsupported,
-                  fmt::format("{}: column '{}' is pickled, which can run any code when decoded; "
+                  fmt::format("{}: column '{}' is pickled, which can run any code when unpacked; "
                               "allow_unsafe lets its bytes through",
                               parts.url, column.name));
   }

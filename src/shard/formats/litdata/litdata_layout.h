@@ -13,7 +13,7 @@ namespace headrace::detail {
 /// The Arrow schema of the rows of some chunks.
 struct RowSchema {
   std::string message;  ///< The schema message of the Arrow file.
-  std::string spec;     ///< What TableDecoder::describe() made of it.
+  std::string spec;     ///< What TableUnpacker::describe() made of it.
 };
 
 struct LitDataLayout {

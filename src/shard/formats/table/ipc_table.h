@@ -1,9 +1,9 @@
 #pragma once
 /// \file
-/// Arrow IPC files (also inside other files): where their record batches lie, and decoding them.
+/// Arrow IPC files (also inside other files): where their record batches lie, and unpacking them.
 ///
 /// Place: used by the table builder and by LitData chunks with Arrow rows. Parsing is pure;
-/// describe and decode call the process's TableDecoder.
+/// describe and unpack call the process's TableUnpacker.
 ///
 /// Source of the format: https://arrow.apache.org/docs/format/Columnar.html ("IPC File Format"),
 /// and its flatbuffers File.fbs and Message.fbs.
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "headrace/dataset.h"
-#include "shard/formats/table/decoded_table.h"
+#include "shard/formats/table/unpacked_table.h"
 
 namespace headrace::detail {
 
@@ -60,12 +60,12 @@ struct IpcMessage {
 };
 /// Takes it off `stream`, which is not empty. Errors: kCorrupt.
 Result<IpcMessage> next_ipc_message(std::span<const std::byte>& stream);
-/// Memory outside of the arena that decode_ipc() needs for `messages`. Errors: kCorrupt.
+/// Memory outside of the arena that unpack_ipc() needs for `messages`. Errors: kCorrupt.
 Result<std::uint64_t> ipc_workspace_bytes(std::span<const std::byte> messages);
 
 /// What describe() says of a table.
 struct TablePlan {
-  std::string spec;  ///< For decode(): JSON.
+  std::string spec;  ///< For unpack(): JSON.
   std::vector<Column> columns;
   std::vector<std::string> unknown = {};  ///< TableDescription::unknown.
 };
@@ -77,9 +77,9 @@ struct TablePlan {
 Result<TablePlan> describe_ipc(std::span<const std::byte> schema,
                                std::span<const std::string> order,
                                std::span<const Column> likes = {});
-/// Decodes record batches, few at a time: `messages` are the bytes of all dictionaries, then of the
+/// Unpacks record batches, few at a time: `messages` are the bytes of all dictionaries, then of the
 /// batches, in the order of the footer. Errors: kCorrupt, kUnsupported, those of the builder.
-Status decode_ipc(std::string_view spec, std::span<const std::byte> schema,
+Status unpack_ipc(std::string_view spec, std::span<const std::byte> schema,
                   std::span<const std::byte> messages, TableBuilder& builder);
 
 }  // namespace headrace::detail

@@ -172,7 +172,7 @@ RawChunk parse_chunk(ThriftReader& reader) {
   return chunk;
 }
 
-std::uint64_t decoded_bytes(const ParquetLeaf& leaf, const RawChunk& raw) {
+std::uint64_t unpacked_bytes(const ParquetLeaf& leaf, const RawChunk& raw) {
   const auto count = static_cast<std::uint64_t>(raw.value_count);
   const std::uint64_t validity = count / 8;
   switch (leaf.physical_type) {
@@ -225,7 +225,7 @@ Result<ParquetChunk> check_chunk(const RawChunk& raw, const ParquetLeaf& leaf,
   chunk.value_count = static_cast<std::uint64_t>(raw.value_count);
   chunk.codec = static_cast<std::uint8_t>(raw.codec);
   chunk.encodings = raw.encodings;
-  chunk.decoded_bytes = decoded_bytes(leaf, raw);
+  chunk.unpacked_bytes = unpacked_bytes(leaf, raw);
   return chunk;
 }
 

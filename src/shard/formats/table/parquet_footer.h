@@ -31,9 +31,9 @@ struct ParquetChunk {
   std::uint64_t dictionary_bytes = 0;  ///< 0: no dictionary page, else where data pages begin.
   std::uint8_t codec = 0;
   std::vector<std::uint8_t> encodings;
-  /// About what the decoded values take: exact for values of a fixed width; for byte arrays the
+  /// About what the unpacked values take: exact for values of a fixed width; for byte arrays the
   /// largest of what the file tells (page bytes, size statistics, lengths of minimum and maximum).
-  std::uint64_t decoded_bytes = 0;
+  std::uint64_t unpacked_bytes = 0;
 };
 
 struct ParquetRowGroup {

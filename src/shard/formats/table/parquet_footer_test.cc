@@ -124,7 +124,7 @@ TEST(ParquetFooter, ReadsWhatArrowWrote) {
   EXPECT_EQ(chunk.length_bytes, 294U);
   EXPECT_EQ(chunk.uncompressed_bytes, 467U);
   EXPECT_EQ(chunk.value_count, 76U);
-  EXPECT_EQ(chunk.decoded_bytes, 76U * 8 + 76 / 8);
+  EXPECT_EQ(chunk.unpacked_bytes, 76U * 8 + 76 / 8);
 }
 
 TEST(ParquetFooter, WritesWhatItReads) {

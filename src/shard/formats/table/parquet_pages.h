@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// The pages of a Parquet column chunk, as far as they tell what decoding takes. Pure.
+/// The pages of a Parquet column chunk, as far as they tell what unpacking takes. Pure.
 ///
 /// Source: https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift
 /// (PageHeader).
@@ -21,7 +21,7 @@ struct ParquetPages {
 };
 
 /// Looks at the headers of all pages, and into a dictionary of byte arrays. `chunk`: the bytes of a
-/// chunk as they lie in the file. What cannot be read ends the search: whoever decodes the chunk
+/// chunk as they lie in the file. What cannot be read ends the search: whoever unpacks the chunk
 /// says what is wrong.
 ParquetPages look_at_pages(std::span<const std::byte> chunk, const ParquetLeaf& leaf,
                            std::uint8_t codec);

@@ -30,10 +30,10 @@ ShardRecord shard_of(const TablePart& part, std::uint64_t object) {
   ShardRecord shard;
   shard.sample_count = part.row_count;
   shard.stored_bytes = part.stored_bytes;
-  shard.raw_bytes = std::max<std::uint64_t>(part.decoded_bytes, 1);
+  shard.raw_bytes = std::max<std::uint64_t>(part.unpacked_bytes, 1);
   shard.first_object = object;
   shard.has_bounds = false;
-  shard.compression = Compression::kDecoded;
+  shard.compression = Compression::kUnpacked;
   return shard;
 }
 
@@ -101,7 +101,7 @@ Result<std::string> build_files_index(const BuildContext& context,
     writer.add_object(object.key, object.etag, object.size_bytes);
     for (const TablePart& part : files.parts(f)) {
       writer.add_shard(shard_of(part, f));
-      writer.add_key(position, encode_table_record(part.record));
+      writer.add_key(position, write_table_record(part.record));
       position += part.row_count;
     }
   }
@@ -109,7 +109,7 @@ Result<std::string> build_files_index(const BuildContext& context,
                         .columns = std::move(columns),
                         .source = {objects[0].key, objects[0].etag, objects[0].size_bytes},
                         .block_bytes = context.options.block_bytes,
-                        .layout = encode_table_layout(layout)});
+                        .layout = write_table_layout(layout)});
 }
 
 // Schema and key-value metadata of `_common_metadata`, where Petastorm keeps its codecs; empty when
@@ -168,9 +168,9 @@ Result<std::string> build_lance_index(const BuildContext& context,
       TablePart part;
       part.record.first_row = position;
       part.row_count = rows * (p + 1) / parts - rows * p / parts;
-      part.decoded_bytes = part.row_count * row_bytes;
+      part.unpacked_bytes = part.row_count * row_bytes;
       writer.add_shard(shard_of(part, 0));
-      writer.add_key(position, encode_table_record(part.record));
+      writer.add_key(position, write_table_record(part.record));
       position += part.row_count;
     }
   }
@@ -179,7 +179,7 @@ Result<std::string> build_lance_index(const BuildContext& context,
                         .columns = std::move(table->columns),
                         .source = {manifest->key, manifest->etag, manifest->size_bytes},
                         .block_bytes = context.options.block_bytes,
-                        .layout = encode_table_layout(layout)});
+                        .layout = write_table_layout(layout)});
 }
 
 }  // namespace

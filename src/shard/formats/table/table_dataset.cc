@@ -5,12 +5,12 @@
 #include "base/check.h"
 #include "base/endian.h"
 #include "shard/dataset/indexed_dataset.h"
-#include "shard/formats/table/decoded_table.h"
 #include "shard/formats/table/ipc_table.h"
 #include "shard/formats/table/parquet_pages.h"
 #include "shard/formats/table/table_driver.h"
 #include "shard/formats/table/table_layout.h"
 #include "shard/formats/table/table_record.h"
+#include "shard/formats/table/unpacked_table.h"
 
 namespace headrace::detail {
 namespace {
@@ -26,7 +26,7 @@ constexpr std::uint64_t kParquetWorkspaceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kUsualPageBytes = std::uint64_t{1} << 20;
 // Values of one column in one batch, however long those of its dictionary are.
 constexpr std::uint64_t kMostBatchBytes = std::uint64_t{4} << 20;
-// Lance reads by itself; see _decode_lance() in headrace/data/tables.py for what it is allowed.
+// Lance reads by itself; see _unpack_lance() in headrace/data/tables.py for what it is allowed.
 constexpr std::uint64_t kLanceWorkspaceBytes = std::uint64_t{32} << 20;
 
 // A shard of the index is a block: row groups of one file (record batches, rows of a Lance table).
@@ -35,11 +35,11 @@ class TableDataset final : public IndexedDataset {
   TableDataset(DatasetParts parts, TableLayout layout)
       : IndexedDataset(std::move(parts)), layout_(std::move(layout)) {}
 
-  bool is_decoded(std::uint32_t) const override { return true; }
+  bool is_unpacked(std::uint32_t) const override { return true; }
 
   std::uint64_t append_extents(std::uint32_t block, std::uint32_t, std::uint32_t,
                                std::vector<Extent>& out) const override {
-    // A record that is damaged gives no extents; decode() then says why.
+    // A record that is damaged gives no extents; unpack() then says why.
     const auto record = record_of(block);
     if (!record) return 0;
     const IndexObject object = view().object(shard_of(block).first_object);
@@ -52,32 +52,32 @@ class TableDataset final : public IndexedDataset {
 
   Status decompress(std::uint32_t, std::span<const std::byte>,
                     std::span<std::byte>) const override {
-    return Status(Code::kInternal, "blocks of tables are decoded, not decompressed");
+    return Status(Code::kInternal, "blocks of tables are unpacked, not decompressed");
   }
 
-  // Pages have checksums of their own, which are checked where they are decoded.
+  // Pages have checksums of their own, which are checked where they are unpacked.
   Status verify(std::uint32_t, std::span<const std::byte>) const override { return Status(); }
 
-  Result<std::shared_ptr<const DecodedBlock>> decode(std::uint32_t block,
-                                                     std::span<const std::byte> stored,
-                                                     SlabArena& arena) const override {
-    auto table = decode_block(block, stored, arena);
+  Result<std::shared_ptr<const UnpackedBlock>> unpack(std::uint32_t block,
+                                                      std::span<const std::byte> stored,
+                                                      SlabArena& arena) const override {
+    auto table = unpack_block(block, stored, arena);
     if (table && (*table)->row_count() == block_at(block).sample_count)
-      return std::shared_ptr<const DecodedBlock>(*std::move(table));
+      return std::shared_ptr<const UnpackedBlock>(*std::move(table));
     Status status = table ? Status(Code::kCorrupt,
-                                   fmt::format("decoded {} rows, the index says {}",
+                                   fmt::format("unpacked {} rows, the index says {}",
                                                (*table)->row_count(), block_at(block).sample_count))
                           : std::move(table).error();
     return std::move(status).annotate(fmt::format(
-        "decoding {}/{}, rows {}..{}", url(), object_of(block).key, block_at(block).first_sample,
+        "unpacking {}/{}, rows {}..{}", url(), object_of(block).key, block_at(block).first_sample,
         block_at(block).first_sample + block_at(block).sample_count));
   }
 
-  std::uint64_t decode_workspace_bytes(std::uint32_t block,
+  std::uint64_t unpack_workspace_bytes(std::uint32_t block,
                                        std::span<const std::byte> stored) const override {
     if (layout_.kind == TableKind::kLance) return kLanceWorkspaceBytes;
     auto record = record_of(block);
-    if (!record) return 0;  // Damage is found when the block is decoded.
+    if (!record) return 0;  // Damage is found when the block is unpacked.
     if (layout_.kind == TableKind::kParquet)
       return parquet_needs(*record, plan_fetch(ranges_of(*record)), stored).workspace_bytes;
     if (!stored.empty()) {
@@ -93,8 +93,8 @@ class TableDataset final : public IndexedDataset {
   Status cut(const BlockBytes& bytes, std::uint32_t index,
              std::span<ColumnBytes> out) const override {
     HEADRACE_DCHECK(out.size() == columns().size());
-    if (bytes.decoded == nullptr) return corrupt_sample(bytes.block, index, "was not decoded");
-    Status status = static_cast<const DecodedTable*>(bytes.decoded)->cut(index, out);
+    if (bytes.unpacked == nullptr) return corrupt_sample(bytes.block, index, "was not unpacked");
+    Status status = static_cast<const UnpackedTable*>(bytes.unpacked)->cut(index, out);
     if (status.ok()) return status;
     return corrupt_sample(bytes.block, index, status.message());
   }
@@ -106,7 +106,7 @@ class TableDataset final : public IndexedDataset {
 
   Result<TableRecord> record_of(std::uint32_t block) const {
     HEADRACE_TRY_ASSIGN(TableRecord record,
-                        decode_table_record(view().key_of(block_at(block).first_sample)));
+                        parse_table_record(view().key_of(block_at(block).first_sample)));
     if (record.head >= layout_.heads.size())
       return Status(Code::kCorrupt, "dataset index: a block of a table without its head");
     const TableHead& head = layout_.heads[record.head];
@@ -117,9 +117,9 @@ class TableDataset final : public IndexedDataset {
     return record;
   }
 
-  Result<std::shared_ptr<const DecodedTable>> decode_block(std::uint32_t block,
-                                                           std::span<const std::byte> stored,
-                                                           SlabArena& arena) const {
+  Result<std::shared_ptr<const UnpackedTable>> unpack_block(std::uint32_t block,
+                                                            std::span<const std::byte> stored,
+                                                            SlabArena& arena) const {
     HEADRACE_TRY_ASSIGN(const TableRecord record, record_of(block));
     const TableHead& head = layout_.heads[record.head];
     const FetchPlan plan = plan_fetch(ranges_of(record));
@@ -130,15 +130,15 @@ class TableDataset final : public IndexedDataset {
       const Messages messages = messages_of(record, stored);
       HEADRACE_TRY(check_inflated(messages.bytes(), block_at(block).raw_bytes));
       HEADRACE_TRY(
-          decode_ipc(head.spec, std::as_bytes(std::span(head.bytes)), messages.bytes(), builder));
+          unpack_ipc(head.spec, std::as_bytes(std::span(head.bytes)), messages.bytes(), builder));
       return builder.finish();
     }
-    HEADRACE_TRY_ASSIGN(const auto decoder, table_decoder());
+    HEADRACE_TRY_ASSIGN(const auto unpacker, table_unpacker());
     TableRequest request{.kind = table_kind_name(layout_.kind),
                          .spec = head.spec,
                          .head = {},
                          .body = stored,
-                         .decoded_bytes = block_at(block).raw_bytes};
+                         .unpacked_bytes = block_at(block).raw_bytes};
     std::string prefix;
     if (layout_.kind == TableKind::kParquet) {
       prefix = footer_of(record, head, plan);
@@ -150,7 +150,7 @@ class TableDataset final : public IndexedDataset {
       prefix.assign(reinterpret_cast<const char*>(rows), sizeof(rows));
     }
     request.head = std::as_bytes(std::span(prefix));
-    HEADRACE_TRY(decoder->decode(request, builder));
+    HEADRACE_TRY(unpacker->unpack(request, builder));
     return builder.finish();
   }
 
@@ -183,7 +183,7 @@ class TableDataset final : public IndexedDataset {
     return out;
   }
 
-  // What decoding a block of Parquet takes besides the columns, and how many rows at once.
+  // What unpacking a block of Parquet takes besides the columns, and how many rows at once.
   struct ParquetNeeds {
     std::uint64_t workspace_bytes = kParquetWorkspaceBytes;
     std::uint64_t most_rows = ~std::uint64_t{0};
@@ -230,7 +230,7 @@ class TableDataset final : public IndexedDataset {
     if (inflated <= most) return Status();
     return Status(
         Code::kUnsupported,
-        fmt::format("{} compressed bytes inflate to {}, of which at most {} are decoded at once; "
+        fmt::format("{} compressed bytes inflate to {}, of which at most {} are unpacked at once; "
                     "write the file with smaller record batches or less compression",
                     messages.size(), inflated, most));
   }
@@ -275,12 +275,12 @@ class TableDataset final : public IndexedDataset {
 }  // namespace
 
 Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts) {
-  HEADRACE_TRY_ASSIGN(TableLayout layout, decode_table_layout(parts.view.layout()));
+  HEADRACE_TRY_ASSIGN(TableLayout layout, parse_table_layout(parts.view.layout()));
   if (parts.view.columns().size() < layout.partitions.size())
     return Status(Code::kCorrupt, "dataset index: fewer columns than partitions");
   for (const ShardRecord& shard : parts.view.shards()) {
-    if (shard.sample_count > 0 && shard.compression != Compression::kDecoded)
-      return Status(Code::kCorrupt, parts.url + ": its index is not of decoded rows");
+    if (shard.sample_count > 0 && shard.compression != Compression::kUnpacked)
+      return Status(Code::kCorrupt, parts.url + ": its index is not of unpacked rows");
   }
   return std::shared_ptr<const Dataset>(
       std::make_shared<TableDataset>(std::move(parts), std::move(layout)));

@@ -36,7 +36,7 @@ void append_part(std::vector<TablePart>& parts, TablePart part) {
   }
   last->row_count += part.row_count;
   last->stored_bytes += part.stored_bytes;
-  last->decoded_bytes += part.decoded_bytes;
+  last->unpacked_bytes += part.unpacked_bytes;
   for (ParquetRowGroup& group : part.record.row_groups)
     last->record.row_groups.push_back(std::move(group));
   for (const TableRange& range : part.record.messages) last->record.messages.push_back(range);
@@ -50,7 +50,7 @@ TablePart parquet_part(ParquetRowGroup& group, const std::vector<std::uint32_t>&
   for (const std::uint32_t leaf : chosen) {
     ParquetChunk& chunk = group.chunks[leaf];
     part.stored_bytes += chunk.length_bytes;
-    part.decoded_bytes += chunk.decoded_bytes;
+    part.unpacked_bytes += chunk.unpacked_bytes;
     kept.chunks.push_back(std::move(chunk));
   }
   part.record.row_groups.push_back(std::move(kept));
@@ -99,10 +99,10 @@ TablePart ipc_part(const IpcStreamMessage& message, const std::vector<Column>& c
   part.row_count = message.batch.row_count;
   part.stored_bytes = block.end_bytes() - block.offset_bytes;
   // The batch is copied before it is read. What a compressed one inflates to is known for columns
-  // of a fixed width; table_dataset.cc looks at the rest before it is decoded.
+  // of a fixed width; table_dataset.cc looks at the rest before it is unpacked.
   const bool is_compressed = message.batch.is_compressed;
   const std::uint64_t fixed = is_compressed ? fixed_bytes(columns, part.row_count) : 0;
-  part.decoded_bytes = block.body_bytes + std::max(block.body_bytes, fixed);
+  part.unpacked_bytes = block.body_bytes + std::max(block.body_bytes, fixed);
   part.record.messages.push_back({block.offset_bytes, part.stored_bytes});
   return part;
 }
@@ -303,7 +303,7 @@ void TableFiles::finish_ipc(File& file) {
     for (TablePart& part : parts) {
       auto& ranges = part.record.messages;
       ranges.insert(ranges.begin(), dictionaries.begin(), dictionaries.end());
-      for (const TableRange& range : dictionaries) part.decoded_bytes += 2 * range.length_bytes;
+      for (const TableRange& range : dictionaries) part.unpacked_bytes += 2 * range.length_bytes;
       part.stored_bytes = plan_fetch(ranges).buffer_bytes;
       file.parts.push_back(std::move(part));
     }
@@ -337,7 +337,7 @@ Result<const TableFiles::Head*> TableFiles::head_of(const std::string& bytes,
     const auto& chosen = head->head.chosen;
     if (!std::is_sorted(chosen.begin(), chosen.end()) ||
         (!chosen.empty() && chosen.back() >= head->head.leaves.size()))
-      return Status(Code::kInternal, "the table decoder named leaves that are none");
+      return Status(Code::kInternal, "the table unpacker named leaves that are none");
   }
   return known_.emplace(bytes, std::move(head)).first->second.get();
 }

@@ -22,7 +22,7 @@ namespace headrace::detail {
 struct TablePart {
   std::uint64_t row_count = 0;
   std::uint64_t stored_bytes = 0;
-  std::uint64_t decoded_bytes = 0;
+  std::uint64_t unpacked_bytes = 0;
   TableRecord record;
 };
 

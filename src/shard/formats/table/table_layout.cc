@@ -30,7 +30,7 @@ bool from_hex(std::string_view text, std::string& out) {
 
 Status corrupt() { return Status(Code::kCorrupt, "dataset index: a damaged layout of a table"); }
 
-Result<TableHead> decode_head(simdjson::dom::element entry, TableKind kind) {
+Result<TableHead> parse_head(simdjson::dom::element entry, TableKind kind) {
   TableHead head;
   std::string_view bytes, spec;
   simdjson::dom::array chosen;
@@ -81,7 +81,7 @@ std::string to_hex(std::string_view bytes) {
   return out;
 }
 
-std::string encode_table_layout(const TableLayout& layout) {
+std::string write_table_layout(const TableLayout& layout) {
   nlohmann::json heads = nlohmann::json::array();
   for (const TableHead& head : layout.heads)
     heads.push_back({{"head", to_hex(head.bytes)}, {"spec", head.spec}, {"leaves", head.chosen}});
@@ -92,7 +92,7 @@ std::string encode_table_layout(const TableLayout& layout) {
   return root.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-Result<TableLayout> decode_table_layout(std::string_view json) {
+Result<TableLayout> parse_table_layout(std::string_view json) {
   simdjson::dom::parser parser;
   HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, json));
   TableLayout layout;
@@ -106,7 +106,7 @@ Result<TableLayout> decode_table_layout(std::string_view json) {
   if (found == kKindNames.end()) return corrupt();
   layout.kind = static_cast<TableKind>(found - kKindNames.begin());
   for (const simdjson::dom::element entry : heads) {
-    HEADRACE_TRY_ASSIGN(TableHead head, decode_head(entry, layout.kind));
+    HEADRACE_TRY_ASSIGN(TableHead head, parse_head(entry, layout.kind));
     layout.heads.push_back(std::move(head));
   }
   for (const simdjson::dom::element entry : partitions) {

@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// What the index keeps of a whole table: how its files are decoded (the `layout` JSON).
+/// What the index keeps of a whole table: how its files are unpacked (the `layout` JSON).
 ///
 /// Source: docs/formats.md, "Tables".
 ///
@@ -21,7 +21,7 @@ std::string_view table_kind_name(TableKind kind) noexcept;
 /// What files of one schema and writer share.
 struct TableHead {
   std::string bytes;  ///< Parquet: ParquetFooter::head. Arrow files: the schema message.
-  std::string spec;   ///< JSON, for TableDecoder::decode().
+  std::string spec;   ///< JSON, for TableUnpacker::unpack().
   std::vector<std::uint32_t> chosen;  ///< Parquet: leaves that are read, ascending.
   std::vector<ParquetLeaf> leaves;    ///< Parquet: all; not stored, they follow from `bytes`.
 };
@@ -36,14 +36,14 @@ struct TableLayout {
   std::string where;
 };
 
-std::string encode_table_layout(const TableLayout& layout);
+std::string write_table_layout(const TableLayout& layout);
 /// Errors: kCorrupt.
-Result<TableLayout> decode_table_layout(std::string_view json);
+Result<TableLayout> parse_table_layout(std::string_view json);
 
 /// Lower-case hex digits.
 std::string to_hex(std::string_view bytes);
 
-/// The value of partition `name` in a key ("year=2024/part.parquet"), percent-decoded; false when
+/// The value of partition `name` in a key ("year=2024/part.parquet"), percent-unpacked; false when
 /// it is Hive's null or absent.
 bool partition_value(std::string_view key, std::string_view name, std::string& value);
 /// Names of the partitions in a key, in order.

@@ -10,7 +10,7 @@ namespace headrace::detail {
 namespace {
 
 Status bad_answer() {
-  return Status(Code::kInternal, "the table decoder gave an answer that is none");
+  return Status(Code::kInternal, "the table unpacker gave an answer that is none");
 }
 
 std::string dump(const nlohmann::json& value) {
@@ -46,7 +46,7 @@ bool read_column(simdjson::dom::element entry, Column& column) {
 }  // namespace
 
 Result<TableDescription> describe_table(const TableQuestion& question) {
-  HEADRACE_TRY_ASSIGN(const auto decoder, table_decoder());
+  HEADRACE_TRY_ASSIGN(const auto unpacker, table_unpacker());
   const auto names = [](std::span<const std::string> list) {
     return std::vector<std::string>(list.begin(), list.end());
   };
@@ -62,19 +62,19 @@ Result<TableDescription> describe_table(const TableQuestion& question) {
                                  {"order", names(question.order)},
                                  {"common", question.common},
                                  {"url", question.url}});
-  HEADRACE_TRY_ASSIGN(const std::string answer, decoder->describe({.kind = question.kind,
-                                                                   .spec = spec,
-                                                                   .head = question.head,
-                                                                   .body = question.annotated}));
+  HEADRACE_TRY_ASSIGN(const std::string answer, unpacker->describe({.kind = question.kind,
+                                                                    .spec = spec,
+                                                                    .head = question.head,
+                                                                    .body = question.annotated}));
   simdjson::dom::parser parser;
   HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, answer));
   TableDescription out;
-  std::string_view decode_spec;
+  std::string_view unpack_spec;
   simdjson::dom::array entries;
   simdjson::dom::element list;
-  if (root["spec"].get_string().get(decode_spec) || root["columns"].get_array().get(entries))
+  if (root["spec"].get_string().get(unpack_spec) || root["columns"].get_array().get(entries))
     return bad_answer();
-  out.spec = decode_spec;
+  out.spec = unpack_spec;
   for (const simdjson::dom::element entry : entries) {
     if (!read_column(entry, out.columns.emplace_back())) return bad_answer();
   }
@@ -95,10 +95,10 @@ Result<TableDescription> describe_table(const TableQuestion& question) {
 
 Result<std::vector<bool>> prune_row_groups(std::span<const std::byte> footer_file,
                                            std::string_view where, std::size_t group_count) {
-  HEADRACE_TRY_ASSIGN(const auto decoder, table_decoder());
+  HEADRACE_TRY_ASSIGN(const auto unpacker, table_unpacker());
   HEADRACE_TRY_ASSIGN(
       const std::string answer,
-      decoder->describe({.kind = "prune", .spec = where, .head = footer_file, .body = {}}));
+      unpacker->describe({.kind = "prune", .spec = where, .head = footer_file, .body = {}}));
   simdjson::dom::parser parser;
   HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, answer));
   std::vector<std::size_t> kept;
@@ -121,12 +121,12 @@ Result<TablePlan> describe_ipc(std::span<const std::byte> schema,
 
 namespace {
 
-/// Record batches are decoded together up to this size: a call costs about 0.2 ms.
+/// Record batches are unpacked together up to this size: a call costs about 0.2 ms.
 constexpr std::size_t kIpcStepBytes = std::size_t{4} << 20;
-/// What a decoder takes besides the bytes of the batches.
+/// What an unpacker takes besides the bytes of the batches.
 constexpr std::uint64_t kIpcOverheadBytes = std::uint64_t{1} << 20;
 
-/// Goes through `messages`: step(dictionaries so far, batches to be decoded together).
+/// Goes through `messages`: step(dictionaries so far, batches to be unpacked together).
 template <class Step>
 Status for_each_step(std::span<const std::byte> messages, const Step& step) {
   std::vector<IpcMessage> dictionaries, batches;
@@ -168,9 +168,9 @@ Result<std::uint64_t> ipc_workspace_bytes(std::span<const std::byte> messages) {
   return most + kIpcOverheadBytes;
 }
 
-Status decode_ipc(std::string_view spec, std::span<const std::byte> schema,
+Status unpack_ipc(std::string_view spec, std::span<const std::byte> schema,
                   std::span<const std::byte> messages, TableBuilder& builder) {
-  HEADRACE_TRY_ASSIGN(const auto decoder, table_decoder());
+  HEADRACE_TRY_ASSIGN(const auto unpacker, table_unpacker());
   return for_each_step(messages, [&](const auto& dictionaries, const auto& batches) {
     const std::byte* begin = batches.front().bytes.data();
     const std::byte* end = batches.back().bytes.data() + batches.back().bytes.size();
@@ -183,7 +183,7 @@ Status decode_ipc(std::string_view spec, std::span<const std::byte> schema,
       }
       body = std::as_bytes(std::span(joined));
     }
-    return decoder->decode({.kind = "ipc", .spec = spec, .head = schema, .body = body}, builder);
+    return unpacker->unpack({.kind = "ipc", .spec = spec, .head = schema, .body = body}, builder);
   });
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// Asking the process's TableDecoder what a table is, and reading its answer.
+/// Asking the process's TableUnpacker what a table is, and reading its answer.
 ///
 /// Threads: any.
 #include <cstdint>
@@ -14,10 +14,10 @@
 
 namespace headrace::detail {
 
-/// Answer of TableDecoder::describe().
+/// Answer of TableUnpacker::describe().
 struct TableDescription {
   std::vector<Column> columns;
-  std::string spec;                      ///< For decode().
+  std::string spec;                      ///< For unpack().
   std::vector<std::uint32_t> leaves;     ///< Parquet: leaves to read.
   std::uint64_t version = 0;             ///< Lance.
   std::uint64_t row_bytes = 0;           ///< Lance: about what a row takes in memory.

@@ -66,7 +66,7 @@ bool is_sane(std::uint64_t offset, std::uint64_t length) {
 
 }  // namespace
 
-std::string encode_table_record(const TableRecord& record) {
+std::string write_table_record(const TableRecord& record) {
   std::string out;
   put(out, record.head);
   put(out, record.first_row);
@@ -93,7 +93,7 @@ std::string encode_table_record(const TableRecord& record) {
   return out;
 }
 
-Result<TableRecord> decode_table_record(std::string_view text) {
+Result<TableRecord> parse_table_record(std::string_view text) {
   Reader reader(text);
   TableRecord record;
   record.head = static_cast<std::uint32_t>(reader.next());

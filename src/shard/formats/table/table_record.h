@@ -32,9 +32,9 @@ struct TableRecord {
   std::vector<TableRange> messages;
 };
 
-std::string encode_table_record(const TableRecord& record);
+std::string write_table_record(const TableRecord& record);
 /// Errors: kCorrupt (an index that is damaged).
-Result<TableRecord> decode_table_record(std::string_view text);
+Result<TableRecord> parse_table_record(std::string_view text);
 
 /// One read: `length_bytes` at `offset_bytes` of the object go to `target_bytes` of the buffer.
 struct TableRead {

@@ -25,7 +25,7 @@ TableRecord example() {
 }
 
 TEST(TableRecord, ComesBack) {
-  const auto record = decode_table_record(encode_table_record(example()));
+  const auto record = parse_table_record(write_table_record(example()));
   ASSERT_TRUE(record.has_value());
   EXPECT_EQ((*record).head, 3U);
   EXPECT_EQ((*record).first_row, std::uint64_t{1} << 40);
@@ -40,13 +40,13 @@ TEST(TableRecord, ComesBack) {
 }
 
 TEST(TableRecord, RefusesDamage) {
-  const std::string good = encode_table_record(example());
+  const std::string good = write_table_record(example());
   for (std::size_t length = 0; length < good.size(); ++length)
-    EXPECT_FALSE(decode_table_record(good.substr(0, length)).has_value()) << length;
-  EXPECT_FALSE(decode_table_record(good + "x").has_value());
+    EXPECT_FALSE(parse_table_record(good.substr(0, length)).has_value()) << length;
+  EXPECT_FALSE(parse_table_record(good + "x").has_value());
   TableRecord record = example();
   record.messages[0].offset_bytes = ~std::uint64_t{0};
-  EXPECT_FALSE(decode_table_record(encode_table_record(record)).has_value());
+  EXPECT_FALSE(parse_table_record(write_table_record(record)).has_value());
 }
 
 TEST(FetchPlan, JoinsNeighboursAndSkipsGaps) {
@@ -94,14 +94,14 @@ TEST(TableLayout, RefusesDamage) {
         R"({"kind":"ipc","heads":[{"head":"0","spec":"","leaves":[]}],"partitions":[]})",
         R"({"kind":"ipc","heads":[{"head":"","spec":"","leaves":[0]}],"partitions":[]})",
         R"({"kind":"ipc","heads":[],"partitions":[1]})"}) {
-    EXPECT_FALSE(decode_table_layout(text).has_value()) << text;
+    EXPECT_FALSE(parse_table_layout(text).has_value()) << text;
   }
   TableLayout layout;
   layout.kind = TableKind::kIpc;
   layout.heads.push_back(
       {.bytes = std::string("\0\xff", 2), .spec = "{\"a\"}", .chosen = {}, .leaves = {}});
   layout.partitions = {"p"};
-  auto again = decode_table_layout(encode_table_layout(layout));
+  auto again = parse_table_layout(write_table_layout(layout));
   ASSERT_TRUE(again.has_value());
   EXPECT_EQ(again->heads[0].bytes, layout.heads[0].bytes);
   EXPECT_EQ(again->heads[0].spec, layout.heads[0].spec);
@@ -110,13 +110,13 @@ TEST(TableLayout, RefusesDamage) {
 
 TEST(TableLayout, TellsFiltersApart) {
   TableLayout layout;
-  const std::string plain = encode_table_layout(layout);
+  const std::string plain = write_table_layout(layout);
   layout.where = "[[\"x\", \">\", 1]]";
-  const std::string one = encode_table_layout(layout);
+  const std::string one = write_table_layout(layout);
   layout.where = "[[\"x\", \">\", 2]]";
   EXPECT_NE(one, plain);
-  EXPECT_NE(encode_table_layout(layout), one);
-  EXPECT_TRUE(decode_table_layout(one).has_value());
+  EXPECT_NE(write_table_layout(layout), one);
+  EXPECT_TRUE(parse_table_layout(one).has_value());
 }
 
 }  // namespace

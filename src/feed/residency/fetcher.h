@@ -1,0 +1,193 @@
+#pragma once
+/// \file
+/// Fetcher: reads pieces of blocks through one store handle and inflates or unpacks them, within
+/// the pool's memory.
+///
+/// Place: the feeder decides what to read and when; the fetcher only carries it out.
+///
+/// Threads: all functions from the feed thread; the thread pool inflates and unpacks, which may
+/// take Python's GIL: whoever joins the feed thread must not hold it. wake() from any thread.
+#include <atomic>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "base/mutex.h"
+#include "base/thread_pool.h"
+#include "feed/residency/slab_sizes.h"
+#include "feed/residency/unpack_room.h"
+#include "feed/stall.h"
+#include "headrace/dataset.h"
+#include "headrace/memory.h"
+#include "headrace/order.h"
+#include "headrace/second_look.h"
+#include "headrace/store.h"
+#include "insight/counter.h"
+#include "io/submit_queue.h"
+
+namespace headrace::feed {
+
+/// One read: samples [piece.begin, piece.end) of a block. kPlanned -> kReading -> (kInflating ->)
+/// kReady | kFailed. One whose block takes more memory than was expected, and than there is now,
+/// goes back to kPlanned: what it needs is remembered, and begin() takes that much.
+struct Fetch : std::enable_shared_from_this<Fetch> {
+  enum class State : std::uint8_t { kPlanned, kReading, kInflating, kReady, kFailed };
+
+  Piece piece;
+  State state = State::kPlanned;
+  bool is_abandoned = false;  ///< Nobody wants it any more; it ends without being looked at.
+  Status error;               ///< kFailed: why, with the dataset position.
+  bool is_block_bad = false;  ///< kFailed: the bytes came, and could not be made ready to cut.
+  BlockBytes bytes;           ///< kReady.
+  Timeline timeline;
+  /// Read on a connection of its own, past caches: what came before made no sense.
+  bool is_fresh = false;
+  std::uint64_t digest = 0;  ///< kReady, is_fresh: of the bytes as read.
+  Slab stored;               ///< Bytes as read, unless they travel with a request.
+  Slab raw;                  ///< Inflated bytes; of an unpacked block what its arena begins with.
+  std::optional<SlabArena> arena;  ///< Of an unpacked block, from when it is unpacked.
+  std::shared_ptr<const UnpackedBlock> unpacked;
+
+  bool is_under_way() const noexcept {
+    return state == State::kReading || state == State::kInflating;
+  }
+  /// Gives back the memory of one that is not under way.
+  void release() noexcept {
+    bytes = {};
+    stored = Slab();
+    unpacked.reset();
+    arena.reset();
+    raw = Slab();
+    reserved = Slab();
+  }
+
+  // The fetcher's own.
+  std::uint32_t pin_count = 0;
+  std::uint64_t pin_mark = 0;  ///< Of the last batch that pinned it.
+  std::uint64_t id = 0;
+  std::uint64_t size_bytes = 0;  ///< Of the stored bytes; their slab may be larger.
+  std::vector<Extent> extents;
+  std::size_t next_extent = 0;
+  std::size_t extents_done = 0;
+  std::size_t extents_out = 0;
+  SecondLook look;
+  Slab reserved;           ///< For the unpacker, before it begins.
+  UnpackRoom::Lease room;  ///< While it is unpacked.
+};
+
+class Fetcher {
+ public:
+  struct Options {
+    std::chrono::milliseconds read_timeout{120'000};
+    ThreadPool* workers = nullptr;  ///< That inflate and unpack; needed where blocks want it.
+    Clock* clock = nullptr;
+    SlabSizes sizes;
+    std::uint64_t workspace_bytes = 0;  ///< Reserved for unpacking a block at a time.
+  };
+  enum class Begin : std::uint8_t { kBegun, kNoMemory, kNever };
+
+  Fetcher(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> store, SlabPool& pool,
+          const Options& options);
+  /// shut_down().
+  ~Fetcher();
+  Fetcher(const Fetcher&) = delete;
+  Fetcher& operator=(const Fetcher&) = delete;
+
+  /// Takes the memory for a planned fetch and submits its requests. kNoMemory: nothing happened.
+  /// kNever: it is larger than the limit; the fetch is kFailed (kExhausted). After kBegun the fetch
+  /// may be kPlanned again at any time, this call included.
+  Begin begin(const std::shared_ptr<Fetch>& fetch);
+  /// Gives a fetch up: its memory returns now, or as soon as the store lets go of it.
+  void abandon(Fetch& fetch);
+  /// Keeps the memory of a fetch that is kReady until unpin(), even when it is given up meanwhile.
+  /// `pins`: where it is added, once for each `mark` (> 0).
+  void pin(Fetch& fetch, std::uint64_t mark, std::vector<std::shared_ptr<Fetch>>& pins);
+  void unpin(Fetch& fetch);
+  /// Waits for completions until `until`, a wake() or the end of an inflation, and takes them in.
+  void poll(TimePoint until);
+  /// Stops the store and waits for everything under way; only wake() and append_metrics() may be
+  /// called after it. \pre The workers have ended.
+  void shut_down();
+  /// Nothing is under way that would return memory by itself.
+  bool is_idle() const noexcept { return queue_.in_flight() == 0 && inflating_count_ == 0; }
+  /// Tries once more to build requests that wait for memory; true when there are some and nothing
+  /// under way will return any.
+  bool lacks_memory();
+  /// Of the pool, what no fetch holds.
+  std::uint64_t workspace_bytes() const noexcept { return room_.standing_bytes(); }
+  /// Fetches given up whose memory has not come back yet: under way, or pinned.
+  std::size_t abandoned_count() const noexcept { return abandoned_count_; }
+
+  void wake() noexcept { store_->wake(); }
+  void append_metrics(MetricList& out) const {
+    append_counter(out, "loader.second_reads", "reads", second_reads_.value());
+    append_counter(out, "loader.put_backs", "reads", put_backs_.value());
+    store_->append_metrics(out);
+  }
+
+ private:
+  /// What a block turned out to need.
+  struct Needs {
+    std::uint64_t raw_bytes = 0;   ///< Once unpacked; at least.
+    std::uint64_t room_bytes = 0;  ///< While it is unpacked, besides what UnpackRoom reserves.
+  };
+  struct Inflated {
+    std::uint64_t id = 0;
+    Status status;
+    std::uint64_t digest = 0;
+    std::shared_ptr<const UnpackedBlock> unpacked;
+    TimePoint at{};
+  };
+
+  /// Memory for a fetch: of the bytes as read, once ready, and for the unpacker. Errors: as the
+  /// pool.
+  Status acquire(Fetch& fetch, std::uint64_t stored_size);
+
+  void pump();
+  /// Whether another request may be built now.
+  bool may_ask() const noexcept;
+  bool build_request(Fetch& fetch);
+  void fail_unsent(const Status& why);
+  void take(Completion completion);
+  void take_extent(Fetch& fetch, std::size_t index, Completion& completion);
+  void finish_reading(const std::shared_ptr<Fetch>& fetch);
+  /// Hands read fetches to the workers, in order, as far as there is room to unpack.
+  void start_inflating();
+  Inflated inflate(Fetch& fetch) const;
+  void take_inflated();
+  /// Gives everything back: the fetch is to be begun again when there is what its block needs.
+  void put_back(Fetch& fetch, const Needs& needs);
+  /// Whether what came makes no sense and is being read again; `status` is then to be forgotten.
+  /// Else it is what to say about it.
+  bool is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status);
+  void finish(Fetch& fetch, Status status);
+  void forget(Fetch& fetch);
+  Status annotated(const Fetch& fetch, Status status) const;
+
+  const std::shared_ptr<const Dataset> dataset_;
+  const std::unique_ptr<Store> store_;
+  SlabPool& pool_;
+  const Options options_;
+  Clock& clock_;
+  std::uint64_t next_id_ = 1;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Fetch>> fetches_;  ///< Not ended yet, by id.
+  std::vector<std::shared_ptr<Fetch>> pumping_;  ///< With extents not requested yet, oldest first.
+  std::vector<Completion> inbox_;
+  io::SubmitQueue queue_;        ///< Over store_.
+  std::uint64_t bytes_out_ = 0;  ///< Of requests queued and in flight.
+  std::size_t abandoned_count_ = 0;
+  std::size_t inflating_count_ = 0;  ///< Those that wait for room to unpack included.
+  std::deque<std::shared_ptr<Fetch>> to_inflate_;
+  UnpackRoom room_;
+  std::unordered_map<std::uint32_t, Needs> needs_;  ///< Of blocks that once lacked memory.
+  Counter second_reads_;
+  Counter put_backs_;
+
+  Mutex mutex_;
+  std::vector<Inflated> inflated_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<Inflated> inflated_taken_;
+};
+
+}  // namespace headrace::feed

@@ -1,0 +1,262 @@
+// Why read-ahead cannot starve the head: everything begun for a later batch is reachable from here
+// (runs of works_ behind the front, windows by evict_last), so make_room() can take it back piece
+// by piece. What it takes back shrinks the room for reading ahead, which recovers over some
+// batches; else the same memory would go back and forth.
+#include "feed/residency/read_ahead.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+#include "feed/finish/finisher.h"
+
+namespace headrace::feed {
+namespace {
+
+/// Under a listed order this part of the windows' memory is for single reads ahead.
+constexpr std::uint64_t kSinglesShare = 4;
+/// Batches over which the room for read-ahead recovers after the head had to take it.
+constexpr std::uint64_t kRecoveryBatches = 64;
+
+}  // namespace
+
+ReadAhead::ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
+                     std::uint64_t window_bytes)
+    : parts_(parts),
+      run_(run),
+      fetcher_(*parts.fetcher),
+      residency_(std::move(residency)),
+      planner_(parts, run, *residency_),
+      window_cap_bytes_(window_bytes),
+      window_limit_bytes_(window_bytes) {}
+
+ReadAhead::~ReadAhead() {
+  for (Work& work : works_) drop_runs(work);
+  residency_->close_all(closed_);
+  drop_closed();
+}
+
+// --- planning ---
+
+void ReadAhead::plan() {
+  const std::uint64_t horizon = residency_->has_singles() ? parts_.shares.ready_batches : 1;
+  const bool is_listed = run_.order->is_listed();
+  if (is_listed) residency_->look_ahead(std::min(head_ + horizon, run_.batch_count) - 1);
+  while (works_.size() < horizon && head_ + works_.size() < run_.batch_count) {
+    const std::uint64_t k = head_ + works_.size();
+    // What is read singly depends on which blocks are there: those come in step with the plan.
+    while (is_listed && !planner_.is_bootstrap(k) && residency_->next_need() <= k && admit_window())
+      continue;
+    works_.push_back(planner_.plan(k));
+    if (is_listed) admit_runs();
+  }
+}
+
+// --- reading ahead ---
+
+void ReadAhead::admit() {
+  bool has_window = true;
+  while (true) {
+    const auto work = std::find_if(works_.begin(), works_.end(),
+                                   [](const Work& w) { return w.begun_runs < w.runs.size(); });
+    std::uint64_t window_need = kNever;
+    if (has_window)
+      window_need = admitting_ != nullptr ? admitting_->need_batch : residency_->next_need();
+    if (work != works_.end() && work->k <= window_need) {
+      if (!admit_run(*work)) return;
+    } else if (window_need == kNever) {
+      return;
+    } else if (!admit_window()) {
+      // Blocks wait for memory that singles do not: those have a share of their own.
+      if (!run_.order->is_listed()) return;
+      has_window = false;
+    }
+  }
+}
+
+void ReadAhead::admit_runs() {
+  for (Work& work : works_) {
+    while (work.begun_runs < work.runs.size()) {
+      if (!admit_run(work)) return;
+    }
+  }
+}
+
+bool ReadAhead::admit_run(Work& work) {
+  const SparseRun& run = work.runs[work.begun_runs];
+  if (work.k != head_ && charged_bytes() + run.charged_bytes > window_limit_bytes_) return false;
+  return begin(work);
+}
+
+bool ReadAhead::begin(Work& work) {
+  const SparseRun& run = work.runs[work.begun_runs];
+  if (fetcher_.begin(run.fetch) == Fetcher::Begin::kNoMemory) return false;
+  ++work.begun_runs;
+  sparse_bytes_ += run.charged_bytes;
+  return true;
+}
+
+std::uint64_t ReadAhead::window_room() const noexcept {
+  return run_.order->is_listed() ? window_limit_bytes_ - window_limit_bytes_ / kSinglesShare
+                                 : window_limit_bytes_;
+}
+
+bool ReadAhead::admit_window() {
+  if (admitting_ == nullptr) {
+    admitting_ = residency_->open_next(
+        {.batch = head_, .planned_end = head_ + works_.size(), .limit_bytes = window_room()},
+        closed_);
+    drop_closed();
+    if (admitting_ == nullptr) return false;
+    mark_wanted(*admitting_);
+  }
+  if (charged_bytes() > window_limit_bytes_) return false;
+  return begin_pieces(*admitting_);
+}
+
+void ReadAhead::mark_wanted(LaneWindow& window) const {
+  const TimePoint now = parts_.clock->now();
+  for (const auto& fetch : window.fetches) {
+    if (fetch) fetch->timeline.wanted = now;
+  }
+}
+
+bool ReadAhead::begin_pieces(LaneWindow& window) {
+  for (; window.begun_count < window.fetches.size(); ++window.begun_count) {
+    const auto& fetch = window.fetches[window.begun_count];
+    if (fetch && fetch->state == Fetch::State::kPlanned &&
+        fetcher_.begin(fetch) == Fetcher::Begin::kNoMemory)
+      return false;
+  }
+  if (admitting_ == &window) admitting_ = nullptr;
+  return true;
+}
+
+// --- reads of the head ---
+
+LaneWindow& ReadAhead::window_of(const LanePosition& place) {
+  if (LaneWindow* window = residency_->find(place); window != nullptr) return *window;
+  LaneWindow& window = residency_->open(place, head_);
+  mark_wanted(window);
+  return window;
+}
+
+bool ReadAhead::begin_run() { return begin(head()); }
+
+void ReadAhead::put_last(std::size_t index) {
+  Work& head = this->head();
+  const auto run = head.runs.begin() + static_cast<std::ptrdiff_t>(index);
+  sparse_bytes_ -= run->charged_bytes;
+  --head.begun_runs;
+  std::rotate(run, run + 1, head.runs.end());
+}
+
+bool ReadAhead::retract_run(std::size_t but_not) {
+  Work& head = this->head();
+  if (head.begun_runs == 0 || head.begun_runs - 1 == but_not) return false;
+  SparseRun& run = head.runs[head.begun_runs - 1];
+  if (run.is_kept) return false;
+  fetcher_.abandon(*run.fetch);
+  auto again = std::make_shared<Fetch>();
+  again->piece = run.fetch->piece;
+  again->is_fresh = run.fetch->is_fresh;
+  again->timeline.wanted = run.fetch->timeline.wanted;
+  run.fetch = std::move(again);
+  sparse_bytes_ -= run.charged_bytes;
+  --head.begun_runs;
+  return fetcher_.abandoned_count() == 0;
+}
+
+void ReadAhead::forget_run(std::size_t index) {
+  Work& head = this->head();
+  sparse_bytes_ -= head.runs[index].charged_bytes;
+  --head.begun_runs;
+  head.runs.erase(head.runs.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+void ReadAhead::pass(std::span<const LanePosition> places) {
+  residency_->pass(head_, places, closed_);
+  drop_closed();
+  drop_runs(head());
+  works_.pop_front();
+  ++head_;
+  window_limit_bytes_ =
+      std::min(window_cap_bytes_, window_limit_bytes_ + window_cap_bytes_ / kRecoveryBatches);
+}
+
+// --- memory for the head ---
+
+bool ReadAhead::make_room() {
+  if (fetcher_.abandoned_count() > 0) return false;  // Some is on its way back.
+  const auto later =
+      std::find_if(works_.rbegin(), works_.rend(), [](const Work& w) { return w.begun_runs > 0; });
+  if (later != works_.rend() && later->k != head_) {
+    const std::uint64_t last = later->k;
+    while (works_.back().k >= last) {
+      drop_runs(works_.back());
+      works_.pop_back();
+    }
+  } else if (auto window = residency_->evict_last(head_ + 1)) {
+    drop(std::move(window));
+    // Later batches may count on the block: plan them again when their turn comes.
+    if (run_.order->is_listed()) works_.resize(1);
+  } else {
+    return false;
+  }
+  window_limit_bytes_ = std::min(window_limit_bytes_, charged_bytes());
+  return fetcher_.abandoned_count() == 0;
+}
+
+bool ReadAhead::sacrifice_current() {
+  if (fetcher_.abandoned_count() > 0) return false;
+  auto window = residency_->evict_last(0);
+  if (!window) return false;
+  const std::uint32_t lane = window->lane;
+  drop(std::move(window));
+  window_limit_bytes_ = std::min(window_limit_bytes_, charged_bytes());
+  planner_.read_lane_singly(head(), lane);
+  head().resolved = 0;
+  head().is_cut = false;
+  return true;
+}
+
+bool ReadAhead::is_memory_all_ours() const {
+  return fetcher_.is_idle() && fetcher_.abandoned_count() == 0 && parts_.finisher->is_idle() &&
+         parts_.waker->batch_count() == 0 && parts_.channel->is_empty() &&
+         parts_.waker->pool().used_bytes() <= charged_bytes() + fetcher_.workspace_bytes();
+}
+
+Result<Step> ReadAhead::starve(std::string_view what) {
+  if (sacrifice_current()) return Step::kAgain;
+  is_starved_ = true;
+  if (!is_memory_all_ours()) return Step::kWait;
+  const SlabPool& pool = parts_.waker->pool();
+  return Status(Code::kExhausted, "no memory for " + std::string(what) + ": batch " +
+                                      std::to_string(head_) + " holds " +
+                                      std::to_string(pool.used_bytes()) + " of " +
+                                      std::to_string(pool.limit_bytes()) +
+                                      " bytes; raise memory, or lower batch_size or block_bytes");
+}
+
+void ReadAhead::drop(std::unique_ptr<LaneWindow> window) {
+  if (admitting_ == window.get()) admitting_ = nullptr;
+  for (const auto& fetch : window->fetches) {
+    if (fetch) fetcher_.abandon(*fetch);
+  }
+}
+
+void ReadAhead::drop_closed() {
+  for (auto& window : closed_) drop(std::move(window));
+  closed_.clear();
+}
+
+void ReadAhead::drop_runs(Work& work) {
+  for (std::size_t i = 0; i < work.begun_runs; ++i) {
+    sparse_bytes_ -= work.runs[i].charged_bytes;
+    fetcher_.abandon(*work.runs[i].fetch);
+  }
+  work.runs.clear();
+  work.begun_runs = 0;
+}
+
+}  // namespace headrace::feed

@@ -1,0 +1,100 @@
+#pragma once
+/// \file
+/// ReadAhead: what is read next and within how much memory: admission of reads in the order of
+/// need, residency of windows, and memory for the batch that is assembled next (the *head*).
+///
+/// Invariant that makes progress certain: the head may take any memory that later batches hold, and
+/// if that is not enough gives up resident windows and reads its samples singly.
+///
+/// Threads: the feed thread only.
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "feed/plan/planner.h"
+#include "feed/plan/work.h"
+#include "feed/residency/residency.h"
+
+namespace headrace::feed {
+
+class ReadAhead {
+ public:
+  /// `parts` and `run` must outlive it. `window_bytes`: for windows and single reads together.
+  ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
+            std::uint64_t window_bytes);
+  /// Gives up everything under way.
+  ~ReadAhead();
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  /// All batches of the run were passed.
+  bool is_over() const noexcept { return head_ == run_.batch_count; }
+  /// Plans the head, and later batches as far as their single reads are wanted now.
+  void plan();
+  /// Begins planned reads in the order of need, as far as there is memory.
+  void admit();
+  /// \pre plan() was called, !is_over().
+  Work& head() noexcept { return works_.front(); }
+  /// The head is assembled: closes what no batch needs any more. `places`: of its real samples.
+  void pass(std::span<const LanePosition> places);
+
+  // Memory for the head.
+  /// Gives up what later batches hold, a piece at a time. True: try again. False: there is nothing,
+  /// or some is on its way back.
+  bool make_room();
+  /// The head lacks memory and make_room() found nothing: takes a current window (kAgain), or waits
+  /// for what is on its way back. Errors: kExhausted when nobody else holds memory.
+  Result<Step> starve(std::string_view what);
+  /// Whether the head waits for memory that nobody but the holders of batches can give back.
+  bool is_starved() const noexcept { return is_starved_; }
+  void set_starved(bool is_starved) noexcept { is_starved_ = is_starved; }
+
+  // Reads of the head.
+  const Planner& planner() const noexcept { return planner_; }
+  /// The window that holds the place, opened if need be.
+  LaneWindow& window_of(const LanePosition& place);
+  /// Begins the pieces of a window not begun yet; false when memory lacks.
+  bool begin_pieces(LaneWindow& window);
+  /// Begins the head's next run; false when memory lacks.
+  bool begin_run();
+  /// Makes a run that was put back the last one, to be begun again. \pre index < begun_runs.
+  void put_last(std::size_t index);
+  /// Gives up the last run begun, to be read again, when another needs its memory to be done with.
+  bool retract_run(std::size_t but_not);
+  /// \pre index < begun_runs; its memory is given back or on its way.
+  void forget_run(std::size_t index);
+
+ private:
+  void admit_runs();
+  bool admit_run(Work& work);
+  bool admit_window();
+  bool begin(Work& work);
+  std::uint64_t window_room() const noexcept;
+  void mark_wanted(LaneWindow& window) const;
+  std::uint64_t charged_bytes() const noexcept {
+    return residency_->charged_bytes() + sparse_bytes_;
+  }
+  bool sacrifice_current();
+  bool is_memory_all_ours() const;
+  void drop(std::unique_ptr<LaneWindow> window);
+  void drop_closed();
+  void drop_runs(Work& work);
+
+  const FeedParts& parts_;
+  const Run& run_;
+  Fetcher& fetcher_;
+  const std::unique_ptr<Residency> residency_;
+  const Planner planner_;
+  std::deque<Work> works_;           ///< From the head on.
+  std::uint64_t head_ = 0;           ///< k of the batch assembled next.
+  LaneWindow* admitting_ = nullptr;  ///< Opened, not all of its pieces begun.
+  const std::uint64_t window_cap_bytes_;
+  /// At most the cap; lowered when the head had to take memory back.
+  std::uint64_t window_limit_bytes_;
+  std::uint64_t sparse_bytes_ = 0;  ///< Charged for the runs begun.
+  bool is_starved_ = false;
+  std::vector<std::unique_ptr<LaneWindow>> closed_;  ///< Empty between calls.
+};
+
+}  // namespace headrace::feed

@@ -1,0 +1,40 @@
+#include "feed/residency/slab_sizes.h"
+
+namespace headrace::feed {
+
+bool has_compressed_blocks(const Dataset& dataset) {
+  for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
+    if (dataset.is_compressed(i)) return true;
+  }
+  return false;
+}
+
+SlabSizes SlabSizes::of(const Dataset& dataset) {
+  SlabSizes sizes;
+  for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
+    const Block block = dataset.block(i);
+    sizes.largest_stored_bytes = std::max(sizes.largest_stored_bytes, block.stored_bytes);
+    if (dataset.is_compressed(i))
+      sizes.largest_raw_bytes = std::max(sizes.largest_raw_bytes, block.raw_bytes);
+  }
+  return sizes;
+}
+
+std::uint64_t SlabSizes::raw_bytes(const Dataset& dataset, std::uint32_t block) const {
+  return rounded(dataset.block(block).raw_bytes, largest_raw_bytes);
+}
+
+std::uint64_t SlabSizes::charged_bytes(const Dataset& dataset, std::uint32_t block,
+                                       std::uint64_t stored_size) const {
+  const std::uint64_t stored = SlabPool::charged_bytes(stored_bytes(stored_size));
+  if (!dataset.is_compressed(block)) return stored;
+  std::uint64_t raw = raw_bytes(dataset, block);
+  if (dataset.is_unpacked(block) && learned_->expected_bytes > 0) {
+    const double excess = static_cast<double>(learned_->actual_bytes - learned_->expected_bytes) /
+                          static_cast<double>(learned_->expected_bytes);
+    raw += static_cast<std::uint64_t>(static_cast<double>(raw) * excess);
+  }
+  return stored + SlabPool::charged_bytes(raw);
+}
+
+}  // namespace headrace::feed
