@@ -3,7 +3,8 @@
 /// Order sources of other loaders: the sequences of mosaicml-streaming and litdata over any dataset
 /// whose shards are their shards or chunks.
 ///
-/// Place: src/feed (they keep tables in files). docs/order.md defines the orders.
+/// Place: src/feed, which knows datasets and keeps tables in files; the sources themselves are pure
+/// (src/order). docs/order.md defines the orders.
 ///
 /// Threads: as OrderSource.
 #include <memory>
@@ -17,14 +18,6 @@
 #include "headrace/status.h"
 
 namespace headrace {
-
-/// The world that a source is made for; a state may come from another.
-struct RunWorld {
-  std::uint32_t world_size = 1;
-  std::uint32_t ranks_per_node = 0;  ///< Divides world_size; 0: all ranks are on one node.
-  std::uint32_t workers = 1;         ///< DataLoader workers a rank that the order is dealt out to.
-  std::uint32_t batch_size = 1;      ///< Samples a rank.
-};
 
 /// Order "mosaic:ALGO". `streams`: empty: one stream of all shards of `dataset`; else their shards
 /// together are those of the dataset, in its sequence. States carry Mosaic's fields

@@ -19,6 +19,14 @@
 
 namespace headrace {
 
+/// The world that a source is made for; a state may come from another.
+struct RunWorld {
+  std::uint32_t world_size = 1;
+  std::uint32_t ranks_per_node = 0;  ///< Divides world_size; 0: all ranks are on one node.
+  std::uint32_t workers = 1;         ///< DataLoader workers a rank that the order is dealt out to.
+  std::uint32_t batch_size = 1;      ///< Samples a rank.
+};
+
 /// What the loader asks for: the order from one place of an epoch on.
 struct OrderQuery {
   std::uint64_t epoch = 0;

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/check.h"
-#include "feed/state/foreign_state.h"
+#include "order/foreign_state.h"
 
 namespace headrace::feed {
 namespace {
@@ -151,7 +151,7 @@ Result<LoaderState> read_state(std::string_view json, std::string_view extra) {
       error != simdjson::SUCCESS) {
     return bad(std::string("not a JSON object (") + simdjson::error_message(error) + ")");
   }
-  HEADRACE_TRY(refuse_foreign(object));
+  HEADRACE_TRY(order_detail::refuse_foreign(object));
   Fields fields(object);
   const std::uint64_t version = fields.number("version");
   HEADRACE_TRY(fields.take());

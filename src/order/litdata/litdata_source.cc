@@ -1,14 +1,16 @@
 // LitData's order as a source. In the world that an epoch began in it goes on at any slot; in
 // another what is left is dealt out anew, as LitData does. A state of LitData goes on as there.
+#include "order/litdata/litdata_source.h"
+
 #include <simdjson.h>
 
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 
-#include "feed/list_cache.h"
-#include "feed/state/foreign_state.h"
-#include "feed/state/litdata_state.h"
+#include "order/foreign_state.h"
+#include "order/list_cache.h"
+#include "order/litdata/litdata_state.h"
 
 namespace headrace {
 namespace {
@@ -109,7 +111,7 @@ class LitDataSource final : public OrderSource {
     json["batch_size"] = world_.batch_size;
     json["dealt_out"] = nullptr;
     if (has_origin && origin_->taken_over) {
-      json["taken_over"] = feed::write_litdata_state(*origin_->taken_over);
+      json["taken_over"] = order_detail::write_litdata_state(*origin_->taken_over);
     } else if (has_origin) {
       json["dealt_out"] = {origin_->t, origin_->world.world_size, origin_->world.workers,
                            origin_->world.batch_size, origin_->world.nodes};
@@ -145,8 +147,8 @@ class LitDataSource final : public OrderSource {
       return origin_ ? with_origin(std::nullopt) : std::shared_ptr<const OrderSource>();
     }
     if (origin.world.nodes == 0) {
-      HEADRACE_TRY_ASSIGN(origin.world.nodes,
-                          feed::node_count(origin.world.world_size, inputs_->ranks_per_node));
+      HEADRACE_TRY_ASSIGN(origin.world.nodes, order_detail::node_count(origin.world.world_size,
+                                                                       inputs_->ranks_per_node));
     }
     return with_origin(origin);
   }
@@ -156,12 +158,12 @@ class LitDataSource final : public OrderSource {
     simdjson::dom::object object;
     const simdjson::padded_string padded(state);
     const bool is_litdata = !parser.parse(padded).get_object().get(object) &&
-                            feed::writer_of(object) == feed::StateWriter::kLitData;
+                            order_detail::writer_of(object) == order_detail::StateWriter::kLitData;
     if (!is_litdata) return std::optional<Foreign>();
     simdjson::dom::object part = object;
     if (object["dataset"].get_object().get(part)) part = object;
-    HEADRACE_TRY(feed::check_litdata_state(part, inputs_->spec, inputs_->chunks));
-    HEADRACE_TRY_ASSIGN(const LitDataState saved, feed::read_litdata_state(part, world_));
+    HEADRACE_TRY(order_detail::check_litdata_state(part, inputs_->spec, inputs_->chunks));
+    HEADRACE_TRY_ASSIGN(const LitDataState saved, order_detail::read_litdata_state(part, world_));
     HEADRACE_TRY_ASSIGN(auto source, take_over(part, saved.sample_in_epoch));
     return std::optional<Foreign>(
         Foreign{.position = {.epoch = saved.epoch - 1, .t = saved.sample_in_epoch},
@@ -172,7 +174,7 @@ class LitDataSource final : public OrderSource {
   /// `t`: where the state that holds LitData's fields stands.
   Result<std::shared_ptr<const OrderSource>> take_over(simdjson::dom::object fields,
                                                        std::uint64_t t) const {
-    HEADRACE_TRY_ASSIGN(const LitDataState saved, feed::read_litdata_state(fields, world_));
+    HEADRACE_TRY_ASSIGN(const LitDataState saved, order_detail::read_litdata_state(fields, world_));
     if (saved.sample_in_epoch > t) return bad_field("taken_over");
     return with_origin(Origin{.epoch = saved.epoch - 1,
                               .t = saved.sample_in_epoch,
@@ -188,7 +190,8 @@ class LitDataSource final : public OrderSource {
     LitDataWorld world = world_;
     world.world_size = query.world_size;
     world.batch_size = static_cast<std::uint32_t>(query.global_batch / query.world_size);
-    HEADRACE_TRY_ASSIGN(world.nodes, feed::node_count(query.world_size, inputs_->ranks_per_node));
+    HEADRACE_TRY_ASSIGN(world.nodes,
+                        order_detail::node_count(query.world_size, inputs_->ranks_per_node));
     const auto epoch = static_cast<std::uint32_t>(query.epoch + 1);
     std::shared_ptr<const SampleList> list;
     std::uint64_t begin = query.t;
@@ -207,7 +210,7 @@ class LitDataSource final : public OrderSource {
                     "order: t is " + std::to_string(query.t) + ", beyond the epoch's end");
     }
     if (begin == list->size()) return OrderPlan();
-    if (begin > 0) list = std::make_shared<const feed::ListTail>(std::move(list), begin);
+    if (begin > 0) list = std::make_shared<const order_detail::ListTail>(std::move(list), begin);
     HEADRACE_TRY_ASSIGN(auto order, create_listed_order(spec(), inputs_->block_samples, query.epoch,
                                                         std::move(list)));
     return OrderPlan{.order = std::move(order), .start = 0};
@@ -238,35 +241,35 @@ class LitDataSource final : public OrderSource {
   const std::shared_ptr<const Inputs> inputs_;
   const LitDataWorld world_;
   const std::optional<Origin> origin_;
-  feed::PlanCache cache_;
+  order_detail::PlanCache cache_;
 };
 
 }  // namespace
 
-Result<std::shared_ptr<const OrderSource>> create_litdata_source(const Dataset& dataset,
-                                                                 const LitDataSpec& spec,
-                                                                 const RunWorld& world) {
-  HEADRACE_TRY(feed::check_world(world));
+Result<std::shared_ptr<const OrderSource>> order_detail::create_litdata_source(
+    DatasetShape shape, const LitDataSpec& spec, const RunWorld& world) {
+  HEADRACE_TRY(check_world(world));
   auto inputs = std::make_shared<Inputs>();
   inputs->spec = spec;
-  inputs->block_samples = feed::block_samples_of(dataset);
+  inputs->block_samples = std::move(shape.block_samples);
   inputs->ranks_per_node = world.ranks_per_node;
   inputs->workers = std::max(world.workers, 1U);
   nlohmann::json json = {spec.shuffle, spec.drop_last, spec.item_shuffle_window.value_or(~0U),
                          spec.window, spec.max_cache_size};
-  for (std::uint32_t i = 0; i < dataset.shard_count(); ++i) {
-    const Dataset::Shard shard = dataset.shard(i);
-    const std::uint64_t end = shard.first_sample + shard.sample_count;
-    inputs->chunks.push_back({.begin = shard.first_sample,
-                              .roi_begin = shard.first_sample,
+  std::uint64_t begin = 0;
+  for (const DatasetShape::Shard& shard : shape.shards) {
+    const std::uint64_t end = begin + shard.sample_count;
+    inputs->chunks.push_back({.begin = begin,
+                              .roi_begin = begin,
                               .roi_end = end,
                               .end = end,
                               .bytes = shard.size_bytes});
     json.push_back(shard.sample_count);
+    begin = end;
   }
-  inputs->digest = feed::digest_of(json.dump());
+  inputs->digest = digest_of(json.dump());
   HEADRACE_TRY_ASSIGN(const std::uint32_t nodes,
-                      feed::node_count(world.world_size, world.ranks_per_node));
+                      node_count(world.world_size, world.ranks_per_node));
   const LitDataWorld here{.world_size = world.world_size,
                           .nodes = nodes,
                           .workers = inputs->workers,

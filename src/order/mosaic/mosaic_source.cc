@@ -1,28 +1,31 @@
 // Mosaic's orders as a source: which list an epoch has from a place on, and Mosaic's own state.
+#include "order/mosaic/mosaic_source.h"
+
 #include <simdjson.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "feed/list_cache.h"
-#include "feed/state/foreign_state.h"
+#include "order/foreign_state.h"
+#include "order/list_cache.h"
 
 namespace headrace {
 namespace {
 
-using feed::node_count;
+using order_detail::node_count;
+using order_detail::OpenMosaicList;
 
 struct Inputs {
   MosaicSpec spec;
   std::vector<MosaicStream> streams;
   std::vector<std::uint32_t> block_samples;
   RunWorld world;
-  OrderTableOptions tables;
+  OpenMosaicList open_list;
   std::uint64_t digest = 0;
 };
 
 /// Everything that the order depends on but for its seed and the world.
-std::uint64_t digest_of(const MosaicSpec& spec, const std::vector<MosaicStream>& streams) {
+std::uint64_t digest_of_inputs(const MosaicSpec& spec, const std::vector<MosaicStream>& streams) {
   nlohmann::json json = {
       spec.shuffle,        spec.shuffle_block_size, spec.sampling_method, spec.sampling_granularity,
       spec.partition_algo, spec.batching_method,    spec.epoch_size};
@@ -30,7 +33,7 @@ std::uint64_t digest_of(const MosaicSpec& spec, const std::vector<MosaicStream>&
     json.push_back({stream.shard_samples, stream.proportion.value_or(-1),
                     stream.repeat.value_or(-1), stream.choose.value_or(0)});
   }
-  return feed::digest_of(json.dump());
+  return order_detail::digest_of(json.dump());
 }
 
 Status bad_field(const char* name) {
@@ -114,7 +117,7 @@ class MosaicSource final : public OrderSource {
     simdjson::dom::object object;
     const simdjson::padded_string padded(state);
     const bool is_mosaic = !parser.parse(padded).get_object().get(object) &&
-                           feed::writer_of(object) == feed::StateWriter::kMosaic;
+                           order_detail::writer_of(object) == order_detail::StateWriter::kMosaic;
     if (!is_mosaic) return std::optional<Foreign>();
     HEADRACE_TRY_ASSIGN(const MosaicState saved, read_fields(state, false));
     HEADRACE_TRY_ASSIGN(auto source, with_origin(saved));
@@ -175,8 +178,8 @@ class MosaicSource final : public OrderSource {
                         MosaicEpoch::create(inputs_->spec, inputs_->streams, world, state));
     const std::uint64_t begin = is_late ? query.t / query.global_batch * query.global_batch : 0;
     if (begin >= epoch->slot_count()) return OrderPlan();
-    HEADRACE_TRY_ASSIGN(auto list, open_mosaic_list(*epoch, inputs_->tables, stop));
-    if (begin > 0) list = std::make_shared<const feed::ListTail>(std::move(list), begin);
+    HEADRACE_TRY_ASSIGN(auto list, inputs_->open_list(*epoch, stop));
+    if (begin > 0) list = std::make_shared<const order_detail::ListTail>(std::move(list), begin);
     HEADRACE_TRY_ASSIGN(auto order, create_listed_order(spec(), inputs_->block_samples, query.epoch,
                                                         std::move(list)));
     return OrderPlan{.order = std::move(order), .start = 0};
@@ -184,47 +187,46 @@ class MosaicSource final : public OrderSource {
 
   const std::shared_ptr<const Inputs> inputs_;
   const MosaicState origin_;
-  feed::PlanCache cache_;
+  order_detail::PlanCache cache_;
 };
 
-Status check_streams(const Dataset& dataset, const std::vector<MosaicStream>& streams) {
-  std::uint32_t shard = 0;
+Status check_streams(const order_detail::DatasetShape& shape,
+                     const std::vector<MosaicStream>& streams) {
+  std::size_t shard = 0;
   for (const MosaicStream& stream : streams) {
     for (const std::uint64_t samples : stream.shard_samples) {
-      if (shard == dataset.shard_count() || dataset.shard(shard).sample_count != samples) {
+      if (shard == shape.shards.size() || shape.shards[shard].sample_count != samples) {
         return Status(Code::kInvalidArgument, "order: shard " + std::to_string(shard) +
                                                   " of the streams is not that of the dataset");
       }
       ++shard;
     }
   }
-  if (shard == dataset.shard_count()) return {};
+  if (shard == shape.shards.size()) return {};
   return Status(Code::kInvalidArgument, "order: the streams have " + std::to_string(shard) +
                                             " shards, the dataset " +
-                                            std::to_string(dataset.shard_count()));
+                                            std::to_string(shape.shards.size()));
 }
 
 }  // namespace
 
-Result<std::shared_ptr<const OrderSource>> create_mosaic_source(const Dataset& dataset,
-                                                                const MosaicSpec& spec,
-                                                                std::vector<MosaicStream> streams,
-                                                                const RunWorld& world,
-                                                                const OrderTableOptions& tables) {
-  HEADRACE_TRY(feed::check_world(world));
+Result<std::shared_ptr<const OrderSource>> order_detail::create_mosaic_source(
+    DatasetShape shape, const MosaicSpec& spec, std::vector<MosaicStream> streams,
+    const RunWorld& world, OpenMosaicList open_list) {
+  HEADRACE_TRY(check_world(world));
   if (streams.empty()) {
     streams.emplace_back();
-    for (std::uint32_t i = 0; i < dataset.shard_count(); ++i)
-      streams[0].shard_samples.push_back(dataset.shard(i).sample_count);
+    for (const DatasetShape::Shard& shard : shape.shards)
+      streams[0].shard_samples.push_back(shard.sample_count);
   }
-  HEADRACE_TRY(check_streams(dataset, streams));
+  HEADRACE_TRY(check_streams(shape, streams));
   auto inputs = std::make_shared<Inputs>();
   inputs->spec = spec;
-  inputs->digest = digest_of(spec, streams);
+  inputs->digest = digest_of_inputs(spec, streams);
   inputs->streams = std::move(streams);
-  inputs->block_samples = feed::block_samples_of(dataset);
+  inputs->block_samples = std::move(shape.block_samples);
   inputs->world = world;
-  inputs->tables = tables;
+  inputs->open_list = std::move(open_list);
   // The number of canonical nodes is that of the first run, whatever comes after.
   HEADRACE_TRY_ASSIGN(const MosaicState origin, MosaicSource(inputs, {}).begin());
   return std::shared_ptr<const OrderSource>(

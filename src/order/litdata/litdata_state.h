@@ -11,7 +11,7 @@
 #include "headrace/litdata_order.h"
 #include "headrace/status.h"
 
-namespace headrace::feed {
+namespace headrace::order_detail {
 
 /// `here`: the run's world, whose nodes hold where the state does not say any. Errors:
 /// kInvalidArgument naming the field.
@@ -25,4 +25,4 @@ nlohmann::ordered_json write_litdata_state(const LitDataState& state);
 Status check_litdata_state(simdjson::dom::object state, const LitDataSpec& spec,
                            std::span<const LitDataChunk> chunks);
 
-}  // namespace headrace::feed
+}  // namespace headrace::order_detail

@@ -7,7 +7,7 @@
 
 #include "headrace/status.h"
 
-namespace headrace::feed {
+namespace headrace::order_detail {
 
 enum class StateWriter {
   kOther,  ///< Headrace, or unknown.
@@ -23,4 +23,4 @@ StateWriter writer_of(simdjson::dom::object state);
 /// order that takes it), kUnsupported (none does).
 Status refuse_foreign(simdjson::dom::object state);
 
-}  // namespace headrace::feed
+}  // namespace headrace::order_detail

@@ -1,14 +1,8 @@
-#include "feed/list_cache.h"
+#include "order/list_cache.h"
 
 #include <string>
 
-namespace headrace::feed {
-
-std::vector<std::uint32_t> block_samples_of(const Dataset& dataset) {
-  std::vector<std::uint32_t> counts(dataset.block_count());
-  for (std::uint32_t i = 0; i < counts.size(); ++i) counts[i] = dataset.block(i).sample_count;
-  return counts;
-}
+namespace headrace::order_detail {
 
 std::uint64_t digest_of(std::string_view text) noexcept {
   std::vector<std::uint32_t> words(text.begin(), text.end());
@@ -47,4 +41,4 @@ Result<OrderPlan> PlanCache::get(const OrderQuery& query,
   return plan;
 }
 
-}  // namespace headrace::feed
+}  // namespace headrace::order_detail

@@ -1,9 +1,9 @@
-#include "feed/state/litdata_state.h"
+#include "order/litdata/litdata_state.h"
 
 #include <algorithm>
 #include <string>
 
-namespace headrace::feed {
+namespace headrace::order_detail {
 namespace {
 
 // More than any machine has; keeps products of counts below 2^63.
@@ -152,4 +152,4 @@ Status check_litdata_state(simdjson::dom::object state, const LitDataSpec& spec,
   return check_chunks(state, chunks);
 }
 
-}  // namespace headrace::feed
+}  // namespace headrace::order_detail

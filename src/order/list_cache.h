@@ -10,14 +10,20 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "headrace/dataset.h"
-#include "headrace/list_sources.h"
 #include "headrace/order_source.h"
 
-namespace headrace::feed {
+namespace headrace::order_detail {
 
-/// The sample count of each block.
-std::vector<std::uint32_t> block_samples_of(const Dataset& dataset);
+/// What a list depends on of a dataset.
+struct DatasetShape {
+  struct Shard {
+    std::uint64_t sample_count = 0;
+    std::uint64_t size_bytes = 0;
+  };
+  std::vector<std::uint32_t> block_samples;  ///< Of each block.
+  std::vector<Shard> shards;
+};
+
 /// Digest of names and numbers that an order depends on.
 std::uint64_t digest_of(std::string_view text) noexcept;
 /// Errors: kInvalidArgument (a world without ranks, batches without samples).
@@ -53,4 +59,4 @@ class PlanCache {
   mutable OrderPlan plan_ HEADRACE_GUARDED_BY(mutex_);
 };
 
-}  // namespace headrace::feed
+}  // namespace headrace::order_detail

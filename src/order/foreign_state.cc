@@ -1,11 +1,11 @@
 // States of other loaders are told by members that only they write, and never by what is missing: a
 // state of our own that lost a member must be an error of that member, not a state of somebody
 // else.
-#include "feed/state/foreign_state.h"
+#include "order/foreign_state.h"
 
 #include <string>
 
-namespace headrace::feed {
+namespace headrace::order_detail {
 namespace {
 
 bool has(simdjson::dom::object object, const char* name) {
@@ -51,4 +51,4 @@ Status refuse_foreign(simdjson::dom::object state) {
   return {};
 }
 
-}  // namespace headrace::feed
+}  // namespace headrace::order_detail
