@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "headrace/order.h"
+#include "order/laned_needs.h"
 #include "order/order_math.h"
 
 namespace {
@@ -57,7 +58,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", std::string(created.error().message()).c_str());
     return 1;
   }
-  const headrace::EpochOrder& order = **created;
+  const headrace::LaneOrder& order = **created;
   const double plan_ms = milliseconds_since(start);
 
   // Resume: every lane's window at a position in mid-epoch, which is what a loader does first.
@@ -82,14 +83,28 @@ int main(int argc, char** argv) {
   const double random_ns = nanoseconds_each(kCalls / 10, [&](std::uint64_t i) {
     return order.dataset_position(mix(i) % order.sample_count(), segment);
   });
+  const double order_mib = peak_mib() - base_mib;
+  // When every block is needed next, by the ranks of one node of eight.
+  headrace::BatchPlan plan;
+  plan.segment = segment;
+  plan.sample_count = order.sample_count();
+  plan.world_size = 64;
+  const auto needs_start = Clock::now();
+  const headrace::LanedNeeds needs(order, blocks, plan, {.first = 8, .count = 8});
+  const double needs_ms = milliseconds_since(needs_start);
+  const double need_ns = nanoseconds_each(kCalls, [&](std::uint64_t i) {
+    return needs.next_need(static_cast<std::uint32_t>(mix(i) % blocks), 0);
+  });
   std::printf(
       "{\"bench\": \"order\", \"blocks\": %u, \"samples\": %llu, \"plan_ms\": %.2f, \"resume_ms\": "
       "%.3f, "
       "\"window_pieces\": %llu, \"locate_ns\": %.1f, \"sample_at_ns\": %.1f, "
       "\"random_position_ns\": %.0f, "
-      "\"peak_mib\": %.1f, \"peak_above_start_mib\": %.1f}\n",
+      "\"peak_mib\": %.1f, \"peak_above_start_mib\": %.1f, \"needs_ms\": %.1f, "
+      "\"needs_bytes_a_block\": %.1f, \"next_need_ns\": %.1f}\n",
       blocks, static_cast<unsigned long long>(order.sample_count()), plan_ms, resume_ms,
-      static_cast<unsigned long long>(pieces), locate_ns, sample_ns, random_ns, peak_mib(),
-      peak_mib() - base_mib);
+      static_cast<unsigned long long>(pieces), locate_ns, sample_ns, random_ns,
+      order_mib + base_mib, order_mib, needs_ms, static_cast<double>(needs.memory_bytes()) / blocks,
+      need_ns);
   return 0;
 }

@@ -231,7 +231,7 @@ class Loader {
   /// "loader.*" and "stall.*_us" and those of the store and pool; see docs/metrics.md.
   virtual MetricList stats() const = 0;
   virtual OrderSpec order_spec() const = 0;
-  /// How many ranks read a lane of the order on average (EpochOrder::lane_readers()): above 1,
+  /// How many ranks read a lane of the order on average (LaneOrder::lane_readers()): above 1,
   /// ranks read some of the same blocks.
   virtual Result<double> lane_readers(const std::stop_token& stop = {}) const = 0;
   virtual const Dataset& dataset() const = 0;

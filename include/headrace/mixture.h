@@ -91,7 +91,7 @@ class MixtureSchedule {
 };
 
 /// An epoch order over several sources. Beyond EpochOrder it knows the sources of lanes and blocks.
-class MixtureOrder : public EpochOrder {
+class MixtureOrder : public LaneOrder {
  public:
   /// Blocks are those of the parts one after the other; lanes likewise. Positions in lanes count on
   /// from epoch to epoch. Errors: kInvalidArgument (names the field), those of EpochOrder::create.

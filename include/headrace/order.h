@@ -71,6 +71,15 @@ struct WindowSample {
   std::uint32_t sample_in_block = 0;
 };
 
+/// A sample inside a block.
+struct BlockSample {
+  std::uint32_t block = 0;
+  std::uint32_t index = 0;
+};
+
+/// A batch, or a sample, that never comes.
+inline constexpr std::uint64_t kNever = 0xffff'ffff'ffff'ffffU;
+
 /// How slots of batches map to the epoch from `start` on: a run with one global batch size. `start`
 /// samples of the epoch were delivered before (possibly with other batch sizes).
 struct Segment {
@@ -81,23 +90,25 @@ struct Segment {
 
 struct BatchPlan;
 
+class LaneOrder;
+
 class EpochOrder {
  public:
-  /// Plans one epoch: O(B) time, about 12 bytes per block. `block_samples` is the sample count of
-  /// each block in dataset order (copied). Errors: kInvalidArgument (empty table, zero counts,
-  /// lane_count > N, bundle does not divide lanes, wrong digest), kUnsupported (unknown id or
-  /// version).
-  static Result<std::shared_ptr<const EpochOrder>> create(
+  /// Plans one epoch of an order of lanes: O(B) time, about 12 bytes per block. `block_samples` is
+  /// the sample count of each block in dataset order (copied). Errors: kInvalidArgument (empty
+  /// table, zero counts, lane_count > N, bundle does not divide lanes, wrong digest), kUnsupported
+  /// (unknown id or version).
+  static Result<std::shared_ptr<const LaneOrder>> create(
       const OrderSpec& spec, std::span<const std::uint32_t> block_samples, std::uint64_t epoch);
   virtual ~EpochOrder() = default;
 
   virtual const OrderSpec& spec() const noexcept = 0;
   virtual std::uint64_t epoch() const noexcept = 0;
   virtual std::uint64_t sample_count() const noexcept = 0;  ///< N
-  virtual std::uint32_t lane_count() const noexcept { return spec().lane_count; }
-  /// True for an order given sample by sample (see create_listed_order): lane b is block b, with
-  /// one window that holds the block, and lanes are visited in any sequence, with repeats.
-  virtual bool is_listed() const noexcept { return false; }
+  /// What is known only of orders whose lanes are read from front to back. nullptr for an order
+  /// given sample by sample (create_listed_order): its lane b is block b, with one window that
+  /// holds the block, and lanes are visited in any sequence, with repeats.
+  virtual const LaneOrder* lanes() const noexcept { return nullptr; }
 
   /// Where global sample `t` of the epoch comes from, under `segment`. O(1). \pre segment.start <=
   /// t < N.
@@ -105,19 +116,7 @@ class EpochOrder {
   /// The same for samples [t, t + out.size()).
   virtual void locate_run(std::uint64_t t, const Segment& segment,
                           std::span<LanePosition> out) const;
-  virtual std::uint64_t lane_length(std::uint32_t lane) const = 0;
-  /// Positions of `lane` consumed by the prefix [0, t); here floor(t / C) + (lane < t mod C).
-  virtual std::uint64_t lane_consumed(std::uint32_t lane, std::uint64_t t) const = 0;
-  /// Batch of `segment` (0: its first) that takes `position` of `lane`; 0 for positions before it.
-  /// What is read ahead is read in this order. O(1).
-  virtual std::uint64_t batch_of(std::uint32_t lane, std::uint64_t position,
-                                 const Segment& segment) const;
-  /// Lanes that the full batches of `plan`'s rank touch, in order of first touch.
-  virtual std::vector<std::uint32_t> own_lanes(const BatchPlan& plan) const;
-  /// How many of `world_size` ranks read a lane on average; 1 where each has lanes of its own, and
-  /// for listed orders, whose lanes are blocks. \pre world_size divides global_batch.
-  virtual double lane_readers(std::uint64_t global_batch, std::uint32_t world_size) const;
-  /// The window that holds `position` of `lane`. O(log B). \pre position < lane_length(lane).
+  /// The window that holds `position` of `lane`. O(log B). \pre position lies in the lane.
   virtual Window window_at(std::uint32_t lane, std::uint64_t position) const = 0;
   /// The sample at `position` (of the lane) inside `window`. O(1). Defined here because it is per
   /// sample: see order_math.h.
@@ -125,12 +124,39 @@ class EpochOrder {
   /// Dataset position of a block's first sample.
   virtual std::uint64_t block_first_sample(std::uint32_t block) const = 0;
 
-  /// Dataset position of global sample `t`: the three above in one; for lists, tests and reports.
-  /// O(log B). \pre the slot is not empty.
+  /// The two above in one, for samples one by one. O(log B). \pre the slot is not empty.
+  virtual BlockSample find(const LanePosition& place) const;
+  /// Dataset position of global sample `t`: for lists, tests and reports. O(log B). \pre the slot
+  /// is not empty.
   std::uint64_t dataset_position(std::uint64_t t, const Segment& segment) const;
   /// Largest sum over any window of any lane of weight(block) * share of the block, used to plan
   /// memory: the caller gives bytes per block; partial pieces count in full. O(B).
   virtual std::uint64_t largest_window_weight(std::span<const std::uint64_t> block_bytes) const = 0;
+};
+
+/// An order of lanes that are read from front to back: what can be known of them without a look at
+/// each sample.
+class LaneOrder : public EpochOrder {
+ public:
+  const LaneOrder* lanes() const noexcept final { return this; }
+
+  virtual std::uint32_t lane_count() const noexcept { return spec().lane_count; }
+  virtual std::uint64_t lane_length(std::uint32_t lane) const = 0;
+  /// Positions of `lane` consumed by the prefix [0, t); here floor(t / C) + (lane < t mod C).
+  virtual std::uint64_t lane_consumed(std::uint32_t lane, std::uint64_t t) const = 0;
+  /// The other way round than locate(): the global sample at `position` of `lane`; rises with the
+  /// position. Below segment.start for positions before the segment; kNever for those that the
+  /// epoch does not reach. O(1).
+  virtual std::uint64_t global_sample(std::uint32_t lane, std::uint64_t position,
+                                      const Segment& segment) const = 0;
+  /// Batch of `segment` (0: its first) that takes `position` of `lane`; 0 for positions before it.
+  /// What is read ahead is read in this order. O(1).
+  std::uint64_t batch_of(std::uint32_t lane, std::uint64_t position, const Segment& segment) const;
+  /// Lanes that the full batches of `plan`'s rank touch, in order of first touch.
+  virtual std::vector<std::uint32_t> own_lanes(const BatchPlan& plan) const;
+  /// How many of `world_size` ranks read a lane on average; 1 where each has lanes of its own.
+  /// \pre world_size divides global_batch.
+  virtual double lane_readers(std::uint64_t global_batch, std::uint32_t world_size) const;
 };
 
 /// The samples of an epoch one by one: how orders of other loaders are given. Immutable; any

@@ -484,8 +484,8 @@ Result<std::uint64_t> LoaderImpl::epoch_batches(const std::stop_token& stop) con
 
 Result<double> LoaderImpl::lane_readers(const std::stop_token& stop) const {
   HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source(), epoch(), 0, stop));
-  if (planned.order == nullptr) return 1.0;
-  return planned.order->lane_readers(global_batch(), options_.world_size);
+  const LaneOrder* lanes = planned.order == nullptr ? nullptr : planned.order->lanes();
+  return lanes == nullptr ? 1.0 : lanes->lane_readers(global_batch(), options_.world_size);
 }
 
 Result<std::vector<std::int64_t>> LoaderImpl::sample_ids(std::uint64_t epoch,
@@ -503,9 +503,7 @@ Result<std::vector<std::int64_t>> LoaderImpl::sample_ids(std::uint64_t epoch,
   ids.reserve(slots.count);
   for (std::uint32_t i = 0; i < slots.count; ++i) {
     const std::uint64_t t = slots.sample(i);
-    const bool is_empty =
-        order.is_listed() && order.locate(t, planned.plan.segment).lane == kNoLane;
-    if (is_empty) continue;
+    if (order.locate(t, planned.plan.segment).lane == kNoLane) continue;
     ids.push_back(static_cast<std::int64_t>(order.dataset_position(t, planned.plan.segment)));
   }
   return ids;

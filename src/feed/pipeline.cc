@@ -50,20 +50,21 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
   const Dataset& dataset = *parts_.dataset;
   std::unique_ptr<Residency> residency;
   std::uint64_t window_bytes = parts_.shares.window_bytes;
-  if (run.order->is_listed()) {
-    residency = std::make_unique<ListedBlocks>(run.order, dataset, run.plan, run.batch_count,
-                                               parts_.sizes, *parts_.stand_ins);
-  } else {
-    const auto own = static_cast<std::uint32_t>(run.order->own_lanes(run.plan).size());
+  if (const LaneOrder* lanes = run.order->lanes()) {
+    const auto own = static_cast<std::uint32_t>(lanes->own_lanes(run.plan).size());
     const std::uint64_t window = largest_window_bytes(dataset, *run.order, parts_.sizes);
     const WindowShares shares = share_windows(window_bytes, window, own);
     const bool is_slow = shares.dense_lanes < own && has_compressed_blocks(dataset);
     parts_.wanted_memory_bytes->store(
         is_slow ? enough_memory_bytes(parts_.shares.needs, window, own) : 0,
         std::memory_order_relaxed);
-    residency = std::make_unique<LaneTable>(run.order, dataset, run.plan, shares.dense_lanes,
-                                            parts_.sizes, *parts_.stand_ins);
+    residency =
+        std::make_unique<LaneTable>(std::shared_ptr<const LaneOrder>(run.order, lanes), dataset,
+                                    run.plan, shares.dense_lanes, parts_.sizes, *parts_.stand_ins);
     window_bytes = shares.window_bytes;
+  } else {
+    residency = std::make_unique<ListedBlocks>(run.order, dataset, run.plan, parts_.sizes,
+                                               *parts_.stand_ins);
   }
   return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), window_bytes);
 }

@@ -54,7 +54,7 @@ Status check_spec(const OrderSpec& spec, std::span<const std::uint32_t> block_sa
   return {};
 }
 
-class EpochOrderImpl final : public EpochOrder {
+class EpochOrderImpl final : public LaneOrder {
  public:
   EpochOrderImpl(OrderSpec spec, std::span<const std::uint32_t> block_samples, std::uint64_t epoch)
       : spec_(std::move(spec)),
@@ -85,8 +85,7 @@ class EpochOrderImpl final : public EpochOrder {
     HEADRACE_DCHECK(segment.start <= t && t < sample_count_ && segment.global_batch >= 1);
     const std::uint64_t lanes = spec_.lane_count;
     const std::uint64_t global_batch = segment.global_batch;
-    const std::uint64_t full_end = sample_count_ - (sample_count_ - segment.start) % global_batch;
-    if (t >= full_end || global_batch % lanes != 0 || segment.start % lanes != 0) {
+    if (t >= full_end(segment) || !is_aligned(segment)) {
       return {.lane = static_cast<std::uint32_t>(t % lanes), .position = t / lanes};
     }
     const std::uint64_t width = spec_.bundle_lanes;
@@ -97,6 +96,20 @@ class EpochOrderImpl final : public EpochOrder {
     const std::uint64_t in_bundle = slot % bundle_slots;
     return {.lane = static_cast<std::uint32_t>(slot / bundle_slots * width + in_bundle % width),
             .position = segment.start / lanes + batch * rows + in_bundle / width};
+  }
+
+  std::uint64_t global_sample(std::uint32_t lane, std::uint64_t position,
+                              const Segment& segment) const override {
+    HEADRACE_DCHECK(lane < spec_.lane_count);
+    const std::uint64_t lanes = spec_.lane_count;
+    const std::uint64_t in_turn = position * lanes + lane;
+    if (!is_aligned(segment) || in_turn < segment.start || in_turn >= full_end(segment))
+      return in_turn;
+    const std::uint64_t width = spec_.bundle_lanes;
+    const std::uint64_t rows = segment.global_batch / lanes;
+    const std::uint64_t row = position - segment.start / lanes;
+    return segment.start + row / rows * segment.global_batch + lane / width * (width * rows) +
+           row % rows * width + lane % width;
   }
 
   std::uint64_t lane_length(std::uint32_t lane) const override {
@@ -163,6 +176,15 @@ class EpochOrderImpl final : public EpochOrder {
   }
 
  private:
+  /// Whether each batch takes equally many samples of every lane, in bundles of lanes; else lanes
+  /// take turns sample by sample.
+  bool is_aligned(const Segment& segment) const noexcept {
+    return segment.global_batch % spec_.lane_count == 0 && segment.start % spec_.lane_count == 0;
+  }
+  /// End of the segment's last full batch: lanes take turns after it as well.
+  std::uint64_t full_end(const Segment& segment) const noexcept {
+    return sample_count_ - (sample_count_ - segment.start) % segment.global_batch;
+  }
   std::size_t block_count() const noexcept { return block_first_.size() - 1; }
   /// Line position of the i-th block of the line; block_count() + 1 entries. The line of
   /// "sequential" is the dataset.
@@ -207,7 +229,7 @@ class EpochOrderImpl final : public EpochOrder {
 
 }  // namespace
 
-Result<std::shared_ptr<const EpochOrder>> EpochOrder::create(
+Result<std::shared_ptr<const LaneOrder>> EpochOrder::create(
     const OrderSpec& spec, std::span<const std::uint32_t> block_samples, std::uint64_t epoch) {
   HEADRACE_TRY(check_spec(spec, block_samples));
   auto order = std::make_shared<const EpochOrderImpl>(spec, block_samples, epoch);
@@ -215,14 +237,18 @@ Result<std::shared_ptr<const EpochOrder>> EpochOrder::create(
     return Status(Code::kInvalidArgument, "order: " + number(spec.lane_count) + " lanes for " +
                                               number(order->sample_count()) + " samples");
   }
-  return std::shared_ptr<const EpochOrder>(std::move(order));
+  return std::shared_ptr<const LaneOrder>(std::move(order));
+}
+
+BlockSample EpochOrder::find(const LanePosition& place) const {
+  const Window window = window_at(place.lane, place.position);
+  const WindowSample sample = sample_at(window, place.position);
+  return {.block = window.pieces[sample.piece].block, .index = sample.sample_in_block};
 }
 
 std::uint64_t EpochOrder::dataset_position(std::uint64_t t, const Segment& segment) const {
-  const LanePosition place = locate(t, segment);
-  const Window window = window_at(place.lane, place.position);
-  const WindowSample sample = sample_at(window, place.position);
-  return block_first_sample(window.pieces[sample.piece].block) + sample.sample_in_block;
+  const BlockSample sample = find(locate(t, segment));
+  return block_first_sample(sample.block) + sample.index;
 }
 
 std::uint64_t block_table_digest(std::span<const std::uint32_t> block_samples) noexcept {

@@ -51,11 +51,6 @@ class ListedOrder final : public EpochOrder {
   const OrderSpec& spec() const noexcept override { return spec_; }
   std::uint64_t epoch() const noexcept override { return epoch_; }
   std::uint64_t sample_count() const noexcept override { return list_->size(); }
-  std::uint32_t lane_count() const noexcept override {
-    return static_cast<std::uint32_t>(blocks_.block_count());
-  }
-  bool is_listed() const noexcept override { return true; }
-
   LanePosition locate(std::uint64_t t, const Segment&) const override {
     HEADRACE_DCHECK(t < list_->size());
     std::int64_t id = -1;
@@ -73,19 +68,11 @@ class ListedOrder final : public EpochOrder {
     }
   }
 
-  std::uint64_t lane_length(std::uint32_t lane) const override {
-    return blocks_.first(lane + std::size_t{1}) - blocks_.first(lane);
-  }
-  /// Lanes are not consumed from their beginning on: nothing is ever known to be behind.
-  std::uint64_t lane_consumed(std::uint32_t, std::uint64_t) const override { return 0; }
-  std::uint64_t batch_of(std::uint32_t, std::uint64_t, const Segment&) const override { return 0; }
-  std::vector<std::uint32_t> own_lanes(const BatchPlan&) const override { return {}; }
-
   Window window_at(std::uint32_t lane, std::uint64_t position) const override {
-    HEADRACE_DCHECK(position < lane_length(lane));
-    static_cast<void>(position);
     Window window;
-    window.sample_count = lane_length(lane);
+    window.sample_count = blocks_.first(lane + std::size_t{1}) - blocks_.first(lane);
+    HEADRACE_DCHECK(position < window.sample_count);
+    static_cast<void>(position);
     window.shuffled_count = window.sample_count;
     window.pieces.push_back(
         {.block = lane, .begin = 0, .end = static_cast<std::uint32_t>(window.sample_count)});
@@ -94,6 +81,9 @@ class ListedOrder final : public EpochOrder {
   }
   WindowSample sample_at(const Window&, std::uint64_t position) const override {
     return {.piece = 0, .sample_in_block = static_cast<std::uint32_t>(position)};
+  }
+  BlockSample find(const LanePosition& place) const override {
+    return {.block = place.lane, .index = static_cast<std::uint32_t>(place.position)};
   }
   std::uint64_t block_first_sample(std::uint32_t block) const override {
     return blocks_.first(block);

@@ -7,36 +7,17 @@
 namespace headrace {
 namespace {
 
-class VectorList final : public SampleList {
- public:
-  explicit VectorList(std::vector<std::int64_t> ids) : ids_(std::move(ids)) {}
-  std::uint64_t size() const noexcept override { return ids_.size(); }
-  void read(std::uint64_t t, std::span<std::int64_t> out) const override {
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = ids_[t + i];
-  }
-
- private:
-  std::vector<std::int64_t> ids_;
-};
-
-std::shared_ptr<const EpochOrder> must_list(const std::vector<std::uint32_t>& blocks,
-                                            std::vector<std::int64_t> ids) {
-  OrderSpec spec;
-  spec.id = "mosaic:test";
-  auto order = create_listed_order(spec, blocks, 3, std::make_shared<VectorList>(std::move(ids)));
-  EXPECT_TRUE(order) << order.error().message();
-  return *std::move(order);
-}
+using order_test::must_list;
+using order_test::VectorList;
 
 TEST(ListedOrder, DeliversTheListWithItsRepeatsAndHoles) {
   const std::vector<std::uint32_t> blocks = {3, 1, 5};
   const std::vector<std::int64_t> ids = {8, 0, -1, 3, 3, 2, 4, -1};
   const auto order = must_list(blocks, ids);
-  EXPECT_TRUE(order->is_listed());
+  EXPECT_EQ(order->lanes(), nullptr);
   EXPECT_EQ(order->spec().id, "mosaic:test");
   EXPECT_EQ(order->epoch(), 3U);
   EXPECT_EQ(order->sample_count(), 8U);
-  EXPECT_EQ(order->lane_count(), 3U);
   const Segment segment{0, 4};
   for (std::uint64_t t = 0; t < ids.size(); ++t) {
     if (ids[t] < 0) {
@@ -64,7 +45,6 @@ TEST(ListedOrder, AWindowIsAWholeBlockInItsOwnOrder) {
   EXPECT_EQ(window.pieces[0].block, 2U);
   EXPECT_EQ(window.pieces[0].end, 5U);
   EXPECT_EQ(order->sample_at(window, 4).sample_in_block, 4U);
-  EXPECT_EQ(order->lane_length(2), 5U);
   EXPECT_EQ(order->block_first_sample(2), 4U);
   const std::vector<std::uint64_t> bytes = {7, 9, 8};
   EXPECT_EQ(order->largest_window_weight(bytes), 9U);

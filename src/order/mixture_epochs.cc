@@ -1,14 +1,12 @@
 #include "order/mixture_epochs.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/check.h"
 
 namespace headrace::order_detail {
 namespace {
 
-constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 /// Read ahead, small sources are in several epochs at once.
 constexpr std::size_t kKeptEpochs = 64;
 

@@ -123,24 +123,25 @@ class MixtureOrderImpl final : public MixtureOrder {
     return count / width + (in_source / groups_ < count % width ? 1 : 0);
   }
 
-  std::uint64_t batch_of(std::uint32_t lane, std::uint64_t position,
-                         const Segment& segment) const override {
+  std::uint64_t global_sample(std::uint32_t lane, std::uint64_t position,
+                              const Segment& segment) const override {
     const std::uint32_t index = source_of_lane(lane);
     const Source& source = sources_[index];
     const std::uint32_t in_source = lane - source.first_lane;
     const std::uint32_t group = in_source % groups_;
-    const std::uint64_t number = number_of(source, in_source, position);
-    const std::uint64_t step = schedule_.step_of(index, group, number);
-    constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-    if (step == kNever) return (sample_count() - segment.start) / segment.global_batch;
+    const std::uint64_t step =
+        schedule_.step_of(index, group, number_of(source, in_source, position));
+    if (step == kNever) return kNever;
     if (step < first_step_) return 0;
     const std::uint64_t row = step - first_step_;
-    if (is_aligned(segment)) {
-      const std::uint64_t start = segment.start / groups_;
-      return row < start ? 0 : (row - start) / (segment.global_batch / groups_);
-    }
-    const std::uint64_t t = row * groups_ + group;
-    return t < segment.start ? 0 : (t - segment.start) / segment.global_batch;
+    const std::uint64_t in_turn = row * groups_ + group;
+    const std::uint64_t full_end =
+        sample_count() - (sample_count() - segment.start) % segment.global_batch;
+    if (!is_aligned(segment) || in_turn < segment.start || in_turn >= full_end) return in_turn;
+    const std::uint64_t rows = segment.global_batch / groups_;
+    const std::uint64_t in_segment = row - segment.start / groups_;
+    return segment.start + in_segment / rows * segment.global_batch + group * rows +
+           in_segment % rows;
   }
 
   std::vector<std::uint32_t> own_lanes(const BatchPlan& plan) const override {

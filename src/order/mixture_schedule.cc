@@ -14,8 +14,6 @@ namespace headrace {
 namespace order_detail {
 namespace {
 
-constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
-
 std::vector<std::uint64_t> wide(std::span<const std::uint32_t> weights, std::size_t count) {
   std::vector<std::uint64_t> out(weights.begin(), weights.end());
   out.resize(count, 0);

@@ -379,7 +379,7 @@ class PlainSource {
   const std::uint32_t groups_;
   std::uint64_t epoch_ = 0;
   std::uint64_t left_ = 0;
-  std::shared_ptr<const EpochOrder> order_;
+  std::shared_ptr<const LaneOrder> order_;
   std::vector<std::uint64_t> front_, back_;
 };
 

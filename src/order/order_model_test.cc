@@ -16,7 +16,7 @@ using order_test::must_create;
 struct Scenario {
   std::vector<std::uint32_t> blocks;
   std::uint64_t total = 0;
-  std::shared_ptr<const EpochOrder> order;
+  std::shared_ptr<const LaneOrder> order;
 };
 
 std::uint32_t draw(Random& random, std::uint32_t low, std::uint32_t high) {

@@ -34,7 +34,7 @@ class SpecSource final : public OrderSource {
         std::make_shared<const SpecSource>(saved, block_samples_));
   }
 
-  Result<std::shared_ptr<const EpochOrder>> order_of(std::uint64_t epoch) const {
+  Result<std::shared_ptr<const LaneOrder>> order_of(std::uint64_t epoch) const {
     {
       MutexLock lock(mutex_);
       if (last_ && last_->epoch() == epoch) return last_;
@@ -49,7 +49,7 @@ class SpecSource final : public OrderSource {
   const OrderSpec spec_;
   const std::shared_ptr<const std::vector<std::uint32_t>> block_samples_;
   mutable Mutex mutex_;
-  mutable std::shared_ptr<const EpochOrder> last_ HEADRACE_GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const LaneOrder> last_ HEADRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -30,15 +30,37 @@ inline OrderSpec make_sequential_spec(std::span<const std::uint32_t> blocks) {
   return spec;
 }
 
-inline std::shared_ptr<const EpochOrder> must_create(const OrderSpec& spec,
-                                                     std::span<const std::uint32_t> blocks,
-                                                     std::uint64_t epoch = 0) {
+inline std::shared_ptr<const LaneOrder> must_create(const OrderSpec& spec,
+                                                    std::span<const std::uint32_t> blocks,
+                                                    std::uint64_t epoch = 0) {
   auto order = EpochOrder::create(spec, blocks, epoch);
   if (!order) {
     ADD_FAILURE() << order.error().message();
     std::abort();
   }
   return *order;
+}
+
+class VectorList final : public SampleList {
+ public:
+  explicit VectorList(std::vector<std::int64_t> ids) : ids_(std::move(ids)) {}
+  std::uint64_t size() const noexcept override { return ids_.size(); }
+  void read(std::uint64_t t, std::span<std::int64_t> out) const override {
+    for (std::size_t i = 0; i < out.size(); ++i) out[i] = ids_[t + i];
+  }
+
+ private:
+  std::vector<std::int64_t> ids_;
+};
+
+/// An order of exactly these dataset positions; -1: an empty slot.
+inline std::shared_ptr<const EpochOrder> must_list(const std::vector<std::uint32_t>& blocks,
+                                                   std::vector<std::int64_t> ids) {
+  OrderSpec spec;
+  spec.id = "mosaic:test";
+  auto order = create_listed_order(spec, blocks, 3, std::make_shared<VectorList>(std::move(ids)));
+  EXPECT_TRUE(order) << order.error().message();
+  return *std::move(order);
 }
 
 /// Dataset positions of the samples [segment.start, N).

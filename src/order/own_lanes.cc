@@ -44,10 +44,9 @@ constexpr std::uint64_t kMaxListedSlots = std::uint64_t{1} << 20;
 
 }  // namespace
 
-std::uint64_t EpochOrder::batch_of(std::uint32_t lane, std::uint64_t position,
-                                   const Segment& segment) const {
-  // Exact for both ways in which slots map to lanes: they differ only inside of batches.
-  const std::uint64_t t = position * lane_count() + lane;
+std::uint64_t LaneOrder::batch_of(std::uint32_t lane, std::uint64_t position,
+                                  const Segment& segment) const {
+  const std::uint64_t t = std::min(global_sample(lane, position, segment), sample_count());
   return t <= segment.start ? 0 : (t - segment.start) / segment.global_batch;
 }
 
@@ -56,12 +55,11 @@ void EpochOrder::locate_run(std::uint64_t t, const Segment& segment,
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = locate(t + i, segment);
 }
 
-double EpochOrder::lane_readers(std::uint64_t global_batch, std::uint32_t world_size) const {
-  if (is_listed()) return 1;
+double LaneOrder::lane_readers(std::uint64_t global_batch, std::uint32_t world_size) const {
   return order_detail::mean_readers(lane_count(), spec().bundle_lanes, global_batch, world_size);
 }
 
-std::vector<std::uint32_t> EpochOrder::own_lanes(const BatchPlan& plan) const {
+std::vector<std::uint32_t> LaneOrder::own_lanes(const BatchPlan& plan) const {
   const std::uint64_t lanes = lane_count();
   const std::uint64_t period =
       std::lcm(lanes, plan.segment.global_batch) / plan.segment.global_batch;

@@ -34,7 +34,7 @@ Work Planner::plan(std::uint64_t k) const {
   Work work;
   work.k = k;
   work.slots = run_.plan.slots(k);
-  if (run_.order->is_listed()) list_places(work);
+  if (run_.order->lanes() == nullptr) list_places(work);
   const bool is_first = is_bootstrap(k);
   if (!is_first && !residency_.has_singles() && !is_tail(work)) return work;
   std::vector<std::uint32_t> slots;
@@ -93,12 +93,8 @@ void Planner::read_lane_singly(Work& work, std::uint32_t lane) const {
 }
 
 SamplePlace Planner::sample_of(const LanePosition& place) const {
-  const EpochOrder& order = *run_.order;
-  if (order.is_listed())  // Lane and position are block and index.
-    return {place.lane, static_cast<std::uint32_t>(place.position)};
-  const Window window = order.window_at(place.lane, place.position);
-  const WindowSample sample = order.sample_at(window, place.position);
-  return {window.pieces[sample.piece].block, sample.sample_in_block};
+  const BlockSample sample = run_.order->find(place);
+  return {sample.block, sample.index};
 }
 
 void Planner::find_places(Work& work, std::vector<SparseSlot>& slots) const {

@@ -22,7 +22,7 @@ std::uint64_t full_batches(const BatchPlan& plan) noexcept {
 
 }  // namespace
 
-LaneTable::LaneTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset,
+LaneTable::LaneTable(std::shared_ptr<const LaneOrder> order, const Dataset& dataset,
                      const BatchPlan& plan, std::uint32_t dense_lanes, SlabSizes sizes,
                      const StandIns& stand_ins)
     : order_(std::move(order)),

@@ -17,9 +17,10 @@ class LaneTable final : public Residency {
  public:
   /// Plans the lanes of `plan`'s rank; the first `dense_lanes` (in the order in which batches touch
   /// them) are dense.
-  LaneTable(std::shared_ptr<const EpochOrder> order, const Dataset& dataset, const BatchPlan& plan,
+  LaneTable(std::shared_ptr<const LaneOrder> order, const Dataset& dataset, const BatchPlan& plan,
             std::uint32_t dense_lanes, SlabSizes sizes, const StandIns& stand_ins);
 
+  bool picks_windows() const noexcept override { return false; }
   bool is_dense(const LanePosition& place) const override;
   bool has_singles() const noexcept override { return sparse_lane_count_ > 0; }
   LaneWindow* find(const LanePosition& place) noexcept override;
@@ -46,7 +47,7 @@ class LaneTable final : public Residency {
   /// Closes the windows of a lane that lie before `position`.
   void close_before(std::uint32_t lane, std::uint64_t position, Windows& closed);
 
-  const std::shared_ptr<const EpochOrder> order_;
+  const std::shared_ptr<const LaneOrder> order_;
   const Dataset& dataset_;
   const BatchPlan plan_;
   const SlabSizes sizes_;

@@ -1,15 +1,13 @@
-// What is known of a list is its uses: (batch, block, how many samples), in order of batches, each
-// linked to the next use of the same block. add_use() appends while the list is scanned ahead,
-// pass() drops from the front, both in O(log open blocks).
+// What is known of a list are its uses, which ListedNeeds keeps: (batch, block, how many samples),
+// linked from use to use of a block. Here is what follows from them: which block is opened next,
+// and which gives way, both in O(log open blocks) a use.
 //
 // Invariants:
-// - State::first and last are the block's first and last known use; queued is the use at which the
-// block
-//   is to be opened, none while it is open.
-// - A block is in queue_ or in open_ or in neither (all its known uses were left to single reads).
+// - State::queued is the use at which a block is to be opened; none while it is open.
+// - A block is in queue_, or in open_, or in neither (all its known uses were left to single
+//   reads; then it has no State).
 // - Memory goes by Belady's rule: the block needed last gives way, if what comes serves enough
-// before
-//   that one is needed again. What is not known yet counts as needed last.
+//   before that one is needed again. What is not known yet counts as needed last.
 #include "feed/residency/listed_blocks.h"
 
 #include <algorithm>
@@ -19,11 +17,6 @@
 namespace headrace::feed {
 namespace {
 
-/// Uses known at once, at most: 32 MiB of memory outside of the pool. Beyond them nothing is known,
-/// and a block that is not needed among them goes first when memory is wanted.
-constexpr std::size_t kMaxUses = std::size_t{1} << 20;
-/// Uses taken in by one look, so that the first batch does not wait for the scan of a long list.
-constexpr std::size_t kUsesPerLook = std::size_t{1} << 14;
 /// A request of its own costs about as much as this many bytes more in another: at the 5,500
 /// requests/s that S3 grants a prefix, 64 KiB each are 360 MB/s.
 constexpr std::uint64_t kRequestBytes = std::uint64_t{64} << 10;
@@ -31,60 +24,36 @@ constexpr std::uint64_t kRequestBytes = std::uint64_t{64} << 10;
 }  // namespace
 
 ListedBlocks::ListedBlocks(std::shared_ptr<const EpochOrder> order, const Dataset& dataset,
-                           const BatchPlan& plan, std::uint64_t batch_count, SlabSizes sizes,
-                           const StandIns& stand_ins)
+                           const BatchPlan& plan, SlabSizes sizes, const StandIns& stand_ins)
     : order_(std::move(order)),
       dataset_(dataset),
-      plan_(plan),
-      batch_count_(batch_count),
       sizes_(sizes),
-      stand_ins_(stand_ins) {
-  HEADRACE_DCHECK(order_->is_listed());
-}
+      stand_ins_(stand_ins),
+      needs_(order_, dataset.block_count(), plan, {.first = plan.rank, .count = 1}) {}
 
 // --- what batches need ---
 
 void ListedBlocks::look_ahead(std::uint64_t batch) {
-  const std::size_t enough = std::min(uses_.size() + kUsesPerLook, kMaxUses);
-  while (!is_scanned() && (scanned_ <= batch || uses_.size() < enough)) scan_batch();
+  needs_.look_ahead(batch);
+  learn_uses();
 }
 
-bool ListedBlocks::may_scan() const noexcept { return !is_scanned() && uses_.size() < kMaxUses; }
-
-void ListedBlocks::scan_batch() {
-  const BatchPlan::Slots slots = plan_.slots(scanned_);
-  const std::uint64_t end = std::min(slots.first + slots.count, slots.end);
-  places_.resize(end > slots.first ? end - slots.first : 0);
-  if (!places_.empty()) order_->locate_run(slots.first, plan_.segment, places_);
-  for (const LanePosition& place : places_) {
-    if (place.lane != kNoLane) add_use(place.lane);
-  }
-  ++scanned_;
-}
-
-void ListedBlocks::add_use(std::uint32_t block) {
-  State& state = blocks_[block];
-  if (state.last != kNever && use(state.last).batch == scanned_) {
-    ++uses_[state.last - passed_uses_].sample_count;
-    return;
-  }
-  const std::uint64_t number = passed_uses_ + uses_.size();
-  uses_.push_back({.batch = scanned_, .next = kNever, .block = block, .sample_count = 1});
-  if (state.last != kNever) uses_[state.last - passed_uses_].next = number;
-  state.last = number;
-  const bool is_first = state.first == kNever;
-  if (is_first) state.first = number;
-  if (state.window != nullptr) {
-    if (is_first) set_need(block, state, scanned_);
-  } else if (state.queued == kNever) {
-    set_queued(block, state, number);
+void ListedBlocks::learn_uses() {
+  for (; learned_ < needs_.known_uses(); ++learned_) {
+    const ListedNeeds::Use use = needs_.use(learned_);
+    State& state = blocks_[use.block];
+    if (state.window != nullptr) {
+      if (needs_.first_use(use.block) == learned_) set_need(use.block, state, use.batch);
+    } else if (state.queued == kNever) {
+      set_queued(use.block, state, learned_);
+    }
   }
 }
 
 void ListedBlocks::set_queued(std::uint32_t block, State& state, std::uint64_t number) {
-  if (state.queued != kNever) queue_.erase({batch_of_use(state.queued), block});
+  if (state.queued != kNever) queue_.erase({needs_.batch_of_use(state.queued), block});
   state.queued = number;
-  if (number != kNever) queue_.emplace(batch_of_use(number), block);
+  if (number != kNever) queue_.emplace(needs_.batch_of_use(number), block);
 }
 
 void ListedBlocks::set_need(std::uint32_t block, State& state, std::uint64_t need) {
@@ -115,7 +84,8 @@ LaneWindow& ListedBlocks::open(const LanePosition& place, std::uint64_t batch) {
   set_queued(block, state, kNever);
   state.window = std::make_unique<LaneWindow>(order_->window_at(block, place.position));
   state.window->lane = block;
-  state.window->need_batch = state.first == kNever ? batch : use(state.first).batch;
+  const std::uint64_t first = needs_.first_use(block);
+  state.window->need_batch = first == kNever ? batch : needs_.use(first).batch;
   state.window->plan_fetches(dataset_, sizes_, stand_ins_, 0);
   charged_bytes_ += state.window->charged_bytes;
   open_.emplace(state.window->need_batch, block);
@@ -132,10 +102,12 @@ bool ListedBlocks::is_worth(std::uint32_t block, const State& state, std::uint64
   const Block b = dataset_.block(block);
   const std::uint64_t single_bytes = b.stored_bytes / b.sample_count + kRequestBytes;
   std::uint64_t spared = 0;
-  for (std::uint64_t number = state.queued; number != kNever && use(number).batch < until;
-       number = use(number).next) {
-    spared += use(number).sample_count * single_bytes;
+  for (std::uint64_t number = state.queued; number != kNever;) {
+    const ListedNeeds::Use use = needs_.use(number);
+    if (use.batch >= until) break;
+    spared += use.sample_count * single_bytes;
     if (spared >= b.stored_bytes) return true;
+    number = use.next;
   }
   return false;
 }
@@ -147,7 +119,7 @@ LaneWindow* ListedBlocks::open_next(const Bounds& bounds, Windows& closed) {
     const std::uint64_t bytes = whole_bytes(block);
     bool is_wanted = bytes <= bounds.limit_bytes && is_worth(block, state, kNever);
     // What is not worth it yet may be once more of the list is known.
-    if (!is_wanted && bytes <= bounds.limit_bytes && may_scan()) return nullptr;
+    if (!is_wanted && bytes <= bounds.limit_bytes && needs_.may_learn()) return nullptr;
     while (is_wanted && charged_bytes_ + bytes > bounds.limit_bytes) {
       // Belady's rule: the block that is needed last gives way, if this one serves enough before
       // that one is needed again.
@@ -157,7 +129,8 @@ LaneWindow* ListedBlocks::open_next(const Bounds& bounds, Windows& closed) {
       if (is_wanted) closed.push_back(close(last, blocks_.at(last)));
     }
     if (is_wanted) return &open({.lane = block, .position = 0}, need);
-    set_queued(block, state, use(state.queued).next);  // This use is left to single reads.
+    set_queued(block, state, needs_.use(state.queued).next);  // This use is left to single reads.
+    forget_if_unused(block);
   }
   return nullptr;
 }
@@ -168,32 +141,36 @@ std::unique_ptr<LaneWindow> ListedBlocks::close(std::uint32_t block, State& stat
   open_.erase({state.window->need_batch, block});
   charged_bytes_ -= state.window->charged_bytes;
   std::unique_ptr<LaneWindow> window = std::move(state.window);
-  set_queued(block, state, state.first);
+  set_queued(block, state, needs_.first_use(block));
   forget_if_unused(block);
   return window;
 }
 
 void ListedBlocks::forget_if_unused(std::uint32_t block) {
   const auto found = blocks_.find(block);
-  if (found->second.first == kNever && found->second.window == nullptr) blocks_.erase(found);
+  if (found->second.queued == kNever && found->second.window == nullptr) blocks_.erase(found);
 }
 
 void ListedBlocks::pass(std::uint64_t batch, std::span<const LanePosition>, Windows& closed) {
-  while (!uses_.empty() && uses_.front().batch <= batch) {
-    const Use passed = uses_.front();
-    State& state = blocks_.at(passed.block);
-    state.first = passed.next;
-    if (passed.next == kNever) state.last = kNever;
-    if (state.queued == passed_uses_) set_queued(passed.block, state, passed.next);
-    ++passed_uses_;
-    uses_.pop_front();
+  ListedNeeds::Use passed;
+  while (true) {
+    const std::uint64_t number = needs_.passed_uses();
+    if (!needs_.pass_use(batch, passed)) return;
+    const auto found = blocks_.find(passed.block);
+    if (found == blocks_.end()) continue;
+    State& state = found->second;
+    if (state.queued == number) {
+      queue_.erase({passed.batch, passed.block});
+      state.queued = kNever;
+      set_queued(passed.block, state, passed.next);
+    }
     if (state.window == nullptr) {
       forget_if_unused(passed.block);
       continue;
     }
-    set_need(passed.block, state, batch_of_use(passed.next));
+    set_need(passed.block, state, needs_.batch_of_use(passed.next));
     // While the list goes on, a block may be needed again: it goes when memory is wanted.
-    if (passed.next == kNever && is_scanned()) closed.push_back(close(passed.block, state));
+    if (passed.next == kNever && needs_.is_complete()) closed.push_back(close(passed.block, state));
   }
 }
 
@@ -210,7 +187,6 @@ void ListedBlocks::close_all(Windows& closed) {
   blocks_.clear();
   queue_.clear();
   open_.clear();
-  uses_.clear();
   charged_bytes_ = 0;
 }
 

@@ -13,7 +13,7 @@
 namespace headrace::feed {
 namespace {
 
-/// Under a listed order this part of the windows' memory is for single reads ahead.
+/// Where windows are picked, this part of their memory is for single reads ahead.
 constexpr std::uint64_t kSinglesShare = 4;
 /// Batches over which the room for read-ahead recovers after the head had to take it.
 constexpr std::uint64_t kRecoveryBatches = 64;
@@ -40,15 +40,15 @@ ReadAhead::~ReadAhead() {
 
 void ReadAhead::plan() {
   const std::uint64_t horizon = residency_->has_singles() ? parts_.shares.ready_batches : 1;
-  const bool is_listed = run_.order->is_listed();
-  if (is_listed) residency_->look_ahead(std::min(head_ + horizon, run_.batch_count) - 1);
+  const bool picks = residency_->picks_windows();
+  residency_->look_ahead(std::min(head_ + horizon, run_.batch_count) - 1);
   while (works_.size() < horizon && head_ + works_.size() < run_.batch_count) {
     const std::uint64_t k = head_ + works_.size();
     // What is read singly depends on which blocks are there: those come in step with the plan.
-    while (is_listed && !planner_.is_bootstrap(k) && residency_->next_need() <= k && admit_window())
+    while (picks && !planner_.is_bootstrap(k) && residency_->next_need() <= k && admit_window())
       continue;
     works_.push_back(planner_.plan(k));
-    if (is_listed) admit_runs();
+    if (picks) admit_runs();
   }
 }
 
@@ -68,7 +68,7 @@ void ReadAhead::admit() {
       return;
     } else if (!admit_window()) {
       // Blocks wait for memory that singles do not: those have a share of their own.
-      if (!run_.order->is_listed()) return;
+      if (!residency_->picks_windows()) return;
       has_window = false;
     }
   }
@@ -97,8 +97,8 @@ bool ReadAhead::begin(Work& work) {
 }
 
 std::uint64_t ReadAhead::window_room() const noexcept {
-  return run_.order->is_listed() ? window_limit_bytes_ - window_limit_bytes_ / kSinglesShare
-                                 : window_limit_bytes_;
+  return residency_->picks_windows() ? window_limit_bytes_ - window_limit_bytes_ / kSinglesShare
+                                     : window_limit_bytes_;
 }
 
 bool ReadAhead::admit_window() {
@@ -199,7 +199,7 @@ bool ReadAhead::make_room() {
   } else if (auto window = residency_->evict_last(head_ + 1)) {
     drop(std::move(window));
     // Later batches may count on the block: plan them again when their turn comes.
-    if (run_.order->is_listed()) works_.resize(1);
+    if (residency_->picks_windows()) works_.resize(1);
   } else {
     return false;
   }

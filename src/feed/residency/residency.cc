@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "order/window_pieces.h"
+
 namespace headrace::feed {
 
 LaneWindow::LaneWindow(Window w)
@@ -14,19 +16,9 @@ LaneWindow::LaneWindow(Window w)
 
 void LaneWindow::plan_fetches(const Dataset& dataset, const SlabSizes& sizes,
                               const StandIns& stand_ins, std::uint64_t consumed) {
-  std::vector<Piece> needed(window.pieces);
-  if (consumed > window.first_position || window.sample_count < window.shuffled_count) {
-    for (Piece& piece : needed) std::swap(piece.begin, piece.end);  // Empty, to be widened.
-    for (std::uint64_t position = std::max(consumed, window.first_position);
-         position < end_position(); ++position) {
-      const WindowSample sample = sample_at(position);
-      Piece& piece = needed[sample.piece];
-      piece.begin = std::min(piece.begin, sample.sample_in_block);
-      piece.end = std::max(piece.end, sample.sample_in_block + 1);
-    }
-  }
+  const std::vector<Piece> needed = pieces_from(window, permutation, consumed);
   std::vector<Extent> extents;
-  for (Piece& piece : needed) {
+  for (Piece piece : needed) {
     fetches.emplace_back();
     if (piece.begin >= piece.end) continue;
     if (stand_ins.is_active() && stand_ins.is_block_bad(piece.block)) {

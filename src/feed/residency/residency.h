@@ -6,7 +6,6 @@
 /// orders).
 ///
 /// Threads: the feed thread.
-#include <limits>
 #include <memory>
 #include <vector>
 
@@ -16,9 +15,6 @@
 #include "order/order_math.h"
 
 namespace headrace::feed {
-
-/// Batch of what is not needed as far as is known.
-constexpr std::uint64_t kNever = std::numeric_limits<std::uint64_t>::max();
 
 /// A window of a lane and the reads that bring it.
 struct LaneWindow {
@@ -73,6 +69,9 @@ class Residency {
 
   /// Learns what batches need, at least up to `batch`.
   virtual void look_ahead(std::uint64_t batch) { static_cast<void>(batch); }
+  /// Whether it picks, batch after batch, the windows that are worth their room, and leaves the
+  /// rest to single reads; else what is dense is fixed for the run.
+  virtual bool picks_windows() const noexcept = 0;
   /// True when the sample there is to be taken from a window.
   virtual bool is_dense(const LanePosition& place) const = 0;
   /// Whether some samples of full batches are not.

@@ -1,0 +1,38 @@
+#pragma once
+/// \file
+/// LanedNeeds: the NeedIndex of an order of lanes: for each block the stretches of batches that
+/// need it, all known from the beginning.
+///
+/// Threads: immutable; any thread.
+#include <cstdint>
+#include <vector>
+
+#include "order/need_index.h"
+
+namespace headrace {
+
+class LanedNeeds final : public NeedIndex {
+ public:
+  /// \pre ranks lie in the world.
+  LanedNeeds(const LaneOrder& order, std::uint32_t block_count, const BatchPlan& plan, Ranks ranks);
+
+  std::uint64_t next_need(std::uint32_t block, std::uint64_t from) const noexcept override;
+  std::uint64_t known_end() const noexcept override { return kNever; }
+  void look_ahead(std::uint64_t) override {}
+  void pass(std::uint64_t) override {}
+
+  std::uint64_t memory_bytes() const noexcept;
+
+ private:
+  /// Batches [first, last], shifted.
+  struct Stretch {
+    std::uint32_t first = 0;
+    std::uint32_t last = 0;
+  };
+
+  std::uint32_t shift_ = 0;            ///< Batches are kept in units of 2^shift_.
+  std::vector<std::uint32_t> begins_;  ///< By block: its first stretch; one more for the end.
+  std::vector<Stretch> stretches_;     ///< Of a block: disjoint, rising.
+};
+
+}  // namespace headrace
