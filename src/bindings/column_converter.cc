@@ -397,8 +397,8 @@ nb::object ColumnConverter::convert_list(const BatchColumn& column, const Batch&
         column.offsets.empty() ? begin + fixed_size_bytes_ : column.offsets[i + 1];
     const ColumnBytes value{.bytes = column.values.subspan(begin, end - begin),
                             .present = column.present.empty() || column.present[i] != 0};
-    nb::object decoded = decode(value, static_cast<std::uint64_t>(batch.ids()[i]));
-    PyList_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), decoded.release().ptr());
+    nb::object converted = convert(value, static_cast<std::uint64_t>(batch.ids()[i]));
+    PyList_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), converted.release().ptr());
   }
   return values;
 }

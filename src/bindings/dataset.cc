@@ -133,7 +133,7 @@ nb::list read(PyDataset& self, const std::vector<std::uint64_t>& positions,
         },
         pause);
   });
-  check_signals();  // Ctrl-C while a table was decoded on this thread.
+  check_signals();  // Ctrl-C while a table was unpacked on this thread.
   raise_if_error(status);
   nb::list out;
   for (nb::object& sample : samples) out.append(std::move(sample));

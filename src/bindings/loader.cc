@@ -90,7 +90,7 @@ nb::object next(PyLoader& self) {
       try {
         return make_batch(self, *std::move(result));
       } catch (...) {
-        // A value that cannot be decoded, or Ctrl-C: the loop has not received this batch, so it
+        // A value that cannot be converted, or Ctrl-C: the loop has not received this batch, so it
         // must not be counted.
         ReleaseGil release;
         static_cast<void>(parts->loader->unread());

@@ -3,7 +3,7 @@
 /// std::string and std::string_view to str and back, in place of nanobind/stl/string.h and
 /// string_view.h: keys and file names are bytes and need not be UTF-8. As everywhere in Python
 /// (PEP 383), a byte that is not UTF-8 becomes the surrogate U+DC80 + byte - 0x80 and comes back as
-/// the byte. Values of data sets do not pass here: text columns are decoded strictly
+/// the byte. Values of data sets do not pass here: text columns are read strictly
 /// (column_converter.cc).
 #include <nanobind/nanobind.h>
 
