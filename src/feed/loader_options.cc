@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "feed/pipeline.h"
+#include "order/order_driver.h"
 
 namespace headrace::feed {
 namespace {
@@ -95,11 +96,10 @@ Status check_options(const Dataset& dataset, const LoaderOptions& options) {
   }
   HEADRACE_TRY(check_quarantine(dataset, options));
   if (options.order_source != nullptr) return {};
-  if (options.order != "headrace" && options.order != "sequential") {
-    return bad("order '" + options.order + "' is unknown; there are headrace, sequential");
-  }
-  if (options.order == "sequential" && (options.lane_count > 1 || options.window_blocks > 1)) {
-    return bad("lanes and windows belong to order headrace; order sequential has neither");
+  HEADRACE_TRY_ASSIGN(const auto* order, order_detail::find_order(options.order));
+  if (!order->has_lanes && (options.lane_count > 1 || options.window_blocks > 1)) {
+    return bad("lanes and windows belong to order headrace; order " + options.order +
+               " has neither");
   }
   return {};
 }
@@ -125,7 +125,8 @@ Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,
   spec.id = options.order;
   spec.seed = options.seed;
   spec.block_table_digest = block_table_digest(samples);
-  if (options.order == "sequential") {
+  HEADRACE_TRY_ASSIGN(const auto* driver, order_detail::find_order(options.order));
+  if (!driver->has_lanes) {
     spec.window_blocks = 1;
     return create_order_source(spec, std::move(samples));
   }

@@ -1,6 +1,7 @@
 #include "headrace/order_source.h"
 
 #include "base/mutex.h"
+#include "order/order_driver.h"
 
 namespace headrace {
 namespace {
@@ -54,13 +55,19 @@ class SpecSource final : public OrderSource {
 
 }  // namespace
 
-Result<std::shared_ptr<const OrderSource>> create_order_source(
+Result<std::shared_ptr<const OrderSource>> order_detail::create_spec_source(
     const OrderSpec& spec, std::vector<std::uint32_t> block_samples) {
   auto source = std::make_shared<const SpecSource>(
       spec, std::make_shared<const std::vector<std::uint32_t>>(std::move(block_samples)));
   HEADRACE_TRY_ASSIGN(const auto proof, source->order_of(0));
   static_cast<void>(proof);
   return std::shared_ptr<const OrderSource>(std::move(source));
+}
+
+Result<std::shared_ptr<const OrderSource>> create_order_source(
+    const OrderSpec& spec, std::vector<std::uint32_t> block_samples) {
+  HEADRACE_TRY_ASSIGN(const auto* driver, order_detail::find_order(spec.id));
+  return driver->make(spec, std::move(block_samples));
 }
 
 }  // namespace headrace
