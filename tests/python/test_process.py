@@ -151,15 +151,15 @@ def test_ctrl_c_while_a_table_is_decoded_is_ctrl_c(tmp_path: Path) -> None:
     code = """
 import os, signal, sys, headrace as hr
 from headrace.data import tables
-def decode(*arguments, decode=tables.decode):
+def interrupted(*arguments, unpack=tables.unpack):
     os.kill(os.getpid(), signal.SIGINT)
-    return decode(*arguments)
+    return unpack(*arguments)
 with hr.Dataset(sys.argv[1]) as dataset:
-    decode_table, tables.decode = tables.decode, decode
+    unpack, tables.unpack = tables.unpack, interrupted
     try:
         dataset.read([3])
     except KeyboardInterrupt:
-        tables.decode = decode_table
+        tables.unpack = unpack
         assert dataset.read([3]) == [{"a": 3}]
         raise SystemExit(9)
 """
