@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace.cli import main
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +70,13 @@ def test_reports_damage(module: Any, tmp_path: Path) -> None:
         pytest.raises(hr.CorruptError, match=r"a\.array_record"),
     ):
         list(dataset)
+
+
+def test_pack_takes_a_folder_of_array_records_for_a_dataset(module: Any, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    write(module, tmp_path / "in" / "a.array_record", [b"x", b"yz"], "group_size:2")
+    with pytest.raises(SystemExit) as done:
+        main(["pack", str(tmp_path / "in"), str(tmp_path / "out"), "--format", "mds"])
+    assert done.value.code == 0
+    with hr.Dataset(tmp_path / "out") as dataset:
+        assert [sample["record"] for sample in dataset] == [b"x", b"yz"]

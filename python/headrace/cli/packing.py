@@ -21,20 +21,9 @@ PYTHON = "python"
 
 # Names that are worth a look inside: then the content says what it is.
 DATASET_SUFFIXES = (
-    *(
-        ".tar",
-        ".tar.gz",
-        ".tgz",
-        ".tar.bz2",
-        ".tar.xz",
-        ".tar.zst",
-        ".tfrecord",
-        ".tfrecords",
-        ".tfrecord.gz",
-        ".parquet",
-        ".arrow",
-    ),
-    *(".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst", ".arrayrecord", ".npy", ".npz"),
+    *(".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst"),
+    *(".tfrecord", ".tfrecords", ".tfrecord.gz", ".array_record", ".arrayrecord", ".parquet", ".arrow"),
+    *(".jsonl", ".ndjson", ".jsonl.gz", ".jsonl.zst", ".npy", ".npz"),
 )
 
 
