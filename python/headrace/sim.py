@@ -6,13 +6,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headrace import _native
 from headrace.base import live
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 __all__ = ["Server", "profiles"]
 
@@ -22,7 +19,7 @@ def profiles() -> list[str]:
     return _native.SimServer.profile_names()
 
 
-class Server:
+class Server(live.Closing):
     """Serves ``directory``, whose first-level folders are buckets, until closed.
 
     :param profile: one of :func:`profiles` (docs/simulator.md).
@@ -129,9 +126,3 @@ class Server:
     def close(self) -> None:
         """Ends the server. May be repeated."""
         self._native.stop()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -7,21 +7,33 @@ import atexit
 import os
 import weakref
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headrace import _native
 from headrace.errors import HeadraceError
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
-class Closable(Protocol):
-    def close(self) -> None: ...
+
+class Closing:
+    """What ``with`` closes at its end."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
-_open: weakref.WeakSet[Closable] = weakref.WeakSet()
+_open: weakref.WeakSet[Closing] = weakref.WeakSet()
 _owner_pid = os.getpid()
 
 
-def register(thing: Closable) -> None:
+def register(thing: Closing) -> None:
     _open.add(thing)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Dataset"]
 
 
-class Dataset:
+class Dataset(live.Closing):
     """A dataset at a URL or path: MDS, LitData, WebDataset tars, TFRecord, Parquet, Lance, Arrow, JSON lines,
     CSV, tokens, NumPy arrays, or a tree of raw files; a folder of objects, or one object.
 
@@ -160,12 +160,6 @@ class Dataset:
     def close(self) -> None:
         """Ends the threads. May be repeated."""
         self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         if self.closed:

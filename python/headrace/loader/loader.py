@@ -71,7 +71,7 @@ class _Epoch:
         return batch
 
 
-class Loader:
+class Loader(live.Closing):
     """Batches of one rank; each epoch a fixed order, each sample exactly once over all ranks.
 
     ``for batch in loader`` runs from the loader's position to the end of the epoch; the next loop is the next
@@ -442,12 +442,6 @@ class Loader:
         self._engine.source.close()
         for mixture in self._grown:
             mixture.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         if self.closed:

@@ -16,7 +16,7 @@ from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer, Self, Unpack
+    from typing_extensions import Buffer, Unpack
 
 __all__ = ["RangeResult", "Store", "StoreOptions"]
 
@@ -142,7 +142,7 @@ def open_native(
     )
 
 
-class Store:
+class Store(live.Closing):
     """A place that holds objects.
 
     ``s3://bucket[/prefix]``, ``gs://bucket[/prefix]``, ``az://account/container[/prefix]``,
@@ -264,12 +264,6 @@ class Store:
         """Cancels what is under way and ends the threads. Views from :meth:`get_ranges` stay valid. May be
         repeated."""
         self._native.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return "Store(closed)" if self.closed else live.describe(self, lambda: f"Store({self.url!r})")
