@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import _native
+from headrace.base.live import Closing
+from headrace.cli.declare import Where
 from headrace.errors import HeadraceError, InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
@@ -145,23 +147,11 @@ def split_wildcard(url: str, glob: _native.Glob) -> tuple[str, str, str]:
     return root, directory, directory + url[len(before) :]
 
 
-class Stores:
+class Stores(Closing):
     """The stores of one command, one a root, closed together."""
 
-    def __init__(
-        self,
-        endpoint: str | None,
-        region: str | None,
-        anonymous: bool,
-        memory: int | str = "256MiB",
-        **options: Any,
-    ) -> None:
-        self.options: dict[str, Any] = {
-            "endpoint": endpoint,
-            "region": region,
-            "anonymous": anonymous,
-            **options,
-        }
+    def __init__(self, where: Where, memory: int | str = "256MiB", **options: Any) -> None:
+        self.options: dict[str, Any] = {**where.as_dict(), **options}
         self._memory = memory
         self._open: dict[str, Store] = {}
 
@@ -188,9 +178,6 @@ class Stores:
         root, key = split_url(url)
         return self.open(root), key
 
-    def __enter__(self) -> Stores:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         for store in self._open.values():
             store.close()

@@ -13,8 +13,8 @@ from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli._knee import bar, knee, recommend, sweep
-from headrace.cli.common import Format, Memory, console, print_json, split_url, status_line
-from headrace.cli.declare import Anonymous, Endpoint, Json, Region
+from headrace.cli.common import Format, console, print_json, split_url, status_line
+from headrace.cli.declare import Json, Memory, Where
 from headrace.cli.index import Split
 from headrace.cli.library import add
 from headrace.errors import InvalidArgumentError, NotFoundError
@@ -107,6 +107,7 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
 
 def fetch(
     url: Annotated[str, typer.Argument(metavar="URL", help="Prefix, directory or object to read from.")],
+    *,
     part_bytes: Annotated[
         str, typer.Option("--part-bytes", help="Sizes of a read, with commas.")
     ] = "64KiB,1MiB,8MiB",
@@ -126,9 +127,7 @@ def fetch(
             rich_help_panel="Store",
         ),
     ] = "4GiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    where: Where,
     json: Json = False,
 ) -> None:
     """Find the knee of a store: throughput, CPU and first-byte times against part size and reads under way.
@@ -144,7 +143,7 @@ def fetch(
     * `headrace bench fetch s3://bucket/shards --part-bytes 8MiB --in-flight 32,128,512 --seconds 10 --json`
     """
     root, prefix = split_url(url)
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
+    options = where.as_dict()
     limit = parse_bytes(memory, "--memory")
     with Store(root, **options) as lister:
         objects = [info for info in islice(lister.list(prefix), 100_000) if info.size]
@@ -185,6 +184,7 @@ def fetch(
 
 def load(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
+    *,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 64,
     batches: Annotated[int, typer.Option("--batches", min=0, help="Stop after this many; 0: one epoch.")] = 0,
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
@@ -193,9 +193,7 @@ def load(
     format: Format = "auto",
     split: Split = "",
     memory: Memory = "4GiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    where: Where,
     json: Json = False,
 ) -> None:
     """Run the loader without a model: samples a second, CPU, time to the first batch, stalls by cause.
@@ -207,7 +205,6 @@ def load(
     * `headrace bench load ./shards --batches 1000 --memory 256MiB --json`
     """
     started = Stopwatch()
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
     with Loader(
         url,
         batch_size=batch_size,
@@ -219,7 +216,7 @@ def load(
         memory=memory,
         rank=0,
         world_size=1,
-        **options,
+        **where.as_dict(),
     ) as loader:
         samples, count, first = 0, 0, 0.0
         for batch in islice(loader, batches or None):

@@ -16,7 +16,6 @@ from headrace.cli.base import CANCELLED, Stores, fail, guard, print_json, reader
 __all__ = [
     "CANCELLED",
     "Format",
-    "Memory",
     "Stores",
     "console",
     "fail",
@@ -28,9 +27,6 @@ __all__ = [
     "status_line",
 ]
 
-Memory = Annotated[
-    str, typer.Option("--memory", help="Limit of the memory for data.", rich_help_panel="Store")
-]
 Format = Annotated[
     str,
     typer.Option(

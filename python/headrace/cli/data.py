@@ -10,29 +10,21 @@ from rich.table import Table
 from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli import _prove
-from headrace.cli.common import Format, Memory, console, fail, print_json, shown
-from headrace.cli.declare import Anonymous, Endpoint, Json, Region
-from headrace.cli.index import Split
+from headrace.cli.common import Format, console, fail, print_json, shown
+from headrace.cli.declare import Json, Memory, Where
+from headrace.cli.index import BlockBytes, Split
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.loader.loader import Loader
 
-BlockBytes = Annotated[
-    str | None,
-    typer.Option(
-        "--block-bytes", help="Encoded size of a block, about; default: 8 MiB, less for small datasets."
-    ),
-]
-
 
 def inspect(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
+    *,
     shards: Annotated[bool, typer.Option("--shards", help="List every shard.")] = False,
     format: Format = "auto",
     split: Split = "",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    where: Where,
     json: Json = False,
 ) -> None:
     """Show what a dataset is: format, samples, columns, shards, sizes, fingerprint.
@@ -43,9 +35,7 @@ def inspect(
 
     * `headrace inspect ./tars --format webdataset --shards --json`
     """
-    with Dataset(
-        url, format=format, split=split, endpoint=endpoint, region=region, anonymous=anonymous
-    ) as dataset:
+    with Dataset(url, format=format, split=split, **where.as_dict()) as dataset:
         largest = max((b.raw_bytes for b in dataset.blocks), default=0)
         summary: dict[str, Any] = {
             "url": dataset.url,
@@ -105,6 +95,7 @@ def _rows(headings: str, rows: list[tuple[Any, ...]]) -> Table:
 
 def order(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
+    *,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples a rank.")] = 64,
     world_size: Annotated[int, typer.Option("--world-size", min=1, help="Ranks.")] = 1,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Default: the order's own.")] = None,
@@ -154,9 +145,7 @@ def order(
     split: Split = "",
     block_bytes: BlockBytes = None,
     memory: Memory = "4GiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    where: Where,
     json: Json = False,
 ) -> int:
     """Show the order of an epoch without reading data: first ids, how well it mixes, what memory it needs.
@@ -172,11 +161,10 @@ def order(
 
     * `headrace order ./mds --order mosaic:py1e --order-option num_canonical_nodes=2 --prove`
     """
-    options: dict[str, Any] = {"endpoint": endpoint, "region": region, "anonymous": anonymous}
     parts = _prove.parse_run(stops, world_sizes, world_size, batch_size)
     # The order is fixed by the world that the run begins in.
     world_size = parts[0].world_size
-    with Dataset(url, format=format, block_bytes=block_bytes, split=split, **options) as dataset:
+    with Dataset(url, format=format, block_bytes=block_bytes, split=split, **where.as_dict()) as dataset:
         listed = _prove.find_listed_order(
             dataset,
             order,

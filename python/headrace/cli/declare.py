@@ -1,7 +1,9 @@
 """How commands declare their arguments: once, in their signatures, for both parsers.
 
-``recursive: Annotated[bool, option("--recursive", "-r", help="...")] = False``. The quick parser (``quick.py``)
-reads these by itself; the command-line library, which is slow to import, is told by ``library.py``.
+``recursive: Annotated[bool, option("--recursive", "-r", help="...")] = False``. What several commands share is
+a set of options (`OptionSet`), declared the same way: a parameter ``where: Where`` stands for all of its
+fields. The quick parser (``quick.py``) reads these by itself; the command-line library, which is slow to
+import, is told by ``library.py``.
 """
 
 from __future__ import annotations
@@ -10,17 +12,19 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 __all__ = [
-    "AccessLog",
-    "Anonymous",
     "Argument",
     "DryRun",
-    "Endpoint",
     "Json",
+    "LoggedWhere",
+    "Memory",
     "Option",
+    "OptionSet",
     "Parameter",
-    "Region",
+    "Where",
     "argument",
+    "call",
     "option",
+    "option_sets",
     "parameters",
 ]
 
@@ -59,8 +63,19 @@ def argument(metavar: str, help: str, least: int = 1) -> Argument:
     return Argument(metavar, help, least)
 
 
+class OptionSet:
+    """Options that commands share: the fields of a subclass, whose defaults are those of the options."""
+
+    def __init__(self, **given: Any) -> None:
+        vars(self).update(given)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The value of each by name, defaults too."""
+        return {row.name: getattr(self, row.name) for row in parameters(type(self))}
+
+
 class Parameter(NamedTuple):
-    """One parameter of a command's function."""
+    """One argument or option of a command."""
 
     name: str
     kind: Any
@@ -71,14 +86,14 @@ class Parameter(NamedTuple):
     given: Option | Argument
 
 
-def parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """Those of a command that are declared here, in their order."""
-    plain: Any = function
-    names = plain.__code__.co_varnames[: plain.__code__.co_argcount]
-    values = plain.__defaults__ or ()
-    defaults = dict(zip(names[len(names) - len(values) :], values, strict=True))
+def parameters(declaration: Callable[..., Any] | type[OptionSet]) -> list[Parameter]:
+    """Those that a command or a set declares by what is here, in their order, with those of its sets."""
+    defaults = _defaults(declaration)
     found = []
-    for name, hint in get_type_hints(function, include_extras=True).items():
+    for name, hint in get_type_hints(declaration, include_extras=True).items():
+        if _is_set(hint):
+            found += parameters(hint)
+            continue
         for annotation in (hint, *get_args(hint)):  # Python 3.10 puts Optional around what defaults to None.
             metadata = getattr(annotation, "__metadata__", (None,))
             if isinstance(metadata[0], Option | Argument):
@@ -90,22 +105,64 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
     return found
 
 
-Endpoint = Annotated[
-    str | None,
-    option("--endpoint", metavar="URL", help="S3 endpoint, such as http://127.0.0.1:9000.", panel="Store"),
-]
-Region = Annotated[str | None, option("--region", help="Region, such as eu-central-1.", panel="Store")]
-Anonymous = Annotated[
-    bool, option("--anonymous", help="Send requests unsigned, for public buckets.", panel="Store")
-]
-AccessLog = Annotated[
-    str | None,
-    option(
-        "--access-log",
-        metavar="FILE",
-        help="Append a line for every request to a store; default: HEADRACE_ACCESS_LOG.",
-        panel="Store",
-    ),
-]
+def option_sets(function: Callable[..., Any]) -> dict[str, type[OptionSet]]:
+    """The sets that a command takes, by the names of its parameters."""
+    return {name: hint for name, hint in get_type_hints(function).items() if _is_set(hint)}
+
+
+def call(function: Callable[..., Any], words: list[Any], options: dict[str, Any]) -> Any:
+    """Calls a command with options by name; those of a set go into it."""
+    rest = dict(options)
+    for name, kind in option_sets(function).items():
+        fields = {row.name for row in parameters(kind)} & rest.keys()
+        rest[name] = kind(**{field: rest.pop(field) for field in fields})
+    return function(*words, **rest)
+
+
+def _is_set(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, OptionSet)
+
+
+def _defaults(declaration: Any) -> dict[str, Any]:
+    if isinstance(declaration, type):
+        return {name: getattr(declaration, name) for name in get_type_hints(declaration)}
+    names = declaration.__code__.co_varnames[: declaration.__code__.co_argcount]
+    values = declaration.__defaults__ or ()
+    last = zip(names[len(names) - len(values) :], values, strict=True)
+    return {**dict(last), **(declaration.__kwdefaults__ or {})}
+
+
+class Where(OptionSet):
+    """How the stores of a command are reached."""
+
+    endpoint: Annotated[
+        str | None,
+        option(
+            "--endpoint", metavar="URL", help="S3 endpoint, such as http://127.0.0.1:9000.", panel="Store"
+        ),
+    ] = None
+    region: Annotated[str | None, option("--region", help="Region, such as eu-central-1.", panel="Store")] = (
+        None
+    )
+    anonymous: Annotated[
+        bool, option("--anonymous", help="Send requests unsigned, for public buckets.", panel="Store")
+    ] = False
+
+
+class LoggedWhere(Where):
+    """And where their requests are written down."""
+
+    access_log: Annotated[
+        str | None,
+        option(
+            "--access-log",
+            metavar="FILE",
+            help="Append a line for every request to a store; default: HEADRACE_ACCESS_LOG.",
+            panel="Store",
+        ),
+    ] = None
+
+
+Memory = Annotated[str, option("--memory", help="Limit of the memory for data.", panel="Store")]
 Json = Annotated[bool, option("--json", help="Print JSON on stdout instead of text.")]
 DryRun = Annotated[bool, option("--dry-run", help="Say what would be done; change nothing.")]

@@ -8,14 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.cli.common import Format, Memory, console, print_json
-from headrace.cli.declare import AccessLog, Anonymous, Endpoint, Json, Region
+from headrace.cli.common import Format, console, print_json
+from headrace.cli.declare import Json, LoggedWhere, Memory, OptionSet, option
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.data.index import rebuild_index_json, write_index
 from headrace.sources.options import DatasetOptions
 from headrace.sources.splits import INDEX_JSON_KEY, INDEX_KEY
-from headrace.store.store import StoreOptions
 
 BlockBytes = Annotated[
     str | None,
@@ -25,73 +24,73 @@ BlockBytes = Annotated[
 ]
 
 
-Keys = Annotated[
-    list[str] | None, typer.Option("--key", help="Exactly this object below the URL; may be repeated.")
-]
-TokensPerSample = Annotated[
-    int, typer.Option("--tokens-per-sample", min=0, help="Flat tokens: tokens of one sample.")
-]
-TokenDtype = Annotated[
-    str, typer.Option("--token-dtype", help="Flat tokens without an index: uint16, uint32, ...")
-]
-Labels = Annotated[
-    str,
-    typer.Option(
-        "--labels", metavar="folder", help="Raw files: a column `label` for the folder right below the URL."
-    ),
-]
-Manifest = Annotated[
-    str,
-    typer.Option(
-        "--manifest",
-        metavar="KEY",
-        help="Raw files: JSON lines or CSV below the URL that name the files and their fields.",
-    ),
-]
 Split = Annotated[
     str,
-    typer.Option(
+    option(
         "--split",
         metavar="NAME",
         help="One of several splits, by folders or names of files (train, test, ...); all: all of them.",
     ),
 ]
-Lenient = Annotated[
-    bool, typer.Option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")
-]
-AllowUnsafe = Annotated[bool, typer.Option("--allow-unsafe", help="Also open datasets with pickled columns.")]
 
 
-def shape(**options: Any) -> DatasetOptions:
-    """The options of a dataset that were given."""
-    return {name: value for name, value in options.items() if value}  # type: ignore[return-value]
+class Shape(OptionSet):
+    """How the objects of a dataset become samples."""
+
+    keys: Annotated[
+        list[str] | None, option("--key", help="Exactly this object below the URL; may be repeated.")
+    ] = None
+    tokens_per_sample: Annotated[
+        int, option("--tokens-per-sample", least=0, help="Flat tokens: tokens of one sample.")
+    ] = 0
+    token_dtype: Annotated[
+        str, option("--token-dtype", help="Flat tokens without an index: uint16, uint32, ...")
+    ] = ""
+    labels: Annotated[
+        str,
+        option(
+            "--labels",
+            metavar="folder",
+            help="Raw files: a column `label` for the folder right below the URL.",
+        ),
+    ] = ""
+    manifest: Annotated[
+        str,
+        option(
+            "--manifest",
+            metavar="KEY",
+            help="Raw files: JSON lines or CSV below the URL that name the files and their fields.",
+        ),
+    ] = ""
+    split: Split = ""
+    lenient: Annotated[
+        bool, option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")
+    ] = False
+    allow_unsafe: Annotated[
+        bool, option("--allow-unsafe", help="Also open datasets with pickled columns.")
+    ] = False
+
+    def given(self) -> DatasetOptions:
+        """Those that say something."""
+        return {name: value for name, value in self.as_dict().items() if value}  # type: ignore[return-value]
 
 
 def index(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
+    *,
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", help=f"Local file; default: {INDEX_KEY} beside the dataset."),
     ] = None,
     format: Format = "auto",
     block_bytes: BlockBytes = None,
-    keys: Keys = None,
-    tokens_per_sample: TokensPerSample = 0,
-    token_dtype: TokenDtype = "",
-    labels: Labels = "",
-    manifest: Manifest = "",
-    split: Split = "",
-    lenient: Lenient = False,
-    allow_unsafe: AllowUnsafe = False,
+    shape: Shape,
     rebuild: Annotated[
         bool, typer.Option("--rebuild", help="Make a lost or damaged index.json from the MDS shards there.")
     ] = False,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Objects read at once; 0: chosen.")] = 0,
     memory: Memory = "256MiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    where: LoggedWhere,
     json: Json = False,
 ) -> None:
     """Build the index of a dataset, so that every later start is quick.
@@ -115,14 +114,9 @@ def index(
       mosaicml-streaming reads it as well
     """
     started = time.monotonic()
-    where: StoreOptions = {
-        "endpoint": endpoint,
-        "region": region,
-        "anonymous": anonymous,
-        "access_log": access_log,
-    }
+    options = where.as_dict()
     if rebuild:
-        shards, samples = rebuild_index_json(url, output, keys=keys, memory=memory, **where)
+        shards, samples = rebuild_index_json(url, output, keys=shape.keys, memory=memory, **options)
         made = str(output or f"{url.rstrip('/')}/{INDEX_JSON_KEY}")
         if json:
             print_json(
@@ -139,16 +133,6 @@ def index(
                 markup=False,
             )
         return
-    options = shape(
-        keys=keys,
-        tokens_per_sample=tokens_per_sample,
-        token_dtype=token_dtype,
-        labels=labels,
-        manifest=manifest,
-        split=split,
-        lenient=lenient,
-        allow_unsafe=allow_unsafe,
-    )
     size = write_index(
         url,
         output,
@@ -156,8 +140,8 @@ def index(
         memory=memory,
         block_bytes=block_bytes,
         index_workers=workers,
+        **shape.given(),
         **options,
-        **where,
     )
     summary: dict[str, Any] = {
         "index": str(output or f"{url.rstrip('/')}/{INDEX_KEY}"),
@@ -167,7 +151,7 @@ def index(
     counts = ""
     if output is None:
         # What was written for chosen keys, tokens or labels is what a plain open finds there.
-        with Dataset(url, format=format, allow_unsafe=allow_unsafe, **where) as dataset:
+        with Dataset(url, format=format, allow_unsafe=shape.allow_unsafe, **options) as dataset:
             samples = len(dataset)
             summary |= {
                 "format": dataset.format,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from headrace.cli.declare import Argument, Option, Parameter, parameters
+from headrace.cli.declare import Argument, Option, Parameter, call, option_sets, parameters
 
 __all__ = ["add"]
 
@@ -17,18 +17,30 @@ def add(app: typer.Typer, function: Callable[..., Any], name: str | None = None)
     """Makes a function with declared parameters a command of the library's app."""
     signature = inspect.signature(function, eval_str=True)
     declared = {row.name: row for row in parameters(function)}
-    rows = [
-        row.replace(annotation=_annotation(declared[row.name])) if row.name in declared else row
-        for row in signature.parameters.values()
-    ]
+    sets = option_sets(function)
+    rows: list[inspect.Parameter] = []
+    for row in signature.parameters.values():
+        if row.name in sets:
+            rows += [_parameter(each) for each in parameters(sets[row.name])]
+        elif row.name in declared:
+            rows.append(row.replace(annotation=_annotation(declared[row.name])))
+        else:
+            rows.append(row)
 
     def command(**given: Any) -> Any:
-        return function(**given)
+        return call(function, [], given)
 
     command.__signature__ = signature.replace(parameters=rows)  # type: ignore[attr-defined]
     command.__annotations__ = {row.name: row.annotation for row in rows}
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     app.command(name)(command)
+
+
+def _parameter(row: Parameter) -> inspect.Parameter:
+    """One that a set declares."""
+    return inspect.Parameter(
+        row.name, inspect.Parameter.KEYWORD_ONLY, default=row.default, annotation=_annotation(row)
+    )
 
 
 def _annotation(row: Parameter) -> Any:

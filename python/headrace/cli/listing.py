@@ -21,7 +21,7 @@ from headrace.cli.base import (
     split_wildcard,
     wildcard,
 )
-from headrace.cli.declare import AccessLog, Anonymous, DryRun, Endpoint, Json, Region, argument, option
+from headrace.cli.declare import DryRun, Json, LoggedWhere, Where, argument, option
 from headrace.errors import CancelledError, InvalidArgumentError, NotFoundError
 from headrace.store.urls import without_secrets
 
@@ -78,6 +78,7 @@ def _find(stores: Stores, url: str, recursive: bool) -> tuple[Store, str, Iterat
 
 def list_objects(
     url: Annotated[str, argument(metavar="URL", help="Bucket, prefix, directory or pattern.")],
+    *,
     recursive: Recursive = False,
     long: Annotated[bool, option("--long", "-l", help="Versions (ETags) too.")] = False,
     human: Human = False,
@@ -85,9 +86,7 @@ def list_objects(
     summarize: Annotated[
         bool, option("--summarize", help="The number of objects and bytes at the end.")
     ] = False,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    where: Where,
     json: Json = False,
 ) -> int:
     """List objects: time, size, key. A prefix that ends in / lists what is in it. Quote patterns, or the
@@ -105,7 +104,7 @@ def list_objects(
     * `headrace ls -rs /data/shards` — count and bytes of a local tree
     """
     write = sys.stdout.write
-    with Stores(endpoint, region, anonymous) as stores:
+    with Stores(where) as stores:
         _, prefix, objects = _find(stores, url, recursive or total)
         found, size = 0, 0
         for info in objects:
@@ -132,13 +131,12 @@ def list_objects(
 
 def du(
     urls: Annotated[list[str], argument(metavar="URL...", help="Prefixes, directories or patterns.")],
+    *,
     depth: Annotated[
         int, option("--depth", least=0, metavar="N", help="Sums of directories down to this level, too.")
     ] = 0,
     human: Human = False,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    where: Where,
     json: Json = False,
 ) -> int:
     """Add up sizes: bytes, objects, URL.
@@ -149,7 +147,7 @@ def du(
 
     * `headrace du --depth 1 s3://bucket/` — every first-level prefix
     """
-    with Stores(endpoint, region, anonymous) as stores:
+    with Stores(where) as stores:
         for url in urls:
             _, prefix, objects = _find(stores, url, True)
             base = prefix[: prefix.rfind("/") + 1]
@@ -176,16 +174,15 @@ def du(
 
 def stat(
     url: Annotated[str, argument(metavar="URL", help="One object or file.")],
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    *,
+    where: Where,
     json: Json = False,
 ) -> int:
     """Show size, version and time of one object.
 
     Example: `headrace stat s3://bucket/train/index.json --json`
     """
-    with Stores(endpoint, region, anonymous) as stores:
+    with Stores(where) as stores:
         store, key = stores.split(url)
         info = store.head(need_key(url, key))
     if json:
@@ -211,6 +208,7 @@ def _parse_range(text: str) -> tuple[int, int]:
 
 def cat(
     urls: Annotated[list[str], argument(metavar="URL...", help="Objects or files.")],
+    *,
     offset: Annotated[int, option("--offset", least=0, help="First byte.")] = 0,
     length: Annotated[
         int | None, option("--length", least=1, help="Number of bytes; default: to the end.")
@@ -219,10 +217,7 @@ def cat(
         str | None,
         option("--range", metavar="FIRST-LAST", help="Bytes as HTTP counts them: 0-511 are 512."),
     ] = None,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    where: LoggedWhere,
     json: Json = False,
 ) -> int:
     """Write objects to stdout, one after another, read ahead in parallel parts.
@@ -240,7 +235,7 @@ def cat(
         if range is None
         else _parse_range(range)
     )
-    with Stores(endpoint, region, anonymous, access_log=access_log) as stores:
+    with Stores(where) as stores:
         for url in urls:
             store, key = stores.split(url)
             need_key(url, key)
@@ -356,12 +351,11 @@ def rm(
     urls: Annotated[
         list[str], argument(metavar="URL...", help="Objects, files or patterns, or with -r prefixes.")
     ],
+    *,
     recursive: Annotated[bool, option("--recursive", "-r", help="Everything below each URL.")] = False,
     dry_run: DryRun = False,
     yes: Annotated[bool, option("--yes", "-y", "--force", "-f", help="Do not ask.")] = False,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    where: Where,
     json: Json = False,
 ) -> int:
     """Delete objects. With -r or a pattern it says how many it will delete and asks first.
@@ -376,7 +370,7 @@ def rm(
     """
     deleted, failures = 0, []
     keys: Iterable[str]
-    with Stores(endpoint, region, anonymous) as stores:
+    with Stores(where) as stores:
         for url in urls:
             is_many = recursive or wildcard(url) is not None
             if _is_link(url):

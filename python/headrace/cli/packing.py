@@ -11,7 +11,7 @@ from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli.base import print_json
-from headrace.cli.declare import AccessLog, Anonymous, Endpoint, Json, Region, argument, option
+from headrace.cli.declare import Json, LoggedWhere, Memory, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import is_pattern, refuse_inside
@@ -55,6 +55,7 @@ def pack(
         ),
     ],
     target: Annotated[str, argument(metavar="DST", help="Where the shards go.")],
+    *,
     format: Annotated[str, option("--format", help="mds, webdataset, tfrecord, litdata or parquet.")] = "mds",
     kind: Annotated[
         str,
@@ -109,13 +110,8 @@ def pack(
         option("--lease", least=0.5, help="With --ray: seconds of silence until a part is made anew."),
     ] = 15.0,
     dry_run: Annotated[bool, option("--dry-run", help="Print the plan, write nothing.")] = False,
-    memory: Annotated[
-        str, option("--memory", help="Limit of the memory for data.", panel="Store")
-    ] = "512MiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    memory: Memory = "512MiB",
+    where: LoggedWhere,
     json: Json = False,
 ) -> int:
     """Pack files, a dataset or samples of a program into shards: parallel, the same bytes every time; a
@@ -133,12 +129,7 @@ def pack(
     * `headrace pack mymodule:samples ./out --from python --format parquet` — runs your code
     """
     started = time.monotonic()
-    options: dict[str, Any] = {
-        "endpoint": endpoint,
-        "region": region,
-        "anonymous": anonymous,
-        "access_log": access_log,
-    }
+    options = where.as_dict()
     common: dict[str, Any] = {
         "format": format,
         "shard_bytes": shard_bytes,

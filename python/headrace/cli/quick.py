@@ -12,7 +12,7 @@ from typing import Any
 
 from headrace.cli import listing, packing, transfer
 from headrace.cli.base import guard
-from headrace.cli.declare import Argument, Option, Parameter, parameters
+from headrace.cli.declare import Argument, Option, Parameter, call, parameters
 
 COMMANDS: dict[str, Callable[..., int]] = {
     "ls": listing.list_objects,
@@ -103,4 +103,4 @@ def run(arguments: list[str]) -> int | None:
     if parsed is None:
         return None
     function, words, options = parsed
-    return guard(lambda: function(*words, **options))
+    return guard(lambda: call(function, words, options))

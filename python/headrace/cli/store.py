@@ -9,7 +9,7 @@ import typer
 
 from headrace import _native
 from headrace.cli.common import print_json
-from headrace.cli.declare import Anonymous, Endpoint, Json, Region
+from headrace.cli.declare import Json, Where
 from headrace.cli.library import add
 
 app = typer.Typer(no_args_is_help=True, help="Look at how a store is reached, and as whom.")
@@ -23,6 +23,7 @@ def describe(url: str, options: dict[str, Any], *, fetch: bool = True, check: bo
 
 def whoami(
     url: Annotated[str, typer.Argument(metavar="URL", help="Bucket, prefix or directory.")],
+    *,
     check: Annotated[
         bool,
         typer.Option("--check", help="Also ask the store: list one object, and the vendor's name for us."),
@@ -30,9 +31,7 @@ def whoami(
     offline: Annotated[
         bool, typer.Option("--offline", help="Only look at variables and files: ask no service.")
     ] = False,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
+    where: Where,
     json: Json = False,
 ) -> int:
     """Say which credential is used for a URL, where it was found, and where else was looked.
@@ -46,9 +45,7 @@ def whoami(
 
     * `headrace store whoami --check gs://bucket --json`
     """
-    identity = describe(
-        url, {"endpoint": endpoint, "region": region, "anonymous": anonymous}, fetch=not offline, check=check
-    )
+    identity = describe(url, where.as_dict(), fetch=not offline, check=check)
     text = identity.pop("text")
     if json:
         print_json(identity)

@@ -22,7 +22,7 @@ from headrace.cli.base import (
     split_wildcard,
     wildcard,
 )
-from headrace.cli.declare import AccessLog, Anonymous, DryRun, Endpoint, Json, Region, argument, option
+from headrace.cli.declare import DryRun, Json, LoggedWhere, OptionSet, argument, option
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -35,36 +35,44 @@ SHOWN_FAILURES = 50
 STREAM_MEMORY_SHARE = 2
 
 
-Include = Annotated[
-    list[str] | None,
-    option(
-        "--include",
-        metavar="PATTERN",
-        help="Only names that match; may be repeated. With a / all of the name below SRC is compared, else its last part.",
-    ),
-]
-Exclude = Annotated[
-    list[str] | None,
-    option(
-        "--exclude", metavar="PATTERN", help="Not the names that match; may be repeated; wins over --include."
-    ),
-]
-Fsync = Annotated[
-    bool, option("--fsync", help="Local files survive a power failure once they have their name.")
-]
-Concurrency = Annotated[int, option("--concurrency", least=1, metavar="N", help="Most requests in flight.")]
-PartSize = Annotated[
-    str | None,
-    option("--part-size", metavar="SIZE", help="Parts of large objects, such as 16MiB; default 8MiB."),
-]
-CopyMemory = Annotated[str, option("--memory", metavar="SIZE", help="Limit of the data under way.")]
-Verify = Annotated[bool, option("--no-verify", help="Without checksums, sent or checked.")]
-Verbose = Annotated[bool, option("--verbose", "-v", help="A line for each object.")]
-Quiet = Annotated[bool, option("--quiet", "-q", help="Nothing but errors.")]
+class Transfer(OptionSet):
+    """What cp and sync have in common."""
+
+    include: Annotated[
+        list[str] | None,
+        option(
+            "--include",
+            metavar="PATTERN",
+            help="Only names that match; may be repeated. With a / all of the name below SRC is compared, else its last part.",
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        option(
+            "--exclude",
+            metavar="PATTERN",
+            help="Not the names that match; may be repeated; wins over --include.",
+        ),
+    ] = None
+    dry_run: DryRun = False
+    fsync: Annotated[
+        bool, option("--fsync", help="Local files survive a power failure once they have their name.")
+    ] = False
+    concurrency: Annotated[
+        int, option("--concurrency", least=1, metavar="N", help="Most requests in flight.")
+    ] = 64
+    part_size: Annotated[
+        str | None,
+        option("--part-size", metavar="SIZE", help="Parts of large objects, such as 16MiB; default 8MiB."),
+    ] = None
+    memory: Annotated[str, option("--memory", metavar="SIZE", help="Limit of the data under way.")] = "256MiB"
+    verify: Annotated[bool, option("--no-verify", help="Without checksums, sent or checked.")] = True
+    verbose: Annotated[bool, option("--verbose", "-v", help="A line for each object.")] = False
+    quiet: Annotated[bool, option("--quiet", "-q", help="Nothing but errors.")] = False
 
 
 class Settings(NamedTuple):
-    """What cp and sync have in common."""
+    """How one of them runs and shows what it does."""
 
     job: dict[str, Any]
     """Options of the engine's CopyJob."""
@@ -335,29 +343,18 @@ def _run(jobs: list[_Job], settings: Settings) -> int:
     return _report(totals, settings)
 
 
-def _settings(
-    *,
-    include: list[str] | None,
-    exclude: list[str] | None,
-    part_size: str | None,
-    memory: str,
-    concurrency: int,
-    dry_run: bool,
-    verbose: bool,
-    json: bool,
-    quiet: bool,
-    **job: Any,
-) -> Settings:
+def _settings(transfer: Transfer, json: bool, **job: Any) -> Settings:
     job |= {
-        "include": include or [],
-        "exclude": exclude or [],
-        "part_bytes": parse_bytes(part_size, "--part-size") if part_size else 0,
-        "memory_bytes": parse_bytes(memory),
-        "max_in_flight": concurrency,
-        "dry_run": dry_run,
-        "events": verbose,
+        "include": transfer.include or [],
+        "exclude": transfer.exclude or [],
+        "part_bytes": parse_bytes(transfer.part_size, "--part-size") if transfer.part_size else 0,
+        "memory_bytes": parse_bytes(transfer.memory),
+        "max_in_flight": transfer.concurrency,
+        "dry_run": transfer.dry_run,
+        "events": transfer.verbose,
+        "fsync": transfer.fsync,
     }
-    return Settings(job, dry_run=dry_run, verbose=verbose, json=json, quiet=quiet)
+    return Settings(job, dry_run=transfer.dry_run, verbose=transfer.verbose, json=json, quiet=transfer.quiet)
 
 
 class _CopyStores(Stores):
@@ -367,18 +364,11 @@ class _CopyStores(Stores):
         return {**self.options, "access_log": ""} if is_local(root) else self.options
 
 
-def _stores(
-    endpoint: str | None,
-    region: str | None,
-    anonymous: bool,
-    verify: bool,
-    concurrency: int,
-    access_log: str | None,
-) -> Stores:
-    options: dict[str, Any] = {"max_in_flight": concurrency, "access_log": access_log}
-    if not verify:
+def _stores(where: LoggedWhere, transfer: Transfer) -> Stores:
+    options: dict[str, Any] = {"max_in_flight": transfer.concurrency}
+    if not transfer.verify:
         options |= {"verify_checksums": False, "upload_checksum": "none"}
-    return _CopyStores(endpoint, region, anonymous, memory="64MiB", **options)
+    return _CopyStores(where, memory="64MiB", **options)
 
 
 def cp(
@@ -390,6 +380,7 @@ def cp(
             least=2,
         ),
     ],
+    *,
     recursive: Annotated[bool, option("--recursive", "-r", help="Everything below SRC.")] = False,
     no_clobber: Annotated[bool, option("--no-clobber", "-n", help="Skip what exists at DST.")] = False,
     if_size_differ: Annotated[
@@ -399,23 +390,11 @@ def cp(
             help="Skip what exists at DST with the same size: goes on with a copy that was stopped.",
         ),
     ] = False,
-    include: Include = None,
-    exclude: Exclude = None,
-    dry_run: DryRun = False,
     keep_times: Annotated[
         bool, option("--keep-times", help="Local files get the time of their source.")
     ] = False,
-    fsync: Fsync = False,
-    concurrency: Concurrency = 64,
-    part_size: PartSize = None,
-    memory: CopyMemory = "256MiB",
-    verify: Verify = True,
-    verbose: Verbose = False,
-    quiet: Quiet = False,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    transfer: Transfer,
+    where: LoggedWhere,
     json: Json = False,
 ) -> int:
     """Copy between stores and the local disk, in parallel. What exists at DST is replaced unless -n or
@@ -440,21 +419,9 @@ def cp(
     *sources, target = urls
     if not sources:
         raise InvalidArgumentError("cp needs a source and a target: headrace cp SRC... DST")
-    settings = _settings(
-        include=include,
-        exclude=exclude,
-        part_size=part_size,
-        memory=memory,
-        concurrency=concurrency,
-        rule="absent" if no_clobber else "size" if if_size_differ else "always",
-        dry_run=dry_run,
-        verbose=verbose,
-        keep_times=keep_times,
-        fsync=fsync,
-        json=json,
-        quiet=quiet,
-    )
-    with _stores(endpoint, region, anonymous, verify, concurrency, access_log) as stores:
+    rule = "absent" if no_clobber else "size" if if_size_differ else "always"
+    settings = _settings(transfer, json, rule=rule, keep_times=keep_times)
+    with _stores(where, transfer) as stores:
         if target == "-" or "-" in sources:
             return _stream(stores, sources, target, settings)
         return _run(_plan(stores, sources, target, recursive), settings)
@@ -486,6 +453,7 @@ def _stream(stores: Stores, sources: list[str], target: str, settings: Settings)
 def sync(
     source: Annotated[str, argument(metavar="SRC", help="Prefix or directory.")],
     target: Annotated[str, argument(metavar="DST", help="What becomes equal to it.")],
+    *,
     delete: Annotated[
         bool,
         option(
@@ -501,20 +469,8 @@ def sync(
         ),
     ] = False,
     size_only: Annotated[bool, option("--size-only", help="Compare sizes only.")] = False,
-    include: Include = None,
-    exclude: Exclude = None,
-    dry_run: DryRun = False,
-    fsync: Fsync = False,
-    concurrency: Concurrency = 64,
-    part_size: PartSize = None,
-    memory: CopyMemory = "256MiB",
-    verify: Verify = True,
-    verbose: Verbose = False,
-    quiet: Quiet = False,
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    transfer: Transfer,
+    where: LoggedWhere,
     json: Json = False,
 ) -> int:
     """Make DST equal to SRC: copies what is missing, has another size, or is newer in SRC.
@@ -527,19 +483,7 @@ def sync(
     """
     if exact and size_only:
         raise InvalidArgumentError("--exact and --size-only exclude each other")
-    settings = _settings(
-        include=include,
-        exclude=exclude,
-        part_size=part_size,
-        memory=memory,
-        concurrency=concurrency,
-        rule="different" if exact else "size" if size_only else "newer",
-        delete=delete,
-        dry_run=dry_run,
-        fsync=fsync,
-        verbose=verbose,
-        json=json,
-        quiet=quiet,
-    )
-    with _stores(endpoint, region, anonymous, verify, concurrency, access_log) as stores:
+    rule = "different" if exact else "size" if size_only else "newer"
+    settings = _settings(transfer, json, rule=rule, delete=delete)
+    with _stores(where, transfer) as stores:
         return _run(_plan(stores, [source], target, True), settings)

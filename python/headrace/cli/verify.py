@@ -12,34 +12,17 @@ from typing import Annotated
 import typer
 
 from headrace.base.units import format_bytes
-from headrace.cli.common import Format, Memory, console, fail, print_json
-from headrace.cli.declare import AccessLog, Anonymous, Endpoint, Json, Region
-from headrace.cli.index import (
-    AllowUnsafe,
-    Keys,
-    Labels,
-    Lenient,
-    Manifest,
-    Split,
-    TokenDtype,
-    TokensPerSample,
-    shape,
-)
+from headrace.cli.common import Format, console, fail, print_json
+from headrace.cli.declare import Json, LoggedWhere, Memory
+from headrace.cli.index import Shape
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.loader.quarantine import format_quarantine
-from headrace.store.store import Store, StoreOptions
+from headrace.store.store import Store
 from headrace.store.urls import without_secrets
 from headrace.verification import checks
 
 Workers = Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")]
-
-
-def _store_options(
-    endpoint: str | None, region: str | None, anonymous: bool, access_log: str | None
-) -> StoreOptions:
-    return {"endpoint": endpoint, "region": region, "anonymous": anonymous, "access_log": access_log}
-
 
 manifest_app = typer.Typer(
     help="SHA-256 of every object below a URL: create a manifest, check one.",
@@ -50,6 +33,7 @@ manifest_app = typer.Typer(
 
 def verify(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
+    *,
     use_index: Annotated[
         bool, typer.Option("--use-index", help="Trust the stored index instead of scanning the shards anew.")
     ] = False,
@@ -62,19 +46,9 @@ def verify(
     ] = None,
     workers: Workers = 0,
     format: Format = "auto",
-    keys: Keys = None,
-    tokens_per_sample: TokensPerSample = 0,
-    token_dtype: TokenDtype = "",
-    labels: Labels = "",
-    manifest: Manifest = "",
-    split: Split = "",
-    lenient: Lenient = False,
-    allow_unsafe: AllowUnsafe = False,
+    shape: Shape,
     memory: Memory = "512MiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    where: LoggedWhere,
     json: Json = False,
 ) -> int:
     """Read a dataset from end to end and check everything: lengths, versions, stored hashes, record
@@ -89,17 +63,6 @@ def verify(
     * `headrace verify ./tars --quarantine bad.jsonl --json`
     """
     started = time.monotonic()
-    options = shape(
-        keys=keys,
-        tokens_per_sample=tokens_per_sample,
-        token_dtype=token_dtype,
-        labels=labels,
-        manifest=manifest,
-        split=split,
-        lenient=lenient,
-        allow_unsafe=allow_unsafe,
-    )
-    where = _store_options(endpoint, region, anonymous, access_log)
     most = 1000 if quarantine is None else (1 << 32) - 1  # A list that is to be used must be whole.
     report = checks.verify(
         url,
@@ -108,8 +71,8 @@ def verify(
         workers=workers,
         memory=memory,
         most_problems=most,
-        dataset_options=dict(options),
-        **where,
+        dataset_options=dict(shape.given()),
+        **where.as_dict(),
     )
     seconds = time.monotonic() - started
     if quarantine is not None:
@@ -159,6 +122,7 @@ def _print_problems(rows: list[tuple[str, int, str]], count: int) -> None:
 
 def manifest_create(
     url: Annotated[str, typer.Argument(metavar="URL", help="A directory or prefix.")],
+    *,
     output: Annotated[
         str | None,
         typer.Option(
@@ -169,10 +133,7 @@ def manifest_create(
     ] = None,
     workers: Workers = 0,
     memory: Memory = "256MiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    where: LoggedWhere,
     json: Json = False,
 ) -> None:
     """Write the SHA-256 of every object below URL, in the form that `sha256sum --check` reads.
@@ -184,7 +145,7 @@ def manifest_create(
     * `headrace manifest create ./data --output - | sort`
     """
     started = time.monotonic()
-    options = _store_options(endpoint, region, anonymous, access_log)
+    options = where.as_dict()
     digests, count = checks.create_manifest(url, workers=workers, memory=memory, **options)
     text = checks.format_manifest(digests)
     if output == "-":
@@ -195,19 +156,20 @@ def manifest_create(
             store.put(checks.MANIFEST_KEY, os.fsencode(text))
     else:
         Path(output).write_bytes(os.fsencode(text))
-    where = output or f"{without_secrets(url).rstrip('/')}/{checks.MANIFEST_KEY}"
+    made = output or f"{without_secrets(url).rstrip('/')}/{checks.MANIFEST_KEY}"
     seconds = time.monotonic() - started
     if json:
-        print_json({"manifest": where, "objects": len(digests), "bytes": count, "seconds": seconds})
+        print_json({"manifest": made, "objects": len(digests), "bytes": count, "seconds": seconds})
     else:
         console().print(
-            f"{where}: {len(digests):,} objects, {format_bytes(count)} hashed in {seconds:.1f} s",
+            f"{made}: {len(digests):,} objects, {format_bytes(count)} hashed in {seconds:.1f} s",
             markup=False,
         )
 
 
 def manifest_check(
     url: Annotated[str, typer.Argument(metavar="URL", help="A directory or prefix.")],
+    *,
     manifest: Annotated[
         str | None,
         typer.Argument(
@@ -216,10 +178,7 @@ def manifest_check(
     ] = None,
     workers: Workers = 0,
     memory: Memory = "256MiB",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    where: LoggedWhere,
     json: Json = False,
 ) -> int:
     """Compare every object below URL with a manifest: missing, different, extra.
@@ -231,7 +190,7 @@ def manifest_check(
     * `headrace manifest check ./copy ./original.sha256`
     """
     started = time.monotonic()
-    options = _store_options(endpoint, region, anonymous, access_log)
+    options = where.as_dict()
     if manifest is None:
         with Store(url, **options) as store:
             text = os.fsdecode(store.get(checks.MANIFEST_KEY))
@@ -264,6 +223,7 @@ def manifest_check(
 def diff(
     a: Annotated[str, typer.Argument(metavar="A", help="A dataset.")],
     b: Annotated[str, typer.Argument(metavar="B", help="Another, of any format.")],
+    *,
     key: Annotated[
         str | None, typer.Option("--key", help="Column that pairs the samples; default: by position.")
     ] = None,
@@ -273,10 +233,7 @@ def diff(
     most: Annotated[int, typer.Option("--most", min=1, help="Differences to list.")] = 20,
     format_a: Annotated[str, typer.Option("--format-a", help="Format of A.")] = "auto",
     format_b: Annotated[str, typer.Option("--format-b", help="Format of B.")] = "auto",
-    endpoint: Endpoint = None,
-    region: Region = None,
-    anonymous: Anonymous = False,
-    access_log: AccessLog = None,
+    where: LoggedWhere,
     json: Json = False,
 ) -> int:
     """Compare two datasets sample by sample. Exit code 1 when they differ.
@@ -287,7 +244,7 @@ def diff(
 
     * `headrace diff ./tars ./parquet --key __key__ --columns jpg,cls`
     """
-    options = _store_options(endpoint, region, anonymous, access_log)
+    options = where.as_dict()
     with Dataset(a, format=format_a, **options) as left, Dataset(b, format=format_b, **options) as right:
         names = columns.split(",") if columns else None
         report = checks.diff(left, right, key=key, columns=names, most=most)
@@ -299,10 +256,10 @@ def diff(
         out = console()
         for d in report.differences:
             out.print(f"A[{d.position_a}] and B[{d.position_b}] differ in {d.column}: {d.what}", markup=False)
-        for name, where in [(n, "A") for n in report.columns_only_a] + [
+        for name, side in [(n, "A") for n in report.columns_only_a] + [
             (n, "B") for n in report.columns_only_b
         ]:
-            out.print(f"column {name}: only in {where}", markup=False)
+            out.print(f"column {name}: only in {side}", markup=False)
         out.print(
             f"{report.compared:,} samples compared: {report.equal:,} equal, {report.different:,} different; {report.only_a:,} only in A, {report.only_b:,} only in B"
         )
