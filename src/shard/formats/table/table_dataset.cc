@@ -26,7 +26,7 @@ constexpr std::uint64_t kParquetWorkspaceBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kUsualPageBytes = std::uint64_t{1} << 20;
 // Values of one column in one batch, however long those of its dictionary are.
 constexpr std::uint64_t kMostBatchBytes = std::uint64_t{4} << 20;
-// Lance reads by itself; see _unpack_lance() in headrace/data/tables.py for what it is allowed.
+// Lance reads by itself; see unpack() in headrace/data/tables/lance.py for what it is allowed.
 constexpr std::uint64_t kLanceWorkspaceBytes = std::uint64_t{32} << 20;
 
 // A shard of the index is a block: row groups of one file (record batches, rows of a Lance table).
