@@ -1,3 +1,18 @@
+// Blocking calls over handles that are lent out. A call has a handle to itself, so no call takes
+// another's completions, and many threads may call at once.
+//
+// Invariants:
+// - A handle goes back to idle_ only from finish(), when nothing of it is outstanding. Every other
+//   way out of a call destroys it, which waits until the kernel has handed back its slabs.
+// - closed: nothing is lent any more, and what is out has been stopped. is_closed_ is set first,
+//   under the lock under which take() looks at it; so no handle slips through.
+// - Waiting goes in slices of kPauseSlice with pause() between them, so that Python sees Ctrl-C.
+// - Eight parts of a sixteenth of the memory are in flight: a read takes at most half of it.
+//
+// Who waits for memory (acquire()): another call that is under way will hand its slabs back, so
+// waiting makes sense as long as one active call is not itself starved. When all active calls
+// wait, only results in Python's hands could become free, and nobody knows when: the error says
+// so.
 #include "headrace/store_client.h"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// What is kept is two tables over the blocks, 20 bytes a block: where each begins in the dataset,
+// and, if shuffled, which block is where in the line. All else is computed from t by each call; so
+// any sample of any epoch is found without going through those before it.
+//
+// Invariants (proofs in docs/design/0003-order.md):
+// - Wherever a batch begins, at t, lane l has given its first t / C positions, and one more if l <
+//   t mod C. locate() keeps this and lane_consumed() says it; a state is only t because of it.
+// - Whether slots go round robin or in bundles is decided by the segment and t alone, never by the
+//   number of ranks: every world sees the same batches.
+// - docs/order.md defines the results, with test vectors. Another result for any input is another
+//   version of the order, not a fix.
 #include <algorithm>
 #include <limits>
 #include <string>
@@ -85,6 +96,8 @@ class EpochOrderImpl final : public LaneOrder {
     HEADRACE_DCHECK(segment.start <= t && t < sample_count_ && segment.global_batch >= 1);
     const std::uint64_t lanes = spec_.lane_count;
     const std::uint64_t global_batch = segment.global_batch;
+    // Bundles take equally much of every lane. The batch that the epoch's end cuts short cannot,
+    // nor can batches or starts that the lanes do not divide.
     if (t >= full_end(segment) || !is_aligned(segment)) {
       return {.lane = static_cast<std::uint32_t>(t % lanes), .position = t / lanes};
     }
@@ -209,6 +222,8 @@ class EpochOrderImpl final : public LaneOrder {
   /// at the lane's end.
   std::pair<std::size_t, std::size_t> window_blocks(std::uint32_t lane,
                                                     std::size_t piece) const noexcept {
+    // The first windows have 1 to W pieces, by the lane: so lanes do not all change windows at
+    // once, and memory holds 1.5 windows a lane on average instead of two.
     const std::size_t width = spec_.window_blocks;
     const std::size_t first_width = 1 + lane % width;
     if (piece < first_width) return {0, first_width};

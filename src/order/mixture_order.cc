@@ -1,3 +1,17 @@
+// A mixture looks to the feed like one dataset with more lanes. Everything here translates between
+// the two numberings; the samples themselves are placed by the schedule and the sources' own
+// orders.
+//
+// Invariants:
+// - Lanes, blocks and samples of the sources follow each other, in the order of the parts. A
+//   source that is added later comes last, so no number of the others changes.
+// - Within a source, lane mod groups is the group: lane = first_lane + group + groups * j. Sample
+//   k that a group has of a source comes from its lane j = k mod (lanes / groups).
+// - Positions of a lane count on from epoch to epoch of its source; they never start anew while
+//   the run lasts. Which epoch of the source it is, is computed from the position.
+// - A group's slots of a batch are consecutive; ranks therefore read different lanes where they
+//   divide the groups.
+// - Everything is immutable but EpochCache, which makes orders again that it has dropped.
 #include <algorithm>
 #include <deque>
 #include <limits>

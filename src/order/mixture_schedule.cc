@@ -1,3 +1,15 @@
+// Counts instead of lists: how many samples a source has had in a group at some step is a prefix
+// sum at the start of a phase plus a look-up in its table. A run may have a trillion samples; what
+// is kept depends on the number of changes, sources and groups only.
+//
+// Invariants:
+// - phases_ is sorted by first_step and its first begins at step 0, so every step has a phase.
+// - at(), count_in_group() and step_of() are three views of one sequence: step_of(i, g, n) is the
+//   step at which at() gives number n of source i to group g.
+// - What a phase begins with (`before`) is counted when it is added. So a change never moves what
+//   was given before it, and a state that holds the weights holds the counts.
+// - With exact shares the phases are one epoch, which repeats; with weights they go on for ever,
+//   and the last one has no end.
 #include "order/mixture_schedule.h"
 
 #include <algorithm>
@@ -61,6 +73,9 @@ void Schedule::plan_changes(const MixtureSpec& spec) {
     add_phase(change.first_sample / groups_, make_table(spec, wide(change.weights, source_count_)));
 }
 
+// It ends: as long as there is more than one period, the largest of at most 32 shares has over
+// 1,000 entries a period, many times the 16 groups at most, so every pass takes something away. No
+// table is longer than 65,536 entries.
 // Whole periods of equal shares, then what the division left over in the same way, until one period
 // takes it all.
 void Schedule::plan_shares(std::vector<std::uint64_t> shares) {
@@ -255,6 +270,7 @@ Result<std::vector<std::uint32_t>> mixture_weights(std::span<const double> propo
   std::iota(by_rest.begin(), by_rest.end(), std::size_t{0});
   std::stable_sort(by_rest.begin(), by_rest.end(),
                    [&](std::size_t a, std::size_t b) { return rests[a] > rests[b]; });
+  // Largest remainders, so that the weights sum to exactly 65,536.
   for (std::size_t i = 0; given < kMixtureWeightSum; i = (i + 1) % by_rest.size(), ++given)
     ++weights[by_rest[i]];
   for (std::size_t i = 0; i < weights.size(); ++i) {

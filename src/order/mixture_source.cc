@@ -1,3 +1,16 @@
+// The text of a mixture's state, and what a saved one makes of a mixture that was opened anew.
+//
+// The state is the history, not the counts: parts, and all weights with the batch from which they
+// hold. Counts follow from it (mixture_schedule.cc), so a state restored in another world cannot
+// disagree with itself. All of it must stay below kMixtureStateBytes, hence numbers to the base 36
+// and digests of 24 bits: enough to notice a wrong dataset, not to resist one made on purpose.
+//
+// Invariants:
+// - A MixtureSource never changes; restored() and changed() make another one.
+// - In restored() the state wins: groups, batch, lanes, windows, version and old weights are the
+//   run's, since they decide which samples were delivered. Only where sources were added, our
+//   weights hold from the next whole batch on.
+// - What a reader takes from a state is bounded before it is multiplied or used as a size.
 #include <algorithm>
 #include <bit>
 #include <charconv>
@@ -18,6 +31,7 @@ Status bad(std::string what) {
   return Status(Code::kInvalidArgument, "mixture: " + std::move(what));
 }
 
+// Four digits hold the largest weight, 65,536, with room: 36^4 is 1.7 million.
 // Text of a state: numbers to the base 36, weights in four digits each.
 constexpr std::size_t kWeightDigits = 4;
 constexpr std::size_t kDigestDigits = 6;
@@ -250,6 +264,8 @@ class MixtureSourceImpl final : public MixtureSource {
       MutexLock lock(mutex_);
       if (last_->epoch() == epoch) return std::shared_ptr<const EpochOrder>(last_);
     }
+    // Made without the lock: two threads may make the same order, which is harmless; waiting is
+    // not.
     HEADRACE_TRY_ASSIGN(auto order, MixtureOrder::create(schedule_, mixture_, epoch));
     MutexLock lock(mutex_);
     last_ = order;
@@ -301,6 +317,8 @@ Status MixtureSourceImpl::check_parts(const Saved& saved) const {
     const OrderSpec& order = mixture_->parts[i].order;
     const bool is_shuffled = is_shuffled_order(order);
     const auto is_of = [&](bool shuffled) {
+      // A state may name the dataset by its content or by its versions; either is the same
+      // dataset.
       return saved.digests[i] == digest_of(prints.content, order, shuffled) ||
              saved.digests[i] == digest_of(prints.versions, order, shuffled);
     };

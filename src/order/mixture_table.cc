@@ -1,3 +1,10 @@
+// A table is made once and then answers for any step of any period in the time of one binary
+// search; so all that could be counted is counted here: the rank of each entry in its column, the
+// rows of each source and column, and sums over the periods of one cycle of columns.
+//
+// Why interleave() keeps every prefix near the shares: credits sum to 0 after each place, and a
+// source is served as soon as it is owed most. Smooth weighted round robin, as nginx balances its
+// servers.
 #include "order/mixture_table.h"
 
 #include <algorithm>
@@ -132,6 +139,7 @@ std::uint64_t MixtureTable::count(std::uint32_t source, std::uint32_t group,
   const auto rows = rows_of(source, place.column);
   const auto found = std::lower_bound(rows.begin(), rows.end(), place.row);
   const auto before = static_cast<std::uint64_t>(found - rows.begin());
+  // A step inside of a row's stretch: this part of the row has been given.
   const bool is_under_way = found != rows.end() && *found == place.row;
   return (count_of_periods(source, group, place.period) + before) * stretch_ +
          (is_under_way ? place.rest : 0);
@@ -141,6 +149,8 @@ std::uint64_t MixtureTable::step_of(std::uint32_t source, std::uint32_t group,
                                     std::uint64_t number) const noexcept {
   const std::uint64_t all = totals_[source];
   if (all == 0) return std::numeric_limits<std::uint64_t>::max();
+  // Over columns_ periods every group has all of the source's rows once, `all` of them; what is
+  // left lies in one of the next columns_ periods.
   std::uint64_t period = number / stretch_ / all * columns_;
   std::uint64_t rest = number / stretch_ % all;
   for (;; ++period) {

@@ -1,3 +1,12 @@
+// A fate must not move when something else changes. Hence: the seed of its generator is made from
+// the request alone, every fault is drawn whether its rate is 0 or not, and new faults are drawn
+// after all others. Switching one fault on then leaves the others at the requests where they were,
+// and tests can name those requests.
+//
+// What is drawn as one number excludes each other: the answers (throttle, error, ...) share one,
+// reset and truncation another. The rest are independent.
+//
+// First bytes are lognormal with the two quantiles that are given: sigma = ln(p99 / p50) / z99.
 #include "sim/behaviour.h"
 
 #include <algorithm>
@@ -91,6 +100,7 @@ double draw_normal(Random& random) {
 }
 
 std::uint64_t draw_first_byte_us(double p50_ms, double p99_ms, Random& random) {
+  // Drawn even where there is no delay: see the top.
   const double normal = draw_normal(random);
   if (p50_ms <= 0) return 0;
   const double sigma = std::log(p99_ms / p50_ms) / kZ99;
@@ -326,6 +336,8 @@ namespace {
 Fate::Answer answer_at(const SimBehaviour& behaviour, double at) {
   using Answer = Fate::Answer;
   const std::array<std::pair<double, Answer>, 5> steps = {{
+      // The order is part of what a seed means: another one gives other answers for the same
+      // draws.
       {behaviour.throttle_rate, Answer::kSlowDown},
       {behaviour.error_rate, Answer::kInternalError},
       {behaviour.too_many_rate, Answer::kTooManyRequests},
@@ -380,6 +392,7 @@ Fate draw_fate(const SimBehaviour& behaviour, std::uint64_t seed, std::uint64_t 
     fate.first_byte_us = static_cast<std::uint64_t>(behaviour.slow_put_ms * 1e3);
   }
   fate.answer = answer_at(behaviour, random.unit());
+  // Drawn here though only GETs use it, so that the draws behind it are the same for all kinds.
   const double cut = random.unit();
   fate.cut_fraction = random.unit();
   fate.has_error_in_body =
@@ -388,6 +401,7 @@ Fate draw_fate(const SimBehaviour& behaviour, std::uint64_t seed, std::uint64_t 
   return fate;
 }
 
+// FNV-1a, then mixed: its low bits alone are too regular for rates.
 std::uint64_t hash_text(std::string_view text, std::uint64_t hash) noexcept {
   hash ^= 0xcbf29ce484222325ULL;
   for (char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

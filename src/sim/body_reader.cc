@@ -1,3 +1,15 @@
+// Two framings lie inside of each other: HTTP's chunks (or Content-Length) outside, aws-chunked
+// inside. Both have the same grammar, so ChunkReader is used for both, one feeding the other.
+//
+// Invariants:
+// - After an error the rest of the body is read but no longer stored or hashed, so that the next
+//   request begins at its first byte. Only broken chunking of HTTP itself makes that impossible.
+// - Every payload byte passes take_payload() once, in order: file, memory, MD5 and checksums see
+//   the same bytes.
+// - Nothing grows with what the client sends but memory_ (its limit comes with the target), one
+//   line and the trailer (limits below).
+// - A check whose value was announced for the trailer and did not come keeps an empty `expected`,
+//   which no sum equals: the upload fails.
 #include "sim/body_reader.h"
 
 #include <unistd.h>
@@ -19,6 +31,7 @@ constexpr std::size_t kMaxLineBytes = 4096;
 constexpr std::size_t kMaxTrailerBytes = 16384;
 
 std::optional<std::uint64_t> parse_hex(std::string_view text) noexcept {
+  // 15 digits stay below 2^60, so no sum of sizes overflows.
   if (text.empty() || text.size() > 15) return std::nullopt;
   std::uint64_t value = 0;
   for (char c : text) {
@@ -121,6 +134,8 @@ S3Code BodyReader::add_header_checks(const http::RequestHead& head, const Target
       const auto raw = from_base64(expected);
       if (!raw || raw->size() != std::tuple_size_v<Md5Digest>) return S3Code::kInvalidDigest;
       if (target.compute_md5) {
+        // The MD5 that the ETag needs does for this check as well: hashing twice would double the
+        // CPU.
         expected_md5_ = std::move(expected);
         continue;
       }

@@ -1,3 +1,10 @@
+// Text of the attribute: "field value C|F", then sizes of parts as runs ("8388608x125,5x1,"), then
+// the parts' values. ext4 has 4 KiB for all attributes of a file, which 10,000 values would exceed
+// by far; so values are dropped first, then sizes, and the whole sum stays.
+//
+// A whole sum comes from those of the parts: CRCs of concatenated bytes can be combined, so
+// nothing is read again. SHA sums cannot; for them S3 has only COMPOSITE, the sum of the parts'
+// raw sums.
 #include "sim/object_sums.h"
 
 #include <sys/xattr.h>
@@ -94,6 +101,7 @@ ObjectSums sums_from_text(std::string_view text) {
     std::string_view run = take_until(sizes, ',');
     const auto size = parse_decimal<std::uint64_t>(take_until(run, 'x'));
     const auto count = parse_decimal<std::uint64_t>(run);
+    // Others may write this attribute: a run of 10^18 parts must not become memory.
     if (!size || !count || *count > kMaxParts || sums.part_sizes.size() + *count > kMaxParts) {
       return {};
     }

@@ -1,3 +1,18 @@
+// Nothing here waits: drive() goes from state to state until it needs an event or a time, and says
+// so. The states are in the header's table.
+//
+// Invariants:
+// - is_readable_ and is_writable_ are cleared by EAGAIN only. Cleared for any other reason, the
+//   edge that would set them again has passed already, and the connection sleeps for ever.
+// - head_ has views into input_, or into head_copy_ when there is a body. The head's bytes are
+//   dropped when the exchange ends, not before.
+// - Requests are answered one at a time, in order; what a client sends ahead waits in input_.
+// - Of bodies at most kTurnBytes move in one turn, in either direction.
+// - Each planned fault of a body is a mark at an offset of the file. Sending stops exactly there,
+//   since the client's behaviour at that byte is what is tested.
+// - Service::finished() counts an exchange whose answer was sent to its end or to its cut, or that
+//   was dropped. Where the client went away before, only what is in progress is put right, by
+//   release().
 #include "sim/server_connection.h"
 
 #include <linux/sockios.h>

@@ -1,3 +1,14 @@
+// Edge-triggered, with one registration for a connection's whole life: no epoll_ctl() a request.
+// The price is that readiness must be remembered (ServerConnection does) and that a connection
+// which still has work may not wait for an event: it says kYield and comes back from ready_.
+//
+// Invariants:
+// - A slot is in slots_ until it is closed, then in dead_ until the end of the turn: events that
+//   were fetched already, and ready_, may still name it. Its descriptor is closed at once.
+// - A slot has at most one timer, and its iterator is good as long as has_timer is set.
+// - data.ptr tells three things apart: nullptr is the eventfd, `this` the listening sockets,
+//   anything else a slot.
+// - Sockets change threads only through the mailbox, and only before their first byte was read.
 #include "sim/server_loop.h"
 
 #include <arpa/inet.h>
@@ -138,6 +149,8 @@ void ServerLoop::poke() {
 void ServerLoop::hand_over(AcceptedSocket socket) {
   {
     const MutexLock lock(mailbox_mutex_);
+    // Under the lock with which run() empties the mailbox at its end: no socket can stay behind in
+    // it.
     if (is_stopping_.load(std::memory_order_acquire)) return;
     mailbox_.push_back(std::move(socket));
   }
@@ -185,6 +198,7 @@ void ServerLoop::accept_some(TimePoint now) {
 
 void ServerLoop::take_mailbox() {
   std::uint64_t count = 0;
+  // First the counter, then the mailbox: what is put there in between wakes the loop once more.
   (void)!::read(wake_.get(), &count, sizeof count);
   std::vector<AcceptedSocket> sockets;
   {
@@ -207,6 +221,7 @@ void ServerLoop::listen_again(TimePoint now) {
 }
 
 void ServerLoop::drive_all(TimePoint now) {
+  // A copy, since drive() may close slots and so change the map.
   std::vector<Slot*> slots;
   for (const auto& [fd, slot] : slots_) slots.push_back(slot.get());
   for (Slot* slot : slots) drive(*slot, now);
@@ -253,6 +268,7 @@ void ServerLoop::run_timers(TimePoint now) {
 
 void ServerLoop::run_ready(TimePoint now) {
   std::vector<Slot*> turn;
+  // Those that yield again wait for the next turn, behind events and timers.
   turn.swap(ready_);
   for (Slot* slot : turn) {
     slot->is_ready = false;

@@ -1,3 +1,20 @@
+// What is asked in which order, and why. begin() sees the head only: what is refused there is
+// refused before a byte of the body is stored, and a client that waits for 100 Continue never
+// sends it.
+//
+// 1. What the request means. 2. Who asks (a wrong signature must not show whether a key exists,
+// and must not use up a fault that a test has planned). 3. Whether all of it is known
+// (allowed.cc): what would be ignored is refused. 4. Its fate and the address's. 5. The limits of
+// request rates.
+//
+// Invariants:
+// - What begin() counts as in progress (ordinals, transfers) release() takes out again, exactly
+//   once: the two flags in the exchange say what is to be taken out.
+// - answer() runs after the whole body was read and checked; only then may anything change on
+//   disk.
+// - A fate depends on what the client asks for, not on how it was signed: parameters of signatures
+//   and ids of uploads differ from run to run and are left out of the identity.
+// - One Service per thread; all that is shared lies in SharedState and has its own locks.
 #include "sim/service.h"
 
 #include <algorithm>
@@ -201,6 +218,7 @@ void Service::take_behaviour() {
 }
 
 void Service::draw(const http::RequestHead& head, Exchange& exchange) {
+  // A perfect server is measured by benchmarks: no hash, no table.
   if (current_.is_perfect && !shared_.options.count_repeats) return;
   const Target& target = exchange.target;
   std::uint64_t identity = hash_text(head.method);
@@ -245,6 +263,7 @@ void Service::open_body(const http::RequestHead& head, const std::string& payloa
   if (!has_body && !stores_body(kind)) return;
   BodyReader::Target target;
   target.max_memory_bytes = kMaxDocumentBytes;
+  // There the checksum fields speak of the whole object, not of this document.
   target.check_fields = kind != Kind::kCompleteUpload;
   target.keep = exchange.refusal == S3Code::kNone;
   if (is_payload_hash(payload_hash)) target.expected_sha256 = payload_hash;
@@ -392,6 +411,7 @@ void Service::answer(const http::RequestHead& head, Exchange& exchange) {
 
 void Service::append_head(const Exchange& exchange, std::chrono::sys_seconds now,
                           std::string& out) {
+  // The text of the second is kept: formatting dates would show in the cost of small reads.
   if (now != date_at_) {
     date_at_ = now;
     date_line_ = "\r\nServer: headrace-sim\r\nDate: " + http::format_http_date(now) +

@@ -1,3 +1,11 @@
+// All that threads share, each with a lock of its own that is held for a look-up, a copy or the
+// making of a session, never over a system call. Each table is bounded, and what happens when it is
+// full is harmless: ordinals start anew (early faults come once more), the oldest sessions and
+// completed uploads are forgotten.
+//
+// Changes of behaviour go by version: set() raises it under the lock after the value has changed,
+// and each thread takes a copy when the version is not the one it knows. Requests read their own
+// thread's copy without any lock.
 #include "sim/shared_state.h"
 
 #include <cstdio>
@@ -79,6 +87,7 @@ Result<auth::Credentials> SessionTable::create(std::string_view bucket, std::str
   const std::string token = std::string("session-token-") + id;
   auth::Credentials out = session.credentials;
   out.session_token = token;
+  // Tokens sort by their number of at least eight digits, so the first is the oldest.
   if (sessions_.size() >= kMaxSessions) sessions_.erase(sessions_.begin());
   sessions_[token] = std::move(session);
   return out;
@@ -127,6 +136,7 @@ Status SharedState::open() {
   auth::VerifyOptions verify;
   verify.accepted.push_back(std::move(accepted));
   verify.region = options.region;
+  // CreateSession is signed with the account's keys for the service "s3express".
   auth::VerifyOptions express = verify;
   express.service = "s3express";
   HEADRACE_TRY_ASSIGN(express_verifier, auth::SigV4Verifier::create(std::move(express)));

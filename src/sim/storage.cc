@@ -1,3 +1,19 @@
+// Where a key lies: in its natural file "root/bucket/key" where the key can be a path and nothing
+// is in the way, else in the hidden folder under an escaped name.
+//
+// Invariants:
+// - After a commit a key lies in one of the two places only: a natural file removes the escaped
+//   one. The escaped one is written for a path key only where the natural path is blocked by a
+//   folder or by a file in a folder's place; find() looks at the natural place first.
+// - Bytes appear and change by rename() alone (touch() changes times). Readers take no lock and see
+//   one version or another, never a mixture.
+// - Everything that checks a condition holds commit_mutex_ from the check to the rename or unlink.
+//   Without it two conditional writes could both pass.
+// - Commit: condition, time stamp, seal (which contains the stamp), rename. The seal comes after
+//   the stamp because it is about it, and before the rename because nobody may see a version
+//   without it.
+// - Nothing is trusted that others may have changed: a seal counts only with the size and time
+//   that the file has now.
 #include "sim/storage.h"
 
 #include <fcntl.h>
@@ -382,6 +398,8 @@ S3Code Storage::commit(TemporaryFile file, std::string_view bucket, std::string_
       if (::unlink(escaped.c_str()) == 0) prune(escaped, hidden_path(bucket, "keys"));
       return S3Code::kNone;
     }
+    // A folder has the key's name, or a file has the name of one of its folders: both keys may
+    // exist in S3, so this one goes to the hidden folder.
     if (!is_blocked(errno)) return S3Code::kInternalError;
   }
   if (!rename_into(file.path(), escaped)) return S3Code::kInternalError;
@@ -432,6 +450,7 @@ S3Code Storage::remove(std::string_view bucket, std::string_view key,
     const std::string path = natural_path(bucket, key);
     if (::unlink(path.c_str()) == 0) {
       prune(path, bucket_path(bucket));
+      // EISDIR, and EPERM on some file systems: a folder, whose keys stay.
     } else if (errno != ENOENT && errno != EISDIR && errno != ENOTDIR && errno != EPERM) {
       return S3Code::kInternalError;
     }

@@ -1,3 +1,12 @@
+// Which table entry is in a slot is computed, never stored: a Partition is arithmetic, and only
+// the methods that mix batches of several streams keep a list, of 8 bytes a batch.
+//
+// - "random" partitions all streams as one. A run that goes on drops samples inside of the
+//   partition.
+// - The others make rows, of one global batch each, from one partition a stream. A run that goes
+//   on drops whole rows.
+// - per_stream and stratified take only as many rows as they can fill; what pads the epoch to a
+//   multiple of the workers are empty slots.
 #include "order/mosaic/batching.h"
 
 #include <algorithm>
@@ -136,6 +145,8 @@ class StratifiedBatching final : public RowBatching {
   static Result<std::unique_ptr<const Batching>> create(const BatchingSpec& spec) {
     HEADRACE_TRY_ASSIGN(auto portion, stratified_portions(spec));
     PartitionSpec shape = shape_of(spec);
+    // One node and batches of one: the partition then gives the stream's samples one after the
+    // other, and rows cut them by portions.
     shape.physical_nodes = 1;
     shape.batch_size = 1;
     HEADRACE_TRY_ASSIGN(auto partitions, partition_streams(spec, shape));
@@ -263,6 +274,8 @@ class DevicePerStreamBatching final : public RowBatching {
     const std::uint64_t place = device / world_.physical_nodes;
     if (place >= origins_[node].size()) return -1;
     const BatchOrigin& origin = origins_[node][place];
+    // x counts the samples that this node takes of the stream: they come from its canonical nodes
+    // in turn.
     const std::uint64_t x =
         std::uint64_t{origin.batch} * world_.batch_size + column % world_.batch_size;
     const std::uint64_t width = canonical_per_node_ * world_.ranks_per_node;

@@ -1,4 +1,17 @@
 // MosaicEpoch: weights, sampling, shuffle and batching put together.
+//
+// Everything here must come out sample for sample as in Mosaic, so what matters is which seed
+// decides what, and which streams are shuffled together.
+//
+// Invariants:
+// - The shuffles work on ids of the epoch, not on positions of the dataset: they need the ids of a
+//   unit to be consecutive, and a resampled unit's positions are not. Positions replace the ids
+//   afterwards, in place.
+// - With the batching method "random" all streams are one group, which is shuffled as a whole.
+//   With any other each stream is a group of its own, with its share of shuffle_block_size.
+// - The key of a table covers all that decides its entries, and nothing of the world or of the
+//   position in the epoch: a run that goes on with other ranks finds the table it has made before.
+// - Without a shuffle, and with every sample taken once, there is no table: ids are positions.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -170,6 +183,7 @@ Status Epoch::plan_groups(std::span<const MosaicStream> streams, std::uint64_t d
   SamplingSpec sampling;
   sampling.granularity = spec_.sampling_granularity;
   sampling.pick_seed = epoch_seed();
+  // Unlike the pick seed, this one changes with the epoch even where nothing is shuffled.
   sampling.choice_seed =
       *state_.shuffle_seed + (spec_.sampling_method == "balanced" ? state_.epoch : 0);
   const bool is_one = spec_.batching_method == "random";
@@ -188,6 +202,7 @@ Status Epoch::plan_groups(std::span<const MosaicStream> streams, std::uint64_t d
     group.shuffle = {algo, state_.num_canonical_nodes, *state_.shuffle_seed, state_.epoch,
                      block_size()};
     if (!is_one) {
+      // The product is rounded down, as in Mosaic; so the share of a small stream may become 0.
       group.shuffle.block_size =
           static_cast<std::uint64_t>(static_cast<double>(block_size()) * weights_.proportion[s]);
     }

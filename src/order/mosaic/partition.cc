@@ -1,3 +1,17 @@
+// Mosaic builds an array of node x rank x worker x batch x sample with numpy and reshapes it. Here
+// the same places are computed one at a time, so that 10^8 samples take no memory. The steps, each
+// undone by one function when a slot asks:
+//
+// | step                                               | made by        | undone by       |
+// |----------------------------------------------------|----------------|-----------------|
+// | canonical nodes x columns, padded                  | lay_out_rows() | row_element()   |
+// | transposed, the first samples dropped, dealt out   |                |                 |
+// | to the physical nodes, filled up for their ranks   | lay_out_ranks()| node_element()  |
+// | dealt out to the ranks of a node, cut into batches |                | element(), at() |
+//
+// Padding repeats samples that were there already. numpy's slices decide
+// which ones, and the same ones are taken here: a sample that comes twice does so at the same
+// places.
 #include "order/mosaic/partition.h"
 
 #include <algorithm>

@@ -1,3 +1,12 @@
+// How many samples each stream, shard and unit gives. All of it repeats numpy to the last bit: a
+// share that is rounded another way moves one sample, and with it all that follow.
+//
+// - Either all weights are shares of an epoch's size, or each says a number of samples (repeat,
+//   choose, or none: all). Truncated shares leave at most one sample a stream over, and these go
+//   to streams that are drawn by lot.
+// - A shard gives whole rounds of its samples first, then one partial unit. The draws of the
+//   partial units come from one generator for all streams that are resampled together, shard after
+//   shard.
 #include "order/mosaic/sampling.h"
 
 #include <algorithm>
@@ -146,6 +155,8 @@ std::vector<std::uint64_t> sample_mosaic_shards(std::span<const std::uint64_t> s
   for (std::uint64_t& count : out) count *= choose / total;
   std::uint64_t left = choose % total;
   if (left == 0) return out;
+  // Whole rounds are given. What is left goes out in picks, in random order, until nothing is
+  // left; so at most one pick is cut short.
   // Picks of `granularity` samples, listed shard by shard; the last of a shard is what remains.
   std::vector<std::uint32_t> shard_of;
   std::vector<std::uint64_t> last_pick(shard_samples.size());
@@ -170,6 +181,8 @@ std::vector<std::uint64_t> sample_mosaic_shards(std::span<const std::uint64_t> s
 
 namespace mosaic {
 
+// The constants and the shape of the sum are those of numpy's add.reduce for float64: below 8
+// values one after the other, up to 128 in eight lanes, and more in two halves.
 double pairwise_sum(std::span<const double> values) noexcept {
   constexpr std::size_t kLanes = 8;
   constexpr std::size_t kBlock = 128;
@@ -210,6 +223,7 @@ void EpochSamples::add_shard(std::uint64_t first, std::uint64_t samples, std::ui
   is_identity_ = false;
   add_unit(rest, chosen_.size() + 1);
   auto drawn = rng.choice(samples, rest);
+  // Sorted, as in Mosaic: the shuffle mixes them later, where there is one.
   std::sort(drawn.begin(), drawn.end());
   for (const std::uint64_t sample : drawn) chosen_.push_back(static_cast<std::uint32_t>(sample));
 }

@@ -1,3 +1,12 @@
+// Every draw counts: one more or one less, or two in another sequence, and all samples behind it
+// come elsewhere than in Mosaic. So the loops here have Mosaic's order even where another is more
+// natural, as in py1br, which draws the staggers of all nodes before the first size of a block.
+//
+// Two generators: one of the seed alone, which is the same in every epoch, and one of seed +
+// epoch. The first one orders the units before they are divided among canonical nodes. Each node
+// therefore keeps its samples in all epochs (as long as the sampling gives the same ones), and the
+// second one mixes only inside of a node. py2s lets the first shuffle the samples of each shard as
+// well; naive knows no nodes and has only the second.
 #include "order/mosaic/shuffle.h"
 
 #include <algorithm>
@@ -77,6 +86,7 @@ void shuffle_py2s(std::span<const std::uint64_t> units, const ShuffleSpec& spec,
     const auto part = std::span(pieces.spans).subspan(first, last - first);
     const std::size_t begin = at;
     for (const Span& piece : part) at += piece.size();
+    // The pieces change places inside of the part, so they are written from a copy of it.
     before.assign(out.begin() + static_cast<std::ptrdiff_t>(begin),
                   out.begin() + static_cast<std::ptrdiff_t>(at));
     rng.shuffle(part);
@@ -144,6 +154,7 @@ Result<ShuffleAlgo> parse_shuffle_algo(const std::string& name) {
 
 std::pair<std::int64_t, std::int64_t> block_bounds(std::uint64_t block_size) noexcept {
   const auto size = static_cast<double>(block_size);
+  // Truncated, as Python's int() does it.
   return {static_cast<std::int64_t>(0.75 * size), static_cast<std::int64_t>(1.25 * size)};
 }
 
@@ -160,6 +171,7 @@ DividedSpans divide_spans(std::vector<Span> spans, std::uint64_t samples, std::u
       so_far += spans[next].size();
       out.spans.push_back(spans[next]);
     }
+    // A span across a node's border: its first samples end this node, the others begin the next.
     if (next < spans.size() && so_far < stop) {
       Span& cut = spans[next];
       out.spans.push_back({cut.begin, cut.begin + (stop - so_far)});

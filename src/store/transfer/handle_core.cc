@@ -1,3 +1,14 @@
+// Invariants:
+// - An op is in free_, or linked from outstanding_first_ until its completion was taken. Its
+//   memory stays in storage_ either way: reactors keep plain pointers to it.
+// - submit_mutex_ guards the pool and the list of what is outstanding, done_mutex_ what has
+//   finished. Where both are needed, submit_mutex_ comes first; wait() holds one at a time.
+// - Between push() and deliver() an op is the reactor's. Others may only set is_cancelled, which
+//   the reactor looks at when the letter comes.
+// - Of each reactor there is at most one cancel letter in the mail, whatever the number of
+//   cancels.
+// - capacity counts what lies between submit() and wait(): a consumer that takes nothing gets no
+//   more accepted, and done_ cannot grow without end.
 #include "store/transfer/handle_core.h"
 
 #include <algorithm>
@@ -127,6 +138,7 @@ std::size_t HandleCore::wait(std::span<Completion> out, TimePoint until, std::st
     }
   }
   std::size_t index = 0;
+  // Without a lock: what was taken belongs to this thread until release().
   for (TransferOp* op = taken.front(); op != nullptr; op = op->queue_next) take(*op, out[index++]);
   if (count > 0) release(taken);
   return count;
@@ -213,6 +225,8 @@ void HandleCore::retire() {
   }
   {
     MutexLock lock(done_mutex_);
+    // A letter points to this core; before the next handle gets it, the last one must have been
+    // read.
     while (letters_under_way_ > 0) lock.wait(done_changed_);
     is_woken_ = false;
   }

@@ -1,3 +1,14 @@
+// Who keeps whom: handles keep the EngineCore, which owns the reactors and all handle cores; so
+// the threads end with the last of engine and handles. A HandleCore is never freed before that,
+// since a reactor may be about to signal one whose handle has gone; it is used again by the next
+// handle.
+//
+// What belongs to an endpoint is divided among the reactors when they start, so that they need not
+// ask each other: connections (the first ones get what the division leaves over), and the retry
+// budget. Only the limit on requests in flight is shared, through EndpointControl.
+//
+// Blocking calls are ordinary ops with a handle of their own. call() may not return before its op
+// has ended, cancelled or not: the op points to its arguments.
 #include "store/transfer/transfer_engine.h"
 
 #include <unistd.h>
@@ -18,6 +29,7 @@ namespace {
 StoreOptions with_defaults(StoreOptions options) {
   if (options.clock == nullptr) options.clock = &system_clock();
   if (options.reactor_count == 0) options.reactor_count = 1;
+  // A reactor without a connection would never serve what it is given.
   options.reactor_count = std::min(options.reactor_count, options.max_in_flight);
   if (options.retry_seed == 0) {
     options.retry_seed =
@@ -93,6 +105,8 @@ Result<std::shared_ptr<EngineCore>> EngineCore::create(std::shared_ptr<HttpProto
   HEADRACE_TRY(check_options(options));
   auto core =
       std::make_shared<EngineCore>(std::move(protocol), with_defaults(options), std::move(network));
+  // Made here, though reactors use it: authorities that cannot be read fail the opening, not a
+  // request.
   if (core->protocol_->endpoint().use_tls) {
     const auto tls = core->network_.tls();
     if (!tls) return tls.error().clone();
@@ -124,6 +138,7 @@ HandleCore* EngineCore::acquire_handle() {
   MutexLock lock(mutex_);
   if (free_handles_.empty()) {
     handles_.push_back(std::make_unique<HandleCore>(reactors_, options_));
+    // So that release_handle(), which destructors call, allocates nothing.
     free_handles_.reserve(handles_.size());
     return handles_.back().get();
   }
@@ -146,6 +161,7 @@ Result<HttpAnswer> EngineCore::call(const HttpCall& call, const CallOptions& cal
   handle->submit_call(call, answer, call_options.deadline);
   Completion completion;
   if (handle->wait({&completion, 1}, TimePoint::max(), call_options.stop) == 0) {
+    // The completion of a call has tag 0.
     handle->cancel(0);
     while (handle->wait({&completion, 1}, TimePoint::max(), {}) == 0) {
     }

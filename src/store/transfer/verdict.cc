@@ -1,3 +1,11 @@
+// Whether an answer is what was asked for, by its head alone: before its body goes anywhere. The
+// order of the checks matters:
+// - 416 first, as it has no version. With allow_short it is the end of the object.
+// - The version before the range: of another version the range proves nothing, and kChanged is an
+//   answer for the caller, not a fault to be tried again.
+// - Then the range, and at last the length of the body: it is the slab's only protection against a
+//   server that sends more than was asked for. What a sound server cannot send is kCorrupt, which
+//   the engine asks for again (note 0032).
 #include "store/transfer/verdict.h"
 
 #include <algorithm>
@@ -67,6 +75,8 @@ Verdict judge_whole(const Request& request, const http::ResponseHead& head) {
 Verdict judge_get(const Request& request, const http::ResponseHead& head) {
   if (head.status == 416) {
     const auto total = unsatisfied_total(head.header("content-range"));
+    // "No such range" about a range that begins inside of the object: read as an error like any
+    // other.
     if (total && *total > request.offset_bytes) return {BodyUse::kError, {}, 0, 0};
     if (!request.allow_short) {
       return corrupt(total ? "the object ends at " + std::to_string(*total)
