@@ -1,3 +1,13 @@
+// The planning half of Azure's credentials: variables and files in, one source out; nobody is
+// asked.
+//
+// - Endpoint and credentials are looked for separately: a connection string may give one without
+//   the other.
+// - What is named for another account is passed over, with a line in `searched`: people work with
+//   several accounts, and one account's key is of no use at another.
+// - First found, first used. Within a connection string the key wins over the SAS.
+// - The machine's identity comes last and is believed in only where the firmware, or a variable,
+//   says that there is one.
 #include "auth/azure_settings.h"
 
 #include <algorithm>
@@ -215,6 +225,8 @@ Result<AzureConnectionString> parse_azure_connection_string(std::string_view tex
     if (name == "UseDevelopmentStorage") is_development = is_true(value);
     if (name == "DevelopmentStorageProxyUri") proxy = without_last_slash(std::string(value));
   }
+  // "UseDevelopmentStorage=true" stands for Azurite on this machine, with its published key; of
+  // the rest only the proxy's address counts.
   if (is_development) {
     out.account = kAzureDevelopmentAccount;
     out.account_key = kAzureDevelopmentKey;

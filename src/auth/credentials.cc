@@ -1,3 +1,10 @@
+// Region, endpoint and addressing style are looked for here, credentials by plan_credentials();
+// both keep the order of the AWS SDKs (botocore), which tests compare with. Each setting keeps the
+// place it came from, for `headrace store whoami`.
+//
+// A provider's current() never waits: a static one answers from memory, a renewing one from what
+// its thread fetched last. StaticProvider says when temporary keys have expired rather than
+// sending them.
 #include "auth/credentials.h"
 
 #include <filesystem>
@@ -66,6 +73,8 @@ class Resolver {
   /// `variable` and `service` name one service: "S3", "s3".
   FoundSetting endpoint(const std::string& variable, const std::string& service) const {
     if (is_true(environment_.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS"))) return {};
+    // The service's own variable, then the general one; the config file has the same two, the
+    // first in a "services" section that the profile names.
     for (const std::string& name :
          {"AWS_ENDPOINT_URL_" + variable, std::string("AWS_ENDPOINT_URL")}) {
       if (std::string text = environment_.get(name); !text.empty()) return {text, name};
@@ -116,6 +125,7 @@ class RenewingProvider final : public CredentialProvider {
 }  // namespace
 
 std::string masked_id(const std::string& id) {
+  // Four characters at each end of a short id would be most of it.
   if (id.size() < 12) return "****";
   return id.substr(0, 4) + "..." + id.substr(id.size() - 4);
 }

@@ -1,3 +1,13 @@
+// The planning half of Google's credentials: it reads variables and files and asks nobody. What a
+// file says wrong is therefore told when a store is opened, and what a service refuses when it
+// happens.
+//
+// - The first place that is configured is the one: a broken file is an error, never a reason to
+//   look further. Else somebody else's keys would be used without a word.
+// - `searched` gets a line for each place that was passed over; together they are the error when
+//   nothing is found.
+// - Credentials that run programs are refused: a configuration file must not be code.
+// - impersonated_service_account nests; the depth is bounded, as files come from anywhere.
 #include "auth/google_credentials.h"
 
 #include <nlohmann/json.hpp>
@@ -221,6 +231,8 @@ class Resolver {
       settings_.credentials_source += " " + identity->client_email;
     settings_.credentials_source += " (" + path + ")";
     settings_.identity = *std::move(identity);
+    // The environment wins; project_id says where the account lives, and serves where nothing
+    // better is.
     if (settings_.project.empty()) settings_.project = text_of(*object, "quota_project_id");
     if (settings_.project.empty()) settings_.project = text_of(*object, "project_id");
     return true;

@@ -1,3 +1,8 @@
+// GOOG4, which is SigV4 with other names and one fixed scope: "auto/storage" stands for every
+// bucket, so the derived key depends on the day alone and is kept for it. Specification: Google
+// Cloud Storage, "Signatures" and "V4 signing process".
+//
+// RSA signatures (1 ms) are made for signed URLs and tokens only, never for a request.
 #include "auth/google_signature.h"
 
 #include <openssl/evp.h>

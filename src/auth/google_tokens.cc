@@ -1,3 +1,16 @@
+// How each kind of identity comes to a token:
+//
+// | identity          | steps                                                                |
+// |-------------------|----------------------------------------------------------------------|
+// | service account   | signs a token itself; elsewhere than at Google, an assertion for one |
+// | user              | refresh token for access token                                       |
+// | external account  | another provider's token, traded at STS; impersonation may follow    |
+// | impersonated      | a token of its source, which asks IAM for one of the other account   |
+// | machine           | asks the metadata server                                             |
+//
+// Of a refusal only the fields that are meant for people enter a message: bodies may repeat what
+// was sent, and that is secret. 5xx, 408 and 429 may pass; everything else is final and has
+// advice.
 #include "auth/google_tokens.h"
 
 #include <nlohmann/json.hpp>
@@ -122,6 +135,7 @@ class Fetcher {
         {"requested_token_type", "urn:ietf:params:oauth:token-type:access_token"},
         {"subject_token", subject},
         {"subject_token_type", identity.subject_token_type}};
+    // As Google's libraries: the project is for workforce pools, which have no client.
     if (!identity.workforce_project.empty() && identity.client_id.empty()) {
       fields.emplace_back("options", json{{"userProject", identity.workforce_project}}.dump());
     }
@@ -209,6 +223,7 @@ class Fetcher {
   static Result<Token> token_of(const json& answer, const char* field, WallTime expires) {
     if (!answer.contains(field) || !answer[field].is_string())
       return Status(Code::kCorrupt, "the token service's answer has no " + std::string(field));
+    // It becomes a header field: no character may end the line.
     std::string text = answer[field].get<std::string>();
     // The metadata server pads its tokens with dots, which are part of them.
     for (char c : text) {

@@ -1,3 +1,10 @@
+// What is signed is what is sent: the caller hands in the path, query and fields as they go over
+// the wire, and nothing here may change them. canonical_path() and canonical_query() are for
+// callers that build a request, and for the verifier.
+//
+// The signing itself (four derivation steps, HMAC by hand, contexts that are kept) is in
+// hashing.cc. S3 differs from all other services in one rule: its paths are escaped once and never
+// normalised, since keys may contain "//" and "..".
 #include "auth/sigv4.h"
 
 #include <openssl/evp.h>
@@ -135,6 +142,7 @@ std::string SigV4Signer::presigned_query(const CanonicalRequest& request,
   query.append("&X-Amz-SignedHeaders=");
   append_signed_names(request.fields, "%3B", query);
 
+  // Sorted as a whole: the caller's parameters lie among ours.
   auto canonical = canonical_query(query);
   HEADRACE_CHECK(
       canonical.has_value());  // the caller's part is canonical already, ours is escaped above
@@ -176,6 +184,8 @@ Result<std::string> canonical_query(std::string_view query, std::string_view wit
     if (equals != std::string_view::npos) {
       HEADRACE_TRY_ASSIGN(value, http::decode(piece.substr(equals + 1)));
     }
+    // Decoded and escaped anew, since clients escape differently ('~', lower-case hex) and both
+    // sides must come to the same bytes. They are sorted in their escaped form.
     pieces.emplace_back(http::encode(name, http::Slash::kEscape),
                         http::encode(value, http::Slash::kEscape));
   }
@@ -206,12 +216,14 @@ std::vector<http::Field> canonical_fields(std::string_view fields, std::string_v
     http::Field field;
     for (std::string_view rest = fields; http::next_field(rest, field);) {
       if (!http::equals_ignoring_case(field.name, name)) continue;
+      // Repeated fields are joined in the order in which they came.
       if (!is_first) storage.push_back(',');
       is_first = false;
       append_squeezed(field.value, storage);
     }
     entries.push_back({name, begin, storage.size()});
   }
+  // Views only now: `storage` does not grow any more.
   std::vector<http::Field> out;
   out.reserve(entries.size());
   for (const Entry& entry : entries) {

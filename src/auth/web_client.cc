@@ -1,3 +1,15 @@
+// A small HTTP client for token services that blocks, but never for longer than it was told and
+// never past a stop: every wait is a poll() on the socket and on a bell that the stop token rings.
+// Sockets are non-blocking for that reason.
+//
+// - Why not the transfer engine: it needs credentials, and this fetches them.
+// - Two limits of time: connect_until_ for name, connect and TLS, until_ for the whole exchange.
+// - One exchange a connection ("Connection: close"): these services are asked once in many
+//   minutes.
+// - Redirects are not followed: a token must not go where an answer points.
+// - The end of a body without a length is the end of the connection; under TLS that counts only
+//   with close_notify, else anyone on the way could cut an answer short.
+// - Nothing of an answer is believed beyond 1 MiB.
 #include "auth/web_client.h"
 
 #include <fcntl.h>
@@ -118,6 +130,7 @@ class Exchange {
   const HostResolver& resolver_;
   std::stop_token stop_;
   Bell stop_bell_;
+  // After the bell, which it may ring while it is being constructed.
   std::stop_callback<std::function<void()>> on_stop_;
   Fd fd_;
   std::unique_ptr<TlsSession> tls_;
@@ -172,6 +185,8 @@ Status Exchange::connect_to(const NetAddress& address, TimePoint until) {
 Status Exchange::connect(const std::string& host, std::uint16_t port) {
   HEADRACE_TRY_ASSIGN(const auto addresses, look_up(host, port));
   Status status;
+  // One after the other, not raced: the last address gets all the time that is left, the others
+  // little.
   for (const NetAddress& address : addresses) {
     const bool is_last = &address == &addresses.back();
     const TimePoint until = system_clock().now() + kNextAddressAfter;
@@ -222,6 +237,7 @@ Status Exchange::open_tunnel(const http::HttpUrl& target, const http::Proxy& pro
   if (head.status < 200 || head.status >= 300)
     return fail(Code::kUnavailable, "the proxy " + proxy.host + " refuses the connection: HTTP " +
                                         std::to_string(head.status));
+  // What came behind the proxy's answer belongs to the TLS handshake.
   const auto rest = as_bytes(std::string_view(bytes).substr(head_bytes));
   sealed_.assign(rest.begin(), rest.end());
   return {};
@@ -283,6 +299,7 @@ Result<std::size_t> Exchange::read_head(std::string& bytes, http::ResponseHead& 
     if (!parsed) return fail(Code::kCorrupt, parsed.error().message());
     const std::size_t head_bytes = *parsed;
     if (head_bytes > 0 && head.status >= 200) return head_bytes;
+    // 1xx: the answer itself follows.
     if (head_bytes > 0) {
       bytes.erase(0, head_bytes);
       continue;

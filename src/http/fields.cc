@@ -1,3 +1,9 @@
+// Both ends of a connection must agree on where a message ends, or an answer is taken for that of
+// another request. So nothing ambiguous passes: one length, chunked as the only coding and not
+// beside a length, no folded lines, no bare line feed, no space before a colon.
+//
+// A head is read once, line by line, on every request: no allocation, and names are told apart by
+// their length first.
 #include "http/fields.h"
 
 #include <array>
@@ -137,6 +143,7 @@ LineReader::Kind LineReader::next_field(Field& out) noexcept {
   if (kind != Kind::kLine) return kind;
   if (line.empty()) return Kind::kEnd;
   std::size_t colon = 0;
+  // The name ends at the first character that no name may have; that must be the colon.
   while (colon < line.size() && kIsToken[static_cast<unsigned char>(line[colon])]) ++colon;
   if (colon == 0 || colon == line.size() || line[colon] != ':') return Kind::kBad;
   out.name = line.substr(0, colon);

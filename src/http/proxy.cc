@@ -1,3 +1,8 @@
+// curl's rules, since people set these variables for curl: names in lower case win, entries of
+// NO_PROXY match a name and all below it, the scheme of a proxy may be missing. Kinds of proxies
+// that curl knows beyond http:// are errors.
+//
+// No message may contain a proxy's user or password: they are cut off before the rest is parsed.
 #include "http/proxy.h"
 
 #include <arpa/inet.h>
@@ -93,6 +98,7 @@ bool names_host(std::string_view entry, std::string_view host, std::uint16_t por
   }
   const auto address = parse_address(host);
   const auto network = parse_address(entry);
+  // An address never matches a name, or "10.0.0.1" would be "below" the entry "0.0.1".
   if (address || network || slash != std::string_view::npos) {
     if (!address || !network) return false;
     if (slash == std::string_view::npos) prefix_bits = network->size_bytes * 8;
@@ -142,6 +148,7 @@ Result<Proxy> parse_proxy(std::string_view text) {
   const bool has_port = authority.rfind(':') != std::string_view::npos &&
                         (authority.rfind(']') == std::string_view::npos ||
                          authority.rfind(']') < authority.rfind(':'));
+  // parse_http_url() would say 80 where none is written; curl says 1080.
   proxy.port = has_port ? url.port : kDefaultProxyPort;
   return proxy;
 }

@@ -1,3 +1,8 @@
+// Strict where a lenient reading would let two parties see different things: a bad escape is an
+// error, not text, and so is a NUL, however it is written, as it would end a name in C.
+//
+// Only RFC 3986's unreserved characters stay as they are, and escapes are written in capitals: this
+// is the form that AWS and Google sign.
 #include "http/uri.h"
 
 #include <array>
@@ -100,8 +105,10 @@ std::string without_secrets(std::string_view url) {
   const std::size_t scheme_end = url.find("://");
   if (scheme_end == std::string_view::npos) return std::string(url);
   const std::size_t host = scheme_end + 3;
+  // Queries go as well: signed URLs have their secret there.
   std::string out(url.substr(0, url.find('?', host)));
   if (out.size() < url.size()) out += "?...";
+  // A '@' in the path is none of a user name.
   const std::size_t path = std::min(out.find('/', host), out.size());
   const std::size_t at = out.rfind('@', path);
   if (at != std::string::npos && at >= host) out.replace(host, at - host, "***");

@@ -1,3 +1,10 @@
+// What is measured, and what is not: the first answer to each slab only warms up (connections,
+// TLS, the engine's limit), and the clock starts when the last of them is in. Bytes are counted
+// until the time is over; times of what is then still under way are kept, since dropping the
+// slowest would make the tail look better than it is.
+//
+// Places are drawn at random from the seed, whole parts apart, so that caches along the way help
+// little and two runs read the same.
 #include <algorithm>
 #include <array>
 #include <memory>

@@ -1,3 +1,6 @@
+// The helper thread and the owner share a State and nothing else, and both keep it alive: whoever
+// goes first leaves the other unharmed. notify() is called under the State's mutex, so after
+// abandon() it is neither running nor will it run.
 #include "net/resolver.h"
 
 #include <arpa/inet.h>

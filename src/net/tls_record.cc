@@ -1,3 +1,11 @@
+// The keys come from OpenSSL's handshake; from then on records are opened here, so that their
+// content lands in the slab instead of in OpenSSL's buffer first.
+//
+// - The nonce is the number of the record (RFC 8446, section 5.3): records are opened once each,
+//   in order. A record with a bad tag leaves the number where it was; the connection is over then.
+// - Key, iv and number change together, in derive_keys(), and nowhere else.
+// - Content is written before its tag is checked. Nobody may look at it until open() has said yes.
+// - Secrets are wiped wherever they were: the object, and the stack.
 #include "net/tls_record.h"
 
 #include <openssl/crypto.h>
@@ -132,6 +140,7 @@ Result<RecordOpener::Opened> RecordOpener::open(std::span<const std::byte> recor
   if (!is_opened) return corrupt("record with a bad authentication tag");
   ++sequence_;
   std::size_t content_bytes = inner_bytes - 1;
+  // The type is the last byte that is not 0: what follows it is padding (section 5.4).
   while (last == std::byte{0} && content_bytes > 0) last = out[--content_bytes];
   const auto type = static_cast<TlsContent>(last);
   if (type != TlsContent::kData && type != TlsContent::kHandshake && type != TlsContent::kAlert)

@@ -1,3 +1,9 @@
+// What a column's bytes are is known from its encoding, a string of the dataset's format; formats
+// of numbers are translated by these types, all other bytes are handed on as they are. An encoding
+// that is not understood is an error rather than bytes: readers of the new dataset would not know
+// them either.
+//
+// Every array is checked against its bytes before it is written: shapes come from the data.
 #include "pack/cell_type.h"
 
 #include <algorithm>
@@ -42,6 +48,7 @@ double real_of_half(std::uint16_t bits) {
   if (exponent == 31) {
     value = fraction != 0 ? std::nan("") : HUGE_VAL;
   } else if (exponent == 0) {
+    // Subnormal: 2^-14 times fraction / 2^10.
     value = std::ldexp(fraction, -24);
   } else {
     value = std::ldexp(1024 + fraction, exponent - 25);
@@ -75,6 +82,7 @@ bool take_shape(std::span<const std::byte>& bytes, std::vector<std::uint64_t>& s
 bool fits(const ArrayView& view) {
   std::uint64_t total = view.dtype->size_bytes;
   for (const std::uint64_t dim : view.shape) {
+    // By division, so that a shape of the data cannot overflow the product.
     if (dim != 0 && total > view.data.size() / dim) return false;
     total *= dim;
   }

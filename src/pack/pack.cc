@@ -1,3 +1,12 @@
+// Shards are handed out by a counter and come back as they arrive at the target, which is later
+// than they were made: a worker puts one while it makes the next. A shard counts as done when it
+// has been recorded, and it is recorded even while stopping, so that nothing that arrived is made
+// again.
+//
+// - The first error is the run's; it stops the others, and what they say then is not heard.
+// - index.json comes last (TargetState::finish()), after all shards: readers see all of the
+//   dataset or none.
+// - Progress is told by the thread that called pack(), never by a worker.
 #include "headrace/pack.h"
 
 #include <algorithm>
@@ -53,6 +62,7 @@ class Run {
         state_(state),
         options_(options),
         facts_(state.facts().begin(), state.facts().end()),
+        // Workers see one token: the caller's stop and a failure end them alike.
         link_(stop, [this] { end_.request_stop(); }) {
     for (std::uint64_t i = 0; i < facts_.size(); ++i) {
       if (!facts_[i]) {

@@ -1,3 +1,13 @@
+// Everything about the shards is decided here, from names and sizes: so shards can be made in any
+// order and by any number of workers, and a run that was stopped finds the same ones.
+//
+// - image_bytes must be exact, to the byte: finished shards are known by their size. It follows
+//   file_image_bytes() and the writers' own rule: a shard is closed before the sample that would
+//   make it longer than shard_bytes, and holds at least one.
+// - What decides the bytes is in the digest: options, names, sizes and versions. Lengths go before
+//   texts, so two lists never look alike by where one name ends.
+// - The token stream is cut by arithmetic: byte b of a file is token b, and each file ends with
+//   one more.
 #include "pack/plan.h"
 
 #include <simdjson.h>
@@ -148,6 +158,7 @@ Status plan_tokens(PackPlan& plan) {
   std::uint64_t file = 0;
   for (std::uint64_t sample = 0; sample < plan.sample_count; sample += most) {
     const std::uint64_t count = std::min(most, plan.sample_count - sample);
+    // Files that end before the shard's first token belong to the shards before.
     while (plan.first_token[file + 1] <= sample * plan.tokens_per_sample) ++file;
     ShardPlan shard{.first_file = file,
                     .file_count = 0,
@@ -199,6 +210,7 @@ std::string plan_digest(const PackPlan& plan, const std::string& format) {
          std::to_string(plan.shard_bytes) + " " + std::to_string(plan.tokens_per_sample));
   update(state.get(), plan.compression);
   update(state.get(), plan.hash);
+  // Only where it makes a difference: all other plans keep the digest they had before.
   if (plan.layout == Layout::kTarFiles && plan.sample_count != plan.files.size())
     update(state.get(), "samples of several files");
   for (const ObjectInfo& file : plan.files) {

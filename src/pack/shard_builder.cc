@@ -1,3 +1,10 @@
+// A shard is built in memory: samples are appended to body_, and head, tail and compression come
+// when it is taken. A sample is in the shard as a whole or not at all: stage() writes it aside, so
+// that the caller can see how large the shard would be, and add_samples() cuts body_ back when a
+// sample fails.
+//
+// Bytes depend on samples and options alone, not on when or where: gzip members have no name and
+// no time, and compression runs over the whole shard at once.
 #include <simdjson.h>
 #include <zlib.h>
 #include <zstd.h>

@@ -1,3 +1,9 @@
+// The code decides, where there is one: the same status stands for things that differ in what the
+// caller can do (409 is an object that exists, a lease, a copy in progress, an archived blob).
+// Statuses serve for answers without a body, as to HEAD, and from proxies.
+//
+// Messages have our advice; the service's own words come only where there is none, since they may
+// repeat parts of a signature.
 #include "store/azure/azure_errors.h"
 
 #include "store/azure/azure_xml.h"

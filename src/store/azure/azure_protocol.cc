@@ -1,3 +1,15 @@
+// HeadBuilder writes fields in lower case and in order and signs them where they stand, so what is
+// signed is what is sent; the calls here must keep the order.
+//
+// - Keys that Azure would change on the way are refused before anything is sent: another blob
+//   would be read or, worse, written.
+// - A redirect is refused: Azure sends none, and a signed request goes nowhere else.
+// - Values from outside become header fields only without control characters, so none can begin
+//   another field.
+// - The token that was sent last is what a refusal is told of (see gcs_protocol.cc).
+//
+// The CRC-64 is Azure's own integrity check: sent with every body, asked for with every range of
+// up to 4 MiB, which is the most the service computes ("Get Blob").
 #include "store/azure/azure_protocol.h"
 
 #include <algorithm>
@@ -84,6 +96,7 @@ Status refuse_redirect(const HeadContext& context) {
 
 Status AzureProtocol::check_key(std::string_view key) const {
   if (key.empty()) return Status(Code::kInvalidArgument, "the key is empty");
+  // Bytes first, since they are never fewer than characters: most keys need no counting.
   if (config_.prefix.size() + key.size() > kMaxKeyCharacters) {
     const std::size_t count = character_count(config_.prefix) + character_count(key);
     if (count > kMaxKeyCharacters) {

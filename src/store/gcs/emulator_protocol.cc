@@ -1,3 +1,10 @@
+// For emulators only, which speak the JSON API and nothing else. No credentials, no checksums, no
+// signatures: what an emulator proves is that the calls fit together.
+//
+// Parts of an upload are objects of their own in ".headrace-uploads/", composed when it is
+// completed. The numbers in their names have five digits, so that byte order is their order. Which
+// uploads are under way is known to this store alone: those of another process are "no such
+// upload".
 #include "store/gcs/emulator_protocol.h"
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,6 @@
+// What the JSON API of emulators lacks is made up for here: listings are read whole, sorted, and
+// cut into pages of ours; uploads are objects that are composed. It costs a whole listing a page,
+// which is fine for an emulator and would not be for a bucket.
 #include "store/gcs/emulator_store.h"
 
 #include <algorithm>
@@ -123,6 +126,7 @@ class EmulatorStore final : public EngineStore {
     std::vector<std::string> names;
     for (const UploadedPart& part : parts)
       names.push_back(EmulatorProtocol::part_key(upload_id, part.part_number));
+    // The first part keeps its name, so a later compose finds what was put together so far.
     // 32 at a time into the first, which grows.
     const std::string whole = protocol_->config().prefix + key;
     while (names.size() > kMaxComposed) {

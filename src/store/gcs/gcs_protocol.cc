@@ -1,3 +1,12 @@
+// Fields are written in lower case and in sorted order, and the signer reads them where they
+// stand: what is signed is what is sent. append_field() calls must keep that order. What is not
+// signed (length, user agent) comes after the authorization.
+//
+// The version is the generation, never the ETag: equal bytes written twice have one ETag.
+//
+// A token that is refused is told to its provider; where a new one is under way the error becomes
+// kUnavailable, and the engine tries again with it. last_token_ is only the latest that was sent:
+// with two in use at once the wrong one may be told, which costs one renewal too many.
 #include "store/gcs/gcs_protocol.h"
 
 #include <algorithm>
@@ -124,6 +133,8 @@ Status GcsProtocol::append_head(const Request& request, const HeadContext& conte
   if (request.key.empty() || key_bytes > 1024 ||
       request.key.find_first_of(std::string_view("\0\r\n", 3)) != std::string_view::npos ||
       request.key == "." || request.key == "..") {
+    // Only keys that look odd are put together and checked in full: this is on the way of every
+    // read.
     HEADRACE_TRY(check_gcs_key(request.key.empty() ? std::string() : full_key(request.key)));
   }
   const bool has_version = !request.etag.empty() && request.op != Op::kPutPart;
@@ -145,6 +156,7 @@ Status GcsProtocol::append_head(const Request& request, const HeadContext& conte
     http::append_encoded(request.upload_id, http::Slash::kEscape, out);
   }
   out.append(" HTTP/1.1\r\n");
+  // As stored: else Google unpacks what was stored compressed, and ignores ranges.
   if (!is_put) append_field("accept-encoding", "gzip", out);
   append_field("host", config_.host_field, out);
   if (!is_put) {
@@ -239,6 +251,7 @@ BodyChecksum GcsProtocol::checksum_of(const Request& request,
                                       const http::ResponseHead& head) const {
   if (!config_.checks_checksum || request.op != Op::kGet) return {};
   const auto size = stored_size_bytes(head);
+  // Google has sums of whole objects only.
   const bool is_whole = head.status == 200
                             ? head.content_length == size
                             : head.status == 206 && head.content_range &&

@@ -1,3 +1,10 @@
+// One driver call is one request, but for uploads: completing one may have had its effect although
+// the answer was lost, so it is never repeated blindly. finish_upload() looks for the object
+// first, and knows it by the CRC-32C of all parts together, which Google keeps of multipart
+// uploads as well.
+//
+// Pages are followed by their markers, and a marker that comes back is an error: else a broken
+// server keeps a listing going for ever.
 #include "store/gcs/gcs_store.h"
 
 #include <algorithm>
@@ -277,6 +284,7 @@ class GcsStore final : public EngineStore {
       std::string key = keys[i].empty() ? std::string() : protocol_->full_key(keys[i]);
       outcomes[i] = check_gcs_key(key);
       if (!outcomes[i].ok()) continue;
+      // A multimap: the same key may be asked for twice, and both places get its outcome.
       places.emplace(key, i);
       whole_keys.push_back(std::move(key));
     }
@@ -297,6 +305,7 @@ class GcsStore final : public EngineStore {
       return;
     }
     for (const DeleteFailure& failure : *failures) {
+      // Deleting what is not there is a success, as for single objects.
       if (failure.code == "NoSuchKey" || failure.code == "NoSuchVersion") continue;
       http::ResponseHead head;
       head.status = 200;

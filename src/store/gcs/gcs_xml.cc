@@ -1,3 +1,5 @@
+// As store/s3/s3_xml.cc, with generations for versions. An entry without a generation is an error:
+// a read could not say which version it means.
 #include "store/gcs/gcs_xml.h"
 
 #include <pugixml.hpp>
@@ -81,6 +83,7 @@ void append_escaped(std::string_view text, std::string& out) {
         out += "&quot;";
         break;
       default:
+        // XML 1.0 forbids most of these even so; the store then refuses the request.
         if (static_cast<unsigned char>(c) < 0x20) {
           out += "&#" + std::to_string(static_cast<int>(c)) + ";";
         } else {

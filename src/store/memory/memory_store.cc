@@ -1,3 +1,9 @@
+// An object's bytes never change; a write replaces the pointer. So a read copies under no lock,
+// and what it copies is one version even while another one is being written. Everything else,
+// conditions included, happens under one mutex: this store is for tests.
+//
+// ETags come from a counter: equal bytes written twice are two versions, as at stores with
+// versions.
 #include "store/memory/memory_store.h"
 
 #include <cstring>

@@ -1,3 +1,11 @@
+// Sessions live five minutes and are renewed in the background, like other credentials. Two layers
+// of credentials are at work: the account's own, which sign CreateSession, and the session's,
+// which sign everything else. Either may be refused as expired; a refusal of the own ones is told
+// to their provider, and is kUnavailable when new ones are under way, so that the request is tried
+// again.
+//
+// The clock is corrected by what the server says, as for other requests: a signature is good for
+// 15 minutes, and machines are off by more.
 #include "store/s3/express_session.h"
 
 #include <pugixml.hpp>
@@ -20,6 +28,7 @@ class SessionMaker {
   Result<auth::Credentials> make(const std::stop_token& stop) {
     auto session = ask("ReadWrite", stop);
     if (session || session.error().code() != Code::kDenied) return session;
+    // The second refusal is dropped: the first one names the right that was wanted.
     auto reading = ask("ReadOnly", stop);
     return reading ? std::move(reading) : std::move(session);
   }

@@ -1,3 +1,11 @@
+// Answers come from any server that calls itself S3, so each document must have the root that was
+// asked for, and every key the prefix that was asked for; else it is kCorrupt. A key without the
+// prefix must not be shortened: it would name another object. Lists of uploads alone may have more
+// than was asked for, as some stores know no prefix there.
+//
+// Keys in answers are escaped as in forms where the server says so (EncodingType), since XML 1.0
+// cannot hold all of them. Keys in requests cannot be escaped so: fits_xml() says which go in a
+// DeleteObjects.
 #include "store/s3/s3_xml.h"
 
 #include <pugixml.hpp>
@@ -102,6 +110,7 @@ ErrorBody parse_error_body(std::string_view body) {
 }
 
 bool is_error_body(std::string_view body) {
+  // The cheap look first: every answer of some calls passes here.
   if (body.find("<Error") == std::string_view::npos) return false;
   pugi::xml_document document;
   load(body, document);
@@ -135,6 +144,8 @@ Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix)
   }
   if (std::string_view(root.child_value("IsTruncated")) == "true") {
     page.continuation = root.child_value("NextContinuationToken");
+    // A page that says it is not the last and does not say what follows: taken for the last, it
+    // would make a part of the bucket look like all of it.
     if (page.continuation.empty())
       return Status(Code::kCorrupt, "truncated listing without a continuation token");
   }
@@ -179,6 +190,7 @@ bool fits_xml(std::string_view key) noexcept {
       ++i;
       continue;
     }
+    // UTF-8 as RFC 3629 has it, less the two points that XML leaves out (fffe, ffff).
     const std::size_t size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
     if (lead < 0xc2 || lead > 0xf4 || i + size > key.size()) return false;
     std::uint32_t point = lead & (0xffU >> (size + 1));

@@ -3,8 +3,8 @@
 //   memory stays in storage_ either way: reactors keep plain pointers to it.
 // - submit_mutex_ guards the pool and the list of what is outstanding, done_mutex_ what has
 //   finished. Where both are needed, submit_mutex_ comes first; wait() holds one at a time.
-// - Between push() and deliver() an op is the reactor's. Others may only set is_cancelled, which
-//   the reactor looks at when the letter comes.
+// - Between push() and deliver() an op is the reactor's. Others may read its tag and
+//   set is_cancelled, which the reactor looks at when the letter comes.
 // - Of each reactor there is at most one cancel letter in the mail, whatever the number of
 //   cancels.
 // - capacity counts what lies between submit() and wait(): a consumer that takes nothing gets no

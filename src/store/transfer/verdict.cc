@@ -1,11 +1,11 @@
 // Whether an answer is what was asked for, by its head alone: before its body goes anywhere. The
 // order of the checks matters:
-// - 416 first, as it has no version. With allow_short it is the end of the object.
-// - The version before the range: of another version the range proves nothing, and kChanged is an
-//   answer for the caller, not a fault to be tried again.
-// - Then the range, and at last the length of the body: it is the slab's only protection against a
-//   server that sends more than was asked for. What a sound server cannot send is kCorrupt, which
-//   the engine asks for again (note 0032).
+// - 416 first: it speaks of the object's length only. With allow_short it is the object's end.
+// - The version before the range: the range of another version proves nothing.
+// - Then the range, and at last the length of the body, which has to be the range's exactly: the
+//   body goes straight into the slab.
+//
+// What a sound server cannot send is kCorrupt; the engine asks for it again (docs/design/0032).
 #include "store/transfer/verdict.h"
 
 #include <algorithm>
