@@ -1,3 +1,15 @@
+// Listing and copying go on at the same time, so what was found is handed on in batches, and
+// `expect()` counts it before: the movers know that nothing more will come only when everything
+// counted has ended. That is why a batch is flushed after an error as well.
+//
+// - What is current at the target is known without asking for each object: two listings side by
+//   side, which needs byte order on both sides. A store that promises order and does not keep it
+//   would make objects look missing, and deletes_extra would remove them: so order is checked on
+//   every page.
+// - Deleting comes last, from what no object of the source asked for, and what pattern or filter
+//   keep out of the copy they keep out of the deletion.
+// - A copy into its own source is refused before anything is written, by the names of the keys:
+//   the same directory may be reached by two stores.
 #include "copy/lister.h"
 
 #include <algorithm>
@@ -281,6 +293,7 @@ Status Lister::offer(ObjectInfo&& info, std::string to_key, const ObjectInfo* ex
   item.etag = std::move(info.etag);
   item.modified_unix_s = info.modified_unix_s;
   if (transfer_.copies_on_server() || !transfer_.is_small(item.size_bytes)) {
+    // Large objects go to the movers one by one; small ones that were found before them go first.
     HEADRACE_TRY(flush());
     transfer_.begin_large(std::move(item));
     return {};

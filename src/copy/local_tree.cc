@@ -1,3 +1,15 @@
+// A file appears under its name whole or not at all: it is written under another name in the same
+// directory and renamed. Who writes a temporary file holds a lock on it, which the kernel drops
+// with the process; so "nobody has locked it" means that its owner is dead, and it may be removed.
+//
+// Layout of a .part file: the bytes of the file to be, at their places; at the next multiple of 4
+// KiB a page that says which copy this is; behind it, for each part, its CRC-32C and a mark that
+// says that it is there. publish() cuts the file at its size, which takes page and records off.
+//
+// - A record is written after its part. A crash of the machine may keep one and lose the other, so
+//   parts found are read and compared before they are believed.
+// - The mark of a part depends on its number and is never 0: zeros, as fallocate() leaves them,
+//   mean "not there".
 #include "copy/local_tree.h"
 
 #include <dirent.h>
@@ -134,6 +146,7 @@ Result<std::shared_ptr<const Directory>> LocalTree::directory_of(std::string_vie
   remove_leftovers(path);
   std::shared_ptr<const Directory> directory(new Directory{std::move(path), std::move(fd)});
   MutexLock lock(mutex_);
+  // Those in use stay open: their writers share them.
   if (open_.size() == kMostOpenDirectories) open_.clear();
   return open_.emplace(relative, std::move(directory)).first->second;
 }
@@ -239,6 +252,7 @@ Status PartialFile::open_file() {
       continue;
     }
     fd_ = std::move(fd);
+    // Past the page cache where possible: a large copy must not push out what others need.
     direct_ = Fd(::openat(directory, temporary_name_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC));
     return {};
   }

@@ -1,3 +1,19 @@
+// Two threads meet here. The feed thread owns pipeline and fetcher and runs feed(); the caller of
+// next() owns the position. They share the channel, which hands a run down (with a generation, so
+// that batches of an old run are not taken for the new one's) and finished batches up.
+//
+// Invariants:
+// - Where a run stands is position_ (where its plan begins) and delivered_ (what next() returned
+//   of it). What was read ahead or lies in the channel is in neither; so a state says what the
+//   training loop has.
+// - A state, source or seek is proved by plan_at() before anything changes: a refused one leaves
+//   the loader as it was.
+// - mutex_ is never held while waiting for a batch or for a plan, which may have to build an
+//   order.
+// - After the last batch position_now() is in the next epoch, yet next() still has to say once
+//   that the epoch has ended: has_ended_ remembers that across go_to().
+// - The pipeline dies before the workers, these before the fetcher shuts down: each uses what
+//   follows.
 #include "headrace/loader.h"
 
 #include <algorithm>
@@ -208,6 +224,8 @@ Result<LoaderImpl::Planned> LoaderImpl::plan_at(const OrderSource& source, std::
                                                 const std::stop_token& stop) const {
   const OrderQuery query{
       .epoch = epoch, .t = t, .global_batch = global_batch(), .world_size = options_.world_size};
+  // Whoever waits for an order (another process may be making it) hears both: its caller and
+  // stop().
   std::stop_source either;
   const auto end = [&] { either.request_stop(); };
   const std::stop_callback on_call(stop, end);

@@ -1,3 +1,11 @@
+// Memory is estimated from means here (bytes a sample, a batch), since batches are not known
+// before they are cut. An estimate that is too low costs speed, never the limit: the head of the
+// pipeline takes what others hold, and fails with kExhausted if even that is not enough
+// (docs/design/0009-feed.md).
+//
+// Lanes are chosen here once, for a first run; a state brings its own. They must not depend on the
+// rank, nor on the number of ranks beyond the global batch: all ranks have to come to the same
+// order.
 #include "feed/loader_options.h"
 
 #include <algorithm>
@@ -72,6 +80,8 @@ MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabP
   const std::uint64_t sample_bytes =
       raw_bytes / std::max<std::uint64_t>(dataset.sample_count(), 1) + 1;
   needs.limit_bytes = pool.limit_bytes();
+  // 9: id and mask of a slot. 64 bytes of alignment for ids, mask, and up to three arrays a
+  // column.
   needs.batch_bytes = SlabPool::charged_bytes(options.batch_size * (sample_bytes + 9) +
                                               64 * (2 + 3 * dataset.columns().size()));
   needs.sparse_bytes = options.batch_size * SlabPool::charged_bytes(sample_bytes);
@@ -131,6 +141,7 @@ Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,
     return create_order_source(spec, std::move(samples));
   }
   const bool is_compressed = has_compressed_blocks(dataset);
+  // A compressed block is held inflated: one a window, for the memory.
   spec.window_blocks = options.window_blocks > 0 ? options.window_blocks : (is_compressed ? 1 : 2);
   HEADRACE_TRY_ASSIGN(const auto order, EpochOrder::create(spec, samples, 0));
   const LaneChoice choice =

@@ -1,3 +1,9 @@
+// One slab a batch: ids, mask, and for each column its values, offsets and presence, each at a
+// multiple of 64 bytes. lay_out() finds all sizes before anything is copied, so the slab is taken
+// once, of the right size, and fill() cannot fail.
+//
+// Missing values: zeros in a column of fixed size, nothing in a ragged one; `present` tells them
+// from real ones, and is there only when something is missing.
 #include "feed/finish/batch.h"
 
 #include <algorithm>
@@ -94,6 +100,7 @@ BatchImpl::BatchImpl(std::shared_ptr<Waker> waker, std::shared_ptr<const Selecti
 
 BatchImpl::~BatchImpl() {
   slab_ = Slab();
+  // After the slab has gone back: whoever is woken by the next line finds its memory.
   waker_->count_batch(-1);
   waker_->memory_returned();
 }

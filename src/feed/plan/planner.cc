@@ -1,3 +1,10 @@
+// Whether a sample comes from a window or is read singly is decided here, once a batch. Three
+// kinds are read singly: those of a run's first batch (it need not wait for whole windows then),
+// those of lanes that have no window in memory, and those beyond the batch's own samples that fill
+// it up.
+//
+// A sample that a slot repeats from the same batch is not read again: it is taken from the slot
+// that has it.
 #include "feed/plan/planner.h"
 
 #include <algorithm>
@@ -51,6 +58,7 @@ Work Planner::plan(std::uint64_t k) const {
 bool Planner::is_bootstrap(std::uint64_t k) const noexcept {
   const BatchPlan& plan = run_.plan;
   const std::uint64_t run_samples = plan.sample_count - plan.segment.start;
+  // Never with compressed blocks: there a single sample costs its whole block.
   return k == 0 && plan.segment.global_batch <= run_samples / kBootstrapPart && !has_compressed_;
 }
 

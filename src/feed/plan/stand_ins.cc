@@ -1,3 +1,10 @@
+// Every rank, and every run that goes on later, must choose the same stand-in. So the choice is a
+// walk that depends on the planned sample and on what is bad alone: neighbours in its own block
+// first, then other blocks of the same source, in steps of about 0.618 of the count. The step
+// shares no divisor with the count, so the walk meets each candidate once.
+//
+// What is known to be bad only grows. It is bounded, and a dataset with more is refused: it should
+// be verified, not papered over.
 #include "feed/plan/stand_ins.h"
 
 #include <xxhash.h>
@@ -87,6 +94,8 @@ SamplePlace StandIns::find_or_same(const SamplePlace& planned) const {
 }
 
 Status StandIns::admit(const Status& status) const {
+  // Only bytes that make no sense are replaced. A read that failed is another matter: it may
+  // succeed later, and replacing it would lose a good sample.
   if (!options_.replaces_found || status.code() != Code::kCorrupt) return status.clone();
   if (bad_samples_.size() + bad_blocks_.size() < kMostFound) return {};
   return status.clone().annotate(

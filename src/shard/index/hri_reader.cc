@@ -1,3 +1,14 @@
+// An index comes from a bucket, so nothing in it is believed. What parse() accepts can then be
+// asked without further checks by any thread:
+//
+// - Counts and offsets are checked against the sections before they are used as a size, an index
+//   or a factor; sums are kept below 2^62 each, so that two of them do not overflow.
+// - Shards follow each other without gap in samples; frames of a shard fill it, in order; no two
+//   shards share frames, which bounds the work of checking them by their section's size.
+// - Boundaries are not checked: there may be 10^9, and they may lie on disk. A wrong one gives
+//   wrong bytes, never bytes outside the shard: every look-up is clamped to it.
+//
+// Sums of large sections are checked by verify_sums() only, not at every opening.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,6 +47,7 @@ Result<Sections> read_table(std::span<const std::byte> bytes, std::uint64_t most
   if (bytes.size() < table_end) return corrupt("cut off in the section table");
   if (most_checked_bytes > 0) {
     std::string head(reinterpret_cast<const char*>(bytes.data()), table_end);
+    // The sum is over the head with its own field 0.
     std::memset(head.data() + hri::kChecksumOffset, 0, sizeof(std::uint32_t));
     if (crc32c(std::as_bytes(std::span(head))) !=
         load_le<std::uint32_t>(bytes.data() + hri::kChecksumOffset)) {

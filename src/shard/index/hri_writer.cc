@@ -1,3 +1,12 @@
+// Sections grow while builders add to them, and finish() puts them into one file
+// (docs/formats.md): head, table of sections, sections at multiples of 8. The head's sum is last,
+// since it covers everything before the sections.
+//
+// The fingerprint names the content: format, columns, layout, each object's key, version and size,
+// and samples a shard. Boundaries are not in it, as they follow from the objects; nor is
+// block_bytes, as a block table has a digest of its own. Lengths go before texts, so that "ab" +
+// "c" and "a" + "bc" differ. Changing anything here would make every stored state a state of
+// another dataset; hence the second form for layouts, beside the first.
 #include <xxhash.h>
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,7 @@
+// Why the file is copied and not mapped: a mapped file that another process cuts short kills the
+// reader with SIGBUS. Of large files everything but the boundaries is copied into anonymous memory
+// of the file's size; the boundaries, nearly all of it, are read with pread() when they are looked
+// at. Their part of the memory stays untouched, and so takes none.
 #include "shard/index/index_file.h"
 
 #include <fcntl.h>

@@ -1,3 +1,7 @@
+// A log that is only appended to: name of the object's version, length, CRC-32C, bytes. A build
+// that is killed leaves a whole prefix and perhaps a torn end, which the next one writes over.
+//
+// Nothing depends on it. Any failure ends the keeping, quietly: then the work is done again.
 #include "shard/index/partial.h"
 
 #include <fcntl.h>
@@ -73,6 +77,7 @@ void PartialIndex::read_log() {
     const auto* at = reinterpret_cast<const std::byte*>(head);
     const Place place{end_bytes_ + kRecordHeadBytes, load_le<std::uint32_t>(at + 16),
                       load_le<std::uint32_t>(at + 20)};
+    // The content is not read here: load() compares its sum when it is wanted.
     if (place.length_bytes > size - place.offset_bytes) break;
     places_[{load_le<std::uint64_t>(at), load_le<std::uint64_t>(at + 8)}] = place;
     end_bytes_ = place.offset_bytes + place.length_bytes;
