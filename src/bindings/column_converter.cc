@@ -1,3 +1,13 @@
+// From stored bytes to Python values, by the column's encoding. Two ways: convert() for single
+// samples, which copies, and convert_batch(), which makes an array over the batch's memory where
+// all values have one type and shape and none is missing; the rest goes to Arrow, or value by
+// value.
+//
+// - Shapes and lengths come from the data and are checked against its bytes before anything is
+//   made.
+// - A value that makes no sense is kCorrupt with sample and column, whether our code or Python's
+//   said so; errors that are not about the value (Ctrl-C, memory) pass through.
+// - Pickles are never read: they can run any code.
 #include "column_converter.h"
 
 #include <cstring>
@@ -92,6 +102,7 @@ struct EncodingRow {
   const char* module;
   const char* function;
 };
+// The first row that fits counts.
 constexpr EncodingRow kEncodings[] = {
     {"str", false, ColumnConverter::Kind::kStr, nullptr, nullptr},
     {"text", false, ColumnConverter::Kind::kStr, nullptr, nullptr},

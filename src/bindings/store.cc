@@ -1,3 +1,10 @@
+// The functions have one form: look up the client (which fails when it is closed, or of another
+// process), leave the GIL, do it, take the GIL, make objects or raise. Transfers wait in slices
+// and look for signals (without_gil); calls of the control plane run on a thread of their own
+// (control), since they block in one piece.
+//
+// `client` is a copy of the shared pointer: another thread may close the store meanwhile, and then
+// this call fails, but what it uses is still there.
 #include "store.h"
 
 #include <algorithm>
@@ -61,6 +68,7 @@ nb::bytes get(PyStore& self, const std::string& key) {
   const auto out = writable(result);
   if (first.length_bytes > 0)
     std::memcpy(out.data(), first.slab.bytes().data(), first.length_bytes);
+  // Given back before the rest is read: that may need the memory.
   first.slab = Slab();
   if (first.length_bytes < size) {
     raise_if_error(without_gil([&](const Pause& pause) {

@@ -1,3 +1,13 @@
+// Samples by position, for people and tests rather than for training: in any order, by several
+// threads, each call with a lease of its own.
+//
+// - Plain neighbours are read together; compressed and unpacked blocks are read once a call,
+//   whatever the number of their samples asked for, and the last few are kept for the next call.
+// - Kept blocks give way to any need of memory (acquire()), so they cost others nothing. They are
+//   destroyed outside of the lock, as an unpacked block may take the GIL when it goes.
+// - A sample whose bytes make no sense is doubtful, not wrong: it is read again, over a fresh
+//   connection, until the same bytes have come twice. Good samples of the same read were handed
+//   out already, and are not handed out again.
 #include "headrace/sample_reader.h"
 
 #include <algorithm>
@@ -268,6 +278,7 @@ Status SampleReader::read_doubtful(Call& call) {
 Status SampleReader::read(std::span<const std::uint64_t> positions, const Sink& sink,
                           const Pause& pause) {
   std::vector<Job> jobs = plan(positions);
+  // Plain ones first, all at once; whole blocks follow one by one, as each takes much memory.
   const auto plain_end = std::stable_partition(jobs.begin(), jobs.end(), [&](const Job& job) {
     return !dataset_->is_compressed(job.block);
   });

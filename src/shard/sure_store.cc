@@ -1,3 +1,11 @@
+// Each get is made at least twice, over connections that carried nothing before, and its bytes are
+// handed on when two reads have brought the same. Where the first two differ it goes on, up to
+// SecondLook::kMostReads. Slow on purpose: it serves datasets whose opening has failed once.
+//
+// - The tag below is our own number, so that two requests with one tag of the caller's stay apart.
+// - Between two reads the slab is in `reads_`; while one is under way the store below has it.
+// - What is to be read again waits in `waiting_` and is submitted from wait(), since the store
+//   below may take nothing just then.
 #include "shard/sure_store.h"
 
 #include <fmt/format.h>
@@ -95,6 +103,7 @@ std::size_t SureStore::wait(std::span<Completion> out, TimePoint until, std::sto
   while (true) {
     read_again();
     std::size_t kept = 0;
+    // Stopped: nobody below holds these, so their completions are made here.
     for (; is_stopped_ && !waiting_.empty() && kept < out.size(); waiting_.pop_front())
       out[kept++] = give_up(waiting_.front());
     if (kept > 0) return kept;

@@ -1,3 +1,9 @@
+// Jobs (an object, blocks of one, or a block that lies in several) are handed out by a counter;
+// workers keep their findings to themselves and add them up at the end. The report is sorted, so
+// it does not depend on who was quicker.
+//
+// Memory is divided beforehand so that no worker ever waits for another's: each has its depth of
+// pieces, and twice the largest block for one that is inflated or read again.
 #include "headrace/verify.h"
 
 #include <fmt/format.h>
@@ -114,6 +120,7 @@ Status compare_stored_index(const Dataset& fresh, Store& store, SlabPool& pool,
   const auto bytes = std::as_bytes(std::span(*stored));
   HEADRACE_TRY(detail::IndexView::verify_sums(bytes));
   const auto is_hint = [](std::size_t i) {
+    // Two fields of the head may differ: block_bytes is a hint, and the sum covers it.
     return (i >= detail::hri::kBlockBytesOffset && i < detail::hri::kBlockBytesOffset + 8) ||
            (i >= detail::hri::kChecksumOffset && i < detail::hri::kChecksumOffset + 4);
   };

@@ -1,3 +1,10 @@
+// Each byte of an object is read once, in order, and serves both: the digests of the whole object,
+// and the blocks in it. What lies between blocks is read for the digests alone.
+//
+// - What is wrong with an object is a problem in the report, and the worker goes on. What is wrong
+//   with the run (no memory, cancelled, deadline) ends it; is_about_object() tells the two apart.
+// - Nothing is called the data's fault before the same bytes have come twice (docs/design/0031).
+//   Doubtful blocks wait until their object is through.
 #include "read/verify/worker.h"
 
 #include <fmt/format.h>

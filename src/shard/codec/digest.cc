@@ -1,3 +1,5 @@
+// The order of the table is what check_digest() chooses by: the first one that the list has is
+// compared and no other. It must therefore stay sorted by cost.
 #include "shard/codec/digest.h"
 
 #include <fmt/format.h>

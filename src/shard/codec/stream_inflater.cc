@@ -1,3 +1,12 @@
+// Six libraries behind one loop. What differs is only what may follow the end of a member, and
+// that is the format's (header); step() deals with it, the classes with nothing but their library.
+//
+// - A codec may hold output back: input that is used up does not mean that nothing more comes. So
+//   a step ends only with `out` full, or with room left and no input.
+// - A step that takes nothing and gives nothing, with input at hand, is corrupt: else hostile
+//   bytes would keep the caller in its loop.
+// - Windows are bounded for xz and zstd, whose files name their own: 128 MiB is what their usual
+//   tools write at the most without being asked by number.
 #include "shard/codec/stream_inflater.h"
 
 #include <brotli/decode.h>
@@ -219,6 +228,7 @@ Result<StreamInflater::Step> StreamInflater::step(std::span<const std::byte> in,
     auto rest = in.subspan(done.consumed_bytes);
     if (is_between_) {
       if (has_begun_ && codec_.may_be_padded) {
+        // Padding: gzip and xz allow zeros behind a member.
         const auto member =
             std::find_if(rest.begin(), rest.end(), [](std::byte b) { return b != std::byte{0}; });
         done.consumed_bytes += static_cast<std::size_t>(member - rest.begin());

@@ -1,3 +1,13 @@
+// Blocks, shards and samples of the parts follow each other; a number of ours is the part's plus
+// what lies before it, and the part is found by binary search. Keys get the part's number in
+// front, which is how a router finds the store (route_stores()).
+//
+// Columns are decided when the view is made: for each part which of its columns is ours, or that
+// it has none. A part whose columns are ours, in our order, is cut straight into the caller's
+// cells.
+//
+// A growing view has the fingerprint of its first part: what is added later must not make old
+// states those of another dataset.
 #include <fmt/format.h>
 #include <xxhash.h>
 

@@ -1,3 +1,9 @@
+// The result may depend on nothing but lengths and options: every rank, and every run that goes on
+// later, makes its own plan and must come to the same. Hence the stable sort, and ties of room go
+// to the sequence that was begun first.
+//
+// best_fit() puts each piece, the longest first, where the least room is left over. It cuts only
+// documents longer than a sequence. The set is ordered by room, so the best place is one look-up.
 #include "shard/views/pack_plan.h"
 
 #include <algorithm>

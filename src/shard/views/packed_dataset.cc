@@ -1,3 +1,14 @@
+// A cell of this view does not point at its bytes: they are put together from several documents
+// when it is written into a batch. What a cell can carry is the block, the number of the sequence
+// and the first document that was read, and from these gather() finds all again. Plans may
+// therefore be dropped and made anew at any time; they are a function of lengths that do not
+// change.
+//
+// - cut() checks everything that can be wrong with the bytes, as a writer can report nothing:
+//   gather() may rely on it.
+// - Documents of a block are packed together and with no others, so a sequence needs no bytes but
+//   its block's. Blocks are thereby part of the fingerprint.
+// - Blocks that make no sequence are left out; `inner` is the block of the documents.
 #include <fmt/format.h>
 #include <xxhash.h>
 

@@ -1,3 +1,15 @@
+// Of a footer (parquet.thrift) only what a reader of a block needs is kept; names and statistics,
+// which make most of it, are passed over. compose_parquet_footer() then writes a footer of its own
+// for some row groups whose offsets point into what was fetched; pyarrow takes it for a file.
+//
+// - Field ids are the specification's; unknown ones are skipped by type, as newer writers add
+//   some.
+// - Nothing of a footer becomes a size before it was compared with the file: chunks lie before the
+//   footer, counts are at most 2^40, so no sum overflows.
+// - The head (version, schema, writer, column orders) is copied as bytes: files of one writer and
+//   schema then have equal heads, and the index keeps one for all.
+// - Row counts of the groups must sum to the file's: an index that is off by one row would deliver
+//   the wrong samples for ever.
 #include "shard/formats/table/parquet_footer.h"
 
 #include <fmt/format.h>

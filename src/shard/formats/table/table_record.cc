@@ -1,3 +1,9 @@
+// A record a block, and there may be hundreds of thousands: varints, in a fixed order, 10 to 20
+// bytes a chunk. There is no version in it; a change of the coding needs another version of the
+// index.
+//
+// Reading goes on after the first byte that does not fit, with zeros, and is refused at the end;
+// counts are bounded by the bytes that are left, so it ends soon.
 #include "shard/formats/table/table_record.h"
 
 #include <algorithm>

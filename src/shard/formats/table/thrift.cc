@@ -1,3 +1,10 @@
+// Hostile bytes cannot make this read outside the span, loop longer than it is, recurse deeper
+// than kMostDepth or allocate: a count is accepted only when that many bytes are left, since every
+// item takes at least one.
+//
+// Compact protocol: numbers are varints, signed ones zigzag (0, -1, 1, -2, ...); a field's head
+// has the step from the id before it in the high half, or 0 and the id follows; a list's count of
+// 15 means that the count follows.
 #include "shard/formats/table/thrift.h"
 
 namespace headrace::detail {
@@ -73,6 +80,7 @@ void ThriftReader::skip(ThriftType type, bool in_list, int depth) noexcept {
     return;
   }
   switch (type) {
+    // The value of a bool field is its type; only in a list does it take a byte.
     case ThriftType::kTrue:
     case ThriftType::kFalse:
       if (in_list) byte();
