@@ -1,3 +1,12 @@
+// The planning half of AWS's credentials: botocore's order over variables and files, with nobody
+// asked.
+//
+// - The first source that is configured is the plan, and half of one is an error: what somebody
+//   has set is what he means.
+// - Chains of source_profile end: `visited` has the way here, and a circle is named in the error.
+// - Variables speak of the chosen profile only, not of those that it names as sources.
+// - Keys and session tokens become header text, so line ends and spaces in them are refused here.
+// - Credentials over plain HTTP come from this machine and the known container addresses only.
 #include "auth/aws_plan.h"
 
 #include <openssl/evp.h>

@@ -1,3 +1,9 @@
+// Shared Key signs a text of its own: method, eleven standard fields by place (empty lines where
+// one is missing), all x-ms- fields, then the path and the query decoded. Reference: "Authorize
+// with Shared Key".
+//
+// The key is decoded once into the two padded blocks of HMAC; a signature is then two runs of
+// SHA-256, with nothing allocated. The blocks are wiped at the end.
 #include "auth/azure_shared_key.h"
 
 #include <openssl/crypto.h>

@@ -1,3 +1,13 @@
+// One queue over several stores: each has a pump, a thread that waits for its completions and
+// pushes them into ours. Stores have reactors of their own and no common one to wait on; the price
+// is one hand-over for each lot of completions.
+//
+// - A request is counted as accepted under the lock under which pumps push, so that no completion
+//   comes before its request was accepted.
+// - A pump starts with the first request to its store, and ends when the router is stopped and
+//   nothing of it is under way.
+// - Keys of other stores' numbers, and writes, are refused in a completion: submit() has no
+//   errors.
 #include "headrace/router.h"
 
 #include <array>
@@ -69,6 +79,7 @@ class Router final : public Store {
       Request& request = requests[count];
       const std::string_view whole = std::exchange(request.key, route->key);
       if (line.store->submit({&request, 1}) == 0) {
+        // Not accepted: the caller keeps the request as it was.
         request.key = whole;
         break;
       }

@@ -1,3 +1,8 @@
+// Long operations go in pieces, with a look at the interrupt between them, so that a cancel or a
+// deadline ends them within milliseconds.
+//
+// A file may be written to while it is read. A read compares size and time of the open file before
+// and after; a change between is kChanged, never a mixture of two versions.
 #include "store/file/file_io.h"
 
 #include <dirent.h>
@@ -95,6 +100,8 @@ Result<Fd> open_real_parent(const std::string& root, std::string_view key) {
   for (std::size_t start = 0, slash = 0; (slash = key.find('/', start)) != std::string_view::npos;
        start = slash + 1) {
     const std::string name(key.substr(start, slash - start));
+    // Component by component, each without following links: a path that was checked as a whole may
+    // be exchanged between the check and the use.
     Fd below(::openat(fd.get(), name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!below) {
       const int error = errno;

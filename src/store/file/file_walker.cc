@@ -1,3 +1,13 @@
+// Byte order of keys is not the order of names: "a.txt" comes before "a/b", as '.' is less than
+// '/'. So a directory's name is sorted with its slash, and the walk goes down where the name
+// stands.
+//
+// Directories are held open on the path from the root to here, and files are looked at relative to
+// theirs. A link may lead back up; a directory that is on the path already, by device and inode,
+// is not entered again.
+//
+// What vanishes is passed over, what cannot be looked at is an error: whoever mirrors this tree
+// would take it for removed.
 #include "store/file/file_walker.h"
 
 #include <fcntl.h>
@@ -104,6 +114,8 @@ Result<bool> FileWalker::settle(const ListPager& pager, bool rolls_directories) 
       if (!is_listed) pop();
       return is_listed;
     }
+    // Entering replaces the entry by the directory's own: pop() first, as enter() may put another
+    // on top.
     const std::string name = entry.name;
     pop();
     HEADRACE_TRY(enter(name));

@@ -1,3 +1,12 @@
+// A line is written when a transfer ends, but what it says must be noted when it begins: the
+// completion has no key. So each request gets a slot, and the slot's index as its tag on the way
+// down; the caller's tag comes back with the completion.
+//
+// - Slots are claimed before the store below is asked, as a completion may come before submit()
+//   returns.
+// - A log that cannot be written fails the transfers: nothing may be read that is not in the log.
+//   wait() waits for room in it, so that a slow disk slows reading instead of filling memory.
+// - Completions that nobody takes are logged as well, in the destructor.
 #include <algorithm>
 #include <array>
 #include <utility>

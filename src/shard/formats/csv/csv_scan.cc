@@ -1,3 +1,12 @@
+// A state machine over single characters, since quotes may hold anything, line ends too; what
+// needs no look (inside of quotes, inside of a field) is passed over by plain_bytes() at the speed
+// of a search.
+//
+// - bounds_ has where each record begins, and as its last entry where the next one would. A blank
+//   line moves that last entry: it belongs to the record before it.
+// - "\r\n" may come in two pieces: the state remembers "\r", and a "\n" behind it is counted to
+//   the same line.
+// - Only the header's text is kept, and it is bounded; records pass through.
 #include "shard/formats/csv/csv_scan.h"
 
 #include <fmt/format.h>
@@ -14,6 +23,7 @@ Status CsvScan::fail(std::string_view what) const {
 Status CsvScan::feed(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   std::size_t at = 0;
+  // The byte order mark that spreadsheets write.
   if (offset_ == 0 && text.starts_with("\xef\xbb\xbf")) {
     at = offset_ = record_begin_ = 3;
   }

@@ -1,3 +1,10 @@
+// index.json may be long. It is cut into its entries as it comes, by a scan that knows strings,
+// escapes and nesting only, and simdjson judges each entry: so memory holds the shards found and
+// one entry, not the text.
+//
+// Nothing is taken on trust: sizes are below 2^32, as offsets in a shard are; a number of samples
+// must fit the bytes of its table before it is used as a size; names must stay inside of the
+// dataset.
 #include "shard/formats/mds/mds_index.h"
 
 #include <fmt/format.h>
@@ -338,6 +345,8 @@ class MdsIndexStream::Impl {
       case '{':
       case '[':
         if (++depth_ > kJsonDepth) return Status(Code::kCorrupt, "index.json: nested too deep");
+        // The list opens: from here to its end text goes to entries, the rest stays for the checks
+        // at the end.
         if (c == '[' && depth_ == 2 && is_key_of_shards()) {
           if (has_shards_) return Status(Code::kCorrupt, "index.json: two lists of shards");
           rest_ += c;

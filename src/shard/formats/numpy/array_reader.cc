@@ -1,3 +1,9 @@
+// What is read of each file: of an .npy the first 4 KiB; of an .npz the end with its directory,
+// and 4 KiB at each member. Longer headers cost one more read. Files are looked at some hundred at
+// a time, so that opening costs a few first-byte times rather than one a file.
+//
+// An array must fill its file or member exactly: a size that is off by anything means a file that
+// was cut off or written over.
 #include "shard/formats/numpy/array_reader.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,9 @@
+// The header is a Python dict as text. It is read as the few literals that numpy writes and is
+// never evaluated: an .npy comes from anywhere. Object arrays are refused for the same reason, as
+// they are pickles.
+//
+// Shapes come from the file: their products are formed with a check for overflow and stay below
+// 2^63.
 #include "shard/formats/numpy/npy_header.h"
 
 #include <fmt/format.h>
@@ -192,6 +198,7 @@ Result<NpyHeader> parse_npy_header(std::span<const std::byte> head) {
   HEADRACE_TRY_ASSIGN(const Fields fields, LiteralReader(text).read());
   HEADRACE_TRY_ASSIGN(const Dtype dtype, dtype_of(fields.descr));
   if (fields.shape->empty()) return unsupported("an array without axes has no samples");
+  // With one axis both orders are the same bytes.
   if (*fields.is_fortran && fields.shape->size() > 1) {
     return unsupported("Fortran order is not read; save numpy.ascontiguousarray() of the array");
   }

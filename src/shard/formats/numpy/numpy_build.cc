@@ -1,3 +1,8 @@
+// One shard a file, one sample a row. A row of an .npz lies in several places, one an array, at a
+// fixed step each: so no boundaries are stored, only where the arrays begin and how long a row is.
+//
+// Where some array is deflated, files are read whole (is_packed): nothing in them can be found
+// without inflating what is before it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -145,6 +150,7 @@ bool looks_like_numpy(std::span<const std::byte> head) noexcept {
   constexpr std::string_view kNpy{"\x93NUMPY", 6}, kZip{"PK\3\4", 4};
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   if (text.starts_with(kNpy)) return true;
+  // Offsets in a local header of a zip (APPNOTE.TXT, 4.3.7).
   constexpr std::size_t kNameLength = 26, kName = 30;
   if (!text.starts_with(kZip) || text.size() < kName) return false;
   std::uint16_t length = 0;

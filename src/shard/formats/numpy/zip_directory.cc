@@ -1,3 +1,11 @@
+// A zip is read from its end: end record, then the central directory, then each member's local
+// header. No size or offset of it is used before it was compared with the file.
+//
+// - Anything may stand in the comment, an end record too: the one whose comment ends exactly with
+//   the file is taken, the last such.
+// - 0xffffffff (0xffff for the count) means that the number is in a zip64 record; there, only the
+//   numbers that did not fit stand, in a fixed order.
+// - The number of members is bounded by the directory's size before anything is made of it.
 #include "shard/formats/numpy/zip_directory.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,7 @@
+// Cutting runs once a sample and allocates nothing: a value is either a view of the line, or a
+// view with a writer that turns it into the column's bytes when the batch is filled. What a writer
+// does later must not fail; so place() parses numbers and escapes once before, only to see that
+// they are good.
 #include "shard/formats/text/line_cutter.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,10 @@
+// Fields are learned from the first lines of each file, then merged over the files: kinds that
+// differ become the text of the value (kJson), but for integers and floats, which become float64.
+// The order of the files must not matter, so merged() is symmetric.
+//
+// Once some file's lines are no objects, or there are too many fields, the whole line is the only
+// column. The layout is part of the fingerprint (the index's layout), so its text must come out
+// the same for the same data: fields are kept in a sorted map.
 #include "shard/formats/text/text_layout.h"
 
 #include <fmt/format.h>

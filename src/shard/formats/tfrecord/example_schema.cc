@@ -1,3 +1,12 @@
+// Examples carry no schema: names, kinds and numbers of values are collected while records pass. A
+// column is fixed only when every record that has it had the same number of values; one record
+// that was passed over without a look makes that unknown, and the column varies.
+//
+// - A record is taken whole or not at all (add()), so a broken one leaves no trace.
+// - merge() does not depend on the order of the files.
+// - Features of two kinds make no column: an error, unless others are chosen by name.
+// - The layout is part of the fingerprint: fields that most datasets lack are left out of its
+//   text.
 #include "shard/formats/tfrecord/example_schema.h"
 
 #include <fmt/format.h>
@@ -182,6 +191,7 @@ Result<ExampleLayout> ExampleSchema::layout(const std::vector<std::string>& chos
                          .kind = kind,
                          .count = fixed(facts.least, facts.most),
                          .step_count = fixed(facts.step_least, facts.step_most)};
+    // Lists of different lengths do not make a rectangle.
     if (column.step_count < 0) column.count = -1;
     layout.columns.push_back(column);
     if (column.step_count == 1 || (column.step_count > 0 && kind != FeatureKind::kBytes)) continue;
