@@ -1,3 +1,8 @@
+// Where the time of a signature goes. EVP contexts keep their digest between uses, so starting
+// anew allocates nothing; each Scratch keeps its last derived key, so the four steps of the
+// derivation run once a day, region and secret. Keys and secrets are wiped when a Scratch goes.
+//
+// Layout of what is signed: AWS, "Create a signed AWS API request".
 #include "auth/hashing.h"
 
 #include <openssl/crypto.h>

@@ -1,3 +1,11 @@
+// credential_process without a shell: words are split as Python's shlex does it, and the program
+// is started by posix_spawn(), since fork() in a process of many threads may not do much else.
+//
+// - The program has a process group of its own and is killed with it, whatever the way out of
+//   run(): Child does that when it goes.
+// - Time and output are bounded; stdin is /dev/null, so that nothing waits for an answer.
+// - Pipes are close-on-exec, and our ends for writing are closed at once: else the end of the
+//   output would never come.
 #include "auth/process_runner.h"
 
 #include <fcntl.h>

@@ -1,3 +1,14 @@
+// States of a renewal (Phase): kIdle, kWanted (the thread is to fetch), kFetching, kDone (an
+// outcome waits). The thread only fetches; what an outcome means is decided in settle(), by the
+// next caller of current(), with that caller's clock. So nothing happens while nobody asks, and
+// tests need no time to pass.
+//
+// - The old secret serves while a new one is fetched, until it ends or the store refuses it.
+// - A refused secret is not handed out again: should the source bring the same one, that is the
+//   error.
+// - Pauses are measured from the failure by the caller's clock; a clock that was set back ends one
+//   early rather than prolonging it.
+// - fetch_ runs without the lock: current() and invalidate() never wait for a network.
 #include "auth/renewing.h"
 
 namespace headrace::auth {

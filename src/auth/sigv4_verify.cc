@@ -1,3 +1,10 @@
+// The server's side, for the simulator. The order of the checks decides which of S3's codes a
+// client gets: form, key id, region and service, token, time, what is signed, and the signature
+// last.
+//
+// What was signed is made again from the request as it came; path and query go through the
+// canonical form first, since clients escape more or less on the wire than in what they sign. The
+// comparison takes the same time wherever the two differ.
 #include <openssl/crypto.h>
 
 #include "auth/hashing.h"

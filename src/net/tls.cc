@@ -1,3 +1,15 @@
+// OpenSSL does the handshake and all sending; no socket is known here, bytes come and go through
+// two spans (the BIO above them never waits). What is received afterwards is opened by
+// RecordOpener where suite and version allow, straight into the caller's buffer.
+//
+// - in step: until the first data OpenSSL is shown every record too, as tickets come then and are
+//   its business. After that only we count records, and OpenSSL never sees another; so KeyUpdates
+//   have to be done here (keys) and asked of OpenSSL (the answer).
+// - The traffic secret is kept from the key log callback to the moment the opener has it, and is
+//   wiped.
+// - The end of the connection without close_notify is no end of the data: see ByteStream.
+// - A server cannot make this grow: messages, unsent answers and the spilled record are bounded.
+// - No environment is read: authorities come from the options, or from the system's places.
 #include "net/tls.h"
 
 #include <arpa/inet.h>
@@ -193,6 +205,7 @@ Result<std::unique_ptr<TlsSession>> TlsSession::create(std::shared_ptr<TlsContex
   SSL_set_bio(ssl, bio, bio);
   SSL_set_app_data(ssl, session.get());
   SSL_set_connect_state(ssl);
+  // A certificate names addresses in another field than names, and no SNI is sent for them.
   const bool is_set = is_numeric(host)
                           ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host.c_str()) == 1
                           : SSL_set1_host(ssl, host.c_str()) == 1 &&

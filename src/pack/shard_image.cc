@@ -1,3 +1,12 @@
+// A shard as a picture: literal bytes, and places where files' bytes go. Drawing is the same for
+// the whole image and for a window of it; what lies outside of a window is passed over, so an
+// image larger than memory is drawn window by window.
+//
+// The sizes drawn must be those that file_image_bytes() has planned, to the byte: a finished shard
+// is known by its size, and reads go to places computed from them.
+//
+// Tokens: byte b of a file is the uint16 b, and 256 ends each file; so a file's bytes take twice
+// their room, and place_bytes() widens them.
 #include "pack/shard_image.h"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// What the target holds already, and how a later run recognises it:
+//
+// - `.hrpack.json` names the pack by the digest of its plan. It is put only if absent: of two
+//   packs that begin at once, one meets the other's record, and goes on only if it is the same
+//   pack.
+// - A plain shard of the planned size is done: shards appear whole. A compressed or hashed one
+//   needs its record, which names the version it was made for; a shard written again has another.
+// - Records go when index.json stands, which repeats what is in them.
+//
+// Nothing that is not ours is written over: shards or an index without a plan's record are an
+// error.
 #include "pack/target_state.h"
 
 #include <algorithm>

@@ -1,3 +1,18 @@
+// One lock for all handles: an op changes lists by splice(), so the lock is held for a few
+// pointers, and the op's memory never moves while it is queued or running.
+//
+// Invariants:
+// - An op is in exactly one list of its handle: free_, queued_, running_. Only queued ops are
+//   taken away by cancel, stop and deadlines; running ones are asked to end, through is_cancelled
+//   and the deadline that the backend looks at between pieces.
+// - A handle is in ready_ exactly while it has queued ops (else its node lies in turn_), so a
+//   worker that finds ready_ not empty finds work. Handles are served in turn, one op each.
+// - queue_.push() comes once an op, whatever ended it.
+// - Workers start when there is more work than workers that sleep, and stay. One is started at the
+//   beginning, so a process that gets no more threads is slow, not stuck.
+//
+// wait() looks after deadlines of queued ops itself: no timer thread is needed, as nobody else can
+// take the completion.
 #include "store/local_store.h"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// Azure has no multipart uploads. An upload is an id of ours; its parts are uncommitted blocks
+// whose ids begin with it, and completing it commits the list of them. Hence:
+//
+// - create_upload() and abort_upload() ask nobody; abort is remembered by this process, and the
+//   service drops the blocks after a week, or when something else is committed to the key.
+// - Committing the same list twice does the same, so a lost answer is simply asked for again.
+// - list_parts() knows an upload's blocks by their ids; blocks that are committed mean that it was
+//   completed.
+//
+// A copy may be pending: it is polled until it is done, and a copy id that is not ours means that
+// somebody else wrote the object.
 #include "store/azure/azure_store.h"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// Files appear by rename() from a temporary file in the same directory, so readers see one version
+// or another. A version (ETag) is made of what stat() says; a read compares it before and after.
+//
+// rename() has no condition: If-Match and If-None-Match are checked before and once more right
+// before the rename, and a writer that comes in between is not seen. publish() itself refuses to
+// replace with if_absent.
+//
+// Listings keep their walker between pages, so a directory is read once and not once a page.
 #include "store/file/file_store.h"
 
 #include <fcntl.h>

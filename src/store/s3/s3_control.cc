@@ -1,3 +1,13 @@
+// Calls that are no transfers. What a retry after a lost answer would get wrong is arranged so
+// that it does not: deleting what is not there is a success, completing an upload is in
+// s3_uploads.cc.
+//
+// Directory buckets (S3 Express) differ: prefixes end at a slash, so a page may hold more than was
+// asked for and is filtered here; and they list in no order.
+//
+// Batches of deletes fall back to single ones for stores that have none, and it is remembered;
+// keys that XML cannot hold are always deleted singly. Single keys that failed in a batch by what
+// may pass are tried again alone, as the engine sees a batch as one request.
 #include "store/s3/s3_control.h"
 
 #include <openssl/evp.h>

@@ -1,3 +1,17 @@
+// One S3Protocol for all reactors. What it learns while running (a region, that credentials have
+// expired, the server's clock) makes an error kUnavailable, and the engine's repetition is signed
+// anew with it; what it cannot learn from is final.
+//
+// - HeadBuilder signs the bytes of the head where they stand; fields must be added in lower case
+//   and in order.
+// - Signers are never removed: a request on another thread may be using an old one. There are at
+//   most kMostRegions.
+// - A refusal may speak of credentials that have been replaced meanwhile: for the first kInFlight
+//   seconds of new ones it is not held against them.
+// - Credentials go to the endpoint's host and below it, to S3's own hosts for AWS, and to hosts
+//   that were named; a redirect to any other is refused (docs/design/0032).
+// - Bodies are unsigned over TLS only, or to this machine with a checksum: nothing else would
+//   protect them on the way.
 #include "store/s3/s3_protocol.h"
 
 #include <algorithm>

@@ -1,3 +1,12 @@
+// Which of an endpoint's addresses a new connection takes: in turn, those that failed or were slow
+// left out for a while. When all are bad one is taken all the same, as something has to be tried.
+//
+// - An address that was bad comes back by one connection: trial_until keeps the others away until
+//   it has reported.
+// - Slow is judged against the other addresses only, never by a fixed number: a store that is slow
+//   everywhere is not the address's fault. With one address nothing is judged.
+// - Averages are weighted by 1/16, so some tens of transfers decide; after a demotion they begin
+//   anew.
 #include "store/transfer/address_book.h"
 
 #include <algorithm>

@@ -1,3 +1,14 @@
+// A stream over a socket, with a proxy's tunnel and TLS where planned. It looks like the socket
+// below it: each call either has its result at once or hands an event up later, exactly one.
+// Set-up (connect, tunnel, handshake) looks like one connect().
+//
+// - Without TLS nothing is done to data: the poller fills the caller's buffer.
+// - With TLS cipher_ holds what came and was not opened, [begin_, end_); on_wire_ what the kernel
+//   is sending, which may not change until it says so; session_->output() what comes next.
+// - A failure of set-up is told when the kernel has given all buffers back: the owner may close
+//   then.
+// - A TCP end inside TLS is an error: a body without a length could have been cut short by
+//   anybody.
 #include "store/transfer/byte_stream.h"
 
 #include <algorithm>

@@ -1,3 +1,9 @@
+// Chunks run through blocks of 64 KiB, each of which begins with a header of its own;
+// strip_riegeli_blocks() takes those out first, so that all else sees chunks in one piece.
+//
+// Both hashes (HighwayHash of header and data) are compared before anything is believed; sizes are
+// bounded all the same, since a hash protects from accidents, not from intent: room is taken only
+// for as many records and bytes as the footer, or the caller's limit, allows.
 #include "shard/formats/arrayrecord/riegeli.h"
 
 #include <fmt/format.h>

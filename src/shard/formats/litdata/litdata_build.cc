@@ -1,3 +1,13 @@
+// A chunk goes through stages (Stage), each of which asks for one read; many chunks are under way
+// at once, and their records are written in the order of the chunks, as the index needs it.
+// ReadWindow bounds what unfinished ones hold.
+//
+// What a chunk needs depends on how it was written: a table of offsets at its front (plain),
+// tables of zstd frames, the zstd head of each item, an Arrow file at its end, or nothing at all
+// where it is sealed (wholly compressed or encrypted): then its items are found only when it has
+// been read.
+//
+// index.json is compared with each chunk (size, number of items): it may be of another upload.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// Members are found by walking from header to header; data is passed over. Samples must be cut
+// later from their own bytes alone, so what would need other bytes (a global pax header that names
+// or sizes a member) is refused here, when the index is made.
+//
+// - is_given_up_: a lenient scan stops at the first broken header and keeps what it has.
+// - Behind the end mark there may be zeros only: readers stop there, and what follows would be
+//   lost without a word.
+// - Sums of sizes are bounded by kMostTarBytes before they are formed.
 #include "shard/formats/webdataset/tar_scan.h"
 
 #include <fmt/format.h>
