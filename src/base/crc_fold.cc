@@ -1,3 +1,15 @@
+// Folding keeps one invariant: the bytes read so far, seen as a polynomial over GF(2), leave the
+// same remainder as the running value does followed by the bytes that are left. One step replaces
+// 16 (or 64) bytes by two carry-less products and adds the next ones; no step divides, so the
+// caller reduces only once, in the 16 bytes that remain.
+//
+// One value alone would wait for its own multiplication each time. Several chains therefore take
+// every 8th block of 16 bytes (or every 4th of 64), and a step of the loop carries each as far as
+// all chains reach together: 8 * 128 = 1024 bits, 4 * 512 = 2048. At the end the chains lie one
+// block apart and are merged with the keys of that distance. The functions are compiled for wider
+// instructions than the rest of the program, so they may only run where best_fold_width() has
+// found them; the helpers are always inlined because a call would cross from one instruction set
+// to another.
 #include "base/crc_fold.h"
 
 #include <cstring>
@@ -17,6 +29,7 @@ namespace {
 /// The processor's own prefetch ends at a page; bytes that come from a read lie in its outer cache.
 constexpr std::size_t kAheadBytes = 1024;
 HEADRACE_FOLD_128 void prefetch(const std::byte* p) noexcept {
+  // May point past the end of the buffer: a prefetch never faults.
   _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T0);
 }
 
@@ -55,6 +68,8 @@ __attribute__((target("pclmul,sse4.1"))) std::array<std::byte, 16> fold_by_128(
   const std::byte* const end = p + bytes.size();
   __m128i chain[kChains];
   for (std::size_t i = 0; i < kChains; ++i) chain[i] = load_128(p + 16 * i);
+  // A CRC that goes on from a register is that of the bytes with the register added to the first
+  // of them.
   chain[0] = _mm_xor_si128(chain[0], _mm_set_epi64x(0, static_cast<long long>(before)));
   p += 16 * kChains;
   const __m128i far = keys_128(plan.by_1024);

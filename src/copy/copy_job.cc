@@ -1,3 +1,11 @@
+// The thread that calls run() lists and decides what is to be copied (Lister), the movers copy,
+// and the end has one order: the listing ends, the queue is closed, the movers end, then the
+// blocking calls that are still under way (end_calls()); only then are objects deleted that the
+// source does not have. Deletion comes last, and only after a listing and copies without a
+// failure: a listing that broke off would make everything behind it look superfluous.
+//
+// Movers, and with them store handles and memory, are made before the job runs, so that what can
+// be refused is refused by create(). A limit of threads only makes fewer of them.
 #include <algorithm>
 #include <system_error>
 #include <thread>
@@ -26,6 +34,8 @@ bool have_common_targets(const std::vector<CopyTask>& tasks) {
   };
   for (std::size_t i = 0; i < tasks.size(); ++i) {
     for (std::size_t j = 0; j < tasks.size() && tasks[i].is_tree; ++j) {
+      // A tree deletes below its target what is not in its own source: another task's objects
+      // would go.
       if (i != j && target(tasks[j]).starts_with(target(tasks[i]))) return true;
     }
   }
@@ -60,6 +70,7 @@ class Job final : public CopyJob {
     if (options.is_dry_run) return {};
     std::uint32_t count = options.thread_count;
     if (count == 0) count = std::clamp(std::thread::hardware_concurrency() / 2, 1U, kMostLanes);
+    // Each mover has its share of the requests under way, one at least.
     count = std::min(count, options.max_in_flight);
     for (std::uint32_t i = 0; i < count; ++i) {
       HEADRACE_TRY_ASSIGN(auto mover, Mover::create(transfer_, options.max_in_flight / count));

@@ -1,3 +1,10 @@
+// One slab is filled by read() while earlier ones are under way, so memory is bounded by the pool
+// and the length need not be known. Input that ends within the first part is put as one object: an
+// upload of parts would cost two more requests.
+//
+// Every wait for a descriptor is a poll() of 50 ms at most, because a thread inside read() or
+// write() on a pipe cannot be told to stop. The descriptors are the caller's and stay in the mode
+// that they have: a pipe may be shared with other programs, which O_NONBLOCK would reach as well.
 // Objects from and to descriptors whose length nobody knows.
 #include <poll.h>
 #include <unistd.h>
@@ -117,6 +124,7 @@ Result<std::uint64_t> read_stream(Store& from, const std::string& key, int to_fd
                                   std::uint64_t begin, std::uint64_t end,
                                   const StreamOptions& options, std::stop_token stop) {
   HEADRACE_TRY(check(to_fd, options));
+  // Its version is asked for with each part, so that no output mixes two versions.
   HEADRACE_TRY_ASSIGN(const ObjectInfo info, from.head(key, {.stop = stop}));
   end = std::min(end, info.size_bytes);
   if (begin > end)

@@ -1,3 +1,17 @@
+// An object ends exactly once, and its end takes one from the queue's count of unfinished objects
+// (finish_one()): the movers end when this count is 0 and the listing is done. A path that ended
+// an object twice would end the job too early, one that forgot it never. An object that is tried
+// again has not ended, so a second try counts nothing.
+//
+// A large object is opened, its parts are moved by whoever is free, and the one who ends its last
+// part posts finish_large(). Opening and finishing are blocking calls, so they run on their own
+// threads and never in a mover, which would leave its other requests waiting meanwhile.
+//
+// What was begun is either completed, kept for the next run or removed. Kept is only what that run
+// can recognise as parts of this very content: parts of an upload by their CRC-32C, compared with
+// the local file; parts in a target file by the version of the source (resumable_version).
+// Everything else may belong to a former version of the object, and mixing versions is the one
+// thing that a copy must never do.
 #include "copy/transfer.h"
 
 #include <fcntl.h>
@@ -95,6 +109,7 @@ std::uint64_t Transfer::part_bytes_for(std::uint64_t size_bytes) const noexcept 
   if (local_target_) return part_bytes_;
   const std::uint64_t count = to_.traits().max_parts;
   const std::uint64_t least = (size_bytes + count - 1) / count;
+  // Stores limit the number of parts (10,000 on S3): very large objects get larger ones.
   return std::max(part_bytes_, (least + kMiB - 1) / kMiB * kMiB);
 }
 
@@ -119,6 +134,8 @@ void Transfer::fail_key(const std::string& key, Status status) {
   bool gives_up = false;
   {
     MutexLock lock(mutex_);
+    // Only when nothing at all succeeded: then the reason is the same for all, such as a wrong
+    // key.
     gives_up = count >= options_.give_up_count && counts_.done == 0 && counts_.skipped == 0;
     if (gives_up && reason_.ok()) reason_ = status.clone();
     if (failures_.size() < kMostFailures) failures_.push_back({key, std::move(status)});
@@ -140,6 +157,8 @@ void Transfer::retry_changed(Item item, Status status) {
     item.size_bytes = found->size_bytes;
     item.modified_unix_s = found->modified_unix_s;
     item.is_second_try = true;
+    // Not begin_large(): it waits for a place, and this thread is one of those that make places
+    // free.
     if (!is_small(item.size_bytes)) return open_large(std::move(item));
     std::vector<Item> one;
     one.push_back(std::move(item));
@@ -290,10 +309,13 @@ Status Transfer::open_upload(LargeCopy& large) {
 bool Transfer::adopt_upload(LargeCopy& large) {
   const std::string& key = large.item.to_key;
   auto pending = to_.list_uploads(key, call_options());
+  // A store that cannot list uploads, or will not let us: nothing is found, nothing is kept.
   if (!pending) return false;
   large.is_upload_kept = static_cast<bool>(large.local_source);
   if (large.item.is_second_try) return false;
   std::size_t looks = 0;
+  // S3 lists the uploads of a key in the order in which they were begun: the newest is looked into
+  // first.
   for (auto upload = pending->rbegin(); upload != pending->rend() && looks < kMostLooks; ++upload) {
     if (upload->key != key) continue;
     ++looks;

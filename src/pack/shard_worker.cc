@@ -1,3 +1,19 @@
+// A worker makes one shard at a time and never holds more than its share of the memory: images on
+// their way (put_bytes_), slabs of the shard being made (making_bytes_) and the reads under way
+// (share_.read_bytes, always kept free) add up to share_bytes at most. So acquire() waits for its
+// own earlier shards while the share is used up. Shares add up to no more than the memory of the
+// run (share_memory()).
+//
+// Four ways, the first that fits:
+// - directory to directory: files are copied into a temporary file that is published as a whole,
+//   no image is held;
+// - an image in memory, put as one object;
+// - the same compressed: both forms are in memory at once, the raw one is given back before the
+//   put;
+// - in parts, one in memory at a time, for images larger than the share allows.
+//
+// A shard is finished only once the store has answered and named its version; only then is it
+// recorded. A run that goes on after it was killed makes the others again.
 #include "pack/shard_worker.h"
 
 #include <sys/stat.h>
@@ -174,6 +190,8 @@ Status ShardWorker::read_locally(std::span<std::byte> window, std::stop_token st
     HEADRACE_TRY(files_->read(range.offset_bytes, into).annotate("pack"));
     if (is_expanded) place_bytes(plan_, range, into, window);
     const bool is_last = i + 1 == ranges_.size() || ranges_[i + 1].file != range.file;
+    // After its last range: a file that was written to while it was read is an error, not a
+    // mixture.
     if (is_last) HEADRACE_TRY(files_->check().annotate("pack"));
   }
   return {};
@@ -255,6 +273,7 @@ Status ShardWorker::take_put(Completion completion, std::vector<FinishedShard>& 
 /// A shard that is larger than the worker's memory: file layouts without compression only.
 Status ShardWorker::make_in_parts(std::uint64_t shard, std::stop_token stop,
                                   std::vector<FinishedShard>& finished) {
+  // put_parts() tells nobody of shards that arrive meanwhile: none may be under way.
   HEADRACE_TRY(flush(stop, finished));
   FinishedShard done;
   done.shard = shard;

@@ -1,3 +1,12 @@
+// A caller knows how many bytes must come out, and every function here holds the codec to it: a
+// result that is longer, shorter or followed by other bytes is kCorrupt, never a partial answer.
+// Output goes straight to the caller's memory, and never more than it has room for, so that a
+// hostile file can not make the process grow.
+//
+// Contexts are kept one a thread: blocks and frames may be a few KiB, and the contexts are larger
+// than that. libdeflate does gzip and zlib in one call; it needs all of the input and room for all
+// of the output, and both are there. zlib itself is used only to look at the beginning of a stream
+// that is not there as a whole.
 #include "shard/codec/inflate.h"
 
 #include <fmt/format.h>
@@ -79,6 +88,7 @@ Status inflate_deflate(Compression compression, std::span<const std::byte> store
 Status inflate_snappy(std::span<const std::byte> stored, std::span<std::byte> raw) {
   const auto* in = reinterpret_cast<const char*>(stored.data());
   std::size_t size = 0;
+  // RawUncompress() writes as many bytes as the text says itself: compare before.
   if (!snappy::GetUncompressedLength(in, stored.size(), &size))
     return corrupt(Compression::kSnappy, stored, raw, "bad length");
   if (size != raw.size()) {

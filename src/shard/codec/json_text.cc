@@ -1,3 +1,10 @@
+// Indexing reads every line of every file but needs few of its values, so that what is not needed
+// is only passed over: with memchr() and find_first_of() from one quote or brace to the next, much
+// faster than a parser that looks at every character. What is passed over may be bad inside; the
+// reader that takes a value checks it in full.
+//
+// No recursion and no allocation, whatever the nesting of a line: what is open is one bit a level
+// in 64 bits, and a line that is nested deeper than 64 is refused.
 #include "shard/codec/json_text.h"
 
 #include <algorithm>
@@ -19,6 +26,7 @@ std::optional<std::size_t> string_bytes(std::string_view text) {
     if (found == nullptr) return std::nullopt;
     const auto at = static_cast<std::size_t>(static_cast<const char*>(found) - text.data());
     std::size_t slashes = 0;
+    // A quote is part of the string when an odd number of backslashes stands before it.
     while (slashes < at && text[at - 1 - slashes] == '\\') ++slashes;
     if (slashes % 2 == 0) return at;
     from = at + 1;
@@ -64,6 +72,8 @@ std::optional<Escape> read_escape(std::string_view text) {
   const auto first = hex4(text.substr(2));
   if (!first) return std::nullopt;
   if (*first < 0xd800 || *first > 0xdfff) return Escape{*first, 6};
+  // Two escapes in UTF-16, a high surrogate and a low one, are one character. Any surrogate alone
+  // has no UTF-8 and becomes U+FFFD.
   if (*first < 0xdc00 && text.substr(6).starts_with("\\u")) {
     const auto second = hex4(text.substr(8));
     if (!second) return std::nullopt;
@@ -135,6 +145,7 @@ bool JsonText::take_value(std::string_view& value) noexcept {
   } else if (first == '{' || first == '[') {
     if (!skip_nested()) return false;
   } else {
+    // A number, true, false or null: its text is checked by whoever takes it.
     const std::size_t length = rest_.find_first_of(",]} \t\r\n");
     if (length == 0) return false;
     rest_.remove_prefix(length == std::string_view::npos ? rest_.size() : length);

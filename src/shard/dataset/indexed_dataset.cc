@@ -1,3 +1,18 @@
+// Nothing is parsed when a dataset is opened: `view_` looks into the bytes of the index, and every
+// offset is looked up when it is asked for. Those bytes may come page by page from a file, and a
+// page that cannot be read gives offsets that mean nothing. Hence the order in sample_bytes():
+// first the lookup, then index_status(), then the comparison; append_extents() has no status to
+// return, so it asks for nothing when a page has failed and leaves the reason to sample_bytes().
+//
+// Three kinds of shards have different origins for the same offsets:
+// - plain: offsets are positions in the object, and a block may be there in part, from any sample
+//   on;
+// - compressed as a whole: the block is the shard and begins at 0 of its inflated bytes;
+// - in frames: offsets count inflated bytes of the shard, a block begins where its first frame
+//   does (origins_, worked out once, because finding the frame is a search).
+//
+// Every offset is compared with the bytes that are there before it is used: an index comes from a
+// store and may be wrong or hostile.
 #include "shard/dataset/indexed_dataset.h"
 
 #include <fmt/format.h>
@@ -23,6 +38,7 @@ IndexedDataset::IndexedDataset(DatasetParts parts)
     const std::uint64_t inflated = is_inflated ? blocks_[b].raw_bytes : 0;
     has_compressed_ = has_compressed_ || is_inflated;
     has_frames = has_frames || shard.frame_count > 0;
+    // While a block is inflated, both its forms are in memory.
     largest_block_bytes_ = std::max(largest_block_bytes_, blocks_[b].stored_bytes + inflated);
   }
   if (!has_frames) return;
@@ -35,6 +51,7 @@ IndexedDataset::IndexedDataset(DatasetParts parts)
 }
 
 const std::string& IndexedDataset::fingerprint() const noexcept {
+  // A walk over all objects and shards: only for those who ask.
   std::call_once(has_fingerprint_, [this] { fingerprint_ = content_fingerprint(view_); });
   return fingerprint_;
 }

@@ -1,3 +1,8 @@
+// Rules are tried from the surest to the weakest, and the first that finds any name decides for
+// all files: Hugging Face's layout data/NAME-00000-of-00005, then folders, then words in file
+// names. They are never mixed, since a folder "train" with a file "test-cases.json" in it has one
+// split. The words and what they mean are those of datasets/data_files.py, so that a folder that
+// `load_dataset` reads has the same splits here.
 #include "shard/dataset/splits.h"
 
 #include <fmt/format.h>
@@ -56,6 +61,7 @@ std::string_view sharded_split(std::string_view key) noexcept {
     return {};
   const std::string_view name = key.substr(kFolder.size());
   for (std::size_t of = name.find(kOf); of != std::string_view::npos; of = name.find(kOf, of + 1)) {
+    // NAME has a character at least, then "-00000" before and "00000." after the "-of-".
     if (of < 7 || name.size() < of + 4 + 5 + 1) continue;
     if (name[of - 6] == '-' && are_digits(name.substr(of - 5, 5)) &&
         are_digits(name.substr(of + 4, 5)) && name.find('.', of + 9) != std::string_view::npos)
@@ -153,6 +159,7 @@ Status choose_split(const BuildContext& context, Candidates& candidates) {
                               "splits; leave out split=",
                               context.store.url(), wanted));
   }
+  // The name as it was given first: a layout data/dev-... has a split of that very name.
   for (const std::string_view name : {wanted, canonical_split(wanted)}) {
     if (std::none_of(table.splits().begin(), table.splits().end(),
                      [&](const SplitTable::Split& split) { return split.name == name; }))

@@ -1,3 +1,13 @@
+// Layout of an index of version 1, little-endian: magic (9 bytes), version (u64), dtype code (u8),
+// number of sequences (u64), number of document entries (u64); then, one a sequence, lengths (i32)
+// and byte offsets (i64); then the document entries (i64), each the number of the sequence at
+// which a document begins, the last one the end.
+//
+// Counts come from the file, so they are divided into the room there is before anything is
+// allocated or read by them. Offsets are not taken on trust either: they must be the sums of the
+// lengths, and the last must meet the end of the .bin. Megatron itself writes them so; a file in
+// which they differ was cut off or belongs to another .bin, and its samples would be tokens of
+// somebody else.
 #include "shard/formats/tokens/megatron.h"
 
 #include <fmt/format.h>
@@ -74,6 +84,7 @@ Result<std::vector<std::uint64_t>> document_starts(const MegatronHead& head,
     starts.push_back(start);
     low = start;
   }
+  // A table that leaves sequences out would lose their tokens: sequences are the samples then.
   if (starts.front() != 0 || starts.back() != head.sequence_count) starts.clear();
   return starts;
 }
