@@ -1,3 +1,11 @@
+// Braces are expanded when a pattern is parsed, so that matching knows stars, classes and single
+// characters only. The number of alternatives is bounded, because groups multiply: {a,b}{a,b}...
+// with thirty groups would be a thousand million.
+//
+// Matching has no recursion. A star that fails is given one character more, and only the last star
+// is: what an earlier one took can stay as it is, since a later star can take up whatever follows.
+// "*" and "?" never take a "/", "**" does, so there are two levels to go back to: the last "*"
+// behind the last "**", then this "**" itself, which forgets the former.
 #include <cstddef>
 #include <utility>
 
@@ -143,6 +151,7 @@ bool match_plain(std::string_view pattern, std::string_view text) {
       p = star_p;
       t = ++star_t;
     } else if (deep_p != kNone && deep_t < text.size()) {
+      // "**/" takes whole components only: a/**/b must not match a/xb.
       const std::size_t slash = skips_components ? text.find('/', deep_t) : deep_t;
       if (slash == kNone) return false;
       p = deep_p;

@@ -3,11 +3,9 @@
 //
 // Invariants:
 // - in_flight_ counts units that were started and have not ended; a unit that was read keeps its
-// slab
-//   for the write, so memory bounds both together.
+//   slab for the write, so memory bounds both together.
 // - Units are started in the order of the queue while memory lasts. Nobody holds memory while he
-// waits
-//   for more: a unit takes its slab and goes, or stays in pulled_ without one.
+//   waits for more: a unit takes its slab and goes, or stays in pulled_ without one.
 #include "copy/mover.h"
 
 #include <sys/stat.h>

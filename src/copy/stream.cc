@@ -1,3 +1,5 @@
+// Objects from and to descriptors whose length nobody knows.
+//
 // One slab is filled by read() while earlier ones are under way, so memory is bounded by the pool
 // and the length need not be known. Input that ends within the first part is put as one object: an
 // upload of parts would cost two more requests.
@@ -5,7 +7,6 @@
 // Every wait for a descriptor is a poll() of 50 ms at most, because a thread inside read() or
 // write() on a pipe cannot be told to stop. The descriptors are the caller's and stay in the mode
 // that they have: a pipe may be shared with other programs, which O_NONBLOCK would reach as well.
-// Objects from and to descriptors whose length nobody knows.
 #include <poll.h>
 #include <unistd.h>
 

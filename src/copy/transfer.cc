@@ -4,8 +4,9 @@
 // again has not ended, so a second try counts nothing.
 //
 // A large object is opened, its parts are moved by whoever is free, and the one who ends its last
-// part posts finish_large(). Opening and finishing are blocking calls, so they run on their own
-// threads and never in a mover, which would leave its other requests waiting meanwhile.
+// part posts finish_large(). Opening and finishing are blocking calls, so they run on threads of
+// their own: a mover would leave its other requests waiting meanwhile (it does one itself only
+// when 8192 are queued).
 //
 // What was begun is either completed, kept for the next run or removed. Kept is only what that run
 // can recognise as parts of this very content: parts of an upload by their CRC-32C, compared with

@@ -1,3 +1,9 @@
+// mutex_ is taken before LargeCopy::mutex (take_parts()). No sleeper is rung under mutex_, for one
+// who wakes up wants it at once.
+//
+// unfinished_ and is_closed_ are atomics without the lock. The last object and close() may come at
+// the same time from two threads: each writes its own first and then reads the other's, so one of
+// the two at least sees both and rings everybody. Ringing twice does no harm.
 #include <utility>
 
 #include "copy/transfer.h"
@@ -64,6 +70,7 @@ bool WorkQueue::pull(std::vector<Unit>& out, std::size_t most) {
       out.push_back(std::move(unit));
       --most;
     }
+    // Half empty, not one place: the lister then adds many names for one wake-up.
     is_roomy = small_.size() < kMostQueued / 2;
   }
   if (is_roomy) room_.notify_one();

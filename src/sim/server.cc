@@ -1,3 +1,10 @@
+// Everything is bound and checked by open(), before a thread runs: start() either fails or returns
+// a server that answers. The first loop accepts for all of them.
+//
+// Changes from outside (behaviour, addresses, clock) are stored first and then poked: a loop that
+// sleeps until a time it worked out from the old values would otherwise sleep on. stop() may be
+// called from several threads, and again by the destructor; stop_mutex_ makes the later calls wait
+// and find nothing left to do.
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <signal.h>
@@ -36,6 +43,7 @@ Result<std::vector<Address>> listen_on(const SimOptions& options) {
     std::uint16_t port = options.port;
     Status failure;
     for (std::uint32_t i = 0; i < options.address_count; ++i) {
+      // 127.0.0.2 and so on need no set-up on Linux: all of 127/8 is this machine.
       const auto host = i == 0 ? options.host : next_host(options.host, i);
       if (!host) {
         return Status(Code::kInvalidArgument,

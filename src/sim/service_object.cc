@@ -1,4 +1,14 @@
 // GET, HEAD, PUT, copy and delete of objects.
+//
+// Each request opens its file once, and headers, range, sums and bytes all come from that
+// descriptor: a file that is replaced meanwhile cannot mix two versions in one answer. Natural
+// paths come first, then the hidden folder that holds keys which are no paths; the bucket is
+// looked at only when neither is there.
+//
+// A write goes to a temporary file with its metadata and sums already beside it, and commit()
+// checks the condition and publishes it in one step. Nothing of a refused write is ever seen.
+// Faults that a test asks for (exchange.fate) are put in where the answer is made, not in front of
+// it: a wrong range or sum must be in an answer that is right in everything else.
 #include <algorithm>
 #include <array>
 #include <pugixml.hpp>
@@ -154,6 +164,7 @@ S3Code Service::serve_range(const http::RequestHead& head, const OpenFile& file,
     if (const std::uint32_t count = file.info.tag.part_count; count > 0) {
       response.fields += "x-amz-mp-parts-count: " + std::to_string(count) + "\r\n";
     }
+    // No byte range can be written for an empty object: it is answered whole, with 200.
     if (size_bytes == 0) return S3Code::kNone;
   } else {
     const std::string_view range_field = head.header("range");
@@ -187,6 +198,7 @@ void Service::add_sums(const http::RequestHead& head, const OpenFile& file, Exch
   Response& response = exchange.response;
   if (sums.field.empty()) return;
   std::string value = sums.value;
+  // A sum of the object does not fit a range; S3 leaves it out, unless the range is a part.
   if (response.status == 206 && response.length_bytes != file.info.size_bytes) {
     const auto part = sums.part_at(response.offset_bytes, response.length_bytes);
     if (!part || sums.part_values.empty()) return;
@@ -318,6 +330,7 @@ S3Code Service::copy_fields(const http::RequestHead& head, Exchange& exchange,
   ObjectSums sums = sums_from_text(source.sums);
   sums.part_sizes.clear();
   sums.part_values.clear();
+  // The copy has no parts, and a sum of parts says nothing of it.
   if (sums.is_composite) sums = ObjectSums();
   if (const auto wanted = head.header("x-amz-checksum-algorithm"); !wanted.empty()) {
     ChecksumKind kind;

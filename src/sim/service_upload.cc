@@ -1,5 +1,11 @@
 // Multipart uploads. An upload is a folder of the bucket's hidden folder: uploads/<id>/ with the
 // file "key" and one file a part, "part-00001".
+//
+// A part is put in place by rename(), with its tag and sum already beside it, so that parts may
+// come in any order, several at a time, and again: the last one counts. Completion takes the parts
+// that the request names, in its order, and checks each by its ETag; what else is in the folder
+// goes with it. A completion may be repeated: a client that never got the answer asks again, and is
+// answered the same as long as the object is still the one that it made (completed_before()).
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -297,6 +303,7 @@ S3Code Service::assemble(const std::string& folder, std::string_view text, Excha
     if (!number) return S3Code::kMalformedXml;
     if (*number <= last_number) return S3Code::kInvalidPartOrder;
     last_number = *number;
+    // The part before turns out not to be the last one only now.
     if (!parts.empty() && parts.back().second < kMinPartBytes) return S3Code::kEntityTooSmall;
     std::string path = part_path(folder, *number);
     FileInfo info;
@@ -319,6 +326,7 @@ S3Code Service::assemble(const std::string& folder, std::string_view text, Excha
     const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) return S3Code::kInvalidPart;
     const ObjectSums part = sums_from_text(read_sums(fd.get()));
+    // Parts with sums of different kinds give no sum of the object.
     if (sums.part_sizes.empty()) sums.field = part.field;
     if (part.field != sums.field) sums.field.clear();
     sums.part_sizes.push_back(size_bytes);
@@ -448,7 +456,7 @@ S3Code Service::list_uploads(Exchange& exchange) {
   if (!limit) return S3Code::kInvalidArgument;
   std::pair<std::string, std::string> after(target.parameter("key-marker").value_or(""),
                                             target.parameter("upload-id-marker").value_or(""));
-  // A key alone stands for all of its uploads.
+  // A key alone stands for all of its uploads: "~" is behind every id, which are hexadecimal.
   if (after.second.empty() && !after.first.empty()) after.second = "~";
   const std::string prefix(target.parameter("prefix").value_or(""));
   std::vector<std::pair<std::string, std::string>> uploads;  // key, id

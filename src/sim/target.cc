@@ -1,3 +1,11 @@
+// What a request means is decided here once, from method, path and query, in the order of S3's own
+// documentation: a bucket in the host name or in the first part of the path, the rest is the key,
+// and subresources (?uploads, ?uploadId=) choose among operations of the same method. Parameters
+// that none of them has are refused by the list in allowed.cc: a client that puts ?acl must not
+// overwrite the object.
+//
+// Bucket and key are decoded after the path has been split: "%2F" belongs to a name and is no
+// separator.
 #include "sim/target.h"
 
 #include <algorithm>

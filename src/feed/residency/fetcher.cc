@@ -1,15 +1,13 @@
 // Invariants:
-// - A fetch is in fetches_ from begin() until it is ready, failed, forgotten or put back; the id in
-// a
-//   request's tag finds it, so a completion that comes late for a fetch given up finds it
+// - A fetch is in fetches_ from begin() until it is ready, failed, forgotten or put back; the id
+//   in a request's tag finds it, so a completion that comes late for a fetch given up finds it
 //   abandoned, and never another one.
-// - Memory for all of a fetch is taken before its first request (stored bytes, inflated bytes, room
-// to
-//   unpack): what is under way can always be finished, and nobody waits for memory with memory in
-//   hand. Two that would are put back, and begun again with what they turned out to need.
+// - Memory for all of a fetch is taken before its first request (stored bytes, inflated bytes,
+//   room to unpack): what is under way can always be finished, and nobody waits for memory with
+//   memory in hand. Two that would are put back, and begun again with what they turned out to
+//   need.
 // - An abandoned fetch keeps its memory until the store and the workers have let go of it, and
-// while a
-//   batch has it pinned.
+//   while a batch has it pinned.
 #include "feed/residency/fetcher.h"
 
 #include <algorithm>

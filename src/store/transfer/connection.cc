@@ -1,14 +1,13 @@
 // Why so many ways to end: the kernel may still hold a buffer of the slab (io_uring) when the
-// attempt is over, and the slab may not go back before. finish() is therefore the only way out, and
-// goes by kDraining whenever something is outstanding.
+// attempt is over, and the slab may not go back before. finish() is therefore the only way out,
+// and goes by kDraining whenever something is outstanding.
 //
 // Invariants:
 // - op_ is set from begin() until Progress::kDone was returned, or disown() was called.
 // - Of two attempts at one op (a hedge and its first), the one that has body bytes first becomes
 //   op.winner, and only it writes into the slab; the other is disowned.
 // - `keep_alive_` says whether the stream stands where the next request may begin. Every error,
-// every
-//   byte too many and every answer that was not read to its end clears it.
+//   every byte too many and every answer that was not read to its end clears it.
 // - What an answer means is the protocol's to say (verdict.h); here is only what HTTP itself says.
 #include "store/transfer/connection.h"
 

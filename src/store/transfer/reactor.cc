@@ -1,16 +1,16 @@
 // One turn of run(): letters, timers, late ones, new starts, completions out, then sleep.
 //
 // Invariants:
-// - An op is in exactly one place: in the mail, among pending_, on a connection (on two while it is
-//   hedged), in a timer (back-off), or finished. all_ links every op of this reactor, so that
+// - An op is in exactly one place: in the mail, among pending_, on a connection (on two while it
+//   is hedged), in a timer (back-off), or finished. all_ links every op of this reactor, so that
 //   stopping finds each of them wherever it is.
-// - Only this thread touches an op between kMailed and kFinished. Its memory belongs to the handle,
-//   which waits for the last one before it goes.
+// - Only this thread touches an op between kMailed and kFinished. Its memory belongs to the
+//   handle, which waits for the last one before it goes.
 // - Completions leave in deliver(), once a turn: a consumer is woken once for all that came
-// together.
+//   together.
 // - Nobody sleeps on work: begin_wait() fails when a letter has come since take_mail(), and ring()
-// from
-//   another thread wakes the poller only when it sleeps past the time that the letter is needed at.
+//   from another thread wakes the poller only when it sleeps past the time that the letter is
+//   needed at.
 // - The thread ends when it was told to, no op is left, and the kernel has no buffer of ours
 //   (disowned_ == 0).
 #include "store/transfer/reactor.h"
