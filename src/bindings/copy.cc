@@ -13,6 +13,7 @@ namespace {
 
 /// A job with the stores that it needs.
 struct PyCopyJob {
+  // The job is destroyed first, since it uses the stores.
   std::shared_ptr<StoreClient> from, to;
   std::unique_ptr<CopyJob> job;
 };

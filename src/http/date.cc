@@ -1,3 +1,8 @@
+// Written by hand because the names of days and months are English in every locale, which
+// strftime() and strptime() do not promise, and because nothing is allocated for a date in a
+// request. Fixed positions: the formats have fixed widths, and what differs by a character is
+// refused rather than guessed. Of the three forms in RFC 9110 (section 5.6.7) only the one that
+// may be sent is read.
 #include "http/date.h"
 
 #include <array>

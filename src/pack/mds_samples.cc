@@ -90,6 +90,7 @@ class MdsFormat final : public SampleFormat {
                 std::vector<std::byte>& out) override {
     const std::size_t sizes = out.size();
     for (const std::uint64_t bytes : fixed_) {
+      // Room: sizes are known once the values are written.
       if (bytes == 0) append_u32(out, 0);
     }
     std::size_t at = sizes;

@@ -73,6 +73,8 @@ std::string npy_header(const ArrayView& view) {
   if (view.shape.size() > 1) text.resize(text.size() - 2);
   if (view.shape.size() == 1) text.resize(text.size() - 1);
   text += "), }";
+  // Magic, version and length (10 bytes), text and newline are a multiple of 64 together: so says
+  // the description of npy, for those who map the array behind them.
   text.resize((text.size() + 11 + 63) / 64 * 64 - 11, ' ');
   text += '\n';
   std::string head("\x93NUMPY\x01\x00", 8);
@@ -100,6 +102,7 @@ class TarFormat final : public SampleFormat {
       std::string lower = suffix;
       std::transform(lower.begin(), lower.end(), lower.begin(),
                      [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+      // Readers compare suffixes in lower case: two that differ in case only would be one.
       if (!seen.insert(lower).second) {
         return Status(Code::kInvalidArgument,
                       "two columns would be members '" + suffix + "' of a sample; rename one");

@@ -1,3 +1,6 @@
+// CRC-32 and CRC-64 go by tables made at compile time, eight bytes a step. Words are read as
+// little-endian, as everywhere here (base/endian.h). Values leave with their high byte first, as
+// S3 writes them in base64.
 #include "sim/checksum.h"
 
 #include <openssl/evp.h>

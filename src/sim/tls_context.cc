@@ -1,3 +1,7 @@
+// Unless they are given, certificates are made at each start, by an authority that nobody has the
+// key of any more, and are valid for 30 days: nothing that a client trusts for a test can be used
+// against it later. Modes of SSL_write: a connection may go on with another buffer than it began
+// with, and a part of it may be written.
 #include "sim/tls_context.h"
 
 #include <arpa/inet.h>
@@ -75,6 +79,7 @@ Certificate make_plain(const char* common_name, std::uint64_t serial, EVP_PKEY* 
   constexpr long kDay = 24 * 3600;
   X509_set_version(x, X509_VERSION_3);
   ASN1_INTEGER_set_uint64(X509_get_serialNumber(x), serial);
+  // A day before: clients with a clock that is behind.
   X509_gmtime_adj(X509_getm_notBefore(x), -kDay);
   X509_gmtime_adj(X509_getm_notAfter(x), 30 * kDay);
   X509_NAME* name = X509_get_subject_name(x);

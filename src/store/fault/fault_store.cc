@@ -1,3 +1,11 @@
+// A fault changes what a completion says, when it comes and in which order, never whether it
+// comes: each request that the inner store took completes exactly once. That is what code under
+// test may rely on, and a fault that broke it would find bugs that no store has.
+//
+// Completions that are held back are given out when there are more than the limit, when nothing
+// else is in flight (no other would come to push them out), or when the inner store had none in
+// time. All handles share one Random, so that a seed gives the same faults for the same calls in
+// the same order.
 #include "store/fault/fault_store.h"
 
 #include <algorithm>

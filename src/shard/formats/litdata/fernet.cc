@@ -1,3 +1,10 @@
+// A token is base64 of: version 0x80, time (8 bytes), IV (16), AES-128-CBC text, HMAC-SHA-256 (32)
+// of all before it. The key has 32 bytes: 16 to sign, 16 to encrypt (github.com/fernet/spec).
+//
+// The HMAC is compared first, in constant time, and nothing is decrypted that it does not confirm;
+// a wrong password ends there as well. The time is not looked at: data has no age at which it
+// becomes invalid. Everything happens in the caller's memory, which must have room for the decoded
+// token; the text is moved to its front at the end.
 #include "shard/formats/litdata/fernet.h"
 
 #include <openssl/crypto.h>

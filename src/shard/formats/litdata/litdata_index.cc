@@ -1,3 +1,6 @@
+// What cannot be read is refused here, by the name that it has in the index, before any chunk is
+// asked for. The index is somebody else's: names must stay inside the dataset, and each count is
+// bounded by the bytes of its chunk before anything is allocated by it.
 #include "shard/formats/litdata/litdata_index.h"
 
 #include <fmt/format.h>

@@ -274,6 +274,7 @@ class Rebuilder {
     const std::uint64_t size = source.plain->size_bytes;
     HEADRACE_TRY_ASSIGN(const std::uint64_t bytes, front_bytes(bytes_of(front), size));
     std::string whole;
+    // The whole shard then, rather than a second piece of it: its hashes may need it anyway.
     if (bytes > front.size()) {
       HEADRACE_TRY_ASSIGN(whole, read_whole(*source.plain));
       if (whole.size() != size) return Status(Code::kChanged, "has changed");

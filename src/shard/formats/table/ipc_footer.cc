@@ -1,3 +1,10 @@
+// Names of flatbuffer fields are not in the file: the numbers below are their positions in
+// File.fbs and Message.fbs of apache/arrow (format/). Offsets and lengths are signed there, and
+// each is checked for its sign and against what is left, in an order in which no difference can be
+// negative.
+//
+// Everything before the first block is taken for the schema (schema_end_bytes), because writers
+// put its message there.
 #include <fmt/format.h>
 
 #include <algorithm>

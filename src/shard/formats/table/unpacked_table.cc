@@ -1,7 +1,12 @@
-// Columns of an unpacked block, as Arrow laid them out: nothing is copied here, a cell is a pointer
-// into the arrays, which the block keeps alive. What Arrow stores otherwise than it is delivered
-// (bits for booleans, offsets of 32 or 64 bits) is put right where a cell is cut; lists with nulls
-// by the cell's writer, when the batch is laid out.
+// Columns of an unpacked block, laid out as Arrow has them. Each batch's rows are copied into the
+// block's arena once (TableBuilder::copy()), because the unpacker's arrays go when it returns; a
+// cell is then a pointer into the copy. What Arrow stores otherwise than it is delivered (bits for
+// booleans, offsets of 32 or 64 bits) is put right where a cell is cut; lists with nulls by the
+// cell's writer, when the batch is laid out.
+//
+// A slice of an array shares its buffers with the whole, so only the bytes of its rows are copied.
+// Bits cannot be cut between bytes: copies begin at the byte that holds the first row's bit, and
+// `offset` says where in it. Offsets stay as they are; `first_offset` is what is to be taken off.
 #include "shard/formats/table/unpacked_table.h"
 
 #include <fmt/format.h>

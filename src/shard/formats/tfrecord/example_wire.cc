@@ -1,3 +1,12 @@
+// Each message is read twice by the same functions: a Counter learns how many values there are,
+// memory for exactly these is taken, then a Layer writes them. Values are never collected in
+// between, so a record needs no memory of its own.
+//
+// What protobuf says of messages that are not written by its own writers holds here, too: fields
+// may come in any order and again; lists of the same kind are joined, packed runs and single
+// values mix, and a Feature whose kind changes keeps only the last one (`oneof`). Counter and
+// Layer must agree in this to the byte, for one measures the room that the other fills; where they
+// would not, Layer rather leaves a value out than writes past its end.
 #include "shard/formats/tfrecord/example_wire.h"
 
 #include <algorithm>

@@ -1,3 +1,12 @@
+// The bytes come from a store and may be anything: every read is compared with the end, a varint
+// of more than ten bytes is refused, and unknown groups are passed over with an array as stack, so
+// that no nesting makes the stack of calls grow.
+//
+// Lists of integers are most of the bytes of many datasets, so they are counted 64 bytes at a
+// time. A value ends at a byte without its highest bit; these bits of 64 bytes make one word, and
+// the number of values is that of its zero bits. Ten bits in a row mean a varint that is too long,
+// also across two words: `open` carries what the last one ended with. write_varints() may trust
+// all this, because nobody calls it for bytes that count_varints() refused.
 #include "shard/formats/tfrecord/wire.h"
 
 #include <array>
@@ -82,6 +91,7 @@ bool WireReader::skip_group(std::uint32_t field) noexcept {
 
 std::int64_t count_varints(std::span<const std::byte> bytes) noexcept {
   if (bytes.empty()) return 0;
+  // The last value has no end.
   if ((bytes.back() & std::byte{0x80}) != std::byte{0}) return -1;
   std::int64_t count = 0;
   unsigned open = 0;  // Bytes so far of the varint that goes on.
