@@ -1,4 +1,10 @@
-
+// Owns one thing in three forms: ranges that were asked for (ranges_, by tag; a key must stay in
+// place until its request is over), reads under way (fetcher_) and results, which own their memory
+// from then on. The iterable is Python's and may block or raise: it is only asked when nothing is
+// ready, so that results are never kept waiting by it.
+//
+// In a child of fork() the threads behind the lease do not exist, so nothing of it may be ended
+// there. What the child inherited is left where it is, on purpose.
 #include <algorithm>
 #include <deque>
 #include <string>
@@ -37,6 +43,7 @@ class RangeReader {
     if (generation_ != fork_generation()) {
       static_cast<void>(fetcher_.release());
       static_cast<void>(lease_.release());
+      // Never freed: the last owner would destroy the store.
       new std::shared_ptr<StoreClient>(std::move(client_));
       return;
     }

@@ -113,6 +113,8 @@ class LitDataFormat final : public SampleFormat {
       const std::size_t begin = out.size();
       Status status = append_leaf(column.type, cell, out);
       if (!status.ok()) return in_column(column, std::move(status));
+      // Sizes stand before the values but are known after them. `out` may have moved meanwhile: by
+      // offset, not by pointer.
       store_le(out.data() + sizes + 4 * i, static_cast<std::uint32_t>(out.size() - begin));
     }
     return {};

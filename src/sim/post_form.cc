@@ -1,3 +1,8 @@
+// Rules: "POST Object" and "POST policy" in the documentation of S3. A form is parsed up to its
+// file, because S3 ignores fields behind it; names of fields are compared in lower case. The
+// policy proves who wrote the form, so it is checked in the order in which nothing is read from it
+// that is not signed: signature, syntax, expiration, conditions, and last that every field of the
+// form was spoken of: one that was not would be a field of the client's own making.
 #include "sim/post_form.h"
 
 #include <openssl/evp.h>

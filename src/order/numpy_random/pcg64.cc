@@ -1,3 +1,8 @@
+// numpy draws one number after another from s' = s * a + c modulo 2^128, and each needs the one
+// before. k steps at once are again of this form (make_jump()), so chain number i computes draws
+// i, i + k, i + 2 k and so on: the same numbers in the same order, without waiting. After whole
+// rounds `state_` is that of the last draw given out, as if they had been drawn one by one, so
+// that any mixture of fill() and next() gives numpy's sequence.
 #include "order/numpy_random/pcg64.h"
 
 namespace headrace::numpy_random {
@@ -39,6 +44,7 @@ HEADRACE_WIDE_INLINE Eight add(const Eight& a, const Eight& b) noexcept {
   const __m512i low = _mm512_add_epi64(a.low, b.low);
   const __m512i high = _mm512_add_epi64(a.high, b.high);
   const __mmask8 carry = _mm512_cmplt_epu64_mask(low, b.low);
+  // Adds one, as minus -1, where the lower half went over.
   return {_mm512_mask_sub_epi64(high, carry, high, _mm512_set1_epi64(-1)), low};
 }
 

@@ -1,3 +1,9 @@
+// One lookup reads one group's record and one word, whatever the number of samples: this is what
+// lets the boundaries stay on disk (index_pages.h).
+//
+// The base of a group is lowered until no value lies below its line: distances need no sign. A
+// lookup in a damaged index gives 0 or a wrong number but never reads outside of the tables;
+// whoever uses the number compares it with the bytes that are there.
 #include "shard/index/bounds.h"
 
 #include <algorithm>
@@ -115,6 +121,8 @@ std::uint64_t BoundsView::at(const BoundsRef& ref, std::uint64_t index) const no
   if (width > kWholeWords || (width > kWidestPacked && width != kWholeWords)) return 0;
   const std::uint64_t bit = j * width;
   const std::uint64_t byte = (place >> 8) + (bit >> 3);
+  // A value of up to 56 bits that begins anywhere in a byte ends within eight bytes: one load is
+  // enough.
   if (packed_.size() < sizeof(std::uint64_t) || byte > packed_.size() - sizeof(std::uint64_t))
     return 0;
   const std::byte* packed = packed_.data() + byte;

@@ -1,3 +1,6 @@
+// Lines are written by hand, into a buffer that is kept: one a request, and a JSON library would
+// allocate for each. Keys are bytes and need not be UTF-8, but a line must be, or readers of JSON
+// refuse it: broken bytes become U+FFFD one by one, the rest stays readable.
 #include "store/log/access_line.h"
 
 #include <algorithm>

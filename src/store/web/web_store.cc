@@ -1,3 +1,8 @@
+// A web server promises little, so nothing is believed that an answer does not say: the size comes
+// from Content-Range or Content-Length, and an answer that was packed on its way
+// (Content-Encoding) is refused, because its offsets are not those of the object. Many servers
+// refuse HEAD, and a URL signed for GET is valid for nothing else: a GET of one byte tells the
+// same.
 #include "store/web/web_store.h"
 
 #include "http/date.h"

@@ -1,3 +1,10 @@
+// Three kinds of files, told apart by the index's layout text: none (an .npy, whose rows are bytes
+// of one width), the offsets of arrays in an uncompressed .npz (a row is a piece of each array:
+// one extent a column), and the members of a compressed .npz (nothing can be cut from within: the
+// whole file is a block).
+//
+// Both readers rely on what they check when the dataset is made: that rows have the width of the
+// columns together, or that every shard is of whole members.
 #include <fmt/format.h>
 
 #include <algorithm>

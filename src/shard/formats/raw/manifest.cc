@@ -1,3 +1,9 @@
+// The files that a manifest names are the samples, in its order; the other fields of a record are
+// columns beside them. Scanning and cutting are those of datasets of JSON lines and CSV, so that a
+// record means the same here as there.
+//
+// A name is a key below the manifest's own folder and never outside of it: a manifest comes from a
+// store, and one that could name anything would read anything.
 #include "shard/formats/raw/manifest.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,11 @@
+// An index that somebody else wrote is a hint until it was compared with its tar: the first and
+// the last member must stand where it says, with the name or suffix and the size that it says, and
+// behind the last there must be zeros or the end of the file. Three reads of a block a tar,
+// instead of the whole tar; all tars at the same time. An index that does not fit is no error: the
+// tar is scanned as if it had none.
+//
+// Indexes of tars that were rewritten are what this finds: a size or a member at either end has
+// then changed as a rule.
 #include "shard/formats/webdataset/dali_reuse.h"
 
 #include <algorithm>

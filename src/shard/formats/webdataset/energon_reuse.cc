@@ -1,3 +1,7 @@
+// Samples are looked at whole, since only that shows which fields they have: the first, the last
+// and others at even distances. When two have different fields, other samples may have others
+// still, and nothing but a scan of everything finds those: the indexes of all tars are left alone
+// then.
 #include "shard/formats/webdataset/energon_reuse.h"
 
 #include <algorithm>
