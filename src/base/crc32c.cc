@@ -1,9 +1,8 @@
 #include "base/crc32c.h"
 
-#include <array>
-
 #include "base/crc_combine.h"
 #include "base/crc_fold.h"
+#include "base/crc_tables.h"
 #include "base/endian.h"
 #if defined(__x86_64__)
 #include <nmmintrin.h>
@@ -19,26 +18,7 @@ namespace {
 constexpr std::uint32_t kPolynomial =
     0x82f63b78;  // Castagnoli, bits reversed (RFC 3720 appendix B.4)
 
-using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
-
-// tables[k][b]: effect of byte b followed by k zero bytes ("slicing by 8").
-constexpr Tables make_tables() {
-  Tables tables{};
-  for (std::uint32_t b = 0; b < 256; ++b) {
-    std::uint32_t crc = b;
-    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1) != 0 ? kPolynomial : 0);
-    tables[0][b] = crc;
-  }
-  for (std::size_t k = 1; k < 8; ++k) {
-    for (std::size_t b = 0; b < 256; ++b) {
-      const std::uint32_t shorter = tables[k - 1][b];
-      tables[k][b] = (shorter >> 8) ^ tables[0][shorter & 0xff];
-    }
-  }
-  return tables;
-}
-constexpr Tables kTables = make_tables();
-
+constexpr detail::CrcTables<std::uint32_t> kTables = detail::make_crc_tables(kPolynomial);
 constexpr detail::FoldPlan kFold = detail::make_fold_plan<32>(std::uint64_t{kPolynomial} << 32);
 
 #if defined(__x86_64__)
@@ -77,17 +57,7 @@ bool can_advance() noexcept { return false; }
 
 std::uint32_t detail::crc32c_portable(std::span<const std::byte> bytes,
                                       std::uint32_t before) noexcept {
-  std::uint32_t crc = before ^ 0xffffffffU;
-  const std::byte* p = bytes.data();
-  std::size_t left_bytes = bytes.size();
-  for (; left_bytes >= 8; left_bytes -= 8, p += 8) {
-    const std::uint64_t word = load_le<std::uint64_t>(p) ^ crc;
-    crc = 0;
-    for (std::size_t k = 0; k < 8; ++k) crc ^= kTables[7 - k][(word >> (8 * k)) & 0xff];
-  }
-  for (; left_bytes > 0; --left_bytes, ++p)
-    crc = (crc >> 8) ^ kTables[0][(crc ^ static_cast<std::uint8_t>(*p)) & 0xff];
-  return crc ^ 0xffffffffU;
+  return ~advance_crc(kTables, ~before, bytes);
 }
 
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
