@@ -171,19 +171,11 @@ std::string canonical_path(std::string_view escaped_path, PathRules rules) {
 }
 
 Result<std::string> canonical_query(std::string_view query, std::string_view without) {
+  HEADRACE_TRY_ASSIGN(const http::QueryList parameters,
+                      http::parse_query(query, http::Plus::kLiteral));
   std::vector<std::pair<std::string, std::string>> pieces;
-  while (!query.empty()) {
-    const std::size_t end = query.find('&');
-    const std::string_view piece = query.substr(0, end);
-    query.remove_prefix(end == std::string_view::npos ? query.size() : end + 1);
-    if (piece.empty()) continue;
-    const std::size_t equals = piece.find('=');
-    HEADRACE_TRY_ASSIGN(const std::string name, http::decode(piece.substr(0, equals)));
+  for (const auto& [name, value] : parameters) {
     if (!without.empty() && name == without) continue;
-    std::string value;
-    if (equals != std::string_view::npos) {
-      HEADRACE_TRY_ASSIGN(value, http::decode(piece.substr(equals + 1)));
-    }
     // Decoded and escaped anew, since clients escape differently ('~', lower-case hex) and both
     // sides must come to the same bytes. They are sorted in their escaped form.
     pieces.emplace_back(http::encode(name, http::Slash::kEscape),

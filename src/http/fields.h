@@ -46,6 +46,13 @@ struct Framing {
   bool keep_alive(bool is_http_1_1) const noexcept {
     return !says_close && (is_http_1_1 || says_keep_alive);
   }
+  /// Into the members of these names of a request's or response's head.
+  template <class Head>
+  void fill(Head& out, bool is_http_1_1) const noexcept {
+    out.keep_alive = keep_alive(is_http_1_1);
+    out.is_chunked = is_chunked;
+    out.content_length = content_length;
+  }
 };
 
 /// Reads a head line by line, strictly: CRLF only, no folded lines, no control characters, no space

@@ -106,9 +106,7 @@ Result<std::size_t> parse_response_head(std::string_view bytes, ResponseHead& ou
   if (const char* wrong = framing.finish()) return corrupt(wrong);
 
   out.head_bytes = reader.position();
-  out.keep_alive = framing.keep_alive(is_http_1_1);
-  out.is_chunked = framing.is_chunked;
-  out.content_length = framing.content_length;
+  framing.fill(out, is_http_1_1);
   out.fields = bytes.substr(fields_begin, fields_end - fields_begin);
   return out.head_bytes;
 }

@@ -77,7 +77,7 @@ Result<std::string> decode(std::string_view text, Plus plus) {
   return out;
 }
 
-Result<QueryList> parse_query(std::string_view query) {
+Result<QueryList> parse_query(std::string_view query, Plus plus) {
   QueryList out;
   while (!query.empty()) {
     const std::size_t end = query.find('&');
@@ -85,10 +85,10 @@ Result<QueryList> parse_query(std::string_view query) {
     query.remove_prefix(end == std::string_view::npos ? query.size() : end + 1);
     if (piece.empty()) continue;
     const std::size_t equals = piece.find('=');
-    HEADRACE_TRY_ASSIGN(std::string name, decode(piece.substr(0, equals), Plus::kSpace));
+    HEADRACE_TRY_ASSIGN(std::string name, decode(piece.substr(0, equals), plus));
     std::string value;
     if (equals != std::string_view::npos) {
-      HEADRACE_TRY_ASSIGN(value, decode(piece.substr(equals + 1), Plus::kSpace));
+      HEADRACE_TRY_ASSIGN(value, decode(piece.substr(equals + 1), plus));
     }
     out.emplace_back(std::move(name), std::move(value));
   }

@@ -28,7 +28,7 @@ using QueryList = std::vector<std::pair<std::string, std::string>>;
 
 /// Splits "a=1&b&c=%20" into decoded pairs, in order; a name without '=' has an empty value. Empty
 /// pieces are skipped. Errors: kInvalidArgument, as decode().
-Result<QueryList> parse_query(std::string_view query);
+Result<QueryList> parse_query(std::string_view query, Plus plus = Plus::kSpace);
 
 /// "scheme://host[:port][/path]" with a lower-case scheme of http or https. User info, queries and
 /// fragments are refused.
