@@ -57,7 +57,6 @@ class PlainProtocol final : public HttpProtocol {
     return Status(Code::kUnavailable,
                   std::string(what) + ": HTTP status " + std::to_string(head.status));
   }
-  Status check_answer(const HttpCall&, const HttpAnswer&) override { return {}; }
   std::string describe(const Request& request) const override {
     return "GET " + std::string(request.key);
   }

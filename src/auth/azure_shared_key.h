@@ -88,14 +88,4 @@ struct BlobSas {
 /// The query of a signed URL, without '?': "se=...&sp=...&sv=...&sr=b&sig=...".
 std::string blob_sas_query(const BlobSas& sas, SharedKeySigner& signer);
 
-/// Base64 (RFC 4648 section 4, with padding).
-void append_base64(std::span<const std::byte> bytes, std::string& out);
-void append_base64(std::string_view bytes, std::string& out);
-/// The same into a buffer. \pre out has 4 bytes for each 3 or fewer of `bytes`.
-void encode_base64(std::span<const std::byte> bytes, std::span<char> out);
-/// Nullopt for anything but whole, padded groups.
-std::optional<std::string> decode_base64(std::string_view text);
-/// The same into a buffer; false also when it has another size than the decoded bytes.
-bool decode_base64(std::string_view text, std::span<std::byte> out) noexcept;
-
 }  // namespace headrace::auth

@@ -140,23 +140,5 @@ TEST(SharedKey, RefusesWhatIsNoKeyWithoutRepeatingIt) {
   EXPECT_EQ(signer.error().code(), Code::kInvalidArgument);
 }
 
-TEST(Base64, MatchesRfc4648) {
-  const std::pair<std::string, std::string> cases[] = {{"", ""},
-                                                       {"f", "Zg=="},
-                                                       {"fo", "Zm8="},
-                                                       {"foo", "Zm9v"},
-                                                       {"foob", "Zm9vYg=="},
-                                                       {"fooba", "Zm9vYmE="},
-                                                       {"foobar", "Zm9vYmFy"}};
-  for (const auto& [bytes, text] : cases) {
-    std::string encoded;
-    append_base64(bytes, encoded);
-    EXPECT_EQ(encoded, text);
-    EXPECT_EQ(decode_base64(text), bytes);
-  }
-  for (const char* bad : {"Z", "Zg", "Zg=", "Zg=a", "====", "Z===", "Zm9v\n", "Zm9-"})
-    EXPECT_EQ(decode_base64(bad), std::nullopt) << bad;
-}
-
 }  // namespace
 }  // namespace headrace::auth

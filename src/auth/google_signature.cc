@@ -70,31 +70,7 @@ std::string stamp_of(WallTime now) {
   return stamp;
 }
 
-std::string with_alphabet(std::string_view bytes, std::string_view alphabet, bool has_padding) {
-  std::string out;
-  out.reserve((bytes.size() + 2) / 3 * 4);
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    const std::size_t count = std::min<std::size_t>(3, bytes.size() - i);
-    std::uint32_t bits = 0;
-    for (std::size_t k = 0; k < 3; ++k)
-      bits = bits << 8 | (k < count ? static_cast<unsigned char>(bytes[i + k]) : 0U);
-    for (std::size_t k = 0; k <= count; ++k) out.push_back(alphabet[bits >> (18 - 6 * k) & 63]);
-    if (has_padding) out.append(3 - count, '=');
-  }
-  return out;
-}
-
 }  // namespace
-
-std::string base64(std::string_view bytes) {
-  return with_alphabet(bytes, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/",
-                       true);
-}
-
-std::string base64_url(std::string_view bytes) {
-  return with_alphabet(bytes, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_",
-                       false);
-}
 
 Result<std::shared_ptr<const RsaKey>> RsaKey::create(std::string_view pem) {
   const std::unique_ptr<BIO, decltype(&BIO_free)> bio(

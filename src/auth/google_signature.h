@@ -36,10 +36,6 @@ class RsaKey {
   void* const key_;  // EVP_PKEY
 };
 
-/// Base64 of RFC 4648 section 4 (with padding), and of section 5 without padding.
-std::string base64(std::string_view bytes);
-std::string base64_url(std::string_view bytes);
-
 /// Who signs URLs, and how.
 struct UrlSigner {
   std::string algorithm;  ///< "GOOG4-RSA-SHA256" or "GOOG4-HMAC-SHA256".

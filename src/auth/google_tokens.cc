@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/base64.h"
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/uri.h"

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/base64.h"
 #include "base/manual_clock.h"
 
 namespace headrace::auth {

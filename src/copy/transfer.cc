@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/crc32c.h"
 #include "base/random.h"
 #include "store/file/file_io.h"
@@ -42,11 +43,9 @@ constexpr std::size_t kMostLooks = 64;
 
 /// base64 of the four bytes, high one first, as S3 names CRC-32C.
 std::string checksum_text(std::uint32_t crc) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  const std::uint64_t bits = std::uint64_t{crc} << 16;  // 48 bits: eight digits, six of them used
-  std::string text;
-  for (int shift = 42; shift >= 12; shift -= 6) text += kDigits[(bits >> shift) & 63];
-  return text + "==";
+  const char bytes[] = {static_cast<char>(crc >> 24), static_cast<char>(crc >> 16),
+                        static_cast<char>(crc >> 8), static_cast<char>(crc)};
+  return base64({bytes, sizeof(bytes)});
 }
 
 }  // namespace

@@ -12,37 +12,13 @@
 #include <array>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/strings.h"
 #include "http/fields.h"
 #include "http/uri.h"
 
 namespace headrace::http {
 namespace {
-
-std::string base64(std::string_view bytes) {
-  constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j) {
-      const auto octet = i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U;
-      group = group << 8 | octet;
-    }
-    for (std::size_t j = 0; j < 4; ++j) {
-      const bool is_padding = i + j > bytes.size();
-      out.push_back(is_padding ? '=' : kDigits[group >> (18 - 6 * j) & 63]);
-    }
-  }
-  return out;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return out;
-}
 
 struct Address {
   std::array<unsigned char, 16> bytes{};
@@ -125,7 +101,7 @@ Result<Proxy> parse_proxy(std::string_view text) {
   const std::size_t scheme_end = text.find("://");
   std::string_view rest = text;
   if (scheme_end != std::string_view::npos) {
-    const std::string scheme = lower(text.substr(0, scheme_end));
+    const std::string scheme = to_lower(text.substr(0, scheme_end));
     if (scheme != "http")
       return Status(Code::kUnsupported,
                     "a proxy of the kind " + scheme + ":// is not supported, only http://");
@@ -186,7 +162,7 @@ std::vector<std::string> split_hosts(std::string_view list) {
   std::size_t begin = 0;
   while ((begin = list.find_first_not_of(", \t", begin)) != std::string_view::npos) {
     const std::size_t end = std::min(list.find_first_of(", \t", begin), list.size());
-    entries.push_back(lower(std::string(list.substr(begin, end - begin))));
+    entries.push_back(to_lower(std::string(list.substr(begin, end - begin))));
     begin = end;
   }
   return entries;

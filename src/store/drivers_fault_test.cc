@@ -217,5 +217,27 @@ TEST_F(LostCompleteTest, AnotherObjectOfTheSameSizeIsNoProof) {
   EXPECT_THAT(std::string(done.error().message()), HasSubstr("may have completed it"));
 }
 
+// --- deletions ---
+
+TEST_F(DriversFaultTest, KeysThatXmlCannotHoldAreDeletedOneByOne) {
+  for (const char* url : {"s3://bucket", "gs://bucket"}) {
+    std::vector<std::string> asked;
+    serve([&](const SeenRequest& request, Peer& peer) {
+      asked.push_back(request.head.substr(0, request.head.find(" HTTP/")));
+      if (!request.head.starts_with("POST")) return peer.send(ScriptedServer::head(204, 0));
+      asked.push_back(request.body.substr(request.body.find("<Object>")));
+      peer.send(with_body(200, "<DeleteResult/>"));
+    });
+    const std::string keys[] = {"a", "b\x01"};
+    for (const Status& status : open(url)->remove_many(keys))
+      EXPECT_TRUE(status.ok()) << status.message();
+    server_->stop();
+    EXPECT_THAT(asked, testing::UnorderedElementsAre("DELETE /bucket/b%01",
+                                                     testing::StartsWith("POST /bucket"),
+                                                     "<Object><Key>a</Key></Object></Delete>"))
+        << url;
+  }
+}
+
 }  // namespace
 }  // namespace headrace

@@ -3,19 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <set>
+#include "store/vendor/error_table_checks.h"
 
 namespace headrace::azure {
 namespace {
 
 using testing::HasSubstr;
 using testing::Not;
-
-struct Answer {
-  int status = 0;
-  std::string fields;
-  std::string body;
-};
+using vendor::Answer;
 
 std::string code_field(std::string_view code) {
   return code.empty() ? "" : "x-ms-error-code: " + std::string(code) + "\r\n";
@@ -42,31 +37,15 @@ class EveryAzureRow : public testing::TestWithParam<vendor::ErrorRow> {};
 TEST_P(EveryAzureRow, GivesItsCodeAndAdvice) {
   const vendor::ErrorRow& row = GetParam();
   const Status status = judge({row.http_status, code_field(row.vendor_code), ""});
-  EXPECT_EQ(status.code(), row.code) << row.vendor_code << " " << row.http_status;
-  const std::string message(status.message());
-  EXPECT_THAT(message, HasSubstr("GET az://a/c/k [0, 8): "));
-  EXPECT_THAT(message, HasSubstr(std::string(row.vendor_code)));
-  EXPECT_THAT(message, HasSubstr(std::string(row.advice)));
-  EXPECT_THAT(message, HasSubstr("(HTTP " + std::to_string(row.http_status)));
+  vendor::expect_row(row, status, "GET az://a/c/k [0, 8)");
   EXPECT_EQ(code_for(row.vendor_code, row.http_status), row.code);
 }
 
-std::string row_name(const testing::TestParamInfo<vendor::ErrorRow>& test) {
-  return (test.param.vendor_code.empty() ? "Status" : std::string(test.param.vendor_code)) +
-         std::to_string(test.param.http_status);
-}
-
 INSTANTIATE_TEST_SUITE_P(AzureErrors, EveryAzureRow,
-                         testing::ValuesIn(error_table().begin(), error_table().end()), row_name);
+                         testing::ValuesIn(error_table().begin(), error_table().end()),
+                         vendor::row_name);
 
-TEST(AzureErrors, TableHasNoRowTwice) {
-  std::set<std::string> seen;
-  for (const vendor::ErrorRow& row : error_table()) {
-    const std::string key =
-        row.vendor_code.empty() ? std::to_string(row.http_status) : std::string(row.vendor_code);
-    EXPECT_TRUE(seen.insert(key).second) << key;
-  }
-}
+TEST(AzureErrors, TableHasNoRowTwice) { vendor::expect_no_row_twice(error_table()); }
 
 // What callers and the retry loop rely on, spelled out apart from the table.
 TEST(AzureErrors, PromisedCodes) {

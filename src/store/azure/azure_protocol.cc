@@ -16,6 +16,7 @@
 #include <array>
 #include <vector>
 
+#include "base/base64.h"
 #include "base/crc64nvme.h"
 #include "base/endian.h"
 #include "http/date.h"
@@ -27,7 +28,6 @@
 namespace headrace::azure {
 namespace {
 
-constexpr std::string_view kUserAgent = "user-agent: headrace/0.1\r\n";
 // "Naming and referencing containers, blobs, and metadata".
 constexpr std::size_t kMaxKeyCharacters = 1024;
 /// Longest range whose CRC-64 the service computes ("Get Blob").
@@ -49,7 +49,7 @@ struct Crc64Text {
   explicit Crc64Text(std::span<const std::byte> bytes) {
     std::array<std::byte, 8> sum;
     store_le(sum.data(), crc64nvme(bytes));
-    auth::encode_base64(sum, text);
+    encode_base64(sum, text);
   }
   std::string_view view() const noexcept { return std::string_view(text.data(), text.size()); }
 };
@@ -71,8 +71,6 @@ bool is_unsafe_value(std::string_view value) noexcept {
     return (byte < 0x20 && c != '\t') || byte == 0x7f;
   });
 }
-
-std::string_view method_of(Op op) noexcept { return op == Op::kGet ? "GET" : "PUT"; }
 
 std::size_t character_count(std::string_view utf8) noexcept {
   return static_cast<std::size_t>(std::count_if(utf8.begin(), utf8.end(), [](char c) {
@@ -155,7 +153,7 @@ Status AzureProtocol::append_head(const Request& request, const HeadContext& con
   if (request.op == Op::kPutPart) HEADRACE_TRY(check_upload(request.upload_id));
   HEADRACE_TRY_ASSIGN(const auto token, token_at(context.wall_now));
 
-  HeadBuilder head(method_of(request.op), out);
+  HeadBuilder head(vendor::method_of(request.op), out);
   out.append(config_.container_path).push_back('/');
   http::append_encoded(config_.prefix, http::Slash::kKeep, out);
   http::append_encoded(request.key, http::Slash::kKeep, out);
@@ -185,7 +183,7 @@ Status AzureProtocol::append_head(const Request& request, const HeadContext& con
       head.field("x-ms-range-get-content-crc64", "true");
   }
   head.field("x-ms-version", kApiVersion);
-  finish(head, token.get(), kUserAgent);
+  finish(head, token.get(), vendor::kUserAgent);
   return {};
 }
 
@@ -218,7 +216,7 @@ Status AzureProtocol::append_head(const HttpCall& call, const HeadContext& conte
       return Status(Code::kInvalidArgument, "the header " + name + " has a control character");
     head.field(name, value);
   }
-  finish(head, token.get(), kUserAgent);
+  finish(head, token.get(), vendor::kUserAgent);
   return {};
 }
 
@@ -251,29 +249,16 @@ Status AzureProtocol::error_from(std::string_view what, const http::ResponseHead
   return status;
 }
 
-Status AzureProtocol::check_answer(const HttpCall&, const HttpAnswer&) { return {}; }
-
 BodyChecksum AzureProtocol::checksum_of(const Request&, const http::ResponseHead& head) const {
   const std::string_view text = head.header("x-ms-content-crc64");
   std::array<std::byte, 8> sum;
-  if (!auth::decode_base64(text, sum)) return {};
+  if (!decode_base64(text, sum)) return {};
   return {ChecksumKind::kCrc64Nvme, load_le<std::uint64_t>(sum.data())};
 }
 
 void AzureProtocol::append_checksum(const Request&, const http::ResponseHead& head,
                                     std::string& out) const {
   out.append(head.header("x-ms-content-crc64"));
-}
-
-std::string AzureProtocol::describe(const Request& request) const {
-  std::string text(method_of(request.op));
-  text.append(" ").append(config_.root_url).append("/").append(request.key);
-  if (request.op == Op::kGet) {
-    return text + " [" + std::to_string(request.offset_bytes) + ", " +
-           std::to_string(request.offset_bytes + request.length_bytes) + ")";
-  }
-  if (request.op == Op::kPutPart) text += " part " + std::to_string(request.part_number);
-  return text + " (" + std::to_string(request.length_bytes) + " bytes)";
 }
 
 }  // namespace headrace::azure

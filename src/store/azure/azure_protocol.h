@@ -12,7 +12,7 @@
 #include "base/mutex.h"
 #include "store/azure/azure_config.h"
 #include "store/azure/azure_uploads.h"
-#include "store/http_protocol.h"
+#include "store/vendor/configured_protocol.h"
 
 namespace headrace::azure {
 
@@ -22,11 +22,9 @@ class HeadBuilder;
 /// of 4,000 MiB; old enough for every stack and emulator.
 constexpr std::string_view kApiVersion = "2021-12-02";
 
-class AzureProtocol final : public HttpProtocol {
+class AzureProtocol final : public vendor::ConfiguredProtocol<AzureConfig> {
  public:
-  explicit AzureProtocol(AzureConfig config) : config_(std::move(config)) {}
-
-  const HttpEndpoint& endpoint() const noexcept override { return config_.endpoint; }
+  using ConfiguredProtocol::ConfiguredProtocol;
 
   /// What is written carries its CRC-64, which the service checks before it keeps the bytes (0.1 ms
   /// per MiB). Errors also: kInvalidArgument (key), kNotFound (a part
@@ -38,19 +36,14 @@ class AzureProtocol final : public HttpProtocol {
 
   Status error_from(std::string_view what, const http::ResponseHead& head,
                     std::string_view body) override;
-  Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
   BodyChecksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
   bool names_what_it_wrote(const Request& request) const noexcept override {
     return request.op == Op::kPut;  // blocks have no version
   }
   void append_checksum(const Request& request, const http::ResponseHead& head,
                        std::string& out) const override;
-  std::string describe(const Request& request) const override;
 
-  const AzureConfig& config() const noexcept { return config_; }
   AbortedUploads& aborted_uploads() noexcept { return aborted_uploads_; }
-  /// Name in the container of a key relative to the root.
-  std::string full_key(std::string_view key) const { return config_.prefix + std::string(key); }
   /// Error unless the full key is one that Azure keeps as it is.
   Status check_key(std::string_view key) const;
   /// kNotFound unless parts can be added to this upload, or committed.
@@ -65,7 +58,6 @@ class AzureProtocol final : public HttpProtocol {
       HEADRACE_EXCLUDES(mutex_);
   void finish(HeadBuilder& head, const auth::Token* token, std::string_view unsigned_fields);
 
-  const AzureConfig config_;
   AbortedUploads aborted_uploads_;
   Mutex mutex_;
   std::shared_ptr<const auth::Token> last_token_ HEADRACE_GUARDED_BY(mutex_);  // sent last

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "store/vendor/protocol_checks.h"
+
 namespace headrace::azure {
 namespace {
 
@@ -10,23 +12,6 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr std::chrono::sys_seconds kNow{std::chrono::seconds(1'795'269'600)};
-
-/// A token that is fetched when told to be.
-class FakeTokens final : public auth::TokenProvider {
- public:
-  Result<std::shared_ptr<const auth::Token>> current(auth::WallTime) override {
-    if (!token) return Status(Code::kUnavailable, "being fetched");
-    return token;
-  }
-  bool invalidate(const auth::Token& refused) override {
-    last_refused = refused.text;
-    return can_renew;
-  }
-  std::shared_ptr<const auth::Token> token =
-      std::make_shared<const auth::Token>(auth::Token{"token1", std::nullopt});
-  std::string last_refused;
-  bool can_renew = true;
-};
 
 Result<AzureConfig> config_of(const std::string& url, const auth::AzureSettings& settings,
                               StoreOptions options = {},
@@ -53,10 +38,7 @@ AzureConfig good_config(const std::string& url, StoreOptions options = {}) {
 
 template <class T>
 std::string head_of(AzureProtocol& protocol, const T& request) {
-  std::string text;
-  const Status status = protocol.append_head(request, HeadContext{kNow, nullptr}, text);
-  EXPECT_TRUE(status.ok()) << status.message();
-  return text;
+  return vendor::head_of(protocol, request, kNow);
 }
 
 Request get_of(std::string_view key) {
@@ -169,19 +151,19 @@ TEST(AzureProtocol, ASasGoesBehindTheQuery) {
 }
 
 TEST(AzureProtocol, TokensAreBearersAndRenewed) {
-  auto tokens = std::make_shared<FakeTokens>();
+  auto tokens = std::make_shared<vendor::FakeTokens>();
   auth::AzureSettings settings;
   settings.identity = auth::AzureIdentity{};
   auto config = config_of("az://account/container", settings, {}, tokens);
   ASSERT_TRUE(config) << config.error().message();
   AzureProtocol protocol(*std::move(config));
   EXPECT_THAT(head_of(protocol, get_of("k")),
-              HasSubstr("\r\nauthorization: Bearer token1\r\n\r\n"));
+              HasSubstr("\r\nauthorization: Bearer ya29.tok\r\n\r\n"));
   http::ResponseHead head;
   ASSERT_TRUE(http::parse_response_head(
       "HTTP/1.1 401 X\r\nx-ms-error-code: InvalidAuthenticationInfo\r\n\r\n", head));
   EXPECT_EQ(protocol.error_from("GET", head, "").code(), Code::kUnavailable);
-  EXPECT_EQ(tokens->last_refused, "token1");
+  EXPECT_THAT(tokens->refused, testing::ElementsAre("ya29.tok"));
   tokens->can_renew = false;
   EXPECT_EQ(protocol.error_from("GET", head, "").code(), Code::kDenied);
   tokens->token = nullptr;

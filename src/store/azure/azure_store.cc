@@ -29,6 +29,7 @@
 #include "store/finish_upload.h"
 #include "store/list_pager.h"
 #include "store/transfer/transfer_engine.h"
+#include "store/vendor/error_table.h"
 
 namespace headrace::azure {
 namespace {
@@ -46,6 +47,7 @@ constexpr StoreTraits kTraits{.lists_in_order = false,
                               .max_put_bytes = 5000 * kMiB,
                               .max_copy_bytes = UINT64_MAX,
                               .is_local = false};
+constexpr std::string_view kNoContainer = "ContainerNotFound";
 /// Single deletes at once, where a batch is refused.
 constexpr std::size_t kParallelDeletes = 8;
 constexpr std::chrono::milliseconds kMaxCopyPause{5000};  ///< Between two looks at a pending copy.
@@ -115,9 +117,6 @@ class AzureStore final : public EngineStore {
   void remove_singly(std::span<const std::string> keys, const CallOptions& call,
                      std::span<Status> results);
   Status check_call(const std::string& what, const CallOptions& call) const;
-  /// Deleting what is not there is a success, so that a retry after a lost answer is one too. A
-  /// missing container is not.
-  static Status without_missing(Status status);
 
   const std::shared_ptr<AzureProtocol> protocol_;
   const Clock& clock_;
@@ -138,15 +137,6 @@ Status AzureStore::check_call(const std::string& what, const CallOptions& call) 
   if (call.deadline <= clock_.now())
     return Status(Code::kDeadline, what + ": the deadline has passed");
   return {};
-}
-
-Status AzureStore::without_missing(Status status) {
-  const std::string_view message = status.message();
-  // Only the service's own answer: an unknown host is kNotFound as well.
-  const bool is_answer = message.find("(HTTP 404") != std::string_view::npos;
-  const bool is_container = message.find("ContainerNotFound") != std::string_view::npos;
-  if (status.code() == Code::kNotFound && is_answer && !is_container) return {};
-  return status;
 }
 
 Result<ObjectInfo> AzureStore::head(const std::string& key, const CallOptions& call) {
@@ -185,7 +175,7 @@ Result<ListPage> AzureStore::list(const ListRequest& request, const CallOptions&
 Status AzureStore::remove(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
   auto answer = engine()->call(http, call);
-  return answer ? Status() : without_missing(std::move(answer).error());
+  return answer ? Status() : vendor::without_missing(std::move(answer).error(), kNoContainer);
 }
 
 // Copy Blob rather than Copy Blob From URL: within an account it needs no right beyond ours, has no
@@ -303,7 +293,7 @@ Result<std::vector<UploadedPart>> AzureStore::list_parts(const std::string& key,
   std::vector<UploadedPart> parts;
   if (!blocks) {
     // No block of it has arrived, which cannot be told from an upload that was never begun.
-    Status status = without_missing(std::move(blocks).error());
+    Status status = vendor::without_missing(std::move(blocks).error(), kNoContainer);
     if (status.ok()) return parts;
     return status;
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "auth/azure_shared_key.h"
+#include "base/base64.h"
 #include "base/strings.h"
 
 namespace headrace::azure {
@@ -43,12 +43,12 @@ BlockId block_id(std::string_view upload_id, std::uint32_t part_number) {
   for (std::size_t i = kBlockTextBytes; --i > kUploadIdBytes; part_number /= 10)
     text[i] = static_cast<std::byte>('0' + part_number % 10);
   BlockId out;
-  auth::encode_base64(text, out);
+  encode_base64(text, out);
   return out;
 }
 
 std::optional<std::uint32_t> part_of_block(std::string_view block_id, std::string_view upload_id) {
-  const auto text = auth::decode_base64(block_id);
+  const auto text = decode_base64(block_id);
   if (!text || text->size() != kBlockTextBytes || !text->starts_with(upload_id))
     return std::nullopt;
   if ((*text)[kUploadIdBytes] != '-') return std::nullopt;

@@ -7,19 +7,10 @@
 #include "http/date.h"
 #include "http/fields.h"
 #include "http/uri.h"
+#include "store/vendor/xml.h"
 
 namespace headrace::azure {
 namespace {
-
-/// False when it is not well-formed; what was read so far stays in `document`.
-bool load(std::string_view body, pugi::xml_document& document) {
-  const std::size_t start = body.find('<');  // behind a byte order mark
-  if (start == std::string_view::npos) return false;
-  body.remove_prefix(start);
-  return static_cast<bool>(document.load_buffer(body.data(), body.size(),
-                                                pugi::parse_default | pugi::parse_ws_pcdata_single,
-                                                pugi::encoding_utf8));
-}
 
 Status corrupt(std::string_view what) {
   return Status(Code::kCorrupt, "the service's answer is not a " + std::string(what) +
@@ -66,7 +57,7 @@ Status add_object(const pugi::xml_node& blob, std::string_view root_prefix, List
   if (!size) return Status(Code::kCorrupt, "listing with an entry without a size");
   if (object.key.empty() || is_directory(blob, *size)) return {};
   object.size_bytes = *size;
-  object.etag = with_quotes(properties.child_value("Etag"));
+  object.etag = vendor::with_quotes(properties.child_value("Etag"));
   if (const auto modified = http::parse_http_date(properties.child_value("Last-Modified"))) {
     object.modified_unix_s = modified->time_since_epoch().count();
   }
@@ -76,15 +67,10 @@ Status add_object(const pugi::xml_node& blob, std::string_view root_prefix, List
 
 }  // namespace
 
-std::string with_quotes(std::string_view etag) {
-  if (etag.empty() || etag.ends_with('"')) return std::string(etag);
-  return "\"" + std::string(etag) + "\"";
-}
-
 ErrorBody parse_error_body(std::string_view body) {
   ErrorBody error;
   pugi::xml_document document;
-  load(body, document);
+  vendor::load_xml(body, document);
   const pugi::xml_node root = document.child("Error");
   error.code = root.child_value("Code");
   error.message = root.child_value("Message");
@@ -93,9 +79,8 @@ ErrorBody parse_error_body(std::string_view body) {
 
 Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix) {
   pugi::xml_document document;
-  if (!load(body, document)) return corrupt("listing");
-  const pugi::xml_node root = document.child("EnumerationResults");
-  if (root.empty()) return corrupt("listing");
+  const auto root = vendor::load_root(body, "EnumerationResults", document);
+  if (!root) return corrupt("listing");
   ListPage page;
   for (const pugi::xml_node& node : root.child("Blobs").children()) {
     const std::string_view kind = node.name();
@@ -116,9 +101,8 @@ Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix)
 
 Result<std::vector<Block>> parse_block_list(std::string_view body) {
   pugi::xml_document document;
-  if (!load(body, document)) return corrupt("block list");
-  const pugi::xml_node root = document.child("BlockList");
-  if (root.empty()) return corrupt("block list");
+  const auto root = vendor::load_root(body, "BlockList", document);
+  if (!root) return corrupt("block list");
   std::vector<Block> blocks;
   for (const char* kind : {"CommittedBlocks", "UncommittedBlocks"}) {
     for (const pugi::xml_node& node : root.child(kind).children("Block")) {

@@ -40,7 +40,4 @@ Result<std::vector<Block>> parse_block_list(std::string_view body);
 /// succeeds.
 std::string format_block_list(std::span<const std::string> block_ids);
 
-/// ETags always have quotes here; listings leave them out.
-std::string with_quotes(std::string_view etag);
-
 }  // namespace headrace::azure

@@ -111,10 +111,6 @@ Status EmulatorProtocol::error_from(std::string_view what, const http::ResponseH
   return error_status(what, head, body, config_.credentials_source);
 }
 
-Status EmulatorProtocol::check_answer(const HttpCall& /*call*/, const HttpAnswer& /*answer*/) {
-  return {};
-}
-
 std::string_view EmulatorProtocol::version_of(const Request& /*request*/,
                                               const http::ResponseHead& head) const {
   return head.header("x-goog-generation");
@@ -128,10 +124,6 @@ void EmulatorProtocol::append_version(const Request& /*request*/, const http::Re
   } else {
     out.append(head.etag);
   }
-}
-
-std::string EmulatorProtocol::describe(const Request& request) const {
-  return describe_transfer(request, config_.root_url);
 }
 
 }  // namespace headrace::gcs

@@ -9,32 +9,28 @@
 
 #include "base/mutex.h"
 #include "store/gcs/gcs_config.h"
-#include "store/http_protocol.h"
+#include "store/vendor/configured_protocol.h"
 
 namespace headrace::gcs {
 
-class EmulatorProtocol final : public HttpProtocol {
+class EmulatorProtocol final : public vendor::ConfiguredProtocol<GcsConfig> {
  public:
   /// `seed` tells the uploads of this store from those of others.
   EmulatorProtocol(GcsConfig config, std::uint64_t seed)
-      : config_(std::move(config)), seed_(seed) {}
+      : ConfiguredProtocol(std::move(config)), seed_(seed) {}
 
-  const HttpEndpoint& endpoint() const noexcept override { return config_.endpoint; }
   /// Errors also: kChanged (Request::etag is no generation), kNotFound (no such upload).
   Status append_head(const Request& request, const HeadContext& context, std::string& out) override;
   /// HttpCall::path is escaped and starts with '/'.
   Status append_head(const HttpCall& call, const HeadContext& context, std::string& out) override;
   Status error_from(std::string_view what, const http::ResponseHead& head,
                     std::string_view body) override;
-  Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
   std::string_view version_of(const Request& request,
                               const http::ResponseHead& head) const override;
   /// Answers to uploads name the generation in their JSON.
   void append_version(const Request& request, const http::ResponseHead& head, std::string_view body,
                       std::string& out) const override;
-  std::string describe(const Request& request) const override;
 
-  const GcsConfig& config() const noexcept { return config_; }
   /// "/storage/v1/b/bucket/o", and with a whole key "/storage/v1/b/bucket/o/key".
   std::string objects_path() const;
   std::string object_path(std::string_view whole_key) const;
@@ -46,7 +42,6 @@ class EmulatorProtocol final : public HttpProtocol {
   bool forget_upload(const std::string& id) HEADRACE_EXCLUDES(mutex_);
 
  private:
-  const GcsConfig config_;
   const std::uint64_t seed_;
   mutable Mutex mutex_;
   std::uint64_t upload_count_ HEADRACE_GUARDED_BY(mutex_) = 0;

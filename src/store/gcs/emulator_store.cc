@@ -12,6 +12,7 @@
 #include "store/engine_store.h"
 #include "store/gcs/emulator_protocol.h"
 #include "store/list_pager.h"
+#include "store/vendor/error_table.h"
 
 namespace headrace::gcs {
 namespace {
@@ -268,11 +269,7 @@ class EmulatorStore final : public EngineStore {
   }
 
   static Status without_missing(Result<HttpAnswer> answer) {
-    if (answer) return {};
-    Status status = std::move(answer).error();
-    const bool is_answer = status.message().find("(HTTP 404") != std::string_view::npos;
-    if (status.code() == Code::kNotFound && is_answer) return {};
-    return status;
+    return answer ? Status() : vendor::without_missing(std::move(answer).error(), {});
   }
 
   const std::shared_ptr<EmulatorProtocol> protocol_;

@@ -13,7 +13,6 @@
 #include <array>
 #include <vector>
 
-#include "base/crc32c.h"
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/fields.h"
@@ -21,18 +20,27 @@
 #include "http/uri.h"
 #include "store/gcs/gcs_errors.h"
 #include "store/gcs/gcs_hash.h"
-#include "store/gcs/gcs_xml.h"
+#include "store/vendor/checksum_text.h"
+#include "store/vendor/xml.h"
 
 namespace headrace::gcs {
 namespace {
 
-constexpr std::string_view kUserAgent = "user-agent: headrace/0.1\r\n";
 constexpr std::size_t kMaxFields = 24;
 
 std::span<const std::byte> payload_of(const Request& request) noexcept {
   if (request.op == Op::kGet || request.length_bytes == 0) return {};
   return request.slab.bytes().subspan(request.slab_offset_bytes,
                                       static_cast<std::size_t>(request.length_bytes));
+}
+
+/// As in x-goog-hash.
+std::string sum_of(const Request& request) {
+  std::string text;
+  vendor::append_checksum_text(ChecksumKind::kCrc32c,
+                               vendor::checksum_value(ChecksumKind::kCrc32c, payload_of(request)),
+                               text);
+  return text;
 }
 
 void append_field(std::string_view name, std::string_view value, std::string& out) {
@@ -63,19 +71,8 @@ bool is_generation(std::string_view text) noexcept {
   return value && *value > 0;
 }
 
-std::string describe_transfer(const Request& request, std::string_view root_url) {
-  std::string text(request.op == Op::kGet ? "GET " : "PUT ");
-  text.append(root_url).append("/").append(request.key);
-  if (request.op == Op::kGet) {
-    return text + " [" + std::to_string(request.offset_bytes) + ", " +
-           std::to_string(request.offset_bytes + request.length_bytes) + ")";
-  }
-  if (request.op == Op::kPutPart) text += " part " + std::to_string(request.part_number);
-  return text + " (" + std::to_string(request.length_bytes) + " bytes)";
-}
-
 GcsProtocol::GcsProtocol(GcsConfig config)
-    : config_(std::move(config)),
+    : ConfiguredProtocol(std::move(config)),
       signer_(config_.hmac ? std::make_unique<auth::GoogleHmacSigner>(*config_.hmac) : nullptr) {}
 
 Result<GcsProtocol::Access> GcsProtocol::access(auth::WallTime now) {
@@ -124,7 +121,7 @@ void GcsProtocol::append_tail(const Access& access, const HeadContext& context,
     http::append_decimal(*body_bytes, out);
     out.append("\r\n");
   }
-  out.append(kUserAgent).append("\r\n");
+  out.append(vendor::kUserAgent).append("\r\n");
 }
 
 Status GcsProtocol::append_head(const Request& request, const HeadContext& context,
@@ -171,7 +168,7 @@ Status GcsProtocol::append_head(const Request& request, const HeadContext& conte
     append_field("x-goog-date", {stamp, sizeof(stamp)}, out);
   }
   if (is_put && config_.sends_checksum)
-    append_field("x-goog-hash", "crc32c=" + crc32c_text(crc32c(payload_of(request))), out);
+    append_field("x-goog-hash", "crc32c=" + sum_of(request), out);
   if (has_version) {
     append_field("x-goog-if-generation-match", request.etag, out);
   } else if (request.if_absent && request.op == Op::kPut) {
@@ -240,7 +237,7 @@ Status GcsProtocol::error_from(std::string_view what, const http::ResponseHead& 
 }
 
 Status GcsProtocol::check_answer(const HttpCall& call, const HttpAnswer& answer) {
-  if (!is_error_body(answer.body)) return {};
+  if (!vendor::is_error_body(answer.body)) return {};
   http::ResponseHead head;
   HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
   if (head_bytes == 0) head.status = answer.status;
@@ -275,18 +272,13 @@ std::string_view GcsProtocol::version_of(const Request& request,
 
 void GcsProtocol::append_checksum(const Request& request, const http::ResponseHead& /*head*/,
                                   std::string& out) const {
-  if (config_.sends_checksum && request.op == Op::kPutPart)
-    out.append(crc32c_text(crc32c(payload_of(request))));
+  if (config_.sends_checksum && request.op == Op::kPutPart) out.append(sum_of(request));
 }
 
 EndpointRules GcsProtocol::rules() const {
   // Google, "Request rate and access distribution guidelines": a bucket starts at about 5,000 reads
   // and 1,000 writes per second; ramp up by no more than doubling every 20 minutes.
   return {5000, 1000, std::chrono::minutes(20)};
-}
-
-std::string GcsProtocol::describe(const Request& request) const {
-  return describe_transfer(request, config_.root_url);
 }
 
 Result<std::string> GcsProtocol::presign(const PresignRequest& request, auth::WallTime now) const {

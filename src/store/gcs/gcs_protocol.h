@@ -13,15 +13,13 @@
 #include "auth/google_signature.h"
 #include "base/mutex.h"
 #include "store/gcs/gcs_config.h"
-#include "store/http_protocol.h"
+#include "store/vendor/configured_protocol.h"
 
 namespace headrace::gcs {
 
-class GcsProtocol final : public HttpProtocol {
+class GcsProtocol final : public vendor::ConfiguredProtocol<GcsConfig> {
  public:
   explicit GcsProtocol(GcsConfig config);
-
-  const HttpEndpoint& endpoint() const noexcept override { return config_.endpoint; }
 
   /// "accept-encoding: gzip" keeps Google from unpacking objects that were stored compressed, which
   /// would make ranges and sums meaningless: bytes come as they are stored. Errors also: kChanged,
@@ -43,10 +41,7 @@ class GcsProtocol final : public HttpProtocol {
                        std::string& out) const override;
   EndpointRules rules() const override;
   bool names_what_it_wrote(const Request&) const noexcept override { return true; }
-  std::string describe(const Request& request) const override;
 
-  const GcsConfig& config() const noexcept { return config_; }
-  std::string full_key(std::string_view key) const { return config_.prefix + std::string(key); }
   /// A signed URL, valid from `now` on. Errors: kUnsupported (credentials that cannot sign).
   Result<std::string> presign(const PresignRequest& request, auth::WallTime now) const;
 
@@ -59,7 +54,6 @@ class GcsProtocol final : public HttpProtocol {
   void append_tail(const Access& access, const HeadContext& context, std::string_view method,
                    std::size_t start, std::optional<std::uint64_t> body_bytes, std::string& out);
 
-  const GcsConfig config_;
   const std::unique_ptr<auth::GoogleHmacSigner> signer_;  // with an HMAC key
   // The token that was sent last, for invalidate(); the raw pointer spares the lock while it stays.
   std::atomic<const auth::Token*> last_raw_{nullptr};
@@ -72,7 +66,5 @@ class GcsProtocol final : public HttpProtocol {
 Status check_field_value(std::string_view name, std::string_view value);
 /// True for a generation that an object can have.
 bool is_generation(std::string_view text) noexcept;
-/// Start of every message about a transfer.
-std::string describe_transfer(const Request& request, std::string_view root_url);
 
 }  // namespace headrace::gcs

@@ -9,6 +9,7 @@
 #include "base/temporary_directory.h"
 #include "store/gcs/gcs_hash.h"
 #include "store/gcs/gcs_store.h"
+#include "store/vendor/protocol_checks.h"
 
 namespace headrace::gcs {
 namespace {
@@ -17,23 +18,6 @@ using testing::HasSubstr;
 using testing::Not;
 
 constexpr std::chrono::sys_seconds kNow{std::chrono::seconds(1'549'011'600)};
-
-/// Hands out one token; counts refusals.
-class FakeTokens final : public auth::TokenProvider {
- public:
-  Result<std::shared_ptr<const auth::Token>> current(auth::WallTime) override {
-    if (token_ == nullptr) return Status(Code::kUnavailable, "being fetched");
-    return token_;
-  }
-  bool invalidate(const auth::Token& refused) override {
-    refused_.push_back(refused.text);
-    return can_renew_;
-  }
-  std::shared_ptr<const auth::Token> token_ =
-      std::make_shared<const auth::Token>(auth::Token{"ya29.tok", std::nullopt});
-  std::vector<std::string> refused_;
-  bool can_renew_ = true;
-};
 
 GcsConfig config_of() {
   GcsConfig config;
@@ -56,21 +40,10 @@ class GoogleProtocol : public testing::Test {
     request.length_bytes = 50;
     return request;
   }
-  Request put_of(std::string_view bytes) {
-    Request request;
-    request.op = Op::kPut;
-    request.key = "key";
-    request.length_bytes = bytes.size();
-    request.slab = *pool_->try_acquire(bytes.size());
-    std::memcpy(request.slab.bytes().data(), bytes.data(), bytes.size());
-    return request;
-  }
+  Request put_of(std::string_view bytes) { return vendor::put_of(*pool_, bytes); }
   template <class T>
   std::string head_of(GcsProtocol& protocol, const T& request) {
-    std::string out;
-    const Status status = protocol.append_head(request, {kNow}, out);
-    EXPECT_TRUE(status.ok()) << status.message();
-    return out;
+    return vendor::head_of(protocol, request, kNow);
   }
   http::ResponseHead parse(const std::string& text) {
     text_ = text;
@@ -84,7 +57,7 @@ class GoogleProtocol : public testing::Test {
 
 TEST_F(GoogleProtocol, AReadWithAToken) {
   GcsConfig config = config_of();
-  config.tokens = std::make_shared<FakeTokens>();
+  config.tokens = std::make_shared<vendor::FakeTokens>();
   config.user_project = "payer";
   GcsProtocol protocol(std::move(config));
   Request request = get_of("a b/\xc3\xa4");
@@ -184,25 +157,25 @@ TEST_F(GoogleProtocol, KeysAndVersionsThatGoogleCannotHaveAreRefusedAtHome) {
 
 TEST_F(GoogleProtocol, WaitsForItsTokenAndReportsARefusedOne) {
   GcsConfig config = config_of();
-  auto tokens = std::make_shared<FakeTokens>();
+  auto tokens = std::make_shared<vendor::FakeTokens>();
   config.tokens = tokens;
   GcsProtocol protocol(std::move(config));
   std::string out;
-  const auto token = tokens->token_;
-  tokens->token_ = nullptr;
+  const auto token = tokens->token;
+  tokens->token = nullptr;
   EXPECT_EQ(protocol.append_head(get_of("k"), {kNow}, out).code(), Code::kUnavailable);
-  tokens->token_ = token;
+  tokens->token = token;
   head_of(protocol, get_of("k"));
   http::ResponseHead head;
   head.status = 401;
   EXPECT_EQ(protocol.error_from("GET x", head, "").code(), Code::kUnavailable);
-  EXPECT_THAT(tokens->refused_, testing::ElementsAre("ya29.tok"));
-  tokens->can_renew_ = false;
+  EXPECT_THAT(tokens->refused, testing::ElementsAre("ya29.tok"));
+  tokens->can_renew = false;
   EXPECT_EQ(protocol.error_from("GET x", head, "").code(), Code::kDenied);
   head.status = 403;
   EXPECT_EQ(protocol.error_from("GET x", head, "<Error><Code>AccessDenied</Code></Error>").code(),
             Code::kDenied);
-  EXPECT_EQ(tokens->refused_.size(), 2U) << "a policy is not the token's fault";
+  EXPECT_EQ(tokens->refused.size(), 2U) << "a policy is not the token's fault";
 }
 
 TEST_F(GoogleProtocol, TheVersionIsTheGenerationAndOfAPartTheETag) {
@@ -241,8 +214,8 @@ TEST_F(GoogleProtocol, SumsAreThoseOfWholeObjectsAsTheyAreStored) {
       sum("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nx-goog-stored-content-length: 8\r\n" + hash),
       ChecksumKind::kNone);
   EXPECT_EQ(sum("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n"), ChecksumKind::kNone);
-  EXPECT_FALSE(parse_crc32c_text("!!!!!!=="));
-  EXPECT_EQ(crc32c_text(0xe3069283U), "4waSgw==");
+  EXPECT_EQ(sum("HTTP/1.1 200 OK\r\nContent-Length: 9\r\nx-goog-hash: crc32c=!!!!!!==\r\n"),
+            ChecksumKind::kNone);
 }
 
 TEST_F(GoogleProtocol, AnErrorInsideASuccessIsAnError) {

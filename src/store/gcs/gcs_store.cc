@@ -23,6 +23,9 @@
 #include "store/gcs/gcs_protocol.h"
 #include "store/gcs/gcs_xml.h"
 #include "store/list_pager.h"
+#include "store/vendor/checksum_text.h"
+#include "store/vendor/error_table.h"
+#include "store/vendor/xml.h"
 
 namespace headrace::gcs {
 namespace {
@@ -32,7 +35,7 @@ constexpr std::size_t kKeysPerDelete = 1000;  // Google: "Delete multiple object
 /// What the head of an answer about a whole object tells.
 struct HeadInfo {
   ObjectInfo info;
-  std::optional<std::uint32_t> crc;
+  std::optional<std::uint64_t> crc;
 };
 
 Result<HeadInfo> head_info(const std::string& key, const HttpAnswer& answer) {
@@ -53,17 +56,6 @@ Result<HeadInfo> head_info(const std::string& key, const HttpAnswer& answer) {
     out.info.modified_unix_s = modified->time_since_epoch().count();
   out.crc = stored_crc32c(head);
   return out;
-}
-
-/// The sum of the whole object from those of its parts; nullopt when one is missing.
-std::optional<std::uint32_t> sum_of(std::span<const UploadedPart> parts) {
-  std::uint32_t sum = 0;
-  for (const UploadedPart& part : parts) {
-    const auto crc = parse_crc32c_text(part.checksum);
-    if (!crc || part.size_bytes == 0) return std::nullopt;
-    sum = crc32c_combine(sum, *crc, part.size_bytes);
-  }
-  return sum;
 }
 
 class GcsStore final : public EngineStore {
@@ -110,7 +102,8 @@ class GcsStore final : public EngineStore {
 
   Status remove(const std::string& key, const CallOptions& call) override {
     HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
-    return without_missing(engine()->call(http, call));
+    auto answer = engine()->call(http, call);
+    return answer ? Status() : vendor::without_missing(std::move(answer).error(), "NoSuchBucket");
   }
 
   std::vector<Status> remove_many(std::span<const std::string> keys,
@@ -154,7 +147,7 @@ class GcsStore final : public EngineStore {
     http.query = {{"uploadId", upload_id}};
     http.headers = {{"content-type", "application/xml"}};
     http.body = format_complete(parts);
-    const auto sum = sum_of(parts);
+    const auto sum = vendor::combined_checksum(ChecksumKind::kCrc32c, parts);
     http.is_idempotent =
         false;  // the first attempt may have had its effect: we look before the next
     http.answer_timeout = kCompleteAnswerTime;
@@ -188,7 +181,8 @@ class GcsStore final : public EngineStore {
     HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", key));
     http.what = "ABORT " + object_url(key);
     http.query = {{"uploadId", upload_id}};
-    return without_missing(engine()->call(http, call));
+    auto answer = engine()->call(http, call);
+    return answer ? Status() : vendor::without_missing(std::move(answer).error(), "NoSuchBucket");
   }
 
   Result<std::vector<UploadedPart>> list_parts(const std::string& key, const std::string& upload_id,
@@ -217,7 +211,6 @@ class GcsStore final : public EngineStore {
 
   Result<std::vector<PendingUpload>> list_uploads(const std::string& prefix,
                                                   const CallOptions& call) override {
-    const std::string& root = protocol_->config().prefix;
     std::vector<PendingUpload> uploads;
     std::string key, id;
     std::set<std::pair<std::string, std::string>> markers;
@@ -228,19 +221,15 @@ class GcsStore final : public EngineStore {
           {"uploads", ""}, {"encoding-type", "url"}, {"prefix", protocol_->full_key(prefix)}};
       if (!key.empty()) http.query.emplace_back("key-marker", key);
       if (!id.empty()) http.query.emplace_back("upload-id-marker", id);
-      const auto read = [&](const HttpAnswer& answer) -> Result<UploadPage> {
-        auto page = parse_uploads(answer.body);
+      const auto read = [&](const HttpAnswer& answer) -> Result<vendor::UploadPage> {
+        auto page = parse_uploads(answer.body, protocol_->config().prefix);
         if (page && !page->next_key.empty() &&
             markers.contains({page->next_key, page->next_upload_id}))
           return Status(Code::kCorrupt, "the pages do not end");
         return page;
       };
-      HEADRACE_TRY_ASSIGN(UploadPage page, engine()->call(http, call, read));
-      for (PendingUpload& upload : page.uploads) {
-        if (!upload.key.starts_with(root)) continue;
-        upload.key.erase(0, root.size());
-        if (!upload.key.empty()) uploads.push_back(std::move(upload));
-      }
+      HEADRACE_TRY_ASSIGN(vendor::UploadPage page, engine()->call(http, call, read));
+      std::move(page.uploads.begin(), page.uploads.end(), std::back_inserter(uploads));
       if (page.next_key.empty()) break;
       key = std::move(page.next_key);
       id = std::move(page.next_upload_id);
@@ -284,6 +273,10 @@ class GcsStore final : public EngineStore {
       std::string key = keys[i].empty() ? std::string() : protocol_->full_key(keys[i]);
       outcomes[i] = check_gcs_key(key);
       if (!outcomes[i].ok()) continue;
+      if (!vendor::fits_xml(key)) {
+        outcomes[i] = remove(keys[i], call);
+        continue;
+      }
       // A multimap: the same key may be asked for twice, and both places get its outcome.
       places.emplace(key, i);
       whole_keys.push_back(std::move(key));
@@ -316,18 +309,6 @@ class GcsStore final : public EngineStore {
                                             protocol_->config().credentials_source);
       }
     }
-  }
-
-  /// Deleting what is not there is a success, so that a retry after a lost answer is one too. A
-  /// missing bucket is not.
-  static Status without_missing(Result<HttpAnswer> answer) {
-    if (answer) return {};
-    Status status = std::move(answer).error();
-    const bool is_bucket_missing = status.message().find("NoSuchBucket") != std::string_view::npos;
-    // Only the store's own answer: an unknown host is kNotFound as well.
-    const bool is_answer = status.message().find("(HTTP 404") != std::string_view::npos;
-    if (status.code() == Code::kNotFound && is_answer && !is_bucket_missing) return {};
-    return status;
   }
 
   const std::shared_ptr<GcsProtocol> protocol_;

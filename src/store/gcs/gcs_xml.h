@@ -10,11 +10,9 @@
 
 #include "headrace/status.h"
 #include "headrace/store.h"
+#include "store/vendor/xml_api.h"
 
 namespace headrace::gcs {
-
-/// True for a document whose root is <Error>: some calls send it with status 200.
-bool is_error_body(std::string_view body);
 
 /// A ListBucketResult made with list-type=2 and encoding-type=url. Keys and prefixes lose
 /// `root_prefix`; the key that equals it is left out. Versions are generations. Errors: kCorrupt.
@@ -23,7 +21,8 @@ Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix)
 /// UploadId of an InitiateMultipartUploadResult. Errors: kCorrupt.
 Result<std::string> parse_upload_id(std::string_view body);
 
-/// The body of "complete multipart upload", and of "delete multiple objects" (whole keys).
+/// The body of "complete multipart upload", and of "delete multiple objects" (whole keys;
+/// \pre vendor::fits_xml() of all).
 std::string format_complete(std::span<const UploadedPart> parts);
 std::string format_delete(std::span<const std::string> keys);
 
@@ -40,10 +39,7 @@ struct PartPage {
   std::string next;
 };
 Result<PartPage> parse_parts(std::string_view body);
-struct UploadPage {
-  std::vector<PendingUpload> uploads;  ///< Whole keys.
-  std::string next_key, next_upload_id;
-};
-Result<UploadPage> parse_uploads(std::string_view body);
+/// Keys lose `root_prefix`.
+Result<vendor::UploadPage> parse_uploads(std::string_view body, std::string_view root_prefix);
 
 }  // namespace headrace::gcs

@@ -9,7 +9,8 @@ namespace {
 
 std::string text_of(ChecksumKind kind, std::string_view bytes) {
   std::string text;
-  append_checksum_text(kind, checksum_value(kind, std::as_bytes(std::span(bytes))), text);
+  vendor::append_checksum_text(kind, vendor::checksum_value(kind, std::as_bytes(std::span(bytes))),
+                               text);
   return text;
 }
 
@@ -31,28 +32,29 @@ TEST(S3Checksum, ReadsWhatItWrites) {
     const std::uint64_t value =
         random.below(std::uint64_t{1} << 32) << 32 | random.below(std::uint64_t{1} << 32);
     std::string wide, narrow;
-    append_checksum_text(ChecksumKind::kCrc64Nvme, value, wide);
-    append_checksum_text(ChecksumKind::kCrc32c, value & 0xffffffff, narrow);
-    ASSERT_EQ(parse_checksum_text(ChecksumKind::kCrc64Nvme, wide), value);
-    ASSERT_EQ(parse_checksum_text(ChecksumKind::kCrc32c, narrow), value & 0xffffffff);
+    vendor::append_checksum_text(ChecksumKind::kCrc64Nvme, value, wide);
+    vendor::append_checksum_text(ChecksumKind::kCrc32c, value & 0xffffffff, narrow);
+    ASSERT_EQ(vendor::parse_checksum_text(ChecksumKind::kCrc64Nvme, wide), value);
+    ASSERT_EQ(vendor::parse_checksum_text(ChecksumKind::kCrc32c, narrow), value & 0xffffffff);
   }
   for (const char* bad : {"", "4waSgw=", "4waSgw==-3", "4waSg===", "4wa$gw==", "rosUhgp5mIg="})
-    EXPECT_FALSE(parse_checksum_text(ChecksumKind::kCrc32c, bad)) << bad;
-  EXPECT_FALSE(parse_checksum_text(ChecksumKind::kNone, "4waSgw=="));
+    EXPECT_FALSE(vendor::parse_checksum_text(ChecksumKind::kCrc32c, bad)) << bad;
+  EXPECT_FALSE(vendor::parse_checksum_text(ChecksumKind::kNone, "4waSgw=="));
 }
 
 TEST(S3Checksum, SumOfAllIsThatOfThePartsInOrder) {
   for (const ChecksumKind kind : {ChecksumKind::kCrc32c, ChecksumKind::kCrc64Nvme}) {
     std::vector<UploadedPart> parts = {{1, "\"a\"", 4, text_of(kind, "1234")},
                                        {2, "\"b\"", 5, text_of(kind, "56789")}};
-    EXPECT_EQ(combined_checksum(kind, parts),
-              checksum_value(kind, std::as_bytes(std::span(std::string_view("123456789")))));
+    EXPECT_EQ(
+        vendor::combined_checksum(kind, parts),
+        vendor::checksum_value(kind, std::as_bytes(std::span(std::string_view("123456789")))));
     parts[1].size_bytes = 0;
-    EXPECT_FALSE(combined_checksum(kind, parts));
+    EXPECT_FALSE(vendor::combined_checksum(kind, parts));
     parts[1] = {2, "\"b\"", 5, ""};
-    EXPECT_FALSE(combined_checksum(kind, parts));
+    EXPECT_FALSE(vendor::combined_checksum(kind, parts));
   }
-  EXPECT_FALSE(combined_checksum(ChecksumKind::kCrc32c, {}));
+  EXPECT_FALSE(vendor::combined_checksum(ChecksumKind::kCrc32c, {}));
 }
 
 TEST(S3Checksum, WholeObjectsAreCompared) {

@@ -21,6 +21,8 @@
 #include "store/list_pager.h"
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_xml.h"
+#include "store/vendor/error_table.h"
+#include "store/vendor/xml.h"
 
 namespace headrace::s3 {
 namespace {
@@ -45,18 +47,6 @@ std::string content_md5(std::string_view body) {
   return std::string(reinterpret_cast<const char*>(text.data()), static_cast<std::size_t>(size));
 }
 
-/// Deleting what is not there is a success, so that a retry after a lost answer is one too. A
-/// missing bucket is not.
-Status without_missing(Result<HttpAnswer> answer) {
-  if (answer) return {};
-  Status status = std::move(answer).error();
-  const bool is_bucket_missing = status.message().find("NoSuchBucket") != std::string_view::npos;
-  // Only the store's own answer: an unknown host is kNotFound as well.
-  const bool is_answer = status.message().find("(HTTP 404") != std::string_view::npos;
-  if (status.code() == Code::kNotFound && is_answer && !is_bucket_missing) return {};
-  return status;
-}
-
 /// The part of a prefix that directory buckets can list by: up to its last slash.
 std::string directory_of(const std::string& prefix) {
   return prefix.substr(0, prefix.rfind('/') + 1);
@@ -77,7 +67,7 @@ Result<ObjectInfo> object_info(const std::string& key, const HttpAnswer& answer)
   ObjectInfo info;
   info.key = key;
   info.size_bytes = *head.content_length;
-  info.etag = with_quotes(head.etag);
+  info.etag = vendor::with_quotes(head.etag);
   if (const auto modified = http::parse_http_date(head.header("last-modified"))) {
     info.modified_unix_s = modified->time_since_epoch().count();
   }
@@ -164,7 +154,8 @@ Result<ListPage> S3Control::list(const ListRequest& request, const CallOptions& 
 
 Status S3Control::remove(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
-  return without_missing(engine_->call(http, call));
+  auto answer = engine_->call(http, call);
+  return answer ? Status() : vendor::without_missing(std::move(answer).error(), "NoSuchBucket");
 }
 
 std::vector<Status> S3Control::remove_many(std::span<const std::string> keys,
@@ -190,7 +181,8 @@ std::vector<Status> S3Control::remove_many(std::span<const std::string> keys,
   for (std::size_t i = 0; i < keys.size(); ++i) {
     if (Status s = protocol_->check_key(keys[i]); !s.ok()) {
       results[i] = std::move(s).annotate("DELETE " + url_of(keys[i]));
-    } else if (!fits_xml(keys[i]) || has_no_batches_.load(std::memory_order_relaxed)) {
+    } else if (!vendor::fits_xml(protocol_->full_key(keys[i])) ||
+               has_no_batches_.load(std::memory_order_relaxed)) {
       results[i] = remove(keys[i], call);
     } else {
       batch.push_back(protocol_->full_key(keys[i]));
@@ -213,9 +205,9 @@ Status S3Control::remove_batch(std::span<const std::string> keys, std::span<Stat
   http.headers = {{"content-type", "application/xml"}};
   // S3 wants one of the two and directory buckets the second; older stores know only the first.
   std::string sum;
-  append_checksum_text(ChecksumKind::kCrc32c,
-                       checksum_value(ChecksumKind::kCrc32c, std::as_bytes(std::span(http.body))),
-                       sum);
+  vendor::append_checksum_text(
+      ChecksumKind::kCrc32c,
+      vendor::checksum_value(ChecksumKind::kCrc32c, std::as_bytes(std::span(http.body))), sum);
   http.headers.emplace_back(checksum_field(ChecksumKind::kCrc32c), sum);
   const std::string md5 = config.is_express ? std::string() : content_md5(http.body);
   if (!md5.empty()) http.headers.emplace_back("content-md5", md5);

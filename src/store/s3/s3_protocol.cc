@@ -26,7 +26,6 @@
 namespace headrace::s3 {
 namespace {
 
-constexpr std::string_view kUserAgent = "user-agent: headrace/0.1\r\n";
 constexpr std::size_t kMaxKeyBytes = 1024;  // S3 API reference, "Object key naming"
 // S3's least size of a part: no shorter range, but one from the start, can be a part or an object
 // of its own, and so come with a checksum of its own.
@@ -48,8 +47,6 @@ bool is_unsafe_value(std::string_view value) noexcept {
     return (byte < 0x20 && c != '\t') || byte == 0x7f;
   });
 }
-
-std::string_view method_of(Op op) noexcept { return op == Op::kGet ? "GET" : "PUT"; }
 
 std::string_view token_field(bool is_session) noexcept {
   return is_session ? "x-amz-s3session-token" : "x-amz-security-token";
@@ -115,7 +112,7 @@ Result<std::shared_ptr<S3Protocol>> S3Protocol::create(
 S3Protocol::S3Protocol(S3Config config, std::shared_ptr<auth::CredentialProvider> sessions,
                        std::shared_ptr<ServerClock> clock,
                        std::unique_ptr<auth::SigV4Signer> signer)
-    : config_(std::move(config)),
+    : ConfiguredProtocol(std::move(config)),
       sessions_(std::move(sessions)),
       clock_(std::move(clock)),
       signer_(signer.get()) {
@@ -259,7 +256,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
   HEADRACE_TRY(check_redirect(context.redirect, request.op == Op::kGet));
   HEADRACE_TRY_ASSIGN(const Signature signature, signature_at(context.wall_now, true));
 
-  HeadBuilder head(method_of(request.op), signature.now, out);
+  HeadBuilder head(vendor::method_of(request.op), signature.now, out);
   HEADRACE_TRY(append_request_line(request, context.redirect, head));
   const bool is_put = request.op != Op::kGet;
   const ChecksumKind sum = is_put ? config_.upload_checksum : ChecksumKind::kNone;
@@ -280,7 +277,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
   if (request.if_absent && request.op == Op::kPut) head.field("if-none-match", "*");
   if (sum != ChecksumKind::kNone) {
     head.begin_field(checksum_field(sum));
-    append_checksum_text(sum, checksum_value(sum, payload_of(request)), out);
+    vendor::append_checksum_text(sum, vendor::checksum_value(sum, payload_of(request)), out);
     head.end_field();
   }
   if (!is_put) {
@@ -298,7 +295,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
     http::append_decimal(request.length_bytes, out);
     out.append("\r\n");
   }
-  head.finish(signature.signer, signature.credentials.get(), payload_hash, kUserAgent);
+  head.finish(signature.signer, signature.credentials.get(), payload_hash, vendor::kUserAgent);
   return {};
 }
 
@@ -338,7 +335,7 @@ Status S3Protocol::append_head(const HttpCall& call, const HeadContext& context,
     http::append_decimal(call.body.size(), out);
     out.append("\r\n");
   }
-  head.finish(signature.signer, signature.credentials.get(), payload_hash, kUserAgent);
+  head.finish(signature.signer, signature.credentials.get(), payload_hash, vendor::kUserAgent);
   return {};
 }
 
@@ -352,7 +349,7 @@ Status S3Protocol::error_from(std::string_view what, const http::ResponseHead& h
 }
 
 Status S3Protocol::check_answer(const HttpCall& call, const HttpAnswer& answer) {
-  if (!is_error_body(answer.body)) return {};
+  if (!vendor::is_error_body(answer.body)) return {};
   http::ResponseHead head;
   HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
   if (head_bytes == 0) head.status = answer.status;
@@ -388,7 +385,7 @@ Result<std::string> S3Protocol::presign(const PresignRequest& request,
   const std::string path =
       config_.base_path + "/" + http::encode(config_.prefix + request.key, http::Slash::kKeep);
   const http::Field host{"host", config_.host_field};
-  const auth::CanonicalRequest canonical{method_of(request.op), path,
+  const auth::CanonicalRequest canonical{vendor::method_of(request.op), path,
                                          config_.requester_pays
                                              ? std::string_view("x-amz-request-payer=requester")
                                              : std::string_view(),
@@ -397,17 +394,6 @@ Result<std::string> S3Protocol::presign(const PresignRequest& request,
          path + "?" +
          signature.signer->presigned_query(canonical, *signature.credentials, signature.now,
                                            request.lifetime);
-}
-
-std::string S3Protocol::describe(const Request& request) const {
-  std::string text(method_of(request.op));
-  text.append(" ").append(config_.root_url).append("/").append(request.key);
-  if (request.op == Op::kGet) {
-    return text + " [" + std::to_string(request.offset_bytes) + ", " +
-           std::to_string(request.offset_bytes + request.length_bytes) + ")";
-  }
-  if (request.op == Op::kPutPart) text += " part " + std::to_string(request.part_number);
-  return text + " (" + std::to_string(request.length_bytes) + " bytes)";
 }
 
 }  // namespace headrace::s3

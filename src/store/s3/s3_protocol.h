@@ -11,23 +11,21 @@
 
 #include "auth/sigv4.h"
 #include "base/mutex.h"
-#include "store/http_protocol.h"
 #include "store/s3/head_builder.h"
 #include "store/s3/s3_config.h"
 #include "store/s3/s3_errors.h"
 #include "store/s3/server_clock.h"
+#include "store/vendor/configured_protocol.h"
 
 namespace headrace::s3 {
 
-class S3Protocol final : public HttpProtocol {
+class S3Protocol final : public vendor::ConfiguredProtocol<S3Config> {
  public:
   /// `sessions`: of a directory bucket; signs everything but copies. `clock` is shared with it.
   /// Errors: kInternal (OpenSSL without SHA-256).
   static Result<std::shared_ptr<S3Protocol>> create(
       S3Config config, std::shared_ptr<auth::CredentialProvider> sessions = nullptr,
       std::shared_ptr<ServerClock> clock = nullptr);
-
-  const HttpEndpoint& endpoint() const noexcept override { return config_.endpoint; }
 
   /// Payloads: what is written carries its checksum (StoreOptions::upload_checksum). Over plain
   /// HTTP to another machine the body is hashed as well and the hash is signed, since nothing else
@@ -52,15 +50,11 @@ class S3Protocol final : public HttpProtocol {
   /// that may have them; Amazon's may only name Amazon's (else kDenied).
   bool follows_redirects() const noexcept override { return true; }
   bool names_what_it_wrote(const Request&) const noexcept override { return true; }
-  std::string describe(const Request& request) const override;
 
   /// A URL for GET or PUT of one object. Errors: as append_head(); kUnsupported (anonymous; a
   /// directory bucket, whose sessions are shorter than any useful URL), kInvalidArgument.
   Result<std::string> presign(const PresignRequest& request, std::chrono::sys_seconds wall_now);
 
-  const S3Config& config() const noexcept { return config_; }
-  /// Key in the bucket of a key relative to the root.
-  std::string full_key(std::string_view key) const { return config_.prefix + std::string(key); }
   /// Error unless the full key is one that S3 takes.
   Status check_key(std::string_view key) const;
 
@@ -88,7 +82,6 @@ class S3Protocol final : public HttpProtocol {
   bool learn_region(const std::string& region) HEADRACE_EXCLUDES(mutex_);
   bool learn(Trouble trouble, const http::ResponseHead& head, std::string_view body);
 
-  const S3Config config_;
   const std::shared_ptr<auth::CredentialProvider> sessions_;
   const std::shared_ptr<ServerClock> clock_;
 

@@ -9,6 +9,7 @@
 
 #include "auth/sigv4.h"
 #include "http/request.h"
+#include "store/vendor/protocol_checks.h"
 
 namespace headrace::s3 {
 namespace {
@@ -46,19 +47,14 @@ class Protocol : public testing::Test {
 
   template <class T>
   std::string head_of(const T& request) {
-    std::string text;
-    const Status status = protocol_->append_head(request, HeadContext{kNow, nullptr}, text);
-    EXPECT_TRUE(status.ok()) << status.message();
-    return text;
+    return vendor::head_of(*protocol_, request, kNow);
   }
 
-  Request put_of(std::string_view bytes) {
+  Request put_of(std::string_view bytes) { return vendor::put_of(*pool_, bytes); }
+  static Request get_of(std::string_view key) {
     Request request;
-    request.op = Op::kPut;
-    request.key = "key";
-    request.length_bytes = bytes.size();
-    request.slab = *pool_->try_acquire(bytes.size());
-    std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(request.slab.bytes().data()));
+    request.key = key;
+    request.length_bytes = 1;
     return request;
   }
 
@@ -93,9 +89,7 @@ TEST_F(Protocol, GetIsARangeSignedWithAllItsFields) {
 }
 
 TEST_F(Protocol, AppendsBehindWhatIsThere) {
-  Request request;
-  request.key = "k";
-  request.length_bytes = 1;
+  Request request = get_of("k");
   std::string text = "x";
   ASSERT_TRUE(protocol_->append_head(request, HeadContext{kNow, nullptr}, text).ok());
   EXPECT_EQ(text, "x" + head_of(request));
@@ -169,9 +163,7 @@ TEST_F(Protocol, RequestersPayWhenTheySaySo) {
   S3Config config = config_with("");
   config.requester_pays = true;
   open(std::move(config));
-  Request request;
-  request.key = "k";
-  request.length_bytes = 1;
+  Request request = get_of("k");
   for (const std::string& text : {head_of(request), head_of(HttpCall())}) {
     EXPECT_THAT(text, HasSubstr("x-amz-request-payer: requester\r\n"));
     EXPECT_TRUE(verify(text).ok()) << text;
@@ -247,9 +239,7 @@ TEST_F(Protocol, AmazonMayRedirectToItselfOnly) {
   config.endpoint = {"bucket.s3.amazonaws.com", 443, true};
   config.host_field = config.endpoint.host;
   open(std::move(config));
-  Request request;
-  request.key = "k";
-  request.length_bytes = 1;
+  Request request = get_of("k");
   const auto code_at = [&](const std::string& host) {
     const HttpRedirect redirect{{host, 443, true}, host, "/k"};
     std::string text;
@@ -294,9 +284,7 @@ TEST_F(Protocol, PartNamesUploadAndNumber) {
 
 TEST_F(Protocol, SessionTokenIsSentAndSigned) {
   open(config_with("", {"AKID", "secret", "to/ken==", std::nullopt}));
-  Request request;
-  request.key = "k";
-  request.length_bytes = 1;
+  Request request = get_of("k");
   const std::string text = head_of(request);
   EXPECT_THAT(text, HasSubstr("x-amz-security-token: to/ken==\r\n"));
   EXPECT_TRUE(verify(text, "to/ken==").ok());
@@ -306,9 +294,7 @@ TEST_F(Protocol, AnonymousRequestsAreBare) {
   S3Config config = config_with("");
   config.credentials = nullptr;
   open(std::move(config));
-  Request request;
-  request.key = "k";
-  request.length_bytes = 1;
+  Request request = get_of("k");
   EXPECT_EQ(head_of(request),
             "GET /bucket/k HTTP/1.1\r\nhost: 127.0.0.1:9000\r\nrange: bytes=0-0\r\n"
             "x-amz-checksum-mode: ENABLED\r\nuser-agent: headrace/0.1\r\n\r\n");
@@ -332,9 +318,7 @@ TEST_F(Protocol, RefusesKeysThatS3CannotHold) {
 
 TEST_F(Protocol, ExpiredCredentialsAreDenied) {
   open(config_with("", {"AKID", "secret", "t", kNow}));
-  Request request;
-  request.key = "k";
-  request.length_bytes = 1;
+  Request request = get_of("k");
   std::string text;
   EXPECT_EQ(protocol_->append_head(request, HeadContext{kNow, nullptr}, text).code(),
             Code::kDenied);
@@ -513,9 +497,7 @@ TEST_F(Protocol, DirectoryBucketsAreSignedWithSessionsButForCopies) {
   const auto sessions = std::make_shared<ScriptedCredentials>(
       auth::Credentials{"SESSION", "ss", "st/ok==", std::nullopt});
   protocol_ = *S3Protocol::create(std::move(config), sessions);
-  Request request;
-  request.key = "k";
-  request.length_bytes = 1;
+  Request request = get_of("k");
   const std::string get = head_of(request);
   EXPECT_THAT(get, HasSubstr("x-amz-s3session-token: st/ok==\r\n"));
   EXPECT_THAT(get, HasSubstr("Credential=SESSION/20150830/us-east-1/s3express/aws4_request"));

@@ -59,13 +59,13 @@ std::optional<std::string> checksum_of_checksums(ChecksumKind kind,
                                                  std::span<const UploadedPart> parts) {
   std::vector<std::byte> sums;
   for (const UploadedPart& part : parts) {
-    const auto sum = parse_checksum_text(kind, part.checksum);
+    const auto sum = vendor::parse_checksum_text(kind, part.checksum);
     if (!sum) return std::nullopt;
     const int width = kind == ChecksumKind::kCrc32c ? 4 : 8;
     for (int i = width; i-- > 0;) sums.push_back(static_cast<std::byte>(*sum >> (8 * i)));
   }
   std::string text;
-  append_checksum_text(kind, checksum_value(kind, sums), text);
+  vendor::append_checksum_text(kind, vendor::checksum_value(kind, sums), text);
   return text + "-" + std::to_string(parts.size());
 }
 
@@ -119,10 +119,10 @@ Result<ObjectInfo> S3Control::complete_upload(const std::string& key, const std:
   http.headers = {{"content-type", "application/xml"}};
   http.body = format_complete(parts, config.upload_checksum);
   // The whole object's sum as well, where the store is known to compare it.
-  if (const auto whole = combined_checksum(config.upload_checksum, parts);
+  if (const auto whole = vendor::combined_checksum(config.upload_checksum, parts);
       whole && config.is_aws && !config.is_express) {
     std::string text;
-    append_checksum_text(config.upload_checksum, *whole, text);
+    vendor::append_checksum_text(config.upload_checksum, *whole, text);
     http.headers.emplace_back(checksum_field(config.upload_checksum), text);
     http.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
   }
@@ -155,9 +155,9 @@ Result<std::optional<ObjectInfo>> S3Control::find_completed(const std::string& k
     http::ResponseHead fields;
     static_cast<void>(http::parse_response_head(answer.head, fields));  // object_info() could
     const std::string_view sum = fields.header(checksum_field(kind));
-    const auto whole = combined_checksum(kind, parts);
+    const auto whole = vendor::combined_checksum(kind, parts);
     const bool is_ours = info.etag == multipart_etag(parts) ||
-                         (whole && parse_checksum_text(kind, sum) == whole &&
+                         (whole && vendor::parse_checksum_text(kind, sum) == whole &&
                           info.size_bytes == total_bytes(parts)) ||
                          (!sum.empty() && sum == checksum_of_checksums(kind, parts));
     return is_ours ? std::optional(std::move(info)) : std::nullopt;
@@ -216,25 +216,25 @@ Result<std::vector<PendingUpload>> S3Control::list_uploads(const std::string& pr
   const std::size_t slash = prefix.rfind('/') + 1;
   const std::string asked_prefix = config.is_express ? prefix.substr(0, slash) : prefix;
   std::vector<PendingUpload> all;
-  UploadPage page;
+  vendor::UploadPage page;
   do {
     http.query = {{"uploads", ""},
                   {"encoding-type", "url"},
                   {"max-uploads", "1000"},
                   {"prefix", protocol_->full_key(asked_prefix)}};
-    if (!page.next_key_marker.empty()) {
-      http.query.emplace_back("key-marker", page.next_key_marker);
-      if (!page.next_id_marker.empty())
-        http.query.emplace_back("upload-id-marker", page.next_id_marker);
+    if (!page.next_key.empty()) {
+      http.query.emplace_back("key-marker", page.next_key);
+      if (!page.next_upload_id.empty())
+        http.query.emplace_back("upload-id-marker", page.next_upload_id);
     }
-    const auto read = [&](const HttpAnswer& answer) -> Result<UploadPage> {
+    const auto read = [&](const HttpAnswer& answer) -> Result<vendor::UploadPage> {
       auto next = parse_uploads(answer.body, config.prefix);
-      const bool goes_on = next && !next->next_key_marker.empty();
+      const bool goes_on = next && !next->next_key.empty();
       // Markers ascend, so a page cannot come again under another one either.
-      if (goes_on && std::tie(next->next_key_marker, next->next_id_marker) ==
-                         std::tie(page.next_key_marker, page.next_id_marker))
+      if (goes_on && std::tie(next->next_key, next->next_upload_id) ==
+                         std::tie(page.next_key, page.next_upload_id))
         return Status(Code::kCorrupt, "the pages do not end");
-      if (goes_on && next->next_key_marker < page.next_key_marker)
+      if (goes_on && next->next_key < page.next_key)
         return Status(Code::kCorrupt, "the pages do not end");
       return next;
     };
@@ -242,7 +242,7 @@ Result<std::vector<PendingUpload>> S3Control::list_uploads(const std::string& pr
     for (PendingUpload& upload : page.uploads) {
       if (upload.key.starts_with(prefix)) all.push_back(std::move(upload));
     }
-  } while (!page.next_key_marker.empty());
+  } while (!page.next_key.empty());
   return all;
 }
 

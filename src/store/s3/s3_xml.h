@@ -8,6 +8,7 @@
 
 #include "headrace/status.h"
 #include "headrace/store.h"
+#include "store/vendor/xml_api.h"
 
 namespace headrace::s3 {
 
@@ -22,9 +23,6 @@ struct ErrorBody {
 
 /// Reads an <Error> document; also one that is cut off, as far as it goes.
 ErrorBody parse_error_body(std::string_view body);
-
-/// True for a document whose root is <Error>: some calls send it with status 200.
-bool is_error_body(std::string_view body);
 
 /// Reads a ListBucketResult made with encoding-type=url. Keys and prefixes lose `root_prefix`; the
 /// key that equals it is left out. Errors: kCorrupt.
@@ -53,19 +51,11 @@ struct PartPage {
 /// Reads a ListPartsResult; checksums of `kind`. Errors: kCorrupt.
 Result<PartPage> parse_parts(std::string_view body, ChecksumKind kind);
 
-/// One page of ListMultipartUploads.
-struct UploadPage {
-  std::vector<PendingUpload> uploads;
-  std::string next_key_marker;  ///< Both empty on the last page.
-  std::string next_id_marker;
-};
 /// Reads a ListMultipartUploadsResult made with encoding-type=url; keys lose `root_prefix`. Errors:
 /// kCorrupt.
-Result<UploadPage> parse_uploads(std::string_view body, std::string_view root_prefix);
+Result<vendor::UploadPage> parse_uploads(std::string_view body, std::string_view root_prefix);
 
-/// False for keys that XML 1.0 cannot hold: control characters, and bytes that are not UTF-8.
-bool fits_xml(std::string_view key) noexcept;
-/// The body of DeleteObjects, which asks for errors only. \pre fits_xml() of all.
+/// The body of DeleteObjects, which asks for errors only. \pre vendor::fits_xml() of all.
 std::string format_delete(std::span<const std::string> keys);
 
 /// A key that DeleteObjects could not delete.
@@ -75,8 +65,5 @@ struct DeleteFailure {
 };
 /// Reads a DeleteResult. Errors: kCorrupt.
 Result<std::vector<DeleteFailure>> parse_delete(std::string_view body);
-
-/// ETags always have quotes here; some servers leave them out in XML.
-std::string with_quotes(std::string_view etag);
 
 }  // namespace headrace::s3

@@ -88,14 +88,6 @@ TEST(ResultXml, RefusesOtherDocuments) {
   EXPECT_EQ(parse_result_etag("<CopyObjectResult>").error().code(), Code::kCorrupt);
 }
 
-TEST(ResultXml, FindsErrorsInsideSuccess) {
-  EXPECT_TRUE(
-      is_error_body("\n\n<?xml version=\"1.0\"?><Error><Code>InternalError</Code></Error>"));
-  EXPECT_FALSE(is_error_body(
-      "<ListBucketResult><Contents><Key>&lt;Error&gt;</Key></Contents></ListBucketResult>"));
-  EXPECT_FALSE(is_error_body(""));
-}
-
 TEST(ResultXml, FormatsPartsEscaped) {
   const UploadedPart parts[] = {{1, "\"a\""}, {10000, "<&"}};
   EXPECT_EQ(format_complete(parts),
@@ -145,8 +137,8 @@ TEST(UploadsXml, ReadsUploadsBelowTheRoot) {
   EXPECT_EQ(page->uploads[0].key, "a b");
   EXPECT_EQ(page->uploads[0].upload_id, "id1");
   EXPECT_EQ(page->uploads[0].started_unix_s, 1'255'369'830);
-  EXPECT_EQ(page->next_key_marker, "p/b+");
-  EXPECT_EQ(page->next_id_marker, "id2");
+  EXPECT_EQ(page->next_key, "p/b+");
+  EXPECT_EQ(page->next_upload_id, "id2");
   EXPECT_EQ(parse_uploads("", "").error().code(), Code::kCorrupt);
 }
 
@@ -156,18 +148,6 @@ TEST(DeleteXml, EscapesWhatXmlChanges) {
             "<Delete xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Quiet>true</Quiet>"
             "<Object><Key>a&lt;&amp;&gt;&quot;</Key></Object>"
             "<Object><Key>b&#13;&#10;&#9;</Key></Object></Delete>");
-}
-
-TEST(DeleteXml, KnowsWhatXmlCannotHold) {
-  for (const std::string_view good :
-       {"", "a b", "\t\n\r", "\xc3\xa9", "\xef\xbf\xbd", "\xf0\x9f\x98\x80"})
-    EXPECT_TRUE(fits_xml(good)) << good;
-  for (const std::string_view bad :
-       {std::string_view("\x01"), std::string_view("a\0", 2), std::string_view("\x1f"),
-        std::string_view("\xff"), std::string_view("\xc3"), std::string_view("\xc0\xaf"),
-        std::string_view("\xed\xa0\x80"), std::string_view("\xef\xbf\xbf"),
-        std::string_view("\xe0\x80\xaf"), std::string_view("\xf4\x90\x80\x80")})
-    EXPECT_FALSE(fits_xml(bad));
 }
 
 TEST(DeleteXml, ReadsTheErrors) {

@@ -23,6 +23,16 @@ std::optional<ErrorRow> find_error(std::span<const ErrorRow> table, std::string_
   return std::nullopt;
 }
 
+Status without_missing(Status answer, std::string_view bucket_missing) {
+  const std::string_view message = answer.message();
+  // Only the store's own answer: an unknown host is kNotFound as well.
+  const bool is_answer = message.find("(HTTP 404") != std::string_view::npos;
+  const bool is_bucket =
+      !bucket_missing.empty() && message.find(bucket_missing) != std::string_view::npos;
+  if (answer.code() == Code::kNotFound && is_answer && !is_bucket) return {};
+  return answer;
+}
+
 std::string printable(std::string_view text, std::size_t max_bytes) {
   std::string out;
   for (const char c : text.substr(0, max_bytes))

@@ -30,6 +30,10 @@ struct ErrorRow {
 std::optional<ErrorRow> find_error(std::span<const ErrorRow> table, std::string_view vendor_code,
                                    int http_status) noexcept;
 
+/// The answer to a deletion, as it counts: deleting what is not there is a success, so that a retry
+/// after a lost answer is one too. Not where `bucket_missing` (the vendor's code) is missing.
+Status without_missing(Status answer, std::string_view bucket_missing);
+
 /// The start of `text` in one printable line.
 std::string printable(std::string_view text, std::size_t max_bytes);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "auth/google_signature.h"
+#include "base/base64.h"
 #include "http/uri.h"
 
 namespace headrace::web {
@@ -57,7 +57,7 @@ Result<WebConfig> make_web_config(const StoreOptions& options) {
       return Status(Code::kInvalidArgument,
                     plain + ": user and password have a % without two hex digits; write %25 for %");
     }
-    config.authorization = "Basic " + auth::base64(*user);
+    config.authorization = "Basic " + base64(*user);
   }
   while (plain.size() > host && plain.ends_with('/')) plain.pop_back();
   config.root_url = plain;

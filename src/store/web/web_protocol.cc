@@ -7,8 +7,6 @@
 namespace headrace::web {
 namespace {
 
-constexpr std::string_view kUserAgent = "user-agent: headrace/0.1\r\n";
-
 // RFC 9110 section 15; 429 of RFC 6585; 509 and 52x of hosting companies and CDNs fall under >=
 // 500.
 constexpr StatusRow kTable[] = {
@@ -120,7 +118,7 @@ Status WebProtocol::append_head(const Request& request, const HeadContext& conte
   } else if (!request.etag.empty() && !request.etag.starts_with("W/")) {
     append_field("if-unmodified-since", request.etag, out);
   }
-  out.append(kUserAgent).append("\r\n");
+  out.append(vendor::kUserAgent).append("\r\n");
   return {};
 }
 
@@ -129,7 +127,7 @@ Status WebProtocol::append_head(const HttpCall& call, const HeadContext& context
   HEADRACE_TRY(check_redirect(context.redirect));
   append_start(call.method, call.path, context, out);
   for (const auto& [name, value] : call.headers) append_field(name, value, out);
-  out.append(kUserAgent).append("\r\n");
+  out.append(vendor::kUserAgent).append("\r\n");
   return {};
 }
 
@@ -142,20 +140,9 @@ Status WebProtocol::error_from(std::string_view what, const http::ResponseHead& 
   return Status(row.code, message + " (HTTP " + std::to_string(head.status) + ")");
 }
 
-Status WebProtocol::check_answer(const HttpCall& /*call*/, const HttpAnswer& /*answer*/) {
-  return {};
-}
-
 std::string_view WebProtocol::version_of(const Request& /*request*/,
                                          const http::ResponseHead& head) const {
   return version_in(head);
-}
-
-std::string WebProtocol::describe(const Request& request) const {
-  std::string text(request.op == Op::kGet ? "GET " : "PUT ");
-  text.append(config_.root_url).append("/").append(request.key);
-  return text + " [" + std::to_string(request.offset_bytes) + ", " +
-         std::to_string(request.offset_bytes + request.length_bytes) + ")";
 }
 
 }  // namespace headrace::web

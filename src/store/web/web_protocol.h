@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-#include "store/http_protocol.h"
+#include "store/vendor/configured_protocol.h"
 #include "store/web/web_config.h"
 
 namespace headrace::web {
@@ -21,11 +21,10 @@ struct StatusRow {
 };
 std::span<const StatusRow> status_table() noexcept;
 
-class WebProtocol final : public HttpProtocol {
+class WebProtocol final : public vendor::ConfiguredProtocol<WebConfig> {
  public:
-  explicit WebProtocol(WebConfig config) : config_(std::move(config)) {}
+  using ConfiguredProtocol::ConfiguredProtocol;
 
-  const HttpEndpoint& endpoint() const noexcept override { return config_.endpoint; }
   /// A strong ETag is also sent as If-Match and a date as If-Unmodified-Since; servers that ignore
   /// them and weak ETags are found out by comparing. User and password go to the origin only, and
   /// to StoreOptions::trusted_hosts; a redirect that takes the URL's signature to another host is
@@ -35,20 +34,14 @@ class WebProtocol final : public HttpProtocol {
   Status append_head(const HttpCall& call, const HeadContext& context, std::string& out) override;
   Status error_from(std::string_view what, const http::ResponseHead& head,
                     std::string_view body) override;
-  Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
   std::string_view version_of(const Request& request,
                               const http::ResponseHead& head) const override;
   bool follows_redirects() const noexcept override { return true; }
-  std::string describe(const Request& request) const override;
-
-  const WebConfig& config() const noexcept { return config_; }
 
  private:
   Status check_redirect(const HttpRedirect* redirect) const;
   void append_start(std::string_view method, std::string_view key, const HeadContext& context,
                     std::string& out) const;
-
-  const WebConfig config_;
 };
 
 /// ETag, else date.
