@@ -7,12 +7,13 @@ import os
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 import headrace as hr
 from headrace import sim as simulator
+from headrace.cli import main
 
 REFERENCE = Path(__file__).parents[1] / "data" / "mds"
 
@@ -38,6 +39,36 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "no-credentials"))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("HEADRACE_INDEX_CACHE", str(tmp_path / "index-cache"))
+
+
+class Done(NamedTuple):
+    """How a command line ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its last line."""
+        assert self.code == 0, self.err
+        return json.loads(self.out.splitlines()[-1])
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> Any:
+    """Runs a command in this process."""
+
+    def run(*arguments: str) -> Done:
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        assert isinstance(ended.value.code, int)
+        return Done(ended.value.code, *capfd.readouterr())
+
+    return run
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 @pytest.fixture

@@ -10,35 +10,14 @@ import subprocess
 import sys
 import urllib.request
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from conftest import contents
 
 import headrace as hr
 from headrace import sim as simulator
 from headrace.cli import main
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str) -> Done:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        code = ended.value.code
-        assert isinstance(code, int)
-        return Done(code, *capfd.readouterr())
-
-    return run
 
 
 @pytest.fixture
@@ -48,10 +27,6 @@ def tree(tmp_path: Path) -> Path:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_bytes(os.urandom(size))
     return root
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
 
 
 def test_trees_go_up_and_come_back_equal(

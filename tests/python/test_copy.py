@@ -13,9 +13,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from conftest import contents
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -26,30 +27,7 @@ from headrace.cli.base import split_url
 from headrace.cli.declare import Argument, Option, parameters
 from headrace.errors import InvalidArgumentError
 
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        assert self.code == 0, self.err
-        return json.loads(self.out.splitlines()[-1])
-
-
-@pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: str) -> Done:
-        with pytest.raises(SystemExit) as ended:
-            main(list(arguments))
-        assert isinstance(ended.value.code, int)
-        return Done(ended.value.code, *capfd.readouterr())
-
-    return run
-
-
-def contents(root: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+HEADRACE = [sys.executable, "-m", "headrace.cli"]
 
 
 def write_tree(root: Path, tree: dict[str, bytes]) -> Path:
@@ -415,19 +393,8 @@ def test_a_copy_that_was_ended_goes_on(buckets: Path, tmp_path: Path, number: si
     target = tmp_path / "t"
     with simulator.Server(buckets, profile="s3-standard", seed=1) as server:
         environment = {**os.environ, **server.environment()}
-        command = [
-            sys.executable,
-            "-m",
-            "headrace.cli",
-            "cp",
-            "-r",
-            "--if-size-differ",
-            "--part-size",
-            "1MiB",
-            "--concurrency",
-            "4",
-        ]
-        command += ["s3://b", str(target), "--json"]
+        options = ["cp", "-r", "--if-size-differ", "--part-size", "1MiB", "--concurrency", "4", "--json"]
+        command = [*HEADRACE, *options, "s3://b", str(target)]
         process = subprocess.Popen(
             command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
@@ -455,19 +422,8 @@ def test_an_upload_that_was_ended_goes_on(buckets: Path, tmp_path: Path) -> None
     write_tree(tmp_path, {"large": data})
     with simulator.Server(buckets, profile="s3-standard", seed=1) as server:
         environment = {**os.environ, **server.environment()}
-        command = [
-            sys.executable,
-            "-m",
-            "headrace.cli",
-            "cp",
-            "--part-size",
-            "5MiB",
-            "--concurrency",
-            "2",
-            str(tmp_path / "large"),
-            "s3://b/large",
-            "--json",
-        ]
+        options = ["cp", "--part-size", "5MiB", "--concurrency", "2", "--json"]
+        command = [*HEADRACE, *options, str(tmp_path / "large"), "s3://b/large"]
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         until = time.monotonic() + 100
         # Two parts are under way at a time: of so many bytes some are whole ones.
