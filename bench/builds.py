@@ -90,7 +90,6 @@ COMMANDS = {
 def make_data(root: Path, mib: int, build: str) -> None:
     rng = random.Random(1)
     bucket = root / "bucket"
-    samples = (mib << 20) // SAMPLE
     for name in ("tar", "blobs"):
         (bucket / name).mkdir(parents=True)
     payload = rng.randbytes(64 << 20)
