@@ -1,3 +1,7 @@
+// What may wait for a store runs on a thread without the GIL (run_interruptible()) and touches
+// nothing of Python: options are read before it and results converted after it. Progress comes
+// from the engine's threads into the relay, and the calling thread hands it to Python between two
+// waits.
 #include "dataset.h"
 
 #include <algorithm>

@@ -1,3 +1,9 @@
+// Nobody waits for the position's mutex with the GIL in hand: the thread that has the mutex needs
+// the GIL to make its batch, and both would wait for ever. So lock_position() tries with the GIL
+// and waits without it. All other waiting is in slices (waiting.h), so that Ctrl-C acts at once.
+//
+// A batch counts as received only when Python has it: where converting fails or is interrupted,
+// unread() takes the step back, and a state saved then goes on with this batch.
 #include "headrace/loader.h"
 
 #include <nanobind/stl/pair.h>

@@ -70,6 +70,7 @@ PyDataset pack(PyStore& store, PyDataset& documents, std::uint32_t length,
     ReleaseGil release;
     return pack_tokens(std::move(dataset), options);
   }();
+  // Raises only here, where the GIL is held again.
   return make_view(store, value_or_raise(std::move(packed)));
 }
 

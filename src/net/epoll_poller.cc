@@ -1,3 +1,8 @@
+// An edge is told once, so readiness is remembered until an operation finds the opposite: EAGAIN,
+// or fewer bytes than it asked for. To believe wrongly that a socket is ready costs one system
+// call; to believe wrongly that it is not would wait for ever. So a new socket counts as ready in
+// both directions, and one whose peer has hung up stays readable: no other edge comes for the end
+// of the stream.
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -237,6 +242,7 @@ int EpollPoller::wait(std::span<epoll_event> events, std::chrono::nanoseconds ti
 
 std::size_t EpollPoller::poll(std::span<PollEvent> out, std::chrono::nanoseconds timeout) {
   std::size_t count = 0;
+  // Alone and first: a cancelled operation must not complete a second time by an edge.
   if (!cancelled_.empty()) {
     count = std::min(out.size(), cancelled_.size());
     for (std::size_t i = 0; i < count; ++i) {

@@ -1,3 +1,12 @@
+// From the start of an operation to its completion the kernel may read and write its buffer,
+// whatever the caller thinks of it. cancel() therefore only asks: the operation stays pending
+// until its own completion has come, and a socket may be closed only then. One request in several
+// pieces (kAll, a long send) is one operation outside: pieces are started again here, and one that
+// was cancelled between two pieces ends as cancelled.
+//
+// user_data is the socket's address with the operation in its low bits: no table to look up, and
+// an operation that is over cannot be confused with a later one, since a socket has at most one of
+// each kind.
 #include <liburing.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>

@@ -7,6 +7,7 @@
 namespace headrace::sim {
 namespace {
 
+// In the order of S3Code.
 constexpr std::array<S3ErrorText, static_cast<std::size_t>(S3Code::kCount)> kTexts = {{
     {"", 200, ""},
     {"AccessDenied", 403, "Access Denied"},

@@ -39,6 +39,7 @@ Result<bool> Assembler::wants_second_look(const SamplePlace& place, const Status
                                           const Source& source) {
   if (status.code() != Code::kCorrupt) return false;
   SecondLook& look = looks_[{place.block, place.index}];
+  // Only bytes read for it alone, past caches, can be compared with those of another such look.
   if (!source.is_single || !source.fetch->is_fresh) return true;
   switch (look.take(source.fetch->digest)) {
     case SecondLook::Verdict::kReadAgain:
@@ -75,6 +76,7 @@ Status Assembler::read_apart(const std::vector<std::uint32_t>& slots) {
 
 void Assembler::release_slots(const std::vector<std::uint32_t>& slots) {
   Work& head = this->head();
+  // From the back: forget_run() takes a run out of the list.
   for (std::size_t i = head.begun_runs; i-- > 0;) {
     SparseRun& run = head.runs[i];
     if (run.is_kept) continue;

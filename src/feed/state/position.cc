@@ -151,6 +151,7 @@ Result<LoaderState> read_state(std::string_view json, std::string_view extra) {
       error != simdjson::SUCCESS) {
     return bad(std::string("not a JSON object (") + simdjson::error_message(error) + ")");
   }
+  // First: a state of another loader is to be called that, and not a broken one of ours.
   HEADRACE_TRY(order_detail::refuse_foreign(object));
   Fields fields(object);
   const std::uint64_t version = fields.number("version");

@@ -1,3 +1,6 @@
+// Follows LitData's code draw by draw and rounding by rounding, also where another way would be
+// simpler: each shuffle begins with a generator of its own seeds, and an order that differed in
+// one sample would be no continuation of a run that LitData began.
 #include "order/litdata/association.h"
 
 #include <algorithm>

@@ -190,6 +190,7 @@ std::shared_ptr<const SampleList> resume_elastic(const LitDataSpec& spec,
   return make_list(std::move(workers), world, 0);
 }
 
+// Four bytes an item where they are enough: the list of an epoch holds all items.
 bool needs_wide_items(std::span<const LitDataChunk> chunks) {
   return !chunks.empty() && chunks.back().end > std::numeric_limits<std::uint32_t>::max();
 }

@@ -1,3 +1,10 @@
+// A folder is listed once, and everything that is decided by names is decided here: what is
+// hidden, what lies beside data, what may be data although it ends as notes do (JSON lines in a
+// .json). Keys that the user gives are taken as they are.
+//
+// manifest_of() names a cached index by all that it depends on: the objects with their versions,
+// and the options that change what is built. An option left out would hand one dataset's index to
+// another.
 #include "shard/dataset/listing.h"
 
 #include <fmt/format.h>

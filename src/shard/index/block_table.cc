@@ -1,3 +1,10 @@
+// Orders and the states of loaders count in blocks: samples that fell into other blocks would be
+// another order, and a state of before would be refused (block_table_digest). The rule of cutting
+// is therefore part of the formats (docs/formats.md, "Block rule 1").
+//
+// Cuts fall on samples, next to even shares of the bytes. A cut is found by division where samples
+// have one size and by binary search elsewhere, so the cost of a shard grows with its blocks, not
+// with its samples.
 #include "shard/index/block_table.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,12 @@
+// Slots hold sums that only grow, never what was done since the last time. A reader takes the
+// difference to what it saw before, so one that comes late loses nothing and two readers do not
+// disturb each other; and where the owner of a slot has changed, or a difference is impossible, it
+// only remembers where the slot stands now.
+//
+// Nothing here waits and nothing is locked. A process writes its own slot only, and between
+// claiming and leaving it never the owner's field: one that was stopped for seconds and lost its
+// slot meanwhile spoils numbers of the next owner for one exchange, then sees from the owner's
+// field that the slot is not its own.
 #include "store/transfer/node_share.h"
 
 #include <fcntl.h>
@@ -181,6 +190,7 @@ bool NodeShare::has_slot() const noexcept {
 bool NodeShare::claim(TimePoint now) noexcept {
   slot_ = kShareSlots;
   for (std::size_t i = 0; i < kShareSlots; ++i) {
+    // Each endpoint begins elsewhere: fewer claims of the same slot at once.
     const std::size_t index = (endpoint_ + i) % kShareSlots;
     Slot& slot = file_->slots[index];
     if (slot.is_live(now)) continue;
