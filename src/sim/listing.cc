@@ -1,3 +1,8 @@
+// Keys come out in the order of S3, byte by byte, without sorting a whole bucket: names in a
+// folder are sorted with a '/' behind those of folders, so that walking them depth first gives the
+// keys in order. Escaped keys, which lie elsewhere, are sorted apart and put in between
+// (emit_escaped_before()). A page ends as soon as it is full, and the next one walks only into
+// folders that can hold something behind `after`.
 #include "sim/listing.h"
 
 #include <dirent.h>
@@ -225,6 +230,8 @@ std::shared_ptr<const FolderCache::Entries> FolderCache::read(const std::string&
       return found->second.entries;
     }
   }
+  // Asked for with the time stamp of before the folder was read: a change during the reading makes
+  // the stamp newer, and the next look reads again.
   const bool is_settled = info.modified_ns + kSettledNs < wall_ns();
   auto entries = std::make_shared<const Entries>(read_folder(path));
   if (!is_settled || entries->size() < kMinCachedEntries) return entries;

@@ -186,6 +186,7 @@ S3Code Service::list_bucket(Exchange& exchange) {
   }
   if (!is_v2) skip_covered(query);
   Listing page = list_objects(shared_.storage, shared_.folders, target.bucket, query);
+  // Directory buckets list in no order, and so may other services: clients must not rely on one.
   if (current_.behaviour.shuffle_listings > 0 || is_directory_bucket(target.bucket)) {
     shuffle(current_.seed, page);
   }

@@ -1,3 +1,6 @@
+// A state is taken over only where going on would deliver the samples that LitData would have
+// delivered. What a state says and our loader contradicts is refused, with the argument that would
+// agree; a field that a state does not have (older releases have fewer) takes a default.
 #include "order/litdata/litdata_state.h"
 
 #include <algorithm>

@@ -1,3 +1,10 @@
+// A record is on its way to the file when add() returns, and a file that cannot be written ends
+// the job instead of losing lines: failure_ stays, and status() says so from then on. Two buffers
+// are swapped: callers append to filling_ under the lock, the thread writes the other without it,
+// so nobody waits for a disk but in wait_for_room(), when buffer_bytes are full.
+//
+// Counters rather than events say what is written: flush() waits until written_bytes_ has reached
+// what added_bytes_ was when it was called, whatever is added meanwhile.
 #include "headrace/access_log.h"
 
 #include <fcntl.h>
@@ -105,6 +112,8 @@ class FileLog final : public AccessLog {
     const std::size_t before = filling_.size();
     append_access_line(filling_, writer_, record, finished);
     added_bytes_ += filling_.size() - before;
+    // The thread sleeps until the first line, then until the interval has passed or a write is
+    // full: it is woken for these two and not for every line.
     if (before == 0 || (before < options_.write_bytes && filling_.size() >= options_.write_bytes))
       work_.notify_one();
   }

@@ -1,3 +1,7 @@
+// A file is read from its end: the last block (64 KiB) holds the postscript, which says where the
+// footer is; the footer has the chunks; and the header of the first chunk says whether they are
+// transposed, which is not read. These are three rounds for 64 files at a time, whatever their
+// sizes.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,7 @@
+// The text is made twice by the same Translator: for a Counter when a cell is cut, so that the
+// batch has exactly the room, and for a Writer when the batch is laid out. No tree is built in
+// between. A leaf is hostile until the Counter has gone through it: depth is bounded, counts are
+// bounded by the bytes that are left, and the text by a limit that follows from the leaf's size.
 #include "shard/formats/litdata/json_leaf.h"
 
 #include <fmt/format.h>
@@ -147,6 +151,7 @@ class Translator {
     const auto key_count = take<std::uint32_t>();
     // Rows without keys would take no bytes, and no writer makes them.
     if (!row_count || !key_count || *key_count == 0 || *row_count > rest_.size()) return false;
+    // Kept to be read again for every row: rows have values only.
     const auto keys = rest_;
     for (std::uint32_t k = 0; k < *key_count; ++k) {
       const auto size = take<std::uint32_t>();

@@ -1,3 +1,12 @@
+// Only what the samples' places need is read: the table of offsets of a plain shard, eight bytes
+// of one whose samples have equal sizes, a probe of a compressed one (its version and its size;
+// its table comes with the data), and the meta file of a split one. Sizes and counts of index.json
+// are compared with what the objects say, so that shards of another dataset are found here and not
+// in training.
+//
+// Shards are begun in their order as far as the window has room, end in any order, and are written
+// to the index in their order again. Pieces of one table are read one after another, with the
+// version of the first.
 #include <fmt/format.h>
 
 #include "base/endian.h"

@@ -68,6 +68,7 @@ Result<std::string> build_labelled(const BuildContext& context,
   const ObjectInfo* first = nullptr;
   for (const ObjectInfo& object : objects) {
     const std::string_view folder = first_folder(object.key);
+    // Files beside the folders have no class.
     if (folder.empty()) continue;
     if (label.classes.empty() || label.classes.back() != folder) label.classes.emplace_back(folder);
     if (first == nullptr) first = &object;

@@ -1,3 +1,11 @@
+// The first file decides what the dataset is: with an .idx beside it every file must have one,
+// without one none is looked for. A dataset that mixed both would have samples of two kinds. In
+// the same way the first .idx decides the dtype; one that differs is refused, because a column has
+// one dtype.
+//
+// Small .idx files are read 64 at a time, with the versions that the listing gave; large ones one
+// by one, since each may take gigabytes. Which .idx were read goes into the layout: they are part
+// of what the dataset depends on.
 #include <fmt/format.h>
 
 #include <algorithm>
