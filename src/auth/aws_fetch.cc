@@ -1,3 +1,10 @@
+// One fetch by a plan (aws_plan.h); nothing is kept here, renewing.h asks again before the keys
+// end. Every source ends with the same check: what goes into a header must fit one, since a line
+// break in a key or token would be a header of its own.
+//
+// Codes decide what follows: kUnavailable and kThrottled are tried again, kDenied is not and goes
+// to the user with what to do about it. So an unknown host counts as a network that is not up yet,
+// and a status of 4xx, but for 429, as a refusal.
 #include "auth/aws_fetch.h"
 
 #include <nlohmann/json.hpp>

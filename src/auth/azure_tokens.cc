@@ -1,3 +1,8 @@
+// Two kinds of services give tokens: Entra ID over the network, with a secret or a token file that
+// is read anew each time because Kubernetes replaces it, and a service on the machine, whose short
+// limits of time make sure that a machine without one is found out soon. What an answer says of
+// its own failure is shown to the user, cut to one printable line of 300 characters: it comes from
+// somebody else and ends in logs.
 #include "auth/azure_tokens.h"
 
 #include <algorithm>

@@ -1,3 +1,8 @@
+// Exported by the Arrow C data interface: whoever takes an array calls its `release`, at any time,
+// and may keep a child after its parent is gone. So each exported struct has a node of its own,
+// which it frees, and all nodes of a column share one Memory, which holds the batch: values are
+// the batch's own bytes and are not copied (items of nullable lists are moved together where they
+// lie). A batch goes when the last array over it was released.
 #include "arrow_column.h"
 
 #include <array>
@@ -103,6 +108,7 @@ std::vector<std::uint8_t> pack_bits(std::span<const std::uint8_t> flags) {
 void add_item_offsets(const BatchColumn& column, std::size_t item_bytes, Memory& memory) {
   memory.item_offsets.reserve(column.offsets.size());
   for (const std::uint64_t offset : column.offsets) {
+    // Offsets of a batch count bytes, those of Arrow items.
     if (offset % item_bytes != 0) refuse_size();
     memory.item_offsets.push_back(static_cast<std::int64_t>(offset / item_bytes));
   }

@@ -1,3 +1,11 @@
+// Strict where two readers could come to different ends of an answer (RFC 9112, sections 6 and 7):
+// on a connection that is used again, a byte too many or too few would be taken for the beginning
+// of the next answer, and data of one request would become those of another. Line ends inside
+// chunked bodies must be CRLF, a chunk has the length that it says, and contradicting lengths in a
+// head are refused (Framing).
+//
+// Everything that a server can make longer is bounded: the head by 16 KiB, a chunk line by 4 KiB,
+// a body by what its caller allows.
 #include "http/response.h"
 
 #include <algorithm>
@@ -135,6 +143,7 @@ std::optional<std::uint64_t> parse_chunk_size(std::string_view line) noexcept {
     } else {
       break;
     }
+    // Before the next digit is added: the product stays inside 64 bits.
     if (size >= (std::uint64_t{1} << 56)) return std::nullopt;
     size = size * 16 + digit;
   }

@@ -96,6 +96,9 @@ void PositionSorter<T>::push_border_run(std::uint64_t begin, std::size_t count) 
     const std::uint64_t index = begin + i;
     const std::uint32_t bucket = placed.buckets[i];
     const bool is_before = bucket < first;
+    // Where the first sample of this stretch goes: behind all that land before it. Those are as
+    // many as stand before it, less those that come from there to here, and more those that go
+    // there from here.
     if (index < begin_ && !is_before) --next_out_;
     if (index >= begin_ && is_before) ++next_out_;
     if (!is_before && bucket < last) push(bucket, placed.items[i], index);

@@ -1,3 +1,12 @@
+// Files are begun and emitted in the order of the objects and read in any: an index has its shards
+// in that order, whatever comes first. At most `window_` files are begun and not emitted, each
+// with one read under way, which bounds what is held of files that have ended before their turn.
+//
+// Whether a file is compressed is known only from its first bytes, and inflaters are large. So the
+// window begins as if all were compressed and widens when a file proves plain; a compressed file
+// for which there is no place is put aside and its first bytes are read again later. What a file
+// has given is stored as soon as it has ended (partial_): a build that is stopped goes on from
+// there.
 #include "shard/scan/scan_files.h"
 
 #include <fmt/format.h>

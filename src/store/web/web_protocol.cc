@@ -1,3 +1,9 @@
+// What is secret goes to the server that it was meant for and to hosts that the user has named,
+// and to nobody that a redirect points to: neither the user and password (append_start()) nor the
+// signature in the URL (check_redirect()).
+//
+// Every read asks for a version: If-Match with a strong ETag, If-Unmodified-Since with a date. A
+// weak ETag may not be used in If-Match (RFC 9110, section 13.1.1), so nothing is asked then.
 #include "store/web/web_protocol.h"
 
 #include "http/fields.h"

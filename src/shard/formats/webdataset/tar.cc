@@ -1,3 +1,7 @@
+// A member may be preceded by headers that say its name or size instead of its own block: GNU's
+// 'L' and pax's 'x' and 'g'. What is not known but harmless is passed over, what would change the
+// meaning of the bytes (sparse members) is refused. Names and sizes are those that Python's
+// tarfile finds, since webdataset reads with it.
 #include "shard/formats/webdataset/tar.h"
 
 #include <fmt/format.h>
