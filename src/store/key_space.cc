@@ -1,3 +1,6 @@
+// A number with one place a character, in a base that is the number of characters seen at that
+// place: keys that are evenly spread become evenly spread numbers. Sets are widened to the usual
+// alphabets (digits, hex, letters), because the first few keys show only some of their characters.
 #include "store/key_space.h"
 
 #include <algorithm>

@@ -1,3 +1,11 @@
+// One place a page, chosen by a hash, without a list of what was used last: a look takes one lock
+// of one stripe and no other thread's page is moved. Two pages that fall on the same place drive
+// each other out, which costs a read of 4 KiB from the kernel's own cache.
+//
+// After each read the head of the file is read again and compared with the one that the index was
+// opened with. The order matters: a file that was written over before the page was read shows its
+// new head by then. Once anything failed, everything does: boundaries of two indexes must not be
+// mixed.
 #include "shard/index/index_pages.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,7 @@
+// A plain file is read from where the scan stands, which may skip what it need not see. A
+// compressed one is read to its end, and what it inflates to is fed through a window that holds
+// only what the scan has not passed: so memory does not depend on the inflated size, but for the
+// bounds of the samples, which check_held() limits.
 #include "shard/scan/file_reading.h"
 
 #include <fmt/format.h>
@@ -49,6 +53,7 @@ Status FileReading::take_plain(std::span<const std::byte> bytes) {
 Status FileReading::take_compressed(std::span<const std::byte> bytes) {
   read_bytes_ += bytes.size();
   bool has_room = false;
+  // A full step may have left output inside the inflater although its input is used up.
   while (!bytes.empty() || !has_room) {
     const std::size_t before = window_.size();
     window_.resize(before + kInflateStepBytes);

@@ -1,3 +1,6 @@
+// The tables decide what is read and how much memory is taken, so they are checked as a whole
+// before any of them is used: items ascend from 0, frames follow one another in items and in
+// bytes, each inflates to exactly its items, and the last one ends with the chunk.
 #include "shard/formats/litdata/framed.h"
 
 #include <fmt/format.h>

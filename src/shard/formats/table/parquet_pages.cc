@@ -1,3 +1,6 @@
+// Only headers are read here, and dictionaries: how much memory the unpacker will need depends on
+// the largest page and on the longest value of a dictionary, which every row may repeat. What
+// cannot be read ends the look, not the reading: the unpacker says what is wrong with a page.
 #include "shard/formats/table/parquet_pages.h"
 
 #include <algorithm>

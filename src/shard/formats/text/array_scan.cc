@@ -1,3 +1,10 @@
+// One pass, byte by byte, with a few flags as the only state: a file is fed in pieces that may end
+// anywhere, also inside an escape. bounds_ has two entries an element, its begin and its end,
+// because blanks and commas lie between elements (has_gaps).
+//
+// An object, array or string is over with its own last character; a number, true or null only
+// where something else begins. Hence is_complete_: whatever follows a complete element ends it,
+// and the state behind it says whether it may stand there.
 #include "shard/formats/text/array_scan.h"
 
 #include <fmt/format.h>

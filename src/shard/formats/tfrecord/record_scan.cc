@@ -1,3 +1,9 @@
+// bounds_ always ends with the begin of the record that comes next (offset_), so that a file may
+// end after any feed and finish() only compares. A record that is passed over without being read
+// moves offset_ beyond what was fed: the next feed begins there.
+//
+// What is wrong with a record as an Example is no error of the scan: files of other messages are
+// read as whole records. It is kept in facts_.problem, and whoever wants columns says it then.
 #include "shard/formats/tfrecord/record_scan.h"
 
 #include <fmt/format.h>
