@@ -10,9 +10,9 @@
 #include <functional>
 #include <thread>
 
-#include "base/fd.h"
 #include "base/temporary_directory.h"
 #include "headrace/clock.h"
+#include "net/dead_address.h"
 #include "net/tls_test_peer.h"
 
 namespace headrace::auth {
@@ -153,16 +153,8 @@ TEST(WebClient, GoesThroughProxies) {
 
 TEST(WebClient, DeadAddressTakesNotAllOfTheTime) {
   OneAnswer server("HTTP/1.1 200 O\r\nContent-Length: 0\r\n\r\n");
-  // Listens and never accepts: once its queue is full, nobody gets an answer, as from a dead host.
-  const Fd dead(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const auto address = parse_numeric_address("127.0.0.2", server.port());
-  if (::bind(dead.get(), address->get(), address->size_bytes) != 0) GTEST_SKIP() << "no 127.0.0.2";
-  ASSERT_EQ(::listen(dead.get(), 0), 0);
-  std::vector<Fd> queue;
-  for (int i = 0; i < 3; ++i) {
-    queue.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    static_cast<void>(::connect(queue.back().get(), address->get(), address->size_bytes));
-  }
+  const DeadAddress dead(server.port());
+  if (!dead.is_there()) GTEST_SKIP() << "no 127.0.0.2";
   WebClientOptions options;
   options.resolver = [](const std::string&) -> Result<std::vector<std::string>> {
     return std::vector<std::string>{"127.0.0.2", "127.0.0.1"};

@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// What the two pollers share. Only src/reactor includes this.
+/// What the two pollers share. Only src/net includes this.
 #include <sys/uio.h>
 
 #include <array>

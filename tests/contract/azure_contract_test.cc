@@ -1,16 +1,14 @@
 // The contract suite over Azure's Blob service: against a real server (Azurite) when
 // HEADRACE_TEST_AZURE_ENDPOINT names one (tests/with_servers starts it), by both pollers.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "contract/server_world.h"
 #include "contract/store_contract.h"
 #include "headrace/environment.h"
 #include "store/azure/azure_protocol.h"
@@ -18,12 +16,6 @@
 
 namespace headrace::contract {
 namespace {
-
-std::string variable(const char* name) {
-  const char* const value =
-      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets variables here
-  return value == nullptr ? std::string() : value;
-}
 
 Environment server_environment() {
   Environment environment;
@@ -68,21 +60,10 @@ void create_container() {
 class AzureWorld final : public ContractWorld {
  public:
   explicit AzureWorld(PollerKind poller) : poller_(poller) {
-    static std::atomic<int> next{0};
-    root_ = "contract-" + std::to_string(::getpid()) + "-" + std::to_string(next.fetch_add(1));
     static std::once_flag once;
     std::call_once(once, create_container);
   }
-  ~AzureWorld() override {
-    auto store = open({});
-    if (!store) return;
-    auto all = list_all(**store, "");
-    if (!all) return;
-    std::vector<std::string> keys;
-    for (const ObjectInfo& info : *all) keys.push_back(info.key);
-    for (const Status& status : (*store)->remove_many(keys))
-      EXPECT_TRUE(status.ok()) << status.message();
-  }
+  ~AzureWorld() override { remove_all(open({})); }
   Result<std::unique_ptr<Store>> open(StoreOptions options) override {
     const StoreOptions server = server_options(poller_);
     options.url = server.url + "/" + root_;
@@ -101,7 +82,7 @@ class AzureWorld final : public ContractWorld {
 
  private:
   const PollerKind poller_;
-  std::string root_;
+  const std::string root_ = own_prefix();
 };
 
 std::unique_ptr<ContractWorld> azure_world(PollerKind poller) {

@@ -1,16 +1,14 @@
 // The contract suite over S3: against the simulator in this process, by both pollers, and against a
 // real server when HEADRACE_TEST_S3_ENDPOINT names one (tests/with_servers starts one).
 #include <gtest/gtest.h>
-#include <unistd.h>
 
-#include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "base/temporary_directory.h"
+#include "contract/server_world.h"
 #include "contract/store_contract.h"
 #include "headrace/environment.h"
 #include "headrace/sim.h"
@@ -63,27 +61,12 @@ std::unique_ptr<ContractWorld> sim_world(PollerKind poller) {
   return std::make_unique<SimWorld>(poller);
 }
 
-std::string variable(const char* name) {
-  const char* const value =
-      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets variables here
-  return value == nullptr ? std::string() : value;
-}
-
 /// A prefix of its own in a bucket of a real server; removed afterwards.
 class ServerWorld final : public ContractWorld {
  public:
   ServerWorld(std::string endpoint, PollerKind poller)
-      : endpoint_(std::move(endpoint)), poller_(poller) {
-    static std::atomic<int> next{0};
-    root_ = "contract-" + std::to_string(::getpid()) + "-" + std::to_string(next.fetch_add(1));
-  }
-  ~ServerWorld() override {
-    auto store = open({});
-    if (!store) return;
-    auto all = list_all(**store, "");
-    if (!all) return;
-    for (const ObjectInfo& info : *all) static_cast<void>((*store)->remove(info.key));
-  }
+      : endpoint_(std::move(endpoint)), poller_(poller) {}
+  ~ServerWorld() override { remove_all(open({})); }
   Result<std::unique_ptr<Store>> open(StoreOptions options) override {
     options.url = "s3://" + variable("HEADRACE_TEST_S3_BUCKET") + "/" + root_;
     options.endpoint = endpoint_;
@@ -98,7 +81,7 @@ class ServerWorld final : public ContractWorld {
  private:
   const std::string endpoint_;
   const PollerKind poller_;
-  std::string root_;
+  const std::string root_ = own_prefix();
 };
 
 std::unique_ptr<ContractWorld> server_world(const char* endpoint_variable, PollerKind poller) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "contract/server_world.h"
 #include "contract/store_contract.h"
 #include "headrace/environment.h"
 
@@ -18,12 +19,6 @@ namespace headrace::contract {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::string variable(const char* name) {
-  const char* const value =
-      std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets variables here
-  return value == nullptr ? std::string() : value;
-}
 
 class WebContract : public ::testing::TestWithParam<const char*> {
  protected:

@@ -5,7 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cut_off.h"
 #include "base/random.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
@@ -47,15 +47,6 @@ std::string make_index(std::uint64_t seed, std::size_t shard_count) {
   return writer.finish({.format = Format::kText,
                         .columns = {{.name = "x", .encoding = "bytes", .dtype = {}, .shape = {}}},
                         .source = {"part-0", "\"e\"", 1}});
-}
-
-/// In a process of its own, as a clumsy clean-up would.
-void cut_off(const std::string& path, off_t size_bytes) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(::truncate(path.c_str(), size_bytes) == 0 ? 0 : 1);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_EQ(status, 0);
 }
 
 class Lines final : public IndexedDataset {

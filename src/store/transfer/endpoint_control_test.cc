@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 
 #include "base/temporary_directory.h"
 
@@ -46,6 +47,14 @@ double metric(const EndpointControl& control, const std::string& name) {
   return -1;
 }
 
+/// Reports of full use by the first reactor of each, 5 ms apart.
+void keep_busy(std::initializer_list<EndpointControl*> controls, int times) {
+  for (int i = 1; i <= times; ++i) {
+    for (EndpointControl* control : controls)
+      control->report(0, busy(control->share(0)), control->share(0), true, kNow + i * 5ms);
+  }
+}
+
 TEST(EndpointControl, NotAdaptiveIsTheCeiling) {
   EndpointControl::Options options = options_of(1);
   options.is_adaptive = false;
@@ -84,10 +93,7 @@ TEST(EndpointControl, ProcessesOfANodeShareOneLimit) {
   const TemporaryDirectory directory;
   EndpointControl a(options_of(1, directory.path()), kNow);
   EndpointControl b(options_of(2, directory.path()), kNow);
-  for (int i = 1; i <= 400; ++i) {
-    for (EndpointControl* control : {&a, &b})
-      control->report(0, busy(control->share(0)), control->share(0), true, kNow + i * 5ms);
-  }
+  keep_busy({&a, &b}, 400);
   EXPECT_EQ(metric(a, "store.sharing_processes"), 2);
   EXPECT_NEAR(a.share(0), b.share(0), a.share(0) / 3.0 + 1);
   EXPECT_LE(a.share(0) + b.share(0), 2 * 128U);
@@ -103,10 +109,7 @@ TEST(EndpointControl, ThrottlingOfOneProcessIsSeenByAll) {
   const TemporaryDirectory directory;
   EndpointControl a(options_of(1, directory.path()), kNow);
   EndpointControl b(options_of(2, directory.path()), kNow);
-  for (int i = 1; i <= 400; ++i) {
-    for (EndpointControl* control : {&a, &b})
-      control->report(0, busy(control->share(0)), control->share(0), true, kNow + i * 5ms);
-  }
+  keep_busy({&a, &b}, 400);
   const std::uint32_t before = a.share(0);
   std::uint32_t least = before;
   for (int i = 1; i <= 100; ++i) {

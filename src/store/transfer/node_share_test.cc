@@ -10,6 +10,7 @@
 #include <fstream>
 #include <vector>
 
+#include "base/cut_off.h"
 #include "base/random.h"
 #include "base/temporary_directory.h"
 
@@ -183,15 +184,6 @@ TEST_F(NodeShareTest, GarbageInAllSlotsHarmsNobody) {
   EXPECT_TRUE(view.is_shared);
   EXPECT_EQ(view.process_count, 1U);
   EXPECT_EQ(view.sample.completions, 3U);
-}
-
-/// In a process of its own, as a clumsy clean-up would.
-void cut_off(const std::string& path, off_t size_bytes) {
-  const pid_t child = ::fork();
-  if (child == 0) ::_exit(::truncate(path.c_str(), size_bytes) == 0 ? 0 : 1);
-  int status = -1;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  ASSERT_EQ(status, 0);
 }
 
 TEST_F(NodeShareTest, AFileThatIsCutOffEndsTheSharingNotTheProcess) {

@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/running_clock.h"
 #include "base/temporary_directory.h"
+#include "net/dead_address.h"
 #include "net/resolver.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_fixture.h"
@@ -541,16 +542,8 @@ TEST_P(TailTest, RareRefusalIsRepeatedQuickly) {
 
 TEST_P(TailTest, DeadAddressCostsNoConnectTimeoutPerRequest) {
   start();
-  // Listens and never accepts: once its queue is full, nobody gets an answer, as from a dead host.
-  const Fd dead(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const auto address = parse_numeric_address("127.0.0.2", server_->port());
-  if (::bind(dead.get(), address->get(), address->size_bytes) != 0) GTEST_SKIP() << "no 127.0.0.2";
-  ASSERT_EQ(::listen(dead.get(), 0), 0);
-  std::vector<Fd> queue;
-  for (int i = 0; i < 3; ++i) {
-    queue.emplace_back(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    static_cast<void>(::connect(queue.back().get(), address->get(), address->size_bytes));
-  }
+  const DeadAddress dead(server_->port());
+  if (!dead.is_there()) GTEST_SKIP() << "no 127.0.0.2";
   options_.resolver = [](const std::string&) -> Result<std::vector<std::string>> {
     return std::vector<std::string>{"127.0.0.2", "127.0.0.1"};
   };
