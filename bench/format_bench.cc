@@ -16,22 +16,16 @@
 #include "shard/formats/webdataset/webdataset_driver.h"
 #include "shard/testing/build_dataset.h"
 #include "shard/testing/make_tar.h"
+#include "shard/testing/proto_field.h"
 
 namespace {
 
 using headrace::Dataset;
 using headrace::Result;
+using headrace::testing::field;
+using headrace::testing::varint;
 namespace detail = headrace::detail;
 
-std::string varint(std::uint64_t value) {
-  std::string out;
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-  return out;
-}
-std::string field(int number, const std::string& bytes) {
-  return varint(static_cast<std::uint64_t>(number) << 3 | 2) + varint(bytes.size()) + bytes;
-}
 std::string feature(const std::string& key, int kind, const std::string& list) {
   return field(1, field(1, key) + field(2, field(kind, list)));
 }

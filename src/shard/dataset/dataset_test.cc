@@ -7,6 +7,7 @@
 
 #include "base/temporary_directory.h"
 #include "io/testing/fake_store.h"
+#include "shard/testing/dataset_fixture.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
@@ -14,39 +15,18 @@
 namespace headrace {
 namespace {
 
-using testing::FakeStore;
 using testing::make_mds;
 using testing::make_pool;
 using testing::make_tar;
 
-class DatasetOpen : public ::testing::Test {
+class DatasetOpen : public testing::DatasetFixture {
  protected:
-  Result<std::shared_ptr<const Dataset>> open(const DatasetOptions& options = {}) {
-    return Dataset::open(store_, *pool_, options);
-  }
-  Code code(const DatasetOptions& options = {}) {
-    auto dataset = open(options);
-    message_ = dataset ? "" : std::string(dataset.error().message());
-    return dataset ? Code::kOk : dataset.error().code();
-  }
-  static DatasetOptions with_format(Format format) {
-    DatasetOptions options;
-    options.format = format;
-    return options;
-  }
-  void expect_message(std::string_view part) {
-    EXPECT_NE(message_.find(part), std::string::npos) << message_;
-  }
   /// Does what `headrace index` does.
   void store_index(const DatasetOptions& options = {}) {
     auto bytes = build_index(store_, *pool_, options);
     ASSERT_TRUE(bytes.has_value()) << bytes.error().message();
     store_.set("index.hri", *bytes);
   }
-
-  FakeStore store_;
-  std::unique_ptr<SlabPool> pool_ = make_pool();
-  std::string message_;
 };
 
 // --- detection ---

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "io/testing/fake_store.h"
+#include "shard/testing/dataset_fixture.h"
 #include "shard/testing/deflate.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
@@ -17,7 +18,7 @@ namespace {
 const std::filesystem::path kReference =
     std::filesystem::path(HEADRACE_SOURCE_DIR) / "../shared/reference";
 
-class Detect : public ::testing::Test {
+class Detect : public testing::DatasetFixture {
  protected:
   Result<DataObjects> choose() {
     const BuildContext context{store_, *pool_, options_, call_};
@@ -26,15 +27,10 @@ class Detect : public ::testing::Test {
   }
   Format format() {
     auto found = choose();
-    message_ = found ? "" : std::string(found.error().message());
-    EXPECT_TRUE(found.has_value()) << message_;
+    EXPECT_EQ(code_of(found), Code::kOk) << message_;
     return found ? found->format : Format::kAuto;
   }
-  Code code() {
-    auto found = choose();
-    message_ = found ? "" : std::string(found.error().message());
-    return found ? Code::kOk : found.error().code();
-  }
+  Code code() { return code_of(choose()); }
   std::vector<std::string> keys() {
     std::vector<std::string> out;
     auto found = choose();
@@ -45,11 +41,8 @@ class Detect : public ::testing::Test {
   }
   std::string reference(const std::string& path) { return testing::read_file(kReference / path); }
 
-  testing::FakeStore store_;
-  std::unique_ptr<SlabPool> pool_ = testing::make_pool(16 << 20);
   DatasetOptions options_;
   const CallOptions call_{};
-  std::string message_;
 };
 
 std::string first_file(const std::filesystem::path& dir, const std::string& ending) {

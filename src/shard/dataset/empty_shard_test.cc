@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "io/testing/fake_store.h"
+#include "shard/testing/dataset_fixture.h"
 #include "shard/testing/deflate.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
@@ -10,20 +11,9 @@
 namespace headrace::detail {
 namespace {
 
-class EmptyShard : public ::testing::Test {
+class EmptyShard : public testing::DatasetFixture {
  protected:
-  Code code(const DatasetOptions& options = {}) {
-    auto dataset = Dataset::open(store_, *pool_, options);
-    message_ = dataset ? "" : std::string(dataset.error().message());
-    return dataset ? Code::kOk : dataset.error().code();
-  }
-  void expect_named(const std::string& key) {
-    EXPECT_NE(message_.find(key), std::string::npos) << message_;
-  }
   const std::string lines_ = "{\"a\": 1}\n{\"a\": 2}\n";
-  testing::FakeStore store_;
-  std::unique_ptr<SlabPool> pool_ = testing::make_pool(16 << 20);
-  std::string message_;
 };
 
 TEST_F(EmptyShard, IsAnErrorThatNamesIt) {
@@ -41,7 +31,7 @@ TEST_F(EmptyShard, IsAnErrorThatNamesIt) {
     store_.set("part-1" + ending, "");
     store_.set("part-2" + ending, good);
     EXPECT_EQ(code(), Code::kCorrupt);
-    expect_named("part-" + std::string(good.empty() ? "0" : "1") + ending);
+    expect_message("part-" + std::string(good.empty() ? "0" : "1") + ending);
   }
 }
 
@@ -64,14 +54,14 @@ TEST_F(EmptyShard, IsFoundAmongCompressedFilesWithoutNamesOfTheirs) {
   store_.set("part-1", "");
   store_.set("part-2", testing::deflate(Compression::kZstd, lines_));
   EXPECT_EQ(code(), Code::kCorrupt);
-  expect_named("part-1");
+  expect_message("part-1");
 }
 
 TEST_F(EmptyShard, CountsUnderAnotherName) {
   store_.set("a.tar", testing::make_tar({{"a.txt", "1"}}));
   store_.set("b.dat", "");
   EXPECT_EQ(code(), Code::kCorrupt);
-  expect_named("b.dat");
+  expect_message("b.dat");
 }
 
 TEST_F(EmptyShard, IsAnEmptyRecordFileToTheLenient) {
@@ -79,7 +69,7 @@ TEST_F(EmptyShard, IsAnEmptyRecordFileToTheLenient) {
   DatasetOptions lenient;
   lenient.lenient = true;
   EXPECT_EQ(code(), Code::kCorrupt);
-  expect_named("lenient");
+  expect_message("lenient");
   EXPECT_EQ(code(lenient), Code::kOk);
 }
 
@@ -90,7 +80,7 @@ TEST_F(EmptyShard, OfTokensNeedsAnIndexThatSaysSo) {
   tokens.format = Format::kTokens;
   tokens.tokens_per_sample = 8;
   EXPECT_EQ(code(tokens), Code::kCorrupt);
-  expect_named("b.bin");
+  expect_message("b.bin");
 }
 
 }  // namespace

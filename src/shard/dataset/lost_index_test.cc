@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "io/testing/fake_store.h"
+#include "shard/testing/dataset_fixture.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
@@ -16,27 +17,10 @@ namespace {
 const std::filesystem::path kReference =
     std::filesystem::path(HEADRACE_SOURCE_DIR) / "../shared/reference";
 
-class LostIndex : public ::testing::Test {
+class LostIndex : public testing::DatasetFixture {
  protected:
-  Code code(const DatasetOptions& options = {}) {
-    auto dataset = Dataset::open(store_, *pool_, options);
-    message_ = dataset ? "" : std::string(dataset.error().message());
-    return dataset ? Code::kOk : dataset.error().code();
-  }
-  static DatasetOptions with_format(Format format) {
-    DatasetOptions options;
-    options.format = format;
-    return options;
-  }
-  void expect_message(std::string_view part) {
-    EXPECT_NE(message_.find(part), std::string::npos) << message_;
-  }
   std::string& index() { return store_.shared().objects["index.json"].bytes; }
   void forget_index() { store_.shared().objects.erase("index.json"); }
-
-  testing::FakeStore store_;
-  std::unique_ptr<SlabPool> pool_ = testing::make_pool(16 << 20);
-  std::string message_;
 };
 
 TEST_F(LostIndex, IsSaidOfMdsWithoutOne) {

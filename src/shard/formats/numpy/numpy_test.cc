@@ -9,12 +9,11 @@
 #include "shard/formats/numpy/numpy_driver.h"
 #include "shard/formats/numpy/row_layout.h"
 #include "shard/formats/numpy/zip_directory.h"
+#include "shard/testing/dataset_fixture.h"
 #include "shard/testing/read_dataset.h"
 
 namespace headrace {
 namespace {
-
-using testing::FakeStore;
 
 void append(std::string& out, std::uint64_t value, int bytes) {
   for (int i = 0; i < bytes; ++i) out.push_back(static_cast<char>(i < 8 ? value >> (8 * i) : 0));
@@ -90,29 +89,15 @@ std::string zip(const std::vector<Member>& members, bool is_wide = false) {
   return out + "comment";
 }
 
-class Numpy : public ::testing::Test {
+class Numpy : public testing::DatasetFixture {
  protected:
   Result<std::shared_ptr<const Dataset>> open(std::vector<std::string> columns = {}) {
     DatasetOptions options;
     options.format = Format::kNumpy;
     options.columns = std::move(columns);
-    return Dataset::open(store_, *pool_, options);
+    return DatasetFixture::open(options);
   }
-  Code code(std::vector<std::string> columns = {}) {
-    auto dataset = open(std::move(columns));
-    message_ = dataset ? "" : std::string(dataset.error().message());
-    return dataset ? Code::kOk : dataset.error().code();
-  }
-  std::vector<std::string> values(const Dataset& dataset, std::size_t column = 0) {
-    auto samples = testing::read_all(store_, *pool_, dataset);
-    EXPECT_TRUE(samples.has_value());
-    std::vector<std::string> out;
-    for (const testing::Sample& sample : *samples) out.push_back(sample[column].bytes);
-    return out;
-  }
-  FakeStore store_;
-  std::unique_ptr<SlabPool> pool_ = testing::make_pool();
-  std::string message_;
+  Code code(std::vector<std::string> columns = {}) { return code_of(open(std::move(columns))); }
 };
 
 TEST_F(Numpy, RowsOfTheFirstAxisAreSamples) {

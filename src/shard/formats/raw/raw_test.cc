@@ -4,16 +4,15 @@
 #include "base/endian.h"
 #include "io/testing/fake_store.h"
 #include "shard/formats/raw/manifest.h"
+#include "shard/testing/dataset_fixture.h"
 #include "shard/testing/read_dataset.h"
 
 namespace headrace::detail {
 namespace {
 
-using testing::FakeStore;
-
-class RawTest : public ::testing::Test {
+class RawTest : public testing::DatasetFixture {
  protected:
-  Result<std::shared_ptr<const Dataset>> open() { return Dataset::open(store_, *pool_, options_); }
+  Result<std::shared_ptr<const Dataset>> open() { return DatasetFixture::open(options_); }
   std::vector<testing::Sample> samples() {
     auto dataset = open();
     EXPECT_TRUE(dataset.has_value()) << dataset.error().message();
@@ -22,16 +21,9 @@ class RawTest : public ::testing::Test {
     EXPECT_TRUE(found.has_value()) << found.error().message();
     return found ? *std::move(found) : std::vector<testing::Sample>();
   }
-  Code code() {
-    auto dataset = open();
-    message_ = dataset ? "" : std::string(dataset.error().message());
-    return dataset ? Code::kOk : dataset.error().code();
-  }
+  Code code() { return code_of(open()); }
 
-  FakeStore store_;
-  std::unique_ptr<SlabPool> pool_ = testing::make_pool();
   DatasetOptions options_;
-  std::string message_;
 };
 
 TEST_F(RawTest, LabelsAreThePositionsOfSortedFolders) {

@@ -7,19 +7,13 @@
 #include "shard/formats/tfrecord/example_cutter.h"
 #include "shard/formats/tfrecord/record.h"
 #include "shard/testing/drive_scan.h"
+#include "shard/testing/proto_field.h"
 
 namespace headrace::detail {
 namespace {
 
-std::string varint(std::uint64_t value) {
-  std::string out;
-  for (; value >= 0x80; value >>= 7) out.push_back(static_cast<char>(value | 0x80));
-  out.push_back(static_cast<char>(value));
-  return out;
-}
-std::string field(int number, const std::string& bytes) {
-  return varint(static_cast<std::uint64_t>(number) << 3 | 2) + varint(bytes.size()) + bytes;
-}
+using testing::field;
+
 // An Example with feature "x" of `count` int64.
 std::string example(std::size_t count, std::size_t padding_bytes = 0) {
   const std::string values = field(3, field(1, std::string(count, '\1')));

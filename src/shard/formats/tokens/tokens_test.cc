@@ -6,12 +6,11 @@
 #include "io/testing/fake_store.h"
 #include "shard/formats/tokens/idx_layout.h"
 #include "shard/formats/tokens/megatron.h"
+#include "shard/testing/dataset_fixture.h"
 #include "shard/testing/read_dataset.h"
 
 namespace headrace {
 namespace {
-
-using testing::FakeStore;
 
 template <class T>
 void append(std::string& out, T value) {
@@ -39,30 +38,18 @@ std::string make_idx(const std::vector<std::int32_t>& lengths,
   return idx;
 }
 
-class Tokens : public ::testing::Test {
+class Tokens : public testing::DatasetFixture {
  protected:
   Result<std::shared_ptr<const Dataset>> open(std::uint64_t per_sample, std::string dtype = "") {
     DatasetOptions options;
     options.format = Format::kTokens;
     options.tokens_per_sample = per_sample;
     options.token_dtype = std::move(dtype);
-    return Dataset::open(store_, *pool_, options);
+    return DatasetFixture::open(options);
   }
   Code code(std::uint64_t per_sample, std::string dtype = "") {
-    auto dataset = open(per_sample, std::move(dtype));
-    message_ = dataset ? "" : std::string(dataset.error().message());
-    return dataset ? Code::kOk : dataset.error().code();
+    return code_of(open(per_sample, std::move(dtype)));
   }
-  std::vector<std::string> values(const Dataset& dataset) {
-    auto samples = testing::read_all(store_, *pool_, dataset);
-    EXPECT_TRUE(samples.has_value());
-    std::vector<std::string> out;
-    for (const testing::Sample& sample : *samples) out.push_back(sample[0].bytes);
-    return out;
-  }
-  FakeStore store_;
-  std::unique_ptr<SlabPool> pool_ = testing::make_pool();
-  std::string message_;
 };
 
 TEST_F(Tokens, AreCutInBlocksOfEachFile) {
