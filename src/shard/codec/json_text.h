@@ -37,6 +37,13 @@ class JsonText {
   std::string_view rest_;
 };
 
+inline std::string_view text_of(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+inline std::span<const std::byte> bytes_of(std::string_view text) noexcept {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
 /// Bytes of a string's inner text once its escapes are replaced (UTF-8; a surrogate alone becomes
 /// U+FFFD). Nothing: a broken escape.
 std::optional<std::size_t> unescaped_bytes(std::string_view inner) noexcept;

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "headrace/status.h"
@@ -47,6 +48,20 @@ class FileScan {
   virtual std::uint64_t held_bytes() const noexcept = 0;
   /// What was found. Call once, after finish().
   virtual FileSamples take() = 0;
+};
+
+/// One that reads without a break and keeps the bounds of samples as it finds them.
+class BoundsScan : public FileScan {
+ public:
+  std::uint64_t offset() const noexcept final { return offset_; }
+  std::uint64_t held_bytes() const noexcept final { return bounds_.size() * sizeof(bounds_[0]); }
+
+ protected:
+  /// `bounds`: to begin with.
+  explicit BoundsScan(std::vector<std::uint64_t> bounds) : bounds_(std::move(bounds)) {}
+
+  std::uint64_t offset_ = 0;
+  std::vector<std::uint64_t> bounds_;
 };
 
 }  // namespace headrace::detail

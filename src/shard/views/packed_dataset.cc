@@ -157,6 +157,8 @@ class PackedDatasetImpl final : public PackedDataset {
     return found == blocks_.end() ? report_.sequences : found->first_sequence;
   }
   PlanPtr plan_of(std::uint32_t block) const HEADRACE_EXCLUDES(mutex_);
+  /// Of the block that a cell lies in.
+  static PlanPtr plan_of(const ColumnBytes& cell);
   /// The tokens of a piece; nullopt when the document is not as long as the index says.
   std::optional<std::span<const std::byte>> tokens_of(const BlockBytes& inner,
                                                       const PackPiece& piece,
@@ -223,6 +225,12 @@ std::string PackedDatasetImpl::make_fingerprint(const std::string& documents) co
     text += fmt::format("\n{} {}", block.inner, block.sequence_count);
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+}
+
+PackedDatasetImpl::PlanPtr PackedDatasetImpl::plan_of(const ColumnBytes& cell) {
+  const auto* block = static_cast<const PackedBlock*>(cell.context);
+  const PackedDatasetImpl& dataset = *block->dataset;
+  return dataset.plan_of(static_cast<std::uint32_t>(block - dataset.blocks_.data()));
 }
 
 PackedDatasetImpl::PlanPtr PackedDatasetImpl::plan_of(std::uint32_t block) const {
@@ -319,7 +327,7 @@ void PackedDatasetImpl::gather(const PackedBlock& block, const ColumnBytes& cell
                                std::span<std::byte> out) const {
   const auto index = static_cast<std::uint32_t>(cell.argument);
   const auto first_document = static_cast<std::uint32_t>(cell.argument >> 32);
-  const PlanPtr plan = plan_of(static_cast<std::uint32_t>(&block - blocks_.data()));
+  const PlanPtr plan = plan_of(cell);
   const BlockBytes inner{block.inner, first_document,
                          read_end(block, first_document, cell.bytes.size()), cell.bytes, nullptr};
   const std::uint32_t item_bytes = column_.item_bytes();
@@ -346,9 +354,7 @@ void PackedDatasetImpl::write_tokens(const ColumnBytes& cell, std::span<std::byt
 
 void PackedDatasetImpl::write_segment_ids(const ColumnBytes& cell,
                                           std::span<std::byte> out) noexcept {
-  const auto* block = static_cast<const PackedBlock*>(cell.context);
-  const PlanPtr plan =
-      block->dataset->plan_of(static_cast<std::uint32_t>(block - block->dataset->blocks_.data()));
+  const PlanPtr plan = plan_of(cell);
   std::memset(out.data(), 0, out.size());
   std::byte* at = out.data();
   std::int32_t segment = 0;
@@ -360,9 +366,7 @@ void PackedDatasetImpl::write_segment_ids(const ColumnBytes& cell,
 
 void PackedDatasetImpl::write_positions(const ColumnBytes& cell,
                                         std::span<std::byte> out) noexcept {
-  const auto* block = static_cast<const PackedBlock*>(cell.context);
-  const PlanPtr plan =
-      block->dataset->plan_of(static_cast<std::uint32_t>(block - block->dataset->blocks_.data()));
+  const PlanPtr plan = plan_of(cell);
   std::memset(out.data(), 0, out.size());
   std::byte* at = out.data();
   for (const PackPiece& piece : plan->pieces(static_cast<std::uint32_t>(cell.argument))) {

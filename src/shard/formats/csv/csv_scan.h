@@ -17,17 +17,16 @@
 namespace headrace::detail {
 
 /// Leaves header_to_text() in FileSamples::facts; nothing for a file without a record.
-class CsvScan final : public FileScan {
+class CsvScan final : public BoundsScan {
  public:
-  explicit CsvScan(char delimiter) : delimiter_(delimiter) {}
+  /// Bounds: begin of each sample, then where the next would begin; none without a header.
+  explicit CsvScan(char delimiter) : BoundsScan({}), delimiter_(delimiter) {}
 
-  std::uint64_t offset() const noexcept override { return offset_; }
   std::uint64_t needed_bytes() const noexcept override { return offset_ == 0 ? 3 : 1; }
   /// Errors: kCorrupt (quotes, a record with more or fewer fields than the header), kUnsupported
   /// (a header that parse_csv_header() refuses).
   Status feed(std::span<const std::byte> bytes) override;
   Status finish(std::uint64_t size_bytes) override;
-  std::uint64_t held_bytes() const noexcept override { return bounds_.size() * sizeof(bounds_[0]); }
   FileSamples take() override;
 
  private:
@@ -49,14 +48,11 @@ class CsvScan final : public FileScan {
 
   const char delimiter_;
   State state_ = State::kRecordStart;
-  std::uint64_t offset_ = 0;
   std::uint64_t record_begin_ = 0;
   std::uint64_t field_count_ = 1;  ///< Of the record that goes on.
   std::string header_text_;        ///< Until the header has ended.
   bool has_header_ = false;
   std::vector<std::string> header_;
-  /// Begin of each sample, then where the next would begin; empty without a header.
-  std::vector<std::uint64_t> bounds_;
 };
 
 }  // namespace headrace::detail

@@ -10,13 +10,6 @@
 namespace headrace::detail {
 namespace {
 
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
 void write_unescaped(const ColumnBytes& cell, std::span<std::byte> out) noexcept {
   unescape(text_of(cell.bytes), out);
 }

@@ -16,15 +16,14 @@
 
 namespace headrace::detail {
 
-class ArrayScan final : public FileScan {
+class ArrayScan final : public BoundsScan {
  public:
-  explicit ArrayScan(bool wants_fields) : is_looking_(wants_fields) {}
+  /// Bounds: begin and end of each element.
+  explicit ArrayScan(bool wants_fields) : BoundsScan({}), is_looking_(wants_fields) {}
 
-  std::uint64_t offset() const noexcept override { return offset_; }
   std::uint64_t needed_bytes() const noexcept override { return 1; }
   Status feed(std::span<const std::byte> bytes) override;
   Status finish(std::uint64_t size_bytes) override;
-  std::uint64_t held_bytes() const noexcept override { return bounds_.size() * sizeof(bounds_[0]); }
   FileSamples take() override;
 
  private:
@@ -43,10 +42,8 @@ class ArrayScan final : public FileScan {
   Status wrong(std::string_view what) const;
 
   State state_ = State::kBegin;
-  std::uint64_t offset_ = 0;
-  std::vector<std::uint64_t> bounds_;  ///< Begin and end of each element.
-  std::uint32_t depth_ = 0;            ///< Open braces and brackets of the element.
-  bool is_complete_ = false;           ///< The element's last bracket, brace or quote has come.
+  std::uint32_t depth_ = 0;   ///< Open braces and brackets of the element.
+  bool is_complete_ = false;  ///< The element's last bracket, brace or quote has come.
   bool is_in_string_ = false;
   bool is_escaped_ = false;
   bool is_looking_;

@@ -15,13 +15,6 @@
 namespace headrace::detail {
 namespace {
 
-std::string_view text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-std::span<const std::byte> bytes_of(std::string_view text) {
-  return std::as_bytes(std::span(text.data(), text.size()));
-}
-
 std::vector<std::string> field_names(const TextLayout& layout) {
   std::vector<std::string> names;
   for (const TextField& field : layout.fields) names.push_back(field.name);

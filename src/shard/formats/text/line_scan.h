@@ -15,16 +15,15 @@
 
 namespace headrace::detail {
 
-class LineScan final : public FileScan {
+class LineScan final : public BoundsScan {
  public:
+  /// Bounds: begin of each sample, then where the next would begin.
   LineScan(TextKind kind, bool wants_fields)
-      : kind_(kind), is_looking_(wants_fields && kind == TextKind::kJson) {}
+      : BoundsScan({0}), kind_(kind), is_looking_(wants_fields && kind == TextKind::kJson) {}
 
-  std::uint64_t offset() const noexcept override { return offset_; }
   std::uint64_t needed_bytes() const noexcept override { return 1; }
   Status feed(std::span<const std::byte> bytes) override;
   Status finish(std::uint64_t size_bytes) override;
-  std::uint64_t held_bytes() const noexcept override { return bounds_.size() * sizeof(bounds_[0]); }
   FileSamples take() override;
 
  private:
@@ -32,9 +31,6 @@ class LineScan final : public FileScan {
   bool look_at(std::string_view line);
 
   const TextKind kind_;
-  std::uint64_t offset_ = 0;
-  /// Begin of each sample, then where the next would begin.
-  std::vector<std::uint64_t> bounds_{0};
   bool has_text_ = false;  ///< Of the line that goes on: something but blanks.
   bool has_bytes_ = false;
   std::uint64_t sample_count_ = 0;

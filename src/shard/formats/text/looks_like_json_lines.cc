@@ -9,7 +9,7 @@ namespace headrace::detail {
 namespace {
 
 // From the first character that is no blank on.
-std::string_view text_of(std::span<const std::byte> head) noexcept {
+std::string_view first_text(std::span<const std::byte> head) noexcept {
   std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   return text.substr(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
@@ -24,12 +24,12 @@ bool begins_object(JsonText json) noexcept {
 }  // namespace
 
 bool looks_like_json_array(std::span<const std::byte> head) noexcept {
-  JsonText json(text_of(head));
+  JsonText json(first_text(head));
   return json.take('[') && begins_object(json);
 }
 
 bool looks_like_json_lines(std::span<const std::byte> head) noexcept {
-  const std::string_view text = text_of(head);
+  const std::string_view text = first_text(head);
   if (text.empty()) return false;
   const std::size_t newline = text.find('\n');
   std::string_view name, value;

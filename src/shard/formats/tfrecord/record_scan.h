@@ -44,15 +44,14 @@ struct RecordScanOptions {
   std::uint64_t whole_bytes = kLeastWholeBytes;
 };
 
-class RecordScan final : public FileScan {
+class RecordScan final : public BoundsScan {
  public:
-  explicit RecordScan(RecordScanOptions options) : options_(options) {}
+  /// Bounds: begin of each record, then where the next would begin.
+  explicit RecordScan(RecordScanOptions options) : BoundsScan({0}), options_(options) {}
 
-  std::uint64_t offset() const noexcept override { return offset_; }
   std::uint64_t needed_bytes() const noexcept override { return needed_bytes_; }
   Status feed(std::span<const std::byte> bytes) override;
   Status finish(std::uint64_t size_bytes) override;
-  std::uint64_t held_bytes() const noexcept override { return bounds_.size() * sizeof(bounds_[0]); }
   FileSamples take() override;
 
  private:
@@ -61,9 +60,7 @@ class RecordScan final : public FileScan {
   Status fail(Status status) const;
 
   const RecordScanOptions options_;
-  std::uint64_t offset_ = 0;
   std::uint64_t needed_bytes_ = 12;
-  std::vector<std::uint64_t> bounds_{0};
   std::uint64_t looked_at_ = 0;
   RecordFacts facts_;
 };

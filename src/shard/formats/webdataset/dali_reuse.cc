@@ -9,11 +9,10 @@
 #include "shard/formats/webdataset/dali_reuse.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 
-#include "headrace/range_fetcher.h"
 #include "shard/formats/webdataset/member_name.h"
+#include "shard/formats/webdataset/side_index.h"
 #include "shard/formats/webdataset/tar.h"
 
 namespace headrace::detail {
@@ -56,27 +55,16 @@ class Finder {
 
  private:
   Status read_indexes() {
-    std::map<std::string_view, const ObjectInfo*> beside;
-    for (const ObjectInfo& object : context_.side_files) beside[object.key] = &object;
-    const std::uint64_t most = std::min(kMostIndexBytes, context_.read_bytes(kMostIndexBytes));
-    for (std::size_t i = 0; i < objects_.size(); ++i) {
-      const std::string& key = objects_[i].key;
-      const auto at = beside.find(key.substr(0, key.rfind('.')) + ".idx");
-      if (at == beside.end() || at->second->size_bytes == 0 || at->second->size_bytes > most)
-        continue;
-      fetcher_.start({.key = at->second->key,
-                      .etag = at->second->etag,
-                      .length_bytes = at->second->size_bytes,
-                      .tag = i});
-    }
-    while (fetcher_.pending() > 0) {
-      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher_.next());
-      const auto bytes = data.bytes();
+    const auto key_of = [](const std::string& key) {
+      return key.substr(0, key.rfind('.')) + ".idx";
+    };
+    const auto take = [&](std::size_t i, std::span<const std::byte> bytes) {
       auto index = parse_dali_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()},
-                                    objects_[data.tag].size_bytes);
-      if (index) found_[data.tag] = *std::move(index);
-    }
-    return Status();
+                                    objects_[i].size_bytes);
+      if (index) found_[i] = *std::move(index);
+    };
+    const std::uint64_t most = std::min(kMostIndexBytes, context_.read_bytes(kMostIndexBytes));
+    return read_side_indexes(context_, objects_, fetcher_, most, key_of, take);
   }
 
   void look(std::size_t i) {

@@ -5,12 +5,11 @@
 #include "shard/formats/webdataset/energon_reuse.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "base/endian.h"
-#include "headrace/range_fetcher.h"
 #include "shard/formats/webdataset/sample_grouper.h"
+#include "shard/formats/webdataset/side_index.h"
 #include "shard/formats/webdataset/tar.h"
 
 namespace headrace::detail {
@@ -72,24 +71,14 @@ class Finder {
 
  private:
   Status read_indexes() {
-    std::map<std::string_view, const ObjectInfo*> beside;
-    for (const ObjectInfo& object : context_.side_files) beside[object.key] = &object;
+    const auto key_of = [](const std::string& key) {
+      return key.ends_with(".tar") ? key + ".idx" : std::string();
+    };
+    const auto take = [&](std::size_t i, std::span<const std::byte> bytes) {
+      found_.bounds[i] = parse_energon_index(bytes, objects_[i].size_bytes);
+    };
     const std::uint64_t most = context_.read_bytes(kMostIndexBytes);
-    for (std::size_t i = 0; i < objects_.size(); ++i) {
-      if (!objects_[i].key.ends_with(".tar")) continue;
-      const auto at = beside.find(objects_[i].key + ".idx");
-      if (at == beside.end() || at->second->size_bytes == 0 || at->second->size_bytes > most)
-        continue;
-      fetcher_.start({.key = at->second->key,
-                      .etag = at->second->etag,
-                      .length_bytes = at->second->size_bytes,
-                      .tag = i});
-    }
-    while (fetcher_.pending() > 0) {
-      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher_.next());
-      found_.bounds[data.tag] = parse_energon_index(data.bytes(), objects_[data.tag].size_bytes);
-    }
-    return Status();
+    return read_side_indexes(context_, objects_, fetcher_, most, key_of, take);
   }
 
   // The first sample, the last, and others between them.
