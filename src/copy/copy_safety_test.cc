@@ -302,6 +302,63 @@ TEST_F(CopySafetyTest, PartsOfAnotherSourceAreNotTaken) {
   EXPECT_EQ(contents(*to), contents(*two));
 }
 
+/// A server without real versions: a time, a weak tag, or nothing.
+class VagueStore final : public ForwardingStore {
+ public:
+  VagueStore(std::unique_ptr<Store> inner, std::string version)
+      : ForwardingStore(std::move(inner)), version_(std::move(version)) {}
+
+  std::size_t submit(std::span<Request> requests) override {
+    for (Request& request : requests) request.etag = {};
+    return ForwardingStore::submit(requests);
+  }
+  Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
+    HEADRACE_TRY_ASSIGN(ListPage page, inner().list(request, call));
+    for (ObjectInfo& info : page.objects) info.etag = version_;
+    return page;
+  }
+
+ private:
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<VagueStore>(std::move(handle), version_));
+  }
+
+  const std::string version_;
+};
+
+TEST_F(CopySafetyTest, PartsAreNotTakenByAVersionThatTwoContentsMayShare) {
+  int round = 0;
+  for (const char* version : {"", "W/\"1\"", "Sun, 22 Nov 2026 10:00:00 GMT"}) {
+    SCOPED_TRACE(version);
+    const std::string number = std::to_string(round++);
+    const auto from = open("memory://vague" + number);
+    const auto to = files("to" + number);
+    fill(*from, {{"x", random_text(kMiB, 1)}});
+    const auto vague = [&] { return std::make_unique<VagueStore>(*from->new_handle(), version); };
+    const auto bad = FaultStore::create(vague(), {.seed = 4, .error_share = 0.3});
+    copy(*bad, *to, everything());
+    ASSERT_THAT(failures_, ::testing::SizeIs(1));
+    fill(*from, {{"x", random_text(kMiB, 2)}});
+    EXPECT_EQ(copy(*vague(), *to, everything()).resumed_bytes, 0U);
+    EXPECT_EQ(contents(*to), contents(*from));
+  }
+}
+
+TEST_F(CopySafetyTest, WhatChangedSinceItWasListedIsCopiedAsItIsNow) {
+  const auto from = open("memory://from"), to = open("memory://to");
+  fill(*from, {{"small", "new"}, {"too", random_text(1000, 1)}});
+  OddStore::Hooks hooks;
+  hooks.list = [&](const ListRequest& request) -> Result<ListPage> {
+    HEADRACE_TRY_ASSIGN(ListPage page, from->list(request));
+    for (ObjectInfo& info : page.objects) info.etag = "\"of yesterday\"";
+    return page;
+  };
+  OddStore odd(*from->new_handle(), std::move(hooks));
+  EXPECT_EQ(copy(odd, *to, everything()).done_count, 2U);
+  EXPECT_THAT(failures_, ::testing::IsEmpty());
+  EXPECT_EQ(contents(*to), contents(*from));
+}
+
 TEST_F(CopySafetyTest, SeveralTasksDoNotDeleteEachOthersCopies) {
   const auto from = open("memory://from"), to = open("memory://to");
   fill(*from, {{"a/x", "1"}, {"b/y", "1"}});

@@ -224,6 +224,28 @@ void cut_off(const fs::path& path, off_t size_bytes) {
   ASSERT_EQ(status, 0);
 }
 
+/// What this thread has read from files so far.
+std::uint64_t bytes_read_by_thread() {
+  std::ifstream file("/proc/thread-self/io");
+  std::string name;
+  std::uint64_t value = 0;
+  file >> name >> value;
+  return name == "rchar:" ? value : 0;
+}
+
+TEST_F(OrderTable, ALargeOneStaysInItsFile) {
+  if (bytes_read_by_thread() == 0) GTEST_SKIP() << "the kernel does not count what threads read";
+  OrderTableOptions paged = options();
+  paged.most_copied_bytes = 0;
+  const auto epoch = epoch_of(0, 3000);
+  const auto list = open_mosaic_list(*epoch, paged);
+  ASSERT_TRUE(list.has_value());
+  const std::uint64_t before = bytes_read_by_thread();
+  const auto got = slots(**list);
+  EXPECT_GE(bytes_read_by_thread() - before, epoch->table_bytes());
+  EXPECT_EQ(got, slots(**make_mosaic_list(*epoch)));
+}
+
 TEST_F(OrderTable, ALargeOneIsReadInPages) {
   OrderTableOptions paged = options();
   paged.most_copied_bytes = 0;

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "headrace/mixture.h"
 #include "order/order_test_util.h"
 
@@ -176,6 +178,35 @@ TEST(MixtureSource, RefusesStatesOfOthers) {
       if (result && *result != nullptr) static_cast<void>(positions(**result, 0, 0, 16));
     }
   }
+}
+
+TEST(MixtureSource, NamesTheFieldThatAStateLacks) {
+  const auto source = must_make(make_request({3, 1}), make_inputs(2));
+  const auto good = nlohmann::json::parse(state_of(*source, 0, 0));
+  for (const auto& [name, value] : good["mixture"].items()) {
+    for (const bool is_there : {true, false}) {
+      auto bad = good;
+      bad["mixture"].erase(name);
+      if (is_there) bad["mixture"][name] = nullptr;
+      const auto refused = source->restored(source->spec(), bad.dump());
+      ASSERT_FALSE(refused) << bad;
+      EXPECT_EQ(refused.error().code(), Code::kInvalidArgument);
+      EXPECT_NE(refused.error().message().find("'" + name + "'"), std::string::npos)
+          << refused.error().message();
+    }
+  }
+}
+
+TEST(MixtureSource, AStateKeepsTheExactSamplesOfAnEpoch) {
+  MixtureRequest request = make_request({});
+  request.schedule.clear();
+  request.epoch_shares = {400, 77};
+  const auto source = must_make(request, make_inputs(2));
+  request.epoch_shares = {100, 700};
+  const auto other = must_make(request, make_inputs(2));
+  const auto restored = other->restored(source->spec(), state_of(*source, 1, 16));
+  ASSERT_TRUE(restored) << restored.error().message();
+  EXPECT_EQ(positions(**restored, 1, 16, 461), positions(*source, 1, 16, 461));
 }
 
 TEST(MixtureSource, RefusesStatesThatAreShuffledOtherwise) {

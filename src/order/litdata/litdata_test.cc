@@ -221,6 +221,12 @@ TEST(LitDataList, RefusesWhatMakesNoSense) {
         LitDataWorld{1, 1, 1, 0}, LitDataWorld{3, 2, 1, 1}, LitDataWorld{1 << 20, 1, 1 << 20, 1}}) {
     EXPECT_EQ(make_litdata_list({}, chunks, world, 1).error().code(), Code::kInvalidArgument);
   }
+  const LitDataWorld broken{3, 2, 1, 1};
+  for (const bool is_initial : {true, false}) {
+    LitDataState state;
+    (is_initial ? state.initial : state.saved_by) = broken;
+    EXPECT_EQ(resume_litdata_list({}, chunks, {}, state).error().code(), Code::kInvalidArgument);
+  }
   auto gap = chunks;
   gap[1].begin = 5;
   EXPECT_EQ(make_litdata_list({}, gap, {}, 1).error().code(), Code::kInvalidArgument);

@@ -112,6 +112,34 @@ TEST_F(HostileIndex, SharesNoFramesBetweenShards) {
   EXPECT_EQ(code(Format::kArrayRecord), Code::kCorrupt);
 }
 
+TEST_F(HostileIndex, OfAnArrayHasValuesOfOneSize) {
+  const auto code_of = [&](const std::vector<std::uint64_t>& bounds) {
+    IndexWriter writer;
+    ShardRecord shard;
+    shard.sample_count = bounds.size() - 1;
+    shard.stored_bytes = shard.raw_bytes = 100;
+    shard.has_bounds = true;
+    shard.bounds = writer.bounds().append(bounds);
+    writer.add_object("a", "\"e\"", 100);
+    writer.add_shard(shard);
+    Column column;
+    column.encoding = "bytes";
+    column.fixed_size_bytes = 20;
+    DatasetParts parts;
+    parts.bytes =
+        IndexBytes(writer.finish({.format = Format::kNumpy, .columns = {column}, .source = {}}));
+    auto view = IndexView::parse(parts.bytes.bytes());
+    EXPECT_TRUE(view.has_value());
+    parts.view = *view;
+    parts.blocks = *make_blocks(parts.view, 0);
+    auto dataset = make_dataset(std::move(parts), {});
+    return dataset ? Code::kOk : dataset.error().code();
+  };
+  EXPECT_EQ(code_of({0, 20, 40, 60, 80, 100}), Code::kOk);
+  EXPECT_EQ(code_of({0, 20, 40, 70, 80, 100}), Code::kCorrupt);
+  EXPECT_EQ(code_of({0, 25, 50, 75, 100}), Code::kCorrupt);
+}
+
 TEST_F(HostileIndex, OfLinesHasTheFieldsOfItsKind) {
   struct Case {
     std::size_t column_count;

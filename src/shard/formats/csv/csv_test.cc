@@ -185,6 +185,7 @@ TEST(CsvLayout, TellsTheDelimiterByTheName) {
   EXPECT_EQ(csv_delimiter_of("b.tsv.zst"), '\t');
   EXPECT_EQ(csv_delimiter_of("b.tab"), '\t');
   EXPECT_EQ(csv_delimiter_of("b.txt"), std::nullopt);
+  EXPECT_EQ(csv_delimiter_of("b.csv.zst.gz"), std::nullopt) << "compressed once is what is read";
 }
 
 TEST(CsvLayout, RefusesWhatItDidNotWrite) {

@@ -164,6 +164,10 @@ TEST_F(UnpackedTables, SaysWhichItemsOfAListAreNull) {
   const auto array = one.table(column_of("ndarray:uint8:1", 1), {}, arena_);
   ASSERT_FALSE(array.has_value());
   EXPECT_EQ(array.error().code(), Code::kUnsupported);
+  // A bitmap without a null is none.
+  const std::uint8_t all[] = {0xff};
+  one.item_buffers = {all, items};
+  EXPECT_TRUE(one.table(column_of("ndarray:uint8:1", 1), {}, arena_).has_value());
   // Without nulls: a byte 0 and the items; and lists of another length than the array's are
   // refused.
   one.item_buffers = {nullptr, items};

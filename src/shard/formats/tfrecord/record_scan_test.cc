@@ -6,6 +6,7 @@
 #include "base/endian.h"
 #include "shard/formats/tfrecord/example_cutter.h"
 #include "shard/formats/tfrecord/record.h"
+#include "shard/formats/tfrecord/wire.h"
 #include "shard/testing/drive_scan.h"
 #include "shard/testing/proto_field.h"
 
@@ -97,6 +98,40 @@ TEST(RecordScan, NamesOfColumnsAreTheSameWhicheverAreChosen) {
       ASSERT_EQ(found.size(), 1U);
       EXPECT_EQ(found[0].name, name);
     }
+  }
+}
+
+TEST(RecordScan, AListHasOneShapeWhereAllItsFeaturesDo) {
+  const auto payload = [](std::initializer_list<std::size_t> steps) {
+    std::string list;
+    for (const std::size_t count : steps)
+      list += field(1, field(3, field(1, std::string(count, '\1'))));
+    return field(2, field(1, field(1, "b") + field(2, list)));
+  };
+  const auto step_count = [&](std::initializer_list<std::size_t> first,
+                              std::initializer_list<std::size_t> second) {
+    ExampleSchema schema;
+    std::string why;
+    for (const std::string& one : {payload(first), payload(second)})
+      EXPECT_TRUE(schema.add(std::as_bytes(std::span(one)), why)) << why;
+    return schema.layout({})->columns.front().step_count;
+  };
+  EXPECT_EQ(step_count({2, 2}, {2, 2, 2}), 2);
+  EXPECT_EQ(step_count({2, 2}, {2, 3}), -1);
+  EXPECT_EQ(step_count({2, 2}, {3}), -1);
+}
+
+TEST(WireReader, RefusesWhatIsCutOff) {
+  const std::string value = varint(std::uint64_t{1} << 40);
+  for (std::size_t length = 0; length <= value.size(); ++length) {
+    const auto bytes = std::as_bytes(std::span(value)).first(length);
+    std::uint64_t number = 0;
+    WireReader reader(bytes);
+    EXPECT_EQ(reader.read_varint(number), length == value.size()) << length;
+    std::uint32_t tag = 0, type = 0;
+    EXPECT_FALSE(WireReader(bytes).read_tag(tag, type)) << "no tag is as large";
+    std::span<const std::byte> inner;
+    EXPECT_FALSE(WireReader(bytes).read_bytes(inner)) << "nor are there as many bytes";
   }
 }
 
