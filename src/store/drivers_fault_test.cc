@@ -5,10 +5,12 @@
 
 #include <atomic>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "headrace/environment.h"
 #include "headrace/memory.h"
 #include "headrace/store.h"
@@ -155,6 +157,115 @@ TEST_F(DriversFaultTest, AListThatRepeatsItsTokenIsAnError) {
     }
   }
   server_->stop();
+}
+
+TEST_F(DriversFaultTest, AnEmulatorsPagesAreReadToTheEnd) {
+  serve([](const SeenRequest& request, Peer& peer) {
+    const auto page = [](const std::string& name, const std::string& more) {
+      return with_body(200, R"({"items":[{"name":")" + name +
+                                R"(","size":"1","generation":"1700000000000001"}])" + more + "}");
+    };
+    const bool is_second = request.head.find("pageToken=second") != std::string::npos;
+    peer.send(is_second ? page("b", "") : page("a", R"(,"nextPageToken":"second")"));
+  });
+  StoreOptions options;
+  options.url = "gs://bucket";
+  Environment environment;
+  environment.variables = {
+      {"STORAGE_EMULATOR_HOST", "127.0.0.1:" + std::to_string(server_->port())}};
+  const auto store = *open_store(options, environment);
+  auto all = list_all(*store, "");
+  ASSERT_TRUE(all) << all.error().message();
+  ASSERT_EQ(all->size(), 2U);
+  EXPECT_EQ((*all)[1].key, "b");
+  server_->stop();
+}
+
+// --- what is there ---
+
+TEST_F(DriversFaultTest, RemovingFromABucketThatIsNotThereIsAnError) {
+  std::string code;
+  serve([&](const SeenRequest&, Peer& peer) {
+    peer.send(with_body(404, "<Error><Code>" + code + "</Code></Error>"));
+  });
+  const auto store = open("s3://bucket");
+  code = "NoSuchKey";
+  EXPECT_TRUE(store->remove("key").ok()) << "gone is what was wanted";
+  code = "NoSuchBucket";
+  EXPECT_EQ(store->remove("key").code(), Code::kNotFound);
+  server_->stop();
+}
+
+TEST_F(DriversFaultTest, HeadTellsThePartsOfALargeUpload) {
+  std::atomic<int> asked{0};
+  std::string etag;
+  serve([&](const SeenRequest& request, Peer& peer) {
+    const bool is_part = request.head.find("partNumber=1") != std::string::npos;
+    asked += is_part ? 1 : 0;
+    peer.send(ScriptedServer::head(is_part ? 206 : 200, is_part ? 8 << 20 : 64 << 20,
+                                   "ETag: " + etag + "\r\n"));
+  });
+  const auto store = open("s3://bucket");
+  etag = "\"900150983cd24fb0d6963f7d28e17f72-8\"";
+  auto info = store->head("key");
+  ASSERT_TRUE(info) << info.error().message();
+  EXPECT_EQ(info->size_bytes, 64U << 20);
+  EXPECT_EQ(info->part_bytes, 8U << 20);
+  EXPECT_EQ(asked, 1);
+  etag = "\"900150983cd24fb0d6963f7d28e17f72\"";
+  EXPECT_EQ(store->head("key")->part_bytes, 0U) << "made by one PUT";
+  EXPECT_EQ(asked, 1);
+  server_->stop();
+}
+
+TEST_F(DriversFaultTest, AWebServersHeadTellsTheSize) {
+  serve([](const SeenRequest& request, Peer& peer) {
+    const bool is_head = request.head.starts_with("HEAD ");
+    peer.send(is_head ? ScriptedServer::head(200, 10) : with_body(200, "0123456789"));
+  });
+  const auto store = open("/data");
+  auto info = store->head("key");
+  ASSERT_TRUE(info) << info.error().message();
+  EXPECT_EQ(info->size_bytes, 10U);
+  EXPECT_EQ(server_->request_count(), 1U);
+  server_->stop();
+}
+
+TEST_F(DriversFaultTest, AVeryLargeObjectIsCopiedInPartsEachOnce) {
+  constexpr std::uint64_t kBytes = std::uint64_t{6} << 30;
+  Mutex mutex;
+  std::multiset<std::string> ranges;
+  serve([&](const SeenRequest& request, Peer& peer) {
+    const auto has = [&](const char* text) { return request.head.find(text) != std::string::npos; };
+    if (request.head.starts_with("HEAD "))
+      return peer.send(ScriptedServer::head(200, kBytes, "ETag: \"a\"\r\n"));
+    if (request.head.starts_with("POST ") && has("uploads="))
+      return peer.send(with_body(200,
+                                 "<InitiateMultipartUploadResult><UploadId>u</UploadId>"
+                                 "</InitiateMultipartUploadResult>"));
+    if (request.head.starts_with("PUT ") && has("partNumber=")) {
+      const std::size_t begin = request.head.find("bytes=") + 6;
+      MutexLock lock(mutex);
+      ranges.insert(request.head.substr(begin, request.head.find('\r', begin) - begin));
+      return peer.send(with_body(200, "<CopyPartResult><ETag>\"p\"</ETag></CopyPartResult>"));
+    }
+    if (request.head.starts_with("POST "))
+      return peer.send(with_body(200,
+                                 "<CompleteMultipartUploadResult><ETag>\"b\"</ETag>"
+                                 "</CompleteMultipartUploadResult>"));
+    peer.send(with_body(400, "<Error><Code>InvalidRequest</Code></Error>"));
+  });
+  const auto store = open("s3://bucket");
+  const auto copied = store->copy("from", "to");
+  ASSERT_TRUE(copied) << copied.error().message();
+  server_->stop();
+  std::uint64_t sum = 0;
+  for (const std::string& range : ranges) {
+    const std::uint64_t begin = std::stoull(range);
+    sum += std::stoull(range.substr(range.find('-') + 1)) + 1 - begin;
+  }
+  EXPECT_EQ(sum, kBytes);
+  EXPECT_EQ(std::set<std::string>(ranges.begin(), ranges.end()).size(), ranges.size());
 }
 
 // --- the end of an upload ---

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "headrace/forwarding_store.h"
 #include "store/fault/fault_store.h"
 #include "store/memory/memory_store.h"
 
@@ -95,6 +96,32 @@ TEST_F(RouterTest, RefusesKeysOfNoStoreAndWrites) {
   EXPECT_EQ(store->remove("0/x").code(), Code::kUnsupported);
   EXPECT_EQ(store->create_upload("0/x").error().code(), Code::kUnsupported);
   EXPECT_EQ(route_stores({}).error().code(), Code::kInvalidArgument);
+}
+
+/// Signs by adding a word.
+class SigningStore final : public ForwardingStore {
+ public:
+  explicit SigningStore(std::unique_ptr<Store> inner) : ForwardingStore(std::move(inner)) {}
+  Result<std::string> presign(const PresignRequest& request) override {
+    return url() + "/" + request.key + "?signed";
+  }
+
+ private:
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<SigningStore>(std::move(handle)));
+  }
+};
+
+TEST_F(RouterTest, TheStoreThatTheKeyNamesSigns) {
+  std::vector<std::unique_ptr<Store>> stores;
+  for (const char* url : {"memory://s0", "memory://s1"}) {
+    StoreOptions options;
+    options.url = url;
+    stores.push_back(std::make_unique<SigningStore>(*open_memory_store(options)));
+  }
+  const auto store = *route_stores(std::move(stores));
+  EXPECT_EQ(*store->presign({"1/dir/x"}), "memory://s1/dir/x?signed");
+  EXPECT_EQ(store->presign({"2/dir/x"}).error().code(), Code::kInvalidArgument);
 }
 
 TEST_F(RouterTest, WakesStopsAndTimesOut) {

@@ -144,6 +144,7 @@ TEST(AzureProtocol, ASasGoesBehindTheQuery) {
   auto config = config_of("az://account/container?sv=1&sig=a%3D", {});
   ASSERT_TRUE(config) << config.error().message();
   EXPECT_EQ(config->root_url, "az://account/container");
+  EXPECT_EQ(config->credentials.source, "SAS in the store's URL") << "as refusals name it";
   AzureProtocol protocol(*std::move(config));
   const std::string text = head_of(protocol, get_of("k"));
   EXPECT_THAT(text, testing::StartsWith("GET /container/k?sv=1&sig=a%3D HTTP/1.1\r\n"));

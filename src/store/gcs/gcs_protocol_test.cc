@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/temporary_directory.h"
+#include "store/gcs/emulator_protocol.h"
 #include "store/gcs/gcs_hash.h"
 #include "store/gcs/gcs_store.h"
 #include "store/vendor/protocol_checks.h"
@@ -247,6 +248,22 @@ TEST_F(GoogleProtocol, SignsUrlsWithWhatCanSign) {
   }
 }
 
+TEST_F(GoogleProtocol, AnEmulatorIsAskedForTheVersionThatIsMeant) {
+  EmulatorProtocol protocol(config_of(), 1);
+  const auto head_of = [&](Request request) {
+    std::string out;
+    EXPECT_TRUE(protocol.append_head(request, {kNow}, out).ok());
+    return out;
+  };
+  EXPECT_THAT(head_of(put_of("x")), Not(HasSubstr("ifGenerationMatch")));
+  Request request = put_of("x");
+  request.if_absent = true;
+  EXPECT_THAT(head_of(std::move(request)), HasSubstr("&ifGenerationMatch=0 HTTP"));
+  request = put_of("x");
+  request.etag = "1700000000000001";
+  EXPECT_THAT(head_of(std::move(request)), HasSubstr("&ifGenerationMatch=1700000000000001 HTTP"));
+}
+
 TEST_F(GoogleProtocol, TellsGooglesRules) {
   const EndpointRules rules = GcsProtocol(config_of()).rules();
   EXPECT_EQ(rules.initial_reads_per_second, 5000);
@@ -318,6 +335,16 @@ TEST_F(GcsOpening, EmulatorsGetNoCredentials) {
   environment_.variables["STORAGE_EMULATOR_HOST"] = "gateway.example:4443";
   const Status status = open();
   EXPECT_TRUE(status.ok()) << status.message();
+}
+
+TEST_F(GcsOpening, AnHmacKeySignsUrls) {
+  environment_.variables = {{"GS_ACCESS_KEY_ID", "GOOGX"}, {"GS_SECRET_ACCESS_KEY", "secret"}};
+  const StoreUrl url{"gs", "bucket", "", "gs://bucket"};
+  const auto store = open_gcs_store(options_, url, environment_, nullptr);
+  ASSERT_TRUE(store) << store.error().message();
+  const auto signed_url = (*store)->presign({"k"});
+  ASSERT_TRUE(signed_url) << signed_url.error().message();
+  EXPECT_THAT(*signed_url, HasSubstr("X-Goog-Algorithm=GOOG4-HMAC-SHA256"));
 }
 
 TEST(GcsConfig, RefusesWhatCannotBe) {
