@@ -4,8 +4,8 @@
 /// and pass the same tests.
 ///
 /// Proactor style: the caller starts an operation with its buffer and gets one completion for it.
-/// Both try what can finish at once first, and then return the result from the starting call,
-/// without an event.
+/// What can finish at once may do so in the starting call, which then returns the result without
+/// an event: epoll tries every operation, io_uring a send.
 ///
 /// Place: below transfer/, which owns the sockets and the thread. Knows no HTTP.
 ///

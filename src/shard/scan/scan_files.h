@@ -26,7 +26,7 @@ struct FileForm {
   std::uint64_t raw_bytes = 0;
 };
 
-/// By the first bytes of a file (8 are enough): gzip, zstd, bzip2, xz, or kNone. Zlib has no mark
+/// By the first bytes of a file (10 are enough): gzip, zstd, bzip2, xz, or kNone. Zlib has no mark
 /// of its own and is never the answer.
 Compression sniff_compression(std::span<const std::byte> head) noexcept;
 /// True when `head` may begin an RFC 1950 stream.
