@@ -82,19 +82,7 @@ class CopyJob:
         source: Store,
         target: Store,
         tasks: Sequence[tuple[str, str, bool, int, str]],
-        *,
-        rule: str = "always",
-        include: Sequence[str] = [],
-        exclude: Sequence[str] = [],
-        delete: bool = False,
-        dry_run: bool = False,
-        events: bool = False,
-        keep_times: bool = False,
-        fsync: bool = False,
-        part_bytes: int = 0,
-        memory_bytes: int = 268435456,
-        max_in_flight: int = 64,
-        threads: int = 0,
+        options: Mapping[str, object] = {},
     ) -> None: ...
     def run(self, tick: Callable[[], None] | None = None) -> None: ...
     def progress(self) -> dict[str, int]: ...

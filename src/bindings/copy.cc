@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "option_table.h"
 #include "store.h"
 
 namespace headrace {
@@ -35,38 +36,38 @@ std::vector<Glob> parse_globs(const std::vector<std::string>& patterns) {
 }
 
 using Task = std::tuple<std::string, std::string, bool, std::size_t, std::string>;
+using Patterns = std::vector<std::string>;
 
-struct JobArguments {
-  std::vector<Task> tasks;
-  std::string rule;
-  std::vector<std::string> include, exclude;
-};
-
-CopyOptions make_options(const JobArguments& arguments) {
-  CopyOptions options;
-  for (const auto& [from, to, is_tree, strip, pattern] : arguments.tasks)
-    options.tasks.push_back({from, to, is_tree, strip, pattern});
-  options.rule = parse_rule(arguments.rule);
-  options.filter.include = parse_globs(arguments.include);
-  options.filter.exclude = parse_globs(arguments.exclude);
-  return options;
+OptionTable<CopyOptions> make_table() {
+  return {
+      {"rule", parsed(&CopyOptions::rule, parse_rule)},
+      {"include",
+       [](CopyOptions& options, nb::handle value) {
+         options.filter.include = parse_globs(nb::cast<Patterns>(value));
+       }},
+      {"exclude",
+       [](CopyOptions& options, nb::handle value) {
+         options.filter.exclude = parse_globs(nb::cast<Patterns>(value));
+       }},
+      {"delete", plain(&CopyOptions::deletes_extra)},
+      {"dry_run", plain(&CopyOptions::is_dry_run)},
+      {"events", plain(&CopyOptions::keeps_events)},
+      {"keep_times", plain(&CopyOptions::keeps_times)},
+      {"fsync", plain(&CopyOptions::syncs_files)},
+      {"part_bytes", plain(&CopyOptions::part_bytes)},
+      {"memory_bytes", plain(&CopyOptions::memory_bytes)},
+      {"max_in_flight", plain(&CopyOptions::max_in_flight)},
+      {"threads", plain(&CopyOptions::thread_count)},
+  };
 }
 
 void open_job(PyCopyJob* self, PyStore& source, PyStore& target, const std::vector<Task>& tasks,
-              const std::string& rule, const std::vector<std::string>& include,
-              const std::vector<std::string>& exclude, bool deletes_extra, bool is_dry_run,
-              bool keeps_events, bool keeps_times, bool syncs_files, std::uint64_t part_bytes,
-              std::uint64_t memory_bytes, std::uint32_t max_in_flight, std::uint32_t threads) {
-  CopyOptions options = make_options({tasks, rule, include, exclude});
-  options.deletes_extra = deletes_extra;
-  options.is_dry_run = is_dry_run;
-  options.keeps_events = keeps_events;
-  options.keeps_times = keeps_times;
-  options.syncs_files = syncs_files;
-  options.part_bytes = part_bytes;
-  options.memory_bytes = memory_bytes;
-  options.max_in_flight = max_in_flight;
-  options.thread_count = threads;
+              const nb::dict& fields) {
+  static const OptionTable<CopyOptions> kTable = make_table();
+  CopyOptions options;
+  for (const auto& [from, to, is_tree, strip, pattern] : tasks)
+    options.tasks.push_back({from, to, is_tree, strip, pattern});
+  kTable.apply(fields, options);
   auto from = source.client.get();
   auto to = target.client.get();
   auto job = value_or_raise(CopyJob::create(from->store(), to->store(), options));
@@ -152,13 +153,7 @@ void bind_copy(nb::module_& m) {
       .def_prop_ro("has_wildcard", &Glob::has_wildcard);
   nb::class_<PyCopyJob>(m, "CopyJob")
       .def("__init__", &open_job, nb::arg("source"), nb::arg("target"), nb::arg("tasks"),
-           nb::kw_only(), nb::arg("rule") = "always",
-           nb::arg("include") = std::vector<std::string>(),
-           nb::arg("exclude") = std::vector<std::string>(), nb::arg("delete") = false,
-           nb::arg("dry_run") = false, nb::arg("events") = false, nb::arg("keep_times") = false,
-           nb::arg("fsync") = false, nb::arg("part_bytes") = 0,
-           nb::arg("memory_bytes") = std::uint64_t{256} << 20, nb::arg("max_in_flight") = 64,
-           nb::arg("threads") = 0)
+           nb::arg("options") = nb::dict())
       .def("run", &run, nb::arg("tick") = nb::none())
       .def("progress", &progress)
       .def("take_events", &take_events)

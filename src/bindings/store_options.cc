@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
 
-#include "errors.h"
+#include "option_table.h"
 
 namespace headrace {
 namespace {
@@ -40,29 +38,19 @@ double parse_fraction(nb::handle value) {
   return fraction;
 }
 
-using Setter = std::function<void(StoreOptions&, nb::handle)>;
-
-template <class T>
-Setter plain(T StoreOptions::*field) {
-  return [field](StoreOptions& options, nb::handle value) { options.*field = nb::cast<T>(value); };
-}
-
-Setter seconds(std::chrono::milliseconds StoreOptions::*field) {
+OptionTable<StoreOptions>::Setter seconds(std::chrono::milliseconds StoreOptions::*field) {
   return
       [field](StoreOptions& options, nb::handle value) { options.*field = to_milliseconds(value); };
 }
 
-std::map<std::string, Setter> make_table() {
+OptionTable<StoreOptions> make_table() {
   return {
       {"endpoint", plain(&StoreOptions::endpoint)},
       {"region", plain(&StoreOptions::region)},
       {"anonymous", plain(&StoreOptions::anonymous)},
       {"path_style",
        [](StoreOptions& options, nb::handle value) { options.path_style = nb::cast<bool>(value); }},
-      {"poller",
-       [](StoreOptions& options, nb::handle value) {
-         options.poller = parse_poller(nb::cast<std::string>(value));
-       }},
+      {"poller", parsed(&StoreOptions::poller, parse_poller)},
       {"reactors", plain(&StoreOptions::reactor_count)},
       {"max_in_flight", plain(&StoreOptions::max_in_flight)},
       {"adaptive", plain(&StoreOptions::is_adaptive)},
@@ -76,10 +64,7 @@ std::map<std::string, Setter> make_table() {
       {"max_attempts", plain(&StoreOptions::max_attempts)},
       {"retry_seed", plain(&StoreOptions::retry_seed)},
       {"verify_checksums", plain(&StoreOptions::verify_checksums)},
-      {"upload_checksum",
-       [](StoreOptions& options, nb::handle value) {
-         options.upload_checksum = parse_checksum(nb::cast<std::string>(value));
-       }},
+      {"upload_checksum", parsed(&StoreOptions::upload_checksum, parse_checksum)},
       {"requester_pays", plain(&StoreOptions::requester_pays)},
       {"tls_verify", plain(&StoreOptions::tls_verify)},
       {"ca_bundle", plain(&StoreOptions::ca_bundle)},
@@ -91,24 +76,10 @@ std::map<std::string, Setter> make_table() {
 }  // namespace
 
 StoreOptions parse_store_options(const std::string& url, const nb::dict& fields) {
-  static const std::map<std::string, Setter> kTable = make_table();
+  static const OptionTable<StoreOptions> kTable = make_table();
   StoreOptions options;
   options.url = url;
-  for (auto [name_object, value] : fields) {
-    const auto name = nb::cast<std::string>(name_object);
-    const auto found = kTable.find(name);
-    if (found == kTable.end()) {
-      std::string message = "no option " + name + "; known are";
-      for (const auto& [known, setter] : kTable) message += " " + known;
-      raise(Status(Code::kInvalidArgument, std::move(message)));
-    }
-    if (value.is_none()) continue;
-    try {
-      found->second(options, value);
-    } catch (const nb::cast_error&) {
-      raise(Status(Code::kInvalidArgument, name + ": a value of the wrong kind"));
-    }
-  }
+  kTable.apply(fields, options);
   return options;
 }
 

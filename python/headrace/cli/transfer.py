@@ -263,12 +263,7 @@ class _Display:
 
 
 def _run_job(job: _Job, settings: Settings, totals: _Totals) -> None:
-    native = _native.CopyJob(
-        job.source._native,
-        job.target._native,
-        job.tasks,
-        **settings.job,
-    )
+    native = _native.CopyJob(job.source._native, job.target._native, job.tasks, settings.job)
     display = _Display(native, settings, (job.source.url, job.target.url))
     shows = sys.stderr.isatty() or settings.verbose or settings.dry_run
     try:

@@ -1,0 +1,60 @@
+#pragma once
+/// \file
+/// Options of the engine from the keyword arguments of Python: which field each name sets.
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "bind.h"
+#include "errors.h"
+
+namespace headrace {
+
+template <class Options>
+class OptionTable {
+ public:
+  using Setter = std::function<void(Options&, nb::handle)>;
+
+  OptionTable(std::initializer_list<std::pair<const std::string, Setter>> rows) : rows_(rows) {}
+
+  /// Sets what `fields` names; None: the default stays. Raises InvalidArgumentError for an unknown
+  /// name or a value of the wrong kind.
+  void apply(const nb::dict& fields, Options& options) const {
+    for (auto [name_object, value] : fields) {
+      const auto name = nb::cast<std::string>(name_object);
+      const auto found = rows_.find(name);
+      if (found == rows_.end()) {
+        std::string message = "no option " + name + "; known are";
+        for (const auto& [known, setter] : rows_) message += " " + known;
+        raise(Status(Code::kInvalidArgument, std::move(message)));
+      }
+      if (value.is_none()) continue;
+      try {
+        found->second(options, value);
+      } catch (const nb::cast_error&) {
+        raise(Status(Code::kInvalidArgument, name + ": a value of the wrong kind"));
+      }
+    }
+  }
+
+ private:
+  std::map<std::string, Setter> rows_;
+};
+
+/// Of a field that takes the value as it is.
+template <class Options, class T>
+typename OptionTable<Options>::Setter plain(T Options::*field) {
+  return [field](Options& options, nb::handle value) { options.*field = nb::cast<T>(value); };
+}
+
+/// Of one that takes what `read` makes of the value.
+template <class Options, class T, class Given>
+typename OptionTable<Options>::Setter parsed(T Options::*field, T (*read)(const Given&)) {
+  return [field, read](Options& options, nb::handle value) {
+    options.*field = read(nb::cast<Given>(value));
+  };
+}
+
+}  // namespace headrace
