@@ -11,6 +11,7 @@ import pytest
 from conftest import write_mds
 
 import headrace as hr
+from headrace import _native
 
 COUNT = 700
 
@@ -301,3 +302,19 @@ def test_a_state_of_another_order_is_refused(mds: Path, open_loader: Any) -> Non
         open_loader(mds, order="mosaic:py1e", order_options={"shuffle_block_size": 1000}).load_state_dict(
             state
         )
+
+
+def test_a_litdata_list_goes_on_after_what_each_worker_gave() -> None:
+    world = (2, 1, 2, 3)  # ranks, nodes, workers, batch size
+    chunks = [(at, at, at + 12, at + 12, 100) for at in range(0, 96, 12)]
+    spec = {"shuffle": "full", "seed": 4}
+    state = {"epoch": 2, "saved_by": world, "initial": world, "is_elastic": False}
+
+    def slots(batches: int) -> list[int]:
+        given = {"sample_in_epoch": 6 * batches, "num_samples_yielded": 3 * batches}
+        whole = _native.litdata_list(spec, chunks, world, state | given)
+        return [int(slot) for slot in whole.read(0, whole.size)]
+
+    assert sorted(slots(0)) == list(range(96))
+    for batches in (1, 2, 5):
+        assert slots(batches) == slots(0)[6 * batches :]

@@ -301,3 +301,26 @@ def test_waiting_leaves_the_interpreter_to_other_threads(buckets: Path) -> None:
     with simulator.Server(buckets, behaviour=SLOW) as slow:
         done = run(code, environment=slow.environment())
     assert done.stdout == "499999500000 True\n", done.stderr
+
+
+def test_waiting_for_a_batch_costs_no_processor_time(numbers: Path, buckets: Path) -> None:
+    code = """
+import os, sys, threading, time, headrace as hr
+from headrace import sim
+quick = sim.Server(sys.argv[1])
+where = {"endpoint": quick.endpoint, "access_key": "headrace", "secret_key": "headrace-secret", "timeout": 90, "first_byte_timeout": 90}
+dataset = hr.Dataset("s3://b/numbers", **where)
+quick.close()
+slow = sim.Server(sys.argv[1], port=quick.port, behaviour={"first_byte_p50_ms": 100_000.0, "first_byte_p99_ms": 100_000.0})
+stream = iter(hr.Loader(dataset, batch_size=10, memory="64MiB"))
+threading.Thread(target=lambda: next(stream), daemon=True).start()
+time.sleep(0.5)
+before = time.process_time()
+time.sleep(2)
+print(time.process_time() - before, flush=True)
+os._exit(0)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(buckets)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert float(done.stdout) < 0.5, done.stderr

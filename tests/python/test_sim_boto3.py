@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import io
 import os
+import ssl
+import subprocess
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +16,7 @@ from typing import Any
 
 import pytest
 
+import headrace as hr
 from headrace import sim
 
 boto3 = pytest.importorskip("boto3")
@@ -248,3 +252,35 @@ def test_buckets(client: Any) -> None:
         error_code(lambda: client.put_object_tagging(Bucket="bkt", Key="k", Tagging={"TagSet": []}))
         == "NotImplemented"
     )
+
+
+def test_an_own_certificate_is_shown(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "own.pem", tmp_path / "own.key"
+    subprocess.run(
+        [
+            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=own", "-days", "2"),
+            *("-out", certificate, "-keyout", key),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    (tmp_path / "served" / "bkt").mkdir(parents=True)
+    with sim.Server(tmp_path / "served", tls=True, certificate=certificate, private_key=key) as server:
+        url = urllib.parse.urlsplit(server.endpoint)
+        shown = ssl.get_server_certificate((str(url.hostname), int(url.port or 0)))
+    assert ssl.PEM_cert_to_DER_cert(shown) == ssl.PEM_cert_to_DER_cert(certificate.read_text())
+
+
+@pytest.mark.parametrize("kind", ["crc32c", "crc64nvme", "none"])
+def test_uploads_of_headrace_have_the_checksum_that_is_asked_for(
+    kind: str, server: sim.Server, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    with hr.Store("s3://bkt", upload_checksum=kind) as store:
+        store.put("k", b"hello")
+    head = client.head_object(Bucket="bkt", Key="k", ChecksumMode="ENABLED")
+    assert ("ChecksumCRC32C" in head) == (kind == "crc32c")
+    assert ("ChecksumCRC64NVME" in head) == (kind == "crc64nvme")
+    with pytest.raises(hr.InvalidArgumentError, match="upload_checksum=md5"):
+        hr.Store("s3://bkt", upload_checksum="md5")

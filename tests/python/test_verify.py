@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
+from headrace import _native
 from headrace.verification import checks
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
@@ -313,3 +314,14 @@ def test_verify_says_what_it_compares(tmp_path: Path, rows: list[dict[str, Any]]
     assert [(p.key, p.code) for p in report.problems] == [(shards[0].name, "corrupt")]
     assert "sha1" in report.problems[0].message
     assert "xxh64" in report.problems[0].message
+
+
+def test_hashing_reports_its_end(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"x" * 100_000)
+    reports: list[tuple[int, ...]] = []
+    with hr.Store(str(tmp_path)) as store:
+        rows = [(info.key, info.size, info.etag or "") for info in store.list()]
+        _native.digest_objects(
+            store._native, rows, digests=["sha256"], workers=1, progress=lambda *now: reports.append(now)
+        )
+    assert reports[-1][:2] == (100_000, 100_000)

@@ -275,3 +275,11 @@ def test_picks_what_botocore_picks(seed: int, home: Path, monkeypatch: pytest.Mo
             "custom-process": "profile ",
         }[theirs.method]
         assert place in ours["credential_source"]
+
+
+def test_settings_say_where_they_come_from(home: Path) -> None:
+    (home / ".aws/config").write_text("[default]\nregion=eu-west-1\n")
+    environment = {"HOME": str(home), "AWS_EC2_METADATA_DISABLED": "true"}
+    settings = {entry["name"]: entry for entry in identity("s3://bucket", environment)["settings"]}
+    assert settings["region"]["value"] == "eu-west-1"
+    assert str(home / ".aws/config") in settings["region"]["source"]
