@@ -373,15 +373,17 @@ class Tests:
         with tempfile.TemporaryDirectory() as directory:
             report = Path(directory, "report")
             chosen = [f"{name}.*" for name in names] if program else names
-            for _ in range(2):
+            for seconds in (limit, 2 * limit):
                 if program:
                     command = [program, "--gtest_fail_fast", f"--gtest_filter={':'.join(chosen)}"]
                 else:
                     command = [*self._pytest(), "-x", *chosen]
                 with report.open("w") as file:
-                    code = self._execute(command, {**environment, "TMPDIR": directory}, limit, file)
+                    code = self._execute(command, {**environment, "TMPDIR": directory}, seconds, file)
                 if code == 0:
                     return ""
+                if code is None and seconds == limit:
+                    continue  # perhaps the machine was busy
                 text = report.read_text(errors="replace")
                 failed = re.findall(r"^\[  FAILED  \] ([^\s,]+)|^(?:FAILED|ERROR) (\S+)", text, re.M)
                 if code is None or not failed:  # too slow, or crashed

@@ -391,6 +391,23 @@ TEST(Pack, MissingShardOfAFinishedPackIsMadeAgain) {
   EXPECT_EQ(contents(*target), all);
 }
 
+TEST(Pack, AnIndexThatNamesFewerShardsIsMadeWhole) {
+  const auto source = make_store("source", random_files(test_seed(), 30));
+  PackOptions options = small_options();
+  options.compression = "zstd";
+  const auto target = make_store("target");
+  must_pack(*source, *target, options);
+  const Files all = contents(*target);
+  json index = json::parse(all.at("index.json"));
+  ASSERT_GT(index["shards"].size(), 2U);
+  index["shards"].erase(1);
+  while (index["shards"].size() > 1) index["shards"].erase(index["shards"].size() - 1);
+  auto pool = *SlabPool::create({});
+  ASSERT_TRUE(write_object(*target, *pool, "index.json", index.dump()));
+  must_pack(*source, *target, options);
+  EXPECT_EQ(contents(*target), all);
+}
+
 TEST(Pack, DifferentPackLeavesTheTargetAlone) {
   const auto source = make_store("source", random_files(test_seed(), 30));
   const auto target = make_store("target");
