@@ -72,9 +72,10 @@ def test_reports_damage(module: Any, tmp_path: Path) -> None:
         list(dataset)
 
 
-def test_pack_takes_a_folder_of_array_records_for_a_dataset(module: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["a.array_record", "a.array_record-00000-of-00001", "train-00000-of-00001"])
+def test_pack_takes_a_folder_of_array_records_for_a_dataset(module: Any, tmp_path: Path, name: str) -> None:
     (tmp_path / "in").mkdir()
-    write(module, tmp_path / "in" / "a.array_record", [b"x", b"yz"], "group_size:2")
+    write(module, tmp_path / "in" / name, [b"x", b"yz"], "group_size:2")
     with pytest.raises(SystemExit) as done:
         main(["pack", str(tmp_path / "in"), str(tmp_path / "out"), "--format", "mds"])
     assert done.value.code == 0

@@ -27,6 +27,9 @@ DATASET_SUFFIXES = (
 )
 
 
+_NUMBERED = re.compile(r"-\d+-of-\d+$")
+"""Ends of names as TensorFlow Datasets and others write them: ``train.tfrecord-00000-of-00010``, or without a
+suffix of the format at all. Worth a look inside as well."""
 _INDEXED_SHARD = re.compile(
     r"\.mds(\.(zstd|gz|bz2|br|snappy))?$|(^|/)shard\.\d+\.(json|[ctx]sv)\.meta|(^|/)chunk-\d+-\d+(\.\w+)?\.bin$"
 )
@@ -43,7 +46,7 @@ def looks_like_files(store: _native.Store) -> bool:
     if not names or "index.json" in names or "index.hri" in names or any(map(_INDEXED_SHARD.search, names)):
         return False
     shown = [name for name in names if not name.rpartition("/")[2].startswith(".")]
-    return not shown or not all(name.endswith(DATASET_SUFFIXES) for name in shown)
+    return not shown or not all(name.endswith(DATASET_SUFFIXES) or _NUMBERED.search(name) for name in shown)
 
 
 def pack(
