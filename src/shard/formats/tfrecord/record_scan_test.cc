@@ -14,6 +14,7 @@ namespace headrace::detail {
 namespace {
 
 using testing::field;
+using testing::varint;
 
 // An Example with feature "x" of `count` int64.
 std::string example(std::size_t count, std::size_t padding_bytes = 0) {
