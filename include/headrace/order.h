@@ -86,6 +86,12 @@ struct Segment {
   std::uint64_t start =
       0;  ///< t at which this global batch size began; in a state: what was received so far.
   std::uint64_t global_batch = 1;  ///< G >= 1, samples.
+
+  /// End of its last full batch in an epoch of `sample_count` samples; `start` when there is none.
+  std::uint64_t full_end(std::uint64_t sample_count) const noexcept {
+    const std::uint64_t left = sample_count > start ? sample_count - start : 0;
+    return start + left - left % global_batch;
+  }
 };
 
 struct BatchPlan;

@@ -96,7 +96,8 @@ class OrderSource {
 };
 
 /// Source of the orders that EpochOrder::create() makes from `spec`. `block_samples`: of each
-/// block. Errors: those of EpochOrder::create.
+/// block. Errors: kInvalidArgument (an id that is none; lists those there are), those of
+/// EpochOrder::create.
 Result<std::shared_ptr<const OrderSource>> create_order_source(
     const OrderSpec& spec, std::vector<std::uint32_t> block_samples);
 

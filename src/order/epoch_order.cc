@@ -98,7 +98,7 @@ class EpochOrderImpl final : public LaneOrder {
     const std::uint64_t global_batch = segment.global_batch;
     // Bundles take equally much of every lane. The batch that the epoch's end cuts short cannot,
     // nor can batches or starts that the lanes do not divide.
-    if (t >= full_end(segment) || !is_aligned(segment)) {
+    if (t >= segment.full_end(sample_count_) || !is_aligned(segment)) {
       return {.lane = static_cast<std::uint32_t>(t % lanes), .position = t / lanes};
     }
     const std::uint64_t width = spec_.bundle_lanes;
@@ -116,7 +116,8 @@ class EpochOrderImpl final : public LaneOrder {
     HEADRACE_DCHECK(lane < spec_.lane_count);
     const std::uint64_t lanes = spec_.lane_count;
     const std::uint64_t in_turn = position * lanes + lane;
-    if (!is_aligned(segment) || in_turn < segment.start || in_turn >= full_end(segment))
+    if (!is_aligned(segment) || in_turn < segment.start ||
+        in_turn >= segment.full_end(sample_count_))
       return in_turn;
     const std::uint64_t width = spec_.bundle_lanes;
     const std::uint64_t rows = segment.global_batch / lanes;
@@ -193,10 +194,6 @@ class EpochOrderImpl final : public LaneOrder {
   /// take turns sample by sample.
   bool is_aligned(const Segment& segment) const noexcept {
     return segment.global_batch % spec_.lane_count == 0 && segment.start % spec_.lane_count == 0;
-  }
-  /// End of the segment's last full batch: lanes take turns after it as well.
-  std::uint64_t full_end(const Segment& segment) const noexcept {
-    return sample_count_ - (sample_count_ - segment.start) % segment.global_batch;
   }
   std::size_t block_count() const noexcept { return block_first_.size() - 1; }
   /// Line position of the i-th block of the line; block_count() + 1 entries. The line of

@@ -29,7 +29,7 @@ class Walker {
       : order_(order), plan_(plan), ranks_(ranks), shift_(shift) {
     const Segment& segment = plan.segment;
     start_ = std::min(segment.start, plan.sample_count);
-    full_end_ = plan.sample_count - (plan.sample_count - start_) % segment.global_batch;
+    full_end_ = Segment{start_, segment.global_batch}.full_end(plan.sample_count);
     const std::uint64_t slots = segment.global_batch / plan.world_size;
     first_slot_ = ranks.first * slots;
     end_slot_ = first_slot_ + ranks.count * slots;

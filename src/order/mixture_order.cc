@@ -112,8 +112,7 @@ class MixtureOrderImpl final : public MixtureOrder {
   LanePosition locate(std::uint64_t t, const Segment& segment) const override {
     HEADRACE_DCHECK(segment.start <= t && t < sample_count());
     const std::uint64_t global_batch = segment.global_batch;
-    const std::uint64_t full_end = sample_count() - (sample_count() - segment.start) % global_batch;
-    if (t >= full_end || !is_aligned(segment))
+    if (t >= segment.full_end(sample_count()) || !is_aligned(segment))
       return place(static_cast<std::uint32_t>(t % groups_), t / groups_);
     const std::uint64_t rows = global_batch / groups_;
     const std::uint64_t slot = (t - segment.start) % global_batch;
@@ -149,9 +148,9 @@ class MixtureOrderImpl final : public MixtureOrder {
     if (step < first_step_) return 0;
     const std::uint64_t row = step - first_step_;
     const std::uint64_t in_turn = row * groups_ + group;
-    const std::uint64_t full_end =
-        sample_count() - (sample_count() - segment.start) % segment.global_batch;
-    if (!is_aligned(segment) || in_turn < segment.start || in_turn >= full_end) return in_turn;
+    if (!is_aligned(segment) || in_turn < segment.start ||
+        in_turn >= segment.full_end(sample_count()))
+      return in_turn;
     const std::uint64_t rows = segment.global_batch / groups_;
     const std::uint64_t in_segment = row - segment.start / groups_;
     return segment.start + in_segment / rows * segment.global_batch + group * rows +
@@ -161,8 +160,7 @@ class MixtureOrderImpl final : public MixtureOrder {
   std::vector<std::uint32_t> own_lanes(const BatchPlan& plan) const override {
     const Segment& segment = plan.segment;
     const std::uint64_t start = std::min(segment.start, plan.sample_count);
-    const std::uint64_t end =
-        plan.sample_count - (plan.sample_count - start) % segment.global_batch;
+    const std::uint64_t end = Segment{start, segment.global_batch}.full_end(plan.sample_count);
     std::uint64_t first_group = 0;
     std::uint64_t last_group = groups_ - 1;
     if (is_aligned(segment)) {

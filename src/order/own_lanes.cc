@@ -33,12 +33,6 @@ double mean_readers(std::uint64_t lanes, std::uint64_t bundle_lanes, std::uint64
 
 namespace {
 
-/// Full batches of a plan; a rest that fills no batch is not counted.
-std::uint64_t full_batches(const BatchPlan& plan) noexcept {
-  return (plan.sample_count - std::min(plan.segment.start, plan.sample_count)) /
-         plan.segment.global_batch;
-}
-
 /// Beyond this many slots the lanes of a rank are not listed but taken to be all of them.
 constexpr std::uint64_t kMaxListedSlots = std::uint64_t{1} << 20;
 
@@ -63,7 +57,8 @@ std::vector<std::uint32_t> LaneOrder::own_lanes(const BatchPlan& plan) const {
   const std::uint64_t lanes = lane_count();
   const std::uint64_t period =
       std::lcm(lanes, plan.segment.global_batch) / plan.segment.global_batch;
-  const std::uint64_t batches = std::min(full_batches(plan), period);
+  const std::uint64_t full_samples = plan.segment.full_end(plan.sample_count) - plan.segment.start;
+  const std::uint64_t batches = std::min(full_samples / plan.segment.global_batch, period);
   const std::uint64_t slots = plan.segment.global_batch / plan.world_size;
   std::vector<std::uint32_t> own;
   if (batches == 0) return own;

@@ -9,18 +9,7 @@
 
 #include <algorithm>
 
-#include "base/check.h"
-
 namespace headrace::feed {
-namespace {
-
-/// Full batches of a plan; a rest that fills no batch is not counted.
-std::uint64_t full_batches(const BatchPlan& plan) noexcept {
-  return (plan.sample_count - std::min(plan.segment.start, plan.sample_count)) /
-         plan.segment.global_batch;
-}
-
-}  // namespace
 
 LaneTable::LaneTable(std::shared_ptr<const LaneOrder> order, const Dataset& dataset,
                      const BatchPlan& plan, std::uint32_t dense_lanes, SlabSizes sizes,
@@ -32,8 +21,7 @@ LaneTable::LaneTable(std::shared_ptr<const LaneOrder> order, const Dataset& data
       stand_ins_(stand_ins) {
   lanes_.resize(order_->lane_count());
   const std::vector<std::uint32_t> own = order_->own_lanes(plan);
-  const std::uint64_t full_end =
-      plan.segment.start + full_batches(plan) * plan.segment.global_batch;
+  const std::uint64_t full_end = plan.segment.full_end(plan.sample_count);
   for (std::size_t i = 0; i < own.size(); ++i) {
     if (i >= dense_lanes) break;
     Lane& lane = lanes_[own[i]];
