@@ -8,6 +8,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 namespace headrace::mem {
 
@@ -40,10 +41,19 @@ constexpr std::uint64_t class_pitch_bytes(std::uint32_t index) noexcept {
   return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
 }
 
+/// Addresses that slabs of a class below 2 MiB share: the fewest whole huge pages that they fill
+/// without a rest (classes are 4, 5, 6, 7 or 8 times a power of two pages): 2, 6, 10 or 14 MiB.
+/// \pre class_bytes(index) < kHugePageBytes.
+constexpr std::uint64_t span_bytes(std::uint32_t index) noexcept {
+  return std::lcm(class_bytes(index), kHugePageBytes);
+}
+
 static_assert(class_of(1) == 0 && class_bytes(0) == 4096);
 static_assert(class_of(16384) == 3 && class_of(16385) == 4 && class_bytes(4) == 20480);
 static_assert(class_bytes(class_of(std::uint64_t{8} << 20)) == std::uint64_t{8} << 20);
 static_assert(class_bytes(class_of((std::uint64_t{8} << 20) + 1)) == std::uint64_t{10} << 20);
+static_assert(span_bytes(0) == 2 << 20 && span_bytes(2) == 6 << 20 && span_bytes(4) == 10 << 20);
+static_assert(span_bytes(class_of(7 << 18)) == 14 << 20);
 static_assert(class_bytes(kClassCount - 1) == std::uint64_t{4} << 40);
 
 }  // namespace headrace::mem

@@ -1,10 +1,19 @@
+// Invariants, under the mutex:
+// - used <= committed <= limit. Committed counts slabs that are out or warm, and reservations.
+// - try_acquire() fails only where what is in use leaves no room: everything else that is committed
+//   can be given back, one slab at a time.
+// - A span's addresses are all out, warm or cold slabs of one class. While it is *whole*, it has
+//   huge pages and no cold slab: a huge page is touched at once, so its slabs are committed at
+//   once. The first slab of it that gives its memory back ends that for good.
 #include <sys/mman.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -20,8 +29,12 @@ using mem::class_of;
 using mem::class_pitch_bytes;
 using mem::kClassCount;
 using mem::kHugePageBytes;
+using mem::span_bytes;
 
 constexpr std::uint64_t kSmallestLimitBytes = 64 << 10;
+/// A span is whole where it takes at most this part of what is left of the limit: what it commits
+/// beyond the slab that is asked for shall not drive others out.
+constexpr std::uint64_t kWholeShare = 8;
 
 /// One size class. A slab is out, warm (free, with memory) or cold (free, addresses only).
 struct SizeClass {
@@ -31,15 +44,11 @@ struct SizeClass {
   std::vector<std::byte*> cold;  // of classes below kHugePageBytes; larger ones are unmapped
 };
 
-/// Addresses as one call of the system gave them.
-struct Mapping {
-  std::byte* base = nullptr;
+/// Addresses that slabs of a class below 2 MiB share.
+struct Span {
   std::uint64_t size_bytes = 0;
+  bool is_whole = false;
 };
-
-std::uint64_t round_to_huge(std::uint64_t bytes) noexcept {
-  return (bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
-}
 
 /// Accessible addresses that begin on a huge page; null when the system refuses. NORESERVE: nothing
 /// is counted as memory before it is touched, where overcommit is on.
@@ -67,7 +76,7 @@ class PoolImpl final : public SlabPool {
       if (!is_huge(i)) continue;
       for (std::byte* const slab : classes_[i].warm) ::munmap(slab, class_pitch_bytes(i));
     }
-    for (const Mapping& mapping : mappings_) ::munmap(mapping.base, mapping.size_bytes);
+    for (const auto& [base, span] : spans_) ::munmap(base, span.size_bytes);
   }
 
   Result<Slab> try_acquire(std::size_t size_bytes) override {
@@ -135,6 +144,7 @@ class PoolImpl final : public SlabPool {
     SizeClass& c = classes_[index];
     const std::uint64_t bytes = class_bytes(index);
     if (used_bytes() + bytes > limit_bytes_) return {};
+    if (c.warm.empty() && !is_huge(index) && c.cold.empty()) add_whole_span(index);
     std::byte* slab = nullptr;
     if (!c.warm.empty()) {
       slab = c.warm.back();
@@ -178,18 +188,23 @@ class PoolImpl final : public SlabPool {
       HEADRACE_CHECK(::munmap(slab, class_pitch_bytes(index)) == 0);
       --c.slab_count;
     } else {
+      end_whole(slab);
       HEADRACE_CHECK(::madvise(slab, class_bytes(index), MADV_DONTNEED) == 0);
       c.cold.push_back(slab);
     }
     committed_bytes_.store(committed_bytes() - class_bytes(index), std::memory_order_relaxed);
   }
 
-  /// Counts memory that is handed out and was not committed before.
-  void count(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
+  /// Counts memory that was not committed before.
+  void commit(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
     const std::uint64_t committed = committed_bytes() + bytes;
     HEADRACE_CHECK(committed <= limit_bytes_);
     committed_bytes_.store(committed, std::memory_order_relaxed);
     peak_bytes_.store(std::max(peak_bytes(), committed), std::memory_order_relaxed);
+  }
+  /// The same of memory that is handed out.
+  void count(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
+    commit(bytes);
     used_bytes_.store(used_bytes() + bytes, std::memory_order_relaxed);
   }
 
@@ -219,20 +234,40 @@ class PoolImpl final : public SlabPool {
     return slab;
   }
 
-  /// Maps room for as many small slabs as fit in whole huge pages, so that few calls are made.
+  /// More slabs of a class below 2 MiB, without memory and never with huge pages: where the
+  /// system's default is "always", touching one of them would make 2 MiB resident.
   void add_cold(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
-    SizeClass& c = classes_[index];
-    const std::uint64_t bytes = class_bytes(index);
-    const std::uint64_t size_bytes = round_to_huge(bytes);
+    add_span(index, kHugePageBytes, /*is_whole=*/false, classes_[index].cold);
+  }
+
+  /// More slabs of a class below 2 MiB, warm at once, where there is plenty of room.
+  void add_whole_span(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
+    const std::uint64_t size_bytes = span_bytes(index);
+    if (size_bytes > (limit_bytes_ - committed_bytes()) / kWholeShare) return;
+    if (add_span(index, size_bytes, /*is_whole=*/true, classes_[index].warm)) commit(size_bytes);
+  }
+
+  bool add_span(std::uint32_t index, std::uint64_t size_bytes, bool is_whole,
+                std::vector<std::byte*>& slabs) HEADRACE_REQUIRES(mutex_) {
     std::byte* const base = map_aligned(size_bytes);
-    if (base == nullptr) return;
-    mappings_.push_back({base, size_bytes});
-    // Where the system's default is "always", a small slab would otherwise make 2 MiB resident.
-    // Failure (kernel without huge pages) only costs speed.
-    static_cast<void>(::madvise(base, size_bytes, MADV_NOHUGEPAGE));
+    if (base == nullptr) return false;
+    // Failure (a kernel without huge pages) only costs speed.
+    static_cast<void>(::madvise(base, size_bytes, is_whole ? MADV_HUGEPAGE : MADV_NOHUGEPAGE));
+    spans_.emplace(base, Span{size_bytes, is_whole});
+    const std::uint64_t bytes = class_bytes(index);
     const std::size_t added = size_bytes / bytes;
-    expect(c, added);
-    for (std::size_t i = added; i > 0; --i) c.cold.push_back(base + (i - 1) * bytes);
+    expect(classes_[index], added);
+    for (std::size_t i = added; i > 0; --i) slabs.push_back(base + (i - 1) * bytes);
+    return true;
+  }
+
+  /// Of the span that `slab` lies in: from now on its slabs come and go one by one.
+  void end_whole(const std::byte* slab) HEADRACE_REQUIRES(mutex_) {
+    const auto it = std::prev(spans_.upper_bound(const_cast<std::byte*>(slab)));
+    Span& span = it->second;
+    if (!std::exchange(span.is_whole, false)) return;
+    // Else the kernel might join the pages again, and give back what lies between slabs in use.
+    static_cast<void>(::madvise(it->first, span.size_bytes, MADV_NOHUGEPAGE));
   }
 
   /// A slab of 2 MiB or more, mapped by itself; null when the system refuses.
@@ -277,7 +312,7 @@ class PoolImpl final : public SlabPool {
   Mutex mutex_;
   std::condition_variable room_;
   std::array<SizeClass, kClassCount> classes_ HEADRACE_GUARDED_BY(mutex_);
-  std::vector<Mapping> mappings_ HEADRACE_GUARDED_BY(mutex_);  ///< Of classes below 2 MiB.
+  std::map<std::byte*, Span> spans_ HEADRACE_GUARDED_BY(mutex_);  ///< By their base.
   std::uint64_t use_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint32_t waiter_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint64_t> used_bytes_{0};
