@@ -6,9 +6,10 @@
 ///
 /// A hedge is due when an answer takes 1.5 times what 95 % take (and never under 4 ms). A token
 /// bucket keeps hedges below their share of all requests, at any time; when it runs dry the factor
-/// grows, so that the tokens go to the latest. When many requests are late at once, or the store
-/// refuses many, a second request would only add load: then there is none.
-/// Source of the scheme: Dean and Barroso, "The Tail at Scale", CACM 2013; numbers: facts of
+/// grows, so that the tokens go to the latest. A short run needs tokens before it has earned any:
+/// what is ten times as late as usual is hedged on credit. When many requests are late at once, or
+/// the store refuses many, a second request would only add load: then there is none. Source of the
+/// scheme: Dean and Barroso, "The Tail at Scale", CACM 2013; numbers: facts of
 /// docs/design/0012-control-hedging.md.
 ///
 /// Threads: its owner's.
@@ -26,6 +27,7 @@ class HedgePolicy {
   struct Options {
     double fraction = 0.02;                                    ///< Of all gets; 0: never.
     double burst = 16;                                         ///< Tokens kept at most.
+    double credit = 8;                                         ///< Tokens owed at most.
     Microseconds floor = std::chrono::milliseconds(4);         ///< No hedge before.
     Microseconds deadline_ceiling = std::chrono::seconds(10);  ///< Of deadline().
   };
@@ -60,11 +62,18 @@ class HedgePolicy {
     return std::max(options_.floor, scaled(times_.p95(size_class), factor_));
   }
 
+  /// `waited` is ten times what 95 % take, or more.
+  bool is_far(std::uint64_t length_bytes, Microseconds waited) const noexcept {
+    const std::size_t size_class = FirstByteTimes::class_of(length_bytes);
+    return times_.is_known(size_class) &&
+           waited >= std::max(options_.floor, scaled(times_.p95(size_class), kFarFactor));
+  }
+
   /// Asks for one hedge, when `late` of `waiting` requests without an answer are late. True: a
-  /// token is spent.
-  bool take(std::size_t late, std::size_t waiting) noexcept {
+  /// token is spent. `is_far`: this one may be on credit.
+  bool take(std::size_t late, std::size_t waiting, bool is_far = false) noexcept {
     if (late > std::max<std::size_t>(2, waiting / 8) || !is_calm()) return false;
-    if (tokens_ < 1) {
+    if (tokens_ < (is_far ? 1 - options_.credit : 1)) {
       factor_ = std::min(kLargestFactor, factor_ * 1.05);
       return false;
     }
@@ -108,6 +117,7 @@ class HedgePolicy {
  private:
   static constexpr double kSmallestFactor = 1.5;
   static constexpr double kLargestFactor = 6;
+  static constexpr double kFarFactor = 10;
   static constexpr double kMostPatience = 64;
   static constexpr double kCalmShare = 0.1;
   // Two round trips around the world, and a lost SYN in the path of a proxy.
@@ -128,7 +138,7 @@ class HedgePolicy {
   Options options_;
   FirstByteTimes times_;
   FirstByteTimes body_times_;
-  double tokens_ = 0;  // from nothing, so that hedges never exceed their fraction
+  double tokens_ = 0;  // from nothing, so that hedges exceed their fraction by the credit at most
   double factor_ = kSmallestFactor;
   double failed_share_ = 0;
   double patience_ = 1;

@@ -113,6 +113,26 @@ TEST_F(HedgePolicyTest, HedgesNeverExceedTheirFraction) {
   EXPECT_GE(hedges, 190);
 }
 
+TEST_F(HedgePolicyTest, WhatIsTenTimesAsLateAsUsualIsHedgedOnCredit) {
+  HedgePolicy policy({});
+  warm_up(policy, 40);  // 0.8 tokens
+  EXPECT_FALSE(policy.is_far(kLarge, 200ms));
+  EXPECT_TRUE(policy.is_far(kLarge, 500ms));
+  EXPECT_FALSE(policy.take(1, 64));
+  int hedges = 0;
+  while (policy.take(1, 64, true)) ++hedges;
+  EXPECT_EQ(hedges, 8);
+  EXPECT_FALSE(policy.take(20, 64, true)) << "many at once are an outage";
+  for (int i = 0; i < 300; ++i) policy.on_request();
+  EXPECT_FALSE(policy.take(1, 64)) << "the debt is paid first";
+  EXPECT_TRUE(policy.take(1, 64, true));
+}
+
+TEST_F(HedgePolicyTest, NothingIsFarBeforeTimesAreKnown) {
+  const HedgePolicy policy({});
+  EXPECT_FALSE(policy.is_far(kLarge, 60s));
+}
+
 TEST_F(HedgePolicyTest, QuietTimeSavesOnlyABurst) {
   HedgePolicy policy({});
   warm_up(policy, 100'000);

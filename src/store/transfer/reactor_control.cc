@@ -154,7 +154,8 @@ void Reactor::check_late(TimePoint now) {
 }
 
 bool Reactor::hedge(TransferOp& op, std::size_t late_count, TimePoint now) {
-  if (!hedging_.take(late_count, active_)) return false;
+  const bool is_far = hedging_.is_far(op.request.length_bytes, micros(now - op.late_from));
+  if (!hedging_.take(late_count, active_, is_far)) return false;
   Connection* const connection = pick_hedge_connection(op, now);
   if (connection == nullptr) {
     hedging_.give_back();

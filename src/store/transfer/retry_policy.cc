@@ -23,8 +23,11 @@ RetryDecision decide_retry(const RetryOptions& options, const AttemptFailure& fa
   const std::uint32_t doublings = std::min<std::uint32_t>(failure.attempts - 1, 20);
   auto bound = std::min<Microseconds>(options.cap,
                                       Microseconds(options.base) * (std::int64_t{1} << doublings));
-  if (failure.is_rare && failure.attempts == 1)
-    bound = std::min<Microseconds>(bound, options.quick);
+  if (failure.is_rare) {
+    const std::uint32_t quadruplings = std::min<std::uint32_t>(failure.attempts - 1, 10);
+    bound = std::min<Microseconds>(
+        bound, Microseconds(options.quick) * (std::int64_t{1} << (2 * quadruplings)));
+  }
   Microseconds delay(static_cast<std::int64_t>(random.unit() * static_cast<double>(bound.count())));
   // The server knows better when it wants us back; the jitter on top keeps clients from coming back
   // together. It does not know our deadline: one more try before it may find the store well again.

@@ -22,7 +22,8 @@ namespace headrace::transfer {
 struct RetryOptions {
   std::chrono::milliseconds base{100};  ///< Bound of the first delay; doubles with each attempt.
   /// Bound of the first delay instead, when failures are rare: then the next attempt most likely
-  /// succeeds, and a wait would only make a tail.
+  /// succeeds, and a wait would only make a tail. Quadruples with each attempt, up to what `base`
+  /// gives: of 100,000 requests of which 2 % fail, 40 fail twice in a row.
   std::chrono::milliseconds quick{10};
   std::chrono::milliseconds cap{10'000};  ///< Largest bound.
   /// With less than this left a store that asks for more time is not asked again.

@@ -49,13 +49,21 @@ TEST_F(RetryPolicyTest, RareFailuresAreRepeatedQuickly) {
   AttemptFailure failure = after(1);
   failure.is_rare = true;
   for (int i = 0; i < 100; ++i) EXPECT_LE(decide(failure).at, clock_.now() + 10ms);
-  failure.attempts = 2;  // twice in a row is not rare
-  Microseconds highest{0};
-  for (int i = 0; i < 100; ++i) {
-    highest = std::max(highest,
-                       std::chrono::duration_cast<Microseconds>(decide(failure).at - clock_.now()));
-  }
-  EXPECT_GT(highest, 100ms);
+  const auto highest = [&](std::uint32_t attempts) {
+    failure.attempts = attempts;
+    Microseconds most{0};
+    for (int i = 0; i < 500; ++i) {
+      most = std::max(most,
+                      std::chrono::duration_cast<Microseconds>(decide(failure).at - clock_.now()));
+    }
+    return most;
+  };
+  EXPECT_LE(highest(2), 40ms);
+  EXPECT_GT(highest(2), 30ms);
+  EXPECT_LE(highest(3), 160ms);
+  EXPECT_GT(highest(4), 600ms) << "the back-off of any failure: 800 ms";
+  EXPECT_LE(highest(4), 640ms);
+  EXPECT_GT(highest(6), 3000ms);
 }
 
 TEST_F(RetryPolicyTest, SameSeedSameDelays) {
