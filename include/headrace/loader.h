@@ -60,6 +60,10 @@ struct LoaderOptions {
   std::vector<std::string> columns = {};
   std::chrono::milliseconds read_timeout{
       120'000};  ///< Deadline of one block read, all attempts together.
+  /// Larger reads are cut into requests of about the same size, this at most, unless they begin an
+  /// object: whole objects have sums that stores check. 0: 4 MiB, and no cuts where the store is
+  /// local.
+  std::uint64_t large_request_bytes = 0;
   OnBadSample on_bad_sample = OnBadSample::kRaise;
   /// Samples that are never delivered, others in their place, whatever on_bad_sample says. Any
   /// order. Its digest is part of the state.

@@ -75,13 +75,14 @@ class LoaderImpl final : public Loader {
     constexpr std::size_t kQueueCapacity = 1 << 16;
     if (const std::uint32_t count = worker_count(*dataset_, options_); count > 0)
       workers_ = std::make_unique<ThreadPool>(count, kQueueCapacity);
-    fetcher_ =
-        std::make_unique<Fetcher>(dataset_, std::move(start.store), waker_->pool(),
-                                  Fetcher::Options{.read_timeout = options_.read_timeout,
-                                                   .workers = workers_.get(),
-                                                   .clock = &clock_,
-                                                   .sizes = start.sizes,
-                                                   .workspace_bytes = shares_.workspace_bytes});
+    fetcher_ = std::make_unique<Fetcher>(
+        dataset_, std::move(start.store), waker_->pool(),
+        Fetcher::Options{.read_timeout = options_.read_timeout,
+                         .large_request_bytes = options_.large_request_bytes,
+                         .workers = workers_.get(),
+                         .clock = &clock_,
+                         .sizes = start.sizes,
+                         .workspace_bytes = shares_.workspace_bytes});
     pipeline_ = std::make_unique<Pipeline>(FeedParts{.dataset = dataset_,
                                                      .waker = waker_,
                                                      .fetcher = fetcher_.get(),

@@ -49,11 +49,12 @@ void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
 std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
   const Dataset& dataset = *parts_.dataset;
   std::unique_ptr<Residency> residency;
-  std::uint64_t window_bytes = parts_.shares.window_bytes;
+  const std::uint64_t window_bytes = parts_.shares.window_bytes;
+  WindowShares shares{.first_bytes = window_bytes, .window_bytes = window_bytes};
   if (const LaneOrder* lanes = run.order->lanes()) {
     const auto own = static_cast<std::uint32_t>(lanes->own_lanes(run.plan).size());
     const std::uint64_t window = largest_window_bytes(dataset, *run.order, parts_.sizes);
-    const WindowShares shares = share_windows(window_bytes, window, own);
+    shares = share_windows(window_bytes, window, own);
     const bool is_slow = shares.dense_lanes < own && has_compressed_blocks(dataset);
     parts_.wanted_memory_bytes->store(
         is_slow ? enough_memory_bytes(parts_.shares.needs, window, own) : 0,
@@ -61,12 +62,12 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
     residency =
         std::make_unique<LaneTable>(std::shared_ptr<const LaneOrder>(run.order, lanes), dataset,
                                     run.plan, shares.dense_lanes, parts_.sizes, *parts_.stand_ins);
-    window_bytes = shares.window_bytes;
   } else {
     residency = std::make_unique<ListedBlocks>(run.order, dataset, run.plan, parts_.sizes,
                                                *parts_.stand_ins);
   }
-  return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), window_bytes);
+  room_.begin(shares.resident_bytes, shares.first_bytes, shares.window_bytes);
+  return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), room_);
 }
 
 TimePoint Pipeline::step() {
@@ -92,7 +93,10 @@ TimePoint Pipeline::step() {
       stages_->is_failed = true;
       break;
     }
-    if (*step == Step::kWait) break;
+    if (*step == Step::kWait) {
+      if (parts_.channel->is_empty()) read_ahead.note_wait();
+      break;
+    }
     is_again = *step == Step::kAgain;
   }
   // What workers keep alive may be what the head waits for: either it has just come back, or the
@@ -105,15 +109,12 @@ TimePoint Pipeline::step() {
 
 Result<Step> Pipeline::advance() {
   if (!cut_) cut_ = finisher_.new_batch();
-  ReadAhead& read_ahead = stages_->read_ahead;
   HEADRACE_TRY_ASSIGN(Step step, stages_->assembler.assemble(*cut_));
   if (step == Step::kDone) {
     HEADRACE_TRY_ASSIGN(step, finish_head());
   }
   if (step == Step::kDone) pass_head();
-  if (step != Step::kWait || !parts_.fetcher->lacks_memory()) return step;
-  if (read_ahead.make_room()) return Step::kAgain;
-  return read_ahead.starve("objects of a block");
+  return step;
 }
 
 Result<Step> Pipeline::finish_head() {

@@ -15,8 +15,8 @@ MetricList sum_of(const MetricList& all) {
       continue;
     }
     double& value = sums[found->second].value;
-    value = metric.kind == MetricKind::kQuantile ? std::max(value, metric.value)
-                                                 : value + metric.value;
+    value =
+        metric.kind == MetricKind::kQuantile ? std::max(value, metric.value) : value + metric.value;
   }
   return sums;
 }

@@ -7,6 +7,7 @@
 ///
 /// Threads: all functions from the feed thread; the thread pool inflates and unpacks, which may
 /// take Python's GIL: whoever joins the feed thread must not hold it. wake() from any thread.
+#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <memory>
@@ -16,6 +17,7 @@
 
 #include "base/mutex.h"
 #include "base/thread_pool.h"
+#include "feed/residency/read_ahead_room.h"
 #include "feed/residency/slab_sizes.h"
 #include "feed/residency/unpack_room.h"
 #include "feed/stall.h"
@@ -26,6 +28,7 @@
 #include "headrace/store.h"
 #include "insight/counter.h"
 #include "io/submit_queue.h"
+#include "mem/slab_lender.h"
 
 namespace headrace::feed {
 
@@ -45,7 +48,7 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
   /// Read on a connection of its own, past caches: what came before made no sense.
   bool is_fresh = false;
   std::uint64_t digest = 0;  ///< kReady, is_fresh: of the bytes as read.
-  Slab stored;               ///< Bytes as read, unless they travel with a request.
+  Slab stored;               ///< Bytes as read.
   Slab raw;                  ///< Inflated bytes; of an unpacked block what its arena begins with.
   std::optional<SlabArena> arena;  ///< Of an unpacked block, from when it is unpacked.
   std::shared_ptr<const UnpackedBlock> unpacked;
@@ -59,6 +62,7 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
     stored = Slab();
     unpacked.reset();
     arena.reset();
+    lender.reset();
     raw = Slab();
     reserved = Slab();
   }
@@ -68,10 +72,13 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
   std::uint64_t pin_mark = 0;  ///< Of the last batch that pinned it.
   std::uint64_t id = 0;
   std::uint64_t size_bytes = 0;  ///< Of the stored bytes; their slab may be larger.
-  std::vector<Extent> extents;
+  std::vector<Extent> extents;   ///< One request each.
+  /// Of `stored`; its parts travel with requests.
+  std::optional<mem::SlabLender> lender;
   std::size_t next_extent = 0;
   std::size_t extents_done = 0;
   std::size_t extents_out = 0;
+  bool was_put_off = false;  ///< As many requests were out as may be.
   SecondLook look;
   Slab reserved;           ///< For the unpacker, before it begins.
   UnpackRoom::Lease room;  ///< While it is unpacked.
@@ -81,6 +88,7 @@ class Fetcher {
  public:
   struct Options {
     std::chrono::milliseconds read_timeout{120'000};
+    std::uint64_t large_request_bytes = 0;  ///< As in LoaderOptions.
     ThreadPool* workers = nullptr;  ///< That inflate and unpack; needed where blocks want it.
     Clock* clock = nullptr;
     SlabSizes sizes;
@@ -112,11 +120,13 @@ class Fetcher {
   void shut_down();
   /// Nothing is under way that would return memory by itself.
   bool is_idle() const noexcept { return queue_.in_flight() == 0 && inflating_count_ == 0; }
-  /// Tries once more to build requests that wait for memory; true when there are some and nothing
-  /// under way will return any.
-  bool lacks_memory();
   /// Of the pool, what no fetch holds.
   std::uint64_t workspace_bytes() const noexcept { return room_.standing_bytes(); }
+  const Arrivals& arrivals() const noexcept { return arrivals_; }
+  /// That much read-ahead has come to be taken without a wait: so much may be asked for at once.
+  void allow_out(std::uint64_t bytes) noexcept {
+    most_out_bytes_ = std::max(most_out_bytes_, bytes);
+  }
   /// Fetches given up whose memory has not come back yet: under way, or pinned.
   std::size_t abandoned_count() const noexcept { return abandoned_count_; }
 
@@ -148,10 +158,12 @@ class Fetcher {
   void pump();
   /// Whether another request may be built now.
   bool may_ask() const noexcept;
-  bool build_request(Fetch& fetch);
+  void build_request(Fetch& fetch);
   void fail_unsent(const Status& why);
   void take(Completion completion);
   void take_extent(Fetch& fetch, std::size_t index, Completion& completion);
+  void count_arrival(const Fetch& fetch, std::uint64_t length_bytes,
+                     const Completion& completion) noexcept;
   void finish_reading(const std::shared_ptr<Fetch>& fetch);
   /// Hands read fetches to the workers, in order, as far as there is room to unpack.
   void start_inflating();
@@ -175,8 +187,13 @@ class Fetcher {
   std::unordered_map<std::uint64_t, std::shared_ptr<Fetch>> fetches_;  ///< Not ended yet, by id.
   std::vector<std::shared_ptr<Fetch>> pumping_;  ///< With extents not requested yet, oldest first.
   std::vector<Completion> inbox_;
-  io::SubmitQueue queue_;        ///< Over store_.
+  io::SubmitQueue queue_;  ///< Over store_.
+  const std::uint64_t large_request_bytes_;
   std::uint64_t bytes_out_ = 0;  ///< Of requests queued and in flight.
+  /// Bytes asked for at once. A read's deadline begins when it is asked for, so the last of them
+  /// must have time enough on a slow link: 2.2 MB/s for 256 MiB in the default 120 s.
+  std::uint64_t most_out_bytes_ = std::uint64_t{256} << 20;
+  Arrivals arrivals_;
   std::size_t abandoned_count_ = 0;
   std::size_t inflating_count_ = 0;  ///< Those that wait for room to unpack included.
   std::deque<std::shared_ptr<Fetch>> to_inflate_;

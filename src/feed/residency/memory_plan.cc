@@ -9,10 +9,10 @@ namespace {
 /// The training loop holds the batch it works on while it asks for the next one, and often one more
 /// being copied to a device.
 constexpr std::uint64_t kHeldBatches = 2;
-/// Read-ahead beyond the resident windows: at least what a fast link moves in one first-byte time
-/// (64 MiB = 1.3 GB/s * 50 ms), else a quarter of the resident windows: more would only touch more
-/// memory, and first touch costs up to 1.9 CPU s/GB (docs/design/0009-feed.md).
-constexpr std::uint64_t kLeastReadAheadBytes = std::uint64_t{64} << 20;
+/// Read-ahead beyond the resident windows, to begin with: what a fast link moves in one first-byte
+/// time (64 MiB = 1.3 GB/s * 50 ms), or a quarter of the resident windows. More is touched only
+/// where it brings more: first touch costs up to 1.9 CPU s/GB (docs/design/0009-feed.md).
+constexpr std::uint64_t kFirstReadAheadBytes = std::uint64_t{64} << 20;
 
 std::string mebibytes(std::uint64_t bytes) {
   const std::uint64_t tenths = (bytes * 10 + (1 << 20) - 1) >> 20;
@@ -61,11 +61,13 @@ WindowShares share_windows(std::uint64_t window_bytes, std::uint64_t largest_win
   const std::uint64_t fitting = window_bytes / lane_bytes(window);
   WindowShares shares;
   shares.dense_lanes = static_cast<std::uint32_t>(std::min<std::uint64_t>(own_lanes, fitting));
-  const std::uint64_t resident = shares.dense_lanes * window;
-  shares.window_bytes =
-      std::min(window_bytes, resident + std::max(resident / 4, kLeastReadAheadBytes));
+  shares.resident_bytes = shares.dense_lanes * window;
+  shares.window_bytes = window_bytes;
+  shares.first_bytes =
+      std::min(window_bytes,
+               shares.resident_bytes + std::max(shares.resident_bytes / 4, kFirstReadAheadBytes));
   // Single reads ahead of the batch that needs them come out of the same share.
-  if (shares.dense_lanes < own_lanes) shares.window_bytes = window_bytes;
+  if (shares.dense_lanes < own_lanes) shares.first_bytes = window_bytes;
   return shares;
 }
 

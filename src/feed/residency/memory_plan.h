@@ -43,7 +43,10 @@ Result<MemoryShares> share_memory(const MemoryNeeds& needs);
 struct WindowShares {
   std::uint32_t dense_lanes =
       0;  ///< Lanes whose windows stay resident; the others are read sample by sample.
-  std::uint64_t window_bytes = 0;  ///< Cap for windows, resident and read ahead.
+  std::uint64_t resident_bytes = 0;  ///< Of the dense lanes' windows.
+  /// For windows, resident and read ahead, to begin with (ReadAheadRoom).
+  std::uint64_t first_bytes = 0;
+  std::uint64_t window_bytes = 0;  ///< Cap for them.
 };
 
 /// `largest_window_bytes`: charged size of the largest window. `own_lanes`: lanes that this rank

@@ -49,15 +49,18 @@ TEST(MemoryPlan, SharesNeverPassTheLimit) {
     const WindowShares windows = share_windows(shares->window_bytes, window, lanes);
     ASSERT_LE(windows.window_bytes, shares->window_bytes);
     ASSERT_LE(windows.dense_lanes, lanes);
-    ASSERT_LE(windows.dense_lanes * window, windows.window_bytes);
+    ASSERT_LE(windows.resident_bytes, windows.first_bytes);
+    ASSERT_LE(windows.first_bytes, windows.window_bytes);
   }
 }
 
-TEST(MemoryPlan, ReadsAheadNoFurtherThanNeededWhenMemoryIsPlenty) {
+TEST(MemoryPlan, BeginsToReadAheadWithLittleWhenMemoryIsPlenty) {
   const WindowShares shares = share_windows(4096 * kMiB, 16 * kMiB, 32);
   EXPECT_EQ(shares.dense_lanes, 32U);
-  EXPECT_EQ(shares.window_bytes, (512 + 128) * kMiB);
-  EXPECT_EQ(share_windows(4096 * kMiB, 8 * kMiB, 1).window_bytes, 72 * kMiB);
+  EXPECT_EQ(shares.resident_bytes, 512 * kMiB);
+  EXPECT_EQ(shares.first_bytes, (512 + 128) * kMiB);
+  EXPECT_EQ(shares.window_bytes, 4096 * kMiB);
+  EXPECT_EQ(share_windows(4096 * kMiB, 8 * kMiB, 1).first_bytes, 72 * kMiB);
 }
 
 TEST(MemoryPlan, EnoughMemoryIsWhatMakesAllLanesDense) {

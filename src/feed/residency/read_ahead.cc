@@ -21,14 +21,14 @@ constexpr std::uint64_t kRecoveryBatches = 64;
 }  // namespace
 
 ReadAhead::ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
-                     std::uint64_t window_bytes)
+                     ReadAheadRoom& room)
     : parts_(parts),
       run_(run),
       fetcher_(*parts.fetcher),
       residency_(std::move(residency)),
       planner_(parts, run, *residency_),
-      window_cap_bytes_(window_bytes),
-      window_limit_bytes_(window_bytes) {}
+      room_(room),
+      window_limit_bytes_(room_.bytes()) {}
 
 ReadAhead::~ReadAhead() {
   for (Work& work : works_) drop_runs(work);
@@ -55,6 +55,10 @@ void ReadAhead::plan() {
 // --- reading ahead ---
 
 void ReadAhead::admit() {
+  const bool is_whole = window_limit_bytes_ >= room_.bytes();
+  room_.look(fetcher_.arrivals(), parts_.clock->now());
+  fetcher_.allow_out(room_.ahead_bytes());
+  window_limit_bytes_ = is_whole ? room_.bytes() : std::min(window_limit_bytes_, room_.bytes());
   bool has_window = true;
   while (true) {
     const auto work = std::find_if(works_.begin(), works_.end(),
@@ -82,9 +86,15 @@ void ReadAhead::admit_runs() {
   }
 }
 
+bool ReadAhead::has_room(std::uint64_t more_bytes) noexcept {
+  if (charged_bytes() + more_bytes <= window_limit_bytes_) return true;
+  // Not where memory was taken back: a larger room would not help.
+  if (window_limit_bytes_ == room_.bytes()) room_.on_refused();
+  return false;
+}
+
 bool ReadAhead::admit_run(Work& work) {
-  const SparseRun& run = work.runs[work.begun_runs];
-  if (work.k != head_ && charged_bytes() + run.charged_bytes > window_limit_bytes_) return false;
+  if (work.k != head_ && !has_room(work.runs[work.begun_runs].charged_bytes)) return false;
   return begin(work);
 }
 
@@ -110,7 +120,7 @@ bool ReadAhead::admit_window() {
     if (admitting_ == nullptr) return false;
     mark_wanted(*admitting_);
   }
-  if (charged_bytes() > window_limit_bytes_) return false;
+  if (!has_room(0)) return false;
   return begin_pieces(*admitting_);
 }
 
@@ -181,7 +191,7 @@ void ReadAhead::pass(std::span<const LanePosition> places) {
   works_.pop_front();
   ++head_;
   window_limit_bytes_ =
-      std::min(window_cap_bytes_, window_limit_bytes_ + window_cap_bytes_ / kRecoveryBatches);
+      std::min(room_.bytes(), window_limit_bytes_ + room_.bytes() / kRecoveryBatches);
 }
 
 // --- memory for the head ---

@@ -14,15 +14,17 @@
 
 #include "feed/plan/planner.h"
 #include "feed/plan/work.h"
+#include "feed/residency/read_ahead_room.h"
 #include "feed/residency/residency.h"
 
 namespace headrace::feed {
 
 class ReadAhead {
  public:
-  /// `parts` and `run` must outlive it. `window_bytes`: for windows and single reads together.
+  /// `parts`, `run` and `room` must outlive it. `room`: for windows and single reads together, of
+  /// this run.
   ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
-            std::uint64_t window_bytes);
+            ReadAheadRoom& room);
   /// Gives up everything under way.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
@@ -38,6 +40,9 @@ class ReadAhead {
   Work& head() noexcept { return works_.front(); }
   /// The head is assembled: closes what no batch needs any more. `places`: of its real samples.
   void pass(std::span<const LanePosition> places);
+
+  /// The training loop has no batch, and the head waits for reads.
+  void note_wait() noexcept { room_.on_wait(); }
 
   // Memory for the head.
   /// Gives up what later batches hold, a piece at a time. True: try again. False: there is nothing,
@@ -69,6 +74,8 @@ class ReadAhead {
   void admit_runs();
   bool admit_run(Work& work);
   bool admit_window();
+  /// Whether `more_bytes` besides what is charged are within the limit.
+  bool has_room(std::uint64_t more_bytes) noexcept;
   bool begin(Work& work);
   std::uint64_t window_room() const noexcept;
   void mark_wanted(LaneWindow& window) const;
@@ -89,8 +96,8 @@ class ReadAhead {
   std::deque<Work> works_;           ///< From the head on.
   std::uint64_t head_ = 0;           ///< k of the batch assembled next.
   LaneWindow* admitting_ = nullptr;  ///< Opened, not all of its pieces begun.
-  const std::uint64_t window_cap_bytes_;
-  /// At most the cap; lowered when the head had to take memory back.
+  ReadAheadRoom& room_;
+  /// At most the room; lowered when the head had to take memory back.
   std::uint64_t window_limit_bytes_;
   std::uint64_t sparse_bytes_ = 0;  ///< Charged for the runs begun.
   bool is_starved_ = false;

@@ -1,0 +1,89 @@
+// A look is taken once a room full of bytes has arrived. By Little's law that takes one latency
+// when the room is what limits, whatever the latency is, so the law needs no times of its own; and
+// where a single late read holds everything up, nothing arrives and nothing grows.
+//
+// After a step the first room full was asked for with another room and does not count. One unlucky
+// look takes nothing back: the store's control follows a larger room only after two or three
+// latencies, as it measures, too.
+#include "feed/residency/read_ahead_room.h"
+
+#include <algorithm>
+
+namespace headrace::feed {
+namespace {
+
+/// So much of what arrived was held back by the store: it has all it takes.
+constexpr std::uint64_t kHeldShare = 2;
+/// Steps double the room until one was of no use, and are a quarter of it from then on.
+constexpr std::uint64_t kSmallStep = 4;
+/// Of what proportion would give, a step must bring this part: as in BBR's start-up (Cardwell et
+/// al., "BBR: Congestion-Based Congestion Control", ACM Queue 2016).
+constexpr double kLeastGain = 0.25;
+/// Rooms full until the next step is tried after one was of no use; doubles each time.
+constexpr std::uint32_t kFirstRest = 16;
+constexpr std::uint32_t kLongestRest = 1024;
+
+}  // namespace
+
+void ReadAheadRoom::begin(std::uint64_t fixed_bytes, std::uint64_t first_bytes,
+                          std::uint64_t most_bytes) {
+  fixed_bytes_ = fixed_bytes;
+  most_ahead_bytes_ = most_bytes - fixed_bytes;
+  ahead_bytes_ = std::min(most_ahead_bytes_, std::max(first_bytes - fixed_bytes, found_bytes_));
+  if (phase_ != Phase::kRest) phase_ = Phase::kFill;
+  smaller_bytes_ = 0;
+  is_second_look_ = is_refused_ = is_waited_for_ = false;
+}
+
+void ReadAheadRoom::look(const Arrivals& arrivals, TimePoint now) noexcept {
+  const std::uint64_t arrived = arrivals.bytes - from_.bytes;
+  if (arrived < ahead_bytes_) return;
+  const bool is_held = (arrivals.held_bytes - from_.held_bytes) * kHeldShare >= arrived;
+  const bool is_wanted = is_refused_ && is_waited_for_ && !is_held;
+  const double elapsed_s = std::chrono::duration<double>(now - since_).count();
+  from_ = arrivals;
+  since_ = now;
+  is_refused_ = is_waited_for_ = false;
+  if (phase_ == Phase::kFill) {
+    phase_ = Phase::kMeasure;
+  } else if (phase_ == Phase::kRest) {
+    if (--rest_left_ == 0) phase_ = Phase::kMeasure;
+  } else if (elapsed_s > 0) {
+    const double bytes_per_s = static_cast<double>(arrived) / elapsed_s;
+    if (smaller_bytes_ > 0) {
+      judge(bytes_per_s);
+    }
+    if (phase_ == Phase::kMeasure && is_wanted && !is_second_look_) grow(bytes_per_s);
+  }
+}
+
+/// Keeps the last step, takes it back, or looks again.
+void ReadAheadRoom::judge(double bytes_per_s) noexcept {
+  const double growth = static_cast<double>(ahead_bytes_) / static_cast<double>(smaller_bytes_);
+  if (bytes_per_s >= smaller_bytes_per_s_ * (1 + kLeastGain * (growth - 1))) {
+    found_bytes_ = ahead_bytes_;
+    smaller_bytes_ = 0;
+    is_second_look_ = false;
+  } else if (!is_second_look_) {
+    is_second_look_ = true;
+  } else {
+    ahead_bytes_ = std::min(ahead_bytes_, smaller_bytes_);
+    smaller_bytes_ = 0;
+    is_second_look_ = false;
+    is_near_ = true;
+    rest_ = std::clamp(2 * rest_, kFirstRest, kLongestRest);
+    rest_left_ = rest_;
+    phase_ = Phase::kRest;
+  }
+}
+
+void ReadAheadRoom::grow(double bytes_per_s) noexcept {
+  if (is_all()) return;
+  smaller_bytes_ = ahead_bytes_;
+  smaller_bytes_per_s_ = bytes_per_s;
+  const std::uint64_t step = is_near_ ? ahead_bytes_ / kSmallStep + 1 : ahead_bytes_;
+  ahead_bytes_ = std::min(most_ahead_bytes_, ahead_bytes_ + step);
+  phase_ = Phase::kFill;
+}
+
+}  // namespace headrace::feed

@@ -1,0 +1,73 @@
+#pragma once
+/// \file
+/// ReadAheadRoom: how much memory windows may take, so that reading ahead fills the way to the
+/// store and touches no more memory than that takes. A closed loop without I/O, clocks or threads.
+///
+/// Law (docs/design/0039): what is read ahead grows while the training loop waits, this room is
+/// what holds reads back, and the store takes at once what it is given; and a step that brought no
+/// more bytes a second is taken back. How many requests a store takes is found by its own control
+/// (docs/design/0012); requests beyond that only wait there.
+///
+/// Place: asked by ReadAhead before each read; lives as long as its loader, so that an epoch begins
+/// with what the one before has found. Threads: its owner's.
+#include <cstdint>
+
+#include "headrace/clock.h"
+
+namespace headrace::feed {
+
+/// Of all reads that have ended, since the beginning.
+struct Arrivals {
+  std::uint64_t bytes = 0;
+  /// Of these, the bytes of requests that the store held back for a quarter of their time or more
+  /// before it sent them.
+  std::uint64_t held_bytes = 0;
+};
+
+class ReadAheadRoom {
+ public:
+  /// A run begins. `fixed_bytes` stay resident; what is read ahead of them begins with
+  /// `first_bytes - fixed_bytes`, or with what an earlier run has found to be better, and grows to
+  /// `most_bytes - fixed_bytes`. \pre fixed <= first <= most.
+  void begin(std::uint64_t fixed_bytes, std::uint64_t first_bytes, std::uint64_t most_bytes);
+
+  /// For windows, resident and read ahead.
+  std::uint64_t bytes() const noexcept { return fixed_bytes_ + ahead_bytes_; }
+  std::uint64_t ahead_bytes() const noexcept { return ahead_bytes_; }
+  /// The memory limit is what bounds it.
+  bool is_all() const noexcept { return ahead_bytes_ == most_ahead_bytes_; }
+  /// A read was put off because of bytes().
+  void on_refused() noexcept { is_refused_ = true; }
+  /// The training loop has no batch, and the next one waits for reads.
+  void on_wait() noexcept { is_waited_for_ = true; }
+  /// Called as often as reads begin.
+  void look(const Arrivals& arrivals, TimePoint now) noexcept;
+
+ private:
+  enum class Phase : std::uint8_t {
+    kFill,     ///< What was asked for with another room is still arriving.
+    kMeasure,  ///< Bytes a second of one room full.
+    kRest,     ///< The last step was taken back.
+  };
+  void judge(double bytes_per_s) noexcept;
+  void grow(double bytes_per_s) noexcept;
+
+  std::uint64_t fixed_bytes_ = 0;
+  std::uint64_t most_ahead_bytes_ = 0;
+  std::uint64_t ahead_bytes_ = 0;
+  std::uint64_t found_bytes_ = 0;  ///< What proved to be of use.
+  Phase phase_ = Phase::kFill;
+  std::uint64_t smaller_bytes_ = 0;  ///< Before the last step; 0: none is being judged.
+  double smaller_bytes_per_s_ = 0;
+  bool is_second_look_ = false;
+  bool is_near_ = false;    ///< A step was of no use before: from here on by small ones.
+  std::uint32_t rest_ = 0;  ///< Rooms full; how many of them are left:
+  std::uint32_t rest_left_ = 0;
+  // Since the last look:
+  Arrivals from_;
+  TimePoint since_{};
+  bool is_refused_ = false;
+  bool is_waited_for_ = false;
+};
+
+}  // namespace headrace::feed

@@ -1,0 +1,147 @@
+#include "feed/residency/read_ahead_room.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace headrace::feed {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+
+/// A store that sends at most `most_bytes` at a time and brings each byte after `latency_s`.
+struct Way {
+  double most_bytes;
+  double latency_s;
+  double goodput(std::uint64_t ahead_bytes) const {
+    return std::min(most_bytes, static_cast<double>(ahead_bytes)) / latency_s;
+  }
+  double full() const { return most_bytes / latency_s; }
+  /// What is asked for beyond `most_bytes` waits in the store.
+  bool holds_back(std::uint64_t ahead_bytes) const {
+    return static_cast<double>(ahead_bytes) * 0.75 >= most_bytes;
+  }
+};
+
+class RoomRun {
+ public:
+  RoomRun(std::uint64_t fixed_bytes, std::uint64_t first_bytes, std::uint64_t most_bytes)
+      : fixed_bytes_(fixed_bytes) {
+    room.begin(fixed_bytes, first_bytes, most_bytes);
+  }
+
+  /// So many bytes a second come, whatever is asked for.
+  void run_at(double bytes_per_s, double seconds) {
+    for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) step(bytes_per_s, true);
+  }
+  /// Looks each millisecond; the training loop takes `wanted_bytes_per_s`.
+  void run(const Way& way, double seconds, double wanted_bytes_per_s = 1e18) {
+    for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) {
+      const double goodput = way.goodput(ahead());
+      if (way.holds_back(ahead())) {
+        arrivals_.held_bytes +=
+            static_cast<std::uint64_t>(std::min(goodput, wanted_bytes_per_s) / 1000);
+      }
+      step(std::min(goodput, wanted_bytes_per_s), goodput < wanted_bytes_per_s);
+    }
+  }
+  std::uint64_t ahead() const { return room.bytes() - fixed_bytes_; }
+
+  ReadAheadRoom room;
+
+ private:
+  void step(double bytes_per_s, bool is_waited_for) {
+    arrivals_.bytes += static_cast<std::uint64_t>(bytes_per_s / 1000);
+    now_ += std::chrono::milliseconds(1);
+    room.on_refused();
+    if (is_waited_for) room.on_wait();
+    room.look(arrivals_, now_);
+  }
+
+  const std::uint64_t fixed_bytes_;
+  Arrivals arrivals_;
+  TimePoint now_{};
+};
+
+TEST(ReadAheadRoom, FillsTheWayWithinTwoSecondsAndTakesNoMoreThanTwiceThat) {
+  const Way ways[] = {{117e6, 0.045}, {455e6, 0.13}, {100e6, 0.01},
+                      {750e6, 0.1},   {100e6, 0.2},  {40e6, 0.04}};
+  for (const Way& way : ways) {
+    RoomRun run(512 * kMiB, 576 * kMiB, 4096 * kMiB);
+    run.run(way, 2);
+    EXPECT_GE(way.goodput(run.ahead()), 0.9 * way.full()) << way.most_bytes;
+    run.run(way, 60);
+    EXPECT_LE(static_cast<double>(run.ahead()), std::max(2.7 * way.most_bytes, 64.0 * kMiB))
+        << "memory is the bound, not the target";
+  }
+}
+
+TEST(ReadAheadRoom, StaysWhereTheTrainingLoopDoesNotWait) {
+  RoomRun run(0, 64 * kMiB, 4096 * kMiB);
+  run.run({117e6, 0.045}, 30, 5e8);
+  EXPECT_EQ(run.ahead(), 64 * kMiB);
+}
+
+TEST(ReadAheadRoom, StaysWhereNothingIsPutOff) {
+  ReadAheadRoom room;
+  room.begin(0, 64 * kMiB, 4096 * kMiB);
+  for (std::uint64_t i = 1; i < 10; ++i) {
+    room.on_wait();
+    room.look({.bytes = i * 64 * kMiB}, TimePoint(std::chrono::milliseconds(i)));
+  }
+  EXPECT_EQ(room.bytes(), 64 * kMiB);
+}
+
+TEST(ReadAheadRoom, GrowsNoFurtherThanMemory) {
+  RoomRun run(100 * kMiB, 164 * kMiB, 300 * kMiB);
+  run.run({5e9, 0.5}, 30);
+  EXPECT_EQ(run.ahead(), 200 * kMiB);
+  EXPECT_TRUE(run.room.is_all());
+}
+
+TEST(ReadAheadRoom, FollowsAStoreThatTakesMore) {
+  RoomRun run(0, 64 * kMiB, 4096 * kMiB);
+  run.run({60e6, 0.06}, 10);
+  EXPECT_LE(run.ahead(), 128 * kMiB);
+  const Way faster{240e6, 0.06};
+  run.run(faster, 10);
+  EXPECT_GE(faster.goodput(run.ahead()), 0.9 * faster.full());
+}
+
+TEST(ReadAheadRoom, TakesBackAStepThatBroughtNothing) {
+  // Nothing is held back, yet no more comes: the processor is what limits.
+  RoomRun run(0, 64 * kMiB, 4096 * kMiB);
+  const Way slow{1e18, 0.1};
+  run.run(slow, 0.3);
+  EXPECT_GT(run.ahead(), 64 * kMiB);
+  run.run_at(7e8, 5);
+  const std::uint64_t found = run.ahead();
+  EXPECT_LE(found, 128 * kMiB);
+  run.run_at(7e8, 60);
+  EXPECT_LE(run.ahead(), found + found / 4 + 1);
+}
+
+TEST(ReadAheadRoom, WhileOneReadHoldsEverythingUpNothingGrows) {
+  ReadAheadRoom room;
+  room.begin(0, 64 * kMiB, 4096 * kMiB);
+  for (int i = 0; i < 1000; ++i) {
+    room.on_refused();
+    room.on_wait();
+    room.look({.bytes = 63 * kMiB}, TimePoint(std::chrono::milliseconds(i)));
+  }
+  EXPECT_EQ(room.bytes(), 64 * kMiB);
+}
+
+TEST(ReadAheadRoom, AnotherRunBeginsWithWhatWasFound) {
+  RoomRun run(0, 64 * kMiB, 4096 * kMiB);
+  run.run({400e6, 0.1}, 10);
+  const std::uint64_t found = run.ahead();
+  EXPECT_GT(found, 300 * kMiB);
+  run.room.begin(50 * kMiB, 114 * kMiB, 4096 * kMiB);
+  EXPECT_EQ(run.room.bytes(), 50 * kMiB + found);
+  run.room.begin(50 * kMiB, 114 * kMiB, 200 * kMiB);
+  EXPECT_EQ(run.room.bytes(), 200 * kMiB);
+}
+
+}  // namespace
+}  // namespace headrace::feed
