@@ -87,7 +87,7 @@ COMMANDS = {
 }
 
 
-def make_data(root: Path, mib: int, build: str) -> None:
+def make_data(root: Path, mib: int, build: str, small: bool = True) -> None:
     rng = random.Random(1)
     bucket = root / "bucket"
     for name in ("tar", "blobs"):
@@ -107,9 +107,11 @@ def make_data(root: Path, mib: int, build: str) -> None:
             check=True,
             capture_output=True,
         )
-    small = root / "small"
+    if not small:
+        return
+    files = root / "small"
     for i in range(4000):
-        file = small / f"d{i % 40}" / f"{i}.bin"
+        file = files / f"d{i % 40}" / f"{i}.bin"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(payload[i * 1000 : i * 1000 + 16384])
 

@@ -91,7 +91,9 @@ struct CopyOptions {
   /// more when the store's limit of parts demands it. Larger: fewer requests, more memory.
   std::uint64_t part_bytes = 0;
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;  ///< Of data under way; at least 1 MiB.
-  std::uint32_t max_in_flight = 64;                       ///< Requests, all together; > 0.
+  /// Requests, all together; > 0. A ceiling: how many of them are on the wire is found by the
+  /// stores' own control.
+  std::uint32_t max_in_flight = 512;
   std::uint32_t thread_count = 0;  ///< Threads that move data. 0: by the number of cores.
   /// Stops when so many objects failed and none succeeded (wrong bucket, no permission).
   std::uint64_t give_up_count = 100;

@@ -59,8 +59,14 @@ class Transfer(OptionSet):
         bool, option("--fsync", help="Local files survive a power failure once they have their name.")
     ] = False
     concurrency: Annotated[
-        int, option("--concurrency", least=1, metavar="N", help="Most requests in flight.")
-    ] = 64
+        int,
+        option(
+            "--concurrency",
+            least=1,
+            metavar="N",
+            help="Most requests in flight; how many there are is found by measuring.",
+        ),
+    ] = 512
     part_size: Annotated[
         str | None,
         option("--part-size", metavar="SIZE", help="Parts of large objects, such as 16MiB; default 8MiB."),
