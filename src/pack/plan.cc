@@ -22,6 +22,7 @@
 #include "pack/digest.h"
 #include "pack/json_text.h"
 #include "pack/shard_image.h"
+#include "pack/shard_names.h"
 #include "pack/tar_format.h"
 
 namespace headrace::pack_detail {
@@ -31,9 +32,9 @@ namespace {
 constexpr std::uint64_t kMdsLimitBytes = UINT32_MAX;
 constexpr int kDefaultZstdLevel = 3;  // That of mosaicml-streaming.
 
-std::string numbered(const char* format, std::uint64_t index) {
-  std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), format, static_cast<unsigned long long>(index));
+std::string hex(std::uint64_t value) {
+  std::array<char, 17> text{};
+  std::snprintf(text.data(), text.size(), "%016llx", static_cast<unsigned long long>(value));
   return text.data();
 }
 
@@ -200,12 +201,12 @@ void update(XXH3_state_t* state, std::string_view text) {
   XXH3_128bits_update(state, text.data(), text.size());
 }
 
-std::string plan_digest(const PackPlan& plan, const std::string& format) {
+std::string plan_digest(const PackPlan& plan) {
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
                                                                        &XXH3_freeState);
   XXH3_128bits_reset(state.get());
   update(state.get(), "headrace pack 1");
-  update(state.get(), format);
+  update(state.get(), plan.format());
   update(state.get(),
          std::to_string(plan.shard_bytes) + " " + std::to_string(plan.tokens_per_sample));
   update(state.get(), plan.compression);
@@ -219,17 +220,13 @@ std::string plan_digest(const PackPlan& plan, const std::string& format) {
     XXH3_128bits_update(state.get(), &file.size_bytes, sizeof(file.size_bytes));
   }
   const XXH128_hash_t value = XXH3_128bits_digest(state.get());
-  return numbered("%016llx", value.high64) + numbered("%016llx", value.low64);
+  return hex(value.high64) + hex(value.low64);
 }
 
 }  // namespace
 
-std::string PackPlan::raw_name(std::uint64_t shard) const {
-  return numbered(layout == Layout::kTarFiles ? "shard-%06llu.tar" : "shard.%05llu.mds", shard);
-}
-
 std::string PackPlan::object_name(std::uint64_t shard) const {
-  return raw_name(shard) + (is_compressed() ? ".zstd" : "");
+  return shard_names(format(), is_compressed()).name_of(shard);
 }
 
 Result<PackPlan> make_plan(std::vector<ObjectInfo> files, const PackOptions& options) {
@@ -245,7 +242,7 @@ Result<PackPlan> make_plan(std::vector<ObjectInfo> files, const PackOptions& opt
   if (plan.layout != Layout::kMdsTokens) HEADRACE_TRY(check_names(plan.files));
   if (plan.layout == Layout::kTarFiles) plan.is_numbered = needs_numbers(plan.files);
   HEADRACE_TRY(plan.layout == Layout::kMdsTokens ? plan_tokens(plan) : plan_files(plan));
-  plan.digest = plan_digest(plan, options.format);
+  plan.digest = plan_digest(plan);
   return plan;
 }
 

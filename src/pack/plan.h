@@ -46,9 +46,7 @@ struct PackPlan {
   std::string digest;  ///< 32 hex digits over options and files (key, size, version).
 
   bool is_compressed() const noexcept { return !compression.empty(); }
-  /// "shard.00042.mds", "shard-000042.tar".
-  std::string raw_name(std::uint64_t shard) const;
-  /// The name of the object that is written: raw_name() or with ".zstd".
+  const char* format() const noexcept { return layout == Layout::kTarFiles ? "webdataset" : "mds"; }
   std::string object_name(std::uint64_t shard) const;
 };
 

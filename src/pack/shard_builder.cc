@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
 #include <utility>
 
 #include "base/strings.h"
@@ -19,6 +18,7 @@
 #include "pack/digest.h"
 #include "pack/json_text.h"
 #include "pack/sample_format.h"
+#include "pack/shard_names.h"
 #include "read/run_reader.h"
 
 namespace headrace {
@@ -191,17 +191,7 @@ class Builder final : public ShardBuilder {
   }
 
   std::string name_of(std::uint64_t shard) const override {
-    const auto numbered = [&](const char* pattern) {
-      std::array<char, 48> text{};
-      std::snprintf(text.data(), text.size(), pattern, static_cast<unsigned long long>(shard));
-      return std::string(text.data());
-    };
-    const bool is_zipped = !codec_.name.empty();
-    if (format_.format == "mds") return numbered("shard.%05llu.mds") + (is_zipped ? ".zstd" : "");
-    if (format_.format == "litdata")
-      return numbered("chunk-0-%llu") + (is_zipped ? ".zstd.bin" : ".bin");
-    return numbered(format_.format == "tfrecord" ? "shard-%06llu.tfrecord" : "shard-%06llu.tar") +
-           (is_zipped ? ".gz" : "");
+    return shard_names(format_.format, !codec_.name.empty()).name_of(shard);
   }
   std::string config_json() const override { return python_json(samples_->config()); }
 

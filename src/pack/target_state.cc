@@ -23,6 +23,7 @@
 #include "io/new_object.h"
 #include "pack/json_text.h"
 #include "pack/shard_image.h"
+#include "pack/shard_names.h"
 
 namespace headrace::pack_detail {
 namespace {
@@ -240,7 +241,8 @@ std::string TargetState::index_json(std::span<const std::optional<ShardFacts>> f
       return json{{"basename", name}, {"bytes", bytes}, {"hashes", hashes}};
     };
     entry["samples"] = plan_.shards[i].sample_count;
-    entry["raw_data"] = file(plan_.raw_name(i), plan_.shards[i].image_bytes, facts[i]->raw_hash);
+    entry["raw_data"] = file(shard_names(plan_.format(), false).name_of(i),
+                             plan_.shards[i].image_bytes, facts[i]->raw_hash);
     entry["zip_data"] = plan_.is_compressed()
                             ? file(plan_.object_name(i), facts[i]->stored_bytes, facts[i]->zip_hash)
                             : json();
