@@ -30,7 +30,6 @@ namespace {
 using pack_detail::FinishedShard;
 using pack_detail::MemoryShare;
 using pack_detail::PackPlan;
-using pack_detail::ShardFacts;
 using pack_detail::ShardWorker;
 using pack_detail::TargetState;
 
@@ -74,7 +73,7 @@ class Run {
     }
   }
 
-  std::span<const std::optional<ShardFacts>> facts() const noexcept { return facts_; }
+  std::span<const std::optional<pack_detail::ShardFacts>> facts() const noexcept { return facts_; }
   const PackResult& result() const noexcept { return result_; }
   std::size_t todo_count() const noexcept { return todo_.size(); }
 
@@ -162,7 +161,7 @@ class Run {
 
   Mutex mutex_;
   std::condition_variable change_;
-  std::vector<std::optional<ShardFacts>>
+  std::vector<std::optional<pack_detail::ShardFacts>>
       facts_;          ///< Workers write under the mutex; read when none runs.
   PackResult result_;  ///< Likewise.
   std::uint64_t files_done_ HEADRACE_GUARDED_BY(mutex_) = 0;
@@ -172,7 +171,7 @@ class Run {
 };
 
 std::uint64_t bytes_to_read(const PackPlan& plan,
-                            std::span<const std::optional<ShardFacts>> facts) {
+                            std::span<const std::optional<pack_detail::ShardFacts>> facts) {
   std::uint64_t bytes = 0;
   for (std::uint64_t i = 0; i < facts.size(); ++i) {
     if (facts[i]) continue;

@@ -1,0 +1,17 @@
+#pragma once
+/// \file
+/// The index of a finished dataset. Pure.
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "headrace/target_record.h"
+
+namespace headrace::pack_detail {
+
+/// Text of "index.json"; empty for formats without one (all but "mds" and "litdata").
+/// `config_json`: as ShardBuilder::config_json() tells it.
+std::string index_text(std::string_view format, const std::string& config_json,
+                       std::span<const ShardFacts> facts);
+
+}  // namespace headrace::pack_detail
