@@ -4,7 +4,7 @@
 // again.
 //
 // - The first error is the run's; it stops the others, and what they say then is not heard.
-// - index.json comes last (TargetState::finish()), after all shards: readers see all of the
+// - index.json comes last (TargetRecord::finish()), after all shards: readers see all of the
 //   dataset or none.
 // - Progress is told by the thread that called pack(), never by a worker.
 #include "headrace/pack.h"
@@ -19,10 +19,11 @@
 
 #include "base/atomic_file.h"
 #include "base/mutex.h"
+#include "headrace/target_record.h"
+#include "pack/json_text.h"
 #include "pack/memory_share.h"
 #include "pack/plan.h"
 #include "pack/shard_worker.h"
-#include "pack/target_state.h"
 
 namespace headrace {
 namespace {
@@ -31,10 +32,12 @@ using pack_detail::FinishedShard;
 using pack_detail::MemoryShare;
 using pack_detail::PackPlan;
 using pack_detail::ShardWorker;
-using pack_detail::TargetState;
 
 // How often progress is told while nothing ends.
 constexpr std::chrono::milliseconds kProgressPeriod{100};
+
+/// By number of the shard; nullopt: to be made.
+using Facts = std::vector<std::optional<ShardFacts>>;
 
 Status check_places(const Store& source, const Store& target) {
   const std::string from = source.url() + "/";
@@ -53,14 +56,45 @@ Result<std::vector<ObjectInfo>> list_files(Store& source, const CallOptions& cal
   return files;
 }
 
+PackId id_of(const PackPlan& plan) {
+  // Version 1 kept its records elsewhere; plain shards never had any, so their plan stays the same.
+  const int version = plan.needs_records() ? 2 : 1;
+  const nlohmann::json text = {{"digest", plan.digest},
+                               {"files", plan.files.size()},
+                               {"samples", plan.sample_count},
+                               {"shards", plan.shards.size()},
+                               {"version", version}};
+  return {plan.digest, pack_detail::python_json(text), plan.format(), plan.is_compressed()};
+}
+
+/// What the target holds already.
+Result<Facts> facts_there(const PackPlan& plan, const TargetRecord& record,
+                          const CallOptions& call) {
+  Facts facts(plan.shards.size());
+  if (!plan.needs_records()) {
+    HEADRACE_TRY_ASSIGN(const auto sizes, record.sizes(call));
+    for (const auto& [shard, size] : sizes)
+      if (shard < facts.size() && size == plan.shards[shard].image_bytes)
+        facts[shard] = plan.facts_of(shard);
+    return facts;
+  }
+  HEADRACE_TRY_ASSIGN(auto all, record.finished(call));
+  if (all) return Facts(all->begin(), all->end());
+  HEADRACE_TRY_ASSIGN(auto done, record.reopen(call));
+  for (auto& [shard, one] : done)
+    if (shard < facts.size()) facts[shard] = std::move(one);
+  return facts;
+}
+
 /// The shards of one run, handed out to workers in order and taken back as they arrive.
 class Run {
  public:
-  Run(const PackPlan& plan, TargetState& state, const PackOptions& options, std::stop_token stop)
+  Run(const PackPlan& plan, const TargetRecord& record, Facts there, const PackOptions& options,
+      std::stop_token stop)
       : plan_(plan),
-        state_(state),
+        record_(record),
         options_(options),
-        facts_(state.facts().begin(), state.facts().end()),
+        facts_(std::move(there)),
         // Workers see one token: the caller's stop and a failure end them alike.
         link_(stop, [this] { end_.request_stop(); }) {
     for (std::uint64_t i = 0; i < facts_.size(); ++i) {
@@ -73,20 +107,24 @@ class Run {
     }
   }
 
-  std::span<const std::optional<pack_detail::ShardFacts>> facts() const noexcept { return facts_; }
+  /// Of all shards. \pre make_all() succeeded.
+  std::vector<ShardFacts> facts() const {
+    std::vector<ShardFacts> all;
+    for (const auto& one : facts_) all.push_back(*one);
+    return all;
+  }
   const PackResult& result() const noexcept { return result_; }
   std::size_t todo_count() const noexcept { return todo_.size(); }
 
   /// Makes what is left with the given workers; tells progress from this thread.
-  Status make_all(std::vector<std::unique_ptr<ShardWorker>> workers, Store& target)
-      HEADRACE_EXCLUDES(mutex_) {
+  Status make_all(std::vector<std::unique_ptr<ShardWorker>> workers) HEADRACE_EXCLUDES(mutex_) {
     std::vector<std::thread> threads;
     {
       MutexLock lock(mutex_);
       running_ = workers.size();
     }
     for (auto& worker : workers) {
-      threads.emplace_back([this, &target, worker = worker.get()] { work(*worker, target); });
+      threads.emplace_back([this, worker = worker.get()] { work(*worker); });
     }
     report_until_idle();
     for (std::thread& thread : threads) thread.join();
@@ -95,8 +133,8 @@ class Run {
   }
 
  private:
-  void work(ShardWorker& worker, Store& target) HEADRACE_EXCLUDES(mutex_) {
-    Status status = make_some(worker, target);
+  void work(ShardWorker& worker) HEADRACE_EXCLUDES(mutex_) {
+    Status status = make_some(worker);
     MutexLock lock(mutex_);
     // A worker that stops because another failed has nothing to add.
     if (!status.ok() && error_.ok()) error_ = std::move(status);
@@ -105,26 +143,25 @@ class Run {
     change_.notify_all();
   }
 
-  Status make_some(ShardWorker& worker, Store& target) {
-    HEADRACE_TRY_ASSIGN(const auto recorder, target.new_handle());
+  Status make_some(ShardWorker& worker) {
     std::vector<FinishedShard> finished;
     while (true) {
       const std::size_t index =
           next_.fetch_add(1, std::memory_order_relaxed);  // A counter, no data behind it.
       if (index >= todo_.size()) break;
       Status made = worker.make(todo_[index], end_.get_token(), finished);
-      HEADRACE_TRY(take(*recorder, finished));
+      HEADRACE_TRY(take(finished));
       HEADRACE_TRY(std::move(made));
     }
     Status flushed = worker.flush(end_.get_token(), finished);
-    HEADRACE_TRY(take(*recorder, finished));
+    HEADRACE_TRY(take(finished));
     return flushed;
   }
 
-  Status take(Store& recorder, std::vector<FinishedShard>& finished) HEADRACE_EXCLUDES(mutex_) {
+  Status take(std::vector<FinishedShard>& finished) HEADRACE_EXCLUDES(mutex_) {
     for (const FinishedShard& shard : finished) {
       // Also when stopping: what has arrived should not be made again.
-      HEADRACE_TRY(state_.record(recorder, shard, {}));
+      if (plan_.needs_records()) HEADRACE_TRY(record_.record(shard.shard, shard.facts, {}));
       MutexLock lock(mutex_);
       facts_[shard.shard] = shard.facts;
       result_.written_bytes += shard.facts.stored_bytes;
@@ -153,7 +190,7 @@ class Run {
   }
 
   const PackPlan& plan_;
-  TargetState& state_;
+  const TargetRecord& record_;
   const PackOptions& options_;
   std::vector<std::uint64_t> todo_;
   std::atomic<std::size_t> next_{0};
@@ -161,8 +198,7 @@ class Run {
 
   Mutex mutex_;
   std::condition_variable change_;
-  std::vector<std::optional<pack_detail::ShardFacts>>
-      facts_;          ///< Workers write under the mutex; read when none runs.
+  Facts facts_;        ///< Workers write under the mutex; read when none runs.
   PackResult result_;  ///< Likewise.
   std::uint64_t files_done_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::size_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;
@@ -170,8 +206,7 @@ class Run {
   std::stop_callback<std::function<void()>> link_;
 };
 
-std::uint64_t bytes_to_read(const PackPlan& plan,
-                            std::span<const std::optional<pack_detail::ShardFacts>> facts) {
+std::uint64_t bytes_to_read(const PackPlan& plan, const Facts& facts) {
   std::uint64_t bytes = 0;
   for (std::uint64_t i = 0; i < facts.size(); ++i) {
     if (facts[i]) continue;
@@ -211,26 +246,27 @@ Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions&
                                 options.worker_count == 0 ? cores : options.worker_count));
   HEADRACE_TRY_ASSIGN(const auto pool, SlabPool::create({.limit_bytes = options.memory_bytes}));
 
-  TargetState state(plan, target, *pool);
-  HEADRACE_TRY(state.load(call));
+  const TargetRecord record(target, *pool, id_of(plan));
+  HEADRACE_TRY(record.load(call));
+  HEADRACE_TRY_ASSIGN(const Facts there, facts_there(plan, record, call));
   // Workers write files of this directory themselves; killed ones leave them half written. Other
   // stores clean up after themselves.
   if (const std::string directory = target.local_directory(); !directory.empty())
     remove_stale_temporaries(directory);
-  Run run(plan, state, options, stop);
+  Run run(plan, record, there, options, stop);
   std::vector<std::unique_ptr<ShardWorker>> workers;
   for (std::uint32_t i = 0; i < std::min<std::size_t>(share.worker_count, run.todo_count()); ++i) {
     HEADRACE_TRY_ASSIGN(auto worker, ShardWorker::create(plan, share, *pool, source, target));
     workers.push_back(std::move(worker));
   }
-  HEADRACE_TRY(run.make_all(std::move(workers), target));
-  HEADRACE_TRY(state.finish(run.facts(), call));
+  HEADRACE_TRY(run.make_all(std::move(workers)));
+  HEADRACE_TRY(record.finish(run.facts(), plan.mds_config, call));
 
   PackResult result = run.result();
   result.file_count = plan.files.size();
   result.sample_count = plan.sample_count;
   result.shard_count = plan.shards.size();
-  result.read_bytes = bytes_to_read(plan, state.facts());
+  result.read_bytes = bytes_to_read(plan, there);
   if (options.progress)
     options.progress(result.file_count, result.file_count, result.written_bytes);
   return result;

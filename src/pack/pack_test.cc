@@ -8,6 +8,7 @@
 
 #include "base/temporary_directory.h"
 #include "pack/digest.h"
+#include "pack/json_text.h"
 #include "pack/pack_test_util.h"
 #include "store/fault/fault_store.h"
 #include "store/file/file_store.h"
@@ -319,8 +320,8 @@ TEST(Pack, FinishedPackIsRecognisedAndKept) {
     const PackResult first = must_pack(*source, *target, options);
     const Files all = contents(*target, true);
     EXPECT_EQ(
-        std::count_if(all.begin(), all.end(), [](const auto& o) { return o.first[0] == '.'; }), 1)
-        << "only the plan record stays";
+        std::count_if(all.begin(), all.end(), [](const auto& o) { return o.first[0] == '.'; }), 2)
+        << "of records, the plan and the word that all is there stay";
     const PackResult second = must_pack(*source, *target, options);
     EXPECT_EQ(second.resumed_shard_count, first.shard_count);
     EXPECT_EQ(second.read_bytes, 0U);
@@ -340,7 +341,7 @@ TEST(Pack, RemovesTheRecordsThatAreThere) {
   const PackResult first = must_pack(*source, watched, options);
   EXPECT_EQ(watch->removes.exchange(0), first.shard_count);
   const auto pool = pack_test::make_pool();
-  EXPECT_TRUE(write_object(*target, *pool, ".hrpack.000001.json", "{}"));
+  EXPECT_TRUE(write_object(*target, *pool, ".hrpack/done/000001.json", "{}"));
   EXPECT_TRUE(write_object(*target, *pool, ".hrpack.note.json", "{}"));
   must_pack(*source, watched, options);
   EXPECT_EQ(watch->removes, 1U);
@@ -354,14 +355,14 @@ TEST(Pack, RecordsOfOtherShardsOrPlansAreNotBelieved) {
   const auto target = make_store("target");
   const PackResult first = must_pack(*source, *target, options);
   const Files all = contents(*target, true);
-  EXPECT_TRUE(target->remove("index.json").ok());
   const auto pool = pack_test::make_pool();
-  for (const char* text : {"", "no JSON", "{}", R"({"etag": "x", "plan": "y"})"}) {
-    EXPECT_TRUE(write_object(*target, *pool, ".hrpack.000000.json", text));
-    EXPECT_TRUE(write_object(*target, *pool, ".hrpack.999999.json", text));
+  for (const char* text : {"", "no JSON", "{}", R"({"digest": "x", "facts": {"bytes": 7}})"}) {
+    for (const char* name : {"index.json", ".hrpack.done.json"})
+      EXPECT_TRUE(target->remove(name).ok());
+    EXPECT_TRUE(write_object(*target, *pool, ".hrpack/done/000000.json", text));
+    EXPECT_TRUE(write_object(*target, *pool, ".hrpack/done/999999.json", text));
     EXPECT_EQ(must_pack(*source, *target, options).resumed_shard_count, 0U);
     EXPECT_EQ(contents(*target, true), all);
-    EXPECT_TRUE(target->remove("index.json").ok());
   }
   EXPECT_GT(first.shard_count, 2U);
 }
@@ -422,6 +423,36 @@ TEST(Pack, DifferentPackLeavesTheTargetAlone) {
   const auto foreign = make_store("foreign", {{"index.json", "{}"}});
   EXPECT_EQ(pack_code(*source, *foreign, small_options()), Code::kInvalidArgument);
   EXPECT_EQ(contents(*foreign, true).size(), 1U);
+}
+
+// Version 1 had no records of plain shards, and those of others where nobody looks any more.
+TEST(Pack, GoesOnWithPlainShardsOfEarlierVersionsAndRefusesOthers) {
+  const auto source = make_store("source", random_files(test_seed(), 30));
+  for (const char* compression : {"", "zstd"}) {
+    PackOptions options = small_options();
+    options.compression = compression;
+    const auto target = make_store("target");
+    must_pack(*source, *target, options);
+    const Files all = contents(*target, true);
+    json plan = json::parse(all.at(".hrpack.json"));
+    plan["version"] = 1;
+    const auto pool = pack_test::make_pool();
+    EXPECT_TRUE(write_object(*target, *pool, ".hrpack.json", pack_detail::python_json(plan)));
+    EXPECT_TRUE(target->remove(".hrpack.done.json").ok());
+    EXPECT_TRUE(target->remove("index.json").ok());
+    const Files before = contents(*target, true);
+    auto result = pack(*source, *target, options);
+    if (options.compression.empty()) {
+      ASSERT_TRUE(result);
+      EXPECT_EQ(result->resumed_shard_count, result->shard_count);
+      EXPECT_EQ(contents(*target, true), all);
+    } else {
+      ASSERT_FALSE(result);
+      EXPECT_EQ(result.error().code(), Code::kInvalidArgument);
+      EXPECT_NE(result.error().message().find("another version"), std::string::npos);
+      EXPECT_EQ(contents(*target, true), before);
+    }
+  }
 }
 
 TEST(Pack, OfTwoThatBeginAtOnceOneOrBothOfTheSamePackGoOn) {

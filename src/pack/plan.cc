@@ -225,8 +225,10 @@ std::string plan_digest(const PackPlan& plan) {
 
 }  // namespace
 
-std::string PackPlan::object_name(std::uint64_t shard) const {
-  return shard_names(format(), is_compressed()).name_of(shard);
+ShardFacts PackPlan::facts_of(std::uint64_t shard) const {
+  const ShardPlan& one = shards[shard];
+  const std::string name = shard_names(format(), is_compressed()).name_of(shard);
+  return {name, one.sample_count, one.image_bytes, one.image_bytes, {}, {}, {}};
 }
 
 Result<PackPlan> make_plan(std::vector<ObjectInfo> files, const PackOptions& options) {

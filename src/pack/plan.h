@@ -11,6 +11,7 @@
 
 #include "headrace/pack.h"
 #include "headrace/store.h"
+#include "headrace/target_record.h"
 
 namespace headrace::pack_detail {
 
@@ -47,7 +48,11 @@ struct PackPlan {
 
   bool is_compressed() const noexcept { return !compression.empty(); }
   const char* format() const noexcept { return layout == Layout::kTarFiles ? "webdataset" : "mds"; }
-  std::string object_name(std::uint64_t shard) const;
+  /// What is known of a shard before it is made: all there is to know of a plain one.
+  ShardFacts facts_of(std::uint64_t shard) const;
+  /// False: a shard of the planned size is finished. True: only its record has what the index says
+  /// of it.
+  bool needs_records() const noexcept { return is_compressed() || !hash.empty(); }
 };
 
 /// Errors: kInvalidArgument (options; a file too large for a shard of MDS, or with a name that is

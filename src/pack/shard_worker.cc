@@ -12,26 +12,22 @@
 //   put;
 // - in parts, one in memory at a time, for images larger than the share allows.
 //
-// A shard is finished only once the store has answered and named its version; only then is it
-// recorded. A run that goes on after it was killed makes the others again.
+// A shard is finished only once the store has answered; only then is it recorded. A run that goes
+// on after it was killed makes the others again.
 #include "pack/shard_worker.h"
 
-#include <sys/stat.h>
 #include <zstd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/check.h"
-#include "base/errno_status.h"
 #include "headrace/clock.h"
 #include "headrace/range_fetcher.h"
 #include "pack/digest.h"
 #include "pack/local_shard.h"
 #include "pack/shard_image.h"
-#include "store/file/file_key.h"
 
 namespace headrace::pack_detail {
 namespace {
@@ -103,10 +99,8 @@ Status ShardWorker::make_whole(std::uint64_t shard, std::stop_token stop,
   HEADRACE_TRY_ASSIGN(Slab image, acquire(image_bytes, stop, finished));
   HEADRACE_TRY(read_window(shard, 0, image.bytes(), stop));
   auto put = std::make_unique<Put>();
-  put->shard.shard = shard;
-  put->name = plan_.object_name(shard);
+  put->shard = {shard, plan_.facts_of(shard)};
   ShardFacts& facts = put->shard.facts;
-  facts.stored_bytes = image_bytes;
   if (!plan_.hash.empty()) {
     HEADRACE_TRY_ASSIGN(Digest digest, Digest::create(plan_.hash));
     digest.update(image.bytes());
@@ -152,13 +146,9 @@ Status ShardWorker::make_locally(std::uint64_t shard, std::stop_token stop,
   }
   draw_files(plan_, shard, writer);
   HEADRACE_TRY(writer.finish());
-  FinishedShard done{.shard = shard, .facts = {}, .etag = {}};
-  done.facts.stored_bytes = plan_.shards[shard].image_bytes;
+  FinishedShard done{shard, plan_.facts_of(shard)};
   done.facts.raw_hash = writer.hash();
-  struct stat info {};
-  if (::fstat(file.fd(), &info) != 0) return errno_status(errno, "stat " + file.path());
-  done.etag = file::etag_of(info);
-  HEADRACE_TRY(file.publish(target_directory_ + "/" + plan_.object_name(shard)));
+  HEADRACE_TRY(file.publish(target_directory_ + "/" + done.facts.name));
   finished.push_back(std::move(done));
   return {};
 }
@@ -224,7 +214,7 @@ Status ShardWorker::read_window(std::uint64_t shard, std::uint64_t begin,
 void ShardWorker::submit_put(std::unique_ptr<Put> put, Slab slab) {
   Request request;
   request.op = Op::kPut;
-  request.key = put->name;
+  request.key = put->shard.facts.name;
   request.length_bytes = put->shard.facts.stored_bytes;
   put->charged_bytes = SlabPool::charged_bytes(slab.bytes().size());
   request.slab = std::move(slab);
@@ -264,7 +254,6 @@ Status ShardWorker::take_put(Completion completion, std::vector<FinishedShard>& 
   });
   HEADRACE_CHECK(put != puts_.end());
   put_bytes_ -= (*put)->charged_bytes;
-  (*put)->shard.etag = std::move(completion.etag);
   if (completion.status.ok()) finished.push_back(std::move((*put)->shard));
   puts_.erase(put);
   return std::move(completion.status);
@@ -275,11 +264,9 @@ Status ShardWorker::make_in_parts(std::uint64_t shard, std::stop_token stop,
                                   std::vector<FinishedShard>& finished) {
   // put_parts() tells nobody of shards that arrive meanwhile: none may be under way.
   HEADRACE_TRY(flush(stop, finished));
-  FinishedShard done;
-  done.shard = shard;
-  done.facts.stored_bytes = plan_.shards[shard].image_bytes;
+  FinishedShard done{shard, plan_.facts_of(shard)};
   HEADRACE_TRY_ASSIGN(const auto uploader,
-                      io::Uploader::begin(*target_, *target_, plan_.object_name(shard),
+                      io::Uploader::begin(*target_, *target_, done.facts.name,
                                           {.call = {.stop = stop}, .max_in_flight = 1}));
   HEADRACE_TRY(put_parts(done, *uploader, stop));
   finished.push_back(std::move(done));
@@ -302,9 +289,8 @@ Status ShardWorker::put_parts(FinishedShard& done, io::Uploader& uploader, std::
     HEADRACE_TRY(uploader.wait_one());
   }
   if (!plan_.hash.empty()) done.facts.raw_hash = digest->finish();
-  HEADRACE_TRY_ASSIGN(const ObjectInfo object, uploader.finish());
-  done.etag = object.etag;
-  return {};
+  auto object = uploader.finish();
+  return object ? Status() : std::move(object).error();
 }
 
 }  // namespace headrace::pack_detail

@@ -21,18 +21,10 @@
 
 namespace headrace::pack_detail {
 
-/// What the index says of a shard beyond the plan.
-struct ShardFacts {
-  std::uint64_t stored_bytes = 0;  ///< Size of the object.
-  std::string raw_hash;            ///< Empty without PackOptions::hash.
-  std::string zip_hash;            ///< Empty unless compressed and hashed.
-};
-
 /// A shard that has been written.
 struct FinishedShard {
   std::uint64_t shard = 0;
   ShardFacts facts;
-  std::string etag;
 };
 
 class ShardWorker {
@@ -55,7 +47,6 @@ class ShardWorker {
  private:
   struct Put {
     FinishedShard shard;
-    std::string name;
     std::uint64_t charged_bytes = 0;
   };
 
