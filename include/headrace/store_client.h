@@ -55,6 +55,8 @@ class StoreClient {
 
   /// Cancels what is under way and refuses more. Idempotent.
   void close() noexcept;
+  /// Stops when the client is closed: for calls on store(), which close() does not end by itself.
+  std::stop_token closing() const noexcept { return closing_.get_token(); }
   /// Waits until the logs are written. Errors: those of AccessLog.
   Status flush_logs();
 

@@ -31,6 +31,7 @@ void bind_loader(nb::module_& m);
 void bind_probe(nb::module_& m);
 void bind_order(nb::module_& m);
 void bind_pack(nb::module_& m);
+void bind_target_record(nb::module_& m);
 void bind_verify(nb::module_& m);
 void bind_copy(nb::module_& m);
 void bind_sim(nb::module_& m);

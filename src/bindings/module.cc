@@ -16,6 +16,7 @@ NB_MODULE(_native, m) {
   headrace::bind_loader(m);
   headrace::bind_order(m);
   headrace::bind_pack(m);
+  headrace::bind_target_record(m);
   headrace::bind_verify(m);
   headrace::bind_copy(m);
   headrace::bind_sim(m);

@@ -42,7 +42,10 @@ TEST_F(StoreClientTest, WritesAndReadsBackInParts) {
 }
 
 TEST_F(StoreClientTest, AClosedClientSaysThatItWasClosed) {
+  const std::stop_token closing = client_->closing();
+  EXPECT_FALSE(closing.stop_requested());
   client_->close();
+  EXPECT_TRUE(closing.stop_requested());
   Request request;
   request.key = "key";
   const Completion done = client_->run(std::move(request), kNoPause);
