@@ -112,8 +112,6 @@ class ShardBuilder {
   /// Ends the shard; the next sample begins another. A staged sample stays staged. Errors:
   /// kInvalidArgument (4 GiB or more where offsets have 32 bits).
   virtual Result<BuiltShard> take() = 0;
-  /// "shard.00042.mds.zstd", "shard-000042.tar", "chunk-0-42.bin" ...
-  virtual std::string name_of(std::uint64_t shard) const = 0;
   /// JSON object that an index repeats: MDS for every shard, LitData once. "{}" for others.
   virtual std::string config_json() const = 0;
 };

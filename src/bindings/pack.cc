@@ -179,12 +179,6 @@ void bind_pack(nb::module_& m) {
       .def("add_samples", &add_samples, nb::arg("dataset"), nb::arg("store"), nb::arg("begin"),
            nb::arg("end"))
       .def("take", &take)
-      .def(
-          "name_of",
-          [](const PyShardBuilder& self, std::uint64_t shard) {
-            return self.builder->name_of(shard);
-          },
-          nb::arg("shard"))
       .def_prop_ro("sample_count",
                    [](const PyShardBuilder& self) { return self.builder->sample_count(); })
       .def_prop_ro("raw_bytes",

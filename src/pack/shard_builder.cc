@@ -18,7 +18,6 @@
 #include "pack/digest.h"
 #include "pack/json_text.h"
 #include "pack/sample_format.h"
-#include "pack/shard_names.h"
 #include "read/run_reader.h"
 
 namespace headrace {
@@ -190,9 +189,6 @@ class Builder final : public ShardBuilder {
     return out;
   }
 
-  std::string name_of(std::uint64_t shard) const override {
-    return shard_names(format_.format, !codec_.name.empty()).name_of(shard);
-  }
   std::string config_json() const override { return python_json(samples_->config()); }
 
  private:

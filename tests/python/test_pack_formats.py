@@ -478,7 +478,7 @@ def test_secrets_never_enter_an_output(tmp_path: Path, monkeypatch: pytest.Monke
         raise StoppedError
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("headrace.prepare.conversion.index_objects", stop)
+        patch.setattr("headrace.prepare.conversion.PackTarget.finish", stop)
         with pytest.raises(StoppedError):
             prepare.convert(
                 made, tmp_path / "target", access_key=SECRETS[0], secret_key=SECRETS[1], shard_bytes=4000

@@ -19,9 +19,13 @@ import pytest
 import headrace as hr
 from headrace import prepare
 from headrace.prepare.on_ray import Claims, SharedTarget
-from headrace.prepare.target import FINISHED, WORK, PackTarget
+from headrace.prepare.target import WORK, PackTarget
 from headrace.store.store import open_native
 
+PLAN = {"format": "mds", "compression": ""}
+CONFIG = '{"compression": null, "hashes": []}'
+PARTS = [{"name": f"shard.{i:05d}.mds", "bytes": 3, "samples": 1} for i in range(3)]
+FINISHED = ".hrpack.done.json"
 ROUNDS = 20 if os.environ.get("HEADRACE_LONG_TESTS") else 2
 SAMPLES = [{"x": i, "text": f"sample {i} " * (i % 40)} for i in range(6000)]
 OPTIONS = {"format": "mds", "shard_bytes": 16_000, "compression": "zstd:19", "hash": "sha1"}
@@ -40,7 +44,7 @@ class Hand:
 @pytest.fixture
 def place(tmp_path: Path) -> PackTarget:
     store = open_native(tmp_path / "target", "16MiB")
-    target = PackTarget(store, {"format": "test"})
+    target = PackTarget(store, PLAN)
     target.load()
     return target
 
@@ -76,19 +80,19 @@ def test_the_part_of_an_owner_told_dead_is_taken_at_once_unless_it_is_done(place
     a.beat()
     assert a.take(0)
     assert a.take(1)
-    place.put_part(1, {"name": "shard.1", "bytes": 3}, b"abc")
+    place.put_part(1, PARTS[1], b"abc")
     b.bury("a")
     assert b.take(0)
     assert not b.take(1)
 
 
 def records(place: PackTarget) -> list[str]:
-    return list(place.sizes(WORK))
+    return place.notes(WORK)
 
 
 def test_nothing_is_left_by_those_who_come_after_the_end(place: PackTarget) -> None:
     late = Claims(place, "late", 10, Hand())
-    place.finish([], {}, str)
+    place.finish([], CONFIG)
     assert not late.take(0)
     late.beat()
     assert records(place) == []
@@ -97,44 +101,45 @@ def test_nothing_is_left_by_those_who_come_after_the_end(place: PackTarget) -> N
 def test_nothing_is_left_by_those_whom_the_end_overtakes(
     place: PackTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    put = place.put_json
+    put = place.put_note
 
-    def then_finish(key: str, value: object, *, if_absent: bool = False) -> None:
+    def then_finish(key: str, value: dict[str, object], *, if_absent: bool = False) -> None:
         put(key, value, if_absent=if_absent)
         if key.startswith(WORK):
             put(FINISHED, {})
 
-    monkeypatch.setattr(place, "put_json", then_finish)
+    monkeypatch.setattr(place, "put_note", then_finish)
     Claims(place, "a", 10, Hand()).beat()
     assert records(place) == []
-    place.remove([FINISHED])
+    place.remove_note(FINISHED)
     assert not Claims(place, "b", 10, Hand()).take(7)
     assert records(place) == []
 
 
 def test_a_worker_taken_for_dead_writes_nothing_after_the_end(tmp_path: Path) -> None:
-    place = SharedTarget(open_native(tmp_path / "target", "16MiB"), {"format": "test"})
+    place = SharedTarget(open_native(tmp_path / "target", "16MiB"), PLAN)
     place.load()
-    place.put_part(0, {"name": "shard.0", "bytes": 3}, b"abc")
+    place.put_part(0, PARTS[0], b"abc")
     assert list(place.done()) == [0]
-    place.finish([], {}, str)
-    place.put_part(1, {"name": "shard.1", "bytes": 3}, b"abc")
-    assert list(place.sizes("shard")) == ["shard.0"]
+    place.finish(PARTS[:1], CONFIG)
+    place.put_part(1, PARTS[1], b"abc")
+    assert place.notes("shard") == ["shard.00000.mds"]
     assert records(place) == []
 
 
 def test_what_is_done_is_what_is_there(place: PackTarget) -> None:
-    parts = [{"name": f"shard.{i}", "bytes": 3} for i in range(3)]
-    for number, facts in enumerate(parts):
+    for number, facts in enumerate(PARTS):
         place.put_part(number, facts, b"abc")
-    place.remove(["shard.1"])
-    assert set(place.reopen()) == place.done_numbers() == {0, 2}
+    place.remove_note(PARTS[1]["name"])
+    assert set(place.reopen()) == set(place.recorded()) == {0, 2}
     # The same after the end, whose record also tells of parts; and when records outlived it.
-    place.put_json(FINISHED, {"digest": place.digest, "parts": parts})
-    place.put_part(1, parts[1], b"abc")
-    place.remove(["shard.1", "shard.2"])
+    place.put_part(1, PARTS[1], b"abc")
+    place.finish(PARTS, CONFIG)
+    place.record(1, PARTS[1])
+    for part in PARTS[1:]:
+        place.remove_note(part["name"])
     assert not place.finished()
-    assert set(place.reopen()) == place.done_numbers() == {0}
+    assert set(place.reopen()) == set(place.recorded()) == {0}
     assert not place.is_finished()
 
 

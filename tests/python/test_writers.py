@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from headrace.errors import (
     UnavailableError,
     UnsupportedError,
 )
-from headrace.prepare.target import DONE, FINISHED, PackTarget, done_key
+from headrace.prepare.target import PackTarget
 from headrace.prepare.writers import writer_class
 
 FEW = settings(
@@ -430,13 +431,10 @@ def test_a_record_never_vouches_for_the_shard_of_another_write(
     first.abandon()
     with monkeypatch.context() as patch:
 
-        def put_json(self: PackTarget, key: str, value: Any, *, if_absent: bool = False) -> None:
-            if key.startswith(DONE):
-                raise UnavailableError("killed here")
-            real(self, key, value, if_absent=if_absent)
+        def record(self: PackTarget, number: int, facts: dict[str, Any]) -> None:
+            raise UnavailableError("killed here")
 
-        real = PackTarget.put_json
-        patch.setattr(PackTarget, "put_json", put_json)
+        patch.setattr(PackTarget, "record", record)
         with pytest.raises(UnavailableError):
             prepare.write(others, tmp_path / "out", shard_bytes=900)
     prepare.write(SAMPLES, tmp_path / "out", shard_bytes=900)
@@ -465,7 +463,7 @@ def test_a_shard_that_another_writer_put_late_is_noticed(tmp_path: Path) -> None
     writer = prepare.MDSWriter(tmp_path / "out", shard_bytes=900)
     for sample in SAMPLES:
         writer.write(sample)
-    record = tmp_path / "out" / done_key(0)
+    record = tmp_path / "out" / ".hrpack/done/000000.json"
     record.write_text(record.read_text().replace('"content": "', '"content": "f'))
     with pytest.raises(ChangedError, match=r"shard\.00000\.mds was written by another"):
         writer.close()
@@ -558,20 +556,15 @@ def test_a_shorter_write_leaves_nothing_of_a_longer_one_that_broke_off(
     assert everything(tmp_path / "out") == everything(tmp_path / "whole")
 
 
-def test_the_index_of_a_write_that_broke_off_goes_before_its_shards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = PackTarget.put_json
-
-    def failing(self: PackTarget, key: str, value: Any, *, if_absent: bool = False) -> None:
-        if key == FINISHED:
-            raise ZeroDivisionError
-        real(self, key, value, if_absent=if_absent)
-
-    monkeypatch.setattr(PackTarget, "put_json", failing)
-    with pytest.raises(ZeroDivisionError):
-        prepare.write(SAMPLES, tmp_path / "out", shard_bytes=900)
-    monkeypatch.undo()
+def test_the_index_of_a_write_that_broke_off_goes_before_its_shards(tmp_path: Path) -> None:
+    writer = prepare.MDSWriter(tmp_path / "out", shard_bytes=900)
+    for sample in SAMPLES:
+        writer.write(sample)
+    (tmp_path / "out" / ".hrpack.done.json" / "in the way").mkdir(parents=True)
+    with pytest.raises(HeadraceError, match=r"hrpack\.done\.json"):
+        writer.close()
+    writer.abandon()
+    shutil.rmtree(tmp_path / "out" / ".hrpack.done.json")
     assert (tmp_path / "out" / "index.json").exists()
     with pytest.raises(InvalidArgumentError, match="unknown"):
         prepare.write([*OTHERS, {"unknown": 1}], tmp_path / "out", shard_bytes=900)

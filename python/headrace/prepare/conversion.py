@@ -19,7 +19,7 @@ from headrace.errors import (
 )
 from headrace.prepare import on_ray
 from headrace.prepare.job import Job, PartMaker, plan_job
-from headrace.prepare.target import PackTarget, index_objects
+from headrace.prepare.target import PackTarget
 from headrace.prepare.writers import (
     DEFAULT_SHARD_BYTES,
     writer_class,
@@ -184,7 +184,7 @@ def convert(
                 f"{target}: part {lost[0]} ({len(lost)} in all) went away during the conversion; run it again"
             )
         facts = [done[number] for number in range(job.part_count)]
-        place.finish(facts, index_objects(format, probe.config_json, facts), probe.name_of)
+        place.finish(facts, probe.config_json)
         return _summary(facts, resumed)
 
 

@@ -124,10 +124,6 @@ class PartMaker:
             )
             self._map = load_callable(spec["map"]) if spec["map"] else None
 
-    def name_of(self, number: int) -> str:
-        """Name of a part's shard."""
-        return self._builder.name_of(number)  # type: ignore[no-any-return]
-
     @property
     def config_json(self) -> str:
         return self._builder.config_json  # type: ignore[no-any-return]
@@ -145,7 +141,7 @@ class PartMaker:
                     self._builder.stage(sample, position)
                 self._builder.commit()
         data, facts = self._builder.take()
-        facts["name"] = self._builder.name_of(number)
+        facts["name"] = self._target.name_of(number)
         if self._spec["format"] == "litdata":
             facts["content"] = content_digest(
                 data

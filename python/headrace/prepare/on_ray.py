@@ -7,14 +7,14 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.data.dataset import Dataset
 from headrace.errors import ChangedError, HeadraceError, UnsupportedError
 from headrace.prepare.job import Job, PartMaker
-from headrace.prepare.target import WORK, PackTarget, done_key
+from headrace.prepare.target import WORK, PackTarget
 from headrace.store.store import StoreOptions, open_native
 
 if TYPE_CHECKING:
@@ -67,41 +67,41 @@ class Claims:
             return
         self._beats += 1
         key = f"{WORK}owners/{self._owner}"
-        self._place.put_json(key, {"beat": self._beats, "pid": os.getpid()})
+        self._place.put_note(key, {"beat": self._beats, "pid": os.getpid()})
         if self.is_over():
-            self._place.remove([key])
+            self._place.remove_note(key)
 
     def bury(self, owner: str) -> None:
         """Says that an owner is dead: for those who know, so that nobody waits."""
-        self._place.put_json(f"{WORK}owners/{owner}", {"dead": True})
+        self._place.put_note(f"{WORK}owners/{owner}", {"dead": True})
 
     def take(self, number: int) -> bool:
         """True: this owner is to make the part."""
         if self._is_over:
             return False
         prefix = f"{WORK}claims/{number:06d}."
-        attempts = sorted(int(key.removeprefix(prefix)) for key in self._place.sizes(prefix))
+        attempts = sorted(int(key.removeprefix(prefix)) for key in self._place.notes(prefix))
         if attempts:
-            holder = (self._place.read(f"{prefix}{attempts[-1]}") or {}).get("owner")
+            holder = self._place.read_note(f"{prefix}{attempts[-1]}").get("owner")
             if holder != self._owner and self.is_alive(str(holder)):
                 return False
-            if self._place.read(done_key(number)) is not None:
+            if number in self._place.recorded():
                 return False
         key = f"{prefix}{attempts[-1] + 1 if attempts else 0}"
         try:
-            self._place.put_json(key, {"owner": self._owner}, if_absent=True)
+            self._place.put_note(key, {"owner": self._owner}, if_absent=True)
         except ChangedError:
             # Another one's, or ours when the answer to our first attempt was lost.
-            if (self._place.read(key) or {}).get("owner") != self._owner:
+            if self._place.read_note(key).get("owner") != self._owner:
                 return False
         if self.is_over():
             # The records may have been removed before ours came.
-            self._place.remove([key])
+            self._place.remove_note(key)
             return False
         return True
 
     def is_alive(self, owner: str) -> bool:
-        record = self._place.read(f"{WORK}owners/{owner}") or {}
+        record = self._place.read_note(f"{WORK}owners/{owner}")
         if record.get("dead"):
             return False
         beat, now = record.get("beat"), self._clock()
@@ -115,12 +115,12 @@ class Claims:
 class SharedTarget(PackTarget):
     """The target of a worker that may have been taken for dead: the others finish, and readers may be there."""
 
-    def put_part(self, number: int, facts: Mapping[str, Any], data: Buffer) -> None:
+    def put_part(self, number: int, facts: dict[str, Any], data: Buffer) -> None:
         if self.is_finished():
             return
         super().put_part(number, facts, data)
         if self.is_finished():
-            self.remove([done_key(number)])
+            self.forget(number)
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def work(
         maker = PartMaker(job, dataset, dataset._store, place)
         first = int(uuid.UUID(owner.partition("-")[0]).int + int(owner.partition("-")[2])) % job.part_count
         while True:
-            done = place.done_numbers()
+            done = set(place.recorded())
             missing = sorted((n for n in wanted if n not in done), key=lambda n: (n - first) % job.part_count)
             if not missing or claims.is_over():
                 return made
@@ -236,7 +236,7 @@ def run_on_ray(
                         raise HeadraceError(f"{MOST_CRASHES} workers died; the last: {error}") from error
                     launch()
             if report is not None:
-                report(len(place.done_numbers()), job.part_count, 0)
+                report(len(place.recorded()), job.part_count, 0)
     except BaseException:
         for task in tasks:
             ray.cancel(task, force=True)

@@ -6,6 +6,7 @@ import json
 import operator
 import os
 import struct
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +16,7 @@ from headrace import _native
 from headrace.base.units import parse_bytes
 from headrace.data.mds_values import TYPE_BYTES, save_image, save_pil, save_shape
 from headrace.errors import InvalidArgumentError, UnsupportedError
-from headrace.prepare.target import PackTarget, content_digest, index_objects
+from headrace.prepare.target import PackTarget, content_digest
 from headrace.store.store import StoreOptions, open_native
 
 if TYPE_CHECKING:
@@ -328,10 +329,6 @@ class RowShards:
         self._rows, self._bytes = [], 0
         return data, facts
 
-    @staticmethod
-    def name_of(shard: int) -> str:
-        return f"part-{shard:05d}.parquet"
-
     config_json = "{}"
 
 
@@ -346,7 +343,7 @@ class _NativeShards:
             format, rows, shard_bytes=shard_bytes, compression=compression, hash=hash
         )
         self._encoder = SampleEncoder(columns)
-        self.take, self.name_of = self._builder.take, self._builder.name_of
+        self.take = self._builder.take
         self._number = 0
 
     @property
@@ -372,7 +369,7 @@ class _NativeShards:
 def make_shards(
     format: str, columns: Sequence[ColumnSpec], shard_bytes: int, compression: str, hash: str
 ) -> Any:
-    """What makes shards of dicts: stage(), commit(), take(), name_of()."""
+    """What makes shards of dicts: stage(), commit(), take()."""
     if format != "parquet":
         return _NativeShards(format, columns, shard_bytes, compression, hash)
     if hash:
@@ -418,6 +415,7 @@ class DatasetWriter:
         self._facts: list[dict[str, Any]] = []
         self._unsent: tuple[dict[str, Any], Any] | None = None
         self._is_closed = False
+        self._run = uuid.uuid4().hex
         if self._columns is not None:
             self._make_shards()
         self._store = open_native(url, memory, **options)
@@ -441,7 +439,7 @@ class DatasetWriter:
                 "source": "samples of a program",
             }
             target = PackTarget(self._store, plan)
-            self._done = target.begin_write()
+            self._done = target.begin_write(self._run)
             self._target = target
         return self._target
 
@@ -467,9 +465,9 @@ class DatasetWriter:
         self._shards.commit()
 
     def _flush(self) -> None:
-        self._begin()
+        target = self._begin()
         data, facts = self._shards.take()
-        facts["name"] = self._shards.name_of(len(self._facts))
+        facts["name"] = target.name_of(len(self._facts))
         facts["content"] = content_digest(data)
         self._unsent = facts, data
         self._send()
@@ -482,7 +480,7 @@ class DatasetWriter:
         facts, data = self._unsent
         target, number = self._begin(), len(self._facts)
         if self._done.get(number) != facts:
-            target.check_run()
+            target.check_run(self._run)
             put = target.replace_part if number in self._done else target.put_part
             put(number, facts, data)
         self._facts.append(facts)
@@ -497,12 +495,7 @@ class DatasetWriter:
         self._send()
         if self._shards.sample_count > 0 or not self._facts:
             self._flush()
-        target = self._begin()
-        target.finish_write(
-            self._facts,
-            index_objects(self.format, self._shards.config_json, self._facts),
-            self._shards.name_of,
-        )
+        self._begin().finish_write(self._run, self._facts, self._shards.config_json)
         self.abandon()
 
     def abandon(self) -> None:
