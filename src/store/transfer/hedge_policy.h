@@ -62,11 +62,11 @@ class HedgePolicy {
     return std::max(options_.floor, scaled(times_.p95(size_class), factor_));
   }
 
-  /// `waited` is ten times what 95 % take, or more.
+  /// `waited` is ten times what 95 % take (and never under 40 ms), or more.
   bool is_far(std::uint64_t length_bytes, Microseconds waited) const noexcept {
     const std::size_t size_class = FirstByteTimes::class_of(length_bytes);
     return times_.is_known(size_class) &&
-           waited >= std::max(options_.floor, scaled(times_.p95(size_class), kFarFactor));
+           waited >= scaled(std::max(options_.floor, times_.p95(size_class)), kFarFactor);
   }
 
   /// Asks for one hedge, when `late` of `waiting` requests without an answer are late. True: a
