@@ -87,31 +87,40 @@ COMMANDS = {
 }
 
 
-def make_data(root: Path, mib: int, build: str, small: bool = True) -> None:
-    rng = random.Random(1)
-    bucket = root / "bucket"
-    for name in ("tar", "blobs"):
-        (bucket / name).mkdir(parents=True)
-    payload = rng.randbytes(64 << 20)
+def make_tars(bucket: Path, mib: int) -> None:
+    """Tars of 64 MiB, samples of 4 KiB."""
+    payload = random.Random(1).randbytes(64 << 20)
+    (bucket / "tar").mkdir(parents=True)
     for shard in range(max(1, mib // 64)):
-        (bucket / "blobs" / f"{shard}").write_bytes(payload)
         with tarfile.open(bucket / "tar" / f"{shard:05d}.tar", "w", format=tarfile.USTAR_FORMAT) as tar:
-            for i in range((64 << 20) // SAMPLE):
+            for i in range(len(payload) // SAMPLE):
                 member = tarfile.TarInfo(f"{shard:05d}{i:07d}.bin")
                 member.size = SAMPLE
                 tar.addfile(member, io.BytesIO(payload[i * SAMPLE : (i + 1) * SAMPLE]))
+
+
+def pack(source: Path, target: Path, build: str, *options: str) -> None:
+    """With the command line of `build`."""
+    subprocess.run(
+        [sys.executable, "-m", "headrace.cli", "pack", source, target, *options],
+        env={**os.environ, "PYTHONPATH": build} if build else None,
+        check=True,
+        capture_output=True,
+    )
+
+
+def make_data(root: Path, mib: int, build: str) -> None:
+    bucket = root / "bucket"
+    make_tars(bucket, mib)
+    payload = random.Random(1).randbytes(64 << 20)
+    (bucket / "blobs").mkdir()
+    for shard in range(max(1, mib // 64)):
+        (bucket / "blobs" / f"{shard}").write_bytes(payload)
     for name in ("mds", "tfrecord"):
-        subprocess.run(
-            [sys.executable, "-m", "headrace.cli", "pack", bucket / "tar", bucket / name, "--format", name],
-            env={**os.environ, "PYTHONPATH": build},
-            check=True,
-            capture_output=True,
-        )
-    if not small:
-        return
-    files = root / "small"
+        pack(bucket / "tar", bucket / name, build, "--format", name)
+    small = root / "small"
     for i in range(4000):
-        file = files / f"d{i % 40}" / f"{i}.bin"
+        file = small / f"d{i % 40}" / f"{i}.bin"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(payload[i * 1000 : i * 1000 + 16384])
 
