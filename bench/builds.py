@@ -15,6 +15,7 @@ that of the new build for both.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import io
 import json
 import os
@@ -26,6 +27,7 @@ import sys
 import tarfile
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 SAMPLE = 4096
@@ -87,8 +89,8 @@ COMMANDS = {
 }
 
 
-def make_tars(bucket: Path, mib: int) -> None:
-    """Tars of 64 MiB, samples of 4 KiB."""
+def make_tars(bucket: Path, mib: int) -> bytes:
+    """Tars of 64 MiB, samples of 4 KiB; returns the samples of each, one after the other."""
     payload = random.Random(1).randbytes(64 << 20)
     (bucket / "tar").mkdir(parents=True)
     for shard in range(max(1, mib // 64)):
@@ -97,13 +99,19 @@ def make_tars(bucket: Path, mib: int) -> None:
                 member = tarfile.TarInfo(f"{shard:05d}{i:07d}.bin")
                 member.size = SAMPLE
                 tar.addfile(member, io.BytesIO(payload[i * SAMPLE : (i + 1) * SAMPLE]))
+    return payload
+
+
+def of_build(build: str) -> dict[str, str]:
+    """Environment in which Python imports this build; "": the package that is installed."""
+    return {**os.environ, "PYTHONPATH": build} if build else dict(os.environ)
 
 
 def pack(source: Path, target: Path, build: str, *options: str) -> None:
     """With the command line of `build`."""
     subprocess.run(
         [sys.executable, "-m", "headrace.cli", "pack", source, target, *options],
-        env={**os.environ, "PYTHONPATH": build} if build else None,
+        env=of_build(build),
         check=True,
         capture_output=True,
     )
@@ -111,8 +119,7 @@ def pack(source: Path, target: Path, build: str, *options: str) -> None:
 
 def make_data(root: Path, mib: int, build: str) -> None:
     bucket = root / "bucket"
-    make_tars(bucket, mib)
-    payload = random.Random(1).randbytes(64 << 20)
+    payload = make_tars(bucket, mib)
     (bucket / "blobs").mkdir()
     for shard in range(max(1, mib // 64)):
         (bucket / "blobs" / f"{shard}").write_bytes(payload)
@@ -127,13 +134,24 @@ def make_data(root: Path, mib: int, build: str) -> None:
 
 def environment(build: str, port: int) -> dict[str, str]:
     return {
-        **os.environ,
-        "PYTHONPATH": build,
+        **of_build(build),
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}",
         "AWS_ACCESS_KEY_ID": "headrace",
         "AWS_SECRET_ACCESS_KEY": "headrace-secret",
     }
+
+
+@contextlib.contextmanager
+def simulator(root: Path, build: str, *options: str) -> Iterator[int]:
+    """Its port, of the simulator of `build` over the buckets in `root`."""
+    command = [sys.executable, "-m", "headrace.cli", "sim", str(root), "--port", "0", "--json", *options]
+    with subprocess.Popen(command, env=of_build(build), stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout
+            yield int(json.loads(server.stdout.readline())["endpoint"].rsplit(":", 1)[1])
+        finally:
+            server.terminate()
 
 
 def run_command(build: str, case: str, root: Path, port: int) -> tuple[float, float]:
@@ -184,46 +202,33 @@ def main() -> None:
     parser.add_argument("--cases", default=",".join([*CASES, *COMMANDS]))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    root = Path(tempfile.mkdtemp(prefix="builds-", dir="/dev/shm"))
-    server = None
-    try:
+    with tempfile.TemporaryDirectory(prefix="builds-", dir="/dev/shm") as directory:
+        root = Path(directory)
         make_data(root, args.mib, args.new)
-        server = subprocess.Popen(
-            [sys.executable, "-m", "headrace.cli", "sim", str(root), "--port", "0", "--json"],
-            env={**os.environ, "PYTHONPATH": args.new},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert server.stdout
-        port = int(json.loads(server.stdout.readline())["endpoint"].rsplit(":", 1)[1])
-        table = {}
-        for case in args.cases.split(","):
-            ratios: dict[str, list[float]] = {"cpu": [], "wall": []}
-            for number in range(args.rounds + 1):
-                turns = [args.old, args.new] if number % 2 else [args.new, args.old]
-                took = {build: run(build, case, root, port) for build in turns}
-                if number == 0:
-                    continue  # Both warm: indexes are made, pages are there.
-                for i, what in enumerate(("cpu", "wall")):
-                    ratios[what].append(took[args.new][i] / took[args.old][i])
-            table[case] = {
-                what: (round(statistics.median(v), 3), round(min(v), 3), round(max(v), 3))
-                for what, v in ratios.items()
-            }
-            if not args.json:
-                cpu, wall = table[case]["cpu"], table[case]["wall"]
-                print(
-                    f"{case:14} CPU new/old {cpu[0]:.3f} ({cpu[1]:.3f} to {cpu[2]:.3f})   "
-                    f"wall {wall[0]:.3f} ({wall[1]:.3f} to {wall[2]:.3f})",
-                    flush=True,
-                )
-        if args.json:
-            print(json.dumps(table))
-    finally:
-        if server is not None:
-            server.terminate()
-            server.wait()
-        shutil.rmtree(root)
+        with simulator(root, args.new) as port:
+            table = {}
+            for case in args.cases.split(","):
+                ratios: dict[str, list[float]] = {"cpu": [], "wall": []}
+                for number in range(args.rounds + 1):
+                    turns = [args.old, args.new] if number % 2 else [args.new, args.old]
+                    took = {build: run(build, case, root, port) for build in turns}
+                    if number == 0:
+                        continue  # Both warm: indexes are made, pages are there.
+                    for i, what in enumerate(("cpu", "wall")):
+                        ratios[what].append(took[args.new][i] / took[args.old][i])
+                table[case] = {
+                    what: (round(statistics.median(v), 3), round(min(v), 3), round(max(v), 3))
+                    for what, v in ratios.items()
+                }
+                if not args.json:
+                    cpu, wall = table[case]["cpu"], table[case]["wall"]
+                    print(
+                        f"{case:14} CPU new/old {cpu[0]:.3f} ({cpu[1]:.3f} to {cpu[2]:.3f})   "
+                        f"wall {wall[0]:.3f} ({wall[1]:.3f} to {wall[2]:.3f})",
+                        flush=True,
+                    )
+            if args.json:
+                print(json.dumps(table))
 
 
 if __name__ == "__main__":

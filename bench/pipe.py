@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import random
 import subprocess
 import sys
@@ -24,8 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from builds import SAMPLE, make_tars, pack
-from sim_vs_nginx import free_port, wait_for
+from builds import SAMPLE, environment, make_tars, pack, simulator
 
 BAR = 40
 """Characters of a bar that reaches the knee."""
@@ -39,11 +37,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "litdata": ("litdata", {"ragged": "arrow"}),
     "parquet": ("parquet", {"ragged": "arrow"}),
 }
-SERVER = """import sys
-from headrace import sim
-with sim.Server(sys.argv[1], port=int(sys.argv[2]), profile=sys.argv[3], seed=5, require_signature=False):
-    sys.stdin.read()
-"""
 LOAD = """
 import json, resource, sys, time
 import headrace as hr
@@ -79,17 +72,6 @@ def make_data(bucket: Path, cases: list[str], mib: int, build: str) -> None:
         pack(bucket / "tar", bucket / name, build, "--format", name)
 
 
-def environment(build: str, port: int) -> dict[str, str]:
-    values = {
-        **os.environ,
-        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "headrace",
-        "AWS_SECRET_ACCESS_KEY": "headrace-secret",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    return values | ({"PYTHONPATH": build} if build else {})
-
-
 def run(code: list[str], env: dict[str, str]) -> Any:
     done = subprocess.run([sys.executable, *code], env=env, check=False, capture_output=True, text=True)
     if done.returncode:
@@ -99,7 +81,7 @@ def run(code: list[str], env: dict[str, str]) -> Any:
 
 def knee(name: str, env: dict[str, str]) -> float:
     words = ["bench", "fetch", f"s3://bucket/{name}/", "--part-bytes", "1MiB,8MiB", "--json"]
-    return max(row["gb_per_s"] for row in run(["-m", "headrace.cli", *words], env)["rows"])
+    return max(float(row["gb_per_s"]) for row in run(["-m", "headrace.cli", *words], env)["rows"])
 
 
 def show(row: dict[str, Any]) -> None:
@@ -151,10 +133,9 @@ def main() -> None:
         bucket.mkdir()
         make_data(bucket, cases, options.mib, builds[-1])
         for profile in options.profiles.split(","):
-            port = free_port()
-            server = [sys.executable, "-c", SERVER, directory, str(port), profile]
-            with subprocess.Popen(server, env=environment(builds[-1], port), stdin=subprocess.PIPE):
-                wait_for(port)
+            with simulator(
+                Path(directory), builds[-1], "--profile", profile, "--seed", "5", "--unsigned"
+            ) as port:
                 for case in cases:
                     measure(case, profile, builds, port, options)
 
