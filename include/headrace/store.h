@@ -282,7 +282,8 @@ struct StoreOptions {
   /// Directory of the small file by which the processes of a node share what they know about an
   /// endpoint's limit. Empty: not shared.
   std::string control_directory;
-  /// Second requests for late ones, as a fraction of all requests. 0: never.
+  /// Second requests for late ones, as a fraction of all requests; eight more a reactor for those
+  /// that are ten times as late as usual. 0: never.
   double hedge_fraction = 0.02;
   bool verify_checksums = true;  ///< Checks bodies against the checksums that answers carry.
   ChecksumKind upload_checksum = ChecksumKind::kCrc32c;  ///< Sent with what is written, where the

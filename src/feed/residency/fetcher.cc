@@ -6,6 +6,8 @@
 //   room to unpack): what is under way can always be finished, and nobody waits for memory with
 //   memory in hand. Two that would are put back, and begun again with what they turned out to
 //   need.
+// - Requests have parts of the fetch's slab on loan. They come back before the fetch ends: a
+//   completion's at once, so that whoever forgets the fetch may give the memory back.
 // - An abandoned fetch keeps its memory until the store and the workers have let go of it, and
 //   while a batch has it pinned.
 #include "feed/residency/fetcher.h"

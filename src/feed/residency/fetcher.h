@@ -59,10 +59,10 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
   /// Gives back the memory of one that is not under way.
   void release() noexcept {
     bytes = {};
+    lender.reset();
     stored = Slab();
     unpacked.reset();
     arena.reset();
-    lender.reset();
     raw = Slab();
     reserved = Slab();
   }

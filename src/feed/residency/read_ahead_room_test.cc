@@ -32,17 +32,14 @@ class RoomRun {
 
   /// So many bytes a second come, whatever is asked for.
   void run_at(double bytes_per_s, double seconds) {
-    for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) step(bytes_per_s, true);
+    for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) step(bytes_per_s, true, false);
   }
   /// Looks each millisecond; the training loop takes `wanted_bytes_per_s`.
   void run(const Way& way, double seconds, double wanted_bytes_per_s = 1e18) {
     for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) {
       const double goodput = way.goodput(ahead());
-      if (way.holds_back(ahead())) {
-        arrivals_.held_bytes +=
-            static_cast<std::uint64_t>(std::min(goodput, wanted_bytes_per_s) / 1000);
-      }
-      step(std::min(goodput, wanted_bytes_per_s), goodput < wanted_bytes_per_s);
+      step(std::min(goodput, wanted_bytes_per_s), goodput < wanted_bytes_per_s,
+           way.holds_back(ahead()));
     }
   }
   std::uint64_t ahead() const { return room.bytes() - fixed_bytes_; }
@@ -50,8 +47,10 @@ class RoomRun {
   ReadAheadRoom room;
 
  private:
-  void step(double bytes_per_s, bool is_waited_for) {
-    arrivals_.bytes += static_cast<std::uint64_t>(bytes_per_s / 1000);
+  void step(double bytes_per_s, bool is_waited_for, bool is_held) {
+    const auto arrived = static_cast<std::uint64_t>(bytes_per_s / 1000);
+    arrivals_.bytes += arrived;
+    if (is_held) arrivals_.held_bytes += arrived;
     now_ += std::chrono::milliseconds(1);
     room.on_refused();
     if (is_waited_for) room.on_wait();
