@@ -20,8 +20,9 @@
 namespace headrace {
 
 namespace io {
+class ReadBudget;
 class SubmitQueue;
-}
+}  // namespace io
 
 /// Called about every kPauseSlice while a call waits; throws to give up (KeyboardInterrupt). May be
 /// empty.
@@ -54,15 +55,19 @@ struct RangeData {
 
 class RangeFetcher {
  public:
-  /// Enough to hide a first-byte time of 50 ms at 64 KiB a read; the store's own limits still hold.
-  static constexpr std::size_t kMostInFlight = 64;
+  /// More than any store has on the wire; how many of them are is found by its own control.
+  static constexpr std::size_t kMostInFlight = 512;
 
   struct Options {
     /// Deadline of each read, and stop of all. The latter is looked at while next() waits.
     CallOptions call = {};
     std::size_t max_in_flight = kMostInFlight;
-    /// Of memory that reads in flight or ready hold; one read may exceed it alone.
+    /// Of memory that reads in flight or ready hold; one read may exceed it alone. How much of it
+    /// is used follows what it brings (docs/design/0039).
     std::uint64_t max_bytes = ~std::uint64_t{0};
+    /// What it follows, for fetchers that read one after the other or beside each other; outlives
+    /// them. Null: one of its own.
+    io::ReadBudget* budget = nullptr;
     Pause pause = {};
     /// Asked for memory when nothing is in flight and the pool has none; empty: waits for the pool
     /// until the deadline.
@@ -102,7 +107,7 @@ class RangeFetcher {
   };
 
   Status submit_some(std::uint64_t* tag);
-  Result<Slab> take_memory(std::uint64_t size_bytes, bool is_alone);
+  Result<Slab> take_memory(std::uint64_t size_bytes);
   void queue(const RangeRead& read, Slab slab);
   Result<RangeData> take_ready(std::uint64_t* tag);
 
@@ -110,6 +115,8 @@ class RangeFetcher {
   Store& handle_;
   SlabPool& pool_;
   const Options options_;
+  std::unique_ptr<io::ReadBudget> own_budget_;
+  io::ReadBudget& budget_;
   std::deque<RangeRead> waiting_;
   std::deque<Slot> slots_;  ///< By tag of a request; a deque keeps the names in place.
   std::vector<std::size_t> free_slots_;

@@ -79,10 +79,15 @@ class SampleReader {
   /// `is_fresh`.
   Made read_block(const Job& job, bool is_fresh, std::optional<std::uint64_t>& digest,
                   const Pause& pause);
+  /// `bytes`: as stored. Errors also: kCorrupt.
+  Made make_block(std::uint32_t block, std::span<const std::byte> bytes, const Pause& pause);
   BlockBytes bytes_of(const Ready& ready) const;
   /// Cuts the samples of a job; those that cannot be cut from `bytes` become doubtful.
   Status cut(const Job& job, const BlockBytes& bytes, Call& call) const;
   Status cut(const Job& job, std::span<const std::byte> bytes, Call& call) const;
+  /// Reads blocks beside each other. To be read one by one afterwards are in `left`: those that are
+  /// kept, lie in many objects, made no sense, or found no memory.
+  Status read_blocks(std::span<const Job> jobs, Call& call, std::vector<const Job*>& left);
   Status read_whole(const Job& job, Call& call);
   Status read_doubtful(Call& call);
   /// Reads one doubtful sample on connections of its own, until it makes sense or its data is at

@@ -25,6 +25,10 @@
 
 namespace headrace {
 
+namespace io {
+class ReadBudget;
+}
+
 class StoreClient {
  public:
   using Logs = std::vector<std::shared_ptr<AccessLog>>;
@@ -38,7 +42,7 @@ class StoreClient {
   /// A client of an open store, whose accesses go to `logs`. Errors: those of SlabPool.
   static Result<std::shared_ptr<StoreClient>> wrap(std::unique_ptr<Store> store,
                                                    std::uint64_t memory_bytes, Logs logs = {});
-  ~StoreClient() { close(); }
+  ~StoreClient();
 
   /// For the control plane.
   Store& store() noexcept { return *store_; }
@@ -109,11 +113,12 @@ class StoreClient {
                             std::uint64_t part_bytes, const Pause& pause);
 
  private:
-  StoreClient() = default;
+  StoreClient();
   Status closed_error() const;
 
   std::shared_ptr<SlabPool> pool_;  // Outlives the handles, whose requests hold slabs.
   std::unique_ptr<Store> store_;
+  std::unique_ptr<io::ReadBudget> budget_;  // Of all calls that read.
   Logs logs_;
   std::uint64_t part_bytes_ = 0;
   std::stop_source closing_;

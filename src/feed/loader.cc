@@ -92,7 +92,8 @@ class LoaderImpl final : public Loader {
                                                      .shares = shares_,
                                                      .sizes = start.sizes,
                                                      .stand_ins = &stand_ins_,
-                                                     .wanted_memory_bytes = &wanted_memory_bytes_},
+                                                     .wanted_memory_bytes = &wanted_memory_bytes_,
+                                                     .fill_memory_bytes = &fill_memory_bytes_},
                                            finishes_on_workers(options_) ? workers_.get() : nullptr,
                                            options_.hand_over_bytes);
     waker_->attach(store);
@@ -175,6 +176,7 @@ class LoaderImpl final : public Loader {
   std::stop_source stop_;  ///< Of the whole loader: for those that wait for an order.
   StandIns stand_ins_;
   std::atomic<std::uint64_t> wanted_memory_bytes_{0};  // Written by the feed thread; relaxed.
+  std::atomic<std::uint64_t> fill_memory_bytes_{0};    // Likewise.
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<ThreadPool> workers_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -537,6 +539,8 @@ MetricList LoaderImpl::stats() const {
   append_counter(list, "loader.delivered_bytes", "bytes", delivered_bytes_.value());
   append_gauge(list, "loader.memory_wanted_bytes", "bytes",
                static_cast<double>(wanted_memory_bytes_.load(std::memory_order_relaxed)));
+  append_gauge(list, "loader.memory_fill_bytes", "bytes",
+               static_cast<double>(fill_memory_bytes_.load(std::memory_order_relaxed)));
   append_gauge(list, "loader.first_batch_us", "us", static_cast<double>(first_batch_us_.value()));
   append_counter(list, "loader.waited_us", "us", waited_us_.value());
   stalls_.append_to(list,

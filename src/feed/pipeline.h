@@ -39,7 +39,8 @@ class Pipeline {
  private:
   /// What belongs to one run.
   struct Stages {
-    Stages(const FeedParts& parts, Run r, std::unique_ptr<Residency> residency, ReadAheadRoom& room)
+    Stages(const FeedParts& parts, Run r, std::unique_ptr<Residency> residency,
+           io::ReadAheadRoom& room)
         : run(std::move(r)),
           read_ahead(parts, run, std::move(residency), room),
           assembler(parts, run, read_ahead) {}
@@ -64,7 +65,7 @@ class Pipeline {
   FeedParts parts_;
   Finisher finisher_;
   std::uint64_t generation_ = 0;
-  ReadAheadRoom room_;
+  io::ReadAheadRoom room_;
   std::unique_ptr<Stages> stages_;  ///< Null between runs.
   std::unique_ptr<CutBatch> cut_;   ///< Of the head.
 };

@@ -9,7 +9,8 @@ namespace headrace::io {
 Status ObjectScan::run(const ScanObject& object,
                        const std::function<Status(std::size_t, RangeData)>& take) {
   if (!fetcher_) {
-    HEADRACE_TRY_ASSIGN(fetcher_, RangeFetcher::create(store_, pool_, {.call = call_}));
+    HEADRACE_TRY_ASSIGN(fetcher_,
+                        RangeFetcher::create(store_, pool_, {.call = call_, .budget = budget_}));
   }
   Status status = run_pieces(object, take);
   // Reads may be under way that nobody will take.

@@ -32,9 +32,10 @@ struct ScanObject {
 
 class ObjectScan {
  public:
-  /// Keeps at most `depth` pieces in memory at once.
-  ObjectScan(Store& store, SlabPool& pool, CallOptions call, std::size_t depth)
-      : store_(store), pool_(pool), call_(std::move(call)), depth_(depth) {}
+  /// Keeps at most `depth` pieces in memory at once. `budget`: as in RangeFetcher::Options.
+  ObjectScan(Store& store, SlabPool& pool, CallOptions call, std::size_t depth,
+             ReadBudget* budget = nullptr)
+      : store_(store), pool_(pool), call_(std::move(call)), depth_(depth), budget_(budget) {}
 
   /// Hands the pieces over one after the other. Errors: kChanged, those of kGet, and what `take`
   /// returned, which ends the scan.
@@ -49,6 +50,7 @@ class ObjectScan {
   SlabPool& pool_;
   const CallOptions call_;
   const std::size_t depth_;
+  ReadBudget* const budget_;
   std::unique_ptr<RangeFetcher> fetcher_;  ///< Made anew after a failure.
 };
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "io/read_budget.h"
 #include "io/submit_queue.h"
 
 namespace headrace {
@@ -13,6 +14,10 @@ namespace {
 // Completions taken at once, and so reads submitted at once, at most: enough to make the cost of a
 // hand-over small.
 constexpr std::size_t kMostTogether = 64;
+
+std::uint64_t charge_of(const Slab& slab) noexcept {
+  return slab.bytes().empty() ? 0 : SlabPool::charged_bytes(slab.bytes().size());
+}
 
 }  // namespace
 
@@ -28,6 +33,10 @@ RangeFetcher::RangeFetcher(Store& handle, SlabPool& pool, Options options)
     : handle_(handle),
       pool_(pool),
       options_(std::move(options)),
+      own_budget_(options_.budget != nullptr
+                      ? nullptr
+                      : std::make_unique<io::ReadBudget>(options_.max_bytes)),
+      budget_(options_.budget != nullptr ? *options_.budget : *own_budget_),
       queue_(std::make_unique<io::SubmitQueue>(handle)),
       // A part of them, so that the others are under way while the caller looks at these.
       inbox_(std::clamp<std::size_t>(options_.max_in_flight / 4, 1, kMostTogether)) {}
@@ -36,17 +45,28 @@ RangeFetcher::~RangeFetcher() {
   if (own_handle_) own_handle_->stop();
   for (std::size_t i = 0; i < slots_.size() && queue_->in_flight() > 0; ++i) handle_.cancel(i);
   queue_->drain();
+  budget_.give_back(held_bytes_);
 }
 
 std::size_t RangeFetcher::pending() const noexcept {
   return waiting_.size() + queue_->pending() + ready();
 }
 
-Result<Slab> RangeFetcher::take_memory(std::uint64_t size_bytes, bool is_alone) {
+Result<Slab> RangeFetcher::take_memory(std::uint64_t size_bytes) {
+  // Else what is in flight gives its memory back first.
+  const bool is_alone = queue_->pending() == 0;
+  const std::uint64_t charge = SlabPool::charged_bytes(size_bytes);
+  if ((!is_alone && held_bytes_ + charge > options_.max_bytes) ||
+      !budget_.try_take(charge, is_alone))
+    return Status(Code::kExhausted, "");
   auto slab = pool_.try_acquire(size_bytes);
-  if (slab || slab.error().code() != Code::kExhausted || !is_alone) return slab;
-  return options_.acquire ? options_.acquire(size_bytes)
-                          : pool_.acquire(size_bytes, options_.call.deadline);
+  if (!slab && slab.error().code() == Code::kExhausted && is_alone) {
+    slab = options_.acquire ? options_.acquire(size_bytes)
+                            : pool_.acquire(size_bytes, options_.call.deadline);
+  }
+  if (slab) held_bytes_ += charge;
+  if (!slab) budget_.give_back(charge);
+  return slab;
 }
 
 Status RangeFetcher::submit_some(std::uint64_t* tag) {
@@ -55,12 +75,9 @@ Status RangeFetcher::submit_some(std::uint64_t* tag) {
     const RangeRead read = waiting_.front();
     Slab slab;
     if (read.length_bytes > 0) {
-      const std::uint64_t size = read.slab_offset_bytes + read.length_bytes;
-      // Else what is in flight gives its memory back first.
-      const bool is_alone = queue_->pending() == 0;
-      if (!is_alone && held_bytes_ + SlabPool::charged_bytes(size) > options_.max_bytes) break;
-      auto taken = take_memory(size, is_alone);
-      if (!taken && taken.error().code() == Code::kExhausted && !is_alone) break;
+      auto taken = take_memory(read.slab_offset_bytes + read.length_bytes);
+      const bool can_wait = queue_->pending() > 0;
+      if (!taken && taken.error().code() == Code::kExhausted && can_wait) break;
       if (!taken) {
         if (tag != nullptr) *tag = read.tag;
         waiting_.pop_front();
@@ -89,8 +106,7 @@ void RangeFetcher::queue(const RangeRead& read, Slab slab) {
   slot.etag.assign(read.etag);
   slot.tag = read.tag;
   slot.slab_offset_bytes = read.slab_offset_bytes;
-  slot.held_bytes = slab.bytes().empty() ? 0 : SlabPool::charged_bytes(slab.bytes().size());
-  held_bytes_ += slot.held_bytes;
+  slot.held_bytes = charge_of(slab);
   Request request;
   request.key = slot.key;
   request.etag = slot.etag;
@@ -110,6 +126,8 @@ Result<RangeData> RangeFetcher::take_ready(std::uint64_t* tag) {
   free_slots_.push_back(done.tag);
   const Slot& slot = slots_[done.tag];
   held_bytes_ -= slot.held_bytes;
+  budget_.give_back(slot.held_bytes);
+  budget_.on_end(done);
   if (tag != nullptr) *tag = slot.tag;
   if (!done.status.ok()) return std::move(done.status);
   return RangeData{.tag = slot.tag,
@@ -130,6 +148,7 @@ Result<RangeData> RangeFetcher::next(std::uint64_t* tag) {
                                 ? std::min(call.deadline, system_clock().now() + kPauseSlice)
                                 : call.deadline;
     inbox_taken_ = inbox_count_ = 0;
+    budget_.on_wait();
     HEADRACE_TRY_ASSIGN(inbox_count_, queue_->wait(inbox_, until, call.stop));
     if (inbox_count_ > 0) continue;
     if (system_clock().now() >= call.deadline)

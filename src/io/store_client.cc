@@ -7,7 +7,7 @@
 // - closed: nothing is lent any more, and what is out has been stopped. is_closed_ is set first,
 //   under the lock under which take() looks at it; so no handle slips through.
 // - Waiting goes in slices of kPauseSlice with pause() between them, so that Python sees Ctrl-C.
-// - Eight parts of a sixteenth of the memory are in flight: a read takes at most half of it.
+// - All calls that read share one budget, which bounds what is under way by what it brings.
 //
 // Who waits for memory (acquire()): another call that is under way will hand its slabs back, so
 // waiting makes sense as long as one active call is not itself starved. When all active calls
@@ -20,13 +20,14 @@
 #include <cstring>
 
 #include "io/pool_metrics.h"
+#include "io/read_budget.h"
 #include "io/submit_queue.h"
 #include "io/uploader.h"
 
 namespace headrace {
 namespace {
 
-// Parts in flight of one call: eight of 8 MiB hide a first-byte time of 100 ms at 600 MB/s.
+// Parts of one upload in flight, of a sixteenth of the memory each.
 constexpr std::size_t kPartsInFlight = 8;
 constexpr std::uint64_t kLargestPartBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kSmallestPartBytes = std::uint64_t{16} << 10;
@@ -56,6 +57,9 @@ class CallCount {
 
 }  // namespace
 
+StoreClient::StoreClient() = default;
+StoreClient::~StoreClient() { close(); }
+
 Result<std::shared_ptr<StoreClient>> StoreClient::open(const StoreOptions& options,
                                                        const Environment& environment,
                                                        std::uint64_t memory_bytes,
@@ -72,6 +76,7 @@ Result<std::shared_ptr<StoreClient>> StoreClient::wrap(std::unique_ptr<Store> st
   HEADRACE_TRY_ASSIGN(auto pool, SlabPool::create({.limit_bytes = memory_bytes}));
   client->pool_ = std::move(pool);
   client->store_ = std::move(store);
+  client->budget_ = std::make_unique<io::ReadBudget>(memory_bytes);
   client->logs_ = std::move(logs);
   client->part_bytes_ = std::clamp(memory_bytes / 16, kSmallestPartBytes, kLargestPartBytes);
   return client;
@@ -162,7 +167,7 @@ Status StoreClient::why(Status status) const {
 RangeFetcher::Options StoreClient::read_options(const Pause& pause) {
   RangeFetcher::Options options;
   options.call.stop = closing_.get_token();
-  options.max_in_flight = kPartsInFlight;
+  options.budget = budget_.get();
   options.pause = pause;
   options.acquire = [this, pause](std::size_t size_bytes) { return acquire(size_bytes, pause); };
   return options;

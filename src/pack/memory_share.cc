@@ -17,6 +17,8 @@ constexpr std::uint64_t kMostPartBytes = std::uint64_t{1} << 30;
 // An eighth of a share keeps hundreds of small files or four chunks in flight.
 constexpr std::uint64_t kReadFraction = 8;
 constexpr std::uint64_t kMostReadBytes = 64 << 20;
+// One connection to a store brings 50 to 100 MB/s: longer reads only leave fewer of them.
+constexpr std::uint64_t kMostChunkBytes = 4 << 20;
 
 /// Memory for a shard of this size in one piece, reads not included.
 std::uint64_t whole_bytes(const PackPlan& plan, std::uint64_t image_bytes) {
@@ -30,7 +32,8 @@ MemoryShare divide(std::uint64_t memory_bytes, std::uint32_t workers) {
   share.worker_count = workers;
   share.share_bytes = memory_bytes / workers;
   share.read_bytes = std::min(share.share_bytes / kReadFraction, kMostReadBytes);
-  share.chunk_bytes = std::max<std::uint64_t>(share.read_bytes / 4 / 4096 * 4096, 4096);
+  share.chunk_bytes =
+      std::clamp<std::uint64_t>(share.read_bytes / 4 / 4096 * 4096, 4096, kMostChunkBytes);
   // Size classes are at most a quarter larger than what is asked for.
   const std::uint64_t room = share.share_bytes - share.read_bytes;
   share.part_bytes = std::clamp<std::uint64_t>(room / 5 * 4 / 4096 * 4096, 4096, kMostPartBytes);

@@ -254,9 +254,11 @@ Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions&
   if (const std::string directory = target.local_directory(); !directory.empty())
     remove_stale_temporaries(directory);
   Run run(plan, record, there, options, stop);
+  io::ReadBudget reads(share.worker_count * share.read_bytes);
   std::vector<std::unique_ptr<ShardWorker>> workers;
   for (std::uint32_t i = 0; i < std::min<std::size_t>(share.worker_count, run.todo_count()); ++i) {
-    HEADRACE_TRY_ASSIGN(auto worker, ShardWorker::create(plan, share, *pool, source, target));
+    HEADRACE_TRY_ASSIGN(auto worker,
+                        ShardWorker::create(plan, share, *pool, reads, source, target));
     workers.push_back(std::move(worker));
   }
   HEADRACE_TRY(run.make_all(std::move(workers)));

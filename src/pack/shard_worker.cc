@@ -32,9 +32,6 @@
 namespace headrace::pack_detail {
 namespace {
 
-// Reads under way of a worker: more than any store has on the wire, few enough that none waits its
-// deadline out behind the others while the store asks for a lower rate.
-constexpr std::size_t kMostReads = 512;
 // What a shard goes through on its way from directory to directory. 1 MiB stays in the second-level
 // cache: 190,000 files of 16 KB a CPU second are read into it, 160,000 into 64 MiB (Xeon, tmpfs,
 // November 2026).
@@ -48,11 +45,12 @@ Status cancelled() { return Status(Code::kCancelled, "pack: stopped"); }
 
 Result<std::unique_ptr<ShardWorker>> ShardWorker::create(const PackPlan& plan,
                                                          const MemoryShare& share, SlabPool& pool,
-                                                         Store& source, Store& target) {
+                                                         io::ReadBudget& reads, Store& source,
+                                                         Store& target) {
   HEADRACE_TRY_ASSIGN(auto source_handle, source.new_handle());
   HEADRACE_TRY_ASSIGN(auto target_handle, target.new_handle());
-  auto worker = std::unique_ptr<ShardWorker>(
-      new ShardWorker(plan, share, pool, std::move(source_handle), std::move(target_handle)));
+  auto worker = std::unique_ptr<ShardWorker>(new ShardWorker(
+      plan, share, pool, reads, std::move(source_handle), std::move(target_handle)));
   if (!source.local_directory().empty()) worker->files_.emplace(source.local_directory());
   worker->target_directory_ = target.local_directory();
   return worker;
@@ -192,9 +190,8 @@ Status ShardWorker::read_window(std::uint64_t shard, std::uint64_t begin,
   ranges_.clear();
   draw_window(plan_, shard, begin, window, share_.chunk_bytes, ranges_);
   if (files_) return read_locally(window, stop);
-  RangeFetcher fetcher(
-      *source_, pool_,
-      {.call = {.stop = stop}, .max_in_flight = kMostReads, .max_bytes = share_.read_bytes});
+  RangeFetcher fetcher(*source_, pool_,
+                       {.call = {.stop = stop}, .max_bytes = share_.read_bytes, .budget = &reads_});
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     const FileRange& range = ranges_[i];
     fetcher.start({.key = plan_.files[range.file].key,

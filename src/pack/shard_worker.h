@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "headrace/store.h"
+#include "io/read_budget.h"
 #include "io/submit_queue.h"
 #include "io/uploader.h"
 #include "pack/local_files.h"
@@ -34,8 +35,10 @@ class ShardWorker {
     target_.reset();
     source_.reset();
   }
+  /// `reads`: of all workers; outlives them.
   static Result<std::unique_ptr<ShardWorker>> create(const PackPlan& plan, const MemoryShare& share,
-                                                     SlabPool& pool, Store& source, Store& target);
+                                                     SlabPool& pool, io::ReadBudget& reads,
+                                                     Store& source, Store& target);
 
   /// Makes one shard. It may still be on its way to the target afterwards: shards that have arrived
   /// are appended to `finished`, in any order. Errors: kCancelled (stop), those of the stores; the
@@ -50,11 +53,12 @@ class ShardWorker {
     std::uint64_t charged_bytes = 0;
   };
 
-  ShardWorker(const PackPlan& plan, const MemoryShare& share, SlabPool& pool,
+  ShardWorker(const PackPlan& plan, const MemoryShare& share, SlabPool& pool, io::ReadBudget& reads,
               std::unique_ptr<Store> source, std::unique_ptr<Store> target)
       : plan_(plan),
         share_(share),
         pool_(pool),
+        reads_(reads),
         source_(std::move(source)),
         target_(std::move(target)),
         queue_(*target_) {}
@@ -82,6 +86,7 @@ class ShardWorker {
   const PackPlan& plan_;
   const MemoryShare share_;
   SlabPool& pool_;
+  io::ReadBudget& reads_;
   std::unique_ptr<Store> source_;
   std::unique_ptr<Store> target_;
   io::SubmitQueue queue_;            ///< Of whole shards on their way to target_.

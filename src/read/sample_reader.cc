@@ -21,7 +21,8 @@
 namespace headrace {
 namespace {
 
-constexpr std::size_t kJobsInFlight = 64;
+/// Of the memory, what stored bytes of blocks under way may take; the rest is for unpacking them.
+constexpr std::uint64_t kAheadShare = 4;
 // Neighbours of a plain block are read together up to this size: above it a request costs less than
 // what it carries.
 constexpr std::uint64_t kMostRunBytes = std::uint64_t{1} << 20;
@@ -157,26 +158,27 @@ void SampleReader::keep(std::shared_ptr<const Ready> ready) {
 SampleReader::Made SampleReader::read_block(const Job& job, bool is_fresh,
                                             std::optional<std::uint64_t>& digest,
                                             const Pause& pause) {
-  const Block block = dataset_->block(job.block);
   HEADRACE_TRY_ASSIGN(Slab stored, fetch_job(job, is_fresh, pause));
-  const std::span<const std::byte> bytes = stored.bytes().first(block.stored_bytes);
+  const auto bytes = stored.bytes().first(dataset_->block(job.block).stored_bytes);
+  Made made = make_block(job.block, bytes, pause);
+  if (is_fresh || (!made && made.error().code() == Code::kCorrupt))
+    digest = SecondLook::digest_of(bytes);
+  return made;
+}
+
+SampleReader::Made SampleReader::make_block(std::uint32_t block, std::span<const std::byte> bytes,
+                                            const Pause& pause) {
+  HEADRACE_TRY(dataset_->verify(block, bytes));
   auto ready = std::make_shared<Ready>();
-  ready->block = job.block;
-  Status status = dataset_->verify(job.block, bytes);
-  if (status.ok()) {
-    HEADRACE_TRY_ASSIGN(ready->raw, acquire(block.raw_bytes, pause));
-    Slab room;  // Counted, never touched.
-    if (dataset_->is_unpacked(job.block)) {
-      HEADRACE_TRY_ASSIGN(room, acquire(dataset_->unpack_workspace_bytes(job.block, bytes), pause));
-      ready->arena.emplace(*client_->pool(), std::move(ready->raw));
-    }
-    auto made = read::make_ready(*dataset_, job.block, bytes, ready->raw.bytes(),
-                                 ready->arena ? &*ready->arena : nullptr);
-    if (made) ready->unpacked = *std::move(made);
-    if (!made) status = std::move(made).error();
+  ready->block = block;
+  HEADRACE_TRY_ASSIGN(ready->raw, acquire(dataset_->block(block).raw_bytes, pause));
+  Slab room;  // Counted, never touched.
+  if (dataset_->is_unpacked(block)) {
+    HEADRACE_TRY_ASSIGN(room, acquire(dataset_->unpack_workspace_bytes(block, bytes), pause));
+    ready->arena.emplace(*client_->pool(), std::move(ready->raw));
   }
-  if (is_fresh || status.code() == Code::kCorrupt) digest = SecondLook::digest_of(bytes);
-  HEADRACE_TRY(std::move(status));
+  HEADRACE_TRY_ASSIGN(ready->unpacked, read::make_ready(*dataset_, block, bytes, ready->raw.bytes(),
+                                                        ready->arena ? &*ready->arena : nullptr));
   return std::shared_ptr<const Ready>(std::move(ready));
 }
 
@@ -226,8 +228,6 @@ Status SampleReader::read_apart(const Job& job, Call& call) {
 }
 
 Status SampleReader::read_plain(std::span<const Job> jobs, Call& call) {
-  RangeFetcher::Options options = read_options(call.pause);
-  options.max_in_flight = kJobsInFlight;
   std::vector<std::size_t> apart;
   const auto read_all = [&](RangeFetcher& fetcher) -> Status {
     std::vector<Extent> extents;
@@ -252,9 +252,48 @@ Status SampleReader::read_plain(std::span<const Job> jobs, Call& call) {
     }
     return {};
   };
-  HEADRACE_TRY(client_->read(std::move(options), read_all));
+  HEADRACE_TRY(client_->read(read_options(call.pause), read_all));
   for (const std::size_t i : apart) HEADRACE_TRY(read_apart(jobs[i], call));
   return {};
+}
+
+Status SampleReader::read_blocks(std::span<const Job> jobs, Call& call,
+                                 std::vector<const Job*>& left) {
+  RangeFetcher::Options options = read_options(call.pause);
+  options.max_bytes = client_->pool()->limit_bytes() / kAheadShare;
+  const auto read_all = [&](RangeFetcher& fetcher) -> Status {
+    std::vector<Extent> extents;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      extents.clear();
+      dataset_->append_extents(jobs[i].block, jobs[i].begin, jobs[i].end, extents);
+      if (extents.size() != 1 || find_kept(jobs[i].block)) {
+        left.push_back(&jobs[i]);
+        continue;
+      }
+      fetcher.start({.key = extents[0].key,
+                     .etag = extents[0].etag,
+                     .offset_bytes = extents[0].offset_bytes,
+                     .length_bytes = extents[0].length_bytes,
+                     .tag = i});
+    }
+    while (fetcher.pending() > 0) {
+      HEADRACE_TRY_ASSIGN(RangeData data, fetcher.next());
+      const Job& job = jobs[data.tag];
+      auto ready = make_block(job.block, data.bytes(), call.pause);
+      data.slab = Slab();
+      if (!ready) {
+        const Code code = ready.error().code();
+        if (code != Code::kCorrupt && code != Code::kExhausted) return std::move(ready).error();
+        left.push_back(&job);
+        continue;
+      }
+      const std::size_t doubtful_count = call.doubtful.size();
+      HEADRACE_TRY(cut(job, bytes_of(**ready), call));
+      if (call.doubtful.size() == doubtful_count) keep(*std::move(ready));
+    }
+    return {};
+  };
+  return client_->read(std::move(options), read_all);
 }
 
 Status SampleReader::read_whole(const Job& job, Call& call) {
@@ -278,7 +317,8 @@ Status SampleReader::read_doubtful(Call& call) {
 Status SampleReader::read(std::span<const std::uint64_t> positions, const Sink& sink,
                           const Pause& pause) {
   std::vector<Job> jobs = plan(positions);
-  // Plain ones first, all at once; whole blocks follow one by one, as each takes much memory.
+  // Plain ones first, all at once. Whole blocks follow; those that do not come with the others, for
+  // whatever reason, one by one: then all memory is theirs.
   const auto plain_end = std::stable_partition(jobs.begin(), jobs.end(), [&](const Job& job) {
     return !dataset_->is_compressed(job.block);
   });
@@ -286,10 +326,18 @@ Status SampleReader::read(std::span<const std::uint64_t> positions, const Sink& 
   Call call{.positions = positions, .sink = sink, .pause = pause};
   if (plain_count > 0) HEADRACE_TRY(read_plain(std::span(jobs).first(plain_count), call));
   HEADRACE_TRY(read_doubtful(call));
-  for (const Job& job : std::span(jobs).subspan(plain_count)) {
-    HEADRACE_TRY(read_whole(job, call));
+  const auto whole = std::span(jobs).subspan(plain_count);
+  std::vector<const Job*> left;
+  if (whole.size() > 1) {
+    HEADRACE_TRY(read_blocks(whole, call, left));
+    HEADRACE_TRY(read_doubtful(call));
+  } else if (!whole.empty()) {
+    left.push_back(&whole.front());
+  }
+  for (const Job* job : left) {
+    HEADRACE_TRY(read_whole(*job, call));
     // Not what was kept of it.
-    if (!call.doubtful.empty()) forget(job.block);
+    if (!call.doubtful.empty()) forget(job->block);
     HEADRACE_TRY(read_doubtful(call));
   }
   return {};

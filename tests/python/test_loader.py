@@ -6,6 +6,7 @@ import gc
 import itertools
 import json
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -438,6 +439,25 @@ def test_stats_count_and_name_the_stalls(numbers: Path, s3: simulator.Server, op
         "other",
     }
     assert all(seconds >= 0 for seconds in stats["stall_seconds"].values())
+
+
+def test_memory_that_limits_is_said_once_with_a_number(
+    small: Path, open_loader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"loader.memory_wanted_bytes": 0.0, "loader.memory_fill_bytes": 0.0}
+    monkeypatch.setattr("headrace.loader.loader.by_name", lambda _: found)
+    loader = open_loader(small, batch_size=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in itertools.islice(loader, 7):
+            pass
+    found["loader.memory_fill_bytes"] = float(3 << 30)
+    with pytest.warns(RuntimeWarning, match=r'memory="3072MiB" would allow twice as much.*once'):
+        next(iter(loader))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in loader:
+            pass
 
 
 def test_batches_held_count_against_the_memory_and_do_not_hang(small: Path, open_loader: Any) -> None:

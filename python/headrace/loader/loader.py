@@ -139,7 +139,8 @@ class Loader(live.Closing):
             opened.callback(self._engine.close)
             self._tell_shared_lanes()  # A warning may be made an error.
             opened.pop_all()
-        self._has_warned = self._has_told_empty = self._has_checked_memory = False
+        self._has_warned = self._has_told_empty = self._has_told_memory = False
+        self._batches = 0
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
@@ -241,19 +242,31 @@ class Loader(live.Closing):
         batch = self._native.next()  # add_source() may change it within a loop.
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
-        if batch is not None and not self._has_checked_memory:
+        self._batches += 1
+        if batch is not None and not self._has_told_memory and self._batches & (self._batches - 1) == 0:
             self._check_memory()
         return batch
 
     def _check_memory(self) -> None:
-        """Says once when the limit makes whole blocks ready for single samples."""
-        self._has_checked_memory = True
-        wanted = int(by_name(self._native.metrics())["loader.memory_wanted_bytes"])
-        if wanted == 0:
+        """Says once what the memory limit costs, and how much would do. Asked after 1, 2, 4, 8, ... batches:
+        what reading ahead brings is found while it runs."""
+        metrics = by_name(self._native.metrics())
+        wanted, fill = (int(metrics[f"loader.memory_{name}_bytes"]) for name in ("wanted", "fill"))
+        if wanted:
+            what = (
+                "is not enough to keep the blocks of this order: many are read and decompressed again for every sample, "
+                f'which can be a thousand times slower. memory="{-(-wanted >> 20)}MiB" would do'
+            )
+        elif fill:
+            what = (
+                "keeps reading ahead from filling the pipe to the store, while the training loop waits. "
+                f'memory="{-(-fill >> 20)}MiB" would allow twice as much'
+            )
+        else:
             return
+        self._has_told_memory = True
         warnings.warn(
-            f"{self._dataset.url}: memory={self._options.memory!r} is not enough to keep the blocks of this order: many are read and decompressed again "
-            f'for every sample, which can be a thousand times slower. memory="{-(-wanted >> 20)}MiB" would do. This is said once.',
+            f"{self._dataset.url}: memory={self._options.memory!r} {what}. This is said once.",
             RuntimeWarning,
             stacklevel=4,
         )

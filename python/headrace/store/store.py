@@ -187,7 +187,8 @@ class Store(live.Closing):
     ) -> Iterator[RangeResult]:
         """Reads many ``(key, offset, length)``; yields results in order of completion.
 
-        At most ``in_flight`` (default: twice the connections) are under way, fewer when memory is short.
+        At most ``in_flight`` (default: twice the connections) are under way, fewer while more bring nothing or
+        memory is short.
         ``ranges`` may be endless; it is pulled from as results are taken. A range that fails raises its
         error; the iteration may go on after it. Results keep their memory: holding so many that nothing is
         left for the next read raises ExhaustedError.

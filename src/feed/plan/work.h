@@ -37,6 +37,8 @@ struct FeedParts {
   /// Where the pipeline puts the limit with which no lane would be read sample by sample, if that
   /// makes whole blocks ready for single samples; 0: the limit is enough. A hint, so relaxed.
   std::atomic<std::uint64_t>* wanted_memory_bytes = nullptr;
+  /// Likewise, the limit with which twice as much could be read ahead; 0: that would bring nothing.
+  std::atomic<std::uint64_t>* fill_memory_bytes = nullptr;
 };
 
 /// How far a stage came with the head. kAgain: something changed (memory was given up, reads were

@@ -26,8 +26,6 @@ namespace {
 /// not behind a long queue.
 constexpr std::size_t kMaxInFlight = 512;
 constexpr std::uint64_t kLargeRequestBytes = std::uint64_t{4} << 20;
-/// A store has held back a request that was not sent for this part of its time.
-constexpr int kHeldPart = 4;
 constexpr std::size_t kInboxSize = 64;
 /// Low bits of a tag: the extent's index. 2^24 objects in one block is beyond any block_bytes.
 constexpr std::uint32_t kExtentBits = 24;
@@ -264,7 +262,7 @@ void Fetcher::take_extent(Fetch& fetch, std::size_t index, Completion& completio
   --fetch.extents_out;
   completion.slab = Slab();
   bytes_out_ -= fetch.extents[index].length_bytes;
-  count_arrival(fetch, fetch.extents[index].length_bytes, completion);
+  arrivals_.add(completion, fetch.extents[index].length_bytes, fetch.was_put_off);
   Timeline& timeline = fetch.timeline;
   const auto first_of = [](TimePoint& ours, TimePoint theirs) {
     if (ours == TimePoint() || theirs < ours) ours = theirs;
@@ -287,14 +285,6 @@ void Fetcher::take_extent(Fetch& fetch, std::size_t index, Completion& completio
     return;
   }
   ++fetch.extents_done;
-}
-
-void Fetcher::count_arrival(const Fetch& fetch, std::uint64_t length_bytes,
-                            const Completion& completion) noexcept {
-  arrivals_.bytes += length_bytes;
-  const auto held = completion.sent - completion.submitted;
-  const auto took = completion.finished - completion.submitted;
-  if (fetch.was_put_off || held * kHeldPart >= took) arrivals_.held_bytes += length_bytes;
 }
 
 void Fetcher::finish_reading(const std::shared_ptr<Fetch>& fetch) {

@@ -17,7 +17,6 @@
 
 #include "base/mutex.h"
 #include "base/thread_pool.h"
-#include "feed/residency/read_ahead_room.h"
 #include "feed/residency/slab_sizes.h"
 #include "feed/residency/unpack_room.h"
 #include "feed/stall.h"
@@ -27,6 +26,7 @@
 #include "headrace/second_look.h"
 #include "headrace/store.h"
 #include "insight/counter.h"
+#include "io/read_ahead_room.h"
 #include "io/submit_queue.h"
 #include "mem/slab_lender.h"
 
@@ -122,7 +122,7 @@ class Fetcher {
   bool is_idle() const noexcept { return queue_.in_flight() == 0 && inflating_count_ == 0; }
   /// Of the pool, what no fetch holds.
   std::uint64_t workspace_bytes() const noexcept { return room_.standing_bytes(); }
-  const Arrivals& arrivals() const noexcept { return arrivals_; }
+  const io::Arrivals& arrivals() const noexcept { return arrivals_; }
   /// That much read-ahead has come to be taken without a wait: so much may be asked for at once.
   void allow_out(std::uint64_t bytes) noexcept {
     most_out_bytes_ = std::max(most_out_bytes_, bytes);
@@ -162,8 +162,6 @@ class Fetcher {
   void fail_unsent(const Status& why);
   void take(Completion completion);
   void take_extent(Fetch& fetch, std::size_t index, Completion& completion);
-  void count_arrival(const Fetch& fetch, std::uint64_t length_bytes,
-                     const Completion& completion) noexcept;
   void finish_reading(const std::shared_ptr<Fetch>& fetch);
   /// Hands read fetches to the workers, in order, as far as there is room to unpack.
   void start_inflating();
@@ -193,7 +191,7 @@ class Fetcher {
   /// Bytes asked for at once. A read's deadline begins when it is asked for, so the last of them
   /// must have time enough on a slow link: 2.2 MB/s for 256 MiB in the default 120 s.
   std::uint64_t most_out_bytes_ = std::uint64_t{256} << 20;
-  Arrivals arrivals_;
+  io::Arrivals arrivals_;
   std::size_t abandoned_count_ = 0;
   std::size_t inflating_count_ = 0;  ///< Those that wait for room to unpack included.
   std::deque<std::shared_ptr<Fetch>> to_inflate_;

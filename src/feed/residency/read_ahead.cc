@@ -21,7 +21,7 @@ constexpr std::uint64_t kRecoveryBatches = 64;
 }  // namespace
 
 ReadAhead::ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
-                     ReadAheadRoom& room)
+                     io::ReadAheadRoom& room)
     : parts_(parts),
       run_(run),
       fetcher_(*parts.fetcher),
@@ -58,6 +58,9 @@ void ReadAhead::admit() {
   const bool is_whole = window_limit_bytes_ >= room_.bytes();
   room_.look(fetcher_.arrivals(), parts_.clock->now());
   fetcher_.allow_out(room_.ahead_bytes());
+  parts_.fill_memory_bytes->store(
+      room_.is_short() ? parts_.shares.needs.limit_bytes + room_.ahead_bytes() : 0,
+      std::memory_order_relaxed);
   window_limit_bytes_ = is_whole ? room_.bytes() : std::min(window_limit_bytes_, room_.bytes());
   bool has_window = true;
   while (true) {

@@ -14,8 +14,8 @@
 
 #include "feed/plan/planner.h"
 #include "feed/plan/work.h"
-#include "feed/residency/read_ahead_room.h"
 #include "feed/residency/residency.h"
+#include "io/read_ahead_room.h"
 
 namespace headrace::feed {
 
@@ -24,7 +24,7 @@ class ReadAhead {
   /// `parts`, `run` and `room` must outlive it. `room`: for windows and single reads together, of
   /// this run.
   ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Residency> residency,
-            ReadAheadRoom& room);
+            io::ReadAheadRoom& room);
   /// Gives up everything under way.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
@@ -96,7 +96,7 @@ class ReadAhead {
   std::deque<Work> works_;           ///< From the head on.
   std::uint64_t head_ = 0;           ///< k of the batch assembled next.
   LaneWindow* admitting_ = nullptr;  ///< Opened, not all of its pieces begun.
-  ReadAheadRoom& room_;
+  io::ReadAheadRoom& room_;
   /// At most the room; lowered when the head had to take memory back.
   std::uint64_t window_limit_bytes_;
   std::uint64_t sparse_bytes_ = 0;  ///< Charged for the runs begun.

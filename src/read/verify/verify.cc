@@ -23,8 +23,12 @@ namespace headrace {
 namespace detail {
 namespace {
 
-// Pieces in memory for each worker: one being looked at, the others on their way.
+// Pieces in memory for each worker: one being looked at, the others on their way. Few objects are
+// read deeper.
 constexpr std::size_t kDepth = 8;
+constexpr std::size_t kMostDepth = 64;
+// On remote stores workers wait most of their time; how much is on its way is the budget's affair.
+constexpr std::uint64_t kRemoteWorkers = 64;
 
 /// How many workers, and how many pieces each, so that all can go on whatever they hold.
 struct Shares {
@@ -43,16 +47,17 @@ Result<Shares> share_memory(const VerifyRun& run, std::uint64_t largest_block_by
                               run.pool.limit_bytes(), largest_block_bytes, least / 4 * 5 + 5));
   }
   const std::uint64_t cores = std::max(1U, std::thread::hardware_concurrency());
-  const std::uint64_t wanted = run.options.worker_count > 0 ? run.options.worker_count : cores;
+  const std::uint64_t usual = run.store.traits().is_local ? cores : std::max(cores, kRemoteWorkers);
+  const std::uint64_t wanted = run.options.worker_count > 0 ? run.options.worker_count : usual;
   Shares shares;
   shares.worker_count =
       std::clamp<std::uint64_t>(usable / (kDepth * piece + 2 * largest_block_bytes), 1, wanted);
+  shares.worker_count = std::min(shares.worker_count, std::max<std::size_t>(run.jobs.size(), 1));
   const std::uint64_t each = usable / shares.worker_count;
   shares.depth =
       each < 2 * largest_block_bytes + piece
           ? 1
-          : std::clamp<std::uint64_t>((each - 2 * largest_block_bytes) / piece, 1, kDepth);
-  shares.worker_count = std::min(shares.worker_count, std::max<std::size_t>(run.jobs.size(), 1));
+          : std::clamp<std::uint64_t>((each - 2 * largest_block_bytes) / piece, 1, kMostDepth);
   return shares;
 }
 

@@ -72,7 +72,7 @@ class Worker {
  public:
   Worker(VerifyRun& run, std::size_t depth)
       : run_(run),
-        scan_(run.store, run.pool, run.call, depth),
+        scan_(run.store, run.pool, run.call, depth, &run.budget),
         extents_(run.store, run.pool, run.call, run.piece_bytes) {
     if (run.dataset != nullptr) cells_.resize(run.dataset->columns().size());
   }

@@ -12,6 +12,7 @@
 
 #include "base/mutex.h"
 #include "headrace/verify.h"
+#include "io/read_budget.h"
 #include "read/verify/jobs.h"
 
 namespace headrace::detail {
@@ -32,6 +33,7 @@ struct VerifyRun {
   // Slabs are charged up to 5/4 of what is asked for.
   const std::uint64_t usable_bytes = pool.limit_bytes() / 5 * 4;
   const std::uint64_t piece_bytes = std::min(kVerifyPieceBytes, usable_bytes);
+  io::ReadBudget budget{usable_bytes};  ///< Of all workers.
   std::vector<VerifyJob> jobs;
   std::atomic<std::size_t> next_job{0};
   std::atomic<std::uint64_t> read_bytes{0};

@@ -1,10 +1,10 @@
-#include "feed/residency/read_ahead_room.h"
+#include "io/read_ahead_room.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-namespace headrace::feed {
+namespace headrace::io {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -96,6 +96,16 @@ TEST(ReadAheadRoom, GrowsNoFurtherThanMemory) {
   run.run({5e9, 0.5}, 30);
   EXPECT_EQ(run.ahead(), 200 * kMiB);
   EXPECT_TRUE(run.room.is_all());
+  EXPECT_TRUE(run.room.is_short());
+}
+
+TEST(ReadAheadRoom, IsNotShortWhereAllOfTheMemoryBroughtNoMore) {
+  RoomRun full(100 * kMiB, 164 * kMiB, 300 * kMiB);
+  full.run({60e6, 0.06}, 30);
+  EXPECT_FALSE(full.room.is_short()) << "the way is full with less";
+  RoomRun tight(100 * kMiB, 164 * kMiB, 164 * kMiB);
+  tight.run({5e9, 0.5}, 30);
+  EXPECT_FALSE(tight.room.is_short()) << "nobody has tried what more would bring";
 }
 
 TEST(ReadAheadRoom, FollowsAStoreThatTakesMore) {
@@ -143,4 +153,4 @@ TEST(ReadAheadRoom, AnotherRunBeginsWithWhatWasFound) {
 }
 
 }  // namespace
-}  // namespace headrace::feed
+}  // namespace headrace::io

@@ -5,11 +5,11 @@
 // After a step the first room full was asked for with another room and does not count. One unlucky
 // look takes nothing back: the store's control follows a larger room only after two or three
 // latencies, as it measures, too.
-#include "feed/residency/read_ahead_room.h"
+#include "io/read_ahead_room.h"
 
 #include <algorithm>
 
-namespace headrace::feed {
+namespace headrace::io {
 namespace {
 
 /// So much of what arrived was held back by the store: it has all it takes.
@@ -22,8 +22,18 @@ constexpr double kLeastGain = 0.25;
 /// Rooms full until the next step is tried after one was of no use; doubles each time.
 constexpr std::uint32_t kFirstRest = 16;
 constexpr std::uint32_t kLongestRest = 1024;
+/// A store has held back a request that was not sent for this part of its time.
+constexpr int kHeldPart = 4;
 
 }  // namespace
+
+void Arrivals::add(const Completion& completion, std::uint64_t length_bytes,
+                   bool was_held) noexcept {
+  bytes += length_bytes;
+  const auto held = completion.sent - completion.submitted;
+  const auto took = completion.finished - completion.submitted;
+  if (was_held || held * kHeldPart >= took) held_bytes += length_bytes;
+}
 
 void ReadAheadRoom::begin(std::uint64_t fixed_bytes, std::uint64_t first_bytes,
                           std::uint64_t most_bytes) {
@@ -62,6 +72,7 @@ void ReadAheadRoom::judge(double bytes_per_s) noexcept {
   const double growth = static_cast<double>(ahead_bytes_) / static_cast<double>(smaller_bytes_);
   if (bytes_per_s >= smaller_bytes_per_s_ * (1 + kLeastGain * (growth - 1))) {
     found_bytes_ = ahead_bytes_;
+    is_last_step_good_ = true;
     smaller_bytes_ = 0;
     is_second_look_ = false;
   } else if (!is_second_look_) {
@@ -70,6 +81,7 @@ void ReadAheadRoom::judge(double bytes_per_s) noexcept {
     ahead_bytes_ = std::min(ahead_bytes_, smaller_bytes_);
     smaller_bytes_ = 0;
     is_second_look_ = false;
+    is_last_step_good_ = false;
     is_near_ = true;
     rest_ = std::clamp(2 * rest_, kFirstRest, kLongestRest);
     rest_left_ = rest_;
@@ -79,6 +91,7 @@ void ReadAheadRoom::judge(double bytes_per_s) noexcept {
 
 void ReadAheadRoom::grow(double bytes_per_s) noexcept {
   if (is_all()) return;
+  is_last_step_good_ = false;
   smaller_bytes_ = ahead_bytes_;
   smaller_bytes_per_s_ = bytes_per_s;
   const std::uint64_t step = is_near_ ? ahead_bytes_ / kSmallStep + 1 : ahead_bytes_;
@@ -86,4 +99,4 @@ void ReadAheadRoom::grow(double bytes_per_s) noexcept {
   phase_ = Phase::kFill;
 }
 
-}  // namespace headrace::feed
+}  // namespace headrace::io

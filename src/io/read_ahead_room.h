@@ -1,20 +1,21 @@
 #pragma once
 /// \file
-/// ReadAheadRoom: how much memory windows may take, so that reading ahead fills the way to the
+/// ReadAheadRoom: how much memory may be read ahead into, so that reading fills the way to the
 /// store and touches no more memory than that takes. A closed loop without I/O, clocks or threads.
 ///
-/// Law (docs/design/0039): what is read ahead grows while the training loop waits, this room is
-/// what holds reads back, and the store takes at once what it is given; and a step that brought no
-/// more bytes a second is taken back. How many requests a store takes is found by its own control
+/// Law (docs/design/0039): what is read ahead grows while the reader waits, this room is what holds
+/// reads back, and the store takes at once what it is given; and a step that brought no more bytes
+/// a second is taken back. How many requests a store takes is found by its own control
 /// (docs/design/0012); requests beyond that only wait there.
 ///
-/// Place: asked by ReadAhead before each read; lives as long as its loader, so that an epoch begins
-/// with what the one before has found. Threads: its owner's.
+/// Place: a loader asks one before each read, for as long as it lives, so that an epoch begins with
+/// what the one before has found; all other readers ask through ReadBudget. Threads: its owner's.
 #include <cstdint>
 
 #include "headrace/clock.h"
+#include "headrace/store.h"
 
-namespace headrace::feed {
+namespace headrace::io {
 
 /// Of all reads that have ended, since the beginning.
 struct Arrivals {
@@ -22,6 +23,9 @@ struct Arrivals {
   /// Of these, the bytes of requests that the store held back for a quarter of their time or more
   /// before it sent them.
   std::uint64_t held_bytes = 0;
+
+  /// A read of so many bytes has ended. `was_held`: its owner has held it back as well.
+  void add(const Completion& completion, std::uint64_t length_bytes, bool was_held) noexcept;
 };
 
 class ReadAheadRoom {
@@ -31,14 +35,16 @@ class ReadAheadRoom {
   /// `most_bytes - fixed_bytes`. \pre fixed <= first <= most.
   void begin(std::uint64_t fixed_bytes, std::uint64_t first_bytes, std::uint64_t most_bytes);
 
-  /// For windows, resident and read ahead.
+  /// For what stays resident and what is read ahead.
   std::uint64_t bytes() const noexcept { return fixed_bytes_ + ahead_bytes_; }
   std::uint64_t ahead_bytes() const noexcept { return ahead_bytes_; }
   /// The memory limit is what bounds it.
   bool is_all() const noexcept { return ahead_bytes_ == most_ahead_bytes_; }
+  /// It is, and more of it would bring more: the last step, which took all, did.
+  bool is_short() const noexcept { return is_all() && is_last_step_good_; }
   /// A read was put off because of bytes().
   void on_refused() noexcept { is_refused_ = true; }
-  /// The training loop has no batch, and the next one waits for reads.
+  /// The reader has nothing to go on with until reads end.
   void on_wait() noexcept { is_waited_for_ = true; }
   /// Called as often as reads begin.
   void look(const Arrivals& arrivals, TimePoint now) noexcept;
@@ -60,6 +66,7 @@ class ReadAheadRoom {
   std::uint64_t smaller_bytes_ = 0;  ///< Before the last step; 0: none is being judged.
   double smaller_bytes_per_s_ = 0;
   bool is_second_look_ = false;
+  bool is_last_step_good_ = false;
   bool is_near_ = false;    ///< A step was of no use before: from here on by small ones.
   std::uint32_t rest_ = 0;  ///< Rooms full; how many of them are left:
   std::uint32_t rest_left_ = 0;
@@ -70,4 +77,4 @@ class ReadAheadRoom {
   bool is_waited_for_ = false;
 };
 
-}  // namespace headrace::feed
+}  // namespace headrace::io
