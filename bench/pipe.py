@@ -2,14 +2,22 @@
 """How much of a store's pipe a Loader fills at default settings.
 
     bench/pipe.py [--profiles s3-standard,gcs,...] [--cases mds,mds-in-order,...] [--mib 1024] [--epochs 3]
-                  [--memory 4GiB] [--builds DIR,DIR] [--json]
+                  [--memory 4GiB] [--loaders 1] [--touch MIB] [--builds DIR,DIR] [--json]
 
 Sets of 4 KiB samples behind `headrace sim` are read for some epochs, each by a fresh process that sets nothing but
-the memory and what the case names: mds (uint16 tokens, shuffled), mds-in-order, mds-py1e (Mosaic's order), tar,
-tfrecord, litdata, parquet. A rate is GB of samples a second in one epoch; the first has the ramp in it. The knee is
-the best of `headrace bench fetch` on the same store in the same run, with reads of 1 and 8 MiB. Client and simulator
-share the machine's cores: of two, the knee leaves none idle. `--builds`: directories of `pip install --target`,
-measured in turn; default: the package that is installed.
+the memory and what the case names: mds (uint16 tokens, shuffled), mds-in-order, mds-py1e (Mosaic's order), mixture
+(two parts of it), tar, tfrecord, litdata, parquet, files (20 KB each). A rate is GB of samples a second in one epoch;
+the first has the ramp in it. The knee is the best of `headrace bench fetch` on the same store in the same run, with
+reads of 1 and 8 MiB; of files, 256 requests by the median time of one, at most 5,500 a second.
+
+Profiles: those of `headrace sim`; nic-1.5 is s3-standard behind a link of 1.5 GB/s, far has 100 ms and 200 MB/s a
+connection, tenfold 600 ms and 1.25 GB/s in all: 750 MB under way, as on 100 Gbit/s. Client and simulator share the
+machine's cores: where no link limits, the knee of two leaves none idle.
+
+`--loaders`: so many processes at once, each a rank of its own, sharing a control file. `--touch`: before the clock
+runs, a process writes to that much memory and frees it: a virtual machine whose host takes free memory back pays 1 to
+2.5 CPU s/GB for the first touch, which others do not. `--builds`: directories of `pip install --target`, measured in
+turn; default: the package that is installed.
 """
 
 from __future__ import annotations
@@ -17,6 +25,8 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -32,16 +42,41 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "mds": ("mds", {}),
     "mds-in-order": ("mds", {"shuffle": False}),
     "mds-py1e": ("mds", {"order": "mosaic:py1e"}),
+    "mixture": ("mds", {"mixture": True}),
     "tar": ("tar", {"ragged": "arrow"}),
     "tfrecord": ("tfrecord", {"ragged": "arrow"}),
     "litdata": ("litdata", {"ragged": "arrow"}),
     "parquet": ("parquet", {"ragged": "arrow"}),
+    "files": ("files", {"ragged": "arrow"}),
 }
+PROFILES = {
+    "nic-1.5": ["--profile", "s3-standard", "--set", "total_bytes_per_s=1.5e9"],
+    "far": [
+        *("--set", "first_byte_p50_ms=100", "--set", "first_byte_p99_ms=150"),
+        *("--set", "connection_bytes_per_s=200e6"),
+    ],
+    "tenfold": [
+        *("--set", "first_byte_p50_ms=600", "--set", "first_byte_p99_ms=900"),
+        *("--set", "connection_bytes_per_s=90e6", "--set", "total_bytes_per_s=1.25e9"),
+    ],
+}
+FILE = 20_000
+MOST_IN_FLIGHT, MOST_PER_S = 256, 5500
+"""Requests: a store's default, and what S3 answers under one prefix."""
+TOUCH = """
+import mmap, sys
+memory = mmap.mmap(-1, int(sys.argv[1]) << 20)
+memory.madvise(mmap.MADV_HUGEPAGE)
+for at in range(0, len(memory), 4096):
+    memory[at] = 1
+"""
 LOAD = """
 import json, resource, sys, time
 import headrace as hr
 options = json.loads(sys.argv[1])
 url, epochs, size = options.pop("url"), options.pop("epochs"), options.pop("sample_bytes")
+if options.pop("mixture", False):
+    url = hr.Mixture({"one": (url, 0.7), "two": (url, 0.3)})
 rates, begin = [], resource.getrusage(resource.RUSAGE_SELF)
 with hr.Loader(url, batch_size=256, **options) as loader:
     for _ in range(epochs):
@@ -54,7 +89,7 @@ end = resource.getrusage(resource.RUSAGE_SELF)
 cpu = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
 print(json.dumps({"rates": rates, "cpu_s_per_gb": cpu / (count * epochs * size / 1e9),
                   "rss_bytes": end.ru_maxrss << 10, "peak_bytes": stats["pool.peak_bytes"],
-                  "stalls": stats["stall_seconds"]}))
+                  "stalls": stats["stall_seconds"], "request_p50_us": stats["store.request_p50_us"]}))
 """
 
 
@@ -66,48 +101,84 @@ def make_data(bucket: Path, cases: list[str], mib: int, build: str) -> None:
         for i in range(max(1, mib // 128)):  # A byte becomes a uint16.
             (files / f"{i}").write_bytes(random.Random(i).randbytes(64 << 20))
         pack(files, bucket / "mds", build, "--tokens", str(SAMPLE // 2))
-    if wanted - {"mds"}:
+        shutil.rmtree(files)
+    if "files" in wanted:
+        content = random.Random(3).randbytes(FILE + 30_000)
+        for i in range(min(30_000, (mib << 20) // FILE)):
+            file = bucket / "files" / f"{i % 100:02}" / f"{i:05}.bin"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(content[i : i + FILE])
+    if wanted - {"mds", "files"}:
         make_tars(bucket, mib)
-    for name in wanted - {"mds", "tar"}:
+    for name in wanted - {"mds", "files", "tar"}:
         pack(bucket / "tar", bucket / name, build, "--format", name)
 
 
-def run(code: list[str], env: dict[str, str]) -> Any:
-    done = subprocess.run([sys.executable, *code], env=env, check=False, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return json.loads(done.stdout)
+def run(codes: list[list[str]], env: dict[str, str]) -> list[Any]:
+    """What processes print that run side by side."""
+    processes = [
+        subprocess.Popen([sys.executable, *code], env=env, stdout=subprocess.PIPE, text=True)
+        for code in codes
+    ]
+    answers = [process.communicate()[0] for process in processes]
+    if any(process.returncode for process in processes):
+        raise SystemExit("a process failed: see above")
+    return [json.loads(answer) for answer in answers]
 
 
 def knee(name: str, env: dict[str, str]) -> float:
     words = ["bench", "fetch", f"s3://bucket/{name}/", "--part-bytes", "1MiB,8MiB", "--json"]
-    return max(float(row["gb_per_s"]) for row in run(["-m", "headrace.cli", *words], env)["rows"])
+    (found,) = run([["-m", "headrace.cli", *words]], env)
+    return max(float(row["gb_per_s"]) for row in found["rows"])
+
+
+def read(given: dict[str, Any], env: dict[str, str], count: int) -> dict[str, Any]:
+    """What `count` loaders that share a control file do together."""
+    with tempfile.TemporaryDirectory() as control:
+        shared = {"control_directory": control if count > 1 else "", "world_size": count}
+        answers = run(
+            [["-c", LOAD, json.dumps({**given, **shared, "rank": rank})] for rank in range(count)], env
+        )
+    row: dict[str, Any] = {
+        "rates": [sum(rates) for rates in zip(*(answer["rates"] for answer in answers), strict=True)],
+        "cpu_s_per_gb": statistics.mean(answer["cpu_s_per_gb"] for answer in answers),
+        "rss_bytes": sum(answer["rss_bytes"] for answer in answers),
+        "request_p50_us": statistics.median(answer["request_p50_us"] for answer in answers),
+        "stalls": answers[0]["stalls"],
+    }
+    last = [answer["rates"][-1] for answer in answers]
+    row["slowest"] = min(last) / statistics.mean(last)
+    return row
 
 
 def show(row: dict[str, Any]) -> None:
     rates = " ".join(f"{rate:.2f}" for rate in row["rates"])
-    best = row["rates"][-1] / row["knee"]
+    first, best = row["rates"][0] / row["knee"], row["rates"][-1] / row["knee"]
     print(
         f"{row['profile']:12} {row['case']:13} {row['build'] or 'installed':14} {rates} of {row['knee']:.2f} GB/s, "
-        f"{row['cpu_s_per_gb']:.2f} CPU s/GB, {row['rss_bytes'] >> 20} MiB resident\n"
-        f"    {'#' * round(BAR * best):{BAR}}| {best:.2f}",
+        f"{row['cpu_s_per_gb']:.2f} CPU s/GB, {row['rss_bytes'] >> 20} MiB resident, slowest {row['slowest']:.2f}\n"
+        f"    {'#' * round(BAR * best):{BAR}}| {best:.2f}, first {first:.2f}",
         flush=True,
     )
 
 
 def measure(case: str, profile: str, builds: list[str], port: int, options: argparse.Namespace) -> None:
     name, more = CASES[case]
-    most = knee(name, environment(builds[-1], port))
+    size = FILE if case == "files" else SAMPLE
+    most = 0.0 if case == "files" else knee(name, environment(builds[-1], port))
     for build in builds:
+        if options.touch:
+            subprocess.run([sys.executable, "-c", TOUCH, str(options.touch)], check=True)
         given = {
             "url": f"s3://bucket/{name}",
             "epochs": options.epochs,
-            "sample_bytes": SAMPLE,
+            "sample_bytes": size,
             "memory": options.memory,
-            "control_directory": "",
             **more,
         }
-        row = run(["-c", LOAD, json.dumps(given)], environment(build, port))
+        row = read(given, environment(build, port), options.loaders)
+        if case == "files":
+            most = min(MOST_PER_S, MOST_IN_FLIGHT / (row["request_p50_us"] / 1e6)) * FILE / 1e9
         row |= {"profile": profile, "case": case, "build": build, "knee": most}
         if options.json:
             print(json.dumps(row), flush=True)
@@ -124,6 +195,8 @@ def main() -> None:
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--memory", default="4GiB")
+    parser.add_argument("--loaders", type=int, default=1)
+    parser.add_argument("--touch", type=int, default=0, metavar="MIB")
     parser.add_argument("--builds", default="")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -133,9 +206,8 @@ def main() -> None:
         bucket.mkdir()
         make_data(bucket, cases, options.mib, builds[-1])
         for profile in options.profiles.split(","):
-            with simulator(
-                Path(directory), builds[-1], "--profile", profile, "--seed", "5", "--unsigned"
-            ) as port:
+            words = PROFILES.get(profile, ["--profile", profile])
+            with simulator(Path(directory), builds[-1], *words, "--seed", "5", "--unsigned") as port:
                 for case in cases:
                     measure(case, profile, builds, port, options)
 

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""`headrace cp` beside s5cmd and rclone, interleaved: many small files, and four large ones, from and to a
-real S3 server.
+"""`headrace cp` beside s5cmd and rclone, interleaved: many small files, and some large ones, from and to a
+real S3 server, or the simulator with the latencies of one.
 
-    bench/peers/copies.py --minio PROGRAM [--rclone PROGRAM] [--s5cmd PROGRAM] [--rounds 3] [--case
-    small,down,up] [--json]
+    bench/peers/copies.py --minio PROGRAM | --profile s3-standard [--rclone PROGRAM] [--s5cmd PROGRAM]
+                          [--rounds 3] [--case small,small-up,down,up] [--small 20000x10000]
+                          [--large 4x268435456] [--json]
 
-Small: 20,000 objects of 10 KB to a local directory; files per client CPU second. Down, up: 4 objects of 256
-MiB; GB/s and CPU seconds a GB. CPU is user + system time of the whole process tree of the client, start-up
+Small: objects to a local directory (small-up: the other way); files per client CPU second. Down, up: large
+objects; GB/s and CPU seconds a GB. CPU is user + system time of the whole process tree of the client, start-up
 included (wait4). GB is 10^9 bytes. The target directory is emptied before every run. `disk` is what dd writes
 to that directory (oflag=direct), for scale.
 """
@@ -32,11 +33,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-SMALL_COUNT, SMALL_BYTES = 20_000, 10_000
-LARGE_COUNT, LARGE_BYTES = 4, 256 << 20
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from builds import simulator
+
 KEYS = {
-    "AWS_ACCESS_KEY_ID": "benchmark",
-    "AWS_SECRET_ACCESS_KEY": "benchmark-secret",
+    "AWS_ACCESS_KEY_ID": "headrace",
+    "AWS_SECRET_ACCESS_KEY": "headrace-secret",
     "AWS_REGION": "us-east-1",
 }
 
@@ -68,6 +70,12 @@ def minio(program: str, data: Path) -> Iterator[str]:
     finally:
         server.send_signal(signal.SIGTERM)
         server.wait()
+
+
+@contextmanager
+def sim(profile: str, data: Path) -> Iterator[str]:
+    with simulator(data, "", "--profile", profile, "--seed", "5") as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 def client_command(
@@ -118,7 +126,8 @@ def measure(command: list[str]) -> tuple[float, float]:
     return time.monotonic() - started, usage.ru_utime + usage.ru_stime
 
 
-def make_objects(path: Path, count: int, size: int) -> None:
+def make_objects(path: Path, count_and_size: str) -> None:
+    count, size = map(int, count_and_size.split("x"))
     path.mkdir(parents=True)
     generator = random.Random(7)
     for i in range(count):
@@ -142,7 +151,9 @@ def disk_rate(directory: Path) -> float:
 def run_case(
     case: str, clients: list[str], programs: dict[str, str], endpoint: str, work: Path, rounds: int
 ) -> list[dict[str, Any]]:
-    count, size = (SMALL_COUNT, SMALL_BYTES) if case == "small" else (LARGE_COUNT, LARGE_BYTES)
+    kind, is_up = ("small" if case.startswith("small") else "large"), case.endswith("up")
+    files = list((work / kind).iterdir())
+    count, size = len(files), files[0].stat().st_size
     results: dict[str, list[tuple[float, float]]] = {client: [] for client in clients}
     for round_number in range(rounds):
         for client in clients:
@@ -150,18 +161,15 @@ def run_case(
             shutil.rmtree(target, ignore_errors=True)
             target.mkdir()
             os.sync()
-            up = f"s3://up-{case}-{client}-{round_number}"
-            if case == "up":
+            up = f"s3://{case}-{client}-{round_number}"
+            if is_up:
                 make_bucket(endpoint, up.removeprefix("s3://"), programs)
-            ends = (
-                (str(work / "large"), up)
-                if case == "up"
-                else (f"s3://{'small' if case == 'small' else 'large'}", str(target))
-            )
+            ends = (str(work / kind), up) if is_up else (f"s3://{kind}", str(target))
             results[client].append(measure(client_command(client, programs, endpoint, *ends)))
-            if case != "up":
+            if not is_up:
                 copied = sum(1 for entry in target.iterdir())
                 assert copied == count, f"{client} copied {copied} of {count}"
+            shutil.rmtree(work / "server" / up.removeprefix("s3://"), ignore_errors=True)
     rows = []
     for client, runs in results.items():
         wall, cpu = (statistics.median(values) for values in zip(*runs, strict=True))
@@ -193,14 +201,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minio", required=True)
+    server = parser.add_mutually_exclusive_group(required=True)
+    server.add_argument("--minio", metavar="PROGRAM")
+    server.add_argument("--profile", help="Of `headrace sim`.")
     parser.add_argument("--rclone", default=shutil.which("rclone"))
     parser.add_argument("--s5cmd", default=shutil.which("s5cmd"))
     parser.add_argument(
         "--headrace", default=f"{sys.executable} -m headrace.cli", help="The command, split at spaces."
     )
     parser.add_argument("--clients", default="headrace,s5cmd,rclone")
-    parser.add_argument("--case", default="small,down,up")
+    parser.add_argument("--case", default="small,down,up", help="Of small, small-up, down, up.")
+    parser.add_argument("--small", default="20000x10000", metavar="COUNTxBYTES")
+    parser.add_argument("--large", default=f"4x{256 << 20}", metavar="COUNTxBYTES")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--directory", type=Path, help="Where data goes; default: the directory for temporary files."
@@ -212,10 +224,11 @@ def main() -> None:
     rows = []
     with tempfile.TemporaryDirectory(prefix="headrace-copies-", dir=arguments.directory) as directory:
         work = Path(directory)
-        make_objects(work / "small", SMALL_COUNT, SMALL_BYTES)
-        make_objects(work / "large", LARGE_COUNT, LARGE_BYTES)
-        (work / "server").mkdir()
-        with minio(arguments.minio, work / "server") as endpoint:
+        make_objects(work / "small", arguments.small)
+        make_objects(work / "large", arguments.large)
+        data = work / "server"
+        data.mkdir()
+        with minio(arguments.minio, data) if arguments.minio else sim(arguments.profile, data) as endpoint:
             for bucket in ("small", "large"):
                 make_bucket(endpoint, bucket, programs)
                 measure(client_command("s5cmd", programs, endpoint, str(work / bucket), f"s3://{bucket}"))
@@ -225,13 +238,13 @@ def main() -> None:
     for row in rows:
         if arguments.json:
             print(json.dumps({**row, "disk_gb_per_s": disk}))
-        elif row["case"] == "small":
+        elif row["case"].startswith("small"):
             print(
-                f"small {row['client']:9} {row['wall_s']:6.2f} s wall  {row['cpu_s']:6.2f} s CPU  {row['files_per_cpu_s']:9,.0f} files per CPU second"
+                f"{row['case']:8} {row['client']:9} {row['wall_s']:6.2f} s wall  {row['cpu_s']:6.2f} s CPU  {row['files_per_cpu_s']:9,.0f} files per CPU second"
             )
         else:
             print(
-                f"{row['case']:5} {row['client']:9} {row['gb_per_s']:6.2f} GB/s  {row['cpu_s_per_gb']:6.2f} CPU s/GB  (disk {disk:.2f} GB/s)"
+                f"{row['case']:8} {row['client']:9} {row['wall_s']:6.2f} s wall  {row['gb_per_s']:6.2f} GB/s  {row['cpu_s_per_gb']:6.2f} CPU s/GB  (disk {disk:.2f} GB/s)"
             )
 
 
