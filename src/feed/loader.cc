@@ -83,19 +83,20 @@ class LoaderImpl final : public Loader {
                          .clock = &clock_,
                          .sizes = start.sizes,
                          .workspace_bytes = shares_.workspace_bytes});
-    pipeline_ = std::make_unique<Pipeline>(FeedParts{.dataset = dataset_,
-                                                     .waker = waker_,
-                                                     .fetcher = fetcher_.get(),
-                                                     .channel = &channel_,
-                                                     .clock = &clock_,
-                                                     .selection = selection_,
-                                                     .shares = shares_,
-                                                     .sizes = start.sizes,
-                                                     .stand_ins = &stand_ins_,
-                                                     .wanted_memory_bytes = &wanted_memory_bytes_,
-                                                     .fill_memory_bytes = &fill_memory_bytes_},
-                                           finishes_on_workers(options_) ? workers_.get() : nullptr,
-                                           options_.hand_over_bytes);
+    pipeline_ = std::make_unique<Pipeline>(
+        FeedParts{.dataset = dataset_,
+                  .waker = waker_,
+                  .fetcher = fetcher_.get(),
+                  .channel = &channel_,
+                  .clock = &clock_,
+                  .selection = selection_,
+                  .shares = shares_,
+                  .sizes = start.sizes,
+                  .stand_ins = &stand_ins_,
+                  .are_singles_dear = are_singles_dear(*dataset_, fetcher_->is_local()),
+                  .wanted_memory_bytes = &wanted_memory_bytes_,
+                  .fill_memory_bytes = &fill_memory_bytes_},
+        finishes_on_workers(options_) ? workers_.get() : nullptr, options_.hand_over_bytes);
     waker_->attach(store);
     thread_ = std::thread([this] { feed(); });
   }

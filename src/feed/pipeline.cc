@@ -55,7 +55,7 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
     const auto own = static_cast<std::uint32_t>(lanes->own_lanes(run.plan).size());
     const std::uint64_t window = largest_window_bytes(dataset, *run.order, parts_.sizes);
     shares = share_windows(window_bytes, window, own);
-    const bool is_slow = shares.dense_lanes < own && has_compressed_blocks(dataset);
+    const bool is_slow = shares.dense_lanes < own && parts_.are_singles_dear;
     parts_.wanted_memory_bytes->store(
         is_slow ? enough_memory_bytes(parts_.shares.needs, window, own) : 0,
         std::memory_order_relaxed);

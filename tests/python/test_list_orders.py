@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_mds
+from conftest import write_mds, write_numbers
 
 import headrace as hr
 from headrace import _native
@@ -318,3 +318,21 @@ def test_a_litdata_list_goes_on_after_what_each_worker_gave() -> None:
     assert sorted(slots(0)) == list(range(96))
     for batches in (1, 2, 5):
         assert slots(batches) == slots(0)[6 * batches :]
+
+
+def test_a_list_that_memory_makes_read_sample_by_sample_names_what_would_do(
+    buckets: Path, s3: Any, open_loader: Any
+) -> None:
+    count = 40_000
+    write_numbers(buckets / "b" / "many", count, per_shard=400)
+    small = {"order": "mosaic:py1e", "batch_size": 500, "memory": "512KiB", "block_bytes": "4KiB"}
+    loader = open_loader("s3://b/many", **small)
+    with pytest.warns(RuntimeWarning, match=r'read one by one.*memory="(\d+)MiB" would do') as caught:
+        assert sum(len(batch.ids) for batch in loader) == count
+    (told,) = [str(warning.message) for warning in caught if "would do" in str(warning.message)]
+    assert loader.stats()["loader.memory_wanted_bytes"] > 0
+    enough = told.partition("would do")[0].rpartition("memory=")[2].strip().strip('"')
+    again = open_loader("s3://b/many", **{**small, "memory": enough})
+    assert sum(len(batch.ids) for batch in again) == count
+    assert again.stats()["loader.memory_wanted_bytes"] == 0
+    assert again.stats()["store.requests"] < loader.stats()["store.requests"] / 4

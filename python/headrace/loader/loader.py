@@ -254,7 +254,7 @@ class Loader(live.Closing):
         wanted, fill = (int(metrics[f"loader.memory_{name}_bytes"]) for name in ("wanted", "fill"))
         if wanted:
             what = (
-                "is not enough to keep the blocks of this order: many are read and decompressed again for every sample, "
+                "is not enough to keep the blocks of this order: samples are read one by one, and compressed blocks again for each, "
                 f'which can be a thousand times slower. memory="{-(-wanted >> 20)}MiB" would do'
             )
         elif fill:

@@ -34,8 +34,9 @@ struct FeedParts {
   MemoryShares shares;
   SlabSizes sizes;
   StandIns* stand_ins = nullptr;
-  /// Where the pipeline puts the limit with which no lane would be read sample by sample, if that
-  /// makes whole blocks ready for single samples; 0: the limit is enough. A hint, so relaxed.
+  bool are_singles_dear = false;
+  /// The limit with which nothing would be read sample by sample, where that is dear; 0: the limit
+  /// is enough. A hint, so relaxed.
   std::atomic<std::uint64_t>* wanted_memory_bytes = nullptr;
   /// Likewise, the limit with which twice as much could be read ahead; 0: that would bring nothing.
   std::atomic<std::uint64_t>* fill_memory_bytes = nullptr;

@@ -122,6 +122,7 @@ class Fetcher {
   bool is_idle() const noexcept { return queue_.in_flight() == 0 && inflating_count_ == 0; }
   /// Of the pool, what no fetch holds.
   std::uint64_t workspace_bytes() const noexcept { return room_.standing_bytes(); }
+  bool is_local() const { return store_->traits().is_local; }
   const io::Arrivals& arrivals() const noexcept { return arrivals_; }
   /// That much read-ahead has come to be taken without a wait: so much may be asked for at once.
   void allow_out(std::uint64_t bytes) noexcept {

@@ -17,6 +17,9 @@ namespace {
 constexpr std::uint64_t kSinglesShare = 4;
 /// Batches over which the room for read-ahead recovers after the head had to take it.
 constexpr std::uint64_t kRecoveryBatches = 64;
+/// Of a listed order, how many samples it is judged by: the first windows are still on their way
+/// when the first of them are wanted.
+constexpr std::uint64_t kJudgedSamples = 1 << 14;
 
 }  // namespace
 
@@ -187,7 +190,25 @@ void ReadAhead::forget_run(std::size_t index) {
   head.runs.erase(head.runs.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
+void ReadAhead::count_singles(const Work& work) {
+  if (!residency_->picks_windows() || !parts_.are_singles_dear || samples_ >= kJudgedSamples)
+    return;
+  samples_ += work.count();
+  singles_ += static_cast<std::uint64_t>(
+      std::count(work.is_sparse.begin(), work.is_sparse.end(), std::uint8_t{1}));
+  // Else the blocks are not worth reading as a whole, whatever the memory.
+  const bool is_full = charged_bytes() > window_limit_bytes_ / 2;
+  if (samples_ < kJudgedSamples || singles_ * 4 <= samples_ || !is_full) return;
+  // All of it for sure; how much less would do, only the rest of the list could tell.
+  std::uint64_t bytes = 0;
+  for (std::uint32_t i = 0; i < parts_.dataset->block_count(); ++i)
+    bytes += parts_.sizes.charged_bytes(*parts_.dataset, i, parts_.dataset->block(i).stored_bytes);
+  parts_.wanted_memory_bytes->store(enough_memory_bytes(parts_.shares.needs, bytes, 1),
+                                    std::memory_order_relaxed);
+}
+
 void ReadAhead::pass(std::span<const LanePosition> places) {
+  count_singles(head());
   residency_->pass(head_, places, closed_);
   drop_closed();
   drop_runs(head());

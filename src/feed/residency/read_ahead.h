@@ -71,6 +71,8 @@ class ReadAhead {
   void forget_run(std::size_t index);
 
  private:
+  /// Finds out whether the memory limit makes an order read sample by sample.
+  void count_singles(const Work& work);
   void admit_runs();
   bool admit_run(Work& work);
   bool admit_window();
@@ -100,6 +102,9 @@ class ReadAhead {
   /// At most the room; lowered when the head had to take memory back.
   std::uint64_t window_limit_bytes_;
   std::uint64_t sparse_bytes_ = 0;  ///< Charged for the runs begun.
+  // Of a listed order:
+  std::uint64_t samples_ = 0;
+  std::uint64_t singles_ = 0;
   bool is_starved_ = false;
   std::vector<std::unique_ptr<LaneWindow>> closed_;  ///< Empty between calls.
 };

@@ -23,6 +23,10 @@ namespace headrace::feed {
 /// Whether any block needs decompress() or unpack(). O(B).
 bool has_compressed_blocks(const Dataset& dataset);
 
+/// Whether a sample read by itself costs many times its part of a block: the block has to be made
+/// ready for it, or a request over a network brings little. O(B).
+bool are_singles_dear(const Dataset& dataset, bool is_local);
+
 struct SlabSizes {
   std::uint64_t largest_stored_bytes = 0;
   std::uint64_t largest_raw_bytes = 0;  ///< Of blocks that are inflated or unpacked.
