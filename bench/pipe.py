@@ -8,7 +8,7 @@ Sets of 4 KiB samples behind `headrace sim` are read for some epochs, each by a 
 the memory and what the case names: mds (uint16 tokens, shuffled), mds-in-order, mds-py1e (Mosaic's order), mixture
 (two parts of it), tar, tfrecord, litdata, parquet, files (20 KB each). A rate is GB of samples a second in one epoch;
 the first has the ramp in it. The knee is the best of `headrace bench fetch` on the same store in the same run, with
-reads of 1 and 8 MiB; of files, 256 requests by the median time of one, at most 5,500 a second.
+reads of 1 and 8 MiB, of files as large as they are.
 
 Profiles: those of `headrace sim`; nic-1.5 is s3-standard behind a link of 1.5 GB/s, far has 100 ms and 200 MB/s a
 connection, tenfold 600 ms and 1.25 GB/s in all: 750 MB under way, as on 100 Gbit/s. Client and simulator share the
@@ -61,8 +61,6 @@ PROFILES = {
     ],
 }
 FILE = 20_000
-MOST_IN_FLIGHT, MOST_PER_S = 256, 5500
-"""Requests: a store's default, and what S3 answers under one prefix."""
 TOUCH = """
 import mmap, sys
 memory = mmap.mmap(-1, int(sys.argv[1]) << 20)
@@ -76,7 +74,8 @@ import headrace as hr
 options = json.loads(sys.argv[1])
 url, epochs, size = options.pop("url"), options.pop("epochs"), options.pop("sample_bytes")
 if options.pop("mixture", False):
-    url = hr.Mixture({"one": (url, 0.7), "two": (url, 0.3)})
+    control = options.pop("control_directory")
+    url = hr.Mixture({"one": (url, 0.7), "two": (url, 0.3)}, control_directory=control)
 rates, begin = [], resource.getrusage(resource.RUSAGE_SELF)
 with hr.Loader(url, batch_size=256, **options) as loader:
     for _ in range(epochs):
@@ -89,29 +88,29 @@ end = resource.getrusage(resource.RUSAGE_SELF)
 cpu = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
 print(json.dumps({"rates": rates, "cpu_s_per_gb": cpu / (count * epochs * size / 1e9),
                   "rss_bytes": end.ru_maxrss << 10, "peak_bytes": stats["pool.peak_bytes"],
-                  "stalls": stats["stall_seconds"], "request_p50_us": stats["store.request_p50_us"]}))
+                  "stalls": stats["stall_seconds"]}))
 """
 
 
-def make_data(bucket: Path, cases: list[str], mib: int, build: str) -> None:
-    wanted = {CASES[case][0] for case in cases}
-    if "mds" in wanted:
-        files = bucket.parent / "files"
+def make_data(bucket: Path, name: str, mib: int, build: str) -> None:
+    if name == "mds":
+        files = bucket / "files"
         files.mkdir()
         for i in range(max(1, mib // 128)):  # A byte becomes a uint16.
             (files / f"{i}").write_bytes(random.Random(i).randbytes(64 << 20))
         pack(files, bucket / "mds", build, "--tokens", str(SAMPLE // 2))
         shutil.rmtree(files)
-    if "files" in wanted:
+    elif name == "files":
         content = random.Random(3).randbytes(FILE + 30_000)
         for i in range(min(30_000, (mib << 20) // FILE)):
             file = bucket / "files" / f"{i % 100:02}" / f"{i:05}.bin"
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(content[i : i + FILE])
-    if wanted - {"mds", "files"}:
+    else:
         make_tars(bucket, mib)
-    for name in wanted - {"mds", "files", "tar"}:
-        pack(bucket / "tar", bucket / name, build, "--format", name)
+        if name != "tar":
+            pack(bucket / "tar", bucket / name, build, "--format", name)
+            shutil.rmtree(bucket / "tar")
 
 
 def run(codes: list[list[str]], env: dict[str, str]) -> list[Any]:
@@ -126,8 +125,8 @@ def run(codes: list[list[str]], env: dict[str, str]) -> list[Any]:
     return [json.loads(answer) for answer in answers]
 
 
-def knee(name: str, env: dict[str, str]) -> float:
-    words = ["bench", "fetch", f"s3://bucket/{name}/", "--part-bytes", "1MiB,8MiB", "--json"]
+def knee(name: str, parts: str, env: dict[str, str]) -> float:
+    words = ["bench", "fetch", f"s3://bucket/{name}/", "--part-bytes", parts, "--json"]
     (found,) = run([["-m", "headrace.cli", *words]], env)
     return max(float(row["gb_per_s"]) for row in found["rows"])
 
@@ -143,7 +142,6 @@ def read(given: dict[str, Any], env: dict[str, str], count: int) -> dict[str, An
         "rates": [sum(rates) for rates in zip(*(answer["rates"] for answer in answers), strict=True)],
         "cpu_s_per_gb": statistics.mean(answer["cpu_s_per_gb"] for answer in answers),
         "rss_bytes": sum(answer["rss_bytes"] for answer in answers),
-        "request_p50_us": statistics.median(answer["request_p50_us"] for answer in answers),
         "stalls": answers[0]["stalls"],
     }
     last = [answer["rates"][-1] for answer in answers]
@@ -165,7 +163,8 @@ def show(row: dict[str, Any]) -> None:
 def measure(case: str, profile: str, builds: list[str], port: int, options: argparse.Namespace) -> None:
     name, more = CASES[case]
     size = FILE if case == "files" else SAMPLE
-    most = 0.0 if case == "files" else knee(name, environment(builds[-1], port))
+    parts = "20KB" if case == "files" else "1MiB,8MiB"
+    most = knee(name, parts, environment(builds[-1], port))
     for build in builds:
         if options.touch:
             subprocess.run([sys.executable, "-c", TOUCH, str(options.touch)], check=True)
@@ -177,8 +176,6 @@ def measure(case: str, profile: str, builds: list[str], port: int, options: argp
             **more,
         }
         row = read(given, environment(build, port), options.loaders)
-        if case == "files":
-            most = min(MOST_PER_S, MOST_IN_FLIGHT / (row["request_p50_us"] / 1e6)) * FILE / 1e9
         row |= {"profile": profile, "case": case, "build": build, "knee": most}
         if options.json:
             print(json.dumps(row), flush=True)
@@ -201,14 +198,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     builds, cases = options.builds.split(","), options.cases.split(",")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
-        bucket = Path(directory) / "bucket"
-        bucket.mkdir()
-        make_data(bucket, cases, options.mib, builds[-1])
-        for profile in options.profiles.split(","):
-            words = PROFILES.get(profile, ["--profile", profile])
-            with simulator(Path(directory), builds[-1], *words, "--seed", "5", "--unsigned") as port:
-                for case in cases:
+    for case in cases:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as directory:
+            bucket = Path(directory) / "bucket"
+            bucket.mkdir()
+            make_data(bucket, CASES[case][0], options.mib, builds[-1])
+            for profile in options.profiles.split(","):
+                words = PROFILES.get(profile, ["--profile", profile])
+                with simulator(Path(directory), builds[-1], *words, "--seed", "5", "--unsigned") as port:
                     measure(case, profile, builds, port, options)
 
 

@@ -452,7 +452,7 @@ TEST_P(TailTest, PutsAreNeverHedged) {
 }
 
 TEST_P(TailTest, LimitStartsLowAndGrows) {
-  options_.max_in_flight = 64;
+  options_.max_in_flight = 128;
   std::counting_semaphore<> is_sent(0);
   std::counting_semaphore<> go(0);
   start([&](const SeenRequest& request, Peer& peer) {
@@ -464,13 +464,13 @@ TEST_P(TailTest, LimitStartsLowAndGrows) {
   });
   expect_content(transfer(get(0, 100)), 0, 100);
   std::vector<Request> requests;
-  for (int i = 0; i < 64; ++i) requests.push_back(get(kSpecial, 1000));
-  ASSERT_EQ(handle_->submit(requests), 64U);
-  for (int i = 0; i < 32; ++i) is_sent.acquire();
-  EXPECT_EQ(metric("store.concurrency_limit"), 32);
+  for (int i = 0; i < 128; ++i) requests.push_back(get(kSpecial, 1000));
+  ASSERT_EQ(handle_->submit(requests), 128U);
+  for (int i = 0; i < 64; ++i) is_sent.acquire();
+  EXPECT_EQ(metric("store.concurrency_limit"), 64);
   EXPECT_FALSE(is_sent.try_acquire_for(10ms));
   go.release(1000);
-  for (int i = 0; i < 64; ++i) expect_content(take(), kSpecial, 1000);
+  for (int i = 0; i < 128; ++i) expect_content(take(), kSpecial, 1000);
   stop_all();
 }
 
