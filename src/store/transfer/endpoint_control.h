@@ -38,6 +38,10 @@ class EndpointControl {
   EndpointControl(const Options& options, TimePoint now);
 
   bool is_adaptive() const noexcept { return options_.is_adaptive; }
+  /// False until the first limit was judged by what it brought.
+  bool is_measured() const noexcept {
+    return !options_.is_adaptive || goodput_.load(std::memory_order_relaxed) > 0;
+  }
   /// Transfers that this reactor may have in flight now; at least 1.
   std::uint32_t share(std::size_t reactor_index) const noexcept {
     const std::uint32_t limit = limit_.load(std::memory_order_relaxed);  // a recent one will do

@@ -341,8 +341,7 @@ Connection* Reactor::pick_connection(TransferOp& op, TimePoint now) {
 
 bool Reactor::has_room() const noexcept {
   const std::size_t open_count = connections_.size() - closed_.size();
-  return active_ < own_.control->share(own_.index) &&
-         idle_.size() + own_.connection_limit > open_count;
+  return active_ < most_active(true) && idle_.size() + own_.connection_limit > open_count;
 }
 
 Connection* Reactor::open_connection(std::size_t limit) {

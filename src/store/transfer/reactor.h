@@ -77,6 +77,8 @@ class Reactor {
 
   // reactor_control.cc: concurrency, hedges, sleep of the whole process
   bool may_start(const TransferOp& op) const noexcept;
+  /// Transfers in flight, if the next is a small get.
+  std::uint32_t most_active(bool is_small) const noexcept;
   void on_started(TransferOp& op, TimePoint now);
   void on_left_wire(TransferOp& op) noexcept;
   void count_time(TimePoint now) noexcept;

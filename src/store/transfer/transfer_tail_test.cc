@@ -117,6 +117,30 @@ class TailTest : public TransferTest {
     return completion;
   }
   static bool is_special(const SeenRequest& request) { return request.first >= kSpecial; }
+
+  /// Of 128 requests of so many bytes, `count` are sent before the first is answered.
+  void expect_first_wave(int count, std::uint64_t length_bytes) {
+    options_.max_in_flight = 128;
+    std::counting_semaphore<> is_sent(0);
+    std::counting_semaphore<> go(0);
+    start([&](const SeenRequest& request, Peer& peer) {
+      if (is_special(request)) {
+        is_sent.release();
+        go.acquire();
+      }
+      server_->answer(request, peer);
+    });
+    expect_content(transfer(get(0, 100)), 0, 100);
+    std::vector<Request> requests;
+    for (int i = 0; i < 128; ++i) requests.push_back(get(kSpecial, length_bytes));
+    ASSERT_EQ(handle_->submit(requests), 128U);
+    for (int i = 0; i < count; ++i) is_sent.acquire();
+    EXPECT_EQ(metric("store.concurrency_limit"), 32);
+    EXPECT_FALSE(is_sent.try_acquire_for(10ms));
+    go.release(1000);
+    for (int i = 0; i < 128; ++i) expect_content(take(), kSpecial, length_bytes);
+    stop_all();
+  }
   std::atomic<int> special_count_{0};
   std::atomic<int> drip_count_{0};
   std::atomic<int> living_drips_{0};
@@ -451,28 +475,9 @@ TEST_P(TailTest, PutsAreNeverHedged) {
   stop_all();
 }
 
-TEST_P(TailTest, LimitStartsLowAndGrows) {
-  options_.max_in_flight = 128;
-  std::counting_semaphore<> is_sent(0);
-  std::counting_semaphore<> go(0);
-  start([&](const SeenRequest& request, Peer& peer) {
-    if (is_special(request)) {
-      is_sent.release();
-      go.acquire();
-    }
-    server_->answer(request, peer);
-  });
-  expect_content(transfer(get(0, 100)), 0, 100);
-  std::vector<Request> requests;
-  for (int i = 0; i < 128; ++i) requests.push_back(get(kSpecial, 1000));
-  ASSERT_EQ(handle_->submit(requests), 128U);
-  for (int i = 0; i < 64; ++i) is_sent.acquire();
-  EXPECT_EQ(metric("store.concurrency_limit"), 64);
-  EXPECT_FALSE(is_sent.try_acquire_for(10ms));
-  go.release(1000);
-  for (int i = 0; i < 128; ++i) expect_content(take(), kSpecial, 1000);
-  stop_all();
-}
+TEST_P(TailTest, LimitStartsLowAndGrows) { expect_first_wave(32, 100'000); }
+
+TEST_P(TailTest, OfSmallRequestsTwiceAsManyStart) { expect_first_wave(64, 1000); }
 
 #if !defined(HEADRACE_HAS_THREAD_SANITIZER)
 TEST_P(TailTest, ProcessesShareWhatTheyKnow) {
