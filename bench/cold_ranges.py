@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""What the first pass of `Store.get_ranges` costs, at defaults, against the raw floor on the same server.
+
+    bench/cold_ranges.py --programs build/release/bench [--rounds 5] [--server nginx|sim] [--memory 2GiB]
+                         [--json]
+
+Each run is a fresh process that reads 1 GiB in ranges of 8 or 1 MiB, each once: memory is touched for the first
+time, connections are opened, the limit is found. CPU seconds per GB of the reading alone, imports apart. The floor
+is bench/fetch_floor with 16 in flight, which touches what it holds once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from fetch_ratio import make_objects, run, start_server
+from sim_vs_nginx import free_port
+
+READ = """
+import json, resource, sys
+import headrace as hr
+def used():
+    r = resource.getrusage(resource.RUSAGE_SELF)
+    return r.ru_utime + r.ru_stime
+part, memory = int(sys.argv[1]), sys.argv[2]
+options = {"memory": memory} if memory else {}
+with hr.Store("s3://bkt", control_directory="", **options) as store:
+    sizes = {f"obj{i}.bin": 256 << 20 for i in range(4)}
+    begin, count = used(), 0
+    for result in store.get_ranges((key, at, part) for key, size in sizes.items() for at in range(0, size, part)):
+        count += len(result.data)
+    cpu = used() - begin
+    peak = store.stats()["pool.peak_bytes"]
+print(json.dumps({"cpu_s_per_GB": cpu / (count / 1e9), "peak": peak}))
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--programs", type=Path, required=True, help="folder of fetch_floor")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--server", choices=["nginx", "sim"], default="nginx")
+    parser.add_argument("--memory", default="", help="default: the store's own")
+    parser.add_argument("--directory", type=Path, default=Path("/dev/shm/cold_ranges"))
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    make_objects(args.directory)
+    port = free_port()
+    server = start_server(args.server, args.directory, port)
+    environment = os.environ | {
+        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}",
+        "AWS_ACCESS_KEY_ID": "headrace",
+        "AWS_SECRET_ACCESS_KEY": "headrace-secret",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    try:
+        for part in (8 << 20, 1 << 20):
+            ratios, costs, peaks = [], [], []
+            for _ in range(args.rounds):
+                words = ["--port", port, "--part", part, "--in-flight", 16, "--pattern", "sequential"]
+                floor = run([str(args.programs / "fetch_floor"), *map(str, words), "--total-mib", "1024"])
+                done = subprocess.run(
+                    [sys.executable, "-c", READ, str(part), args.memory],
+                    env=environment,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    check=True,
+                )
+                answer = json.loads(done.stdout)
+                ratios.append(answer["cpu_s_per_GB"] / floor)
+                costs.append(answer["cpu_s_per_GB"])
+                peaks.append(answer["peak"])
+            row = {
+                "part": part,
+                "cpu_s_per_gb": round(statistics.median(costs), 3),
+                "ratio": round(statistics.median(ratios), 2),
+                "ratio_spread": f"{min(ratios):.2f}..{max(ratios):.2f}",
+                "peak_mib": round(statistics.median(peaks)) >> 20,
+            }
+            print(json.dumps(row) if args.json else "  ".join(f"{k} {v}" for k, v in row.items()), flush=True)
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(args.directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
