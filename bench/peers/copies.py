@@ -36,6 +36,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from builds import simulator
 
+SIMULATED = "simulated"
+"""A file beside the buckets of the simulator, which makes none itself."""
 KEYS = {
     "AWS_ACCESS_KEY_ID": "headrace",
     "AWS_SECRET_ACCESS_KEY": "headrace-secret",
@@ -74,6 +76,7 @@ def minio(program: str, data: Path) -> Iterator[str]:
 
 @contextmanager
 def sim(profile: str, data: Path) -> Iterator[str]:
+    (data / SIMULATED).touch()
     with simulator(data, "", "--profile", profile, "--seed", "5") as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -163,7 +166,7 @@ def run_case(
             os.sync()
             up = f"s3://{case}-{client}-{round_number}"
             if is_up:
-                make_bucket(endpoint, up.removeprefix("s3://"), programs)
+                make_bucket(endpoint, up.removeprefix("s3://"), programs, work / "server")
             ends = (str(work / kind), up) if is_up else (f"s3://{kind}", str(target))
             results[client].append(measure(client_command(client, programs, endpoint, *ends)))
             if not is_up:
@@ -188,7 +191,10 @@ def run_case(
     return rows
 
 
-def make_bucket(endpoint: str, name: str, programs: dict[str, str]) -> None:
+def make_bucket(endpoint: str, name: str, programs: dict[str, str], data: Path) -> None:
+    if (data / SIMULATED).exists():
+        (data / name).mkdir()
+        return
     subprocess.run(
         [programs["s5cmd"], "--endpoint-url", endpoint, "mb", f"s3://{name}"],
         env={**os.environ, **KEYS},
@@ -230,7 +236,7 @@ def main() -> None:
         data.mkdir()
         with minio(arguments.minio, data) if arguments.minio else sim(arguments.profile, data) as endpoint:
             for bucket in ("small", "large"):
-                make_bucket(endpoint, bucket, programs)
+                make_bucket(endpoint, bucket, programs, data)
                 measure(client_command("s5cmd", programs, endpoint, str(work / bucket), f"s3://{bucket}"))
             disk = disk_rate(work)
             for case in arguments.case.split(","):

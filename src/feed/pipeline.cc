@@ -54,8 +54,11 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
   if (const LaneOrder* lanes = run.order->lanes()) {
     const auto own = static_cast<std::uint32_t>(lanes->own_lanes(run.plan).size());
     const std::uint64_t window = largest_window_bytes(dataset, *run.order, parts_.sizes);
-    shares = share_windows(window_bytes, window, own);
-    const bool is_slow = shares.dense_lanes < own && parts_.are_singles_dear;
+    // Windows bring nothing where each sample is a request anyway: in the order of need, a first
+    // batch waits for its own samples alone, and little memory is taken.
+    const std::uint32_t dense = parts_.are_samples_objects ? 0 : own;
+    shares = share_windows(window_bytes, window, dense);
+    const bool is_slow = shares.dense_lanes < dense && parts_.are_singles_dear;
     parts_.wanted_memory_bytes->store(
         is_slow ? enough_memory_bytes(parts_.shares.needs, window, own) : 0,
         std::memory_order_relaxed);

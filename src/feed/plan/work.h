@@ -34,6 +34,7 @@ struct FeedParts {
   MemoryShares shares;
   SlabSizes sizes;
   StandIns* stand_ins = nullptr;
+  bool are_samples_objects = false;
   bool are_singles_dear = false;
   /// The limit with which nothing would be read sample by sample, where that is dear; 0: the limit
   /// is enough. A hint, so relaxed.

@@ -106,6 +106,8 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
     return Begin::kNever;
   }
   if (fetch->is_fresh) second_reads_.add();
+  // It has its memory: from here on the store, and what it takes at once, hold it back.
+  if (fetch->timeline.submitted == TimePoint()) fetch->timeline.submitted = clock_.now();
   fetch->was_put_off = false;
   fetch->size_bytes = size;
   fetch->lender.emplace(fetch->stored.bytes());

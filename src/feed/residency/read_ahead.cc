@@ -17,6 +17,8 @@ namespace {
 constexpr std::uint64_t kSinglesShare = 4;
 /// Batches over which the room for read-ahead recovers after the head had to take it.
 constexpr std::uint64_t kRecoveryBatches = 64;
+/// Where each sample is an object, so many are planned ahead: twice what may be asked for at once.
+constexpr std::uint64_t kObjectsAhead = 1024;
 /// Of a listed order, how many samples it is judged by: the first windows are still on their way
 /// when the first of them are wanted.
 constexpr std::uint64_t kJudgedSamples = 1 << 14;
@@ -42,7 +44,11 @@ ReadAhead::~ReadAhead() {
 // --- planning ---
 
 void ReadAhead::plan() {
-  const std::uint64_t horizon = residency_->has_singles() ? parts_.shares.ready_batches : 1;
+  std::uint64_t horizon = residency_->has_singles() ? parts_.shares.ready_batches : 1;
+  if (parts_.are_samples_objects) {
+    const std::uint64_t batch = std::max(run_.plan.slots(head_).count, 1U);
+    horizon = std::max(horizon, kObjectsAhead / batch + 1);
+  }
   const bool picks = residency_->picks_windows();
   residency_->look_ahead(std::min(head_ + horizon, run_.batch_count) - 1);
   while (works_.size() < horizon && head_ + works_.size() < run_.batch_count) {

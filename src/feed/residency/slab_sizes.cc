@@ -1,5 +1,7 @@
 #include "feed/residency/slab_sizes.h"
 
+#include <vector>
+
 namespace headrace::feed {
 
 bool has_compressed_blocks(const Dataset& dataset) {
@@ -9,11 +11,25 @@ bool has_compressed_blocks(const Dataset& dataset) {
   return false;
 }
 
+bool are_samples_objects(const Dataset& dataset) {
+  std::vector<Extent> extents;
+  for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
+    const Block block = dataset.block(i);
+    if (dataset.is_compressed(i)) return false;
+    if (block.sample_count == 1) continue;
+    extents.clear();
+    dataset.append_extents(i, 0, block.sample_count, extents);
+    return extents.size() == block.sample_count;
+  }
+  return false;
+}
+
 bool are_singles_dear(const Dataset& dataset, bool is_local) {
   // Below it a request of S3 (30 ms to the first byte) brings less than a tenth of what its
   // connection could.
   constexpr std::uint64_t kSmallBytes = std::uint64_t{256} << 10;
   if (has_compressed_blocks(dataset)) return true;
+  if (are_samples_objects(dataset)) return false;
   std::uint64_t bytes = 0;
   for (std::uint32_t i = 0; i < dataset.block_count(); ++i) bytes += dataset.block(i).stored_bytes;
   return !is_local && bytes / std::max<std::uint64_t>(dataset.sample_count(), 1) < kSmallBytes;

@@ -23,6 +23,9 @@ namespace headrace::feed {
 /// Whether any block needs decompress() or unpack(). O(B).
 bool has_compressed_blocks(const Dataset& dataset);
 
+/// Whether each sample is an object of its own: reading a block takes as many requests as reading
+/// its samples one by one.
+bool are_samples_objects(const Dataset& dataset);
 /// Whether a sample read by itself costs many times its part of a block: the block has to be made
 /// ready for it, or a request over a network brings little. O(B).
 bool are_singles_dear(const Dataset& dataset, bool is_local);

@@ -4,7 +4,19 @@
 
 namespace headrace::transfer {
 
+void RetryBudget::rate_successes(TimePoint now) noexcept {
+  constexpr double kShortest_s = 0.05;
+  constexpr double kMemory_s = 0.5;
+  const double elapsed_s = std::chrono::duration<double>(now - rated_at_).count();
+  if (elapsed_s < kShortest_s) return;
+  const double rate = static_cast<double>(successes_) / elapsed_s;
+  success_rate_ += std::min(1.0, elapsed_s / kMemory_s) * (rate - success_rate_);
+  successes_ = 0;
+  rated_at_ = now;
+}
+
 Microseconds RetryBudget::take(TimePoint now) noexcept {
+  rate_successes(now);
   if (now > filled_at_) {
     const double elapsed_s = std::chrono::duration<double>(now - filled_at_).count();
     level_ = std::min(options_.capacity, level_ + elapsed_s * options_.per_second);
@@ -12,7 +24,8 @@ Microseconds RetryBudget::take(TimePoint now) noexcept {
   }
   level_ -= 1;
   if (level_ >= 0) return Microseconds(0);
-  return Microseconds(static_cast<std::int64_t>(std::ceil(-level_ / options_.per_second * 1e6)));
+  const double per_second = options_.per_second + options_.per_success * success_rate_;
+  return Microseconds(static_cast<std::int64_t>(std::ceil(-level_ / per_second * 1e6)));
 }
 
 RetryDecision decide_retry(const RetryOptions& options, const AttemptFailure& failure,

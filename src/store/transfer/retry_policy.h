@@ -36,20 +36,21 @@ struct RetryOptions {
 constexpr std::uint32_t kDoubtfulRepeats = 2;
 
 /// Token bucket of retries. When it is empty, retries are not refused but spread out in time: a
-/// training job outlives a minute of outage, and the store sees at most `per_second` retries
-/// meanwhile. Only what was throttled is repeated although its turn would come too late.
+/// training job outlives a minute of outage, and the store sees about `per_second` retries
+/// meanwhile. While others succeed turns come as much sooner as their successes pay. Only what was
+/// throttled is repeated although its turn would come too late.
 class RetryBudget {
  public:
   struct Options {
-    double capacity = 100;  ///< Retries at once after a quiet time: one for each request in flight,
-                            ///< and some more.
+    double capacity = 100;     ///< Retries at once after a quiet time.
     double per_second = 20;    ///< Refill by time.
     double per_success = 0.1;  ///< Refill by success: retries may add 10 % to a healthy load.
   };
   RetryBudget(const Options& options, TimePoint now) noexcept
-      : options_(options), level_(options.capacity), filled_at_(now) {}
+      : options_(options), level_(options.capacity), filled_at_(now), rated_at_(now) {}
 
   void on_success() noexcept {
+    ++successes_;
     level_ = std::min(options_.capacity, level_ + options_.per_success);
   }
 
@@ -61,9 +62,14 @@ class RetryBudget {
   void give_back() noexcept { level_ += 1; }
 
  private:
+  void rate_successes(TimePoint now) noexcept;
+
   Options options_;
   double level_;  // below zero: retries that wait already
   TimePoint filled_at_;
+  std::uint64_t successes_ = 0;  // since rated_at_
+  TimePoint rated_at_;
+  double success_rate_ = 0;  // a second; forgets within half a second
 };
 
 /// What happened to an attempt, as far as retrying goes.

@@ -197,5 +197,17 @@ TEST_F(RetryPolicyTest, BudgetRefillsByTimeAndBySuccess) {
   EXPECT_GT(budget_.take(clock_.now()), Microseconds(0));
 }
 
+TEST_F(RetryPolicyTest, WhileOthersSucceedTurnsComeSooner) {
+  budget_ = RetryBudget({0, 10, 0.1}, clock_.now());
+  for (int i = 0; i < 1000; ++i) budget_.on_success();
+  clock_.advance(1s);
+  // 10 by time and 100 by successes a second.
+  const Microseconds turn = budget_.take(clock_.now());
+  EXPECT_GT(turn, 8ms);
+  EXPECT_LT(turn, 10ms);
+  clock_.advance(5s);
+  EXPECT_EQ(budget_.take(clock_.now()), 100ms) << "an outage: time alone";
+}
+
 }  // namespace
 }  // namespace headrace::transfer

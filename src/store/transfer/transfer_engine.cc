@@ -121,7 +121,9 @@ Result<std::shared_ptr<EngineCore>> EngineCore::create(std::shared_ptr<HttpProto
     own.index = i;
     own.connection_limit =
         settled.max_in_flight / count + (i < settled.max_in_flight % count ? 1 : 0);
-    own.retry_budget.capacity /= count;
+    // All that are under way may be refused at the same time, and some more.
+    own.retry_budget.capacity =
+        std::max(own.retry_budget.capacity, 1.25 * settled.max_in_flight) / count;
     own.retry_budget.per_second /= count;
     own.seed = mix64(settled.retry_seed + i);
     own.hedging.fraction = settled.hedge_fraction;
