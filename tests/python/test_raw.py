@@ -182,3 +182,27 @@ def test_wrong_trees_say_why(files: Path) -> None:
         open_dataset(files / "img", labels="folder")
     with pytest.raises(hr.InvalidArgumentError, match="manifest= when it is about the other files"):
         open_dataset(files)
+
+
+def test_a_shuffled_folder_is_read_in_the_order_of_need(buckets: Path, s3: Any, tmp_path: Path) -> None:
+    write_tree(buckets / "b" / "tree", [f"{i:04}.bin" for i in range(300)])
+    log = tmp_path / "log"
+    with hr.Dataset("s3://b/tree", format="raw") as dataset:
+        keys = [block.shard for block in dataset.blocks]
+    assert len(keys) < 10, "blocks hold many files"
+    ids: list[int] = []
+    with hr.Loader(
+        "s3://b/tree", format="raw", batch_size=10, seed=1, max_in_flight=1, access_log=str(log)
+    ) as loader:
+        for batch in loader:
+            assert [bytes(value) for value in batch["data"]] == [f"{i:04}.bin".encode() for i in batch.ids]
+            ids += batch.ids.tolist()
+    assert ids != sorted(ids)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    read = [
+        line["object"] for line in lines if line["operation"] == "get" and line["object"].endswith(".bin")
+    ]
+    wanted = [f"s3://b/tree/{i:04}.bin" for i in ids]
+    # Within a batch as they lie.
+    for begin in range(0, 300, 10):
+        assert sorted(read[begin : begin + 10]) == sorted(wanted[begin : begin + 10])

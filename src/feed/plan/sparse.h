@@ -39,7 +39,7 @@ struct SparseRun {
 bool comes_before(const SparseSlot& a, const SparseSlot& b) noexcept;
 
 /// Groups slots into reads: one for each run of samples of a block that lie within a page of each
-/// other, one for each compressed block.
+/// other (next to each other, where each is an object), one for each compressed block.
 std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot> slots,
                                  const SlabSizes& sizes);
 

@@ -36,6 +36,19 @@ TEST(SparseRuns, MergesNeighboursWithinAPage) {
   EXPECT_EQ(pieces[2].block, 1U);
 }
 
+TEST(SparseRuns, LeaveOutObjectsThatNobodyWants) {
+  FakeSpec spec = wide_samples();
+  spec.is_object_per_sample = true;
+  const FakeDataset dataset(spec);
+  const auto pieces =
+      pieces_of(plan_runs(dataset, {{0, 0, 7}, {1, 0, 5}, {2, 0, 8}}, SlabSizes::of(dataset)));
+  ASSERT_EQ(pieces.size(), 2U);
+  EXPECT_EQ(pieces[0].begin, 5U);
+  EXPECT_EQ(pieces[0].end, 6U);
+  EXPECT_EQ(pieces[1].begin, 7U);
+  EXPECT_EQ(pieces[1].end, 9U);
+}
+
 TEST(SparseRuns, ReadASampleWantedTwiceOnce) {
   const FakeDataset dataset(wide_samples());
   const auto runs = plan_runs(dataset, {{0, 0, 7}, {9, 0, 7}}, SlabSizes::of(dataset));
