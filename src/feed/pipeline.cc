@@ -56,7 +56,7 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
     const std::uint64_t window = largest_window_bytes(dataset, *run.order, parts_.sizes);
     // Windows bring nothing where each sample is a request anyway: in the order of need, a first
     // batch waits for its own samples alone, and little memory is taken.
-    const std::uint32_t dense = parts_.are_samples_objects ? 0 : own;
+    const std::uint32_t dense = parts_.reads_objects_singly ? 0 : own;
     shares = share_windows(window_bytes, window, dense);
     const bool is_slow = shares.dense_lanes < dense && parts_.are_singles_dear;
     parts_.wanted_memory_bytes->store(

@@ -34,7 +34,9 @@ struct FeedParts {
   MemoryShares shares;
   SlabSizes sizes;
   StandIns* stand_ins = nullptr;
-  bool are_samples_objects = false;
+  /// Each sample is an object of a remote store: no windows. (Files are read by blocks: one after
+  /// the other they cost a fifth more CPU time.)
+  bool reads_objects_singly = false;
   bool are_singles_dear = false;
   /// The limit with which nothing would be read sample by sample, where that is dear; 0: the limit
   /// is enough. A hint, so relaxed.

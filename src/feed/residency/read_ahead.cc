@@ -45,7 +45,7 @@ ReadAhead::~ReadAhead() {
 
 void ReadAhead::plan() {
   std::uint64_t horizon = residency_->has_singles() ? parts_.shares.ready_batches : 1;
-  if (parts_.are_samples_objects) {
+  if (parts_.reads_objects_singly) {
     const std::uint64_t batch = std::max(run_.plan.slots(head_).count, 1U);
     horizon = std::max(horizon, kObjectsAhead / batch + 1);
   }
