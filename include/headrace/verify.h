@@ -26,8 +26,8 @@ struct VerifyOptions {
   /// digest_objects(): digests to compute of every object, names as hashlib has them ("sha256"), or
   /// xxh32 xxh64 xxh128 xxh3_64 xxh3_128.
   std::vector<std::string> digests = {};
-  std::uint32_t worker_count =
-      0;  ///< 0: number of cores, on remote stores 64. Fewer when the pool is small.
+  /// 0: number of cores, on remote stores 64. Fewer when the pool is small.
+  std::uint32_t worker_count = 0;
   std::uint32_t most_problems = 1000;  ///< Problems kept; all are counted.
   /// (bytes read, bytes in all), about ten times a second.
   std::function<void(std::uint64_t, std::uint64_t)> progress = {};

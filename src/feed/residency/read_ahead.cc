@@ -45,11 +45,11 @@ ReadAhead::~ReadAhead() {
 
 void ReadAhead::plan() {
   std::uint64_t horizon = residency_->has_singles() ? parts_.shares.ready_batches : 1;
-  if (parts_.reads_objects_singly) {
+  const bool picks = residency_->picks_windows();
+  if (parts_.reads_objects_singly && !picks) {
     const std::uint64_t batch = std::max(run_.plan.slots(head_).count, 1U);
     horizon = std::max(horizon, kObjectsAhead / batch + 1);
   }
-  const bool picks = residency_->picks_windows();
   residency_->look_ahead(std::min(head_ + horizon, run_.batch_count) - 1);
   while (works_.size() < horizon && head_ + works_.size() < run_.batch_count) {
     const std::uint64_t k = head_ + works_.size();
