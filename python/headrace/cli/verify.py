@@ -22,7 +22,9 @@ from headrace.store.store import Store
 from headrace.store.urls import without_secrets
 from headrace.verification import checks
 
-Workers = Annotated[int, typer.Option("--workers", min=0, help="Threads; 0: one a core.")]
+Workers = Annotated[
+    int, typer.Option("--workers", min=0, help="Threads; 0: one a core, 64 for a remote store.")
+]
 
 manifest_app = typer.Typer(
     help="SHA-256 of every object below a URL: create a manifest, check one.",
