@@ -325,7 +325,7 @@ def test_a_list_that_memory_makes_read_sample_by_sample_names_what_would_do(
 ) -> None:
     count = 40_000
     write_numbers(buckets / "b" / "many", count, per_shard=400)
-    small = {"order": "mosaic:py1e", "batch_size": 500, "memory": "512KiB", "block_bytes": "4KiB"}
+    small = {"order": "mosaic:py1e", "batch_size": 20, "memory": "384KiB"}
     loader = open_loader("s3://b/many", **small)
     with pytest.warns(RuntimeWarning, match=r'read one by one.*memory="(\d+)MiB" would do') as caught:
         assert sum(len(batch.ids) for batch in loader) == count
