@@ -13,15 +13,16 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -61,7 +62,7 @@ class Demo:
         console.print(f"          {text}")
 
 
-def fail(text: str) -> None:
+def fail(text: str) -> NoReturn:
     console.print(f"[bold red]demo failed:[/] {text}")
     sys.exit(1)
 
@@ -178,6 +179,17 @@ def stream_everything(demo: Demo) -> None:
     )
 
 
+def free_port() -> int:
+    """One that is free, below those that the kernel gives to connections (32768 and more): of these the demo
+    opens hundreds."""
+    for port in range(20000 + os.getpid() % 10000, 32768):
+        with socket.socket() as listener, suppress(OSError):
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(("127.0.0.1", port))
+            return port
+    fail("no port below 32768 is free")
+
+
 def start_training(demo: Demo, run: str, world_size: int, endpoint: str) -> list[subprocess.Popen[bytes]]:
     command = [
         sys.executable,
@@ -196,7 +208,7 @@ def start_training(demo: Demo, run: str, world_size: int, endpoint: str) -> list
         "--threads",
         str(max(1, (os.cpu_count() or 1) // world_size)),
     ]
-    port = str(20000 + os.getpid() % 20000)
+    port = str(free_port())
     ranks = []
     for rank in range(world_size):
         env = os.environ | {
