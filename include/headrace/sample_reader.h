@@ -62,6 +62,8 @@ class SampleReader {
     const Pause& pause;
     std::vector<std::size_t> doubtful = {};  ///< Their bytes made no sense: to be read again.
   };
+  /// False when it is no single range.
+  bool start(RangeFetcher& fetcher, const Job& job, std::uint64_t tag) const;
   Status read_plain(std::span<const Job> jobs, Call& call);
   /// A job that is no single range: fetched and cut before the next.
   Status read_apart(const Job& job, Call& call);

@@ -13,7 +13,7 @@ namespace headrace::feed {
 /// When a read went from one phase to the next. Zero: did not happen (yet).
 struct Timeline {
   TimePoint wanted{};     ///< It was next in line; from here to `submitted` it waited for memory.
-  TimePoint submitted{};  ///< It had its memory, or the store accepted it.
+  TimePoint submitted{};  ///< It had its memory.
   TimePoint sent{};       ///< It was on the wire; before, the store held it back.
   TimePoint first_byte{};
   TimePoint finished{};  ///< The last byte was there.

@@ -15,10 +15,6 @@ namespace {
 // hand-over small.
 constexpr std::size_t kMostTogether = 64;
 
-std::uint64_t charge_of(const Slab& slab) noexcept {
-  return slab.bytes().empty() ? 0 : SlabPool::charged_bytes(slab.bytes().size());
-}
-
 }  // namespace
 
 Result<std::unique_ptr<RangeFetcher>> RangeFetcher::create(Store& store, SlabPool& pool,
@@ -106,7 +102,7 @@ void RangeFetcher::queue(const RangeRead& read, Slab slab) {
   slot.etag.assign(read.etag);
   slot.tag = read.tag;
   slot.slab_offset_bytes = read.slab_offset_bytes;
-  slot.held_bytes = charge_of(slab);
+  slot.held_bytes = slab.bytes().empty() ? 0 : SlabPool::charged_bytes(slab.bytes().size());
   Request request;
   request.key = slot.key;
   request.etag = slot.etag;

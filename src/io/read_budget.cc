@@ -4,8 +4,8 @@
 
 namespace headrace::io {
 
-ReadBudget::ReadBudget(std::uint64_t most_bytes, std::uint64_t first_bytes) {
-  room_.begin(0, std::min(first_bytes, most_bytes), most_bytes);
+ReadBudget::ReadBudget(std::uint64_t most_bytes) {
+  room_.begin(0, std::min(kFirstBytes, most_bytes), most_bytes);
 }
 
 bool ReadBudget::try_take(std::uint64_t size_bytes, bool is_alone) {

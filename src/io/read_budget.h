@@ -21,7 +21,7 @@ class ReadBudget {
   /// What a job begins with: four reads of 8 MiB, hundreds of small ones.
   static constexpr std::uint64_t kFirstBytes = std::uint64_t{32} << 20;
 
-  explicit ReadBudget(std::uint64_t most_bytes, std::uint64_t first_bytes = kFirstBytes);
+  explicit ReadBudget(std::uint64_t most_bytes);
 
   /// Takes so many bytes when they fit. `is_alone`: always, since who has no read under way could
   /// not go on. false: ask again once one of your reads has ended.

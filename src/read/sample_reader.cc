@@ -227,24 +227,24 @@ Status SampleReader::read_apart(const Job& job, Call& call) {
   return cut(job, slab.bytes(), call);
 }
 
+bool SampleReader::start(RangeFetcher& fetcher, const Job& job, std::uint64_t tag) const {
+  std::vector<Extent> extents;
+  const std::uint64_t size = dataset_->append_extents(job.block, job.begin, job.end, extents);
+  if (size == 0 || extents.size() != 1) return false;
+  fetcher.start({.key = extents[0].key,
+                 .etag = extents[0].etag,
+                 .offset_bytes = extents[0].offset_bytes,
+                 .length_bytes = extents[0].length_bytes,
+                 .tag = tag,
+                 .slab_offset_bytes = extents[0].target_offset_bytes});
+  return true;
+}
+
 Status SampleReader::read_plain(std::span<const Job> jobs, Call& call) {
   std::vector<std::size_t> apart;
   const auto read_all = [&](RangeFetcher& fetcher) -> Status {
-    std::vector<Extent> extents;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-      const Job& job = jobs[i];
-      extents.clear();
-      const std::uint64_t size = dataset_->append_extents(job.block, job.begin, job.end, extents);
-      if (size == 0 || extents.size() != 1) {
-        apart.push_back(i);
-        continue;
-      }
-      fetcher.start({.key = extents[0].key,
-                     .etag = extents[0].etag,
-                     .offset_bytes = extents[0].offset_bytes,
-                     .length_bytes = extents[0].length_bytes,
-                     .tag = i,
-                     .slab_offset_bytes = extents[0].target_offset_bytes});
+      if (!start(fetcher, jobs[i], i)) apart.push_back(i);
     }
     while (fetcher.pending() > 0) {
       HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
@@ -262,19 +262,8 @@ Status SampleReader::read_blocks(std::span<const Job> jobs, Call& call,
   RangeFetcher::Options options = read_options(call.pause);
   options.max_bytes = client_->pool()->limit_bytes() / kAheadShare;
   const auto read_all = [&](RangeFetcher& fetcher) -> Status {
-    std::vector<Extent> extents;
     for (std::size_t i = 0; i < jobs.size(); ++i) {
-      extents.clear();
-      dataset_->append_extents(jobs[i].block, jobs[i].begin, jobs[i].end, extents);
-      if (extents.size() != 1 || find_kept(jobs[i].block)) {
-        left.push_back(&jobs[i]);
-        continue;
-      }
-      fetcher.start({.key = extents[0].key,
-                     .etag = extents[0].etag,
-                     .offset_bytes = extents[0].offset_bytes,
-                     .length_bytes = extents[0].length_bytes,
-                     .tag = i});
+      if (find_kept(jobs[i].block) || !start(fetcher, jobs[i], i)) left.push_back(&jobs[i]);
     }
     while (fetcher.pending() > 0) {
       HEADRACE_TRY_ASSIGN(RangeData data, fetcher.next());

@@ -19,17 +19,10 @@ void size_run(const Dataset& dataset, const SlabSizes& sizes, SparseRun& run,
 }
 
 /// How many samples that nobody wants may lie between two that are read together.
-std::uint64_t widest_hole(const Dataset& dataset, std::uint32_t index,
-                          std::vector<Extent>& extents) {
+std::uint64_t widest_hole(const Dataset& dataset, std::uint32_t index) {
   const Block block = dataset.block(index);
   if (dataset.is_compressed(index)) return block.sample_count;
-  const auto count = [&](std::uint32_t samples) {
-    extents.clear();
-    dataset.append_extents(index, 0, samples, extents);
-    return extents.size();
-  };
-  // Of samples in objects of their own each takes a request.
-  if (block.sample_count > 1 && count(2) > count(1)) return 0;
+  if (are_samples_objects(dataset, index)) return 0;
   return kMergeGapBytes * block.sample_count / std::max<std::uint64_t>(block.stored_bytes, 1);
 }
 
@@ -47,7 +40,7 @@ std::vector<SparseRun> plan_runs(const Dataset& dataset, std::vector<SparseSlot>
   std::uint64_t gap_samples = 0;
   for (const SparseSlot& slot : slots) {
     const bool same_block = !runs.empty() && runs.back().fetch->piece.block == slot.block;
-    if (!same_block) gap_samples = widest_hole(dataset, slot.block, extents);
+    if (!same_block) gap_samples = widest_hole(dataset, slot.block);
     if (!same_block || slot.index > runs.back().fetch->piece.end + gap_samples) {
       runs.emplace_back();
       runs.back().fetch = std::make_shared<Fetch>();

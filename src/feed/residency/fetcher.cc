@@ -266,10 +266,6 @@ void Fetcher::take_extent(Fetch& fetch, std::size_t index, Completion& completio
   bytes_out_ -= fetch.extents[index].length_bytes;
   arrivals_.add(completion, fetch.extents[index].length_bytes, fetch.was_put_off);
   Timeline& timeline = fetch.timeline;
-  const auto first_of = [](TimePoint& ours, TimePoint theirs) {
-    if (ours == TimePoint() || theirs < ours) ours = theirs;
-  };
-  first_of(timeline.submitted, completion.submitted);
   timeline.sent = std::max(timeline.sent, completion.sent);
   timeline.first_byte = std::max(timeline.first_byte, completion.first_byte);
   timeline.finished = std::max(timeline.finished, completion.finished);

@@ -11,17 +11,20 @@ bool has_compressed_blocks(const Dataset& dataset) {
   return false;
 }
 
-bool are_samples_objects(const Dataset& dataset) {
+bool are_samples_objects(const Dataset& dataset, std::uint32_t block) {
+  if (dataset.is_compressed(block) || dataset.block(block).sample_count == 1) return false;
   std::vector<Extent> extents;
-  for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
-    const Block block = dataset.block(i);
-    if (dataset.is_compressed(i)) return false;
-    if (block.sample_count == 1) continue;
-    extents.clear();
-    dataset.append_extents(i, 0, block.sample_count, extents);
-    return extents.size() == block.sample_count;
-  }
-  return false;
+  dataset.append_extents(block, 0, 1, extents);
+  const std::size_t of_one = extents.size();
+  extents.clear();
+  dataset.append_extents(block, 0, 2, extents);
+  return extents.size() > of_one;
+}
+
+bool are_samples_objects(const Dataset& dataset) {
+  std::uint32_t block = 0;
+  while (block < dataset.block_count() && dataset.block(block).sample_count == 1) ++block;
+  return block < dataset.block_count() && are_samples_objects(dataset, block);
 }
 
 bool are_singles_dear(const Dataset& dataset, bool is_local) {

@@ -23,8 +23,10 @@ namespace headrace::feed {
 /// Whether any block needs decompress() or unpack(). O(B).
 bool has_compressed_blocks(const Dataset& dataset);
 
-/// Whether each sample is an object of its own: reading a block takes as many requests as reading
-/// its samples one by one.
+/// Whether each sample of a block is an object of its own: reading the block takes as many requests
+/// as reading its samples one by one. False for a single sample.
+bool are_samples_objects(const Dataset& dataset, std::uint32_t block);
+/// Of the first block with several samples, and so of all.
 bool are_samples_objects(const Dataset& dataset);
 /// Whether a sample read by itself costs many times its part of a block: the block has to be made
 /// ready for it, or a request over a network brings little. O(B).
