@@ -13,15 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-from fetch_ratio import make_objects, run, start_server
-from sim_vs_nginx import free_port
+from builds import environment
+from fetch_ratio import run, served
 
 READ = """
 import json, resource, sys
@@ -53,16 +51,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=Path("/dev/shm/cold_ranges"))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    make_objects(args.directory)
-    port = free_port()
-    server = start_server(args.server, args.directory, port)
-    environment = os.environ | {
-        "AWS_ENDPOINT_URL_S3": f"http://127.0.0.1:{port}",
-        "AWS_ACCESS_KEY_ID": "headrace",
-        "AWS_SECRET_ACCESS_KEY": "headrace-secret",
-        "AWS_EC2_METADATA_DISABLED": "true",
-    }
-    try:
+    with served(args.server, args.directory) as (port, _):
         for part in (8 << 20, 1 << 20):
             ratios, costs, peaks = [], [], []
             for _ in range(args.rounds):
@@ -70,7 +59,7 @@ def main() -> None:
                 floor = run([str(args.programs / "fetch_floor"), *map(str, words), "--total-mib", "2048"])
                 done = subprocess.run(
                     [sys.executable, "-c", READ, str(part), args.memory],
-                    env=environment,
+                    env=environment("", port),
                     stdout=subprocess.PIPE,
                     text=True,
                     check=True,
@@ -87,10 +76,6 @@ def main() -> None:
                 "peak_mib": round(statistics.median(peaks)) >> 20,
             }
             print(json.dumps(row) if args.json else "  ".join(f"{k} {v}" for k, v in row.items()), flush=True)
-    finally:
-        server.terminate()
-        server.wait()
-        shutil.rmtree(args.directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

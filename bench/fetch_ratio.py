@@ -20,6 +20,8 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,20 @@ def start_server(kind: str, directory: Path, port: int) -> subprocess.Popen[byte
     return server
 
 
+@contextmanager
+def served(kind: str, directory: Path) -> Iterator[tuple[int, subprocess.Popen[bytes]]]:
+    """Port and process of a server of the objects; both are gone afterwards."""
+    make_objects(directory)
+    port = free_port()
+    server = start_server(kind, directory, port)
+    try:
+        yield port, server
+    finally:
+        server.terminate()
+        server.wait()
+        shutil.rmtree(directory, ignore_errors=True)
+
+
 def run(command: list[str]) -> float:
     environment = os.environ | {
         "AWS_ACCESS_KEY_ID": "headrace",
@@ -93,10 +109,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=Path("/dev/shm/fetch_ratio"))
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    make_objects(args.directory)
-    port = free_port()
-    server = start_server(args.server, args.directory, port)
-    try:
+    with served(args.server, args.directory) as (port, _):
         for part, in_flight, pattern, total_mib in CASES:
             for poller in ("uring", "epoll"):
                 common = [
@@ -137,10 +150,6 @@ def main() -> None:
                 )
         copies = sorted(memcpy_cpu_s_per_gb() for _ in range(args.rounds))
         print(json.dumps({"memcpy_cpu_s_per_gb": round(statistics.median(copies), 3)}))
-    finally:
-        server.terminate()
-        server.wait()
-        shutil.rmtree(args.directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

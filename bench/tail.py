@@ -35,19 +35,25 @@ CLEAN = {"first_byte_p50_ms": 30, "first_byte_p99_ms": 80, "connection_bytes_per
 FAULTY = {**CLEAN, "slow_first_byte_rate": 0.01, "slow_first_byte_ms": 5000, "throttle_rate": 0.02}
 
 
+def where(server: sim.Server) -> dict[str, str]:
+    return {
+        "endpoint": server.endpoint,
+        "access_key": server.access_key,
+        "secret_key": server.secret_key,
+    }
+
+
 def run(
     directory: Path, behaviour: dict[str, float], seed: int, arguments: argparse.Namespace
 ) -> dict[str, float]:
     with sim.Server(directory, behaviour=behaviour, seed=seed) as server:
-        keys = {"access_key": server.access_key, "secret_key": server.secret_key}
         memory = (arguments.in_flight + 4) * PART * 5 // 4
         with hr.Store(
             "s3://bkt",
-            endpoint=server.endpoint,
             memory=memory,
             max_in_flight=2 * arguments.in_flight,
             control_directory="",
-            **keys,
+            **where(server),
         ) as store:
             objects = list(store.list())
             # The quantile of first-byte times that hedging waits for is learnt from the requests themselves.
@@ -76,14 +82,9 @@ LOADER = {
 
 def load(directory: Path, behaviour: dict[str, float], seed: int) -> dict[str, float]:
     with sim.Server(directory, behaviour=behaviour, seed=seed) as server:
-        where = {
-            "endpoint": server.endpoint,
-            "access_key": server.access_key,
-            "secret_key": server.secret_key,
-        }
         waits, epochs = [], []
         with hr.Loader(
-            "s3://bkt/mds", batch_size=64, control_directory="", block_bytes="1MiB", **where
+            "s3://bkt/mds", batch_size=64, control_directory="", block_bytes="1MiB", **where(server)
         ) as loader:
             for _ in range(3):
                 begin = last = time.monotonic()

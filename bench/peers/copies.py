@@ -20,7 +20,6 @@ import os
 import random
 import shutil
 import signal
-import socket
 import statistics
 import subprocess
 import sys
@@ -28,27 +27,20 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from builds import simulator
+from sim_vs_nginx import free_port
 
-SIMULATED = "simulated"
-"""A file beside the buckets of the simulator, which makes none itself."""
 KEYS = {
     "AWS_ACCESS_KEY_ID": "headrace",
     "AWS_SECRET_ACCESS_KEY": "headrace-secret",
     "AWS_REGION": "us-east-1",
 }
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextmanager
@@ -76,7 +68,6 @@ def minio(program: str, data: Path) -> Iterator[str]:
 
 @contextmanager
 def sim(profile: str, data: Path) -> Iterator[str]:
-    (data / SIMULATED).touch()
     with simulator(data, "", "--profile", profile, "--seed", "5") as port:
         yield f"http://127.0.0.1:{port}"
 
@@ -152,7 +143,13 @@ def disk_rate(directory: Path) -> float:
 
 
 def run_case(
-    case: str, clients: list[str], programs: dict[str, str], endpoint: str, work: Path, rounds: int
+    case: str,
+    clients: list[str],
+    programs: dict[str, str],
+    endpoint: str,
+    work: Path,
+    rounds: int,
+    new_bucket: Callable[[str], None],
 ) -> list[dict[str, Any]]:
     kind, is_up = ("small" if case.startswith("small") else "large"), case.endswith("up")
     files = list((work / kind).iterdir())
@@ -166,13 +163,12 @@ def run_case(
             os.sync()
             up = f"s3://{case}-{client}-{round_number}"
             if is_up:
-                make_bucket(endpoint, up.removeprefix("s3://"), programs, work / "server")
+                new_bucket(up.removeprefix("s3://"))
             ends = (str(work / kind), up) if is_up else (f"s3://{kind}", str(target))
             results[client].append(measure(client_command(client, programs, endpoint, *ends)))
             if not is_up:
                 copied = sum(1 for entry in target.iterdir())
                 assert copied == count, f"{client} copied {copied} of {count}"
-            shutil.rmtree(work / "server" / up.removeprefix("s3://"), ignore_errors=True)
     rows = []
     for client, runs in results.items():
         wall, cpu = (statistics.median(values) for values in zip(*runs, strict=True))
@@ -191,10 +187,7 @@ def run_case(
     return rows
 
 
-def make_bucket(endpoint: str, name: str, programs: dict[str, str], data: Path) -> None:
-    if (data / SIMULATED).exists():
-        (data / name).mkdir()
-        return
+def make_bucket(endpoint: str, name: str, programs: dict[str, str]) -> None:
     subprocess.run(
         [programs["s5cmd"], "--endpoint-url", endpoint, "mb", f"s3://{name}"],
         env={**os.environ, **KEYS},
@@ -235,12 +228,19 @@ def main() -> None:
         data = work / "server"
         data.mkdir()
         with minio(arguments.minio, data) if arguments.minio else sim(arguments.profile, data) as endpoint:
+
+            def new_bucket(name: str) -> None:
+                if arguments.minio:
+                    make_bucket(endpoint, name, programs)
+                else:
+                    (data / name).mkdir()
+
             for bucket in ("small", "large"):
-                make_bucket(endpoint, bucket, programs, data)
+                new_bucket(bucket)
                 measure(client_command("s5cmd", programs, endpoint, str(work / bucket), f"s3://{bucket}"))
             disk = disk_rate(work)
             for case in arguments.case.split(","):
-                rows += run_case(case, clients, programs, endpoint, work, arguments.rounds)
+                rows += run_case(case, clients, programs, endpoint, work, arguments.rounds, new_bucket)
     for row in rows:
         if arguments.json:
             print(json.dumps({**row, "disk_gb_per_s": disk}))

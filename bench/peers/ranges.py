@@ -17,7 +17,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
@@ -240,16 +239,13 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
-        return child(arguments)
+        child(arguments)
+        return
     if not arguments.programs:
         parser.error("--programs is needed")
-    from fetch_ratio import make_objects, start_server
-    from sim_vs_nginx import free_port
+    from fetch_ratio import served
 
-    make_objects(arguments.directory)
-    port = free_port()
-    server = start_server("nginx", arguments.directory, port)
-    try:
+    with served("nginx", arguments.directory) as (port, server):
         for case in CASES:
             runs: dict[str, list[dict[str, float]]] = {client: [] for client in arguments.clients.split(",")}
             for _ in range(arguments.rounds):
@@ -261,10 +257,6 @@ def main() -> None:
                     json.dumps(row) if arguments.json else "  ".join(f"{k} {v}" for k, v in row.items()),
                     flush=True,
                 )
-    finally:
-        server.terminate()
-        server.wait()
-        shutil.rmtree(arguments.directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -41,6 +41,15 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HEADRACE_INDEX_CACHE", str(tmp_path / "index-cache"))
 
 
+def where(server: simulator.Server) -> dict[str, Any]:
+    """Options that name a server beside that of the environment."""
+    return {
+        "endpoint": server.endpoint,
+        "access_key": server.access_key,
+        "secret_key": server.secret_key,
+    }
+
+
 class Done(NamedTuple):
     """How a command line ended."""
 

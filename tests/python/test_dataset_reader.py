@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+from conftest import where
 
 import headrace as hr
 from headrace import sim
@@ -64,16 +65,13 @@ def test_samples_without_bytes_need_no_memory_beside_reads_in_flight(tmp_path: P
 def test_blocks_of_one_call_are_on_their_way_together(compressed: Path, tmp_path: Path) -> None:
     log = tmp_path / "log"
     late = {"first_byte_p50_ms": 50.0, "first_byte_p99_ms": 50.0}
-    with sim.Server(tmp_path, behaviour=late) as server:
-        where = {
-            "endpoint": server.endpoint,
-            "access_key": server.access_key,
-            "secret_key": server.secret_key,
-        }
-        with hr.Dataset(f"s3://{compressed.name}", access_log=str(log), **where) as dataset:
-            count = len({block.shard for block in dataset.blocks})
-            assert count > 3
-            assert [sample["i"] for sample in dataset.read(range(200))] == list(range(200))
+    with (
+        sim.Server(tmp_path, behaviour=late) as server,
+        hr.Dataset(f"s3://{compressed.name}", access_log=str(log), **where(server)) as dataset,
+    ):
+        count = len({block.shard for block in dataset.blocks})
+        assert count > 3
+        assert [sample["i"] for sample in dataset.read(range(200))] == list(range(200))
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     gets = [line for line in lines if line["object"].endswith(".zstd") and line["operation"] == "get"]
     gets = gets[-count:]  # After those of opening.

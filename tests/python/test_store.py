@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from conftest import where
 
 import headrace as hr
 from headrace import sim as simulator
@@ -244,12 +245,7 @@ def test_closing_ends_a_read_under_way(buckets: Path) -> None:
     (buckets / "b" / "x").write_bytes(bytes(100))
     slow = {"first_byte_p50_ms": 60_000.0, "first_byte_p99_ms": 60_000.0}
     with simulator.Server(buckets, behaviour=slow) as server:
-        where = {
-            "endpoint": server.endpoint,
-            "access_key": server.access_key,
-            "secret_key": server.secret_key,
-        }
-        store = hr.Store("s3://b", first_byte_timeout=120, timeout=120, **where)  # type: ignore[arg-type]
+        store = hr.Store("s3://b", first_byte_timeout=120, timeout=120, **where(server))
         started, outcome = threading.Event(), []
 
         def read() -> None:
