@@ -10,6 +10,7 @@
 /// from any thread. Batches may be destroyed on any thread, also after the Loader: the memory stays
 /// alive until the last is gone.
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -18,10 +19,12 @@
 #include <vector>
 
 #include "headrace/dataset.h"
+#include "headrace/decode.h"
 #include "headrace/memory.h"
 #include "headrace/metrics.h"
 #include "headrace/order.h"
 #include "headrace/order_source.h"
+#include "headrace/output_column.h"
 #include "headrace/quarantine.h"
 #include "headrace/status.h"
 #include "headrace/store.h"
@@ -58,6 +61,8 @@ struct LoaderOptions {
   std::uint64_t hand_over_bytes = std::uint64_t{1} << 20;
   /// Column names to deliver; empty: all.
   std::vector<std::string> columns = {};
+  /// What is made of the values of columns, by name. Others are delivered as they are stored.
+  std::map<std::string, std::shared_ptr<const Decode>> decode = {};
   std::chrono::milliseconds read_timeout{
       120'000};  ///< Deadline of one block read, all attempts together.
   /// Larger reads are cut into requests of about the same size, this at most, unless they begin an
@@ -73,18 +78,6 @@ struct LoaderOptions {
   std::vector<std::uint32_t> source_blocks = {};
   Clock* clock = nullptr;  ///< nullptr: system_clock().
 };
-
-/// A column as batches have it, which may be another than the dataset stores.
-struct OutputColumn {
-  std::string name;
-  std::string encoding;  ///< As Column::encoding: how the bytes mean a value.
-  std::string dtype;     ///< As Column::dtype: numpy dtype name, or "" where values are no arrays.
-  std::vector<std::uint64_t> shape;    ///< Of one value, where it has a dtype.
-  std::uint64_t fixed_size_bytes = 0;  ///< Of each value; 0: they vary.
-  bool is_ragged() const noexcept { return fixed_size_bytes == 0; }
-};
-/// The columns of a batch, in order.
-using BatchSchema = std::vector<OutputColumn>;
 
 /// What a column is in a batch when nothing is made of its values.
 inline OutputColumn output_of(const Column& column) {
