@@ -7,6 +7,7 @@
 
 #include "base/test_seed.h"
 #include "feed/fake_dataset.h"
+#include "feed/fake_decode.h"
 #include "feed/listed_test_util.h"
 #include "feed/loader_test_util.h"
 #include "headrace/loader.h"
@@ -79,6 +80,10 @@ class Scenario {
     options_.quarantine = quarantine_;
     options_.epoch_end = random.below(2) == 0 ? EpochEnd::kPad : EpochEnd::kUneven;
     choose_order();
+    if (decodes_)
+      options_.decode["x"] = std::make_shared<feed_test::FakeDecode>(bad_headers_, bad_bodies_);
+    if (decodes_ && !spec_.only_fixed && random_.below(2) == 0)
+      options_.decode["text"] = std::make_shared<feed_test::FakeDecode>();
     faults_.seed = random.next();
     faults_.hold_back_count = static_cast<std::uint32_t>(random.below(6));
   }
@@ -126,6 +131,7 @@ class Scenario {
     model_.block_samples = spec_.block_samples;
     const std::uint64_t percents[] = {2, 10, 40};
     const std::uint64_t percent = percents[random_.below(3)];
+    decodes_ = random_.below(2) == 0;
     const std::uint64_t listed = random_.below(3) * 50;
     std::uint64_t id = 0;
     for (std::uint32_t b = 0; b < spec_.block_samples.size(); ++b) {
@@ -138,8 +144,10 @@ class Scenario {
         if (!is_bad) continue;
         if (is_block_listed || random_.below(100) < listed) quarantine_.push_back({id, id + 1});
         // What is listed need not be bad by its bytes.
-        if (quarantine_.empty() || quarantine_.back().begin != id || random_.below(2) == 0)
-          spec_.bad_samples.insert(id);
+        if (!quarantine_.empty() && quarantine_.back().begin == id && random_.below(2) == 0)
+          continue;
+        const std::uint64_t how = decodes_ ? random_.below(3) : 0;
+        (how == 0 ? spec_.bad_samples : how == 1 ? bad_headers_ : bad_bodies_).insert(id);
       }
     }
   }
@@ -193,12 +201,16 @@ class Scenario {
       ASSERT_EQ(batch.replaced()[replaced++].planned_id, planned[i]);
     }
     ASSERT_EQ(replaced, batch.replaced().size());
-    expect_right_bytes(*dataset_, batch);
+    expect_right_bytes(*dataset_, batch, options_);
+    feed_test::expect_decoded_bytes(*dataset_, batch, options_);
   }
 
   Random& random_;
   FakeSpec spec_;
   std::vector<SampleRange> quarantine_;
+  bool decodes_ = false;
+  std::set<std::uint64_t> bad_headers_;
+  std::set<std::uint64_t> bad_bodies_;
   std::shared_ptr<SlabPool> big_pool_;
 };
 
@@ -277,6 +289,34 @@ TEST(BadSamples, RaiseUnlessTheyAreListedOrAskedToBeReplaced) {
   EXPECT_EQ(metric(*replacing, "loader.bad_samples"), 2);
   ASSERT_EQ(replacing->bad_samples().size(), 2U);
   EXPECT_EQ(replacing->bad_samples()[0].message, "fake sample");
+}
+
+TEST(BadSamples, WhatCannotBeDecodedIsNamed) {
+  for (const bool is_header : {true, false}) {
+    World world(FakeSpec{});
+    const std::set<std::uint64_t> bad = {5, 6};
+    const auto decode = std::make_shared<feed_test::FakeDecode>(
+        is_header ? bad : std::set<std::uint64_t>(), is_header ? std::set<std::uint64_t>() : bad);
+    Status error;
+    const LoaderOptions options{.batch_size = 4, .order = "sequential", .decode = {{"x", decode}}};
+    const auto loader = world.open(options);
+    const auto ids = drain(*loader, error);
+    EXPECT_EQ(ids.size(), 4U) << "the batch before it is delivered";
+    EXPECT_EQ(error.code(), Code::kCorrupt);
+    EXPECT_THAT(std::string(error.message()),
+                HasSubstr("sample 5 of memory://fake (shard-0), column 'x': fake"));
+  }
+}
+
+TEST(BadSamples, DecodeOfAColumnThatIsNotDeliveredIsRefused) {
+  World world(FakeSpec{});
+  const auto refused =
+      Loader::create(world.dataset, *world.store->new_handle(), world.pool,
+                     {.batch_size = 1,
+                      .columns = {"text"},
+                      .decode = {{"x", std::make_shared<feed_test::FakeDecode>()}}});
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(std::string(refused.error().message()), HasSubstr("there are text"));
 }
 
 TEST(BadSamples, AListedBlockIsNotRead) {

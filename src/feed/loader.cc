@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <string>
 #include <thread>
 
@@ -97,7 +98,9 @@ class LoaderImpl final : public Loader {
                   .are_singles_dear = are_singles_dear(*dataset_, fetcher_->is_local()),
                   .wanted_memory_bytes = &wanted_memory_bytes_,
                   .fill_memory_bytes = &fill_memory_bytes_},
-        finishes_on_workers(options_) ? workers_.get() : nullptr, options_.hand_over_bytes);
+        workers_.get(),
+        finishes_on_workers(options_) ? options_.hand_over_bytes
+                                      : std::numeric_limits<std::uint64_t>::max());
     waker_->attach(store);
     thread_ = std::thread([this] { feed(); });
   }
@@ -561,13 +564,13 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
                                                const LoaderOptions& options) {
   using namespace feed;
   HEADRACE_TRY(check_options(*dataset, options));
-  HEADRACE_TRY_ASSIGN(Selection selection, select_columns(*dataset, options.columns));
+  HEADRACE_TRY_ASSIGN(Selection selection, select_columns(*dataset, options));
   StandIns::Options stand_ins{.replaces_found = options.on_bad_sample == OnBadSample::kReplace,
                               .quarantine = joined(options.quarantine),
                               .source_blocks = options.source_blocks};
   const SlabSizes sizes = SlabSizes::of(*dataset);
   HEADRACE_TRY_ASSIGN(const MemoryShares shares,
-                      share_memory(needs_of(*dataset, sizes, *pool, options)));
+                      share_memory(needs_of(*dataset, selection, sizes, *pool, options)));
   std::shared_ptr<const OrderSource> source = options.order_source;
   if (source == nullptr) {
     HEADRACE_TRY_ASSIGN(source, make_source(*dataset, sizes, *pool, options));

@@ -24,6 +24,40 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
   return counts;
 }
 
+Status bind_decoders(const Dataset& dataset, const LoaderOptions& options, Selection& selection) {
+  for (const auto& [name, decode] : options.decode) {
+    const auto found = std::find_if(selection.schema.begin(), selection.schema.end(),
+                                    [&](const OutputColumn& c) { return c.name == name; });
+    if (found == selection.schema.end()) {
+      std::string known;
+      for (const OutputColumn& c : selection.schema) known += (known.empty() ? "" : ", ") + c.name;
+      return Status(Code::kInvalidArgument, "decode: no column '" + name + "' is delivered from " +
+                                                dataset.url() + "; there are " + known);
+    }
+    HEADRACE_TRY_ASSIGN(DecodedColumn column, decode->bind(*found));
+    column.output.name = name;
+    *found = std::move(column.output);
+    if (column.decoder == nullptr) continue;
+    selection.decoders.resize(selection.schema.size());
+    selection.decoders[static_cast<std::size_t>(found - selection.schema.begin())] =
+        std::move(column.decoder);
+  }
+  return {};
+}
+
+/// What decoders make of a sample, besides what is stored. Where sizes vary, a guess: images grow
+/// to ten times their bytes.
+std::uint64_t decoded_bytes(const Selection& selection, std::uint64_t sample_bytes) {
+  constexpr std::uint64_t kGrowth = 10;
+  std::uint64_t sum = 0;
+  for (std::size_t c = 0; c < selection.decoders.size(); ++c) {
+    if (selection.decoders[c] == nullptr) continue;
+    const std::uint64_t fixed = selection.schema[c].fixed_size_bytes;
+    sum += fixed > 0 ? fixed : kGrowth * sample_bytes;
+  }
+  return sum;
+}
+
 void add_column(Selection& selection, const Column& column, std::size_t index) {
   selection.schema.push_back(output_of(column));
   selection.indices.push_back(index);
@@ -45,7 +79,8 @@ Status check_quarantine(const Dataset& dataset, const LoaderOptions& options) {
 
 }  // namespace
 
-Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::string>& names) {
+Result<Selection> select_columns(const Dataset& dataset, const LoaderOptions& options) {
+  const std::vector<std::string>& names = options.columns;
   const std::vector<Column>& columns = dataset.columns();
   Selection selection;
   selection.column_count = columns.size();
@@ -62,11 +97,13 @@ Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::
     }
     add_column(selection, *found, static_cast<std::size_t>(found - columns.begin()));
   }
+  selection.seed = options.seed;
+  HEADRACE_TRY(bind_decoders(dataset, options, selection));
   return selection;
 }
 
-MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabPool& pool,
-                     const LoaderOptions& options) {
+MemoryNeeds needs_of(const Dataset& dataset, const Selection& selection, const SlabSizes& sizes,
+                     const SlabPool& pool, const LoaderOptions& options) {
   std::uint64_t raw_bytes = 0;
   MemoryNeeds needs;
   for (std::uint32_t i = 0; i < dataset.block_count(); ++i) {
@@ -82,8 +119,9 @@ MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabP
   needs.limit_bytes = pool.limit_bytes();
   // 9: id and mask of a slot. 64 bytes of alignment for ids, mask, and up to three arrays a
   // column.
-  needs.batch_bytes = SlabPool::charged_bytes(options.batch_size * (sample_bytes + 9) +
-                                              64 * (2 + 3 * dataset.columns().size()));
+  needs.batch_bytes = SlabPool::charged_bytes(
+      options.batch_size * (sample_bytes + decoded_bytes(selection, sample_bytes) + 9) +
+      64 * (2 + 3 * dataset.columns().size()));
   needs.sparse_bytes = options.batch_size * SlabPool::charged_bytes(sample_bytes);
   needs.prefetch_batches = options.prefetch_batches;
   return needs;
@@ -117,6 +155,9 @@ Status check_options(const Dataset& dataset, const LoaderOptions& options) {
 std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options) {
   if (options.worker_count > 0) return options.worker_count;
   const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  // Decoding takes what there is, but for the training loop's core where they are not few: with
+  // two, the loop mostly waits for batches.
+  if (!options.decode.empty()) return cores > 2 ? cores - 1 : cores;
   if (!has_compressed_blocks(dataset) && !finishes_on_workers(options)) return 0;
   return std::clamp(cores - 1, 1U, 4U);
 }

@@ -13,12 +13,13 @@ namespace headrace::feed {
 
 /// Errors: kInvalidArgument (names the option).
 Status check_options(const Dataset& dataset, const LoaderOptions& options);
-/// The columns named; all when none are. Errors: kInvalidArgument (names those that there are).
-Result<Selection> select_columns(const Dataset& dataset, const std::vector<std::string>& names);
+/// The columns named, all when none are, and what is made of their values. Errors: kInvalidArgument
+/// (names those that there are), those of Decode::bind().
+Result<Selection> select_columns(const Dataset& dataset, const LoaderOptions& options);
 /// O(B).
-MemoryNeeds needs_of(const Dataset& dataset, const SlabSizes& sizes, const SlabPool& pool,
-                     const LoaderOptions& options);
-/// Threads that inflate, unpack and finish batches; 0 where that would gain nothing.
+MemoryNeeds needs_of(const Dataset& dataset, const Selection& selection, const SlabSizes& sizes,
+                     const SlabPool& pool, const LoaderOptions& options);
+/// Threads that inflate, unpack, decode and finish batches; 0 where that would gain nothing.
 std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options);
 /// Whether large batches may be finished by them: where cores are few, a hand-over costs CPU time
 /// (5 % measured on two) and gains nothing.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "feed/residency/lanes.h"
 #include "feed/residency/listed_blocks.h"
@@ -18,6 +19,7 @@ Pipeline::Pipeline(FeedParts parts, ThreadPool* workers, std::uint64_t hand_over
                  .selection = parts_.selection,
                  .channel = parts_.channel,
                  .workers = workers,
+                 .clock = parts_.clock,
                  .wake = [fetcher = parts_.fetcher] { fetcher->wake(); },
                  .hand_over_bytes = hand_over_bytes}) {
   parts_.finisher = &finisher_;
@@ -27,6 +29,7 @@ Pipeline::~Pipeline() {
   begin(std::nullopt, generation_);
   while (!finisher_.is_idle()) {
     finisher_.wait();
+    drop_bad();
     take_finished(false);
   }
 }
@@ -41,6 +44,8 @@ std::uint64_t Pipeline::largest_window_bytes(const Dataset& dataset, const Epoch
 }
 
 void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
+  if (repaired_) end_repair(Status(Code::kCancelled, "another run has begun"));
+  drop_bad();
   stages_.reset();
   generation_ = generation;
   if (run) stages_ = make_stages(*std::move(run));
@@ -73,22 +78,35 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
   return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), room_);
 }
 
+void Pipeline::drop_bad() {
+  while (auto cut = finisher_.take_bad())
+    finisher_.fail(std::move(cut), Status(Code::kCancelled, "another run has begun"));
+}
+
 TimePoint Pipeline::step() {
   constexpr auto kStarvedRetry = std::chrono::milliseconds(5);
   take_finished(false);
-  if (!stages_ || stages_->is_failed) return TimePoint::max();
+  if (!stages_) {
+    drop_bad();
+    return TimePoint::max();
+  }
   ReadAhead& read_ahead = stages_->read_ahead;
   read_ahead.set_starved(false);
   // Reading ahead must not take what giving up has just won for the head.
   bool is_again = false;
-  while (!read_ahead.is_over()) {
-    if (!is_again) {
+  while (true) {
+    if (!repaired_) begin_repair(finisher_.take_bad());
+    const bool has_head = !stages_->is_failed && !read_ahead.is_over();
+    if (!is_again && has_head) {
       read_ahead.plan();
       read_ahead.admit();
     }
-    if (!parts_.channel->has_room(generation_, finisher_.undelivered_count())) break;
-    auto step = advance();
-    if (!step) {
+    if (!repaired_ &&
+        (!has_head || !parts_.channel->has_room(generation_, finisher_.undelivered_count())))
+      break;
+    const bool is_repair = repaired_ != nullptr;
+    auto step = is_repair ? repair() : advance();
+    if (!step && !is_repair) {
       Delivery failure;
       failure.error = std::move(step).error();
       failure.timeline = read_ahead.head().timeline;
@@ -96,11 +114,14 @@ TimePoint Pipeline::step() {
       stages_->is_failed = true;
       break;
     }
-    if (*step == Step::kWait) {
+    if (is_repair && lacks_memory(step) && strip_bad()) step = Step::kAgain;
+    if (!step) {
+      end_repair(std::move(step).error());
+    } else if (*step == Step::kWait) {
       if (parts_.channel->is_empty()) read_ahead.note_wait();
       break;
     }
-    is_again = *step == Step::kAgain;
+    is_again = step && *step == Step::kAgain;
   }
   // What workers keep alive may be what the head waits for: either it has just come back, or the
   // worker that ends next says so.
@@ -112,58 +133,163 @@ TimePoint Pipeline::step() {
 
 Result<Step> Pipeline::advance() {
   if (!cut_) cut_ = finisher_.new_batch();
+  Work& head = stages_->read_ahead.head();
   HEADRACE_TRY_ASSIGN(Step step, stages_->assembler.assemble(*cut_));
-  if (step == Step::kDone) {
-    HEADRACE_TRY_ASSIGN(step, finish_head());
+  if (step == Step::kDone && head.count() == 0) {
+    Delivery nothing;
+    nothing.timeline = head.timeline;
+    finisher_.deliver(std::move(nothing), generation_);
+  } else if (step == Step::kDone) {
+    const Run& run = stages_->run;
+    cut_->identity = {
+        .epoch = run.order->epoch(), .index = run.batches_before + head.k, .plan_index = head.k};
+    cut_->generation = generation_;
+    if (parts_.selection->has_decoders()) cut_->work = head.planned_singly();
+    HEADRACE_TRY_ASSIGN(step, finish(cut_));
   }
   if (step == Step::kDone) pass_head();
   return step;
 }
 
-Result<Step> Pipeline::finish_head() {
-  Work& head = stages_->read_ahead.head();
-  Assembler& assembler = stages_->assembler;
-  if (head.count() == 0) {
-    Delivery nothing;
-    nothing.timeline = head.timeline;
-    finisher_.deliver(std::move(nothing), generation_);
-    return Step::kDone;
+void Pipeline::begin_repair(std::unique_ptr<CutBatch> cut) {
+  if (cut == nullptr) return;
+  if (cut->generation != generation_) {
+    finisher_.fail(std::move(cut), Status(Code::kCancelled, "another run has begun"));
+    return;
   }
-  auto layout = lay_out(*parts_.selection, cut_->cuts, head.count());
-  if (!layout && assembler.check_again()) return Step::kAgain;
-  HEADRACE_TRY_ASSIGN(cut_->layout, std::move(layout));
-  HEADRACE_TRY_ASSIGN(const Step found, find_memory(cut_->layout.total_bytes));
-  if (found != Step::kDone) return found;
-  const Run& run = stages_->run;
-  cut_->identity = {
-      .epoch = run.order->epoch(), .index = run.batches_before + head.k, .plan_index = head.k};
-  cut_->generation = generation_;
-  cut_->timeline = head.timeline;
-  if (finisher_.is_handed_over(cut_->layout.total_bytes)) assembler.pin(*cut_);
-  finisher_.finish(std::move(cut_));
+  repaired_ = std::move(cut);
+  repaired_->workspace = Slab();
+  stages_->read_ahead.begin_repair(repaired_->work.planned_singly());
+  repaired_->is_planned = false;
+}
+
+Result<Step> Pipeline::repair() {
+  Assembler& assembler = stages_->assembler;
+  if (!std::exchange(repaired_->is_planned, true)) {
+    HEADRACE_TRY(assembler.judge_bad(*repaired_));
+    assembler.plan_repair(*repaired_);
+  }
+  HEADRACE_TRY_ASSIGN(Step step, assembler.assemble(*repaired_));
+  if (step == Step::kDone) {
+    HEADRACE_TRY_ASSIGN(step, finish(repaired_));
+  }
+  if (step == Step::kDone) end_repair({});
+  return step;
+}
+
+bool Pipeline::lacks_memory(const Result<Step>& step) const {
+  return step ? *step == Step::kWait && stages_->read_ahead.is_starved()
+              : step.error().code() == Code::kExhausted;
+}
+
+bool Pipeline::strip_bad() {
+  bool has_any = false;
+  std::vector<std::unique_ptr<CutBatch>> waiting;
+  while (auto cut = finisher_.take_bad()) waiting.push_back(std::move(cut));
+  for (auto& cut : waiting) {
+    has_any = strip(*cut) || has_any;
+    finisher_.put_bad(std::move(cut));
+  }
+  if (!strip(*repaired_)) return has_any;
+  stages_->read_ahead.end_repair();
+  stages_->read_ahead.begin_repair(repaired_->work.planned_singly());
+  repaired_->is_planned = false;
+  return true;
+}
+
+bool Pipeline::strip(CutBatch& cut) {
+  if (std::exchange(cut.is_stripped, true)) return false;
+  unpin(cut);
+  cut.kept.clear();
+  cut.slab = Slab();
+  cut.workspace = Slab();
+  cut.is_redone = false;
+  return true;
+}
+
+void Pipeline::unpin(CutBatch& cut) {
+  for (const auto& fetch : cut.pins) parts_.fetcher->unpin(*fetch);
+  cut.pins.clear();
+}
+
+void Pipeline::end_repair(Status error) {
+  if (repaired_) finisher_.fail(std::move(repaired_), std::move(error));
+  if (!stages_) return;
+  stages_->read_ahead.end_repair();
+  stages_->assembler.pass();
+}
+
+Result<Step> Pipeline::lay_out_batch(CutBatch& cut) {
+  std::vector<BadValue> bad;
+  ValueNeeds needs = find_needs(*parts_.selection, cut.cuts, cut.count, bad);
+  auto layout = lay_out(*parts_.selection, cut.cuts, needs, cut.count);
+  if (!layout && stages_->assembler.check_again()) return Step::kAgain;
+  if (!layout) return std::move(layout).error();
+  cut.is_redone = cut.is_redone && parts_.selection->are_decoded_fixed();
+  cut.needs = std::move(needs);
+  cut.layout = *std::move(layout);
+  cut.bad = std::move(bad);
   return Step::kDone;
 }
 
-Result<Step> Pipeline::find_memory(std::size_t total_bytes) {
+Result<Step> Pipeline::finish(std::unique_ptr<CutBatch>& cut) {
+  HEADRACE_TRY_ASSIGN(Step step, lay_out_batch(*cut));
+  if (step != Step::kDone) return step;
+  if (cut->bad.empty()) {
+    HEADRACE_TRY_ASSIGN(step, find_memory(*cut));
+    if (step != Step::kDone) return step;
+  }
+  cut->timeline = stages_->read_ahead.head().timeline;
+  if (finisher_.is_handed_over(cut->layout.total_bytes)) stages_->assembler.pin(*cut);
+  cut->is_stripped = false;
+  finisher_.finish(std::move(cut));
+  return Step::kDone;
+}
+
+Status Pipeline::acquire(CutBatch& cut) {
+  SlabPool& pool = parts_.waker->pool();
+  if (cut.slab.size_bytes() < cut.layout.total_bytes) {
+    cut.is_redone = false;
+    cut.slab = Slab();
+    HEADRACE_TRY_ASSIGN(cut.slab, pool.try_acquire(cut.layout.total_bytes));
+  }
+  cut.thread_count = finisher_.thread_count();
+  if (cut.needs.workspace_bytes == 0) return {};
+  for (; cut.thread_count > 1; cut.thread_count /= 2) {
+    auto workspace = pool.try_reserve(cut.thread_count * cut.needs.workspace_bytes);
+    if (!workspace) continue;
+    cut.workspace = *std::move(workspace);
+    return {};
+  }
+  auto workspace = pool.try_reserve(cut.needs.workspace_bytes);
+  if (workspace) {
+    cut.workspace = *std::move(workspace);
+    return {};
+  }
+  if (!cut.is_redone) cut.slab = Slab();  // A batch that waits for memory must not hold any.
+  return std::move(workspace).error();
+}
+
+Result<Step> Pipeline::find_memory(CutBatch& cut) {
   ReadAhead& read_ahead = stages_->read_ahead;
   BatchTimeline& timeline = read_ahead.head().timeline;
-  SlabPool& pool = parts_.waker->pool();
-  auto slab = pool.try_acquire(total_bytes);
-  while (!slab) {
-    if (slab.error().code() != Code::kExhausted) {
-      return Status(Code::kExhausted, "a batch of " + std::to_string(total_bytes) +
-                                          " bytes: " + std::string(slab.error().message()) +
-                                          "; raise memory or lower batch_size");
+  Status found = acquire(cut);
+  while (!found.ok()) {
+    if (found.code() != Code::kExhausted) {
+      return Status(Code::kExhausted,
+                    "a batch of " + std::to_string(cut.layout.total_bytes) + " bytes, and " +
+                        std::to_string(cut.needs.workspace_bytes) + " to decode it: " +
+                        std::string(found.message()) + "; raise memory or lower batch_size");
     }
     if (timeline.memory_from == TimePoint()) timeline.memory_from = parts_.clock->now();
     read_ahead.set_starved(true);
     parts_.waker->set_hungry(true);
     // The training loop has work, or gets it now, and gives memory back.
-    if (!parts_.channel->is_empty() || !finisher_.is_idle()) return Step::kWait;
+    const std::size_t own = cut.ticket != 0 ? 1 : 0;
+    if (!parts_.channel->is_empty() || finisher_.pending_count() > own) return Step::kWait;
     if (!read_ahead.make_room()) return read_ahead.starve("a batch");
-    slab = pool.try_acquire(total_bytes);
+    found = acquire(cut);
   }
-  cut_->slab = *std::move(slab);
   read_ahead.set_starved(false);
   parts_.waker->set_hungry(false);
   if (timeline.memory_from != TimePoint()) timeline.memory_until = parts_.clock->now();
@@ -179,8 +305,7 @@ bool Pipeline::take_finished(bool must_wake) {
   bool has_any = false;
   while (auto cut = finisher_.take_finished(must_wake)) {
     has_any = true;
-    for (const auto& fetch : cut->pins) parts_.fetcher->unpin(*fetch);
-    cut->pins.clear();
+    unpin(*cut);
     finisher_.reuse(std::move(cut));
   }
   return has_any;

@@ -17,7 +17,8 @@ namespace headrace::feed {
 
 class Pipeline {
  public:
-  /// `parts.finisher` is set by the pipeline. `workers`, `hand_over_bytes`: as in Finisher::Parts.
+  /// `parts.finisher` is set by the pipeline. `workers`, `hand_over_bytes`: as in
+  /// Finisher::Parts.
   Pipeline(FeedParts parts, ThreadPool* workers, std::uint64_t hand_over_bytes);
   /// Waits for batches that workers are finishing.
   ~Pipeline();
@@ -52,11 +53,27 @@ class Pipeline {
   };
 
   std::unique_ptr<Stages> make_stages(Run run);
+  /// Ends batches of earlier runs that came back.
+  void drop_bad();
   /// Takes the head as far as it goes; kDone: it is with the finisher.
   Result<Step> advance();
-  /// Memory for the batch, and over to the finisher.
-  Result<Step> finish_head();
-  Result<Step> find_memory(std::size_t total_bytes);
+  /// The same for the batch that came back from the finisher.
+  Result<Step> repair();
+  void begin_repair(std::unique_ptr<CutBatch> cut);
+  void end_repair(Status error);
+  bool lacks_memory(const Result<Step>& step) const;
+  /// Gives up what batches that came back keep alive, so that the first of them can be read anew:
+  /// memory for one batch's single samples is always there. False when nothing is left to give up.
+  bool strip_bad();
+  bool strip(CutBatch& cut);
+  /// Layout and memory for what was cut, and over to the finisher.
+  Result<Step> finish(std::unique_ptr<CutBatch>& cut);
+  /// What decoding takes, and where the values will lie. kAgain: the head is to be cut anew.
+  Result<Step> lay_out_batch(CutBatch& cut);
+  Result<Step> find_memory(CutBatch& cut);
+  /// Both slabs or none; kExhausted where there is none now.
+  Status acquire(CutBatch& cut);
+  void unpin(CutBatch& cut);
   void pass_head();
   /// Gives back what finished batches kept alive; false when none was finished. `must_wake`: see
   /// Finisher::take_finished().
@@ -68,6 +85,8 @@ class Pipeline {
   io::ReadAheadRoom room_;
   std::unique_ptr<Stages> stages_;  ///< Null between runs.
   std::unique_ptr<CutBatch> cut_;   ///< Of the head.
+  /// Came back with values that could not be decoded; comes before the head.
+  std::unique_ptr<CutBatch> repaired_;
 };
 
 }  // namespace headrace::feed

@@ -4,6 +4,7 @@
 
 #include "base/test_seed.h"
 #include "feed/fake_dataset.h"
+#include "feed/fake_decode.h"
 #include "feed/listed_test_util.h"
 #include "feed/loader_test_util.h"
 #include "headrace/loader.h"
@@ -21,8 +22,8 @@ using ::testing::HasSubstr;
 
 /// A dataset that notices every flipped bit, behind a store that flips some.
 struct FlippedWorld {
-  FlippedWorld(FakeSpec spec, const FaultOptions& faults) {
-    spec.is_checked = true;
+  FlippedWorld(FakeSpec spec, const FaultOptions& faults, bool is_checked = true) {
+    spec.is_checked = is_checked;
     dataset = std::make_shared<FakeDataset>(std::move(spec));
     pool = *SlabPool::create({.limit_bytes = std::uint64_t{64} << 20});
     store = FaultStore::create(dataset->make_store(*pool), faults);
@@ -33,13 +34,14 @@ struct FlippedWorld {
     return loader ? *std::move(loader) : nullptr;
   }
   /// Reads an epoch: every sample once and right. The error that ended it, if one did.
-  Status drain(Loader& loader) const {
+  Status drain(Loader& loader, const LoaderOptions& options = {}) const {
     std::vector<int> seen(dataset->sample_count());
     while (true) {
       auto batch = loader.next(soon());
       if (!batch) return std::move(batch).error();
       if (!*batch) break;
-      expect_right_bytes(*dataset, **batch);
+      expect_right_bytes(*dataset, **batch, options);
+      feed_test::expect_decoded_bytes(*dataset, **batch, options);
       for (std::uint32_t i = 0; i < (*batch)->count(); ++i)
         seen[static_cast<std::size_t>((*batch)->ids()[i])] += (*batch)->mask()[i];
       EXPECT_TRUE((*batch)->replaced().empty());
@@ -102,6 +104,27 @@ TEST(FlippedBits, AreReadAgainInAnyOrderAndMemory) {
     loader.reset();
     ASSERT_EQ(world.pool->used_bytes(), 0U);
     ASSERT_LE(world.pool->peak_bytes(), world.pool->limit_bytes());
+    if (::testing::Test::HasFailure()) return;
+    flips += world.store->counts().flips;
+  }
+  EXPECT_GT(flips, test_round_count() / 4);
+}
+
+TEST(FlippedBits, ThatOnlyADecoderSeesAreReadAgain) {
+  std::uint64_t flips = 0;
+  for (std::uint64_t round = 0; round < test_round_count(); ++round) {
+    Random random(test_seed() + 19000 + round);
+    FakeSpec spec = random_spec(random);
+    spec.only_fixed = true;  // Else a flip in a text, which nobody checks, would come through.
+    FlippedWorld world(spec, {.seed = random.next(), .flip_share = 0.08}, false);
+    LoaderOptions options = random_options(random, *world.dataset);
+    options.decode["x"] = std::make_shared<feed_test::FakeDecode>(*world.dataset);
+    auto loader = world.open(options);
+    const Status ended = world.drain(*loader, options);
+    ASSERT_TRUE(ended.ok()) << ended.message();
+    ASSERT_EQ(value_of(*loader, "loader.bad_samples"), 0);
+    loader.reset();
+    ASSERT_EQ(world.pool->used_bytes(), 0U);
     if (::testing::Test::HasFailure()) return;
     flips += world.store->counts().flips;
   }

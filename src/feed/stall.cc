@@ -34,7 +34,7 @@ Microseconds wait_length(const WaitInterval& wait) noexcept {
 
 void book_wait(StallBook& book, const WaitInterval& wait, const BatchTimeline& timeline) {
   const Timeline& read = timeline.slowest;
-  const std::array<Phase, 8> phases = {{
+  const std::array<Phase, 10> phases = {{
       {read.wanted, StallCause::kOther},
       {read.submitted, StallCause::kMemory},
       {read.sent, StallCause::kThrottled},
@@ -43,6 +43,8 @@ void book_wait(StallBook& book, const WaitInterval& wait, const BatchTimeline& t
       {read.inflated, StallCause::kDecompress},
       {timeline.memory_from, StallCause::kOther},
       {timeline.memory_until, StallCause::kMemory},
+      {timeline.decode_from, StallCause::kOther},
+      {timeline.decode_until, StallCause::kDecode},
   }};
   const std::int64_t until = micros(wait.until);
   std::int64_t from = micros(wait.from);

@@ -20,12 +20,14 @@ struct Timeline {
   TimePoint inflated{};  ///< It was decompressed. Zero for uncompressed blocks.
 };
 
-/// Why a batch was not there earlier: the read that came last, and the wait for the batch's own
-/// memory.
+/// Why a batch was not there earlier: the read that came last, the wait for the batch's own memory,
+/// and decoding.
 struct BatchTimeline {
   Timeline slowest;
   TimePoint memory_from{};
   TimePoint memory_until{};
+  TimePoint decode_from{};  ///< Its values were all there, and were to be decoded.
+  TimePoint decode_until{};
 };
 
 /// A wait of the consumer, [from, until).

@@ -38,7 +38,8 @@ void Assembler::begin_head(CutBatch& cut) {
   cut.ids.resize(count);
   cut.mask.resize(count);
   sources_.assign(count, {});
-  planned_.resize(count);
+  cut.planned.resize(count);
+  cut.places.resize(count);
   places_.resize(count);
 }
 
@@ -112,6 +113,11 @@ Result<Step> Assembler::await_runs() {
 Result<Step> Assembler::keep_run(std::size_t index) {
   Work& head = this->head();
   if (parts_.stand_ins->is_active()) HEADRACE_TRY(settle_run(index));
+  if (head.runs[index].slots.empty()) {  // Keeping nothing would take a slab all the same.
+    fetcher_.abandon(*head.runs[index].fetch);
+    read_ahead_.forget_run(index);
+    return Step::kAgain;
+  }
   SlabPool& pool = parts_.waker->pool();
   Status kept = keep_samples(dataset_, pool, head.runs[index]);
   if (kept.code() == Code::kCorrupt) {
@@ -140,7 +146,7 @@ Result<Step> Assembler::resolve(CutBatch& cut) {
   std::vector<std::uint32_t> apart;
   HEADRACE_TRY_ASSIGN(const Step step, resolve_slots(cut, apart));
   if (apart.empty()) return step;
-  HEADRACE_TRY(read_apart(apart));
+  HEADRACE_TRY(read_apart(cut, apart));
   return Step::kAgain;
 }
 
@@ -165,7 +171,7 @@ Result<Step> Assembler::resolve_slots(CutBatch& cut, std::vector<std::uint32_t>&
         if (step != Step::kDone) return step;
         continue;  // It is ready now, or this batch reads the lane singly.
       }
-      if (!find_source(i, window, place)) apart.push_back(i);
+      if (!find_source(cut, i, window, place)) apart.push_back(i);
       break;
     }
     head.resolved = i + 1;
@@ -173,11 +179,11 @@ Result<Step> Assembler::resolve_slots(CutBatch& cut, std::vector<std::uint32_t>&
   return Step::kDone;
 }
 
-bool Assembler::find_source(std::uint32_t slot, const LaneWindow& window,
+bool Assembler::find_source(CutBatch& cut, std::uint32_t slot, const LaneWindow& window,
                             const LanePosition& place) {
   const WindowSample sample = window.sample_at(place.position);
   SamplePlace chosen{window.window.pieces[sample.piece].block, sample.sample_in_block};
-  planned_[slot] = chosen;
+  cut.planned[slot] = chosen;
   std::size_t piece = sample.piece;
   if (parts_.stand_ins->is_active()) {
     chosen = parts_.stand_ins->find_or_same(chosen);
@@ -221,9 +227,10 @@ void Assembler::take_runs(CutBatch& cut) {
   for (const SparseRun& run : head().runs) {
     for (std::size_t i = 0; i < run.slots.size(); ++i) {
       const SparseSlot& slot = run.slots[i];
-      planned_[slot.slot] = slot.planned;
+      cut.planned[slot.slot] = slot.planned;
       if (run.is_kept) {
         cut.ids[slot.slot] = id_of(slot.place());
+        cut.places[slot.slot] = slot.place();
         sources_[slot.slot] = {};
         std::copy_n(run.cells.begin() + static_cast<std::ptrdiff_t>(i * stride), stride,
                     cut.cuts.row(slot.slot).begin());
@@ -248,7 +255,8 @@ Result<Step> Assembler::cut_all(CutBatch& cut) {
     const std::uint64_t own = head.is_real(i) ? count : head.slot_of(head.sample(i));
     if (own < i) {
       cut.ids[i] = cut.ids[own];
-      planned_[i] = planned_[own];
+      cut.planned[i] = cut.planned[own];
+      cut.places[i] = cut.places[own];
       std::copy_n(cut.cuts.row(own).begin(), cut.cuts.stride, cut.cuts.row(i).begin());
     } else if (sources_[i].bytes != nullptr) {
       HEADRACE_TRY_ASSIGN(const Cut how, cut_slot(cut, i));
@@ -256,8 +264,8 @@ Result<Step> Assembler::cut_all(CutBatch& cut) {
       if (how == Cut::kReadAgain) doubtful.push_back(i);
     }
   }
-  if (!doubtful.empty()) read_again(doubtful);
-  if (!apart.empty()) HEADRACE_TRY(read_apart(apart));
+  if (!doubtful.empty()) read_again(cut, doubtful);
+  if (!apart.empty()) HEADRACE_TRY(read_apart(cut, apart));
   if (!doubtful.empty() || !apart.empty()) return Step::kAgain;
   head.is_cut = true;
   return Step::kDone;
@@ -269,9 +277,10 @@ Result<Assembler::Cut> Assembler::cut_slot(CutBatch& cut, std::uint32_t slot) {
   const std::span<ColumnBytes> row = cut.cuts.row(slot);
   Cut result = Cut::kDone;
   if (checks_sizes() || !dataset_.cut(*source.bytes, source.index, row).ok()) {
-    HEADRACE_TRY_ASSIGN(result, cut_stand_in(source, planned_[slot], place, row));
+    HEADRACE_TRY_ASSIGN(result, cut_stand_in(source, cut.planned[slot], place, row));
   }
   cut.ids[slot] = id_of(place);
+  cut.places[slot] = place;
   return result;
 }
 

@@ -28,6 +28,12 @@ class Assembler {
   /// A value does not fit its column: of which sample, and is it the data's fault? False when that
   /// was asked already.
   bool check_again();
+  // A batch that came back from the finisher, which is the head now (assembler_repair.cc).
+  /// Which of its bad samples are read once more, and which are replaced. Errors: kCorrupt (a bad
+  /// sample), kUnavailable (one never comes twice the same).
+  Status judge_bad(CutBatch& cut);
+  /// Plans the reads for them; of all samples where the batch has lost its bytes.
+  void plan_repair(const CutBatch& cut);
   /// Of the real samples of the head. \pre assemble() gave kDone.
   std::span<const LanePosition> places() noexcept;
   /// The head is delivered.
@@ -56,7 +62,8 @@ class Assembler {
   /// Finds the sources of the slots; those whose stand-ins are not in memory go to `apart`.
   Result<Step> resolve_slots(CutBatch& cut, std::vector<std::uint32_t>& apart);
   /// The source of a slot in a window that is ready; false: its stand-in is not there.
-  bool find_source(std::uint32_t slot, const LaneWindow& window, const LanePosition& place);
+  bool find_source(CutBatch& cut, std::uint32_t slot, const LaneWindow& window,
+                   const LanePosition& place);
   Result<Step> await_window(LaneWindow& window);
   Result<Step> cut_all(CutBatch& cut);
   /// Takes what the head's runs brought.
@@ -83,10 +90,9 @@ class Assembler {
   Result<bool> wants_second_look(const SamplePlace& place, const Status& status,
                                  const Source& source);
   /// Reads the samples of slots again, each by itself, on other connections.
-  void read_again(const std::vector<std::uint32_t>& slots);
+  void read_again(const CutBatch& cut, const std::vector<std::uint32_t>& slots);
   /// Reads the stand-ins of slots (ascending) singly.
-  Status read_apart(const std::vector<std::uint32_t>& slots);
-  std::vector<SparseSlot> wanted_of(const std::vector<std::uint32_t>& slots) const;
+  Status read_apart(const CutBatch& cut, const std::vector<std::uint32_t>& slots);
   /// Takes slots out of the runs that have come, and gives up those that serve no other.
   void release_slots(const std::vector<std::uint32_t>& slots);
   /// The fetch of a run failed: reads stand-ins if its block is bad.
@@ -98,6 +104,12 @@ class Assembler {
   Status replace_piece(LaneWindow& window, std::size_t index);
   std::vector<ReplacedSample> replaced(const CutBatch& cut) const;
 
+  // Values that could not be decoded (assembler_repair.cc).
+  Status judge(CutBatch& cut, BadValue& bad);
+  /// The slot gets what another of this batch has.
+  bool is_own_repeat(std::uint32_t slot);
+  Status name_bad_value(const CutBatch& cut, BadValue& bad) const;
+
   const FeedParts& parts_;
   const Dataset& dataset_;
   Fetcher& fetcher_;
@@ -106,7 +118,6 @@ class Assembler {
 
   // Of the head, by slot.
   std::vector<Source> sources_;
-  std::vector<SamplePlace> planned_;  ///< What the order says.
   std::vector<LanePosition> places_;
   /// By block and index: samples that could not be cut from what came, read again.
   std::map<std::pair<std::uint32_t, std::uint32_t>, SecondLook> looks_;

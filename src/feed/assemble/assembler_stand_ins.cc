@@ -5,6 +5,16 @@
 #include "feed/assemble/assembler.h"
 
 namespace headrace::feed {
+namespace {
+
+std::vector<SparseSlot> wanted_of(const CutBatch& cut, const std::vector<std::uint32_t>& slots) {
+  std::vector<SparseSlot> wanted;
+  for (const std::uint32_t i : slots)
+    wanted.push_back({.slot = i, .block = 0, .index = 0, .planned = cut.planned[i]});
+  return wanted;
+}
+
+}  // namespace
 
 Result<Assembler::Cut> Assembler::cut_stand_in(const Source& source, const SamplePlace& planned,
                                                SamplePlace& place, std::span<ColumnBytes> row) {
@@ -52,25 +62,18 @@ Result<bool> Assembler::wants_second_look(const SamplePlace& place, const Status
   return false;
 }
 
-std::vector<SparseSlot> Assembler::wanted_of(const std::vector<std::uint32_t>& slots) const {
-  std::vector<SparseSlot> wanted;
-  for (const std::uint32_t i : slots)
-    wanted.push_back({.slot = i, .block = 0, .index = 0, .planned = planned_[i]});
-  return wanted;
-}
-
-void Assembler::read_again(const std::vector<std::uint32_t>& slots) {
+void Assembler::read_again(const CutBatch& cut, const std::vector<std::uint32_t>& slots) {
   release_slots(slots);
-  read_ahead_.planner().add_second_looks(head(), wanted_of(slots));
+  read_ahead_.planner().add_second_looks(head(), wanted_of(cut, slots));
 }
 
-Status Assembler::read_apart(const std::vector<std::uint32_t>& slots) {
+Status Assembler::read_apart(const CutBatch& cut, const std::vector<std::uint32_t>& slots) {
   for (const std::uint32_t i : slots) {
-    auto place = parts_.stand_ins->find(planned_[i]);
+    auto place = parts_.stand_ins->find(cut.planned[i]);
     if (!place) return std::move(place).error();
   }
   release_slots(slots);
-  read_ahead_.planner().add_runs(head(), wanted_of(slots));
+  read_ahead_.planner().add_runs(head(), wanted_of(cut, slots));
   return {};
 }
 
@@ -148,7 +151,7 @@ std::vector<ReplacedSample> Assembler::replaced(const CutBatch& cut) const {
   std::vector<ReplacedSample> out;
   if (!parts_.stand_ins->is_active()) return out;
   for (std::uint32_t i = 0; i < cut.count; ++i) {
-    const std::int64_t planned_id = id_of(planned_[i]);
+    const std::int64_t planned_id = id_of(cut.planned[i]);
     if (planned_id != cut.ids[i]) out.push_back({i, planned_id});
   }
   return out;

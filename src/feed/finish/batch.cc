@@ -1,6 +1,8 @@
 // One slab a batch: ids, mask, and for each column its values, offsets and presence, each at a
 // multiple of 64 bytes. lay_out() finds all sizes before anything is copied, so the slab is taken
-// once, of the right size, and fill() cannot fail.
+// once, of the right size, and copying cannot fail. Decoding can, of single values: those are
+// named, and the others stay. Columns of fixed size come first, so that they keep their places when
+// values of others are replaced.
 //
 // Missing values: zeros in a column of fixed size, nothing in a ragged one; `present` tells them
 // from real ones, and is there only when something is missing.
@@ -9,6 +11,8 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+
+#include "headrace/second_look.h"
 
 namespace headrace::feed {
 namespace {
@@ -37,6 +41,22 @@ void prefetch(const ColumnBytes& cell) noexcept {
   if (cell.bytes.size() > 128) __builtin_prefetch(cell.bytes.data() + 128);
 }
 
+/// The value's bytes; of one that is put together, a copy of them in `copy`.
+std::span<const std::byte> contiguous(const ColumnBytes& cell, std::vector<std::byte>& copy) {
+  if (cell.writer == nullptr) return cell.bytes;
+  copy.resize(cell.size());
+  cell.write_to(copy);
+  return copy;
+}
+
+BadValue bad_value(std::uint32_t slot, std::size_t column, std::span<const std::byte> bytes,
+                   Status status) {
+  return {.slot = slot,
+          .column = column,
+          .digest = SecondLook::digest_of(bytes),
+          .status = std::move(status)};
+}
+
 Status wrong_size(const OutputColumn& column, std::size_t size) {
   return Status(Code::kCorrupt, "column '" + column.name + "': a value of " + std::to_string(size) +
                                     " bytes where every value has " +
@@ -49,26 +69,57 @@ Status check_sizes(const Selection& selection, std::span<const ColumnBytes> row)
   for (std::size_t c = 0; c < selection.schema.size(); ++c) {
     const ColumnBytes& cell = row[selection.indices[c]];
     const std::uint64_t fixed = selection.schema[c].fixed_size_bytes;
+    if (selection.decoder(c) != nullptr) continue;
     if (fixed > 0 && cell.present && cell.size() != fixed)
       return wrong_size(selection.schema[c], cell.size());
   }
   return {};
 }
 
+ValueNeeds find_needs(const Selection& selection, const CutMatrix& cuts, std::uint32_t count,
+                      std::vector<BadValue>& bad) {
+  ValueNeeds needs;
+  if (!selection.has_decoders()) return needs;
+  const std::size_t width = selection.schema.size();
+  needs.output_bytes.resize(count * width);
+  for (std::uint32_t i = 0; i < count; ++i) {
+    for (std::size_t c = 0; c < width; ++c) {
+      const ColumnBytes& cell = cuts.at(i, selection.indices[c]);
+      const ValueDecoder* decoder = selection.decoder(c);
+      if (decoder == nullptr || !cell.present) continue;
+      std::vector<std::byte> copy;
+      const std::span<const std::byte> bytes = contiguous(cell, copy);
+      auto need = decoder->needs(bytes);
+      if (!need) {
+        bad.push_back(bad_value(i, c, bytes, std::move(need).error()));
+        continue;
+      }
+      needs.output_bytes[i * width + c] = (*need).output_bytes;
+      needs.workspace_bytes =
+          std::max(needs.workspace_bytes, (*need).workspace_bytes + copy.size());
+    }
+  }
+  return needs;
+}
+
 Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
-                            std::uint32_t count) {
+                            const ValueNeeds& needs, std::uint32_t count) {
+  const std::size_t width = selection.schema.size();
   BatchLayout layout;
   layout.ids_offset = place(layout.total_bytes, count * sizeof(std::int64_t));
   layout.mask_offset = place(layout.total_bytes, count);
-  layout.columns.reserve(selection.schema.size());
-  for (std::size_t c = 0; c < selection.schema.size(); ++c) {
+  layout.columns.reserve(width);
+  for (std::size_t c = 0; c < width; ++c) {
     BatchLayout::ColumnPlace column;
+    const bool is_decoded = selection.decoder(c) != nullptr;
     const std::uint64_t fixed = selection.schema[c].fixed_size_bytes;
     std::size_t sum = 0;
     for (std::uint32_t i = 0; i < count; ++i) {
       const ColumnBytes& cell = cuts.at(i, selection.indices[c]);
       if (!cell.present) {
         column.has_missing = true;
+      } else if (is_decoded) {
+        sum += needs.output_bytes[i * width + c];
       } else if (fixed > 0 && cell.size() != fixed) {
         return wrong_size(selection.schema[c], cell.size());
       } else {
@@ -76,12 +127,17 @@ Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
       }
     }
     column.values_bytes = fixed > 0 ? count * fixed : sum;
-    column.values_offset = place(layout.total_bytes, column.values_bytes);
-    if (fixed == 0)
+    if (fixed > 0) column.values_offset = place(layout.total_bytes, column.values_bytes);
+    layout.columns.push_back(column);
+  }
+  for (std::size_t c = 0; c < width; ++c) {
+    BatchLayout::ColumnPlace& column = layout.columns[c];
+    if (selection.schema[c].is_ragged()) {
+      column.values_offset = place(layout.total_bytes, column.values_bytes);
       column.offsets_offset =
           place(layout.total_bytes, (std::size_t{count} + 1) * sizeof(std::uint64_t));
+    }
     if (column.has_missing) column.present_offset = place(layout.total_bytes, count);
-    layout.columns.push_back(column);
   }
   return layout;
 }
@@ -105,8 +161,8 @@ BatchImpl::~BatchImpl() {
   waker_->memory_returned();
 }
 
-void BatchImpl::fill(const BatchLayout& layout, const CutMatrix& cuts,
-                     std::span<const std::int64_t> ids, std::span<const std::uint8_t> mask) {
+void BatchImpl::lay(const BatchLayout& layout, const CutMatrix& cuts, const ValueNeeds& needs,
+                    std::span<const std::int64_t> ids, std::span<const std::uint8_t> mask) {
   const BatchSchema& schema = selection_->schema;
   const std::vector<std::size_t>& indices = selection_->indices;
   const std::span<std::byte> slab = slab_.bytes();
@@ -117,14 +173,12 @@ void BatchImpl::fill(const BatchLayout& layout, const CutMatrix& cuts,
   mask_ = {array_at<const std::uint8_t>(slab, layout.mask_offset), count_};
 
   const std::size_t width = schema.size();
-  std::vector<std::byte*> cursors(width);
   columns_.resize(width);
   for (std::size_t c = 0; c < width; ++c) {
     const BatchLayout::ColumnPlace& at = layout.columns[c];
     BatchColumn& column = columns_[c];
     column.column = &schema[c];
     column.values = slab.subspan(at.values_offset, at.values_bytes);
-    cursors[c] = column.values.data();
     if (at.has_missing) {
       auto* present = array_at<std::uint8_t>(slab, at.present_offset);
       for (std::uint32_t i = 0; i < count_; ++i)
@@ -134,27 +188,58 @@ void BatchImpl::fill(const BatchLayout& layout, const CutMatrix& cuts,
     if (!schema[c].is_ragged()) continue;
     auto* offsets = array_at<std::uint64_t>(slab, at.offsets_offset);
     offsets[0] = 0;
+    const bool is_decoded = selection_->decoder(c) != nullptr;
     for (std::uint32_t i = 0; i < count_; ++i) {
       const ColumnBytes& cell = cuts.at(i, indices[c]);
-      offsets[i + 1] = offsets[i] + (cell.present ? cell.size() : 0);
+      const std::uint64_t size = is_decoded ? needs.output_bytes[i * width + c] : cell.size();
+      offsets[i + 1] = offsets[i] + (cell.present ? size : 0);
     }
     column.offsets = {offsets, std::size_t{count_} + 1};
   }
+}
 
+std::span<std::byte> BatchImpl::place_of(std::uint32_t slot, std::size_t column) const noexcept {
+  const BatchColumn& to = columns_[column];
+  if (const std::uint64_t fixed = to.column->fixed_size_bytes; fixed > 0)
+    return to.values.subspan(slot * fixed, fixed);
+  return to.values.subspan(to.offsets[slot], to.offsets[slot + 1] - to.offsets[slot]);
+}
+
+void BatchImpl::write_value(const ColumnBytes& cell, std::uint32_t slot, std::size_t column,
+                            std::vector<BadValue>& bad) {
+  const std::span<std::byte> out = place_of(slot, column);
+  const ValueDecoder* decoder = selection_->decoder(column);
+  if (!cell.present) {
+    std::fill(out.begin(), out.end(), std::byte{0});
+  } else if (decoder == nullptr) {
+    cell.write_to(out);
+  } else {
+    std::vector<std::byte> copy;
+    const auto position = static_cast<std::uint64_t>(ids_[slot]);
+    const std::span<const std::byte> bytes = contiguous(cell, copy);
+    Status status =
+        decoder->decode(bytes, decode_key(selection_->seed, identity_.epoch, position), out);
+    if (!status.ok()) bad.push_back(bad_value(slot, column, bytes, std::move(status)));
+  }
+}
+
+void BatchImpl::fill_copies(const CutMatrix& cuts) {
+  std::vector<BadValue> none;
+  for (std::size_t c = 0; c < columns_.size(); ++c) {
+    if (selection_->decoder(c) != nullptr) continue;
+    for (std::uint32_t i = 0; i < count_; ++i)
+      write_value(cuts.at(i, selection_->indices[c]), i, c, none);
+  }
+}
+
+void BatchImpl::fill(const CutMatrix& cuts, std::uint32_t begin, std::uint32_t end,
+                     std::vector<BadValue>& bad) {
+  const std::vector<std::size_t>& indices = selection_->indices;
+  const std::size_t width = columns_.size();
   // By slot, not by column: the columns of a sample are neighbours where they are read.
-  for (std::uint32_t i = 0; i < count_; ++i) {
-    if (i + kPrefetchSlots < count_ && width > 0) prefetch(cuts.at(i + kPrefetchSlots, indices[0]));
-    for (std::size_t c = 0; c < width; ++c) {
-      const ColumnBytes& cell = cuts.at(i, indices[c]);
-      if (cell.present) {
-        const std::size_t size = cell.size();
-        cell.write_to({cursors[c], size});
-        cursors[c] += size;
-      } else if (const std::uint64_t fixed = schema[c].fixed_size_bytes; fixed > 0) {
-        std::memset(cursors[c], 0, fixed);
-        cursors[c] += fixed;
-      }
-    }
+  for (std::uint32_t i = begin; i < end; ++i) {
+    if (i + kPrefetchSlots < end && width > 0) prefetch(cuts.at(i + kPrefetchSlots, indices[0]));
+    for (std::size_t c = 0; c < width; ++c) write_value(cuts.at(i, indices[c]), i, c, bad);
   }
 }
 

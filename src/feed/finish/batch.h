@@ -69,6 +69,21 @@ struct Selection {
   BatchSchema schema;
   std::vector<std::size_t> indices;  ///< In Dataset::columns(), one a column of the schema.
   std::size_t column_count = 0;      ///< Of the dataset: stride of a matrix of cuts.
+  /// One a column of the schema, nullptr where values are copied; empty when all are.
+  std::vector<std::shared_ptr<const ValueDecoder>> decoders;
+  std::uint64_t seed = 0;  ///< Of what decoders draw at random.
+
+  bool has_decoders() const noexcept { return !decoders.empty(); }
+  /// All that is decoded has values of a fixed size, and so the same place in every batch.
+  bool are_decoded_fixed() const noexcept {
+    for (std::size_t c = 0; c < decoders.size(); ++c) {
+      if (decoders[c] != nullptr && schema[c].is_ragged()) return false;
+    }
+    return true;
+  }
+  const ValueDecoder* decoder(std::size_t column) const noexcept {
+    return decoders.empty() ? nullptr : decoders[column].get();
+  }
 };
 
 /// One row of `column_count` cuts a slot.
@@ -83,12 +98,32 @@ struct CutMatrix {
   }
 };
 
-/// Errors: kCorrupt (a value of a fixed-size column has another size).
+/// What decoding the values of a batch takes. Empty without decoders.
+struct ValueNeeds {
+  std::vector<std::uint64_t> output_bytes;  ///< By slot and column of the schema.
+  std::uint64_t workspace_bytes = 0;        ///< Of the value that takes most.
+};
+
+/// A value that could not be decoded.
+struct BadValue {
+  std::uint32_t slot = 0;
+  std::size_t column = 0;    ///< Of the schema.
+  std::uint64_t digest = 0;  ///< Of the stored bytes, as SecondLook takes it.
+  Status status;
+};
+
+/// Values that are copied only. Errors: kCorrupt (a value of a fixed-size column has another size).
 Status check_sizes(const Selection& selection, std::span<const ColumnBytes> row);
 
-/// Computes the layout for `count` slots. Errors: kCorrupt (a value of a fixed-size column has
-/// another size).
-Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts, std::uint32_t count);
+/// What decoding `count` slots takes, by the headers of their values; what cannot be decoded goes
+/// to `bad`, and needs nothing.
+ValueNeeds find_needs(const Selection& selection, const CutMatrix& cuts, std::uint32_t count,
+                      std::vector<BadValue>& bad);
+
+/// Computes the layout for `count` slots. `needs`: of find_needs(). Errors: kCorrupt (a value of a
+/// fixed-size column has another size).
+Result<BatchLayout> lay_out(const Selection& selection, const CutMatrix& cuts,
+                            const ValueNeeds& needs, std::uint32_t count);
 
 class BatchImpl final : public Batch {
  public:
@@ -101,9 +136,18 @@ class BatchImpl final : public Batch {
             std::uint32_t count, Identity identity, std::vector<ReplacedSample> replaced = {});
   ~BatchImpl() override;
 
-  /// Copies the cut values into place. `ids` and `mask` have one entry a slot.
-  void fill(const BatchLayout& layout, const CutMatrix& cuts, std::span<const std::int64_t> ids,
-            std::span<const std::uint8_t> mask);
+  /// Puts the arrays into place, and all but the values into them. `ids` and `mask` have one entry
+  /// a slot. `cuts`, `needs`: as the layout was made of.
+  void lay(const BatchLayout& layout, const CutMatrix& cuts, const ValueNeeds& needs,
+           std::span<const std::int64_t> ids, std::span<const std::uint8_t> mask);
+  /// Copies or decodes the values of slots [begin, end); those that cannot be decoded are added to
+  /// `bad`. \pre lay(). Any thread, several at once for slots of their own.
+  void fill(const CutMatrix& cuts, std::uint32_t begin, std::uint32_t end,
+            std::vector<BadValue>& bad);
+  /// Copies the values of all slots that need no decoder.
+  void fill_copies(const CutMatrix& cuts);
+  /// The batch's memory, to be filled again by another. Nothing of this one may be used any more.
+  Slab take_slab() noexcept { return std::move(slab_); }
 
   std::uint32_t count() const noexcept override { return count_; }
   std::span<const BatchColumn> columns() const noexcept override { return columns_; }
@@ -116,6 +160,10 @@ class BatchImpl final : public Batch {
   std::uint64_t byte_count() const noexcept { return byte_count_; }
 
  private:
+  void write_value(const ColumnBytes& cell, std::uint32_t slot, std::size_t column,
+                   std::vector<BadValue>& bad);
+  std::span<std::byte> place_of(std::uint32_t slot, std::size_t column) const noexcept;
+
   const std::shared_ptr<Waker> waker_;
   const std::shared_ptr<const Selection> selection_;  ///< Holds the schema.
   Slab slab_;

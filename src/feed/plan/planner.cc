@@ -25,6 +25,17 @@ std::uint64_t Work::slot_of(std::uint64_t t) const noexcept {
   return static_cast<std::uint64_t>(found - filled.begin());
 }
 
+Work Work::planned_singly() const {
+  Work work;
+  work.k = k;
+  work.slots = slots;
+  work.has_empty = has_empty;
+  work.filled = filled;
+  work.places = places;
+  work.is_sparse.assign(count(), 1);
+  return work;
+}
+
 void Work::note(const Timeline& read) noexcept {
   const auto end_of = [](const Timeline& t) { return std::max(t.finished, t.inflated); };
   if (end_of(read) >= end_of(timeline.slowest)) timeline.slowest = read;

@@ -72,6 +72,8 @@ struct Work {
   bool is_real(std::uint32_t i) const noexcept { return slots.is_real(plan_slot(i)); }
   /// The slot of global sample t; of a sample of another rank something not below count().
   std::uint64_t slot_of(std::uint64_t t) const noexcept;
+  /// The same batch before anything of it was read, each slot to be read singly.
+  Work planned_singly() const;
   /// Keeps the timeline of the read that ended last.
   void note(const Timeline& read) noexcept;
 };

@@ -36,6 +36,7 @@ ReadAhead::ReadAhead(const FeedParts& parts, const Run& run, std::unique_ptr<Res
       window_limit_bytes_(room_.bytes()) {}
 
 ReadAhead::~ReadAhead() {
+  end_repair();
   for (Work& work : works_) drop_runs(work);
   residency_->close_all(closed_);
   drop_closed();
@@ -106,7 +107,7 @@ bool ReadAhead::has_room(std::uint64_t more_bytes) noexcept {
 }
 
 bool ReadAhead::admit_run(Work& work) {
-  if (work.k != head_ && !has_room(work.runs[work.begun_runs].charged_bytes)) return false;
+  if (&work != &head() && !has_room(work.runs[work.begun_runs].charged_bytes)) return false;
   return begin(work);
 }
 
@@ -213,6 +214,19 @@ void ReadAhead::count_singles(const Work& work) {
                                     std::memory_order_relaxed);
 }
 
+void ReadAhead::begin_repair(Work work) {
+  HEADRACE_DCHECK(!repair_);
+  repair_ = std::move(work);
+  if (works_.empty()) return;
+  works_.front().resolved = 0;
+  works_.front().is_cut = false;
+}
+
+void ReadAhead::end_repair() {
+  if (repair_) drop_runs(*repair_);
+  repair_.reset();
+}
+
 void ReadAhead::pass(std::span<const LanePosition> places) {
   count_singles(head());
   residency_->pass(head_, places, closed_);
@@ -230,16 +244,16 @@ bool ReadAhead::make_room() {
   if (fetcher_.abandoned_count() > 0) return false;  // Some is on its way back.
   const auto later =
       std::find_if(works_.rbegin(), works_.rend(), [](const Work& w) { return w.begun_runs > 0; });
-  if (later != works_.rend() && later->k != head_) {
+  if (later != works_.rend() && &*later != &head()) {
     const std::uint64_t last = later->k;
-    while (works_.back().k >= last) {
+    while (!works_.empty() && works_.back().k >= last) {
       drop_runs(works_.back());
       works_.pop_back();
     }
   } else if (auto window = residency_->evict_last(head_ + 1)) {
     drop(std::move(window));
     // Later batches may count on the block: plan them again when their turn comes.
-    if (residency_->picks_windows()) works_.resize(1);
+    if (residency_->picks_windows() && works_.size() > 1) works_.resize(1);
   } else {
     return false;
   }
@@ -254,14 +268,17 @@ bool ReadAhead::sacrifice_current() {
   const std::uint32_t lane = window->lane;
   drop(std::move(window));
   window_limit_bytes_ = std::min(window_limit_bytes_, charged_bytes());
-  planner_.read_lane_singly(head(), lane);
-  head().resolved = 0;
-  head().is_cut = false;
+  if (works_.empty()) return true;
+  Work& next = works_.front();  // The batch being repaired has nothing of windows.
+  planner_.read_lane_singly(next, lane);
+  next.resolved = 0;
+  next.is_cut = false;
   return true;
 }
 
 bool ReadAhead::is_memory_all_ours() const {
-  return fetcher_.is_idle() && fetcher_.abandoned_count() == 0 && parts_.finisher->is_idle() &&
+  return fetcher_.is_idle() && fetcher_.abandoned_count() == 0 &&
+         parts_.finisher->pending_count() <= (repair_ ? 1 : 0) &&
          parts_.waker->batch_count() == 0 && parts_.channel->is_empty() &&
          parts_.waker->pool().used_bytes() <= charged_bytes() + fetcher_.workspace_bytes();
 }

@@ -9,6 +9,7 @@
 /// Threads: the feed thread only.
 #include <deque>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -37,7 +38,12 @@ class ReadAhead {
   /// Begins planned reads in the order of need, as far as there is memory.
   void admit();
   /// \pre plan() was called, !is_over().
-  Work& head() noexcept { return works_.front(); }
+  Work& head() noexcept { return repair_ ? *repair_ : works_.front(); }
+  /// Puts a batch that came back before the head, which is assembled anew after it. \pre none is
+  /// being repaired.
+  void begin_repair(Work work);
+  /// It is assembled, or given up.
+  void end_repair();
   /// The head is assembled: closes what no batch needs any more. `places`: of its real samples.
   void pass(std::span<const LanePosition> places);
 
@@ -95,6 +101,7 @@ class ReadAhead {
   Fetcher& fetcher_;
   const std::unique_ptr<Residency> residency_;
   const Planner planner_;
+  std::optional<Work> repair_;       ///< The head while there is one.
   std::deque<Work> works_;           ///< From the head on.
   std::uint64_t head_ = 0;           ///< k of the batch assembled next.
   LaneWindow* admitting_ = nullptr;  ///< Opened, not all of its pieces begun.
