@@ -6,6 +6,7 @@
 
 #include "base/test_seed.h"
 #include "feed/fake_dataset.h"
+#include "feed/fake_decode.h"
 #include "feed/loader_test_util.h"
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
@@ -66,6 +67,10 @@ class Scenario {
     faults_.seed = random.next();
     faults_.hold_back_count = static_cast<std::uint32_t>(random.below(6));
     faults_.short_accept_share = random.below(2) == 0 ? 0.3 : 0;
+    const std::uint64_t decodes = random.below(5);
+    if (decodes < 2) options_.decode["x"] = std::make_shared<feed_test::FakeDecode>();
+    if (decodes == 1 && !spec_.only_fixed)
+      options_.decode["text"] = std::make_shared<feed_test::FakeDecode>();
     // Ranks whose memory differs would choose different lanes: one of them begins, all others go on
     // from its state.
     LoaderOptions first = options_;
@@ -137,7 +142,8 @@ class Scenario {
       auto batch = loader->next(soon());
       ASSERT_TRUE(batch) << batch.error().message();
       if (!*batch) break;
-      expect_right_bytes(*dataset_, **batch);
+      expect_right_bytes(*dataset_, **batch, options);
+      feed_test::expect_decoded_bytes(*dataset_, **batch, options);
       for (std::uint32_t i = 0; i < (*batch)->count(); ++i) {
         if ((*batch)->mask()[i] != 0) ids.push_back((*batch)->ids()[i]);
       }
