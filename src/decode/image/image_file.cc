@@ -1,6 +1,11 @@
 #include "decode/image/image_file.h"
 
+#include "decode/image/gif.h"
 #include "decode/image/jpeg.h"
+#include "decode/image/pil_image.h"
+#include "decode/image/png.h"
+#include "decode/image/tiff.h"
+#include "decode/image/webp.h"
 
 namespace headrace::detail {
 namespace {
@@ -16,13 +21,18 @@ struct Codec {
 
 constexpr Codec kCodecs[] = {
     {ImageKind::kJpeg, looks_like_jpeg, parse_jpeg_header, decode_jpeg},
+    {ImageKind::kPng, looks_like_png, parse_png_header, decode_png},
+    {ImageKind::kWebp, looks_like_webp, parse_webp_header, decode_webp},
+    {ImageKind::kGif, looks_like_gif, parse_gif_header, decode_gif},
+    {ImageKind::kTiff, looks_like_tiff, parse_tiff_header, decode_tiff},
 };
 
 }  // namespace
 
 Result<ImageHeader> parse_image_header(std::span<const std::byte> bytes, bool is_pil) {
+  if (is_pil) return parse_pil_header(bytes);
   for (const Codec& codec : kCodecs) {
-    if (!is_pil && codec.looks_like(bytes)) return codec.parse(bytes);
+    if (codec.looks_like(bytes)) return codec.parse(bytes);
   }
   return Status(Code::kCorrupt, bytes.empty()
                                     ? "the value is empty: no image"
@@ -31,6 +41,7 @@ Result<ImageHeader> parse_image_header(std::span<const std::byte> bytes, bool is
 
 Status decode_rows(std::span<const std::byte> bytes, const ImageHeader& header,
                    const CodecRequest& request, RowSink& sink) {
+  if (header.kind == ImageKind::kPil) return decode_pil(bytes, header, request, sink);
   for (const Codec& codec : kCodecs) {
     if (codec.kind == header.kind) return codec.decode(bytes, header, request, sink);
   }

@@ -72,13 +72,17 @@ HEADRACE_AVX2 void across_four(const ResizeTable& table, const FourRows& rows) n
   const std::size_t count = table.first.size();
   const std::uint32_t taps = table.taps;
   const std::int16_t* weights = table.weights.data();
+  const std::uint32_t* firsts = table.first.data();
+  // Copies: the compiler must think that a store of bytes changes what `rows` points to.
+  const std::uint8_t *in0 = rows.in[0], *in1 = rows.in[1], *in2 = rows.in[2], *in3 = rows.in[3];
+  std::uint8_t *out0 = rows.out[0], *out1 = rows.out[1], *out2 = rows.out[2], *out3 = rows.out[3];
   for (std::size_t i = 0; i < count; ++i, weights += taps) {
-    std::size_t at = std::size_t{table.first[i]} * kChannels;
+    std::size_t at = std::size_t{firsts[i]} * kChannels;
     __m256i first = half, second = half;
     std::uint32_t t = 0;
     for (; t + 4 <= taps; t += 4, at += 4 * kChannels) {
-      const __m256i a = load_two(rows.in[0] + at, rows.in[1] + at);
-      const __m256i b = load_two(rows.in[2] + at, rows.in[3] + at);
+      const __m256i a = load_two(in0 + at, in1 + at);
+      const __m256i b = load_two(in2 + at, in3 + at);
       const std::int32_t pair = weight_pair(weights + t), next = weight_pair(weights + t + 2);
       first = add_products(first, _mm256_shuffle_epi8(a, low), pair);
       second = add_products(second, _mm256_shuffle_epi8(b, low), pair);
@@ -87,13 +91,13 @@ HEADRACE_AVX2 void across_four(const ResizeTable& table, const FourRows& rows) n
     }
     if (t < taps) {
       const std::int32_t pair = weight_pair(weights + t);
-      const __m256i a = load_two(rows.in[0] + at, rows.in[1] + at);
-      const __m256i b = load_two(rows.in[2] + at, rows.in[3] + at);
+      const __m256i a = load_two(in0 + at, in1 + at);
+      const __m256i b = load_two(in2 + at, in3 + at);
       first = add_products(first, _mm256_shuffle_epi8(a, low), pair);
       second = add_products(second, _mm256_shuffle_epi8(b, low), pair);
     }
-    store_two(narrow(first, bits), rows.out[0] + i * kChannels, rows.out[1] + i * kChannels);
-    store_two(narrow(second, bits), rows.out[2] + i * kChannels, rows.out[3] + i * kChannels);
+    store_two(narrow(first, bits), out0 + i * kChannels, out1 + i * kChannels);
+    store_two(narrow(second, bits), out2 + i * kChannels, out3 + i * kChannels);
   }
 }
 

@@ -1,0 +1,218 @@
+// Every format but JPEG: what a file of it becomes, and what a broken one does not do.
+#include <gtest/gtest.h>
+#include <png.h>
+#include <webp/encode.h>
+
+#include "base/endian.h"
+#include "decode/image/image_testing.h"
+
+namespace headrace::detail {
+namespace {
+
+using testing::decode_value;
+
+constexpr ImageSize kSize{13, 21};
+
+std::string make_png(std::uint32_t format, const std::vector<std::uint8_t>& pixels) {
+  png_image image{};
+  image.version = PNG_IMAGE_VERSION;
+  image.width = kSize.width;
+  image.height = kSize.height;
+  image.format = format;
+  png_alloc_size_t size = 0;
+  png_image_write_to_memory(&image, nullptr, &size, 0, pixels.data(), 0, nullptr);
+  std::string out(size, '\0');
+  png_image_write_to_memory(&image, out.data(), &size, 0, pixels.data(), 0, nullptr);
+  out.resize(size);
+  return out;
+}
+
+std::string make_webp(const std::vector<std::uint8_t>& rgb) {
+  std::uint8_t* memory = nullptr;
+  const std::size_t size =
+      WebPEncodeLosslessRGB(rgb.data(), kSize.width, kSize.height, 3 * kSize.width, &memory);
+  std::string out(reinterpret_cast<const char*>(memory), size);
+  WebPFree(memory);
+  return out;
+}
+
+template <class T>
+void put(std::string& out, T value) {
+  std::byte bytes[sizeof(T)];
+  store_le(bytes, value);
+  out.append(reinterpret_cast<const char*>(bytes), sizeof(T));
+}
+
+std::string as_text(const std::vector<std::uint8_t>& pixels) {
+  return {pixels.begin(), pixels.end()};
+}
+
+std::string make_pil(const std::string& mode, ImageSize size, const std::string& pixels) {
+  std::string out;
+  put(out, size.width);
+  put(out, size.height);
+  put(out, static_cast<std::uint32_t>(mode.size()));
+  return out + mode + pixels;
+}
+
+/// Uncompressed RGB, one strip.
+std::string make_tiff(const std::vector<std::uint8_t>& rgb, std::uint16_t orientation) {
+  struct Entry {
+    std::uint16_t tag, type;
+    std::uint32_t count, value;
+  };
+  constexpr std::uint32_t kBits = 8, kDirectory = 14;
+  const Entry entries[] = {{256, 4, 1, kSize.width},
+                           {257, 4, 1, kSize.height},
+                           {258, 3, 3, kBits},
+                           {259, 3, 1, 1},
+                           {262, 3, 1, 2},
+                           {273, 4, 1, 134},
+                           {274, 3, 1, orientation},
+                           {277, 3, 1, 3},
+                           {278, 4, 1, kSize.height},
+                           {279, 4, 1, static_cast<std::uint32_t>(rgb.size())}};
+  std::string out("II*\0", 4);
+  put(out, kDirectory);
+  for (int i = 0; i < 3; ++i) put(out, std::uint16_t{8});
+  put(out, static_cast<std::uint16_t>(std::size(entries)));
+  for (const Entry& entry : entries) {
+    put(out, entry.tag);
+    put(out, entry.type);
+    put(out, entry.count);
+    put(out, entry.value);
+  }
+  out.resize(134);
+  return out + as_text(rgb);
+}
+
+/// 2 x 2 pixels on a screen of 3 x 2, at (1, 0): colours 1 2 / 3 0, of red, green, blue and white.
+std::string make_gif() {
+  std::string out("GIF89a\x03\0\x02\0\x81\0\0", 13);
+  out += std::string("\xff\xff\xff\xff\0\0\0\xff\0\0\0\xff", 12);
+  out += std::string("\x2c\x01\0\0\0\x02\0\x02\0\0", 10);
+  // Codes of 3 bits, the first in the lowest: clear 4, 1, 2, 3, 0 (of 3 bits still), end 5 (of 4).
+  out += std::string("\x02\x03\x8c\x06\x05\0", 6) + ";";
+  return out;
+}
+
+std::vector<std::uint8_t> pixels_of(const std::string& value, const ImageOptions& options = {},
+                                    const std::string& encoding = "bytes") {
+  auto out = decode_value(options, value, 1, encoding);
+  EXPECT_TRUE(out) << out.error().message();
+  if (!out) return {};
+  std::vector<std::uint8_t> pixels;
+  for (std::size_t i = 4; i < out->size(); ++i)
+    pixels.push_back(std::to_integer<std::uint8_t>((*out)[i]));
+  return pixels;
+}
+
+ImageOptions with_mode(PixelMode mode) {
+  ImageOptions options;
+  options.mode = mode;
+  return options;
+}
+
+TEST(DecodeFormats, GiveThePixelsThatWereStored) {
+  const auto rgb = testing::noise(kSize.height * kSize.width * 3);
+  EXPECT_EQ(pixels_of(make_png(PNG_FORMAT_RGB, rgb)), rgb);
+  EXPECT_EQ(pixels_of(make_webp(rgb)), rgb);
+  EXPECT_EQ(pixels_of(make_tiff(rgb, 1)), rgb);
+  EXPECT_EQ(pixels_of(make_pil("RGB", kSize, as_text(rgb)), {}, "pil"), rgb);
+}
+
+TEST(DecodeFormats, TurnATiffAsItsTagSays) {
+  const auto rgb = testing::noise(kSize.height * kSize.width * 3);
+  const auto turned = pixels_of(make_tiff(rgb, 3));
+  ASSERT_EQ(turned.size(), rgb.size());
+  EXPECT_EQ(turned[0], rgb[rgb.size() - 3]);
+}
+
+TEST(DecodeFormats, DropOrKeepAlpha) {
+  const auto rgba = testing::noise(kSize.height * kSize.width * 4);
+  const std::string file = make_png(PNG_FORMAT_RGBA, rgba);
+  EXPECT_EQ(pixels_of(file, with_mode(PixelMode::kColorAlpha)), rgba);
+  const auto rgb = pixels_of(file);
+  ASSERT_EQ(rgb.size(), kSize.height * kSize.width * 3);
+  EXPECT_EQ(rgb[3], rgba[4]);
+  const auto opaque = pixels_of(make_png(PNG_FORMAT_RGB, rgb), with_mode(PixelMode::kColorAlpha));
+  EXPECT_EQ(opaque[7], 255);
+  const auto grey = pixels_of(file, with_mode(PixelMode::kGrey));
+  ASSERT_EQ(grey.size(), kSize.height * kSize.width);
+  EXPECT_NEAR(grey[0], 0.299 * rgba[0] + 0.587 * rgba[1] + 0.114 * rgba[2], 0.51);
+}
+
+TEST(DecodeFormats, PutTheFirstFrameOfAGifOnItsScreen) {
+  const std::vector<std::uint8_t> expected = {255, 255, 255, 255, 0, 0,   0,   255, 0,
+                                              255, 255, 255, 0,   0, 255, 255, 255, 255};
+  EXPECT_EQ(pixels_of(make_gif()), expected);
+}
+
+TEST(DecodeFormats, ReadTheModesOfPillow) {
+  const std::string bits("\x80\x40", 2);
+  EXPECT_EQ(pixels_of(make_pil("1", {2, 2}, bits), with_mode(PixelMode::kGrey), "pil"),
+            (std::vector<std::uint8_t>{255, 0, 0, 255}));
+  EXPECT_EQ(pixels_of(make_pil("LA", {1, 1}, "a\x7f"), with_mode(PixelMode::kColorAlpha), "pil"),
+            (std::vector<std::uint8_t>{'a', 'a', 'a', 0x7f}));
+  EXPECT_EQ(pixels_of(make_pil("CMYK", {1, 1}, std::string("\xff\0\0\0", 4)), {}, "pil"),
+            (std::vector<std::uint8_t>{0, 255, 255}));
+  const auto other = decode_value({}, make_pil("P", {1, 1}, "a"), 1, "pil");
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code(), Code::kUnsupported);
+}
+
+struct Sample {
+  std::string file;
+  std::string encoding = "bytes";
+};
+
+std::vector<Sample> samples() {
+  const auto rgb = testing::noise(kSize.height * kSize.width * 3);
+  return {{make_png(PNG_FORMAT_RGB, rgb)},
+          {make_webp(rgb)},
+          {make_tiff(rgb, 6)},
+          {make_gif()},
+          {make_pil("RGB", kSize, as_text(rgb)), "pil"},
+          {testing::make_jpeg(rgb, kSize, {})},
+          {testing::make_jpeg(rgb, kSize, {.is_progressive = true, .orientation = 5})}};
+}
+
+/// Decodes with little room for pixels; whatever comes, it comes as a Status.
+void try_decoding(const Sample& sample, const std::string& file, bool allows_truncated) {
+  ImageOptions options;
+  options.resize = ImageSize{5, 7};
+  options.max_pixels = 1 << 16;
+  options.allows_truncated = allows_truncated;
+  (void)decode_value(options, file, 1, sample.encoding);
+}
+
+TEST(DecodeFormats, SurviveFilesThatAreCutShort) {
+  for (const Sample& sample : samples()) {
+    for (std::size_t size = 0; size < sample.file.size(); ++size) {
+      try_decoding(sample, sample.file.substr(0, size), false);
+      try_decoding(sample, sample.file.substr(0, size), true);
+    }
+    const auto half =
+        decode_value({}, sample.file.substr(0, sample.file.size() / 2), 1, sample.encoding);
+    EXPECT_FALSE(half);
+  }
+}
+
+TEST(DecodeFormats, SurviveBytesThatAreWrong) {
+  Random random(7);
+  for (const Sample& sample : samples()) {
+    for (int i = 0; i < 3000; ++i) {
+      std::string file = sample.file;
+      for (std::uint64_t n = random.below(4) + 1; n-- > 0;) {
+        // Headers more often than pixels.
+        const std::size_t at = random.below(
+            random.below(2) == 0 ? std::min<std::size_t>(64, file.size()) : file.size());
+        file[at] = static_cast<char>(random.next());
+      }
+      try_decoding(sample, file, i % 2 == 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace::detail
