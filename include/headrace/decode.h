@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "headrace/output_column.h"
 #include "headrace/status.h"
@@ -92,10 +93,10 @@ struct ImageOptions {
   /// A crop of random area and aspect, resized to this: as torchvision's RandomResizedCrop.
   /// Excludes `resize`, `resize_shorter`, `crop` and `pad`.
   std::optional<ImageSize> random_resized_crop = {};
-  std::array<double, 2> scale = {0.08, 1.0};               ///< Of the area.
-  std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};    ///< Width / height.
-  double horizontal_flip = 0;                              ///< Probability.
-  double vertical_flip = 0;                                ///< Probability.
+  std::array<double, 2> scale = {0.08, 1.0};             ///< Of the area.
+  std::array<double, 2> ratio = {3.0 / 4.0, 4.0 / 3.0};  ///< Width / height.
+  double horizontal_flip = 0;                            ///< Probability.
+  double vertical_flip = 0;                              ///< Probability.
   /// Left, top, right, bottom, in pixels, before the crop; zeros.
   std::array<std::uint32_t, 4> pad = {};
   /// As torchvision's ColorJitter: factors from [max(0, 1 - x), 1 + x], hue from [-x, x] of a turn;
@@ -141,5 +142,37 @@ struct ImageOptions {
 /// channel. Otherwise each value has its own shape ("ndarray:<dtype>"). Errors: kInvalidArgument
 /// (options that contradict each other: names them).
 Result<std::shared_ptr<const Decode>> decode_image(const ImageOptions& options);
+
+/// Arrays of one type.
+struct ArrayType {
+  std::string dtype;             ///< numpy's name: "float32".
+  std::uint64_t item_bytes = 0;  ///< Of the dtype.
+  std::vector<std::uint64_t> shape = {};
+  std::uint64_t size_bytes() const noexcept;
+};
+/// A column of such arrays. \pre check_array_type().
+OutputColumn array_column(const std::string& name, const ArrayType& type);
+/// Errors: kInvalidArgument (no dtype, a side of 0, more than 1 TiB).
+Status check_array_type(const ArrayType& type);
+
+/// The bytes are read as another encoding (Column::encoding): "str", "json", "npy", "npz".
+std::shared_ptr<const Decode> decode_as(std::string encoding);
+/// Raw little-endian numbers in C order, every value of the same type; another length is kCorrupt.
+Result<std::shared_ptr<const Decode>> decode_array(ArrayType type);
+/// .npy files of one type, as a fixed column; another type in a file is kCorrupt. `descr`: numpy's
+/// dtype.str ("<f4"), as the files' headers have it.
+Result<std::shared_ptr<const Decode>> decode_npy(ArrayType type, std::string descr);
+
+struct AudioOptions {
+  /// Sounds are cut or filled up with zeros to so many frames: a fixed column of shape (frames,
+  /// channels). 0: each has its own length.
+  std::uint64_t frames = 0;
+  std::uint64_t channels = 1;     ///< Of a fixed column; other numbers in a file are kCorrupt.
+  bool is_mono = false;           ///< The mean of all channels.
+  std::uint32_t sample_rate = 0;  ///< Another one in a file is kCorrupt. 0: any.
+};
+/// WAV, FLAC, Ogg, AIFF, ... (libsndfile) to float32 in -1 .. 1, shape (frames, channels). Errors:
+/// kInvalidArgument.
+Result<std::shared_ptr<const Decode>> decode_audio(const AudioOptions& options);
 
 }  // namespace headrace

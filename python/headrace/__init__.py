@@ -27,6 +27,7 @@ from headrace.errors import (
 from headrace.store.store import RangeResult, Store, StoreOptions
 
 if TYPE_CHECKING:
+    from headrace import decode
     from headrace.data.batch import Batch
     from headrace.data.dataset import Dataset
     from headrace.data.mixture import Mixture, MixtureSource
@@ -69,6 +70,7 @@ __all__ = [
     "__version__",
     "check_manifest",
     "create_manifest",
+    "decode",
     "diff",
     "pack_tokens",
     "verify",
@@ -94,7 +96,14 @@ _LAZY = {
 }
 
 
+_LAZY_MODULES = ("decode",)
+
+
 def __getattr__(name: str) -> Any:
+    if name in _LAZY_MODULES:
+        from importlib import import_module
+
+        return import_module(f"headrace.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
     from importlib import import_module
@@ -104,4 +113,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted({*globals(), *_LAZY, *_LAZY_MODULES})

@@ -6,6 +6,7 @@
 // unread() takes the step back, and a state saved then goes on with this batch.
 #include "headrace/loader.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
@@ -17,6 +18,7 @@
 #include "batch_owner.h"
 #include "column_converter.h"
 #include "dataset.h"
+#include "decode.h"
 #include "errors.h"
 #include "metrics.h"
 #include "order.h"
@@ -297,7 +299,7 @@ void bind_loader(nb::module_& m) {
              std::uint32_t workers, std::vector<std::string> columns, double read_timeout,
              const PyOrderSource* order_source, const std::string& on_bad_sample,
              const PyRanges& quarantine, std::vector<std::uint32_t> source_blocks,
-             std::optional<nb::object> to_arrow) {
+             std::optional<nb::object> to_arrow, const std::map<std::string, PyDecode>& decode) {
             LoaderOptions options =
                 make_options(batch_size, rank, world_size, order, seed, epoch_end);
             options.window_blocks = window_blocks;
@@ -305,6 +307,7 @@ void bind_loader(nb::module_& m) {
             options.prefetch_batches = prefetch;
             options.worker_count = workers;
             options.columns = std::move(columns);
+            for (const auto& [name, how] : decode) options.decode[name] = how.decode;
             options.on_bad_sample = parse_on_bad_sample(on_bad_sample);
             options.quarantine = to_ranges(quarantine);
             options.source_blocks = std::move(source_blocks);
@@ -322,7 +325,8 @@ void bind_loader(nb::module_& m) {
           nb::arg("read_timeout") = 120.0, nb::arg("order_source").none() = nb::none(),
           nb::arg("on_bad_sample") = "raise", nb::arg("quarantine") = PyRanges(),
           nb::arg("source_blocks") = std::vector<std::uint32_t>(),
-          nb::arg("to_arrow").none() = nb::none())
+          nb::arg("to_arrow").none() = nb::none(),
+          nb::arg("decode") = std::map<std::string, PyDecode>())
       .def("bad_samples", &bad_samples)
       .def("set_order_source", &set_order_source, nb::arg("source"))
       .def_prop_ro("has_ended",

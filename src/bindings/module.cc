@@ -13,6 +13,7 @@ NB_MODULE(_native, m) {
   headrace::bind_dataset(m);
   headrace::bind_inflate(m);
   headrace::bind_arrow_column(m);
+  headrace::bind_decode(m);
   headrace::bind_loader(m);
   headrace::bind_order(m);
   headrace::bind_pack(m);

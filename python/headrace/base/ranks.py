@@ -15,6 +15,7 @@ __all__ = [
     "find_rank",
     "given_rank",
     "group_rank",
+    "local_world_size",
     "rank_so_far",
     "recorded_rank",
     "torchrun_rank",
@@ -94,6 +95,15 @@ def count_of(name: str, default: int) -> int:
     """A number that torchrun sets besides the rank (LOCAL_RANK, ...). Raises InvalidArgumentError where it is
     none."""
     return _number(name) if os.environ.get(name) else default
+
+
+def local_world_size() -> int:
+    """Ranks on this node, as far as the launcher says: a hint for sharing its cores."""
+    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"):
+        text = os.environ.get(name, "")
+        if text.isascii() and text.isdigit():
+            return max(1, int(text))
+    return 1
 
 
 def _told_rank() -> Rank | None:

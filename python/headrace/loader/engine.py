@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace import _native
+from headrace.base.ranks import local_world_size
 from headrace.data.batch import Batch
+from headrace.decode.auto import decodings_of
 from headrace.sources.source import first_blocks
 
 if TYPE_CHECKING:
@@ -15,6 +18,14 @@ if TYPE_CHECKING:
     from headrace.sources.source import Source
 
 __all__ = ["Engine"]
+
+
+def _workers(options: Options) -> int:
+    """Threads of the engine; 0: it chooses. Ranks that share a node share its cores, when they decode."""
+    ranks = local_world_size()
+    if options.workers or options.decode is None or ranks < 2:
+        return options.workers
+    return max(1, len(os.sched_getaffinity(0)) // ranks - 1)
 
 
 class Engine:
@@ -38,7 +49,8 @@ class Engine:
             order_source=self.order,
             source_blocks=first_blocks(source),
             quarantine=quarantine,
-            **options.for_engine(),
+            decode=decodings_of(options.decode, source.native, options.column_names()),
+            **{**options.for_engine(), "workers": _workers(options)},
         )
 
     def for_rank(self, rank: Rank) -> Engine:

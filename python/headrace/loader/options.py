@@ -16,6 +16,7 @@ from headrace.store.store import StoreOptions
 
 if TYPE_CHECKING:
     from headrace.base.ranks import Rank
+    from headrace.decode.decoding import Decoding
 
 __all__ = ["LoaderOptions", "Options", "split_options"]
 
@@ -35,6 +36,7 @@ class LoaderOptions(DatasetOptions, StoreOptions, total=False):
     window: int
     lanes: int
     read_timeout: float
+    decode: Mapping[str, Decoding] | str | None
     on_bad_sample: str
     quarantine: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine] | None
     format: str
@@ -61,6 +63,7 @@ class Options(NamedTuple):
     window: int = 0
     lanes: int = 0
     read_timeout: float = 120.0
+    decode: Mapping[str, Decoding] | str | None = None
     on_bad_sample: str = "raise"
     quarantine: Any = None
 
@@ -98,11 +101,15 @@ class Options(NamedTuple):
             "lane_count": self.lanes,
             "prefetch": self.prefetch,
             "workers": self.workers,
-            "columns": [self.columns] if isinstance(self.columns, str) else list(self.columns or ()),
+            "columns": self.column_names(),
             "read_timeout": self.read_timeout,
             "on_bad_sample": self.on_bad_sample,
             "to_arrow": _find_to_arrow(self.ragged),
         }
+
+    def column_names(self) -> list[str]:
+        """Those to deliver; empty: all."""
+        return [self.columns] if isinstance(self.columns, str) else list(self.columns or ())
 
     def order_request(self, rank: Rank) -> orders.OrderRequest:
         assert self.seed is not None
@@ -120,7 +127,7 @@ class Options(NamedTuple):
 
 
 _COUNTS = ("batch_size", "prefetch", "workers", "window", "lanes")
-_LATER = ("decode", "cache", "cache_limit")
+_LATER = ("cache", "cache_limit")
 
 
 def split_options(batch_size: int, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:

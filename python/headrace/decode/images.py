@@ -1,0 +1,157 @@
+"""Images: JPEG, PNG, WebP, GIF, TIFF."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace import _native
+from headrace.decode.decoding import Decoding
+from headrace.errors import InvalidArgumentError
+
+__all__ = ["image", "jpeg"]
+
+_Size = int | tuple[int, int]
+
+
+def image(
+    *,
+    resize: _Size | None = None,
+    crop: _Size | None = None,
+    random_crop: _Size | None = None,
+    random_resized_crop: _Size | None = None,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+    flip: bool | float = False,
+    vertical_flip: bool | float = False,
+    pad: int | tuple[int, int, int, int] = 0,
+    augment: str | tuple[int, int] | None = None,
+    jitter: float | Sequence[float] | None = None,
+    mean: Sequence[float] | float | None = None,
+    std: Sequence[float] | float | None = None,
+    dtype: str = "uint8",
+    layout: str = "HWC",
+    mode: str = "RGB",
+    interpolation: str = "bilinear",
+    exact: bool = False,
+    truncated: str = "error",
+    orient: bool = True,
+    max_pixels: int = 178_956_970,
+) -> Decoding:
+    """Pixels of JPEG, PNG, WebP, GIF (its first frame), TIFF and MDS's ``pil``, told apart by their bytes.
+
+    Where the arguments fix a size, the column is one array ``(samples, height, width, channels)`` over the
+    batch's memory; else a list of arrays of their own sizes. In this order: ``random_resized_crop``, or
+    ``resize``, ``pad``, then ``crop`` or ``random_crop``; then flips, ``augment``, ``jitter``, ``mean`` and
+    ``std``.
+
+    :param resize: ``(height, width)``, whatever the aspect; a number: the shorter side, as torchvision's
+        ``Resize``. Antialiased, within 1 of Pillow's.
+    :param crop: the middle, ``(height, width)`` or a number for a square; zeros where the image is smaller.
+    :param random_crop: the same, anywhere.
+    :param random_resized_crop: torchvision's ``RandomResizedCrop`` with ``scale`` (of the area) and ``ratio``
+        (width by height). Of a JPEG only what the crop needs is decoded.
+    :param flip: left and right are exchanged, with this probability; True: 0.5.
+    :param vertical_flip: top and bottom likewise.
+    :param pad: zeros around the image in pixels: of all sides, or left, top, right, bottom.
+    :param augment: ``"randaugment"`` (two operations at magnitude 9, as torchvision's), or ``(operations,
+        magnitude)``, the magnitude 0 .. 30.
+    :param jitter: torchvision's ``ColorJitter``: a number for brightness, contrast and saturation, or up to
+        four for these and hue (0 .. 0.5).
+    :param mean: taken from pixels of 0 .. 1, by channel or one for all; then divided by ``std``. Needs a
+        floating-point ``dtype``. Cheaper on the GPU, from uint8.
+    :param dtype: uint8 (0 .. 255), or float16, bfloat16 (as its bits in uint16), float32: 0 .. 1.
+    :param layout: ``"HWC"`` or ``"CHW"``.
+    :param mode: ``"RGB"``, ``"L"`` (grey, one channel) or ``"RGBA"``. Other images are converted as Pillow
+        does.
+    :param interpolation: ``"nearest"``, ``"bilinear"`` or ``"bicubic"``.
+    :param exact: False: a JPEG of twice the wanted size and more is decoded at a half, a quarter or an eighth
+        of its size, which is several times cheaper and as good to the eye. True: all pixels are decoded.
+    :param truncated: ``"error"``: a file that ends early is a bad sample. ``"grey"``: what is missing is grey.
+    :param orient: turn photographs as their EXIF data says.
+    :param max_pixels: larger images are bad samples: some bytes can claim to be gigabytes.
+    :raises InvalidArgumentError: arguments that contradict each other.
+    """
+    given = {name: value for name, value in locals().items() if value != _DEFAULTS[name]}
+    shorter = resize if isinstance(resize, int) else 0
+    if crop is not None and random_crop is not None:
+        raise InvalidArgumentError("crop= and random_crop= exclude each other")
+    if truncated not in ("error", "grey"):
+        raise InvalidArgumentError(f"truncated={truncated!r} is unknown; there are error, grey")
+    options = {
+        "resize": None if isinstance(resize, int) else _size("resize", resize),
+        "resize_shorter": shorter,
+        "crop": _size("crop", crop) or _size("random_crop", random_crop),
+        "is_crop_random": random_crop is not None,
+        "random_resized_crop": _size("random_resized_crop", random_resized_crop),
+        "scale": scale,
+        "ratio": ratio,
+        "horizontal_flip": _chance(flip),
+        "vertical_flip": _chance(vertical_flip),
+        "pad": (pad,) * 4 if isinstance(pad, int) else tuple(pad),
+        "jitter": _jitter(jitter),
+        "rand_augment": _augment(augment),
+        "mean": _channels(mean),
+        "stddev": _channels(std),
+        "dtype": dtype,
+        "layout": layout,
+        "mode": mode,
+        "interpolation": interpolation,
+        "orient": orient,
+        "exact": exact,
+        "allows_truncated": truncated == "grey",
+        "max_pixels": max_pixels,
+    }
+    return Decoding(image, given, _native.decode_image(options))
+
+
+_DEFAULTS: dict[str, Any] = dict(image.__kwdefaults__)
+
+
+def jpeg(**arguments: Any) -> Decoding:
+    """The same as :func:`image`."""
+    return image(**arguments)
+
+
+def _size(name: str, value: _Size | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return value, value
+    if len(value) != 2:
+        raise InvalidArgumentError(f"{name}={value!r}: expected a number or (height, width)")
+    return int(value[0]), int(value[1])
+
+
+def _chance(value: bool | float) -> float:
+    return 0.5 if value is True else float(value)
+
+
+def _channels(value: Sequence[float] | float | None) -> tuple[float, ...] | None:
+    if value is None or not isinstance(value, int | float):
+        return None if value is None else tuple(value)
+    return (float(value),) * 3
+
+
+def _jitter(value: float | Sequence[float] | None) -> tuple[float, ...]:
+    if value is None:
+        return (0.0,) * 4
+    given = (value,) * 3 if isinstance(value, int | float) else tuple(value)
+    if len(given) > 4:
+        raise InvalidArgumentError(
+            f"jitter={value!r}: expected at most brightness, contrast, saturation and hue"
+        )
+    return tuple(map(float, given)) + (0.0,) * (4 - len(given))
+
+
+def _augment(value: str | tuple[int, int] | None) -> tuple[int, int]:
+    if value is None:
+        return 0, 0
+    if value == "randaugment":
+        return 2, 9
+    if isinstance(value, str):
+        raise InvalidArgumentError(
+            f"augment={value!r} is unknown; there are randaugment and (operations, magnitude)"
+        )
+    operations, magnitude = value
+    return operations, magnitude

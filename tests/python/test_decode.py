@@ -1,0 +1,355 @@
+"""decode=: images, arrays, sounds and text as batches have them, against Pillow and numpy."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import tarfile
+import wave
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image
+
+import headrace as hr
+
+Pixels = npt.NDArray[np.uint8]
+
+
+def photograph(seed: int, height: int = 60, width: int = 80) -> Image.Image:
+    """Something smooth with edges, as photographs are."""
+    y, x = np.mgrid[0:height, 0:width]
+    planes = [128 + 100 * np.sin((x * (1 + seed % 3) + y * c) / (9.0 + c + seed % 7)) for c in range(3)]
+    pixels = np.stack(planes, axis=-1).clip(0, 255).astype(np.uint8)
+    pixels[height // 3 : height // 2, width // 4 : width // 2] = (seed * 37 % 256, 200, 30)
+    return Image.fromarray(pixels)
+
+
+def encoded(image: Image.Image, format: str, **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, format, **options)
+    return out.getvalue()
+
+
+def write_files(root: Path, count: int, format: str = "JPEG", **options: Any) -> list[bytes]:
+    root.mkdir(parents=True, exist_ok=True)
+    files = [encoded(photograph(i), format, **options) for i in range(count)]
+    for i, data in enumerate(files):
+        (root / f"{i:04}.{format.lower()}").write_bytes(data)
+    return files
+
+
+def opened(data: bytes) -> Image.Image:
+    return Image.open(io.BytesIO(data)).convert("RGB")
+
+
+def difference(ours: npt.NDArray[Any], theirs: npt.NDArray[Any]) -> int:
+    return int(np.abs(ours.astype(np.int64) - theirs.astype(np.int64)).max())
+
+
+def by_id(loader: hr.Loader, column: str) -> dict[int, Any]:
+    """One epoch's values by dataset position, repeats left out."""
+    found: dict[int, Any] = {}
+    for batch in loader:
+        for row in np.flatnonzero(batch.mask):
+            found[int(batch.ids[row])] = np.array(batch[column][row])
+    return found
+
+
+# How far our pixels may be from Pillow's, whose wheels bring another libjpeg-turbo: of chroma that it
+# upsamples in another order, 1; resizing adds 1.
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "GIF", "TIFF"])
+def test_a_fixed_size_is_one_array(tmp_path: Path, open_loader: Any, format: str) -> None:
+    options = {"lossless": True} if format == "WEBP" else {}
+    files = write_files(tmp_path, 10, format, **options)
+    decode = {"data": hr.decode.image(resize=(32, 48), exact=True)}
+    loader = open_loader(tmp_path, batch_size=4, decode=decode)
+    found = by_id(loader, "data")
+    assert sorted(found) == list(range(10))
+    for i, data in enumerate(files):
+        expected = np.asarray(opened(data).resize((48, 32), Image.Resampling.BILINEAR))
+        assert found[i].shape == (32, 48, 3)
+        assert difference(found[i], expected) <= 2
+    assert next(iter(loader))["data"].flags.owndata is False, "it views the engine's memory"
+
+
+def test_without_a_size_images_keep_theirs(tmp_path: Path, open_loader: Any) -> None:
+    for i in range(6):
+        image = photograph(i, height=40 + i, width=30 + 2 * i)
+        (tmp_path / f"{i}.png").write_bytes(encoded(image, "PNG"))
+    for batch in open_loader(tmp_path, batch_size=3, decode={"data": hr.decode.image()}):
+        for i, value in zip(batch.ids, batch["data"], strict=True):
+            assert np.array_equal(value, np.asarray(photograph(i, 40 + i, 30 + 2 * i)))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "dtype", "shape"),
+    [
+        ({"resize": 40, "crop": 32}, "uint8", (32, 32, 3)),
+        ({"resize": (32, 32), "layout": "CHW"}, "uint8", (3, 32, 32)),
+        ({"resize": (32, 32), "mode": "L"}, "uint8", (32, 32, 1)),
+        ({"resize": (32, 32), "mode": "RGBA"}, "uint8", (32, 32, 4)),
+        ({"resize": (32, 32), "dtype": "float32"}, "float32", (32, 32, 3)),
+        ({"resize": (32, 32), "dtype": "float16", "mean": 0.5, "std": (0.2, 0.2, 0.2)}, "float16", (32, 32, 3)),
+        ({"random_resized_crop": 24, "flip": True}, "uint8", (24, 24, 3)),
+        ({"resize": (40, 40), "random_crop": (20, 30), "pad": 2}, "uint8", (20, 30, 3)),
+        ({"resize": (32, 32), "augment": "randaugment", "jitter": 0.4}, "uint8", (32, 32, 3)),
+    ],
+)
+def test_arguments_say_what_comes(
+    tmp_path: Path, open_loader: Any, arguments: dict[str, Any], dtype: str, shape: tuple[int, ...]
+) -> None:
+    write_files(tmp_path, 5)
+    loader = open_loader(tmp_path, batch_size=5, decode={"data": hr.decode.image(**arguments)})
+    value = next(iter(loader))["data"]
+    assert (value.dtype, value.shape) == (np.dtype(dtype), (5, *shape))
+    if dtype != "uint8":
+        assert abs(float(value.astype(np.float32).mean())) < 3
+
+
+def test_normalising_is_what_it_says(tmp_path: Path, open_loader: Any) -> None:
+    write_files(tmp_path, 4)
+    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+    plain = by_id(open_loader(tmp_path, batch_size=4, decode={"data": hr.decode.image(resize=(20, 20))}), "data")
+    decode = hr.decode.image(resize=(20, 20), dtype="float32", mean=mean, std=std)
+    for i, value in by_id(open_loader(tmp_path, batch_size=4, decode={"data": decode}), "data").items():
+        expected = (plain[i] / 255 - np.array(mean)) / np.array(std)
+        assert np.allclose(value, expected, atol=1e-5)
+
+
+RANDOM = {"random_resized_crop": 16, "flip": True, "jitter": (0.4, 0.4, 0.4, 0.1), "augment": "randaugment"}
+
+
+def test_what_is_random_depends_on_the_sample_alone(tmp_path: Path, open_loader: Any) -> None:
+    write_files(tmp_path, 37)
+    decode = {"data": hr.decode.image(**RANDOM)}
+
+    def run(world: int, seed: int = 5, epochs: int = 1, **options: Any) -> dict[int, Pixels]:
+        found: dict[int, Pixels] = {}
+        for rank in range(world):
+            loader = open_loader(
+                tmp_path, batch_size=12 // world, rank=rank, world_size=world, seed=seed, decode=decode, **options
+            )
+            for _ in range(epochs - 1):
+                for _batch in loader:
+                    pass
+            found |= by_id(loader, "data")
+        return found
+
+    one = run(1)
+    assert len(one) == 37
+    for other in (run(2), run(4, workers=3), run(1, workers=1, memory="64MiB"), run(1, order="sequential")):
+        assert all(np.array_equal(one[i], other[i]) for i in one)
+    for differs in (run(1, seed=6), run(1, epochs=2)):
+        assert sum(np.array_equal(one[i], differs[i]) for i in one) < 5
+
+
+def test_a_run_goes_on_with_the_same_pixels(tmp_path: Path, open_loader: Any) -> None:
+    write_files(tmp_path, 40)
+    options = {"batch_size": 4, "seed": 3, "decode": {"data": hr.decode.image(**RANDOM)}}
+    whole = [(b.ids.copy(), b["data"].copy()) for b in open_loader(tmp_path, **options)]
+    first = open_loader(tmp_path, **options)
+    batches = iter(first)
+    for _ in range(3):
+        next(batches)
+    second = open_loader(tmp_path, **options)
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    rest = [(b.ids.copy(), b["data"].copy()) for b in second]
+    assert len(rest) == len(whole) - 3
+    for (ids, pixels), (other_ids, other_pixels) in zip(whole[3:], rest, strict=True):
+        assert np.array_equal(ids, other_ids)
+        assert np.array_equal(pixels, other_pixels)
+
+
+def break_one(root: Path, position: int) -> None:
+    path = sorted(root.iterdir())[position]
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def test_a_broken_image_is_named(tmp_path: Path, open_loader: Any) -> None:
+    write_files(tmp_path, 12)
+    break_one(tmp_path, 7)
+    loader = open_loader(tmp_path, batch_size=4, shuffle=False, decode={"data": hr.decode.image(resize=(8, 8))})
+    batches = iter(loader)
+    assert next(batches).ids.tolist() == [0, 1, 2, 3]
+    with pytest.raises(hr.CorruptError, match=r"sample 7 of .*\(0007\.jpeg\), column 'data'"):
+        next(batches)
+    grey = open_loader(
+        tmp_path, batch_size=4, decode={"data": hr.decode.image(resize=(8, 8), truncated="grey")}
+    )
+    assert len(by_id(grey, "data")) == 12
+
+
+def test_a_broken_image_is_replaced(tmp_path: Path, open_loader: Any) -> None:
+    write_files(tmp_path, 30)
+    for position in (7, 8, 20):
+        break_one(tmp_path, position)
+    (tmp_path / "0011.jpeg").write_bytes(b"no image at all")
+    bad = {7, 8, 11, 20}
+    decode = {"data": hr.decode.image(resize=(8, 8))}
+    with pytest.warns(RuntimeWarning, match="Bad samples are replaced"):
+        loader = open_loader(tmp_path, batch_size=4, decode=decode, on_bad_sample="replace")
+        planned = [ids for ids in loader.sample_ids()]
+        batches = [(b.ids.copy(), b.replaced, b["data"].copy()) for b in loader]
+    assert {b.position for b in loader.bad_samples} == bad
+    assert {p for _, replaced, _ in batches for p in replaced.values()} == bad
+    good = by_id(open_loader(tmp_path, batch_size=4, decode=decode, quarantine=sorted(bad)), "data")
+    for ids, (delivered, replaced, pixels) in zip(planned, batches, strict=True):
+        for row, (plan, sample) in enumerate(zip(ids, delivered, strict=True)):
+            assert plan == replaced.get(row, sample)
+            assert sample not in bad
+            assert np.array_equal(pixels[row], good[sample])
+
+
+def write_tar(path: Path, samples: list[dict[str, bytes]]) -> None:
+    with tarfile.open(path, "w") as tar:
+        for i, sample in enumerate(samples):
+            for member, data in sample.items():
+                info = tarfile.TarInfo(f"{i:05}.{member}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+
+
+def npy(array: Any) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def sound(frames: int, channels: int, rate: int = 16000) -> bytes:
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(channels)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes((np.arange(frames * channels) % 1000 * 30).astype("<i2").tobytes())
+    return out.getvalue()
+
+
+@pytest.fixture
+def members(tmp_path: Path) -> Path:
+    samples = [
+        {
+            "jpg": encoded(photograph(i), "JPEG"),
+            "json": json.dumps({"id": i}).encode(),
+            "txt": f"text {i}".encode(),
+            "npy": npy(np.full((2, 3), i, np.float32)),
+            "raw": np.arange(4, dtype="<i2").tobytes(),
+            "wav": sound(100 + i, 2),
+            "bin": bytes([i] * (i + 1)),
+        }
+        for i in range(9)
+    ]
+    write_tar(tmp_path / "0.tar", samples)
+    return tmp_path
+
+
+def test_auto_does_the_obvious(members: Path, open_loader: Any) -> None:
+    for batch in open_loader(members, batch_size=3, decode="auto"):
+        for row, i in enumerate(batch.ids):
+            assert np.array_equal(np.array(batch["jpg"][row]).shape, (60, 80, 3))
+            assert batch["json"][row] == {"id": i}
+            assert batch["txt"][row] == f"text {i}"
+            assert np.array_equal(batch["npy"][row], np.full((2, 3), i, np.float32))
+            assert batch["bin"][row] == bytes([i] * (i + 1)), "nothing is guessed from values"
+
+
+def test_arrays_of_one_type_are_one_array(members: Path, open_loader: Any) -> None:
+    decode = {"npy": hr.decode.npy("float32", (2, 3)), "raw": hr.decode.ndarray("int16", 4)}
+    for batch in open_loader(members, batch_size=3, decode=decode, columns=["npy", "raw"]):
+        assert batch["npy"].shape == (3, 2, 3)
+        assert np.array_equal(batch["npy"][:, 0, 0], batch.ids)
+        assert np.array_equal(batch["raw"], [[0, 1, 2, 3]] * 3)
+
+
+@pytest.mark.parametrize(
+    ("decoding", "column", "message"),
+    [
+        (hr.decode.npy("float32", (3, 2)), "npy", r"another shape than float32\(3, 2\)"),
+        (hr.decode.npy("float64", (2, 3)), "npy", "another dtype"),
+        (hr.decode.ndarray("int16", 5), "raw", "8 bytes where every value has 10"),
+        (hr.decode.image(resize=(8, 8)), "txt", "image"),
+        (hr.decode.audio(frames=10), "wav", "2 channels where 1 are expected"),
+        (hr.decode.audio(sample_rate=8000), "wav", "16000"),
+        (hr.decode.audio(), "txt", "no sound"),
+    ],
+)
+def test_values_of_another_kind_are_bad_samples(
+    members: Path, open_loader: Any, decoding: Any, column: str, message: str
+) -> None:
+    loader = open_loader(members, batch_size=3, decode={column: decoding})
+    with pytest.raises(hr.CorruptError, match=message):
+        next(iter(loader))
+
+
+def test_sounds(members: Path, open_loader: Any) -> None:
+    for batch in open_loader(members, batch_size=3, decode={"wav": hr.decode.audio()}):
+        for i, value in zip(batch.ids, batch["wav"], strict=True):
+            expected = np.arange((100 + i) * 2) % 1000 * 30 / 32768
+            assert value.dtype == np.float32
+            assert np.array_equal(value, expected.astype(np.float32).reshape(-1, 2))
+    fixed = hr.decode.audio(frames=104, mono=True)
+    for batch in open_loader(members, batch_size=3, decode={"wav": fixed}):
+        assert batch["wav"].shape == (3, 104, 1)
+        for i, value in zip(batch.ids, batch["wav"], strict=True):
+            pairs = (np.arange((100 + i) * 2) % 1000 * 30 / 32768).reshape(-1, 2)
+            assert np.allclose(value[: 100 + i, 0], pairs.mean(axis=1)[:104], atol=1e-6)
+            assert not value[100 + i :].any()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: hr.decode.image(resize=0), "sides|resize"),
+        (lambda: hr.decode.image(resize=(8, 8), random_resized_crop=8), "excludes"),
+        (lambda: hr.decode.image(crop=8, random_crop=8), "exclude each other"),
+        (lambda: hr.decode.image(flip=2.0), "probabilities"),
+        (lambda: hr.decode.image(mean=0.5), "floating point"),
+        (lambda: hr.decode.image(layout="CWH"), "there are HWC, CHW"),
+        (lambda: hr.decode.image(dtype="int8"), "there are uint8, float16, bfloat16, float32"),
+        (lambda: hr.decode.image(augment="autoaugment"), "randaugment"),
+        (lambda: hr.decode.image(truncated="skip"), "there are error, grey"),
+        (lambda: hr.decode.ndarray("object", 3), "not one of numbers"),
+        (lambda: hr.decode.npy("float32"), "both, or neither"),
+    ],
+)
+def test_mistakes_show_where_they_are_written(make: Any, message: str) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match=message):
+        make()
+
+
+def test_columns_that_cannot_be_decoded_are_refused(numbers: Path) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="there are"):
+        hr.Loader(numbers, batch_size=1, decode={"nothing": hr.decode.image()})
+    with hr.Dataset(numbers) as dataset:
+        column = next(iter(dataset.schema))
+    with pytest.raises(hr.InvalidArgumentError, match=column):
+        hr.Loader(numbers, batch_size=1, decode={column: hr.decode.image()})
+    for wrong in ("everything", hr.decode.image(), {column: "jpeg"}):
+        with pytest.raises(hr.InvalidArgumentError, match="hr.decode|headrace.decode"):
+            hr.Loader(numbers, batch_size=1, decode=wrong)
+
+
+def test_a_decoding_says_its_call_and_travels() -> None:
+    decoding = hr.decode.image(resize=(224, 224), flip=True)
+    assert repr(decoding) == "headrace.decode.image(resize=(224, 224), flip=True)"
+    assert pickle.loads(pickle.dumps(decoding)) == decoding
+    assert repr(hr.decode.npy("float32", (2, 3))) == "headrace.decode.npy(dtype='float32', shape=(2, 3))"
+
+
+def test_batches_stay_within_the_memory_limit(tmp_path: Path, open_loader: Any) -> None:
+    write_files(tmp_path, 64)
+    loader = open_loader(
+        tmp_path, batch_size=16, memory="24MiB", prefetch=64, decode={"data": hr.decode.image(resize=(256, 256))}
+    )
+    held: Iterator[Any] = iter(loader)
+    first = next(held)
+    for _ in held:
+        assert loader.stats()["pool.peak_bytes"] <= 24 << 20
+    assert first["data"].shape == (16, 256, 256, 3)
