@@ -18,7 +18,7 @@ ROOMS = [
     ["base"],
     ["store"],
     ["sources"],
-    ["data"],
+    ["data", "decode"],
     ["loader"],
     ["prepare", "verification", "sim", "torch"],
     ["compat", "cli"],

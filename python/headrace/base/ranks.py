@@ -99,7 +99,12 @@ def count_of(name: str, default: int) -> int:
 
 def local_world_size() -> int:
     """Ranks on this node, as far as the launcher says: a hint for sharing its cores."""
-    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE"):
+    for name in (
+        "LOCAL_WORLD_SIZE",
+        "OMPI_COMM_WORLD_LOCAL_SIZE",
+        "MPI_LOCALNRANKS",
+        "SLURM_NTASKS_PER_NODE",
+    ):
         text = os.environ.get(name, "")
         if text.isascii() and text.isdigit():
             return max(1, int(text))

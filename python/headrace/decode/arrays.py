@@ -71,7 +71,8 @@ def audio(
     if frames is not None and frames < 1:
         raise InvalidArgumentError(f"frames={frames}: expected at least 1, or None")
     arguments = {"frames": frames, "channels": channels, "mono": mono, "sample_rate": sample_rate}
-    given = {name: value for name, value in arguments.items() if value != audio.__kwdefaults__[name]}
+    defaults = audio.__kwdefaults__ or {}
+    given = {name: value for name, value in arguments.items() if value != defaults[name]}
     return Decoding(audio, given, _native.decode_audio(frames or 0, channels, mono, sample_rate or 0))
 
 

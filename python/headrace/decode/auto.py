@@ -55,7 +55,7 @@ def decodings_of(
 
 def _obvious(dataset: _native.Dataset, columns: list[str]) -> dict[str, Decoding]:
     found: dict[str, Decoding] = {}
-    for name, encoding, *_ in dataset.columns:
+    for name, encoding, *_ in dataset.columns():
         if columns and name not in columns:
             continue
         if decoding := _of(name, encoding):

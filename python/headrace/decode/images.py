@@ -74,6 +74,8 @@ def image(
     """
     given = {name: value for name, value in locals().items() if value != _DEFAULTS[name]}
     shorter = resize if isinstance(resize, int) else 0
+    if isinstance(resize, int) and resize < 1:
+        raise InvalidArgumentError(f"resize={resize}: expected at least 1")
     if crop is not None and random_crop is not None:
         raise InvalidArgumentError("crop= and random_crop= exclude each other")
     if truncated not in ("error", "grey"):
@@ -105,7 +107,7 @@ def image(
     return Decoding(image, given, _native.decode_image(options))
 
 
-_DEFAULTS: dict[str, Any] = dict(image.__kwdefaults__)
+_DEFAULTS: dict[str, Any] = dict(image.__kwdefaults__ or {})
 
 
 def jpeg(**arguments: Any) -> Decoding:
