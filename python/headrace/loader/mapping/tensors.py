@@ -1,0 +1,59 @@
+"""Arrays and tensors of torch, one as the other. torch is imported only by who has tensors."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+__all__ = ["as_arrays", "as_tensors", "is_tensor", "to_bits"]
+
+
+def is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def to_bits(tensor: Any) -> tuple[Any, str]:
+    """A tensor as an array over the same memory where it can be, and the name of its dtype where numpy lacks
+    that: the array then holds the bits (bfloat16: uint16)."""
+    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
+    try:
+        return tensor.numpy(), ""
+    except TypeError:
+        import torch
+
+        bits = {1: torch.uint8, 2: torch.uint16}[tensor.element_size()]
+        return tensor.contiguous().view(bits).numpy(), str(tensor.dtype).removeprefix("torch.")
+
+
+def _walk(value: Any, leaf: Any) -> Any:
+    kind = type(value)
+    if kind in (list, tuple):
+        return kind(_walk(part, leaf) for part in value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return kind(*(_walk(part, leaf) for part in value))
+    if isinstance(value, dict):
+        for name in value:
+            value[name] = _walk(value[name], leaf)
+        return value
+    return leaf(value)
+
+
+def as_arrays(value: Any) -> Any:
+    """The value with arrays for tensors, also within lists, tuples and dicts."""
+    if "torch" not in sys.modules:
+        return value
+    return _walk(value, lambda leaf: to_bits(leaf)[0] if is_tensor(leaf) else leaf)
+
+
+def as_tensors(value: Any) -> Any:
+    """The value with tensors for arrays, also within lists, tuples and dicts; without a copy."""
+    import torch
+
+    def leaf(part: Any) -> Any:
+        is_known = isinstance(part, np.ndarray) and part.dtype.kind in "biufc"
+        return torch.from_numpy(part) if is_known else part
+
+    return _walk(value, leaf)
