@@ -16,6 +16,7 @@ __all__ = [
     "ThrottledError",
     "UnavailableError",
     "UnsupportedError",
+    "UserCodeError",
 ]
 
 
@@ -96,6 +97,13 @@ class UnsupportedError(HeadraceError, NotImplementedError):
     """A valid request that this build, format or store cannot serve."""
 
     code = "unsupported"
+
+
+class UserCodeError(HeadraceError, RuntimeError):
+    """A function that was given to ``map()``, ``filter()`` or ``collate()`` ended its worker process again and
+    again, cannot be loaded there, or raised what cannot be sent."""
+
+    code = "user_code"
 
 
 class InternalError(HeadraceError, RuntimeError):

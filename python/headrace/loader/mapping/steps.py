@@ -1,0 +1,74 @@
+"""What is done to each batch: the functions of a user, in their order."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from headrace.errors import InvalidArgumentError
+
+__all__ = ["Plan", "Step", "make_collate", "make_filter", "make_map"]
+
+
+class Step(NamedTuple):
+    """One function. Everything is pickled with it."""
+
+    kind: str
+    """``"map"``, ``"filter"`` or ``"collate"``."""
+    fn: Callable[..., Any]
+    per: str
+    """Called for each ``"sample"`` or ``"batch"``."""
+    holes: str
+    """Of a filter: ``"compact"`` or ``"mask"``."""
+    takes_rng: bool
+
+    @property
+    def name(self) -> str:
+        """For messages: ``map(augment)``."""
+        found = getattr(self.fn, "__qualname__", None) or type(self.fn).__qualname__
+        return f"{self.kind}({found})"
+
+
+class Plan(NamedTuple):
+    """All that a worker needs to know."""
+
+    steps: tuple[Step, ...]
+    seed: int
+    is_torch: bool
+    """The functions see tensors of torch in place of arrays."""
+    replaces_bad: bool
+    """A sample whose function fails is replaced; else that is an error."""
+
+
+def _takes_rng(fn: Callable[..., Any]) -> bool:
+    """Whether a function declares the keyword ``rng``. What has no signature (some builtins) does not."""
+    try:
+        found = inspect.signature(fn).parameters.get("rng")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.kind in (found.POSITIONAL_OR_KEYWORD, found.KEYWORD_ONLY)
+
+
+def _chosen(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise InvalidArgumentError(f"{name}={value!r} is unknown; there are {', '.join(known)}")
+    return value
+
+
+def _make(kind: str, fn: Any, per: str, holes: str) -> Step:
+    if not callable(fn):
+        raise InvalidArgumentError(f"{kind}: {fn!r:.200} is not callable")
+    return Step(kind, fn, per, holes, _takes_rng(fn))
+
+
+def make_map(fn: Any, per: str) -> Step:
+    return _make("map", fn, _chosen("per", per, ("sample", "batch")), "")
+
+
+def make_filter(fn: Any, holes: str) -> Step:
+    return _make("filter", fn, "sample", _chosen("holes", holes, ("compact", "mask")))
+
+
+def make_collate(fn: Any) -> Step:
+    return _make("collate", fn, "batch", "")
