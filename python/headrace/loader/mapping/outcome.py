@@ -1,0 +1,34 @@
+"""What became of a batch, in the process of the training loop and on the way there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.data.batch import Batch
+from headrace.loader.mapping.chain import Bad, Done
+from headrace.loader.mapping.failure import Failure
+from headrace.loader.mapping.rows import About, make_batch
+
+__all__ = ["Outcome", "received", "sent"]
+
+Outcome = Done | Failure
+
+
+def sent(outcome: Outcome) -> tuple[Any, ...]:
+    """As a tuple that :func:`wire.write` takes; columns of a batch are a dict in it."""
+    if isinstance(outcome, Failure):
+        return ("failure", *outcome)
+    bad = [tuple(each) for each in outcome.bad]
+    if isinstance(outcome.value, Batch):
+        return "batch", dict(outcome.value), tuple(About.of(outcome.value)), bad
+    return "value", outcome.value, outcome.is_empty, bad
+
+
+def received(parts: tuple[Any, ...], kind: type[Batch]) -> Outcome:
+    """What :func:`sent` was given."""
+    if parts[0] == "failure":
+        return Failure(*parts[1:])
+    bad = [Bad(*each) for each in parts[3]]
+    if parts[0] == "batch":
+        return Done(make_batch(kind, parts[1], About(*parts[2])), False, bad)
+    return Done(parts[1], parts[2], bad)

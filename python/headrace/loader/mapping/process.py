@@ -1,0 +1,151 @@
+"""A worker process, seen from the process of the training loop."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections import deque
+from multiprocessing import spawn
+from typing import TYPE_CHECKING
+
+from headrace.loader.mapping.messages import MOST_BYTES, READY, Reply, Task
+
+if TYPE_CHECKING:
+    from headrace.loader.mapping.slab import Slab
+
+__all__ = ["WorkerProcess"]
+
+_MAIN = (
+    "import json, sys; sys.path[:], sys.argv = json.loads(sys.argv[1]), sys.argv[2:]; "
+    "from headrace.loader.mapping.worker import main; main(*map(int, [sys.argv.pop(0) for _ in range(4)]))"
+)
+_END_SECONDS = 5.0
+# Each worker is one of many: it uses one core, also by what it imports later.
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+def _start(connection: socket.socket, plan_fd: int) -> subprocess.Popen[bytes]:
+    """Spawned, not forked: nothing of this process's threads, locks and memory goes along.
+
+    In a session of its own, so that Ctrl-C in a terminal reaches the training loop alone, also while the
+    worker's interpreter starts.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = [connection.fileno(), plan_fd, os.getpid(), int(is_main)]
+    command = [
+        spawn.get_executable(),
+        *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
+        "-c",
+        _MAIN,
+        json.dumps([path for path in sys.path if isinstance(path, str)]),
+        *map(str, numbers),
+        *sys.argv,
+    ]
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        pass_fds=(connection.fileno(), plan_fd),
+        env=os.environ | _ONE_THREAD,
+        start_new_session=True,
+    )
+
+
+class WorkerProcess:
+    """Starts at once. Tasks are done in the order in which they were sent, one at a time."""
+
+    def __init__(self, plan_fd: int) -> None:
+        self.tasks: deque[Task] = deque()
+        """Sent, or to be sent by :meth:`restart`, and not answered."""
+        self.problem = ""
+        """Why the functions cannot be loaded there."""
+        self.is_ready = False
+        self._plan_fd = plan_fd
+        self._open()
+
+    def _open(self) -> None:
+        self.is_ready, self._sources, self._targets = False, set[int](), set[int]()
+        self.connection, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with other:
+            self._process = _start(other, self._plan_fd)
+
+    def fileno(self) -> int:
+        return self.connection.fileno()
+
+    def send(self, task: Task, source: Slab, target: Slab) -> None:
+        """Never waits: a worker has a few packets to read at most. That it has died shows when it is asked
+        for a reply."""
+        self.tasks.append(task)
+        self._send(task, source, target)
+
+    def _send(self, task: Task, source: Slab, target: Slab) -> None:
+        task = task._replace(
+            has_new_source=task.source not in self._sources, has_new_target=task.target not in self._targets
+        )
+        fds = [source.fd] * task.has_new_source + [target.fd] * task.has_new_target
+        try:
+            if fds:
+                socket.send_fds(self.connection, [task.packed()], fds)
+            else:
+                self.connection.send(task.packed())
+        except ConnectionError:
+            return
+        self._sources.add(task.source)
+        self._targets.add(task.target)
+
+    def forget_source(self, number: int) -> None:
+        """The slab of this number is another one from now on."""
+        self._sources.discard(number)
+
+    def receive(self) -> Reply | None:
+        """The next reply, if there is one; waits for a packet. Raises EOFError where the process has ended."""
+        try:
+            data = self.connection.recv(MOST_BYTES)
+        except ConnectionError:
+            data = b""
+        if not data:
+            raise EOFError
+        if self.is_ready:
+            self.tasks.popleft()
+            return Reply.unpacked(data)
+        self.is_ready = data == READY
+        self.problem = "" if self.is_ready else data.decode(errors="replace")
+        return None
+
+    def ended(self) -> str:
+        """Waits for the end of a process whose socket is closed; how it ended."""
+        try:
+            code = self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()  # It has closed its socket, and lives on.
+            code = self._process.wait()
+        if code >= 0:
+            return f"exit status {code}"
+        return f"signal {-code} ({signal.Signals(-code).name})"
+
+    def restart(self, slabs: dict[int, Slab], targets: dict[int, Slab]) -> None:
+        """Starts another process in the place of one that has ended, and gives it the same tasks."""
+        self.connection.close()
+        self._open()
+        for task in self.tasks:
+            self._send(task, slabs[task.source], targets[task.target])
+
+    def close(self) -> None:
+        """Ends the process at once."""
+        self.connection.close()
+        self._process.kill()
+        self._process.wait()
+
+    def forget(self) -> None:
+        """In a forked child: the process is the parent's. Only what keeps it from seeing our end goes."""
+        self.connection.close()
+        self._process.returncode = 0  # It is not ours to wait for.
