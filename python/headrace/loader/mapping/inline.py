@@ -1,0 +1,140 @@
+"""User code in the caller, or in threads of its process."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import weakref
+from concurrent.futures import Future
+from contextlib import nullcontext
+from typing import Protocol
+
+from headrace.data.batch import Batch
+from headrace.loader.mapping.chain import Chain
+from headrace.loader.mapping.failure import Failure
+from headrace.loader.mapping.outcome import Outcome
+from headrace.loader.mapping.randomness import kept_globals
+from headrace.loader.mapping.steps import Plan
+from headrace.loader.mapping.tensors import as_arrays
+
+__all__ = ["Executor", "Inline", "Threads"]
+
+
+class Executor(Protocol):
+    """Works on batches; results are asked for in the order in which they were submitted, or dropped."""
+
+    room: int
+    """Batches under way at most, those included whose result was not asked for."""
+
+    def submit(self, batch: Batch) -> int:
+        """Begins to work on a batch; returns the number of the task."""
+
+    def is_done(self, number: int) -> bool:
+        """Whether :meth:`result` would not wait for others."""
+
+    def result(self, number: int) -> Outcome:
+        """What became of a task; waits for it. Ctrl-C ends the wait."""
+
+    def drop(self) -> None:
+        """Forgets all tasks."""
+
+    def close(self) -> None:
+        """Ends what runs. May be repeated."""
+
+
+def _run(chain: Chain, plan: Plan, batch: Batch) -> Outcome:
+    try:
+        done = chain.run(batch)
+        return done if plan.is_torch else done._replace(value=as_arrays(done.value))
+    except Exception as error:
+        return Failure.of(error)
+
+
+class Inline:
+    """In the caller, when the result is asked for: nothing runs ahead."""
+
+    room = 1
+
+    def __init__(self, plan: Plan, seeds_globals: bool) -> None:
+        self._plan, self._chain = plan, Chain(plan, seeds_globals)
+        self._keep = kept_globals if seeds_globals else nullcontext
+        self._batch: Batch | None = None
+        self._number = -1
+
+    def submit(self, batch: Batch) -> int:
+        self._batch, self._number = batch, self._number + 1
+        return self._number
+
+    def is_done(self, number: int) -> bool:
+        return True
+
+    def result(self, number: int) -> Outcome:
+        assert self._batch is not None
+        assert number == self._number
+        batch, self._batch = self._batch, None
+        with self._keep():
+            return _run(self._chain, self._plan, batch)
+
+    def drop(self) -> None:
+        self._batch = None
+
+    def close(self) -> None:
+        self.drop()
+
+
+_Queue = queue.SimpleQueue[tuple[Future[Outcome], Batch] | None]
+
+
+def _serve(tasks: _Queue, plan: Plan) -> None:
+    chain = Chain(plan, seeds_globals=False)
+    while (task := tasks.get()) is not None:
+        future, batch = task
+        if not future.set_running_or_notify_cancel():
+            continue
+        try:
+            future.set_result(_run(chain, plan, batch))
+        except BaseException as error:  # SystemExit of a function, for the training loop.
+            future.set_exception(error)
+        del task, future, batch
+
+
+def _end(tasks: _Queue, count: int) -> None:
+    for _ in range(count):
+        tasks.put(None)
+
+
+class Threads:
+    """In threads, which end with the process wherever they are."""
+
+    def __init__(self, plan: Plan, count: int) -> None:
+        self.room = 2 * count
+        self._tasks: _Queue = queue.SimpleQueue()
+        self._futures: dict[int, Future[Outcome]] = {}
+        self._number = 0
+        self._end = weakref.finalize(self, _end, self._tasks, count)
+        for index in range(count):
+            name = f"headrace-map-{index}"
+            threading.Thread(target=_serve, args=(self._tasks, plan), name=name, daemon=True).start()
+
+    def submit(self, batch: Batch) -> int:
+        number, self._number = self._number, self._number + 1
+        future = self._futures[number] = Future()
+        self._tasks.put((future, batch))
+        return number
+
+    def is_done(self, number: int) -> bool:
+        return self._futures[number].done()
+
+    def result(self, number: int) -> Outcome:
+        outcome = self._futures[number].result()
+        del self._futures[number]
+        return outcome
+
+    def drop(self) -> None:
+        for future in self._futures.values():
+            future.cancel()
+        self._futures.clear()
+
+    def close(self) -> None:
+        self.drop()
+        self._end()
