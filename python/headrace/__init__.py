@@ -23,6 +23,7 @@ from headrace.errors import (
     ThrottledError,
     UnavailableError,
     UnsupportedError,
+    UserCodeError,
 )
 from headrace.store.store import RangeResult, Store, StoreOptions
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.data.packed import pack_tokens
     from headrace.data.rows import Block, Column, Shard
     from headrace.loader.loader import Loader
+    from headrace.loader.mapping.mapped import MappedLoader
     from headrace.loader.options import LoaderOptions
     from headrace.sources.options import DatasetOptions
     from headrace.verification.checks import check_manifest, create_manifest, diff, verify
@@ -55,6 +57,7 @@ __all__ = [
     "InvalidArgumentError",
     "Loader",
     "LoaderOptions",
+    "MappedLoader",
     "Metric",
     "Mixture",
     "MixtureSource",
@@ -67,6 +70,7 @@ __all__ = [
     "ThrottledError",
     "UnavailableError",
     "UnsupportedError",
+    "UserCodeError",
     "__version__",
     "check_manifest",
     "create_manifest",
@@ -86,6 +90,7 @@ _LAZY = {
     "DatasetOptions": "sources.options",
     "Loader": "loader.loader",
     "LoaderOptions": "loader.options",
+    "MappedLoader": "loader.mapping.mapped",
     "Mixture": "data.mixture",
     "MixtureSource": "data.mixture",
     "Shard": "data.rows",

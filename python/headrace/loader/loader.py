@@ -20,6 +20,7 @@ from headrace.data.mixture import Mixture, MixtureSource
 from headrace.errors import InvalidArgumentError
 from headrace.loader import changes
 from headrace.loader.engine import Engine
+from headrace.loader.mapping.mappable import Mappable, Place
 from headrace.loader.options import split_options
 from headrace.loader.quarantine import find_quarantined
 from headrace.sources import orders
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Self, Unpack
 
+    from headrace.loader.mapping.mapped import MappedLoader
+    from headrace.loader.mapping.steps import Step
     from headrace.loader.options import LoaderOptions
 
 __all__ = ["Loader"]
@@ -71,7 +74,7 @@ class _Epoch:
         return batch
 
 
-class Loader(live.Closing):
+class Loader(Mappable["MappedLoader"], live.Closing):
     """Batches of one rank; each epoch a fixed order, each sample exactly once over all ranks.
 
     ``for batch in loader`` runs from the loader's position to the end of the epoch; the next loop is the next
@@ -144,7 +147,19 @@ class Loader(live.Closing):
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
+        self._reader: MappedLoader | None = None  # That may have taken batches ahead.
         live.register(self)
+
+    def _mapped(self, step: Step, place: Place) -> MappedLoader:
+        from headrace.loader.mapping.mapped import MappedLoader
+
+        return MappedLoader(self, (step,), place)
+
+    def _recall(self, reader: MappedLoader | None = None) -> None:
+        """Takes back what a mapped loader has taken ahead, unless it is the one that goes on."""
+        previous, self._reader = self._reader, reader
+        if previous is not None and previous is not reader:
+            previous._rewind()
 
     @property
     def _dataset(self) -> _native.Dataset:
@@ -225,6 +240,7 @@ class Loader(live.Closing):
         return self._rank.world_size
 
     def __iter__(self) -> Iterator[Batch]:
+        self._recall()
         self._settle_rank()
         self._native.start_epoch()
         if self._options.epoch_end == "drop" and not self._has_told_empty and not self._native.epoch_batches:
@@ -293,13 +309,20 @@ class Loader(live.Closing):
     @property
     def batches_left(self) -> int:
         """Batches from the position to the end of the epoch."""
+        self._recall()
         self._follow_rank()
         return self._native.batches_left
 
     @property
     def epoch(self) -> int:
         """Epoch of the position, from 0."""
+        self._recall()
         return self._native.epoch
+
+    @property
+    def _has_ended(self) -> bool:
+        """From the last batch of an epoch on."""
+        return self._native.has_ended
 
     @property
     def order_spec(self) -> dict[str, Any]:
@@ -314,6 +337,7 @@ class Loader(live.Closing):
     def state_dict(self) -> dict[str, Any]:
         """The position, small and JSON: counts what the loop has received. The same on all ranks at the same
         step."""
+        self._recall()
         self._follow_rank()
         state: dict[str, Any] = json.loads(self._native.state())
         return state
@@ -327,6 +351,7 @@ class Loader(live.Closing):
         ``StreamingDataset``. Raises InvalidArgumentError, and changes nothing, when the state belongs to
         another dataset, order or seed.
         """
+        self._recall()
         self._follow_rank()
         text = json.dumps(dict(state))
         self._native.load_state(text)
@@ -383,6 +408,7 @@ class Loader(live.Closing):
 
     def _mixing(self, at_step: int | None) -> tuple[Mixture, changes.Standing]:
         """The mixture, and where the run stands, for a change of its order."""
+        self._recall()
         self._settle_rank()
         if self._mixture is None:
             raise InvalidArgumentError("this loader does not read a Mixture")

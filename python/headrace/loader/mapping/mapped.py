@@ -1,0 +1,347 @@
+"""A loader with the user's functions behind it.
+
+Batches are taken from the loader ahead of the training loop, so the loader's own position says too much.
+Beside each batch that is under way is kept what the engine's state was behind it, as text; the state of a
+mapped loader is that of the last batch that was delivered. Where the loader has to know (another position,
+other weights, a loop over the loader itself), what is under way is forgotten and it goes back to that state.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import warnings
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.base import live
+from headrace.data.batch import BadSample, Batch
+from headrace.errors import InvalidArgumentError
+from headrace.loader.mapping.chain import Bad, Done
+from headrace.loader.mapping.failure import Failure
+from headrace.loader.mapping.inline import Executor, Inline, Threads
+from headrace.loader.mapping.mappable import Mappable, Place
+from headrace.loader.mapping.steps import Plan, Step
+from headrace.loader.mapping.whereabouts import whereabouts
+
+if TYPE_CHECKING:
+    from headrace.base.metrics import Metric
+    from headrace.data.mixture import Mixture
+    from headrace.loader.loader import Loader
+
+__all__ = ["MappedLoader"]
+
+_MOST_BAD = 1000
+
+
+class _Ahead(NamedTuple):
+    """A batch under way."""
+
+    task: int
+    """Its number at the executor."""
+    state: str
+    """Of the engine, behind this batch."""
+    ids: Any
+    """int64[samples], a copy."""
+    epoch: int
+    number: int
+    """Of the global batch in its epoch."""
+
+
+class MappedLoader(Mappable["MappedLoader"], live.Closing):
+    """What :meth:`headrace.Loader.map`, ``filter`` and ``collate`` return: the loader's batches, in its order,
+    after the functions.
+
+    Up to two batches a worker are taken from the loader ahead. Loops, ``len()``, the state, epochs, weights
+    and closing are the loader's: see :class:`headrace.Loader`. The state counts what the training loop
+    received, and is a state of the loader without functions too. ``len()`` and ``batches_left`` count batches
+    that ``filter(holes="compact")`` empties. An error of a function comes in the place of its batch, again
+    and again until the position is changed; with the loader's ``on_bad_sample="replace"`` the nearest sample
+    of the batch that worked stands in, masked, and ``bad_samples`` has the other.
+
+    One thread at a time moves the position, others wait.
+    """
+
+    def __init__(self, loader: Loader, steps: tuple[Step, ...], place: Place, is_torch: bool = False) -> None:
+        self._loader, self._steps, self._place, self._is_torch = loader, steps, place, is_torch
+        self._lock = threading.RLock()
+        self._executor: Executor | None = None
+        self._ahead: deque[_Ahead] = deque()
+        self._state = ""  # Of the engine, before the first of those ahead.
+        self._source_error: Exception | None = None  # Comes behind those ahead.
+        self._failure: tuple[int, BaseException] | None = None  # Of the first one ahead, by its task.
+        self._is_torn = False  # Something was interrupted in the middle.
+        self._bad: list[Bad] = []
+        self._has_warned = False
+        self._owner_pid = os.getpid()
+        live.register(self)
+
+    def _mapped(self, step: Step, place: Place) -> MappedLoader:
+        return MappedLoader(self._loader, (*self._steps, step), self._place.joined(place), self._is_torch)
+
+    def _plan(self) -> Plan:
+        options = self._loader._options
+        assert options.seed is not None
+        return Plan(self._steps, options.seed, self._is_torch, options.on_bad_sample == "replace")
+
+    def _start_executor(self) -> Executor:
+        workers, where = self._place.resolved()
+        if workers == 0:
+            return Inline(self._plan(), seeds_globals=where == "process")
+        if where == "thread":
+            return Threads(self._plan(), workers)
+        from headrace.loader.mapping.pool import Pool
+
+        return Pool(self._plan(), workers, Batch)
+
+    def _check_owner(self) -> None:
+        if os.getpid() != self._owner_pid:
+            raise InvalidArgumentError(
+                "the mapped loader was made before a fork(): open a loader in the child, or use the spawn method"
+            )
+
+    def __iter__(self) -> Iterator[Any]:
+        from headrace.loader.loader import _Epoch
+
+        self._check_owner()
+        with self._lock:
+            self._mend()
+            if not self._ahead:
+                iter(self._loader)
+        return _Epoch(self._next)
+
+    def _next(self) -> Any:
+        """What comes next; None at the end of the epoch."""
+        self._check_owner()
+        with self._lock:
+            self._mend()
+            self._is_torn = True
+            found = self._advance()
+            self._is_torn = False
+        if isinstance(found, BaseException):
+            raise found
+        return None if found is None else found.value
+
+    def _advance(self) -> Done | BaseException | None:
+        """What comes next: a batch, an error to raise, or None at the end of the epoch."""
+        while True:
+            self._fill()
+            if not self._ahead:
+                failed, self._source_error = self._source_error, None
+                return failed
+            head = self._ahead[0]
+            if self._failure is not None and self._failure[0] == head.task:
+                return self._failure[1]
+            assert self._executor is not None
+            outcome = self._executor.result(head.task)
+            if isinstance(outcome, Failure):
+                error = outcome.error(self._describe(head, outcome))
+                self._failure = head.task, error
+                return error
+            self._ahead.popleft()
+            self._state = head.state
+            if outcome.bad:
+                self._book(outcome.bad)
+            if not outcome.is_empty:
+                return outcome
+
+    def _fill(self) -> None:
+        """Takes batches from the loader until enough are under way."""
+        loader = self._loader
+        if not self._ahead:
+            loader._recall(self)
+            self._state = loader._native.state()
+        if self._executor is None:
+            self._executor = self._start_executor()
+        while len(self._ahead) < self._executor.room and self._source_error is None:
+            native = loader._native
+            if self._ahead and native.has_ended:
+                return
+            try:
+                batch = loader._next()
+            except Exception as error:
+                self._source_error = error
+                return
+            if batch is None:
+                return
+            ids = batch.ids.copy()
+            task = self._executor.submit(batch)
+            self._ahead.append(_Ahead(task, native.state(), ids, batch.epoch, batch.index))
+
+    def _mend(self) -> None:
+        if self._is_torn:
+            self._rewind()
+
+    def _rewind(self) -> None:
+        """Forgets what is under way: the loader stands behind the last batch that was delivered."""
+        with self._lock:
+            if self._is_torn and self._executor is not None:
+                self._executor.close()
+                self._executor = None
+            if self._ahead or self._is_torn:
+                if self._executor is not None:
+                    self._executor.drop()
+                self._ahead.clear()
+                self._source_error = self._failure = None
+                if not self.closed:
+                    self._loader._native.load_state(self._state)
+            self._is_torn = False
+
+    def _describe(self, head: _Ahead, failure: Failure) -> str:
+        """What was done, to which sample, for messages."""
+        batch = f"batch {head.number} of epoch {head.epoch}"
+        names = ", ".join(step.name for step in self._steps)
+        if failure.step is not None:
+            names = self._steps[failure.step].name
+        if failure.sample is None:
+            shown = ", ".join(map(str, head.ids[:20])) + (", ..." if len(head.ids) > 20 else "")
+            return f"{names} of {batch} of {self._loader._dataset.url} (samples {shown})"
+        return f"{names} of sample {failure.sample} {whereabouts(self._loader, failure.sample)}, in {batch}"
+
+    def _book(self, bad: list[Bad]) -> None:
+        self._bad += bad[: _MOST_BAD - len(self._bad)]
+        if self._has_warned:
+            return
+        self._has_warned = True
+        warnings.warn(
+            f"{self._loader._dataset.url}: {bad[0].message}. Samples whose function fails are replaced by others of their batch, masked; "
+            "batch.replaced and bad_samples name them. This is said once.",
+            RuntimeWarning,
+            stacklevel=5,
+        )
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch on this rank, those included that a filter empties."""
+        return len(self._loader)
+
+    @property
+    def batch_size(self) -> int:
+        return self._loader.batch_size
+
+    @property
+    def rank(self) -> int:
+        return self._loader.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._loader.world_size
+
+    @property
+    def batches_left(self) -> int:
+        """Batches from the position to the end of the epoch, those included that a filter empties."""
+        with self._lock:
+            if not self._ahead:
+                return self._loader._native.batches_left
+            native = self._loader._native
+            return len(self._ahead) + (0 if native.has_ended else native.batches_left)
+
+    @property
+    def epoch(self) -> int:
+        """Epoch of the position, from 0."""
+        return int(self.state_dict()["epoch"])
+
+    @property
+    def _has_ended(self) -> bool:
+        return not self._ahead and self._loader._has_ended
+
+    @property
+    def order_spec(self) -> dict[str, Any]:
+        return self._loader.order_spec
+
+    @property
+    def mixture(self) -> Mixture | None:
+        return self._loader.mixture
+
+    @property
+    def closed(self) -> bool:
+        return self._loader.closed
+
+    def state_dict(self) -> dict[str, Any]:
+        """See :meth:`headrace.Loader.state_dict`: counts what the training loop received from here."""
+        if self._ahead or self._is_torn:
+            state: dict[str, Any] = json.loads(self._state)
+            return state
+        return self._loader.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """See :meth:`headrace.Loader.load_state_dict`; a state of the loader without functions will do."""
+        with self._lock:
+            self._rewind()
+            self._loader.load_state_dict(state)
+
+    def set_epoch(self, epoch: int) -> None:
+        """See :meth:`headrace.Loader.set_epoch`."""
+        with self._lock:
+            self._rewind()
+            self._loader.set_epoch(epoch)
+
+    def set_weights(self, weights: Mapping[str, float], at_step: int | None = None) -> int:
+        """See :meth:`headrace.Loader.set_weights`."""
+        with self._lock:
+            self._rewind()
+            return self._loader.set_weights(weights, at_step)
+
+    def add_source(
+        self, name: str, source: Any, weights: Mapping[str, float], at_step: int | None = None
+    ) -> int:
+        """See :meth:`headrace.Loader.add_source`."""
+        with self._lock:
+            self._rewind()
+            return self._loader.add_source(name, source, weights, at_step)
+
+    def sample_ids(self, epoch: int = 0) -> Iterator[Any]:
+        """See :meth:`headrace.Loader.sample_ids`: planned, whatever a filter says."""
+        return self._loader.sample_ids(epoch)
+
+    @property
+    def bad_samples(self) -> list[BadSample]:
+        """Those of the loader, and those whose functions failed and were replaced; the first 1,000 of each."""
+        return [*self._loader.bad_samples, *(BadSample(bad.sample, 1, bad.message) for bad in self._bad)]
+
+    def stats(self) -> dict[str, Any]:
+        """See :meth:`headrace.Loader.stats`."""
+        return self._loader.stats()
+
+    def metrics(self) -> Sequence[Metric]:
+        """See :meth:`headrace.Loader.metrics`."""
+        return self._loader.metrics()
+
+    # What torch's and other's loops ask of a loader.
+
+    @property
+    def _native(self) -> Any:
+        return self._loader._native
+
+    @property
+    def _dataset(self) -> Any:
+        return self._loader._dataset
+
+    @property
+    def _global_batch(self) -> int:
+        return self._loader._global_batch
+
+    @property
+    def _is_placed(self) -> bool:
+        return self._loader._is_placed
+
+    def _stands_at(self, batch: int) -> bool:
+        with self._lock:
+            self._rewind()
+            return self._loader._stands_at(batch)
+
+    def _start_at(self, batch: int) -> None:
+        with self._lock:
+            self._rewind()
+            self._loader._start_at(batch)
+
+    def close(self) -> None:
+        """Ends the workers at once, and closes the loader. Batches in use stay valid. May be repeated."""
+        executor, self._executor = self._executor, None
+        if executor is not None and os.getpid() == self._owner_pid:
+            executor.close()
+        self._loader.close()
+
+    def __repr__(self) -> str:
+        return f"MappedLoader({self._loader!r}, {', '.join(step.name for step in self._steps)})"
