@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
@@ -21,6 +20,10 @@ from headrace.loader.frameworks import (
     take_only,
 )
 from headrace.loader.loader import Loader as _NumpyLoader
+from headrace.loader.mapping.mappable import Mappable, Place
+from headrace.loader.mapping.mapped import MappedLoader
+from headrace.loader.mapping.steps import Step
+from headrace.loader.mapping.tensors import to_tensor, walk
 from headrace.loader.trainer import find_run
 
 __all__ = ["Batch", "Loader"]
@@ -52,7 +55,7 @@ class Batch(_NumpyBatch):
         return moved
 
 
-class Loader(IterableDataset[Any], DataLoader[Any]):
+class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
     """A :class:`headrace.Loader` whose batches hold tensors; takes the same arguments.
 
     Fixed columns, ``ids`` and ``mask`` become tensors over the engine's memory, without a copy; other columns
@@ -64,7 +67,7 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
     :param pin_memory: copy tensors to pinned memory (needs CUDA).
     :param device: move tensors there; from pinned memory the copy is asynchronous.
     :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for
-        example.
+        example. In the caller, after the functions of :meth:`map`, whose samples and batches hold tensors.
     """
 
     # What a DataLoader has. The loader assembles batches itself, so torch's constructor has nothing to do.
@@ -96,11 +99,21 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
             raise InvalidArgumentError(
                 "pin_memory=True needs CUDA, which this torch does not see; leave it out"
             )
-        self._loader = _NumpyLoader(dataset, **arguments)
+        self._loader: _NumpyLoader | MappedLoader = _NumpyLoader(dataset, **arguments)
         self._pins = pin_memory
         self._device = None if device is None else torch.device(device)
         self._transform = transform
         self._expected_index: int | None = None  # Of a loop by index, after its first batch.
+
+    def _mapped(self, step: Step, place: Place) -> Loader:
+        """The same over what the numpy loader becomes."""
+        mapped = object.__new__(type(self))
+        vars(mapped).update(vars(self))
+        if isinstance(self._loader, MappedLoader):
+            mapped._loader = self._loader._mapped(step, place)
+        else:
+            mapped._loader = MappedLoader(self._loader, (step,), place, is_torch=True)
+        return mapped
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         if get_worker_info() is not None:
@@ -122,7 +135,7 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
         state._add_dataloader(self)
         try:
             for batch in batches:
-                self.end_of_dataloader = self._loader._native.has_ended
+                self.end_of_dataloader = self._loader._has_ended
                 yield batch
         finally:
             state._remove_dataloader(self)
@@ -182,19 +195,25 @@ class Loader(IterableDataset[Any], DataLoader[Any]):
     def __len__(self) -> int:
         return len(self._loader)
 
-    def _tensor(self, array: Any) -> Any:
-        if not isinstance(array, np.ndarray):
-            return array
-        tensor = torch.from_numpy(array)
+    def _tensor(self, value: Any) -> Any:
+        tensor = to_tensor(value)
+        if not isinstance(tensor, torch.Tensor):
+            return value
         if self._pins:
             tensor = tensor.pin_memory()
         return tensor if self._device is None else tensor.to(self._device, non_blocking=self._pins)
 
-    def _convert(self, batch: _NumpyBatch) -> Any:
+    def _convert(self, batch: Any) -> Any:
+        if isinstance(self._loader, MappedLoader):
+            batch = walk(batch, self._tensor)
+        converted = self._columns(batch) if isinstance(batch, _NumpyBatch) else batch
+        return converted if self._transform is None else self._transform(converted)
+
+    def _columns(self, batch: _NumpyBatch) -> Batch:
         converted = Batch({name: self._tensor(value) for name, value in batch.items()})
         converted.ids, converted.mask = self._tensor(batch.ids), self._tensor(batch.mask)
         converted.replaced, converted.epoch, converted.index = batch.replaced, batch.epoch, batch.index
-        return converted if self._transform is None else self._transform(converted)
+        return converted
 
     def state_dict(self) -> dict[str, Any]:
         """See :meth:`headrace.Loader.state_dict`."""

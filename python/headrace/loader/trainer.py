@@ -11,6 +11,7 @@ from typing import Any
 from headrace.errors import InvalidArgumentError
 from headrace.loader.frameworks import callers
 from headrace.loader.loader import Loader
+from headrace.loader.mapping.mapped import MappedLoader
 
 __all__ = ["find_run"]
 
@@ -34,7 +35,7 @@ class _Run:
             self.kept = self._loader.state_dict()
         return {"args": {}, "attributes": {"kept": self.kept}}
 
-    def follow(self, trainer: Any, loader: Loader) -> None:
+    def follow(self, trainer: Any, loader: Loader | MappedLoader) -> None:
         """At the first use in a run of Trainer's: goes to where its checkpoint says."""
         self._trainer, self._loader = trainer, loader
         if self._state is trainer.state:
@@ -130,7 +131,7 @@ def _callback_type() -> Any:
     return type(_NAME, (_Run, module.TrainerCallback, module.ExportableState), {})
 
 
-def find_run(given: Any, loader: Loader) -> _Run | None:
+def find_run(given: Any, loader: Loader | MappedLoader) -> _Run | None:
     """The run of a Trainer that calls now and trains with ``given``, which delivers what ``loader`` does."""
     if "transformers.trainer" not in sys.modules:
         return None

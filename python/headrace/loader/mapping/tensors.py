@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-__all__ = ["as_arrays", "as_tensors", "is_tensor", "to_bits"]
+__all__ = ["as_arrays", "as_tensors", "is_tensor", "to_bits", "to_tensor", "walk"]
 
 
 def is_tensor(value: Any) -> bool:
@@ -28,15 +29,16 @@ def to_bits(tensor: Any) -> tuple[Any, str]:
         return tensor.contiguous().view(bits).numpy(), str(tensor.dtype).removeprefix("torch.")
 
 
-def _walk(value: Any, leaf: Any) -> Any:
+def walk(value: Any, leaf: Callable[[Any], Any]) -> Any:
+    """The value with ``leaf(part)`` for each part that is no list, tuple or dict; dicts are changed in place."""
     kind = type(value)
     if kind in (list, tuple):
-        return kind(_walk(part, leaf) for part in value)
+        return kind(walk(part, leaf) for part in value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return kind(*(_walk(part, leaf) for part in value))
+        return kind(*(walk(part, leaf) for part in value))
     if isinstance(value, dict):
         for name in value:
-            value[name] = _walk(value[name], leaf)
+            value[name] = walk(value[name], leaf)
         return value
     return leaf(value)
 
@@ -45,15 +47,17 @@ def as_arrays(value: Any) -> Any:
     """The value with arrays for tensors, also within lists, tuples and dicts."""
     if "torch" not in sys.modules:
         return value
-    return _walk(value, lambda leaf: to_bits(leaf)[0] if is_tensor(leaf) else leaf)
+    return walk(value, lambda leaf: to_bits(leaf)[0] if is_tensor(leaf) else leaf)
+
+
+def to_tensor(part: Any) -> Any:
+    """An array as a tensor over the same memory, where torch has its dtype; anything else as it is."""
+    import torch
+
+    is_known = isinstance(part, np.ndarray) and part.dtype.kind in "biufc"
+    return torch.from_numpy(part) if is_known else part
 
 
 def as_tensors(value: Any) -> Any:
     """The value with tensors for arrays, also within lists, tuples and dicts; without a copy."""
-    import torch
-
-    def leaf(part: Any) -> Any:
-        is_known = isinstance(part, np.ndarray) and part.dtype.kind in "biufc"
-        return torch.from_numpy(part) if is_known else part
-
-    return _walk(value, leaf)
+    return walk(value, to_tensor)
