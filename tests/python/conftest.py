@@ -158,6 +158,12 @@ def numbers(buckets: Path) -> Path:
     return write_numbers(buckets / "b" / "numbers", 1000)
 
 
+@pytest.fixture(scope="session")
+def few_numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """211 samples in 9 shards, as a local directory; not to be written to."""
+    return write_numbers(tmp_path_factory.mktemp("data") / "few", 211, per_shard=25)
+
+
 @pytest.fixture
 def open_loader() -> Iterator[Any]:
     """hr.Loader that is closed with the test; small memory, small blocks."""

@@ -8,22 +8,9 @@ from typing import Any
 import map_functions as functions
 import numpy as np
 import pytest
-from conftest import write_numbers
+from map_loaders import open_loader
 
 import headrace as hr
-
-OPTIONS: dict[str, Any] = {"memory": "16MiB", "block_bytes": "64KiB", "index_cache": "", "seed": 5}
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A dataset of 211 samples in 9 shards."""
-    return write_numbers(tmp_path_factory.mktemp("data") / "small", 211, per_shard=25)
-
-
-def open_loader(path: Path, **options: Any) -> hr.Loader:
-    return hr.Loader(path, **{"batch_size": 10, **OPTIONS, **options})
-
 
 PLACES: list[dict[str, Any]] = [
     {"workers": 0},
@@ -34,9 +21,9 @@ PLACES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_map_delivers_the_loaders_batches_with_its_states(small: Path, place: dict[str, Any]) -> None:
+def test_map_delivers_the_loaders_batches_with_its_states(few_numbers: Path, place: dict[str, Any]) -> None:
     """Two epochs; the first in two loops, since the first one is left."""
-    with open_loader(small) as plain, open_loader(small).map(functions.double, **place) as mapped:
+    with open_loader(few_numbers) as plain, open_loader(few_numbers).map(functions.double, **place) as mapped:
         assert len(mapped) == len(plain) == 22
         for stop in (5, 17, 22):
             wanted = iter(plain)
@@ -56,8 +43,8 @@ def test_map_delivers_the_loaders_batches_with_its_states(small: Path, place: di
             assert delivered == stop
 
 
-def test_a_batch_is_a_batch(small: Path) -> None:
-    with open_loader(small).map(functions.as_is, per="batch", workers=1) as mapped:
+def test_a_batch_is_a_batch(few_numbers: Path) -> None:
+    with open_loader(few_numbers).map(functions.as_is, per="batch", workers=1) as mapped:
         batch = next(iter(mapped))
         assert type(batch) is hr.Batch
         assert (batch["x"].dtype, batch["x"].shape, batch["x"].flags.writeable) == (np.int64, (10,), True)
