@@ -77,3 +77,74 @@ def wait_for_ever(sample: Sample) -> Sample:
     print(os.getpid(), flush=True)
     signal.pause()
     return sample
+
+
+def is_not_third(sample: Sample) -> bool:
+    return int(sample["t"][1:]) % 3 != 0
+
+
+def is_below_20(sample: Sample) -> bool:
+    return int(sample["t"][1:]) < 20
+
+
+def add_half(sample: Sample) -> Sample:
+    return {**sample, "half": sample["x"] / 2}
+
+
+def to_pair(samples: list[Sample]) -> tuple[Any, list[str]]:
+    return np.array([sample["x"] for sample in samples]), [sample["t"] for sample in samples]
+
+
+def mean_of(batch: Any) -> dict[str, Any]:
+    return {"mean": np.array([np.mean(batch["half"])]), "x": batch["x"]}
+
+
+def draw_for_batch(batch: Any, rng: np.random.Generator) -> dict[str, Any]:
+    return {"first": rng.random(len(batch["x"]))}
+
+
+def all_kinds(sample: Sample) -> Sample:
+    """A column of each kind that batches can have."""
+    i = int(sample["t"][1:])
+    return {
+        "int": i,
+        "float": i / 2,
+        "bool": i % 2 == 0,
+        "numpy": np.float32(i),
+        "fixed": np.full((2, 3), i, np.uint8),
+        "ragged": np.arange(i % 5, dtype=np.int16),
+        "list": [i, i + 1],
+        "lists": [[i] * (1 + i % 3)],
+        "text": f"t{i}",
+        "bytes": bytes([i % 256]) * (i % 4),
+        "none": None,
+        "dict": {"of": i},
+        "when": np.datetime64(i, "s"),
+        "empty": np.zeros((0, 4)),
+        "fortran": np.asfortranarray(np.arange(6).reshape(2, 3) + i),
+    }
+
+
+KEPT: list[Any] = []
+
+
+def keep_arrays(batch: Any) -> Any:
+    """Holds what it was given, and delivers what it was given before."""
+    KEPT.append(batch["x"])
+    return {"x": batch["x"], "first": KEPT[0].copy(), "pid": np.array([os.getpid()])}
+
+
+def to_none(sample: Sample) -> None:
+    return None
+
+
+def to_other_columns(sample: Sample) -> Sample:
+    return {sample["t"]: 1}
+
+
+def to_lambda(batch: Any) -> Any:
+    return {"fn": lambda: batch}
+
+
+def name_of(sample: Sample) -> Sample:
+    return {"sum": float(sample["image"].sum()), "image": sample["image"]}

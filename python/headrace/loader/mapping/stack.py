@@ -39,7 +39,8 @@ def _stack_tensors(values: Sequence[Any], allocate: Allocate) -> Any:
 
 
 def _numbers(value: Any) -> Any:
-    """A list or tuple of numbers, also nested, as an array; else None."""
+    """A list or tuple of numbers (dates), also nested, as an array; else None, also where an array would
+    round whole numbers."""
     inner = value
     while type(inner) in (list, tuple) and inner:
         inner = inner[0]
@@ -49,7 +50,9 @@ def _numbers(value: Any) -> Any:
         array = np.asarray(value)
     except (ValueError, OverflowError):
         return None
-    return array if array.dtype.kind in "biufc" else None
+    if array.dtype == np.float64 and isinstance(inner, int) and np.abs(array).max() >= 2**53:
+        return None
+    return array if array.dtype.kind in "biufcmM" else None
 
 
 def stack(values: list[Any], allocate: Allocate = np.empty) -> Any:
