@@ -114,6 +114,7 @@ def all_kinds(sample: Sample) -> Sample:
         "fixed": np.full((2, 3), i, np.uint8),
         "ragged": np.arange(i % 5, dtype=np.int16),
         "list": [i, i + 1],
+        "tokens": list(range(i % 5)),
         "lists": [[i] * (1 + i % 3)],
         "text": f"t{i}",
         "bytes": bytes([i % 256]) * (i % 4),

@@ -78,6 +78,9 @@ def test_columns_of_every_kind_arrive_alike(few_numbers: Path, workers: int) -> 
         "fortran": ("<i8", [(np.arange(6).reshape(2, 3) + i).tolist() for i in ids]),
     }
     assert [value.tolist() for value in batch["ragged"]] == [list(range(i % 5)) for i in ids]
+    assert [(value.dtype, value.tolist()) for value in batch["tokens"]] == [
+        (np.int64, list(range(i % 5))) for i in ids
+    ]
     assert [value.tolist() for value in batch["lists"]] == [[[i] * (1 + i % 3)] for i in ids]
     assert batch["text"] == [f"t{i}" for i in ids]
     assert batch["bytes"] == [bytes([i]) * (i % 4) for i in ids]

@@ -12,7 +12,7 @@ from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
 from headrace.loader.mapping.randomness import Randomness
 from headrace.loader.mapping.rows import About, assemble, make_batch, split
-from headrace.loader.mapping.stack import Allocate
+from headrace.loader.mapping.stack import Allocate, stack
 from headrace.loader.mapping.steps import Plan, Step
 
 __all__ = ["Bad", "Chain", "Done", "StepError"]
@@ -106,11 +106,15 @@ class Chain:
         return make_batch(self._batch_type, as_tensors(dict(batch)), About.of(batch))
 
     def _as_batch(self, value: Mapping[str, Any], about: About) -> Batch:
-        """A function's columns as a batch that says what the one it was given said, unless it says so
-        itself."""
+        """A function's columns, its lists as of samples, as a batch that says what the one it was given said,
+        unless it says so itself."""
         if isinstance(value, Batch) and hasattr(value, "ids"):
             return value
-        return make_batch(self._batch_type, value, about)
+        columns = {
+            name: stack(column) if type(column) is list and column else column
+            for name, column in value.items()
+        }
+        return make_batch(self._batch_type, columns, about)
 
     def _call(self, number: int, step: Step, value: Any) -> Any:
         if step.takes_rng:

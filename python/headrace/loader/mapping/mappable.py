@@ -79,9 +79,10 @@ class Mappable(ABC, Generic[_Mapped_co]):
 
         :param fn: takes a sample, a dict of its columns, and returns a dict with any columns; batches are
             made of these: numbers, arrays of one shape and dtype, and lists of numbers of one length become
-            one array, arrays of different shapes a list of arrays, everything else a list. Samples that are
-            tuples make tuples of columns. Or takes a batch, and returns columns (a dict: delivered as a batch
-            with the ids and mask that it had, or those of a Batch that says its own) or anything else.
+            one array, arrays and lists of numbers of different shapes a list of arrays, everything else a
+            list. Samples that are tuples make tuples of columns. Or takes a batch, and returns columns (a
+            dict: delivered as a batch with the ids and mask that it had, its lists as if they were values of
+            samples; or a Batch with its own) or anything else, which is delivered as it is.
         :param per: ``"sample"`` or ``"batch"``.
         """
         return self._mapped(make_map(fn, per), Place.checked(workers, where))

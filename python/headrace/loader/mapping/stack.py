@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,18 +42,25 @@ def _stack_tensors(values: Sequence[Any], allocate: Allocate) -> Any:
 def _numbers(value: Any) -> Any:
     """A list or tuple of numbers (dates), also nested, as an array; else None, also where an array would
     round whole numbers."""
+    if value and type(value[0]) is int:
+        try:
+            return np.frombuffer(
+                array("q", value), np.int64
+            )  # Twice as fast as numpy, which looks at all first.
+        except (TypeError, OverflowError):
+            pass
     inner = value
     while type(inner) in (list, tuple) and inner:
         inner = inner[0]
     if not isinstance(inner, numbers.Number | np.generic):
         return None
     try:
-        array = np.asarray(value)
+        made = np.asarray(value)
     except (ValueError, OverflowError):
         return None
-    if array.dtype == np.float64 and isinstance(inner, int) and np.abs(array).max() >= 2**53:
+    if made.dtype == np.float64 and isinstance(inner, int) and np.abs(made).max() >= 2**53:
         return None
-    return array if array.dtype.kind in "biufcmM" else None
+    return made if made.dtype.kind in "biufcmM" else None
 
 
 def stack(values: list[Any], allocate: Allocate = np.empty) -> Any:
@@ -70,8 +78,22 @@ def stack(values: list[Any], allocate: Allocate = np.empty) -> Any:
     if isinstance(first, numbers.Number | np.generic):
         found = _numbers(values)
         return values if found is None else found
-    if type(first) in (list, tuple) and first:
-        found = [_numbers(value) for value in values]
-        if all(array is not None for array in found):
-            return stack(found, allocate)
+    if type(first) in (list, tuple):
+        found = _lists_of_numbers(values)
+        return values if found is None else stack(found, allocate)
     return values
+
+
+def _lists_of_numbers(values: list[Any]) -> list[Any] | None:
+    """Each as an array; None where not all are lists of numbers, or all are empty."""
+    kind = next((value for value in values if type(value) not in (list, tuple) or value), None)
+    empty = None if kind is None else _numbers(kind)
+    if empty is None:
+        return None
+    found = []
+    for value in values:
+        made = _numbers(value) if value else empty[:0]
+        if made is None:
+            return None
+        found.append(made)
+    return found

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""What map() costs beside the functions themselves: CPU of all processes, and microseconds a batch.
+
+Usage: bench/map_bench.py [--workers 2] [--rounds 5] [--cases images,tokens,overhead]
+Needs torch, torchvision and transformers. Data is made in a temporary directory and read from the page cache.
+
+images: torchvision's RandomResizedCrop(224) and flip over arrays of 3 x 375 x 500, 64 a batch.
+tokens: a byte-level BPE tokenizer, made here, over documents of about 2 KB, 64 a batch, a batch a call.
+overhead: a function that returns its batch of 64 numbers, ids and text.
+CPU is user and system time of this process and its children, without the workers' start; "bare" is the
+function over the same samples in memory, "loader" the loop over the loader alone. Medians of the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import struct
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import torch
+
+import headrace as hr
+import headrace.torch
+
+torch.set_num_threads(1)
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "python"))
+from conftest import write_mds  # noqa: E402
+
+
+class Augment:
+    def __init__(self) -> None:
+        from torchvision.transforms import v2
+
+        self.transform = v2.Compose([v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip()])
+
+    def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
+        return {"image": self.transform(sample["image"])}
+
+
+class Tokenize:
+    def __init__(self, texts: list[str]) -> None:
+        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+        from transformers import PreTrainedTokenizerFast
+
+        tokenizer = Tokenizer(models.BPE())
+        tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel()
+        tokenizer.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=4000, show_progress=False))
+        self.tokenizer = PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+    def __call__(self, batch: Any) -> dict[str, Any]:
+        return {"tokens": self.tokenizer(batch["text"], return_attention_mask=False)["input_ids"]}
+
+
+def as_is(batch: Any) -> Any:
+    return batch
+
+
+def write_images(root: Path, count: int) -> Path:
+    rng = np.random.default_rng(1)
+    image = rng.integers(0, 256, (3, 375, 500), np.uint8)
+    samples = [{"image": np.roll(image, i, 2).tobytes()} for i in range(count)]
+    return write_mds(root, {"image": ("ndarray:uint8:3,375,500", image.nbytes)}, samples, per_shard=64)
+
+
+def write_texts(root: Path, count: int) -> Path:
+    words = sorted(
+        set(" ".join(p.read_text() for p in (Path(__file__).parents[1] / "docs").glob("*.md")).split())
+    )
+    rng = np.random.default_rng(1)
+    samples = [{"text": " ".join(rng.choice(words, 300)).encode()} for _ in range(count)]
+    return write_mds(root, {"text": ("str", None)}, samples, per_shard=1000)
+
+
+def write_numbers(root: Path, count: int) -> Path:
+    samples = [{"x": struct.pack("<q", i), "text": f"s{i}".encode()} for i in range(count)]
+    return write_mds(root, {"x": ("int", 8), "text": ("str", None)}, samples, per_shard=10_000)
+
+
+def cpu_seconds() -> float:
+    """Of this process and its children that run."""
+    own = psutil.Process()
+    return sum(sum(process.cpu_times()[:2]) for process in (own, *own.children()))
+
+
+def measured(
+    batches: Iterable[Any], count: Callable[[Any], int] = lambda batch: 1
+) -> tuple[float, float, int]:
+    """(CPU s, wall s, things counted) of all batches but the first four, while workers start."""
+    stream = iter(batches)
+    for _ in range(4):
+        next(stream)
+    cpu, wall, things = cpu_seconds(), time.perf_counter(), 0
+    for batch in stream:
+        things += count(batch)
+    return cpu_seconds() - cpu, time.perf_counter() - wall, things
+
+
+def compare(
+    open_loader: Callable[[], Any], bare: Callable[[], float], mapped: Callable[[Any], Any], rounds: int
+) -> dict[str, float]:
+    """CPU ms a batch of the loader alone, the bare function, and both by map(); interleaved."""
+    found: dict[str, list[float]] = {"loader": [], "bare": [], "mapped": []}
+    for _ in range(rounds):
+        with open_loader() as loader:
+            cpu, _, batches = measured(loader)
+            found["loader"].append(cpu / batches * 1e3)
+        found["bare"].append(bare() * 1e3)
+        with mapped(open_loader()) as loader:
+            cpu, _, batches = measured(loader)
+            found["mapped"].append(cpu / batches * 1e3)
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    beside = [m - b - a for m, b, a in zip(found["mapped"], found["bare"], found["loader"], strict=True)]
+    shares = [extra / b for extra, b in zip(beside, found["bare"], strict=True)]
+    return {
+        **{f"{name}_ms": round(value, 3) for name, value in medians.items()},
+        "overhead": round(statistics.median(shares), 4),
+        "least": round(min(shares), 4),
+        "most": round(max(shares), 4),
+    }
+
+
+def timed(fn: Callable[[], Any], times: int) -> float:
+    """CPU s a call."""
+    fn()
+    begun = time.process_time()
+    for _ in range(times):
+        fn()
+    return (time.process_time() - begun) / times
+
+
+def images(root: Path, workers: int, rounds: int) -> dict[str, Any]:
+    path, augment = write_images(root / "images", 1024), Augment()
+    options: dict[str, Any] = {"batch_size": 64, "memory": "1GiB", "index_cache": ""}
+
+    def bare() -> float:
+        with headrace.torch.Loader(path, **options) as loader:
+            samples = [image.clone() for image in next(iter(loader))["image"]]
+
+        def one() -> Any:
+            return torch.stack([augment({"image": sample})["image"] for sample in samples])
+
+        return timed(one, 12)
+
+    return compare(
+        lambda: headrace.torch.Loader(path, **options),
+        bare,
+        lambda l: l.map(augment, workers=workers),
+        rounds,
+    )
+
+
+def tokens(root: Path, workers: int, rounds: int) -> dict[str, Any]:
+    path = write_texts(root / "texts", 6400)
+    options: dict[str, Any] = {"batch_size": 64, "memory": "256MiB", "index_cache": ""}
+    with hr.Loader(path, **options) as loader:
+        texts = [batch["text"] for _, batch in zip(range(16), loader, strict=False)]
+    tokenize = Tokenize([text for batch in texts for text in batch])
+
+    def bare() -> float:
+        return timed(lambda: [tokenize({"text": batch}) for batch in texts], 2) / len(texts)
+
+    found = compare(
+        lambda: hr.Loader(path, **options),
+        bare,
+        lambda l: l.map(tokenize, per="batch", workers=workers),
+        rounds,
+    )
+    found["of_bare_tokens_per_core"] = round(found["bare_ms"] / (found["mapped_ms"] - found["loader_ms"]), 3)
+    return found
+
+
+def overhead(root: Path, workers: int, rounds: int) -> dict[str, Any]:
+    path = write_numbers(root / "numbers", 640_000)
+    options: dict[str, Any] = {"batch_size": 64, "memory": "256MiB", "index_cache": ""}
+    found: dict[str, list[float]] = {"loader": [], "inline": [], "processes": []}
+    for _ in range(rounds):
+        for name, count in (("loader", None), ("inline", 0), ("processes", workers)):
+            loader: Any = hr.Loader(path, **options)
+            if count is not None:
+                loader = loader.map(as_is, per="batch", workers=count)
+            with loader:
+                stream = iter(loader)
+                for _ in range(100):
+                    next(stream)
+                begun = time.thread_time()
+                batches = sum(1 for _ in stream)
+                found[name].append((time.thread_time() - begun) / batches * 1e6)
+    medians = {name: statistics.median(values) for name, values in found.items()}
+    return {
+        "loader_us": round(medians["loader"], 1),
+        "inline_us": round(medians["inline"] - medians["loader"], 1),
+        "processes_us": round(medians["processes"] - medians["loader"], 1),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cases", default="images,tokens,overhead")
+    arguments = parser.parse_args()
+    cases = {"images": images, "tokens": tokens, "overhead": overhead}
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
+        for name in arguments.cases.split(","):
+            print(
+                json.dumps({name: cases[name](Path(root), arguments.workers, arguments.rounds)}), flush=True
+            )
+
+
+if __name__ == "__main__":
+    main()
