@@ -155,7 +155,7 @@ def images(root: Path, workers: int, rounds: int) -> dict[str, Any]:
     return compare(
         lambda: headrace.torch.Loader(path, **options),
         bare,
-        lambda l: l.map(augment, workers=workers),
+        lambda loader: loader.map(augment, workers=workers),
         rounds,
     )
 
@@ -173,7 +173,7 @@ def tokens(root: Path, workers: int, rounds: int) -> dict[str, Any]:
     found = compare(
         lambda: hr.Loader(path, **options),
         bare,
-        lambda l: l.map(tokenize, per="batch", workers=workers),
+        lambda loader: loader.map(tokenize, per="batch", workers=workers),
         rounds,
     )
     found["of_bare_tokens_per_core"] = round(found["bare_ms"] / (found["mapped_ms"] - found["loader_ms"]), 3)

@@ -150,7 +150,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
     def _fill(self) -> None:
         """Takes batches from the loader until enough are under way."""
         loader = self._loader
-        if not self._ahead:
+        if loader._reader is not self:  # Else it stands where this one knows.
             loader._recall(self)
             self._state = loader._native.state()
         if self._executor is None:

@@ -20,15 +20,15 @@ def sent(outcome: Outcome) -> tuple[Any, ...]:
         return ("failure", *outcome)
     bad = [tuple(each) for each in outcome.bad]
     if isinstance(outcome.value, Batch):
-        return "batch", dict(outcome.value), tuple(About.of(outcome.value)), bad
-    return "value", outcome.value, outcome.is_empty, bad
+        return "batch", bad, dict(outcome.value), *About.of(outcome.value)
+    return "value", bad, outcome.value, outcome.is_empty
 
 
-def received(parts: tuple[Any, ...], kind: type[Batch]) -> Outcome:
+def received(parts: list[Any], kind: type[Batch]) -> Outcome:
     """What :func:`sent` was given."""
     if parts[0] == "failure":
         return Failure(*parts[1:])
-    bad = [Bad(*each) for each in parts[3]]
+    bad = [Bad(*each) for each in parts[1]]
     if parts[0] == "batch":
-        return Done(make_batch(kind, parts[1], About(*parts[2])), False, bad)
-    return Done(parts[1], parts[2], bad)
+        return Done(make_batch(kind, parts[2], About(*parts[3:])), False, bad)
+    return Done(parts[2], parts[3], bad)

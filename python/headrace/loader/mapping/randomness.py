@@ -12,6 +12,7 @@ import numpy as np
 
 __all__ = ["Randomness", "kept_globals"]
 
+_spare: np.random.MT19937 | None = None  # Takes 50 microseconds to make.
 _ALL = (1 << 64) - 1
 
 
@@ -70,14 +71,17 @@ class Randomness:
 @contextmanager
 def kept_globals() -> Iterator[None]:
     """Gives the process its global generators back as they were: they are the training loop's."""
+    global _spare
     python, numpy = random.getstate(), np.random.get_bit_generator()
     generator = _torch_generator()
     torch = None if generator is None else generator.get_state()
-    np.random.set_bit_generator(np.random.MT19937(0))
+    engine, _spare = _spare or np.random.MT19937(0), None
+    np.random.set_bit_generator(engine)
     try:
         yield
     finally:
         random.setstate(python)
         np.random.set_bit_generator(numpy)
+        _spare = engine
         if torch is not None:
             generator.set_state(torch)

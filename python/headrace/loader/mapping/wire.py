@@ -1,8 +1,9 @@
 """How values travel in shared memory: a pickle of what they are, and beside it the bytes of every array.
 
-A parcel in a slab is, from low to high offsets, what was assembled in place, the pickle, the arrays that had
-to be copied (each at a multiple of 64 bytes) and a table of int64 pairs (offset, bytes) of all arrays in the
-order in which the pickle asks for them. Arrays are never pickled, and read without a copy.
+A value is a tuple of parts. A parcel in a slab is, in any order, the arrays (each at a multiple of 64 bytes),
+the pickle, and a table of int64 pairs (offset, bytes) of those arrays that the pickle asks for by their
+number. Arrays that are parts, or columns of a dict that is a part, are named in the pickle with dtype, shape
+and offset: that is quicker. Arrays are never pickled, and read without a copy.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from headrace.loader.mapping.tensors import to_bits
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -43,7 +46,8 @@ class SlabWriter:
     def __init__(self, slab: Slab) -> None:
         self._slab = slab
         self._bytes = slab.whole()
-        self._wholes = [self._bytes]  # All mappings that arrays were assembled in.
+        self._wholes = [self._bytes]  # All mappings that arrays may lie in.
+        self._is_assembled = False
         self.end = 0
 
     def _take(self, size: int) -> int:
@@ -62,30 +66,34 @@ class SlabWriter:
         self._bytes[begin : self.end] = view
         return view.nbytes
 
+    def _new(self, shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> npt.NDArray[Any]:
+        self.end += -self.end % _ALIGNMENT_BYTES
+        begin = self._take(size)
+        return np.ndarray(shape, dtype, self._bytes, begin)
+
     def empty(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A new array in the slab, as numpy's."""
-        kind = np.dtype(dtype)
-        count = 1
+        kind, count = np.dtype(dtype), 1
         for length in shape:
             count *= length
         if count * kind.itemsize == 0:
             return np.empty(tuple(shape), kind)
-        self.end += -self.end % _ALIGNMENT_BYTES
-        begin = self._take(count * kind.itemsize)
-        return np.ndarray(tuple(shape), kind, self._bytes, begin)
+        self._is_assembled = True
+        return self._new(tuple(shape), kind, count * kind.itemsize)
 
-    def place(self, array: npt.NDArray[np.uint8]) -> int:
-        """Offset of bytes in the slab, into which they are copied unless they were assembled there."""
-        if array.nbytes == 0:
+    def place(self, array: npt.NDArray[Any]) -> int:
+        """Offset of an array in the slab, into which it is copied unless it was assembled there."""
+        size = array.nbytes
+        if size == 0:
             return 0
-        address = array.__array_interface__["data"][0]
-        for whole in self._wholes:
-            begin = address - whole.__array_interface__["data"][0]
-            if begin >= 0 and begin + array.nbytes <= whole.nbytes:
-                return int(begin)
-        copy = self.empty(array.shape, np.uint8)
-        copy[...] = array
-        return self.end - array.nbytes
+        if self._is_assembled and array.flags.c_contiguous:
+            address = array.__array_interface__["data"][0]
+            for whole in self._wholes:
+                begin = address - whole.__array_interface__["data"][0]
+                if begin >= 0 and begin + size <= whole.nbytes:
+                    return int(begin)
+        self._new(array.shape, array.dtype, size)[...] = array
+        return self.end - size
 
 
 def _array(shape: tuple[int, ...], dtype: Any, data: npt.NDArray[np.uint8]) -> npt.NDArray[Any]:
@@ -125,8 +133,8 @@ class _Ragged:
         return _ragged, (self._values, self._shapes)
 
 
-def _is_plain(dtype: np.dtype[Any]) -> bool:
-    return not dtype.hasobject
+def _is_plain(value: Any) -> bool:
+    return type(value) is np.ndarray and not value.dtype.hasobject
 
 
 class _Pickler(pickle.Pickler):
@@ -139,59 +147,85 @@ class _Pickler(pickle.Pickler):
         self._torch = sys.modules.get("torch")
 
     def reducer_override(self, value: Any) -> Any:
-        if type(value) is np.ndarray and _is_plain(value.dtype):
+        if _is_plain(value):
             data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
-            dtype = value.dtype.str if value.dtype.isbuiltin == 1 else value.dtype
-            return _array, (value.shape, dtype, pickle.PickleBuffer(data.data))
+            return _array, (value.shape, _dtype(value), pickle.PickleBuffer(data.data))
         if self._torch is not None and isinstance(value, self._torch.Tensor):
-            return self._reduce_tensor(value)
+            array, dtype = to_bits(value)
+            return (_tensor, (array, dtype)) if self._as_tensors else self.reducer_override(array)
         return NotImplemented
 
-    def _reduce_tensor(self, value: Any) -> Any:
-        from headrace.loader.mapping.tensors import to_bits
 
-        array, dtype = to_bits(value)
-        if self._as_tensors:
-            return _tensor, (array, dtype)
-        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        return _array, (array.shape, array.dtype.str, pickle.PickleBuffer(data.data))
+def _dtype(array: npt.NDArray[Any]) -> Any:
+    return array.dtype.str if array.dtype.isbuiltin == 1 else array.dtype
 
 
 def _gather(value: Any, writer: SlabWriter) -> Any:
     """A column as it travels: lists of arrays of one dtype in one piece."""
-    if type(value) is not list or len(value) < 2 or type(value[0]) is not np.ndarray:
+    if type(value) is not list or len(value) < 2 or not _is_plain(value[0]):
         return value
     dtype = value[0].dtype
-    if not _is_plain(dtype) or not all(type(v) is np.ndarray and v.dtype == dtype for v in value):
+    if not all(_is_plain(each) and each.dtype == dtype for each in value):
         return value
     return _Ragged(value, writer)
 
 
-def write(value: Any, writer: SlabWriter, as_tensors: bool = False) -> Place:
-    """Puts a value into a slab. Of a tuple, dicts in it are taken for columns.
+_Spots = dict[Any, tuple[Any, tuple[int, ...], int]]
+
+
+def _lift(parts: tuple[Any, ...], writer: SlabWriter) -> tuple[list[Any], _Spots]:
+    """The parts without those arrays that are found at once, and where they lie: (dtype, shape, offset) by
+    number of the part, or (number, name of the column)."""
+    rest: list[Any] = list(parts)
+    spots: _Spots = {}
+    for number, part in enumerate(parts):
+        if _is_plain(part):
+            spots[number] = _dtype(part), part.shape, writer.place(part)
+            rest[number] = None
+        elif type(part) is dict:
+            columns = rest[number] = dict(part)
+            for name, column in part.items():
+                if _is_plain(column):
+                    spots[number, name] = _dtype(column), column.shape, writer.place(column)
+                    columns[name] = None
+                else:
+                    columns[name] = _gather(column, writer)
+    return rest, spots
+
+
+def write(parts: tuple[Any, ...], writer: SlabWriter, as_tensors: bool = False) -> Place:
+    """Puts a value into a slab.
 
     :param as_tensors: tensors are tensors on the other side; else arrays (bfloat16: its bits in uint16).
     """
-    if type(value) is tuple:
-        value = tuple(
-            {name: _gather(column, writer) for name, column in part.items()} if type(part) is dict else part
-            for part in value
-        )
+    value = _lift(parts, writer)
     pickler = _Pickler(writer, as_tensors)
     begin = writer.end
     pickler.dump(value)
     size = writer.end - begin
+    if not pickler.arrays:
+        return Place(begin, size, writer.end, 0)
     table = []
     for buffer in pickler.arrays:
         with buffer.raw() as raw:
             table += [writer.place(np.frombuffer(raw, np.uint8)), raw.nbytes]
-    writer.empty((len(table),), np.int64)[:] = table
-    return Place(begin, size, writer.end - 8 * len(table), len(table) // 2)
+    return Place(begin, size, writer.place(np.array(table, np.int64)), len(table) // 2)
 
 
-def read(whole: npt.NDArray[np.uint8], place: Place) -> Any:
-    """What :func:`write` put there; its arrays are made of ``whole``, and may be written to."""
-    table = whole[place.table_begin : place.end].view(np.int64).tolist()
-    arrays = [whole[begin : begin + size] for begin, size in zip(table[::2], table[1::2], strict=True)]
+def read(whole: npt.NDArray[np.uint8], place: Place) -> list[Any]:
+    """The parts that :func:`write` put there; their arrays are made of ``whole``, and may be written to."""
+    arrays: list[npt.NDArray[np.uint8]] = []
+    if place.array_count:
+        table = whole[place.table_begin : place.end].view(np.int64).tolist()
+        arrays = [whole[begin : begin + size] for begin, size in zip(table[::2], table[1::2], strict=True)]
     data = whole[place.pickle_begin : place.pickle_begin + place.pickle_bytes]
-    return pickle.loads(data.data, buffers=arrays)
+    parts: list[Any]
+    spots: _Spots
+    parts, spots = pickle.loads(data.data, buffers=arrays)
+    for key, (dtype, shape, begin) in spots.items():
+        array: Any = np.ndarray(shape, dtype, whole, begin)
+        if type(key) is int:
+            parts[key] = array
+        else:
+            parts[key[0]][key[1]] = array
+    return parts

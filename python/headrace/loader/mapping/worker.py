@@ -82,7 +82,7 @@ class _Worker:
         del whole
         return Reply(task.number, is_held() is not None, place)
 
-    def _run(self, parcel: tuple[Any, ...]) -> Place:
+    def _run(self, parcel: list[Any]) -> Place:
         columns, *about = parcel
         batch = make_batch(Batch, columns, About(*about))
         del parcel, columns
