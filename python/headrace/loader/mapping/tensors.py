@@ -47,7 +47,7 @@ def as_arrays(value: Any) -> Any:
     """The value with arrays for tensors, also within lists, tuples and dicts."""
     if "torch" not in sys.modules:
         return value
-    return walk(value, lambda leaf: to_bits(leaf)[0] if is_tensor(leaf) else leaf)
+    return walk(value, lambda leaf: to_bits(leaf)[0] if is_tensor(leaf) and not leaf.is_nested else leaf)
 
 
 def to_tensor(part: Any) -> Any:

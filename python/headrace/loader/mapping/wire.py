@@ -107,6 +107,12 @@ def _tensor(array: npt.NDArray[Any], dtype: str) -> Any:
     return tensor.view(getattr(torch, dtype)) if dtype else tensor
 
 
+def _jagged(values: tuple[npt.NDArray[Any], str], offsets: npt.NDArray[Any]) -> Any:
+    import torch
+
+    return torch.nested.nested_tensor_from_jagged(_tensor(*values), torch.from_numpy(offsets))
+
+
 def _ragged(values: npt.NDArray[Any], shapes: list[tuple[int, ...]]) -> list[npt.NDArray[Any]]:
     found, begin = [], 0
     for shape in shapes:
@@ -151,6 +157,8 @@ class _Pickler(pickle.Pickler):
             data = np.ascontiguousarray(value).reshape(-1).view(np.uint8)
             return _array, (value.shape, _dtype(value), pickle.PickleBuffer(data.data))
         if self._torch is not None and isinstance(value, self._torch.Tensor):
+            if value.is_nested:
+                return _jagged, (to_bits(value.values()), to_bits(value.offsets())[0])
             array, dtype = to_bits(value)
             return (_tensor, (array, dtype)) if self._as_tensors else self.reducer_override(array)
         return NotImplemented

@@ -1,0 +1,245 @@
+"""Batches of samples whose columns differ in length, for ``loader.collate()``.
+
+Each function here returns one that takes the samples of a batch and returns its columns. They work within one
+batch and remember nothing, so a loader's state says all about them. Other columns are stacked as those of
+``map()`` are. Values may be arrays, tensors of torch or lists of numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from headrace.base.units import whole_number
+from headrace.errors import InvalidArgumentError
+from headrace.loader.mapping.stack import stack
+from headrace.loader.mapping.tensors import is_tensor, to_bits
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+__all__ = ["bucket", "nested", "pack", "pad"]
+
+Sample = dict[str, Any]
+
+
+def _arrays(samples: Sequence[Sample], name: str) -> list[npt.NDArray[Any]]:
+    """Values of a column, each with at least one axis."""
+    if name not in samples[0]:
+        raise InvalidArgumentError(
+            f"there is no column {name!r}; there are {', '.join(map(repr, samples[0]))}"
+        )
+    arrays = [to_bits(s[name])[0] if is_tensor(s[name]) else np.asarray(s[name]) for s in samples]
+    if any(array.ndim == 0 for array in arrays):
+        raise InvalidArgumentError(f"column {name!r} has values without a length")
+    return arrays
+
+
+def _others(samples: list[Sample], names: Sequence[str]) -> dict[str, Any]:
+    return {name: stack([sample[name] for sample in samples]) for name in samples[0] if name not in names}
+
+
+def _names(names: str | Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def _at_least_one(name: str, value: Any) -> int:
+    if whole_number(name, value, 32) < 1:
+        raise InvalidArgumentError(f"{name}={value!r}: expected at least 1")
+    return int(value)
+
+
+@dataclass(frozen=True)
+class _Pad:
+    names: tuple[str, ...]
+    value: Any
+    length: int | None
+    multiple_of: int
+    truncate: bool
+
+    def __call__(self, samples: list[Sample]) -> dict[str, Any]:
+        columns = _others(samples, self.names)
+        for name in self.names:
+            columns.update(self._column(name, _arrays(samples, name)))
+        return columns
+
+    def _column(self, name: str, arrays: list[npt.NDArray[Any]]) -> dict[str, Any]:
+        longest = max(map(len, arrays))
+        length = self.length
+        if length is None:
+            length = -(-longest // self.multiple_of) * self.multiple_of
+        if longest > length and not self.truncate:
+            raise InvalidArgumentError(
+                f"column {name!r} has a value of {longest}, and length={length}: raise it, or give truncate=True"
+            )
+        dtype = np.result_type(*{array.dtype for array in arrays})
+        padded = np.full((len(arrays), length, *arrays[0].shape[1:]), self.value, dtype)
+        lengths = np.array([min(len(array), length) for array in arrays], np.int64)
+        for row, array in enumerate(arrays):
+            padded[row, : lengths[row]] = array[:length]
+        mask = np.arange(length) < lengths[:, None]
+        return {name: padded, f"{name}_lengths": lengths, f"{name}_mask": mask}
+
+
+def pad(
+    columns: str | Sequence[str],
+    *,
+    value: Any = 0,
+    length: int | None = None,
+    multiple_of: int = 1,
+    truncate: bool = False,
+) -> Callable[[list[Sample]], dict[str, Any]]:
+    """Fills up values along their first axis: of column ``x`` are made ``x`` [samples, length, ...],
+    ``x_lengths`` (int64 [samples]) and ``x_mask`` (bool [samples, length], True where there is a value).
+
+    :param value: what fills up.
+    :param length: of all batches; default: of the longest value of the batch, rounded up to a multiple of
+        ``multiple_of``. A longer value is InvalidArgumentError, or cut with ``truncate=True``.
+    """
+    if length is not None:
+        _at_least_one("length", length)
+    return _Pad(_names(columns), value, length, _at_least_one("multiple_of", multiple_of), truncate)
+
+
+@dataclass(frozen=True)
+class _Nested:
+    names: tuple[str, ...]
+
+    def __call__(self, samples: list[Sample]) -> dict[str, Any]:
+        import torch
+
+        columns = _others(samples, self.names)
+        for name in self.names:
+            arrays = _arrays(samples, name)
+            tensors = [
+                s[name] if is_tensor(s[name]) else torch.from_numpy(a)
+                for s, a in zip(samples, arrays, strict=True)
+            ]
+            offsets = torch.tensor([0, *np.cumsum([len(array) for array in arrays])])
+            columns[name] = torch.nested.nested_tensor_from_jagged(torch.cat(tensors), offsets)
+        return columns
+
+
+def nested(columns: str | Sequence[str]) -> Callable[[list[Sample]], dict[str, Any]]:
+    """Makes jagged tensors of torch: values one after the other, and their offsets, without padding."""
+    return _Nested(_names(columns))
+
+
+@dataclass(frozen=True)
+class _Bucket:
+    by: str
+    count: int
+    then: Callable[[list[Sample]], Any]
+
+    def __call__(self, samples: list[Sample]) -> list[Any]:
+        lengths = [len(array) for array in _arrays(samples, self.by)]
+        rows = np.argsort(lengths, kind="stable")
+        parts = np.array_split(rows, min(self.count, len(samples)))
+        return [self.then([samples[row] for row in part]) for part in parts]
+
+
+def bucket(
+    by: str, count: int, *, then: Callable[[list[Sample]], Any]
+) -> Callable[[list[Sample]], list[Any]]:
+    """Shares out the samples of a batch by the length of a column: a list of ``count`` smaller batches of
+    nearly equal numbers of samples, shortest first, each made by ``then``. For gradient accumulation with
+    little padding."""
+    return _Bucket(by, _at_least_one("count", count), then)
+
+
+class _Piece(NamedTuple):
+    """Part of a document, as it lies in a sequence."""
+
+    document: int
+    begin: int
+    length: int
+
+
+def _concatenated(lengths: list[int], length: int) -> list[list[_Piece]]:
+    """Documents end to end, cut at every ``length``."""
+    rows: list[list[_Piece]] = []
+    room = 0
+    for document, total in enumerate(lengths):
+        begin = 0
+        while begin < total:
+            if room == 0:
+                rows.append([])
+                room = length
+            size = min(room, total - begin)
+            rows[-1].append(_Piece(document, begin, size))
+            begin, room = begin + size, room - size
+    return rows
+
+
+def _best_fit(lengths: list[int], length: int) -> list[list[_Piece]]:
+    """The longest piece first, each where the least room is left; only documents above ``length`` are cut."""
+    pieces = [
+        _Piece(document, begin, min(length, total - begin))
+        for document, total in enumerate(lengths)
+        for begin in range(0, total, length)
+    ]
+    rows: list[list[_Piece]] = []
+    rooms: list[int] = []
+    for piece in sorted(pieces, key=lambda each: -each.length):
+        fits = [row for row, room in enumerate(rooms) if room >= piece.length]
+        if not fits:
+            rows.append([])
+            rooms.append(length)
+            fits = [len(rows) - 1]
+        row = min(fits, key=rooms.__getitem__)
+        rows[row].append(piece)
+        rooms[row] -= piece.length
+    return rows
+
+
+_METHODS = {"concatenate": _concatenated, "best_fit": _best_fit}
+
+
+@dataclass(frozen=True)
+class _Pack:
+    name: str
+    length: int
+    method: str
+    pad_token: int
+
+    def __call__(self, samples: list[Sample]) -> dict[str, Any]:
+        documents = _arrays(samples, self.name)
+        rows = _METHODS[self.method]([len(document) for document in documents], self.length)
+        shape = len(rows), self.length
+        tokens = np.full(shape, self.pad_token, np.result_type(*{each.dtype for each in documents}))
+        segments, positions, numbers = (
+            np.zeros(shape, np.int32),
+            np.zeros(shape, np.int32),
+            np.full(shape, -1, np.int32),
+        )
+        for row, pieces in enumerate(rows):
+            end = 0
+            for segment, piece in enumerate(pieces, 1):
+                begin, end = end, end + piece.length
+                tokens[row, begin:end] = documents[piece.document][piece.begin : piece.begin + piece.length]
+                segments[row, begin:end] = segment
+                positions[row, begin:end] = np.arange(piece.length)
+                numbers[row, begin:end] = piece.document
+        return {self.name: tokens, "segment_ids": segments, "positions": positions, "document_rows": numbers}
+
+
+def pack(
+    column: str = "tokens", *, length: int, method: str = "concatenate", pad_token: int = 0
+) -> Callable[[list[Sample]], dict[str, Any]]:
+    """Packs the documents of a batch into sequences of one length; other columns are left out.
+
+    Columns, all [sequences, length]: the tokens; ``segment_ids`` (1, 2, ... by piece, 0 is padding) and
+    ``positions`` (from 0 in each piece), as :func:`headrace.pack_tokens` has them; ``document_rows``, the
+    document's row in ``batch.ids``, -1 where there is padding. Batches differ in the number of sequences.
+    Nothing is carried into the next batch, so the state stays exact; the last sequence is filled up: give
+    large batches.
+
+    :param method: ``"concatenate"``: end to end, cut at every ``length``. ``"best_fit"``: only documents
+        longer than a sequence are cut.
+    """
+    if method not in _METHODS:
+        raise InvalidArgumentError(f"method={method!r} is unknown; there are {', '.join(_METHODS)}")
+    return _Pack(column, _at_least_one("length", length), method, pad_token)

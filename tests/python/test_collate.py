@@ -1,0 +1,138 @@
+"""headrace.collate: padding, jagged tensors, buckets, packing; alone and behind a loader."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import write_mds
+from map_loaders import open_loader
+
+import headrace as hr
+from headrace import collate
+
+
+def documents(*lengths: int) -> list[dict[str, Any]]:
+    """Of tokens 10, 11, ... of the first, 20, 21, ... of the second, and so on; with their lengths."""
+    return [
+        {"tokens": np.arange(length, dtype=np.int32) + 10 * number, "n": length}
+        for number, length in enumerate(lengths, 1)
+    ]
+
+
+def test_pad_fills_up_to_the_longest() -> None:
+    made = collate.pad("tokens", value=-1)(documents(3, 1, 0))
+    assert made["tokens"].tolist() == [[10, 11, 12], [20, -1, -1], [-1, -1, -1]]
+    assert made["tokens_lengths"].tolist() == [3, 1, 0]
+    assert made["tokens_mask"].tolist() == [[True] * 3, [True, False, False], [False] * 3]
+    assert (made["tokens"].dtype, made["n"].tolist()) == (np.int32, [3, 1, 0])
+    assert collate.pad(["tokens"], multiple_of=8)(documents(3, 9))["tokens"].shape == (2, 16)
+    assert collate.pad("tokens", length=5)(documents(3))["tokens"].shape == (1, 5)
+    assert collate.pad("x")([{"x": [[1.5, 2]]}, {"x": [[3, 4], [5, 6]]}])["x"].shape == (2, 2, 2)
+
+
+def test_pad_cuts_only_where_asked() -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="value of 9, and length=5"):
+        collate.pad("tokens", length=5)(documents(3, 9))
+    made = collate.pad("tokens", length=5, truncate=True)(documents(3, 9))
+    assert made["tokens"].tolist()[1] == [20, 21, 22, 23, 24]
+    assert made["tokens_lengths"].tolist() == [3, 5]
+
+
+def test_wrong_columns_and_options_are_errors() -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="no column 'x'; there are 'tokens', 'n'"):
+        collate.pad("x")(documents(1))
+    with pytest.raises(hr.InvalidArgumentError, match="'n' has values without a length"):
+        collate.pad("n")(documents(1))
+    with pytest.raises(hr.InvalidArgumentError, match="method"):
+        collate.pack(length=4, method="other")
+    with pytest.raises(hr.InvalidArgumentError, match="length"):
+        collate.pack(length=0)
+    with pytest.raises(hr.InvalidArgumentError, match="count"):
+        collate.bucket("tokens", 0, then=collate.pad("tokens"))
+
+
+def test_bucket_puts_samples_of_like_lengths_together() -> None:
+    made = collate.bucket("tokens", 2, then=collate.pad("tokens"))(documents(9, 1, 8, 2, 1))
+    assert [part["tokens_lengths"].tolist() for part in made] == [[1, 1, 2], [8, 9]]
+    assert len(collate.bucket("tokens", 4, then=collate.pad("tokens"))(documents(1, 2))) == 2
+
+
+def test_pack_concatenates() -> None:
+    made = collate.pack(length=4, pad_token=-1)(documents(3, 0, 6))
+    assert made["tokens"].tolist() == [[10, 11, 12, 30], [31, 32, 33, 34], [35, -1, -1, -1]]
+    assert made["segment_ids"].tolist() == [[1, 1, 1, 2], [1, 1, 1, 1], [1, 0, 0, 0]]
+    assert made["positions"].tolist() == [[0, 1, 2, 0], [0, 1, 2, 3], [0, 0, 0, 0]]
+    assert made["document_rows"].tolist() == [[0, 0, 0, 2], [2] * 4, [2, -1, -1, -1]]
+
+
+@pytest.mark.parametrize("method", ["concatenate", "best_fit"])
+def test_pack_loses_and_repeats_nothing(method: str) -> None:
+    samples = documents(*np.random.default_rng(1).integers(0, 40, 50))
+    made = collate.pack(length=16, method=method)(samples)
+    is_there = made["segment_ids"] > 0
+    assert sorted(made["tokens"][is_there]) == sorted(np.concatenate([s["tokens"] for s in samples]))
+    for number, sample in enumerate(samples):
+        pieces = made["tokens"][made["document_rows"] == number]
+        assert sorted(pieces) == sample["tokens"].tolist()
+        if method == "best_fit" and 0 < len(sample["tokens"]) <= 16:
+            assert len(np.unique(np.nonzero(made["document_rows"] == number)[0])) == 1
+    assert is_there.mean() > 0.9
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """60 documents of 0 to 16 tokens."""
+    samples = [
+        {"n": struct.pack("<q", i), "tokens": np.arange(i, i + i % 17, dtype=np.uint16).tobytes()}
+        for i in range(60)
+    ]
+    columns = {"n": ("int", 8), "tokens": ("bytes", None)}
+    return write_mds(tmp_path_factory.mktemp("data") / "texts", columns, samples, per_shard=20)
+
+
+def parse(sample: dict[str, Any]) -> dict[str, Any]:
+    return {"n": sample["n"], "tokens": np.frombuffer(sample["tokens"], np.uint16)}
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_they_work_behind_a_loader(texts: Path, workers: int) -> None:
+    with (
+        open_loader(texts, shuffle=False).map(parse, workers=workers).collate(collate.pad("tokens")) as loader
+    ):
+        batch = next(iter(loader))
+        assert type(batch) is hr.Batch
+        assert batch["tokens_lengths"].tolist() == list(range(10))
+        assert batch["tokens"][3].tolist() == [3, 4, 5, 0, 0, 0, 0, 0, 0]
+    packed = open_loader(texts, shuffle=False).map(parse, workers=workers)
+    with packed.collate(collate.pack(length=8)) as loader:
+        batches = list(loader)
+        found = [int(t) for batch in batches for t in batch["tokens"][batch["segment_ids"] > 0]]
+        assert found == [t for i in range(60) for t in range(i, i + i % 17)]
+        assert batches[0].ids.tolist() == list(range(10))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_jagged_tensors_arrive(texts: Path, workers: int) -> None:
+    torch = pytest.importorskip("torch")
+    import headrace.torch
+
+    options: dict[str, Any] = {"batch_size": 10, "memory": "16MiB", "index_cache": "", "shuffle": False}
+    with (
+        headrace.torch.Loader(texts, **options)
+        .map(to_floats, workers=workers)
+        .collate(collate.nested("tokens")) as loader
+    ):
+        batch = next(iter(loader))
+    assert batch["tokens"].is_nested
+    assert batch["tokens"].layout == torch.jagged
+    assert [part.tolist() for part in batch["tokens"].unbind()] == [[float(i)] * i for i in range(10)]
+
+
+def to_floats(sample: dict[str, Any]) -> dict[str, Any]:
+    import torch
+
+    return {"tokens": torch.full((int(sample["n"]),), float(sample["n"]))}
