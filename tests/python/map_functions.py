@@ -149,3 +149,19 @@ def to_lambda(batch: Any) -> Any:
 
 def name_of(sample: Sample) -> Sample:
     return {"sum": float(sample["image"].sum()), "image": sample["image"]}
+
+
+def lengths_of(sample: Sample) -> Sample:
+    return {"t": sample["t"], "a": len(sample["a"]), "b": len(sample["b"])}
+
+
+def reverse(sample: Sample) -> Sample:
+    return {"a": sample["a"][::-1]}
+
+
+def describe_process(sample: Sample) -> Sample:
+    return {
+        "threads": os.environ.get("OMP_NUM_THREADS"),
+        "parent": os.getppid(),
+        "ignores_ctrl_c": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
+    }
