@@ -251,7 +251,9 @@ def test_the_loader_itself_goes_on_behind_what_was_delivered(few_numbers: Path) 
         found = [batch.ids.tolist() for batch in itertools.islice(one, 3)]
         found += [batch.ids.tolist() for batch in itertools.islice(loader, 4)]
         found += [batch.ids.tolist() for batch in itertools.islice(other, 5)]
-        assert (loader.state_dict()["batches"], loader.batches_left) == (12, 10)
+        assert other._ahead
+        assert (loader.state_dict()["batches"], loader.batches_left, loader.epoch) == (12, 10, 0)
+        assert other._ahead  # Asking changes nothing.
         found += [batch.ids.tolist() for batch in one]
         assert found == expected
         other.close()

@@ -155,11 +155,17 @@ class Loader(Mappable["MappedLoader"], live.Closing):
 
         return MappedLoader(self, (step,), place)
 
-    def _recall(self, reader: MappedLoader | None = None) -> None:
-        """Takes back what a mapped loader has taken ahead, unless it is the one that goes on."""
-        previous, self._reader = self._reader, reader
-        if previous is not None and previous is not reader:
-            previous._rewind()
+    def _recall(self) -> None:
+        """Takes back what a mapped loader has taken ahead."""
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            reader._rewind()
+
+    @property
+    def _reader_ahead(self) -> MappedLoader | None:
+        """The mapped loader that knows the position, where it has taken batches ahead."""
+        reader = self._reader
+        return reader if reader is not None and reader._is_ahead else None
 
     @property
     def _dataset(self) -> _native.Dataset:
@@ -309,15 +315,16 @@ class Loader(Mappable["MappedLoader"], live.Closing):
     @property
     def batches_left(self) -> int:
         """Batches from the position to the end of the epoch."""
-        self._recall()
+        if (reader := self._reader_ahead) is not None:
+            return reader.batches_left
         self._follow_rank()
         return self._native.batches_left
 
     @property
     def epoch(self) -> int:
         """Epoch of the position, from 0."""
-        self._recall()
-        return self._native.epoch
+        reader = self._reader_ahead
+        return self._native.epoch if reader is None else reader.epoch
 
     @property
     def _has_ended(self) -> bool:
@@ -337,7 +344,8 @@ class Loader(Mappable["MappedLoader"], live.Closing):
     def state_dict(self) -> dict[str, Any]:
         """The position, small and JSON: counts what the loop has received. The same on all ranks at the same
         step."""
-        self._recall()
+        if (reader := self._reader_ahead) is not None:
+            return reader.state_dict()
         self._follow_rank()
         state: dict[str, Any] = json.loads(self._native.state())
         return state
@@ -376,6 +384,7 @@ class Loader(Mappable["MappedLoader"], live.Closing):
     def _seek(self, epoch: int, batch: int) -> None:
         """Goes to the beginning of a global batch of an epoch; where it stands there already, what was read
         ahead is kept."""
+        self._recall()
         state = self.state_dict()
         if (state["epoch"], state["batches"]) != (epoch, batch):
             self._native.seek(epoch, batch)
@@ -390,6 +399,7 @@ class Loader(Mappable["MappedLoader"], live.Closing):
     def _start_at(self, batch: int) -> None:
         """Begins a loop at a batch of the epoch, counted from its start. Where load_state_dict() chose the
         position, this must be it."""
+        self._recall()
         self._settle_rank()
         if not self._is_placed:
             self._seek(self.epoch, batch)
@@ -477,6 +487,8 @@ class Loader(Mappable["MappedLoader"], live.Closing):
 
     def close(self) -> None:
         """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""
+        if self._reader is not None:
+            self._reader._stop()
         self._engine.close()
         self._engine.source.close()
         for mixture in self._grown:

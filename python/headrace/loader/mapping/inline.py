@@ -29,9 +29,6 @@ class Executor(Protocol):
     def submit(self, batch: Batch) -> int:
         """Begins to work on a batch; returns the number of the task."""
 
-    def is_done(self, number: int) -> bool:
-        """Whether :meth:`result` would not wait for others."""
-
     def result(self, number: int) -> Outcome:
         """What became of a task; waits for it. Ctrl-C ends the wait."""
 
@@ -64,9 +61,6 @@ class Inline:
     def submit(self, batch: Batch) -> int:
         self._batch, self._number = batch, self._number + 1
         return self._number
-
-    def is_done(self, number: int) -> bool:
-        return True
 
     def result(self, number: int) -> Outcome:
         assert self._batch is not None
@@ -121,9 +115,6 @@ class Threads:
         future = self._futures[number] = Future()
         self._tasks.put((future, batch))
         return number
-
-    def is_done(self, number: int) -> bool:
-        return self._futures[number].done()
 
     def result(self, number: int) -> Outcome:
         outcome = self._futures[number].result()

@@ -117,6 +117,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
         self._check_owner()
         with self._lock:
             self._mend()
+            self._claim()
             self._is_torn = True
             found = self._advance()
             self._is_torn = False
@@ -147,12 +148,17 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             if not outcome.is_empty:
                 return outcome
 
+    def _claim(self) -> None:
+        """Makes this the one that takes batches ahead, and notes where the loader stands."""
+        loader = self._loader
+        if loader._reader is not self:  # Else it stands where this one knows.
+            loader._recall()
+            self._state = loader._native.state()
+            loader._reader = self
+
     def _fill(self) -> None:
         """Takes batches from the loader until enough are under way."""
         loader = self._loader
-        if loader._reader is not self:  # Else it stands where this one knows.
-            loader._recall(self)
-            self._state = loader._native.state()
         if self._executor is None:
             self._executor = self._start_executor()
         while len(self._ahead) < self._executor.room and self._source_error is None:
@@ -180,7 +186,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             if self._is_torn and self._executor is not None:
                 self._executor.close()
                 self._executor = None
-            if self._ahead or self._is_torn:
+            if self._is_ahead:
                 if self._executor is not None:
                     self._executor.drop()
                 self._ahead.clear()
@@ -233,7 +239,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
         """Batches from the position to the end of the epoch, those included that a filter empties."""
         with self._lock:
             if not self._ahead:
-                return self._loader._native.batches_left
+                return self._loader.batches_left
             native = self._loader._native
             return len(self._ahead) + (0 if native.has_ended else native.batches_left)
 
@@ -241,6 +247,11 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
     def epoch(self) -> int:
         """Epoch of the position, from 0."""
         return int(self.state_dict()["epoch"])
+
+    @property
+    def _is_ahead(self) -> bool:
+        """Whether the loader stands behind what was delivered."""
+        return bool(self._ahead) or self._is_torn
 
     @property
     def _has_ended(self) -> bool:
@@ -260,7 +271,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
 
     def state_dict(self) -> dict[str, Any]:
         """See :meth:`headrace.Loader.state_dict`: counts what the training loop received from here."""
-        if self._ahead or self._is_torn:
+        if self._is_ahead:
             state: dict[str, Any] = json.loads(self._state)
             return state
         return self._loader.state_dict()
@@ -338,10 +349,14 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
 
     def close(self) -> None:
         """Ends the workers at once, and closes the loader. Batches in use stay valid. May be repeated."""
+        self._stop()
+        self._loader.close()
+
+    def _stop(self) -> None:
+        """Ends the workers."""
         executor, self._executor = self._executor, None
         if executor is not None and os.getpid() == self._owner_pid:
             executor.close()
-        self._loader.close()
 
     def __repr__(self) -> str:
         return f"MappedLoader({self._loader!r}, {', '.join(step.name for step in self._steps)})"

@@ -68,7 +68,7 @@ class Pool:
     def __init__(self, plan: Plan, count: int, kind: type[Batch]) -> None:
         self._kind = kind
         self._workers: list[WorkerProcess] = []
-        self._poll = select.poll()
+        self._poll, self._by_fd = select.poll(), dict[int, WorkerProcess]()
         self._sources, self._targets = _Slabs(), _Slabs()
         self._held: dict[int, weakref.ref[Any]] = {}  # Target slabs that the training loop has arrays of.
         self._next_task = 0
@@ -87,7 +87,7 @@ class Pool:
         _pools.add(self)
         for _ in range(count):
             self._workers.append(WorkerProcess(self._plan_fd))
-            self._poll.register(self._workers[-1], select.POLLIN)
+            self._watch(self._workers[-1])
 
     def submit(self, batch: Batch) -> int:
         """Begins to work on a batch, of which it keeps nothing; returns the number of the task."""
@@ -99,16 +99,10 @@ class Pool:
         worker.send(task, self._sources.by_number[source], self._targets.by_number[target])
         return number
 
-    def is_done(self, number: int) -> bool:
-        """Whether :meth:`result` would not wait. Takes what replies there are."""
-        if number not in self._replies:
-            self._take_replies(0)
-        return number in self._replies
-
     def result(self, number: int) -> Outcome:
         """What became of a task; waits for it. Raises UserCodeError where no worker can be started."""
         while number not in self._replies:
-            self._take_replies(None)
+            self._take_replies()
         task, reply = self._replies.pop(number)
         if isinstance(reply, Failure):
             self._targets.free.append(task.target)
@@ -138,11 +132,14 @@ class Pool:
 
         held[target] = weakref.ref(whole, release)
 
-    def _take_replies(self, timeout_ms: int | None) -> None:
-        """Takes a packet of each worker that has one, or waits for one. Ctrl-C ends the wait."""
-        by_fd = {worker.fileno(): worker for worker in self._workers}
-        for fd, _ in self._poll.poll(timeout_ms):
-            worker = by_fd[fd]
+    def _watch(self, worker: WorkerProcess) -> None:
+        self._by_fd[worker.fileno()] = worker
+        self._poll.register(worker, select.POLLIN)
+
+    def _take_replies(self) -> None:
+        """Waits for packets and takes one of each worker that has any. Ctrl-C ends the wait."""
+        for fd, _ in self._poll.poll():
+            worker = self._by_fd[fd]
             task = worker.tasks[0] if worker.tasks else None
             try:
                 reply = worker.receive()
@@ -175,6 +172,7 @@ class Pool:
         not begun is not to blame."""
         how = worker.ended()
         self._poll.unregister(worker)
+        del self._by_fd[worker.fileno()]
         if not worker.is_ready:
             self._failed_starts += 1
             if worker.problem or self._failed_starts >= _DEATHS:
@@ -186,7 +184,7 @@ class Pool:
         elif worker.tasks:
             self._blame(worker, how)
         worker.restart(self._sources.by_number, self._targets.by_number)
-        self._poll.register(worker, select.POLLIN)
+        self._watch(worker)
 
     def _blame(self, worker: WorkerProcess, how: str) -> None:
         task = worker.tasks[0]

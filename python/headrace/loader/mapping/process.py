@@ -49,7 +49,7 @@ def _start(connection: socket.socket, plan_fd: int) -> subprocess.Popen[bytes]:
         _MAIN,
         json.dumps([path for path in sys.path if isinstance(path, str)]),
         *map(str, numbers),
-        *sys.argv,
+        *getattr(sys, "argv", ()),
     ]
     return subprocess.Popen(
         command,
