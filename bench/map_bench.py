@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """What map() costs beside the functions themselves: CPU of all processes, and microseconds a batch.
 
-Usage: bench/map_bench.py [--workers 2] [--rounds 5] [--cases images,tokens,overhead]
+Usage: bench/map_bench.py [--workers 2] [--rounds 5] [--cases images,jpeg,tokens,overhead]
 Needs torch, torchvision and transformers. Data is made in a temporary directory and read from the page cache.
 
 images: torchvision's RandomResizedCrop(224) and flip over arrays of 3 x 375 x 500, 64 a batch.
+jpeg: the same, behind Pillow's decoder, from JPEG of 500 x 375 (about 100 KB).
 tokens: a byte-level BPE tokenizer, made here, over documents of about 2 KB, 64 a batch, a batch a call.
 overhead: a function that returns its batch of 64 numbers, ids and text.
 CPU is user and system time of this process and its children, without the workers' start; "bare" is the
@@ -15,6 +16,7 @@ machine that others use, "overhead_of_least" compares the least of each.
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import statistics
@@ -29,6 +31,7 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
+from PIL import Image
 
 import headrace as hr
 import headrace.torch
@@ -47,6 +50,13 @@ class Augment:
 
     def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
         return {"image": self.transform(sample["image"])}
+
+
+class Decode(Augment):
+    def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
+        with Image.open(io.BytesIO(sample["jpg"])) as image:
+            pixels = np.array(image.convert("RGB"))
+        return super().__call__({"image": torch.from_numpy(pixels).permute(2, 0, 1)})
 
 
 class Tokenize:
@@ -72,6 +82,18 @@ def write_images(root: Path, count: int) -> Path:
     image = rng.integers(0, 256, (3, 375, 500), np.uint8)
     samples = [{"image": np.roll(image, i, 2).tobytes()} for i in range(count)]
     return write_mds(root, {"image": ("ndarray:uint8:3,375,500", image.nbytes)}, samples, per_shard=64)
+
+
+def write_jpegs(root: Path, count: int) -> Path:
+    """Of smooth noise, which takes about as many bytes as photographs."""
+    rng = np.random.default_rng(1)
+    samples = []
+    for _ in range(count):
+        coarse = Image.fromarray(rng.integers(0, 256, (94, 125, 3), np.uint8)).resize((500, 375))
+        out = io.BytesIO()
+        coarse.save(out, "JPEG", quality=92)
+        samples.append({"jpg": out.getvalue()})
+    return write_mds(root, {"jpg": ("bytes", None)}, samples, per_shard=64)
 
 
 def write_texts(root: Path, count: int) -> Path:
@@ -163,6 +185,23 @@ def images(root: Path, workers: int, rounds: int) -> dict[str, Any]:
     )
 
 
+def jpeg(root: Path, workers: int, rounds: int) -> dict[str, Any]:
+    path, decode = write_jpegs(root / "jpegs", 1024), Decode()
+    options: dict[str, Any] = {"batch_size": 64, "memory": "256MiB", "index_cache": ""}
+
+    def bare() -> float:
+        with hr.Loader(path, **options) as loader:
+            samples = [{"jpg": jpg} for jpg in next(iter(loader))["jpg"]]
+        return timed(lambda: torch.stack([decode(sample)["image"] for sample in samples]), 12)
+
+    return compare(
+        lambda: headrace.torch.Loader(path, **options),
+        bare,
+        lambda loader: loader.map(decode, workers=workers),
+        rounds,
+    )
+
+
 def tokens(root: Path, workers: int, rounds: int) -> dict[str, Any]:
     path = write_texts(root / "texts", 6400)
     options: dict[str, Any] = {"batch_size": 64, "memory": "256MiB", "index_cache": ""}
@@ -211,9 +250,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--cases", default="images,tokens,overhead")
+    parser.add_argument("--cases", default="images,jpeg,tokens,overhead")
     arguments = parser.parse_args()
-    cases = {"images": images, "tokens": tokens, "overhead": overhead}
+    cases = {"images": images, "jpeg": jpeg, "tokens": tokens, "overhead": overhead}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
         for name in arguments.cases.split(","):
             print(
