@@ -111,6 +111,8 @@ struct ImageOptions {
   struct RandAugment {
     std::uint32_t operations = 0;
     std::uint32_t magnitude = 9;
+    /// Of shears, shifts and turns: kNearest or kBilinear. What comes from outside is 0.
+    Interpolation interpolation = Interpolation::kNearest;
   };
   RandAugment rand_augment = {};
   /// (pixel / 255 - mean) / stddev by channel (the first is used for grey). Needs a type of
@@ -136,11 +138,11 @@ struct ImageOptions {
   std::optional<ImageSize> output_size() const noexcept;
 };
 
-/// JPEG, PNG, WebP, GIF (first frame), TIFF, told apart by their content; MDS's `pil` and
-/// `jpeg_array` forms by the column's encoding. Where the options fix a size, the column is of
-/// fixed size: shape (height, width, channels) or (channels, height, width); a grey one has 1
-/// channel. Otherwise each value has its own shape ("ndarray:<dtype>"). Errors: kInvalidArgument
-/// (options that contradict each other: names them).
+/// JPEG, PNG, WebP (still), GIF (first frame), TIFF (first page), told apart by their content;
+/// MDS's `pil` by the column's encoding. Where the options fix a size, the column is of fixed size:
+/// shape (height, width, channels) or (channels, height, width); a grey one has 1 channel.
+/// Otherwise each value has its own shape ("ndarray:<dtype>": the value begins with it). Errors:
+/// kInvalidArgument (options that contradict each other: names them).
 Result<std::shared_ptr<const Decode>> decode_image(const ImageOptions& options);
 
 /// Arrays of one type.

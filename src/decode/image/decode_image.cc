@@ -58,6 +58,8 @@ Status check_chances(const ImageOptions& options) {
   }
   if (!(jitter.hue >= 0 && jitter.hue <= 0.5)) return wrong("hue is 0 .. 0.5");
   if (options.rand_augment.magnitude > 30) return wrong("rand_augment's magnitude is 0 .. 30");
+  if (options.rand_augment.interpolation == Interpolation::kBicubic)
+    return wrong("rand_augment's interpolation is nearest or bilinear");
   if (options.rand_augment.operations > 100) return wrong("rand_augment's operations: at most 100");
   return {};
 }
@@ -66,7 +68,7 @@ Status check_values(const ImageOptions& options) {
   if (options.stddev && !options.mean) return wrong("stddev needs mean");
   if (options.mean && options.type == PixelType::kUint8)
     return wrong("mean and stddev need a type of floating point");
-  for (int c = 0; c < 3; ++c) {
+  for (std::size_t c = 0; c < 3; ++c) {
     if (options.mean && !std::isfinite((*options.mean)[c])) return wrong("mean is not finite");
     if (options.stddev && !((*options.stddev)[c] > 0 && std::isfinite((*options.stddev)[c])))
       return wrong("stddev is > 0");

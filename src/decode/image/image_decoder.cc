@@ -6,6 +6,7 @@
 #include <cstring>
 #include <string>
 
+#include "decode/image/augment.h"
 #include "decode/image/image_file.h"
 #include "decode/image/image_plan.h"
 #include "decode/image/orient.h"
@@ -132,6 +133,8 @@ std::uint64_t workspace_bytes(const ImageHeader& header, const ImageOptions& opt
   const std::uint64_t taps = 4 * (std::uint64_t{seen.height} / plan.resized.height + 2) + 2;
   bytes += Resizer::workspace_bytes(taps, std::uint64_t{plan.canvas.width} * channels);
   bytes += PixelWriter::workspace_bytes(plan.canvas);
+  if (is_augmented(options))
+    bytes += std::uint64_t{plan.canvas.height} * plan.canvas.width * channels * 2;
   return bytes + resize_table_bytes(seen.height, plan.canvas.height) +
          resize_table_bytes(seen.width, plan.canvas.width);
 }
@@ -161,6 +164,40 @@ Status write_window(std::span<const std::byte> value, const ImageHeader& header,
   Status status = decode_rows(value, header, request, sink);
   if (status.ok()) sink.give(resizer);
   return status;
+}
+
+/// Everything but augmentations, into `out`.
+Status write_plain(std::span<const std::byte> value, const ImageHeader& header,
+                   const ImageOptions& options, const ImagePlan& plan, std::byte* out) {
+  PixelWriter writer(options, plan.canvas, out);
+  if (!writer.is_ready()) return no_memory();
+  CanvasRows rows(plan, channel_count(options.mode), writer);
+  rows.write_rest();
+  if (plan.window.width == 0 || plan.window.height == 0) return {};
+  return write_window(value, header, options, plan, rows);
+}
+
+/// Augments bytes, in the batch itself where that has bytes.
+Status write_augmented(std::span<const std::byte> value, const ImageHeader& header,
+                       const ImageOptions& options, const ImagePlan& plan, std::uint64_t key,
+                       std::byte* out) {
+  ImageOptions bytes = options;
+  bytes.type = PixelType::kUint8;
+  bytes.layout = PixelLayout::kHwc;
+  Canvas canvas{.size = plan.canvas, .channels = channel_count(options.mode)};
+  PixelWriter writer(options, plan.canvas, out);
+  canvas.pixels = writer.is_direct() ? reinterpret_cast<std::uint8_t*>(out)
+                                     : thread_scratch().take(ScratchUse::kCanvas, canvas.bytes());
+  if (!writer.is_ready() || canvas.pixels == nullptr) return no_memory();
+  HEADRACE_TRY(
+      write_plain(value, header, bytes, plan, reinterpret_cast<std::byte*>(canvas.pixels)));
+  HEADRACE_TRY(augment(options, key, canvas));
+  if (writer.is_direct()) return {};
+  for (std::uint32_t y = 0; y < plan.canvas.height; ++y) {
+    std::memcpy(writer.begin_row(y), canvas.pixels + y * writer.row_bytes(), writer.row_bytes());
+    writer.finish_row(y);
+  }
+  return {};
 }
 
 }  // namespace
@@ -198,13 +235,9 @@ Status ImageDecoder::decode(std::span<const std::byte> value, std::uint64_t key,
   HEADRACE_TRY_ASSIGN(const ImageHeader header, header_of(value));
   const ImagePlan plan = plan_image(options_, oriented(header.size, header.orientation), key);
   if (!options_.output_size()) out = write_ragged_header(options_, plan.canvas, out);
-  PixelWriter writer(options_, plan.canvas, out.data());
-  if (!writer.is_ready()) return no_memory();
-  CanvasRows rows(plan, channel_count(options_.mode), writer);
-  rows.write_rest();
-  Status status;
-  if (plan.window.width > 0 && plan.window.height > 0)
-    status = write_window(value, header, options_, plan, rows);
+  Status status = is_augmented(options_)
+                      ? write_augmented(value, header, options_, plan, key, out.data())
+                      : write_plain(value, header, options_, plan, out.data());
   thread_scratch().trim();
   return status;
 }

@@ -18,6 +18,8 @@ class PixelWriter {
 
   /// False where memory is refused.
   bool is_ready() const noexcept { return is_direct_ || (row_ != nullptr && plane_ != nullptr); }
+  /// Rows are written to their place as they are.
+  bool is_direct() const noexcept { return is_direct_; }
   /// Where the samples of row `y` are to be written, channels side by side. Valid until
   /// finish_row().
   std::uint8_t* begin_row(std::uint32_t y) noexcept;
