@@ -106,17 +106,13 @@ struct ExactOutput {
   std::size_t at = 0;
 };
 
-/// Appends the weights of an output, without those at the ends that are 0.
+/// Appends the weights of an output, without those at the end that are 0. Those at the beginning
+/// stay: an output never begins before the one that it follows.
 ExactOutput weigh_output(const AxisFilter& filter, std::uint32_t i, std::vector<double>& weights) {
   ExactOutput out{filter.taps(i), weights.size()};
   weights.resize(out.at + out.taps.count);
   filter.weigh(i, out.taps, weights.data() + out.at);
   while (out.taps.count > 1 && weights[out.at + out.taps.count - 1] == 0) --out.taps.count;
-  while (out.taps.count > 1 && weights[out.at] == 0) {
-    ++out.at;
-    ++out.taps.first;
-    --out.taps.count;
-  }
   return out;
 }
 

@@ -32,7 +32,7 @@ struct AxisRequest {
 /// rounded, clamped to 0 .. 255.
 /// Invariants: the weights of an output sum to exactly 1 << precision_bits; taps is even;
 /// first[i] + taps <= in_count, but for in_count < taps, where first[i] is 0 and what is beyond has
-/// weight 0.
+/// weight 0. first[] never falls, or never rises where it is flipped.
 struct ResizeTable {
   std::uint32_t in_begin = 0;
   std::uint32_t in_count = 0;

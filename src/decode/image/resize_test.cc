@@ -47,7 +47,8 @@ TEST(ResizeTable, KeepsItsInvariants) {
                                    {5U, 500U},
                                    {100'000U, 3U},
                                    {3U, 2U},
-                                   {224U, 224U}}) {
+                                   {224U, 224U},
+                                   {11U, 209U}}) {
       const ResizeTable table = table_of(plain(from, to, interpolation));
       EXPECT_EQ(table.taps % 2, 0U);
       for (std::uint32_t i = 0; i < to; ++i) {
