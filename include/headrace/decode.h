@@ -24,7 +24,7 @@ namespace headrace {
 struct DecodeNeeds {
   std::uint64_t output_bytes = 0;
   /// Beside the output, at most, meanwhile: pixels before they are resized, what a codec
-  /// allocates. Charged to the memory limit.
+  /// allocates. Charged to the memory limit. A thread keeps up to 9 MiB of it for the next value.
   std::uint64_t workspace_bytes = 0;
 };
 
@@ -68,7 +68,9 @@ std::uint64_t decode_key(std::uint64_t seed, std::uint64_t epoch, std::uint64_t 
 enum class PixelType : std::uint8_t { kUint8, kFloat16, kBfloat16, kFloat32 };
 /// Order of a value's axes: height, width, channels, or channels first.
 enum class PixelLayout : std::uint8_t { kHwc, kChw };
-/// kColor: 3 channels, red green blue. kGrey: 1. kColorAlpha: 4, red green blue alpha.
+/// kColor: 3 channels, red green blue; transparency is dropped, not composited. kGrey: 1; of a JPEG
+/// what it stores as brightness, of others luma as Pillow's convert("L"). kColorAlpha: 4, red green
+/// blue alpha; alpha is resized like a colour.
 enum class PixelMode : std::uint8_t { kColor, kGrey, kColorAlpha };
 enum class Interpolation : std::uint8_t { kNearest, kBilinear, kBicubic };
 
@@ -129,7 +131,8 @@ struct ImageOptions {
   /// A JPEG may be decoded at a fraction of its size where what is resized stays at least twice as
   /// large as the result: much cheaper, a little softer than resizing all pixels.
   bool is_exact = false;
-  /// A file that ends early gives what there is, the rest grey. Else it is kCorrupt.
+  /// A file that ends early or is damaged gives what there is, the rest grey. Else it is kCorrupt,
+  /// where the end or the damage is in what is decoded: a crop does not look behind its last row.
   bool allows_truncated = false;
   /// Larger images are kCorrupt: a few KiB can claim to be gigabytes. Default: Pillow's limit.
   std::uint64_t max_pixels = 178'956'970;

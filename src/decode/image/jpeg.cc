@@ -150,7 +150,8 @@ Status run(Job& job, std::span<const std::byte> bytes, const ImageHeader& header
   jpeg_start_decompress(&from);
   Strip strip;
   const auto channels = static_cast<std::uint32_t>(from.output_components);
-  strip.left_bytes = crop_columns(from, request.region) * channels;
+  // Of the mode: rows of CMYK are converted before they are cut.
+  strip.left_bytes = crop_columns(from, request.region) * channel_count(request.mode);
   strip.stride = std::size_t{from.output_width} * channels;
   strip.rows = thread_scratch().take(ScratchUse::kRows, strip.stride * kRowsAtOnce + kRowPadding);
   if (strip.rows == nullptr) return {Code::kExhausted, "JPEG: no memory for its rows"};

@@ -47,9 +47,11 @@ class AxisFilter {
     const double limit = size_;
     if (request_.interpolation == Interpolation::kNearest)
       return {static_cast<std::uint32_t>(std::clamp(center, 0.0, limit - 1)), 1};
-    const double low = std::clamp(std::trunc(center - reach_ + 0.5), 0.0, limit - 1);
-    const double high = std::clamp(std::trunc(center + reach_ + 0.5), low + 1, limit);
-    return {static_cast<std::uint32_t>(low), static_cast<std::uint32_t>(high - low)};
+    // Limits first, so that what is cut to whole numbers is never negative.
+    const auto low = static_cast<std::uint32_t>(std::clamp(center - reach_ + 0.5, 0.0, limit - 1));
+    const auto high =
+        static_cast<std::uint32_t>(std::clamp(center + reach_ + 0.5, low + 1.0, limit));
+    return {low, high - low};
   }
 
   /// Normalised.
@@ -67,7 +69,8 @@ class AxisFilter {
       out[t] = is_bicubic ? bicubic_at(x) : bilinear_at(x);
       sum += out[t];
     }
-    for (std::uint32_t t = 0; t < taps.count; ++t) out[t] /= sum;
+    const double share = 1.0 / sum;
+    for (std::uint32_t t = 0; t < taps.count; ++t) out[t] *= share;
   }
 
  private:
@@ -93,7 +96,8 @@ void round_weights(std::span<const double> weights, int bits, std::int16_t* out)
   const double one = 1 << bits;
   int rest = 1 << bits;
   for (std::size_t t = 0; t < weights.size(); ++t) {
-    out[t] = static_cast<std::int16_t>(std::lround(weights[t] * one));
+    const double exact = weights[t] * one;
+    out[t] = static_cast<std::int16_t>(exact + (exact < 0 ? -0.5 : 0.5));
     rest -= out[t];
   }
   std::int16_t& largest = *std::max_element(out, out + weights.size());
