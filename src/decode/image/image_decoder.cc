@@ -101,7 +101,16 @@ class CanvasRows final : public WindowRows {
 struct Tables {
   ResizeTable across;
   ResizeTable down;
+  /// What they were made for: images of one size often follow each other.
+  AxisRequest across_request;
+  AxisRequest down_request;
 };
+
+void make_table(const AxisRequest& request, ResizeTable& table, AxisRequest& made_for) {
+  if (request == made_for) return;
+  make_resize_table(request, table);
+  made_for = request;
+}
 
 Tables& thread_tables() noexcept {
   thread_local Tables tables;
@@ -123,11 +132,11 @@ const Tables& make_tables(const ImagePlan& plan, ImageSize whole, std::uint32_t 
                                      plan.resized.width, plan.window.x, plan.window.width},
                                     eighths, interpolation);
   across.is_flipped = plan.is_mirrored;
-  make_resize_table(across, tables.across);
-  make_resize_table(axis_request({plan.source.y, plan.source.height, whole.height,
-                                  plan.resized.height, plan.window.y, plan.window.height},
-                                 eighths, interpolation),
-                    tables.down);
+  make_table(across, tables.across, tables.across_request);
+  make_table(axis_request({plan.source.y, plan.source.height, whole.height, plan.resized.height,
+                           plan.window.y, plan.window.height},
+                          eighths, interpolation),
+             tables.down, tables.down_request);
   return tables;
 }
 

@@ -18,7 +18,11 @@ template <class Map>
 void apply_to_all(const Canvas& canvas, Map map) noexcept {
   Table table;
   for (int v = 0; v < 256; ++v) table[static_cast<std::size_t>(v)] = map(v);
-  for (std::uint32_t c = 0; c < canvas.color_count(); ++c) apply(canvas, c, table);
+  if (canvas.channels != canvas.color_count()) {
+    for (std::uint32_t c = 0; c < canvas.color_count(); ++c) apply(canvas, c, table);
+    return;
+  }
+  for (std::size_t i = 0; i < canvas.bytes(); ++i) canvas.pixels[i] = table[canvas.pixels[i]];
 }
 
 float mean_luma(const Canvas& canvas) noexcept {
