@@ -20,7 +20,7 @@ from headrace.loader.frameworks import (
     take_only,
 )
 from headrace.loader.loader import Loader as _NumpyLoader
-from headrace.loader.mapping.mappable import Mappable, Place
+from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.mapping.steps import Step
 from headrace.loader.mapping.tensors import to_tensor, walk
@@ -105,7 +105,7 @@ class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
         self._transform = transform
         self._expected_index: int | None = None  # Of a loop by index, after its first batch.
 
-    def _mapped(self, step: Step, place: Place) -> Loader:
+    def _mapped(self, step: Step, place: Where) -> Loader:
         """The same over what the numpy loader becomes."""
         mapped = object.__new__(type(self))
         vars(mapped).update(vars(self))

@@ -60,6 +60,7 @@ def test_exports_exist_and_the_version_is_the_engines() -> None:
         ("UnsupportedError", NotImplementedError, "unsupported", False),
         ("CancelledError", Exception, "cancelled", False),
         ("InternalError", RuntimeError, "internal", False),
+        ("UserCodeError", RuntimeError, "user_code", False),
     ],
 )
 def test_errors_are_also_the_builtins_that_users_expect(

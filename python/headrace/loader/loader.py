@@ -20,7 +20,7 @@ from headrace.data.mixture import Mixture, MixtureSource
 from headrace.errors import InvalidArgumentError
 from headrace.loader import changes
 from headrace.loader.engine import Engine
-from headrace.loader.mapping.mappable import Mappable, Place
+from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.options import split_options
 from headrace.loader.quarantine import find_quarantined
 from headrace.sources import orders
@@ -150,7 +150,7 @@ class Loader(Mappable["MappedLoader"], live.Closing):
         self._reader: MappedLoader | None = None  # That may have taken batches ahead.
         live.register(self)
 
-    def _mapped(self, step: Step, place: Place) -> MappedLoader:
+    def _mapped(self, step: Step, place: Where) -> MappedLoader:
         from headrace.loader.mapping.mapped import MappedLoader
 
         return MappedLoader(self, (step,), place)

@@ -11,29 +11,29 @@ from headrace.base.units import whole_number
 from headrace.errors import InvalidArgumentError
 from headrace.loader.mapping.steps import Step, make_collate, make_filter, make_map
 
-__all__ = ["Mappable", "Place"]
+__all__ = ["Mappable", "Where"]
 
 
-class Place(NamedTuple):
+class Where(NamedTuple):
     """Where functions run, as far as it was said."""
 
     workers: int | None = None
     where: str | None = None
 
-    def joined(self, other: Place) -> Place:
+    def joined(self, other: Where) -> Where:
         """Of two calls on one loader. Raises InvalidArgumentError where they say different things."""
         for name, mine, its in zip(self._fields, self, other, strict=True):
             if mine is not None and its is not None and mine != its:
                 raise InvalidArgumentError(
                     f"{name}={its!r}: an earlier function of this loader has {name}={mine!r}, and all run in the same workers"
                 )
-        return Place(
+        return Where(
             self.workers if other.workers is None else other.workers,
             self.where if other.where is None else other.where,
         )
 
     @classmethod
-    def checked(cls, workers: int | None, where: str | None) -> Place:
+    def checked(cls, workers: int | None, where: str | None) -> Where:
         if where not in (None, "thread", "process"):
             raise InvalidArgumentError(f"where={where!r} is unknown; there are thread, process")
         return cls(None if workers is None else whole_number("workers", workers, 16), where)
@@ -64,7 +64,7 @@ class Mappable(ABC, Generic[_Mapped_co]):
     """
 
     @abstractmethod
-    def _mapped(self, step: Step, place: Place) -> _Mapped_co:
+    def _mapped(self, step: Step, place: Where) -> _Mapped_co:
         """The loader with one more function."""
 
     def map(
@@ -85,7 +85,7 @@ class Mappable(ABC, Generic[_Mapped_co]):
             samples; or a Batch with its own) or anything else, which is delivered as it is.
         :param per: ``"sample"`` or ``"batch"``.
         """
-        return self._mapped(make_map(fn, per), Place.checked(workers, where))
+        return self._mapped(make_map(fn, per), Where.checked(workers, where))
 
     def filter(
         self,
@@ -101,10 +101,10 @@ class Mappable(ABC, Generic[_Mapped_co]):
         :param holes: ``"compact"``: batches get shorter, and empty ones are not delivered (on some ranks
             maybe, while others have samples). ``"mask"``: the sample stays, and ``batch.mask`` is False.
         """
-        return self._mapped(make_filter(fn, holes), Place.checked(workers, where))
+        return self._mapped(make_filter(fn, holes), Where.checked(workers, where))
 
     def collate(
         self, fn: Callable[..., Any], *, workers: int | None = None, where: str | None = None
     ) -> _Mapped_co:
         """Makes of each batch what a function makes of the list of its samples."""
-        return self._mapped(make_collate(fn), Place.checked(workers, where))
+        return self._mapped(make_collate(fn), Where.checked(workers, where))

@@ -22,7 +22,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.loader.mapping.chain import Bad, Done
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.inline import Executor, Inline, Threads
-from headrace.loader.mapping.mappable import Mappable, Place
+from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.steps import Plan, Step
 from headrace.loader.mapping.whereabouts import whereabouts
 
@@ -64,7 +64,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
     One thread at a time moves the position, others wait.
     """
 
-    def __init__(self, loader: Loader, steps: tuple[Step, ...], place: Place, is_torch: bool = False) -> None:
+    def __init__(self, loader: Loader, steps: tuple[Step, ...], place: Where, is_torch: bool = False) -> None:
         self._loader, self._steps, self._place, self._is_torch = loader, steps, place, is_torch
         self._lock = threading.RLock()
         self._executor: Executor | None = None
@@ -78,7 +78,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
         self._owner_pid = os.getpid()
         live.register(self)
 
-    def _mapped(self, step: Step, place: Place) -> MappedLoader:
+    def _mapped(self, step: Step, place: Where) -> MappedLoader:
         return MappedLoader(self._loader, (*self._steps, step), self._place.joined(place), self._is_torch)
 
     def _plan(self) -> Plan:
