@@ -112,7 +112,7 @@ class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
         if isinstance(self._loader, MappedLoader):
             mapped._loader = self._loader._mapped(step, place)
         else:
-            mapped._loader = MappedLoader(self._loader, (step,), place, is_torch=True)
+            mapped._loader = MappedLoader(self._loader, (step,), place, Batch)
         return mapped
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]

@@ -20,7 +20,7 @@ ROOMS = [
     ["sources"],
     ["data", "decode"],
     ["loader"],
-    ["prepare", "verification", "sim", "torch"],
+    ["prepare", "verification", "sim", "torch", "collate"],
     ["compat", "cli"],
 ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,9 @@ from headrace.data.mixture import Mixture, MixtureSource
 from headrace.errors import InvalidArgumentError
 from headrace.loader import changes
 from headrace.loader.engine import Engine
+from headrace.loader.epoch import Epoch
 from headrace.loader.mapping.mappable import Mappable, Where
+from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.options import split_options
 from headrace.loader.quarantine import find_quarantined
 from headrace.sources import orders
@@ -31,9 +33,8 @@ from headrace.sources.source import DatasetSource, Source
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
-    from typing_extensions import Self, Unpack
+    from typing_extensions import Unpack
 
-    from headrace.loader.mapping.mapped import MappedLoader
     from headrace.loader.mapping.steps import Step
     from headrace.loader.options import LoaderOptions
 
@@ -55,26 +56,7 @@ def _open(dataset: Any, columns: Any, memory: int | str, opening: dict[str, Any]
     return DatasetSource(dataset._mixed if isinstance(dataset, Mixture) else dataset._source, memory)
 
 
-class _Epoch:
-    """Iterator of one epoch. Not ``iter(next, None)``: that breaks in Python 3.11.2 when several threads
-    share it."""
-
-    __slots__ = ("_next",)
-
-    def __init__(self, next_batch: Callable[[], Any]) -> None:
-        self._next = next_batch
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Batch:
-        batch: Batch | None = self._next()
-        if batch is None:
-            raise StopIteration
-        return batch
-
-
-class Loader(Mappable["MappedLoader"], live.Closing):
+class Loader(Mappable[MappedLoader], live.Closing):
     """Batches of one rank; each epoch a fixed order, each sample exactly once over all ranks.
 
     ``for batch in loader`` runs from the loader's position to the end of the epoch; the next loop is the next
@@ -151,8 +133,6 @@ class Loader(Mappable["MappedLoader"], live.Closing):
         live.register(self)
 
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
-        from headrace.loader.mapping.mapped import MappedLoader
-
         return MappedLoader(self, (step,), place)
 
     def _recall(self) -> None:
@@ -257,7 +237,7 @@ class Loader(Mappable["MappedLoader"], live.Closing):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        return _Epoch(self._next)
+        return Epoch(self._next)
 
     def _next(self) -> Batch | None:
         self._is_placed = False

@@ -14,6 +14,7 @@ from headrace.loader.mapping.randomness import Randomness
 from headrace.loader.mapping.rows import About, assemble, make_batch, split
 from headrace.loader.mapping.stack import Allocate, stack
 from headrace.loader.mapping.steps import Plan, Step
+from headrace.loader.mapping.tensors import as_tensors
 
 __all__ = ["Bad", "Chain", "Done", "StepError"]
 
@@ -55,14 +56,6 @@ class _Samples(NamedTuple):
     about: About
 
 
-def _batch_type(is_torch: bool) -> type[Batch]:
-    if not is_torch:
-        return Batch
-    from headrace.torch import Batch as TensorBatch
-
-    return TensorBatch
-
-
 class Chain:
     """One thread at a time.
 
@@ -73,7 +66,7 @@ class Chain:
     def __init__(self, plan: Plan, seeds_globals: bool, allocate: Allocate = np.empty) -> None:
         self._plan, self._allocate = plan, allocate
         self._random = Randomness(plan.seed, seeds_globals)
-        self._batch_type = _batch_type(plan.is_torch)
+        self._batch_type = plan.batch_type
         numbered = enumerate(plan.steps)
         self._runs = [list(run) for _, run in itertools.groupby(numbered, lambda each: each[1].per)]
 
@@ -101,8 +94,6 @@ class Chain:
     def _with_tensors(self, batch: Batch) -> Batch:
         if not self._plan.is_torch:
             return batch
-        from headrace.loader.mapping.tensors import as_tensors
-
         return make_batch(self._batch_type, as_tensors(dict(batch)), About.of(batch))
 
     def _as_batch(self, value: Mapping[str, Any], about: About) -> Batch:

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace.base import live
 from headrace.data.batch import BadSample, Batch
 from headrace.errors import InvalidArgumentError
+from headrace.loader.epoch import Epoch
 from headrace.loader.mapping.chain import Bad, Done
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.inline import Executor, Inline, Threads
 from headrace.loader.mapping.mappable import Mappable, Where
+from headrace.loader.mapping.pool import Pool
 from headrace.loader.mapping.steps import Plan, Step
 from headrace.loader.mapping.whereabouts import whereabouts
 
@@ -64,8 +66,10 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
     One thread at a time moves the position, others wait.
     """
 
-    def __init__(self, loader: Loader, steps: tuple[Step, ...], place: Where, is_torch: bool = False) -> None:
-        self._loader, self._steps, self._place, self._is_torch = loader, steps, place, is_torch
+    def __init__(
+        self, loader: Loader, steps: tuple[Step, ...], place: Where, batch_type: type[Batch] = Batch
+    ) -> None:
+        self._loader, self._steps, self._place, self._batch_type = loader, steps, place, batch_type
         self._lock = threading.RLock()
         self._executor: Executor | None = None
         self._ahead: deque[_Ahead] = deque()
@@ -79,12 +83,12 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
         live.register(self)
 
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
-        return MappedLoader(self._loader, (*self._steps, step), self._place.joined(place), self._is_torch)
+        return MappedLoader(self._loader, (*self._steps, step), self._place.joined(place), self._batch_type)
 
     def _plan(self) -> Plan:
         options = self._loader._options
         assert options.seed is not None
-        return Plan(self._steps, options.seed, self._is_torch, options.on_bad_sample == "replace")
+        return Plan(self._steps, options.seed, self._batch_type, options.on_bad_sample == "replace")
 
     def _start_executor(self) -> Executor:
         workers, where = self._place.resolved()
@@ -92,8 +96,6 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             return Inline(self._plan(), seeds_globals=where == "process")
         if where == "thread":
             return Threads(self._plan(), workers)
-        from headrace.loader.mapping.pool import Pool
-
         return Pool(self._plan(), workers, Batch)
 
     def _check_owner(self) -> None:
@@ -103,14 +105,12 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             )
 
     def __iter__(self) -> Iterator[Any]:
-        from headrace.loader.loader import _Epoch
-
         self._check_owner()
         with self._lock:
             self._mend()
             if not self._ahead:
                 iter(self._loader)
-        return _Epoch(self._next)
+        return Epoch(self._next)
 
     def _next(self) -> Any:
         """What comes next; None at the end of the epoch."""

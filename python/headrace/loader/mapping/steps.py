@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
 
 __all__ = ["Plan", "Step", "make_collate", "make_filter", "make_map"]
@@ -35,10 +36,15 @@ class Plan(NamedTuple):
 
     steps: tuple[Step, ...]
     seed: int
-    is_torch: bool
-    """The functions see tensors of torch in place of arrays."""
+    batch_type: type[Batch]
+    """Of the batches that functions see: Batch, or headrace.torch's."""
     replaces_bad: bool
     """A sample whose function fails is replaced; else that is an error."""
+
+    @property
+    def is_torch(self) -> bool:
+        """The functions see tensors of torch in place of arrays."""
+        return self.batch_type is not Batch
 
 
 def _takes_rng(fn: Callable[..., Any]) -> bool:
