@@ -15,7 +15,7 @@ namespace {
 /// Above that, sums of sizes and pads would need more thought than they are worth.
 constexpr std::uint32_t kMostSide = 1U << 16;
 
-Status wrong(std::string what) { return {Code::kInvalidArgument, "image options: " + what}; }
+Status wrong(const std::string& what) { return {Code::kInvalidArgument, "image options: " + what}; }
 
 bool is_probability(double x) noexcept { return x >= 0 && x <= 1; }
 bool is_side(std::uint32_t x) noexcept { return x >= 1 && x <= kMostSide; }

@@ -80,7 +80,7 @@ TEST(DecodeImage, TurnsWhatExifSaysIsTurned) {
         orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;
     const bool is_bottom =
         orientation == 3 || orientation == 4 || orientation == 6 || orientation == 7;
-    const std::size_t corner = (is_bottom ? 39 * 60 : 0) + (is_right ? 59 : 0);
+    const std::size_t corner = (is_bottom ? 39U * 60U : 0U) + (is_right ? 59U : 0U);
     for (std::size_t c = 0; c < 3; ++c)
       EXPECT_EQ(sample(*turned, 4 + c), sample(*plain, 4 + 3 * corner + c)) << orientation;
     // Its neighbour to the right.
@@ -98,7 +98,8 @@ bool is_part(const std::vector<std::byte>& crop, const std::vector<std::byte>& w
     const std::byte* from = whole.data() + 7 + ((y + row) * 301 + x) * 3;
     return std::equal(from, from + 135, crop.data() + row * 135);
   };
-  for (std::size_t at = 0; at < (203 - 30) * (301 - 44); ++at) {
+  constexpr std::size_t kPlaces = (203 - 30) * (301 - 44);
+  for (std::size_t at = 0; at < kPlaces; ++at) {
     std::size_t rows = 0;
     while (rows < 31 && row_fits(at / 257, at % 257, rows)) ++rows;
     if (rows == 31) return true;

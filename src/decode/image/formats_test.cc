@@ -12,6 +12,7 @@ namespace {
 using testing::decode_value;
 
 constexpr ImageSize kSize{13, 21};
+constexpr std::size_t kPixels = 13 * 21;
 
 std::string make_png(std::uint32_t format, const std::vector<std::uint8_t>& pixels) {
   png_image image{};
@@ -114,7 +115,7 @@ ImageOptions with_mode(PixelMode mode) {
 }
 
 TEST(DecodeFormats, GiveThePixelsThatWereStored) {
-  const auto rgb = testing::noise(kSize.height * kSize.width * 3);
+  const auto rgb = testing::noise(kPixels * 3);
   EXPECT_EQ(pixels_of(make_png(PNG_FORMAT_RGB, rgb)), rgb);
   EXPECT_EQ(pixels_of(make_webp(rgb)), rgb);
   EXPECT_EQ(pixels_of(make_tiff(rgb, 1)), rgb);
@@ -122,23 +123,23 @@ TEST(DecodeFormats, GiveThePixelsThatWereStored) {
 }
 
 TEST(DecodeFormats, TurnATiffAsItsTagSays) {
-  const auto rgb = testing::noise(kSize.height * kSize.width * 3);
+  const auto rgb = testing::noise(kPixels * 3);
   const auto turned = pixels_of(make_tiff(rgb, 3));
   ASSERT_EQ(turned.size(), rgb.size());
   EXPECT_EQ(turned[0], rgb[rgb.size() - 3]);
 }
 
 TEST(DecodeFormats, DropOrKeepAlpha) {
-  const auto rgba = testing::noise(kSize.height * kSize.width * 4);
+  const auto rgba = testing::noise(kPixels * 4);
   const std::string file = make_png(PNG_FORMAT_RGBA, rgba);
   EXPECT_EQ(pixels_of(file, with_mode(PixelMode::kColorAlpha)), rgba);
   const auto rgb = pixels_of(file);
-  ASSERT_EQ(rgb.size(), kSize.height * kSize.width * 3);
+  ASSERT_EQ(rgb.size(), kPixels * 3);
   EXPECT_EQ(rgb[3], rgba[4]);
   const auto opaque = pixels_of(make_png(PNG_FORMAT_RGB, rgb), with_mode(PixelMode::kColorAlpha));
   EXPECT_EQ(opaque[7], 255);
   const auto grey = pixels_of(file, with_mode(PixelMode::kGrey));
-  ASSERT_EQ(grey.size(), kSize.height * kSize.width);
+  ASSERT_EQ(grey.size(), kPixels);
   EXPECT_NEAR(grey[0], 0.299 * rgba[0] + 0.587 * rgba[1] + 0.114 * rgba[2], 0.51);
 }
 
@@ -167,7 +168,7 @@ struct Sample {
 };
 
 std::vector<Sample> samples() {
-  const auto rgb = testing::noise(kSize.height * kSize.width * 3);
+  const auto rgb = testing::noise(kPixels * 3);
   return {{make_png(PNG_FORMAT_RGB, rgb)},
           {make_webp(rgb)},
           {make_tiff(rgb, 6)},

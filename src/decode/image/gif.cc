@@ -103,10 +103,11 @@ Palette palette_of(const GifFileType* gif) noexcept {
     const GifColorType grey = {static_cast<GifByteType>(map == nullptr ? i : 0),
                                static_cast<GifByteType>(map == nullptr ? i : 0),
                                static_cast<GifByteType>(map == nullptr ? i : 0)};
+    const auto at = static_cast<std::size_t>(i);
     const GifColorType color = is_there ? map->Colors[i] : grey;
-    palette.rgb[3 * i] = color.Red;
-    palette.rgb[3 * i + 1] = color.Green;
-    palette.rgb[3 * i + 2] = color.Blue;
+    palette.rgb[3 * at] = color.Red;
+    palette.rgb[3 * at + 1] = color.Green;
+    palette.rgb[3 * at + 2] = color.Blue;
   }
   return palette;
 }
@@ -115,9 +116,9 @@ Palette palette_of(const GifFileType* gif) noexcept {
 void color_in_place(std::uint8_t* pixels, std::size_t count, const Palette& palette,
                     int transparent) noexcept {
   for (std::size_t i = count; i-- > 0;) {
-    const int index = pixels[i];
+    const std::size_t index = pixels[i];
     std::memcpy(pixels + 4 * i, palette.rgb + 3 * index, 3);
-    pixels[4 * i + 3] = index == transparent ? 0 : 255;
+    pixels[4 * i + 3] = static_cast<int>(index) == transparent ? 0 : 255;
   }
 }
 

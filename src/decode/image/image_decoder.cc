@@ -259,9 +259,12 @@ Status ImageDecoder::decode(std::span<const std::byte> value, std::uint64_t key,
   HEADRACE_TRY_ASSIGN(const ImageHeader header, header_of(value));
   const ImagePlan plan = plan_image(options_, oriented(header.size, header.orientation), key);
   if (!options_.output_size()) out = write_ragged_header(options_, plan.canvas, out);
-  Status status = is_augmented(options_)
-                      ? write_augmented(value, header, options_, plan, key, out.data())
-                      : write_plain(value, header, options_, plan, out.data());
+  Status status;
+  if (is_augmented(options_)) {
+    status = write_augmented(value, header, options_, plan, key, out.data());
+  } else {
+    status = write_plain(value, header, options_, plan, out.data());
+  }
   thread_scratch().trim();
   trim_tables();
   return status;
