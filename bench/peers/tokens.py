@@ -169,8 +169,8 @@ def run_child(name: str, endpoint: str, data: Path) -> dict[str, Any]:
     return result
 
 
-def start_simulator(data: Path) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "headrace.cli", "sim", str(data / "buckets"), "--json"]
+def start_simulator(data: Path, *options: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "headrace.cli", "sim", str(data / "buckets"), "--json", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     os.environ |= {

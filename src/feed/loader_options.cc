@@ -25,7 +25,8 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
 }
 
 Status bind_decoders(const Dataset& dataset, const LoaderOptions& options, Selection& selection) {
-  for (const auto& [name, decode] : options.decode) {
+  for (const auto& entry : options.decode) {
+    const std::string& name = entry.first;
     const auto found = std::find_if(selection.schema.begin(), selection.schema.end(),
                                     [&](const OutputColumn& c) { return c.name == name; });
     if (found == selection.schema.end()) {
@@ -34,7 +35,7 @@ Status bind_decoders(const Dataset& dataset, const LoaderOptions& options, Selec
       return Status(Code::kInvalidArgument, "decode: no column '" + name + "' is delivered from " +
                                                 dataset.url() + "; there are " + known);
     }
-    HEADRACE_TRY_ASSIGN(DecodedColumn column, decode->bind(*found));
+    HEADRACE_TRY_ASSIGN(DecodedColumn column, entry.second->bind(*found));
     column.output.name = name;
     *found = std::move(column.output);
     if (column.decoder == nullptr) continue;
