@@ -6,9 +6,11 @@
 
 --photos: a directory of photographs (Debian's plasma-workspace-wallpapers), which are cut into tiles. The same
 tiles are written as MDS, LitData chunks, WebDataset tars and files, and served by `headrace sim` (profile none)
-on loopback, but for `files`, a DataLoader over local files. Each read is a fresh process with an empty cache,
+on loopback; `files` (a DataLoader), tf.data, DALI (its CPU pipeline) and SPDL read the local files. Each read is a fresh process with an empty cache,
 interleaved; CPU is user + system time of it and its children from the end of the imports to the last batch. Peers
 decode by torchvision (libjpeg-turbo) with transforms v2, in --workers processes (0: in their own).
+
+Peers that need packages of their own get them by --path dali=DIR or --python tfdata=EXECUTABLE.
 
 resize: to 224 x 224, antialiased bilinear, all pixels decoded (`exact`; `headrace-fast` decodes at a fraction of the
 size where that is enough). crop: random resized crop and flip.
@@ -20,7 +22,6 @@ import argparse
 import io
 import json
 import os
-import resource
 import shutil
 import statistics
 import subprocess
@@ -198,10 +199,11 @@ def webdataset_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]
     dataset = (
         webdataset.WebDataset(urls, shardshuffle=100, empty_check=False)
         .shuffle(1000)
-        .map(lambda sample: apply(sample["jpg"]))
+        .map(lambda sample: (apply(sample["jpg"]),))
         .batched(BATCH)
     )
-    yield from DataLoader(dataset, batch_size=None, num_workers=args.workers)
+    for (batch,) in DataLoader(dataset, batch_size=None, num_workers=args.workers):
+        yield batch
 
 
 def files_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
@@ -220,6 +222,85 @@ def files_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
     yield from DataLoader(Files(), batch_size=BATCH, shuffle=True, num_workers=args.workers)
 
 
+def paths_of(args: argparse.Namespace) -> list[str]:
+    return sorted(map(str, (args.data / "files").iterdir()))
+
+
+def tfdata_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
+    import tensorflow as tf  # type: ignore[import-not-found]
+
+    def resize(data: Any) -> Any:
+        return tf.image.resize(
+            tf.io.decode_jpeg(data, 3, dct_method="INTEGER_ACCURATE"), (SIDE, SIDE), antialias=True
+        )
+
+    def crop(data: Any) -> Any:
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            tf.io.extract_jpeg_shape(data),
+            tf.zeros((1, 0, 4)),
+            area_range=(0.08, 1.0),
+            aspect_ratio_range=(3 / 4, 4 / 3),
+            use_image_if_no_bounding_boxes=True,
+        )
+        window = tf.stack([begin[0], begin[1], size[0], size[1]])
+        image = tf.io.decode_and_crop_jpeg(data, window, 3, dct_method="INTEGER_ACCURATE")
+        return tf.image.random_flip_left_right(tf.image.resize(image, (SIDE, SIDE), antialias=True))
+
+    steps = resize if args.mode == "resize" else crop
+    paths = paths_of(args)
+    dataset = (
+        tf.data.Dataset.from_tensor_slices(paths)
+        .shuffle(len(paths))
+        .map(lambda path: tf.cast(steps(tf.io.read_file(path)), tf.uint8), num_parallel_calls=args.workers)
+        .batch(BATCH)
+        .prefetch(2)
+    )
+    for batch in dataset:
+        yield batch.numpy()
+
+
+def dali_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
+    from nvidia.dali import fn, pipeline_def, types  # type: ignore[import-not-found]
+
+    @pipeline_def(batch_size=BATCH, num_threads=args.workers, device_id=None)  # type: ignore[untyped-decorator]
+    def pipeline() -> Any:
+        data, _ = fn.readers.file(files=paths_of(args), random_shuffle=True)
+        if args.mode == "resize":
+            images = fn.decoders.image(data, device="cpu", output_type=types.RGB)
+        else:
+            images = fn.decoders.image_random_crop(
+                data, device="cpu", output_type=types.RGB, random_area=(0.08, 1.0)
+            )
+        images = fn.resize(images, size=(SIDE, SIDE), interp_type=types.INTERP_LINEAR, antialias=True)
+        return images if args.mode == "resize" else fn.flip(images, horizontal=fn.random.coin_flip())
+
+    running = pipeline()
+    running.build()
+    for _ in range(len(paths_of(args)) // BATCH):
+        (batch,) = running.run()
+        yield batch.as_array()
+
+
+def spdl_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
+    import random
+
+    import spdl.io  # type: ignore[import-not-found]
+    from spdl.pipeline import PipelineBuilder  # type: ignore[import-not-found]
+
+    paths = paths_of(args)
+    random.shuffle(paths)
+    batches = [paths[i : i + BATCH] for i in range(0, len(paths), BATCH)]
+
+    def load(batch: list[str]) -> Any:
+        frames = spdl.io.load_image_batch(batch, width=SIDE, height=SIDE, pix_fmt="rgb24")
+        return spdl.io.to_numpy(frames)
+
+    built = PipelineBuilder().add_source(batches).pipe(load, concurrency=args.workers).add_sink(2)
+    pipeline = built.build(num_threads=args.workers)
+    with pipeline.auto_stop():
+        yield from pipeline.get_iterator()
+
+
 LOADERS: dict[str, Callable[[str, argparse.Namespace], Iterator[Any]]] = {
     "headrace": headrace_batches,
     "headrace-fast": headrace_fast_batches,
@@ -227,16 +308,37 @@ LOADERS: dict[str, Callable[[str, argparse.Namespace], Iterator[Any]]] = {
     "mosaicml-streaming": mosaic_batches,
     "webdataset": webdataset_batches,
     "files": files_batches,
+    "tfdata": tfdata_batches,
+    "dali": dali_batches,
+    "spdl": spdl_batches,
 }
-MODULES = {"litdata": "litdata", "mosaicml-streaming": "streaming", "webdataset": "webdataset"}
+MODULES = {
+    "headrace": "headrace",
+    "headrace-fast": "headrace",
+    "litdata": "litdata",
+    "mosaicml-streaming": "streaming",
+    "webdataset": "webdataset",
+    "tfdata": "tensorflow",
+    "dali": "nvidia.dali",
+    "spdl": "spdl.io",
+}
+TORCH = ("litdata", "mosaicml-streaming", "webdataset", "files")
+ONLY_RESIZE = ("spdl",)
+"""No random resized crop there that decodes and resizes in one call."""
+
+
+def peak_rss_mib() -> float:
+    """Of this process alone: ru_maxrss begins with what its parent had."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
 def child(args: argparse.Namespace) -> None:
     """One epoch in this process."""
-    import torch  # noqa: F401
-    import torchvision.transforms.v2  # noqa: F401
-
-    __import__(MODULES.get(args.child, "headrace"))
+    if args.child in TORCH:
+        import torchvision.transforms.v2  # noqa: F401
+    if args.child in MODULES:
+        __import__(MODULES[args.child])
     started, cpu = time.monotonic(), cpu_seconds()
     first, images = 0.0, 0
     for batch in LOADERS[args.child](args.endpoint, args):
@@ -252,7 +354,7 @@ def child(args: argparse.Namespace) -> None:
                 "seconds": time.monotonic() - started,
                 "cpu_s": cpu_seconds() - cpu,
                 "first_batch_s": first,
-                "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+                "peak_rss_mib": peak_rss_mib(),
             }
         )
     )
@@ -264,9 +366,20 @@ def run_child(name: str, mode: str, endpoint: str, args: argparse.Namespace) -> 
     cache.mkdir()
     for leftover in Path("/dev/shm").glob("0000*"):
         leftover.unlink()  # mosaicml-streaming's shared memory of an earlier run
-    command = [sys.executable, __file__, "--child", name, "--mode", mode, "--endpoint", endpoint]
+    command = [
+        args.python.get(name, sys.executable),
+        __file__,
+        "--child",
+        name,
+        "--mode",
+        mode,
+        "--endpoint",
+        endpoint,
+    ]
     command += ["--cache", str(cache), "--data", str(args.data), "--workers", str(args.workers)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    paths = [args.path[name]] if name in args.path else []
+    environment = os.environ | {"PYTHONPATH": ":".join([*paths, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     if done.returncode:
         raise SystemExit(f"{name} failed:\n{done.stderr[-3000:]}")
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
@@ -288,6 +401,11 @@ def summary(results: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         }
 
 
+def named(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -298,12 +416,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--mode", default="resize,crop")
-    parser.add_argument("--loaders", default=",".join(LOADERS))
+    parser.add_argument("--loaders", default=",".join(["headrace", "headrace-fast", *TORCH]))
+    parser.add_argument("--path", type=named, action="append", default=[], metavar="NAME=DIR")
+    parser.add_argument("--python", type=named, action="append", default=[], metavar="NAME=EXECUTABLE")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--endpoint", help=argparse.SUPPRESS)
     parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    args.path, args.python = dict(args.path), dict(args.python)
     if args.child:
         child(args)
         return
@@ -315,6 +436,7 @@ def main() -> None:
             for _ in range(args.rounds)
             for mode in args.mode.split(",")
             for name in args.loaders.split(",")
+            if mode == "resize" or name not in ONLY_RESIZE
         ]
     finally:
         simulator.terminate()
