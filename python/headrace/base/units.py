@@ -12,6 +12,7 @@ _UNITS = {"": 1, "b": 1}
 for _power, _letter in enumerate("kmgt", start=1):
     _UNITS[f"{_letter}b"] = 1000**_power
     _UNITS[f"{_letter}ib"] = 1024**_power
+_PER_SECOND = {"s": 1, "ms": 1e3, "us": 1e6}
 _PATTERN = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
@@ -29,6 +30,14 @@ def parse_bytes(value: int | str, name: str = "memory") -> int:
     if not 0 < value < 1 << 63:
         raise InvalidArgumentError(f"{name}={value!r}: expected a positive number of bytes")
     return value
+
+
+def parse_seconds(value: str, name: str) -> float:
+    """Seconds of ``"20ms"``, ``"+1.5s"`` or ``"0"``; ``name`` is the argument to blame."""
+    match = re.fullmatch(r"\s*\+?([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value)
+    if match is None or not (match[2] in _PER_SECOND or (not match[2] and float(match[1]) == 0)):
+        raise InvalidArgumentError(f"{name} {value}: expected a time such as 20ms or 1.5s")
+    return float(match[1]) / _PER_SECOND.get(match[2], 1)
 
 
 def format_bytes(count: float) -> str:
