@@ -1,4 +1,4 @@
-"""bench fetch, bench load: what this machine and store can do."""
+"""bench fetch, bench load, bench train: what this machine and store can do."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from headrace.cli.common import Format, console, print_json, split_url, status_l
 from headrace.cli.declare import Json, Memory, Where
 from headrace.cli.index import Split
 from headrace.cli.library import add
+from headrace.cli.train import train
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.loader.loader import Loader
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
 
-app = typer.Typer(no_args_is_help=True, help="Measure fetching and loading.", rich_markup_mode="markdown")
+app = typer.Typer(
+    no_args_is_help=True, help="Measure fetching, loading and emulated training.", rich_markup_mode="markdown"
+)
 
 
 DOUBLINGS = [1 << i for i in range(11)]
@@ -254,4 +257,5 @@ def load(
 def register(parent: typer.Typer) -> None:
     add(app, fetch)
     add(app, load)
+    add(app, train)
     parent.add_typer(app, name="bench")
