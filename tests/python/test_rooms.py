@@ -21,6 +21,7 @@ ROOMS = [
     ["data", "decode"],
     ["loader"],
     ["prepare", "verification", "sim", "torch", "collate"],
+    ["bench"],
     ["compat", "cli"],
 ]
 

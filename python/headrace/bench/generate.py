@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,12 +11,13 @@ import numpy as np
 
 from headrace.bench.workloads import Workload
 from headrace.data.index import write_index
+from headrace.errors import NotFoundError
 from headrace.prepare.writers import MDSWriter, TFRecordWriter
 from headrace.store.store import Store
 
 __all__ = ["generate", "record_sizes"]
 
-_FRAME_BYTES = 80
+_FRAME_BYTES = 54
 """Of a record of tf.train.Example beside its image, about: only the number of records in a file depends on it."""
 
 Report = Callable[[int], None]
@@ -58,7 +60,7 @@ def generate(
         else:
             _write_tokens(workload, url, _records(workload, samples, seed, report), options)
     except BaseException:
-        with Store(url, **options) as store:
+        with Store(url, **options) as store, contextlib.suppress(NotFoundError):
             store.delete_many([info.key for info in store.list()])
         raise
 
@@ -87,7 +89,7 @@ def _write_npz(url: str, records: Iterator[bytes], options: dict[str, Any]) -> N
 
 
 def _write_tfrecord(workload: Workload, url: str, records: Iterator[bytes], options: dict[str, Any]) -> None:
-    shard_bytes = round(workload.samples_per_file * (workload.record_bytes + _FRAME_BYTES))
+    shard_bytes = round((workload.samples_per_file + 0.5) * (workload.record_bytes + _FRAME_BYTES))
     if workload.samples_per_file == 1:
         shard_bytes = 1  # Each record is more than that: a file of its own.
     columns = {"image": "bytes", "size": "int"}
