@@ -13,6 +13,7 @@ from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli._knee import bar, knee, recommend, sweep
+from headrace.cli._plot import find_figure
 from headrace.cli.common import Format, console, print_json, split_url, status_line
 from headrace.cli.declare import Json, Memory, Where
 from headrace.cli.index import Split
@@ -193,6 +194,16 @@ def load(
     seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
     sequential: Annotated[bool, typer.Option("--sequential", help="Without shuffling.")] = False,
     prefetch: Annotated[int, typer.Option("--prefetch", min=1)] = 16,
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Threads of the engine; 0: chosen.")] = 0,
+    sweep_settings: Annotated[
+        bool,
+        typer.Option(
+            "--sweep", help="A run for each of several prefetch, workers and memory, the others as given."
+        ),
+    ] = False,
+    plot: Annotated[
+        str, typer.Option("--plot", metavar="FILE.png", help="Draw the sweep (needs matplotlib).")
+    ] = "",
     format: Format = "auto",
     split: Split = "",
     memory: Memory = "4GiB",
@@ -206,43 +217,89 @@ def load(
     * `headrace bench load s3://bucket/tokens --batch-size 64`
 
     * `headrace bench load ./shards --batches 1000 --memory 256MiB --json`
+
+    * `headrace bench load s3://bucket/shards --batches 500 --sweep --plot settings.png` — which settings
+      matter here?
     """
-    started = Stopwatch()
-    with Loader(
-        url,
-        batch_size=batch_size,
-        shuffle=not sequential,
-        seed=seed,
-        prefetch=prefetch,
-        format=format,
-        split=split or None,
-        memory=memory,
-        rank=0,
-        world_size=1,
+    if plot and not sweep_settings:
+        raise InvalidArgumentError("--plot draws a sweep: give --sweep, too")
+    figure = find_figure() if plot else None
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "shuffle": not sequential,
+        "seed": seed,
+        "prefetch": prefetch,
+        "workers": workers,
+        "format": format,
+        "split": split or None,
+        "memory": memory,
         **where.as_dict(),
-    ) as loader:
+    }
+    if not sweep_settings:
+        report = {"url": without_secrets(url), **_load(url, batches, options)}
+        if json:
+            print_json(report)
+        else:
+            _print_load(report)
+        return
+    rows = []
+    for changed in settings_to_try(options):
+        with status_line(", ".join(f"{name} {value}" for name, value in changed.items()) or "as given"):
+            rows.append({"changed": changed, **_load(url, batches, {**options, **changed})})
+    if figure is not None:
+        _draw_settings(figure(figsize=(10, 3.5), layout="constrained"), rows, options, plot)
+    if json:
+        print_json({"url": without_secrets(url), "rows": rows})
+    else:
+        _print_settings(rows)
+
+
+TRIED: dict[str, list[Any]] = {
+    "prefetch": [1, 4, 16, 64],
+    "workers": [1, 2, 4, 8],
+    "memory": ["64MiB", "256MiB", "1GiB", "4GiB"],
+}
+"""What `bench load --sweep` tries, one setting at a time."""
+
+
+def _amount(value: int | str) -> int:
+    return parse_bytes(value) if isinstance(value, str) else value
+
+
+def settings_to_try(options: dict[str, Any]) -> list[dict[str, Any]]:
+    """The settings as given, then what differs from them in each other run."""
+
+    return [
+        {},
+        *(
+            {name: value}
+            for name, values in TRIED.items()
+            for value in values
+            if _amount(value) != _amount(options[name])
+        ),
+    ]
+
+
+def _load(url: str, batches: int, options: dict[str, Any]) -> dict[str, Any]:
+    started = Stopwatch()
+    with Loader(url, rank=0, world_size=1, **options) as loader:
         samples, count, first = 0, 0, 0.0
         for batch in islice(loader, batches or None):
             first = first or started.read()["seconds"]
             samples, count = samples + len(batch.ids), count + 1
         stats = loader.stats()
-    report: dict[str, Any] = {
-        "url": without_secrets(url),
-        "batches": count,
-        "samples": samples,
-        "first_batch_s": first,
-        **started.read(),
-    }
+    report: dict[str, Any] = {"batches": count, "samples": samples, "first_batch_s": first, **started.read()}
     report["samples_per_s"] = samples / report["seconds"]
     report["samples_per_cpu_s"] = samples / max(report["cpu_seconds"], 1e-9)
     report["stats"] = stats
-    if json:
-        print_json(report)
-        return
-    out = console()
+    return report
+
+
+def _print_load(report: dict[str, Any]) -> None:
+    stats, out = report["stats"], console()
     out.print(
-        f"{samples:,} samples in {report['seconds']:.2f} s: {report['samples_per_s']:,.0f} a second, {report['samples_per_cpu_s']:,.0f} a CPU second; "
-        f"first batch after {1000 * first:.0f} ms; at most {format_bytes(stats.get('pool.peak_bytes', 0))} of memory"
+        f"{report['samples']:,} samples in {report['seconds']:.2f} s: {report['samples_per_s']:,.0f} a second, {report['samples_per_cpu_s']:,.0f} a CPU second; "
+        f"first batch after {1000 * report['first_batch_s']:.0f} ms; at most {format_bytes(stats.get('pool.peak_bytes', 0))} of memory"
     )
     stalls = {cause: s for cause, s in stats["stall_seconds"].items() if s >= 0.0005}
     out.print(
@@ -252,6 +309,59 @@ def load(
             or "nothing"
         )
     )
+
+
+def _print_settings(rows: list[dict[str, Any]]) -> None:
+    best = max(row["samples_per_s"] for row in rows)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("changed", no_wrap=True)
+    for name in ("samples/s", "a CPU s", "first ms", "memory", "waited s"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("mostly for", "speed"):
+        table.add_column(name, no_wrap=True)
+    for row in rows:
+        stalls = row["stats"]["stall_seconds"]
+        table.add_row(
+            " ".join(f"{name}={value}" for name, value in row["changed"].items()) or "as given",
+            f"{row['samples_per_s']:,.0f}",
+            f"{row['samples_per_cpu_s']:,.0f}",
+            f"{1000 * row['first_batch_s']:.0f}",
+            format_bytes(row["stats"].get("pool.peak_bytes", 0)),
+            f"{sum(stalls.values()):.2f}",
+            max(stalls, key=lambda cause: float(stalls[cause])),
+            bar(row["samples_per_s"] / best, 8),
+        )
+    out = console()
+    if not out.is_terminal:
+        out.width = 120
+    out.print(table)
+
+
+def _draw_settings(figure: Any, rows: list[dict[str, Any]], options: dict[str, Any], path: str) -> None:
+    """A panel for each setting: speed of the runs that differ in it alone."""
+    panels = figure.subplots(1, len(TRIED), sharey=True)
+    for axes, name in zip(panels, TRIED, strict=True):
+        mine = [row for row in rows if not row["changed"] or name in row["changed"]]
+        values = [row["changed"].get(name, options[name]) for row in mine]
+        order = sorted(range(len(mine)), key=lambda i: _amount(values[i]))
+        axes.plot(
+            [str(values[i]) for i in order],
+            [mine[i]["samples_per_s"] for i in order],
+            marker="o",
+            label="a second",
+        )
+        axes.plot(
+            [str(values[i]) for i in order],
+            [mine[i]["samples_per_cpu_s"] for i in order],
+            marker="s",
+            linestyle="--",
+            label="a CPU second",
+        )
+        axes.set_xlabel(name)
+        axes.set_ylim(bottom=0)
+    panels[0].set_ylabel("samples")
+    panels[0].legend()
+    figure.savefig(path, dpi=150)
 
 
 def register(parent: typer.Typer) -> None:

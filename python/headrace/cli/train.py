@@ -24,10 +24,11 @@ from headrace.bench.storage import SimulatedStorage
 from headrace.bench.utilisation import find_largest
 from headrace.bench.workloads import ACCELERATORS, WORKLOADS, Workload, find_workload
 from headrace.cli._knee import bar
+from headrace.cli._plot import find_figure
 from headrace.cli.base import is_local, is_web, local_path, split_url, wildcard
 from headrace.cli.common import console, print_json
 from headrace.cli.declare import Json, Where
-from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
 
@@ -192,7 +193,7 @@ def train(
         raise InvalidArgumentError("--samples and --size say the same: give one of them")
     if profile and profile not in sim.profiles():
         raise InvalidArgumentError(f"--profile {profile}: there are {', '.join(sim.profiles())}")
-    draw = _find_plot(plot) if plot else None
+    figure = find_figure() if plot else None
     is_simulated = bool(profile or latency or sweep_latency)
     if is_simulated and url and not is_local(url):
         raise InvalidArgumentError(
@@ -239,8 +240,8 @@ def train(
             report["rows"] = _sweep(setting, accelerators, storage, delays)
         else:
             report["rows"] = [_measure(setting, accelerators, storage)]
-    if draw is not None:
-        draw(report)
+    if figure is not None:
+        _draw(figure(figsize=(7, 4), layout="constrained"), report, plot)
     if json:
         print_json(report)
     else:
@@ -343,31 +344,20 @@ def _find(setting: session.Setting, storage: SimulatedStorage | None) -> Row:
     return {"found": found, "limit": limit, "rows": rows}
 
 
-def _find_plot(path: str) -> Callable[[Row], None]:
-    """What draws a report. Raises UnsupportedError before anything is measured in vain."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise UnsupportedError("--plot needs matplotlib: pip install matplotlib") from None
-
-    def draw(report: Row) -> None:
-        rows = report["rows"]
-        figure = Figure(figsize=(7, 4), layout="constrained")
-        axes = figure.add_subplot()
-        added = [1000 * row["added_latency_s"] for row in rows]
-        axes.plot(added, [100 * row["utilisation"] for row in rows], marker="o")
-        axes.axhline(100 * report["bar"], linestyle="--", color="gray", label=f"bar, {report['bar']:.0%}")
-        axes.set_xlabel("added to each first byte, ms")
-        axes.set_ylabel("accelerator utilisation, %")
-        axes.set_ylim(0, 105)
-        axes.set_title(
-            f"{report['workload']}, {rows[0]['accelerators']} x {report['accelerator']}, "
-            f"profile {report['profile']}"
-        )
-        axes.legend(loc="lower left")
-        figure.savefig(path, dpi=150)
-
-    return draw
+def _draw(figure: Any, report: Row, path: str) -> None:
+    rows = report["rows"]
+    axes = figure.add_subplot()
+    added = [1000 * row["added_latency_s"] for row in rows]
+    axes.plot(added, [100 * row["utilisation"] for row in rows], marker="o")
+    axes.axhline(100 * report["bar"], linestyle="--", color="gray", label=f"bar, {report['bar']:.0%}")
+    axes.set_xlabel("added to each first byte, ms")
+    axes.set_ylabel("accelerator utilisation, %")
+    axes.set_ylim(0, 105)
+    axes.set_title(
+        f"{report['workload']}, {rows[0]['accelerators']} x {report['accelerator']}, profile {report['profile']}"
+    )
+    axes.legend(loc="lower left")
+    figure.savefig(path, dpi=150)
 
 
 def _milliseconds(seconds: float) -> str:
