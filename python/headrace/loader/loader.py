@@ -91,8 +91,10 @@ class Loader(Mappable[MappedLoader], live.Closing):
     :param window: blocks that are shuffled together in one lane of the order; 0: the default of the order.
     :param lanes: lanes of the order; 0: chosen from the batch size and the memory.
     :param read_timeout: seconds for one block, all attempts together.
+    :param decode: what is made of columns, on the engine's threads: ``{"image": headrace.decode.image(...)}``,
+        or ``"auto"`` for what is obvious from encodings and names (:mod:`headrace.decode`).
     :param on_bad_sample: ``"replace"``: a sample whose bytes turn out bad (a checksum, a broken record, a
-        block that does not inflate) is replaced by another of its source, the same on all ranks and in all
+        block that does not inflate, a value that cannot be decoded) is replaced by another of its source, the same on all ranks and in all
         runs; ``batch.replaced`` says where. ``"raise"``: CorruptError. What the store or the network does is
         never a reason to replace.
     :param quarantine: samples that are never delivered, others in their place, whatever ``on_bad_sample``
