@@ -278,21 +278,21 @@ def test_arrays_of_one_type_are_one_array(members: Path, open_loader: Any) -> No
 
 
 @pytest.mark.parametrize(
-    ("decoding", "column", "message"),
+    ("make", "column", "message"),
     [
-        (hr.decode.npy("float32", (3, 2)), "npy", r"another shape than float32\(3, 2\)"),
-        (hr.decode.npy("float64", (2, 3)), "npy", "another dtype"),
-        (hr.decode.ndarray("int16", 5), "raw", "8 bytes where every value has 10"),
-        (hr.decode.image(resize=(8, 8)), "txt", "no JPEG"),
-        (hr.decode.audio(frames=10), "wav", "2 channels where 1 are expected"),
-        (hr.decode.audio(sample_rate=8000), "wav", "16000"),
-        (hr.decode.audio(), "txt", "no sound"),
+        (lambda: hr.decode.npy("float32", (3, 2)), "npy", r"another shape than float32\(3, 2\)"),
+        (lambda: hr.decode.npy("float64", (2, 3)), "npy", "another dtype"),
+        (lambda: hr.decode.ndarray("int16", 5), "raw", "8 bytes where every value has 10"),
+        (lambda: hr.decode.image(resize=(8, 8)), "txt", "no JPEG"),
+        (lambda: hr.decode.audio(frames=10), "wav", "2 channels where 1 are expected"),
+        (lambda: hr.decode.audio(sample_rate=8000), "wav", "16000"),
+        (lambda: hr.decode.audio(), "txt", "no sound"),
     ],
 )
 def test_values_of_another_kind_are_bad_samples(
-    members: Path, open_loader: Any, decoding: Any, column: str, message: str
+    members: Path, open_loader: Any, make: Any, column: str, message: str
 ) -> None:
-    loader = open_loader(members, batch_size=3, decode={column: decoding})
+    loader = open_loader(members, batch_size=3, decode={column: make()})
     with pytest.raises(hr.CorruptError, match=message):
         next(iter(loader))
 

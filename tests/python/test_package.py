@@ -76,3 +76,14 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     code = "import sys, headrace; print(sorted({'torch', 'rich', 'typer', 'numpy'} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_every_module_is_installed() -> None:
+    source = Path(__file__).resolve().parents[2] / "python" / "headrace"
+    installed = Path(hr.__file__).parent
+    missing = [
+        str(path.relative_to(source))
+        for path in source.rglob("*.py")
+        if not (installed / path.relative_to(source)).exists()
+    ]
+    assert not missing

@@ -1,0 +1,65 @@
+"""Plain PyTorch with DistributedDataParallel, resumable at any step.
+
+torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run.pt
+torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run.pt --resume   # or on 1, 4, ... processes
+"""
+
+import argparse
+import json
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+import headrace as hr
+import headrace.torch
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("data", help="a dataset with the columns image and label")
+parser.add_argument("--checkpoint", default="run.pt")
+parser.add_argument("--resume", action="store_true")
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--stop", type=int, help="end after so many steps, with a checkpoint")
+args = parser.parse_args()
+
+distributed.init_process_group("gloo")  # "nccl" where there are GPUs.
+torch.manual_seed(0)
+model = nn.Sequential(
+    nn.Conv2d(3, 16, 5, 4), nn.ReLU(), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(16, 4)
+)
+model = DistributedDataParallel(model)
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+# Each rank makes the same call; the loader asks torch.distributed which part is its own.
+loader = headrace.torch.Loader(
+    args.data,
+    batch_size=16,
+    seed=17,
+    epoch_end="drop",
+    decode={"image": hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")},
+)
+if args.resume:
+    saved = torch.load(args.checkpoint)
+    model.load_state_dict(saved["model"])
+    optimizer.load_state_dict(saved["optimizer"])
+    loader.load_state_dict(saved["loader"])
+
+
+def save() -> None:
+    if distributed.get_rank() == 0:  # The loader's state is the same on all ranks.
+        parts = {"model": model, "optimizer": optimizer, "loader": loader}
+        torch.save({name: part.state_dict() for name, part in parts.items()}, args.checkpoint)
+
+
+step = 0
+while loader.epoch < args.epochs and step != args.stop:
+    for batch in loader:
+        loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        step += 1
+        print(json.dumps({"loss": loss.item(), "ids": batch.ids.tolist()}), flush=True)
+        if step == args.stop:
+            break
+save()
+distributed.destroy_process_group()
