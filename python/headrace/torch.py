@@ -14,6 +14,7 @@ from headrace.loader.frameworks import (
     Batches,
     BatchIndexes,
     OwnRank,
+    find_lost_state,
     find_wrapper,
     is_evaluated,
     refusal,
@@ -120,10 +121,17 @@ class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
             raise InvalidArgumentError(_ONE_PROCESS)
         if error := find_wrapper():
             return refusal(error)
+        if self._is_at_start() and (error := find_lost_state()):
+            return refusal(error)
         if is_evaluated():
             self._loader.set_epoch(self._loader.epoch)
         batches = map(self._convert, iter(self._loader))
         return self._counted(batches) if "_is_accelerate_prepared" in vars(self) else batches
+
+    def _is_at_start(self) -> bool:
+        """Nobody has loaded a state, and no batch was taken."""
+        state = self._loader.state_dict()
+        return not self._loader._is_placed and state["epoch"] == state["batches"] == 0
 
     def _counted(self, batches: Iterator[Any]) -> Iterator[Any]:
         """As Accelerate's own loaders do: its gradient accumulation looks for the end of the loader that is

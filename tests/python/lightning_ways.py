@@ -145,5 +145,19 @@ def wrapped(job: Job) -> Any:
     return {"ids": module.ids}
 
 
+def late(job: Job) -> Any:
+    """A checkpoint that is written when fit() is over, and a run that goes on from it; from an epoch that it is
+    told, where ``epoch`` is given."""
+    path = Path(job.directory) / "late.ckpt"
+    first = trainer(job, max_steps=3)
+    first.fit(Module(), make(job))
+    first.save_checkpoint(path)
+    module, loader = Module(), make(job)
+    if "epoch" in job.options:
+        loader.set_epoch(job.options["epoch"])
+    trainer(job).fit(module, loader, ckpt_path=str(path))
+    return {"ids": module.ids}
+
+
 if __name__ == "__main__":
-    main({way.__name__: way for way in (fit, hook, stateful, fabric, validate, wrapped)})
+    main({way.__name__: way for way in (fit, hook, stateful, fabric, validate, wrapped, late)})

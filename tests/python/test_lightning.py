@@ -34,6 +34,8 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
                 name, "fabric", world, stops(world) if LONG else stops(world)[1:2], {"wraps": wraps}
             )
         made.add(("wrapped", world), "wrapped", world)
+    made.add("late", "late")
+    made.add("late, told", "late", options={"epoch": 1})
     made.add("kept", "fabric", stop=5, options={"wraps": True, "keeps_wrapper": True})
     for wraps in (False, True):
         made.add(("validate", wraps), "validate", options={"wraps": wraps})
@@ -52,6 +54,12 @@ def test_it_resumes_at_the_next_batch(runs: Runs, way: str, world: int) -> None:
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_data_loader_around_the_loader_is_refused(runs: Runs, world: int) -> None:
     runs.check_refused(("wrapped", world), "trainer.fit(model, loader)")
+
+
+def test_a_checkpoint_without_the_loaders_state_is_refused(runs: Runs) -> None:
+    runs.check_refused("late", "Save checkpoints within fit()")
+    for result in runs["late, told"]:
+        assert received(result), "the user has said where to begin"
 
 
 def test_a_data_loader_around_the_loader_is_not_kept_in_a_checkpoint(runs: Runs) -> None:

@@ -17,6 +17,7 @@ __all__ = [
     "Batches",
     "OwnRank",
     "callers",
+    "find_lost_state",
     "find_wrapper",
     "is_evaluated",
     "refusal",
@@ -41,6 +42,12 @@ _TRAINER = (
 _LIGHTNING_FIT = (
     "Lightning cannot save the state of a DataLoader around a headrace.torch.Loader, and would begin anew after a restart: return the loader "
     "itself from train_dataloader(), or give it to trainer.fit(model, loader)"
+)
+
+_LIGHTNING_LOST = (
+    "Lightning goes on at step {step} from {path}, which holds no state of this loader: it would deliver samples again that the run "
+    "has had. Save checkpoints within fit() (ModelCheckpoint, or a callback): after fit() Lightning has let go of the loader, and "
+    "save_checkpoint() leaves it out. To go on with such a checkpoint, say where to begin: loader.set_epoch(epoch) or loader.load_state_dict(state)"
 )
 
 
@@ -90,6 +97,20 @@ def find_wrapper() -> InvalidArgumentError | None:
     if is_inside and not is_stateful and caller.startswith(_LIGHTNING):
         loop = next(filter(None, (_lightning_loop(module) for module, _ in stack)), "")
         return InvalidArgumentError(_LIGHTNING_FIT) if loop == "fit" else None
+    return None
+
+
+def find_lost_state() -> InvalidArgumentError | None:
+    """What is wrong where Lightning's ``fit(ckpt_path=)`` iterates a loader that stands at its very beginning,
+    though the run is further. To be asked where no state was loaded."""
+    for module, frame in callers():
+        if not module.startswith((*_TORCH, *_LIGHTNING)):
+            return None
+        if _lightning_loop(module) != "fit":
+            continue
+        trainer = getattr(frame.f_locals.get("self"), "trainer", None)
+        path, step = getattr(trainer, "ckpt_path", None), getattr(trainer, "global_step", 0)
+        return InvalidArgumentError(_LIGHTNING_LOST.format(step=step, path=path)) if path and step else None
     return None
 
 
