@@ -1,8 +1,8 @@
 """Accelerators that sleep instead of computing: a thread for each, with a loader of its own, and a barrier
 after each step.
 
-Threads, not processes: what a loader does runs on the engine's threads without Python's lock, and the little
-that is Python's was measured to cost no utilisation (docs/performance.md).
+Threads, not processes: what a loader does runs on the engine's threads without Python's lock. Measured, one
+process each is no better until accelerators outnumber cores (docs/performance.md).
 """
 
 from __future__ import annotations
