@@ -131,6 +131,8 @@ constexpr EncodingRow kEncodings[] = {
     {"nullable_list:", true, ColumnConverter::Kind::kNullableList, nullptr, nullptr},
     {"npy", false, ColumnConverter::Kind::kParsed, "headrace.data.unischema", "load_npy"},
     {"npz", false, ColumnConverter::Kind::kParsed, "headrace.data.unischema", "load_npz"},
+    {"npz:arrays", false, ColumnConverter::Kind::kParsed, "headrace.data.unischema",
+     "load_npz_arrays"},
     {"litdata:numpy", false, ColumnConverter::Kind::kLitDataNumpy, nullptr, nullptr},
     {"litdata:tensor", false, ColumnConverter::Kind::kLitDataTensor, nullptr, nullptr},
     {"litdata:graph", false, ColumnConverter::Kind::kLitDataGraph, nullptr, nullptr},

@@ -231,6 +231,12 @@ def npy(array: Any) -> bytes:
     return out.getvalue()
 
 
+def npz(**arrays: Any) -> bytes:
+    out = io.BytesIO()
+    np.savez_compressed(out, **arrays)
+    return out.getvalue()
+
+
 def sound(frames: int, channels: int, rate: int = 16000) -> bytes:
     out = io.BytesIO()
     with wave.open(out, "wb") as file:
@@ -250,6 +256,7 @@ def members(root: Path) -> Path:
             "txt": f"text {i}".encode(),
             "npy": npy(np.full((2, 3), i, np.float32)),
             "raw": np.arange(4, dtype="<i2").tobytes(),
+            "npz": npz(x=np.full(3, i), y=np.eye(2, dtype=np.float32)),
             "wav": sound(100 + i, 2),
             "bin": bytes([i] * (i + 1)),
         }
@@ -266,6 +273,8 @@ def test_auto_does_the_obvious(members: Path, open_loader: Any) -> None:
             assert batch["json"][row] == {"id": i}
             assert batch["txt"][row] == f"text {i}"
             assert np.array_equal(batch["npy"][row], np.full((2, 3), i, np.float32))
+            assert batch["npz"][row]["x"].tolist() == [i] * 3
+            assert np.array_equal(batch["npz"][row]["y"], np.eye(2))
             assert batch["bin"][row] == bytes([i] * (i + 1)), "nothing is guessed from values"
 
 

@@ -210,6 +210,11 @@ def load_npz(value: bytes) -> Any:
     return _only_value_errors(lambda packed: _array(_unpack(packed)), value)
 
 
+def load_npz_arrays(value: bytes) -> dict[str, Any]:
+    """Of any ``.npz``: its arrays by name. Raises ValueError."""
+    return _only_value_errors(_arrays, value)  # type: ignore[no-any-return]
+
+
 def _only_value_errors(load: Callable[[bytes], Any], value: bytes) -> Any:
     """ValueError says that the value is broken (src/bindings/decode.cc); what broken ones raise in zipfile or
     numpy is of many kinds."""
@@ -243,11 +248,19 @@ def _unpack(value: bytes) -> bytes:
     with zipfile.ZipFile(io.BytesIO(value)) as packed:
         if "arr.npy" not in packed.namelist():
             raise ValueError("no array 'arr' in it")
-        info = packed.getinfo("arr.npy")
-        if info.file_size > _MOST_ARRAY_BYTES:
-            raise ValueError(
-                f"an array of {info.file_size:,} bytes; at most {_MOST_ARRAY_BYTES:,} are unpacked"
-            )
-        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise ValueError(f"compression {info.compress_type}, which numpy does not write")
-        return packed.read(info)
+        return _member(packed, packed.getinfo("arr.npy"))
+
+
+def _arrays(value: bytes) -> dict[str, Any]:
+    with zipfile.ZipFile(io.BytesIO(value)) as packed:
+        return {
+            info.filename.removesuffix(".npy"): _array(_member(packed, info)) for info in packed.infolist()
+        }
+
+
+def _member(packed: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
+    if info.file_size > _MOST_ARRAY_BYTES:
+        raise ValueError(f"an array of {info.file_size:,} bytes; at most {_MOST_ARRAY_BYTES:,} are unpacked")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"compression {info.compress_type}, which numpy does not write")
+    return packed.read(info)

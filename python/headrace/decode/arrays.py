@@ -23,8 +23,8 @@ def json() -> Decoding:
 
 
 def npz() -> Decoding:
-    """``.npz`` files: a list of dicts of arrays."""
-    return Decoding(npz, {}, _native.decode_as("npz"))
+    """``.npz`` files: a list of dicts of arrays, each of at most 256 MiB."""
+    return Decoding(npz, {}, _native.decode_as("npz:arrays"))
 
 
 def ndarray(dtype: Any, shape: int | Sequence[int] = ()) -> Decoding:
