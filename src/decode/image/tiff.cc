@@ -1,12 +1,13 @@
 // - Rows of 8-bit grey or RGB, the common case, are read as they are; all else (palettes, 1, 2, 4
-// and
-//   16 bits, tiles, planes, YCbCr, fax) goes through libtiff's own conversion to RGBA.
+//   and 16 bits, tiles, planes, YCbCr, fax) goes through libtiff's own conversion to RGBA.
 // - Messages go to a handler of the file, never to stderr, and never to the process's handlers,
-// which
-//   others may have set.
+//   which others may have set. Handlers of a file came with libtiff 4.5: a build with an older one
+//   reads no TIFF.
 #include "decode/image/tiff.h"
 
+#ifdef HEADRACE_HAS_TIFF
 #include <tiffio.h>
+#endif
 
 #include <algorithm>
 #include <cstring>
@@ -17,6 +18,15 @@
 #include "decode/image/whole_image.h"
 
 namespace headrace::detail {
+
+bool looks_like_tiff(std::span<const std::byte> bytes) noexcept {
+  if (bytes.size() < 8) return false;
+  constexpr const char* kMarks[] = {"II*\0", "MM\0*", "II+\0", "MM\0+"};
+  return std::ranges::any_of(
+      kMarks, [&](const char* mark) { return std::memcmp(bytes.data(), mark, 4) == 0; });
+}
+
+#ifdef HEADRACE_HAS_TIFF
 namespace {
 
 Status corrupt(const std::string& what) { return {Code::kCorrupt, "TIFF: " + what}; }
@@ -141,13 +151,6 @@ Status give_converted(TIFF* tiff, const ImageHeader& header, const CodecRequest&
 
 }  // namespace
 
-bool looks_like_tiff(std::span<const std::byte> bytes) noexcept {
-  if (bytes.size() < 8) return false;
-  constexpr const char* kMarks[] = {"II*\0", "MM\0*", "II+\0", "MM\0+"};
-  return std::ranges::any_of(
-      kMarks, [&](const char* mark) { return std::memcmp(bytes.data(), mark, 4) == 0; });
-}
-
 Result<ImageHeader> parse_tiff_header(std::span<const std::byte> bytes) {
   Source source{bytes};
   const Tiff tiff = open(source);
@@ -178,5 +181,14 @@ Status decode_tiff(std::span<const std::byte> bytes, const ImageHeader& header,
     return {Code::kUnsupported, std::string("TIFF: ") + reason};
   return give_converted(tiff.get(), header, request, sink);
 }
+#else
+Result<ImageHeader> parse_tiff_header(std::span<const std::byte>) {
+  return Status(Code::kUnsupported, "TIFF: this build has no libtiff of 4.5 or newer");
+}
+
+Status decode_tiff(std::span<const std::byte>, const ImageHeader&, const CodecRequest&, RowSink&) {
+  return {Code::kUnsupported, "TIFF: this build has no libtiff of 4.5 or newer"};
+}
+#endif
 
 }  // namespace headrace::detail
