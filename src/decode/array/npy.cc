@@ -3,7 +3,6 @@
 // of the column's type has, piece by piece, and never evaluated: every value of the column is to
 // have the same type.
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <string>
 #include <string_view>

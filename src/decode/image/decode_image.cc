@@ -108,21 +108,14 @@ std::string_view dtype_name(PixelType type) noexcept {
 }
 
 OutputColumn output_column(const ImageOptions& options, const std::string& name) {
-  OutputColumn column{.name = name, .encoding = {}, .dtype = {}, .shape = {}};
-  const std::string_view dtype = dtype_name(options.type);
-  column.encoding = "ndarray:" + std::string(dtype);
-  const auto size = options.output_size();
-  if (!size) return column;
-  column.dtype = dtype;
-  column.fixed_size_bytes = sample_bytes(options.type);
-  const char* separator = ":";
-  for (const std::uint32_t dimension : image_shape(options, *size)) {
-    column.shape.push_back(dimension);
-    column.fixed_size_bytes *= dimension;
-    column.encoding += separator + std::to_string(dimension);
-    separator = ",";
+  ArrayType type{.dtype = std::string(dtype_name(options.type)),
+                 .item_bytes = sample_bytes(options.type)};
+  if (const auto size = options.output_size()) {
+    const auto sides = image_shape(options, *size);
+    type.shape.assign(sides.begin(), sides.end());
+    return array_column(name, type);
   }
-  return column;
+  return {.name = name, .encoding = "ndarray:" + type.dtype, .dtype = {}, .shape = {}};
 }
 
 class ImageDecode final : public Decode {

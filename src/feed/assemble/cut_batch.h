@@ -49,6 +49,10 @@ struct CutBatch {
   std::vector<std::shared_ptr<Fetch>> pins;
   std::vector<Slab> kept;
 
+  /// How many slots are to be made.
+  std::uint32_t slots_to_make() const noexcept {
+    return is_redone ? static_cast<std::uint32_t>(redo.size()) : count;
+  }
   /// For another batch; keeps the allocations. \pre pins is empty.
   void clear() noexcept {
     replaced.clear();

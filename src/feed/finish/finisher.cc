@@ -73,7 +73,7 @@ Finisher::Job& Finisher::job_of(CutBatch& cut) {
 
 std::uint32_t Finisher::part_count(const CutBatch& cut) const {
   if (!parts_.selection->has_decoders()) return 1;
-  const auto slots = cut.is_redone ? static_cast<std::uint32_t>(cut.redo.size()) : cut.count;
+  const std::uint32_t slots = cut.slots_to_make();
   const std::uint32_t useful = (slots + kSlotsATime - 1) / kSlotsATime;
   return std::max(1U, std::min(useful, cut.thread_count));
 }
@@ -91,7 +91,6 @@ void Finisher::finish(std::unique_ptr<CutBatch> cut) {
   const bool is_new = cut->ticket == 0;
   if (is_new) ++pending_count_;
   Job* job = nullptr;
-  std::uint32_t parts = 0;
   {
     MutexLock lock(mutex_);
     job = is_new ? &new_job(generation) : &job_of(*cut);
@@ -102,7 +101,7 @@ void Finisher::finish(std::unique_ptr<CutBatch> cut) {
     }
   }
   job->delivery = begin_batch(*cut);
-  parts = part_count(*cut);
+  std::uint32_t parts = part_count(*cut);
   job->next.store(0, std::memory_order_relaxed);
   job->parts_left.store(parts, std::memory_order_relaxed);
   job->cut = std::move(cut);
@@ -116,7 +115,7 @@ void Finisher::finish_part(Job& job) {
   CutBatch& cut = *job.cut;
   BatchImpl& batch = *job.delivery.batch;
   const bool is_decoded = parts_.selection->has_decoders();
-  const auto slots = cut.is_redone ? static_cast<std::uint32_t>(cut.redo.size()) : cut.count;
+  const std::uint32_t slots = cut.slots_to_make();
   const std::uint32_t step = is_decoded ? kSlotsATime : slots;
   std::vector<BadValue> bad;
   while (true) {
