@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from other_venv import TENSORFLOW, need_tensorflow, package_alone
 from PIL import Image
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "migrate"
@@ -40,6 +41,15 @@ def jpeg(i: int) -> bytes:
 def samples() -> Iterator[tuple[bytes, int]]:
     for i in range(COUNT):
         yield jpeg(i), i % 10
+
+
+def write_files(root: Path) -> Path:
+    """Beside ``root``."""
+    files = root.with_name("files")
+    files.mkdir()
+    for i, (image, _) in enumerate(samples()):
+        (files / f"{i}.jpg").write_bytes(image)
+    return files
 
 
 def write_mosaic(root: Path) -> str:
@@ -68,11 +78,8 @@ def litdata_sample(directory: str, i: int) -> dict[str, Any]:
 def write_litdata(root: Path) -> str:
     from litdata import optimize
 
-    files = root.with_name("files")
-    files.mkdir()
-    for i, (image, _) in enumerate(samples()):
-        (files / f"{i}.jpg").write_bytes(image)
-    optimize(partial(litdata_sample, str(files)), list(range(COUNT)), str(root), chunk_size=11, num_workers=1)
+    sample = partial(litdata_sample, str(write_files(root)))
+    optimize(sample, list(range(COUNT)), str(root), chunk_size=11, num_workers=1)
     return str(root)
 
 
@@ -95,20 +102,42 @@ def write_imagefolder(root: Path) -> str:
     return str(root)
 
 
+WRITE_TFRECORDS = """
+import pathlib, sys
+import tensorflow as tf
+for part in range(2):
+    with tf.io.TFRecordWriter(f"{sys.argv[2]}/{part}.tfrecord") as writer:
+        for path in sorted(pathlib.Path(sys.argv[1]).glob("*.jpg"))[part::2]:
+            image = tf.train.Feature(bytes_list=tf.train.BytesList(value=[path.read_bytes()]))
+            label = tf.train.Feature(int64_list=tf.train.Int64List(value=[int(path.stem) % 10]))
+            features = tf.train.Features(feature={"image": image, "label": label})
+            writer.write(tf.train.Example(features=features).SerializeToString())
+"""
+
+
+def write_tfdata(root: Path) -> str:
+    root.mkdir()
+    command = [str(TENSORFLOW), "-c", WRITE_TFRECORDS, str(write_files(root)), str(root)]
+    subprocess.run(command, check=True, capture_output=True, timeout=200)
+    return str(root)
+
+
 PAIRS: dict[str, tuple[str, Callable[[Path], str]]] = {
     "mosaic": ("streaming", write_mosaic),
     "webdataset": ("webdataset", write_webdataset),
     "litdata": ("litdata", write_litdata),
     "datasets": ("datasets", write_datasets),
     "imagefolder": ("torchvision", write_imagefolder),
+    "tfdata": ("", write_tfdata),  # In a venv of its own.
 }
 
 
-def run(script: str, data: str, directory: Path, python: str = sys.executable) -> dict[str, Any]:
+def run(script: str, data: str, directory: Path, python: Path | None) -> dict[str, Any]:
     """The last line of what the script prints."""
-    environment = os.environ | {"HOME": str(directory), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    environment = os.environ | (package_alone(directory) if python else {})
+    environment |= {"HOME": str(directory), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [python, str(EXAMPLES / script), data],
+        [str(python or sys.executable), str(EXAMPLES / script), data],
         capture_output=True,
         text=True,
         timeout=200,
@@ -131,10 +160,14 @@ def check(before: dict[str, Any], after: dict[str, Any], tolerance: float) -> No
 @pytest.mark.parametrize("name", PAIRS)
 def test_the_same_samples_and_pixels(tmp_path: Path, name: str) -> None:
     module, write = PAIRS[name]
-    pytest.importorskip(module)
+    python = None if module else need_tensorflow()
+    if module:
+        pytest.importorskip(module)
     data = write(tmp_path / "data")
     with ThreadPoolExecutor() as pool:
-        before, after = pool.map(lambda side: run(f"{name}_{side}.py", data, tmp_path), ("before", "after"))
+        before, after = pool.map(
+            lambda side: run(f"{name}_{side}.py", data, tmp_path, python), ("before", "after")
+        )
     check(before, after, tolerance=1)
 
 
