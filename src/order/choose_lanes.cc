@@ -10,6 +10,10 @@ namespace {
 constexpr std::uint64_t kEnoughLanes = 64;
 /// A large batch takes more: eight slots share a lane.
 constexpr std::uint64_t kSlotsPerLane = 8;
+/// Lanes of a dataset that fills fewer windows. A window does not mix what is in one lane alone:
+/// the first one of a lane may hold a single piece, so a dataset of two blocks in one lane gives
+/// all of one block before the other.
+constexpr std::uint64_t kLanesOfSmallSet = 8;
 /// Bundles that a choice keeps, so that this many ranks own their lanes whatever their number.
 constexpr std::uint64_t kEnoughBundles = 8;
 /// Fewer lanes than a quarter of the limit mix a batch badly.
@@ -38,10 +42,14 @@ LaneChoice choose_lanes(const LaneNeeds& needs) {
   // up.
   const std::uint64_t window = std::max<std::uint64_t>(needs.window_bytes * 3 / 2, 1);
   const std::uint64_t fitting = std::max<std::uint64_t>(needs.memory_bytes / window, 1);
-  const std::uint64_t window_count =
-      std::max<std::uint64_t>(needs.block_count / std::max(needs.window_blocks, 1U), 1);
+  // One block is one window of one lane: a full shuffle.
+  const std::uint64_t filled =
+      needs.block_count <= 1
+          ? 1
+          : std::max<std::uint64_t>(needs.block_count / std::max(needs.window_blocks, 1U),
+                                    kLanesOfSmallSet);
   const std::uint64_t limit =
-      std::min({std::max(kEnoughLanes, global_batch / kSlotsPerLane), fitting, window_count,
+      std::min({std::max(kEnoughLanes, global_batch / kSlotsPerLane), fitting, filled,
                 std::max<std::uint64_t>(needs.sample_count, 1),
                 std::uint64_t{std::numeric_limits<std::uint32_t>::max()}});
   std::uint64_t lanes = global_batch <= limit ? limit / global_batch * global_batch

@@ -299,7 +299,31 @@ TEST(ChooseLanes, NeverExceedsTheDataset) {
   EXPECT_LE(choose_lanes(needs).lane_count, 5U);
   needs = needs_of(64);
   needs.block_count = 3;
+  EXPECT_EQ(choose_lanes(needs).lane_count, 8U) << "lanes smaller than a block mix its samples";
+  needs.block_count = 1;
   EXPECT_EQ(choose_lanes(needs).lane_count, 1U) << "one window mixes all of it";
+}
+
+// One lane would give all of one block before the next: its first window holds a single piece.
+TEST(ChooseLanes, MixesTheBlocksOfASmallDataset) {
+  for (const std::uint64_t batch : {1U, 7U, 32U, 100U}) {
+    for (std::uint32_t block_count = 2; block_count <= 40; ++block_count) {
+      const std::vector<std::uint32_t> blocks(block_count, 256);
+      const LaneChoice choice = choose_lanes({.global_batch = batch,
+                                              .sample_count = 256U * block_count,
+                                              .block_count = block_count,
+                                              .window_blocks = 2,
+                                              .window_bytes = 1 << 20,
+                                              .memory_bytes = 1 << 30});
+      const OrderSpec spec = make_spec(blocks, 5, choice.lane_count, 2, choice.bundle_lanes);
+      // A full shuffle has 1/3; the few blocks of one epoch scatter around it.
+      for (std::uint64_t epoch = 0; epoch < 8; ++epoch) {
+        const auto quality = measure_quality(*must_create(spec, blocks, epoch), {0, batch});
+        EXPECT_NEAR(quality.mean_displacement, 1.0 / 3, 0.12)
+            << block_count << " blocks, batch " << batch << ", " << choice.lane_count << " lanes";
+      }
+    }
+  }
 }
 
 TEST(LaneReaders, AreOneWhereRanksOwnTheirLanes) {
