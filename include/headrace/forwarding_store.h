@@ -50,6 +50,7 @@ class ForwardingStore : public Store {
 
   const StoreTraits& traits() const noexcept override { return inner_.traits(); }
   const std::string& url() const noexcept override { return inner_.url(); }
+  std::string origin() const override { return inner_.origin(); }
   /// Empty, whatever is inside: a wrapper wants to see every access.
   std::string local_directory() const override { return {}; }
   void append_metrics(MetricList& out) const override { inner_.append_metrics(out); }

@@ -5,6 +5,7 @@
 ///
 /// Threads: as class Store says. All handles of one store share protocol and engine.
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "headrace/store.h"
@@ -24,6 +25,7 @@ class EngineStore : public Store {
   void wake() noexcept override { handle_->wake(); }
   void cancel(std::uint64_t tag) override { handle_->cancel(tag); }
   void stop() noexcept override { handle_->stop(); }
+  std::string origin() const override { return engine_->origin(); }
   void append_metrics(MetricList& out) const override { engine_->append_metrics(out); }
 
  protected:

@@ -34,6 +34,10 @@ class EngineCore {
   Result<HttpAnswer> call(const HttpCall& call, const CallOptions& call_options);
   const StoreOptions& options() const noexcept { return options_; }
   void append_metrics(MetricList& out) const;
+  std::string origin() const {
+    const HttpEndpoint& endpoint = protocol_->endpoint();
+    return endpoint.host + ":" + std::to_string(endpoint.port);
+  }
   const char* poller_name() const noexcept { return reactors_.front()->poller_name(); }
 
  private:

@@ -250,6 +250,8 @@ std::unique_ptr<TransferHandle> TransferEngine::new_handle() {
   return std::unique_ptr<TransferHandle>(new TransferHandle(core_, core_->acquire_handle()));
 }
 
+std::string TransferEngine::origin() const { return core_->origin(); }
+
 Result<HttpAnswer> TransferEngine::call(const HttpCall& call, const CallOptions& call_options) {
   return core_->call(call, call_options);
 }

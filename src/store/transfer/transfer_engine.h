@@ -79,6 +79,8 @@ class TransferEngine {
 
   /// Cheap: reuses the queues of destroyed handles.
   std::unique_ptr<TransferHandle> new_handle();
+  /// Store::origin().
+  std::string origin() const;
 
   /// One control-plane exchange with retries: while nothing was sent, or when call.is_idempotent.
   /// Blocks. A 2xx answer has passed protocol->check_answer(); everything else is error_from()'s
