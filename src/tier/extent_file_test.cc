@@ -1,0 +1,176 @@
+#include "tier/extent_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/random.h"
+#include "base/temporary_directory.h"
+#include "base/test_seed.h"
+
+namespace headrace::tier {
+namespace {
+
+std::vector<std::byte> random_bytes(Random& random, std::size_t size) {
+  std::vector<std::byte> out(size);
+  for (std::byte& b : out) b = static_cast<std::byte>(random.next());
+  return out;
+}
+
+class ExtentFile : public ::testing::Test {
+ protected:
+  ExtentName publish(std::span<const std::byte> data, std::uint64_t offset = 12) {
+    const ExtentInfo info{.name = {object_id("h:1", "s3://b/k", "\"e\""), offset, data.size()},
+                          .object_size_bytes = 1 << 30,
+                          .url = "s3://b/k",
+                          .etag = "\"e\""};
+    EXPECT_TRUE(publish_extent(directory_fd_.get(), info.name, make_header(info, data), data).ok());
+    return info.name;
+  }
+  std::string path(const ExtentName& name) const {
+    return directory_.path() + "/" + file_name(name);
+  }
+  Status read(const ExtentName& name, std::uint64_t from, std::span<std::byte> out) {
+    const Fd fd(::open(path(name).c_str(), O_RDONLY));
+    std::uint64_t object_size = 0;
+    const Status status = read_extent(fd.get(), name, from, out, object_size);
+    if (status.ok()) {
+      EXPECT_EQ(object_size, std::uint64_t{1} << 30);
+    }
+    return status.clone();
+  }
+
+  TemporaryDirectory directory_;
+  Fd directory_fd_{::open(directory_.path().c_str(), O_RDONLY | O_DIRECTORY)};
+};
+
+TEST_F(ExtentFile, GivesEveryRangeBack) {
+  Random random(test_seed());
+  for (const std::size_t size : {1, 4095, 65'536, 65'537, 300'000, 5'000'000, 40 << 20}) {
+    const auto data = random_bytes(random, size);
+    const ExtentName name = publish(data);
+    for (int i = 0; i < 20; ++i) {
+      const std::size_t from = i == 0 ? 0 : random.below(size);
+      const std::size_t length = i == 0 ? size : 1 + random.below(size - from);
+      std::vector<std::byte> out(length);
+      const Status status = read(name, from, out);
+      ASSERT_TRUE(status.ok()) << status.message();
+      ASSERT_TRUE(std::equal(out.begin(), out.end(), data.begin() + static_cast<long>(from)))
+          << size << ": " << from << " + " << length;
+    }
+  }
+}
+
+TEST_F(ExtentFile, SaysWhatItIs) {
+  const ExtentName name = publish(std::vector<std::byte>(1000));
+  const Fd fd(::open(path(name).c_str(), O_RDONLY));
+  auto info = read_info(fd.get(), &name);
+  ASSERT_TRUE(info) << info.error().message();
+  EXPECT_EQ(info->name, name);
+  EXPECT_EQ(info->url, "s3://b/k");
+  EXPECT_EQ(info->etag, "\"e\"");
+}
+
+TEST_F(ExtentFile, CutsLongNamesOff) {
+  const std::vector<std::byte> data(30 << 20);
+  const ExtentInfo info{.name = {{1, 2}, 0, data.size()},
+                        .object_size_bytes = 0,
+                        .url = std::string(5000, 'u'),
+                        .etag = "e"};
+  ASSERT_TRUE(publish_extent(directory_fd_.get(), info.name, make_header(info, data), data).ok());
+  const Fd fd(::open(path(info.name).c_str(), O_RDONLY));
+  auto read = read_info(fd.get(), &info.name);
+  ASSERT_TRUE(read) << read.error().message();
+  EXPECT_EQ(read->etag, "e");
+  EXPECT_GT(read->url.size(), 1000U);
+  EXPECT_TRUE(info.url.starts_with(read->url));
+}
+
+TEST_F(ExtentFile, EveryFlippedBitIsSeen) {
+  Random random(test_seed());
+  const auto data = random_bytes(random, 70'000);
+  const ExtentName name = publish(data);
+  struct stat info {};
+  ASSERT_EQ(::stat(path(name).c_str(), &info), 0);
+  ASSERT_EQ(static_cast<std::size_t>(info.st_size), kHeaderBytes + data.size());
+  const Fd fd(::open(path(name).c_str(), O_RDWR));
+  std::vector<std::byte> out(data.size());
+  for (int i = 0; i < 500; ++i) {
+    // Half of them in the header.
+    const auto at = static_cast<off_t>(
+        random.below(i % 2 == 0 ? kHeaderBytes : static_cast<std::uint64_t>(info.st_size)));
+    std::byte original{};
+    ASSERT_EQ(::pread(fd.get(), &original, 1, at), 1);
+    const std::byte flipped = original ^ static_cast<std::byte>(1U << random.below(8));
+    ASSERT_EQ(::pwrite(fd.get(), &flipped, 1, at), 1);
+    EXPECT_EQ(read(name, 0, out).code(), Code::kCorrupt) << "at " << at;
+    ASSERT_EQ(::pwrite(fd.get(), &original, 1, at), 1);
+  }
+  EXPECT_TRUE(read(name, 0, out).ok());
+}
+
+TEST_F(ExtentFile, AFileThatIsCutOffIsCorrupt) {
+  const ExtentName name = publish(std::vector<std::byte>(200'000));
+  std::vector<std::byte> out(200'000);
+  for (const off_t size : {204'095, 100'000, 4097, 4096, 4095, 10, 0}) {
+    ASSERT_EQ(::truncate(path(name).c_str(), size), 0);
+    EXPECT_EQ(read(name, 0, out).code(), Code::kCorrupt) << size;
+    EXPECT_EQ(read(name, 199'990, std::span(out).first(10)).code(), Code::kCorrupt) << size;
+  }
+}
+
+TEST_F(ExtentFile, AFileUnderAnothersNameIsCorrupt) {
+  const ExtentName name = publish(std::vector<std::byte>(100), 0);
+  const ExtentName other = publish(std::vector<std::byte>(100), 100);
+  ASSERT_EQ(::rename(path(name).c_str(), path(other).c_str()), 0);
+  std::vector<std::byte> out(100);
+  EXPECT_EQ(read(other, 0, out).code(), Code::kCorrupt);
+}
+
+TEST_F(ExtentFile, WhatIsThereStays) {
+  const std::vector<std::byte> data(100, std::byte{1});
+  const ExtentName name = publish(data);
+  const ExtentInfo info{.name = name, .object_size_bytes = 0, .url = {}, .etag = {}};
+  const std::vector<std::byte> other(100, std::byte{2});
+  EXPECT_EQ(publish_extent(directory_fd_.get(), name, make_header(info, other), other).code(),
+            Code::kChanged);
+  std::vector<std::byte> out(100);
+  ASSERT_TRUE(read(name, 0, out).ok());
+  EXPECT_EQ(out, data);
+}
+
+TEST(ExtentNames, AreReadBackAndSpelledInOneWay) {
+  Random random(test_seed());
+  for (int i = 0; i < 1000; ++i) {
+    const ExtentName name{{random.next() >> random.below(64), random.next()},
+                          random.next() >> (1 + random.below(63)),
+                          1 + (random.next() >> (2 + random.below(62)))};
+    const auto read = parse_file_name(file_name(name));
+    ASSERT_TRUE(read) << file_name(name);
+    EXPECT_EQ(*read, name);
+  }
+  const std::string good = file_name({{1, 2}, 16, 5});
+  for (const std::string& bad :
+       {std::string(), good + "x", good + "-1", good.substr(1), good.substr(0, 33) + "010-5",
+        good.substr(0, 33) + "10-0", good.substr(0, 33) + "10-", good.substr(0, 33) + "A-5",
+        good.substr(0, 33) + "ffffffffffffffff-2", "." + good})
+    EXPECT_FALSE(parse_file_name(bad)) << bad;
+}
+
+TEST(ObjectIds, TellApartWhatDiffers) {
+  const ObjectId id = object_id("h:1", "s3://b/k", "e");
+  EXPECT_EQ(id, object_id("h:1", "s3://b/k", "e"));
+  EXPECT_NE(id, object_id("h:2", "s3://b/k", "e"));
+  EXPECT_NE(id, object_id("h:1", "s3://b/l", "e"));
+  EXPECT_NE(id, object_id("h:1", "s3://b/k", "f"));
+  EXPECT_NE(object_id("a", "bc", "d"), object_id("ab", "c", "d"));
+}
+
+}  // namespace
+}  // namespace headrace::tier
