@@ -1,0 +1,187 @@
+// Extents of an object hardly ever overlap (two readers that cut it differently), so a range's
+// cover is found by a search for its beginning and a walk.
+#include "tier/extent_index.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+
+#include "base/errno_status.h"
+#include "tier/file_time.h"
+
+namespace headrace::tier {
+namespace {
+
+/// Extents that begin before a byte and may still hold it: how many are looked at.
+constexpr int kMostOverlapping = 8;
+/// Coarser than any clock of a file system in use.
+constexpr std::int64_t kTickNs = 50'000'000;
+
+std::int64_t wall_now() noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return nanoseconds(now);
+}
+
+std::uint64_t end_of(const ExtentName& extent) noexcept {
+  return extent.offset_bytes + extent.length_bytes;
+}
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
+};
+
+}  // namespace
+
+ExtentIndex::ExtentIndex(int root)
+    : root_(root), buckets_(std::make_unique<Bucket[]>(kBucketCount)) {}
+
+Result<Fd> ExtentIndex::open_bucket(std::uint32_t bucket, bool make) const {
+  const std::string name = bucket_name(bucket);
+  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
+  Fd directory(::openat(root_, name.c_str(), kFlags));
+  if (!directory && errno == ENOENT && make) {
+    if (::mkdirat(root_, name.c_str(), 0700) != 0 && errno != EEXIST)
+      return errno_status(errno, "making a directory of the cache");
+    directory = Fd(::openat(root_, name.c_str(), kFlags));
+  }
+  if (!directory) return errno_status(errno, "opening a directory of the cache");
+  return directory;
+}
+
+void ExtentIndex::find_cover(const Bucket& bucket, const ExtentName& range,
+                             std::vector<ExtentName>& out) {
+  out.clear();
+  std::uint64_t at = range.offset_bytes;
+  while (at < end_of(range)) {
+    // Of those that begin at or before `at`, the one that reaches farthest.
+    auto next = bucket.extents.upper_bound({range.object, at, UINT64_MAX});
+    const ExtentName* best = nullptr;
+    for (int i = 0; i < kMostOverlapping && next != bucket.extents.begin(); ++i) {
+      --next;
+      if (next->object != range.object) break;
+      if (end_of(*next) > at && (best == nullptr || end_of(*next) > end_of(*best))) best = &*next;
+    }
+    if (best == nullptr) {
+      out.clear();
+      return;
+    }
+    out.push_back(*best);
+    at = end_of(*best);
+  }
+}
+
+std::vector<ExtentName> ExtentIndex::cover(const ExtentName& range) {
+  const std::uint32_t index = bucket_of(range.object);
+  Bucket& bucket = buckets_[index];
+  std::vector<ExtentName> found;
+  MutexLock lock(bucket.mutex);
+  if (bucket.is_read) find_cover(bucket, range, found);
+  if (!found.empty()) return found;
+  const auto is_new = refresh(index, bucket);
+  if (is_new && *is_new) find_cover(bucket, range, found);
+  return found;
+}
+
+std::vector<ExtentName> ExtentIndex::overlapping(const ExtentName& range) {
+  Bucket& bucket = buckets_[bucket_of(range.object)];
+  std::vector<ExtentName> found;
+  MutexLock lock(bucket.mutex);
+  auto at = bucket.extents.lower_bound({range.object, 0, 0});
+  for (; at != bucket.extents.end() && at->object == range.object; ++at) {
+    if (at->offset_bytes >= end_of(range)) break;
+    if (end_of(*at) > range.offset_bytes) found.push_back(*at);
+  }
+  return found;
+}
+
+void ExtentIndex::add(const ExtentName& extent) {
+  Bucket& bucket = buckets_[bucket_of(extent.object)];
+  MutexLock lock(bucket.mutex);
+  bucket.extents.insert(extent);
+}
+
+void ExtentIndex::remove(const ExtentName& extent) {
+  Bucket& bucket = buckets_[bucket_of(extent.object)];
+  MutexLock lock(bucket.mutex);
+  bucket.extents.erase(extent);
+  bucket.hit.erase(extent);
+}
+
+bool ExtentIndex::note_hit(const ExtentName& extent) {
+  Bucket& bucket = buckets_[bucket_of(extent.object)];
+  MutexLock lock(bucket.mutex);
+  return bucket.hit.insert(extent).second;
+}
+
+Result<bool> ExtentIndex::refresh(std::uint32_t index, Bucket& bucket) {
+  struct stat info {};
+  const std::string name = bucket_name(index);
+  if (::fstatat(root_, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno != ENOENT) return errno_status(errno, "looking at a directory of the cache");
+    const bool had_any = !bucket.extents.empty();
+    bucket.extents.clear();
+    bucket.hit.clear();
+    return had_any;
+  }
+  if (bucket.is_read && bucket.is_sure && nanoseconds(info.st_mtim) == nanoseconds(bucket.changed))
+    return false;
+  const std::int64_t began = wall_now();
+  HEADRACE_TRY_ASSIGN(Fd fd, open_bucket(index, false));
+  const std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
+  if (!directory) return errno_status(errno, "reading a directory of the cache");
+  fd.release();
+  std::set<ExtentName> extents;
+  errno = 0;
+  while (const dirent* const entry = ::readdir(directory.get())) {
+    if (const auto extent = parse_file_name(entry->d_name)) extents.insert(*extent);
+  }
+  if (errno != 0) return errno_status(errno, "reading a directory of the cache");
+  bucket.extents = std::move(extents);
+  std::erase_if(bucket.hit, [&](const ExtentName& e) { return !bucket.extents.contains(e); });
+  bucket.changed = info.st_mtim;
+  bucket.is_sure = began - nanoseconds(info.st_mtim) > kTickNs;
+  bucket.is_read = true;
+  return true;
+}
+
+Result<std::vector<std::uint32_t>> ExtentIndex::existing_buckets() const {
+  Fd fd(::openat(root_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const std::unique_ptr<DIR, CloseDirectory> directory(fd ? ::fdopendir(fd.get()) : nullptr);
+  if (!directory) return errno_status(errno, "reading the cache's directory");
+  fd.release();
+  std::vector<std::uint32_t> found;
+  errno = 0;
+  while (const dirent* const entry = ::readdir(directory.get())) {
+    const std::string_view name = entry->d_name;
+    std::uint32_t bucket = 0;
+    const auto end = name.data() + name.size();
+    if (name.size() != 3 || std::from_chars(name.data(), end, bucket, 16).ptr != end) continue;
+    found.push_back(bucket);
+  }
+  if (errno != 0) return errno_status(errno, "reading the cache's directory");
+  return found;
+}
+
+Status ExtentIndex::visit(const std::function<void(const ExtentName&)>& visit) {
+  HEADRACE_TRY_ASSIGN(const auto existing, existing_buckets());
+  for (const std::uint32_t i : existing) {
+    Bucket& bucket = buckets_[i];
+    std::vector<ExtentName> extents;
+    {
+      MutexLock lock(bucket.mutex);
+      auto refreshed = refresh(i, bucket);
+      if (!refreshed) return std::move(refreshed).error();
+      extents.assign(bucket.extents.begin(), bucket.extents.end());
+    }
+    for (const ExtentName& extent : extents) visit(extent);
+  }
+  return {};
+}
+
+}  // namespace headrace::tier

@@ -1,0 +1,97 @@
+#include "tier/extent_index.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/random.h"
+#include "base/temporary_directory.h"
+#include "base/test_seed.h"
+
+namespace headrace::tier {
+namespace {
+
+class Index : public ::testing::Test {
+ protected:
+  std::string path(const ExtentName& name) const {
+    return directory_.path() + "/" + bucket_name(bucket_of(name.object)) + "/" + file_name(name);
+  }
+  void make(const ExtentName& name) {
+    std::filesystem::create_directories(std::filesystem::path(path(name)).parent_path());
+    std::ofstream(path(name)).put('x');
+  }
+
+  TemporaryDirectory directory_;
+  Fd root_{::open(directory_.path().c_str(), O_RDONLY | O_DIRECTORY)};
+  ExtentIndex index_{root_.get()};
+};
+
+// Against what a byte-by-byte look says.
+TEST_F(Index, CoversARangeExactlyWhenItsBytesAreThere) {
+  Random random(test_seed());
+  for (int round = 0; round < 300; ++round) {
+    const ObjectId object{random.next(), random.next()};
+    std::vector<bool> is_there(200, false);
+    const std::uint64_t count = random.below(8);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::uint64_t offset = random.below(190);
+      const std::uint64_t length = 1 + random.below(200 - offset);
+      make({object, offset, length});
+      if (i % 2 == 0) index_.add({object, offset, length});  // The others it finds itself.
+      std::fill_n(is_there.begin() + static_cast<long>(offset), length, true);
+    }
+    for (int i = 0; i < 50; ++i) {
+      const std::uint64_t offset = random.below(200);
+      const std::uint64_t length = 1 + random.below(200 - offset);
+      const auto begin = is_there.begin() + static_cast<long>(offset);
+      const bool expected =
+          std::all_of(begin, begin + static_cast<long>(length), [](bool there) { return there; });
+      const auto found = index_.cover({object, offset, length});
+      ASSERT_EQ(!found.empty(), expected) << offset << " + " << length;
+      std::uint64_t at = offset;
+      for (const ExtentName& extent : found) {
+        EXPECT_LE(extent.offset_bytes, at);
+        EXPECT_GT(extent.offset_bytes + extent.length_bytes, at);
+        at = extent.offset_bytes + extent.length_bytes;
+      }
+      if (expected) {
+        EXPECT_GE(at, offset + length);
+      }
+    }
+  }
+}
+
+TEST_F(Index, SeesWhatOthersHaveWritten) {
+  const ExtentName first{{0x123ULL << 52, 1}, 0, 10};
+  const ExtentName second{{0x123ULL << 52, 2}, 0, 10};
+  EXPECT_TRUE(index_.cover(first).empty());
+  make(first);
+  EXPECT_EQ(index_.cover(first).size(), 1U);
+  make(second);
+  EXPECT_EQ(index_.cover(second).size(), 1U) << "written within the same tick of the clock";
+  std::filesystem::remove(path(second));
+  index_.remove(second);
+  EXPECT_TRUE(index_.cover(second).empty());
+}
+
+TEST_F(Index, ListsWhatLooksLikeAnExtentAndNothingElse) {
+  const ExtentName extent{{0x5ULL << 52, 1}, 4096, 10};
+  make(extent);
+  std::ofstream(directory_.path() + "/005/README").put('x');
+  std::ofstream(directory_.path() + "/005/.new-1-1").put('x');
+  std::vector<ExtentName> all;
+  ASSERT_TRUE(index_.visit([&](const ExtentName& e) { all.push_back(e); }).ok());
+  EXPECT_EQ(all, std::vector<ExtentName>{extent});
+}
+
+TEST_F(Index, TellsAHitOnce) {
+  const ExtentName extent{{1, 1}, 0, 10};
+  index_.add(extent);
+  EXPECT_TRUE(index_.note_hit(extent));
+  EXPECT_FALSE(index_.note_hit(extent));
+}
+
+}  // namespace
+}  // namespace headrace::tier

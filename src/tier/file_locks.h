@@ -1,0 +1,62 @@
+#pragma once
+/// \file
+/// Locks on bytes of one file, between processes. The kernel gives them up when their process dies.
+///
+/// They are open-file-description locks (fcntl(2)): threads of a process, and what it forks, share
+/// them, so whoever uses them keeps its own threads apart.
+///
+/// Threads: any.
+#include <fcntl.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+#include <utility>
+
+#include "base/errno_status.h"
+#include "base/fd.h"
+#include "headrace/status.h"
+
+namespace headrace::tier {
+
+class FileLocks {
+ public:
+  FileLocks() = default;
+  explicit FileLocks(Fd file) : file_(std::move(file)) {}
+
+  enum class Kind : short { kShared = F_RDLCK, kExclusive = F_WRLCK };
+
+  /// False: somebody else has it. Errors: kUnsupported and others (a file system without locks).
+  Result<bool> try_lock(std::uint64_t byte, Kind kind = Kind::kExclusive) const {
+    if (set(F_OFD_SETLK, byte, static_cast<short>(kind)) == 0) return true;
+    if (errno == EAGAIN || errno == EACCES) return false;
+    return errno_status(errno, "locking the cache");
+  }
+  /// Waits for it, at most about two seconds: its holder may be stopped. Errors: as try_lock(),
+  /// kDeadline.
+  Status lock(std::uint64_t byte, Kind kind = Kind::kExclusive) const {
+    constexpr int kTries = 2000;
+    for (int i = 0; i < kTries; ++i) {
+      HEADRACE_TRY_ASSIGN(const bool is_mine, try_lock(byte, kind));
+      if (is_mine) return {};
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return Status(Code::kDeadline, "locking the cache: another process holds the lock");
+  }
+  void unlock(std::uint64_t byte) const noexcept { set(F_OFD_SETLK, byte, F_UNLCK); }
+
+ private:
+  int set(int command, std::uint64_t byte, short type) const noexcept {
+    struct flock lock {};
+    lock.l_type = type;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = static_cast<off_t>(byte);
+    lock.l_len = 1;
+    return ::fcntl(file_.get(), command, &lock);
+  }
+
+  Fd file_;
+};
+
+}  // namespace headrace::tier
