@@ -166,7 +166,13 @@ TEST_P(StoreContract, AnotherVersionThanTheOneNamedIsChanged) {
   put("x", "version two!");
   Request stale = get_request("x", 0, 11);
   stale.etag = old_etag;
-  EXPECT_EQ(run_one(std::move(stale)).status.code(), Code::kChanged);
+  const Completion late = run_one(std::move(stale));
+  if (late.status.ok()) {
+    EXPECT_TRUE(world().keeps_old_versions());
+    EXPECT_EQ(text_of(late), "version one");
+  } else {
+    EXPECT_EQ(late.status.code(), Code::kChanged) << late.status.message();
+  }
 }
 
 TEST_P(StoreContract, AMissingObjectIsNotFoundAndTheSlabComesBack) {

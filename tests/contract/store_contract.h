@@ -29,6 +29,8 @@ class ContractWorld {
   virtual std::uint64_t least_part_bytes() const { return 1; }
   /// False for keys that the vendor does not keep as they are.
   virtual bool takes_key(std::string_view /*key*/) const { return true; }
+  /// True where a version that was read may be read again after the object has changed.
+  virtual bool keeps_old_versions() const { return false; }
   /// False for servers whose answer to a range just behind the object's end is malformed.
   virtual bool answers_range_at_end() const { return true; }
   /// Requests of each of three handles under random load; fewer where the server is not ours and

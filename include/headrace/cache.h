@@ -1,0 +1,107 @@
+#pragma once
+/// \file
+/// Cache: what was read from stores, kept as files in a directory of a fast disk (NVMe), for all
+/// processes and jobs of a node.
+///
+/// Place: src/tier/. cache_reads() wraps a store; whoever reads through the wrapper reads the same
+/// bytes as without it, or the same error. docs/design/0042.
+///
+/// Threads: every function from any thread.
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "headrace/clock.h"
+#include "headrace/metrics.h"
+#include "headrace/status.h"
+#include "headrace/store.h"
+
+namespace headrace {
+
+struct CacheOptions {
+  /// Made with mode 0700 when missing. May be shared by any number of processes and jobs.
+  std::string directory;
+  /// Bytes of files that the directory may hold, written by anybody; 0: as much as free_floor_bytes
+  /// leaves, or the limit under which this process has the directory open already. Where processes
+  /// name different limits, each keeps its own.
+  std::uint64_t limit_bytes = 0;
+  /// Free bytes of the file system below which nothing is added. Default: a twentieth of it, at
+  /// most 16 GiB.
+  std::uint64_t free_floor_bytes = UINT64_MAX;
+  /// Memory for what waits to be written; with more to write, extents are left out. Where a process
+  /// opens a directory several times, the most that it was given.
+  std::uint64_t buffer_bytes = std::uint64_t{256} << 20;
+  std::uint32_t reader_count = 8;  ///< Threads that read files.
+  std::uint32_t writer_count = 4;  ///< Threads that write them.
+  Clock* clock = nullptr;          ///< nullptr: system_clock().
+};
+
+/// What lies in the directory, of all processes.
+struct CacheUsage {
+  std::uint64_t extent_count = 0;
+  std::uint64_t file_bytes = 0;   ///< With headers.
+  std::uint64_t data_bytes = 0;   ///< Without.
+  std::uint64_t limit_bytes = 0;  ///< Of this process; 0: none.
+};
+
+/// One file.
+struct CachedExtent {
+  std::string path;  ///< Relative to the directory.
+  /// Of the object, as the header says; empty when the header is broken.
+  std::string url, etag;
+  std::uint64_t offset_bytes = 0, length_bytes = 0;
+  std::uint64_t object_size_bytes = 0;  ///< 0: unknown.
+  std::uint64_t file_bytes = 0;
+};
+
+struct CacheCheck {
+  std::uint64_t extent_count = 0, data_bytes = 0;
+  std::uint64_t broken_count = 0;  ///< Deleted.
+};
+
+class Cache {
+ public:
+  /// Takes part in the cache of a directory. Processes that open a directory twice get one object.
+  /// What killed processes left behind is made good. Errors: those of the file system; kUnsupported
+  /// (a file system without locks, a cache of another version), kInvalidArgument (options).
+  static Result<std::shared_ptr<Cache>> open(const CacheOptions& options);
+  /// Waits for files under way.
+  virtual ~Cache() = default;
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+
+  virtual const std::string& directory() const noexcept = 0;
+  /// Names alone are read: about 1 us an extent.
+  virtual Result<CacheUsage> usage() = 0;
+  /// Calls `visit` for each extent, with its header read. Errors: those of the directory.
+  virtual Status list(const std::function<void(const CachedExtent&)>& visit) = 0;
+  /// Reads everything and deletes what does not match its sums. `progress`: bytes so far; false
+  /// ends it early.
+  virtual Result<CacheCheck> verify(const std::function<bool(std::uint64_t)>& progress) = 0;
+  /// Deletes extents of objects whose URL begins with `url_prefix` (empty: all). Returns the bytes
+  /// of files that went.
+  virtual Result<std::uint64_t> remove(const std::string& url_prefix) = 0;
+  /// Deletes what is needed last until files take `bytes` at most. Returns the bytes that went.
+  virtual Result<std::uint64_t> shrink(std::uint64_t bytes) = 0;
+  /// Waits until everything that was read before is written or left out.
+  virtual void flush() = 0;
+  virtual void append_metrics(MetricList& out) const = 0;
+
+ protected:
+  Cache() = default;
+};
+
+/// A handle on the store of `inner` whose reads of a known version (Request::etag) are served from
+/// `cache` where it has them, and kept there where not. Other reads and all writes go to the store.
+/// A version that the cache has can be read after the object has changed or gone; head() and list()
+/// ask the store. Bytes are checked against their sums at every read; what does not match, cannot be
+/// read, or is read with Request::fresh_connection is deleted and fetched. A cache that cannot
+/// be written costs its use, never a read. `accept_limit`: reads of one handle that are accepted and
+/// not handed out.
+std::unique_ptr<Store> cache_reads(std::unique_ptr<Store> inner, std::shared_ptr<Cache> cache,
+                                   std::size_t accept_limit = 4096);
+
+}  // namespace headrace

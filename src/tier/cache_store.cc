@@ -1,0 +1,392 @@
+// A request's way: submit() gives it a slot; a reader's thread looks for its bytes in files. What
+// it finds is a completion; what it does not find goes to the store inside, once for all who want
+// it at the time, and from there, in wait(), to the caller and (a copy) to the cache.
+//
+// Invariants:
+// - Every accepted request has a slot from submit() until its completion is handed out, and exactly
+//   one place at a time: with a reader, waiting for another's fetch, on its way into the store, in
+//   the store, or done. Whoever has it is the only one to touch its request.
+// - wait() sleeps in the store's wait(). Whoever makes something for it to take wakes the store; a
+//   wake of the caller's own is remembered apart, as only that ends wait() with nothing.
+// - A handle dies after its last slot: readers' tasks point to it.
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/mutex.h"
+#include "headrace/forwarding_store.h"
+#include "tier/disk_cache.h"
+
+namespace headrace {
+namespace {
+
+using tier::DiskCache;
+using tier::ExtentName;
+
+constexpr std::size_t kInboxSize = 64;
+/// While the store takes nothing, it is asked again so often.
+constexpr std::chrono::milliseconds kRetryPause{1};
+/// How often it is looked whether somebody else has fetched an extent.
+constexpr std::chrono::milliseconds kFlightPause{2};
+/// How long: somebody who is stopped, or has a slow line, holds nobody up for longer.
+constexpr std::chrono::milliseconds kFlightPatience{3000};
+
+class CacheHandle final : public ForwardingStore {
+ public:
+  CacheHandle(std::unique_ptr<Store> inner, std::shared_ptr<DiskCache> cache,
+              std::size_t accept_limit)
+      : ForwardingStore(std::move(inner)),
+        cache_(std::move(cache)),
+        accept_limit_(accept_limit),
+        origin_(ForwardingStore::origin()) {}
+
+  ~CacheHandle() override {
+    stop();
+    std::array<Completion, 16> dying;
+    while (slot_count() > 0) static_cast<void>(wait(dying, TimePoint::max(), {}));
+  }
+
+  std::size_t submit(std::span<Request> requests) override {
+    std::size_t taken = 0;
+    for (Request& request : requests) {
+      if (!accept(request)) break;
+      ++taken;
+    }
+    return taken;
+  }
+
+  std::size_t wait(std::span<Completion> out, TimePoint until, std::stop_token stop) override;
+
+  void wake() noexcept override {
+    {
+      MutexLock lock(mutex_);
+      is_woken_ = true;
+    }
+    changed_.notify_all();
+    inner().wake();
+  }
+
+  void cancel(std::uint64_t tag) override {
+    std::vector<std::uint64_t> inside;
+    {
+      MutexLock lock(mutex_);
+      for (std::size_t i = 0; i < slots_.size(); ++i) {
+        if (!slots_[i].is_used || slots_[i].tag != tag) continue;
+        slots_[i].is_cancelled = true;
+        inside.push_back(i);
+      }
+      drop_cancelled();
+    }
+    for (const std::uint64_t i : inside) inner().cancel(i);
+    inner().wake();
+  }
+
+  void stop() noexcept override {
+    {
+      MutexLock lock(mutex_);
+      is_stopped_ = true;
+      for (Slot& slot : slots_) slot.is_cancelled = slot.is_used;
+      drop_cancelled();
+    }
+    changed_.notify_all();
+    inner().stop();
+    inner().wake();
+  }
+
+  void append_metrics(MetricList& out) const override {
+    inner().append_metrics(out);
+    cache_->append_metrics(out);
+  }
+
+ private:
+  struct Slot {
+    Request request;  // While no store and no completion has it.
+    std::uint64_t tag = 0;
+    std::string_view key, etag;
+    ExtentName name;
+    bool is_kept = false;  // What comes from the store is to be kept.
+    bool is_used = false;
+    bool is_cancelled = false;
+    bool is_inside = false;  // The store has it.
+    DiskCache::Flight flight;
+    TimePoint submitted{}, patience{};
+  };
+
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(
+        std::make_unique<CacheHandle>(std::move(handle), cache_, accept_limit_));
+  }
+
+  bool accept(Request& request);
+  void look_up(std::size_t index);
+  /// To the store, as soon as that takes it.
+  void send(std::size_t index);
+  void flush() HEADRACE_REQUIRES(mutex_);
+  void drop_cancelled() HEADRACE_REQUIRES(mutex_);
+  void complete(std::size_t index, Status status, TimePoint began, std::uint64_t object_size);
+  void finish(std::size_t index, Completion completion) HEADRACE_REQUIRES(mutex_);
+  /// From the store: what it says goes on to the caller, and its bytes into the cache.
+  void take_inside(Completion& completion);
+  std::size_t take_ready(std::span<Completion> out) HEADRACE_REQUIRES(mutex_);
+  std::size_t slot_count() HEADRACE_EXCLUDES(mutex_) {
+    MutexLock lock(mutex_);
+    return used_count_;
+  }
+
+  std::string describe(const Slot& slot) const {
+    return "GET " + object_url(slot.key) + " [" + std::to_string(slot.name.offset_bytes) + ", " +
+           std::to_string(slot.name.offset_bytes + slot.name.length_bytes) + ")";
+  }
+
+  const std::shared_ptr<DiskCache> cache_;
+  const std::size_t accept_limit_;
+  const std::string origin_;
+  Mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Slot> slots_ HEADRACE_GUARDED_BY(mutex_);  // They do not move.
+  std::vector<std::size_t> free_ HEADRACE_GUARDED_BY(mutex_);
+  std::size_t used_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::size_t inside_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::vector<std::size_t> waiting_ HEADRACE_GUARDED_BY(mutex_);  // For the store to take them.
+  std::deque<Completion> ready_ HEADRACE_GUARDED_BY(mutex_);
+  bool is_woken_ HEADRACE_GUARDED_BY(mutex_) = false;
+  bool is_stopped_ HEADRACE_GUARDED_BY(mutex_) = false;
+};
+
+bool CacheHandle::accept(Request& request) {
+  const bool is_ranged = request.op == Op::kGet && !request.etag.empty() && !request.key.empty() &&
+                         request.length_bytes > 0 &&
+                         request.offset_bytes <= UINT64_MAX - request.length_bytes;
+  const bool fits = request.slab_offset_bytes <= request.slab.bytes().size() &&
+                    request.length_bytes <= request.slab.bytes().size() - request.slab_offset_bytes;
+  const bool is_cached = is_ranged && fits && !request.allow_short;
+  std::size_t index = 0;
+  {
+    MutexLock lock(mutex_);
+    if (is_stopped_ || used_count_ + ready_.size() >= accept_limit_) return false;
+    if (free_.empty()) {
+      free_.push_back(slots_.size());
+      slots_.emplace_back();
+    }
+    index = free_.back();
+    Slot& slot = slots_[index];
+    slot.tag = request.tag;
+    slot.key = request.key;
+    slot.etag = request.etag;
+    slot.is_kept = is_cached;
+    slot.is_cancelled = slot.is_inside = false;
+    slot.submitted = cache_->clock().now();
+    slot.patience = {};
+    if (is_cached) {
+      slot.name = {tier::object_id(origin_, object_url(request.key), request.etag),
+                   request.offset_bytes, request.length_bytes};
+    }
+    if (!is_cached) {
+      request.tag = index;
+      if (inner().submit({&request, 1}) == 0) {
+        request.tag = slot.tag;
+        return false;
+      }
+      slot.is_inside = true;
+      ++inside_count_;
+    } else {
+      slot.request = std::move(request);
+      slot.request.tag = index;
+    }
+    free_.pop_back();
+    slot.is_used = true;
+    ++used_count_;
+  }
+  if (!is_cached) return true;
+  if (cache_->run([this, index] { look_up(index); })) return true;
+  // Too much to look for: fetched, as without a cache.
+  send(index);
+  return true;
+}
+
+void CacheHandle::look_up(std::size_t index) {
+  Slot* slot = nullptr;
+  bool is_cancelled = false;
+  {
+    MutexLock lock(mutex_);
+    slot = &slots_[index];
+    is_cancelled = slot->is_cancelled;
+  }
+  const TimePoint now = cache_->clock().now();
+  if (is_cancelled)
+    return complete(index, Status(Code::kCancelled, describe(*slot) + ": cancelled"), now, 0);
+  if (slot->request.deadline <= now)
+    return complete(index, Status(Code::kDeadline, describe(*slot) + ": deadline passed"), now, 0);
+  if (slot->request.fresh_connection) {
+    cache_->drop(slot->name);
+    return send(index);
+  }
+  const auto out = slot->request.slab.bytes().subspan(slot->request.slab_offset_bytes,
+                                                      slot->request.length_bytes);
+  std::uint64_t object_size = 0;
+  if (cache_->read(slot->name, out, object_size)) return complete(index, {}, now, object_size);
+  slot->flight = cache_->begin_flight(slot->name);
+  if (slot->flight) {
+    // Whoever had it may have ended since it was looked for.
+    if (cache_->read(slot->name, out, object_size)) return complete(index, {}, now, object_size);
+    return send(index);
+  }
+  if (slot->patience == TimePoint()) {
+    slot->patience = system_clock().now() + kFlightPatience;
+    cache_->note_wait();
+  }
+  if (system_clock().now() >= slot->patience) return send(index);
+  cache_->run_later(system_clock().now() + kFlightPause, [this, index] { look_up(index); });
+}
+
+void CacheHandle::complete(std::size_t index, Status status, TimePoint began,
+                           std::uint64_t object_size) {
+  MutexLock lock(mutex_);
+  Slot& slot = slots_[index];
+  Completion completion;
+  completion.status = std::move(status);
+  completion.slab = std::move(slot.request.slab);
+  completion.length_bytes = completion.status.ok() ? slot.name.length_bytes : 0;
+  completion.object_size_bytes = object_size;
+  completion.submitted = slot.submitted;
+  completion.sent = completion.first_byte = began;
+  completion.finished = cache_->clock().now();
+  finish(index, std::move(completion));
+  // Under the lock: the handle may die once its last slot is free.
+  changed_.notify_all();
+  inner().wake();
+}
+
+void CacheHandle::finish(std::size_t index, Completion completion) {
+  Slot& slot = slots_[index];
+  completion.tag = slot.tag;
+  slot.flight = DiskCache::Flight();
+  slot.request = Request();
+  slot.is_used = false;
+  free_.push_back(index);
+  --used_count_;
+  ready_.push_back(std::move(completion));
+}
+
+void CacheHandle::send(std::size_t index) {
+  MutexLock lock(mutex_);
+  if (slots_[index].is_kept) cache_->note_miss(slots_[index].name.length_bytes);
+  waiting_.push_back(index);
+  drop_cancelled();
+  flush();
+  if (waiting_.empty()) return;
+  changed_.notify_all();
+  inner().wake();
+}
+
+void CacheHandle::flush() {
+  std::size_t sent = 0;
+  for (; sent < waiting_.size(); ++sent) {
+    Slot& slot = slots_[waiting_[sent]];
+    if (inner().submit({&slot.request, 1}) == 0) break;
+    slot.is_inside = true;
+    ++inside_count_;
+  }
+  waiting_.erase(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(sent));
+}
+
+void CacheHandle::drop_cancelled() {
+  std::erase_if(waiting_, [&](std::size_t index) HEADRACE_REQUIRES(mutex_) {
+    Slot& slot = slots_[index];
+    if (!slot.is_cancelled) return false;
+    Completion completion;
+    completion.status = Status(Code::kCancelled, describe(slot) + ": cancelled");
+    completion.slab = std::move(slot.request.slab);
+    completion.submitted = slot.submitted;
+    completion.finished = cache_->clock().now();
+    finish(index, std::move(completion));
+    return true;
+  });
+}
+
+std::size_t CacheHandle::take_ready(std::span<Completion> out) {
+  const std::size_t count = std::min(out.size(), ready_.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    out[i] = std::move(ready_.front());
+    ready_.pop_front();
+  }
+  return count;
+}
+
+void CacheHandle::take_inside(Completion& completion) {
+  const std::size_t index = completion.tag;
+  ExtentName name;
+  DiskCache::Flight flight;
+  std::string key, etag;
+  bool is_kept = false;
+  std::size_t slab_offset = 0;
+  {
+    MutexLock lock(mutex_);
+    HEADRACE_CHECK(index < slots_.size() && slots_[index].is_inside);
+    Slot& slot = slots_[index];
+    is_kept =
+        slot.is_kept && completion.status.ok() && completion.length_bytes == slot.name.length_bytes;
+    if (is_kept) {
+      key = slot.key;
+      etag = slot.etag;
+    }
+    name = slot.name;
+    slab_offset = slot.request.slab_offset_bytes;
+    flight = std::move(slot.flight);
+    completion.tag = slot.tag;
+    slot.request = Request();
+    slot.is_used = slot.is_inside = false;
+    free_.push_back(index);
+    --used_count_;
+    --inside_count_;
+  }
+  if (!is_kept) return;
+  cache_->keep({.name = name,
+                .object_size_bytes = completion.object_size_bytes,
+                .url = object_url(key),
+                .etag = std::move(etag)},
+               completion.slab.bytes().subspan(slab_offset, name.length_bytes), std::move(flight));
+}
+
+std::size_t CacheHandle::wait(std::span<Completion> out, TimePoint until, std::stop_token stop) {
+  if (out.empty()) return 0;
+  while (true) {
+    TimePoint slice = until;
+    bool is_inner_over = false;
+    {
+      MutexLock lock(mutex_);
+      drop_cancelled();
+      flush();
+      if (const std::size_t count = take_ready(out); count > 0) return count;
+      if (std::exchange(is_woken_, false)) return 0;
+      if (is_stopped_ && used_count_ == 0) return 0;
+      if (!waiting_.empty()) slice = std::min(until, system_clock().now() + kRetryPause);
+      is_inner_over = is_stopped_ && inside_count_ == 0;
+      // The store's wait() would return at once; what is left is with readers.
+      if (is_inner_over)
+        lock.wait_until(changed_, std::min(until, system_clock().now() + kRetryPause));
+    }
+    std::size_t count = 0;
+    if (!is_inner_over) count = inner().wait(out, slice, stop);
+    for (Completion& completion : out.first(count)) take_inside(completion);
+    if (count > 0) return count;
+    MutexLock lock(mutex_);
+    if (const std::size_t ready = take_ready(out); ready > 0) return ready;
+    if (std::exchange(is_woken_, false) || stop.stop_requested()) return 0;
+    if (until != TimePoint::max() && system_clock().now() >= until) return 0;
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Store> cache_reads(std::unique_ptr<Store> inner, std::shared_ptr<Cache> cache,
+                                   std::size_t accept_limit) {
+  return std::make_unique<CacheHandle>(
+      std::move(inner), std::static_pointer_cast<DiskCache>(std::move(cache)), accept_limit);
+}
+
+}  // namespace headrace

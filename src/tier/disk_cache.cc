@@ -1,0 +1,543 @@
+// Invariants:
+// - Whoever reads never waits for whoever writes: files are read and written by threads of their
+//   own, and what finds no memory or no room to be written in is left out.
+// - A file comes and goes inside a Ledger::Change, and is paid for before it comes.
+// - No failure of the directory reaches a reader: what cannot be read is fetched, what cannot be
+//   written is not kept, and after a full or broken disk writing pauses.
+// - Nothing but files with names of extents, in buckets, is ever deleted.
+#include "tier/disk_cache.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <utility>
+
+#include "base/errno_status.h"
+#include "tier/file_time.h"
+
+namespace headrace::tier {
+namespace {
+
+constexpr std::size_t kReadQueue = 16384;
+constexpr std::size_t kWriteQueue = 4096;
+constexpr std::uint64_t kMostBufferBytes = std::uint64_t{64} << 30;
+constexpr std::chrono::seconds kPauseAfterFailure{5};
+constexpr std::uint64_t kMostFloorBytes = std::uint64_t{16} << 30;
+/// Of the limit: evicted at once, so that looking at all extents pays.
+constexpr std::uint64_t kEvictedShare = 64;
+/// Of the files: what has not been read again may take so much before it goes first.
+constexpr std::uint64_t kNewShare = 10;
+constexpr std::string_view kVersionFolder = "v1";
+
+std::uint64_t file_bytes(const ExtentName& extent) noexcept {
+  return kHeaderBytes + extent.length_bytes;
+}
+
+Status check(const CacheOptions& options) {
+  if (options.directory.empty())
+    return Status(Code::kInvalidArgument, "cache: the directory has no name");
+  if (options.reader_count == 0 || options.writer_count == 0)
+    return Status(Code::kInvalidArgument, "cache: it needs threads to read and to write");
+  return {};
+}
+
+/// Makes the directory and those above it.
+Status make_directories(const std::string& path) {
+  for (std::size_t at = 1; at <= path.size(); ++at) {
+    if (at < path.size() && path[at] != '/') continue;
+    const std::string part = path.substr(0, at);
+    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && errno != EROFS && errno != EISDIR)
+      return errno_status(errno, "cache: making the directory " + part);
+  }
+  return {};
+}
+
+Result<Fd> open_root(const std::string& directory) {
+  HEADRACE_TRY(make_directories(directory));
+  const std::string path = directory + "/" + std::string(kVersionFolder);
+  HEADRACE_TRY(make_directories(path));
+  Fd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!root) return errno_status(errno, "cache: opening " + path);
+  return root;
+}
+
+std::uint64_t default_floor(int root) {
+  struct statvfs info {};
+  if (::fstatvfs(root, &info) != 0) return 0;
+  return std::min<std::uint64_t>(info.f_blocks * info.f_frsize / 20, kMostFloorBytes);
+}
+
+/// The caches of this process by device and inode of their folders: a directory has one object,
+/// whatever it is called.
+struct Registry {
+  Mutex mutex;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<DiskCache>> caches
+      HEADRACE_GUARDED_BY(mutex);
+};
+Registry& registry() {
+  static Registry* const all = new Registry;  // Threads may outlive static destructors.
+  return *all;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<DiskCache>> DiskCache::create(const CacheOptions& options) {
+  HEADRACE_TRY(check(options));
+  HEADRACE_TRY_ASSIGN(Fd root, open_root(options.directory));
+  struct stat info {};
+  if (::fstat(root.get(), &info) != 0) return errno_status(errno, "cache: " + options.directory);
+  Registry& all = registry();
+  MutexLock lock(all.mutex);
+  std::weak_ptr<DiskCache>& known = all.caches[{info.st_dev, info.st_ino}];
+  if (auto cache = known.lock()) {
+    if (options.limit_bytes == 0 || cache->options_.limit_bytes == options.limit_bytes) {
+      cache->allow_buffers(options.buffer_bytes);
+      return cache;
+    }
+    return Status(Code::kInvalidArgument,
+                  "cache: " + options.directory +
+                      " is open in this process with another limit; give the same cache_limit");
+  }
+  CacheOptions own = options;
+  if (own.free_floor_bytes == UINT64_MAX) own.free_floor_bytes = default_floor(root.get());
+  std::shared_ptr<DiskCache> cache(new DiskCache(own, std::move(root)));
+  HEADRACE_TRY(cache->start());
+  known = cache;
+  return cache;
+}
+
+DiskCache::DiskCache(const CacheOptions& options, Fd root)
+    : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : system_clock()),
+      root_(std::move(root)),
+      index_(root_.get()) {}
+
+Status DiskCache::start() {
+  auto ledger = Ledger::open(root_.get());
+  if (!ledger) return std::move(ledger).error().annotate("cache " + options_.directory);
+  ledger_ = *std::move(ledger);
+  ledger_->sweep();
+  HEADRACE_TRY_ASSIGN(buffers_, SlabPool::create({.limit_bytes = kMostBufferBytes}));
+  allow_buffers(options_.buffer_bytes);
+  readers_ = std::make_unique<ThreadPool>(options_.reader_count, kReadQueue);
+  writers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
+  timer_ = std::thread([this] { run_timer(); });
+  return {};
+}
+
+void DiskCache::allow_buffers(std::uint64_t bytes) noexcept {
+  std::uint64_t known = buffer_bytes_.load();
+  while (known < bytes && !buffer_bytes_.compare_exchange_weak(known, bytes)) {
+  }
+}
+
+DiskCache::~DiskCache() {
+  {
+    MutexLock lock(timer_mutex_);
+    is_ending_ = true;
+  }
+  timer_changed_.notify_all();
+  if (timer_.joinable()) timer_.join();
+  readers_.reset();
+  writers_.reset();
+}
+
+void DiskCache::run_later(TimePoint due, ThreadPool::Task task) {
+  MutexLock lock(timer_mutex_);
+  later_.push({due, std::move(task)});
+  timer_changed_.notify_all();
+}
+
+void DiskCache::run_timer() {
+  MutexLock lock(timer_mutex_);
+  while (!is_ending_) {
+    if (later_.empty()) {
+      lock.wait(timer_changed_);
+      continue;
+    }
+    const TimePoint due = later_.top().due;
+    if (system_clock().now() < due) {
+      lock.wait_until(timer_changed_, due);
+      continue;
+    }
+    Later next = later_.top();
+    later_.pop();
+    if (!readers_->submit(next.task)) {
+      next.due += std::chrono::milliseconds(1);
+      later_.push(std::move(next));
+    }
+  }
+}
+
+// --- reading ---
+
+bool DiskCache::read(const ExtentName& range, std::span<std::byte> out,
+                     std::uint64_t& object_size_bytes) {
+  const std::vector<ExtentName> extents = index_.cover(range);
+  if (extents.empty()) return false;
+  std::uint64_t at = range.offset_bytes;
+  for (const ExtentName& extent : extents) {
+    const std::uint64_t from = at - extent.offset_bytes;
+    const auto part = out.first(std::min<std::size_t>(extent.length_bytes - from, out.size()));
+    if (!read_one(extent, from, part, object_size_bytes)) return false;
+    out = out.subspan(part.size());
+    at += part.size();
+  }
+  hits_.add();
+  hit_bytes_.add(range.length_bytes);
+  return true;
+}
+
+bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
+                         std::span<std::byte> out, std::uint64_t& object_size_bytes) {
+  const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+  const Fd file(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  if (!file) {
+    index_.remove(extent);
+    if (errno != ENOENT) note_failure(errno_status(errno, "cache: opening " + path));
+    return false;
+  }
+  const Status status = read_extent(file.get(), extent, from_bytes, out, object_size_bytes);
+  if (status.ok()) {
+    if (index_.note_hit(extent)) mark(extent, true);
+    return true;
+  }
+  if (status.code() == Code::kCorrupt) {
+    corrupt_.add();
+    unlink_extent(extent);
+  } else {
+    index_.remove(extent);
+    note_failure(status);
+  }
+  return false;
+}
+
+/// Says in the file's times when it came (access) and when it was first read again by some process
+/// (change; 0: never), which is what eviction asks where nobody knows the future.
+void DiskCache::mark(const ExtentName& extent, bool is_hit) const {
+  const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+  timespec times[2]{};
+  times[0].tv_nsec = is_hit ? UTIME_OMIT : UTIME_NOW;
+  if (is_hit) times[1].tv_nsec = UTIME_NOW;
+  ::utimensat(root_.get(), path.c_str(), times, AT_SYMLINK_NOFOLLOW);
+}
+
+DiskCache::Flight DiskCache::begin_flight(const ExtentName& extent) {
+  {
+    MutexLock lock(flights_mutex_);
+    if (!flights_.insert(extent).second) return {};
+  }
+  if (ledger_->try_begin_flight(extent)) return {*this, extent};
+  MutexLock lock(flights_mutex_);
+  flights_.erase(extent);
+  return {};
+}
+
+void DiskCache::end_flight(const ExtentName& extent) {
+  MutexLock lock(flights_mutex_);
+  ledger_->end_flight(extent);
+  flights_.erase(extent);
+}
+
+void DiskCache::drop(const ExtentName& range) {
+  for (const ExtentName& extent : index_.overlapping(range)) unlink_extent(extent);
+}
+
+// --- writing ---
+
+namespace {
+/// What waits to be written.
+struct Write {
+  ExtentInfo info;
+  Slab slab;
+  DiskCache::Flight flight;
+};
+}  // namespace
+
+void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) {
+  const auto leave_out = [&] { skipped_bytes_.add(data.size()); };
+  if (clock_.now().time_since_epoch().count() < writes_off_until_ns_.load()) return leave_out();
+  // Two at a time may both find room for one: off by an extent for each thread that reads.
+  const std::uint64_t charged = SlabPool::charged_bytes(data.size());
+  if (buffers_->used_bytes() + charged > buffer_bytes_.load()) return leave_out();
+  auto slab = buffers_->try_acquire(data.size());
+  if (!slab) return leave_out();
+  std::memcpy(slab->bytes().data(), data.data(), data.size());
+  auto job = std::make_shared<Write>(std::move(info), *std::move(slab), std::move(flight));
+  {
+    MutexLock lock(writes_mutex_);
+    ++writes_pending_;
+  }
+  const bool is_taken = writers_->submit([this, job] {
+    write(job->info, job->slab.bytes());
+    job->slab = Slab();
+    job->flight = Flight();  // Whoever waits for it finds the file.
+    MutexLock lock(writes_mutex_);
+    if (--writes_pending_ == 0) writes_done_.notify_all();
+  });
+  if (is_taken) return;
+  leave_out();
+  MutexLock lock(writes_mutex_);
+  if (--writes_pending_ == 0) writes_done_.notify_all();
+}
+
+void DiskCache::write(const ExtentInfo& info, std::span<const std::byte> data) {
+  const std::uint64_t size = file_bytes(info.name);
+  if (!reserve(size)) {
+    skipped_bytes_.add(data.size());
+    return;
+  }
+  const HeaderBytes header = make_header(info, data);
+  auto directory = index_.open_bucket(bucket_of(info.name.object), true);
+  if (!directory) {
+    ledger_->cancel(size);
+    note_failure(directory.error());
+    return;
+  }
+  Status status;
+  {
+    Ledger::Change change(*ledger_);
+    change.add(size);
+    status = publish_extent(directory->get(), info.name, header, data);
+    if (!status.ok()) change.subtract(size);
+  }
+  if (status.code() == Code::kChanged) return;  // There already.
+  if (!status.ok()) {
+    note_failure(status);
+    return;
+  }
+  mark(info.name, ledger_->was_ghost(info.name));
+  index_.add(info.name);
+  written_bytes_.add(data.size());
+}
+
+std::uint64_t DiskCache::limit_now(std::uint64_t used_bytes) const {
+  std::uint64_t limit = options_.limit_bytes > 0 ? options_.limit_bytes : UINT64_MAX;
+  struct statvfs info {};
+  if (::fstatvfs(root_.get(), &info) == 0) {
+    const std::uint64_t free_bytes = std::uint64_t{info.f_bavail} * info.f_frsize;
+    const std::uint64_t floor = options_.free_floor_bytes;
+    if (free_bytes < floor) {
+      const std::uint64_t missing = floor - free_bytes;
+      limit = std::min(limit, used_bytes - std::min(missing, used_bytes));
+    } else {
+      limit = std::min(limit, used_bytes + (free_bytes - floor));
+    }
+  }
+  return limit;
+}
+
+bool DiskCache::reserve(std::uint64_t bytes) {
+  std::uint64_t limit = limit_now(ledger_->used_bytes());
+  if (!ledger_->is_doubtful() && ledger_->try_reserve(bytes, limit)) return true;
+  if (bytes > limit) return false;
+  // A little more than is needed: the next ones find room without a search.
+  const std::uint64_t spare = std::max(bytes, limit / kEvictedShare);
+  evict_to(limit - std::min(limit, spare));
+  return ledger_->try_reserve(bytes, limit);
+}
+
+void DiskCache::note_failure(const Status& status) {
+  failures_.add();
+  const bool is_passing = status.code() == Code::kNotFound || status.code() == Code::kDeadline;
+  if (is_passing) return;
+  writes_off_until_ns_.store((clock_.now() + kPauseAfterFailure).time_since_epoch().count());
+}
+
+void DiskCache::flush() {
+  MutexLock lock(writes_mutex_);
+  while (writes_pending_ > 0) lock.wait(writes_done_);
+}
+
+// --- evicting ---
+
+bool DiskCache::unlink_extent(const ExtentName& extent) {
+  const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+  Ledger::Change change(*ledger_);
+  const bool is_gone = ::unlinkat(root_.get(), path.c_str(), 0) == 0;
+  if (is_gone) change.subtract(file_bytes(extent));
+  index_.remove(extent);
+  return is_gone;
+}
+
+std::vector<DiskCache::Candidate> DiskCache::candidates(
+    const std::vector<ExtentName>& extents) const {
+  std::vector<Candidate> out;
+  out.reserve(extents.size());
+  for (const ExtentName& extent : extents) {
+    const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+    struct stat info {};
+    if (::fstatat(root_.get(), path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    const bool was_hit = nanoseconds(info.st_mtim) != 0;
+    out.push_back({extent, was_hit, nanoseconds(was_hit ? info.st_mtim : info.st_atim)});
+  }
+  return out;
+}
+
+std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes) {
+  MutexLock lock(eviction_mutex_);
+  ledger_->sweep();
+  if (!ledger_->is_doubtful() && ledger_->used_bytes() <= target_bytes) return 0;
+  if (!ledger_->try_begin_eviction()) return 0;
+  std::vector<ExtentName> extents;
+  std::uint64_t held = 0;
+  const auto collect = [&] {
+    extents.clear();
+    held = 0;
+    const Status status = index_.visit([&](const ExtentName& extent) {
+      extents.push_back(extent);
+      held += file_bytes(extent);
+    });
+    if (!status.ok()) note_failure(status);
+    return held;
+  };
+  if (!ledger_->is_doubtful()) collect();
+  // Somebody died while files came and went, or deleted some by hand.
+  const std::uint64_t told = ledger_->file_bytes();
+  if (ledger_->is_doubtful() || told > held + target_bytes / kEvictedShare)
+    ledger_->recount(collect);
+  if (extents.empty()) collect();
+  std::uint64_t gone = 0;
+  if (ledger_->used_bytes() > target_bytes) {
+    // What was never read again makes room first, as long as it is more than a tenth: one pass over
+    // a large dataset does not push out what is in use. Then what was read again longest ago.
+    std::vector<Candidate> all = candidates(extents);
+    std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+      return a.was_hit != b.was_hit ? !a.was_hit : a.since_ns < b.since_ns;
+    });
+    std::uint64_t new_bytes = 0;
+    for (const Candidate& c : all) new_bytes += c.was_hit ? 0 : file_bytes(c.name);
+    auto fresh = all.begin();
+    auto used = std::find_if(all.begin(), all.end(), [](const Candidate& c) { return c.was_hit; });
+    const auto first_used = used;
+    while (ledger_->used_bytes() > target_bytes) {
+      const bool has_fresh = fresh != first_used;
+      const bool has_used = used != all.end();
+      if (!has_fresh && !has_used) break;
+      const bool takes_fresh = has_fresh && (!has_used || new_bytes * kNewShare > held);
+      const Candidate& victim = takes_fresh ? *fresh++ : *used++;
+      const std::uint64_t size = file_bytes(victim.name);
+      if (takes_fresh) {
+        new_bytes -= size;
+        ledger_->note_ghost(victim.name);
+      }
+      held -= size;
+      if (unlink_extent(victim.name)) gone += size;
+    }
+    evicted_bytes_.add(gone);
+  }
+  ledger_->end_eviction();
+  return gone;
+}
+
+// --- for people ---
+
+Result<CacheUsage> DiskCache::usage() {
+  CacheUsage usage;
+  Status status;
+  const auto count = [&] {
+    usage = {.limit_bytes = options_.limit_bytes};
+    status = index_.visit([&](const ExtentName& extent) {
+      ++usage.extent_count;
+      usage.file_bytes += file_bytes(extent);
+      usage.data_bytes += extent.length_bytes;
+    });
+    return usage.file_bytes;
+  };
+  // As all are looked at anyway, the ledger learns what there is.
+  if (!ledger_->recount(count)) count();
+  if (!status.ok()) return status.clone();
+  return usage;
+}
+
+Status DiskCache::list(const std::function<void(const CachedExtent&)>& visit) {
+  return index_.visit([&](const ExtentName& extent) {
+    const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+    const Fd file(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!file) return;
+    CachedExtent out{.path = std::string(kVersionFolder) + "/" + path,
+                     .url = {},
+                     .etag = {},
+                     .offset_bytes = extent.offset_bytes,
+                     .length_bytes = extent.length_bytes,
+                     .file_bytes = file_bytes(extent)};
+    if (auto info = read_info(file.get(), &extent)) {
+      out.url = std::move(info->url);
+      out.etag = std::move(info->etag);
+      out.object_size_bytes = info->object_size_bytes;
+    }
+    visit(out);
+  });
+}
+
+Result<CacheCheck> DiskCache::verify(const std::function<bool(std::uint64_t)>& progress) {
+  CacheCheck check;
+  std::vector<std::byte> bytes;
+  bool goes_on = true;
+  HEADRACE_TRY(index_.visit([&](const ExtentName& extent) {
+    if (!goes_on) return;
+    const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+    const Fd file(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    if (!file) return;
+    bytes.resize(extent.length_bytes);
+    std::uint64_t ignored = 0;
+    const Status status = read_extent(file.get(), extent, 0, bytes, ignored);
+    ++check.extent_count;
+    check.data_bytes += extent.length_bytes;
+    if (status.code() == Code::kCorrupt && unlink_extent(extent)) ++check.broken_count;
+    goes_on = progress == nullptr || progress(check.data_bytes);
+  }));
+  return check;
+}
+
+Result<std::uint64_t> DiskCache::remove(const std::string& url_prefix) {
+  std::uint64_t gone = 0;
+  if (url_prefix.empty()) {
+    HEADRACE_TRY(index_.visit([&](const ExtentName& extent) {
+      if (unlink_extent(extent)) gone += file_bytes(extent);
+    }));
+    return gone;
+  }
+  std::vector<ExtentName> matching;
+  HEADRACE_TRY(list([&](const CachedExtent& extent) {
+    if (!extent.url.starts_with(url_prefix)) return;
+    if (const auto name = parse_file_name(extent.path.substr(extent.path.rfind('/') + 1)))
+      matching.push_back(*name);
+  }));
+  for (const ExtentName& extent : matching) {
+    if (unlink_extent(extent)) gone += file_bytes(extent);
+  }
+  return gone;
+}
+
+Result<std::uint64_t> DiskCache::shrink(std::uint64_t bytes) { return evict_to(bytes); }
+
+void DiskCache::append_metrics(MetricList& out) const {
+  append_counter(out, "cache.hits", "reads", hits_.value());
+  append_counter(out, "cache.hit_bytes", "bytes", hit_bytes_.value());
+  append_counter(out, "cache.misses", "reads", misses_.value());
+  append_counter(out, "cache.miss_bytes", "bytes", miss_bytes_.value());
+  append_counter(out, "cache.waits", "reads", waits_.value());
+  append_counter(out, "cache.written_bytes", "bytes", written_bytes_.value());
+  append_counter(out, "cache.skipped_bytes", "bytes", skipped_bytes_.value());
+  append_counter(out, "cache.evicted_bytes", "bytes", evicted_bytes_.value());
+  append_counter(out, "cache.corrupt", "extents", corrupt_.value());
+  append_counter(out, "cache.failures", "calls", failures_.value());
+  append_gauge(out, "cache.used_bytes", "bytes", static_cast<double>(ledger_->used_bytes()));
+}
+
+}  // namespace headrace::tier
+
+namespace headrace {
+
+Result<std::shared_ptr<Cache>> Cache::open(const CacheOptions& options) {
+  HEADRACE_TRY_ASSIGN(auto cache, tier::DiskCache::create(options));
+  return std::shared_ptr<Cache>(std::move(cache));
+}
+
+}  // namespace headrace

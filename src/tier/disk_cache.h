@@ -1,0 +1,156 @@
+#pragma once
+/// \file
+/// DiskCache: a cache directory as handles of stores use it.
+///
+/// Threads: any.
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <queue>
+#include <set>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/mutex.h"
+#include "base/thread_pool.h"
+#include "headrace/cache.h"
+#include "headrace/memory.h"
+#include "insight/counter.h"
+#include "tier/extent_file.h"
+#include "tier/extent_index.h"
+#include "tier/ledger.h"
+
+namespace headrace::tier {
+
+class DiskCache final : public Cache {
+ public:
+  static Result<std::shared_ptr<DiskCache>> create(const CacheOptions& options);
+  ~DiskCache() override;
+
+  // --- what handles use ---
+
+  /// Fills `out` from files. False: they do not have it all (what cannot be read or proved is
+  /// deleted). Blocks for the disk: call it on run()'s threads.
+  bool read(const ExtentName& range, std::span<std::byte> out, std::uint64_t& object_size_bytes);
+
+  /// The right to fetch an extent; given back when it is destroyed, before the cache is.
+  class Flight {
+   public:
+    Flight() = default;
+    Flight(DiskCache& cache, const ExtentName& extent) : cache_(&cache), extent_(extent) {}
+    Flight(Flight&& o) noexcept : cache_(std::exchange(o.cache_, nullptr)), extent_(o.extent_) {}
+    Flight& operator=(Flight&& o) noexcept {
+      std::swap(cache_, o.cache_);
+      std::swap(extent_, o.extent_);
+      return *this;
+    }
+    ~Flight() {
+      if (cache_ != nullptr) cache_->end_flight(extent_);
+    }
+    explicit operator bool() const noexcept { return cache_ != nullptr; }
+
+   private:
+    DiskCache* cache_ = nullptr;
+    ExtentName extent_;
+  };
+  /// Empty: somebody, here or in another process, is fetching it.
+  Flight begin_flight(const ExtentName& extent);
+
+  /// Keeps a copy of `data`, which came from a store, and writes it when there is time; leaves it
+  /// out where there is no memory or no room for it. Never waits. The flight ends with the file.
+  void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight);
+  /// Deletes what overlaps the range: it made no sense to a reader.
+  void drop(const ExtentName& range);
+
+  /// Runs `task` on a reader's thread. False: too many wait.
+  bool run(ThreadPool::Task&& task) { return readers_->submit(std::move(task)); }
+  /// The same at `due`, surely.
+  void run_later(TimePoint due, ThreadPool::Task task);
+
+  Clock& clock() const noexcept { return clock_; }
+  void note_wait() noexcept { waits_.add(); }
+  void note_miss(std::uint64_t bytes) noexcept {
+    misses_.add();
+    miss_bytes_.add(bytes);
+  }
+
+  // --- Cache ---
+
+  const std::string& directory() const noexcept override { return options_.directory; }
+  Result<CacheUsage> usage() override;
+  Status list(const std::function<void(const CachedExtent&)>& visit) override;
+  Result<CacheCheck> verify(const std::function<bool(std::uint64_t)>& progress) override;
+  Result<std::uint64_t> remove(const std::string& url_prefix) override;
+  Result<std::uint64_t> shrink(std::uint64_t bytes) override;
+  void flush() override;
+  void append_metrics(MetricList& out) const override;
+
+ private:
+  struct Later {
+    TimePoint due;
+    ThreadPool::Task task;
+    bool operator<(const Later& o) const noexcept { return due > o.due; }  // The first on top.
+  };
+  struct Candidate {
+    ExtentName name;
+    bool was_hit = false;
+    std::int64_t since_ns = 0;  ///< Of the hit, or of the file.
+  };
+
+  DiskCache(const CacheOptions& options, Fd root);
+  Status start();
+  void allow_buffers(std::uint64_t bytes) noexcept;
+
+  void end_flight(const ExtentName& extent);
+  /// \return whether all of it came, proved.
+  bool read_one(const ExtentName& extent, std::uint64_t from_bytes, std::span<std::byte> out,
+                std::uint64_t& object_size_bytes);
+  void write(const ExtentInfo& info, std::span<const std::byte> data);
+  /// Room for a file of so many bytes, evicting others where there is none.
+  bool reserve(std::uint64_t bytes);
+  std::uint64_t limit_now(std::uint64_t used_bytes) const;
+  /// Makes files and reservations take `target_bytes` at most. Bytes of files that went.
+  std::uint64_t evict_to(std::uint64_t target_bytes);
+  std::vector<Candidate> candidates(const std::vector<ExtentName>& extents) const;
+  bool unlink_extent(const ExtentName& extent);
+  void mark(const ExtentName& extent, bool is_hit) const;
+  void note_failure(const Status& status);
+  void run_timer();
+
+  const CacheOptions options_;
+  Clock& clock_;
+  const Fd root_;
+  std::unique_ptr<Ledger> ledger_;
+  ExtentIndex index_;
+  std::unique_ptr<SlabPool> buffers_;
+  std::atomic<std::uint64_t> buffer_bytes_{0};
+  std::atomic<std::int64_t> writes_off_until_ns_{0};
+
+  Mutex flights_mutex_;
+  std::set<ExtentName> flights_ HEADRACE_GUARDED_BY(flights_mutex_);
+
+  Mutex eviction_mutex_;
+
+  Mutex writes_mutex_;
+  std::condition_variable writes_done_;
+  std::size_t writes_pending_ HEADRACE_GUARDED_BY(writes_mutex_) = 0;
+
+  Counter hits_, hit_bytes_, misses_, miss_bytes_, waits_, written_bytes_, skipped_bytes_,
+      evicted_bytes_, corrupt_, failures_;
+
+  Mutex timer_mutex_;
+  std::condition_variable timer_changed_;
+  std::priority_queue<Later> later_ HEADRACE_GUARDED_BY(timer_mutex_);
+  bool is_ending_ HEADRACE_GUARDED_BY(timer_mutex_) = false;
+  std::thread timer_;
+
+  std::unique_ptr<ThreadPool> readers_, writers_;  // Last: their tasks use all of the above.
+};
+
+}  // namespace headrace::tier
