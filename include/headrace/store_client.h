@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "headrace/access_log.h"
+#include "headrace/cache.h"
 #include "headrace/memory.h"
 #include "headrace/range_fetcher.h"
 #include "headrace/store.h"
@@ -33,12 +34,15 @@ class StoreClient {
  public:
   using Logs = std::vector<std::shared_ptr<AccessLog>>;
 
-  /// Opens the store; `memory_bytes` bounds the data of all calls together. `log`: of the accesses;
-  /// none when it names no file. Errors: those of open_store, AccessLog and SlabPool.
+  /// Opens the store; `memory_bytes` bounds the data of all calls together. `cache`: read through
+  /// it; none when it names no directory. Its buffers are part of `memory_bytes`. `log`: of the
+  /// accesses, those that the cache serves included; none when it names no file. Errors: those of
+  /// open_store, Cache, AccessLog and SlabPool.
   static Result<std::shared_ptr<StoreClient>> open(const StoreOptions& options,
                                                    const Environment& environment,
                                                    std::uint64_t memory_bytes,
-                                                   const AccessLogOptions& log = {});
+                                                   const AccessLogOptions& log = {},
+                                                   const CacheOptions& cache = {});
   /// A client of an open store, whose accesses go to `logs`. Errors: those of SlabPool.
   static Result<std::shared_ptr<StoreClient>> wrap(std::unique_ptr<Store> store,
                                                    std::uint64_t memory_bytes, Logs logs = {});

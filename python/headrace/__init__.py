@@ -25,6 +25,7 @@ from headrace.errors import (
     UnsupportedError,
     UserCodeError,
 )
+from headrace.store.cache import Cache
 from headrace.store.store import RangeResult, Store, StoreOptions
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Block",
+    "Cache",
     "CancelledError",
     "ChangedError",
     "Column",

@@ -31,9 +31,9 @@ Environment make_environment(const std::map<std::string, std::string>& overrides
 
 void open_client(PyStore* self, StoreOptions options,
                  const std::map<std::string, std::string>& overrides, std::uint64_t memory_bytes,
-                 const AccessLogOptions& log) {
+                 const AccessLogOptions& log, const CacheOptions& cache) {
   const std::string url = options.url;
-  auto client = StoreClient::open(options, make_environment(overrides), memory_bytes, log);
+  auto client = StoreClient::open(options, make_environment(overrides), memory_bytes, log, cache);
   new (self) PyStore{Guarded<StoreClient>("the store", value_or_raise(std::move(client), url))};
 }
 
@@ -215,14 +215,20 @@ void bind_store(nb::module_& m) {
           "__init__",
           [](PyStore* self, const std::string& url, std::uint64_t memory_bytes,
              const nb::dict& options, const std::map<std::string, std::string>& environment,
-             const std::string& access_log, std::optional<std::uint32_t> rank) {
+             const std::string& access_log, std::optional<std::uint32_t> rank,
+             const std::string& cache, std::uint64_t cache_limit_bytes) {
             AccessLogOptions log;
             log.path = access_log;
             log.rank = rank;
-            open_client(self, parse_store_options(url, options), environment, memory_bytes, log);
+            CacheOptions cached;
+            cached.directory = cache;
+            cached.limit_bytes = cache_limit_bytes;
+            open_client(self, parse_store_options(url, options), environment, memory_bytes, log,
+                        cached);
           },
           nb::arg("url"), nb::arg("memory_bytes"), nb::arg("options"), nb::arg("environment"),
-          nb::arg("access_log") = "", nb::arg("rank") = nb::none())
+          nb::arg("access_log") = "", nb::arg("rank") = nb::none(), nb::arg("cache") = "",
+          nb::arg("cache_limit_bytes") = 0)
       .def_prop_ro("url", [](PyStore& self) { return self.client.get()->store().url(); })
       .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
       .def("get", &get, nb::arg("key"))

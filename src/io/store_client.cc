@@ -32,6 +32,8 @@ constexpr std::size_t kPartsInFlight = 8;
 constexpr std::uint64_t kLargestPartBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kSmallestPartBytes = std::uint64_t{16} << 10;
 constexpr std::size_t kIdleHandles = 32;
+/// Of the memory, at most, for what waits to be written to a cache.
+constexpr std::uint64_t kCacheShare = 8;
 
 TimePoint next_slice() { return system_clock().now() + kPauseSlice; }
 
@@ -63,8 +65,16 @@ StoreClient::~StoreClient() { close(); }
 Result<std::shared_ptr<StoreClient>> StoreClient::open(const StoreOptions& options,
                                                        const Environment& environment,
                                                        std::uint64_t memory_bytes,
-                                                       const AccessLogOptions& log) {
+                                                       const AccessLogOptions& log,
+                                                       const CacheOptions& cache) {
   HEADRACE_TRY_ASSIGN(auto store, open_store(options, environment));
+  if (!cache.directory.empty()) {
+    CacheOptions own = cache;
+    own.buffer_bytes = std::min(own.buffer_bytes, memory_bytes / kCacheShare);
+    HEADRACE_TRY_ASSIGN(auto opened, Cache::open(own));
+    store = cache_reads(std::move(store), std::move(opened), options.queue_capacity);
+    memory_bytes -= own.buffer_bytes;
+  }
   if (log.path.empty()) return wrap(std::move(store), memory_bytes);
   HEADRACE_TRY_ASSIGN(auto access_log, AccessLog::create(log));
   return wrap(log_accesses(std::move(store), access_log), memory_bytes, {access_log});

@@ -43,7 +43,7 @@ def test_every_metric_is_in_the_documentation(tmp_path: Path) -> None:
         seen = remote.metrics()
     with (
         hr.Loader(str(tmp_path / "bucket"), format="raw", batch_size=1, memory="16MiB") as loader,
-        hr.Store(str(tmp_path / "bucket")) as store,
+        hr.Store(str(tmp_path / "bucket"), cache=tmp_path / "cache") as store,
     ):
         list(loader)
         bytes(store.get("a.txt"))

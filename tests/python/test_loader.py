@@ -402,14 +402,6 @@ def test_options_that_open_a_dataset_are_refused_with_an_open_one(
         assert len(open_loader([small], **opening)) > 0
 
 
-@pytest.mark.parametrize("later", [{"cache": "/nvme"}, {"cache_limit": "1TB"}])
-def test_features_of_later_versions_are_refused_by_name(
-    small: Path, open_loader: Any, later: dict[str, Any]
-) -> None:
-    with pytest.raises(hr.UnsupportedError, match=next(iter(later))):
-        open_loader(small, **later)
-
-
 def test_a_closed_loader_says_so(small: Path, open_loader: Any) -> None:
     loader = open_loader(small)
     stream = iter(loader)

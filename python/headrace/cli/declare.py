@@ -13,9 +13,9 @@ from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hi
 
 __all__ = [
     "Argument",
+    "DataWhere",
     "DryRun",
     "Json",
-    "LoggedWhere",
     "Memory",
     "Option",
     "OptionSet",
@@ -149,8 +149,8 @@ class Where(OptionSet):
     ] = False
 
 
-class LoggedWhere(Where):
-    """And where their requests are written down."""
+class DataWhere(Where):
+    """And where their requests are written down, and what they bring is kept."""
 
     access_log: Annotated[
         str | None,
@@ -159,6 +159,18 @@ class LoggedWhere(Where):
             metavar="FILE",
             help="Append a line for every request to a store; default: HEADRACE_ACCESS_LOG.",
             panel="Store",
+        ),
+    ] = None
+    cache: Annotated[
+        str | None,
+        option(
+            "--cache", metavar="DIR", help="Keep what is read there, and read it from there.", panel="Store"
+        ),
+    ] = None
+    cache_limit: Annotated[
+        str | None,
+        option(
+            "--cache-limit", metavar="SIZE", help="Most that the cache may take, such as 2TB.", panel="Store"
         ),
     ] = None
 

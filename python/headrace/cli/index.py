@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.common import Format, console, print_json
-from headrace.cli.declare import Json, LoggedWhere, Memory, OptionSet, option
+from headrace.cli.declare import DataWhere, Json, Memory, OptionSet, option
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.data.index import rebuild_index_json, write_index
@@ -90,7 +90,7 @@ def index(
     ] = False,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Objects read at once; 0: chosen.")] = 0,
     memory: Memory = "256MiB",
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> None:
     """Build the index of a dataset, so that every later start is quick.

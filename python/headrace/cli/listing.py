@@ -21,7 +21,7 @@ from headrace.cli.base import (
     split_wildcard,
     wildcard,
 )
-from headrace.cli.declare import DryRun, Json, LoggedWhere, Where, argument, option
+from headrace.cli.declare import DataWhere, DryRun, Json, Where, argument, option
 from headrace.errors import CancelledError, InvalidArgumentError, NotFoundError
 from headrace.store.urls import without_secrets
 
@@ -217,7 +217,7 @@ def cat(
         str | None,
         option("--range", metavar="FIRST-LAST", help="Bytes as HTTP counts them: 0-511 are 512."),
     ] = None,
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> int:
     """Write objects to stdout, one after another, read ahead in parallel parts.

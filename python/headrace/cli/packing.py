@@ -11,7 +11,7 @@ from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli.base import print_json
-from headrace.cli.declare import Json, LoggedWhere, Memory, argument, option
+from headrace.cli.declare import DataWhere, Json, Memory, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import is_pattern, refuse_inside
@@ -114,7 +114,7 @@ def pack(
     ] = 15.0,
     dry_run: Annotated[bool, option("--dry-run", help="Print the plan, write nothing.")] = False,
     memory: Memory = "512MiB",
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> int:
     """Pack files, a dataset or samples of a program into shards: parallel, the same bytes every time; a

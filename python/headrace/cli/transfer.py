@@ -22,7 +22,7 @@ from headrace.cli.base import (
     split_wildcard,
     wildcard,
 )
-from headrace.cli.declare import DryRun, Json, LoggedWhere, OptionSet, argument, option
+from headrace.cli.declare import DataWhere, DryRun, Json, OptionSet, argument, option
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -365,7 +365,7 @@ class _CopyStores(Stores):
         return {**self.options, "access_log": ""} if is_local(root) else self.options
 
 
-def _stores(where: LoggedWhere, transfer: Transfer) -> Stores:
+def _stores(where: DataWhere, transfer: Transfer) -> Stores:
     options: dict[str, Any] = {"max_in_flight": transfer.concurrency}
     if not transfer.verify:
         options |= {"verify_checksums": False, "upload_checksum": "none"}
@@ -395,7 +395,7 @@ def cp(
         bool, option("--keep-times", help="Local files get the time of their source.")
     ] = False,
     transfer: Transfer,
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> int:
     """Copy between stores and the local disk, in parallel. What exists at DST is replaced unless -n or
@@ -471,7 +471,7 @@ def sync(
     ] = False,
     size_only: Annotated[bool, option("--size-only", help="Compare sizes only.")] = False,
     transfer: Transfer,
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> int:
     """Make DST equal to SRC: copies what is missing, has another size, or is newer in SRC.

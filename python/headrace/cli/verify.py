@@ -13,7 +13,7 @@ import typer
 
 from headrace.base.units import format_bytes
 from headrace.cli.common import Format, console, fail, print_json
-from headrace.cli.declare import Json, LoggedWhere, Memory
+from headrace.cli.declare import DataWhere, Json, Memory
 from headrace.cli.index import Shape
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
@@ -50,7 +50,7 @@ def verify(
     format: Format = "auto",
     shape: Shape,
     memory: Memory = "512MiB",
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> int:
     """Read a dataset from end to end and check everything: lengths, versions, stored hashes, record
@@ -135,7 +135,7 @@ def manifest_create(
     ] = None,
     workers: Workers = 0,
     memory: Memory = "256MiB",
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> None:
     """Write the SHA-256 of every object below URL, in the form that `sha256sum --check` reads.
@@ -180,7 +180,7 @@ def manifest_check(
     ] = None,
     workers: Workers = 0,
     memory: Memory = "256MiB",
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> int:
     """Compare every object below URL with a manifest: missing, different, extra.
@@ -235,7 +235,7 @@ def diff(
     most: Annotated[int, typer.Option("--most", min=1, help="Differences to list.")] = 20,
     format_a: Annotated[str, typer.Option("--format-a", help="Format of A.")] = "auto",
     format_b: Annotated[str, typer.Option("--format-b", help="Format of B.")] = "auto",
-    where: LoggedWhere,
+    where: DataWhere,
     json: Json = False,
 ) -> int:
     """Compare two datasets sample by sample. Exit code 1 when they differ.

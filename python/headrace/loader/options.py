@@ -127,16 +127,12 @@ class Options(NamedTuple):
 
 
 _COUNTS = ("batch_size", "prefetch", "workers", "window", "lanes")
-_LATER = ("cache", "cache_limit")
 
 
 def split_options(batch_size: int, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
     """A Loader's options, checked, and those that open what it reads."""
-    for name in _LATER:
-        if given.get(name) is not None:
-            raise UnsupportedError(f"{name}= is not in this version of headrace; leave it out")
     own = {name: value for name, value in given.items() if name in Options._fields}
-    rest = {name: value for name, value in given.items() if name not in (*Options._fields, *_LATER)}
+    rest = {name: value for name, value in given.items() if name not in Options._fields}
     return Options(batch_size, **own).checked(), rest
 
 

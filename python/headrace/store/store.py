@@ -100,6 +100,12 @@ class StoreOptions(TypedDict, total=False):
     access_log: str | os.PathLike[str] | None
     """File to which every finished request to the store is appended as a line of JSON (docs/stores.md);
     default: HEADRACE_ACCESS_LOG; "": none. When it cannot be written, requests raise ExhaustedError."""
+    cache: str | os.PathLike[str] | None
+    """Directory of a fast disk in which what was read of a known version is kept, for all processes and jobs
+    that name it (docs/cache.md). Default: none."""
+    cache_limit: int | str | None
+    """Bytes that its files may take, such as "2TB"; default: all but a twentieth of the disk, at most 16 GiB,
+    that stays free."""
 
 
 def default_control_directory() -> str:
@@ -118,6 +124,8 @@ def open_native(
     memory: int | str,
     *,
     access_log: str | os.PathLike[str] | None = None,
+    cache: str | os.PathLike[str] | None = None,
+    cache_limit: int | str | None = None,
     access_key: str | None = None,
     secret_key: str | None = None,
     session_token: str | None = None,
@@ -136,9 +144,20 @@ def open_native(
         }
     options.setdefault("control_directory", default_control_directory())
     options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))
+    if cache_limit is not None and not cache:
+        raise InvalidArgumentError(
+            "cache_limit= says how large a cache may get: name its directory with cache="
+        )
     log = os.environ.get("HEADRACE_ACCESS_LOG", "") if access_log is None else os.fspath(access_log)
     return _native.Store(
-        os.fspath(url), parse_bytes(memory), options, environment, access_log=log, rank=recorded_rank()
+        os.fspath(url),
+        parse_bytes(memory),
+        options,
+        environment,
+        access_log=log,
+        rank=recorded_rank(),
+        cache=os.path.abspath(cache) if cache else "",
+        cache_limit_bytes=0 if cache_limit is None else parse_bytes(cache_limit, "cache_limit"),
     )
 
 

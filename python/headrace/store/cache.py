@@ -1,0 +1,83 @@
+"""The directory that ``cache=`` names, as people look at it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from headrace import _native
+from headrace.base.units import parse_bytes
+from headrace.errors import NotFoundError
+
+
+class CachedExtent(NamedTuple):
+    """One file of a cache: a range of one version of an object."""
+
+    path: str
+    """Relative to the directory."""
+    url: str
+    """Of the object; the end of a very long one is missing. ``""``: the file is broken."""
+    etag: str
+    offset: int
+    length: int
+    object_size: int
+    """0: unknown."""
+
+
+class CacheUsage(NamedTuple):
+    extents: int
+    data_bytes: int
+    """Of objects."""
+    file_bytes: int
+    """With 4 KiB a file for its header: what ``cache_limit=`` bounds."""
+
+
+class CacheCheck(NamedTuple):
+    extents: int
+    data_bytes: int
+    broken: int
+    """Files that did not match their sums, and are deleted."""
+
+
+class Cache:
+    """What ``cache=`` of a store, dataset or loader keeps in a directory, of all processes that use it.
+
+    Jobs may run meanwhile: what is deleted under them is fetched again.
+
+    :param directory: as given to ``cache=``. A directory without a cache is a NotFoundError.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory = os.path.abspath(directory)
+        if not os.path.isdir(os.path.join(self.directory, "v1")):
+            raise NotFoundError(f"{self.directory}: no cache there; cache= of a Loader or Store makes one")
+        self._native = _native.Cache(self.directory)
+
+    def usage(self) -> CacheUsage:
+        """How much there is. Reads names alone: about 1 µs a file."""
+        found = self._native.usage()
+        return CacheUsage(found["extents"], found["data_bytes"], found["file_bytes"])
+
+    def extents(self) -> Iterator[CachedExtent]:
+        """Every file, with its header read."""
+        return (CachedExtent(*row) for row in self._native.extents())
+
+    def verify(self, progress: Callable[[int], None] | None = None) -> CacheCheck:
+        """Reads every file and deletes those that do not match their sums. Jobs do the same for what they
+        read.
+
+        :param progress: called now and then with the bytes read so far.
+        """
+        relay = None if progress is None else lambda done, _total, _extra: progress(done)
+        return CacheCheck(*self._native.verify(relay))
+
+    def remove(self, url: str = "") -> int:
+        """Deletes what is cached of objects whose URL begins with ``url``; ``""``: everything. Returns the
+        bytes of the files that went."""
+        return self._native.remove(url)
+
+    def shrink(self, limit: int | str) -> int:
+        """Deletes what is least likely to be read again until files take ``limit`` at most. Returns the bytes
+        that went."""
+        return self._native.shrink(0 if limit == 0 else parse_bytes(limit, "limit"))

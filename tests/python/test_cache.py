@@ -1,0 +1,214 @@
+"""The cache on disk: same batches, fewer bytes from the store, whatever happens to its files."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import Done, where
+
+import headrace as hr
+from headrace import prepare
+from headrace import sim as simulator
+
+SAMPLES = 3000
+
+
+def pack(path: Path, **options: Any) -> None:
+    rng = np.random.default_rng(1)
+    prepare.write(
+        ({"x": i, "data": rng.bytes(400)} for i in range(SAMPLES)),
+        str(path),
+        format="mds",
+        shard_bytes="64KiB",
+        **options,
+    )
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    pack(tmp_path / "root" / "b")
+    return tmp_path / "root"
+
+
+def batches(loader: hr.Loader, epochs: int = 1) -> list[list[int]]:
+    return [batch["x"].tolist() for _ in range(epochs) for batch in loader]
+
+
+def samples(all_batches: Iterable[list[int]]) -> set[int]:
+    return {x for batch in all_batches for x in batch}
+
+
+def cached(loader: hr.Loader, name: str) -> float:
+    return loader.stats()[f"cache.{name}"]
+
+
+def test_the_second_epoch_comes_from_the_cache(root: Path, tmp_path: Path) -> None:
+    with simulator.Server(str(root)) as server:
+        with hr.Loader("s3://b", batch_size=32, **where(server)) as plain:
+            expected = batches(plain, 3)
+        with hr.Loader("s3://b", batch_size=32, cache=tmp_path / "cache", **where(server)) as loader:
+            assert batches(loader) == expected[: len(expected) // 3]
+            hr.Cache(tmp_path / "cache")._native.flush()
+            fetched = cached(loader, "miss_bytes")
+            assert batches(loader, 2) == expected[len(expected) // 3 :]
+            assert cached(loader, "miss_bytes") == fetched > SAMPLES * 400
+        # The next job, too.
+        with hr.Loader("s3://b", batch_size=48, seed=9, cache=tmp_path / "cache", **where(server)) as loader:
+            before = cached(loader, "miss_bytes")
+            batches(loader)
+            assert cached(loader, "miss_bytes") == before
+
+
+@pytest.mark.parametrize("limit", ["200kB", "600kB", "10MB"])
+def test_batches_are_the_same_with_every_limit(root: Path, tmp_path: Path, limit: str) -> None:
+    cache = tmp_path / "cache"
+    with simulator.Server(str(root)) as server:
+        with hr.Loader("s3://b", batch_size=32, seed=3, **where(server)) as plain:
+            expected = batches(plain, 3)
+        with hr.Loader(
+            "s3://b", batch_size=32, seed=3, cache=cache, cache_limit=limit, **where(server)
+        ) as loader:
+            assert batches(loader, 3) == expected
+            hr.Cache(cache)._native.flush()
+            assert 0 < hr.Cache(cache).usage().file_bytes <= hr.Cache(cache)._native.usage()["file_bytes"]
+            assert sum(file.stat().st_size for file in cache.rglob("*-*")) <= {
+                "200kB": 2e5,
+                "600kB": 6e5,
+            }.get(limit, 1e7)
+
+
+def test_damage_costs_a_second_fetch_and_nothing_else(root: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with (
+        simulator.Server(str(root)) as server,
+        hr.Loader("s3://b", batch_size=32, cache=cache, **where(server)) as loader,
+    ):
+        first = batches(loader)
+        hr.Cache(cache)._native.flush()
+        files = sorted(cache.rglob("*-*"))
+        assert len(files) > 4
+        files[0].write_bytes(b"")
+        files[1].unlink()
+        data = bytearray(files[2].read_bytes())
+        data[5000] ^= 1
+        files[2].write_bytes(data)
+        shutil.copy(files[3], files[4])
+        assert samples(batches(loader)) == samples(first) == set(range(SAMPLES))
+        assert cached(loader, "corrupt") == 3
+
+
+def _read_share(url: str, rank: int, options: dict[str, Any], out: Any) -> None:
+    with hr.Loader(url, batch_size=8, rank=rank, world_size=4, memory="64MiB", **options) as loader:
+        out.put((rank, sorted(samples(batches(loader)))))
+
+
+def test_ranks_that_read_the_same_shards_fetch_them_once(tmp_path: Path) -> None:
+    pack(tmp_path / "root" / "b", compression="zstd")
+    options: dict[str, Any] = {"cache": str(tmp_path / "cache")}
+    with simulator.Server(str(tmp_path / "root")) as server:
+        context = multiprocessing.get_context("spawn")
+        out: Any = context.Queue()
+        ranks = [
+            context.Process(target=_read_share, args=("s3://b", rank, {**options, **where(server)}, out))
+            for rank in range(4)
+        ]
+        for process in ranks:
+            process.start()
+        seen = dict(out.get(timeout=120) for _ in ranks)
+        for process in ranks:
+            process.join()
+        objects = server.stats()["objects"]
+    assert samples(seen.values()) == set(range(SAMPLES))
+    shards = {path.name: path.stat().st_size for path in (tmp_path / "root" / "b").glob("*.zstd")}
+    assert len(shards) > 3
+    for name, size in shards.items():
+        assert objects[f"b/{name}"]["bytes"] <= 1.02 * size, name
+
+
+def test_a_dataset_reads_through_it(root: Path, tmp_path: Path) -> None:
+    with simulator.Server(str(root)) as server:
+        for _ in range(2):
+            with hr.Dataset("s3://b", cache=tmp_path / "cache", **where(server)) as dataset:
+                assert [int(row["x"]) for row in dataset.read(range(0, SAMPLES, 7))] == list(
+                    range(0, SAMPLES, 7)
+                )
+            hr.Cache(tmp_path / "cache")._native.flush()
+    assert hr.Cache(tmp_path / "cache").usage().extents > 0
+
+
+def test_a_mixture_reads_through_it(root: Path, tmp_path: Path) -> None:
+    with simulator.Server(str(root)) as server:
+        mixture = hr.Mixture({"a": ("s3://b", 1.0)}, cache=str(tmp_path / "cache"), **where(server))
+        with hr.Loader(mixture, batch_size=30) as loader:
+            batches(loader)
+    hr.Cache(tmp_path / "cache")._native.flush()
+    assert hr.Cache(tmp_path / "cache").usage().data_bytes > SAMPLES * 400
+
+
+def test_two_servers_with_the_same_names_are_kept_apart(tmp_path: Path) -> None:
+    for name, fill in (("one", b"1"), ("two", b"2")):
+        (tmp_path / name / "b").mkdir(parents=True)
+        prepare.write(
+            ({"x": i, "data": fill * 100} for i in range(100)), str(tmp_path / name / "b"), format="mds"
+        )
+        os.utime(tmp_path / name / "b", (1, 1))
+    for name, fill in (("one", b"1"), ("two", b"2")):
+        with (
+            simulator.Server(str(tmp_path / name)) as server,
+            hr.Loader("s3://b", batch_size=10, cache=tmp_path / "cache", **where(server)) as loader,
+        ):
+            assert {bytes(row) for batch in loader for row in batch["data"]} == {fill * 100}
+        hr.Cache(tmp_path / "cache")._native.flush()
+
+
+def test_errors_say_what_to_do(root: Path, tmp_path: Path) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="cache="):
+        hr.Store(root, cache_limit="1GB")
+    with pytest.raises(hr.InvalidArgumentError, match="cache_limit"):
+        hr.Store(root, cache=tmp_path / "cache", cache_limit="much")
+    with pytest.raises(hr.NotFoundError, match="no cache there"):
+        hr.Cache(tmp_path / "typo")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(hr.HeadraceError, match="file"):
+        hr.Store(root, cache=tmp_path / "file")
+    with (
+        hr.Store(root, cache=tmp_path / "cache", cache_limit="1GB"),
+        pytest.raises(hr.InvalidArgumentError, match="another limit"),
+    ):
+        hr.Store(root, cache=tmp_path / "cache", cache_limit="2GB")
+
+
+def test_the_command_line_looks_into_it(root: Path, tmp_path: Path, cli: Callable[..., Done]) -> None:
+    cache = str(tmp_path / "cache")
+    with (
+        simulator.Server(str(root)) as server,
+        hr.Loader("s3://b", batch_size=32, cache=cache, **where(server)) as loader,
+    ):
+        batches(loader)
+        hr.Cache(cache)._native.flush()
+    stat = cli("cache", "stat", cache, "--json").json()
+    assert stat["extents"] > 0
+    assert stat["data_bytes"] > SAMPLES * 400
+    listed = cli("cache", "ls", cache, "--json").json()
+    assert {row["url"].rpartition("/")[0] for row in listed} == {"s3://b"}
+    assert sum(row["cached"] for row in listed) == stat["data_bytes"]
+    assert "s3://b/" in cli("cache", "ls", cache).out
+    assert len(cli("cache", "ls", cache, "--extents", "--json").json()) == stat["extents"]
+    assert cli("cache", "verify", cache).code == 0
+    next(Path(cache).rglob("*-*")).write_bytes(b"x")
+    broken = cli("cache", "verify", cache, "--json")
+    assert (broken.code, json.loads(broken.out)["broken"]) == (1, 1)
+    assert cli("cache", "gc", cache, "--limit", "300kB").code == 0
+    assert cli("cache", "stat", cache, "--json").json()["file_bytes"] <= 300_000
+    assert cli("cache", "free", cache).code == 1
+    assert cli("cache", "free", cache, "s3://b/", "--json").json()["freed_bytes"] > 0
+    assert cli("cache", "stat", cache, "--json").json()["extents"] == 0
+    assert cli("cache", "stat", str(tmp_path / "typo")).code == 1
