@@ -34,6 +34,8 @@ namespace headrace {
 
 enum class Op : std::uint8_t {
   kGet,      ///< Reads [offset, offset + length) of the object into the slab.
+  kHead,     ///< Asks for Completion::object_checksum and the version; moves no bytes. Only where
+             ///< StoreTraits::object_sums is kHead, elsewhere kUnsupported.
   kPut,      ///< Writes the whole object from the slab.
   kPutPart,  ///< Writes one part of the multipart upload `upload_id` from the slab.
 };
@@ -44,8 +46,8 @@ struct Request {
   Op op = Op::kGet;
   /// Key relative to the store's root URL; UTF-8, not escaped. Not empty.
   std::string_view key;
-  /// kGet, kPut: the version expected (If-Match), as reported by ObjectInfo::etag, quotes included.
-  /// Another version is kChanged. Empty: any.
+  /// kGet, kHead, kPut: the version expected (If-Match), as reported by ObjectInfo::etag, quotes
+  /// included. Another version is kChanged. Empty: any.
   std::string_view etag;
   /// kPut: fail with kChanged when the object exists (If-None-Match: *). When the answer to an
   /// earlier attempt was lost, the object may be this request's own: the message then says so, and
@@ -69,6 +71,16 @@ struct Request {
   std::uint64_t tag = 0;                  ///< Handed back untouched; also the argument of cancel().
 };
 
+/// Checksums that stores keep with objects and answers carry. Values as in S3's
+/// x-amz-checksum-* fields: base64 of the big-endian sum.
+enum class ChecksumKind : std::uint8_t { kNone, kCrc32c, kCrc64Nvme };
+
+/// A sum of some bytes; kNone: not known.
+struct Checksum {
+  ChecksumKind kind = ChecksumKind::kNone;
+  std::uint64_t value = 0;  ///< kCrc32c: in the lower 32 bits.
+};
+
 /// The one outcome of a request.
 struct Completion {
   std::uint64_t tag = 0;
@@ -79,9 +91,11 @@ struct Completion {
   Slab slab;  ///< Always the request's slab; on error its contents are unspecified.
   std::uint64_t length_bytes = 0;  ///< Bytes moved (kGet: from slab_offset_bytes on).
   std::uint64_t object_size_bytes =
-      0;             ///< kGet: size of the whole object when the store told it, else 0.
-  std::string etag;  ///< Version read or written. Left empty for a kGet with Request::etag set (it
-                     ///< is that one).
+      0;             ///< kGet, kHead: size of the whole object when the store told it, else 0.
+  std::string etag;  ///< Version read or written. Left empty for a kGet or kHead with Request::etag
+                     ///< set (it is that one).
+  /// Of the whole object in this version, where the store told it: StoreTraits::object_sums.
+  Checksum object_checksum;
   std::string checksum;  ///< kPut, kPutPart: what was sent with the bytes (value as in the vendor's
                          ///< field), for UploadedPart. Empty: none.
   std::uint32_t attempts = 0;  ///< Attempts that reached the wire.
@@ -91,19 +105,23 @@ struct Completion {
   TimePoint submitted{}, sent{}, first_byte{}, finished{};
 };
 
-/// Checksums that stores keep with objects and answers carry. Values as in S3's
-/// x-amz-checksum-* fields: base64 of the big-endian sum.
-enum class ChecksumKind : std::uint8_t { kNone, kCrc32c, kCrc64Nvme };
-
 struct ObjectInfo {
   std::string key;  ///< Relative to the store's root.
   std::uint64_t size_bytes = 0;
   std::string etag;  ///< Opaque version, quotes included for S3. Files: "<mtime ns>-<size>-<inode>"
                      ///< in quotes.
   std::int64_t modified_unix_s = 0;  ///< 0 when unknown.
-  /// Size of all parts but the last of the upload that made it, when the store told it, else 0.
-  /// Ranges that do not cross parts are cheapest (facts of S3: each part is stored by itself).
-  std::uint64_t part_bytes = 0;
+};
+
+/// Where the sum of a whole object comes from when it is read in ranges. A store checks each answer
+/// against the sum that came with it, but most have sums of whole objects only, which no range has:
+/// whoever cuts such a read compares all of it himself.
+enum class ObjectSums : std::uint8_t {
+  kWholeReads,  ///< Nowhere, and one read of all of it may bring a sum, or be all that the server
+                ///< can do: better not cut.
+  kHead,        ///< kHead tells it.
+  kEveryGet,    ///< The answer to each kGet tells it.
+  kNotNeeded,   ///< Ranges are checked as well as whole objects are.
 };
 
 /// What a store can do. Constant while it is open.
@@ -118,6 +136,7 @@ struct StoreTraits {
   std::uint64_t max_put_bytes = std::uint64_t{5} << 30;   ///< In one kPut.
   std::uint64_t max_copy_bytes = std::uint64_t{5} << 30;  ///< In one copy().
   bool is_local = false;  ///< Files or memory of this machine: no first-byte time to hide.
+  ObjectSums object_sums = ObjectSums::kWholeReads;
 };
 
 struct ListRequest {

@@ -196,28 +196,6 @@ TEST_F(DriversFaultTest, RemovingFromABucketThatIsNotThereIsAnError) {
   server_->stop();
 }
 
-TEST_F(DriversFaultTest, HeadTellsThePartsOfALargeUpload) {
-  std::atomic<int> asked{0};
-  std::string etag;
-  serve([&](const SeenRequest& request, Peer& peer) {
-    const bool is_part = request.head.find("partNumber=1") != std::string::npos;
-    asked += is_part ? 1 : 0;
-    peer.send(ScriptedServer::head(is_part ? 206 : 200, is_part ? 8 << 20 : 64 << 20,
-                                   "ETag: " + etag + "\r\n"));
-  });
-  const auto store = open("s3://bucket");
-  etag = "\"900150983cd24fb0d6963f7d28e17f72-8\"";
-  auto info = store->head("key");
-  ASSERT_TRUE(info) << info.error().message();
-  EXPECT_EQ(info->size_bytes, 64U << 20);
-  EXPECT_EQ(info->part_bytes, 8U << 20);
-  EXPECT_EQ(asked, 1);
-  etag = "\"900150983cd24fb0d6963f7d28e17f72\"";
-  EXPECT_EQ(store->head("key")->part_bytes, 0U) << "made by one PUT";
-  EXPECT_EQ(asked, 1);
-  server_->stop();
-}
-
 TEST_F(DriversFaultTest, AWebServersHeadTellsTheSize) {
   serve([](const SeenRequest& request, Peer& peer) {
     const bool is_head = request.head.starts_with("HEAD ");

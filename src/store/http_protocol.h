@@ -37,12 +37,6 @@ struct HeadContext {
   const HttpRedirect* redirect = nullptr;  ///< nullptr: the protocol's own endpoint and path.
 };
 
-/// A sum that an answer announces for exactly the bytes of its body.
-struct BodyChecksum {
-  ChecksumKind kind = ChecksumKind::kNone;
-  std::uint64_t value = 0;  ///< kCrc32c: in the lower 32 bits.
-};
-
 /// What a vendor's rules ask of the rate of requests; see the vendor's row in facts/stores.md F.
 struct EndpointRules {
   /// Requests/s to start with, 0: no such rule; the allowed rate doubles every `doubling`.
@@ -102,8 +96,15 @@ class HttpProtocol {
 
   /// The checksum that a successful answer to a kGet announces for its body (not for a larger
   /// object); the engine compares. Default: none.
-  virtual BodyChecksum checksum_of(const Request& /*request*/,
-                                   const http::ResponseHead& /*head*/) const {
+  virtual Checksum checksum_of(const Request& /*request*/,
+                               const http::ResponseHead& /*head*/) const {
+    return {};
+  }
+  /// Whether append_head() takes kHead. Constant. Default: not.
+  virtual bool takes_heads() const noexcept { return false; }
+  /// The sum of the whole object that a successful answer to a kHead or kGet tells. Default: none.
+  virtual Checksum object_checksum_of(const Request& /*request*/,
+                                      const http::ResponseHead& /*head*/) const {
     return {};
   }
   /// The version that the head of an answer names: the engine compares it with Request::etag and

@@ -304,8 +304,10 @@ class Handle final : public Store {
         return core_->backend().put(request, bytes, interrupt, moved);
       case Op::kPutPart:
         return core_->backend().put_part(request, bytes, interrupt, moved);
+      case Op::kHead:
+        break;
     }
-    return Status(Code::kInvalidArgument, "unknown operation");
+    return Status(Code::kUnsupported, "files and memory have no sums that could be asked for");
   }
 
   /// `started` zero: the request never ran.
@@ -474,6 +476,8 @@ std::string describe_request(std::string_view url, const Request& request) {
     case Op::kPutPart:
       text = "PUT PART " + std::to_string(request.part_number) + " ";
       break;
+    case Op::kHead:
+      return "HEAD " + std::string(url) + "/" + std::string(request.key);
   }
   text.append(url).append("/").append(request.key);
   if (request.op == Op::kGet) {

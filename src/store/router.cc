@@ -49,7 +49,12 @@ class Router final : public Store {
   explicit Router(std::vector<std::unique_ptr<Store>> stores) : queue_(kCapacity) {
     for (auto& store : stores) {
       url_ += (url_.empty() ? "" : " + ") + store->url();
-      if (!store->traits().is_local) traits_.is_local = false;
+      const StoreTraits& traits = store->traits();
+      if (!traits.is_local) traits_.is_local = false;
+      // Each way of finding sums is for all keys: what only some of the stores do, none does.
+      const bool is_first = lines_.empty();
+      const bool is_same = is_first || traits.object_sums == traits_.object_sums;
+      traits_.object_sums = is_same ? traits.object_sums : ObjectSums::kWholeReads;
       lines_.push_back(std::make_unique<Line>());
       lines_.back()->store = std::move(store);
     }

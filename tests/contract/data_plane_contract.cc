@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "contract/store_contract.h"
 
@@ -173,6 +174,40 @@ TEST_P(StoreContract, AnotherVersionThanTheOneNamedIsChanged) {
   } else {
     EXPECT_EQ(late.status.code(), Code::kChanged) << late.status.message();
   }
+}
+
+// What is read in ranges is compared with this.
+TEST_P(StoreContract, TheSumOfAWholeObjectIsToldWhereTheTraitsSaySo) {
+  const std::string bytes = pattern(100'001);
+  const std::string etag = put("x", bytes);
+  const ObjectSums sums = store().traits().object_sums;
+  Request request;
+  request.op = Op::kHead;
+  request.key = "x";
+  const Completion head = run_one(std::move(request));
+  if (sums == ObjectSums::kHead) {
+    ASSERT_TRUE(head.status.ok()) << head.status.message();
+    EXPECT_EQ(head.etag, etag);
+    EXPECT_EQ(head.object_size_bytes, bytes.size());
+    EXPECT_EQ(head.length_bytes, 0U);
+    Request stale;
+    stale.op = Op::kHead;
+    stale.key = "x";
+    stale.etag = "\"another\"";
+    EXPECT_EQ(run_one(std::move(stale)).status.code(), Code::kChanged);
+    Request missing;
+    missing.op = Op::kHead;
+    missing.key = "no/such/object";
+    EXPECT_EQ(run_one(std::move(missing)).status.code(), Code::kNotFound);
+  } else {
+    EXPECT_EQ(head.status.code(), Code::kUnsupported);
+  }
+  const Completion range = run_one(get_request("x", 10, 100));
+  ASSERT_TRUE(range.status.ok()) << range.status.message();
+  const Checksum& told = sums == ObjectSums::kHead ? head.object_checksum : range.object_checksum;
+  if (told.kind == ChecksumKind::kNone) return;  // A server that keeps none.
+  EXPECT_EQ(told.kind, ChecksumKind::kCrc32c);
+  EXPECT_EQ(told.value, crc32c(std::as_bytes(std::span(bytes))));
 }
 
 TEST_P(StoreContract, AMissingObjectIsNotFoundAndTheSlabComesBack) {

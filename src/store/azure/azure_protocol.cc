@@ -249,7 +249,7 @@ Status AzureProtocol::error_from(std::string_view what, const http::ResponseHead
   return status;
 }
 
-BodyChecksum AzureProtocol::checksum_of(const Request&, const http::ResponseHead& head) const {
+Checksum AzureProtocol::checksum_of(const Request&, const http::ResponseHead& head) const {
   const std::string_view text = head.header("x-ms-content-crc64");
   std::array<std::byte, 8> sum;
   if (!decode_base64(text, sum)) return {};

@@ -36,7 +36,7 @@ class AzureProtocol final : public vendor::ConfiguredProtocol<AzureConfig> {
 
   Status error_from(std::string_view what, const http::ResponseHead& head,
                     std::string_view body) override;
-  BodyChecksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
+  Checksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
   bool names_what_it_wrote(const Request& request) const noexcept override {
     return request.op == Op::kPut;  // blocks have no version
   }

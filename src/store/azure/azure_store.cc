@@ -46,7 +46,8 @@ constexpr StoreTraits kTraits{.lists_in_order = false,
                               .max_parts = 10'000,  // of Request::part_number; Azure takes 50,000
                               .max_put_bytes = 5000 * kMiB,
                               .max_copy_bytes = UINT64_MAX,
-                              .is_local = false};
+                              .is_local = false,
+                              .object_sums = ObjectSums::kNotNeeded};
 constexpr std::string_view kNoContainer = "ContainerNotFound";
 /// Single deletes at once, where a batch is refused.
 constexpr std::size_t kParallelDeletes = 8;

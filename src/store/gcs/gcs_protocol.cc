@@ -244,8 +244,7 @@ Status GcsProtocol::check_answer(const HttpCall& call, const HttpAnswer& answer)
   return error_from(call.what, head, answer.body);
 }
 
-BodyChecksum GcsProtocol::checksum_of(const Request& request,
-                                      const http::ResponseHead& head) const {
+Checksum GcsProtocol::checksum_of(const Request& request, const http::ResponseHead& head) const {
   if (!config_.checks_checksum || request.op != Op::kGet) return {};
   const auto size = stored_size_bytes(head);
   // Google has sums of whole objects only.
@@ -254,12 +253,17 @@ BodyChecksum GcsProtocol::checksum_of(const Request& request,
                             : head.status == 206 && head.content_range &&
                                   head.content_range->first == 0 && head.content_range->total &&
                                   head.content_range->last + 1 == *head.content_range->total;
+  return is_whole ? object_checksum_of(request, head) : Checksum();
+}
+
+Checksum GcsProtocol::object_checksum_of(const Request& request,
+                                         const http::ResponseHead& head) const {
+  if (!config_.checks_checksum || request.op != Op::kGet) return {};
   // Unpacked on the way: the sum is of other bytes.
   const std::string_view stored = head.header("x-goog-stored-content-encoding");
   const bool is_unpacked = !stored.empty() && !http::equals_ignoring_case(stored, "identity") &&
                            head.header("content-encoding").empty();
-  if (!is_whole || is_unpacked) return {};
-  const auto crc = stored_crc32c(head);
+  const auto crc = is_unpacked ? std::nullopt : stored_crc32c(head);
   if (!crc) return {};
   return {ChecksumKind::kCrc32c, *crc};
 }

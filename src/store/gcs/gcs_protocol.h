@@ -32,7 +32,9 @@ class GcsProtocol final : public vendor::ConfiguredProtocol<GcsConfig> {
                     std::string_view body) override;
   Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
   /// Only of whole objects: Google has no sums of ranges.
-  BodyChecksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
+  Checksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
+  Checksum object_checksum_of(const Request& request,
+                              const http::ResponseHead& head) const override;
   /// The generation; of a part its ETag.
   std::string_view version_of(const Request& request,
                               const http::ResponseHead& head) const override;

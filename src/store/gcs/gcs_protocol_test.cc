@@ -188,6 +188,18 @@ TEST_F(GoogleProtocol, TheVersionIsTheGenerationAndOfAPartTheETag) {
   EXPECT_EQ(protocol.version_of(part, head), "\"md5\"");
 }
 
+TEST_F(GoogleProtocol, EveryRangeTellsTheSumOfTheWholeObject) {
+  GcsProtocol protocol(config_of());
+  const std::string range =
+      "HTTP/1.1 206 OK\r\nContent-Length: 9\r\nContent-Range: bytes 1-9/10\r\n"
+      "x-goog-hash: crc32c=4waSgw==,md5=AAAA\r\n";
+  const Checksum told = protocol.object_checksum_of(get_of("k"), parse(range + "\r\n"));
+  EXPECT_EQ(told.kind, ChecksumKind::kCrc32c);
+  EXPECT_EQ(told.value, 0xe3069283U);
+  const auto unpacked = parse(range + "x-goog-stored-content-encoding: gzip\r\n\r\n");
+  EXPECT_EQ(protocol.object_checksum_of(get_of("k"), unpacked).kind, ChecksumKind::kNone);
+}
+
 TEST_F(GoogleProtocol, SumsAreThoseOfWholeObjectsAsTheyAreStored) {
   GcsProtocol protocol(config_of());
   const std::string hash = "x-goog-hash: crc32c=4waSgw==,md5=AAAA\r\n";

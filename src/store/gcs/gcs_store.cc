@@ -65,6 +65,7 @@ class GcsStore final : public EngineStore {
       : EngineStore(std::move(engine)), protocol_(std::move(protocol)), clock_(clock) {
     // Google: "Quotas & limits", objects and multipart uploads.
     traits_.can_start_after = true;
+    traits_.object_sums = ObjectSums::kEveryGet;
     traits_.min_part_bytes = std::uint64_t{5} << 20;
     traits_.max_put_bytes = std::uint64_t{5} << 40;
     traits_.max_copy_bytes = std::uint64_t{5} << 40;

@@ -27,6 +27,8 @@ std::string_view operation_name(Op op) noexcept {
   switch (op) {
     case Op::kGet:
       return "get";
+    case Op::kHead:
+      return "head";
     case Op::kPut:
       return "put";
     case Op::kPutPart:
@@ -212,12 +214,13 @@ class LogHandle final : public ForwardingStore {
     completion.tag = slot.tag;
     const bool is_ok = completion.status.ok();
     if (!is_ok && completion.attempts == 0) return;  // the store was never asked
-    const bool is_known_version = is_ok && slot.op == Op::kGet && completion.etag.empty();
+    const bool is_read = slot.op == Op::kGet || slot.op == Op::kHead;
+    const bool is_known_version = is_ok && is_read && completion.etag.empty();
     log_->add({.operation = operation_name(slot.op),
                .root = url(),
                .key = slot.key,
                .version = is_known_version ? slot.etag : std::string_view(completion.etag),
-               .is_transfer = true,
+               .is_transfer = slot.op != Op::kHead,
                .offset_bytes = slot.offset_bytes,
                .length_bytes = slot.length_bytes,
                .moved_bytes = completion.length_bytes,
@@ -230,6 +233,7 @@ class LogHandle final : public ForwardingStore {
     completion.length_bytes = completion.object_size_bytes = 0;
     completion.etag.clear();
     completion.checksum.clear();
+    completion.object_checksum = {};
   }
 
   /// Makes a call and its line.

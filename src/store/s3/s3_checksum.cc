@@ -16,6 +16,14 @@ std::string_view name_of(ChecksumKind kind, std::string_view crc32c_name,
   return {};
 }
 
+Checksum sum_in(const http::ResponseHead& head) noexcept {
+  for (const ChecksumKind kind : {ChecksumKind::kCrc64Nvme, ChecksumKind::kCrc32c}) {
+    if (const auto value = vendor::parse_checksum_text(kind, head.header(checksum_field(kind))))
+      return {kind, *value};
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string_view checksum_field(ChecksumKind kind) noexcept {
@@ -28,7 +36,7 @@ std::string_view checksum_element(ChecksumKind kind) noexcept {
   return name_of(kind, "ChecksumCRC32C", "ChecksumCRC64NVME");
 }
 
-BodyChecksum announced_checksum(const http::ResponseHead& head) noexcept {
+Checksum announced_checksum(const http::ResponseHead& head) noexcept {
   if (head.status == 206) {
     if (!head.content_range) return {};
     const http::ContentRange& range = *head.content_range;
@@ -39,11 +47,12 @@ BodyChecksum announced_checksum(const http::ResponseHead& head) noexcept {
   } else if (head.status != 200) {
     return {};
   }
-  for (const ChecksumKind kind : {ChecksumKind::kCrc64Nvme, ChecksumKind::kCrc32c}) {
-    if (const auto value = vendor::parse_checksum_text(kind, head.header(checksum_field(kind))))
-      return {kind, *value};
-  }
-  return {};
+  return sum_in(head);
+}
+
+Checksum object_checksum(const http::ResponseHead& head) noexcept {
+  if (head.header("x-amz-checksum-type") == "COMPOSITE") return {};
+  return sum_in(head);
 }
 
 }  // namespace headrace::s3

@@ -20,6 +20,10 @@ std::string_view checksum_element(ChecksumKind kind) noexcept;
 /// The sum that a successful answer to a GET announces for exactly the bytes of its body: that of
 /// a whole object, or that of a part of an object whose own sum is a sum of sums. Never one that
 /// speaks of more than the body.
-BodyChecksum announced_checksum(const http::ResponseHead& head) noexcept;
+Checksum announced_checksum(const http::ResponseHead& head) noexcept;
+
+/// The sum of the whole object that a successful answer to a HEAD tells: none where it is a sum of
+/// sums.
+Checksum object_checksum(const http::ResponseHead& head) noexcept;
 
 }  // namespace headrace::s3

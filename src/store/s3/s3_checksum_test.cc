@@ -14,7 +14,7 @@ std::string text_of(ChecksumKind kind, std::string_view bytes) {
   return text;
 }
 
-BodyChecksum announced(const std::string& head_text) {
+Checksum announced(const std::string& head_text) {
   http::ResponseHead head;
   auto size = http::parse_response_head(head_text, head);
   EXPECT_TRUE(size.has_value() && *size > 0) << head_text;
@@ -57,12 +57,30 @@ TEST(S3Checksum, SumOfAllIsThatOfThePartsInOrder) {
   EXPECT_FALSE(vendor::combined_checksum(ChecksumKind::kCrc32c, {}));
 }
 
+TEST(S3Checksum, AHeadTellsTheSumOfTheWholeObjectUnlessItIsASumOfSums) {
+  const auto told = [](const std::string& fields) {
+    const std::string text = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n" + fields + "\r\n";
+    http::ResponseHead head;
+    EXPECT_TRUE(http::parse_response_head(text, head).has_value());
+    return object_checksum(head);
+  };
+  EXPECT_EQ(told("x-amz-checksum-crc32c: 4waSgw==\r\n").value, 0xe3069283U);
+  const Checksum full =
+      told("x-amz-checksum-crc64nvme: rosUhgp5mIg=\r\nx-amz-checksum-type: FULL_OBJECT\r\n");
+  EXPECT_EQ(full.kind, ChecksumKind::kCrc64Nvme);
+  EXPECT_EQ(full.value, 0xae8b14860a799888U);
+  for (const char* fields :
+       {"", "x-amz-checksum-crc32c: 4waSgw==-3\r\n", "x-amz-checksum-crc32: AAAAAA==\r\n",
+        "x-amz-checksum-crc32c: 4waSgw==\r\nx-amz-checksum-type: COMPOSITE\r\n"})
+    EXPECT_EQ(told(fields).kind, ChecksumKind::kNone) << fields;
+}
+
 TEST(S3Checksum, WholeObjectsAreCompared) {
-  const BodyChecksum plain =
+  const Checksum plain =
       announced("HTTP/1.1 200 OK\r\ncontent-length: 9\r\nx-amz-checksum-crc32c: 4waSgw==\r\n\r\n");
   EXPECT_EQ(plain.kind, ChecksumKind::kCrc32c);
   EXPECT_EQ(plain.value, 0xe3069283U);
-  const BodyChecksum covered = announced(
+  const Checksum covered = announced(
       "HTTP/1.1 206 Partial\r\ncontent-length: 9\r\ncontent-range: bytes 0-8/9\r\n"
       "x-amz-checksum-type: FULL_OBJECT\r\nx-amz-checksum-crc64nvme: rosUhgp5mIg=\r\n\r\n");
   EXPECT_EQ(covered.kind, ChecksumKind::kCrc64Nvme);
@@ -86,7 +104,7 @@ TEST(S3Checksum, SumsOfMoreThanTheBodyAreNotCompared) {
 }
 
 TEST(S3Checksum, ThePartsOfAnObjectWithASumOfSumsAreCompared) {
-  const BodyChecksum part = announced(
+  const Checksum part = announced(
       "HTTP/1.1 206 Partial\r\ncontent-range: bytes 0-8/100\r\nx-amz-checksum-type: COMPOSITE\r\n"
       "x-amz-checksum-crc32c: 4waSgw==\r\n\r\n");
   EXPECT_EQ(part.value, 0xe3069283U);

@@ -34,6 +34,8 @@ StoreTraits traits_of(const S3Config& config) {
   traits.lists_in_order = !config.is_express;
   traits.can_start_after = !config.is_express;
   traits.min_part_bytes = std::uint64_t{5} << 20;
+  // No range has a sum unless it is a part of an upload; a HEAD tells that of all of them.
+  traits.object_sums = config.verify_checksums ? ObjectSums::kHead : ObjectSums::kNotNeeded;
   return traits;
 }
 
@@ -95,27 +97,7 @@ Result<HttpCall> S3Control::object_call(const char* method, const std::string& k
 Result<ObjectInfo> S3Control::head(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
   const auto read = [&key](const HttpAnswer& answer) { return object_info(key, answer); };
-  HEADRACE_TRY_ASSIGN(ObjectInfo info, engine_->call(http, call, read));
-  info.part_bytes = first_part_bytes(info, call);
-  return info;
-}
-
-std::uint64_t S3Control::first_part_bytes(const ObjectInfo& info, const CallOptions& call) {
-  // Below it an object is read in so few ranges that their place does not matter.
-  constexpr std::uint64_t kWorthAsking = std::uint64_t{32} << 20;
-  const std::size_t dash = info.etag.rfind('-');
-  const bool is_multipart = dash != std::string::npos && info.etag.size() - dash <= 7 &&
-                            info.etag.compare(dash, std::string::npos, "-1\"") != 0;
-  if (!is_multipart || info.size_bytes < kWorthAsking) return 0;
-  auto http = object_call("HEAD", info.key);
-  if (!http) return 0;
-  http->query = {{"partNumber", "1"}};
-  // Only a hint: stores that do not know partNumber may refuse, or describe the whole object.
-  const auto answer = engine_->call(*http, call);
-  if (!answer) return 0;
-  auto part = object_info(info.key, *answer);
-  if (!part || part->etag != info.etag || part->size_bytes >= info.size_bytes) return 0;
-  return part->size_bytes;
+  return engine_->call(http, call, read);
 }
 
 Result<ListPage> S3Control::list(const ListRequest& request, const CallOptions& call) {

@@ -58,7 +58,6 @@ class S3Control {
   Result<ObjectInfo> copy_large(const ObjectInfo& from, const std::string& to_key,
                                 const CallOptions& call);
   /// Size of the first part, 0 when the store does not tell.
-  std::uint64_t first_part_bytes(const ObjectInfo& info, const CallOptions& call);
 
   const std::shared_ptr<S3Protocol> protocol_;
   const std::shared_ptr<TransferEngine> engine_;

@@ -250,15 +250,15 @@ void S3Protocol::append_auth_fields(const Signature& signature, std::string_view
 
 Status S3Protocol::append_head(const Request& request, const HeadContext& context,
                                std::string& out) {
+  const bool is_put = request.op == Op::kPut || request.op == Op::kPutPart;
   HEADRACE_TRY(check_key(request.key));
   if (is_unsafe_value(request.etag))
     return Status(Code::kInvalidArgument, "the ETag has a control character");
-  HEADRACE_TRY(check_redirect(context.redirect, request.op == Op::kGet));
+  HEADRACE_TRY(check_redirect(context.redirect, !is_put));
   HEADRACE_TRY_ASSIGN(const Signature signature, signature_at(context.wall_now, true));
 
   HeadBuilder head(vendor::method_of(request.op), signature.now, out);
   HEADRACE_TRY(append_request_line(request, context.redirect, head));
-  const bool is_put = request.op != Op::kGet;
   const ChecksumKind sum = is_put ? config_.upload_checksum : ChecksumKind::kNone;
   const bool is_safe_unsigned =
       config_.endpoint.use_tls ||
@@ -280,15 +280,14 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
     vendor::append_checksum_text(sum, vendor::checksum_value(sum, payload_of(request)), out);
     head.end_field();
   }
-  if (!is_put) {
+  if (request.op == Op::kGet) {
     head.begin_field("range");
     http::append_range(request.offset_bytes, request.length_bytes, out);
     head.end_field();
-    if (config_.verify_checksums &&
-        (request.offset_bytes == 0 || request.length_bytes >= kMinPartBytes)) {
-      head.field("x-amz-checksum-mode", "ENABLED");
-    }
   }
+  const bool may_have_sum = request.offset_bytes == 0 || request.length_bytes >= kMinPartBytes;
+  if (!is_put && config_.verify_checksums && may_have_sum)
+    head.field("x-amz-checksum-mode", "ENABLED");
   append_auth_fields(signature, payload_hash, head);
   if (is_put) {
     out.append("content-length: ");
@@ -356,14 +355,20 @@ Status S3Protocol::check_answer(const HttpCall& call, const HttpAnswer& answer) 
   return error_from(call.what, head, answer.body);
 }
 
-BodyChecksum S3Protocol::checksum_of(const Request& request, const http::ResponseHead& head) const {
+Checksum S3Protocol::checksum_of(const Request& request, const http::ResponseHead& head) const {
   if (!config_.verify_checksums || request.op != Op::kGet) return {};
   return announced_checksum(head);
 }
 
-void S3Protocol::append_checksum(const Request& request, const http::ResponseHead& head,
+Checksum S3Protocol::object_checksum_of(const Request& request,
+                                        const http::ResponseHead& head) const {
+  if (!config_.verify_checksums || request.op != Op::kHead) return {};
+  return object_checksum(head);
+}
+
+void S3Protocol::append_checksum(const Request& /*request*/, const http::ResponseHead& head,
                                  std::string& out) const {
-  if (request.op == Op::kGet || config_.upload_checksum == ChecksumKind::kNone) return;
+  if (config_.upload_checksum == ChecksumKind::kNone) return;
   out.append(head.header(checksum_field(config_.upload_checksum)));
 }
 
@@ -371,7 +376,7 @@ Result<std::string> S3Protocol::presign(const PresignRequest& request,
                                         std::chrono::sys_seconds wall_now) {
   constexpr std::chrono::seconds kLongest{std::chrono::hours(7 * 24)};
   HEADRACE_TRY(check_key(request.key));
-  if (request.op == Op::kPutPart)
+  if (request.op != Op::kGet && request.op != Op::kPut)
     return Status(Code::kInvalidArgument, "only GET and PUT can be presigned");
   if (request.lifetime < std::chrono::seconds(1) || request.lifetime > kLongest)
     return Status(Code::kInvalidArgument, "the lifetime must be 1 second to 7 days");

@@ -40,7 +40,10 @@ class S3Protocol final : public vendor::ConfiguredProtocol<S3Config> {
   Status error_from(std::string_view what, const http::ResponseHead& head,
                     std::string_view body) override;
   Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
-  BodyChecksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
+  Checksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
+  bool takes_heads() const noexcept override { return true; }
+  Checksum object_checksum_of(const Request& request,
+                              const http::ResponseHead& head) const override;
   /// Only when the answer repeats the checksum: a store that does not know it would refuse it in
   /// CompleteMultipartUpload.
   void append_checksum(const Request& request, const http::ResponseHead& head,

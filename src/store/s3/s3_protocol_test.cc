@@ -88,6 +88,20 @@ TEST_F(Protocol, GetIsARangeSignedWithAllItsFields) {
   EXPECT_TRUE(verify(text).ok()) << text;
 }
 
+TEST_F(Protocol, AHeadAsksForTheSumOfOneVersion) {
+  Request request;
+  request.op = Op::kHead;
+  request.key = "k";
+  request.etag = "\"v\"";
+  const std::string head = head_of(request);
+  EXPECT_TRUE(head.starts_with("HEAD ")) << head;
+  EXPECT_THAT(head, HasSubstr("if-match: \"v\"\r\n"));
+  EXPECT_THAT(head, HasSubstr("x-amz-checksum-mode: ENABLED\r\n"));
+  EXPECT_THAT(head, Not(HasSubstr("range: ")));
+  EXPECT_THAT(head, Not(HasSubstr("content-length: ")));
+  EXPECT_TRUE(verify(head).ok()) << head;
+}
+
 TEST_F(Protocol, AppendsBehindWhatIsThere) {
   Request request = get_of("k");
   std::string text = "x";

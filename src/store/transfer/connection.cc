@@ -53,10 +53,6 @@ Connection::~Connection() {
   close();
 }
 
-bool Connection::is_head_call() const noexcept {
-  return op_->call != nullptr && op_->call->method == "HEAD";
-}
-
 std::span<std::byte> Connection::slab_part() const noexcept {
   return op_->request.slab.bytes().subspan(op_->request.slab_offset_bytes,
                                            op_->request.length_bytes);
@@ -288,10 +284,10 @@ std::optional<Connection::Want> Connection::on_head_bytes(std::int64_t result, T
 
 std::optional<Connection::Want> Connection::on_head(TimePoint now) {
   if (op_->call == nullptr) head_.etag = context_.protocol.version_of(op_->request, head_);
-  verdict_ = op_->call != nullptr ? judge_call(head_, is_head_call())
+  verdict_ = op_->call != nullptr ? judge_call(head_, op_->is_head())
                                   : judge_transfer(op_->request, head_);
   keep_alive_ = keep_alive_ && head_.keep_alive;  // a failed send has cleared it
-  checksum_ = BodyChecksum{};
+  checksum_ = Checksum{};
   if (context_.options.verify_checksums && op_->call == nullptr && op_->request.op == Op::kGet &&
       verdict_.use != BodyUse::kError)
     checksum_ = context_.protocol.checksum_of(op_->request, head_);
@@ -308,7 +304,7 @@ std::optional<Connection::Want> Connection::on_head(TimePoint now) {
     case BodyUse::kNone:
       break;
   }
-  const auto body_bytes = http::body_length(head_, is_head_call());
+  const auto body_bytes = http::body_length(head_, op_->is_head());
   if (!body_bytes || *body_bytes != 0 || !surplus.empty()) keep_alive_ = false;
   if (!verdict_.status.ok()) return fail_doubtful(std::move(verdict_.status));
   if (op_->call != nullptr) {
@@ -351,7 +347,7 @@ std::optional<Connection::Want> Connection::begin_text(std::string_view surplus,
   watch_progress(now);
   text_.clear();
   chunked_ = http::ChunkedDecoder();
-  text_left_bytes_ = http::body_length(head_, is_head_call());
+  text_left_bytes_ = http::body_length(head_, op_->is_head());
   // HEAD, 204, 304: no body whatever the fields say. S3 answers a HEAD of nothing with "chunked".
   if (text_left_bytes_) head_.is_chunked = false;
   if (!head_.is_chunked && !text_left_bytes_) keep_alive_ = false;  // the body ends with the stream
@@ -468,6 +464,7 @@ void Connection::end_text_transfer() {
 
 std::string_view Connection::method() const noexcept {
   if (op_->call != nullptr) return op_->call->method;
+  if (op_->is_head()) return "HEAD";
   return op_->is_upload() ? "PUT" : "GET";
 }
 
@@ -511,8 +508,10 @@ std::optional<Connection::Want> Connection::succeed() {
       }
       op_->checksum.clear();
       context_.protocol.append_checksum(op_->request, head_, op_->checksum);
-    } else if (op_->request.etag.empty()) {
-      op_->etag = head_.etag;
+    } else {
+      if (op_->request.etag.empty()) op_->etag = head_.etag;
+      if (context_.options.verify_checksums)
+        op_->object_checksum = context_.protocol.object_checksum_of(op_->request, head_);
     }
   }
   is_over_ = true;

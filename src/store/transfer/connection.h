@@ -189,7 +189,6 @@ class Connection {
   Microseconds look_interval() const noexcept;
   std::chrono::milliseconds longest_pause() const noexcept;
   bool is_slow(TimePoint now);
-  bool is_head_call() const noexcept;
   std::span<std::byte> slab_part() const noexcept;
 
   const ConnectionContext& context_;
@@ -215,7 +214,7 @@ class Connection {
   std::size_t head_bytes_ = 0;
   http::ResponseHead head_;
   Verdict verdict_;
-  BodyChecksum checksum_;
+  Checksum checksum_;
   std::size_t wanted_bytes_ = 0;  // of the slab part being received
   std::string text_;
   std::vector<std::byte> text_piece_;

@@ -106,6 +106,7 @@ void HandleCore::take(TransferOp& op, Completion& out) {
   out.object_size_bytes = op.object_size_bytes;
   out.etag = std::move(op.etag);
   out.checksum = std::move(op.checksum);
+  out.object_checksum = op.object_checksum;
   out.attempts = op.attempts;
   out.submitted = op.submitted;
   out.sent = op.sent;
@@ -162,6 +163,7 @@ void HandleCore::release(OpQueue& ops) {
     op->last_failure = Status();
     op->etag.clear();
     op->checksum.clear();
+    op->object_checksum = {};
     op->is_cancelled.store(false, std::memory_order_relaxed);
   }
   free_.splice_back(ops);

@@ -397,8 +397,8 @@ TEST_P(NetworkTest, BodiesAreCheckedAgainstTheirChecksums) {
   for (const bool is_crc32c : {true, false}) {
     open({"127.0.0.1", server_->port(), false});
     const auto bytes = std::as_bytes(std::span(good));
-    protocol_->checksum = is_crc32c ? BodyChecksum{ChecksumKind::kCrc32c, crc32c(bytes)}
-                                    : BodyChecksum{ChecksumKind::kCrc64Nvme, crc64nvme(bytes)};
+    protocol_->checksum = is_crc32c ? Checksum{ChecksumKind::kCrc32c, crc32c(bytes)}
+                                    : Checksum{ChecksumKind::kCrc64Nvme, crc64nvme(bytes)};
     expect_content(transfer(get(0, 1000)), 0, 1000);
     EXPECT_EQ(metric("store.checksum_failures"), 0);
   }

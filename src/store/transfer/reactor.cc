@@ -40,10 +40,13 @@ constexpr std::chrono::milliseconds kCredentialsPoll{5};
 // Beyond the limit, for second attempts.
 std::size_t hedge_connections(std::size_t limit) { return 2 + limit / 16; }
 
-Status validate(const Request& request) {
+Status validate(const Request& request, const HttpProtocol& protocol) {
   if (request.key.empty()) return Status(Code::kInvalidArgument, "the key is empty");
   if (request.op == Op::kGet && request.length_bytes == 0) {
     return Status(Code::kInvalidArgument, "the range is empty");
+  }
+  if (request.op == Op::kHead && !protocol.takes_heads()) {
+    return Status(Code::kUnsupported, "this store takes no requests for the head of an object");
   }
   if (request.offset_bytes + request.length_bytes < request.offset_bytes) {
     return Status(Code::kInvalidArgument, "the range ends past 2^64");
@@ -185,7 +188,7 @@ void Reactor::accept(TransferOp& op, TimePoint now) {
   if (op.is_cancelled.load(std::memory_order_relaxed))
     return finish(op, describe(op, Code::kCancelled, "cancelled", now), now);
   if (op.call == nullptr) {
-    if (Status invalid = validate(op.request); !invalid.ok()) {
+    if (Status invalid = validate(op.request, protocol_); !invalid.ok()) {
       return finish(op, describe(op, invalid.code(), invalid.message(), now), now);
     }
   }

@@ -102,7 +102,7 @@ class FakeProtocol final : public HttpProtocol {
   Status check_answer(const HttpCall& call, const HttpAnswer& answer) override;
   std::string describe(const Request& request) const override;
   bool follows_redirects() const noexcept override { return true; }
-  BodyChecksum checksum_of(const Request&, const http::ResponseHead&) const override {
+  Checksum checksum_of(const Request&, const http::ResponseHead&) const override {
     return checksum;
   }
   void append_checksum(const Request&, const http::ResponseHead& head,
@@ -111,7 +111,7 @@ class FakeProtocol final : public HttpProtocol {
   }
 
   int not_ready_count = 0;  ///< Heads refused before credentials are there. Set before use.
-  BodyChecksum checksum;    ///< What each answer announces. Set before use.
+  Checksum checksum;        ///< What each answer announces. Set before use.
 
  private:
   const HttpEndpoint endpoint_;

@@ -71,6 +71,7 @@ struct TransferOp : Letter {
   std::uint64_t object_size_bytes = 0;
   std::string etag;
   std::string checksum;
+  Checksum object_checksum;
 
   std::atomic<bool> is_cancelled{
       false};  ///< Set by the handle before its cancel letter; relaxed, the letter orders it.
@@ -83,7 +84,12 @@ struct TransferOp : Letter {
   TransferOp* handle_next = nullptr;
 
   bool is_idempotent() const noexcept { return call == nullptr || call->is_idempotent; }
-  bool is_upload() const noexcept { return call == nullptr && request.op != Op::kGet; }
+  bool is_upload() const noexcept {
+    return call == nullptr && (request.op == Op::kPut || request.op == Op::kPutPart);
+  }
+  bool is_head() const noexcept {
+    return call != nullptr ? call->method == "HEAD" : request.op == Op::kHead;
+  }
 };
 
 /// Doubly linked queue through queue_next and queue_previous.

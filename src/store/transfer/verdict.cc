@@ -72,6 +72,23 @@ Verdict judge_whole(const Request& request, const http::ResponseHead& head) {
   return body_of(head, size_bytes, head.is_chunked ? 0 : size_bytes);
 }
 
+Verdict changed(const Request& request, const http::ResponseHead& head) {
+  return {BodyUse::kNone,
+          Status(Code::kChanged, "the object is now version " + std::string(head.etag) + ", not " +
+                                     std::string(request.etag)),
+          0, 0};
+}
+
+bool is_other_version(const Request& request, const http::ResponseHead& head) noexcept {
+  return !request.etag.empty() && !head.etag.empty() && head.etag != request.etag;
+}
+
+Verdict judge_head(const Request& request, const http::ResponseHead& head) {
+  if (head.status != 200) return {BodyUse::kError, {}, 0, 0};
+  if (is_other_version(request, head)) return changed(request, head);
+  return {BodyUse::kNone, {}, 0, head.content_length.value_or(0)};
+}
+
 Verdict judge_get(const Request& request, const http::ResponseHead& head) {
   if (head.status == 416) {
     const auto total = unsatisfied_total(head.header("content-range"));
@@ -85,12 +102,7 @@ Verdict judge_get(const Request& request, const http::ResponseHead& head) {
     return {BodyUse::kNone, {}, 0, total.value_or(0)};
   }
   if (head.status != 200 && head.status != 206) return {BodyUse::kError, {}, 0, 0};
-  if (!request.etag.empty() && !head.etag.empty() && head.etag != request.etag) {
-    return {BodyUse::kNone,
-            Status(Code::kChanged, "the object is now version " + std::string(head.etag) +
-                                       ", not " + std::string(request.etag)),
-            0, 0};
-  }
+  if (is_other_version(request, head)) return changed(request, head);
   return head.status == 206 ? judge_partial(request, head) : judge_whole(request, head);
 }
 
@@ -98,6 +110,7 @@ Verdict judge_get(const Request& request, const http::ResponseHead& head) {
 
 Verdict judge_transfer(const Request& request, const http::ResponseHead& head) {
   if (request.op == Op::kGet) return judge_get(request, head);
+  if (request.op == Op::kHead) return judge_head(request, head);
   if (head.status < 200 || head.status >= 300) return {BodyUse::kError, {}, 0, 0};
   return {BodyUse::kAnswer, {}, 0, 0};
 }

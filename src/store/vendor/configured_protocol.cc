@@ -9,6 +9,7 @@ std::string describe_transfer(const Request& request, std::string_view root_url)
     return text + " [" + std::to_string(request.offset_bytes) + ", " +
            std::to_string(request.offset_bytes + request.length_bytes) + ")";
   }
+  if (request.op == Op::kHead) return text;
   if (request.op == Op::kPutPart) text += " part " + std::to_string(request.part_number);
   return text + " (" + std::to_string(request.length_bytes) + " bytes)";
 }

@@ -17,7 +17,10 @@ namespace headrace::vendor {
 /// A line of every request head.
 inline constexpr std::string_view kUserAgent = "user-agent: headrace/0.1\r\n";
 
-inline std::string_view method_of(Op op) noexcept { return op == Op::kGet ? "GET" : "PUT"; }
+inline std::string_view method_of(Op op) noexcept {
+  if (op == Op::kHead) return "HEAD";
+  return op == Op::kGet ? "GET" : "PUT";
+}
 
 /// Start of every message about a transfer: "GET s3://bucket/key [0, 8388608)".
 std::string describe_transfer(const Request& request, std::string_view root_url);
