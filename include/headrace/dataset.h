@@ -86,6 +86,7 @@ struct Extent {
   std::uint64_t offset_bytes = 0;
   std::uint64_t length_bytes = 0;
   std::uint64_t target_offset_bytes = 0;  ///< Offset in the buffer that BlockBytes will look into.
+  bool is_whole_object = false;           ///< It is all of the object, as far as the dataset knows.
 };
 
 /// What Dataset::unpack() made of a block: columns in memory of a SlabArena. Any thread; immutable.

@@ -65,9 +65,9 @@ struct LoaderOptions {
   std::map<std::string, std::shared_ptr<const Decode>> decode = {};
   std::chrono::milliseconds read_timeout{
       120'000};  ///< Deadline of one block read, all attempts together.
-  /// Larger reads are cut into requests of about the same size, this at most, unless they begin an
-  /// object: whole objects have sums that stores check. 0: 4 MiB, and no cuts where the store is
-  /// local.
+  /// Larger reads are cut into requests of about the same size, this at most; those of whole
+  /// objects from four times that on, and not where the store tells no sum to compare them with
+  /// (ObjectSums). 0: 4 MiB, and no cuts where the store is local.
   std::uint64_t large_request_bytes = 0;
   OnBadSample on_bad_sample = OnBadSample::kRaise;
   /// Samples that are never delivered, others in their place, whatever on_bad_sample says. Any

@@ -36,6 +36,7 @@ struct RangeRead {
   std::uint64_t length_bytes = 0;  ///< 0: the store says what it thinks of it.
   bool allow_short = false;
   bool is_fresh = false;  ///< Request::fresh_connection.
+  bool is_head = false;   ///< A kHead; `length_bytes` is 0.
   std::uint64_t tag = 0;
   /// Where in the slab the bytes are to start; the slab is as much larger.
   std::uint64_t slab_offset_bytes = 0;
@@ -48,6 +49,7 @@ struct RangeData {
   std::uint64_t length_bytes = 0;       ///< Bytes of `slab` that were read.
   std::uint64_t object_size_bytes = 0;  ///< 0: the store did not tell.
   std::string etag;                     ///< Empty when the read named one.
+  Checksum object_checksum;             ///< As in Completion.
   std::span<const std::byte> bytes() const noexcept {
     return slab.bytes().subspan(length_bytes == 0 ? 0 : slab_offset_bytes, length_bytes);
   }
@@ -84,6 +86,7 @@ class RangeFetcher {
   RangeFetcher(const RangeFetcher&) = delete;
   RangeFetcher& operator=(const RangeFetcher&) = delete;
 
+  const Store& store() const noexcept { return handle_; }
   /// Queues a read. Never blocks.
   void start(const RangeRead& read) { waiting_.push_back(read); }
   /// Reads started and not yet taken.

@@ -33,12 +33,15 @@ struct FakeSpec {
   std::uint64_t workspace_bytes = 0;  ///< What unpack() needs besides.
   /// Of what unpacking takes, this part is told before it is tried.
   std::uint32_t told_percent = 100;
-  bool has_extents = true;   ///< False, with is_unpacked: unpack() finds the bytes by itself.
-  bool has_writers = false;  ///< Texts do not lie in the bytes as they are delivered.
-  bool is_checked = false;   ///< cut() and decompress() notice any bit that differs.
+  bool has_extents = true;    ///< False, with is_unpacked: unpack() finds the bytes by itself.
+  bool has_writers = false;   ///< Texts do not lie in the bytes as they are delivered.
+  bool is_versioned = false;  ///< Extents name the version kFakeVersion, and whole objects.
+  bool is_checked = false;    ///< cut() and decompress() notice any bit that differs.
   std::set<std::uint64_t> bad_samples = {};  ///< cut() finds them corrupt.
   std::set<std::uint32_t> bad_blocks = {};   ///< Where is_compressed: they do not inflate.
 };
+
+inline constexpr std::string_view kFakeVersion = "v";
 
 class FakeDataset final : public Dataset {
  public:
@@ -98,12 +101,8 @@ class FakeDataset final : public Dataset {
   static bool has_opt(std::uint64_t id) { return id % 3 != 0; }
   static std::string opt_value(std::uint64_t id) { return "opt" + std::to_string(id); }
 
-  /// The objects of the dataset in a memory store.
-  std::unique_ptr<Store> make_store(SlabPool& pool) const {
-    StoreOptions options;
-    options.url = "memory://fake";
-    auto store = open_memory_store(options);
-    EXPECT_TRUE(store);
+  /// The objects of the dataset, by key.
+  std::map<std::string, std::string> objects() const {
     std::map<std::string, std::string> objects;
     for (std::uint32_t b = 0; b < blocks_.size(); ++b) {
       std::string bytes;
@@ -118,7 +117,15 @@ class FakeDataset final : public Dataset {
       }
       if (!spec_.is_object_per_sample) objects[keys_[blocks_[b].shard]] += bytes;
     }
-    for (const auto& [key, bytes] : objects) EXPECT_TRUE(write_object(**store, pool, key, bytes));
+    return objects;
+  }
+  /// The objects of the dataset in a memory store.
+  std::unique_ptr<Store> make_store(SlabPool& pool) const {
+    StoreOptions options;
+    options.url = "memory://fake";
+    auto store = open_memory_store(options);
+    EXPECT_TRUE(store);
+    for (const auto& [key, bytes] : objects()) EXPECT_TRUE(write_object(**store, pool, key, bytes));
     return *std::move(store);
   }
 
@@ -164,20 +171,22 @@ class FakeDataset final : public Dataset {
     if (spec_.is_object_per_sample) {
       for (std::uint32_t i = begin; i < end; ++i) {
         out.push_back({.key = file_keys_[blocks_[b].first_sample + i],
-                       .etag = {},
+                       .etag = version(),
                        .offset_bytes = 0,
                        .length_bytes = starts_[b][i + 1] - starts_[b][i],
-                       .target_offset_bytes = starts_[b][i] - starts_[b][begin]});
+                       .target_offset_bytes = starts_[b][i] - starts_[b][begin],
+                       .is_whole_object = spec_.is_versioned});
       }
       return starts_[b][end] - starts_[b][begin];
     }
     Extent extent{.key = keys_[blocks_[b].shard],
-                  .etag = {},
+                  .etag = version(),
                   .offset_bytes = offset_of(b),
                   .length_bytes = 0,
                   .target_offset_bytes = 0};
     if (spec_.is_compressed) {
       extent.length_bytes = blocks_[b].stored_bytes;
+      extent.is_whole_object = spec_.is_versioned;
     } else {
       extent.offset_bytes += starts_[b][begin];
       extent.length_bytes = starts_[b][end] - starts_[b][begin];
@@ -264,6 +273,9 @@ class FakeDataset final : public Dataset {
   }
 
  private:
+  std::string_view version() const noexcept {
+    return spec_.is_versioned ? kFakeVersion : std::string_view();
+  }
   struct FakeUnpacked final : UnpackedBlock {
     std::span<std::byte> raw;  // In the arena.
   };

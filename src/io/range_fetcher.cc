@@ -104,6 +104,7 @@ void RangeFetcher::queue(const RangeRead& read, Slab slab) {
   slot.slab_offset_bytes = read.slab_offset_bytes;
   slot.held_bytes = slab.bytes().empty() ? 0 : SlabPool::charged_bytes(slab.bytes().size());
   Request request;
+  if (read.is_head) request.op = Op::kHead;
   request.key = slot.key;
   request.etag = slot.etag;
   request.allow_short = read.allow_short;
@@ -131,7 +132,8 @@ Result<RangeData> RangeFetcher::take_ready(std::uint64_t* tag) {
                    .slab_offset_bytes = slot.slab_offset_bytes,
                    .length_bytes = done.length_bytes,
                    .object_size_bytes = done.object_size_bytes,
-                   .etag = std::move(done.etag)};
+                   .etag = std::move(done.etag),
+                   .object_checksum = done.object_checksum};
 }
 
 Result<RangeData> RangeFetcher::next(std::uint64_t* tag) {

@@ -18,20 +18,21 @@
 
 namespace headrace::read {
 
-/// Reads `extents` into `target`, laid out as they say, in pieces of at most `piece_bytes`, many in
-/// flight. `is_fresh`: Request::fresh_connection. `failed`, when given: the extent of the error.
-/// \pre fetcher.pending() == 0; after an error the fetcher is of no further use. Errors: those of
-/// RangeFetcher::next().
+/// Reads `extents` into `target`, laid out as they say, in requests of at most `most_bytes`, many
+/// in flight; objects that are cut for that are compared with the sum that the store keeps, and
+/// read again where they differ. `is_fresh`: Request::fresh_connection. `failed`, when given: the
+/// extent of the error. \pre fetcher.pending() == 0; after an error the fetcher is of no further
+/// use. Errors: those of RangeFetcher::next().
 Status fetch_extents(RangeFetcher& fetcher, std::span<const Extent> extents,
-                     std::uint64_t piece_bytes, bool is_fresh, std::span<std::byte> target,
+                     std::uint64_t most_bytes, bool is_fresh, std::span<std::byte> target,
                      std::size_t* failed = nullptr);
 
 /// fetch_extents() for a caller that waits, by a fetcher that is made when it is first needed and
 /// kept for the next time; after an error another one. One owner.
 class ExtentReader {
  public:
-  ExtentReader(Store& store, SlabPool& pool, CallOptions call, std::uint64_t piece_bytes)
-      : store_(store), pool_(pool), call_(std::move(call)), piece_bytes_(piece_bytes) {}
+  ExtentReader(Store& store, SlabPool& pool, CallOptions call, std::uint64_t most_bytes)
+      : store_(store), pool_(pool), call_(std::move(call)), most_bytes_(most_bytes) {}
   Status read(std::span<const Extent> extents, bool is_fresh, std::span<std::byte> target,
               std::size_t* failed = nullptr);
 
@@ -39,7 +40,7 @@ class ExtentReader {
   Store& store_;
   SlabPool& pool_;
   const CallOptions call_;
-  const std::uint64_t piece_bytes_;
+  const std::uint64_t most_bytes_;
   std::unique_ptr<RangeFetcher> fetcher_;
 };
 
@@ -57,8 +58,8 @@ BlockBytes ready_bytes(const Dataset& dataset, std::uint32_t block, std::span<co
 
 /// Calls `try_once(is_fresh, digest)` until what it read makes sense, or the same bytes have come
 /// twice: those are the data's fault. `try_once` sets `digest` of the bytes it read where it fails
-/// with kCorrupt; where it cannot, that try is not compared. Returns what the last try returned, or
-/// SecondLook::never_same().
+/// with kCorrupt; where it cannot, that try is not compared, and there are SecondLook::kMostReads
+/// of such. Returns what the last try returned, or SecondLook::never_same().
 template <class TryOnce>
 auto read_surely(TryOnce&& try_once, bool is_fresh = false)
     -> decltype(try_once(is_fresh, std::declval<std::optional<std::uint64_t>&>())) {
@@ -77,11 +78,12 @@ auto read_surely(TryOnce&& try_once, bool is_fresh = false)
     }
   };
   SecondLook look;
-  for (;; is_fresh = true) {
+  for (std::size_t blind_count = 0;; is_fresh = true) {
     std::optional<std::uint64_t> digest;
     auto outcome = try_once(is_fresh, digest);
     if (is_good(outcome) || status_of(outcome).code() != Code::kCorrupt) return outcome;
-    if (!digest) continue;
+    if (!digest && ++blind_count < SecondLook::kMostReads) continue;
+    if (!digest) return outcome;
     const SecondLook::Verdict verdict = look.take(*digest);
     if (verdict == SecondLook::Verdict::kNeverSame)
       return SecondLook::never_same(status_of(outcome));

@@ -25,39 +25,20 @@ namespace {
 /// Requests out at once: more than any store has on the wire, few enough that what matters next is
 /// not behind a long queue.
 constexpr std::size_t kMaxInFlight = 512;
-constexpr std::uint64_t kLargeRequestBytes = std::uint64_t{4} << 20;
 constexpr std::size_t kInboxSize = 64;
-/// Low bits of a tag: the extent's index. 2^24 objects in one block is beyond any block_bytes.
-constexpr std::uint32_t kExtentBits = 24;
+/// Low bits of a tag: the request's index. 2^24 objects in one block is beyond any block_bytes.
+constexpr std::uint32_t kIndexBits = 24;
 
-/// One connection to a store brings 50 to 100 MB/s: with 4 MiB a request, the last byte comes after
-/// two to three first-byte times, and little more than half as much has to be under way as with 8
-/// MiB. A local store gains nothing.
-std::uint64_t large_request_bytes(const Fetcher::Options& options, const StoreTraits& traits) {
-  if (options.large_request_bytes > 0) return options.large_request_bytes;
-  return traits.is_local ? UINT64_MAX : kLargeRequestBytes;
+read::CutRule cut_rule(const Fetcher::Options& options, const StoreTraits& traits) {
+  if (options.large_request_bytes == 0) return read::cut_rule(traits);
+  return {.request_bytes = options.large_request_bytes,
+          .whole_bytes = 4 * options.large_request_bytes,
+          .sums = traits.object_sums};
 }
 
-/// Cuts extents into requests of about the same size, `most_bytes` at most. Not what begins an
-/// object: it may be all of it, and of whole objects stores send sums that a part has not.
-void split(std::vector<Extent>& extents, std::uint64_t most_bytes) {
-  const auto is_large = [=](const Extent& e) {
-    return e.length_bytes > most_bytes && e.offset_bytes > 0;
-  };
-  if (std::none_of(extents.begin(), extents.end(), is_large)) return;
-  std::vector<Extent> requests;
-  for (const Extent& extent : extents) {
-    const std::uint64_t count = is_large(extent) ? (extent.length_bytes - 1) / most_bytes + 1 : 1;
-    const std::uint64_t size = (extent.length_bytes - 1) / count + 1;
-    for (std::uint64_t at = 0; at < extent.length_bytes; at += size) {
-      Extent request = extent;
-      request.offset_bytes += at;
-      request.target_offset_bytes += at;
-      request.length_bytes = std::min(size, extent.length_bytes - at);
-      requests.push_back(std::move(request));
-    }
-  }
-  extents = std::move(requests);
+bool has_sums(const Fetch& fetch) noexcept {
+  return std::any_of(fetch.objects.begin(), fetch.objects.end(),
+                     [](const auto& object) { return object.sum.kind != ChecksumKind::kNone; });
 }
 
 bool needs_digest(const Fetch& fetch, const Status& status) noexcept {
@@ -74,7 +55,7 @@ Fetcher::Fetcher(std::shared_ptr<const Dataset> dataset, std::unique_ptr<Store> 
       options_(options),
       clock_(*options.clock),
       queue_(*store_),
-      large_request_bytes_(large_request_bytes(options, store_->traits())),
+      cut_rule_(cut_rule(options, store_->traits())),
       room_(pool, options.workspace_bytes) {
   inbox_.resize(kInboxSize);
 }
@@ -98,7 +79,9 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
   fetch->extents.clear();
   const std::uint64_t size =
       dataset_->append_extents(piece.block, piece.begin, piece.end, fetch->extents);
-  split(fetch->extents, large_request_bytes_);
+  fetch->objects.clear();
+  read::cut_requests(cut_rule_, fetch->extents, fetch->objects);
+  fetch->head_count = cut_rule_.sums == ObjectSums::kHead ? fetch->objects.size() : 0;
   if (const Status acquired = acquire(*fetch, size); !acquired.ok()) {
     fetch->release();
     if (acquired.code() == Code::kExhausted) return Begin::kNoMemory;
@@ -144,12 +127,12 @@ Status Fetcher::acquire(Fetch& fetch, std::uint64_t stored_size) {
 void Fetcher::pump() {
   std::size_t done = 0;
   for (const auto& fetch : pumping_) {
-    while (fetch->next_extent < fetch->extents.size() && !fetch->is_abandoned &&
+    while (fetch->next_request < fetch->request_count() && !fetch->is_abandoned &&
            fetch->error.ok() && may_ask()) {
       build_request(*fetch);
     }
     const bool is_built =
-        fetch->next_extent == fetch->extents.size() || fetch->is_abandoned || !fetch->error.ok();
+        fetch->next_request == fetch->request_count() || fetch->is_abandoned || !fetch->error.ok();
     if (!is_built) {
       fetch->was_put_off = true;
       break;
@@ -166,19 +149,25 @@ bool Fetcher::may_ask() const noexcept {
 }
 
 void Fetcher::build_request(Fetch& fetch) {
-  const Extent& extent = fetch.extents[fetch.next_extent];
+  const std::size_t index = fetch.next_request++;
+  const bool is_head = index < fetch.head_count;
+  const Extent& extent =
+      is_head ? fetch.objects[index].extent : fetch.extents[index - fetch.head_count];
   Request request;
-  request.slab = fetch.lender->lend(extent.target_offset_bytes, extent.length_bytes);
   request.key = extent.key;
   request.etag = extent.etag;
-  request.offset_bytes = extent.offset_bytes;
-  request.length_bytes = extent.length_bytes;
+  if (is_head) {
+    request.op = Op::kHead;
+  } else {
+    request.slab = fetch.lender->lend(extent.target_offset_bytes, extent.length_bytes);
+    request.offset_bytes = extent.offset_bytes;
+    request.length_bytes = extent.length_bytes;
+  }
   request.fresh_connection = fetch.is_fresh;
   request.deadline = clock_.now() + options_.read_timeout;
-  request.tag = fetch.id << kExtentBits | fetch.next_extent;
-  ++fetch.next_extent;
-  ++fetch.extents_out;
-  bytes_out_ += extent.length_bytes;
+  request.tag = fetch.id << kIndexBits | index;
+  ++fetch.requests_out;
+  bytes_out_ += request.length_bytes;
   queue_.push(std::move(request));
 }
 
@@ -193,16 +182,16 @@ void Fetcher::abandon(Fetch& fetch) {
   if (!fetch.is_under_way()) return;
   if (fetch.state == Fetch::State::kInflating) return;
   auto taken_back = queue_.take_back(
-      [&](const Request& request) { return request.tag >> kExtentBits == fetch.id; });
+      [&](const Request& request) { return request.tag >> kIndexBits == fetch.id; });
   for (const Request& request : taken_back) bytes_out_ -= request.length_bytes;
-  fetch.extents_out -= taken_back.size();
+  fetch.requests_out -= taken_back.size();
   taken_back.clear();
   std::erase_if(pumping_, [&](const auto& other) { return other->id == fetch.id; });
-  if (fetch.extents_out == 0) {
+  if (fetch.requests_out == 0) {
     forget(fetch);
     return;
   }
-  for (std::size_t i = 0; i < fetch.next_extent; ++i) store_->cancel(fetch.id << kExtentBits | i);
+  for (std::size_t i = 0; i < fetch.next_request; ++i) store_->cancel(fetch.id << kIndexBits | i);
 }
 
 void Fetcher::pin(Fetch& fetch, std::uint64_t mark, std::vector<std::shared_ptr<Fetch>>& pins) {
@@ -243,11 +232,11 @@ void Fetcher::fail_unsent(const Status& why) {
 }
 
 void Fetcher::take(Completion completion) {
-  const auto found = fetches_.find(completion.tag >> kExtentBits);
+  const auto found = fetches_.find(completion.tag >> kIndexBits);
   HEADRACE_CHECK(found != fetches_.end());
   const std::shared_ptr<Fetch> fetch = found->second;
-  take_extent(*fetch, completion.tag & ((std::uint64_t{1} << kExtentBits) - 1), completion);
-  if (fetch->extents_out > 0) return;
+  take_answer(*fetch, completion.tag & ((std::uint64_t{1} << kIndexBits) - 1), completion);
+  if (fetch->requests_out > 0) return;
   if (fetch->is_abandoned) {
     forget(*fetch);
     return;
@@ -257,50 +246,79 @@ void Fetcher::take(Completion completion) {
     finish(*fetch, annotated(*fetch, std::move(error)));
     return;
   }
-  if (fetch->extents_done == fetch->extents.size()) finish_reading(fetch);
+  if (fetch->requests_done == fetch->request_count()) finish_reading(fetch);
 }
 
-void Fetcher::take_extent(Fetch& fetch, std::size_t index, Completion& completion) {
-  --fetch.extents_out;
+void Fetcher::take_answer(Fetch& fetch, std::size_t index, Completion& completion) {
+  --fetch.requests_out;
   completion.slab = Slab();
-  bytes_out_ -= fetch.extents[index].length_bytes;
-  arrivals_.add(completion, fetch.extents[index].length_bytes, fetch.was_put_off);
   Timeline& timeline = fetch.timeline;
   timeline.sent = std::max(timeline.sent, completion.sent);
   timeline.first_byte = std::max(timeline.first_byte, completion.first_byte);
   timeline.finished = std::max(timeline.finished, completion.finished);
-  if (fetch.is_abandoned) return;
-  if (!completion.status.ok()) {
-    if (fetch.error.ok()) fetch.error = std::move(completion.status);
-    return;
+  if (index >= fetch.head_count) {
+    take_extent(fetch, fetch.extents[index - fetch.head_count], completion);
+  } else if (!fetch.is_abandoned) {
+    completion.status = read::take_head(fetch.objects[index], std::move(completion.status),
+                                        completion.object_checksum);
   }
-  const Extent& extent = fetch.extents[index];
+  if (fetch.is_abandoned) return;
+  if (completion.status.ok()) {
+    ++fetch.requests_done;
+  } else if (fetch.error.ok()) {
+    fetch.error = std::move(completion.status);
+  }
+}
+
+void Fetcher::take_extent(Fetch& fetch, const Extent& extent, Completion& completion) {
+  bytes_out_ -= extent.length_bytes;
+  arrivals_.add(completion, extent.length_bytes, fetch.was_put_off);
+  if (fetch.is_abandoned || !completion.status.ok()) return;
   if (completion.length_bytes != extent.length_bytes) {
-    fetch.error =
+    completion.status =
         Status(Code::kCorrupt, store_->object_url(extent.key) + ": " +
                                    std::to_string(completion.length_bytes) + " bytes came, " +
                                    std::to_string(extent.length_bytes) + " were asked for");
     return;
   }
-  ++fetch.extents_done;
+  if (cut_rule_.sums == ObjectSums::kEveryGet)
+    read::take_get(fetch.objects, extent, completion.object_checksum);
 }
 
 void Fetcher::finish_reading(const std::shared_ptr<Fetch>& fetch) {
-  const Piece& piece = fetch->piece;
-  const Block block = dataset_->block(piece.block);
-  if (!dataset_->is_compressed(piece.block)) {
-    const bool is_whole = piece.begin == 0 && piece.end == block.sample_count;
-    const std::span<const std::byte> bytes = fetch->stored.bytes().first(fetch->size_bytes);
-    fetch->bytes = {.block = piece.block, .begin = piece.begin, .end = piece.end, .bytes = bytes};
-    Status status = is_whole ? dataset_->verify(piece.block, bytes) : Status();
-    if (needs_digest(*fetch, status)) fetch->digest = SecondLook::digest_of(bytes);
-    if (!is_read_again(fetch, status)) finish(*fetch, annotated(*fetch, std::move(status)));
+  const bool is_compressed = dataset_->is_compressed(fetch->piece.block);
+  const bool is_for_workers = options_.workers != nullptr && has_sums(*fetch);
+  if (!is_compressed && !is_for_workers) {
+    Status status = check_stored(*fetch);
+    if (needs_digest(*fetch, status))
+      fetch->digest = SecondLook::digest_of(fetch->stored.bytes().first(fetch->size_bytes));
+    finish_plain(fetch, std::move(status));
     return;
   }
   fetch->state = Fetch::State::kInflating;
   ++inflating_count_;
   to_inflate_.push_back(fetch);
   start_inflating();
+}
+
+Status Fetcher::check_stored(const Fetch& fetch) const {
+  const Piece& piece = fetch.piece;
+  const std::span<const std::byte> bytes = fetch.stored.bytes().first(fetch.size_bytes);
+  HEADRACE_TRY(read::check_objects(*store_, fetch.objects, bytes));
+  const bool is_whole =
+      dataset_->is_compressed(piece.block) ||
+      (piece.begin == 0 && piece.end == dataset_->block(piece.block).sample_count);
+  return is_whole ? dataset_->verify(piece.block, bytes) : Status();
+}
+
+void Fetcher::finish_plain(const std::shared_ptr<Fetch>& fetch, Status status) {
+  if (is_read_again(fetch, status)) return;
+  const Piece& piece = fetch->piece;
+  fetch->bytes = {.block = piece.block,
+                  .begin = piece.begin,
+                  .end = piece.end,
+                  .bytes = fetch->stored.bytes().first(fetch->size_bytes)};
+  finish(*fetch, annotated(*fetch, std::move(status)));
 }
 
 void Fetcher::start_inflating() {
@@ -346,8 +364,8 @@ Fetcher::Inflated Fetcher::inflate(Fetch& fetch) const {
   const std::uint32_t index = fetch.piece.block;
   Inflated inflated;
   inflated.id = fetch.id;
-  inflated.status = dataset_->verify(index, stored);
-  if (inflated.status.ok()) {
+  inflated.status = check_stored(fetch);
+  if (inflated.status.ok() && dataset_->is_compressed(index)) {
     auto made = read::make_ready(*dataset_, index, stored, fetch.raw.bytes(),
                                  fetch.arena ? &*fetch.arena : nullptr);
     if (made) inflated.unpacked = *std::move(made);
@@ -380,6 +398,10 @@ void Fetcher::take_inflated() {
       continue;
     }
     fetch->digest = inflated.digest;
+    if (!dataset_->is_compressed(fetch->piece.block)) {
+      finish_plain(fetch, std::move(inflated.status));
+      continue;
+    }
     if (is_read_again(fetch, inflated.status)) continue;
     fetch->stored = Slab();
     const Block block = dataset_->block(fetch->piece.block);
@@ -403,7 +425,7 @@ void Fetcher::put_back(Fetch& fetch, const Needs& needs) {
   put_backs_.add();
   fetch.release();
   fetch.state = Fetch::State::kPlanned;
-  fetch.next_extent = fetch.extents_done = 0;
+  fetch.next_request = fetch.requests_done = 0;
   fetches_.erase(fetch.id);
 }
 
@@ -425,7 +447,7 @@ bool Fetcher::is_read_again(const std::shared_ptr<Fetch>& fetch, Status& status)
   fetch->unpacked.reset();
   if (fetch->arena) fetch->raw = fetch->arena->end();
   fetch->arena.reset();
-  fetch->next_extent = fetch->extents_done = 0;
+  fetch->next_request = fetch->requests_done = 0;
   if (fetch->size_bytes == 0) {
     finish_reading(fetch);
   } else {

@@ -29,6 +29,7 @@
 #include "io/read_ahead_room.h"
 #include "io/submit_queue.h"
 #include "mem/slab_lender.h"
+#include "read/request_plan.h"
 
 namespace headrace::feed {
 
@@ -53,6 +54,7 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
   std::optional<SlabArena> arena;  ///< Of an unpacked block, from when it is unpacked.
   std::shared_ptr<const UnpackedBlock> unpacked;
 
+  std::size_t request_count() const noexcept { return head_count + extents.size(); }
   bool is_under_way() const noexcept {
     return state == State::kReading || state == State::kInflating;
   }
@@ -71,13 +73,15 @@ struct Fetch : std::enable_shared_from_this<Fetch> {
   std::uint32_t pin_count = 0;
   std::uint64_t pin_mark = 0;  ///< Of the last batch that pinned it.
   std::uint64_t id = 0;
-  std::uint64_t size_bytes = 0;  ///< Of the stored bytes; their slab may be larger.
-  std::vector<Extent> extents;   ///< One request each.
+  std::uint64_t size_bytes = 0;          ///< Of the stored bytes; their slab may be larger.
+  std::vector<Extent> extents;           ///< One request each.
+  std::vector<read::CutObject> objects;  ///< Compared as a whole once all is there.
+  std::size_t head_count = 0;            ///< Requests for their sums; these go first.
   /// Of `stored`; its parts travel with requests.
   std::optional<mem::SlabLender> lender;
-  std::size_t next_extent = 0;
-  std::size_t extents_done = 0;
-  std::size_t extents_out = 0;
+  std::size_t next_request = 0;
+  std::size_t requests_done = 0;
+  std::size_t requests_out = 0;
   bool was_put_off = false;  ///< As many requests were out as may be.
   SecondLook look;
   Slab reserved;           ///< For the unpacker, before it begins.
@@ -162,11 +166,16 @@ class Fetcher {
   void build_request(Fetch& fetch);
   void fail_unsent(const Status& why);
   void take(Completion completion);
-  void take_extent(Fetch& fetch, std::size_t index, Completion& completion);
+  void take_answer(Fetch& fetch, std::size_t index, Completion& completion);
+  void take_extent(Fetch& fetch, const Extent& extent, Completion& completion);
   void finish_reading(const std::shared_ptr<Fetch>& fetch);
   /// Hands read fetches to the workers, in order, as far as there is room to unpack.
   void start_inflating();
   Inflated inflate(Fetch& fetch) const;
+  /// What can be told of the bytes as read, by sums and the format's digests.
+  Status check_stored(const Fetch& fetch) const;
+  /// Of a block that needs no inflating: takes what check_stored() said.
+  void finish_plain(const std::shared_ptr<Fetch>& fetch, Status status);
   void take_inflated();
   /// Gives everything back: the fetch is to be begun again when there is what its block needs.
   void put_back(Fetch& fetch, const Needs& needs);
@@ -187,7 +196,7 @@ class Fetcher {
   std::vector<std::shared_ptr<Fetch>> pumping_;  ///< With extents not requested yet, oldest first.
   std::vector<Completion> inbox_;
   io::SubmitQueue queue_;  ///< Over store_.
-  const std::uint64_t large_request_bytes_;
+  const read::CutRule cut_rule_;
   std::uint64_t bytes_out_ = 0;  ///< Of requests queued and in flight.
   /// Bytes asked for at once. A read's deadline begins when it is asked for, so the last of them
   /// must have time enough on a slow link: 2.2 MB/s for 256 MiB in the default 120 s.

@@ -17,6 +17,7 @@
 #include <sstream>
 #include <string>
 
+#include "base/crc32c.h"
 #include "headrace/store.h"
 
 namespace headrace::testing {
@@ -46,6 +47,9 @@ class FakeStore final : public Store {
     std::function<void()> after_list;  ///< Runs when a listing has been made.
     /// What the wire does to the bytes of a GET of a key.
     std::function<void(std::string_view, std::span<std::byte>)> on_get;
+    StoreTraits traits;                        ///< Set before handles are made.
+    std::atomic<std::uint64_t> sum_count = 0;  ///< kHead requests.
+    Code sum_error = Code::kOk;                ///< Of kHead requests.
   };
 
   explicit FakeStore(std::string url = "fake://data")
@@ -133,6 +137,7 @@ class FakeStore final : public Store {
     return unsupported();
   }
   const std::string& url() const noexcept override { return url_; }
+  const StoreTraits& traits() const noexcept override { return shared_->traits; }
   void append_metrics(MetricList&) const override {}
 
  private:
@@ -148,17 +153,25 @@ class FakeStore final : public Store {
     Completion done;
     done.tag = request.tag;
     done.slab = std::move(request.slab);
-    ++shared_->get_count;
+    const bool is_head = request.op == Op::kHead;
+    ++(is_head ? shared_->sum_count : shared_->get_count);
     const auto found = shared_->objects.find(std::string(request.key));
-    if (request.op != Op::kGet) {
+    if (request.op != Op::kGet && !is_head) {
       done.status = unsupported();
+    } else if (is_head && shared_->sum_error != Code::kOk) {
+      done.status = Status(shared_->sum_error, "HEAD " + object_url(request.key) + ": refused");
     } else if (found == shared_->objects.end()) {
       ++shared_->missed_count;
       done.status = Status(Code::kNotFound, "GET " + object_url(request.key) + ": not found");
     } else if (!request.etag.empty() && request.etag != found->second.etag) {
       done.status = Status(Code::kChanged, "GET " + object_url(request.key) + ": changed");
     } else {
-      fill(request, found->second, done);
+      if (is_head) done.object_size_bytes = found->second.bytes.size();
+      if (!is_head) fill(request, found->second, done);
+      const ObjectSums sums = traits().object_sums;
+      if (sums == (is_head ? ObjectSums::kHead : ObjectSums::kEveryGet))
+        done.object_checksum = {ChecksumKind::kCrc32c,
+                                crc32c(std::as_bytes(std::span(found->second.bytes)))};
     }
     return done;
   }

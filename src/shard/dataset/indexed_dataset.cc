@@ -91,7 +91,8 @@ std::uint64_t IndexedDataset::append_extents(std::uint32_t block, std::uint32_t 
     from = view_.frame_of(shard, frames_of_block(block).begin).stored_begin;
     to = from + blocks_[block].stored_bytes;
   }
-  if (to > from) out.push_back({object.key, object.etag, from, to - from, 0});
+  const bool is_whole = from == 0 && to == shard.stored_bytes;
+  if (to > from) out.push_back({object.key, object.etag, from, to - from, 0, is_whole});
   return to - from;
 }
 

@@ -35,7 +35,7 @@ class RawDataset final : public IndexedDataset {
       const std::uint64_t length = std::min(file_end - file_begin, total - target);
       if (length == 0) continue;  // Nothing to ask the store for.
       const IndexObject object = view().object(i);
-      out.push_back({object.key, object.etag, 0, length, target});
+      out.push_back({object.key, object.etag, 0, length, target, length == file_end - file_begin});
       target += length;
     }
     if (index_status().ok()) return target;
