@@ -100,9 +100,12 @@ struct Completion {
                          ///< field), for UploadedPart. Empty: none.
   std::uint32_t attempts = 0;  ///< Attempts that reached the wire.
   /// When things happened; zero-initialised parts did not happen. submitted <= sent <= first_byte
-  /// <= finished, those of the last attempt. [submitted, sent) is waiting for a connection or
-  /// back-off ("throttled").
+  /// <= finished, those of the last attempt. [submitted, sent) is waiting for its turn, or
+  /// back-off.
   TimePoint submitted{}, sent{}, first_byte{}, finished{};
+  /// It was tried again after a failure, or the store refused others for their rate meanwhile:
+  /// then it is not the bytes before it that it waited for.
+  bool was_held_off = false;
 };
 
 struct ObjectInfo {

@@ -37,7 +37,7 @@ void book_wait(StallBook& book, const WaitInterval& wait, const BatchTimeline& t
   const std::array<Phase, 10> phases = {{
       {read.wanted, StallCause::kOther},
       {read.submitted, StallCause::kMemory},
-      {read.sent, StallCause::kThrottled},
+      {read.sent, read.was_held_off ? StallCause::kThrottled : StallCause::kTransfer},
       {read.first_byte, StallCause::kFirstByte},
       {read.finished, StallCause::kTransfer},
       {read.inflated, StallCause::kDecompress},

@@ -14,10 +14,12 @@ namespace headrace::feed {
 struct Timeline {
   TimePoint wanted{};     ///< It was next in line; from here to `submitted` it waited for memory.
   TimePoint submitted{};  ///< It had its memory.
-  TimePoint sent{};       ///< It was on the wire; before, the store held it back.
+  TimePoint sent{};       ///< It was on the wire; before, it waited for its turn.
   TimePoint first_byte{};
   TimePoint finished{};  ///< The last byte was there.
   TimePoint inflated{};  ///< It was decompressed. Zero for uncompressed blocks.
+  /// Its turn came late because the store refused requests, not because of the bytes before it.
+  bool was_held_off = false;
 };
 
 /// Why a batch was not there earlier: the read that came last, the wait for the batch's own memory,

@@ -17,7 +17,8 @@ BatchTimeline example() {
                       .sent = at(40),
                       .first_byte = at(70),
                       .finished = at(110),
-                      .inflated = at(160)},
+                      .inflated = at(160),
+                      .was_held_off = true},
           .memory_from = at(170),
           .memory_until = at(190)};
 }
@@ -35,6 +36,17 @@ TEST(Stall, BooksEveryPhaseOfTheSlowestRead) {
   EXPECT_EQ(booked(book, StallCause::kTransfer), 40U);
   EXPECT_EQ(booked(book, StallCause::kDecompress), 50U);
   EXPECT_EQ(booked(book, StallCause::kOther), 10U + 10U + 10U);
+}
+
+TEST(Stall, WaitingForTheBytesOfOthersIsTransferUnlessTheStoreRefuses) {
+  for (const bool was_held_off : {false, true}) {
+    BatchTimeline timeline = example();
+    timeline.slowest.was_held_off = was_held_off;
+    StallBook book;
+    book_wait(book, {at(20), at(40)}, timeline);
+    EXPECT_EQ(booked(book, StallCause::kThrottled), was_held_off ? 20U : 0U);
+    EXPECT_EQ(booked(book, StallCause::kTransfer), was_held_off ? 0U : 20U);
+  }
 }
 
 TEST(Stall, BooksOnlyWhatLiesInTheWait) {

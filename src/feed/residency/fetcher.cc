@@ -256,6 +256,7 @@ void Fetcher::take_answer(Fetch& fetch, std::size_t index, Completion& completio
   timeline.sent = std::max(timeline.sent, completion.sent);
   timeline.first_byte = std::max(timeline.first_byte, completion.first_byte);
   timeline.finished = std::max(timeline.finished, completion.finished);
+  timeline.was_held_off = timeline.was_held_off || completion.was_held_off;
   if (index >= fetch.head_count) {
     take_extent(fetch, fetch.extents[index - fetch.head_count], completion);
   } else if (!fetch.is_abandoned) {

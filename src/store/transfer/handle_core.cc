@@ -107,6 +107,7 @@ void HandleCore::take(TransferOp& op, Completion& out) {
   out.etag = std::move(op.etag);
   out.checksum = std::move(op.checksum);
   out.object_checksum = op.object_checksum;
+  out.was_held_off = op.was_held_off;
   out.attempts = op.attempts;
   out.submitted = op.submitted;
   out.sent = op.sent;
@@ -157,6 +158,7 @@ void HandleCore::release(OpQueue& ops) {
     op->attempts = 0;
     op->needs_fresh_connection = false;
     op->is_counted = false;
+    op->was_held_off = false;
     op->has_lost_answer = false;
     op->sent = op->first_byte = TimePoint{};
     op->length_bytes = op->object_size_bytes = 0;

@@ -185,6 +185,7 @@ void Reactor::accept(TransferOp& op, TimePoint now) {
   if (all_ != nullptr) all_->previous = &op;
   all_ = &op;
   counters_.requests.add(1);
+  op.throttle_count_before = counters_.throttles.get();
   if (op.is_cancelled.load(std::memory_order_relaxed))
     return finish(op, describe(op, Code::kCancelled, "cancelled", now), now);
   if (op.call == nullptr) {
@@ -489,6 +490,7 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
       counters_.retries.add(1);
       go_to(op, endpoints_.home(), nullptr);  // another one may have the object by now
       op.last_failure = std::move(outcome.status);
+      op.was_held_off = true;
       op.state = OpState::kBackoff;
       timers_.set(op.timer, decision.at);
       return;
@@ -533,6 +535,7 @@ void Reactor::finish(TransferOp& op, Status status, TimePoint now) {
     counters_.failures.add(1);
   }
   op.status = std::move(status);
+  if (counters_.throttles.get() != op.throttle_count_before) op.was_held_off = true;
   op.finished = now;
   op.state = OpState::kFinished;
   HandleCore::Outbox& outbox = op.handle->outbox(own_.index);

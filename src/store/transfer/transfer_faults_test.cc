@@ -280,6 +280,8 @@ TEST_P(TransferFaultTest, ThrottledRequestSucceedsLater) {
   EXPECT_EQ(completion.attempts, 3U);
   EXPECT_EQ(metric("store.throttles"), 2);
   EXPECT_EQ(server_->connection_count(), 1U);
+  EXPECT_TRUE(completion.was_held_off);
+  EXPECT_FALSE(transfer(get(0, 1000)).was_held_off);
 }
 
 TEST_P(TransferFaultTest, RetryAfterIsHonoured) {

@@ -54,8 +54,10 @@ struct TransferOp : Letter {
   TimePoint late_from{};         ///< kActive: since when it waits for the newest attempt's answer.
   bool is_counted = false;       ///< Among the requests that hedges are a share of.
   TimePoint first_sent{};        ///< kActive: when the older of two attempts began.
-  bool has_lost_answer = false;  ///< An attempt may have had an effect, and nobody knows.
-  Endpoint* endpoint = nullptr;  ///< Where the next attempt goes.
+  bool was_held_off = false;     ///< As in Completion, once finished; before: by a back-off.
+  std::uint64_t throttle_count_before = 0;  ///< Of the reactor when it took the op.
+  bool has_lost_answer = false;            ///< An attempt may have had an effect, and nobody knows.
+  Endpoint* endpoint = nullptr;            ///< Where the next attempt goes.
   std::unique_ptr<HttpRedirect> redirect;  ///< Why that is not the protocol's own.
   std::uint32_t redirect_count = 0;
   std::uint32_t doubt_count = 0;        ///< Attempts that ended in Outcome::is_doubtful.
