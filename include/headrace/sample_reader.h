@@ -62,7 +62,7 @@ class SampleReader {
     const Pause& pause;
     std::vector<std::size_t> doubtful = {};  ///< Their bytes made no sense: to be read again.
   };
-  /// False when it is no single range.
+  /// False when it is no single range, or one to be cut.
   bool start(RangeFetcher& fetcher, const Job& job, std::uint64_t tag) const;
   Status read_plain(std::span<const Job> jobs, Call& call);
   /// A job that is no single range: fetched and cut before the next.

@@ -18,7 +18,7 @@ constexpr std::uint64_t kRequestBytes = std::uint64_t{4} << 20;
 // beside four others.
 constexpr std::uint64_t kWholeRequests = 4;
 
-std::uint64_t requests_for(const CutRule& rule, const Extent& extent) {
+std::uint64_t requests_for(const CutRule& rule, const Extent& extent) noexcept {
   const bool is_better_whole = rule.sums == ObjectSums::kWholeReads || extent.etag.empty();
   const std::uint64_t whole_bytes = is_better_whole ? rule.most_bytes : rule.whole_bytes;
   if (extent.is_whole_object && extent.length_bytes <= whole_bytes) return 1;
@@ -42,10 +42,15 @@ CutRule cut_rule(const StoreTraits& traits, std::uint64_t most_bytes) {
   return rule;
 }
 
+bool is_cut(const CutRule& rule, const Extent& extent) noexcept {
+  return requests_for(rule, extent) > 1;
+}
+
 void cut_requests(const CutRule& rule, std::vector<Extent>& extents,
                   std::vector<CutObject>& objects) {
-  const auto is_cut = [&](const Extent& extent) { return requests_for(rule, extent) > 1; };
-  if (std::none_of(extents.begin(), extents.end(), is_cut)) return;
+  if (std::none_of(extents.begin(), extents.end(),
+                   [&](const Extent& extent) { return is_cut(rule, extent); }))
+    return;
   const bool has_sums = rule.sums == ObjectSums::kHead || rule.sums == ObjectSums::kEveryGet;
   std::vector<Extent> requests;
   for (const Extent& extent : extents) {

@@ -40,6 +40,9 @@ struct CutObject {
   Checksum sum;   ///< kNone: not known, or not yet.
 };
 
+/// Whether an extent becomes several requests.
+bool is_cut(const CutRule& rule, const Extent& extent) noexcept;
+
 /// Cuts `extents` into requests of about the same size, in place, and appends those that are to be
 /// compared as a whole. With ObjectSums::kHead each of these needs a kHead as well.
 void cut_requests(const CutRule& rule, std::vector<Extent>& extents,

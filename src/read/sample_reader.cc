@@ -17,6 +17,7 @@
 
 #include "headrace/range_fetcher.h"
 #include "read/ready_block.h"
+#include "read/request_plan.h"
 
 namespace headrace {
 namespace {
@@ -231,6 +232,8 @@ bool SampleReader::start(RangeFetcher& fetcher, const Job& job, std::uint64_t ta
   std::vector<Extent> extents;
   const std::uint64_t size = dataset_->append_extents(job.block, job.begin, job.end, extents);
   if (size == 0 || extents.size() != 1) return false;
+  // Copied once more, but by several connections, and compared where the store tells a sum.
+  if (read::is_cut(read::cut_rule(fetcher.store().traits()), extents[0])) return false;
   fetcher.start({.key = extents[0].key,
                  .etag = extents[0].etag,
                  .offset_bytes = extents[0].offset_bytes,
