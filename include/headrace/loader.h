@@ -50,6 +50,11 @@ struct LoaderOptions {
   /// Window of the order in blocks; 0: 2, or 1 where blocks are whole compressed shards.
   std::uint32_t window_blocks = 0;
   std::uint32_t lane_count = 0;  ///< 0: choose_lanes().
+  /// Epochs that the training loop takes in all: it takes another after epoch e where e + 1 is
+  /// less. Reading then goes on into that one while the end of epoch e is delivered, as far as
+  /// memory allows; of orders with lanes only. 0: not known, and nothing is read that nobody may
+  /// want.
+  std::uint64_t epoch_count = 0;
   /// Batches assembled ahead of the training loop, upper bound. 1 .. 1024.
   std::uint32_t prefetch_batches = 16;
   /// Threads that decompress, unpack and finish batches. 0: one less than the cores, at least 1, at

@@ -54,6 +54,7 @@ class LoaderImpl final : public Loader {
   struct Planned {
     std::shared_ptr<const EpochOrder> order;  ///< nullptr: there are none.
     BatchPlan plan;
+    std::uint64_t epoch = 0;
     std::uint64_t before = 0;  ///< t at place 0 of the order: not 0 for a list that begins later.
     std::uint64_t t_after(std::uint64_t k) const noexcept { return before + plan.t_after(k); }
   };
@@ -157,6 +158,10 @@ class LoaderImpl final : public Loader {
   /// Batches of this rank in a plan: one less than the plan's when its share of an uneven last
   /// batch is empty.
   static std::uint64_t own_batches(const BatchPlan& plan);
+  static Run run_of(const Planned& planned, std::uint64_t batches_before);
+  /// The plan of the next epoch where it is known that it will be taken, and worth reading ahead.
+  std::optional<Planned> plan_following(const OrderSource& source, const Planned& planned,
+                                        const std::stop_token& stop) const;
   LoaderState state_at(const Position& position, const OrderSource& source) const;
   /// Stops the run; the next one begins at `position`. `has_ended`: after start_epoch() only.
   void go_to(const Position& position, std::shared_ptr<const OrderSource> source,
@@ -192,6 +197,8 @@ class LoaderImpl final : public Loader {
   mutable Mutex mutex_;
   Position position_ HEADRACE_GUARDED_BY(mutex_);  ///< Where the current plan begins.
   Planned planned_ HEADRACE_GUARDED_BY(mutex_);    ///< While is_running_.
+  /// Of the epoch after that, which the feed thread may be reading already.
+  std::optional<Planned> following_ HEADRACE_GUARDED_BY(mutex_);
   std::uint64_t delivered_ HEADRACE_GUARDED_BY(mutex_) =
       0;  ///< Batches of the plan that next() returned.
   bool is_running_ HEADRACE_GUARDED_BY(mutex_) = false;
@@ -245,6 +252,7 @@ Result<LoaderImpl::Planned> LoaderImpl::plan_at(const OrderSource& source, std::
                   .rank = options_.rank,
                   .world_size = options_.world_size,
                   .epoch_end = options_.epoch_end};
+  planned.epoch = epoch;
   planned.before = t - answer.start;
   planned.order = std::move(answer.order);
   return planned;
@@ -255,10 +263,30 @@ std::uint64_t LoaderImpl::own_batches(const BatchPlan& plan) {
   return count > 0 && plan.slots(count - 1).count == 0 ? count - 1 : count;
 }
 
+Run LoaderImpl::run_of(const Planned& planned, std::uint64_t batches_before) {
+  return {.order = planned.order,
+          .plan = planned.plan,
+          .batch_count = own_batches(planned.plan),
+          .batches_before = batches_before};
+}
+
+std::optional<LoaderImpl::Planned> LoaderImpl::plan_following(const OrderSource& source,
+                                                              const Planned& planned,
+                                                              const std::stop_token& stop) const {
+  // Lists are made by the epoch, at some cost, and take as much memory again.
+  const bool has_lanes = planned.order != nullptr && planned.order->lanes() != nullptr;
+  if (!has_lanes || planned.epoch + 1 >= options_.epoch_count) return std::nullopt;
+  auto following = plan_at(source, planned.epoch + 1, 0, stop);
+  // What is wrong with that epoch is said when it begins.
+  if (!following || following->order == nullptr) return std::nullopt;
+  return *std::move(following);
+}
+
 Status LoaderImpl::start_epoch(const std::stop_token& stop) {
   if (channel_.is_stopped()) return Status(Code::kCancelled, "the loader was stopped");
   Position from;
   std::shared_ptr<const OrderSource> source;
+  std::optional<Planned> known;
   {
     MutexLock lock(mutex_);
     if (is_running_ && (delivered_ == 0 || delivered_ < own_batches(planned_.plan))) {
@@ -270,19 +298,20 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
     is_running_ = false;
     from = position_;
     source = source_;
+    known = std::exchange(following_, std::nullopt);
   }
-  HEADRACE_TRY_ASSIGN(Planned planned, plan_at(*source, from.epoch, from.t, stop));
+  if (!known || known->epoch != from.epoch || from.t != 0) {
+    HEADRACE_TRY_ASSIGN(known, plan_at(*source, from.epoch, from.t, stop));
+  }
+  Planned planned = *std::move(known);
+  std::optional<Planned> following = plan_following(*source, planned, stop);
   std::optional<Run> run;
-  if (planned.order != nullptr) {
-    run = {.order = planned.order,
-           .plan = planned.plan,
-           .batch_count = own_batches(planned.plan),
-           .batches_before = from.batches,
-           .generation = 0};
-  }
+  if (planned.order != nullptr) run = run_of(planned, from.batches);
+  if (run && following) run->following = std::make_shared<const Run>(run_of(*following, 0));
   {
     MutexLock lock(mutex_);
     planned_ = std::move(planned);
+    following_ = std::move(following);
     delivered_ = 0;
     is_running_ = true;
     has_ended_ = false;
@@ -391,6 +420,7 @@ void LoaderImpl::go_to(const Position& position, std::shared_ptr<const OrderSour
   fetcher_->wake();
   MutexLock lock(mutex_);
   source_ = std::move(source);
+  following_.reset();
   position_ = position;
   is_running_ = false;
   has_ended_ = has_ended;
@@ -434,6 +464,17 @@ Status LoaderImpl::seek(std::uint64_t epoch, std::uint64_t batch, const std::sto
     return Status(Code::kInvalidArgument, "there is no batch " + std::to_string(batch) +
                                               " in epoch " + std::to_string(epoch) +
                                               ", which has " + std::to_string(count));
+  }
+  if (batch == 0) {
+    // set_epoch() before each epoch: what was read of it stays.
+    MutexLock lock(mutex_);
+    const Position now = position_now();
+    const bool is_there = now.epoch == epoch && now.t == 0 && (!is_running_ || is_plan_over());
+    if (is_there) {
+      position_ = now;
+      is_running_ = has_ended_ = false;
+      return {};
+    }
   }
   const std::uint64_t t = batch == 0 ? 0 : planned.t_after(batch - 1);
   go_to({.epoch = epoch, .t = t, .batches = batch}, source());

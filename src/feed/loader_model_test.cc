@@ -118,6 +118,7 @@ class Scenario {
       if (random_.below(2) == 0) options.hand_over_bytes = 0;
       options.prefetch_batches = static_cast<std::uint32_t>(1 + random_.below(8));
       options.large_request_bytes = random_.below(2) == 0 ? 0 : 1 + random_.below(500);
+      options.epoch_count = random_.below(2) == 0 ? 0 : 100;
       const auto pool = make_pool(options);
       run_rank(options, pool, batches, state);
       ASSERT_FALSE(::testing::Test::HasFatalFailure());

@@ -46,9 +46,46 @@ std::uint64_t Pipeline::largest_window_bytes(const Dataset& dataset, const Epoch
 void Pipeline::begin(std::optional<Run> run, std::uint64_t generation) {
   if (repaired_) end_repair(Status(Code::kCancelled, "another run has begun"));
   drop_bad();
+  std::unique_ptr<Stages> following = take_following(run);
   stages_.reset();
   generation_ = generation;
-  if (run) stages_ = make_stages(*std::move(run));
+  if (following) {
+    following->following = run->following;
+    following->read_ahead.take_over();
+    stages_ = std::move(following);
+  } else if (run) {
+    stages_ = make_stages(*std::move(run));
+  }
+}
+
+std::unique_ptr<Pipeline::Stages> Pipeline::take_following(const std::optional<Run>& next) {
+  if (stages_) stages_->read_ahead.set_behind(nullptr);
+  std::unique_ptr<Stages> following = std::move(following_);
+  const bool is_it = following && next && following->run.order == next->order &&
+                     !following->read_ahead.is_given_up() && following->read_ahead.held_bytes() > 0;
+  if (!is_it) following.reset();
+  return following;
+}
+
+void Pipeline::read_on() {
+  if (!stages_ || !stages_->following || stages_->is_failed || repaired_) return;
+  ReadAhead& current = stages_->read_ahead;
+  if (current.is_starved() || !current.has_begun_all()) return;
+  if (!following_) {
+    Run run = *stages_->following;
+    run.is_read_before = true;
+    following_ = make_stages(std::move(run));
+    current.set_behind(&following_->read_ahead);
+  }
+  if (following_->read_ahead.is_given_up()) {
+    current.set_behind(nullptr);
+    following_.reset();
+    stages_->following.reset();  // There is not the memory for it.
+    return;
+  }
+  following_->read_ahead.read_behind(current.held_bytes());
+  following_->read_ahead.plan();
+  following_->read_ahead.admit();
 }
 
 std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
@@ -74,7 +111,8 @@ std::unique_ptr<Pipeline::Stages> Pipeline::make_stages(Run run) {
     residency = std::make_unique<ListedBlocks>(run.order, dataset, run.plan, parts_.sizes,
                                                *parts_.stand_ins);
   }
-  room_.begin(shares.resident_bytes, shares.first_bytes, shares.window_bytes);
+  // An epoch that follows reads on in the room of the one before.
+  if (!stages_) room_.begin(shares.resident_bytes, shares.first_bytes, shares.window_bytes);
   return std::make_unique<Stages>(parts_, std::move(run), std::move(residency), room_);
 }
 
@@ -127,6 +165,7 @@ TimePoint Pipeline::step() {
   // worker that ends next says so.
   if (take_finished(read_ahead.is_starved() || parts_.fetcher->abandoned_count() > 0))
     return parts_.clock->now();
+  read_on();
   // Memory that other owners of the pool hold comes back without a word.
   return read_ahead.is_starved() ? parts_.clock->now() + kStarvedRetry : TimePoint::max();
 }

@@ -43,16 +43,22 @@ class Pipeline {
     Stages(const FeedParts& parts, Run r, std::unique_ptr<Residency> residency,
            io::ReadAheadRoom& room)
         : run(std::move(r)),
+          following(run.following),
           read_ahead(parts, run, std::move(residency), room),
           assembler(parts, run, read_ahead) {}
 
     const Run run;
+    std::shared_ptr<const Run> following;  ///< To be read ahead; null: no more.
     ReadAhead read_ahead;
     Assembler assembler;
     bool is_failed = false;
   };
 
   std::unique_ptr<Stages> make_stages(Run run);
+  /// Ends the run; `next` becomes the one whose windows are being read, if it is that one.
+  std::unique_ptr<Stages> take_following(const std::optional<Run>& next);
+  /// Reads ahead of the next epoch, once all of this one is read or under way.
+  void read_on();
   /// Ends batches of earlier runs that came back.
   void drop_bad();
   /// Takes the head as far as it goes; kDone: it is with the finisher.
@@ -83,8 +89,9 @@ class Pipeline {
   Finisher finisher_;
   std::uint64_t generation_ = 0;
   io::ReadAheadRoom room_;
-  std::unique_ptr<Stages> stages_;  ///< Null between runs.
-  std::unique_ptr<CutBatch> cut_;   ///< Of the head.
+  std::unique_ptr<Stages> stages_;     ///< Null between runs.
+  std::unique_ptr<Stages> following_;  ///< Of the next epoch: only its read_ahead is at work.
+  std::unique_ptr<CutBatch> cut_;      ///< Of the head.
   /// Came back with values that could not be decoded; comes before the head.
   std::unique_ptr<CutBatch> repaired_;
 };

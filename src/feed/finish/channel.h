@@ -22,6 +22,10 @@ struct Run {
   std::uint64_t batch_count = 0;     ///< Batches of this rank in the plan.
   std::uint64_t batches_before = 0;  ///< Of the epoch, before the plan.
   std::uint64_t generation = 0;
+  bool is_read_before = false;  ///< Its windows are read before it begins: no batch is singly.
+  /// The run of the next epoch, which may be read ahead; null: it is not known that there is one.
+  /// Given as a run of its own later, it has the same order object.
+  std::shared_ptr<const Run> following = nullptr;
 };
 
 /// What the feed thread delivers: a batch, or the error that stands in its place, or neither for a

@@ -70,7 +70,8 @@ bool Planner::is_bootstrap(std::uint64_t k) const noexcept {
   const BatchPlan& plan = run_.plan;
   const std::uint64_t run_samples = plan.sample_count - plan.segment.start;
   // Never with compressed blocks: there a single sample costs its whole block.
-  return k == 0 && plan.segment.global_batch <= run_samples / kBootstrapPart && !has_compressed_;
+  return k == 0 && !run_.is_read_before &&
+         plan.segment.global_batch <= run_samples / kBootstrapPart && !has_compressed_;
 }
 
 void Planner::list_places(Work& work) const {

@@ -100,14 +100,15 @@ void ReadAhead::admit_runs() {
 }
 
 bool ReadAhead::has_room(std::uint64_t more_bytes) noexcept {
-  if (charged_bytes() + more_bytes <= window_limit_bytes_) return true;
+  if (before_bytes_ + charged_bytes() + more_bytes <= window_limit_bytes_) return true;
   // Not where memory was taken back: a larger room would not help.
   if (window_limit_bytes_ == room_.bytes()) room_.on_refused();
   return false;
 }
 
 bool ReadAhead::admit_run(Work& work) {
-  if (&work != &head() && !has_room(work.runs[work.begun_runs].charged_bytes)) return false;
+  const bool has_right = &work == &head() && !is_behind_;
+  if (!has_right && !has_room(work.runs[work.begun_runs].charged_bytes)) return false;
   return begin(work);
 }
 
@@ -240,8 +241,30 @@ void ReadAhead::pass(std::span<const LanePosition> places) {
 
 // --- memory for the head ---
 
+bool ReadAhead::has_begun_all() const noexcept {
+  if (admitting_ != nullptr || residency_->next_need() != kNever) return false;
+  const bool is_planned = head_ + works_.size() == run_.batch_count;
+  // Of windows alone, batches are planned one at a time.
+  if (!is_planned && (residency_->has_singles() || parts_.reads_objects_singly)) return false;
+  return std::all_of(works_.begin(), works_.end(),
+                     [](const Work& work) { return work.begun_runs == work.runs.size(); });
+}
+
+bool ReadAhead::give_up_all() {
+  const bool has_any = charged_bytes() > 0;
+  for (Work& work : works_) drop_runs(work);
+  works_.clear();
+  residency_->close_all(closed_);
+  drop_closed();
+  admitting_ = nullptr;
+  is_given_up_ = true;
+  return has_any;
+}
+
 bool ReadAhead::make_room() {
   if (fetcher_.abandoned_count() > 0) return false;  // Some is on its way back.
+  if (behind_ != nullptr && !behind_->is_given_up() && behind_->give_up_all())
+    return fetcher_.abandoned_count() == 0;
   const auto later =
       std::find_if(works_.rbegin(), works_.rend(), [](const Work& w) { return w.begun_runs > 0; });
   if (later != works_.rend() && &*later != &head()) {

@@ -31,6 +31,25 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
+  /// Reads ahead of a run that has not begun, while the one before still holds memory: within what
+  /// that leaves, and nothing of it has a right to memory. Until take_over().
+  void read_behind(std::uint64_t before_bytes) noexcept {
+    is_behind_ = true;
+    before_bytes_ = before_bytes;
+  }
+  /// The run has begun.
+  void take_over() noexcept {
+    is_behind_ = false;
+    before_bytes_ = 0;
+  }
+  /// Who reads behind this one, and gives up all for its head. Null: nobody.
+  void set_behind(ReadAhead* behind) noexcept { behind_ = behind; }
+  /// All of it was given up: it is of no further use.
+  bool is_given_up() const noexcept { return is_given_up_; }
+  /// Nothing is left to begin of what can be read ahead.
+  bool has_begun_all() const noexcept;
+  std::uint64_t held_bytes() const noexcept { return charged_bytes(); }
+
   /// All batches of the run were passed.
   bool is_over() const noexcept { return head_ == run_.batch_count; }
   /// Plans the head, and later batches as far as their single reads are wanted now.
@@ -91,6 +110,8 @@ class ReadAhead {
     return residency_->charged_bytes() + sparse_bytes_;
   }
   bool sacrifice_current();
+  /// Gives up all that was read; false when that was nothing.
+  bool give_up_all();
   bool is_memory_all_ours() const;
   void drop(std::unique_ptr<LaneWindow> window);
   void drop_closed();
@@ -113,6 +134,10 @@ class ReadAhead {
   std::uint64_t samples_ = 0;
   std::uint64_t singles_ = 0;
   bool is_starved_ = false;
+  ReadAhead* behind_ = nullptr;
+  bool is_behind_ = false;
+  bool is_given_up_ = false;
+  std::uint64_t before_bytes_ = 0;  ///< With is_behind_: what the run before holds.
   std::vector<std::unique_ptr<LaneWindow>> closed_;  ///< Empty between calls.
 };
 
