@@ -2,7 +2,7 @@
 """How much of a store's pipe a Loader fills at default settings.
 
     bench/pipe.py [--profiles s3-standard,gcs,...] [--cases mds,mds-in-order,...] [--mib 1024] [--epochs 3]
-                  [--memory 4GiB] [--loaders 1] [--touch MIB] [--builds DIR,DIR] [--json]
+                  [--tell-epochs] [--memory 4GiB] [--loaders 1] [--touch MIB] [--builds DIR,DIR] [--json]
 
 Sets of 4 KiB samples behind `headrace sim` are read for some epochs, each by a fresh process that sets nothing but
 the memory and what the case names: mds (uint16 tokens, shuffled), mds-in-order, mds-py1e (Mosaic's order), mixture
@@ -73,6 +73,8 @@ import json, resource, sys, time
 import headrace as hr
 options = json.loads(sys.argv[1])
 url, epochs, size = options.pop("url"), options.pop("epochs"), options.pop("sample_bytes")
+if options.pop("tell_epochs"):
+    options["epochs"] = epochs
 if options.pop("mixture", False):
     control = options.pop("control_directory")
     url = hr.Mixture({"one": (url, 0.7), "two": (url, 0.3)}, control_directory=control)
@@ -171,6 +173,7 @@ def measure(case: str, profile: str, builds: list[str], port: int, options: argp
         given = {
             "url": f"s3://bucket/{name}",
             "epochs": options.epochs,
+            "tell_epochs": options.tell_epochs,
             "sample_bytes": size,
             "memory": options.memory,
             **more,
@@ -191,6 +194,7 @@ def main() -> None:
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--tell-epochs", action="store_true", help="the loader may read on into the next")
     parser.add_argument("--memory", default="4GiB")
     parser.add_argument("--loaders", type=int, default=1)
     parser.add_argument("--touch", type=int, default=0, metavar="MIB")

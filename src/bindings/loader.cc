@@ -299,13 +299,15 @@ void bind_loader(nb::module_& m) {
              std::uint32_t workers, std::vector<std::string> columns, double read_timeout,
              const PyOrderSource* order_source, const std::string& on_bad_sample,
              const PyRanges& quarantine, std::vector<std::uint32_t> source_blocks,
-             std::optional<nb::object> to_arrow, const std::map<std::string, PyDecode>& decode) {
+             std::optional<nb::object> to_arrow, const std::map<std::string, PyDecode>& decode,
+             std::uint64_t epochs) {
             LoaderOptions options =
                 make_options(batch_size, rank, world_size, order, seed, epoch_end);
             options.window_blocks = window_blocks;
             options.lane_count = lane_count;
             options.prefetch_batches = prefetch;
             options.worker_count = workers;
+            options.epoch_count = epochs;
             options.columns = std::move(columns);
             for (const auto& [name, how] : decode) options.decode[name] = how.decode;
             options.on_bad_sample = parse_on_bad_sample(on_bad_sample);
@@ -326,7 +328,7 @@ void bind_loader(nb::module_& m) {
           nb::arg("on_bad_sample") = "raise", nb::arg("quarantine") = PyRanges(),
           nb::arg("source_blocks") = std::vector<std::uint32_t>(),
           nb::arg("to_arrow").none() = nb::none(),
-          nb::arg("decode") = std::map<std::string, PyDecode>())
+          nb::arg("decode") = std::map<std::string, PyDecode>(), nb::arg("epochs") = 0)
       .def("bad_samples", &bad_samples)
       .def("set_order_source", &set_order_source, nb::arg("source"))
       .def_prop_ro("has_ended",

@@ -6,6 +6,7 @@ import gc
 import itertools
 import json
 import threading
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,30 @@ def test_each_loop_is_one_epoch_and_epochs_differ(small: Path, open_loader: Any)
     )
     assert first != second
     assert loader.epoch == 2
+
+
+def test_epochs_reads_the_next_before_it_begins_and_changes_nothing(many_blocks: Path) -> None:
+    def run(epoch_bytes: float, **options: Any) -> tuple[list[Any], float]:
+        """What was delivered, and the bytes that were read."""
+        seen: list[Any] = []
+        with hr.Loader(many_blocks, batch_size=16, rank=0, world_size=1, **OPTIONS, **options) as loader:
+            opening = loader.stats()["store.received_bytes"]
+            for epoch in range(3):
+                loader.set_epoch(epoch)
+                for batch in loader:
+                    seen.append((batch.epoch, batch.ids.tolist()))
+                    seen.append(loader.state_dict())
+                # Nothing but reading on brings half of the next epoch.
+                wanted = opening + (epoch + 1.5) * epoch_bytes if epoch < 2 else 0
+                deadline = time.monotonic() + 60
+                while epoch_bytes and loader.stats()["store.received_bytes"] < wanted:
+                    assert time.monotonic() < deadline
+            return seen, loader.stats()["store.received_bytes"] - opening
+
+    plain, plain_bytes = run(0)
+    read_on, read_on_bytes = run(plain_bytes / 3, epochs=3)
+    assert read_on == plain
+    assert read_on_bytes <= 1.02 * plain_bytes
 
 
 def test_taking_all_batches_without_asking_for_the_end_is_an_epoch(small: Path, open_loader: Any) -> None:

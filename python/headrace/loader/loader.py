@@ -87,6 +87,9 @@ class Loader(Mappable[MappedLoader], live.Closing):
         arrays over the engine's memory (large_binary, large_string, large_list; numbers with nulls), at a
         fraction of the CPU. What Arrow has no type for stays a list.
     :param memory: hard limit of the engine's memory for data, batches that are still in use included.
+    :param epochs: how many epochs the training takes in all, those before a state included: while the end of one
+        is delivered, the next is read already (of the orders headrace and sequential). 0: not known, and
+        nothing is read that may never be asked for.
     :param prefetch: batches assembled ahead, at most.
     :param window: blocks that are shuffled together in one lane of the order; 0: the default of the order.
     :param lanes: lanes of the order; 0: chosen from the batch size and the memory.

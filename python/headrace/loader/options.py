@@ -31,6 +31,7 @@ class LoaderOptions(DatasetOptions, StoreOptions, total=False):
     epoch_end: str
     ragged: str
     memory: int | str
+    epochs: int
     prefetch: int
     workers: int
     window: int
@@ -58,6 +59,7 @@ class Options(NamedTuple):
     columns: Sequence[str] | str | None = None
     ragged: str = "list"
     memory: int | str = "4GiB"
+    epochs: int = 0
     prefetch: int = 16
     workers: int = 0
     window: int = 0
@@ -99,6 +101,7 @@ class Options(NamedTuple):
             "epoch_end": self.epoch_end,
             "window_blocks": self.window,
             "lane_count": self.lanes,
+            "epochs": self.epochs,
             "prefetch": self.prefetch,
             "workers": self.workers,
             "columns": self.column_names(),
@@ -126,7 +129,7 @@ class Options(NamedTuple):
         )
 
 
-_COUNTS = ("batch_size", "prefetch", "workers", "window", "lanes")
+_COUNTS = ("batch_size", "epochs", "prefetch", "workers", "window", "lanes")
 
 
 def split_options(batch_size: int, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
