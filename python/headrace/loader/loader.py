@@ -25,6 +25,7 @@ from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.options import split_options
 from headrace.loader.quarantine import find_quarantined
+from headrace.loader.relay.relay import Relay
 from headrace.sources import orders
 from headrace.sources.concat import open_source
 from headrace.sources.options import OPENING
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from headrace.loader.mapping.steps import Step
     from headrace.loader.options import LoaderOptions
+    from headrace.loader.reader import Reader
 
 __all__ = ["Loader"]
 
@@ -134,21 +136,28 @@ class Loader(Mappable[MappedLoader], live.Closing):
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
-        self._reader: MappedLoader | None = None  # That may have taken batches ahead.
+        self._reader: Reader | None = None  # That may have taken batches ahead.
+        self._relay: Relay | None = None
         live.register(self)
 
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
         return MappedLoader(self, (step,), place)
 
     def _recall(self) -> None:
-        """Takes back what a mapped loader has taken ahead."""
+        """Takes back what a reader has taken ahead."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader._rewind()
 
+    def _for_workers(self) -> Relay:
+        """What reads for the workers of DataLoaders."""
+        if self._relay is None:
+            self._relay = Relay(self)
+        return self._relay
+
     @property
-    def _reader_ahead(self) -> MappedLoader | None:
-        """The mapped loader that knows the position, where it has taken batches ahead."""
+    def _reader_ahead(self) -> Reader | None:
+        """The reader that knows the position, where it has taken batches ahead."""
         reader = self._reader
         return reader if reader is not None and reader._is_ahead else None
 
@@ -474,6 +483,8 @@ class Loader(Mappable[MappedLoader], live.Closing):
         """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""
         if self._reader is not None:
             self._reader._stop()
+        if self._relay is not None:
+            self._relay._stop()
         self._engine.close()
         self._engine.source.close()
         for mixture in self._grown:
