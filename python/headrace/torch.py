@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,17 +26,10 @@ from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.mapping.steps import Step
 from headrace.loader.mapping.tensors import to_tensor, walk
+from headrace.loader.relay.sharing import InWorkers
 from headrace.loader.trainer import find_run
 
 __all__ = ["Batch", "Loader"]
-
-_ONE_PROCESS = (
-    "headrace.torch.Loader reads ahead with its own threads and cannot run in DataLoader workers, which would each get a part of "
-    "its state: use DataLoader(loader, batch_size=None, num_workers=0), or iterate the loader itself"
-)
-_NOT_PICKLED = _ONE_PROCESS + (
-    ". A checkpoint holds loader.state_dict(), or in Fabric's save() the loader itself, not the DataLoader around it"
-)
 
 
 class Batch(_NumpyBatch):
@@ -56,19 +50,41 @@ class Batch(_NumpyBatch):
         return moved
 
 
-class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
+@dataclass(frozen=True)
+class _Conversion:
+    """What is delivered of a batch, tensors on the CPU."""
+
+    is_mapped: bool
+    """Functions have made it, and may have made anything."""
+    transform: Callable[[Any], Any] | None = None
+
+    def __call__(self, batch: Any) -> Any:
+        if self.is_mapped:
+            batch = walk(batch, to_tensor)
+        if isinstance(batch, _NumpyBatch):
+            batch = self._columns(batch)
+        return batch if self.transform is None else self.transform(batch)
+
+    def _columns(self, batch: _NumpyBatch) -> Batch:
+        converted = Batch({name: to_tensor(value) for name, value in batch.items()})
+        converted.ids, converted.mask = to_tensor(batch.ids), to_tensor(batch.mask)
+        converted.replaced, converted.epoch, converted.index = batch.replaced, batch.epoch, batch.index
+        return converted
+
+
+class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
     """A :class:`headrace.Loader` whose batches hold tensors; takes the same arguments.
 
     Fixed columns, ``ids`` and ``mask`` become tensors over the engine's memory, without a copy; other columns
     stay lists. Training loops of others take it as their DataLoader: Lightning, Fabric, Accelerate's
     ``prepare()``, a Trainer's ``get_train_dataloader()``. It is also an IterableDataset, for
-    ``torch.utils.data.DataLoader(loader, batch_size=None, num_workers=0)`` and torchdata's
-    StatefulDataLoader.
+    ``torch.utils.data.DataLoader(loader, batch_size=None)`` and torchdata's StatefulDataLoader, with any
+    ``num_workers``: this process reads, and workers run ``transform`` and the functions of :meth:`map`.
 
     :param pin_memory: copy tensors to pinned memory (needs CUDA).
     :param device: move tensors there; from pinned memory the copy is asynchronous.
     :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for
-        example. In the caller, after the functions of :meth:`map`, whose samples and batches hold tensors.
+        example. In the caller (or a DataLoader's worker), after the functions of :meth:`map`, whose samples and batches hold tensors.
     """
 
     # What a DataLoader has. The loader assembles batches itself, so torch's constructor has nothing to do.
@@ -105,6 +121,7 @@ class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
         self._device = None if device is None else torch.device(device)
         self._transform = transform
         self._expected_index: int | None = None  # Of a loop by index, after its first batch.
+        self._share()
 
     def _mapped(self, step: Step, place: Where) -> Loader:
         """The same over what the numpy loader becomes."""
@@ -114,11 +131,18 @@ class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
             mapped._loader = self._loader._mapped(step, place)
         else:
             mapped._loader = MappedLoader(self._loader, (step,), place, Batch)
+        mapped._share()
         return mapped
 
+    def _is_on_device(self) -> bool:
+        return self._pins or self._device is not None
+
+    def _conversion(self) -> Callable[[Any], Any]:
+        return _Conversion(isinstance(self._loader, MappedLoader), self._transform)
+
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
-        if get_worker_info() is not None:
-            raise InvalidArgumentError(_ONE_PROCESS)
+        if self._is_elsewhere or get_worker_info() is not None:
+            return iter(self._in_worker())
         if error := find_wrapper():
             return refusal(error)
         if self._is_at_start() and (error := find_lost_state()):
@@ -197,9 +221,6 @@ class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
             raise StopIteration
         return self._convert(batch)
 
-    def __reduce__(self) -> Any:
-        raise InvalidArgumentError(_NOT_PICKLED)
-
     def __len__(self) -> int:
         return len(self._loader)
 
@@ -224,12 +245,15 @@ class Loader(Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
         return converted
 
     def state_dict(self) -> dict[str, Any]:
-        """See :meth:`headrace.Loader.state_dict`."""
-        return self._loader.state_dict()
+        """See :meth:`headrace.Loader.state_dict`. In a DataLoader's worker: the worker's own."""
+        return self._in_worker().state_dict() if self._is_elsewhere else self._loader.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """See :meth:`headrace.Loader.load_state_dict`."""
-        self._loader.load_state_dict(state)
+        if self._is_elsewhere:
+            self._in_worker().load_state_dict(state)
+        else:
+            self._loader.load_state_dict(state)
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the numpy loader's: stats, sample_ids, epoch, batches_left, close, ..."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -140,20 +139,6 @@ def test_transform_makes_what_the_loop_receives(numbers: Path) -> None:
     ) as loader:
         doubled, ids = next(iter(loader))
         assert doubled.tolist() == [2 * (7 * i + 1) for i in ids.tolist()]
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn"])
-def test_data_loader_workers_are_refused_clearly(loader: Any, method: str) -> None:
-    inside = torch.utils.data.DataLoader(
-        loader, batch_size=None, num_workers=1, multiprocessing_context=method
-    )
-    with pytest.raises(Exception, match="num_workers=0"):
-        next(iter(inside))
-
-
-def test_it_is_not_pickled_by_accident(loader: Any) -> None:
-    with pytest.raises(hr.InvalidArgumentError, match="num_workers=0"):
-        pickle.dumps(loader)
 
 
 def test_other_methods_are_the_loaders(loader: Any) -> None:

@@ -13,6 +13,7 @@ from torch.utils.data import Dataset, DistributedSampler
 from headrace.errors import InvalidArgumentError
 
 __all__ = [
+    "BATCHES",
     "BatchIndexes",
     "Batches",
     "OwnRank",
@@ -24,11 +25,12 @@ __all__ = [
     "take_only",
 ]
 
-_TORCH = ("torch.utils.data.", "torchdata.")
+_TORCH = ("torch.utils.data.", "torchdata.", "multiprocessing.")  # The last where workers are started.
 _LIGHTNING = ("lightning.pytorch.", "pytorch_lightning.")
-_OWN = ("headrace.torch", "headrace.loader.trainer", __name__)
+_OWN = ("headrace.torch", "headrace.loader.trainer", "headrace.loader.relay.", __name__)
 
-_BATCHES = "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None, num_workers=0), or iterate the loader itself"
+BATCHES = "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None), or iterate the loader itself"
+"""What is wrong with a DataLoader that would stack batches."""
 _ACCELERATE = (
     "Accelerate cannot resume a DataLoader around a headrace.torch.Loader, and on several processes would deliver the samples of one rank "
     "only: write accelerator.prepare(model, optimizer, loader) and skip_first_batches(loader, n) with the loader itself, which reads its "
@@ -56,7 +58,7 @@ def callers() -> Iterator[tuple[str, FrameType]]:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
-        if module not in _OWN:
+        if not module.startswith(_OWN):
             yield module, frame
         frame = frame.f_back
 
@@ -87,7 +89,7 @@ def find_wrapper() -> InvalidArgumentError | None:
         is_inside = True
         is_stateful = is_stateful or caller.startswith("torchdata.")
         if caller == "torch.utils.data._utils.fetch" and frame.f_locals.get("auto_collation"):
-            return InvalidArgumentError(_BATCHES)
+            return InvalidArgumentError(BATCHES)
     if caller.startswith("accelerate."):
         return InvalidArgumentError(
             _TRAINER if any(module == "transformers.trainer" for module, _ in stack) else _ACCELERATE

@@ -65,6 +65,8 @@ class Chain:
 
     def __init__(self, plan: Plan, seeds_globals: bool, allocate: Allocate = np.empty) -> None:
         self._plan, self._allocate = plan, allocate
+        self.names = [step.name for step in plan.steps]
+        """Of the functions, for messages."""
         self._random = Randomness(plan.seed, seeds_globals)
         self._batch_type = plan.batch_type
         numbered = enumerate(plan.steps)

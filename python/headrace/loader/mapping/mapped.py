@@ -85,6 +85,11 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
         return MappedLoader(self._loader, (*self._steps, step), self._place.joined(place), self._batch_type)
 
+    @property
+    def _may_skip(self) -> bool:
+        """Whether a filter may leave a batch without samples, which is not delivered then."""
+        return any(step.kind == "filter" and step.holes == "compact" for step in self._steps)
+
     def _plan(self) -> Plan:
         options = self._loader._options
         assert options.seed is not None
