@@ -43,7 +43,10 @@ class Run:
             self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
             self.prepared: Any = self.loader
         else:
-            given = torch.utils.data.DataLoader(self.loader, batch_size=None) if wraps else self.loader
+            given: Any = self.loader
+            if wraps:
+                workers = job.options.get("workers", 0)
+                given = torch.utils.data.DataLoader(self.loader, batch_size=None, num_workers=workers)
             self.model, self.optimizer, self.prepared = self.accelerator.prepare(model, optimizer, given)
         self.ids: list[list[int]] = []
         self.syncs: list[bool] = []

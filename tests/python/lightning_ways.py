@@ -97,7 +97,7 @@ def stateful(job: Job) -> Any:
     from torchdata.stateful_dataloader import StatefulDataLoader
 
     module = Module()
-    loader = StatefulDataLoader(make(job), batch_size=None)
+    loader = StatefulDataLoader(make(job), batch_size=None, num_workers=job.options.get("workers", 0))
     trainer(job).fit(module, loader, ckpt_path=str(Path(job.directory) / "run.ckpt") if job.resumes else None)
     return {"ids": module.ids}
 
@@ -133,7 +133,12 @@ def validate(job: Job) -> Any:
     module = Module()
     validation: Any = make(job, shuffle=False)
     if job.options.get("wraps"):
-        validation = torch.utils.data.DataLoader(validation, batch_size=None)
+        validation = torch.utils.data.DataLoader(
+            validation,
+            batch_size=None,
+            num_workers=job.options.get("workers", 0),
+            persistent_workers=job.options.get("persist", False),
+        )
     trainer(job, limit_val_batches=5, num_sanity_val_steps=2).fit(module, make(job), validation)
     return {"ids": module.ids, "validated": module.validated}
 
@@ -141,7 +146,8 @@ def validate(job: Job) -> Any:
 def wrapped(job: Job) -> Any:
     """torch's DataLoader around the loader."""
     module = Module()
-    trainer(job).fit(module, torch.utils.data.DataLoader(make(job), batch_size=None))
+    workers = job.options.get("workers", 0)
+    trainer(job).fit(module, torch.utils.data.DataLoader(make(job), batch_size=None, num_workers=workers))
     return {"ids": module.ids}
 
 

@@ -38,6 +38,7 @@ WRAPPED: list[dict[str, Any]] = [
     {"dispatch_batches": False},
     {"use_stateful_dataloader": True},
     {"skips": True},
+    {"workers": 2},
 ]
 
 

@@ -4,6 +4,7 @@ write."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from framework_checks import Runs, make_data, received
@@ -15,6 +16,12 @@ pytestmark = pytest.mark.timeout(3600 if LONG else 300)
 
 PROGRAM = Path(__file__).with_name("lightning_ways.py")
 RESUMING = ("fit", "hook", "stateful")
+VALIDATING: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "wrapped": {"wraps": True},
+    "workers": {"wraps": True, "workers": 2},
+    "persistent workers": {"wraps": True, "workers": 2, "persist": True},
+}
 FABRIC = {"fabric": False, "fabric, wrapped": True}  # Whether a DataLoader is around the loader.
 
 
@@ -33,17 +40,20 @@ def runs(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
             made.add_resumed(
                 name, "fabric", world, stops(world) if LONG else stops(world)[1:2], {"wraps": wraps}
             )
-        made.add(("wrapped", world), "wrapped", world)
+        some = stops(world) if LONG else stops(world)[1:2]
+        made.add_resumed("workers", "stateful", world, some, {"workers": 2})
+        for workers in (0, 2):
+            made.add(("wrapped", world, workers), "wrapped", world, options={"workers": workers})
     made.add("late", "late")
     made.add("late, told", "late", options={"epoch": 1})
     made.add("kept", "fabric", stop=5, options={"wraps": True, "keeps_wrapper": True})
-    for wraps in (False, True):
-        made.add(("validate", wraps), "validate", options={"wraps": wraps})
+    for name, options in VALIDATING.items():
+        made.add(("validate", name), "validate", options=options)
     return made.run(PROGRAM)
 
 
 @pytest.mark.parametrize("world", [1, 2])
-@pytest.mark.parametrize("way", [*RESUMING, *FABRIC])
+@pytest.mark.parametrize("way", [*RESUMING, *FABRIC, "workers"])
 def test_it_resumes_at_the_next_batch(runs: Runs, way: str, world: int) -> None:
     """The loaders are made before the process group, in processes with WORLD_SIZE and without RANK."""
     runs.check_resumed(way, world)
@@ -52,8 +62,9 @@ def test_it_resumes_at_the_next_batch(runs: Runs, way: str, world: int) -> None:
 
 
 @pytest.mark.parametrize("world", [1, 2])
-def test_a_data_loader_around_the_loader_is_refused(runs: Runs, world: int) -> None:
-    runs.check_refused(("wrapped", world), "trainer.fit(model, loader)")
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_loader_around_the_loader_is_refused(runs: Runs, world: int, workers: int) -> None:
+    runs.check_refused(("wrapped", world, workers), "trainer.fit(model, loader)")
 
 
 def test_a_checkpoint_without_the_loaders_state_is_refused(runs: Runs) -> None:
@@ -66,9 +77,9 @@ def test_a_data_loader_around_the_loader_is_not_kept_in_a_checkpoint(runs: Runs)
     runs.check_refused("kept", "A checkpoint holds loader.state_dict()")
 
 
-@pytest.mark.parametrize("wraps", [False, True])
-def test_validation_begins_at_the_start_of_the_epoch(data: Path, runs: Runs, wraps: bool) -> None:
-    (result,) = runs["validate", wraps]
+@pytest.mark.parametrize("way", VALIDATING)
+def test_validation_begins_at_the_start_of_the_epoch(data: Path, runs: Runs, way: str) -> None:
+    (result,) = runs["validate", way]
     assert received(result) == planned(data, 1)[0]
     (first,) = planned(data, 1, 1, shuffle=False)
     assert result["validated"] == first[:2] + 3 * first[:5]

@@ -29,8 +29,9 @@ RESUMING: list[dict[str, Any]] = [
     {"loads": True, "ignores": True},
     {"silent": True},
     {"silent": True, "forgets": True},
+    {"workers": 2},
 ]
-WRAPPED: list[dict[str, Any]] = [{}, {"as_dataset": True}]
+WRAPPED: list[dict[str, Any]] = [{}, {"as_dataset": True}, {"workers": 2}, {"as_dataset": True, "workers": 2}]
 # What a run on one or two processes goes on as, on two or one or ("stays") the same: options of both.
 ELSEWHERE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "counted": ({}, {}),

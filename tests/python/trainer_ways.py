@@ -71,6 +71,7 @@ def trainer(
         restore_callback_states_from_checkpoint=job.options.get("restores", False),
         eval_strategy="epoch" if job.options.get("evaluates") else "no",
         prediction_loss_only=True,
+        dataloader_num_workers=job.options.get("workers", 0),
     )
     kind = transformers.Trainer if "train_dataset" in more else Trainer
     return kind(
@@ -127,7 +128,9 @@ def wrapped(job: Job) -> Any:
     if job.options.get("as_dataset"):
         trainer(job, loader, None, model, train_dataset=loader).train()
     else:
-        trainer(job, loader, torch.utils.data.DataLoader(loader, batch_size=None), model).train()
+        workers = job.options.get("workers", 0)
+        given = torch.utils.data.DataLoader(loader, batch_size=None, num_workers=workers)
+        trainer(job, loader, given, model).train()
     return {"ids": model.ids}
 
 
