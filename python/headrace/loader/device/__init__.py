@@ -1,0 +1,1 @@
+"""Batches on their way to an accelerator (design note 0043)."""
