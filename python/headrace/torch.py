@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from headrace.data.batch import Batch as _NumpyBatch
 from headrace.errors import InvalidArgumentError
+from headrace.loader.device.placing import Placing, pinned
 from headrace.loader.frameworks import (
     Batches,
     BatchIndexes,
@@ -25,7 +26,7 @@ from headrace.loader.loader import Loader as _NumpyLoader
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.mapping.steps import Step
-from headrace.loader.mapping.tensors import to_tensor, walk
+from headrace.loader.mapping.tensors import to_bfloat16, to_tensor, walk
 from headrace.loader.relay.sharing import InWorkers
 from headrace.loader.trainer import find_run
 
@@ -52,11 +53,14 @@ class Batch(_NumpyBatch):
 
 @dataclass(frozen=True)
 class _Conversion:
-    """What is delivered of a batch, tensors on the CPU."""
+    """What a batch becomes: a batch of tensors over the same memory."""
 
     is_mapped: bool
     """Functions have made it, and may have made anything."""
+    bfloat16: frozenset[str]
+    """Columns that come as bits of such numbers."""
     transform: Callable[[Any], Any] | None = None
+    """Called with the result."""
 
     def __call__(self, batch: Any) -> Any:
         if self.is_mapped:
@@ -66,7 +70,12 @@ class _Conversion:
         return batch if self.transform is None else self.transform(batch)
 
     def _columns(self, batch: _NumpyBatch) -> Batch:
-        converted = Batch({name: to_tensor(value) for name, value in batch.items()})
+        converted = Batch(
+            {
+                name: (to_bfloat16 if name in self.bfloat16 else to_tensor)(value)
+                for name, value in batch.items()
+            }
+        )
         converted.ids, converted.mask = to_tensor(batch.ids), to_tensor(batch.mask)
         converted.replaced, converted.epoch, converted.index = batch.replaced, batch.epoch, batch.index
         return converted
@@ -81,8 +90,13 @@ class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any
     ``torch.utils.data.DataLoader(loader, batch_size=None)`` and torchdata's StatefulDataLoader, with any
     ``num_workers``: this process reads, and workers run ``transform`` and the functions of :meth:`map`.
 
-    :param pin_memory: copy tensors to pinned memory (needs CUDA).
-    :param device: move tensors there; from pinned memory the copy is asynchronous.
+    Columns of bfloat16 are tensors of that dtype.
+
+    :param pin_memory: copy tensors to pinned memory (needs CUDA). For loops that move batches themselves.
+    :param device: put tensors there, those of ``ids``, ``mask`` and of lists of tensors too. CUDA: through two
+        pinned buffers of a batch's size (outside of ``memory``), by a stream of their own; the stream that is
+        current when a batch is asked for waits for it, the caller does not. ``"cuda"`` is the device that is
+        current at the first batch. ``"cpu"`` changes nothing.
     :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for
         example. In the caller (or a DataLoader's worker), after the functions of :meth:`map`, whose samples and batches hold tensors.
     """
@@ -116,10 +130,11 @@ class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any
             raise InvalidArgumentError(
                 "pin_memory=True needs CUDA, which this torch does not see; leave it out"
             )
+        self._placing = None if device is None else Placing(torch.device(device))
         self._loader: _NumpyLoader | MappedLoader = _NumpyLoader(dataset, **arguments)
         self._pins = pin_memory
-        self._device = None if device is None else torch.device(device)
         self._transform = transform
+        self._converts: Callable[[Any], Any] | None = None
         self._expected_index: int | None = None  # Of a loop by index, after its first batch.
         self._share()
 
@@ -127,6 +142,7 @@ class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any
         """The same over what the numpy loader becomes."""
         mapped = object.__new__(type(self))
         vars(mapped).update(vars(self))
+        mapped._converts = None
         if isinstance(self._loader, MappedLoader):
             mapped._loader = self._loader._mapped(step, place)
         else:
@@ -135,10 +151,16 @@ class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any
         return mapped
 
     def _is_on_device(self) -> bool:
-        return self._pins or self._device is not None
+        return self._pins or (self._placing is not None and self._placing.device.type != "cpu")
 
-    def _conversion(self) -> Callable[[Any], Any]:
-        return _Conversion(isinstance(self._loader, MappedLoader), self._transform)
+    def _conversion(self, transform: Callable[[Any], Any] | None = None) -> Callable[[Any], Any]:
+        is_mapped = isinstance(self._loader, MappedLoader)
+        # Functions have made numbers of the bits already.
+        bfloat16 = frozenset[str]() if is_mapped else self._base._bfloat16_columns
+        return _Conversion(is_mapped, bfloat16, transform)
+
+    def _worker_conversion(self) -> Callable[[Any], Any]:
+        return self._conversion(self._transform)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         if self._is_elsewhere or get_worker_info() is not None:
@@ -224,25 +246,15 @@ class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any
     def __len__(self) -> int:
         return len(self._loader)
 
-    def _tensor(self, value: Any) -> Any:
-        tensor = to_tensor(value)
-        if not isinstance(tensor, torch.Tensor):
-            return value
-        if self._pins:
-            tensor = tensor.pin_memory()
-        return tensor if self._device is None else tensor.to(self._device, non_blocking=self._pins)
-
     def _convert(self, batch: Any) -> Any:
-        if isinstance(self._loader, MappedLoader):
-            batch = walk(batch, self._tensor)
-        converted = self._columns(batch) if isinstance(batch, _NumpyBatch) else batch
+        if self._converts is None:
+            self._converts = self._conversion()
+        converted = self._converts(batch)
+        if self._placing is not None:
+            converted = self._placing(converted)
+        elif self._pins:
+            converted = pinned(converted)
         return converted if self._transform is None else self._transform(converted)
-
-    def _columns(self, batch: _NumpyBatch) -> Batch:
-        converted = Batch({name: self._tensor(value) for name, value in batch.items()})
-        converted.ids, converted.mask = self._tensor(batch.ids), self._tensor(batch.mask)
-        converted.replaced, converted.epoch, converted.index = batch.replaced, batch.epoch, batch.index
-        return converted
 
     def state_dict(self) -> dict[str, Any]:
         """See :meth:`headrace.Loader.state_dict`. In a DataLoader's worker: the worker's own."""

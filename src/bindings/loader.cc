@@ -197,6 +197,14 @@ void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object 
                       std::move(batch_type)};
 }
 
+/// dtype by name of the columns whose values are arrays, as the data says it: numpy may lack it.
+std::map<std::string, std::string> column_dtypes(PyLoader& self) {
+  std::map<std::string, std::string> found;
+  for (const OutputColumn& column : self.parts.get()->loader->schema())
+    if (!column.dtype.empty()) found.emplace(column.name, column.dtype);
+  return found;
+}
+
 void load_state(PyLoader& self, const std::string& json) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
@@ -331,6 +339,7 @@ void bind_loader(nb::module_& m) {
           nb::arg("decode") = std::map<std::string, PyDecode>(), nb::arg("epochs") = 0)
       .def("bad_samples", &bad_samples)
       .def("set_order_source", &set_order_source, nb::arg("source"))
+      .def("column_dtypes", &column_dtypes)
       .def_prop_ro("has_ended",
                    [](PyLoader& self) { return self.parts.get()->loader->has_ended(); })
       .def("end_epoch", &end_epoch)

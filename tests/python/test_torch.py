@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import headrace as hr
 
@@ -32,8 +33,7 @@ def test_columns_ids_and_mask_are_tensors_over_the_same_memory(numbers: Path, lo
             assert ours["t"] == theirs["t"]
             assert ours.ids.tolist() == theirs.ids.tolist()
             assert ours.mask.dtype == torch.bool
-    array = theirs["x"]
-    assert headrace.torch.Loader._tensor(loader, array).data_ptr() == array.ctypes.data
+        assert loader._conversion()(theirs)["x"].data_ptr() == theirs["x"].ctypes.data
 
 
 def test_it_is_an_iterable_dataset_inside_a_data_loader(loader: Any) -> None:
@@ -159,6 +159,47 @@ def test_pinning_without_cuda_is_refused(numbers: Path) -> None:
 def test_batches_move_to_a_device(numbers: Path) -> None:
     with headrace.torch.Loader(numbers, device="cpu", **OPTIONS) as loader:
         assert next(iter(loader))["x"].device == torch.device("cpu")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+def test_a_cuda_device_that_is_not_there_is_refused(numbers: Path) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match=r"device='cuda': torch .* sees no CUDA device"):
+        headrace.torch.Loader(numbers, device="cuda", **OPTIONS)
+
+
+def test_everything_of_a_batch_goes_to_its_device(numbers: Path) -> None:
+    with headrace.torch.Loader(numbers, device="meta", **OPTIONS) as loader:
+        batch = next(iter(loader))
+        assert {batch["x"].device.type, batch.ids.device.type, batch.mask.device.type} == {"meta"}
+        assert isinstance(batch["t"], list)
+
+
+def write_grey(root: Path) -> None:
+    root.mkdir()
+    for number in range(8):
+        pixels = bytes((number * 31 + 3 * i) % 256 for i in range(64))
+        Image.frombytes("L", (8, 8), pixels).save(root / f"{number}.png")
+
+
+def means(sample: dict[str, Any]) -> dict[str, Any]:
+    assert sample["data"].dtype == torch.bfloat16
+    return {"mean": sample["data"].mean(), "data": sample["data"]}
+
+
+def test_bfloat16_is_its_own_dtype(tmp_path: Path) -> None:
+    write_grey(tmp_path / "images")
+    options: dict[str, Any] = {"format": "raw", "batch_size": 4, "memory": "16MiB", "shuffle": False}
+
+    def open_as(dtype: str) -> Any:
+        decode = {"data": hr.decode.image(resize=(8, 8), dtype=dtype)}
+        return headrace.torch.Loader(tmp_path / "images", decode=decode, **options)
+
+    with open_as("bfloat16") as ours, open_as("float32") as wide, open_as("bfloat16").map(means) as mapped:
+        for batch, other, made in zip(ours, wide, mapped, strict=True):
+            assert batch["data"].dtype == torch.bfloat16
+            assert torch.equal(batch["data"], other["data"].to(torch.bfloat16))
+            assert torch.equal(made["data"], batch["data"])
+            assert made["mean"].dtype == torch.bfloat16
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")

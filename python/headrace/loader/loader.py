@@ -170,6 +170,12 @@ class Loader(Mappable[MappedLoader], live.Closing):
         return self._engine.native
 
     @property
+    def _bfloat16_columns(self) -> frozenset[str]:
+        """Those that arrays have the bits of, as uint16."""
+        dtypes = self._native.column_dtypes()
+        return frozenset(name for name, dtype in dtypes.items() if dtype == "bfloat16")
+
+    @property
     def _rank(self) -> Rank:
         return self._engine.rank
 

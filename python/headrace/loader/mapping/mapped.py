@@ -93,7 +93,8 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
     def _plan(self) -> Plan:
         options = self._loader._options
         assert options.seed is not None
-        return Plan(self._steps, options.seed, self._batch_type, options.on_bad_sample == "replace")
+        replaces_bad = options.on_bad_sample == "replace"
+        return Plan(self._steps, options.seed, self._batch_type, replaces_bad, self._loader._bfloat16_columns)
 
     def _start_executor(self) -> Executor:
         workers, where = self._place.resolved()

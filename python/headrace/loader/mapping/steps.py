@@ -40,6 +40,8 @@ class Plan(NamedTuple):
     """Of the batches that functions see: Batch, or headrace.torch's."""
     replaces_bad: bool
     """A sample whose function fails is replaced; else that is an error."""
+    bfloat16: frozenset[str] = frozenset()
+    """Columns whose values are such numbers, which numpy lacks: tensors of functions have the dtype."""
 
     @property
     def is_torch(self) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-__all__ = ["as_arrays", "as_tensors", "is_tensor", "to_bits", "to_tensor", "walk"]
+__all__ = ["as_arrays", "as_tensors", "is_tensor", "to_bfloat16", "to_bits", "to_tensor", "walk"]
 
 
 def is_tensor(value: Any) -> bool:
@@ -58,6 +58,20 @@ def to_tensor(part: Any) -> Any:
     return torch.from_numpy(part) if is_known else part
 
 
-def as_tensors(value: Any) -> Any:
-    """The value with tensors for arrays, also within lists, tuples and dicts; without a copy."""
-    return walk(value, to_tensor)
+def to_bfloat16(part: Any) -> Any:
+    """The same of an array of uint16 that holds the bits of such numbers, which numpy lacks."""
+    import torch
+
+    tensor = to_tensor(part)
+    is_bits = isinstance(tensor, torch.Tensor) and tensor.dtype == torch.uint16
+    return tensor.view(torch.bfloat16) if is_bits else tensor
+
+
+def as_tensors(columns: Mapping[str, Any], bfloat16: Collection[str]) -> dict[str, Any]:
+    """Columns of the engine's with tensors for arrays, also within lists, tuples and dicts; without a copy.
+
+    :param bfloat16: names of those whose values are such numbers.
+    """
+    return {
+        name: walk(column, to_bfloat16 if name in bfloat16 else to_tensor) for name, column in columns.items()
+    }

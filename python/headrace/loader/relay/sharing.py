@@ -53,7 +53,7 @@ class InWorkers:
     _remote: Remote | Exception | None = None
     """In a forked worker: what it gets batches from, or why it gets none."""
 
-    def _conversion(self) -> Callable[[Any], Any]:
+    def _worker_conversion(self) -> Callable[[Any], Any]:
         """What is delivered of a batch in a worker; can be pickled."""
         raise NotImplementedError
 
@@ -107,7 +107,7 @@ class InWorkers:
 
     def job(self) -> Job:
         plan = self._loader._plan() if isinstance(self._loader, MappedLoader) else None
-        return Job(plan, self._conversion(), self._loader._dataset.url)
+        return Job(plan, self._worker_conversion(), self._loader._dataset.url)
 
     def become(self, remote: Remote | Exception) -> None:
         self._remote = remote
