@@ -20,7 +20,7 @@ ROOMS = [
     ["sources"],
     ["data", "decode"],
     ["loader"],
-    ["prepare", "verification", "sim", "torch", "collate"],
+    ["prepare", "verification", "sim", "torch", "jax", "collate"],
     ["bench"],
     ["compat", "cli"],
 ]
@@ -98,6 +98,11 @@ def test_every_module_can_be_the_first_that_is_imported() -> None:
     needs_more = (
         "headrace.compat",
         "headrace.torch",
+        "headrace.jax",
+        "headrace.loader.device",
+        "headrace.loader.relay.hooks",
+        "headrace.loader.relay.remote",
+        "headrace.loader.relay.sharing",
         "headrace.loader.frameworks",
         "headrace.loader.trainer",
     )
