@@ -1,4 +1,4 @@
-"""JAX: a jitted step takes the batch's numpy arrays; nothing else is needed.
+"""JAX: batches are arrays over all devices (and all processes, where there are several), each with its part.
 
 python examples/jax_loop.py /tmp/images --checkpoint run
 python examples/jax_loop.py /tmp/images --checkpoint run --resume
@@ -11,8 +11,10 @@ from pathlib import Path
 import jax
 import numpy as np
 from jax import numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import headrace as hr
+import headrace.jax
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("data", help="a dataset with the columns image and label")
@@ -37,8 +39,14 @@ def train(model, images, labels):
     return jax.tree.map(lambda value, gradient: value - 0.05 * gradient, model, gradients), loss
 
 
-loader = hr.Loader(
-    args.data, batch_size=32, seed=17, epoch_end="drop", decode={"image": hr.decode.image(resize=(64, 64))}
+samples_over_devices = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), PartitionSpec("data"))
+loader = headrace.jax.Loader(
+    args.data,
+    batch_size=32,
+    seed=17,
+    epoch_end="drop",
+    decode={"image": hr.decode.image(resize=(64, 64))},
+    sharding=samples_over_devices,
 )
 if args.resume:
     model = dict(np.load(model_file))
