@@ -178,6 +178,10 @@ class Loader {
   virtual Result<std::unique_ptr<Batch>> next(
       TimePoint until, std::stop_token stop = {}) = 0;  ///< nullptr: end of epoch.
 
+  /// Whether next() would return at once: a batch, an error or the end of the epoch is there. A
+  /// hint; any thread.
+  virtual bool is_ready() const = 0;
+
   /// Goes back before the batch that next() returned last, for a caller that could not use it:
   /// next() returns it again. Discards what was read ahead. One step only; nothing happens when
   /// there is none.

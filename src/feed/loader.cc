@@ -115,6 +115,7 @@ class LoaderImpl final : public Loader {
 
   Status start_epoch(const std::stop_token& stop) override;
   Result<std::unique_ptr<Batch>> next(TimePoint until, std::stop_token stop) override;
+  bool is_ready() const override;
   std::string state() const override;
   Status load_state(std::string_view json, const std::stop_token& stop) override;
   Status seek(std::uint64_t epoch, std::uint64_t batch, const std::stop_token& stop) override;
@@ -357,6 +358,16 @@ Result<std::unique_ptr<Batch>> LoaderImpl::next(TimePoint until, std::stop_token
     MutexLock lock(mutex_);
     ++delivered_;  // All of its slots are empty.
   }
+}
+
+bool LoaderImpl::is_ready() const {
+  {
+    MutexLock lock(mutex_);
+    if (has_ended_) return true;
+    if (!is_running_) return false;
+    if (delivered_ == own_batches(planned_.plan)) return true;
+  }
+  return !channel_.is_empty();
 }
 
 Result<std::unique_ptr<Batch>> LoaderImpl::take_batch(Delivery delivery) {

@@ -434,6 +434,23 @@ TEST(LoaderErrors, CorruptCompressedShardNamesItsPlace) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("reading samples ["));
 }
 
+TEST(Loader, SaysWhetherNextWouldWait) {
+  World world;
+  auto loader = world.open({.batch_size = 4});
+  EXPECT_FALSE(loader->is_ready()) << "the epoch has to be begun";
+  ASSERT_TRUE(loader->start_epoch().ok());
+  while (true) {
+    while (!loader->is_ready()) std::this_thread::yield();
+    auto batch = loader->next(TimePoint());
+    ASSERT_TRUE(batch) << batch.error().message();
+    if (*batch == nullptr) break;
+  }
+  EXPECT_TRUE(loader->is_ready()) << "the end is there";
+  ASSERT_TRUE(loader->start_epoch().ok());
+  while (!loader->is_ready()) std::this_thread::yield();
+  EXPECT_TRUE(loader->next(TimePoint()));
+}
+
 TEST(LoaderErrors, NextEndsAtItsDeadlineOnStopRequestAndOnStop) {
   World world;
   auto loader = world.open({.batch_size = 4});

@@ -74,7 +74,7 @@ void Channel::put(Delivery delivery, std::uint64_t generation) {
   if (is_awaited_) filled_.notify_all();
 }
 
-bool Channel::is_empty() {
+bool Channel::is_empty() const {
   MutexLock lock(mutex_);
   return ready_.empty();
 }

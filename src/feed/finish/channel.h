@@ -61,11 +61,11 @@ class Channel {
   bool has_room(std::uint64_t generation, std::size_t coming);
   /// Dropped when the generation is over.
   void put(Delivery delivery, std::uint64_t generation);
-  bool is_empty();
+  bool is_empty() const;
 
  private:
   Clock& clock_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable filled_;
   std::deque<Delivery> ready_ HEADRACE_GUARDED_BY(mutex_);
   std::optional<Run> run_ HEADRACE_GUARDED_BY(mutex_);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import weakref
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import nullcontext
 from typing import Protocol
 
@@ -29,8 +29,12 @@ class Executor(Protocol):
     def submit(self, batch: Batch) -> int:
         """Begins to work on a batch; returns the number of the task."""
 
+    def wait(self, number: int, seconds: float | None) -> bool:
+        """Waits for a task, at most so long (None: until it is done); whether it is done. It may come back
+        early. Ctrl-C ends the wait."""
+
     def result(self, number: int) -> Outcome:
-        """What became of a task; waits for it. Ctrl-C ends the wait."""
+        """What became of a task. Where it is not done, waits for it."""
 
     def drop(self) -> None:
         """Forgets all tasks."""
@@ -61,6 +65,9 @@ class Inline:
     def submit(self, batch: Batch) -> int:
         self._batch, self._number = batch, self._number + 1
         return self._number
+
+    def wait(self, number: int, seconds: float | None) -> bool:
+        return True  # It is done by who asks for the result.
 
     def result(self, number: int) -> Outcome:
         assert self._batch is not None
@@ -115,6 +122,9 @@ class Threads:
         future = self._futures[number] = Future()
         self._tasks.put((future, batch))
         return number
+
+    def wait(self, number: int, seconds: float | None) -> bool:
+        return bool(wait([self._futures[number]], seconds).done)
 
     def result(self, number: int) -> Outcome:
         outcome = self._futures[number].result()

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["MappedLoader"]
 
 _MOST_BAD = 1000
+# Between two looks at the loader while a worker is waited for. A look costs some microseconds.
+_SLICE_SECONDS = 0.002
 
 
 class _Ahead(NamedTuple):
@@ -141,6 +143,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             head = self._ahead[0]
             if self._failure is not None and self._failure[0] == head.task:
                 return self._failure[1]
+            self._wait(head.task)
             assert self._executor is not None
             outcome = self._executor.result(head.task)
             if isinstance(outcome, Failure):
@@ -163,13 +166,13 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             loader._reader = self
 
     def _fill(self) -> None:
-        """Takes batches from the loader until enough are under way."""
+        """Takes batches from the loader until enough are under way. Waits for it only where none is."""
         loader = self._loader
         if self._executor is None:
             self._executor = self._start_executor()
-        while len(self._ahead) < self._executor.room and self._source_error is None:
+        while self._may_take():
             native = loader._native
-            if self._ahead and native.has_ended:
+            if self._ahead and not native.is_ready:
                 return
             try:
                 batch = loader._next()
@@ -181,6 +184,19 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             ids = batch.ids.copy()
             task = self._executor.submit(batch)
             self._ahead.append(_Ahead(task, native.state(), ids, batch.epoch, batch.index))
+
+    def _may_take(self) -> bool:
+        """Whether the loader has more for the workers, now or later."""
+        assert self._executor is not None
+        if len(self._ahead) >= self._executor.room or self._source_error is not None:
+            return False
+        return not self._ahead or not self._loader._native.has_ended
+
+    def _wait(self, task: int) -> None:
+        """Until a task is done; meanwhile gives the workers what the loader brings."""
+        assert self._executor is not None
+        while not self._executor.wait(task, _SLICE_SECONDS if self._may_take() else None):
+            self._fill()
 
     def _mend(self) -> None:
         if self._is_torn:

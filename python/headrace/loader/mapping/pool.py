@@ -99,10 +99,17 @@ class Pool:
         worker.send(task, self._sources.by_number[source], self._targets.by_number[target])
         return number
 
+    def wait(self, number: int, seconds: float | None) -> bool:
+        """Waits for a task, at most so long; whether it is done. Raises UserCodeError where no worker can be
+        started."""
+        if number not in self._replies:
+            self._take_replies(seconds)
+        return number in self._replies
+
     def result(self, number: int) -> Outcome:
-        """What became of a task; waits for it. Raises UserCodeError where no worker can be started."""
-        while number not in self._replies:
-            self._take_replies()
+        """What became of a task; waits for it. Raises UserCodeError as :meth:`wait` does."""
+        while not self.wait(number, None):
+            pass
         task, reply = self._replies.pop(number)
         if isinstance(reply, Failure):
             self._targets.free.append(task.target)
@@ -136,9 +143,9 @@ class Pool:
         self._by_fd[worker.fileno()] = worker
         self._poll.register(worker, select.POLLIN)
 
-    def _take_replies(self) -> None:
-        """Waits for packets and takes one of each worker that has any. Ctrl-C ends the wait."""
-        for fd, _ in self._poll.poll():
+    def _take_replies(self, seconds: float | None) -> None:
+        """Waits for packets, at most so long, and takes one of each worker that has any. Ctrl-C ends the wait."""
+        for fd, _ in self._poll.poll(None if seconds is None else seconds * 1000):
             worker = self._by_fd[fd]
             task = worker.tasks[0] if worker.tasks else None
             try:
