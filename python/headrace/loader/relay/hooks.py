@@ -18,6 +18,7 @@ from typing import Any, Protocol
 
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
+from headrace.errors import InvalidArgumentError
 from headrace.loader.relay.relay import Group, Refusal, Relay
 from headrace.loader.relay.remote import Job, Remote
 
@@ -36,6 +37,8 @@ class Shared(Protocol):
     def become(self, remote: Remote) -> None:
         """In a forked worker: this is the dataset there."""
 
+
+_OVER = "this loop over a DataLoader has ended with an error, begin a new one: {error}"
 
 _shared: weakref.WeakSet[Any] = weakref.WeakSet()
 _forking = threading.local()
@@ -68,8 +71,8 @@ class _Counting:
 
     def __next__(self) -> Any:
         group = self._headrace_group
-        if group.error is not None:
-            raise group.error
+        if group.error:
+            raise InvalidArgumentError(_OVER.format(error=group.error))
         try:
             data = super().__next__()  # type: ignore[misc]
             group.note_delivered()
@@ -77,7 +80,8 @@ class _Counting:
             group.note_ended()
             raise
         except BaseException as error:
-            group.error = error
+            # Not the error: its traceback has this iterator, and so its workers.
+            group.error = f"{type(error).__name__}: {str(error).strip()[-500:]}"
             raise
         return data
 

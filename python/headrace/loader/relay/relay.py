@@ -83,14 +83,14 @@ class Group:
         """By the number of the worker: that is how they are started."""
         self.loops: list[_Loop] = []
         self.refusal = Refusal()
-        self.error: BaseException | None = None
-        """What the training loop got in the place of a batch: it comes again until another loop begins."""
+        self.error = ""
+        """What the training loop got in the place of a batch: it gets no other until another loop begins."""
         self.is_over = False
         self.prepare()
 
     def prepare(self) -> None:
         """Before each loop, in the thread of the training loop."""
-        self.error, self.refusal = None, self._check()
+        self.error, self.refusal = "", self._check()
 
     def add(self) -> Channel:
         """For the next worker, before it starts."""
@@ -131,7 +131,8 @@ class Relay:
         self._is_running = False
         self._woken, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         self._poll.register(self._woken, select.POLLIN)
-        weakref.finalize(self, _close_all, (self._woken, self._wake), os.getpid())
+        # Not at exit: iterators may end after that.
+        weakref.finalize(self, _close_all, (self._woken, self._wake), os.getpid()).atexit = False
         _relays.add(self)
 
     # --- The training loop's thread ---
