@@ -50,6 +50,8 @@ class _Loop:
     def __init__(self) -> None:
         self.deal: Deal | None = None
         """None until it is known where the loop begins, or where it cannot."""
+        self.batches_left = 0
+        """Of the epoch, behind what was dealt."""
         self.starts: dict[int, Start] = {}
         """Of workers that go on where their own states say."""
         self.last_word: dict[str, Any] | None = None
@@ -195,8 +197,7 @@ class Relay:
             native, loop = self._loader._native, self._loop
             if loop is None or loop.deal is None:
                 return native.batches_left
-            ahead = loop.deal.dealt - loop.deal.delivered
-            return ahead + (0 if loop.last_word == _END else native.batches_left)
+            return loop.batches_left + loop.deal.dealt - loop.deal.delivered
 
     def _rewind(self) -> None:
         """Ends the loop; the loader goes back behind the last batch that was delivered."""
@@ -311,6 +312,7 @@ class Relay:
             return
         with self._books:
             loop.deal = Deal(group.workers, 0 if place is None else place.next, loader._native.state())
+            loop.batches_left = loader._native.batches_left
             self._loop, self._group, loader._reader = loop, group, self
 
     def _deal_out(self) -> None:
@@ -328,11 +330,14 @@ class Relay:
                 self._end(group, loop, message_of(error))
                 return
             if batch is None:
+                loop.batches_left = 0  # Orders of others may leave the last ones empty.
                 self._end(group, loop, _END)
                 return
-            state, number = self._loader._native.state(), loop.deal.dealt
+            native = self._loader._native
+            state, left, number = native.state(), native.batches_left, loop.deal.dealt
             with self._books:
                 loop.deal.note_dealt(state)
+                loop.batches_left = left
             channel.send_batch(batch, {"of": len(group.loops), "number": number, "state": state})
 
     def _end(self, group: Group, loop: _Loop, word: dict[str, Any]) -> None:
