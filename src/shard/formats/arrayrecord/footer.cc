@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "shard/formats/arrayrecord/riegeli.h"
-#include "shard/formats/tfrecord/wire.h"
+#include "wire/message.h"
 
 namespace headrace::detail {
 namespace {

@@ -16,7 +16,7 @@
 #include "shard/codec/inflate.h"
 #include "shard/formats/arrayrecord/array_record_driver.h"
 #include "shard/formats/arrayrecord/highway_hash.h"
-#include "shard/formats/tfrecord/wire.h"
+#include "wire/message.h"
 
 namespace headrace::detail {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "headrace/dataset.h"
 #include "headrace/status.h"
-#include "shard/formats/tfrecord/example_wire.h"
+#include "wire/example.h"
 
 namespace headrace::detail {
 

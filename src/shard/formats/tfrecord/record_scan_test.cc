@@ -6,7 +6,7 @@
 #include "base/endian.h"
 #include "shard/formats/tfrecord/example_cutter.h"
 #include "shard/formats/tfrecord/record.h"
-#include "shard/formats/tfrecord/wire.h"
+#include "wire/message.h"
 #include "shard/testing/drive_scan.h"
 #include "shard/testing/proto_field.h"
 

@@ -7,7 +7,7 @@
 // values mix, and a Feature whose kind changes keeps only the last one (`oneof`). Counter and
 // Layer must agree in this to the byte, for one measures the room that the other fills; where they
 // would not, Layer rather leaves a value out than writes past its end.
-#include "shard/formats/tfrecord/example_wire.h"
+#include "wire/example.h"
 
 #include <algorithm>
 #include <cstring>
@@ -18,6 +18,10 @@ namespace headrace::detail {
 namespace {
 
 constexpr std::size_t kFloatBytes = 4;
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 // Reads the fields of `message`; `on_field(field, type, reader) -> bool` takes or skips each.
 template <class OnField>
@@ -116,10 +120,49 @@ bool read_map_entry(std::span<const std::byte> entry, bool is_list, Out& out) {
     std::span<const std::byte> bytes;
     if (!reader.read_bytes(bytes)) return false;
     if (field == 1) {
-      out.key({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      out.key(text_of(bytes));
       return true;
     }
     return is_list ? read_feature_list(bytes, out) : read_feature(bytes, out);
+  });
+}
+
+// The key of an entry as all writers write it: the key, the value, nothing else. False: read it
+// by read_key().
+bool read_plain_key(std::span<const std::byte> entry, std::string_view& key) {
+  constexpr std::byte kKeyTag{1 << 3 | WireReader::kDelimited};
+  constexpr std::byte kValueTag{2 << 3 | WireReader::kDelimited};
+  if (entry.size() < 2 || entry[0] != kKeyTag || entry[1] >= std::byte{0x80}) return false;
+  const std::size_t key_end = 2 + std::to_integer<std::size_t>(entry[1]);
+  if (entry.size() < key_end + 2 || entry[key_end] != kValueTag) return false;
+  WireReader value(entry.subspan(key_end + 1));
+  std::span<const std::byte> feature;
+  if (!value.read_bytes(feature) || !value.is_done()) return false;
+  key = text_of(entry.subspan(2, key_end - 2));
+  return true;
+}
+
+bool read_key(std::span<const std::byte> entry, std::string_view& key) {
+  return read_fields(entry, [&](std::uint32_t field, std::uint32_t type, WireReader& reader) {
+    if (field != 1 || type != WireReader::kDelimited) return reader.skip(field, type);
+    std::span<const std::byte> text;
+    if (!reader.read_bytes(text)) return false;
+    key = text_of(text);
+    return true;
+  });
+}
+
+// The last entry of a map that has the key; `found` stays where there is none.
+bool find_entry(std::span<const std::byte> map, std::string_view key,
+                std::span<const std::byte>& found) {
+  return read_fields(map, [&](std::uint32_t field, std::uint32_t type, WireReader& reader) {
+    if (field != 1 || type != WireReader::kDelimited) return reader.skip(field, type);
+    std::span<const std::byte> entry;
+    if (!reader.read_bytes(entry)) return false;
+    std::string_view own;
+    if (!read_plain_key(entry, own) && !read_key(entry, own)) return false;
+    if (own == key) found = entry;
+    return true;
   });
 }
 
@@ -284,6 +327,20 @@ bool read_entry(std::span<const std::byte> entry, bool is_list, FeatureView& out
   if (!read_map_entry(entry, is_list, counter)) return false;
   counter.finish(is_list);
   return true;
+}
+
+bool find_feature(std::span<const std::byte> message, std::string_view key,
+                  FeatureView& out) noexcept {
+  out = {};
+  std::span<const std::byte> found;
+  const bool is_read =
+      read_fields(message, [&](std::uint32_t field, std::uint32_t type, WireReader& reader) {
+        if (field != 1 || type != WireReader::kDelimited) return reader.skip(field, type);
+        std::span<const std::byte> map;
+        return reader.read_bytes(map) && find_entry(map, key, found);
+      });
+  if (!is_read) return false;
+  return found.data() == nullptr || read_entry(found, false, out);
 }
 
 void write_numbers(const FeatureView& view, bool is_list, std::span<std::byte> out) noexcept {

@@ -7,7 +7,7 @@
 // the number of values is that of its zero bits. Ten bits in a row mean a varint that is too long,
 // also across two words: `open` carries what the last one ended with. write_varints() may trust
 // all this, because nobody calls it for bytes that count_varints() refused.
-#include "shard/formats/tfrecord/wire.h"
+#include "wire/message.h"
 
 #include <array>
 #include <bit>

@@ -13,7 +13,7 @@
 #include <span>
 #include <string_view>
 
-#include "shard/formats/tfrecord/wire.h"
+#include "wire/message.h"
 
 namespace headrace::detail {
 
@@ -50,6 +50,12 @@ void write_numbers(const FeatureView& view, bool is_list, std::span<std::byte> o
 void write_byte_values(const FeatureView& view, bool is_list, std::span<std::byte> out) noexcept;
 /// Values of each Feature of a FeatureList as int64: step_count * 8.
 void write_step_counts(const FeatureView& view, std::span<std::byte> out) noexcept;
+
+/// The feature of an Example (or of a SequenceExample's context) whose key is `key`; kind kNone
+/// when it has none. Other features are passed over by their sizes. False when the bytes are
+/// broken.
+bool find_feature(std::span<const std::byte> message, std::string_view key,
+                  FeatureView& out) noexcept;
 
 /// Calls `on_feature(const FeatureView&, bool is_list) -> bool` for every map entry of an Example
 /// (fields 1) or SequenceExample (fields 1 and 2), in order of the wire: a key that comes again
