@@ -177,7 +177,7 @@ int main(int argc, char** argv) {
   const Job job = parse(argc, argv);
   const OutputColumn column{.name = "image", .encoding = job.encoding, .dtype = {}, .shape = {}};
   const auto decode = must(decode_image(job.options));
-  const DecodedColumn bound = must(decode->bind(column));
+  const DecodedColumn bound = must(decode->bind(column)).front();
   if (!job.write_to.empty()) return write_all(job, *bound.decoder), 0;
   std::vector<std::string> files;
   for (const std::string& path : job.files) files.push_back(read_file(path));

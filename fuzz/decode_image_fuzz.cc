@@ -42,9 +42,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto decode = decode_image(options_of(data[0], data[1]));
   require(decode.has_value());
   const bool is_pil = (data[1] & 32) != 0;
-  auto bound = (*decode)->bind(
+  const auto columns = (*decode)->bind(
       {.name = "image", .encoding = is_pil ? "pil" : "bytes", .dtype = {}, .shape = {}});
-  require(bound.has_value());
+  require(columns.has_value());
+  const DecodedColumn* const bound = columns->data();
   // Of their own, so that what reads behind the end is seen.
   const std::size_t count = size - 2;
   const auto value = std::make_unique<std::byte[]>(count);

@@ -49,15 +49,19 @@ struct DecodedColumn {
   OutputColumn output;
   /// nullptr: the bytes stay as they are, and are only read as something else.
   std::shared_ptr<const ValueDecoder> decoder;
+  /// Where sizes vary: how many times the stored bytes a value takes, about. Only plans memory.
+  double growth = 10;
 };
+using DecodedColumns = std::vector<DecodedColumn>;
 
 /// What a user asks for, of any column.
 class Decode {
  public:
   virtual ~Decode() = default;
-  /// For a column. Errors: kInvalidArgument (its values can't be what is decoded here: names the
-  /// column, what it has, and what would do).
-  virtual Result<DecodedColumn> bind(const OutputColumn& stored) const = 0;
+  /// For a column: what it becomes, one column or several, each with its own name. Each decoder
+  /// gets the whole stored value. Errors: kInvalidArgument (its values can't be what is decoded
+  /// here: names the column, what it has, and what would do).
+  virtual Result<DecodedColumns> bind(const OutputColumn& stored) const = 0;
 };
 
 /// What makes a value random in the same way wherever it is decoded: of the run's seed, its epoch
@@ -167,6 +171,31 @@ Result<std::shared_ptr<const Decode>> decode_array(ArrayType type);
 /// .npy files of one type, as a fixed column; another type in a file is kCorrupt. `descr`: numpy's
 /// dtype.str ("<f4"), as the files' headers have it.
 Result<std::shared_ptr<const Decode>> decode_npy(ArrayType type, std::string descr);
+
+/// One feature of tf.train.Examples, and the column that it becomes.
+struct TfFeature {
+  enum class Kind : std::uint8_t { kBytes = 1, kFloat = 2, kInt64 = 3 };  ///< As in the records.
+  std::string name;  ///< Of the feature and of the column.
+  Kind kind = Kind::kBytes;
+  /// Any number of values: a column "list:int64", "list:float32" or "list[bytes]"; a feature that
+  /// is missing has none. Else as many as `shape` has, of kBytes one.
+  bool is_list = false;
+  std::vector<std::uint64_t> shape = {};  ///< Of numbers that are no list; empty: a single one.
+  /// What stands for a feature that is missing: numbers as the column has them, or one value of
+  /// bytes. nullopt: kCorrupt.
+  std::optional<std::vector<std::byte>> missing = {};
+  /// Of kBytes that is no list: what is made of the value.
+  std::shared_ptr<const Decode> decode = nullptr;
+};
+/// Serialized tf.train.Examples: a column for each feature, in this order. Features that are not
+/// named are passed over. Another kind or number of values than said is kCorrupt. Errors:
+/// kInvalidArgument (no feature, one twice, what does not go together).
+Result<std::shared_ptr<const Decode>> decode_tf_example(std::vector<TfFeature> features);
+
+/// One msgpack object each (headrace/msgpack.h), checked here, with encoding "msgpack"; `is_numpy`:
+/// "msgpack:numpy", where maps as msgpack-numpy writes them are arrays. Anything else is kCorrupt;
+/// an extension type but timestamps is kUnsupported.
+std::shared_ptr<const Decode> decode_msgpack(bool is_numpy);
 
 struct AudioOptions {
   /// Sounds are cut or filled up with zeros to so many frames: a fixed column of shape (frames,

@@ -78,12 +78,12 @@ struct FakeDecode final : Decode {
     }
   };
 
-  Result<DecodedColumn> bind(const OutputColumn& stored) const override {
+  Result<DecodedColumns> bind(const OutputColumn& stored) const override {
     OutputColumn output = stored;
     if (stored.name == "text")
-      return DecodedColumn{.output = output, .decoder = std::make_shared<Twice>()};
+      return DecodedColumns{{.output = output, .decoder = std::make_shared<Twice>()}};
     output.fixed_size_bytes = kFixedBytes;
-    return DecodedColumn{.output = output, .decoder = std::make_shared<Fixed>(*this)};
+    return DecodedColumns{{.output = output, .decoder = std::make_shared<Fixed>(*this)}};
   }
 
   std::set<std::string> headers;

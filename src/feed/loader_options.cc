@@ -24,39 +24,74 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
   return counts;
 }
 
-Status bind_decoders(const Dataset& dataset, const LoaderOptions& options, Selection& selection) {
+std::string names_of(const BatchSchema& schema) {
+  std::string names;
+  for (const OutputColumn& column : schema) names += (names.empty() ? "" : ", ") + column.name;
+  return names;
+}
+
+/// kInvalidArgument: a name in `decode` is no column's.
+Status check_names(const Dataset& dataset, const LoaderOptions& options,
+                   const BatchSchema& schema) {
   for (const auto& entry : options.decode) {
     const std::string& name = entry.first;
-    const auto found = std::find_if(selection.schema.begin(), selection.schema.end(),
-                                    [&](const OutputColumn& c) { return c.name == name; });
-    if (found == selection.schema.end()) {
-      std::string known;
-      for (const OutputColumn& c : selection.schema) known += (known.empty() ? "" : ", ") + c.name;
-      return Status(Code::kInvalidArgument, "decode: no column '" + name + "' is delivered from " +
-                                                dataset.url() + "; there are " + known);
-    }
-    HEADRACE_TRY_ASSIGN(DecodedColumn column, entry.second->bind(*found));
-    column.output.name = name;
-    *found = std::move(column.output);
-    if (column.decoder == nullptr) continue;
-    selection.decoders.resize(selection.schema.size());
-    selection.decoders[static_cast<std::size_t>(found - selection.schema.begin())] =
-        std::move(column.decoder);
+    if (std::any_of(schema.begin(), schema.end(),
+                    [&](const OutputColumn& c) { return c.name == name; }))
+      continue;
+    return Status(Code::kInvalidArgument, "decode: no column '" + name + "' is delivered from " +
+                                              dataset.url() + "; there are " + names_of(schema));
   }
   return {};
 }
 
-/// What decoders make of a sample, besides what is stored. Where sizes vary, a guess: images grow
-/// to ten times their bytes.
+/// Adds a column made of the dataset's `index`.
+Status add_decoded(DecodedColumn column, std::size_t index, Selection& selection) {
+  const std::string& name = column.output.name;
+  if (std::any_of(selection.schema.begin(), selection.schema.end(),
+                  [&](const OutputColumn& c) { return c.name == name; })) {
+    return Status(Code::kInvalidArgument, "decode: two columns would be named '" + name + "', of " +
+                                              names_of(selection.schema) +
+                                              "; choose the dataset's with columns");
+  }
+  selection.schema.push_back(std::move(column.output));
+  selection.indices.push_back(index);
+  selection.growth.push_back(column.growth);
+  selection.decoders.push_back(std::move(column.decoder));
+  return {};
+}
+
+/// Puts what is made of the columns into their places.
+Status bind_decoders(const Dataset& dataset, const LoaderOptions& options, Selection& selection) {
+  HEADRACE_TRY(check_names(dataset, options, selection.schema));
+  if (options.decode.empty()) return {};
+  const BatchSchema stored = std::move(selection.schema);
+  const std::vector<std::size_t> indices = std::move(selection.indices);
+  selection.schema.clear();
+  selection.indices.clear();
+  for (std::size_t c = 0; c < stored.size(); ++c) {
+    DecodedColumns made = {{.output = stored[c], .decoder = nullptr}};
+    const auto wish = options.decode.find(stored[c].name);
+    if (wish != options.decode.end()) {
+      HEADRACE_TRY_ASSIGN(made, wish->second->bind(stored[c]));
+    }
+    for (DecodedColumn& column : made)
+      HEADRACE_TRY(add_decoded(std::move(column), indices[c], selection));
+  }
+  const bool has_any = std::any_of(selection.decoders.begin(), selection.decoders.end(),
+                                   [](const auto& decoder) { return decoder != nullptr; });
+  if (!has_any) selection.decoders.clear();
+  return {};
+}
+
+/// What decoders make of a sample, besides what is stored. Where sizes vary, a guess.
 std::uint64_t decoded_bytes(const Selection& selection, std::uint64_t sample_bytes) {
-  constexpr std::uint64_t kGrowth = 10;
-  std::uint64_t sum = 0;
+  double sum = 0;
   for (std::size_t c = 0; c < selection.decoders.size(); ++c) {
     if (selection.decoders[c] == nullptr) continue;
-    const std::uint64_t fixed = selection.schema[c].fixed_size_bytes;
-    sum += fixed > 0 ? fixed : kGrowth * sample_bytes;
+    const auto fixed = static_cast<double>(selection.schema[c].fixed_size_bytes);
+    sum += fixed > 0 ? fixed : selection.growth[c] * static_cast<double>(sample_bytes);
   }
-  return sum;
+  return static_cast<std::uint64_t>(sum);
 }
 
 void add_column(Selection& selection, const Column& column, std::size_t index) {

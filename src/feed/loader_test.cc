@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "feed/fake_dataset.h"
+#include "feed/fake_decode.h"
 #include "feed/loader_test_util.h"
 #include "store/fault/fault_store.h"
 
@@ -601,6 +603,69 @@ TEST(Loader, AnEmptyColumnListMeansAllAndMissingMembersAreFlagged) {
   ASSERT_EQ(batch->columns()[2].present.size(), 68U);
   EXPECT_EQ(batch->columns()[2].present[3], 0);
   EXPECT_EQ(batch->columns()[2].present[4], 1);
+}
+
+/// Makes of a column its values' lengths, and the values twice.
+struct LengthAndTwice final : Decode {
+  explicit LengthAndTwice(std::string name) : twice_name(std::move(name)) {}
+  struct Length final : ValueDecoder {
+    Result<DecodeNeeds> needs(std::span<const std::byte>) const override {
+      return DecodeNeeds{.output_bytes = 8};
+    }
+    Status decode(std::span<const std::byte> value, std::uint64_t,
+                  std::span<std::byte> out) const override {
+      const std::uint64_t size = value.size();
+      std::memcpy(out.data(), &size, sizeof(size));
+      return {};
+    }
+  };
+  Result<DecodedColumns> bind(const OutputColumn&) const override {
+    OutputColumn twice;
+    twice.name = twice_name;
+    return DecodedColumns{
+        {.output = array_column("length", {.dtype = "uint64", .item_bytes = 8, .shape = {}}),
+         .decoder = std::make_shared<Length>()},
+        {.output = twice, .decoder = std::make_shared<feed_test::FakeDecode::Twice>()}};
+  }
+  const std::string twice_name;
+};
+
+TEST(Loader, AColumnMayBecomeSeveral) {
+  World world;
+  LoaderOptions options{.batch_size = 9};
+  options.decode["text"] = std::make_shared<LengthAndTwice>("twice");
+  auto loader = world.open(options);
+  std::size_t count = 0;
+  while (const auto batch = must_next(*loader)) {
+    const auto columns = batch->columns();
+    ASSERT_EQ(columns.size(), 4U);
+    for (std::size_t c = 0; c < 4; ++c)
+      EXPECT_EQ(columns[c].column->name,
+                std::vector<std::string>({"x", "length", "twice", "opt"})[c]);
+    for (std::uint32_t i = 0; i < batch->count(); ++i) {
+      const auto id = static_cast<std::uint64_t>(batch->ids()[i]);
+      const std::string text = world.dataset->text_value(id);
+      std::uint64_t length = 0;
+      std::memcpy(&length, columns[1].values.data() + 8 * i, sizeof(length));
+      EXPECT_EQ(length, text.size());
+      const auto& twice = columns[2];
+      EXPECT_EQ(feed_test::text_of(twice.values.subspan(twice.offsets[i],
+                                                        twice.offsets[i + 1] - twice.offsets[i])),
+                text + text);
+      count += batch->mask()[i];
+    }
+  }
+  EXPECT_EQ(count, world.dataset->sample_count());
+}
+
+TEST(Loader, ColumnsHaveDifferentNames) {
+  World world;
+  LoaderOptions options{.batch_size = 9};
+  options.decode["text"] = std::make_shared<LengthAndTwice>("opt");
+  const auto loader = world.try_open(options);
+  ASSERT_FALSE(loader);
+  EXPECT_EQ(loader.error().code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(loader.error().message()), HasSubstr("two columns would be named 'opt'"));
 }
 
 TEST(Loader, CountsWhatItDelivers) {

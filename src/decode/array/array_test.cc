@@ -36,9 +36,9 @@ std::shared_ptr<const ValueDecoder> npy_decoder() {
   EXPECT_TRUE(decode);
   auto column = (*decode)->bind(bytes_column());
   EXPECT_TRUE(column);
-  EXPECT_EQ((*column).output.fixed_size_bytes, 24U);
-  EXPECT_EQ((*column).output.encoding, "ndarray:float32:2,3");
-  return (*column).decoder;
+  EXPECT_EQ(column->front().output.fixed_size_bytes, 24U);
+  EXPECT_EQ(column->front().output.encoding, "ndarray:float32:2,3");
+  return column->front().decoder;
 }
 
 TEST(DecodeNpy, GivesTheNumbers) {
@@ -89,7 +89,7 @@ TEST(DecodeViews, OnlyOfBytesAndText) {
   for (const char* encoding : {"bytes", "str", "jpeg"}) {
     OutputColumn column = bytes_column();
     column.encoding = encoding;
-    EXPECT_EQ((*decode_as("json")->bind(column)).output.encoding, "json");
+    EXPECT_EQ(decode_as("json")->bind(column)->front().output.encoding, "json");
   }
   for (const char* encoding : {"ndarray:uint16", "list[bytes]", "pkl", "pil", "str_int"}) {
     OutputColumn column = bytes_column();
@@ -127,7 +127,7 @@ std::string wav(std::uint16_t channels, const std::string& data) {
 TEST(DecodeAudio, NoBytesAreReadBeyondTheEndAndNothingLeaks) {
   const auto column = (*decode_audio({}))->bind(bytes_column());
   ASSERT_TRUE(column);
-  const ValueDecoder& decoder = *(*column).decoder;
+  const ValueDecoder& decoder = *(*column).front().decoder;
   Random random(4);
   const std::string good = wav(2, std::string(400, '\x11'));
   int decoded = 0;

@@ -100,11 +100,11 @@ class Npy final : public Decode {
  public:
   Npy(ArrayType type, std::string descr) : type_(std::move(type)), descr_(std::move(descr)) {}
 
-  Result<DecodedColumn> bind(const OutputColumn& stored) const override {
+  Result<DecodedColumns> bind(const OutputColumn& stored) const override {
     if (stored.encoding != "npy" && !detail::has_plain_bytes(stored))
       return detail::not_plain_bytes(stored, ".npy");
-    return DecodedColumn{.output = array_column(stored.name, type_),
-                         .decoder = std::make_shared<NpyDecoder>(type_, descr_)};
+    return DecodedColumns{{.output = array_column(stored.name, type_),
+                           .decoder = std::make_shared<NpyDecoder>(type_, descr_)}};
   }
 
  private:

@@ -12,11 +12,11 @@ class View final : public Decode {
  public:
   explicit View(std::string encoding) : encoding_(std::move(encoding)) {}
 
-  Result<DecodedColumn> bind(const OutputColumn& stored) const override {
+  Result<DecodedColumns> bind(const OutputColumn& stored) const override {
     if (!detail::has_plain_bytes(stored)) return detail::not_plain_bytes(stored, encoding_);
     OutputColumn output = stored;
     output.encoding = encoding_;
-    return DecodedColumn{.output = std::move(output), .decoder = nullptr};
+    return DecodedColumns{{.output = std::move(output), .decoder = nullptr}};
   }
 
  private:
@@ -27,12 +27,12 @@ class ArrayView final : public Decode {
  public:
   explicit ArrayView(ArrayType type) : type_(std::move(type)) {}
 
-  Result<DecodedColumn> bind(const OutputColumn& stored) const override {
+  Result<DecodedColumns> bind(const OutputColumn& stored) const override {
     // Fixed sizes are no hindrance here: raw bytes of one length each are what this is for.
     OutputColumn bytes = stored;
     bytes.fixed_size_bytes = 0;
     if (!detail::has_plain_bytes(bytes)) return detail::not_plain_bytes(stored, "an array");
-    return DecodedColumn{.output = array_column(stored.name, type_), .decoder = nullptr};
+    return DecodedColumns{{.output = array_column(stored.name, type_), .decoder = nullptr}};
   }
 
  private:

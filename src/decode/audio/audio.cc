@@ -170,7 +170,7 @@ class Audio final : public Decode {
  public:
   explicit Audio(const AudioOptions& options) : options_(options) {}
 
-  Result<DecodedColumn> bind(const OutputColumn& stored) const override {
+  Result<DecodedColumns> bind(const OutputColumn& stored) const override {
     if (!detail::has_plain_bytes(stored)) return detail::not_plain_bytes(stored, "a sound");
     DecodedColumn column;
     if (options_.frames > 0) {
@@ -183,7 +183,7 @@ class Audio final : public Decode {
       column.output.encoding = "ndarray:float32";
     }
     column.decoder = std::make_shared<AudioDecoder>(options_);
-    return column;
+    return DecodedColumns{std::move(column)};
   }
 
  private:

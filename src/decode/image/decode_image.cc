@@ -122,15 +122,16 @@ class ImageDecode final : public Decode {
  public:
   explicit ImageDecode(const ImageOptions& options) : options_(options) {}
 
-  Result<DecodedColumn> bind(const OutputColumn& stored) const override {
+  Result<DecodedColumns> bind(const OutputColumn& stored) const override {
     if (!stored.dtype.empty() || is_never_image(stored.encoding)) {
       const std::string& has = stored.encoding.empty() ? stored.dtype : stored.encoding;
       return Status(Code::kInvalidArgument,
                     "column " + stored.name + " has values of encoding " + has +
                         "; images are decoded of columns of bytes, jpeg, png or pil");
     }
-    return DecodedColumn{output_column(options_, stored.name),
-                         std::make_shared<ImageDecoder>(options_, stored.encoding == "pil")};
+    return DecodedColumns{
+        {.output = output_column(options_, stored.name),
+         .decoder = std::make_shared<ImageDecoder>(options_, stored.encoding == "pil")}};
   }
 
  private:

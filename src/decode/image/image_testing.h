@@ -96,7 +96,8 @@ inline OutputColumn bytes_column(const std::string& encoding = "bytes") {
 inline Result<DecodedColumn> bind_images(const ImageOptions& options,
                                          const std::string& encoding = "bytes") {
   HEADRACE_TRY_ASSIGN(const auto decode, decode_image(options));
-  return decode->bind(bytes_column(encoding));
+  HEADRACE_TRY_ASSIGN(DecodedColumns columns, decode->bind(bytes_column(encoding)));
+  return std::move(columns.front());
 }
 
 /// What a value becomes, with options that are right.
