@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "convert_litdata.h"
+#include "convert_msgpack.h"
 #include "errors.h"
 
 namespace headrace {
@@ -133,6 +134,9 @@ constexpr EncodingRow kEncodings[] = {
     {"npz", false, ColumnConverter::Kind::kParsed, "headrace.data.unischema", "load_npz"},
     {"npz:arrays", false, ColumnConverter::Kind::kParsed, "headrace.data.unischema",
      "load_npz_arrays"},
+    {"msgpack", false, ColumnConverter::Kind::kMsgpack, nullptr, nullptr},
+    {"msgpack:numpy", false, ColumnConverter::Kind::kMsgpack, "headrace.data.msgpack_values",
+     "of_map"},
     {"litdata:numpy", false, ColumnConverter::Kind::kLitDataNumpy, nullptr, nullptr},
     {"litdata:tensor", false, ColumnConverter::Kind::kLitDataTensor, nullptr, nullptr},
     {"litdata:graph", false, ColumnConverter::Kind::kLitDataGraph, nullptr, nullptr},
@@ -323,6 +327,8 @@ nb::object ColumnConverter::convert_value(std::span<const std::byte> bytes) cons
       return convert_nullable_list(bytes);
     case Kind::kParsed:
       return parse_(nb::bytes(bytes.data(), bytes.size()));
+    case Kind::kMsgpack:
+      return make_msgpack(bytes, parse_);
     case Kind::kArray: {
       nb::object array = convert_array(bytes);
       if (!shape_.empty()) return array;

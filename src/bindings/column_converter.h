@@ -44,6 +44,7 @@ class ColumnConverter {
     kParsed,        ///< Bytes that a Python function parses.
     kDynamicArray,  ///< MDS: the header says dtype and shape.
     kTypedArray,    ///< MDS: the header says the shape.
+    kMsgpack,       ///< With a Python function for maps, or without.
     kLitDataNumpy,
     kLitDataTensor,
     kLitDataGraph,  ///< A dict of arrays.
@@ -77,7 +78,7 @@ class ColumnConverter {
   Kind kind_ = Kind::kBytes;
   nb::object name_;
   std::string encoding_;
-  nb::object parse_;                // kText: callable from str.
+  nb::object parse_;                // kText: callable from str; kParsed; kMsgpack.
   nb::dlpack::dtype dtype_{};       // Of the arrays but kDynamicArray.
   std::vector<std::size_t> shape_;  // kArray
   std::uint64_t fixed_size_bytes_ = 0;

@@ -96,6 +96,33 @@ ArrayType make_type(std::string dtype, std::uint64_t item_bytes, std::vector<std
   return {.dtype = std::move(dtype), .item_bytes = item_bytes, .shape = std::move(shape)};
 }
 
+using FeatureFields =
+    std::tuple<std::string, std::string, std::optional<std::vector<std::uint64_t>>,
+               std::optional<nb::bytes>, const PyDecode*>;
+
+TfFeature make_feature(const FeatureFields& fields) {
+  const auto& [name, kind, shape, missing, decode] = fields;
+  TfFeature feature;
+  feature.name = name;
+  if (kind != "bytes")
+    feature.kind = kind == "float32" ? TfFeature::Kind::kFloat : TfFeature::Kind::kInt64;
+  feature.is_list = !shape.has_value();
+  feature.shape = shape.value_or(std::vector<std::uint64_t>());
+  if (missing) {
+    const auto* data = static_cast<const std::byte*>(missing->data());
+    feature.missing.emplace(data, data + missing->size());
+  }
+  if (decode != nullptr) feature.decode = decode->decode;
+  return feature;
+}
+
+PyDecode make_tf_example(const std::vector<FeatureFields>& given) {
+  std::vector<TfFeature> features;
+  features.reserve(given.size());
+  for (const FeatureFields& fields : given) features.push_back(make_feature(fields));
+  return {value_or_raise(decode_tf_example(std::move(features)))};
+}
+
 }  // namespace
 
 void bind_decode(nb::module_& m) {
@@ -119,6 +146,10 @@ void bind_decode(nb::module_& m) {
             make_type(std::move(dtype), item_bytes, std::move(shape)), std::move(descr)))};
       },
       nb::arg("dtype"), nb::arg("item_bytes"), nb::arg("shape"), nb::arg("descr"));
+  m.def("decode_tf_example", &make_tf_example, nb::arg("features"));
+  m.def(
+      "decode_msgpack", [](bool is_numpy) { return PyDecode{decode_msgpack(is_numpy)}; },
+      nb::arg("is_numpy"));
   m.def(
       "decode_audio",
       [](std::uint64_t frames, std::uint64_t channels, bool mono, std::uint32_t sample_rate) {

@@ -17,5 +17,19 @@ names it, or another sample in its place with ``on_bad_sample="replace"``.
 from headrace.decode.arrays import audio, json, ndarray, npy, npz, text
 from headrace.decode.decoding import Decoding
 from headrace.decode.images import image, jpeg
+from headrace.decode.records import feature, msgpack, tf_example
 
-__all__ = ["Decoding", "audio", "image", "jpeg", "json", "ndarray", "npy", "npz", "text"]
+__all__ = [
+    "Decoding",
+    "audio",
+    "feature",
+    "image",
+    "jpeg",
+    "json",
+    "msgpack",
+    "ndarray",
+    "npy",
+    "npz",
+    "text",
+    "tf_example",
+]
