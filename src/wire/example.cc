@@ -127,19 +127,25 @@ bool read_map_entry(std::span<const std::byte> entry, bool is_list, Out& out) {
   });
 }
 
-// The key of an entry as all writers write it: the key, the value, nothing else. False: read it
-// by read_key().
-bool read_plain_key(std::span<const std::byte> entry, std::string_view& key) {
-  constexpr std::byte kKeyTag{1 << 3 | WireReader::kDelimited};
-  constexpr std::byte kValueTag{2 << 3 | WireReader::kDelimited};
-  if (entry.size() < 2 || entry[0] != kKeyTag || entry[1] >= std::byte{0x80}) return false;
-  const std::size_t key_end = 2 + std::to_integer<std::size_t>(entry[1]);
-  if (entry.size() < key_end + 2 || entry[key_end] != kValueTag) return false;
-  WireReader value(entry.subspan(key_end + 1));
-  std::span<const std::byte> feature;
-  if (!value.read_bytes(feature) || !value.is_done()) return false;
-  key = text_of(entry.subspan(2, key_end - 2));
-  return true;
+// Most entries of most records are a key, a value and nothing else, in less than 128 bytes, so that
+// each of their four sizes is a single byte: such an entry is told by a few comparisons.
+constexpr std::size_t kShortHeadBytes = 6;  // Tag and size of the entry, the key, the value.
+
+// Bytes of the short entry that `bytes` begin with, and its key; 0: it is not one.
+std::size_t read_short_entry(std::span<const std::byte> bytes, std::string_view& key) noexcept {
+  constexpr unsigned char kFirst = 1 << 3 | WireReader::kDelimited;
+  constexpr unsigned char kSecond = 2 << 3 | WireReader::kDelimited;
+  if (bytes.size() < kShortHeadBytes) return 0;
+  const auto* at = reinterpret_cast<const unsigned char*>(bytes.data());
+  const std::size_t size = at[1];
+  const std::size_t key_size = at[3];
+  if (at[0] != kFirst || at[2] != kFirst || size >= 0x80 || key_size + 4 > size ||
+      size + 2 > bytes.size())
+    return 0;
+  const unsigned char* value = at + 4 + key_size;
+  if (value[0] != kSecond || value[1] + key_size + 4 != size || value[1] >= 0x80) return 0;
+  key = text_of(bytes.subspan(4, key_size));
+  return size + 2;
 }
 
 bool read_key(std::span<const std::byte> entry, std::string_view& key) {
@@ -155,15 +161,26 @@ bool read_key(std::span<const std::byte> entry, std::string_view& key) {
 // The last entry of a map that has the key; `found` stays where there is none.
 bool find_entry(std::span<const std::byte> map, std::string_view key,
                 std::span<const std::byte>& found) {
-  return read_fields(map, [&](std::uint32_t field, std::uint32_t type, WireReader& reader) {
-    if (field != 1 || type != WireReader::kDelimited) return reader.skip(field, type);
-    std::span<const std::byte> entry;
-    if (!reader.read_bytes(entry)) return false;
+  while (!map.empty()) {
     std::string_view own;
-    if (!read_plain_key(entry, own) && !read_key(entry, own)) return false;
+    std::span<const std::byte> entry;
+    if (const std::size_t size = read_short_entry(map, own); size > 0) {
+      entry = map.subspan(2, size - 2);
+      map = map.subspan(size);
+    } else {
+      WireReader reader(map);
+      std::uint32_t field = 0;
+      std::uint32_t type = 0;
+      if (!reader.read_tag(field, type)) return false;
+      const bool is_entry = field == 1 && type == WireReader::kDelimited;
+      if (!(is_entry ? reader.read_bytes(entry) : reader.skip(field, type))) return false;
+      map = map.subspan(static_cast<std::size_t>(reader.position() - map.data()));
+      if (!is_entry) continue;
+      if (!read_key(entry, own)) return false;
+    }
     if (own == key) found = entry;
-    return true;
-  });
+  }
+  return true;
 }
 
 // Counts values, checks them, and finds the run that holds them all if one does.
