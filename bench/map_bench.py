@@ -8,6 +8,7 @@ images: torchvision's RandomResizedCrop(224) and flip over arrays of 3 x 375 x 5
 jpeg: the same, behind Pillow's decoder, from JPEG of 500 x 375 (about 100 KB).
 tokens: a byte-level BPE tokenizer, made here, over documents of about 2 KB, 64 a batch, a batch a call.
 overhead: a function that returns its batch of 64 numbers, ids and text.
+mix: MixUp and CutMix of headrace.transforms and torchvision over batches in memory (not by default).
 CPU is user and system time of this process and its children, without the workers' start; "bare" is the
 function over the same samples in memory, "loader" the loop over the loader alone. Medians of the rounds; on a
 machine that others use, "overhead_of_least" compares the least of each.
@@ -246,13 +247,48 @@ def overhead(root: Path, workers: int, rounds: int) -> dict[str, Any]:
     }
 
 
+def mix(root: Path, workers: int, rounds: int) -> dict[str, Any]:
+    """CPU us an image of 224 x 224, 256 a batch, on one thread: ours, and torchvision's on tensors."""
+    from torchvision.transforms import v2
+
+    from headrace import transforms
+
+    rng = np.random.default_rng(1)
+    batch = {
+        "image": rng.integers(0, 256, (256, 224, 224, 3), np.uint8),
+        "label": rng.integers(0, 1000, 256),
+    }
+    pair = torch.from_numpy(batch["image"].transpose(0, 3, 1, 2).copy()), torch.from_numpy(batch["label"])
+    floats = pair[0].float(), pair[1]
+    found: dict[str, list[float]] = {}
+    for name, ours, theirs in (
+        ("mixup", transforms.mixup, v2.MixUp),
+        ("cutmix", transforms.cutmix, v2.CutMix),
+    ):
+        own, other = ours("image", "label", classes=1000), theirs(num_classes=1000)
+        ways: dict[str, Callable[[], Any]] = {
+            name: lambda own=own: own(batch, rng=rng),  # type: ignore[misc]
+            f"{name}_torchvision_float32": lambda other=other: other(*floats),  # type: ignore[misc]
+        }
+        if (
+            name == "cutmix"
+        ):  # torchvision's MixUp of uint8 is no mixture: its shares are cut to whole numbers.
+            ways["cutmix_torchvision"] = lambda other=other: other(*pair)  # type: ignore[misc]
+        for _ in range(rounds):
+            for way, run in ways.items():
+                found.setdefault(way, []).append(timed(run, 3) / 256 * 1e6)
+    return {
+        name: [round(f(values), 1) for f in (statistics.median, min, max)] for name, values in found.items()
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cases", default="images,jpeg,tokens,overhead")
     arguments = parser.parse_args()
-    cases = {"images": images, "jpeg": jpeg, "tokens": tokens, "overhead": overhead}
+    cases = {"images": images, "jpeg": jpeg, "tokens": tokens, "overhead": overhead, "mix": mix}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
         for name in arguments.cases.split(","):
             print(

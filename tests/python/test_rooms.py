@@ -20,7 +20,7 @@ ROOMS = [
     ["sources"],
     ["data", "decode"],
     ["loader"],
-    ["prepare", "verification", "sim", "torch", "jax", "collate"],
+    ["prepare", "verification", "sim", "torch", "jax", "collate", "transforms"],
     ["bench"],
     ["compat", "cli"],
 ]
