@@ -1,8 +1,11 @@
-"""A progress bar on stderr for calls that take long, on terminals only."""
+"""Progress on stderr: a bar for calls that take long, on terminals only; a line about what goes on for hours."""
 
 from __future__ import annotations
 
+import logging
+import shutil
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -40,3 +43,62 @@ def progress_bar(description: str, unit: str) -> Iterator[Report | None]:
     finally:
         if bar is not None:
             bar.stop()
+
+
+class StatusLine:
+    """A line that says how something goes: one that is written anew four times a second on a terminal; else a
+    line a minute, by the logger ``headrace.progress`` where somebody listens to it, or plainly on stderr."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._is_terminal = sys.stderr.isatty()
+        self._seconds = 0.25 if self._is_terminal else 60.0
+        self._due = clock() + self._seconds
+        self._is_open = False  # On a terminal: the line has no end yet.
+
+    def now(self) -> float:
+        return self._clock()
+
+    @property
+    def is_live(self) -> bool:
+        """It is written anew, so that a last word costs no line of its own."""
+        return self._is_terminal
+
+    @property
+    def window(self) -> float:
+        """Seconds over which rates are worth telling: longer than between two lines on a terminal."""
+        return 5.0 if self._is_terminal else self._seconds
+
+    def is_due(self) -> bool:
+        return self._clock() >= self._due
+
+    def show(self, text: str) -> None:
+        self._due = self._clock() + self._seconds
+        if not self._is_terminal:
+            self._tell(text)
+            return
+        width = (
+            shutil.get_terminal_size().columns - 1
+        )  # A full line would wrap, and could not be written anew.
+        self._write(f"\r{text[:width]}\x1b[K")
+        self._is_open = True
+
+    def end(self) -> None:
+        """What is shown stays, and what comes next begins a line of its own."""
+        if self._is_open:
+            self._is_open = False
+            self._write("\n")
+
+    def _tell(self, text: str) -> None:
+        logger = logging.getLogger("headrace.progress")
+        if logger.isEnabledFor(logging.INFO) and logger.hasHandlers():
+            logger.info("%s", text)
+        else:
+            self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):  # Closed, or nobody reads it: no reason to end what goes on.
+            self._is_open = False

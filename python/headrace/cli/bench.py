@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from itertools import islice
 from typing import Annotated, Any
@@ -236,7 +237,10 @@ def load(
         **where.as_dict(),
     }
     if not sweep_settings:
-        report = {"url": without_secrets(url), **_load(url, batches, options)}
+        report = {
+            "url": without_secrets(url),
+            **_load(url, batches, {**options, "progress": sys.stderr.isatty()}),
+        }
         if json:
             print_json(report)
         else:

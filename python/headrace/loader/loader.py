@@ -24,6 +24,7 @@ from headrace.loader.epoch import Epoch
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.options import split_options
+from headrace.loader.progress import EpochProgress
 from headrace.loader.quarantine import find_quarantined
 from headrace.loader.relay.relay import Relay
 from headrace.sources import orders
@@ -102,6 +103,9 @@ class Loader(Mappable[MappedLoader], live.Closing):
         block that does not inflate, a value that cannot be decoded) is replaced by another of its source, the same on all ranks and in all
         runs; ``batch.replaced`` says where. ``"raise"``: CorruptError. What the store or the network does is
         never a reason to replace.
+    :param progress: rank 0 shows how it goes on stderr: place in the epoch, batches, samples and bytes a second,
+        and what the loop waited for. One line on a terminal; elsewhere a line a minute, by the logger
+        ``headrace.progress`` where it is set up to be heard.
     :param quarantine: samples that are never delivered, others in their place, whatever ``on_bad_sample``
         says: a file or URL that ``headrace verify --quarantine`` wrote, or dataset positions. Of a mixture
         also a dict of them by source, of a list of datasets by index. The same on all ranks; part of the
@@ -136,6 +140,7 @@ class Loader(Mappable[MappedLoader], live.Closing):
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
+        self._progress = EpochProgress() if self._options.progress else None
         self._reader: Reader | None = None  # That may have taken batches ahead.
         self._relay: Relay | None = None
         live.register(self)
@@ -249,6 +254,8 @@ class Loader(Mappable[MappedLoader], live.Closing):
         self._recall()
         self._settle_rank()
         self._native.start_epoch()
+        if self._progress is not None:
+            self._progress.begin(self._native)
         if self._options.epoch_end == "drop" and not self._has_told_empty and not self._native.epoch_batches:
             self._has_told_empty = True
             warnings.warn(
@@ -264,6 +271,8 @@ class Loader(Mappable[MappedLoader], live.Closing):
         batch = self._native.next()  # add_source() may change it within a loop.
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
+        if self._progress is not None and batch is not None and not self._rank.rank:
+            self._progress.after_batch(self._native, batch.epoch)
         self._batches += 1
         if batch is not None and not self._has_told_memory and self._batches & (self._batches - 1) == 0:
             self._check_memory()
@@ -487,6 +496,8 @@ class Loader(Mappable[MappedLoader], live.Closing):
 
     def close(self) -> None:
         """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""
+        if self._progress is not None:
+            self._progress.end()
         if self._reader is not None:
             self._reader._stop()
         if self._relay is not None:

@@ -39,6 +39,7 @@ class LoaderOptions(DatasetOptions, StoreOptions, total=False):
     read_timeout: float
     decode: Mapping[str, Decoding] | str | None
     on_bad_sample: str
+    progress: bool
     quarantine: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine] | None
     format: str
     block_bytes: int | str | None
@@ -68,6 +69,7 @@ class Options(NamedTuple):
     decode: Mapping[str, Decoding] | str | None = None
     on_bad_sample: str = "raise"
     quarantine: Any = None
+    progress: bool = False
 
     def checked(self) -> Options:
         """With whole numbers for what is counted and the order's own seed where none is given. Raises
