@@ -145,7 +145,7 @@ struct ImageOptions {
   std::optional<ImageSize> output_size() const noexcept;
 };
 
-/// JPEG, PNG, WebP (still), GIF (first frame), TIFF (first page), told apart by their content;
+/// JPEG, PNG, WebP and GIF (first frame), TIFF (first page), told apart by their content;
 /// MDS's `pil` by the column's encoding. Where the options fix a size, the column is of fixed size:
 /// shape (height, width, channels) or (channels, height, width); a grey one has 1 channel.
 /// Otherwise each value has its own shape ("ndarray:<dtype>": the value begins with it). Errors:

@@ -85,6 +85,21 @@ def test_a_fixed_size_is_one_array(root: Path, open_loader: Any, format: str) ->
     assert next(iter(loader))["data"].flags.owndata is False, "it views the engine's memory"
 
 
+def test_of_an_animated_webp_the_first_frame(root: Path, open_loader: Any) -> None:
+    frames = [photograph(seed) for seed in range(3)]
+    for name, options in (("a", {"lossless": True}), ("b", {"quality": 90})):
+        data = encoded(frames[0], "WEBP", save_all=True, append_images=frames[1:], duration=40, **options)
+        (root / f"{name}.webp").write_bytes(data)
+    for value, path in zip(
+        next(iter(open_loader(root, batch_size=2, shuffle=False, decode={"data": hr.decode.image()})))[
+            "data"
+        ],
+        sorted(root.iterdir()),
+        strict=True,
+    ):
+        assert np.array_equal(value, np.asarray(Image.open(path).convert("RGB")))
+
+
 def test_without_a_size_images_keep_theirs(root: Path, open_loader: Any) -> None:
     for i in range(6):
         image = photograph(i, height=40 + i, width=30 + 2 * i)

@@ -38,7 +38,7 @@ def image(
     orient: bool = True,
     max_pixels: int = 178_956_970,
 ) -> Decoding:
-    """Pixels of JPEG, PNG, WebP, GIF (its first frame), TIFF and MDS's ``pil``, told apart by their bytes.
+    """Pixels of JPEG, PNG, WebP, GIF (of animations the first frame), TIFF and MDS's ``pil``, told apart by their bytes.
 
     Where the arguments fix a size, the column is one array ``(samples, height, width, channels)`` over the
     batch's memory; else a list of arrays of their own sizes. In this order: ``random_resized_crop``, or

@@ -38,6 +38,35 @@ std::string make_webp(const std::vector<std::uint8_t>& rgb) {
 }
 
 template <class T>
+void put(std::string& out, T value);
+
+std::string chunk(const std::string& name, const std::string& content) {
+  std::string out = name;
+  put(out, static_cast<std::uint32_t>(content.size()));
+  out += content;
+  return content.size() % 2 == 0 ? out : out + '\0';
+}
+
+std::string u24(std::uint32_t value) {
+  return {static_cast<char>(value), static_cast<char>(value >> 8), static_cast<char>(value >> 16)};
+}
+
+/// Two frames on a canvas, the first at (x, y).
+std::string make_webp_animation(const std::vector<std::uint8_t>& rgb, ImageSize canvas,
+                                std::uint32_t x, std::uint32_t y) {
+  const auto frame = [&](const std::vector<std::uint8_t>& pixels) {
+    return chunk("ANMF", u24(x / 2) + u24(y / 2) + u24(kSize.width - 1) + u24(kSize.height - 1) +
+                             u24(40) + '\2' + make_webp(pixels).substr(12));
+  };
+  std::vector<std::uint8_t> other = rgb;
+  for (std::uint8_t& value : other) value = static_cast<std::uint8_t>(~value);
+  const std::string chunks =
+      chunk("VP8X", '\2' + std::string(3, '\0') + u24(canvas.width - 1) + u24(canvas.height - 1)) +
+      chunk("ANIM", std::string(6, '\0')) + frame(rgb) + frame(other);
+  return chunk("RIFF", "WEBP" + chunks);
+}
+
+template <class T>
 void put(std::string& out, T value) {
   std::byte bytes[sizeof(T)];
   store_le(bytes, value);
@@ -149,6 +178,33 @@ TEST(DecodeFormats, PutTheFirstFrameOfAGifOnItsScreen) {
   EXPECT_EQ(pixels_of(make_gif()), expected);
 }
 
+TEST(DecodeFormats, PutTheFirstFrameOfAWebPOnItsCanvas) {
+  const auto rgb = testing::noise(kPixels * 3);
+  EXPECT_EQ(pixels_of(make_webp_animation(rgb, kSize, 0, 0)), rgb);
+  const ImageSize canvas{kSize.height + 5, kSize.width + 9};
+  const auto placed =
+      pixels_of(make_webp_animation(rgb, canvas, 6, 4), with_mode(PixelMode::kColorAlpha));
+  ASSERT_EQ(placed.size(), std::size_t{canvas.height} * canvas.width * 4);
+  for (std::uint32_t y = 0; y < canvas.height; ++y) {
+    for (std::uint32_t x = 0; x < canvas.width; ++x) {
+      const std::uint8_t* pixel = placed.data() + (std::size_t{y} * canvas.width + x) * 4;
+      const bool is_inside = x >= 6 && x < 6 + kSize.width && y >= 4 && y < 4 + kSize.height;
+      const std::size_t at = ((y - 4) * std::size_t{kSize.width} + x - 6) * 3;
+      for (std::size_t c = 0; c < 3; ++c) ASSERT_EQ(pixel[c], is_inside ? rgb[at + c] : 0);
+      ASSERT_EQ(pixel[3], is_inside ? 255 : 0);
+    }
+  }
+}
+
+TEST(DecodeFormats, RefuseWebPFramesThatLieOutside) {
+  const auto rgb = testing::noise(kPixels * 3);
+  for (const auto& [x, y] : {std::pair(2U, 0U), std::pair(0U, 2U), std::pair(1U << 24, 0U)}) {
+    const auto outside = decode_value({}, make_webp_animation(rgb, kSize, x, y));
+    ASSERT_FALSE(outside);
+    EXPECT_EQ(outside.error().code(), Code::kCorrupt);
+  }
+}
+
 TEST(DecodeFormats, ReadTheModesOfPillow) {
   const std::string bits("\x80\x40", 2);
   EXPECT_EQ(pixels_of(make_pil("1", {2, 2}, bits), with_mode(PixelMode::kGrey), "pil"),
@@ -171,6 +227,7 @@ std::vector<Sample> samples() {
   const auto rgb = testing::noise(kPixels * 3);
   return {{make_png(PNG_FORMAT_RGB, rgb)},
           {make_webp(rgb)},
+          {make_webp_animation(rgb, {40, 50}, 8, 2)},
           {make_tiff(rgb, 6)},
           {make_gif()},
           {make_pil("RGB", kSize, as_text(rgb)), "pil"},

@@ -1,3 +1,6 @@
+// An animation is a canvas and frames, each a still image without RIFF's head, which libwebp reads
+// as well. The first frame lies somewhere on the canvas; what it does not cover is transparent
+// black, as Pillow has it.
 #include "decode/image/webp.h"
 
 #include <webp/decode.h>
@@ -23,22 +26,62 @@ const std::uint8_t* data_of(std::span<const std::byte> bytes) noexcept {
   return reinterpret_cast<const std::uint8_t*>(bytes.data());
 }
 
-/// Of the EXIF chunk, which stands behind the pixels.
-Orientation orientation_of(std::span<const std::byte> bytes) noexcept {
+/// The first chunk of that name, as far as it is there; empty: there is none.
+std::span<const std::byte> find_chunk(std::span<const std::byte> bytes,
+                                      std::string_view name) noexcept {
   constexpr std::size_t kChunkHead = 8;
-  if (!has_text(bytes, 12, "VP8X")) return 1;
   for (std::size_t at = 12; at + kChunkHead <= bytes.size();) {
     const std::size_t size = load_le<std::uint32_t>(bytes.data() + at + 4);
     const std::size_t rest = bytes.size() - at - kChunkHead;
-    if (has_text(bytes, at, "EXIF")) {
-      auto exif = bytes.subspan(at + kChunkHead, std::min(size, rest));
-      if (has_text(exif, 0, std::string_view("Exif\0\0", 6))) exif = exif.subspan(6);
-      return exif_orientation(exif);
-    }
-    if (size + (size & 1) > rest) return 1;
+    if (has_text(bytes, at, name)) return bytes.subspan(at + kChunkHead, std::min(size, rest));
+    if (size + (size & 1) > rest) return {};
     at += kChunkHead + size + (size & 1);
   }
-  return 1;
+  return {};
+}
+
+/// Of the EXIF chunk, which stands behind the pixels.
+Orientation orientation_of(std::span<const std::byte> bytes) noexcept {
+  if (!has_text(bytes, 12, "VP8X")) return 1;
+  auto exif = find_chunk(bytes, "EXIF");
+  if (has_text(exif, 0, std::string_view("Exif\0\0", 6))) exif = exif.subspan(6);
+  return exif.empty() ? Orientation{1} : exif_orientation(exif);
+}
+
+std::uint32_t load_u24(const std::byte* at) noexcept {
+  return std::to_integer<std::uint32_t>(at[0]) | std::to_integer<std::uint32_t>(at[1]) << 8 |
+         std::to_integer<std::uint32_t>(at[2]) << 16;
+}
+
+/// A still image, and where it lies on the canvas.
+struct Frame {
+  std::span<const std::byte> bytes;
+  Rect place;
+};
+
+/// Errors: kCorrupt.
+Result<Frame> first_frame(std::span<const std::byte> bytes, const ImageHeader& header) {
+  constexpr std::size_t kFrameHead = 16;
+  WebPBitstreamFeatures features;
+  if (WebPGetFeatures(data_of(bytes), bytes.size(), &features) != VP8_STATUS_OK)
+    return Status(Code::kCorrupt, "WebP: its header is cut short or wrong");
+  if (features.has_animation == 0)
+    return Frame{bytes, {.width = header.size.width, .height = header.size.height}};
+  const auto chunk = find_chunk(bytes, "ANMF");
+  if (chunk.size() <= kFrameHead) return Status(Code::kCorrupt, "WebP: an animation without frame");
+  const Frame frame{chunk.subspan(kFrameHead),
+                    {.x = 2 * load_u24(chunk.data()),
+                     .y = 2 * load_u24(chunk.data() + 3),
+                     .width = load_u24(chunk.data() + 6) + 1,
+                     .height = load_u24(chunk.data() + 9) + 1}};
+  const Rect& place = frame.place;
+  if (place.x + place.width > header.size.width || place.y + place.height > header.size.height)
+    return Status(Code::kCorrupt, "WebP: a frame lies outside of its canvas");
+  if (WebPGetFeatures(data_of(frame.bytes), frame.bytes.size(), &features) != VP8_STATUS_OK ||
+      features.has_animation != 0 || static_cast<std::uint32_t>(features.width) != place.width ||
+      static_cast<std::uint32_t>(features.height) != place.height)
+    return Status(Code::kCorrupt, "WebP: a frame is not what its head says");
+  return frame;
 }
 
 }  // namespace
@@ -51,8 +94,6 @@ Result<ImageHeader> parse_webp_header(std::span<const std::byte> bytes) {
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(data_of(bytes), bytes.size(), &features) != VP8_STATUS_OK)
     return Status(Code::kCorrupt, "WebP: its header is cut short or wrong");
-  if (features.has_animation != 0)
-    return Status(Code::kUnsupported, "WebP: an animation; only still images");
   ImageHeader header{.kind = ImageKind::kWebp, .size = {}};
   header.size = {static_cast<std::uint32_t>(features.height),
                  static_cast<std::uint32_t>(features.width)};
@@ -71,15 +112,23 @@ Status decode_webp(std::span<const std::byte> bytes, const ImageHeader& header,
   const PixelForm form = has_alpha ? PixelForm::kColorAlpha : PixelForm::kColor;
   const std::size_t stride = std::size_t{header.size.width} * channel_count(form);
   const std::size_t size_bytes = stride * header.size.height;
+  HEADRACE_TRY_ASSIGN(const Frame frame, first_frame(bytes, header));
   std::uint8_t* pixels = thread_scratch().take(ScratchUse::kWhole, size_bytes + kRowPadding);
   if (pixels == nullptr) return {Code::kExhausted, "WebP: no memory for its pixels"};
-  if (request.allows_truncated) std::memset(pixels, 128, size_bytes);
+  const Rect& place = frame.place;
+  if (place.width < header.size.width || place.height < header.size.height)
+    std::memset(pixels, 0, size_bytes);
+  const std::size_t row_bytes = std::size_t{place.width} * channel_count(form);
+  const std::size_t begin = place.y * stride + std::size_t{place.x} * channel_count(form);
+  for (std::size_t y = 0; request.allows_truncated && y < place.height; ++y)
+    std::memset(pixels + begin + y * stride, 128, row_bytes);
   WebPDecoderConfig config;
   WebPInitDecoderConfig(&config);
   config.output.colorspace = has_alpha ? MODE_RGBA : MODE_RGB;
   config.output.is_external_memory = 1;
-  config.output.u.RGBA = {pixels, static_cast<int>(stride), size_bytes};
-  const VP8StatusCode code = WebPDecode(data_of(bytes), bytes.size(), &config);
+  config.output.u.RGBA = {pixels + begin, static_cast<int>(stride),
+                          stride * (place.height - 1) + row_bytes};
+  const VP8StatusCode code = WebPDecode(data_of(frame.bytes), frame.bytes.size(), &config);
   WebPFreeDecBuffer(&config.output);
   if (code == VP8_STATUS_OUT_OF_MEMORY) return {Code::kExhausted, "WebP: no memory"};
   const bool is_short = code == VP8_STATUS_NOT_ENOUGH_DATA || code == VP8_STATUS_SUSPENDED;

@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// WebP by libwebp: still images, lossy and lossless.
+/// WebP by libwebp, lossy and lossless; of an animation the first frame.
 ///
 /// Threads: functions.
 #include <span>
