@@ -42,7 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   auto decode = decode_image(options_of(data[0], data[1]));
   require(decode.has_value());
   const bool is_pil = (data[1] & 32) != 0;
-  const auto columns = (*decode)->bind(
+  auto columns = (*decode)->bind(
       {.name = "image", .encoding = is_pil ? "pil" : "bytes", .dtype = {}, .shape = {}});
   require(columns.has_value());
   const DecodedColumn* const bound = columns->data();
