@@ -69,11 +69,11 @@ struct Selection {
   BatchSchema schema;
   /// In Dataset::columns(), one a column of the schema; several may come from the same.
   std::vector<std::size_t> indices;
-  std::size_t column_count = 0;      ///< Of the dataset: stride of a matrix of cuts.
+  std::size_t column_count = 0;  ///< Of the dataset: stride of a matrix of cuts.
   /// One a column of the schema, nullptr where values are copied; empty when all are.
   std::vector<std::shared_ptr<const ValueDecoder>> decoders;
   std::vector<double> growth = {};  ///< With decoders: DecodedColumn::growth of each.
-  std::uint64_t seed = 0;  ///< Of what decoders draw at random.
+  std::uint64_t seed = 0;           ///< Of what decoders draw at random.
 
   bool has_decoders() const noexcept { return !decoders.empty(); }
   /// All that is decoded has values of a fixed size, and so the same place in every batch.
