@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Whether threads and prefetch of image decoding have to be chosen: runs beside a training loop that is emulated.
 
-Usage: bench/decode_settings.py [--rounds 5] [--batch 32] [--steps 60] [--json]
+Usage: bench/decode_settings.py [--rounds 5] [--batch 32] [--steps 60] [--images 512] [--json]
 A step of the loop computes for a part of its time (Python, one core) and sleeps for the rest (as one that
 waits for a GPU). Loops: "starved" takes batches as they come; "even" wants them as quickly as all cores can
 decode; "slow" half as quickly; "slow, busy" the same, computing half of the time; "bursts" eight batches at
@@ -115,10 +115,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
-        path = write_jpegs(Path(root) / "jpegs", arguments.batch * arguments.steps)
+        path = write_jpegs(Path(root) / "jpegs", arguments.images)
         shared = path, arguments.batch, arguments.steps
         unit = statistics.median(measure(*shared, LOOPS[0], 0).step_ms for _ in range(3)) / 1e3
         print(f"# {os.cpu_count()} cores, a batch takes them {unit * 1e3:.1f} ms", file=sys.stderr)
