@@ -255,22 +255,23 @@ from torch.utils.data import DataLoader
 loader = headrace.torch.Loader(sys.argv[1], **json.loads(sys.argv[2]))
 batches = iter(DataLoader(loader, batch_size=None, num_workers=2))
 received = [next(batches).ids.tolist() for _ in range(5)]
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's handler would raise wherever the main thread is.
+os.kill(batches._workers[0].pid, signal.SIGKILL)
 try:
-    os.kill(batches._workers[0].pid, signal.SIGKILL)
     for batch in batches:
         received.append(batch.ids.tolist())
-except RuntimeError as error:
-    print(json.dumps([received, loader.state_dict(), str(error)]), flush=True)
+except Exception as error:  # Of torch, or of a batch that can no more be fetched from the worker.
+    print(json.dumps([received, loader.state_dict()]), flush=True)
 os._exit(0)
 """
 
 
 def test_a_worker_that_is_killed_ends_the_loop_and_the_state_stays(loader: Any, numbers: Path) -> None:
-    """In another process: torch raises this wherever its signal finds the main thread."""
+    """In another process, for the sake of signal handlers."""
     command = [sys.executable, "-c", KILLED, str(numbers), json.dumps(OPTIONS)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    received, state, error = json.loads(ended.stdout)
-    assert "worker" in error
+    assert ended.stdout, ended.stderr
+    received, state = json.loads(ended.stdout)
     assert received == planned(loader)[: len(received)]
     assert state["batches"] == len(received)
     loader.load_state_dict(state)
