@@ -48,6 +48,12 @@ class ForwardingStore : public Store {
     return inner_.presign(request);
   }
 
+  bool wants_foresight() const noexcept override { return inner_.wants_foresight(); }
+  std::uint64_t read_count() const noexcept override { return inner_.read_count(); }
+  void foresee(std::span<const ForeseenRead> reads, std::uint64_t since) override {
+    inner_.foresee(reads, since);
+  }
+
   const StoreTraits& traits() const noexcept override { return inner_.traits(); }
   const std::string& url() const noexcept override { return inner_.url(); }
   std::string origin() const override { return inner_.origin(); }

@@ -185,6 +185,15 @@ struct CallOptions {
   std::stop_token stop;
 };
 
+/// A range that a reader is going to read (Store::foresee()).
+struct ForeseenRead {
+  static constexpr std::uint32_t kNever = UINT32_MAX;
+  std::string_view key, etag;  ///< As in Request.
+  std::uint64_t offset_bytes = 0, length_bytes = 0;
+  std::uint32_t first = kNever;   ///< Batches from now until it is needed first.
+  std::uint32_t second = kNever;  ///< Until it is needed after that, as far as is known.
+};
+
 class Store {
  public:
   virtual ~Store() = default;  ///< stop(), drains, joins what it owns.
@@ -252,6 +261,19 @@ class Store {
   /// Contacts nobody. Errors: kUnsupported (default; a kind of credentials that cannot sign URLs),
   /// kDenied, kInvalidArgument.
   virtual Result<std::string> presign(const PresignRequest& request);
+
+  // --- what caches want to know; any thread ---
+
+  /// Whether foresee() is of use.
+  virtual bool wants_foresight() const noexcept { return false; }
+  /// Gets accepted by this handle so far.
+  virtual std::uint64_t read_count() const noexcept { return 0; }
+  /// What is going to be read through this handle from the moment on when its read_count() was
+  /// `since`; replaces what was said before. May write a file. Ranges of one object do not overlap.
+  virtual void foresee(std::span<const ForeseenRead> reads, std::uint64_t since) {
+    static_cast<void>(reads);
+    static_cast<void>(since);
+  }
 
   // --- observers ---
 

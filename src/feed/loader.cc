@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/thread_pool.h"
 #include "feed/finish/channel.h"
+#include "feed/forecast.h"
 #include "feed/loader_options.h"
 #include "feed/pipeline.h"
 #include "feed/plan/stand_ins.h"
@@ -72,6 +73,7 @@ class LoaderImpl final : public Loader {
         stand_ins_(*dataset_, std::move(start.stand_ins)),
         source_(std::move(start.source)) {
     Store* store = start.store.get();
+    forecast_.emplace(dataset_, *store);
     // Each read and each batch is at most once in the queue; memory bounds their number long before
     // this.
     constexpr std::size_t kQueueCapacity = 1 << 16;
@@ -108,6 +110,7 @@ class LoaderImpl final : public Loader {
 
   ~LoaderImpl() override {
     stop();
+    forecast_.reset();
     thread_.join();
     waker_->detach();
     channel_.set_run(std::nullopt, 1);
@@ -208,6 +211,7 @@ class LoaderImpl final : public Loader {
   /// Changes only in load_state() and set_order_source(), which exclude next().
   std::shared_ptr<const OrderSource> source_ HEADRACE_GUARDED_BY(mutex_);
 
+  std::optional<Forecast> forecast_;  ///< Of the fetcher's store, which it must not outlive.
   Counter batches_;
   Counter samples_;
   Counter replaced_samples_;
@@ -309,6 +313,7 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
   std::optional<Run> run;
   if (planned.order != nullptr) run = run_of(planned, from.batches);
   if (run && following) run->following = std::make_shared<const Run>(run_of(*following, 0));
+  forecast_->begin({.source = source, .order = planned.order, .plan = planned.plan});
   {
     MutexLock lock(mutex_);
     planned_ = std::move(planned);

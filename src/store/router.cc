@@ -154,6 +154,23 @@ class Router final : public Store {
     return read_only();
   }
 
+  bool wants_foresight() const noexcept override {
+    return std::any_of(lines_.begin(), lines_.end(),
+                       [](const auto& line) { return line->store->wants_foresight(); });
+  }
+  // Counts of several stores are not one number: their caches forget what was read since.
+  void foresee(std::span<const ForeseenRead> reads, std::uint64_t /*since*/) override {
+    std::vector<std::vector<ForeseenRead>> parts(lines_.size());
+    for (ForeseenRead read : reads) {
+      const auto route = parse_route(read.key, lines_.size());
+      if (!route) continue;
+      read.key = route->key;
+      parts[route->store].push_back(read);
+    }
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      lines_[i]->store->foresee(parts[i], lines_[i]->store->read_count());
+  }
+
   const StoreTraits& traits() const noexcept override { return traits_; }
   const std::string& url() const noexcept override { return url_; }
   void append_metrics(MetricList& out) const override {

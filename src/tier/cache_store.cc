@@ -28,6 +28,8 @@ using tier::DiskCache;
 using tier::ExtentName;
 
 constexpr std::size_t kInboxSize = 64;
+/// Reads that a plan which comes late is told of.
+constexpr std::size_t kRemembered = 4096;
 /// While the store takes nothing, it is asked again so often.
 constexpr std::chrono::milliseconds kRetryPause{1};
 /// How often it is looked whether somebody else has fetched an extent.
@@ -97,6 +99,31 @@ class CacheHandle final : public ForwardingStore {
     inner().wake();
   }
 
+  bool wants_foresight() const noexcept override { return true; }
+  std::uint64_t read_count() const noexcept override {
+    MutexLock lock(mutex_);
+    return read_count_;
+  }
+  void foresee(std::span<const ForeseenRead> reads, std::uint64_t since) override {
+    std::vector<tier::PlanEntry> entries;
+    entries.reserve(reads.size());
+    for (const ForeseenRead& read : reads) {
+      if (read.length_bytes == 0 || read.etag.empty()) continue;
+      entries.push_back({.range = {tier::object_id(origin_, object_url(read.key), read.etag),
+                                   read.offset_bytes, read.length_bytes},
+                         .first = read.first,
+                         .second = read.second});
+    }
+    auto plan = cache_->publish_plan(std::move(entries));
+    MutexLock lock(mutex_);
+    // What was read while the plan was made.
+    const std::uint64_t first =
+        std::max(since, read_count_ - std::min<std::uint64_t>(read_count_, kRemembered));
+    for (std::uint64_t i = first; plan && i < read_count_; ++i)
+      plan->note_read(recent_[i % kRemembered]);
+    plan_.swap(plan);
+  }
+
   void append_metrics(MetricList& out) const override {
     inner().append_metrics(out);
     cache_->append_metrics(out);
@@ -122,6 +149,11 @@ class CacheHandle final : public ForwardingStore {
   }
 
   bool accept(Request& request);
+  void note_read(const ExtentName& range) HEADRACE_REQUIRES(mutex_) {
+    if (recent_.size() < kRemembered) recent_.resize(kRemembered);
+    recent_[read_count_++ % kRemembered] = range;
+    if (plan_) plan_->note_read(range);
+  }
   void look_up(std::size_t index);
   /// To the store, as soon as that takes it.
   void send(std::size_t index);
@@ -144,8 +176,11 @@ class CacheHandle final : public ForwardingStore {
 
   const std::shared_ptr<DiskCache> cache_;
   const std::size_t accept_limit_;
+  std::shared_ptr<tier::OwnPlan> plan_ HEADRACE_GUARDED_BY(mutex_);
+  std::vector<ExtentName> recent_ HEADRACE_GUARDED_BY(mutex_);  // A ring of kRemembered.
+  std::uint64_t read_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   const std::string origin_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable changed_;
   std::deque<Slot> slots_ HEADRACE_GUARDED_BY(mutex_);  // They do not move.
   std::vector<std::size_t> free_ HEADRACE_GUARDED_BY(mutex_);
@@ -197,6 +232,7 @@ bool CacheHandle::accept(Request& request) {
       slot.request = std::move(request);
       slot.request.tag = index;
     }
+    if (is_cached) note_read(slot.name);
     free_.pop_back();
     slot.is_used = true;
     ++used_count_;

@@ -15,6 +15,7 @@
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "base/errno_status.h"
@@ -30,6 +31,9 @@ constexpr std::chrono::seconds kPauseAfterFailure{5};
 constexpr std::uint64_t kMostFloorBytes = std::uint64_t{16} << 30;
 /// Of the limit: evicted at once, so that looking at all extents pays.
 constexpr std::uint64_t kEvictedShare = 64;
+/// Of the extents: so many are looked for before it is tried again to make room, after there was
+/// none to make.
+constexpr std::uint64_t kPauseShare = 256;
 /// Of the files: what has not been read again may take so much before it goes first.
 constexpr std::uint64_t kNewShare = 10;
 constexpr std::string_view kVersionFolder = "v1";
@@ -105,16 +109,20 @@ Result<std::shared_ptr<DiskCache>> DiskCache::create(const CacheOptions& options
   }
   CacheOptions own = options;
   if (own.free_floor_bytes == UINT64_MAX) own.free_floor_bytes = default_floor(root.get());
-  std::shared_ptr<DiskCache> cache(new DiskCache(own, std::move(root)));
+  HEADRACE_TRY(make_directories(options.directory + "/" + std::string(kVersionFolder) + "/plans"));
+  Fd plans(::openat(root.get(), "plans", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!plans) return errno_status(errno, "cache: opening the plans in " + options.directory);
+  std::shared_ptr<DiskCache> cache(new DiskCache(own, std::move(root), std::move(plans)));
   HEADRACE_TRY(cache->start());
   known = cache;
   return cache;
 }
 
-DiskCache::DiskCache(const CacheOptions& options, Fd root)
+DiskCache::DiskCache(const CacheOptions& options, Fd root, Fd plans)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : system_clock()),
       root_(std::move(root)),
+      plans_(std::move(plans)),
       index_(root_.get()) {}
 
 Status DiskCache::start() {
@@ -178,6 +186,7 @@ void DiskCache::run_timer() {
 
 bool DiskCache::read(const ExtentName& range, std::span<std::byte> out,
                      std::uint64_t& object_size_bytes) {
+  lookups_since_.fetch_add(1, std::memory_order_relaxed);
   const std::vector<ExtentName> extents = index_.cover(range);
   if (extents.empty()) return false;
   std::uint64_t at = range.offset_bytes;
@@ -288,7 +297,7 @@ void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight fl
 
 void DiskCache::write(const ExtentInfo& info, std::span<const std::byte> data) {
   const std::uint64_t size = file_bytes(info.name);
-  if (!reserve(size)) {
+  if (!reserve(info.name)) {
     skipped_bytes_.add(data.size());
     return;
   }
@@ -332,13 +341,15 @@ std::uint64_t DiskCache::limit_now(std::uint64_t used_bytes) const {
   return limit;
 }
 
-bool DiskCache::reserve(std::uint64_t bytes) {
-  std::uint64_t limit = limit_now(ledger_->used_bytes());
+bool DiskCache::reserve(const ExtentName& extent) {
+  const std::uint64_t bytes = file_bytes(extent);
+  const std::uint64_t limit = limit_now(ledger_->used_bytes());
   if (!ledger_->is_doubtful() && ledger_->try_reserve(bytes, limit)) return true;
   if (bytes > limit) return false;
   // A little more than is needed: the next ones find room without a search.
   const std::uint64_t spare = std::max(bytes, limit / kEvictedShare);
-  evict_to(limit - std::min(limit, spare));
+  if (lookups_since_.load() < pause_lookups_.load()) return false;
+  evict_to(limit - std::min(limit, spare), &extent);
   return ledger_->try_reserve(bytes, limit);
 }
 
@@ -365,21 +376,60 @@ bool DiskCache::unlink_extent(const ExtentName& extent) {
   return is_gone;
 }
 
-std::vector<DiskCache::Candidate> DiskCache::candidates(
-    const std::vector<ExtentName>& extents) const {
-  std::vector<Candidate> out;
-  out.reserve(extents.size());
+std::vector<DiskCache::Candidate> DiskCache::candidates(const std::vector<ExtentName>& extents,
+                                                        const PlanBoard& plans) const {
+  std::vector<Candidate> planned, others;
   for (const ExtentName& extent : extents) {
+    if (const auto need = plans.next_need(extent)) {
+      planned.push_back({.name = extent, .need = need});
+      continue;
+    }
     const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
     struct stat info {};
     if (::fstatat(root_.get(), path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     const bool was_hit = nanoseconds(info.st_mtim) != 0;
-    out.push_back({extent, was_hit, nanoseconds(was_hit ? info.st_mtim : info.st_atim)});
+    others.push_back({.name = extent,
+                      .need = {},
+                      .was_hit = was_hit,
+                      .since_ns = nanoseconds(was_hit ? info.st_mtim : info.st_atim)});
+  }
+  std::vector<Candidate> all = in_order_of_use(std::move(others));
+  // Belady's rule: what is needed last is worth least.
+  std::sort(planned.begin(), planned.end(), [](const Candidate& a, const Candidate& b) {
+    return std::tuple(*b.need, a.name) < std::tuple(*a.need, b.name);
+  });
+  all.insert(all.end(), planned.begin(), planned.end());
+  return all;
+}
+
+std::vector<DiskCache::Candidate> DiskCache::in_order_of_use(std::vector<Candidate> all) {
+  // What was never read again makes room first, as long as it is more than a tenth: one pass over
+  // a large dataset does not push out what is in use. Then what was read again longest ago.
+  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
+    return a.was_hit != b.was_hit ? !a.was_hit : a.since_ns < b.since_ns;
+  });
+  const auto used =
+      std::find_if(all.begin(), all.end(), [](const Candidate& c) { return c.was_hit; });
+  std::uint64_t held = 0;
+  std::uint64_t new_bytes = 0;
+  for (const Candidate& c : all) {
+    held += file_bytes(c.name);
+    if (!c.was_hit) new_bytes += file_bytes(c.name);
+  }
+  std::vector<Candidate> out;
+  out.reserve(all.size());
+  auto next_new = all.begin();
+  for (auto next_used = used; next_new != used || next_used != all.end();) {
+    const bool takes_new =
+        next_new != used && (next_used == all.end() || new_bytes * kNewShare > held);
+    out.push_back(takes_new ? *next_new++ : *next_used++);
+    held -= file_bytes(out.back().name);
+    if (takes_new) new_bytes -= file_bytes(out.back().name);
   }
   return out;
 }
 
-std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes) {
+std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes, const ExtentName* wanted) {
   MutexLock lock(eviction_mutex_);
   ledger_->sweep();
   if (!ledger_->is_doubtful() && ledger_->used_bytes() <= target_bytes) return 0;
@@ -404,35 +454,33 @@ std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes) {
   if (extents.empty()) collect();
   std::uint64_t gone = 0;
   if (ledger_->used_bytes() > target_bytes) {
-    // What was never read again makes room first, as long as it is more than a tenth: one pass over
-    // a large dataset does not push out what is in use. Then what was read again longest ago.
-    std::vector<Candidate> all = candidates(extents);
-    std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-      return a.was_hit != b.was_hit ? !a.was_hit : a.since_ns < b.since_ns;
-    });
-    std::uint64_t new_bytes = 0;
-    for (const Candidate& c : all) new_bytes += c.was_hit ? 0 : file_bytes(c.name);
-    auto fresh = all.begin();
-    auto used = std::find_if(all.begin(), all.end(), [](const Candidate& c) { return c.was_hit; });
-    const auto first_used = used;
-    while (ledger_->used_bytes() > target_bytes) {
-      const bool has_fresh = fresh != first_used;
-      const bool has_used = used != all.end();
-      if (!has_fresh && !has_used) break;
-      const bool takes_fresh = has_fresh && (!has_used || new_bytes * kNewShare > held);
-      const Candidate& victim = takes_fresh ? *fresh++ : *used++;
-      const std::uint64_t size = file_bytes(victim.name);
-      if (takes_fresh) {
-        new_bytes -= size;
-        ledger_->note_ghost(victim.name);
-      }
-      held -= size;
-      if (unlink_extent(victim.name)) gone += size;
+    PlanBoard plans;
+    plans.look(plans_.get());
+    const std::optional<std::uint32_t> limit =
+        wanted != nullptr ? plans.next_need(*wanted) : std::nullopt;
+    for (const Candidate& victim : candidates(extents, plans)) {
+      if (ledger_->used_bytes() <= target_bytes) break;
+      // What nobody plans to read makes room for nothing that somebody does.
+      if (wanted != nullptr && victim.need && (!limit || *victim.need <= *limit)) break;
+      if (!victim.need && !victim.was_hit) ledger_->note_ghost(victim.name);
+      if (unlink_extent(victim.name)) gone += file_bytes(victim.name);
     }
     evicted_bytes_.add(gone);
   }
   ledger_->end_eviction();
+  if (wanted != nullptr) {
+    // All that is here is needed before what comes: that stays so until some of it was read.
+    lookups_since_.store(0);
+    pause_lookups_.store(gone == 0 ? extents.size() / kPauseShare : 0);
+  }
   return gone;
+}
+
+std::shared_ptr<OwnPlan> DiskCache::publish_plan(std::vector<PlanEntry> entries) {
+  auto plan = OwnPlan::publish(plans_.get(), std::move(entries));
+  if (plan) return *std::move(plan);
+  note_failure(plan.error());
+  return nullptr;
 }
 
 // --- for people ---

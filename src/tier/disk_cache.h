@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <set>
 #include <span>
@@ -25,6 +26,7 @@
 #include "tier/extent_file.h"
 #include "tier/extent_index.h"
 #include "tier/ledger.h"
+#include "tier/plan_file.h"
 
 namespace headrace::tier {
 
@@ -68,6 +70,9 @@ class DiskCache final : public Cache {
   /// Deletes what overlaps the range: it made no sense to a reader.
   void drop(const ExtentName& range);
 
+  /// Tells all processes when a reader needs what. Null when it cannot be written.
+  std::shared_ptr<OwnPlan> publish_plan(std::vector<PlanEntry> entries);
+
   /// Runs `task` on a reader's thread. False: too many wait.
   bool run(ThreadPool::Task&& task) { return readers_->submit(std::move(task)); }
   /// The same at `due`, surely.
@@ -97,13 +102,16 @@ class DiskCache final : public Cache {
     ThreadPool::Task task;
     bool operator<(const Later& o) const noexcept { return due > o.due; }  // The first on top.
   };
+  /// An extent that may go, and why it should not.
   struct Candidate {
     ExtentName name;
+    /// Batches until it is needed; none: in nobody's plan, which goes first.
+    std::optional<std::uint32_t> need;
     bool was_hit = false;
     std::int64_t since_ns = 0;  ///< Of the hit, or of the file.
   };
 
-  DiskCache(const CacheOptions& options, Fd root);
+  DiskCache(const CacheOptions& options, Fd root, Fd plans);
   Status start();
   void allow_buffers(std::uint64_t bytes) noexcept;
 
@@ -112,12 +120,17 @@ class DiskCache final : public Cache {
   bool read_one(const ExtentName& extent, std::uint64_t from_bytes, std::span<std::byte> out,
                 std::uint64_t& object_size_bytes);
   void write(const ExtentInfo& info, std::span<const std::byte> data);
-  /// Room for a file of so many bytes, evicting others where there is none.
-  bool reserve(std::uint64_t bytes);
+  /// Room for the file of an extent, evicting others where there is none.
+  bool reserve(const ExtentName& extent);
   std::uint64_t limit_now(std::uint64_t used_bytes) const;
-  /// Makes files and reservations take `target_bytes` at most. Bytes of files that went.
-  std::uint64_t evict_to(std::uint64_t target_bytes);
-  std::vector<Candidate> candidates(const std::vector<ExtentName>& extents) const;
+  /// Makes files and reservations take `target_bytes` at most. Bytes of files that went. `wanted`:
+  /// to make room for it; what is needed before it stays.
+  std::uint64_t evict_to(std::uint64_t target_bytes, const ExtentName* wanted = nullptr);
+  std::vector<Candidate> candidates(const std::vector<ExtentName>& extents,
+                                    const PlanBoard& plans) const;
+  /// The same without plans, oldest first, new ones as long as they are many: the order in which
+  /// they go.
+  static std::vector<Candidate> in_order_of_use(std::vector<Candidate> all);
   bool unlink_extent(const ExtentName& extent);
   void mark(const ExtentName& extent, bool is_hit) const;
   void note_failure(const Status& status);
@@ -126,6 +139,7 @@ class DiskCache final : public Cache {
   const CacheOptions options_;
   Clock& clock_;
   const Fd root_;
+  const Fd plans_;
   std::unique_ptr<Ledger> ledger_;
   ExtentIndex index_;
   std::unique_ptr<SlabPool> buffers_;
@@ -136,6 +150,9 @@ class DiskCache final : public Cache {
   std::set<ExtentName> flights_ HEADRACE_GUARDED_BY(flights_mutex_);
 
   Mutex eviction_mutex_;
+  /// Looks at the cache since the last eviction that found nothing to evict.
+  std::atomic<std::uint64_t> lookups_since_{UINT64_MAX / 2};
+  std::atomic<std::uint64_t> pause_lookups_{0};
 
   Mutex writes_mutex_;
   std::condition_variable writes_done_;

@@ -21,10 +21,10 @@ from headrace import sim as simulator
 SAMPLES = 3000
 
 
-def pack(path: Path, **options: Any) -> None:
+def pack(path: Path, data_bytes: int = 400, **options: Any) -> None:
     rng = np.random.default_rng(1)
     prepare.write(
-        ({"x": i, "data": rng.bytes(400)} for i in range(SAMPLES)),
+        ({"x": i, "data": rng.bytes(data_bytes)} for i in range(SAMPLES)),
         str(path),
         format="mds",
         shard_bytes="64KiB",
@@ -212,3 +212,60 @@ def test_the_command_line_looks_into_it(root: Path, tmp_path: Path, cli: Callabl
     assert cli("cache", "free", cache, "s3://b/", "--json").json()["freed_bytes"] > 0
     assert cli("cache", "stat", cache, "--json").json()["extents"] == 0
     assert cli("cache", "stat", str(tmp_path / "typo")).code == 1
+
+
+CELL = 8 << 10
+
+
+def _optimum(cells: list[tuple[str, int]], room: int, start: int) -> int:
+    """Cells that Belady's rule fetches of those that are read, from number ``start`` on, with room for some:
+    at each moment it keeps what is read again soonest."""
+    following = [0] * len(cells)
+    last: dict[tuple[str, int], int] = {}
+    for i in reversed(range(len(cells))):
+        following[i] = last.get(cells[i], len(cells))
+        last[cells[i]] = i
+    held: dict[tuple[str, int], int] = {}
+    fetched = 0
+    for i, cell in enumerate(cells):
+        fetched += cell not in held and i >= start
+        held[cell] = following[i]
+        if len(held) > room:
+            del held[max(held, key=held.__getitem__)]
+    return fetched
+
+
+@pytest.mark.parametrize("order", ["headrace", "mosaic:py1s"])
+def test_what_is_fetched_again_is_near_the_optimum(tmp_path: Path, order: str) -> None:
+    root, log = tmp_path / "root", tmp_path / "log"
+    pack(root / "b", data_bytes=4000)
+    options: dict[str, Any] = {"batch_size": 10, "order": order, "block_bytes": "64KiB", "memory": "16MiB"}
+    with simulator.Server(str(root)) as server:
+        with hr.Loader("s3://b", **options, access_log=log, **where(server)) as loader:
+            for _ in range(3):
+                list(loader)
+        gets = [json.loads(line) for line in log.read_text().splitlines()]
+        gets = [line for line in gets if line["operation"] == "get" and line["object"].endswith(".mds")]
+        room = sum(path.stat().st_size for path in (root / "b").glob("*.mds")) // 2
+        cache = tmp_path / "cache"
+        limit = room * 17 // 16  # Each extent of 64 KiB has a header of 4 KiB.
+        with hr.Loader("s3://b", **options, cache=cache, cache_limit=limit, **where(server)) as loader:
+            list(loader)
+            hr.Cache(cache)._native.flush()
+            before = cached(loader, "miss_bytes")
+            for _ in range(2):
+                list(loader)
+            fetched = cached(loader, "miss_bytes") - before
+    # Ranges of different epochs differ where lanes cut blocks: counted by cells, of which a range has those
+    # that begin in it.
+    epochs = [
+        [
+            (line["object"], cell)
+            for line in gets[k * len(gets) // 3 : (k + 1) * len(gets) // 3]
+            for cell in range(-(-line["offset"] // CELL), -(-(line["offset"] + line["length"]) // CELL))
+        ]
+        for k in range(3)
+    ]
+    best = _optimum([cell for epoch in epochs for cell in epoch], room // CELL, len(epochs[0])) * CELL
+    print(f"{order}: fetched {fetched / room / 4:.3f} of the data an epoch, at best {best / room / 4:.3f}")
+    assert fetched <= 1.1 * best

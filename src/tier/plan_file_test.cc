@@ -1,0 +1,137 @@
+#include "tier/plan_file.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+
+#include "base/random.h"
+#include "base/temporary_directory.h"
+#include "base/test_seed.h"
+
+namespace headrace::tier {
+namespace {
+
+class Plans : public ::testing::Test {
+ protected:
+  std::shared_ptr<OwnPlan> publish(std::vector<PlanEntry> entries) {
+    auto plan = OwnPlan::publish(fd_.get(), std::move(entries));
+    EXPECT_TRUE(plan) << plan.error().message();
+    return plan ? *std::move(plan) : nullptr;
+  }
+  std::optional<std::uint32_t> need(const ExtentName& extent) {
+    PlanBoard board;
+    board.look(fd_.get());
+    return board.next_need(extent);
+  }
+  std::size_t file_count() const {
+    return static_cast<std::size_t>(
+        std::distance(std::filesystem::directory_iterator(directory_.path()),
+                      std::filesystem::directory_iterator()));
+  }
+
+  TemporaryDirectory directory_;
+  Fd fd_{::open(directory_.path().c_str(), O_RDONLY | O_DIRECTORY)};
+};
+
+constexpr ObjectId kObject{7, 7};
+
+TEST_F(Plans, SayWhenARangeIsNeeded) {
+  const auto plan = publish({{{kObject, 100, 50}, 9, 20}, {{kObject, 0, 100}, 3, 15}});
+  EXPECT_EQ(need({kObject, 0, 100}), 3U);
+  EXPECT_EQ(need({kObject, 10, 5}), 3U) << "a part";
+  EXPECT_EQ(need({kObject, 120, 5}), 9U);
+  EXPECT_EQ(need({kObject, 90, 20}), 3U) << "across two: the sooner";
+  EXPECT_EQ(need({kObject, 150, 10}), std::nullopt);
+  EXPECT_EQ(need({{7, 8}, 0, 10}), std::nullopt);
+}
+
+TEST_F(Plans, WhatWasReadIsNeededTheNextTime) {
+  const auto plan = publish({{{kObject, 0, 100}, 3, 15}});
+  plan->note_read({kObject, 50, 50});
+  EXPECT_EQ(need({kObject, 0, 100}), 3U) << "a later part of it says nothing";
+  plan->note_read({kObject, 0, 50});
+  EXPECT_EQ(need({kObject, 0, 100}), 15U);
+  plan->note_read({kObject, 0, 100});
+  EXPECT_EQ(need({kObject, 0, 100}), PlanEntry::kNever) << "not again, as far as is known";
+  EXPECT_EQ(plan->next_need({kObject, 0, 100}), PlanEntry::kNever);
+}
+
+TEST_F(Plans, OfSeveralReadersTheSoonestCounts) {
+  const auto one = publish({{{kObject, 0, 100}, 30, 40}});
+  const auto other = publish({{{kObject, 0, 100}, 5, 60}});
+  EXPECT_EQ(need({kObject, 0, 100}), 5U);
+  other->note_read({kObject, 0, 100});
+  EXPECT_EQ(need({kObject, 0, 100}), 30U);
+}
+
+TEST_F(Plans, GoWithTheirReader) {
+  { const auto plan = publish({{{kObject, 0, 100}, 3, 15}}); }
+  EXPECT_EQ(need({kObject, 0, 100}), std::nullopt);
+  EXPECT_EQ(file_count(), 0U);
+}
+
+TEST_F(Plans, OfTheDeadAreDeleted) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const auto plan = OwnPlan::publish(fd_.get(), {{{kObject, 0, 100}, 3, 15}});
+    ::kill(::getpid(), SIGKILL);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(file_count(), 1U);
+  EXPECT_EQ(need({kObject, 0, 100}), std::nullopt);
+  EXPECT_EQ(file_count(), 0U);
+}
+
+TEST_F(Plans, FilesThatAreNoneAreLeftOutOfIt) {
+  const auto plan = publish({{{kObject, 0, 100}, 3, 15}});
+  const auto file = *std::filesystem::directory_iterator(directory_.path());
+  std::fstream(file.path(), std::ios::in | std::ios::out).write("x", 1);
+  EXPECT_EQ(need({kObject, 0, 100}), std::nullopt);
+}
+
+// Against a look at every entry.
+TEST_F(Plans, FindWhatALookAtEveryEntryFinds) {
+  Random random(test_seed());
+  for (int round = 0; round < 100; ++round) {
+    std::vector<PlanEntry> entries;
+    for (std::uint64_t object = 0; object < 3; ++object) {
+      std::uint64_t at = random.below(5);
+      while (at < 100) {
+        const std::uint64_t length = 1 + random.below(9);
+        if (random.below(4) != 0)
+          entries.push_back({{{object, 0}, at, length},
+                             static_cast<std::uint32_t>(random.below(50)),
+                             static_cast<std::uint32_t>(50 + random.below(50))});
+        at += length;
+      }
+    }
+    const auto plan = publish(entries);
+    for (int i = 0; i < 40; ++i) {
+      const ExtentName range{{random.below(4), 0}, random.below(100), 1 + random.below(30)};
+      std::optional<std::uint32_t> expected;
+      const bool is_read = random.below(3) == 0;
+      if (is_read) plan->note_read(range);
+      for (PlanEntry& e : entries) {
+        if (e.range.object != range.object ||
+            e.range.offset_bytes >= range.offset_bytes + range.length_bytes ||
+            range.offset_bytes >= e.range.offset_bytes + e.range.length_bytes)
+          continue;
+        if (is_read && e.range.offset_bytes >= range.offset_bytes)
+          (e.first != PlanEntry::kNever ? e.first : e.second) = PlanEntry::kNever;
+        const std::uint32_t need = e.first != PlanEntry::kNever ? e.first : e.second;
+        expected = std::min(expected.value_or(PlanEntry::kNever), need);
+      }
+      ASSERT_EQ(need(range), expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace headrace::tier
