@@ -4,7 +4,7 @@
 /// processes and jobs of a node.
 ///
 /// Place: src/tier/. cache_reads() wraps a store; whoever reads through the wrapper reads the same
-/// bytes as without it, or the same error. docs/design/0042.
+/// bytes as without it, or the same error. docs/design/0045.
 ///
 /// Threads: every function from any thread.
 #include <cstddef>
