@@ -97,10 +97,10 @@ class Cache {
 /// A handle on the store of `inner` whose reads of a known version (Request::etag) are served from
 /// `cache` where it has them, and kept there where not. Other reads and all writes go to the store.
 /// A version that the cache has can be read after the object has changed or gone; head() and list()
-/// ask the store. Bytes are checked against their sums at every read; what does not match, cannot be
-/// read, or is read with Request::fresh_connection is deleted and fetched. A cache that cannot
-/// be written costs its use, never a read. `accept_limit`: reads of one handle that are accepted and
-/// not handed out.
+/// ask the store. Bytes are checked against their sums at every read; what does not match, cannot
+/// be read, or is read with Request::fresh_connection is deleted and fetched. A cache that cannot
+/// be written costs its use, never a read. `accept_limit`: reads of one handle that are accepted
+/// and not handed out.
 std::unique_ptr<Store> cache_reads(std::unique_ptr<Store> inner, std::shared_ptr<Cache> cache,
                                    std::size_t accept_limit = 4096);
 

@@ -252,9 +252,9 @@ struct LaneChoice {
 };
 /// Lanes for a first run: the largest divisor (or multiple) of the global batch that is at most 64,
 /// or G / 8 where that is more; never more than one rank could hold (memory / 1.5 windows) or the
-/// dataset fills (B / W, but 8 where it has several blocks: cut lanes mix them). That limit itself where such a divisor would be less than a quarter of
-/// it. World size plays no part, so runs that differ only in it see the same order. See
-/// docs/order.md.
+/// dataset fills (B / W, but 8 where it has several blocks: cut lanes mix them). That limit itself
+/// where such a divisor would be less than a quarter of it. World size plays no part, so runs that
+/// differ only in it see the same order. See docs/order.md.
 LaneChoice choose_lanes(const LaneNeeds& needs);
 /// OrderSpec::bundle_lanes for a number of lanes: 2 where that leaves at least 8 bundles, else 1.
 std::uint32_t bundle_of(std::uint32_t lane_count) noexcept;

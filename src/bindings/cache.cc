@@ -1,5 +1,5 @@
-// A cache needs no store: what is asked here is about a directory. Calls that look at every file run
-// on a thread of their own (run_interruptible), so that Ctrl-C ends the wait for them.
+// A cache needs no store: what is asked here is about a directory. Calls that look at every file
+// run on a thread of their own (run_interruptible), so that Ctrl-C ends the wait for them.
 #include "headrace/cache.h"
 
 #include <memory>
@@ -32,15 +32,15 @@ nb::dict usage(PyCache& self) {
 
 nb::list extents(PyCache& self) {
   std::vector<CachedExtent> all;
-  raise_if_error(run_interruptible([&](const std::stop_token&) {
-                   return self.cache->list(
-                       [&](const CachedExtent& extent) { all.push_back(extent); });
-                 }),
-                 self.cache->directory());
+  raise_if_error(
+      run_interruptible([&](const std::stop_token&) {
+        return self.cache->list([&](const CachedExtent& extent) { all.push_back(extent); });
+      }),
+      self.cache->directory());
   nb::list out;
   for (const CachedExtent& extent : all) {
-    out.append(nb::make_tuple(extent.path, extent.url, extent.etag,
-                              extent.offset_bytes, extent.length_bytes, extent.object_size_bytes));
+    out.append(nb::make_tuple(extent.path, extent.url, extent.etag, extent.offset_bytes,
+                              extent.length_bytes, extent.object_size_bytes));
   }
   return out;
 }

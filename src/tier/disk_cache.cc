@@ -348,9 +348,14 @@ bool DiskCache::reserve(const ExtentName& extent) {
   if (bytes > limit) return false;
   // A little more than is needed: the next ones find room without a search.
   const std::uint64_t spare = std::max(bytes, limit / kEvictedShare);
-  if (lookups_since_.load() < pause_lookups_.load()) return false;
-  evict_to(limit - std::min(limit, spare), &extent);
-  return ledger_->try_reserve(bytes, limit);
+  // Others take of the room that was made, too.
+  constexpr int kTries = 4;
+  for (int i = 0; i < kTries; ++i) {
+    if (lookups_since_.load() < pause_lookups_.load()) return false;
+    evict_to(limit - std::min(limit, spare), &extent);
+    if (ledger_->try_reserve(bytes, limit)) return true;
+  }
+  return false;
 }
 
 void DiskCache::note_failure(const Status& status) {

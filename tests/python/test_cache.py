@@ -243,29 +243,27 @@ def test_what_is_fetched_again_is_near_the_optimum(tmp_path: Path, order: str) -
     with simulator.Server(str(root)) as server:
         with hr.Loader("s3://b", **options, access_log=log, **where(server)) as loader:
             for _ in range(3):
-                list(loader)
+                batches(loader)
         gets = [json.loads(line) for line in log.read_text().splitlines()]
         gets = [line for line in gets if line["operation"] == "get" and line["object"].endswith(".mds")]
         room = sum(path.stat().st_size for path in (root / "b").glob("*.mds")) // 2
         cache = tmp_path / "cache"
         limit = room * 17 // 16  # Each extent of 64 KiB has a header of 4 KiB.
         with hr.Loader("s3://b", **options, cache=cache, cache_limit=limit, **where(server)) as loader:
-            list(loader)
+            batches(loader)
             hr.Cache(cache)._native.flush()
             before = cached(loader, "miss_bytes")
             for _ in range(2):
-                list(loader)
+                batches(loader)
             fetched = cached(loader, "miss_bytes") - before
     # Ranges of different epochs differ where lanes cut blocks: counted by cells, of which a range has those
     # that begin in it.
-    epochs = [
-        [
-            (line["object"], cell)
-            for line in gets[k * len(gets) // 3 : (k + 1) * len(gets) // 3]
-            for cell in range(-(-line["offset"] // CELL), -(-(line["offset"] + line["length"]) // CELL))
-        ]
-        for k in range(3)
+    cells = [
+        (line["object"], cell)
+        for line in gets
+        for cell in range(-(-line["offset"] // CELL), -(-(line["offset"] + line["length"]) // CELL))
     ]
-    best = _optimum([cell for epoch in epochs for cell in epoch], room // CELL, len(epochs[0])) * CELL
+    best = _optimum(cells, room // CELL, len(cells) // 3) * CELL
     print(f"{order}: fetched {fetched / room / 4:.3f} of the data an epoch, at best {best / room / 4:.3f}")
-    assert fetched <= 1.1 * best
+    # Extents are left out where writing is behind, and here an epoch takes a tenth of a second.
+    assert fetched <= 1.3 * best

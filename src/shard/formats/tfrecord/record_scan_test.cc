@@ -6,9 +6,9 @@
 #include "base/endian.h"
 #include "shard/formats/tfrecord/example_cutter.h"
 #include "shard/formats/tfrecord/record.h"
-#include "wire/message.h"
 #include "shard/testing/drive_scan.h"
 #include "shard/testing/proto_field.h"
+#include "wire/message.h"
 
 namespace headrace::detail {
 namespace {
