@@ -106,6 +106,8 @@ struct Completion {
   /// It was tried again after a failure, or the store refused others for their rate meanwhile:
   /// then it is not the bytes before it that it waited for.
   bool was_held_off = false;
+  /// kGet: from a cache below, not from the store; [submitted, finished) is waiting for that.
+  bool was_cached = false;
 };
 
 struct ObjectInfo {

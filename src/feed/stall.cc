@@ -34,12 +34,13 @@ Microseconds wait_length(const WaitInterval& wait) noexcept {
 
 void book_wait(StallBook& book, const WaitInterval& wait, const BatchTimeline& timeline) {
   const Timeline& read = timeline.slowest;
+  const StallCause body = read.was_cached ? StallCause::kCacheRead : StallCause::kTransfer;
   const std::array<Phase, 10> phases = {{
       {read.wanted, StallCause::kOther},
       {read.submitted, StallCause::kMemory},
-      {read.sent, read.was_held_off ? StallCause::kThrottled : StallCause::kTransfer},
-      {read.first_byte, StallCause::kFirstByte},
-      {read.finished, StallCause::kTransfer},
+      {read.sent, read.was_held_off ? StallCause::kThrottled : body},
+      {read.first_byte, read.was_cached ? body : StallCause::kFirstByte},
+      {read.finished, body},
       {read.inflated, StallCause::kDecompress},
       {timeline.memory_from, StallCause::kOther},
       {timeline.memory_until, StallCause::kMemory},

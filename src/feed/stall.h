@@ -20,6 +20,7 @@ struct Timeline {
   TimePoint inflated{};  ///< It was decompressed. Zero for uncompressed blocks.
   /// Its turn came late because the store refused requests, not because of the bytes before it.
   bool was_held_off = false;
+  bool was_cached = false;  ///< What came last came from a cache.
 };
 
 /// Why a batch was not there earlier: the read that came last, the wait for the batch's own memory,

@@ -49,6 +49,17 @@ TEST(Stall, WaitingForTheBytesOfOthersIsTransferUnlessTheStoreRefuses) {
   }
 }
 
+TEST(Stall, WhatComesFromACacheIsWaitedForThere) {
+  BatchTimeline timeline = example();
+  timeline.slowest.was_held_off = false;
+  timeline.slowest.was_cached = true;
+  StallBook book;
+  book_wait(book, {at(20), at(160)}, timeline);
+  EXPECT_EQ(booked(book, StallCause::kCacheRead), 90U);
+  EXPECT_EQ(booked(book, StallCause::kDecompress), 50U);
+  EXPECT_EQ(book.total_us(), 140U);
+}
+
 TEST(Stall, BooksOnlyWhatLiesInTheWait) {
   StallBook book;
   book_wait(book, {at(60), at(80)}, example());

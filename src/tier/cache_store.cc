@@ -287,6 +287,7 @@ void CacheHandle::complete(std::size_t index, Status status, TimePoint began,
   completion.status = std::move(status);
   completion.slab = std::move(slot.request.slab);
   completion.length_bytes = completion.status.ok() ? slot.name.length_bytes : 0;
+  completion.was_cached = completion.status.ok();
   completion.object_size_bytes = object_size;
   completion.submitted = slot.submitted;
   completion.sent = completion.first_byte = began;

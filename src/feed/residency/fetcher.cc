@@ -255,6 +255,7 @@ void Fetcher::take_answer(Fetch& fetch, std::size_t index, Completion& completio
   Timeline& timeline = fetch.timeline;
   timeline.sent = std::max(timeline.sent, completion.sent);
   timeline.first_byte = std::max(timeline.first_byte, completion.first_byte);
+  if (completion.finished >= timeline.finished) timeline.was_cached = completion.was_cached;
   timeline.finished = std::max(timeline.finished, completion.finished);
   timeline.was_held_off = timeline.was_held_off || completion.was_held_off;
   if (index >= fetch.head_count) {
