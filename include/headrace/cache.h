@@ -34,6 +34,9 @@ struct CacheOptions {
   /// Memory for what waits to be written; with more to write, extents are left out. Where a process
   /// opens a directory several times, the most that it was given.
   std::uint64_t buffer_bytes = std::uint64_t{256} << 20;
+  /// Reads that name no version are cached from this length on: head() tells their version first,
+  /// which costs a request and may be a second old. Shorter ones would be over before.
+  std::uint64_t least_unnamed_bytes = std::uint64_t{256} << 10;
   std::uint32_t reader_count = 8;  ///< Threads that read files.
   std::uint32_t writer_count = 4;  ///< Threads that write them.
   Clock* clock = nullptr;          ///< nullptr: system_clock().
@@ -94,13 +97,14 @@ class Cache {
   Cache() = default;
 };
 
-/// A handle on the store of `inner` whose reads of a known version (Request::etag) are served from
-/// `cache` where it has them, and kept there where not. Other reads and all writes go to the store.
-/// A version that the cache has can be read after the object has changed or gone; head() and list()
-/// ask the store. Bytes are checked against their sums at every read; what does not match, cannot
-/// be read, or is read with Request::fresh_connection is deleted and fetched. A cache that cannot
-/// be written costs its use, never a read. `accept_limit`: reads of one handle that are accepted
-/// and not handed out.
+/// A handle on the store of `inner` whose reads are served from `cache` where it has them, and kept
+/// there where not: those of a known version (Request::etag), and of others those that are long
+/// (CacheOptions::least_unnamed_bytes). Shorter reads and all writes go to the store. A version
+/// that the cache has can be read after the object has changed or gone; head() and list() ask the
+/// store. Bytes are checked against their sums at every read; what does not match, cannot be read,
+/// or is read with Request::fresh_connection is deleted and fetched. A cache that cannot be written
+/// costs its use, never a read. `accept_limit`: reads of one handle that are accepted and not
+/// handed out.
 std::unique_ptr<Store> cache_reads(std::unique_ptr<Store> inner, std::shared_ptr<Cache> cache,
                                    std::size_t accept_limit = 4096);
 

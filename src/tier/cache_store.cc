@@ -8,6 +8,9 @@
 //   the store, or done. Whoever has it is the only one to touch its request.
 // - wait() sleeps in the store's wait(). Whoever makes something for it to take wakes the store; a
 //   wake of the caller's own is remembered apart, as only that ends wait() with nothing.
+// - A read that names no version is first given the one that head() tells. Where that has gone by
+//   the time it is asked for, the read goes to the store as the caller made it: nobody sees
+//   kChanged who named no version.
 // - A handle dies after its last slot: readers' tasks point to it.
 #include <algorithm>
 #include <array>
@@ -20,6 +23,7 @@
 #include "base/mutex.h"
 #include "headrace/forwarding_store.h"
 #include "tier/disk_cache.h"
+#include "tier/versions.h"
 
 namespace headrace {
 namespace {
@@ -40,9 +44,10 @@ constexpr std::chrono::milliseconds kFlightPatience{3000};
 class CacheHandle final : public ForwardingStore {
  public:
   CacheHandle(std::unique_ptr<Store> inner, std::shared_ptr<DiskCache> cache,
-              std::size_t accept_limit)
+              std::shared_ptr<tier::Versions> versions, std::size_t accept_limit)
       : ForwardingStore(std::move(inner)),
         cache_(std::move(cache)),
+        versions_(std::move(versions)),
         accept_limit_(accept_limit),
         origin_(ForwardingStore::origin()) {}
 
@@ -95,8 +100,28 @@ class CacheHandle final : public ForwardingStore {
       drop_cancelled();
     }
     changed_.notify_all();
+    stop_.request_stop();
     inner().stop();
     inner().wake();
+  }
+
+  Status remove(const std::string& key, const CallOptions& call) override {
+    return after_write(key, [&] { return inner().remove(key, call); });
+  }
+  std::vector<Status> remove_many(std::span<const std::string> keys,
+                                  const CallOptions& call) override {
+    auto statuses = inner().remove_many(keys, call);
+    for (const std::string& key : keys) versions_->forget(key);
+    return statuses;
+  }
+  Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
+                          const CallOptions& call) override {
+    return after_write(to_key, [&] { return inner().copy(from_key, to_key, call); });
+  }
+  Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
+                                     std::span<const UploadedPart> parts,
+                                     const CallOptions& call) override {
+    return after_write(key, [&] { return inner().complete_upload(key, upload_id, parts, call); });
   }
 
   bool wants_foresight() const noexcept override { return true; }
@@ -134,7 +159,12 @@ class CacheHandle final : public ForwardingStore {
     Request request;  // While no store and no completion has it.
     std::uint64_t tag = 0;
     std::string_view key, etag;
+    std::string own_etag;  // Where head() told the version: `etag` is this.
+    bool wants_version = false;
+    bool was_short = false;         // Request::allow_short of one that wants a version.
+    std::uint64_t asked_bytes = 0;  // And its length.
     ExtentName name;
+    bool is_write = false;
     bool is_kept = false;  // What comes from the store is to be kept.
     bool is_used = false;
     bool is_cancelled = false;
@@ -145,10 +175,23 @@ class CacheHandle final : public ForwardingStore {
 
   Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
     return std::unique_ptr<Store>(
-        std::make_unique<CacheHandle>(std::move(handle), cache_, accept_limit_));
+
+        std::make_unique<CacheHandle>(std::move(handle), cache_, versions_, accept_limit_));
+  }
+
+  template <class Call>
+  auto after_write(const std::string& key, const Call& call) -> decltype(call()) {
+    auto result = call();
+    versions_->forget(key);
+    return result;
   }
 
   bool accept(Request& request);
+  /// Gives a read that names no version the one that is there. False: it is to go to the store as
+  /// it is.
+  bool find_version(Slot& slot);
+  /// What a read was before find_version().
+  static void restore(Slot& slot) noexcept;
   void note_read(const ExtentName& range) HEADRACE_REQUIRES(mutex_) {
     if (recent_.size() < kRemembered) recent_.resize(kRemembered);
     recent_[read_count_++ % kRemembered] = range;
@@ -161,8 +204,9 @@ class CacheHandle final : public ForwardingStore {
   void drop_cancelled() HEADRACE_REQUIRES(mutex_);
   void complete(std::size_t index, Status status, TimePoint began, std::uint64_t object_size);
   void finish(std::size_t index, Completion completion) HEADRACE_REQUIRES(mutex_);
-  /// From the store: what it says goes on to the caller, and its bytes into the cache.
-  void take_inside(Completion& completion);
+  /// From the store: what it says goes on to the caller, and its bytes into the cache. False: it is
+  /// asked again.
+  bool take_inside(Completion& completion);
   std::size_t take_ready(std::span<Completion> out) HEADRACE_REQUIRES(mutex_);
   std::size_t slot_count() HEADRACE_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
@@ -175,6 +219,8 @@ class CacheHandle final : public ForwardingStore {
   }
 
   const std::shared_ptr<DiskCache> cache_;
+  const std::shared_ptr<tier::Versions> versions_;
+  std::stop_source stop_;  // Ends head() of readers.
   const std::size_t accept_limit_;
   std::shared_ptr<tier::OwnPlan> plan_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<ExtentName> recent_ HEADRACE_GUARDED_BY(mutex_);  // A ring of kRemembered.
@@ -193,12 +239,16 @@ class CacheHandle final : public ForwardingStore {
 };
 
 bool CacheHandle::accept(Request& request) {
-  const bool is_ranged = request.op == Op::kGet && !request.etag.empty() && !request.key.empty() &&
+  const bool is_ranged = request.op == Op::kGet && !request.key.empty() &&
                          request.length_bytes > 0 &&
                          request.offset_bytes <= UINT64_MAX - request.length_bytes;
   const bool fits = request.slab_offset_bytes <= request.slab.bytes().size() &&
                     request.length_bytes <= request.slab.bytes().size() - request.slab_offset_bytes;
-  const bool is_cached = is_ranged && fits && !request.allow_short;
+  const bool wants_version = request.etag.empty() &&
+                             request.length_bytes >= cache_->least_unnamed_bytes() &&
+                             !request.fresh_connection;
+  const bool is_cached =
+      is_ranged && fits && (wants_version || (!request.etag.empty() && !request.allow_short));
   std::size_t index = 0;
   {
     MutexLock lock(mutex_);
@@ -212,6 +262,11 @@ bool CacheHandle::accept(Request& request) {
     slot.tag = request.tag;
     slot.key = request.key;
     slot.etag = request.etag;
+    slot.own_etag.clear();
+    slot.wants_version = is_cached && wants_version;
+    slot.was_short = request.allow_short;
+    slot.is_write = request.op == Op::kPut;
+    slot.asked_bytes = request.length_bytes;
     slot.is_kept = is_cached;
     slot.is_cancelled = slot.is_inside = false;
     slot.submitted = cache_->clock().now();
@@ -232,7 +287,7 @@ bool CacheHandle::accept(Request& request) {
       slot.request = std::move(request);
       slot.request.tag = index;
     }
-    if (is_cached) note_read(slot.name);
+    if (is_cached && !slot.wants_version) note_read(slot.name);
     free_.pop_back();
     slot.is_used = true;
     ++used_count_;
@@ -240,8 +295,42 @@ bool CacheHandle::accept(Request& request) {
   if (!is_cached) return true;
   if (cache_->run([this, index] { look_up(index); })) return true;
   // Too much to look for: fetched, as without a cache.
+  if (wants_version) {
+    MutexLock lock(mutex_);
+    slots_[index].is_kept = false;
+  }
   send(index);
   return true;
+}
+
+bool CacheHandle::find_version(Slot& slot) {
+  auto version = versions_->find(slot.key, cache_->clock().now());
+  if (!version) {
+    auto info = inner().head(std::string(slot.key),
+                             {.deadline = slot.request.deadline, .stop = stop_.get_token()});
+    if (!info || info->etag.empty()) return false;
+    version = {.etag = std::move(info->etag), .size_bytes = info->size_bytes};
+    versions_->note(slot.key, *version, cache_->clock().now());
+  }
+  const std::uint64_t offset = slot.request.offset_bytes;
+  if (offset >= version->size_bytes) return false;
+  const std::uint64_t length = std::min(slot.asked_bytes, version->size_bytes - offset);
+  if (length < slot.asked_bytes && !slot.was_short) return false;
+  slot.own_etag = std::move(version->etag);
+  slot.etag = slot.own_etag;
+  slot.request.etag = slot.etag;
+  slot.request.length_bytes = length;
+  slot.request.allow_short = false;
+  slot.name = {tier::object_id(origin_, object_url(slot.key), slot.etag), offset, length};
+  return true;
+}
+
+void CacheHandle::restore(Slot& slot) noexcept {
+  slot.is_kept = slot.is_inside = false;
+  slot.request.etag = slot.etag = {};
+  slot.own_etag.clear();
+  slot.request.length_bytes = slot.asked_bytes;
+  slot.request.allow_short = slot.was_short;
 }
 
 void CacheHandle::look_up(std::size_t index) {
@@ -257,6 +346,10 @@ void CacheHandle::look_up(std::size_t index) {
     return complete(index, Status(Code::kCancelled, describe(*slot) + ": cancelled"), now, 0);
   if (slot->request.deadline <= now)
     return complete(index, Status(Code::kDeadline, describe(*slot) + ": deadline passed"), now, 0);
+  if (std::exchange(slot->wants_version, false) && !find_version(*slot)) {
+    restore(*slot);
+    return send(index);
+  }
   if (slot->request.fresh_connection) {
     cache_->drop(slot->name);
     return send(index);
@@ -288,6 +381,7 @@ void CacheHandle::complete(std::size_t index, Status status, TimePoint began,
   completion.slab = std::move(slot.request.slab);
   completion.length_bytes = completion.status.ok() ? slot.name.length_bytes : 0;
   completion.was_cached = completion.status.ok();
+  if (completion.was_cached) completion.etag = slot.own_etag;
   completion.object_size_bytes = object_size;
   completion.submitted = slot.submitted;
   completion.sent = completion.first_byte = began;
@@ -354,7 +448,7 @@ std::size_t CacheHandle::take_ready(std::span<Completion> out) {
   return count;
 }
 
-void CacheHandle::take_inside(Completion& completion) {
+bool CacheHandle::take_inside(Completion& completion) {
   const std::size_t index = completion.tag;
   ExtentName name;
   DiskCache::Flight flight;
@@ -365,6 +459,17 @@ void CacheHandle::take_inside(Completion& completion) {
     MutexLock lock(mutex_);
     HEADRACE_CHECK(index < slots_.size() && slots_[index].is_inside);
     Slot& slot = slots_[index];
+    if (!slot.own_etag.empty() && completion.status.code() == Code::kChanged) {
+      versions_->forget(slot.key);
+      restore(slot);
+      slot.flight = DiskCache::Flight();
+      slot.request.slab = std::move(completion.slab);
+      --inside_count_;
+      waiting_.push_back(index);
+      return false;
+    }
+    if (slot.is_write) versions_->forget(slot.key);
+    if (completion.status.ok() && !slot.own_etag.empty()) completion.etag = slot.own_etag;
     is_kept =
         slot.is_kept && completion.status.ok() && completion.length_bytes == slot.name.length_bytes;
     if (is_kept) {
@@ -381,12 +486,13 @@ void CacheHandle::take_inside(Completion& completion) {
     --used_count_;
     --inside_count_;
   }
-  if (!is_kept) return;
+  if (!is_kept) return true;
   cache_->keep({.name = name,
                 .object_size_bytes = completion.object_size_bytes,
                 .url = object_url(key),
                 .etag = std::move(etag)},
                completion.slab.bytes().subspan(slab_offset, name.length_bytes), std::move(flight));
+  return true;
 }
 
 std::size_t CacheHandle::wait(std::span<Completion> out, TimePoint until, std::stop_token stop) {
@@ -409,8 +515,14 @@ std::size_t CacheHandle::wait(std::span<Completion> out, TimePoint until, std::s
     }
     std::size_t count = 0;
     if (!is_inner_over) count = inner().wait(out, slice, stop);
-    for (Completion& completion : out.first(count)) take_inside(completion);
-    if (count > 0) return count;
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      if (!take_inside(out[i])) continue;
+      if (kept != i) out[kept] = std::move(out[i]);
+      ++kept;
+    }
+    if (kept > 0) return kept;
+    if (count > 0) continue;
     MutexLock lock(mutex_);
     if (const std::size_t ready = take_ready(out); ready > 0) return ready;
     if (std::exchange(is_woken_, false) || stop.stop_requested()) return 0;
@@ -422,8 +534,9 @@ std::size_t CacheHandle::wait(std::span<Completion> out, TimePoint until, std::s
 
 std::unique_ptr<Store> cache_reads(std::unique_ptr<Store> inner, std::shared_ptr<Cache> cache,
                                    std::size_t accept_limit) {
-  return std::make_unique<CacheHandle>(
-      std::move(inner), std::static_pointer_cast<DiskCache>(std::move(cache)), accept_limit);
+  return std::make_unique<CacheHandle>(std::move(inner),
+                                       std::static_pointer_cast<DiskCache>(std::move(cache)),
+                                       std::make_shared<tier::Versions>(), accept_limit);
 }
 
 }  // namespace headrace

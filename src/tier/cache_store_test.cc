@@ -182,7 +182,7 @@ TEST_F(CacheStore, AnotherVersionIsAnotherObject) {
   EXPECT_EQ(fetched_->load(), 2000U);
 }
 
-TEST_F(CacheStore, ReadsWithoutAVersionAreNotCached) {
+TEST_F(CacheStore, ShortReadsWithoutAVersionAreNotCached) {
   put("a", content(1000, 1));
   const auto cache = open_cache();
   const auto store = wrap(cache);
@@ -196,6 +196,44 @@ TEST_F(CacheStore, ReadsWithoutAVersionAreNotCached) {
   EXPECT_EQ(fetched_->load(), 2000U);
   cache->flush();
   EXPECT_TRUE(files().empty());
+}
+
+TEST_F(CacheStore, LongReadsWithoutAVersionAreOfTheOneThatIsThere) {
+  put("a", content(kMiB, 1));
+  const auto cache = open_cache();
+  const auto store = wrap(cache);
+  const auto read = [&](std::uint64_t length, bool allow_short) {
+    Request request = get("a", 0, length);
+    request.etag = {};
+    request.allow_short = allow_short;
+    return run(*store, std::move(request));
+  };
+  for (int i = 0; i < 3; ++i) {
+    const Completion done = read(2 * kMiB, true);
+    ASSERT_TRUE(done.status.ok()) << done.status.message();
+    expect_bytes(done, "a", 0, kMiB);
+    EXPECT_EQ(done.etag, objects_["a"].second);
+    cache->flush();
+  }
+  EXPECT_EQ(fetched_->load(), kMiB);
+  EXPECT_EQ(read(2 * kMiB, false).status.code(), Code::kCorrupt) << "as without a cache";
+}
+
+// The version that was remembered has gone when it is asked for: the read is made as it was meant.
+TEST_F(CacheStore, WhoNamesNoVersionNeverHearsThatItChanged) {
+  const auto cache = open_cache();
+  const auto store = wrap(cache);
+  for (std::uint64_t seed = 1; seed < 20; ++seed) {
+    put("a", content(kMiB + seed, seed));  // Past the cache, which remembers the one before.
+    cache->flush();
+    ASSERT_TRUE(cache->remove(""));
+    Request request = get("a", 0, kMiB);
+    request.etag = {};
+    const Completion done = run(*store, std::move(request));
+    ASSERT_TRUE(done.status.ok()) << done.status.message();
+    EXPECT_EQ(done.etag, objects_["a"].second);
+    expect_bytes(done, "a", 0, kMiB);
+  }
 }
 
 TEST_F(CacheStore, AReadPastCachesReplacesWhatIsThere) {

@@ -79,6 +79,7 @@ class DiskCache final : public Cache {
   void run_later(TimePoint due, ThreadPool::Task task);
 
   Clock& clock() const noexcept { return clock_; }
+  std::uint64_t least_unnamed_bytes() const noexcept { return options_.least_unnamed_bytes; }
   void note_wait() noexcept { waits_.add(); }
   void note_miss(std::uint64_t bytes) noexcept {
     misses_.add();

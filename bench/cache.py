@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""The cache on disk: how fast it gives back what it has, and what it costs where it has nothing.
+
+    bench/cache.py [--directory DIR] [--mib 1024] [--rounds 3] [--profiles none,s3-express,s3-standard]
+
+`reads`: extents of 8 MiB, checked, from the page cache and (as root, who may drop it) from the disk; beside it
+plain O_DIRECT reads of the same files by as many threads. `epochs`: a loader over tokens of 4 KiB in MDS with
+and without a cache, in turns: the first epoch (nothing is there) and the second (everything is). CPU is this
+process's, the simulator runs in another. The directory should be on the disk that is to be measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import mmap
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import headrace as hr
+from headrace import _native, prepare
+
+EXTENT = 8 << 20
+THREADS = 8
+
+
+@contextmanager
+def served(root: Path, profile: str) -> Iterator[dict[str, Any]]:
+    """Options of a store on a simulator in a process of its own."""
+    code = (
+        "import sys, headrace.sim as s\n"
+        "with s.Server(sys.argv[1], profile=sys.argv[2]) as server:\n"
+        "    print(server.endpoint, server.access_key, server.secret_key, flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(root), profile],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdin
+    assert process.stdout
+    endpoint, access_key, secret_key = process.stdout.readline().split()
+    try:
+        yield {"endpoint": endpoint, "access_key": access_key, "secret_key": secret_key}
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def flush(cache: Path) -> None:
+    hr.Cache(cache)._native.flush()
+
+
+def drop_page_cache() -> bool:
+    try:
+        os.sync()
+        Path("/proc/sys/vm/drop_caches").write_text("1")
+    except OSError:
+        return False
+    return True
+
+
+def direct_reads(files: list[Path]) -> tuple[float, float]:
+    """(GB/s, CPU s/GB) of reading files past the page cache."""
+    todo = iter(files)
+    lock = threading.Lock()
+
+    def work() -> None:
+        buffer = mmap.mmap(-1, EXTENT + 8192)
+        while True:
+            with lock:
+                path = next(todo, None)
+            if path is None:
+                return
+            file = os.open(path, os.O_RDONLY | os.O_DIRECT)
+            os.preadv(file, [buffer])
+            os.close(file)
+
+    begin, cpu = time.perf_counter(), time.process_time()
+    threads = [threading.Thread(target=work) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    size = sum(path.stat().st_size for path in files) / 1e9
+    return size / (time.perf_counter() - begin), (time.process_time() - cpu) / size
+
+
+def measure_reads(scratch: Path, mib: int, rounds: int) -> None:
+    (scratch / "objects" / "b").mkdir(parents=True)
+    size = mib << 20
+    with (scratch / "objects" / "b" / "object").open("wb") as file:
+        for _ in range(size // EXTENT):
+            file.write(np.random.default_rng(1).bytes(EXTENT))
+    cache = scratch / "cache"
+    with (
+        served(scratch / "objects", "none") as where,
+        hr.Store("s3://b", cache=cache, memory="2GiB", **where) as store,
+    ):
+        info = store.head("object")
+
+        def read() -> tuple[float, float]:
+            cpu = time.process_time()
+            row = _native.probe_fetch(store._native, [info], EXTENT, 2 * THREADS, size / 1e9)
+            size_read = row["requests"] * EXTENT / 1e9
+            return size_read / row["seconds"], (time.process_time() - cpu) / size_read
+
+        while hr.Cache(cache).usage().data_bytes < size:
+            read()
+            flush(cache)
+        files = [path for path in (cache / "v1").glob("???/*") if path.stat().st_size > EXTENT]
+        rows: dict[str, list[tuple[float, float]]] = {"page cache": [], "disk": [], "O_DIRECT, unchecked": []}
+        read()
+        for _ in range(rounds):
+            rows["page cache"].append(read())
+            if drop_page_cache():
+                rows["disk"].append(read())
+                drop_page_cache()
+            rows["O_DIRECT, unchecked"].append(direct_reads(files))
+    for name, found in rows.items():
+        if found:
+            rate, cpu = (statistics.median(column) for column in zip(*found, strict=True))
+            print(f"reads   {name:20} {rate:6.2f} GB/s {cpu:6.3f} CPU s/GB")
+
+
+def epoch(loader: hr.Loader) -> tuple[float, float]:
+    """(seconds, CPU seconds)."""
+    begin, cpu = time.perf_counter(), time.process_time()
+    for batch in loader:
+        batch["tokens"]
+    return time.perf_counter() - begin, time.process_time() - cpu
+
+
+def measure_epochs(scratch: Path, mib: int, rounds: int, profiles: list[str]) -> None:
+    samples = (mib << 20) // 4096
+    rng = np.random.default_rng(2)
+    prepare.write(
+        ({"tokens": rng.integers(0, 50_000, 1024, dtype=np.int32)} for _ in range(samples)),
+        str(scratch / "tokens" / "b"),
+        format="mds",
+        shard_bytes="64MiB",
+    )
+    for profile in profiles:
+        found: dict[str, list[tuple[float, float]]] = {}
+        for i, name in itertools.product(range(rounds), ("without", "with")):
+            cache = scratch / f"epochs-{profile}-{i}"
+            options: dict[str, Any] = {"cache": cache} if name == "with" else {}
+            with (
+                served(scratch / "tokens", profile) as where,
+                hr.Loader("s3://b", batch_size=64, seed=i, memory="1GiB", **options, **where) as loader,
+            ):
+                for number in (1, 2):
+                    found.setdefault(f"{name}, epoch {number}", []).append(epoch(loader))
+                    if options:
+                        flush(cache)
+            shutil.rmtree(cache, ignore_errors=True)
+        for name, rows in found.items():
+            wall, cpu = (statistics.median(column) for column in zip(*rows, strict=True))
+            print(f"epochs  {profile:12} {name:18} {wall:6.2f} s {samples / cpu:10,.0f} samples/CPU s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--directory", default=None)
+    parser.add_argument("--mib", type=int, default=1024)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--profiles", default="none,s3-express,s3-standard")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.directory) as scratch:
+        measure_reads(Path(scratch) / "reads", arguments.mib, arguments.rounds)
+        shutil.rmtree(Path(scratch) / "reads")
+        measure_epochs(Path(scratch), arguments.mib, arguments.rounds, arguments.profiles.split(","))
+
+
+if __name__ == "__main__":
+    main()

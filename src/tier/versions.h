@@ -1,0 +1,52 @@
+#pragma once
+/// \file
+/// Versions: which version of an object a store has now, remembered for a moment. For reads that
+/// name none.
+///
+/// Threads: any.
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/mutex.h"
+#include "headrace/clock.h"
+
+namespace headrace::tier {
+
+class Versions {
+ public:
+  struct Version {
+    std::string etag;
+    std::uint64_t size_bytes = 0;
+  };
+
+  /// What was true less than kMemory ago.
+  std::optional<Version> find(std::string_view key, TimePoint now) {
+    MutexLock lock(mutex_);
+    const auto found = known_.find(std::string(key));
+    if (found == known_.end() || now - found->second.second > kMemory) return std::nullopt;
+    return found->second.first;
+  }
+  void note(std::string_view key, Version version, TimePoint now) {
+    MutexLock lock(mutex_);
+    if (known_.size() >= kMostKnown) known_.clear();
+    known_[std::string(key)] = {std::move(version), now};
+  }
+  /// It is being written, or was not what it was taken for.
+  void forget(std::string_view key) {
+    MutexLock lock(mutex_);
+    known_.erase(std::string(key));
+  }
+
+ private:
+  static constexpr std::chrono::seconds kMemory{1};
+  static constexpr std::size_t kMostKnown = 10'000;
+
+  Mutex mutex_;
+  std::unordered_map<std::string, std::pair<Version, TimePoint>> known_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+}  // namespace headrace::tier
