@@ -31,7 +31,6 @@ namespace {
 using tier::DiskCache;
 using tier::ExtentName;
 
-constexpr std::size_t kInboxSize = 64;
 /// Reads that a plan which comes late is told of.
 constexpr std::size_t kRemembered = 4096;
 /// While the store takes nothing, it is asked again so often.
