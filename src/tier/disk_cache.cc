@@ -277,7 +277,8 @@ void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight fl
   auto slab = buffers_->try_acquire(data.size());
   if (!slab) return leave_out();
   std::memcpy(slab->bytes().data(), data.data(), data.size());
-  auto job = std::make_shared<Write>(std::move(info), *std::move(slab), std::move(flight));
+  auto job = std::make_shared<Write>(
+      Write{.info = std::move(info), .slab = *std::move(slab), .flight = std::move(flight)});
   {
     MutexLock lock(writes_mutex_);
     ++writes_pending_;

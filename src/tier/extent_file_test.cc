@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -52,7 +53,8 @@ class ExtentFile : public ::testing::Test {
 
 TEST_F(ExtentFile, GivesEveryRangeBack) {
   Random random(test_seed());
-  for (const std::size_t size : {1, 4095, 65'536, 65'537, 300'000, 5'000'000, 40 << 20}) {
+  for (const std::size_t size :
+       std::initializer_list<std::size_t>{1, 4095, 65'536, 65'537, 300'000, 5'000'000, 40 << 20}) {
     const auto data = random_bytes(random, size);
     const ExtentName name = publish(data);
     for (int i = 0; i < 20; ++i) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <iterator>
 #include <string_view>
 
 #include "base/errno_status.h"
@@ -143,7 +144,8 @@ Result<bool> ExtentIndex::refresh(std::uint32_t index, Bucket& bucket) {
   }
   if (errno != 0) return errno_status(errno, "reading a directory of the cache");
   bucket.extents = std::move(extents);
-  std::erase_if(bucket.hit, [&](const ExtentName& e) { return !bucket.extents.contains(e); });
+  for (auto at = bucket.hit.begin(); at != bucket.hit.end();)
+    at = bucket.extents.contains(*at) ? std::next(at) : bucket.hit.erase(at);
   bucket.changed = info.st_mtim;
   bucket.is_sure = began - nanoseconds(info.st_mtim) > kTickNs;
   bucket.is_read = true;

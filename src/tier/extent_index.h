@@ -57,10 +57,10 @@ class ExtentIndex {
   };
 
   static void find_cover(const Bucket& bucket, const ExtentName& range,
-                         std::vector<ExtentName>& out);
+                         std::vector<ExtentName>& out) HEADRACE_REQUIRES(bucket.mutex);
   Result<std::vector<std::uint32_t>> existing_buckets() const;
   /// False: it was read before and has not changed.
-  Result<bool> refresh(std::uint32_t index, Bucket& bucket);
+  Result<bool> refresh(std::uint32_t index, Bucket& bucket) HEADRACE_REQUIRES(bucket.mutex);
 
   const int root_;
   const std::unique_ptr<Bucket[]> buckets_;
