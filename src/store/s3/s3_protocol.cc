@@ -22,6 +22,7 @@
 #include "http/uri.h"
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_xml.h"
+#include "store/vendor/xml.h"
 
 namespace headrace::s3 {
 namespace {
