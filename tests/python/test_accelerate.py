@@ -12,7 +12,7 @@ from framework_ranks import BATCH, EPOCHS, LONG, SAMPLES, batches_an_epoch, plan
 
 pytest.importorskip("accelerate")
 
-pytestmark = pytest.mark.timeout(3600 if LONG else 300)
+pytestmark = pytest.mark.timeout(3600 if LONG else 900)
 
 PROGRAM = Path(__file__).with_name("accelerate_ways.py")
 

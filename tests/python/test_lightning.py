@@ -12,7 +12,7 @@ from framework_ranks import LONG, planned, stops
 
 pytest.importorskip("lightning")
 
-pytestmark = pytest.mark.timeout(3600 if LONG else 300)
+pytestmark = pytest.mark.timeout(3600 if LONG else 900)
 
 PROGRAM = Path(__file__).with_name("lightning_ways.py")
 RESUMING = ("fit", "hook", "stateful")

@@ -17,7 +17,7 @@ import headrace as hr
 pytest.importorskip("accelerate")
 pytest.importorskip("transformers")
 
-pytestmark = pytest.mark.timeout(3600 if LONG else 300)
+pytestmark = pytest.mark.timeout(3600 if LONG else 900)
 
 PROGRAM = Path(__file__).with_name("trainer_ways.py")
 CACHE = Path(os.environ.get("HEADRACE_CACHE", Path.home() / ".cache" / "headrace"))
