@@ -11,6 +11,7 @@ import faulthandler
 import gc
 import importlib
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -104,7 +105,16 @@ def _child(way: Callable[[Job], Any], job: Job, environment: dict[str, str], rep
         faulthandler.dump_traceback_later(HANG_SECONDS, file=hang)
         signal.alarm(HANG_SECONDS + 5)
         _write_result(way, job, environment, report)
+    _end_workers()
     os._exit(0)
+
+
+def _end_workers() -> None:
+    """Ends what multiprocessing would end at a normal exit: workers of a DataLoader that an error has left. A
+    worker that starts after its parent has gone waits for ever, and with it who reads this program's output."""
+    for worker in multiprocessing.active_children():
+        worker.kill()
+        worker.join()
 
 
 def _write_result(way: Callable[[Job], Any], job: Job, environment: dict[str, str], report: Path) -> None:
