@@ -26,6 +26,7 @@ from framework_ranks import LONG  # noqa: E402
 from torch.utils.data import DataLoader  # noqa: E402
 
 import headrace.torch  # noqa: E402
+from headrace.loader.relay.relay import Group  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:This DataLoader will create"),
@@ -78,6 +79,22 @@ def test_it_makes_no_difference_how_workers_start(loader: Any, method: str) -> N
     assert loader.state_dict()["batches"] == 10
     assert take(iter(inside), 100) == expected[10:BATCHES]
     assert take(iter(inside), 5) == expected[BATCHES : BATCHES + 5]
+
+
+def test_workers_may_begin_before_the_others_are_started(
+    loader: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = Group.add
+
+    def start_late(group: Group) -> Any:
+        """When the workers before have begun and got what they may have."""
+        while group.channels and not group.loops:
+            pass
+        with group._relay._driving:
+            return start(group)
+
+    monkeypatch.setattr(Group, "add", start_late)
+    assert take(iter(around(loader, 3)), 100) == planned(loader, 1)
 
 
 @pytest.mark.parametrize("epoch_end", ["drop", "uneven", "pad"])

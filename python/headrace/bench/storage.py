@@ -11,7 +11,6 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from typing import Any
 
 from headrace import sim
 from headrace.base import live
+from headrace.base.scratch import ScratchDirectory
 from headrace.errors import InternalError
 
 __all__ = ["BUCKET", "SimulatedStorage"]
@@ -35,7 +35,7 @@ class SimulatedStorage(live.Closing):
     """
 
     def __init__(self, directory: str, *, profile: str = "none", seed: int = 0, delay: float = 0.0) -> None:
-        self._root = tempfile.TemporaryDirectory(prefix="headrace-bench-")
+        self._root = ScratchDirectory("headrace-bench-")
         (Path(self._root.name) / BUCKET).symlink_to(os.path.abspath(directory))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "headrace.bench.storage", self._root.name, profile, str(seed)],

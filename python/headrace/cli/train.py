@@ -6,7 +6,6 @@ import os
 import secrets
 import signal
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +16,7 @@ from rich.table import Table
 
 from headrace import sim
 from headrace.base.progress import progress_bar
+from headrace.base.scratch import ScratchDirectory
 from headrace.base.units import format_bytes, parse_bytes, parse_seconds
 from headrace.bench import session
 from headrace.bench.generate import generate, record_sizes
@@ -261,7 +261,7 @@ def _data(
     if url and not _is_empty(url, options):
         return url, options
     if not url:
-        url = opened.enter_context(tempfile.TemporaryDirectory(prefix="headrace-bench-"))
+        url = opened.enter_context(ScratchDirectory("headrace-bench-"))
         options = {**options, "index_cache": ""}
     with progress_bar(f"generating {workload.name}", "MB") as report:
         total = sum(record_sizes(workload, samples)) // 1_000_000

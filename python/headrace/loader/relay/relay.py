@@ -213,6 +213,18 @@ class Relay:
     # --- The relay's own thread ---
 
     def _serve(self) -> None:
+        try:
+            self._serve_groups()
+        except BaseException:  # A bug; but nobody may wait for ever for a thread that is gone.
+            for group in self._groups:
+                group.is_over = True
+            with self._driving:
+                self._close_groups()
+            with self._books:
+                self._is_running = False
+            raise
+
+    def _serve_groups(self) -> None:
         while True:
             ready = self._poll.poll()
             with self._driving:
@@ -321,6 +333,8 @@ class Relay:
         if loop is None or group is None or loop.deal is None:
             return
         while loop.last_word is None and loop.deal.can_deal:
+            if loop.deal.turn >= len(group.channels):
+                return  # The first workers may begin before the last are started.
             channel = group.channels[loop.deal.turn]
             if channel.is_closed or channel.begun < len(group.loops):
                 return
