@@ -1,0 +1,160 @@
+#pragma once
+/// \file
+/// Checkpoint data files: pieces of tensors written to a store in one pass, with sums, and read
+/// back proved. docs/design/0049.
+///
+/// A data file is a safetensors file (docs of the safetensors package, format of 0.8): u64
+/// little-endian length of the header, the header as JSON, padded with spaces so that the data
+/// begins at a multiple of 4096 bytes, and the pieces without holes. Its sums lie elsewhere: a
+/// CRC32C for each kSumBlockBytes of each piece, the last block of a piece being shorter.
+///
+/// Place: src/checkpoint/, over StoreClient. Who owns which piece, manifests and commits are the
+/// caller's (python/headrace/checkpoint/).
+///
+/// Threads: each object has one owner at a time.
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "headrace/range_fetcher.h"
+#include "headrace/status.h"
+#include "headrace/store_client.h"
+
+namespace headrace::checkpoint {
+
+/// Bytes of a piece that have a sum of their own: what has to be read to prove one byte.
+inline constexpr std::uint64_t kSumBlockBytes = std::uint64_t{16} << 10;
+
+/// An array of one file: a tensor, or the part of one that a rank has.
+struct Piece {
+  std::string name;                  ///< Once in a file; not "__metadata__".
+  std::string dtype;                 ///< As safetensors spells it: "F32", "BF16", "U8", ...
+  std::vector<std::uint64_t> shape;  ///< Row-major; empty: one element.
+};
+
+/// Where a piece lies in its file.
+struct PlacedPiece {
+  std::uint64_t offset_bytes = 0;
+  std::uint64_t length_bytes = 0;
+};
+
+/// CRC32C of `bytes`, or of what has the sum `before` and them. Pure.
+std::uint32_t sum_of(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
+
+/// Bits of an element of a safetensors dtype. Errors: kInvalidArgument.
+Result<std::uint32_t> bits_of_dtype(std::string_view dtype);
+
+/// What the file of some pieces looks like. Pure.
+class DataLayout {
+ public:
+  /// `metadata` goes into the header as it is. Errors: kInvalidArgument (a name twice, a dtype that
+  /// is not known, elements that do not end on a byte, a header above 100,000,000 bytes).
+  static Result<DataLayout> make(std::vector<Piece> pieces,
+                                 const std::map<std::string, std::string>& metadata);
+
+  /// The file up to its first data.
+  const std::string& header() const noexcept { return header_; }
+  const std::vector<Piece>& pieces() const noexcept { return pieces_; }
+  /// Of each piece, as given.
+  const std::vector<PlacedPiece>& places() const noexcept { return places_; }
+  /// Pieces in the order in which they lie: wide elements first, so that each is aligned.
+  const std::vector<std::uint32_t>& order() const noexcept { return order_; }
+  std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+
+ private:
+  std::string header_;
+  std::vector<Piece> pieces_;
+  std::vector<PlacedPiece> places_;
+  std::vector<std::uint32_t> order_;
+  std::uint64_t size_bytes_ = 0;
+};
+
+/// What has been written.
+struct DataFile {
+  std::uint64_t size_bytes = 0;
+  std::uint32_t crc32c = 0;  ///< Of the whole file.
+  std::string etag;
+  /// Of each piece in the order given: a sum for each kSumBlockBytes.
+  std::vector<std::vector<std::uint32_t>> sums;
+};
+
+enum class WrittenCheck : std::uint8_t {
+  kAuto,      ///< By the sum that the store tells of the object; read back where it tells none.
+  kReadBack,  ///< Read back.
+  kNone,      ///< The store's answers are believed.
+};
+
+struct WriteOptions {
+  std::uint64_t part_bytes = std::uint64_t{16} << 20;  ///< At least 5 MiB for most stores.
+  std::uint32_t copy_threads = 2;
+  std::uint32_t parts_in_flight = 16;
+  WrittenCheck check = WrittenCheck::kAuto;
+};
+
+/// Writes one data file. Memory comes from the client's pool, a part at a time, and goes back when
+/// the part has arrived.
+class DataWriter {
+ public:
+  /// Begins to write `key`, which nobody else writes. Files below a directory of this machine are
+  /// written past the page cache where that is possible, and are on the disk when finish() returns.
+  /// Errors: those of Store::create_upload(); kInvalidArgument (parts larger than the memory).
+  static Result<std::unique_ptr<DataWriter>> begin(std::shared_ptr<StoreClient> client,
+                                                   std::string key, DataLayout layout,
+                                                   const WriteOptions& options);
+  /// What is not finished is discarded.
+  virtual ~DataWriter() = default;
+  DataWriter(const DataWriter&) = delete;
+  DataWriter& operator=(const DataWriter&) = delete;
+
+  /// Copies all pieces (addresses of as many bytes as each has, in the order of the layout's
+  /// pieces()). When it returns, they may change. Waits where there is no memory until parts have
+  /// left. Errors: those of parts that have failed meanwhile; kExhausted.
+  virtual Status stage(std::span<const std::byte* const> sources, const Pause& pause) = 0;
+  /// Waits for what stage() took, makes the file visible, and checks it. \pre stage() succeeded.
+  /// Errors: those of the store; kCorrupt (the store has something else; it is removed).
+  virtual Result<DataFile> finish(const Pause& pause) = 0;
+
+ protected:
+  DataWriter() = default;
+};
+
+/// A box of a piece that is wanted, and where it goes.
+struct WantedBox {
+  PlacedPiece place;                    ///< Of the piece in its file.
+  std::span<const std::uint32_t> sums;  ///< Of the piece.
+  std::uint32_t element_bytes = 0;
+  std::vector<std::uint64_t> shape;  ///< Of the piece.
+  std::vector<std::uint64_t> start;  ///< Of the box in the piece; as many as the shape has.
+  std::vector<std::uint64_t> count;  ///< Of the box.
+  std::byte* to = nullptr;           ///< Its first element.
+  /// From one element to the next along each dimension, of the destination.
+  std::vector<std::int64_t> to_strides_bytes;
+};
+
+struct ReadTotals {
+  std::uint64_t requests = 0;
+  std::uint64_t bytes = 0;
+};
+
+/// Reads boxes of the pieces of one file, every byte proved before it is copied. Ranges that are
+/// close together are one request. `etag`: of the file; empty: any. Errors: kCorrupt (which piece
+/// and block), kInvalidArgument (a box outside its piece), those of kGet.
+Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const std::string& etag,
+                              std::span<const WantedBox> boxes, const Pause& pause);
+
+/// Writes a small object; below a directory of this machine it is on the disk then. `if_absent`:
+/// kChanged when it is there; when the answer to an earlier attempt was lost it may be this call's
+/// own. Returns its version.
+Result<std::string> write_small(StoreClient& client, const std::string& key, std::string_view bytes,
+                                bool if_absent, const Pause& pause);
+
+/// Reads a whole file and compares it with its sum. Errors: kCorrupt, those of kGet.
+Status verify_file(StoreClient& client, const std::string& key, std::uint64_t size_bytes,
+                   std::uint32_t crc32c, const Pause& pause);
+
+}  // namespace headrace::checkpoint
