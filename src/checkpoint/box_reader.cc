@@ -1,0 +1,129 @@
+// Ranges come in any order; each is proved block by block and then copied to where it belongs, by
+// the thread that takes it. A block that does not match is read once more over a connection of its
+// own: bytes that were damaged on the way are not damaged in the store.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "checkpoint/box_plan.h"
+#include "headrace/checkpoint.h"
+
+namespace headrace::checkpoint {
+namespace {
+
+constexpr std::uint64_t kRequestBytes = std::uint64_t{8} << 20;
+/// Between two ranges: less than a first byte costs at 100 MB/s, and little of what is read.
+constexpr std::uint64_t kHoleBytes = std::uint64_t{16} << 10;
+
+std::uint64_t request_bytes(const StoreClient& client) {
+  const std::uint64_t share = client.pool()->limit_bytes() / 8;
+  return std::clamp(share / kSumBlockBytes * kSumBlockBytes, kSumBlockBytes, kRequestBytes);
+}
+
+Status mismatch(const std::string& what, std::uint64_t offset_bytes, std::uint64_t length_bytes) {
+  return Status(Code::kCorrupt, what + ": bytes " + std::to_string(offset_bytes) + " to " +
+                                    std::to_string(offset_bytes + length_bytes) +
+                                    " do not match their CRC32C");
+}
+
+/// Whether the bytes of a request are what the sums say.
+Status prove(const std::string& what, std::span<const WantedBox> boxes, const BoxRequest& request,
+             std::span<const std::byte> bytes) {
+  for (const BlockRun& run : request.runs) {
+    const WantedBox& box = boxes[run.box];
+    auto rest = bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes);
+    for (std::uint64_t block = run.first_block; !rest.empty(); ++block) {
+      const auto some = rest.first(std::min<std::uint64_t>(kSumBlockBytes, rest.size()));
+      if (crc32c(some) != box.sums[block]) {
+        return mismatch(what, box.place.offset_bytes + block * kSumBlockBytes, some.size());
+      }
+      rest = rest.subspan(some.size());
+    }
+  }
+  return {};
+}
+
+void copy_all(std::span<const WantedBox> boxes, const BoxRequest& request,
+              std::span<const std::byte> bytes) {
+  for (const BlockRun& run : request.runs) {
+    copy_box(boxes[run.box], run.first_block * kSumBlockBytes,
+             bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes));
+  }
+}
+
+}  // namespace
+
+std::uint32_t sum_of(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
+  return crc32c(bytes, before);
+}
+
+Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const std::string& etag,
+                              std::span<const WantedBox> boxes, const Pause& pause) {
+  for (const WantedBox& box : boxes) HEADRACE_TRY(check_box(box));
+  const std::vector<BoxRequest> requests = plan_requests(boxes, request_bytes(client), kHoleBytes);
+  const std::string what = client.store().object_url(key);
+  ReadTotals totals;
+  std::vector<bool> is_again(requests.size());
+  const auto start = [&](RangeFetcher& fetcher, std::size_t i) {
+    fetcher.start({.key = key,
+                   .etag = etag,
+                   .offset_bytes = requests[i].offset_bytes,
+                   .length_bytes = requests[i].length_bytes,
+                   .is_fresh = is_again[i],
+                   .tag = i});
+    ++totals.requests;
+    totals.bytes += requests[i].length_bytes;
+  };
+  HEADRACE_TRY(client.read(client.read_options(pause), [&](RangeFetcher& fetcher) -> Status {
+    for (std::size_t i = 0; i < requests.size(); ++i) start(fetcher, i);
+    while (fetcher.pending() > 0) {
+      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
+      Status status = prove(what, boxes, requests[data.tag], data.bytes());
+      if (status.ok()) {
+        copy_all(boxes, requests[data.tag], data.bytes());
+      } else if (is_again[data.tag]) {
+        return status;
+      } else {
+        is_again[data.tag] = true;
+        start(fetcher, data.tag);
+      }
+    }
+    return {};
+  }));
+  return totals;
+}
+
+Status verify_file(StoreClient& client, const std::string& key, std::uint64_t size_bytes,
+                   std::uint32_t crc32c_wanted, const Pause& pause) {
+  const std::uint64_t part_bytes = request_bytes(client);
+  std::vector<std::uint32_t> sums((size_bytes + part_bytes - 1) / part_bytes);
+  const auto length_of = [&](std::uint64_t i) {
+    return std::min(part_bytes, size_bytes - i * part_bytes);
+  };
+  HEADRACE_TRY(client.read(client.read_options(pause), [&](RangeFetcher& fetcher) -> Status {
+    for (std::uint64_t i = 0; i < sums.size(); ++i) {
+      fetcher.start({.key = key,
+                     .etag = {},
+                     .offset_bytes = i * part_bytes,
+                     .length_bytes = length_of(i),
+                     .tag = i});
+    }
+    while (fetcher.pending() > 0) {
+      HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
+      if (data.object_size_bytes != 0 && data.object_size_bytes != size_bytes) {
+        return Status(Code::kCorrupt, client.store().object_url(key) + ": has " +
+                                          std::to_string(data.object_size_bytes) +
+                                          " bytes instead of " + std::to_string(size_bytes));
+      }
+      sums[data.tag] = crc32c(data.bytes());
+    }
+    return {};
+  }));
+  std::uint32_t sum = 0;
+  for (std::uint64_t i = 0; i < sums.size(); ++i) sum = crc32c_combine(sum, sums[i], length_of(i));
+  if (sum == crc32c_wanted) return {};
+  return mismatch(client.store().object_url(key), 0, size_bytes);
+}
+
+}  // namespace headrace::checkpoint
