@@ -1,0 +1,269 @@
+// The parts of a file are filled by threads that live as long as stage(): each takes the number of
+// the next part, memory for it, copies what belongs there and sums it while it is in the cache.
+//
+// Invariants:
+// - Part numbers are taken in order, and memory after the number; so with any amount of memory the
+//   lowest parts leave first, and the file grows from its beginning.
+// - A sum block lies in two parts at most (PartMap). What of it lies in one part alone has its sum
+//   in sums_ at once; halves are kept until finish() puts them together.
+// - The sum of the file is made of those of the blocks: no byte is summed twice.
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "base/mutex.h"
+#include "checkpoint/part_map.h"
+#include "checkpoint/part_sink.h"
+#include "headrace/checkpoint.h"
+#include "io/submit_queue.h"
+
+namespace headrace::checkpoint {
+namespace {
+
+constexpr std::uint64_t kLeastPartBytes = std::uint64_t{64} << 10;
+constexpr std::uint64_t kMostParts = 10'000;
+constexpr std::uint64_t kPageBytes = 4096;
+
+class Writer final : public DataWriter {
+ public:
+  Writer(std::shared_ptr<StoreClient> client, std::string key, DataLayout layout,
+         const WriteOptions& options, std::uint64_t part_bytes)
+      : client_(std::move(client)),
+        key_(std::move(key)),
+        layout_(std::move(layout)),
+        options_(options),
+        part_bytes_(part_bytes),
+        map_(layout_, part_bytes),
+        part_sums_(map_.count()),
+        halves_(map_.count()),
+        sums_(layout_.pieces().size()) {
+    for (std::size_t i = 0; i < sums_.size(); ++i) {
+      sums_[i].resize((layout_.places()[i].length_bytes + kSumBlockBytes - 1) / kSumBlockBytes);
+    }
+  }
+
+  Status start() {
+    SinkOptions sink{.key = key_,
+                     .size_bytes = layout_.size_bytes(),
+                     .part_bytes = part_bytes_,
+                     .part_count = map_.count(),
+                     .parts_in_flight = options_.parts_in_flight};
+    const std::string directory = client_->store().local_directory();
+    if (directory.empty()) {
+      HEADRACE_TRY_ASSIGN(sink_, make_upload_sink(client_, std::move(sink)));
+    } else {
+      HEADRACE_TRY_ASSIGN(sink_, make_file_sink(client_, directory, std::move(sink)));
+    }
+    return {};
+  }
+
+  Status stage(std::span<const std::byte* const> sources, const Pause& pause) override {
+    sources_ = sources;
+    next_part_ = 0;
+    {
+      MutexLock lock(mutex_);
+      running_ = std::clamp<std::uint32_t>(options_.copy_threads, 1, map_.count());
+    }
+    std::vector<std::jthread> threads;
+    for (std::uint32_t i = std::clamp<std::uint32_t>(options_.copy_threads, 1, map_.count()); i > 0;
+         --i)
+      threads.emplace_back([this](const std::stop_token& stop) { run(stop); });
+    MutexLock lock(mutex_);
+    while (running_ > 0) {
+      lock.wait_until(ended_, system_clock().now() + kPauseSlice);
+      lock.unlock();
+      if (pause) pause();  // May throw: the threads are stopped and joined then.
+      lock.lock();
+    }
+    return error_.clone();
+  }
+
+  Result<DataFile> finish(const Pause& pause) override {
+    DataFile file;
+    HEADRACE_TRY_ASSIGN(file.etag, sink_->finish(pause));
+    file.size_bytes = layout_.size_bytes();
+    for (std::uint32_t part = 0; part < map_.count(); ++part)
+      file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));
+    join_halves();
+    file.sums = std::move(sums_);
+    Status checked = check(file, pause);
+    if (!checked.ok()) {
+      static_cast<void>(client_->store().remove(key_));
+      return checked;
+    }
+    return file;
+  }
+
+ private:
+  /// Some of a block's bytes, those up to the end of a part or from its beginning.
+  struct Half {
+    std::uint32_t piece;
+    std::uint64_t from_bytes;
+    std::uint64_t length_bytes;
+    std::uint32_t sum;
+  };
+
+  void run(const std::stop_token& stop) {
+    Status status;
+    while (status.ok() && !stop.stop_requested()) {
+      // Relaxed: a number is all that is shared here.
+      const std::uint32_t part = next_part_.fetch_add(1, std::memory_order_relaxed);
+      if (part >= map_.count()) break;
+      status = copy_part(part, stop);
+    }
+    {
+      MutexLock lock(mutex_);
+      if (error_.ok()) error_ = std::move(status);
+      --running_;
+    }
+    ended_.notify_all();
+  }
+
+  Result<Slab> take_memory(std::uint64_t length_bytes, const std::stop_token& stop) {
+    const std::uint64_t size_bytes = PartSink::slab_bytes(length_bytes);
+    while (true) {
+      HEADRACE_TRY(sink_->failure());
+      auto slab = client_->pool()->acquire(size_bytes, system_clock().now() + kPauseSlice);
+      if (slab || slab.error().code() != Code::kDeadline) return slab;
+      if (stop.stop_requested()) return Status(Code::kCancelled, "the save was given up");
+      HEADRACE_TRY(client_->why({}));
+    }
+  }
+
+  Status copy_part(std::uint32_t part, const std::stop_token& stop) {
+    const std::uint64_t length_bytes = map_.length_bytes(part);
+    HEADRACE_TRY_ASSIGN(Slab slab, take_memory(length_bytes, stop));
+    std::byte* to = slab.bytes().data();
+    std::uint32_t sum = 0;
+    for (const Slice& slice : map_.slices(part)) {
+      if (slice.piece == Slice::kHeader) {
+        std::memcpy(to, layout_.header().data() + slice.from_bytes, slice.length_bytes);
+        sum = crc32c({to, slice.length_bytes}, sum);
+      } else {
+        sum = copy_slice(part, slice, to, sum);
+      }
+      to += slice.length_bytes;
+    }
+    part_sums_[part] = sum;
+    std::memset(to, 0, slab.size_bytes() - length_bytes);
+    sink_->put(part, std::move(slab), length_bytes);
+    return {};
+  }
+
+  /// \return the sum of the part so far.
+  std::uint32_t copy_slice(std::uint32_t part, const Slice& slice, std::byte* to,
+                           std::uint32_t sum) {
+    const std::byte* const from = sources_[slice.piece];
+    const std::uint64_t piece_bytes = layout_.places()[slice.piece].length_bytes;
+    const std::uint64_t end = slice.from_bytes + slice.length_bytes;
+    for (std::uint64_t at = slice.from_bytes; at < end;) {
+      const std::uint64_t block_end =
+          std::min((at / kSumBlockBytes + 1) * kSumBlockBytes, piece_bytes);
+      const std::uint64_t length_bytes = std::min(block_end, end) - at;
+      std::memcpy(to, from + at, length_bytes);
+      const std::uint32_t block_sum = crc32c({to, length_bytes});
+      sum = crc32c_combine(sum, block_sum, length_bytes);
+      if (at % kSumBlockBytes == 0 && at + length_bytes == block_end) {
+        sums_[slice.piece][at / kSumBlockBytes] = block_sum;
+      } else {
+        halves_[part].push_back({slice.piece, at, length_bytes, block_sum});
+      }
+      to += length_bytes;
+      at += length_bytes;
+    }
+    return sum;
+  }
+
+  /// The first half of a block is the last of a part, the second the first of the next.
+  void join_halves() {
+    std::vector<Half> all;
+    for (std::vector<Half>& some : halves_) all.insert(all.end(), some.begin(), some.end());
+    for (const Half& half : all) {
+      std::uint32_t& sum = sums_[half.piece][half.from_bytes / kSumBlockBytes];
+      sum = crc32c_combine(sum, half.sum, half.length_bytes);
+    }
+  }
+
+  Status check(const DataFile& file, const Pause& pause) {
+    const bool is_local = !client_->store().local_directory().empty();
+    if (options_.check == WrittenCheck::kNone) return {};
+    if (options_.check == WrittenCheck::kAuto) {
+      if (is_local) return {};  // Every write was counted, and synchronised.
+      HEADRACE_TRY_ASSIGN(const Checksum told, sum_of_store(file.etag, pause));
+      if (told.kind == ChecksumKind::kCrc32c) {
+        if (static_cast<std::uint32_t>(told.value) == file.crc32c) return {};
+        return Status(Code::kCorrupt, client_->store().object_url(key_) +
+                                          ": the store has other bytes than were sent");
+      }
+    }
+    return verify_file(*client_, key_, file.size_bytes, file.crc32c, pause);
+  }
+
+  /// What the store says that it has; of kind kNone where it says nothing.
+  Result<Checksum> sum_of_store(const std::string& etag, const Pause& pause) {
+    if (client_->store().traits().object_sums != ObjectSums::kHead) return Checksum();
+    Request request;
+    request.op = Op::kHead;
+    request.key = key_;
+    request.etag = etag;
+    Completion done = client_->run(
+        std::move(request), pause ? pause : [] {});
+    if (done.status.code() == Code::kUnsupported || done.status.code() == Code::kDenied)
+      return Checksum();
+    HEADRACE_TRY(std::move(done.status));
+    return done.object_checksum;
+  }
+
+  const std::shared_ptr<StoreClient> client_;
+  const std::string key_;
+  const DataLayout layout_;
+  const WriteOptions options_;
+  const std::uint64_t part_bytes_;
+  const PartMap map_;
+  std::span<const std::byte* const> sources_;
+  std::atomic<std::uint32_t> next_part_{0};
+  std::vector<std::uint32_t> part_sums_;  ///< Each its part's thread's.
+  std::vector<std::vector<Half>> halves_;
+  std::vector<std::vector<std::uint32_t>> sums_;
+
+  Mutex mutex_;
+  std::condition_variable ended_;
+  std::uint32_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  Status error_ HEADRACE_GUARDED_BY(mutex_);
+
+  std::unique_ptr<PartSink> sink_;  // Last: its threads hold slabs of the client.
+};
+
+/// Parts of the size that is wished for, or larger where there would be too many.
+Result<std::uint64_t> choose_part_bytes(const StoreClient& client, const DataLayout& layout,
+                                        const WriteOptions& options) {
+  const std::uint64_t for_count = (layout.size_bytes() + kMostParts - 1) / kMostParts;
+  std::uint64_t part_bytes = std::max({options.part_bytes, for_count, kLeastPartBytes});
+  part_bytes = (part_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::uint64_t least = std::min(part_bytes, layout.size_bytes());
+  const std::uint64_t limit = client.pool()->limit_bytes();
+  if (SlabPool::charged_bytes(PartSink::slab_bytes(least)) > limit) {
+    return Status(Code::kInvalidArgument, "a part of " + std::to_string(part_bytes) +
+                                              " bytes does not fit the memory for staging (" +
+                                              std::to_string(limit) + " bytes): raise memory=");
+  }
+  return part_bytes;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<DataWriter>> DataWriter::begin(std::shared_ptr<StoreClient> client,
+                                                      std::string key, DataLayout layout,
+                                                      const WriteOptions& options) {
+  HEADRACE_TRY_ASSIGN(const std::uint64_t part_bytes, choose_part_bytes(*client, layout, options));
+  auto writer = std::make_unique<Writer>(std::move(client), std::move(key), std::move(layout),
+                                         options, part_bytes);
+  HEADRACE_TRY(writer->start());
+  return std::unique_ptr<DataWriter>(std::move(writer));
+}
+
+}  // namespace headrace::checkpoint

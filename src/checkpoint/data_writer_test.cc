@@ -1,0 +1,241 @@
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <random>
+
+#include "base/crc32c.h"
+#include "base/temporary_directory.h"
+#include "base/test_seed.h"
+#include "gmock/gmock.h"
+#include "headrace/checkpoint.h"
+#include "headrace/forwarding_store.h"
+#include "store/memory/memory_store.h"
+
+namespace headrace::checkpoint {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::uint64_t kMemory = 1 << 20;
+constexpr std::uint64_t kPart = 64 << 10;
+
+struct State {
+  std::vector<Piece> pieces;
+  std::vector<std::vector<std::byte>> values;
+  std::vector<const std::byte*> sources;
+
+  explicit State(std::uint64_t seed, std::size_t count = 40) {
+    std::mt19937_64 random(seed);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t rows = random() % (i % 7 == 0 ? 50'000 : 3000);
+      const bool is_wide = random() % 2 == 0;
+      pieces.push_back({"t" + std::to_string(i), is_wide ? "F32" : "U8", {rows, 3}});
+      values.emplace_back(rows * 3 * (is_wide ? 4 : 1));
+      for (std::byte& byte : values.back()) byte = static_cast<std::byte>(random());
+    }
+    for (const auto& value : values) sources.push_back(value.data());
+  }
+};
+
+/// Changes, drops or delays what is written, as stores are known to.
+class BadStore final : public ForwardingStore {
+ public:
+  enum class Fault : std::uint8_t { kNone, kZeroedPart, kFlippedBit, kFailedPart };
+  struct Plan {
+    std::atomic<Fault> fault{Fault::kNone};
+    std::atomic<int> parts_before{0};
+  };
+  BadStore(std::unique_ptr<Store> inner, std::shared_ptr<Plan> plan)
+      : ForwardingStore(std::move(inner)), plan_(std::move(plan)) {}
+
+  std::size_t submit(std::span<Request> requests) override {
+    for (Request& request : requests) {
+      if (request.op != Op::kPutPart || plan_->parts_before-- != 0) continue;
+      const auto bytes = request.slab.bytes();
+      if (plan_->fault == Fault::kZeroedPart) std::memset(bytes.data(), 0, bytes.size());
+      if (plan_->fault == Fault::kFlippedBit) bytes[bytes.size() / 2] ^= std::byte{4};
+      if (plan_->fault == Fault::kFailedPart) request.upload_id = "lost";
+    }
+    return inner().submit(requests);
+  }
+
+ private:
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
+    return std::unique_ptr<Store>(std::make_unique<BadStore>(std::move(handle), plan_));
+  }
+  std::shared_ptr<Plan> plan_;
+};
+
+class DataWriterTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  DataWriterTest() {
+    StoreOptions options;
+    options.url =
+        is_file() ? directory_.path() + "/below" : "memory://writer-" + std::to_string(count_++);
+    auto store = *open_store(options, {});
+    if (!is_file()) store = std::make_unique<BadStore>(std::move(store), plan_);
+    client_ = *StoreClient::wrap(std::move(store), kMemory);
+  }
+  static bool is_file() { return std::string_view(GetParam()) == "file"; }
+
+  Result<DataFile> write(const State& state, const WriteOptions& options = {.part_bytes = kPart}) {
+    HEADRACE_TRY_ASSIGN(layout_, DataLayout::make(state.pieces, {{"format", "pt"}}));
+    HEADRACE_TRY_ASSIGN(auto writer, DataWriter::begin(client_, "a/b/file", layout_, options));
+    HEADRACE_TRY(writer->stage(state.sources, no_pause_));
+    return writer->finish(no_pause_);
+  }
+  /// Whether all of a state can be read back, and is right.
+  Status read(const State& state, const DataFile& file) {
+    std::vector<std::vector<std::byte>> back;
+    std::vector<WantedBox> boxes;
+    for (const auto& value : state.values) back.emplace_back(value.size());
+    for (std::size_t i = 0; i < back.size(); ++i) {
+      const Piece& piece = state.pieces[i];
+      const std::uint32_t width = piece.dtype == "F32" ? 4 : 1;
+      boxes.push_back({.place = layout_.places()[i],
+                       .sums = file.sums[i],
+                       .element_bytes = width,
+                       .shape = piece.shape,
+                       .start = {0, 0},
+                       .count = piece.shape,
+                       .to = back[i].data(),
+                       .to_strides_bytes = {3 * width, width}});
+    }
+    HEADRACE_TRY_ASSIGN(totals_, read_boxes(*client_, "a/b/file", file.etag, boxes, no_pause_));
+    return back == state.values ? Status() : Status(Code::kInternal, "other bytes");
+  }
+
+  const Pause no_pause_ = [] {};
+  TemporaryDirectory directory_;
+  std::shared_ptr<BadStore::Plan> plan_ = std::make_shared<BadStore::Plan>();
+  std::shared_ptr<StoreClient> client_;
+  DataLayout layout_;
+  ReadTotals totals_;
+  static inline int count_ = 0;
+};
+
+TEST_P(DataWriterTest, WhatIsWrittenIsReadBackAndSummed) {
+  for (std::uint64_t seed = 0; seed < 5; ++seed) {
+    const State state(test_seed() + seed);
+    auto file = write(state, {.part_bytes = kPart + 4096 * seed, .copy_threads = 3});
+    ASSERT_TRUE(file) << file.error().message();
+    EXPECT_EQ(file->size_bytes, layout_.size_bytes());
+    for (std::size_t i = 0; i < state.values.size(); ++i) {
+      for (std::size_t block = 0; block < file->sums[i].size(); ++block) {
+        auto rest = std::span(state.values[i]).subspan(block * kSumBlockBytes);
+        rest = rest.first(std::min<std::size_t>(rest.size(), kSumBlockBytes));
+        ASSERT_EQ(file->sums[i][block], crc32c(rest));
+      }
+    }
+    EXPECT_TRUE(verify_file(*client_, "a/b/file", file->size_bytes, file->crc32c, no_pause_).ok());
+    const Status status = read(state, *file);
+    EXPECT_TRUE(status.ok()) << status.message();
+    EXPECT_EQ(client_->pool()->used_bytes(), 0U);
+    EXPECT_LE(client_->pool()->peak_bytes(), kMemory);
+  }
+}
+
+TEST_P(DataWriterTest, NothingAndLittleAreFilesToo) {
+  for (const std::size_t count : {0U, 1U}) {
+    const State state(3, count);
+    auto file = write(state);
+    ASSERT_TRUE(file) << file.error().message();
+    EXPECT_TRUE(read(state, *file).ok());
+  }
+}
+
+TEST_P(DataWriterTest, StagedBytesMayChange) {
+  State state(7);
+  const State same = state;
+  auto layout = DataLayout::make(state.pieces, {});
+  layout_ = *layout;
+  auto writer = DataWriter::begin(client_, "a/b/file", *layout, {.part_bytes = kPart});
+  ASSERT_TRUE((*writer)->stage(state.sources, no_pause_).ok());
+  for (auto& value : state.values) std::fill(value.begin(), value.end(), std::byte{0});
+  auto file = (*writer)->finish(no_pause_);
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_TRUE(read(same, *file).ok());
+}
+
+TEST_P(DataWriterTest, WhatIsGivenUpLeavesNothing) {
+  const State state(7);
+  {
+    auto writer = DataWriter::begin(client_, "a/b/file", *DataLayout::make(state.pieces, {}),
+                                    {.part_bytes = kPart});
+    ASSERT_TRUE((*writer)->stage(state.sources, no_pause_).ok());
+  }
+  EXPECT_EQ(client_->store().head("a/b/file").error().code(), Code::kNotFound);
+  EXPECT_TRUE(list_all(client_->store(), "")->empty());
+  EXPECT_EQ(client_->pool()->used_bytes(), 0U);
+}
+
+TEST_P(DataWriterTest, AnInterruptedStageStopsItsThreads) {
+  const State state(7);
+  auto writer = DataWriter::begin(client_, "a/b/file", *DataLayout::make(state.pieces, {}),
+                                  {.part_bytes = kPart});
+  // Memory that others hold: staging waits until it is interrupted.
+  Slab held = *client_->pool()->try_acquire(kMemory - (kPart / 2));
+  EXPECT_THROW(static_cast<void>((*writer)->stage(state.sources, [] { throw 1; })), int);
+}
+
+TEST_P(DataWriterTest, DamageIsFoundAndNamed) {
+  const State state(11);
+  auto file = write(state);
+  ASSERT_TRUE(file);
+  std::mt19937_64 random(test_seed());
+  for (int round = 0; round < 20; ++round) {
+    DataFile other = *file;
+    std::size_t piece = 0;
+    while (other.sums[piece].empty()) ++piece;
+    auto& sums = other.sums[piece + random() % (other.sums.size() - piece)];
+    if (sums.empty()) continue;
+    sums[random() % sums.size()] ^= 1;
+    const Status status = read(state, other);
+    EXPECT_EQ(status.code(), Code::kCorrupt);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("a/b/file: bytes "));
+  }
+  EXPECT_EQ(verify_file(*client_, "a/b/file", file->size_bytes, file->crc32c ^ 1, no_pause_).code(),
+            Code::kCorrupt);
+}
+
+TEST_P(DataWriterTest, AStoreThatDropsOrChangesAPartFailsTheSave) {
+  if (is_file()) GTEST_SKIP() << "parts go to the disk without the store";
+  const State state(13);
+  for (const auto fault :
+       {BadStore::Fault::kZeroedPart, BadStore::Fault::kFlippedBit, BadStore::Fault::kFailedPart}) {
+    for (const int part : {0, 3, 9}) {
+      plan_->fault = fault;
+      plan_->parts_before = part;
+      auto file = write(state);
+      ASSERT_FALSE(file);
+      EXPECT_TRUE(list_all(client_->store(), "")->empty());
+      EXPECT_EQ(client_->pool()->used_bytes(), 0U);
+    }
+  }
+  plan_->fault = BadStore::Fault::kNone;
+  EXPECT_TRUE(write(state).has_value());
+}
+
+TEST_P(DataWriterTest, PartsThatDoNotFitTheMemoryAreRefused) {
+  const State state(1);
+  auto writer = DataWriter::begin(client_, "k", *DataLayout::make(state.pieces, {}),
+                                  {.part_bytes = 2 * kMemory});
+  ASSERT_FALSE(writer);
+  EXPECT_THAT(std::string(writer.error().message()), HasSubstr("raise memory="));
+}
+
+TEST_P(DataWriterTest, SmallObjectsAreThereOnce) {
+  ASSERT_TRUE(write_small(*client_, "steps/1", "first", true, no_pause_));
+  EXPECT_EQ(write_small(*client_, "steps/1", "second", true, no_pause_).error().code(),
+            Code::kChanged);
+  ASSERT_TRUE(write_small(*client_, "steps/1", "third", false, no_pause_));
+  std::string back(5, ' ');
+  ASSERT_TRUE(
+      client_->fetch("steps/1", {}, 0, std::as_writable_bytes(std::span(back)), no_pause_).ok());
+  EXPECT_EQ(back, "third");
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, DataWriterTest, ::testing::Values("memory", "file"));
+
+}  // namespace
+}  // namespace headrace::checkpoint

@@ -1,0 +1,145 @@
+// Parts are written by a few threads, each at its place, past the page cache where the file system
+// takes O_DIRECT: slabs are page-aligned and parts whole pages, but for the last, which is written
+// as whole pages and cut off. Where it is refused (tmpfs, some network file systems) the page cache
+// is used, and synchronised at the end.
+//
+// Invariant: failure_ is set before the slab of the failed part goes back, so that whoever waits
+// for memory sees it.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <condition_variable>
+#include <string>
+#include <utility>
+
+#include "base/errno_status.h"
+#include "base/mutex.h"
+#include "base/thread_pool.h"
+#include "checkpoint/durable_file.h"
+#include "checkpoint/part_sink.h"
+
+namespace headrace::checkpoint {
+namespace {
+
+constexpr std::size_t kWriters = 4;
+
+class FileSink final : public PartSink {
+ public:
+  FileSink(std::shared_ptr<StoreClient> client, std::string directory, TemporaryFile file,
+           SinkOptions options)
+      : client_(std::move(client)),
+        directory_(std::move(directory)),
+        options_(std::move(options)),
+        file_(std::move(file)),
+        writers_(kWriters, options_.part_count) {
+    const int flags = ::fcntl(file_.fd(), F_GETFL);
+    is_direct_ = flags >= 0 && ::fcntl(file_.fd(), F_SETFL, flags | O_DIRECT) == 0;
+  }
+
+  ~FileSink() override { note(Status(Code::kCancelled, "was given up")); }
+
+  void put(std::uint32_t index, Slab slab, std::uint64_t length_bytes) override {
+    auto part = std::make_shared<Slab>(std::move(slab));
+    writers_.submit([this, index, length_bytes, part] {
+      if (failure().ok()) note(write_part(index, part->bytes(), length_bytes));
+      *part = Slab();
+      {
+        MutexLock lock(mutex_);
+        ++arrived_;
+      }
+      changed_.notify_all();
+    });
+  }
+
+  Status failure() const override {
+    MutexLock lock(mutex_);
+    return failure_.clone();
+  }
+
+  Result<std::string> finish(const Pause& pause) override {
+    {
+      MutexLock lock(mutex_);
+      while (arrived_ < options_.part_count && failure_.ok()) {
+        lock.wait_until(changed_, system_clock().now() + kPauseSlice);
+        lock.unlock();
+        if (pause) pause();
+        lock.lock();
+      }
+      HEADRACE_TRY(failure_.clone());
+    }
+    if (::ftruncate(file_.fd(), static_cast<off_t>(options_.size_bytes)) != 0)
+      return errno_status(errno, "truncate " + file_.path());
+    HEADRACE_TRY(publish_durable(file_, directory_, options_.key, false));
+    HEADRACE_TRY_ASSIGN(ObjectInfo info, client_->store().head(options_.key));
+    return std::move(info.etag);
+  }
+
+ private:
+  void note(Status status) {
+    if (status.ok()) return;
+    MutexLock lock(mutex_);
+    if (failure_.ok()) failure_ = std::move(status);
+  }
+
+  Status write_part(std::uint32_t index, std::span<std::byte> slab, std::uint64_t length_bytes) {
+    const std::uint64_t at = index * options_.part_bytes;
+    if (is_direct_.load(std::memory_order_relaxed)) {
+      const int error = write_at(at, slab.first(slab_bytes(length_bytes)));
+      if (error != EINVAL) return status_of(error);
+      const int flags = ::fcntl(file_.fd(), F_GETFL);
+      static_cast<void>(::fcntl(file_.fd(), F_SETFL, flags & ~O_DIRECT));
+      is_direct_.store(false, std::memory_order_relaxed);
+    }
+    return status_of(write_at(at, slab.first(length_bytes)));
+  }
+
+  Status status_of(int error) const {
+    if (error == 0) return {};
+    return errno_status(error, "write " + directory_ + "/" + options_.key);
+  }
+
+  /// \return 0, or what went wrong.
+  int write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes) const {
+    while (!bytes.empty()) {
+      const ssize_t count =
+          ::pwrite(file_.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return errno;
+      if (count == 0) return EIO;
+      bytes = bytes.subspan(static_cast<std::size_t>(count));
+      offset_bytes += static_cast<std::uint64_t>(count);
+    }
+    return 0;
+  }
+
+  const std::shared_ptr<StoreClient> client_;
+  const std::string directory_;
+  const SinkOptions options_;
+  TemporaryFile file_;
+  std::atomic<bool> is_direct_{false};
+
+  mutable Mutex mutex_;
+  std::condition_variable changed_;
+  std::uint32_t arrived_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  Status failure_ HEADRACE_GUARDED_BY(mutex_);
+
+  ThreadPool writers_;  // Last: its tasks use all of the above.
+};
+
+}  // namespace
+
+Result<std::unique_ptr<PartSink>> make_file_sink(std::shared_ptr<StoreClient> client,
+                                                 const std::string& directory,
+                                                 SinkOptions options) {
+  HEADRACE_TRY_ASSIGN(TemporaryFile file, begin_durable(directory, options.key));
+  // A full disk is told now, not behind gigabytes. File systems that cannot reserve tell it later.
+  if (::fallocate(file.fd(), 0, 0, static_cast<off_t>(options.size_bytes)) != 0 &&
+      (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
+    return errno_status(errno, "write " + directory + "/" + options.key);
+  return std::unique_ptr<PartSink>(std::make_unique<FileSink>(std::move(client), directory,
+                                                              std::move(file), std::move(options)));
+}
+
+}  // namespace headrace::checkpoint
