@@ -30,6 +30,7 @@ void bind_arrow_column(nb::module_& m);
 void bind_loader(nb::module_& m);
 void bind_decode(nb::module_& m);
 void bind_cache(nb::module_& m);
+void bind_checkpoint(nb::module_& m);
 void bind_probe(nb::module_& m);
 void bind_order(nb::module_& m);
 void bind_pack(nb::module_& m);

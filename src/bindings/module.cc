@@ -9,6 +9,7 @@ NB_MODULE(_native, m) {
   headrace::bind_process(m);
   headrace::bind_store(m);
   headrace::bind_cache(m);
+  headrace::bind_checkpoint(m);
   headrace::bind_range_reader(m);
   headrace::bind_probe(m);
   headrace::bind_dataset(m);

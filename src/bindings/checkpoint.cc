@@ -1,0 +1,170 @@
+// Memory of tensors is handed over as (address, bytes): numpy has no bfloat16, and torch no
+// buffers. The caller keeps what is behind an address alive during the call.
+#include "headrace/checkpoint.h"
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bind.h"
+#include "buffers.h"
+#include "errors.h"
+#include "store.h"
+
+namespace headrace {
+namespace {
+
+using Shape = std::vector<std::uint64_t>;
+
+struct PyWriter {
+  Guarded<checkpoint::DataWriter> writer;
+  std::string key;
+  std::vector<checkpoint::PlacedPiece> places;
+};
+
+checkpoint::WrittenCheck parse_check(const std::string& name) {
+  if (name == "auto") return checkpoint::WrittenCheck::kAuto;
+  if (name == "read") return checkpoint::WrittenCheck::kReadBack;
+  if (name == "none") return checkpoint::WrittenCheck::kNone;
+  throw nb::value_error("check must be 'auto', 'read' or 'none'");
+}
+
+void begin(PyWriter* self, PyStore& store, const std::string& key,
+           const std::vector<std::tuple<std::string, std::string, Shape>>& pieces,
+           const std::map<std::string, std::string>& metadata, std::uint64_t part_bytes,
+           std::uint32_t copy_threads, const std::string& check) {
+  auto client = store.client.get();
+  std::vector<checkpoint::Piece> given;
+  given.reserve(pieces.size());
+  for (const auto& [name, dtype, shape] : pieces) given.push_back({name, dtype, shape});
+  checkpoint::WriteOptions options;
+  if (part_bytes != 0) options.part_bytes = part_bytes;
+  options.copy_threads = copy_threads;
+  options.check = parse_check(check);
+  auto layout = value_or_raise(checkpoint::DataLayout::make(std::move(given), metadata), key);
+  std::vector<checkpoint::PlacedPiece> places = layout.places();
+  auto writer = value_or_raise(run_interruptible([&](const std::stop_token&) {
+                                 return checkpoint::DataWriter::begin(client, key,
+                                                                      std::move(layout), options);
+                               }),
+                               key);
+  new (self) PyWriter{Guarded<checkpoint::DataWriter>(
+                          "the writer", std::shared_ptr<checkpoint::DataWriter>(std::move(writer))),
+                      key, std::move(places)};
+}
+
+void stage(PyWriter& self, const std::vector<std::tuple<std::uintptr_t, std::uint64_t>>& sources) {
+  auto writer = self.writer.get();
+  if (sources.size() != self.places.size()) throw nb::value_error("a source for each piece");
+  std::vector<const std::byte*> addresses;
+  addresses.reserve(sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (std::get<1>(sources[i]) != self.places[i].length_bytes)
+      throw nb::value_error("a source has another length than its piece");
+    addresses.push_back(reinterpret_cast<const std::byte*>(std::get<0>(sources[i])));
+  }
+  raise_if_error(without_gil([&](const Pause& pause) { return writer->stage(addresses, pause); }),
+                 self.key);
+}
+
+nb::tuple finish(PyWriter& self) {
+  auto writer = self.writer.get();
+  checkpoint::DataFile file = value_or_raise(
+      without_gil([&](const Pause& pause) { return writer->finish(pause); }), self.key);
+  nb::list sums;
+  for (const auto& some : file.sums) {
+    sums.append(
+        nb::bytes(reinterpret_cast<const char*>(some.data()), some.size() * sizeof(std::uint32_t)));
+  }
+  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums);
+}
+
+/// (offset, length, sums, element bytes, shape, start, count, address, strides in bytes)
+using BoxRow = std::tuple<std::uint64_t, std::uint64_t, nb::bytes, std::uint32_t, Shape, Shape,
+                          Shape, std::uintptr_t, std::vector<std::int64_t>>;
+
+nb::tuple read(PyStore& store, const std::string& key, const std::string& etag,
+               const std::vector<BoxRow>& rows) {
+  auto client = store.client.get();
+  std::vector<std::vector<std::uint32_t>> sums;
+  std::vector<checkpoint::WantedBox> boxes;
+  sums.reserve(rows.size());
+  boxes.reserve(rows.size());
+  for (const auto& [offset, length, some, width, shape, start, count, address, strides] : rows) {
+    auto& own = sums.emplace_back(some.size() / sizeof(std::uint32_t));
+    if (!own.empty()) std::memcpy(own.data(), some.c_str(), own.size() * sizeof(std::uint32_t));
+    boxes.push_back({.place = {offset, length},
+                     .sums = own,
+                     .element_bytes = width,
+                     .shape = shape,
+                     .start = start,
+                     .count = count,
+                     .to = reinterpret_cast<std::byte*>(address),
+                     .to_strides_bytes = strides});
+  }
+  const auto totals =
+      value_or_raise(without_gil([&](const Pause& pause) {
+                       return checkpoint::read_boxes(*client, key, etag, boxes, pause);
+                     }),
+                     key);
+  return nb::make_tuple(totals.requests, totals.bytes);
+}
+
+std::string write_small(PyStore& store, const std::string& key, nb::handle data, bool if_absent) {
+  auto client = store.client.get();
+  const BufferArgument source(data);
+  const std::string_view text(reinterpret_cast<const char*>(source.bytes().data()),
+                              source.bytes().size());
+  return value_or_raise(without_gil([&](const Pause& pause) {
+                          return checkpoint::write_small(*client, key, text, if_absent, pause);
+                        }),
+                        key);
+}
+
+}  // namespace
+
+void bind_checkpoint(nb::module_& m) {
+  nb::class_<PyWriter>(m, "CheckpointWriter")
+      .def("__init__", &begin, nb::arg("store"), nb::arg("key"), nb::arg("pieces"),
+           nb::arg("metadata"), nb::arg("part_bytes") = 0, nb::arg("copy_threads") = 2,
+           nb::arg("check") = "auto")
+      .def("stage", &stage, nb::arg("sources"))
+      .def("places",
+           [](const PyWriter& self) {
+             nb::list out;
+             for (const auto& place : self.places)
+               out.append(nb::make_tuple(place.offset_bytes, place.length_bytes));
+             return out;
+           })
+      .def("finish", &finish)
+      .def("close", [](PyWriter& self) { self.writer.drop(); });
+  m.def("checkpoint_read", &read, nb::arg("store"), nb::arg("key"), nb::arg("etag"),
+        nb::arg("boxes"));
+  m.def("checkpoint_write_small", &write_small, nb::arg("store"), nb::arg("key"), nb::arg("data"),
+        nb::arg("if_absent") = false);
+  m.def(
+      "checkpoint_verify_file",
+      [](PyStore& store, const std::string& key, std::uint64_t size, std::uint32_t crc32c) {
+        auto client = store.client.get();
+        raise_if_error(without_gil([&](const Pause& pause) {
+                         return checkpoint::verify_file(*client, key, size, crc32c, pause);
+                       }),
+                       key);
+      },
+      nb::arg("store"), nb::arg("key"), nb::arg("size"), nb::arg("crc32c"));
+  m.def(
+      "crc32c",
+      [](nb::handle data, std::uint32_t before) {
+        const BufferArgument source(data);
+        return checkpoint::sum_of(source.bytes(), before);
+      },
+      nb::arg("data"), nb::arg("before") = 0);
+  m.def("checkpoint_sum_block_bytes", [] { return checkpoint::kSumBlockBytes; });
+  m.def("bits_of_dtype", [](const std::string& dtype) {
+    return value_or_raise(checkpoint::bits_of_dtype(dtype), dtype);
+  });
+}
+
+}  // namespace headrace
