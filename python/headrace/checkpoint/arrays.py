@@ -1,0 +1,245 @@
+"""Arrays of torch, numpy and JAX as a checkpoint sees them: a global shape, and the chunks that this process
+has."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace.errors import InvalidArgumentError
+
+__all__ = ["Array", "Chunk", "Memory", "describe", "empty_like_saved", "width_of"]
+
+_NUMPY = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "int8": "I8",
+    "uint16": "U16",
+    "int16": "I16",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "uint32": "U32",
+    "int32": "I32",
+    "float32": "F32",
+    "uint64": "U64",
+    "int64": "I64",
+    "float64": "F64",
+    "complex64": "C64",
+    "float8_e4m3fn": "F8_E4M3",
+    "float8_e5m2": "F8_E5M2",
+    "float8_e8m0fnu": "F8_E8M0",
+    "float8_e4m3fnuz": "F8_E4M3FNUZ",
+    "float8_e5m2fnuz": "F8_E5M2FNUZ",
+}
+"""numpy's, ml_dtypes' and torch's names, and safetensors'."""
+_NAMES = {saved: name for name, saved in _NUMPY.items()}
+_SAMPLES = 256
+_WIDTHS = {"BOOL": 1, "BF16": 2, "C64": 8}
+
+
+class Memory(NamedTuple):
+    """Bytes of a chunk in this process's memory."""
+
+    address: int
+    strides: tuple[int, ...]
+    """Bytes from one element to the next, of each dimension."""
+    owner: Any
+    """Keeps it alive; what is written to the address shows in it."""
+
+
+class Chunk(NamedTuple):
+    """A box of an array."""
+
+    offsets: tuple[int, ...]
+    sizes: tuple[int, ...]
+
+
+class Array:
+    """An array and the chunks of it that this process has.
+
+    :ivar kind: ``"torch"``, ``"numpy"`` or ``"jax"``.
+    :ivar dtype: as safetensors spells it.
+    :ivar shape: of the whole, on all processes.
+    """
+
+    def __init__(
+        self, name: str, kind: str, dtype: str, shape: Sequence[int], parts: list[tuple[Chunk, Any]]
+    ) -> None:
+        self.name, self.kind, self.dtype = name, kind, dtype
+        self.shape = tuple(int(size) for size in shape)
+        self.chunks = [chunk for chunk, _ in parts]
+        self._parts = [part for _, part in parts]
+
+    def contiguous(self, number: int) -> Memory:
+        """A chunk's bytes, row-major: where they lie, or a copy."""
+        part = self._parts[number]
+        if self.kind == "torch":
+            return _torch_memory(part.detach().resolve_conj().resolve_neg().cpu().contiguous())
+        return _numpy_memory(np.ascontiguousarray(part).reshape(np.shape(part)))
+
+    def sample(self) -> str:
+        """Digest of up to 256 elements of the first chunk, all over it: whether two have the same."""
+        part: Any = self._parts[0]
+        part = part.detach().reshape(-1) if self.kind == "torch" else np.asarray(part).reshape(-1)
+        count = int(np.prod(part.shape))
+        if count > _SAMPLES:
+            places = np.linspace(0, count - 1, _SAMPLES).astype(np.int64)
+            part = part[_torch_index(places, part) if self.kind == "torch" else places]
+            count = _SAMPLES
+        if count == 0:
+            return ""
+        memory = Array(self.name, self.kind, self.dtype, (count,), [(_whole((count,)), part)]).contiguous(0)
+        return hashlib.sha256(ctypes.string_at(memory.address, width_of(self.dtype) * count)).hexdigest()[:16]
+
+    def writable(self, number: int) -> tuple[Memory, Any]:
+        """Memory to fill a chunk in, and what to copy from it then: None where it is the chunk's own."""
+        part = self._parts[number]
+        if self.kind == "torch":
+            part = part.detach()
+            if any(stride == 0 and size > 1 for stride, size in zip(part.stride(), part.shape, strict=True)):
+                raise InvalidArgumentError(
+                    f"{self.name}: elements share memory (expand()); nothing can be loaded into it"
+                )
+            if part.device.type == "cpu":
+                return _torch_memory(part), None
+            import torch
+
+            staging = torch.empty(part.shape, dtype=part.dtype)
+            return _torch_memory(staging), lambda: part.copy_(staging)
+        if self.kind == "jax":
+            raise InvalidArgumentError(
+                f"{self.name}: JAX arrays cannot be loaded in place: use load() without into="
+            )
+        if not part.flags.writeable:
+            raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
+        return _numpy_memory(part), None
+
+
+def _torch_index(places: Any, like: Any) -> Any:
+    import torch
+
+    return torch.from_numpy(places).to(like.device)
+
+
+def width_of(dtype: str) -> int:
+    """Bytes of an element."""
+    return _WIDTHS.get(dtype) or int(dtype.partition("_")[0].lstrip("FIU")) // 8
+
+
+def describe(name: str, value: Any) -> Array:
+    """Raises InvalidArgumentError for an array that has no place in a checkpoint."""
+    if isinstance(value, np.ndarray):
+        parts = [(_whole(value.shape), _native(name, value))]
+        return Array(name, "numpy", _dtype(name, value.dtype.name), value.shape, parts)
+    if hasattr(value, "untyped_storage"):
+        return _describe_torch(name, value)
+    if hasattr(value, "addressable_shards"):
+        return _describe_jax(name, value)
+    return _describe_torch(name, value)
+
+
+def empty_like_saved(name: str, kind: str, dtype: str, shape: Sequence[int]) -> Any:
+    """An array as it was saved, without its values; of numpy where torch is not there."""
+    if kind == "torch":
+        import torch
+
+        return torch.empty(tuple(shape), dtype=getattr(torch, _NAMES[dtype]))
+    return np.empty(tuple(shape), _numpy_dtype(name, dtype))
+
+
+def _numpy_dtype(name: str, dtype: str) -> Any:
+    try:
+        return np.dtype(_NAMES[dtype])
+    except TypeError:
+        import ml_dtypes  # type: ignore[import-not-found, unused-ignore]
+
+        return np.dtype(getattr(ml_dtypes, _NAMES[dtype]))
+    except KeyError:
+        raise InvalidArgumentError(f"{name}: numpy has no {dtype}") from None
+
+
+def _dtype(name: str, spelled: str) -> str:
+    try:
+        return _NUMPY[spelled]
+    except KeyError:
+        raise InvalidArgumentError(
+            f"{name}: arrays of {spelled} have no place in a safetensors file; one of {', '.join(sorted(_NUMPY))}"
+        ) from None
+
+
+def _whole(shape: Sequence[int]) -> Chunk:
+    return Chunk((0,) * len(shape), tuple(int(size) for size in shape))
+
+
+def _native(name: str, value: np.ndarray[Any, Any]) -> Any:
+    if value.dtype.byteorder == ">":
+        raise InvalidArgumentError(
+            f"{name}: is big-endian; save array.astype({value.dtype.newbyteorder('=').str!r})"
+        )
+    return value
+
+
+def _describe_torch(name: str, value: Any) -> Array:
+    dtype = _dtype(name, str(value.dtype).removeprefix("torch."))
+    if hasattr(value, "to_local"):
+        return _describe_dtensor(name, dtype, value)
+    if hasattr(value, "local_shards"):
+        parts = [
+            (Chunk(tuple(s.metadata.shard_offsets), tuple(s.metadata.shard_sizes)), s.tensor)
+            for s in value.local_shards()
+        ]
+        return Array(name, "torch", dtype, value.size(), parts)
+    if value.device.type == "meta":
+        raise InvalidArgumentError(f"{name}: is on the meta device and has no values")
+    if value.layout is not _strided():
+        raise InvalidArgumentError(f"{name}: is a {value.layout} tensor; save its indices and values")
+    if value.is_quantized:
+        raise InvalidArgumentError(f"{name}: is quantized; save its int_repr(), scales and zero points")
+    return Array(name, "torch", dtype, value.shape, [(_whole(value.shape), value)])
+
+
+def _strided() -> Any:
+    import torch
+
+    return torch.strided
+
+
+def _describe_dtensor(name: str, dtype: str, value: Any) -> Array:
+    if any(placement.is_partial() for placement in value.placements):
+        raise InvalidArgumentError(f"{name}: is a partial sum; redistribute() it to Replicate or Shard first")
+    local = value.to_local()
+    if value.device_mesh.get_coordinate() is None:
+        return Array(name, "torch", dtype, value.shape, [])
+    parts = []
+    for each in value.__create_chunk_list__():
+        chunk = Chunk(tuple(each.offsets), tuple(each.sizes))
+        if tuple(local.shape) != chunk.sizes and local.numel() != 0:
+            from torch.distributed.checkpoint.metadata import MetadataIndex
+
+            parts.append((chunk, value.__get_tensor_shard__(MetadataIndex(name, each.offsets))))
+        elif local.numel() != 0:
+            parts.append((chunk, local))
+    return Array(name, "torch", dtype, value.shape, parts)
+
+
+def _describe_jax(name: str, value: Any) -> Array:
+    parts: list[tuple[Chunk, Any]] = []
+    for shard in value.addressable_shards:
+        spans = [index.indices(size)[:2] for index, size in zip(shard.index, value.shape, strict=True)]
+        chunk = Chunk(tuple(a for a, _ in spans), tuple(b - a for a, b in spans))
+        if all(chunk != each for each, _ in parts):
+            parts.append((chunk, np.asarray(shard.data)))
+    return Array(name, "jax", _dtype(name, value.dtype.name), value.shape, parts)
+
+
+def _torch_memory(tensor: Any) -> Memory:
+    width = tensor.element_size()
+    return Memory(tensor.data_ptr(), tuple(width * stride for stride in tensor.stride()), tensor)
+
+
+def _numpy_memory(array: np.ndarray[Any, Any]) -> Memory:
+    return Memory(array.ctypes.data, array.strides, array)

@@ -1,0 +1,70 @@
+"""Names of a checkpoint's objects, below the URL of all checkpoints of a run.
+
+::
+
+    LATEST                           {"step": ..., "save": ...}: what was committed last
+    steps/000000001200               the manifest; a checkpoint is there when this is
+    saves/000003-000000001200-9f3a1c22/00000.safetensors   what rank 0 wrote, and
+    saves/000003-000000001200-9f3a1c22/00000.index         where and with which sums
+    fence/000003                     taken by the job that saves under this number
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from typing import NamedTuple
+
+__all__ = ["LATEST", "SaveId", "data_key", "fence_key", "fence_of", "index_key", "step_key", "step_of"]
+
+LATEST = "LATEST"
+_STEP = re.compile(r"steps/(\d{12,18})")
+_FENCE = re.compile(r"fence/(\d{6,18})")
+_SAVE = re.compile(r"(\d{6,18})-(\d{12,18})-([0-9a-f]{8})")
+
+
+class SaveId(NamedTuple):
+    fence: int
+    """Number of the job that saves."""
+    step: int
+    random: str
+
+    @classmethod
+    def new(cls, fence: int, step: int) -> SaveId:
+        return cls(fence, step, secrets.token_hex(4))
+
+    @classmethod
+    def parse(cls, text: str) -> SaveId | None:
+        """None: it is none."""
+        found = _SAVE.fullmatch(text)
+        return None if found is None else cls(int(found[1]), int(found[2]), found[3])
+
+    def __str__(self) -> str:
+        return f"{self.fence:06}-{self.step:012}-{self.random}"
+
+
+def step_key(step: int) -> str:
+    return f"steps/{step:012}"
+
+
+def step_of(key: str) -> int | None:
+    """None: it is no manifest's key."""
+    found = _STEP.fullmatch(key)
+    return None if found is None else int(found[1])
+
+
+def fence_key(number: int) -> str:
+    return f"fence/{number:06}"
+
+
+def fence_of(key: str) -> int | None:
+    found = _FENCE.fullmatch(key)
+    return None if found is None else int(found[1])
+
+
+def data_key(save: SaveId | str, rank: int) -> str:
+    return f"saves/{save}/{rank:05}.safetensors"
+
+
+def index_key(save: SaveId | str, rank: int) -> str:
+    return f"saves/{save}/{rank:05}.index"

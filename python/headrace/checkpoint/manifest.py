@@ -1,0 +1,177 @@
+"""What a checkpoint consists of: the manifest, one a save, and the index, one a data file.
+
+Both end in a CRC32C of all before. The manifest is JSON in columns, so that 100,000 arrays are read at once;
+layouts (which chunks an array has, and in whose file) stand in it once, however many arrays have them.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headrace import _native
+from headrace.checkpoint.arrays import Chunk
+from headrace.checkpoint.plan import Planned
+from headrace.checkpoint.tree import Node
+from headrace.errors import CorruptError, UnsupportedError
+
+__all__ = ["DataFile", "Index", "Manifest", "Piece", "decode_index", "encode_index"]
+
+_FORMAT, _VERSION = "headrace-checkpoint", 1
+_INDEX_MAGIC = b"HRCKPIX1"
+_ROWS = np.dtype([("array", "<u4"), ("chunk", "<u4"), ("offset", "<u8"), ("length", "<u8")])
+
+
+class DataFile(NamedTuple):
+    """What one rank has written."""
+
+    key: str
+    size: int
+    crc32c: int
+    index_key: str
+    index_crc32c: int
+    pieces: int
+
+
+class Manifest(NamedTuple):
+    """A checkpoint."""
+
+    step: int
+    save: str
+    """Id of the save; its files lie below ``saves/<save>/``."""
+    world_size: int
+    created: str
+    """UTC, ISO 8601, by the clock of rank 0; nothing depends on it."""
+    metadata: Mapping[str, Any]
+    """The caller's, JSON."""
+    tree: Node
+    arrays: Sequence[Planned]
+    files: Sequence[DataFile]
+    """By rank."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of all data files."""
+        return sum(file.size for file in self.files)
+
+    def encode(self) -> bytes:
+        layouts: dict[Any, int] = {}
+        numbers = [layouts.setdefault(array.chunks, len(layouts)) for array in self.arrays]
+        body = {
+            "format": _FORMAT,
+            "version": _VERSION,
+            "step": self.step,
+            "save": self.save,
+            "world_size": self.world_size,
+            "created": self.created,
+            "metadata": self.metadata,
+            "files": [list(file) for file in self.files],
+            "layouts": [[[c.offsets, c.sizes, rank] for c, rank in layout] for layout in layouts],
+            "names": [array.name for array in self.arrays],
+            "kinds": [array.kind for array in self.arrays],
+            "dtypes": [array.dtype for array in self.arrays],
+            "shapes": [array.shape for array in self.arrays],
+            "layout": numbers,
+            "tree": self.tree,
+        }
+        text = json.dumps(body, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+        return text + b"\ncrc32c:%08x\n" % _native.crc32c(text)
+
+    @classmethod
+    def decode(cls, data: bytes, where: str) -> Manifest:
+        """Raises CorruptError where the bytes are not what was written, UnsupportedError for another
+        version's."""
+        text, _, last = data.rstrip(b"\n").rpartition(b"\n")
+        if last != b"crc32c:%08x" % _native.crc32c(text):
+            raise CorruptError(f"{where}: the manifest does not match its CRC32C")
+        try:
+            body = json.loads(text)
+            if body["format"] != _FORMAT or body["version"] != _VERSION:
+                raise UnsupportedError(
+                    f"{where}: is a {body['format']} of version {body['version']}; this is for version {_VERSION}"
+                )
+            layouts = [
+                tuple((Chunk(tuple(offsets), tuple(sizes)), rank) for offsets, sizes, rank in layout)
+                for layout in body["layouts"]
+            ]
+            columns = (body[name] for name in ("names", "kinds", "dtypes", "shapes", "layout"))
+            arrays = [
+                Planned(name, kind, dtype, tuple(shape), layouts[layout])
+                for name, kind, dtype, shape, layout in zip(*columns, strict=True)
+            ]
+            return cls(
+                body["step"],
+                body["save"],
+                body["world_size"],
+                body["created"],
+                body["metadata"],
+                body["tree"],
+                arrays,
+                [DataFile(*row) for row in body["files"]],
+            )
+        except (KeyError, TypeError, ValueError, IndexError) as error:
+            raise CorruptError(f"{where}: the manifest makes no sense: {error!r}") from None
+
+
+class Piece(NamedTuple):
+    """Where a chunk lies in its data file."""
+
+    offset: int
+    length: int
+    sums: bytes
+    """A CRC32C (u32, little-endian) for each 16 KiB."""
+
+
+class Index:
+    """Where the chunks of one data file lie, by (array, chunk)."""
+
+    def __init__(self, rows: np.ndarray[Any, Any], sums: bytes) -> None:
+        self._sums = sums
+        block = _native.checkpoint_sum_block_bytes()
+        ends = np.cumsum(-(-rows["length"].astype(np.int64) // block)) * 4
+        self._rows = {
+            (array, chunk): (offset, length, end)
+            for (array, chunk, offset, length), end in zip(rows.tolist(), ends.tolist(), strict=True)
+        }
+        self._block = block
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def piece(self, array: int, chunk: int) -> Piece:
+        """Raises KeyError."""
+        offset, length, end = self._rows[array, chunk]
+        return Piece(offset, length, self._sums[end - 4 * -(-length // self._block) : end])
+
+
+def encode_index(
+    pieces: Sequence[tuple[int, int]], places: Sequence[tuple[int, int]], sums: Sequence[bytes]
+) -> bytes:
+    """``pieces``: (array, chunk); ``places``: (offset, length); of each in turn."""
+    rows = np.array([(*piece, *place) for piece, place in zip(pieces, places, strict=True)], _ROWS)
+    all_sums = b"".join(sums)
+    body = _INDEX_MAGIC + struct.pack("<QQ", len(rows), len(all_sums) // 4) + rows.tobytes() + all_sums
+    return body + struct.pack("<I", _native.crc32c(body))
+
+
+def decode_index(data: bytes, where: str) -> Index:
+    """Raises CorruptError."""
+    head = len(_INDEX_MAGIC) + 16
+    if len(data) < head + 4 or data[:8] != _INDEX_MAGIC:
+        raise CorruptError(f"{where}: is no index of a checkpoint's data file")
+    rows, sums = struct.unpack_from("<QQ", data, 8)
+    if len(data) != head + rows * _ROWS.itemsize + sums * 4 + 4:
+        raise CorruptError(f"{where}: has another length than it says")
+    if struct.unpack_from("<I", data, len(data) - 4)[0] != _native.crc32c(memoryview(data)[:-4]):
+        raise CorruptError(f"{where}: the index does not match its CRC32C")
+    table = np.frombuffer(data, _ROWS, rows, head)
+    first = head + rows * _ROWS.itemsize
+    index = Index(table, data[first : first + sums * 4])
+    blocks = int((-(-table["length"].astype(np.int64) // _native.checkpoint_sum_block_bytes())).sum())
+    if blocks != sums:
+        raise CorruptError(f"{where}: has {sums} sums for {blocks} blocks")
+    return index

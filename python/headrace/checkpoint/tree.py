@@ -1,0 +1,243 @@
+"""The tree of a state as JSON, with arrays taken out: no pickle, and so nothing that runs when it is read.
+
+A node is a JSON scalar (text, integer, finite float, true, false, null), or an object with one entry that says
+what it is: see ``_KINDS``.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import pickle
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from headrace.errors import CorruptError, InvalidArgumentError
+
+__all__ = ["Node", "flatten", "is_array", "only_saved", "overlay", "paths_of", "rebuild"]
+
+Node: TypeAlias = Any
+
+_DEPTH = 200
+_DICTS = ("dict", "ordered")
+_HELP = (
+    "save numbers, text, bytes, arrays, and lists, tuples and dicts of them; or, where whoever loads it may run its code, "
+    "allow_pickle=True"
+)
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is stored as an array: a numpy array, torch tensor or JAX array."""
+    kind = type(value)
+    if isinstance(value, np.ndarray):
+        return True
+    modules = {base.__module__.split(".")[0] for base in kind.__mro__}
+    return ("torch" in modules and hasattr(value, "untyped_storage")) or (
+        bool(modules & {"torch", "jax", "jaxlib"}) and hasattr(value, "shape") and hasattr(value, "dtype")
+    )
+
+
+class _Flattening:
+    def __init__(self, allow_pickle: bool) -> None:
+        self.allow_pickle = allow_pickle
+        self.arrays: dict[str, Any] = {}
+        self._names: dict[Any, str] = {}
+
+    def node(self, value: Any, path: tuple[str, ...]) -> Node:
+        if len(path) > _DEPTH:
+            raise InvalidArgumentError(f"{_shown(path)}: the state is nested more than {_DEPTH} deep")
+        if value is None or type(value) in (bool, str, int):
+            return value
+        if type(value) is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if is_array(value):
+            return {"array": self._name(value, path)}
+        if type(value) in (dict, OrderedDict):
+            kind = "dict" if type(value) is dict else "ordered"
+            return {kind: [[_key(k, path), self.node(v, (*path, str(k)))] for k, v in value.items()]}
+        if type(value) in (list, tuple):
+            items = [self.node(v, (*path, str(i))) for i, v in enumerate(value)]
+            return items if type(value) is list else {"tuple": items}
+        return self._leaf(value, path)
+
+    def _leaf(self, value: Any, path: tuple[str, ...]) -> Node:
+        if type(value) in (bytes, bytearray):
+            return {"bytes": base64.b64encode(value).decode()}
+        if type(value) is complex:
+            return {"complex": [repr(value.real), repr(value.imag)]}
+        if isinstance(value, np.generic) and not value.dtype.hasobject:
+            return {"scalar": [value.dtype.str, base64.b64encode(value.tobytes()).decode()]}
+        if type(value).__module__ == "torch" and type(value).__name__ in ("Size", "dtype", "device"):
+            text = list(value) if type(value).__name__ == "Size" else str(value)
+            return {"torch." + type(value).__name__: text}
+        if self.allow_pickle:
+            return {"pickle": base64.b64encode(pickle.dumps(value, protocol=4)).decode()}
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        raise InvalidArgumentError(f"{_shown(path)} is a {kind}, which is no value of a checkpoint: {_HELP}")
+
+    def _name(self, value: Any, path: tuple[str, ...]) -> str:
+        same = _identity(value)
+        if same in self._names:
+            return self._names[same]
+        name = base = ".".join(path) or "state"
+        number = 1
+        while name in self.arrays:
+            number += 1
+            name = f"{base}#{number}"
+        self.arrays[name] = value
+        self._names[same] = name
+        return name
+
+
+def _identity(value: Any) -> Any:
+    """The same for arrays that are one memory: tied weights are saved once."""
+    if hasattr(value, "untyped_storage") and not hasattr(value, "__create_chunk_list__"):
+        memory = value.data_ptr(), value.storage_offset()
+        return (
+            ("torch", *memory, str(value.device), value.dtype, value.shape, value.stride())
+            if memory[0]
+            else id(value)
+        )
+    return id(value)
+
+
+def _shown(path: tuple[str, ...]) -> str:
+    return "state" + "".join(f"[{key!r}]" for key in path)
+
+
+def _key(key: Any, path: tuple[str, ...]) -> Any:
+    if key is None or type(key) in (str, int, bool) or (type(key) is float and math.isfinite(key)):
+        return key
+    if type(key) is tuple:
+        return {"tuple": [_key(each, path) for each in key]}
+    raise InvalidArgumentError(
+        f"{_shown(path)} has a key of type {type(key).__qualname__}: keys are text, numbers, or tuples of them"
+    )
+
+
+def flatten(state: Any, allow_pickle: bool = False) -> tuple[Node, dict[str, Any]]:
+    """(tree, arrays by name) of a state. Names are the keys on the way, joined by dots; the same memory twice
+    is one array. Raises InvalidArgumentError for a value that has no place in a checkpoint, naming it."""
+    flattening = _Flattening(allow_pickle)
+    return flattening.node(state, ()), flattening.arrays
+
+
+def paths_of(node: Node, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], str]:
+    """Names of all arrays in a tree, by the keys on the way."""
+    if isinstance(node, list):
+        node = {"tuple": node}
+    if not isinstance(node, dict):
+        return {}
+    ((kind, value),) = node.items()
+    if kind == "array":
+        return {path: value}
+    if kind == "tuple":
+        value = list(enumerate(value))
+    elif kind not in _DICTS:
+        return {}
+    found: dict[tuple[Any, ...], str] = {}
+    for key, each in value:
+        found |= paths_of(each, (*path, json.dumps(key)))
+    return found
+
+
+_ONLY_SAVED = "\0"
+
+
+def only_saved(name: str) -> str:
+    """The name of an array in an overlaid tree that only the saved tree has; ``""``: it is the template's."""
+    return name.removeprefix(_ONLY_SAVED) if name.startswith(_ONLY_SAVED) else ""
+
+
+def _marked(node: Node) -> Node:
+    if isinstance(node, list):
+        return [_marked(each) for each in node]
+    if not isinstance(node, dict):
+        return node
+    ((kind, value),) = node.items()
+    if kind == "array":
+        return {kind: _ONLY_SAVED + value}
+    if kind in _DICTS:
+        return {kind: [[key, _marked(each)] for key, each in value]}
+    return {kind: _marked(value)} if kind == "tuple" else node
+
+
+def overlay(template: Node, saved: Node, *, union: bool) -> Node:
+    """The template's tree with its own arrays, and the saved values of what is no array. ``union``: also what
+    only the saved tree has; names of arrays in it are told apart by only_saved()."""
+    if isinstance(template, list) and isinstance(saved, list) and len(template) == len(saved):
+        return [overlay(a, b, union=union) for a, b in zip(template, saved, strict=True)]
+    if not isinstance(template, dict) or not isinstance(saved, dict):
+        return template if paths_of(template) else _marked(saved)
+    ((kind, own), (other, value)) = (*template.items(), *saved.items())
+    if kind in _DICTS and other in _DICTS:
+        there = {json.dumps(key): each for key, each in value}
+        keys = [json.dumps(key) for key, _ in own]
+        pairs = [
+            [key, overlay(each, there[text], union=union) if text in there else each]
+            for text, (key, each) in zip(keys, own, strict=True)
+        ]
+        rest = [pair for pair in value if union and json.dumps(pair[0]) not in keys]
+        return {kind: pairs + [[key, _marked(each)] for key, each in rest]}
+    if kind == other == "tuple" and len(own) == len(value):
+        return {"tuple": [overlay(a, b, union=union) for a, b in zip(own, value, strict=True)]}
+    return template if paths_of(template) else _marked(saved)
+
+
+def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False) -> Any:
+    """The state of a tree; ``array`` gives those by name. Raises CorruptError for what is no tree, and
+    InvalidArgumentError for a pickle where none is allowed."""
+    if node is None or isinstance(node, (bool, str, int, float)):
+        return node
+    if isinstance(node, list):
+        return [rebuild(each, array, allow_pickle) for each in node]
+    if not isinstance(node, dict) or len(node) != 1:
+        raise CorruptError(f"no node of a checkpoint's tree: {json.dumps(node)[:100]}")
+    ((kind, value),) = node.items()
+    if kind == "array":
+        return array(value)
+    if kind == "tuple":
+        return tuple(rebuild(each, array, allow_pickle) for each in value)
+    if kind in _DICTS:
+        made = {_made_key(k): rebuild(v, array, allow_pickle) for k, v in value}
+        return made if kind == "dict" else OrderedDict(made)
+    if kind == "pickle":
+        if not allow_pickle:
+            raise InvalidArgumentError(
+                "the checkpoint holds pickled values, which run code when they are loaded: allow_pickle=True if you trust who wrote it"
+            )
+        return pickle.loads(base64.b64decode(value))
+    return _LEAVES.get(kind, _unknown)(value)
+
+
+def _made_key(key: Any) -> Any:
+    return tuple(_made_key(each) for each in key["tuple"]) if isinstance(key, dict) else key
+
+
+def _unknown(value: Any) -> Any:
+    raise CorruptError(
+        f"the checkpoint's tree has a kind of value that this version does not know: {value!r:.100}"
+    )
+
+
+def _torch(name: str, value: Any) -> Any:
+    import torch
+
+    if name == "dtype":
+        return getattr(torch, value.removeprefix("torch."))
+    return getattr(torch, name)(value)
+
+
+_LEAVES: Mapping[str, Callable[[Any], Any]] = {
+    "float": float,
+    "bytes": base64.b64decode,
+    "complex": lambda parts: complex(float(parts[0]), float(parts[1])),
+    "scalar": lambda parts: np.frombuffer(base64.b64decode(parts[1]), np.dtype(parts[0]))[0],
+    "torch.Size": lambda value: _torch("Size", value),
+    "torch.dtype": lambda value: _torch("dtype", value),
+    "torch.device": lambda value: _torch("device", value),
+}
