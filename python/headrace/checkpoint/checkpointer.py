@@ -1,0 +1,378 @@
+"""Saving and loading the state of a training run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from headrace.base import live
+from headrace.checkpoint.group import Group, find_group
+from headrace.checkpoint.handle import Level, SaveHandle
+from headrace.checkpoint.loading import read_all, read_into, verify
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.place import Place, check_step
+from headrace.checkpoint.retention import Keep
+from headrace.checkpoint.saving import Planner, SaveOptions, Saving
+from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.store.store import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from headrace.store.store import StoreOptions
+
+__all__ = ["Checkpointer", "Rejected"]
+
+_log = logging.getLogger("headrace.checkpoint")
+
+_GRACE_SECONDS = 900.0
+"""No request of an older job lives so long: what it has not committed by then, it never will."""
+
+
+class Rejected(NamedTuple):
+    """A checkpoint that :meth:`Checkpointer.load` passed over."""
+
+    step: int
+    why: str
+
+
+class Checkpointer(live.Closing):
+    """Checkpoints of one run, at a URL: whole and proved, or not there.
+
+    >>> ckpt = headrace.checkpoint.Checkpointer("s3://bucket/run-17", keep=3)  # doctest: +SKIP
+    >>> if ckpt.latest() is not None:
+    ...     step = ckpt.load(into={"model": model, "optimizer": optimizer, "loader": loader})
+    >>> ckpt.save(step, {"model": model, "optimizer": optimizer, "loader": loader})
+
+    A state is a tree of dicts, lists and tuples with arrays (torch, DTensor, numpy, JAX), numbers, text and
+    bytes; what has ``state_dict()`` may stand in the outermost dict as itself. With torch.distributed
+    initialised all ranks save and load together: each writes what it alone has, and its share of what several
+    have.
+
+    :param url: any writable store or directory; one run's checkpoints and nothing else.
+    :param memory: bytes for what is on its way to the store. With as much as a rank writes, ``save()`` takes as
+        long as a copy of it.
+    :param keep: a number of checkpoints, or a :class:`Keep`; default: all stay.
+    :param rank_timeout: seconds that a rank may be later than the others.
+    :param check: ``"auto"``: what was written is compared with the sum that the store tells, or read back where
+        it tells none; ``"read"``: always read back; ``"none"``.
+    :param allow_pickle: values that are none of the above are pickled; loading them runs what they say.
+    :param part_bytes: of the uploads' parts.
+    :param copy_threads: that copy the state.
+    :param group: the ranks that save together; default: those of torch.distributed.
+    :param options: of the store, as :class:`headrace.Store` takes them.
+
+    Threads: one at a time, the same on all ranks.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str],
+        *,
+        memory: int | str = "2GiB",
+        keep: int | Keep | None = None,
+        rank_timeout: float = 600.0,
+        check: str = "auto",
+        allow_pickle: bool = False,
+        part_bytes: int = 16 << 20,
+        copy_threads: int = 2,
+        group: Group | None = None,
+        **options: Unpack[StoreOptions],
+    ) -> None:
+        self._keep = (keep if isinstance(keep, Keep) else Keep(latest=keep or 0)).check()
+        if check not in ("auto", "read", "none"):
+            raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
+        self._group = group or find_group(rank_timeout)
+        self._place = Place(Store(url, memory=memory, **options))
+        self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check)
+        self._planner = Planner(self._group)
+        self._fence: int | None = None
+        self._saves: list[SaveHandle] = []
+        self._worker = ThreadPoolExecutor(1, "headrace-checkpoint")
+        self._sweeper: threading.Timer | None = None
+        self.rejected: list[Rejected] = []
+        """What the last load() passed over."""
+        live.register(self)
+
+    @property
+    def url(self) -> str:
+        return self._place.url
+
+    # --- Saving ---
+
+    def save(
+        self,
+        step: int,
+        state: Any,
+        *,
+        metadata: Mapping[str, Any] | None = None,
+        overwrite: bool = False,
+        wait: Level | None = "staged",
+    ) -> SaveHandle:
+        """Saves the state as the checkpoint of a step.
+
+        Returns when the state may change again, and goes on in the background: ``handle.result()`` waits until
+        there is a checkpoint. An error of an earlier save that nobody has looked at is raised here.
+
+        :param metadata: JSON of your own (loss, version), shown by ``headrace ckpt`` and used by ``Keep``.
+        :param overwrite: replaces the checkpoint of the same step, at once; else that is a ChangedError.
+        :param wait: for which level; None: returns at once, and nothing of the state may change before
+            ``handle.wait("staged")``.
+        """
+        self._check_open()
+        self._raise_unseen()
+        step = check_step(step)
+        saving = Saving(
+            self._place,
+            self._group,
+            self._take_fence(),
+            self._planner,
+            step,
+            _values_of(state),
+            dict(metadata or {}),
+            self._options._replace(overwrite=overwrite),
+        )
+        handle = SaveHandle(step, saving.save)
+        self._saves = [each for each in self._saves if not each._is_over() or each._unseen_error()]
+        self._saves.append(handle)
+        if wait is not None:
+            error = self._stage(saving, handle)
+            if error is not None:
+                handle.done("staged")  # Raises it.
+            handle.wait(wait)
+        else:
+            self._worker.submit(self._stage, saving, handle)
+        return handle
+
+    def _stage(self, saving: Saving, handle: SaveHandle) -> BaseException | None:
+        """Copies the state and lets the rest follow."""
+        try:
+            saving.stage()
+        except BaseException as error:
+            shown = error if isinstance(error, Exception) else HeadraceError(f"interrupted by {error!r}")
+            self._worker.submit(saving.fail, shown)
+            handle._fail(shown)
+            if not isinstance(error, Exception):
+                raise
+            return error
+        handle._reach("staged")
+        self._worker.submit(self._finish, saving, handle)
+        return None
+
+    def _finish(self, saving: Saving, handle: SaveHandle) -> None:
+        try:
+            manifest = saving.finish()
+        except Exception as error:
+            _log.error("checkpoint of step %d: the save failed: %s", saving.step, error)
+            handle._fail(error)
+            return
+        handle._reach("remote", manifest)
+        if self._group.rank == 0:
+            self._retire()
+
+    def _retire(self) -> None:
+        """Deletes what need not stay. What fails is tried again after the next save."""
+        if self._keep.latest == 0:
+            return
+        try:
+            steps = self._place.steps()
+            metrics = {}
+            if self._keep.metric:
+                for step in steps:
+                    value = self._place.manifest(step).metadata.get(self._keep.metric)
+                    if isinstance(value, (int, float)):
+                        metrics[step] = float(value)
+            for step in self._keep.surplus(steps, metrics):
+                self._place.delete(self._place.manifest(step))
+        except HeadraceError as error:
+            _log.warning("checkpoints that need not stay could not be deleted: %s", error)
+
+    def _take_fence(self) -> int:
+        if self._fence is None:
+            said = self._group.gather("fence", self._fence_or_error())
+            if isinstance(said[0], str):
+                raise InvalidArgumentError(said[0])
+            self._fence = int(said[0])
+            if self._group.rank == 0:
+                self._sweeper = threading.Timer(_GRACE_SECONDS, self._sweep)
+                self._sweeper.daemon = True
+                self._sweeper.start()
+        return self._fence
+
+    def _fence_or_error(self) -> Any:
+        if self._group.rank != 0:
+            return None
+        if self._group.world_size == 1:
+            return self._place.take_fence()
+        try:
+            return self._place.take_fence()
+        except HeadraceError as error:
+            return f"rank 0: {error}"
+
+    def _sweep(self) -> None:
+        assert self._fence is not None
+        try:
+            for save in self._place.orphans(self._fence):
+                count = self._place.delete_save(save)
+                _log.info("deleted what an unfinished save had left: %s, %d bytes", save, count)
+        except HeadraceError as error:
+            _log.warning("what unfinished saves have left could not be deleted: %s", error)
+
+    def _raise_unseen(self) -> None:
+        for handle in self._saves:
+            error = handle._unseen_error()
+            if error is not None:
+                handle._is_seen = True
+                raise error
+
+    def wait(self) -> None:
+        """Until all saves are checkpoints. Raises what went wrong with the first that is none."""
+        for handle in self._saves:
+            handle.wait("remote")
+
+    # --- Loading ---
+
+    def load(self, step: int | None = None, into: Any = None, *, partial: bool = False) -> Any:
+        """The state that was saved; every byte is compared with its sum.
+
+        Without ``step`` the checkpoint that was committed last; where it cannot be proved, the last one before
+        that can, on all ranks the same, with a warning; :attr:`rejected` says why.
+
+        :param into: a state of the same structure whose arrays are filled in place, whatever part of each this
+            rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in the
+            outermost dict is given its part. Default: arrays are made, whole.
+        :param partial: load only what is both in the checkpoint and in ``into``.
+        :returns: the state, with ``into``'s arrays in it.
+
+        Raises NotFoundError (no checkpoint), CorruptError (none that can be proved), InvalidArgumentError
+        (``into`` has another structure, dtype or shape).
+        """
+        self._check_open()
+        self.rejected = []
+        given = [check_step(step)] if step is not None else None
+        steps = self._group.gather("candidates", self._candidates(given))[0]
+        if isinstance(steps, str):
+            raise NotFoundError(steps)
+        if not steps:
+            raise NotFoundError(f"{self.url}: has no checkpoint")
+        for each in steps:
+            error, state = self._try(each, into, partial)
+            said = self._group.gather("load", "" if error is None else f"{type(error).__name__}: {error}")
+            if not any(said):
+                if self.rejected:
+                    warnings.warn(
+                        f"{self.url}: loaded step {each}, since step {self.rejected[0].step} cannot be proved: {self.rejected[0].why}",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+                return _deliver(into, state)
+            why = error or CorruptError(next(text for text in said if text))
+            if step is not None or not isinstance(why, (CorruptError, NotFoundError)):
+                raise why
+            self.rejected.append(Rejected(each, str(why)))
+        reasons = "; ".join(f"step {each.step}: {each.why}" for each in self.rejected)
+        raise CorruptError(f"{self.url}: no checkpoint can be proved: {reasons}")
+
+    def _candidates(self, given: list[int] | None) -> Any:
+        if given is not None or self._group.rank != 0:
+            return given or []
+        if self._group.world_size == 1:
+            return self._place.candidates()
+        try:
+            return self._place.candidates()
+        except HeadraceError as error:
+            return f"rank 0: {error}"
+
+    def _try(self, step: int, into: Any, partial: bool) -> tuple[Exception | None, Any]:
+        try:
+            manifest = self._place.manifest(step)
+            if into is None:
+                return None, read_all(self._place, manifest, self._options.allow_pickle)[0]
+            state, _ = read_into(
+                self._place,
+                manifest,
+                _values_of(into),
+                partial=partial,
+                allow_pickle=self._options.allow_pickle,
+                growing=_stateful(into),
+            )
+        except Exception as error:
+            return error, None
+        return None, state
+
+    # --- Looking ---
+
+    def steps(self) -> list[int]:
+        """Of all checkpoints, rising."""
+        return self._place.steps()
+
+    def latest(self) -> int | None:
+        """The step that ``load()`` tries first; None: there is no checkpoint. The same on all ranks."""
+        candidates = self._group.gather("latest", self._candidates(None))[0]
+        if isinstance(candidates, str):
+            raise NotFoundError(candidates)
+        return candidates[0] if candidates else None
+
+    def info(self, step: int) -> Manifest:
+        """What a checkpoint consists of."""
+        return self._place.manifest(check_step(step))
+
+    def verify(self, step: int, progress: Callable[[int, int], None] | None = None) -> None:
+        """Reads all of a checkpoint and compares it with its sums. Raises CorruptError.
+
+        :param progress: called with (bytes so far, bytes in all)."""
+        verify(self._place, self._place.manifest(check_step(step)), progress)
+
+    def delete(self, step: int) -> None:
+        """Deletes a checkpoint."""
+        self._place.delete(self._place.manifest(check_step(step)))
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise InvalidArgumentError(f"{self.url}: the checkpointer was closed")
+
+    @property
+    def closed(self) -> bool:
+        return self._place.store.closed
+
+    def close(self) -> None:
+        """Waits for saves under way. May be repeated. Raises what went wrong with one that nobody looked at."""
+        if self.closed:
+            return
+        self._worker.shutdown(wait=True)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._place.close()
+        self._raise_unseen()
+
+    def __repr__(self) -> str:
+        return f"Checkpointer({self.url!r}, rank {self._group.rank} of {self._group.world_size})"
+
+
+def _stateful(state: Any) -> frozenset[str]:
+    """Keys of what has a state_dict()."""
+    if not isinstance(state, dict):
+        return frozenset()
+    return frozenset(
+        key
+        for key, value in state.items()
+        if isinstance(key, str) and callable(getattr(value, "state_dict", None))
+    )
+
+
+def _values_of(state: Any) -> Any:
+    keys = _stateful(state)
+    return (
+        {key: value.state_dict() if key in keys else value for key, value in state.items()} if keys else state
+    )
+
+
+def _deliver(into: Any, state: Any) -> Any:
+    for key in _stateful(into):
+        into[key].load_state_dict(state[key])
+    return state

@@ -1,0 +1,102 @@
+"""What the ranks of a job tell one another: small JSON through the job's key-value store.
+
+No collectives: a rank that has died is then a key that does not come, and the error names it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from headrace.base.ranks import find_rank, group_rank
+from headrace.errors import DeadlineError, InvalidArgumentError
+
+__all__ = ["Group", "KeyValues", "find_group"]
+
+_POLL_SECONDS = 0.005
+_opened = itertools.count()
+
+
+class KeyValues(Protocol):
+    """What is used of torch's stores (TCPStore, FileStore, HashStore)."""
+
+    def set(self, key: str, value: str) -> None: ...
+    def get(self, key: str) -> bytes: ...
+    def check(self, keys: list[str]) -> bool: ...
+    def delete_key(self, key: str) -> bool: ...
+
+
+class Group:
+    """The ranks that save and load together. Calls come in the same order on each of them.
+
+    :param values: shared by all; None where there is one rank.
+    :param timeout: seconds that a rank may be late.
+    """
+
+    def __init__(
+        self, rank: int = 0, world_size: int = 1, values: KeyValues | None = None, timeout: float = 600.0
+    ) -> None:
+        if not 0 <= rank < world_size:
+            raise InvalidArgumentError(f"rank={rank} of world_size={world_size}")
+        if world_size > 1 and values is None:
+            raise InvalidArgumentError("several ranks need a store to tell one another what they have saved")
+        self.rank, self.world_size, self.timeout = rank, world_size, timeout
+        self._values = values
+        self._rounds: dict[str, int] = {}
+
+    def gather(self, what: str, value: Any) -> list[Any]:
+        """What each rank says, by rank; ``value`` is JSON. Raises DeadlineError, naming those that said
+        nothing in time."""
+        if self._values is None:
+            return [value]
+        keys = self._keys(what)
+        self._values.set(keys[self.rank], json.dumps(value))
+        return [json.loads(text) for text in self._wait(what, keys)]
+
+    def broadcast(self, what: str, value: Any) -> Any:
+        """What rank 0 says, on all ranks."""
+        return self.gather(what, value if self.rank == 0 else None)[0]
+
+    def _keys(self, what: str) -> list[str]:
+        """Of a round. Those of two rounds before are deleted: nobody reads them any more, since everybody has
+        spoken in the one between."""
+        assert self._values is not None
+        number = self._rounds[what] = self._rounds.get(what, -1) + 1
+        if number >= 2:
+            self._values.delete_key(f"{what}/{number - 2}/{self.rank}")
+        return [f"{what}/{number}/{rank}" for rank in range(self.world_size)]
+
+    def _wait(self, what: str, keys: Sequence[str]) -> list[bytes]:
+        assert self._values is not None
+        deadline = time.monotonic() + self.timeout
+        while not self._values.check(list(keys)):
+            if time.monotonic() > deadline:
+                missing = [key.rpartition("/")[2] for key in keys if not self._values.check([key])]
+                raise DeadlineError(
+                    f"checkpoint: {what}: rank {', '.join(missing)} of {self.world_size} said nothing for {self.timeout:g} s; it may have "
+                    "died, or not have called save() or load()"
+                )
+            time.sleep(_POLL_SECONDS)
+        return [self._values.get(key) for key in keys]
+
+
+def find_group(timeout: float) -> Group:
+    """That of torch.distributed where it is initialised; else this process alone. Raises InvalidArgumentError
+    for one of several processes that have no way to agree."""
+    here = group_rank()
+    if here is None:
+        started = find_rank()
+        if started.world_size > 1:
+            raise InvalidArgumentError(
+                f"this is rank {started.rank} of {started.world_size}, which have to agree on checkpoints: call "
+                "torch.distributed.init_process_group() before, or give Checkpointer(group=...)"
+            )
+    if here is None or here.world_size == 1:
+        return Group(timeout=timeout)
+    from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
+
+    values = PrefixStore(f"headrace/checkpoint/{next(_opened)}", _get_default_store())
+    return Group(here.rank, here.world_size, values, timeout)

@@ -1,0 +1,179 @@
+"""Where the checkpoints of a run lie: a store, and what is asked of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from headrace import _native
+from headrace.checkpoint.keys import LATEST, SaveId, fence_key, fence_of, step_key, step_of
+from headrace.checkpoint.manifest import Index, Manifest, decode_index
+from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.store.store import Store
+
+__all__ = ["Place"]
+
+
+class Place:
+    """The objects of a run's checkpoints, at a URL. Threads: any."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @property
+    def url(self) -> str:
+        return self.store.url
+
+    @property
+    def native(self) -> _native.Store:
+        return self.store._native
+
+    # --- Checkpoints ---
+
+    def steps(self) -> list[int]:
+        """Of all checkpoints, rising."""
+        found = (step_of(info.key) for info in self._list("steps/"))
+        return sorted(step for step in found if step is not None)
+
+    def manifest(self, step: int) -> Manifest:
+        """Raises NotFoundError, naming the steps that there are, or CorruptError."""
+        key = step_key(step)
+        try:
+            data = self.store.get(key)
+        except NotFoundError:
+            steps = self.steps()
+            raise NotFoundError(
+                f"{self.url}: has no checkpoint of step {step}; "
+                + (f"those of {', '.join(map(str, steps[-10:]))}" if steps else "nor any other")
+            ) from None
+        manifest = Manifest.decode(data, f"{self.url}/{key}")
+        if manifest.step != step:
+            raise CorruptError(f"{self.url}/{key}: is the manifest of step {manifest.step}")
+        return manifest
+
+    def index(self, manifest: Manifest, rank: int) -> Index:
+        """Of a data file. Raises CorruptError."""
+        file = manifest.files[rank]
+        try:
+            data = self.store.get(file.index_key)
+        except NotFoundError as error:
+            raise CorruptError(
+                f"{self.url}/{file.index_key}: is missing, though the checkpoint has it"
+            ) from error
+        if _native.crc32c(data) != file.index_crc32c:
+            raise CorruptError(f"{self.url}/{file.index_key}: is not what was saved")
+        return decode_index(data, f"{self.url}/{file.index_key}")
+
+    def commit(self, manifest: Manifest, *, overwrite: bool) -> None:
+        """Makes a checkpoint of what was saved. Raises ChangedError where the step is taken."""
+        key, data = step_key(manifest.step), manifest.encode()
+        try:
+            _native.checkpoint_write_small(self.native, key, data, not overwrite)
+        except HeadraceError as error:
+            # The answer may be lost, and the object be this very one.
+            if not self._has(key, data):
+                if not isinstance(error, ChangedError):
+                    raise
+                other = self.manifest(manifest.step)
+                raise ChangedError(
+                    f"{self.url}: step {manifest.step} was saved before (save {other.save}, {other.created}); save(..., overwrite=True) "
+                    "replaces it"
+                ) from None
+
+    def _has(self, key: str, data: bytes) -> bool:
+        try:
+            return self.store.get(key) == data
+        except HeadraceError:
+            return False
+
+    def set_latest(self, manifest: Manifest) -> None:
+        text = json.dumps({"step": manifest.step, "save": manifest.save}) + "\n"
+        _native.checkpoint_write_small(self.native, LATEST, text.encode())
+
+    def latest(self) -> int | None:
+        """The step that LATEST names; None: it is not there, or broken."""
+        try:
+            step = json.loads(self.store.get(LATEST))["step"]
+        except (NotFoundError, ValueError, KeyError, TypeError):
+            return None
+        return step if type(step) is int else None
+
+    def candidates(self) -> list[int]:
+        """Steps in the order in which to try them: the one committed last, then falling."""
+        steps, latest = self.steps(), self.latest()
+        first = [latest] if latest in steps else []
+        return first + [step for step in reversed(steps) if step != latest]
+
+    def delete(self, manifest: Manifest) -> None:
+        """The manifest first: what remains when this is interrupted is nobody's, and swept later."""
+        self.store.delete(step_key(manifest.step))
+        self.delete_save(manifest.save)
+
+    def delete_save(self, save: str) -> int:
+        """Deletes the files of a save. Returns their bytes."""
+        found = list(self._list(f"saves/{save}/"))
+        self.store.delete_many(info.key for info in found) if found else None
+        return sum(info.size for info in found)
+
+    # --- Jobs that save ---
+
+    def take_fence(self) -> int:
+        """A number above all that were taken before."""
+        note = json.dumps(
+            {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "time": time.time(),
+                "token": secrets.token_hex(8),
+            }
+        )
+        while True:
+            number = self.highest_fence() + 1
+            try:
+                _native.checkpoint_write_small(self.native, fence_key(number), note.encode(), True)
+            except ChangedError:
+                if not self._has(fence_key(number), note.encode()):
+                    continue
+            for info in list(self._list("fence/")):
+                if (fence_of(info.key) or number) < number:
+                    self.store.delete(info.key)
+            return number
+
+    def highest_fence(self) -> int:
+        return max((fence_of(info.key) or 0 for info in self._list("fence/")), default=0)
+
+    def orphans(self, fence: int) -> Iterator[str]:
+        """Saves of jobs before ``fence`` that no checkpoint names."""
+        saves = {info.key.split("/")[1] for info in self._list("saves/")}
+        named = set()
+        for step in self.steps():
+            try:
+                named.add(self.manifest(step).save)
+            except NotFoundError:
+                continue
+            except CorruptError:
+                return  # It may be any of them.
+        for save in sorted(saves - named):
+            parsed = SaveId.parse(save)
+            if parsed is not None and parsed.fence < fence:
+                yield save
+
+    def _list(self, prefix: str) -> Iterator[Any]:
+        try:
+            yield from self.store.list(prefix)
+        except NotFoundError:
+            return  # A directory that nothing was saved to.
+
+    def close(self) -> None:
+        self.store.close()
+
+
+def check_step(step: Any) -> int:
+    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 10**18:
+        raise InvalidArgumentError(f"step={step!r}: expected a whole number from 0 on")
+    return step

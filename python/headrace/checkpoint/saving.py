@@ -1,0 +1,269 @@
+"""One save: what this rank writes, and how all ranks together make a checkpoint of it.
+
+The steps, in this order, each of which must have succeeded before the next: stage (copy), data file, index,
+report to rank 0, manifest, LATEST. A rank that fails says so in its report, and every rank's save fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, NamedTuple
+
+from headrace import _native
+from headrace.checkpoint.arrays import Array, describe
+from headrace.checkpoint.group import Group
+from headrace.checkpoint.keys import SaveId, data_key, index_key
+from headrace.checkpoint.manifest import DataFile, Manifest, encode_index
+from headrace.checkpoint.place import Place
+from headrace.checkpoint.plan import Plan, had, make_plan
+from headrace.checkpoint.tree import Node, flatten
+from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
+
+__all__ = ["Planner", "SaveOptions", "Saving"]
+
+
+class SaveOptions(NamedTuple):
+    allow_pickle: bool = False
+    overwrite: bool = False
+    part_bytes: int = 16 << 20
+    copy_threads: int = 2
+    check: str = "auto"
+
+
+def _digest(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+
+
+class Planner:
+    """Plans saves, and keeps the plan while nobody's state changes its structure."""
+
+    def __init__(self, group: Group) -> None:
+        self._group = group
+        self._structure = ""
+        self._plan = Plan([])
+
+    def plan(self, arrays: Mapping[str, Array]) -> Plan:
+        """Raises InvalidArgumentError where ranks contradict one another; on all of them."""
+        mine = had(list(arrays.values()))
+        structure = _digest(mine)
+        whole = {name: each for name, each in arrays.items() if _is_whole(each)}
+        samples = {} if self._group.world_size == 1 else {name: each.sample() for name, each in whole.items()}
+        said = self._group.gather(
+            "plan", {"known": structure == self._structure, "samples": _digest(samples)}
+        )
+        if len({each["samples"] for each in said}) > 1:
+            _check_same(self._group.gather("samples", samples))
+        if not all(each["known"] for each in said):
+            self._plan = make_plan(self._group.gather("arrays", mine))
+            self._structure = structure
+        return self._plan
+
+
+def _is_whole(array: Array) -> bool:
+    return len(array.chunks) == 1 and array.chunks[0].sizes == array.shape
+
+
+def _check_same(said: list[dict[str, str]]) -> None:
+    """What several ranks have under one name is one thing."""
+    seen: dict[str, tuple[int, str]] = {}
+    for rank, samples in enumerate(said):
+        for name, sample in samples.items():
+            first, expected = seen.setdefault(name, (rank, sample))
+            if sample != expected:
+                raise InvalidArgumentError(
+                    f"{name}: ranks {first} and {rank} have different values of it, and one would be lost. What belongs to one rank alone "
+                    f"is saved under a name of its own, for example state[f'rank{{rank}}']"
+                )
+
+
+class Saving:
+    """One save of one rank."""
+
+    def __init__(
+        self,
+        place: Place,
+        group: Group,
+        fence: int,
+        planner: Planner,
+        step: int,
+        state: Any,
+        metadata: Mapping[str, Any],
+        options: SaveOptions,
+    ) -> None:
+        """Plans. Raises InvalidArgumentError for a state that has no place in a checkpoint."""
+        self._place, self._group, self._fence, self._options = place, group, fence, options
+        self.step = step
+        error, tree, arrays = "", None, {}
+        try:
+            tree, found = flatten(state, options.allow_pickle)
+            arrays = {name: describe(name, value) for name, value in found.items()}
+            json.dumps(metadata, allow_nan=False)
+        except (InvalidArgumentError, TypeError, ValueError) as raised:
+            if group.world_size == 1:
+                raise
+            error = f"{raised}"
+        said = group.gather("state", {"error": error, "save": str(SaveId.new(fence, step)), "step": step})
+        _raise_first("its state cannot be saved", said, InvalidArgumentError)
+        if any(each["step"] != step for each in said):
+            raise InvalidArgumentError(f"ranks save different steps: {[each['step'] for each in said]}")
+        self.save = said[0]["save"]
+        self._tree, self._metadata, self._arrays = _merged(group, tree), metadata, arrays
+        self._plan = planner.plan(arrays)
+        self._pieces = self._plan.of_rank(group.rank)
+        self._writer: _native.CheckpointWriter | None = None
+        self._places: list[tuple[int, int]] = []
+
+    def stage(self) -> None:
+        """Copies what this rank writes; when it returns, the state may change. Blocks where the memory for it
+        is used up until parts have left."""
+        rows, sources, owners, offsets = [], [], [], {}
+        for array_number, chunk_number in self._pieces:
+            planned = self._plan.arrays[array_number]
+            chunk, _ = planned.chunks[chunk_number]
+            array = self._arrays[planned.name]
+            memory = array.contiguous(array.chunks.index(chunk))
+            name = (
+                planned.name
+                if len(planned.chunks) == 1 or planned.name not in offsets
+                else f"{planned.name}@{chunk_number}"
+            )
+            if len(planned.chunks) > 1:
+                offsets[name] = {"saved_offsets": list(chunk.offsets)}
+            rows.append((name, planned.dtype, chunk.sizes))
+            owners.append(memory)
+            sources.append(memory.address)
+        metadata = {"format": "pt", "headrace.save": self.save}
+        if offsets:
+            metadata |= {"DCP_SHARDING_INFO": json.dumps(offsets), "DCP_VERSION": "1.0"}
+        self._writer = _native.CheckpointWriter(
+            self._place.native,
+            data_key(self.save, self._group.rank),
+            rows,
+            metadata,
+            self._options.part_bytes,
+            self._options.copy_threads,
+            self._options.check,
+        )
+        self._places = self._writer.places()
+        self._writer.stage([(at, length) for at, (_, length) in zip(sources, self._places, strict=True)])
+        self._arrays = {}
+
+    def finish(self) -> Manifest:
+        """Makes a checkpoint of it, with all ranks. Raises on every rank what went wrong on any; then there is
+        no checkpoint, and what was written is deleted."""
+        try:
+            report = {"error": "", "file": list(self._write())}
+        except Exception as error:
+            report = {"error": f"{type(error).__name__}: {error}", "file": []}
+        said = self._group.gather("report", report)
+        manifest, outcome = None, {"error": ""}
+        try:
+            _raise_first("it could not write its part", said)
+            manifest = self._manifest([DataFile(*each["file"]) for each in said])
+            if self._group.rank == 0:
+                self._commit(manifest)
+        except Exception as error:
+            outcome = {"error": f"{error}"}
+            if self._group.world_size == 1:
+                self._discard()
+                raise
+        said = self._group.gather("outcome", outcome)
+        if any(each["error"] for each in said):
+            self._discard()
+            _raise_first("the save failed", said)
+        assert manifest is not None
+        return manifest
+
+    def fail(self, error: Exception) -> None:
+        """Where this rank could not even stage: tells the others."""
+        said = self._group.gather("report", {"error": f"{type(error).__name__}: {error}", "file": []})
+        self._group.gather("outcome", {"error": f"{error}"})
+        del said
+        self._discard()
+
+    def _write(self) -> DataFile:
+        assert self._writer is not None
+        size, crc, _, sums = self._writer.finish()
+        index = encode_index(self._pieces, self._places, sums)
+        key = index_key(self.save, self._group.rank)
+        _native.checkpoint_write_small(self._place.native, key, index)
+        return DataFile(
+            data_key(self.save, self._group.rank), size, crc, key, _native.crc32c(index), len(self._pieces)
+        )
+
+    def _manifest(self, files: list[DataFile]) -> Manifest:
+        for rank, file in enumerate(files):
+            planned = len(self._plan.of_rank(rank))
+            if file.pieces != planned:
+                raise UnavailableError(
+                    f"rank {rank} has written {file.pieces} pieces of {planned} that were planned"
+                )
+        created = datetime.fromtimestamp(time.time(), timezone.utc).isoformat(timespec="seconds")
+        return Manifest(
+            self.step, self.save, len(files), created, self._metadata, self._tree, self._plan.arrays, files
+        )
+
+    def _commit(self, manifest: Manifest) -> None:
+        highest = self._place.highest_fence()
+        if highest != self._fence:
+            raise ChangedError(
+                f"{self._place.url}: another job saves here now (it has taken number {highest}, this one has {self._fence})"
+            )
+        self._place.commit(manifest, overwrite=self._options.overwrite)
+        self._place.set_latest(manifest)
+
+    def _discard(self) -> None:
+        """Deletes what this rank has written. What cannot be deleted is swept by a later job."""
+        if self._writer is not None:
+            self._writer.close()
+        for key in (data_key(self.save, self._group.rank), index_key(self.save, self._group.rank)):
+            try:
+                self._place.store.delete(key)
+            except HeadraceError:
+                return
+
+
+def _merged(group: Group, tree: Node) -> Node:
+    """The tree of all ranks: dicts may have other keys on other ranks (pipeline stages). Raises
+    InvalidArgumentError where ranks have different values under one key."""
+    if len(set(group.gather("tree digest", _digest(tree)))) == 1:
+        return tree
+    trees = group.gather("tree", tree)
+    merged = trees[0]
+    for rank, other in enumerate(trees[1:], 1):
+        merged = _merge(merged, other, (), rank)
+    return merged
+
+
+def _merge(one: Node, other: Node, path: tuple[str, ...], rank: int) -> Node:
+    if one == other and type(one) is type(other):
+        return one
+    for kind in ("dict", "ordered"):
+        if isinstance(one, dict) and isinstance(other, dict) and kind in one and kind in other:
+            rest = list(other[kind])
+            out = []
+            for key, value in one[kind]:
+                same = [pair for pair in rest if pair[0] == key and type(pair[0]) is type(key)]
+                rest = [pair for pair in rest if pair not in same]
+                out.append([key, _merge(value, same[0][1], (*path, str(key)), rank) if same else value])
+            return {kind: out + rest}
+    where = "state" + "".join(f"[{key!r}]" for key in path)
+    raise InvalidArgumentError(
+        f"{where} is {json.dumps(one):.60} on a rank before and {json.dumps(other):.60} on rank {rank}: one would be lost. What belongs "
+        "to one rank alone is saved under a name of its own, for example state[f'rank{rank}']"
+    )
+
+
+def _raise_first(what: str, said: list[dict[str, Any]], kind: type[HeadraceError] = UnavailableError) -> None:
+    failed = [(rank, each["error"]) for rank, each in enumerate(said) if each["error"]]
+    if not failed:
+        return
+    rank, error = failed[0]
+    if len(said) == 1:
+        raise kind(error)
+    also = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+    raise kind(f"rank {rank}{also}: {what}: {error}")
