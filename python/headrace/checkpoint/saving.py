@@ -55,11 +55,11 @@ class Planner:
         said = self._group.gather(
             "plan", {"known": structure == self._structure, "samples": _digest(samples)}
         )
-        if len({each["samples"] for each in said}) > 1:
-            _check_same(self._group.gather("samples", samples))
         if not all(each["known"] for each in said):
             self._plan = make_plan(self._group.gather("arrays", mine))
             self._structure = structure
+        if len({each["samples"] for each in said}) > 1:
+            _check_same(self._group.gather("samples", samples))
         return self._plan
 
 
