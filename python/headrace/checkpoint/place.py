@@ -23,11 +23,7 @@ class Place:
     """The objects of a run's checkpoints, at a URL. Threads: any."""
 
     def __init__(self, store: Store) -> None:
-        self.store = store
-
-    @property
-    def url(self) -> str:
-        return self.store.url
+        self.store, self.url = store, store.url
 
     @property
     def native(self) -> _native.Store:

@@ -1,0 +1,414 @@
+"""Checkpoints of one process: what comes back, what is refused, and what is found of what was broken."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import where
+
+import headrace as hr
+from headrace import _native
+from headrace import sim as simulator
+from headrace.checkpoint import Checkpointer, Keep
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.place import Place
+from headrace.checkpoint.plan import make_plan
+
+DTYPES = ["bool", "u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8", "i8", "f8", "c8"]
+
+
+def example(seed: int = 0, size: int = 3000) -> dict[str, Any]:
+    """A state of every kind of value."""
+    rng = np.random.default_rng(seed)
+    arrays = {f"a{i}": (rng.random((size >> i, 3)) * 100).astype(d) for i, d in enumerate(DTYPES)}
+    return {
+        "arrays": arrays,
+        "odd": [
+            np.zeros((0, 5)),
+            np.float64(2.5).reshape(()),
+            np.arange(24).reshape(2, 3, 4).transpose(2, 0, 1),
+        ],
+        "lists": [1, -(10**30), 0.1, float("inf"), None, True, "text \u00e9\n", b"\x00\xff", (1, [2]), {}],
+        "keys": OrderedDict([(0, "a"), ("0", "b"), ((1, "x"), "c"), (None, "d"), (True, "e")]),
+        "numbers": [np.float32(1.5), np.int64(7), complex(1, -2)],
+    }
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, also in type, dtype and bits."""
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return list(one) == list(other) and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+@pytest.fixture(params=["directory", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    """(url, options) of somewhere to save."""
+    if request.param == "directory":
+        yield str(tmp_path / "run"), {}
+        return
+    (tmp_path / "bucket").mkdir()
+    with simulator.Server(str(tmp_path)) as server:
+        yield "s3://bucket/run", where(server)
+
+
+@pytest.fixture
+def checkpointer(place: Any) -> Any:
+    url, options = place
+    with Checkpointer(url, memory="64MiB", part_bytes=5 << 20, **options) as found:
+        yield found
+
+
+def test_what_is_saved_comes_back(checkpointer: Checkpointer) -> None:
+    state = example()
+    manifest = checkpointer.save(7, state, metadata={"loss": 1.5}).result()
+    assert (manifest.step, manifest.world_size, manifest.metadata) == (7, 1, {"loss": 1.5})
+    assert same(checkpointer.load(), state)
+    assert same(checkpointer.load(7), state)
+    checkpointer.verify(7)
+
+
+def test_it_fills_the_arrays_it_is_given(checkpointer: Checkpointer) -> None:
+    state = example()
+    checkpointer.save(1, state).result()
+    into = example(1)
+    into["arrays"]["a0"] = np.asfortranarray(into["arrays"]["a0"])
+    given = [into["arrays"]["a0"], into["odd"][2]]
+    got = checkpointer.load(into=into)
+    assert same(got, state)
+    assert got["arrays"]["a0"] is given[0]
+    assert got["odd"][2] is given[1]
+
+
+def test_parts_of_large_states_leave_while_others_are_copied(place: Any) -> None:
+    """Ten times the memory, in arrays that lie across parts."""
+    url, options = place
+    rng = np.random.default_rng(0)
+    state = {f"a{i}": rng.integers(0, 256, 7_000_001, np.uint8) for i in range(12)}
+    with Checkpointer(url, memory="8MiB", part_bytes=5 << 20, **options) as checkpointer:
+        checkpointer.save(1, state).result()
+        into = {name: np.zeros_like(value) for name, value in state.items()}
+        assert same(checkpointer.load(into=into), state)
+        assert checkpointer._place.store.stats()["pool.peak_bytes"] <= 8 << 20
+
+
+def test_saved_values_may_change_at_once(checkpointer: Checkpointer) -> None:
+    value = np.arange(1_000_000)
+    handle = checkpointer.save(1, {"x": value})
+    value[:] = 0
+    assert handle.done("staged")
+    handle.result()
+    assert (checkpointer.load()["x"] == np.arange(1_000_000)).all()
+
+
+def test_it_may_return_before_the_copy(checkpointer: Checkpointer) -> None:
+    value = np.arange(1_000_000)
+    handle = checkpointer.save(1, {"x": value}, wait=None)
+    handle.wait("staged")
+    value[:] = 0
+    checkpointer.wait()
+    assert checkpointer.load()["x"][-1] == 999_999
+
+
+def test_many_saves_under_way_end_in_their_order(checkpointer: Checkpointer) -> None:
+    handles = [checkpointer.save(step, {"x": np.full(1000, step)}) for step in range(10)]
+    assert [handle.result().step for handle in handles] == list(range(10))
+    assert checkpointer.steps() == list(range(10))
+    assert checkpointer.latest() == 9
+
+
+def test_torch_states_come_back(checkpointer: Checkpointer) -> None:
+    torch = pytest.importorskip("torch")
+    tied = torch.randn(30, 20)
+    state = {
+        "tied": [tied, tied],
+        "half": torch.randn(5, 3).bfloat16(),
+        "eighth": torch.randn(64).to(torch.float8_e4m3fn),
+        "view": torch.randn(40, 30)[::2, 3:].T,
+        "conjugate": torch.view_as_complex(torch.randn(4, 2)).conj(),
+        "size": torch.Size([3, 4]),
+        "dtype": torch.bfloat16,
+        "device": torch.device("cpu"),
+        "parameter": torch.nn.Parameter(torch.ones(3)),
+    }
+    checkpointer.save(1, state).result()
+    got = checkpointer.load()
+    assert got["tied"][0] is got["tied"][1]
+    for name in ("half", "eighth", "view", "conjugate", "parameter"):
+        assert got[name].dtype == state[name].dtype
+        assert torch.equal(
+            got[name].float() if name != "conjugate" else got[name],
+            state[name].float() if name != "conjugate" else state[name],
+        )
+    assert (got["size"], got["dtype"], got["device"]) == (state["size"], state["dtype"], state["device"])
+
+
+def test_ties_may_differ_between_save_and_load(checkpointer: Checkpointer) -> None:
+    torch = pytest.importorskip("torch")
+    weight = torch.randn(30, 20)
+    checkpointer.save(1, {"a": weight, "b": weight}).result()
+    into = {"a": torch.zeros(30, 20), "b": torch.zeros(30, 20)}
+    checkpointer.load(into=into)
+    assert torch.equal(into["a"], weight)
+    assert torch.equal(into["b"], weight)
+    checkpointer.save(2, {"a": weight, "b": weight.clone()}).result()
+    zeros = torch.zeros(30, 20)
+    checkpointer.load(into={"a": zeros, "b": zeros})
+    assert torch.equal(zeros, weight)
+
+
+def test_what_has_a_state_dict_stands_for_it(checkpointer: Checkpointer) -> None:
+    torch = pytest.importorskip("torch")
+
+    def make() -> Any:
+        model = torch.nn.Linear(20, 30)
+        return model, torch.optim.AdamW(model.parameters())
+
+    model, optimizer = make()
+    model(torch.ones(20)).sum().backward()
+    optimizer.step()
+    checkpointer.save(1, {"model": model, "optimizer": optimizer, "step": 1}).result()
+    model2, optimizer2 = make()
+    got = checkpointer.load(into={"model": model2, "optimizer": optimizer2, "step": 0})
+    assert got["step"] == 1
+    assert torch.equal(model2.weight, model.weight)
+    assert same_tensors(optimizer2.state_dict(), optimizer.state_dict())
+
+
+def same_tensors(one: Any, other: Any) -> bool:
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same_tensors(one[key], other[key]) for key in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same_tensors, one, other))
+    return bool((one == other).all()) if hasattr(one, "all") else one == other
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ({"a": {"b": [object()]}}, "state['a']['b']['0'] is a builtins.object"),
+        ({1.5: {frozenset(): 1}}, "has a key of type frozenset"),
+        ({"a": np.array(["x"])}, "a: arrays of str32 have no place"),
+        ({"a": np.array([None])}, "a: arrays of object have no place"),
+        ({"a": np.zeros(3, ">f4")}, "a: is big-endian"),
+        ({"a": np.zeros(3, "f16")}, "a: arrays of "),
+    ],
+)
+def test_what_has_no_place_is_named(checkpointer: Checkpointer, state: Any, text: str) -> None:
+    with pytest.raises(hr.InvalidArgumentError) as error:
+        checkpointer.save(1, state)
+    assert text in str(error.value)
+    assert checkpointer.steps() == []
+
+
+def test_pickles_only_where_both_say_so(place: Any) -> None:
+    url, options = place
+    with Checkpointer(url, allow_pickle=True, **options) as checkpointer:
+        checkpointer.save(1, {"x": Path("a")}).result()
+        assert checkpointer.load() == {"x": Path("a")}
+    with (
+        Checkpointer(url, **options) as checkpointer,
+        pytest.raises(hr.InvalidArgumentError, match="allow_pickle"),
+    ):
+        checkpointer.load()
+
+
+@pytest.mark.parametrize(
+    ("into", "text"),
+    [
+        ({"x": np.zeros(3), "y": np.zeros(2), "z": np.zeros(1)}, "1 arrays of the state are not in it (z)"),
+        ({"x": np.zeros(3)}, "1 arrays of it are not in the state (y)"),
+        ({"x": np.zeros(4), "y": np.zeros(2)}, "x: is F64[4] here, and F64[3] in the checkpoint of step 1"),
+        ({"x": np.zeros(3, "f4"), "y": np.zeros(2)}, "x: is F32[3] here, and F64[3]"),
+    ],
+)
+def test_another_structure_is_an_error(checkpointer: Checkpointer, into: Any, text: str) -> None:
+    checkpointer.save(1, {"x": np.ones(3), "y": np.ones(2)}).result()
+    with pytest.raises(hr.InvalidArgumentError) as error:
+        checkpointer.load(into=into)
+    assert text in str(error.value)
+
+
+def test_a_part_may_be_loaded(checkpointer: Checkpointer) -> None:
+    checkpointer.save(1, {"x": np.ones(3), "y": np.ones(2), "n": 5, "m": {"k": 1}}).result()
+    got = checkpointer.load(into={"x": np.zeros(3), "z": np.zeros(1), "n": 0, "o": 7}, partial=True)
+    assert same(got, {"x": np.ones(3), "z": np.zeros(1), "n": 5, "o": 7})
+
+
+def test_a_step_is_saved_once(checkpointer: Checkpointer) -> None:
+    checkpointer.save(1, {"x": 1}).result()
+    with pytest.raises(hr.ChangedError, match=r"step 1 was saved before .* overwrite=True"):
+        checkpointer.save(1, {"x": 2}).result()
+    assert checkpointer.load() == {"x": 1}
+    checkpointer.save(1, {"x": 3}, overwrite=True).result()
+    assert checkpointer.load() == {"x": 3}
+
+
+def test_the_job_that_came_last_saves(place: Any) -> None:
+    url, options = place
+    with Checkpointer(url, **options) as old, Checkpointer(url, **options) as new:
+        old.save(1, {"x": 1}).result()
+        new.save(2, {"x": 2}).result()
+        with pytest.raises(hr.ChangedError, match="another job saves here now"):
+            old.save(3, {"x": 3}).result()
+        assert new.steps() == [1, 2]
+
+
+def test_an_error_that_nobody_looked_at_comes_with_the_next_call(place: Any) -> None:
+    url, options = place
+    checkpointer = Checkpointer(url, **options)
+    checkpointer.save(1, {"x": 1}).result()
+    checkpointer.save(1, {"x": 2})
+    with pytest.raises(hr.ChangedError):
+        checkpointer.close()
+    with Checkpointer(url, **options) as checkpointer:
+        handle = checkpointer.save(1, {"x": 2})
+        while not handle._is_over():
+            pass
+        with pytest.raises(hr.ChangedError):
+            checkpointer.save(2, {"x": 2})
+        checkpointer.save(2, {"x": 2}).result()
+
+
+@pytest.mark.parametrize("what", ["data", "index", "manifest", "LATEST"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_what_is_broken_is_passed_over(tmp_path: Path, what: str, damage: str) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, {"x": np.full(100_000, step)}).result()
+    pattern = {"data": "saves/*2-*/*.safetensors", "index": "saves/*2-*/*.index", "manifest": "steps/*2"}
+    (path,) = tmp_path.glob(pattern.get(what, what))
+    data = bytearray(path.read_bytes())
+    if damage == "gone":
+        path.unlink()
+    else:
+        data[len(data) // 2] ^= 8
+        path.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
+    with Checkpointer(tmp_path) as checkpointer:
+        whole = what == "LATEST" or (what, damage) == ("manifest", "gone")
+        if whole:
+            expected = 2 if what == "LATEST" else 1
+            assert checkpointer.load()["x"][0] == expected
+            return
+        with pytest.warns(RuntimeWarning, match="loaded step 1, since step 2 cannot be proved"):
+            assert checkpointer.load()["x"][0] == 1
+        assert [each.step for each in checkpointer.rejected] == [2]
+        with pytest.raises((hr.CorruptError, hr.NotFoundError)):
+            checkpointer.load(2)
+        with pytest.raises((hr.CorruptError, hr.NotFoundError)):
+            checkpointer.verify(2)
+        for path in tmp_path.glob("saves/*1-*/*.safetensors"):
+            path.unlink()
+        with pytest.raises(hr.CorruptError, match=r"no checkpoint can be proved: step 2: .*; step 1: "):
+            checkpointer.load()
+
+
+def test_where_nothing_is_it_says_so(checkpointer: Checkpointer) -> None:
+    assert checkpointer.latest() is None
+    assert checkpointer.steps() == []
+    with pytest.raises(hr.NotFoundError, match="has no checkpoint"):
+        checkpointer.load()
+    checkpointer.save(3, {}).result()
+    with pytest.raises(hr.NotFoundError, match="no checkpoint of step 4; those of 3"):
+        checkpointer.load(4)
+
+
+def test_what_need_not_stay_goes(place: Any) -> None:
+    url, options = place
+    keep = Keep(latest=2, every=4, best=1, metric="loss")
+    with Checkpointer(url, keep=keep, **options) as checkpointer:
+        for step, loss in enumerate([5, 4, 1, 3, 2, 6, 7, 8, 9, 9]):
+            checkpointer.save(step, {"x": step}, metadata={"loss": loss})
+    with Checkpointer(url, **options) as checkpointer:
+        assert checkpointer.steps() == [0, 2, 4, 8, 9]
+        saves = {info.key.split("/")[1] for info in checkpointer._place.store.list("saves/")}
+        assert saves == {checkpointer.info(step).save for step in checkpointer.steps()}
+
+
+def test_what_unfinished_saves_left_is_swept(place: Any) -> None:
+    url, options = place
+    with Checkpointer(url, **options) as checkpointer:
+        checkpointer.save(1, {"x": np.ones(9)}).result()
+        store = checkpointer._place.store
+        store.put("saves/000001-000000000002-0123abcd/00000.safetensors", b"x" * 100)
+        store.put("saves/000009-000000000002-0123abcd/00000.safetensors", b"of a job to come")
+        store.put("saves/notes.txt", b"of somebody")
+    with Checkpointer(url, **options) as checkpointer:
+        checkpointer.save(3, {"x": np.ones(9)}).result()
+        checkpointer._sweep()
+        left = {info.key.split("/")[1] for info in checkpointer._place.store.list("saves/")}
+        named = {checkpointer.info(step).save for step in (1, 3)}
+        assert left == named | {"000009-000000000002-0123abcd", "notes.txt"}
+        checkpointer.verify(1)
+
+
+def test_any_reader_of_safetensors_reads_the_data(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.numpy")
+    state = example()["arrays"]
+    with Checkpointer(tmp_path) as checkpointer:
+        manifest = checkpointer.save(1, state).result()
+    found = safetensors.load_file(tmp_path / manifest.files[0].key)
+    assert same(dict(sorted(found.items())), dict(sorted(state.items())))
+
+
+def test_jax_arrays(checkpointer: Checkpointer) -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    state = {"w": jnp.arange(12, dtype=jnp.bfloat16).reshape(3, 4), "b": jnp.ones(3)}
+    checkpointer.save(1, state).result()
+    got = checkpointer.load()
+    assert got["w"].dtype == jnp.bfloat16
+    assert (got["w"] == state["w"]).all()
+    assert type(got["b"]) is type(state["b"])
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd")), threading.active_count()
+    for step in range(3):
+        with Checkpointer(tmp_path) as checkpointer:
+            checkpointer.save(step, example()).result()
+            checkpointer.load()
+        with pytest.raises(hr.InvalidArgumentError, match="was closed"):
+            checkpointer.load()
+    gc.collect()
+    assert (len(os.listdir("/proc/self/fd")), threading.active_count()) <= before
+
+
+def test_a_manifest_of_another_version_says_so() -> None:
+    plan = make_plan([{"x": ["numpy", "F64", [3], [[[0], [3]]]]}])
+    manifest = Manifest(1, "save", 1, "now", {}, {"array": "x"}, plan.arrays, [])
+    assert Manifest.decode(manifest.encode(), "here") == manifest
+    body = json.loads(manifest.encode().split(b"\n")[0])
+    text = json.dumps({**body, "version": 2}).encode()
+    with pytest.raises(hr.UnsupportedError, match="here: is a headrace-checkpoint of version 2"):
+        Manifest.decode(text + b"\ncrc32c:%08x\n" % _native.crc32c(text), "here")
+
+
+def test_the_answer_to_a_commit_may_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store has the manifest, and says that it failed."""
+    write = _native.checkpoint_write_small
+
+    def lose(store: Any, key: str, data: bytes, if_absent: bool = False) -> str:
+        made = write(store, key, data, if_absent)
+        if key.startswith("steps/"):
+            raise hr.UnavailableError("connection lost")
+        return made
+
+    monkeypatch.setattr(_native, "checkpoint_write_small", lose)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"x": 1}).result()
+    with hr.Store(tmp_path) as store:
+        assert Place(store).steps() == [1]
