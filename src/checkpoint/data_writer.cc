@@ -18,14 +18,13 @@
 #include "base/mutex.h"
 #include "checkpoint/part_map.h"
 #include "checkpoint/part_sink.h"
+#include "checkpoint/written_check.h"
 #include "headrace/checkpoint.h"
-#include "io/submit_queue.h"
 
 namespace headrace::checkpoint {
 namespace {
 
 constexpr std::uint64_t kLeastPartBytes = std::uint64_t{64} << 10;
-constexpr std::uint64_t kMostParts = 10'000;
 constexpr std::uint64_t kPageBytes = 4096;
 
 class Writer final : public DataWriter {
@@ -52,12 +51,7 @@ class Writer final : public DataWriter {
                      .part_bytes = part_bytes_,
                      .part_count = map_.count(),
                      .parts_in_flight = options_.parts_in_flight};
-    const std::string directory = client_->store().local_directory();
-    if (directory.empty()) {
-      HEADRACE_TRY_ASSIGN(sink_, make_upload_sink(client_, std::move(sink)));
-    } else {
-      HEADRACE_TRY_ASSIGN(sink_, make_file_sink(client_, directory, std::move(sink)));
-    }
+    HEADRACE_TRY_ASSIGN(sink_, make_sink(client_, std::move(sink)));
     return {};
   }
 
@@ -90,11 +84,8 @@ class Writer final : public DataWriter {
       file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));
     join_halves();
     file.sums = std::move(sums_);
-    Status checked = check(file, pause);
-    if (!checked.ok()) {
-      static_cast<void>(client_->store().remove(key_));
-      return checked;
-    }
+    HEADRACE_TRY(check_written(*client_, key_, file.etag, file.size_bytes, file.crc32c,
+                               options_.check, pause));
     return file;
   }
 
@@ -186,36 +177,6 @@ class Writer final : public DataWriter {
       std::uint32_t& sum = sums_[half.piece][half.from_bytes / kSumBlockBytes];
       sum = crc32c_combine(sum, half.sum, half.length_bytes);
     }
-  }
-
-  Status check(const DataFile& file, const Pause& pause) {
-    const bool is_local = !client_->store().local_directory().empty();
-    if (options_.check == WrittenCheck::kNone) return {};
-    if (options_.check == WrittenCheck::kAuto) {
-      if (is_local) return {};  // Every write was counted, and synchronised.
-      HEADRACE_TRY_ASSIGN(const Checksum told, sum_of_store(file.etag, pause));
-      if (told.kind == ChecksumKind::kCrc32c) {
-        if (static_cast<std::uint32_t>(told.value) == file.crc32c) return {};
-        return Status(Code::kCorrupt, client_->store().object_url(key_) +
-                                          ": the store has other bytes than were sent");
-      }
-    }
-    return verify_file(*client_, key_, file.size_bytes, file.crc32c, pause);
-  }
-
-  /// What the store says that it has; of kind kNone where it says nothing.
-  Result<Checksum> sum_of_store(const std::string& etag, const Pause& pause) {
-    if (client_->store().traits().object_sums != ObjectSums::kHead) return Checksum();
-    Request request;
-    request.op = Op::kHead;
-    request.key = key_;
-    request.etag = etag;
-    Completion done = client_->run(
-        std::move(request), pause ? pause : [] {});
-    if (done.status.code() == Code::kUnsupported || done.status.code() == Code::kDenied)
-      return Checksum();
-    HEADRACE_TRY(std::move(done.status));
-    return done.object_checksum;
   }
 
   const std::shared_ptr<StoreClient> client_;

@@ -86,7 +86,10 @@ class FileSink final : public PartSink {
   Status write_part(std::uint32_t index, std::span<std::byte> slab, std::uint64_t length_bytes) {
     const std::uint64_t at = index * options_.part_bytes;
     if (is_direct_.load(std::memory_order_relaxed)) {
-      const int error = write_at(at, slab.first(slab_bytes(length_bytes)));
+      // A part that was not made for a file may end within a page.
+      const int error = slab.size() < slab_bytes(length_bytes)
+                            ? EINVAL
+                            : write_at(at, slab.first(slab_bytes(length_bytes)));
       if (error != EINVAL) return status_of(error);
       const int flags = ::fcntl(file_.fd(), F_GETFL);
       static_cast<void>(::fcntl(file_.fd(), F_SETFL, flags & ~O_DIRECT));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "headrace/range_fetcher.h"
 #include "headrace/status.h"
@@ -29,7 +30,7 @@ class PartSink {
   PartSink& operator=(const PartSink&) = delete;
 
   /// Takes a part, the first bytes of `slab`; gives the memory back when it has arrived. Never
-  /// waits. The slab is as large as slab_bytes() says.
+  /// waits. A slab as large as slab_bytes() says spares a file a copy.
   virtual void put(std::uint32_t index, Slab slab, std::uint64_t length_bytes) = 0;
   /// The first error of a part; ok while there is none.
   virtual Status failure() const = 0;
@@ -45,11 +46,21 @@ class PartSink {
   PartSink() = default;
 };
 
+/// Parts of one object: what all stores take.
+inline constexpr std::uint64_t kMostParts = 10'000;
+
 /// A multipart upload, or one put where there is one part.
 Result<std::unique_ptr<PartSink>> make_upload_sink(std::shared_ptr<StoreClient> client,
                                                    SinkOptions options);
 /// A file below `directory`; on the disk when finish() returns.
 Result<std::unique_ptr<PartSink>> make_file_sink(std::shared_ptr<StoreClient> client,
                                                  const std::string& directory, SinkOptions options);
+/// The one that fits the store.
+inline Result<std::unique_ptr<PartSink>> make_sink(const std::shared_ptr<StoreClient>& client,
+                                                   SinkOptions options) {
+  const std::string directory = client->store().local_directory();
+  if (directory.empty()) return make_upload_sink(client, std::move(options));
+  return make_file_sink(client, directory, std::move(options));
+}
 
 }  // namespace headrace::checkpoint
