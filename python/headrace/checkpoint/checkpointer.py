@@ -11,15 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.base import live
+from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle
 from headrace.checkpoint.loading import read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.place import Place, check_step
+from headrace.checkpoint.place import Nearest, Place, check_step
 from headrace.checkpoint.retention import Keep
 from headrace.checkpoint.saving import Planner, SaveOptions, Saving
 from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
+from headrace.store.urls import local_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -55,6 +57,10 @@ class Checkpointer(live.Closing):
     have.
 
     :param url: any writable store or directory; one run's checkpoints and nothing else.
+    :param local: a directory of a disk of this machine, of this run alone: checkpoints are saved there first,
+        brought to the URL in the background, also by the next job if this one ends before, and loaded from
+        there where they still are. Each node has its own.
+    :param keep_local: so many checkpoints that were brought over stay there as well.
     :param memory: bytes for what is on its way to the store. With as much as a rank writes, ``save()`` takes as
         long as a copy of it.
     :param keep: a number of checkpoints, or a :class:`Keep`; default: all stay.
@@ -74,6 +80,8 @@ class Checkpointer(live.Closing):
         self,
         url: str | os.PathLike[str],
         *,
+        local: str | os.PathLike[str] | None = None,
+        keep_local: int = 1,
         memory: int | str = "2GiB",
         keep: int | Keep | None = None,
         rank_timeout: float = 600.0,
@@ -88,8 +96,18 @@ class Checkpointer(live.Closing):
         if check not in ("auto", "read", "none"):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
         self._group = group or find_group(rank_timeout)
-        self._place = Place(Store(url, memory=memory, **options))
         self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check)
+        self._far = self._place = Place(Store(url, memory=memory, **options))
+        self._near: Place | None = None
+        if local is not None:
+            if local_path(os.fspath(local)) is None:
+                raise InvalidArgumentError(
+                    f"local={os.fspath(local)!r}: expected a directory of this machine"
+                )
+            self._near = Place(Store(local, memory=memory))
+            self._place = Nearest(self._near, self._far)
+            self._flusher = Flusher(self._near, self._far, self._group, self._options, max(0, keep_local))
+            self._flush_worker = ThreadPoolExecutor(1, "headrace-checkpoint-flush")
         self._planner = Planner(self._group)
         self._fence: int | None = None
         self._saves: list[SaveHandle] = []
@@ -101,7 +119,7 @@ class Checkpointer(live.Closing):
 
     @property
     def url(self) -> str:
-        return self._place.url
+        return self._far.url
 
     # --- Saving ---
 
@@ -127,29 +145,33 @@ class Checkpointer(live.Closing):
         self._check_open()
         self._raise_unseen()
         step = check_step(step)
+        fence = self._take_fence()
         saving = Saving(
-            self._place,
+            self._near or self._far,
             self._group,
-            self._take_fence(),
+            fence,
             self._planner,
             step,
             _values_of(state),
             dict(metadata or {}),
-            self._options._replace(overwrite=overwrite),
+            # The disk is this job's: what an earlier one left there under the same step gives way.
+            self._options._replace(
+                overwrite=overwrite or self._near is not None, is_fenced=self._near is None
+            ),
         )
         handle = SaveHandle(step, saving.save)
         self._saves = [each for each in self._saves if not each._is_over() or each._unseen_error()]
         self._saves.append(handle)
         if wait is not None:
-            error = self._stage(saving, handle)
+            error = self._stage(saving, handle, overwrite)
             if error is not None:
                 handle.done("staged")  # Raises it.
             handle.wait(wait)
         else:
-            self._worker.submit(self._stage, saving, handle)
+            self._worker.submit(self._stage, saving, handle, overwrite)
         return handle
 
-    def _stage(self, saving: Saving, handle: SaveHandle) -> BaseException | None:
+    def _stage(self, saving: Saving, handle: SaveHandle, overwrite: bool) -> BaseException | None:
         """Copies the state and lets the rest follow."""
         try:
             saving.stage()
@@ -161,16 +183,33 @@ class Checkpointer(live.Closing):
                 raise
             return error
         handle._reach("staged")
-        self._worker.submit(self._finish, saving, handle)
+        self._worker.submit(self._finish, saving, handle, overwrite)
         return None
 
-    def _finish(self, saving: Saving, handle: SaveHandle) -> None:
+    def _finish(self, saving: Saving, handle: SaveHandle, overwrite: bool) -> None:
         try:
             manifest = saving.finish()
         except Exception as error:
             _log.error("checkpoint of step %d: the save failed: %s", saving.step, error)
             handle._fail(error)
             return
+        if self._near is None:
+            self._end(manifest, handle)
+            return
+        handle._reach("local", manifest)
+        self._flush_worker.submit(self._flush, manifest, handle, overwrite)
+
+    def _flush(self, manifest: Manifest, handle: SaveHandle, overwrite: bool) -> None:
+        assert self._fence is not None
+        try:
+            self._flusher.flush(manifest, self._fence, overwrite=overwrite)
+        except Exception as error:
+            _log.error("checkpoint of step %d is on the local disk only: %s", manifest.step, error)
+            handle._fail(error)
+            return
+        self._end(manifest, handle)
+
+    def _end(self, manifest: Manifest, handle: SaveHandle) -> None:
         handle._reach("remote", manifest)
         if self._group.rank == 0:
             self._retire()
@@ -180,15 +219,15 @@ class Checkpointer(live.Closing):
         if self._keep.latest == 0:
             return
         try:
-            steps = self._place.steps()
+            steps = self._far.steps()
             metrics = {}
             if self._keep.metric:
                 for step in steps:
-                    value = self._place.manifest(step).metadata.get(self._keep.metric)
+                    value = self._far.manifest(step).metadata.get(self._keep.metric)
                     if isinstance(value, (int, float)):
                         metrics[step] = float(value)
             for step in self._keep.surplus(steps, metrics):
-                self._place.delete(self._place.manifest(step))
+                self._far.delete(self._far.manifest(step))
         except HeadraceError as error:
             _log.warning("checkpoints that need not stay could not be deleted: %s", error)
 
@@ -202,24 +241,27 @@ class Checkpointer(live.Closing):
                 self._sweeper = threading.Timer(_GRACE_SECONDS, self._sweep)
                 self._sweeper.daemon = True
                 self._sweeper.start()
+            if self._near is not None:
+                self._flush_worker.submit(self._flusher.resume, self._fence)
         return self._fence
 
     def _fence_or_error(self) -> Any:
         if self._group.rank != 0:
             return None
         if self._group.world_size == 1:
-            return self._place.take_fence()
+            return self._far.take_fence()
         try:
-            return self._place.take_fence()
+            return self._far.take_fence()
         except HeadraceError as error:
             return f"rank 0: {error}"
 
     def _sweep(self) -> None:
         assert self._fence is not None
         try:
-            for save in self._place.orphans(self._fence):
-                count = self._place.delete_save(save)
-                _log.info("deleted what an unfinished save had left: %s, %d bytes", save, count)
+            for place in filter(None, (self._far, self._near)):
+                for save in place.orphans(self._fence):
+                    count = place.delete_save(save)
+                    _log.info("deleted what an unfinished save had left: %s, %d bytes", save, count)
         except HeadraceError as error:
             _log.warning("what unfinished saves have left could not be deleted: %s", error)
 
@@ -330,7 +372,9 @@ class Checkpointer(live.Closing):
 
     def delete(self, step: int) -> None:
         """Deletes a checkpoint."""
-        self._place.delete(self._place.manifest(check_step(step)))
+        for place in filter(None, (self._far, self._near)):
+            if check_step(step) in place.steps():
+                place.delete(place.manifest(step))
 
     def _check_open(self) -> None:
         if self.closed:
@@ -338,16 +382,19 @@ class Checkpointer(live.Closing):
 
     @property
     def closed(self) -> bool:
-        return self._place.store.closed
+        return self._far.store.closed
 
     def close(self) -> None:
         """Waits for saves under way. May be repeated. Raises what went wrong with one that nobody looked at."""
         if self.closed:
             return
         self._worker.shutdown(wait=True)
+        if self._near is not None:
+            self._flush_worker.shutdown(wait=True)
+            self._near.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
-        self._place.close()
+        self._far.close()
         self._raise_unseen()
 
     def __repr__(self) -> str:

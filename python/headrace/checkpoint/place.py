@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -12,11 +13,12 @@ from typing import Any
 
 from headrace import _native
 from headrace.checkpoint.keys import LATEST, SaveId, fence_key, fence_of, step_key, step_of
-from headrace.checkpoint.manifest import Index, Manifest, decode_index
+from headrace.checkpoint.manifest import DataFile, Index, Manifest, decode_index
 from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
+from headrace.store.urls import local_path
 
-__all__ = ["Place"]
+__all__ = ["Nearest", "Place", "check_step"]
 
 
 class Place:
@@ -55,6 +57,10 @@ class Place:
     def index(self, manifest: Manifest, rank: int) -> Index:
         """Of a data file. Raises CorruptError."""
         file = manifest.files[rank]
+        return decode_index(self.index_bytes(file), f"{self.url}/{file.index_key}")
+
+    def index_bytes(self, file: DataFile) -> bytes:
+        """Raises CorruptError."""
         try:
             data = self.store.get(file.index_key)
         except NotFoundError as error:
@@ -63,7 +69,11 @@ class Place:
             ) from error
         if _native.crc32c(data) != file.index_crc32c:
             raise CorruptError(f"{self.url}/{file.index_key}: is not what was saved")
-        return decode_index(data, f"{self.url}/{file.index_key}")
+        return data
+
+    def read(self, key: str, boxes: list[Any]) -> tuple[int, int]:
+        """Reads boxes of a data file; see _native.checkpoint_read()."""
+        return _native.checkpoint_read(self.native, key, "", boxes)
 
     def commit(self, manifest: Manifest, *, overwrite: bool) -> None:
         """Makes a checkpoint of what was saved. Raises ChangedError where the step is taken."""
@@ -113,7 +123,12 @@ class Place:
     def delete_save(self, save: str) -> int:
         """Deletes the files of a save. Returns their bytes."""
         found = list(self._list(f"saves/{save}/"))
-        self.store.delete_many(info.key for info in found) if found else None
+        if found:
+            self.store.delete_many(info.key for info in found)
+        directory = local_path(self.url)
+        if directory is not None:
+            with contextlib.suppress(OSError):  # Another rank was faster, or somebody put something there.
+                os.rmdir(os.path.join(directory, "saves", save))
         return sum(info.size for info in found)
 
     # --- Jobs that save ---
@@ -139,6 +154,14 @@ class Place:
                 if (fence_of(info.key) or number) < number:
                     self.store.delete(info.key)
             return number
+
+    def check_fence(self, number: int) -> None:
+        """Raises ChangedError where a later job has taken another."""
+        highest = self.highest_fence()
+        if highest != number:
+            raise ChangedError(
+                f"{self.url}: another job saves here now (it has taken number {highest}, this one has {number})"
+            )
 
     def highest_fence(self) -> int:
         return max((fence_of(info.key) or 0 for info in self._list("fence/")), default=0)
@@ -167,6 +190,56 @@ class Place:
 
     def close(self) -> None:
         self.store.close()
+
+
+class Nearest(Place):
+    """Checkpoints of which some files lie on a local disk as well: what is there and whole is read there."""
+
+    def __init__(self, near: Place, far: Place) -> None:
+        super().__init__(far.store)
+        self._near, self._far = near, far
+
+    def manifest(self, step: int) -> Manifest:
+        """Where both have one, that of the later job: a step may have been saved anew."""
+        try:
+            near = self._near.manifest(step)
+        except (NotFoundError, CorruptError):
+            return self._far.manifest(step)
+        try:
+            far = self._far.manifest(step)
+        except (NotFoundError, CorruptError):
+            return near
+        return near if _fence(near) >= _fence(far) else far
+
+    def index_bytes(self, file: DataFile) -> bytes:
+        try:
+            return self._near.index_bytes(file)
+        except CorruptError:
+            return self._far.index_bytes(file)
+
+    def read(self, key: str, boxes: list[Any]) -> tuple[int, int]:
+        try:
+            return self._near.read(key, boxes)
+        except (NotFoundError, CorruptError):
+            return self._far.read(key, boxes)
+
+    def steps(self) -> list[int]:
+        return sorted({*self._near.steps(), *self._far.steps()})
+
+    def latest(self) -> int | None:
+        """That of the disk, where checkpoints are first; unless another job has saved at the URL since."""
+        near, far = self._near.latest(), self._far.latest()
+        if near is None or far is None:
+            return far if near is None else near
+        try:
+            return near if _fence(self._near.manifest(near)) >= _fence(self._far.manifest(far)) else far
+        except (NotFoundError, CorruptError):
+            return far
+
+
+def _fence(manifest: Manifest) -> int:
+    save = SaveId.parse(manifest.save)
+    return 0 if save is None else save.fence
 
 
 def check_step(step: Any) -> int:

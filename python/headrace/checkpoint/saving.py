@@ -21,9 +21,9 @@ from headrace.checkpoint.manifest import DataFile, Manifest, encode_index
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Plan, had, make_plan
 from headrace.checkpoint.tree import Node, flatten
-from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
+from headrace.errors import HeadraceError, InvalidArgumentError, UnavailableError
 
-__all__ = ["Planner", "SaveOptions", "Saving"]
+__all__ = ["Planner", "SaveOptions", "Saving", "raise_first"]
 
 
 class SaveOptions(NamedTuple):
@@ -32,6 +32,8 @@ class SaveOptions(NamedTuple):
     part_bytes: int = 16 << 20
     copy_threads: int = 2
     check: str = "auto"
+    is_fenced: bool = True
+    """Whether only the job that came last may commit there."""
 
 
 def _digest(value: Any) -> str:
@@ -107,7 +109,7 @@ class Saving:
                 raise
             error = f"{raised}"
         said = group.gather("state", {"error": error, "save": str(SaveId.new(fence, step)), "step": step})
-        _raise_first("its state cannot be saved", said, InvalidArgumentError)
+        raise_first("its state cannot be saved", said, InvalidArgumentError)
         if any(each["step"] != step for each in said):
             raise InvalidArgumentError(f"ranks save different steps: {[each['step'] for each in said]}")
         self.save = said[0]["save"]
@@ -162,7 +164,7 @@ class Saving:
         said = self._group.gather("report", report)
         manifest, outcome = None, {"error": ""}
         try:
-            _raise_first("it could not write its part", said)
+            raise_first("it could not write its part", said)
             manifest = self._manifest([DataFile(*each["file"]) for each in said])
             if self._group.rank == 0:
                 self._commit(manifest)
@@ -174,7 +176,7 @@ class Saving:
         said = self._group.gather("outcome", outcome)
         if any(each["error"] for each in said):
             self._discard()
-            _raise_first("the save failed", said)
+            raise_first("the save failed", said)
         assert manifest is not None
         return manifest
 
@@ -208,11 +210,8 @@ class Saving:
         )
 
     def _commit(self, manifest: Manifest) -> None:
-        highest = self._place.highest_fence()
-        if highest != self._fence:
-            raise ChangedError(
-                f"{self._place.url}: another job saves here now (it has taken number {highest}, this one has {self._fence})"
-            )
+        if self._options.is_fenced:
+            self._place.check_fence(self._fence)
         self._place.commit(manifest, overwrite=self._options.overwrite)
         self._place.set_latest(manifest)
 
@@ -258,7 +257,8 @@ def _merge(one: Node, other: Node, path: tuple[str, ...], rank: int) -> Node:
     )
 
 
-def _raise_first(what: str, said: list[dict[str, Any]], kind: type[HeadraceError] = UnavailableError) -> None:
+def raise_first(what: str, said: list[dict[str, Any]], kind: type[HeadraceError] = UnavailableError) -> None:
+    """Raises the first error of what all ranks said; ``what`` happened to that rank."""
     failed = [(rank, each["error"]) for rank, each in enumerate(said) if each["error"]]
     if not failed:
         return

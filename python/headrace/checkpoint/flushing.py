@@ -1,0 +1,127 @@
+"""From the local disk to the store: checkpoints that were saved there first are brought to their URL in the
+background.
+
+Each rank copies the files that lie on its node. What cannot be brought over stays on the disk, and is tried
+again behind the next save, and by the next job that is started with the same directory.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from headrace import _native
+from headrace.checkpoint.group import Group
+from headrace.checkpoint.keys import step_key
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.place import Place
+from headrace.checkpoint.saving import SaveOptions, raise_first
+from headrace.errors import HeadraceError, NotFoundError
+
+__all__ = ["Flusher"]
+
+_log = logging.getLogger("headrace.checkpoint")
+
+
+class Flusher:
+    """Brings checkpoints over. One thread at a time, on all ranks in the same order.
+
+    :param keep_local: so many of those that were brought over stay on the disk as well, to be loaded from
+        there.
+    """
+
+    def __init__(self, near: Place, far: Place, group: Group, options: SaveOptions, keep_local: int) -> None:
+        self._near, self._far, self._group, self._options = near, far, group, options
+        self._keep_local = keep_local
+        self._behind: list[Manifest] = []
+
+    def flush(self, manifest: Manifest, fence: int, *, overwrite: bool) -> None:
+        """Raises what went wrong, on all ranks."""
+        try:
+            self._copy(manifest, fence, overwrite)
+        except Exception:
+            self._behind.append(manifest)
+            raise
+        again, self._behind = self._behind, []
+        for each in again:
+            try:
+                self._copy(each, fence, False)
+            except HeadraceError as error:
+                _log.warning("checkpoint of step %d is still on the local disk only: %s", each.step, error)
+                self._behind.append(each)
+
+    def resume(self, fence: int) -> None:
+        """Brings over what an earlier job has left."""
+        for text in self._group.gather("left", self._left())[0]:
+            manifest = Manifest.decode(text.encode(), f"{self._near.url}, of an earlier job")
+            try:
+                self._copy(manifest, fence, False)
+                _log.info(
+                    "brought the checkpoint of step %d over, which an earlier job had left", manifest.step
+                )
+            except HeadraceError as error:
+                _log.warning("checkpoint of step %d stays on the local disk only: %s", manifest.step, error)
+
+    def _left(self) -> list[str]:
+        """Manifests of what is here and not at the URL, oldest first."""
+        if self._group.rank != 0:
+            return []
+        found = []
+        try:
+            there = set(self._far.steps())
+            for step in self._near.steps():
+                if step not in there:
+                    found.append(self._near.manifest(step).encode().decode())
+        except HeadraceError as error:
+            _log.warning(
+                "what an earlier job has left in %s cannot be brought over: %s", self._near.url, error
+            )
+        return found
+
+    def _copy(self, manifest: Manifest, fence: int, overwrite: bool) -> None:
+        has = [self._near.store.exists(file.key) for file in manifest.files]
+        said = self._group.gather("has", has)
+        error = ""
+        try:
+            for number, file in enumerate(manifest.files):
+                owner = next((rank for rank, each in enumerate(said) if each[number]), None)
+                if owner is None:
+                    raise NotFoundError(f"{self._near.url}/{file.key} is on no node any more")
+                if owner == self._group.rank:
+                    self._copy_file(file)
+        except Exception as raised:
+            error = f"{type(raised).__name__}: {raised}"
+        reports = self._group.gather("flush report", {"error": error})
+        outcome: dict[str, Any] = {"error": "", "surplus": []}
+        try:
+            raise_first("it could not bring its part over", reports)
+            if self._group.rank == 0:
+                outcome["surplus"] = self._commit(manifest, fence, overwrite)
+        except Exception as raised:
+            outcome["error"] = str(raised)
+            if self._group.world_size == 1:
+                raise
+        outcomes = self._group.gather("flush outcome", outcome)
+        raise_first("the checkpoint was not brought over", outcomes)
+        for save in outcomes[0]["surplus"]:
+            self._near.delete_save(save)
+
+    def _copy_file(self, file: Any) -> None:
+        near, far = self._near.native, self._far.native
+        _native.checkpoint_copy_file(
+            near, far, file.key, file.size, file.crc32c, self._options.part_bytes, self._options.check
+        )
+        _native.checkpoint_write_small(far, file.index_key, self._near.index_bytes(file))
+
+    def _commit(self, manifest: Manifest, fence: int, overwrite: bool) -> list[str]:
+        """Returns the saves that need not stay on the disk."""
+        self._far.check_fence(fence)
+        self._far.commit(manifest, overwrite=overwrite)
+        self._far.set_latest(manifest)
+        there = set(self._far.steps())
+        surplus = [step for step in self._near.steps() if step in there]
+        saves = []
+        for step in surplus[: len(surplus) - self._keep_local]:
+            saves.append(self._near.manifest(step).save)
+            self._near.store.delete(step_key(step))
+        return saves
