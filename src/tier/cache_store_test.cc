@@ -121,6 +121,16 @@ class CacheStore : public ::testing::Test {
     ASSERT_EQ(read, std::string_view(objects_[key].first).substr(offset, length))
         << key << " " << offset << " + " << length;
   }
+  /// Reads the first `count` pieces of an object, one after the other, `rounds` times.
+  void read_pieces(Store& store, Cache& cache, const std::string& key, std::uint64_t count,
+                   std::uint64_t piece, int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      for (std::uint64_t at = 0; at < count; ++at) {
+        expect_read(store, key, at * piece, piece);
+        cache.flush();
+      }
+    }
+  }
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> out;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_.path())) {
@@ -335,16 +345,8 @@ TEST_F(CacheStore, AScanLeavesWhatIsInUse) {
   put("scan", content(200 * piece, 2));
   const auto cache = open_cache(20 * (piece + kHeaderBytes));
   const auto store = wrap(cache);
-  for (int i = 0; i < 2; ++i) {
-    for (std::uint64_t at = 0; at < 8; ++at) {
-      expect_read(*store, "hot", at * piece, piece);
-      cache->flush();
-    }
-  }
-  for (std::uint64_t at = 0; at < 200; ++at) {
-    expect_read(*store, "scan", at * piece, piece);
-    cache->flush();
-  }
+  read_pieces(*store, *cache, "hot", 8, piece, 2);
+  read_pieces(*store, *cache, "scan", 200, piece, 1);
   const std::uint64_t before = fetched_->load();
   for (std::uint64_t at = 0; at < 8; ++at) expect_read(*store, "hot", at * piece, piece);
   EXPECT_EQ(fetched_->load(), before);
@@ -357,18 +359,8 @@ TEST_F(CacheStore, WhatComesBackIsKept) {
   put("loop", content(12 * piece, 2));
   const auto cache = open_cache(20 * (piece + kHeaderBytes));
   const auto store = wrap(cache);
-  for (int i = 0; i < 2; ++i) {
-    for (std::uint64_t at = 0; at < 18; ++at) {
-      expect_read(*store, "old", at * piece, piece);
-      cache->flush();
-    }
-  }
-  for (int i = 0; i < 5; ++i) {
-    for (std::uint64_t at = 0; at < 12; ++at) {
-      expect_read(*store, "loop", at * piece, piece);
-      cache->flush();
-    }
-  }
+  read_pieces(*store, *cache, "old", 18, piece, 2);
+  read_pieces(*store, *cache, "loop", 12, piece, 5);
   const std::uint64_t before = fetched_->load();
   for (std::uint64_t at = 0; at < 12; ++at) expect_read(*store, "loop", at * piece, piece);
   EXPECT_EQ(fetched_->load(), before);

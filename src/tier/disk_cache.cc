@@ -14,12 +14,15 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <map>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "base/errno_status.h"
 #include "tier/file_time.h"
+#include "tier/folder.h"
 
 namespace headrace::tier {
 namespace {
@@ -50,24 +53,13 @@ Status check(const CacheOptions& options) {
   return {};
 }
 
-/// Makes the directory and those above it.
-Status make_directories(const std::string& path) {
-  for (std::size_t at = 1; at <= path.size(); ++at) {
-    if (at < path.size() && path[at] != '/') continue;
-    const std::string part = path.substr(0, at);
-    if (::mkdir(part.c_str(), 0700) != 0 && errno != EEXIST && errno != EROFS && errno != EISDIR)
-      return errno_status(errno, "cache: making the directory " + part);
-  }
-  return {};
-}
-
 Result<Fd> open_root(const std::string& directory) {
-  HEADRACE_TRY(make_directories(directory));
-  const std::string path = directory + "/" + std::string(kVersionFolder);
-  HEADRACE_TRY(make_directories(path));
-  Fd root(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!root) return errno_status(errno, "cache: opening " + path);
-  return root;
+  std::error_code error;
+  const auto parent = std::filesystem::absolute(directory, error).parent_path();
+  if (!error) std::filesystem::create_directories(parent, error);
+  if (error) return errno_status(error.value(), "cache: making the directory " + parent.string());
+  HEADRACE_TRY_ASSIGN(const Fd top, open_folder(AT_FDCWD, directory, true));
+  return open_folder(top.get(), std::string(kVersionFolder), true);
 }
 
 std::uint64_t default_floor(int root) {
@@ -109,9 +101,7 @@ Result<std::shared_ptr<DiskCache>> DiskCache::create(const CacheOptions& options
   }
   CacheOptions own = options;
   if (own.free_floor_bytes == UINT64_MAX) own.free_floor_bytes = default_floor(root.get());
-  HEADRACE_TRY(make_directories(options.directory + "/" + std::string(kVersionFolder) + "/plans"));
-  Fd plans(::openat(root.get(), "plans", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!plans) return errno_status(errno, "cache: opening the plans in " + options.directory);
+  HEADRACE_TRY_ASSIGN(Fd plans, open_folder(root.get(), "plans", true));
   std::shared_ptr<DiskCache> cache(new DiskCache(own, std::move(root), std::move(plans)));
   HEADRACE_TRY(cache->start());
   known = cache;
@@ -204,7 +194,7 @@ bool DiskCache::read(const ExtentName& range, std::span<std::byte> out,
 
 bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
                          std::span<std::byte> out, std::uint64_t& object_size_bytes) {
-  const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+  const std::string path = extent_path(extent);
   const Fd file(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file) {
     index_.remove(extent);
@@ -229,7 +219,7 @@ bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
 /// Says in the file's times when it came (access) and when it was first read again by some process
 /// (change; 0: never), which is what eviction asks where nobody knows the future.
 void DiskCache::mark(const ExtentName& extent, bool is_hit) const {
-  const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+  const std::string path = extent_path(extent);
   timespec times[2]{};
   times[0].tv_nsec = is_hit ? UTIME_OMIT : UTIME_NOW;
   if (is_hit) times[1].tv_nsec = UTIME_NOW;
@@ -287,11 +277,14 @@ void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight fl
     write(job->info, job->slab.bytes());
     job->slab = Slab();
     job->flight = Flight();  // Whoever waits for it finds the file.
-    MutexLock lock(writes_mutex_);
-    if (--writes_pending_ == 0) writes_done_.notify_all();
+    end_write();
   });
   if (is_taken) return;
   leave_out();
+  end_write();
+}
+
+void DiskCache::end_write() {
   MutexLock lock(writes_mutex_);
   if (--writes_pending_ == 0) writes_done_.notify_all();
 }
@@ -374,7 +367,7 @@ void DiskCache::flush() {
 // --- evicting ---
 
 bool DiskCache::unlink_extent(const ExtentName& extent) {
-  const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+  const std::string path = extent_path(extent);
   Ledger::Change change(*ledger_);
   const bool is_gone = ::unlinkat(root_.get(), path.c_str(), 0) == 0;
   if (is_gone) change.subtract(file_bytes(extent));
@@ -390,7 +383,7 @@ std::vector<DiskCache::Candidate> DiskCache::candidates(const std::vector<Extent
       planned.push_back({.name = extent, .need = need});
       continue;
     }
-    const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+    const std::string path = extent_path(extent);
     struct stat info {};
     if (::fstatat(root_.get(), path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     const bool was_hit = nanoseconds(info.st_mtim) != 0;
@@ -511,7 +504,7 @@ Result<CacheUsage> DiskCache::usage() {
 
 Status DiskCache::list(const std::function<void(const CachedExtent&)>& visit) {
   return index_.visit([&](const ExtentName& extent) {
-    const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+    const std::string path = extent_path(extent);
     const Fd file(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!file) return;
     CachedExtent out{.path = std::string(kVersionFolder) + "/" + path,
@@ -535,7 +528,7 @@ Result<CacheCheck> DiskCache::verify(const std::function<bool(std::uint64_t)>& p
   bool goes_on = true;
   HEADRACE_TRY(index_.visit([&](const ExtentName& extent) {
     if (!goes_on) return;
-    const std::string path = bucket_name(bucket_of(extent.object)) + "/" + file_name(extent);
+    const std::string path = extent_path(extent);
     const Fd file(::openat(root_.get(), path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!file) return;
     bytes.resize(extent.length_bytes);

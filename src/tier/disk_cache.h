@@ -121,6 +121,7 @@ class DiskCache final : public Cache {
   bool read_one(const ExtentName& extent, std::uint64_t from_bytes, std::span<std::byte> out,
                 std::uint64_t& object_size_bytes);
   void write(const ExtentInfo& info, std::span<const std::byte> data);
+  void end_write();
   /// Room for the file of an extent, evicting others where there is none.
   bool reserve(const ExtentName& extent);
   std::uint64_t limit_now(std::uint64_t used_bytes) const;

@@ -2,7 +2,6 @@
 // cover is found by a search for its beginning and a walk.
 #include "tier/extent_index.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -14,6 +13,7 @@
 
 #include "base/errno_status.h"
 #include "tier/file_time.h"
+#include "tier/folder.h"
 
 namespace headrace::tier {
 namespace {
@@ -33,26 +33,13 @@ std::uint64_t end_of(const ExtentName& extent) noexcept {
   return extent.offset_bytes + extent.length_bytes;
 }
 
-struct CloseDirectory {
-  void operator()(DIR* directory) const noexcept { ::closedir(directory); }
-};
-
 }  // namespace
 
 ExtentIndex::ExtentIndex(int root)
     : root_(root), buckets_(std::make_unique<Bucket[]>(kBucketCount)) {}
 
 Result<Fd> ExtentIndex::open_bucket(std::uint32_t bucket, bool make) const {
-  const std::string name = bucket_name(bucket);
-  constexpr int kFlags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW;
-  Fd directory(::openat(root_, name.c_str(), kFlags));
-  if (!directory && errno == ENOENT && make) {
-    if (::mkdirat(root_, name.c_str(), 0700) != 0 && errno != EEXIST)
-      return errno_status(errno, "making a directory of the cache");
-    directory = Fd(::openat(root_, name.c_str(), kFlags));
-  }
-  if (!directory) return errno_status(errno, "opening a directory of the cache");
-  return directory;
+  return open_folder(root_, bucket_name(bucket), make);
 }
 
 void ExtentIndex::find_cover(const Bucket& bucket, const ExtentName& range,
@@ -134,15 +121,10 @@ Result<bool> ExtentIndex::refresh(std::uint32_t index, Bucket& bucket) {
     return false;
   const std::int64_t began = wall_now();
   HEADRACE_TRY_ASSIGN(Fd fd, open_bucket(index, false));
-  const std::unique_ptr<DIR, CloseDirectory> directory(::fdopendir(fd.get()));
-  if (!directory) return errno_status(errno, "reading a directory of the cache");
-  fd.release();
   std::set<ExtentName> extents;
-  errno = 0;
-  while (const dirent* const entry = ::readdir(directory.get())) {
-    if (const auto extent = parse_file_name(entry->d_name)) extents.insert(*extent);
-  }
-  if (errno != 0) return errno_status(errno, "reading a directory of the cache");
+  HEADRACE_TRY(visit_names(fd.get(), [&](const char* file) {
+    if (const auto extent = parse_file_name(file)) extents.insert(*extent);
+  }));
   bucket.extents = std::move(extents);
   for (auto at = bucket.hit.begin(); at != bucket.hit.end();)
     at = bucket.extents.contains(*at) ? std::next(at) : bucket.hit.erase(at);
@@ -153,20 +135,13 @@ Result<bool> ExtentIndex::refresh(std::uint32_t index, Bucket& bucket) {
 }
 
 Result<std::vector<std::uint32_t>> ExtentIndex::existing_buckets() const {
-  Fd fd(::openat(root_, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  const std::unique_ptr<DIR, CloseDirectory> directory(fd ? ::fdopendir(fd.get()) : nullptr);
-  if (!directory) return errno_status(errno, "reading the cache's directory");
-  fd.release();
   std::vector<std::uint32_t> found;
-  errno = 0;
-  while (const dirent* const entry = ::readdir(directory.get())) {
-    const std::string_view name = entry->d_name;
+  HEADRACE_TRY(visit_names(root_, [&](std::string_view name) {
     std::uint32_t bucket = 0;
     const auto end = name.data() + name.size();
-    if (name.size() != 3 || std::from_chars(name.data(), end, bucket, 16).ptr != end) continue;
-    found.push_back(bucket);
-  }
-  if (errno != 0) return errno_status(errno, "reading the cache's directory");
+    if (name.size() == 3 && std::from_chars(name.data(), end, bucket, 16).ptr == end)
+      found.push_back(bucket);
+  }));
   return found;
 }
 

@@ -63,6 +63,10 @@ std::string file_name(const ExtentName& extent) {
   return name;
 }
 
+std::string extent_path(const ExtentName& extent) {
+  return bucket_name(bucket_of(extent.object)) + '/' + file_name(extent);
+}
+
 std::optional<ExtentName> parse_file_name(std::string_view name) noexcept {
   if (name.size() < kIdDigits + 4 || name[kIdDigits] != '-') return std::nullopt;
   const std::string_view ranges = name.substr(kIdDigits + 1);

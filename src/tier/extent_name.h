@@ -35,6 +35,8 @@ std::string bucket_name(std::uint32_t bucket);
 
 /// "<32 digits>-<offset>-<length>", all hexadecimal.
 std::string file_name(const ExtentName& extent);
+/// Bucket and file, as seen from the directory with the buckets: "0a3/<file>".
+std::string extent_path(const ExtentName& extent);
 /// None for names of anything else.
 std::optional<ExtentName> parse_file_name(std::string_view name) noexcept;
 

@@ -3,7 +3,6 @@
 // mapping would kill who looks at it. Marks are single words that may be read at any moment.
 #include "tier/plan_file.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -23,7 +22,7 @@
 
 #include "base/errno_status.h"
 #include "base/read_at.h"
-#include "tier/file_locks.h"
+#include "tier/folder.h"
 
 namespace headrace::tier {
 namespace {
@@ -31,6 +30,8 @@ namespace {
 constexpr std::size_t kPage = 4096;
 constexpr std::string_view kMagic = "HRPLAN01";
 constexpr std::string_view kPrefix = "plan-";
+/// Locked while the reader lives.
+constexpr std::uint64_t kLiveByte = 0;
 
 static_assert(std::is_trivially_copyable_v<PlanEntry> && sizeof(PlanEntry) == 40);
 
@@ -108,24 +109,25 @@ Result<std::shared_ptr<OwnPlan>> OwnPlan::publish(int directory, std::vector<Pla
   std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
   std::memcpy(bytes.data() + 8, &count, sizeof(count));
   if (count > 0) std::memcpy(bytes.data() + kPage, entries.data(), size - kPage);
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  lock.l_len = 1;
   const std::string name = std::string(kPrefix) + id;
-  if (::fcntl(file.get(), F_OFD_SETLK, &lock) != 0 ||
-      ::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0) {
-    const int error = errno;
+  FileLocks lock(std::move(file));
+  auto is_mine = lock.try_lock(kLiveByte);
+  const auto give_up = [&](Status status) {
     ::munmap(memory, size);
-    return fail(error, "cache: publishing a plan");
-  }
-  return std::shared_ptr<OwnPlan>(new OwnPlan(directory, name, std::move(file), bytes));
+    ::unlinkat(directory, temporary.c_str(), 0);
+    return status;
+  };
+  // The file is new: nobody else can have its lock.
+  if (!is_mine) return give_up(std::move(is_mine).error());
+  if (::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0)
+    return give_up(errno_status(errno, "cache: publishing a plan"));
+  return std::shared_ptr<OwnPlan>(new OwnPlan(directory, name, std::move(lock), bytes));
 }
 
-OwnPlan::OwnPlan(int directory, std::string name, Fd file, std::span<std::byte> memory)
+OwnPlan::OwnPlan(int directory, std::string name, FileLocks lock, std::span<std::byte> memory)
     : directory_(directory),
       name_(std::move(name)),
-      file_(std::move(file)),
+      lock_(std::move(lock)),
       memory_(memory),
       entries_(reinterpret_cast<PlanEntry*>(memory.data() + kPage),
                (memory.size() - kPage) / sizeof(PlanEntry)) {}
@@ -145,43 +147,29 @@ void OwnPlan::note_read(const ExtentName& range) noexcept {
   }
 }
 
-std::uint32_t OwnPlan::next_need(const ExtentName& range) const noexcept {
-  std::uint32_t need = PlanEntry::kNever;
-  for (auto at = find_first(entries_, range); at != entries_.end() && is_inside(*at, range); ++at)
-    need = std::min(need, need_of(load(at->first), load(at->second)));
-  return need;
-}
-
 void PlanBoard::look(int directory) {
   plans_.clear();
-  const int copy = ::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (copy < 0) return;
-  DIR* const listing = ::fdopendir(copy);
-  if (listing == nullptr) {
-    ::close(copy);
-    return;
-  }
-  while (const dirent* const entry = ::readdir(listing)) {
-    const std::string_view name = entry->d_name;
+  // What cannot be read tells nothing; eviction goes on without it.
+  static_cast<void>(visit_names(directory, [&](const char* path) {
+    const std::string_view name = path;
     const bool is_new = name.starts_with(".new-");
-    if (!is_new && !name.starts_with(kPrefix)) continue;
-    Fd file(::openat(directory, entry->d_name, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
-    if (!file) continue;
+    if (!is_new && !name.starts_with(kPrefix)) return;
+    Fd file(::openat(directory, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+    if (!file) return;
     const int descriptor = file.get();
     const FileLocks locks(std::move(file));
-    const auto is_dead = locks.try_lock(0);
+    const auto is_dead = locks.try_lock(kLiveByte);
     if (is_dead && *is_dead) {
       struct stat info {};
       // One that is being written has no lock yet; a day is enough for that.
       constexpr std::int64_t kLongS = 86'400;
       if (is_new && ::fstat(descriptor, &info) == 0 && ::time(nullptr) - info.st_mtime < kLongS)
-        continue;
-      ::unlinkat(directory, entry->d_name, 0);
+        return;
+      ::unlinkat(directory, path, 0);
     } else if (auto plan = read_plan(descriptor); plan && !is_new) {
       plans_.push_back(*std::move(plan));
     }
-  }
-  ::closedir(listing);
+  }));
 }
 
 std::optional<std::uint32_t> PlanBoard::next_need(const ExtentName& extent) const noexcept {

@@ -16,9 +16,9 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.h"
 #include "headrace/status.h"
 #include "tier/extent_name.h"
+#include "tier/file_locks.h"
 
 namespace headrace::tier {
 
@@ -42,14 +42,12 @@ class OwnPlan {
 
   /// Bytes of `range` are being read: the entries that begin in it are needed at their next time.
   void note_read(const ExtentName& range) noexcept;
-  /// When `range` is needed next; kNever for one that is in no entry.
-  std::uint32_t next_need(const ExtentName& range) const noexcept;
 
  private:
-  OwnPlan(int directory, std::string name, Fd file, std::span<std::byte> memory);
+  OwnPlan(int directory, std::string name, FileLocks lock, std::span<std::byte> memory);
   const int directory_;
   const std::string name_;
-  const Fd file_;
+  const FileLocks lock_;
   const std::span<std::byte> memory_;
   const std::span<PlanEntry> entries_;
 };

@@ -59,7 +59,6 @@ TEST_F(Plans, WhatWasReadIsNeededTheNextTime) {
   EXPECT_EQ(need({kObject, 0, 100}), 15U);
   plan->note_read({kObject, 0, 100});
   EXPECT_EQ(need({kObject, 0, 100}), PlanEntry::kNever) << "not again, as far as is known";
-  EXPECT_EQ(plan->next_need({kObject, 0, 100}), PlanEntry::kNever);
 }
 
 TEST_F(Plans, OfSeveralReadersTheSoonestCounts) {
