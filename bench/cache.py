@@ -3,8 +3,7 @@
 
     bench/cache.py [--directory DIR] [--mib 1024] [--rounds 3] [--profiles none,s3-express,s3-standard]
 
-`reads`: extents of 8 MiB, checked, from the page cache and (as root, who may drop it) from the disk; beside it
-plain O_DIRECT reads of the same files by as many threads. `epochs`: a loader over tokens of 4 KiB in MDS with
+`reads`: extents of 8 MiB, checked, beside fio's O_DIRECT reads of the same files by as many threads (unchecked). `epochs`: a loader over tokens of 4 KiB in MDS with
 and without a cache, in turns: the first epoch (nothing is there) and the second (everything is). CPU is this
 process's, the simulator runs in another. The directory should be on the disk that is to be measured.
 """
@@ -13,14 +12,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import mmap
-import os
+import json
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,39 +62,25 @@ def flush(cache: Path) -> None:
     hr.Cache(cache)._native.flush()
 
 
-def drop_page_cache() -> bool:
-    try:
-        os.sync()
-        Path("/proc/sys/vm/drop_caches").write_text("1")
-    except OSError:
-        return False
-    return True
-
-
-def direct_reads(files: list[Path]) -> tuple[float, float]:
+def fio_reads(files: list[Path]) -> tuple[float, float]:
     """(GB/s, CPU s/GB) of reading files past the page cache."""
-    todo = iter(files)
-    lock = threading.Lock()
-
-    def work() -> None:
-        buffer = mmap.mmap(-1, EXTENT + 8192)
-        while True:
-            with lock:
-                path = next(todo, None)
-            if path is None:
-                return
-            file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-            os.preadv(file, [buffer], 0)
-            os.close(file)
-
-    begin, cpu = time.perf_counter(), time.process_time()
-    threads = [threading.Thread(target=work) for _ in range(THREADS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    size = sum(path.stat().st_size for path in files) / 1e9
-    return size / (time.perf_counter() - begin), (time.process_time() - cpu) / size
+    groups = [files[i::THREADS] for i in range(THREADS)]
+    jobs = [
+        f"[r{i}]\nfilename={':'.join(map(str, group))}\nsize={len(group) * EXTENT}\n"
+        for i, group in enumerate(groups)
+        if group
+    ]
+    script = f"[global]\nrw=read\nbs={EXTENT}\ndirect=1\nioengine=psync\nthread=1\nfile_service_type=sequential\ngroup_reporting\n"
+    report = subprocess.run(
+        ["fio", "--output-format=json", "-"],
+        input=script + "".join(jobs),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    job = json.loads(report.stdout)["jobs"][0]
+    cpu = (job["usr_cpu"] + job["sys_cpu"]) / 100 * job["job_runtime"] / 1000
+    return job["read"]["bw_bytes"] / 1e9, cpu / (job["read"]["io_bytes"] / 1e9)
 
 
 def measure_reads(scratch: Path, mib: int, rounds: int) -> None:
@@ -123,14 +106,12 @@ def measure_reads(scratch: Path, mib: int, rounds: int) -> None:
             read()
             flush(cache)
         files = [path for path in (cache / "v1").glob("???/*") if path.stat().st_size > EXTENT]
-        rows: dict[str, list[tuple[float, float]]] = {"page cache": [], "disk": [], "O_DIRECT, unchecked": []}
+        rows: dict[str, list[tuple[float, float]]] = {"cache, checked": [], "fio, unchecked": []}
         read()
         for _ in range(rounds):
-            rows["page cache"].append(read())
-            if drop_page_cache():
-                rows["disk"].append(read())
-                drop_page_cache()
-            rows["O_DIRECT, unchecked"].append(direct_reads(files))
+            rows["cache, checked"].append(read())
+            if shutil.which("fio"):
+                rows["fio, unchecked"].append(fio_reads(files))
     for name, found in rows.items():
         if found:
             rate, cpu = (statistics.median(column) for column in zip(*found, strict=True))

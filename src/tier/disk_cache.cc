@@ -41,10 +41,6 @@ constexpr std::uint64_t kPauseShare = 256;
 constexpr std::uint64_t kNewShare = 10;
 constexpr std::string_view kVersionFolder = "v1";
 
-std::uint64_t file_bytes(const ExtentName& extent) noexcept {
-  return kHeaderBytes + extent.length_bytes;
-}
-
 Status check(const CacheOptions& options) {
   if (options.directory.empty())
     return Status(Code::kInvalidArgument, "cache: the directory has no name");
@@ -253,7 +249,7 @@ namespace {
 /// What waits to be written.
 struct Write {
   ExtentInfo info;
-  Slab slab;
+  Slab slab;  // What is to be the file.
   DiskCache::Flight flight;
 };
 }  // namespace
@@ -262,11 +258,12 @@ void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight fl
   const auto leave_out = [&] { skipped_bytes_.add(data.size()); };
   if (clock_.now().time_since_epoch().count() < writes_off_until_ns_.load()) return leave_out();
   // Two at a time may both find room for one: off by an extent for each thread that reads.
-  const std::uint64_t charged = SlabPool::charged_bytes(data.size());
+  const std::size_t size = file_bytes(info.name);
+  const std::uint64_t charged = SlabPool::charged_bytes(size);
   if (buffers_->used_bytes() + charged > buffer_bytes_.load()) return leave_out();
-  auto slab = buffers_->try_acquire(data.size());
+  auto slab = buffers_->try_acquire(size);
   if (!slab) return leave_out();
-  std::memcpy(slab->bytes().data(), data.data(), data.size());
+  std::memcpy(slab->bytes().data() + kHeaderBytes, data.data(), data.size());
   auto job = std::make_shared<Write>(
       Write{.info = std::move(info), .slab = *std::move(slab), .flight = std::move(flight)});
   {
@@ -289,25 +286,24 @@ void DiskCache::end_write() {
   if (--writes_pending_ == 0) writes_done_.notify_all();
 }
 
-void DiskCache::write(const ExtentInfo& info, std::span<const std::byte> data) {
-  const std::uint64_t size = file_bytes(info.name);
+void DiskCache::write(const ExtentInfo& info, std::span<std::byte> file) {
   if (!reserve(info.name)) {
-    skipped_bytes_.add(data.size());
+    skipped_bytes_.add(info.name.length_bytes);
     return;
   }
-  const HeaderBytes header = make_header(info, data);
+  seal_extent(info, file);
   auto directory = index_.open_bucket(bucket_of(info.name.object), true);
   if (!directory) {
-    ledger_->cancel(size);
+    ledger_->cancel(file.size());
     note_failure(directory.error());
     return;
   }
   Status status;
   {
     Ledger::Change change(*ledger_);
-    change.add(size);
-    status = publish_extent(directory->get(), info.name, header, data);
-    if (!status.ok()) change.subtract(size);
+    change.add(file.size());
+    status = publish_extent(directory->get(), info.name, file);
+    if (!status.ok()) change.subtract(file.size());
   }
   if (status.code() == Code::kChanged) return;  // There already.
   if (!status.ok()) {
@@ -316,7 +312,7 @@ void DiskCache::write(const ExtentInfo& info, std::span<const std::byte> data) {
   }
   mark(info.name, ledger_->was_ghost(info.name));
   index_.add(info.name);
-  written_bytes_.add(data.size());
+  written_bytes_.add(info.name.length_bytes);
 }
 
 std::uint64_t DiskCache::limit_now(std::uint64_t used_bytes) const {

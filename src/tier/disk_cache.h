@@ -120,7 +120,8 @@ class DiskCache final : public Cache {
   /// \return whether all of it came, proved.
   bool read_one(const ExtentName& extent, std::uint64_t from_bytes, std::span<std::byte> out,
                 std::uint64_t& object_size_bytes);
-  void write(const ExtentInfo& info, std::span<const std::byte> data);
+  /// \pre `file` has the extent's bytes where seal_extent() wants them.
+  void write(const ExtentInfo& info, std::span<std::byte> file);
   void end_write();
   /// Room for the file of an extent, evicting others where there is none.
   bool reserve(const ExtentName& extent);

@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <fstream>
 #include <initializer_list>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,6 +27,25 @@ std::vector<std::byte> random_bytes(Random& random, std::size_t size) {
   return out;
 }
 
+/// A file as publish_extent() wants it.
+class SealedFile {
+ public:
+  SealedFile(const ExtentInfo& info, std::span<const std::byte> data)
+      : bytes_(static_cast<std::byte*>(std::aligned_alloc(kHeaderBytes, file_bytes(info.name)))) {
+    std::copy(data.begin(), data.end(), bytes_.get() + kHeaderBytes);
+    seal_extent(info, {bytes_.get(), file_bytes(info.name)});
+    size_ = file_bytes(info.name);
+  }
+  std::span<const std::byte> bytes() const { return {bytes_.get(), size_}; }
+
+ private:
+  struct Free {
+    void operator()(std::byte* bytes) const noexcept { std::free(bytes); }
+  };
+  std::unique_ptr<std::byte, Free> bytes_;
+  std::size_t size_ = 0;
+};
+
 class ExtentFile : public ::testing::Test {
  protected:
   ExtentName publish(std::span<const std::byte> data, std::uint64_t offset = 12) {
@@ -31,7 +53,8 @@ class ExtentFile : public ::testing::Test {
                           .object_size_bytes = 1 << 30,
                           .url = "s3://b/k",
                           .etag = "\"e\""};
-    EXPECT_TRUE(publish_extent(directory_fd_.get(), info.name, make_header(info, data), data).ok());
+    EXPECT_TRUE(
+        publish_extent(directory_fd_.get(), info.name, SealedFile(info, data).bytes()).ok());
     return info.name;
   }
   std::string path(const ExtentName& name) const {
@@ -47,23 +70,39 @@ class ExtentFile : public ::testing::Test {
     return status.clone();
   }
 
+  /// What is on the disk leaves the page cache.
+  void forget_pages(const ExtentName& name) {
+    const Fd fd(::open(path(name).c_str(), O_RDONLY));
+    ::fdatasync(fd.get());
+    ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
+  }
+
   TemporaryDirectory directory_;
   Fd directory_fd_{::open(directory_.path().c_str(), O_RDONLY | O_DIRECTORY)};
 };
 
 TEST_F(ExtentFile, GivesEveryRangeBack) {
   Random random(test_seed());
-  for (const std::size_t size :
-       std::initializer_list<std::size_t>{1, 4095, 65'536, 65'537, 300'000, 5'000'000, 40 << 20}) {
+  struct alignas(4096) Page {
+    std::array<std::byte, 4096> bytes;
+  };
+  std::vector<Page> pages((41 << 20) / 4096);
+  const std::span<std::byte> memory(pages.front().bytes.data(), pages.size() * 4096);
+  for (const std::size_t size : std::initializer_list<std::size_t>{1, 4095, 65'536, 65'537, 300'000,
+                                                                   262'144, 5'000'000, 40 << 20}) {
     const auto data = random_bytes(random, size);
     const ExtentName name = publish(data);
     for (int i = 0; i < 20; ++i) {
       const std::size_t from = i == 0 ? 0 : random.below(size);
       const std::size_t length = i == 0 ? size : 1 + random.below(size - from);
-      std::vector<std::byte> out(length);
-      const Status status = read(name, from, out);
+      // Every other one at a page, as slabs are.
+      const std::size_t shift = i % 2 == 0 ? 0 : 1 + random.below(4095);
+      if (i % 3 == 0) forget_pages(name);
+      const auto out = std::span(memory).subspan(shift, length);
+      const Status status = read(name, i % 5 == 0 ? from / 4096 * 4096 : from, out);
       ASSERT_TRUE(status.ok()) << status.message();
-      ASSERT_TRUE(std::equal(out.begin(), out.end(), data.begin() + static_cast<long>(from)))
+      const auto begin = data.begin() + static_cast<long>(i % 5 == 0 ? from / 4096 * 4096 : from);
+      ASSERT_TRUE(std::equal(out.begin(), out.end(), begin))
           << size << ": " << from << " + " << length;
     }
   }
@@ -85,7 +124,7 @@ TEST_F(ExtentFile, CutsLongNamesOff) {
                         .object_size_bytes = 0,
                         .url = std::string(5000, 'u'),
                         .etag = "e"};
-  ASSERT_TRUE(publish_extent(directory_fd_.get(), info.name, make_header(info, data), data).ok());
+  ASSERT_TRUE(publish_extent(directory_fd_.get(), info.name, SealedFile(info, data).bytes()).ok());
   const Fd fd(::open(path(info.name).c_str(), O_RDONLY));
   auto read = read_info(fd.get(), &info.name);
   ASSERT_TRUE(read) << read.error().message();
@@ -100,13 +139,13 @@ TEST_F(ExtentFile, EveryFlippedBitIsSeen) {
   const ExtentName name = publish(data);
   struct stat info {};
   ASSERT_EQ(::stat(path(name).c_str(), &info), 0);
-  ASSERT_EQ(static_cast<std::size_t>(info.st_size), kHeaderBytes + data.size());
+  ASSERT_EQ(static_cast<std::size_t>(info.st_size), file_bytes(name));
   const Fd fd(::open(path(name).c_str(), O_RDWR));
   std::vector<std::byte> out(data.size());
   for (int i = 0; i < 500; ++i) {
     // Half of them in the header.
-    const auto at = static_cast<off_t>(
-        random.below(i % 2 == 0 ? kHeaderBytes : static_cast<std::uint64_t>(info.st_size)));
+    const auto at =
+        static_cast<off_t>(random.below(i % 2 == 0 ? kHeaderBytes : kHeaderBytes + data.size()));
     std::byte original{};
     ASSERT_EQ(::pread(fd.get(), &original, 1, at), 1);
     const std::byte flipped = original ^ static_cast<std::byte>(1U << random.below(8));
@@ -140,7 +179,7 @@ TEST_F(ExtentFile, WhatIsThereStays) {
   const ExtentName name = publish(data);
   const ExtentInfo info{.name = name, .object_size_bytes = 0, .url = {}, .etag = {}};
   const std::vector<std::byte> other(100, std::byte{2});
-  EXPECT_EQ(publish_extent(directory_fd_.get(), name, make_header(info, other), other).code(),
+  EXPECT_EQ(publish_extent(directory_fd_.get(), name, SealedFile(info, other).bytes()).code(),
             Code::kChanged);
   std::vector<std::byte> out(100);
   ASSERT_TRUE(read(name, 0, out).ok());
