@@ -168,6 +168,8 @@ class CacheHandle final : public ForwardingStore {
     bool is_used = false;
     bool is_cancelled = false;
     bool is_inside = false;  // The store has it.
+    // What Pace was told to be under way; 0: nothing.
+    std::uint64_t disk_bytes = 0, store_bytes = 0;
     DiskCache::Flight flight;
     TimePoint submitted{}, patience{};
   };
@@ -195,6 +197,25 @@ class CacheHandle final : public ForwardingStore {
     if (recent_.size() < kRemembered) recent_.resize(kRemembered);
     recent_[read_count_++ % kRemembered] = range;
     if (plan_) plan_->note_read(range);
+  }
+  // Where a long read is, for Pace. `moved_bytes`: what came of it.
+  void begin_disk(Slot& slot) {
+    if (slot.request.length_bytes < tier::Pace::kLeastBytes) return;
+    slot.disk_bytes = slot.request.length_bytes;
+    cache_->pace().begin_disk(slot.disk_bytes, cache_->clock().now());
+  }
+  void end_disk(Slot& slot, std::uint64_t moved_bytes) {
+    const std::uint64_t bytes = std::exchange(slot.disk_bytes, 0);
+    if (bytes > 0) cache_->pace().end_disk(bytes, moved_bytes, cache_->clock().now());
+  }
+  void begin_store(Slot& slot, std::uint64_t bytes) {
+    if (bytes < tier::Pace::kLeastBytes) return;
+    slot.store_bytes = bytes;
+    cache_->pace().begin_store(bytes, cache_->clock().now());
+  }
+  void end_store(Slot& slot, std::uint64_t moved_bytes) {
+    const std::uint64_t bytes = std::exchange(slot.store_bytes, 0);
+    if (bytes > 0) cache_->pace().end_store(bytes, moved_bytes, cache_->clock().now());
   }
   void look_up(std::size_t index);
   /// To the store, as soon as that takes it.
@@ -249,6 +270,7 @@ bool CacheHandle::accept(Request& request) {
   const bool is_cached =
       is_ranged && fits && (wants_version || (!request.etag.empty() && !request.allow_short));
   std::size_t index = 0;
+  Slot* accepted = nullptr;
   {
     MutexLock lock(mutex_);
     if (is_stopped_ || used_count_ + ready_.size() >= accept_limit_) return false;
@@ -258,6 +280,7 @@ bool CacheHandle::accept(Request& request) {
     }
     index = free_.back();
     Slot& slot = slots_[index];
+    accepted = &slot;
     slot.tag = request.tag;
     slot.key = request.key;
     slot.etag = request.etag;
@@ -292,6 +315,7 @@ bool CacheHandle::accept(Request& request) {
     ++used_count_;
   }
   if (!is_cached) return true;
+  begin_disk(*accepted);
   if (cache_->run([this, index] { look_up(index); })) return true;
   // Too much to look for: fetched, as without a cache.
   if (wants_version) {
@@ -356,13 +380,16 @@ void CacheHandle::look_up(std::size_t index) {
   const auto out = slot->request.slab.bytes().subspan(slot->request.slab_offset_bytes,
                                                       slot->request.length_bytes);
   std::uint64_t object_size = 0;
-  if (cache_->read(slot->name, out, object_size)) return complete(index, {}, now, object_size);
-  slot->flight = cache_->begin_flight(slot->name);
-  if (slot->flight) {
+  auto found = cache_->read(slot->name, out, object_size);
+  if (found == DiskCache::Found::kNothing) {
+    slot->flight = cache_->begin_flight(slot->name);
     // Whoever had it may have ended since it was looked for.
-    if (cache_->read(slot->name, out, object_size)) return complete(index, {}, now, object_size);
-    return send(index);
+    if (slot->flight) found = cache_->read(slot->name, out, object_size);
   }
+  if (found == DiskCache::Found::kAll) return complete(index, {}, now, object_size);
+  if (found == DiskCache::Found::kTooSlow) slot->is_kept = false;
+  if (slot->flight || found == DiskCache::Found::kTooSlow) return send(index);
+  end_disk(*slot, 0);
   if (slot->patience == TimePoint()) {
     slot->patience = system_clock().now() + kFlightPatience;
     cache_->note_wait();
@@ -375,6 +402,7 @@ void CacheHandle::complete(std::size_t index, Status status, TimePoint began,
                            std::uint64_t object_size) {
   MutexLock lock(mutex_);
   Slot& slot = slots_[index];
+  end_disk(slot, status.ok() ? slot.name.length_bytes : 0);
   Completion completion;
   completion.status = std::move(status);
   completion.slab = std::move(slot.request.slab);
@@ -404,6 +432,7 @@ void CacheHandle::finish(std::size_t index, Completion completion) {
 
 void CacheHandle::send(std::size_t index) {
   MutexLock lock(mutex_);
+  end_disk(slots_[index], 0);
   if (slots_[index].is_kept) cache_->note_miss(slots_[index].name.length_bytes);
   waiting_.push_back(index);
   drop_cancelled();
@@ -417,7 +446,9 @@ void CacheHandle::flush() {
   std::size_t sent = 0;
   for (; sent < waiting_.size(); ++sent) {
     Slot& slot = slots_[waiting_[sent]];
+    const std::uint64_t bytes = slot.request.length_bytes;
     if (inner().submit({&slot.request, 1}) == 0) break;
+    begin_store(slot, bytes);
     slot.is_inside = true;
     ++inside_count_;
   }
@@ -458,6 +489,7 @@ bool CacheHandle::take_inside(Completion& completion) {
     MutexLock lock(mutex_);
     HEADRACE_CHECK(index < slots_.size() && slots_[index].is_inside);
     Slot& slot = slots_[index];
+    end_store(slot, completion.status.ok() ? completion.length_bytes : 0);
     if (!slot.own_etag.empty() && completion.status.code() == Code::kChanged) {
       versions_->forget(slot.key);
       restore(slot);

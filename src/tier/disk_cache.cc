@@ -170,22 +170,26 @@ void DiskCache::run_timer() {
 
 // --- reading ---
 
-bool DiskCache::read(const ExtentName& range, std::span<std::byte> out,
-                     std::uint64_t& object_size_bytes) {
+DiskCache::Found DiskCache::read(const ExtentName& range, std::span<std::byte> out,
+                                 std::uint64_t& object_size_bytes) {
   lookups_since_.fetch_add(1, std::memory_order_relaxed);
   const std::vector<ExtentName> extents = index_.cover(range);
-  if (extents.empty()) return false;
+  if (extents.empty()) return Found::kNothing;
+  if (range.length_bytes >= Pace::kLeastBytes && pace_.prefers_store(clock_.now())) {
+    passed_bytes_.add(range.length_bytes);
+    return Found::kTooSlow;
+  }
   std::uint64_t at = range.offset_bytes;
   for (const ExtentName& extent : extents) {
     const std::uint64_t from = at - extent.offset_bytes;
     const auto part = out.first(std::min<std::size_t>(extent.length_bytes - from, out.size()));
-    if (!read_one(extent, from, part, object_size_bytes)) return false;
+    if (!read_one(extent, from, part, object_size_bytes)) return Found::kNothing;
     out = out.subspan(part.size());
     at += part.size();
   }
   hits_.add();
   hit_bytes_.add(range.length_bytes);
-  return true;
+  return Found::kAll;
 }
 
 bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
@@ -565,6 +569,7 @@ void DiskCache::append_metrics(MetricList& out) const {
   append_counter(out, "cache.hit_bytes", "bytes", hit_bytes_.value());
   append_counter(out, "cache.misses", "reads", misses_.value());
   append_counter(out, "cache.miss_bytes", "bytes", miss_bytes_.value());
+  append_counter(out, "cache.passed_bytes", "bytes", passed_bytes_.value());
   append_counter(out, "cache.waits", "reads", waits_.value());
   append_counter(out, "cache.written_bytes", "bytes", written_bytes_.value());
   append_counter(out, "cache.skipped_bytes", "bytes", skipped_bytes_.value());

@@ -26,6 +26,7 @@
 #include "tier/extent_file.h"
 #include "tier/extent_index.h"
 #include "tier/ledger.h"
+#include "tier/pace.h"
 #include "tier/plan_file.h"
 
 namespace headrace::tier {
@@ -37,9 +38,13 @@ class DiskCache final : public Cache {
 
   // --- what handles use ---
 
-  /// Fills `out` from files. False: they do not have it all (what cannot be read or proved is
-  /// deleted). Blocks for the disk: call it on run()'s threads.
-  bool read(const ExtentName& range, std::span<std::byte> out, std::uint64_t& object_size_bytes);
+  enum class Found {
+    kNothing,  ///< Files do not have it all; what cannot be read or proved is deleted.
+    kAll,
+    kTooSlow,  ///< They have, but the store has it sooner.
+  };
+  /// Fills `out` from files. Blocks for the disk: call it on run()'s threads.
+  Found read(const ExtentName& range, std::span<std::byte> out, std::uint64_t& object_size_bytes);
 
   /// The right to fetch an extent; given back when it is destroyed, before the cache is.
   class Flight {
@@ -77,6 +82,9 @@ class DiskCache final : public Cache {
   bool run(ThreadPool::Task&& task) { return readers_->submit(std::move(task)); }
   /// The same at `due`, surely.
   void run_later(TimePoint due, ThreadPool::Task task);
+
+  /// To be told of reads of Pace::kLeastBytes and more.
+  Pace& pace() noexcept { return pace_; }
 
   Clock& clock() const noexcept { return clock_; }
   std::uint64_t least_unnamed_bytes() const noexcept { return options_.least_unnamed_bytes; }
@@ -145,6 +153,7 @@ class DiskCache final : public Cache {
   const Fd plans_;
   std::unique_ptr<Ledger> ledger_;
   ExtentIndex index_;
+  Pace pace_;
   std::unique_ptr<SlabPool> buffers_;
   std::atomic<std::uint64_t> buffer_bytes_{0};
   std::atomic<std::int64_t> writes_off_until_ns_{0};
@@ -161,8 +170,8 @@ class DiskCache final : public Cache {
   std::condition_variable writes_done_;
   std::size_t writes_pending_ HEADRACE_GUARDED_BY(writes_mutex_) = 0;
 
-  Counter hits_, hit_bytes_, misses_, miss_bytes_, waits_, written_bytes_, skipped_bytes_,
-      evicted_bytes_, corrupt_, failures_;
+  Counter hits_, hit_bytes_, misses_, miss_bytes_, passed_bytes_, waits_, written_bytes_,
+      skipped_bytes_, evicted_bytes_, corrupt_, failures_;
 
   Mutex timer_mutex_;
   std::condition_variable timer_changed_;
