@@ -208,11 +208,12 @@ bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
   }
   if (status.code() == Code::kCorrupt) {
     corrupt_.add();
-    unlink_extent(extent);
   } else {
-    index_.remove(extent);
     note_failure(status);
   }
+  // What cannot be read goes as well: another file lies on other blocks of the disk.
+  unlink_extent(extent);
+  index_.remove(extent);
   return false;
 }
 
@@ -244,7 +245,10 @@ void DiskCache::end_flight(const ExtentName& extent) {
 }
 
 void DiskCache::drop(const ExtentName& range) {
-  for (const ExtentName& extent : index_.overlapping(range)) unlink_extent(extent);
+  for (const ExtentName& extent : index_.overlapping(range)) {
+    unlink_extent(extent);
+    index_.remove(extent);  // Even where it could not be deleted.
+  }
 }
 
 // --- writing ---
@@ -370,6 +374,11 @@ bool DiskCache::unlink_extent(const ExtentName& extent) {
   const std::string path = extent_path(extent);
   Ledger::Change change(*ledger_);
   const bool is_gone = ::unlinkat(root_.get(), path.c_str(), 0) == 0;
+  if (!is_gone && errno != ENOENT) {
+    // A file system that takes no change: it is still there to be read.
+    note_failure(errno_status(errno, "cache: deleting " + path));
+    return false;
+  }
   if (is_gone) change.subtract(file_bytes(extent));
   index_.remove(extent);
   return is_gone;
@@ -435,20 +444,21 @@ std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes, const ExtentName* 
   if (!ledger_->try_begin_eviction()) return 0;
   std::vector<ExtentName> extents;
   std::uint64_t held = 0;
-  const auto collect = [&] {
+  const auto collect = [&]() -> std::optional<std::uint64_t> {
     extents.clear();
     held = 0;
     const Status status = index_.visit([&](const ExtentName& extent) {
       extents.push_back(extent);
       held += file_bytes(extent);
     });
-    if (!status.ok()) note_failure(status);
-    return held;
+    if (status.ok()) return held;
+    note_failure(status);
+    return std::nullopt;  // Some were not seen: the sum would be too low.
   };
   if (!ledger_->is_doubtful()) collect();
-  // Somebody died while files came and went, or deleted some by hand.
+  // Somebody died while files came and went, or deleted some by hand, or put some there.
   const std::uint64_t told = ledger_->file_bytes();
-  if (ledger_->is_doubtful() || told > held + target_bytes / kEvictedShare)
+  if (ledger_->is_doubtful() || told < held || told > held + target_bytes / kEvictedShare)
     ledger_->recount(collect);
   if (extents.empty()) collect();
   std::uint64_t gone = 0;
@@ -487,14 +497,14 @@ std::shared_ptr<OwnPlan> DiskCache::publish_plan(std::vector<PlanEntry> entries)
 Result<CacheUsage> DiskCache::usage() {
   CacheUsage usage;
   Status status;
-  const auto count = [&] {
+  const auto count = [&]() -> std::optional<std::uint64_t> {
     usage = {.limit_bytes = options_.limit_bytes};
     status = index_.visit([&](const ExtentName& extent) {
       ++usage.extent_count;
       usage.file_bytes += file_bytes(extent);
       usage.data_bytes += extent.length_bytes;
     });
-    return usage.file_bytes;
+    return status.ok() ? std::optional(usage.file_bytes) : std::nullopt;
   };
   // As all are looked at anyway, the ledger learns what there is.
   if (!ledger_->recount(count)) count();

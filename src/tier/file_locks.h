@@ -44,6 +44,7 @@ class FileLocks {
     }
     return Status(Code::kDeadline, "locking the cache: another process holds the lock");
   }
+  int file() const noexcept { return file_.get(); }
   void unlock(std::uint64_t byte) const noexcept { set(F_OFD_SETLK, byte, F_UNLCK); }
 
  private:

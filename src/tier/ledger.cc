@@ -1,28 +1,42 @@
 // Invariants:
 // - The sum is at least what lies in the directory: a file is added before it appears and
 //   subtracted after it went.
-// - A slot's numbers are changed by the process that holds its lock, and by whoever takes the lock
-//   of a dead one.
-// - The page's blocks are allocated when it is made, so that a full disk can never turn a store
-//   into SIGBUS.
+// - Each word has one writer: a slot is written by the process that holds its lock, or by whoever
+//   takes the lock of a dead one, the head by whoever holds the gate. So no sum needs a lock, and
+//   nobody waits for one who was stopped.
+// - The file is read and written, never mapped: a disk that fails, fills or turns read-only, and a
+//   file that is cut off, are errors here, where a mapping would end the process by SIGBUS. What
+//   was read is believed when its checks say so.
+// - A slot in memory is the truth, its copy in the file follows: a write that failed is made good
+// by
+//   the next.
 #include "tier/ledger.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
+#include <cstddef>
 #include <cstring>
+#include <span>
+#include <string>
 
 #include "base/errno_status.h"
+#include "base/random.h"
+#include "base/read_at.h"
+#include "base/write_at.h"
 
 namespace headrace::tier {
 namespace {
 
 constexpr std::uint32_t kSlotCount = 1024;
 constexpr std::uint32_t kGhostCount = 1U << 16;
-constexpr std::array<char, 8> kMagic = {'H', 'R', 'C', 'A', 'C', 'H', 'E', '1'};
+constexpr std::array<char, 8> kMagic = {'H', 'R', 'C', 'A', 'C', 'H', 'E', '2'};
+/// More than any directory holds: a sum beyond it is garbage.
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 62;
 
 // Bytes of the lock file: one a slot, then these, then flights.
 constexpr std::uint64_t kInitByte = kSlotCount;
@@ -34,23 +48,65 @@ std::uint64_t flight_byte(const ExtentName& extent) noexcept {
   return kFirstFlightByte + (hash_of(extent) >> 2);
 }
 
+template <class T>
+std::span<std::byte> bytes_of(T& value) noexcept {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
 }  // namespace
 
-struct LedgerPage {
-  struct Slot {
-    std::atomic<std::uint64_t> reserved_bytes;
-    std::atomic<std::uint32_t> is_changing;
+struct LedgerReading {
+  using Slot = Ledger::Slot;
+  struct Head {
+    std::array<char, 8> magic{};
+    std::uint64_t base_bytes = 0;  // With every slot's net bytes: the files.
+    /// The slots' doubts when files were last counted; of a new ledger none.
+    std::uint64_t known_doubts = UINT64_MAX;
+    std::uint64_t check = 0;
+
+    std::uint64_t right_check() const noexcept { return mix64(base_bytes ^ mix64(known_doubts)); }
   };
 
-  std::array<char, 8> magic;
-  std::atomic<std::uint64_t> file_bytes;
-  std::atomic<std::uint32_t> is_doubtful;
+  Head head;
   std::array<Slot, kSlotCount> slots;
-  std::array<std::atomic<std::uint32_t>, kGhostCount> ghosts;
+
+  /// 0 of a slot of zeros, which is what a new ledger has.
+  static std::uint64_t check_of(const Slot& slot) noexcept {
+    const std::uint64_t words = std::uint64_t{slot.is_changing} << 32 | slot.doubts;
+    return mix64(slot.reserved_bytes ^ mix64(slot.net_bytes ^ mix64(words)));
+  }
+  bool is_whole() const noexcept {
+    return head.magic == kMagic && head.check == head.right_check() &&
+           std::all_of(slots.begin(), slots.end(),
+                       [](const Slot& slot) { return slot.check == check_of(slot); }) &&
+           used_bytes() < kMostBytes;
+  }
+  std::uint64_t file_bytes() const noexcept {
+    std::uint64_t sum = head.base_bytes;
+    for (const Slot& slot : slots) sum += slot.net_bytes;
+    return sum;
+  }
+  std::uint64_t used_bytes() const noexcept {
+    std::uint64_t sum = file_bytes();
+    for (const Slot& slot : slots) sum += slot.reserved_bytes;
+    return sum;
+  }
+  std::uint64_t doubts() const noexcept {
+    std::uint64_t sum = 0;
+    for (const Slot& slot : slots) sum += slot.doubts;
+    return sum;
+  }
 };
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
 
 namespace {
+
+constexpr std::size_t offset_of_slot(std::uint32_t index) noexcept {
+  return sizeof(LedgerReading::Head) + index * sizeof(LedgerReading::Slot);
+}
+constexpr std::size_t offset_of_ghost(std::uint64_t hash) noexcept {
+  return sizeof(LedgerReading) + hash % kGhostCount * sizeof(std::uint32_t);
+}
+constexpr std::size_t kFileBytes = sizeof(LedgerReading) + kGhostCount * sizeof(std::uint32_t);
 
 Result<Fd> open_file(int root, const char* name) {
   Fd file(::openat(root, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -58,147 +114,238 @@ Result<Fd> open_file(int root, const char* name) {
   return file;
 }
 
-/// Fills in a new file. \pre the lock of kInitByte is held.
-Status prepare(int file) {
+bool is_gone(int file) noexcept {
   struct stat info {};
-  if (::fstat(file, &info) != 0) return errno_status(errno, "looking at the cache's ledger");
-  if (info.st_size == static_cast<off_t>(sizeof(LedgerPage))) {
-    std::array<char, 8> magic{};
-    if (::pread(file, magic.data(), magic.size(), 0) != static_cast<ssize_t>(magic.size()) ||
-        (magic != kMagic && magic != std::array<char, 8>{}))
-      return Status(Code::kUnsupported, "the cache's ledger is not one of this version");
-    if (magic == kMagic) return {};
-  } else if (info.st_size != 0) {
-    return Status(Code::kUnsupported, "the cache's ledger is not one of this version");
+  return ::fstat(file, &info) != 0 || info.st_nlink == 0;
+}
+
+bool read_whole(int file, LedgerReading& out) noexcept {
+  constexpr int kTries = 8;  // Who reads while a slot is written may see half of it.
+  for (int i = 0; i < kTries; ++i) {
+    if (!read_all_at(file, 0, bytes_of(out))) return false;
+    if (out.is_whole()) return true;
   }
-  const int error = ::posix_fallocate(file, 0, sizeof(LedgerPage));
+  return false;
+}
+
+/// Fills in an empty file, its first bytes last. Whatever files there are were counted by a ledger
+/// that is gone: the new one has doubts.
+Status fill(int file) {
+  const int error = ::posix_fallocate(file, 0, kFileBytes);
   if (error != 0) return errno_status(error, "making the cache's ledger");
-  // Whatever files there are were counted by a ledger that is gone.
-  constexpr std::uint32_t kYes = 1;
-  if (::pwrite(file, &kYes, sizeof(kYes), offsetof(LedgerPage, is_doubtful)) != sizeof(kYes) ||
-      ::pwrite(file, kMagic.data(), kMagic.size(), 0) != static_cast<ssize_t>(kMagic.size()))
-    return errno_status(errno, "making the cache's ledger");
-  return {};
+  LedgerReading::Head head{.magic = kMagic};
+  head.check = head.right_check();
+  const int failure = write_all_at(file, 0, bytes_of(head));
+  return failure == 0 ? Status() : errno_status(failure, "making the cache's ledger");
+}
+
+/// The ledger in the directory; another one for one that is not whole. \pre the lock of kInitByte
+/// is held.
+Result<Fd> open_whole(int root) {
+  HEADRACE_TRY_ASSIGN(Fd file, open_file(root, "ledger"));
+  LedgerReading found;
+  if (read_whole(file.get(), found)) return file;
+  std::array<char, kMagic.size()> magic{};
+  const std::int64_t count = read_at(file.get(), 0, bytes_of(magic));
+  if (count < 0) return errno_status(static_cast<int>(-count), "reading the cache's ledger");
+  const auto known = static_cast<std::size_t>(count);
+  const bool is_empty = std::all_of(magic.begin(), magic.end(), [](char c) { return c == '\0'; });
+  if (!is_empty && !std::equal(magic.begin(), magic.begin() + known, kMagic.begin()))
+    return Status(Code::kUnsupported, "the cache's ledger is not one of this version");
+  // Who has it open sees that it is cut off, and takes the new one.
+  if (::ftruncate(file.get(), 0) != 0 || ::unlinkat(root, "ledger", 0) != 0)
+    return errno_status(errno, "replacing the cache's ledger");
+  HEADRACE_TRY_ASSIGN(file, open_file(root, "ledger"));
+  HEADRACE_TRY(fill(file.get()));
+  return file;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Ledger>> Ledger::open(int root) {
   HEADRACE_TRY_ASSIGN(Fd lock_file, open_file(root, "locks"));
-  HEADRACE_TRY_ASSIGN(Fd file, open_file(root, "ledger"));
   FileLocks locks(std::move(lock_file));
   HEADRACE_TRY(locks.lock(kInitByte));
-  const Status prepared = prepare(file.get());
+  auto file = open_whole(root);
   locks.unlock(kInitByte);
-  if (!prepared.ok()) return prepared.clone();
-  void* const memory =
-      ::mmap(nullptr, sizeof(LedgerPage), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return errno_status(errno, "mapping the cache's ledger");
-  std::unique_ptr<Ledger> ledger(
-      new Ledger(std::move(locks), std::move(file), static_cast<LedgerPage*>(memory)));
+  if (!file) return std::move(file).error();
+  std::unique_ptr<Ledger> ledger(new Ledger(root, std::move(locks), *std::move(file)));
   HEADRACE_TRY(ledger->claim_slot());
   return ledger;
 }
 
-Ledger::Ledger(FileLocks locks, Fd file, LedgerPage* page)
-    : locks_(std::move(locks)), file_(std::move(file)), page_(page) {}
-
-Ledger::~Ledger() { ::munmap(page_, sizeof(LedgerPage)); }
+Ledger::Ledger(int root, FileLocks locks, Fd file)
+    : root_(root), locks_(std::move(locks)), file_(std::move(file)) {}
 
 Status Ledger::claim_slot() {
-  for (slot_ = 0; slot_ < kSlotCount; ++slot_) {
-    HEADRACE_TRY_ASSIGN(const bool is_mine, locks_.try_lock(slot_));
+  for (slot_index_ = 0; slot_index_ < kSlotCount; ++slot_index_) {
+    HEADRACE_TRY_ASSIGN(const bool is_mine, locks_.try_lock(slot_index_));
     if (!is_mine) continue;
-    LedgerPage::Slot& slot = page_->slots[slot_];
-    if (slot.is_changing.exchange(0) != 0) page_->is_doubtful.store(1);
-    slot.reserved_bytes.store(0);
+    LedgerReading found;
+    if (!look(found)) return Status(Code::kUnavailable, "the cache's ledger cannot be read");
+    MutexLock lock(slot_mutex_);
+    slot_ = found.slots[slot_index_];
+    slot_.doubts += slot_.is_changing;
+    slot_.reserved_bytes = slot_.is_changing = 0;
+    if (!store(slot_index_, slot_))
+      return Status(Code::kUnavailable, "the cache's ledger cannot be written");
     return {};
   }
   return Status(Code::kExhausted,
                 "the cache is in use by " + std::to_string(kSlotCount) + " processes");
 }
 
+bool Ledger::look(LedgerReading& out) const noexcept {
+  // Who deletes files by hand may delete these, and others then make new ones.
+  return !is_gone(file_.get()) && !is_gone(locks_.file()) && read_whole(file_.get(), out);
+}
+
+bool Ledger::store(std::uint32_t index, Slot slot) const noexcept {
+  slot.check = LedgerReading::check_of(slot);
+  return write_all_at(file_.get(), offset_of_slot(index), bytes_of(slot)) == 0;
+}
+
+template <class Edit>
+bool Ledger::update(const Edit& edit) noexcept {
+  MutexLock lock(slot_mutex_);
+  edit(slot_);
+  return store(slot_index_, slot_);
+}
+
+void Ledger::doubt() noexcept {
+  update([](Slot& slot) { ++slot.doubts; });
+}
+
+bool Ledger::recover() {
+  // Without the locks that others have, the slot is no longer known to be this process's.
+  if (is_gone(locks_.file()) || !locks_.lock(kInitByte).ok()) return false;
+  auto file = open_whole(root_);
+  const bool is_open = file && ::dup3(file->get(), file_.get(), O_CLOEXEC) >= 0;
+  locks_.unlock(kInitByte);
+  if (!is_open) return false;
+  // What this process added is not in the new one's sum, unless somebody counted it.
+  return update([](Slot& slot) {
+    slot.net_bytes = 0;
+    ++slot.doubts;
+  });
+}
+
 void Ledger::sweep() noexcept {
+  LedgerReading found;
+  if (!look(found)) return;
   for (std::uint32_t i = 0; i < kSlotCount; ++i) {
-    LedgerPage::Slot& slot = page_->slots[i];
-    if (i == slot_ || (slot.reserved_bytes.load() == 0 && slot.is_changing.load() == 0)) continue;
+    const Slot& seen = found.slots[i];
+    if (i == slot_index_ || (seen.reserved_bytes == 0 && seen.is_changing == 0)) continue;
     const auto is_dead = locks_.try_lock(i);
     if (!is_dead || !*is_dead) continue;
-    if (slot.is_changing.exchange(0) != 0) page_->is_doubtful.store(1);
-    slot.reserved_bytes.store(0);
+    // Somebody may have had it since it was seen.
+    LedgerReading now;
+    if (look(now)) {
+      Slot slot = now.slots[i];
+      slot.doubts += slot.is_changing;
+      slot.reserved_bytes = slot.is_changing = 0;
+      store(i, slot);
+    }
     locks_.unlock(i);
   }
 }
 
-std::uint64_t Ledger::file_bytes() const noexcept { return page_->file_bytes.load(); }
+std::uint64_t Ledger::file_bytes() const noexcept {
+  LedgerReading found;
+  return look(found) ? found.file_bytes() : 0;
+}
 
 std::uint64_t Ledger::used_bytes() const noexcept {
-  std::uint64_t used = page_->file_bytes.load();
-  for (const LedgerPage::Slot& slot : page_->slots) used += slot.reserved_bytes.load();
-  return used;
+  LedgerReading found;
+  return look(found) ? found.used_bytes() : 0;
 }
 
 bool Ledger::try_reserve(std::uint64_t bytes, std::uint64_t limit_bytes) noexcept {
   if (bytes > limit_bytes) return false;
   // Reserved first: of two who see room for one, both may lose, and never do both win.
-  page_->slots[slot_].reserved_bytes.fetch_add(bytes);
-  if (used_bytes() <= limit_bytes) return true;
+  LedgerReading found;
+  if (update([&](Slot& slot) { slot.reserved_bytes += bytes; }) && look(found) &&
+      found.used_bytes() <= limit_bytes)
+    return true;
   cancel(bytes);
   return false;
 }
 
 void Ledger::cancel(std::uint64_t bytes) noexcept {
-  page_->slots[slot_].reserved_bytes.fetch_sub(bytes);
+  update([&](Slot& slot) { slot.reserved_bytes -= bytes; });
 }
 
 Ledger::Change::Change(Ledger& ledger) : ledger_(ledger) {
   MutexLock lock(ledger.mutex_);
   if (ledger.changing_count_++ > 0) return;
   // Who counts may have been stopped: what it finds is then doubtful.
-  if (!ledger.locks_.lock(kGateByte, FileLocks::Kind::kShared).ok())
-    ledger.page_->is_doubtful.store(1);
-  ledger.page_->slots[ledger.slot_].is_changing.store(1);
+  if (!ledger.locks_.lock(kGateByte, FileLocks::Kind::kShared).ok()) ledger.doubt();
+  ledger.update([](Slot& slot) { slot.is_changing = 1; });
 }
 
 Ledger::Change::~Change() {
   MutexLock lock(ledger_.mutex_);
   if (--ledger_.changing_count_ > 0) return;
-  ledger_.page_->slots[ledger_.slot_].is_changing.store(0);
+  ledger_.update([](Slot& slot) { slot.is_changing = 0; });
   ledger_.locks_.unlock(kGateByte);
 }
 
 void Ledger::Change::add(std::uint64_t bytes) noexcept {
-  ledger_.page_->file_bytes.fetch_add(bytes);
-  ledger_.cancel(bytes);
+  ledger_.update([&](Slot& slot) {
+    slot.net_bytes += bytes;
+    slot.reserved_bytes -= bytes;
+  });
 }
 
 void Ledger::Change::subtract(std::uint64_t bytes) noexcept {
-  ledger_.page_->file_bytes.fetch_sub(bytes);
+  ledger_.update([&](Slot& slot) { slot.net_bytes -= bytes; });
 }
 
-bool Ledger::is_doubtful() const noexcept { return page_->is_doubtful.load() != 0; }
+bool Ledger::is_doubtful() const noexcept {
+  LedgerReading found;
+  return !look(found) || found.doubts() != found.head.known_doubts;
+}
 
-bool Ledger::recount(const std::function<std::uint64_t()>& count) {
+bool Ledger::recount(const std::function<std::optional<std::uint64_t>()>& count) {
   // Threads of this process wait in Change(): its lock is held for the whole of it.
   MutexLock lock(mutex_);
   if (changing_count_ > 0) return false;
+  LedgerReading found;
+  if (!look(found) && !recover()) return false;
   if (!locks_.lock(kGateByte).ok()) return false;
-  page_->is_doubtful.store(0);
-  page_->file_bytes.store(count());
+  // Doubts that come while it is counted stay; whoever dies meanwhile leaves those there were.
+  bool is_done = look(found);
+  const std::uint64_t known_doubts = found.doubts();
+  if (is_done) {
+    const auto held = count();
+    is_done = held && look(found);
+    if (is_done) {
+      LedgerReading::Head head{.magic = kMagic,
+                               .base_bytes = *held - (found.file_bytes() - found.head.base_bytes),
+                               .known_doubts = known_doubts};
+      head.check = head.right_check();
+      is_done = write_all_at(file_.get(), 0, bytes_of(head)) == 0;
+    }
+  }
   locks_.unlock(kGateByte);
-  return true;
+  return is_done;
 }
 
 void Ledger::note_ghost(const ExtentName& extent) noexcept {
   const std::uint64_t hash = hash_of(extent);
-  page_->ghosts[hash % kGhostCount].store(static_cast<std::uint32_t>(hash >> 32) | 1U,
-                                          std::memory_order_relaxed);
+  std::uint32_t mark = static_cast<std::uint32_t>(hash >> 32) | 1U;
+  write_all_at(file_.get(), offset_of_ghost(hash), bytes_of(mark));
 }
 
 bool Ledger::was_ghost(const ExtentName& extent) noexcept {
   const std::uint64_t hash = hash_of(extent);
-  std::uint32_t expected = static_cast<std::uint32_t>(hash >> 32) | 1U;
-  return page_->ghosts[hash % kGhostCount].compare_exchange_strong(expected, 0);
+  std::uint32_t mark = 0;
+  if (!read_all_at(file_.get(), offset_of_ghost(hash), bytes_of(mark)) ||
+      mark != (static_cast<std::uint32_t>(hash >> 32) | 1U))
+    return false;
+  mark = 0;
+  write_all_at(file_.get(), offset_of_ghost(hash), bytes_of(mark));
+  return true;
 }
 
 bool Ledger::try_begin_eviction() noexcept {

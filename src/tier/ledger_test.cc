@@ -7,9 +7,12 @@
 
 #include <fstream>
 #include <functional>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
+#include "base/cut_off.h"
 #include "base/temporary_directory.h"
 
 namespace headrace::tier {
@@ -91,6 +94,99 @@ TEST_F(LedgerOf, CountsAnewAfterADeathInTheMiddleOfAChange) {
   ledger->recount([] { return std::uint64_t{10}; });
   EXPECT_FALSE(ledger->is_doubtful());
   EXPECT_EQ(ledger->used_bytes(), 10U);
+}
+
+TEST_F(LedgerOf, KeepsTheSumWhereNothingCouldBeCounted) {
+  const auto ledger = open();
+  ASSERT_TRUE(ledger->recount([] { return std::uint64_t{50}; }));
+  EXPECT_FALSE(ledger->recount([] { return std::nullopt; }));
+  EXPECT_EQ(ledger->used_bytes(), 50U);
+}
+
+// What is being added while somebody counts is never lost: the count waits, or comes again.
+TEST_F(LedgerOf, AChangeOfAnotherProcessIsNotCountedOver) {
+  const auto one = open();
+  const auto other = open();
+  ASSERT_TRUE(one->recount([] { return std::uint64_t{0}; }));
+  ASSERT_TRUE(other->try_reserve(10, 100));
+  {
+    Ledger::Change change(*other);
+    change.add(10);
+    EXPECT_FALSE(other->recount([] { return std::uint64_t{0}; })) << "its own threads are adding";
+  }
+  EXPECT_EQ(one->used_bytes(), 10U);
+  ASSERT_TRUE(one->recount([] { return std::uint64_t{7}; }));
+  EXPECT_EQ(other->used_bytes(), 7U);
+  { Ledger::Change(*other).subtract(7); }
+  EXPECT_EQ(one->file_bytes(), 0U);
+}
+
+TEST_F(LedgerOf, WhatADeadOneAddedStays) {
+  const auto ledger = open();
+  ASSERT_TRUE(ledger->recount([] { return std::uint64_t{0}; }));
+  in_killed_process([](Ledger& dying) {
+    EXPECT_TRUE(dying.try_reserve(30, 100));
+    Ledger::Change(dying).add(30);
+  });
+  ledger->sweep();
+  EXPECT_EQ(ledger->used_bytes(), 30U);
+  EXPECT_FALSE(ledger->is_doubtful());
+  const auto next = open();  // In the slot of the dead one.
+  { Ledger::Change(*next).subtract(30); }
+  EXPECT_EQ(ledger->used_bytes(), 0U);
+}
+
+// Everybody who has it open takes the new one, and what they hold is counted anew.
+TEST_F(LedgerOf, OneThatIsDamagedUnderItsProcessesIsReplaced) {
+  const std::string path = directory_.path() + "/ledger";
+  const auto flip = [&](std::streamoff at) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(at).write("xyz", 3);
+  };
+  const std::vector<std::function<void()>> damages = {
+      [&] { cut_off(path, 0); },       // SIGBUS, were it mapped.
+      [&] { cut_off(path, 100); },     //
+      [&] { flip(9); },                // The sum.
+      [&] { flip(32 + 3 * 32 + 1); },  // A slot that nobody has.
+      [&] { ASSERT_EQ(::unlink(path.c_str()), 0); },
+  };
+  const auto one = open();
+  const auto other = open();
+  ASSERT_TRUE(one->recount([] { return std::uint64_t{0}; }));
+  std::uint64_t files = 0;
+  for (const auto& damage : damages) {
+    damage();
+    EXPECT_TRUE(one->is_doubtful());
+    EXPECT_FALSE(one->try_reserve(10, 1000)) << "nothing is added while nobody knows what there is";
+    ASSERT_TRUE(one->recount([&] { return files; }));
+    EXPECT_FALSE(one->is_doubtful());
+    EXPECT_EQ(one->used_bytes(), files);
+    EXPECT_FALSE(other->try_reserve(10, 1000));
+    ASSERT_TRUE(other->recount([&] { return files; }));
+    EXPECT_TRUE(other->try_reserve(10, 1000));
+    { Ledger::Change(*other).add(10); }
+    files += 10;
+    ASSERT_TRUE(one->recount([&] { return files; }));
+    EXPECT_EQ(one->used_bytes(), files);
+    EXPECT_EQ(other->used_bytes(), files);
+  }
+}
+
+// New processes make new locks; without those that they have, nothing is added.
+TEST_F(LedgerOf, WithoutItsLocksItAddsNothing) {
+  const auto old = open();
+  ASSERT_TRUE(old->recount([] { return std::uint64_t{0}; }));
+  ASSERT_EQ(::unlink((directory_.path() + "/locks").c_str()), 0);
+  const auto fresh = open();
+  EXPECT_FALSE(old->try_reserve(10, 100));
+  EXPECT_FALSE(old->recount([] { return std::uint64_t{0}; }));
+  EXPECT_TRUE(fresh->try_reserve(10, 100));
+}
+
+TEST_F(LedgerOf, ACutOffOneIsNoObstacleToTheNextProcess) {
+  { const auto ledger = open(); }
+  cut_off(directory_.path() + "/ledger", 1000);
+  EXPECT_TRUE(open()->is_doubtful());
 }
 
 TEST_F(LedgerOf, LocksOfTheDeadAreFree) {
