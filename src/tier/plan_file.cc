@@ -1,10 +1,10 @@
 // A plan is written in full before it has its name, and its lock is taken before that, so that
-// whoever sees it without a lock sees a dead one. Readers copy it: a file that is cut off under a
-// mapping would kill who looks at it. Marks are single words that may be read at any moment.
+// whoever sees it without a lock sees a dead one. It is read and written, never mapped: a file that
+// is cut off, or a disk that fails, would kill who has it mapped. Marks may be read at any moment.
 #include "tier/plan_file.h"
 
 #include <fcntl.h>
-#include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,7 +13,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <iterator>
 #include <string_view>
 #include <tuple>
@@ -22,6 +21,7 @@
 
 #include "base/errno_status.h"
 #include "base/read_at.h"
+#include "base/write_at.h"
 #include "tier/folder.h"
 
 namespace headrace::tier {
@@ -58,17 +58,22 @@ bool is_inside(const PlanEntry& entry, const ExtentName& range) noexcept {
   return entry.range.object == range.object && entry.range.offset_bytes < end_of(range);
 }
 
-std::uint32_t load(std::uint32_t& word) noexcept {
-  return std::atomic_ref(word).load(std::memory_order_relaxed);
-}
-
 std::uint32_t need_of(std::uint32_t first, std::uint32_t second) noexcept {
   return first != PlanEntry::kNever ? first : second;
 }
 
+constexpr std::uint32_t kRead = PlanEntry::kNever;
+
+std::uint32_t load(const std::uint32_t& word) noexcept {
+  return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_relaxed);
+}
+
+/// Numbers of processes are not enough: containers that share the directory all have the same.
 std::string new_name() {
-  static std::atomic<std::uint64_t> next{0};
-  return std::to_string(::getpid()) + "-" + std::to_string(next.fetch_add(1));
+  std::uint64_t name = 0;
+  while (::getrandom(&name, sizeof(name), 0) != static_cast<ssize_t>(sizeof(name))) {
+  }
+  return std::to_string(name);
 }
 
 std::optional<std::vector<PlanEntry>> read_plan(int file) {
@@ -78,6 +83,7 @@ std::optional<std::vector<PlanEntry>> read_plan(int file) {
   std::uint64_t count = 0;
   std::memcpy(&count, head.data() + 8, sizeof(count));
   if (std::memcmp(head.data(), kMagic.data(), kMagic.size()) != 0 ||
+      info.st_size < static_cast<off_t>(kPage) ||
       count != (static_cast<std::uint64_t>(info.st_size) - kPage) / sizeof(PlanEntry))
     return std::nullopt;
   std::vector<PlanEntry> entries(count);
@@ -90,60 +96,57 @@ std::optional<std::vector<PlanEntry>> read_plan(int file) {
 Result<std::shared_ptr<OwnPlan>> OwnPlan::publish(int directory, std::vector<PlanEntry> entries) {
   std::sort(entries.begin(), entries.end(),
             [](const PlanEntry& a, const PlanEntry& b) { return a.range < b.range; });
-  const std::string id = new_name();
-  const std::string temporary = ".new-" + id;
-  Fd file(::openat(directory, temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file) return errno_status(errno, "cache: making a plan");
-  const auto fail = [&](int error, const char* what) {
-    ::unlinkat(directory, temporary.c_str(), 0);
-    return errno_status(error, what);
-  };
-  const std::size_t size = kPage + entries.size() * sizeof(PlanEntry);
-  // Its blocks are there before it is mapped: a full disk is an error here, not a signal later.
-  if (const int error = ::posix_fallocate(file.get(), 0, static_cast<off_t>(size)); error != 0)
-    return fail(error, "cache: writing a plan");
-  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  if (memory == MAP_FAILED) return fail(errno, "cache: mapping a plan");
-  const std::span<std::byte> bytes(static_cast<std::byte*>(memory), size);
+  std::array<std::byte, kPage> head{};
   const std::uint64_t count = entries.size();
-  std::memcpy(bytes.data(), kMagic.data(), kMagic.size());
-  std::memcpy(bytes.data() + 8, &count, sizeof(count));
-  if (count > 0) std::memcpy(bytes.data() + kPage, entries.data(), size - kPage);
-  const std::string name = std::string(kPrefix) + id;
-  FileLocks lock(std::move(file));
-  auto is_mine = lock.try_lock(kLiveByte);
-  const auto give_up = [&](Status status) {
-    ::munmap(memory, size);
+  std::memcpy(head.data(), kMagic.data(), kMagic.size());
+  std::memcpy(head.data() + kMagic.size(), &count, sizeof(count));
+  // Whoever looks between its making and its lock takes it for one of the dead, and deletes it.
+  constexpr int kTries = 3;
+  int error = 0;
+  for (int i = 0; i < kTries; ++i) {
+    const std::string id = new_name();
+    const std::string temporary = ".new-" + id;
+    const std::string name = std::string(kPrefix) + id;
+    Fd file(::openat(directory, temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+    if (!file) return errno_status(errno, "cache: making a plan");
+    FileLocks lock(std::move(file));
+    const auto is_mine = lock.try_lock(kLiveByte);
+    error = is_mine && *is_mine ? 0 : EAGAIN;
+    if (error == 0) error = write_all_at(lock.file(), 0, head);
+    if (error == 0) error = write_all_at(lock.file(), kPage, std::as_bytes(std::span(entries)));
+    if (error == 0 && ::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0)
+      error = errno;
+    if (error == 0)
+      return std::shared_ptr<OwnPlan>(
+          new OwnPlan(directory, name, std::move(lock), std::move(entries)));
     ::unlinkat(directory, temporary.c_str(), 0);
-    return status;
-  };
-  // The file is new: nobody else can have its lock.
-  if (!is_mine) return give_up(std::move(is_mine).error());
-  if (::renameat(directory, temporary.c_str(), directory, name.c_str()) != 0)
-    return give_up(errno_status(errno, "cache: publishing a plan"));
-  return std::shared_ptr<OwnPlan>(new OwnPlan(directory, name, std::move(lock), bytes));
+    if (error != ENOENT && error != EAGAIN) break;
+  }
+  return errno_status(error, "cache: publishing a plan");
 }
 
-OwnPlan::OwnPlan(int directory, std::string name, FileLocks lock, std::span<std::byte> memory)
+OwnPlan::OwnPlan(int directory, std::string name, FileLocks lock, std::vector<PlanEntry> entries)
     : directory_(directory),
       name_(std::move(name)),
       lock_(std::move(lock)),
-      memory_(memory),
-      entries_(reinterpret_cast<PlanEntry*>(memory.data() + kPage),
-               (memory.size() - kPage) / sizeof(PlanEntry)) {}
+      entries_(std::move(entries)) {}
 
-OwnPlan::~OwnPlan() {
-  ::unlinkat(directory_, name_.c_str(), 0);
-  ::munmap(memory_.data(), memory_.size());
-}
+OwnPlan::~OwnPlan() { ::unlinkat(directory_, name_.c_str(), 0); }
 
 void OwnPlan::note_read(const ExtentName& range) noexcept {
-  for (auto at = find_first(entries_, range); at != entries_.end() && is_inside(*at, range); ++at) {
+  const std::span<PlanEntry> entries(entries_);
+  for (auto at = find_first(entries, range); at != entries.end() && is_inside(*at, range); ++at) {
     // Parts of an entry are read one by one, a lane's share of a block maybe without its first:
     // where it begins it counts.
     if (at->range.offset_bytes < range.offset_bytes) continue;
     std::uint32_t& word = load(at->first) != PlanEntry::kNever ? at->first : at->second;
     std::atomic_ref(word).store(PlanEntry::kNever, std::memory_order_relaxed);
+    const auto index = static_cast<std::size_t>(at - entries.begin());
+    const std::size_t field =
+        &word == &at->first ? offsetof(PlanEntry, first) : offsetof(PlanEntry, second);
+    // Where it cannot be written, others keep for longer what this reader has read.
+    write_all_at(lock_.file(), kPage + index * sizeof(PlanEntry) + field,
+                 std::as_bytes(std::span(&kRead, 1)));
   }
 }
 
@@ -160,11 +163,6 @@ void PlanBoard::look(int directory) {
     const FileLocks locks(std::move(file));
     const auto is_dead = locks.try_lock(kLiveByte);
     if (is_dead && *is_dead) {
-      struct stat info {};
-      // One that is being written has no lock yet; a day is enough for that.
-      constexpr std::int64_t kLongS = 86'400;
-      if (is_new && ::fstat(descriptor, &info) == 0 && ::time(nullptr) - info.st_mtime < kLongS)
-        return;
       ::unlinkat(directory, path, 0);
     } else if (auto plan = read_plan(descriptor); plan && !is_new) {
       plans_.push_back(*std::move(plan));

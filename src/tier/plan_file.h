@@ -44,12 +44,11 @@ class OwnPlan {
   void note_read(const ExtentName& range) noexcept;
 
  private:
-  OwnPlan(int directory, std::string name, FileLocks lock, std::span<std::byte> memory);
+  OwnPlan(int directory, std::string name, FileLocks lock, std::vector<PlanEntry> entries);
   const int directory_;
   const std::string name_;
   const FileLocks lock_;
-  const std::span<std::byte> memory_;
-  const std::span<PlanEntry> entries_;
+  std::vector<PlanEntry> entries_;
 };
 
 /// All plans of living readers, as they were at the last look().

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/cut_off.h"
 #include "base/random.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
@@ -93,6 +94,35 @@ TEST_F(Plans, FilesThatAreNoneAreLeftOutOfIt) {
   const auto file = *std::filesystem::directory_iterator(directory_.path());
   std::fstream(file.path(), std::ios::in | std::ios::out).write("x", 1);
   EXPECT_EQ(need({kObject, 0, 100}), std::nullopt);
+}
+
+TEST_F(Plans, CuttingOneOffHarmsNobody) {
+  const auto plan = publish({{{kObject, 0, 100}, 3, 15}, {{kObject, 100, 100}, 4, 16}});
+  const auto file = *std::filesystem::directory_iterator(directory_.path());
+  for (const off_t size : {5000, 4096 + 40, 20, 0}) {
+    cut_off(file.path(), size);  // SIGBUS, were it mapped.
+    EXPECT_EQ(need({kObject, 0, 100}), std::nullopt);
+    plan->note_read({kObject, 100, 100});
+  }
+  EXPECT_EQ(plan->next_need({kObject, 0, 100}), 3U);
+}
+
+TEST_F(Plans, HalfOnesOfTheDeadAreDeleted) {
+  std::ofstream(directory_.path() + "/.new-7") << "HRPLAN01";
+  const auto plan = publish({{{kObject, 0, 100}, 3, 15}});
+  EXPECT_EQ(need({kObject, 0, 100}), 3U);
+  EXPECT_EQ(file_count(), 1U);
+}
+
+// Two containers that share a directory: the same number of process in both.
+TEST_F(Plans, ProcessesOfTheSameNumberDoNotReplaceEachOthers) {
+  std::vector<std::shared_ptr<OwnPlan>> plans;
+  for (std::uint64_t i = 0; i < 3; ++i) plans.push_back(publish({{{kObject, i * 10, 10}, 1, 2}}));
+  EXPECT_EQ(file_count(), 3U);
+  for (const auto& entry : std::filesystem::directory_iterator(directory_.path())) {
+    EXPECT_EQ(entry.path().filename().string().find(std::to_string(::getpid()) + "-"),
+              std::string::npos);
+  }
 }
 
 // Against a look at every entry.
