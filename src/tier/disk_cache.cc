@@ -309,7 +309,10 @@ void DiskCache::write(const ExtentInfo& info, std::span<std::byte> file) {
   Status status;
   {
     Ledger::Change change(*ledger_);
-    change.add(file.size());
+    if (!change.add(file.size())) {
+      skipped_bytes_.add(info.name.length_bytes);
+      return;
+    }
     status = publish_extent(directory->get(), info.name, file);
     if (!status.ok()) change.subtract(file.size());
   }

@@ -1,8 +1,8 @@
 // Invariants:
 // - A file has its final name only when it is complete: it is written without a name (O_TMPFILE)
-//   and linked, or, where the file system knows no such files, under a name that begins with a dot,
-//   which then goes. Nothing is synchronised: after a loss of power a file may hold anything, and
-//   its sums tell.
+//   and linked, or, where the file system knows no such files, under a name that begins with
+//   kUnfinished, which then goes, and locked meanwhile, so that those of the dead are known.
+//   Nothing is synchronised: after a loss of power a file may hold anything, and its sums tell.
 // - Nothing is believed but what a sum covers: the header by its own, each chunk by one in it. A
 //   file under another's name is found by the name in the header.
 // - O_DIRECT is a way, never a condition: where it is refused, the same goes through the page
@@ -10,12 +10,12 @@
 #include "tier/extent_file.h"
 
 #include <fcntl.h>
+#include <sys/random.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -23,9 +23,11 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "base/errno_status.h"
 #include "base/fd.h"
+#include "tier/file_locks.h"
 
 namespace headrace::tier {
 namespace {
@@ -201,12 +203,16 @@ Fd create_file(int directory, const char* path, int flags, std::size_t size) {
 
 /// Where files without a name are not known.
 Status publish_by_name(int directory, const std::string& name, std::span<const std::byte> file) {
-  static std::atomic<std::uint64_t> next{0};
-  const std::string temporary =
-      ".new-" + std::to_string(::getpid()) + "-" + std::to_string(next.fetch_add(1));
-  const Fd fd = create_file(directory, temporary.c_str(), O_CREAT | O_EXCL, file.size());
+  // Numbers of processes are not enough: containers that share the directory have the same.
+  std::uint64_t random = 0;
+  while (::getrandom(&random, sizeof(random), 0) != static_cast<ssize_t>(sizeof(random))) {
+  }
+  const std::string temporary = std::string(kUnfinished) + std::to_string(random);
+  Fd fd = create_file(directory, temporary.c_str(), O_CREAT | O_EXCL, file.size());
   if (!fd) return errno_status(errno, "making a cached file");
-  Status status = write_all(fd.get(), file);
+  const FileLocks writer(std::move(fd));
+  static_cast<void>(writer.try_lock(0));
+  Status status = write_all(writer.file(), file);
   if (status.ok() && ::linkat(directory, temporary.c_str(), directory, name.c_str(), 0) != 0)
     status = errno_status(errno, "naming a cached file");
   ::unlinkat(directory, temporary.c_str(), 0);
@@ -214,6 +220,13 @@ Status publish_by_name(int directory, const std::string& name, std::span<const s
 }
 
 }  // namespace
+
+void remove_if_dead(int directory, const char* unfinished) {
+  Fd fd(::openat(directory, unfinished, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
+  if (!fd) return;
+  const auto is_dead = FileLocks(std::move(fd)).try_lock(0);
+  if (is_dead && *is_dead) ::unlinkat(directory, unfinished, 0);
+}
 
 void seal_extent(const ExtentInfo& info, std::span<std::byte> file) {
   const auto data = file.subspan(kHeaderBytes, info.name.length_bytes);

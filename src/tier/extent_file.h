@@ -43,4 +43,10 @@ Status read_extent(int fd, const ExtentName& name, std::uint64_t from_bytes,
 /// already), those of writing.
 Status publish_extent(int directory, const ExtentName& name, std::span<const std::byte> file);
 
+/// How names of files begin that are being written where the file system makes none without a name.
+inline constexpr std::string_view kUnfinished = ".new-";
+
+/// Deletes such a file unless somebody is writing it.
+void remove_if_dead(int directory, const char* unfinished);
+
 }  // namespace headrace::tier

@@ -8,10 +8,13 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <iterator>
 #include <string_view>
 
 #include "base/errno_status.h"
+#include "headrace/clock.h"
+#include "tier/extent_file.h"
 #include "tier/file_time.h"
 #include "tier/folder.h"
 
@@ -21,13 +24,7 @@ namespace {
 /// Extents that begin before a byte and may still hold it: how many are looked at.
 constexpr int kMostOverlapping = 8;
 /// Coarser than any clock of a file system in use.
-constexpr std::int64_t kTickNs = 50'000'000;
-
-std::int64_t wall_now() noexcept {
-  timespec now{};
-  ::clock_gettime(CLOCK_REALTIME, &now);
-  return nanoseconds(now);
-}
+constexpr std::chrono::milliseconds kTick{50};
 
 std::uint64_t end_of(const ExtentName& extent) noexcept {
   return extent.offset_bytes + extent.length_bytes;
@@ -119,17 +116,21 @@ Result<bool> ExtentIndex::refresh(std::uint32_t index, Bucket& bucket) {
   }
   if (bucket.is_read && bucket.is_sure && nanoseconds(info.st_mtim) == nanoseconds(bucket.changed))
     return false;
-  const std::int64_t began = wall_now();
+  // The file system's clock may be another machine's, and any clock may jump.
+  const TimePoint now = system_clock().now();
+  if (!bucket.is_read || nanoseconds(info.st_mtim) != nanoseconds(bucket.changed))
+    bucket.unchanged_since = now;
   HEADRACE_TRY_ASSIGN(Fd fd, open_bucket(index, false));
   std::set<ExtentName> extents;
   HEADRACE_TRY(visit_names(fd.get(), [&](const char* file) {
     if (const auto extent = parse_file_name(file)) extents.insert(*extent);
+    if (std::string_view(file).starts_with(kUnfinished)) remove_if_dead(fd.get(), file);
   }));
   bucket.extents = std::move(extents);
   for (auto at = bucket.hit.begin(); at != bucket.hit.end();)
     at = bucket.extents.contains(*at) ? std::next(at) : bucket.hit.erase(at);
   bucket.changed = info.st_mtim;
-  bucket.is_sure = began - nanoseconds(info.st_mtim) > kTickNs;
+  bucket.is_sure = now - bucket.unchanged_since > kTick;
   bucket.is_read = true;
   return true;
 }

@@ -17,6 +17,7 @@
 
 #include "base/fd.h"
 #include "base/mutex.h"
+#include "headrace/clock.h"
 #include "headrace/status.h"
 #include "tier/extent_name.h"
 
@@ -49,6 +50,8 @@ class ExtentIndex {
     bool is_read HEADRACE_GUARDED_BY(mutex) = false;
     /// Of the directory when it was read.
     timespec changed HEADRACE_GUARDED_BY(mutex){};
+    /// When it was first seen to have changed then.
+    TimePoint unchanged_since HEADRACE_GUARDED_BY(mutex){};
     /// Whether it had not changed for long when it was read: changes within one tick of the file
     /// system's clock do not show.
     bool is_sure HEADRACE_GUARDED_BY(mutex) = false;

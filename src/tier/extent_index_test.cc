@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
+#include "tier/file_locks.h"
 
 namespace headrace::tier {
 namespace {
@@ -91,6 +92,23 @@ TEST_F(Index, TellsAHitOnce) {
   index_.add(extent);
   EXPECT_TRUE(index_.note_hit(extent));
   EXPECT_FALSE(index_.note_hit(extent));
+}
+
+// Where the file system makes no files without a name: what was being written when its process
+// died goes, what still is being written stays.
+TEST_F(Index, UnfinishedFilesOfTheDeadGo) {
+  const ExtentName extent{{1, 2}, 0, 10};
+  make(extent);
+  const std::string folder = std::filesystem::path(path(extent)).parent_path().string();
+  const std::string dead = folder + "/.new-1";
+  const std::string living = folder + "/.new-2";
+  std::ofstream(dead).put('x');
+  std::ofstream(living).put('x');
+  const FileLocks writer(Fd(::open(living.c_str(), O_RDWR | O_CLOEXEC)));
+  ASSERT_TRUE(*writer.try_lock(0));
+  EXPECT_EQ(index_.cover(extent), std::vector{extent});
+  EXPECT_FALSE(std::filesystem::exists(dead));
+  EXPECT_TRUE(std::filesystem::exists(living));
 }
 
 }  // namespace

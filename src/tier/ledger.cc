@@ -290,11 +290,17 @@ Ledger::Change::~Change() {
   ledger_.locks_.unlock(kGateByte);
 }
 
-void Ledger::Change::add(std::uint64_t bytes) noexcept {
-  ledger_.update([&](Slot& slot) {
-    slot.net_bytes += bytes;
+bool Ledger::Change::add(std::uint64_t bytes) noexcept {
+  // Who replaces the ledger counts before or after this change: what was reserved in one that is
+  // gone was counted by nobody.
+  const bool is_current = !is_gone(ledger_.file_.get());
+  const bool is_added = ledger_.update([&](Slot& slot) {
     slot.reserved_bytes -= bytes;
+    if (is_current) slot.net_bytes += bytes;
   });
+  if (is_added && is_current) return true;
+  if (is_current) subtract(bytes);
+  return false;
 }
 
 void Ledger::Change::subtract(std::uint64_t bytes) noexcept {

@@ -50,8 +50,9 @@ class Ledger {
     ~Change();
     Change(const Change&) = delete;
     Change& operator=(const Change&) = delete;
-    /// Before the file appears: its reservation becomes part of the sum.
-    void add(std::uint64_t bytes) noexcept;
+    /// Before the file appears: its reservation becomes part of the sum. False: the ledger could
+    /// not be written or has been replaced; the reservation is gone, and the file must not appear.
+    bool add(std::uint64_t bytes) noexcept;
     /// After it went, or when it did not appear.
     void subtract(std::uint64_t bytes) noexcept;
 

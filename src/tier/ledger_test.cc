@@ -172,6 +172,20 @@ TEST_F(LedgerOf, OneThatIsDamagedUnderItsProcessesIsReplaced) {
   }
 }
 
+// It was reserved in one that is gone, so who counted has not seen it.
+TEST_F(LedgerOf, WhatWasReservedInOneThatIsGoneIsNotAdded) {
+  const auto one = open();
+  const auto other = open();
+  ASSERT_TRUE(one->recount([] { return std::uint64_t{0}; }));
+  ASSERT_TRUE(one->try_reserve(60, 100));
+  ASSERT_EQ(::unlink((directory_.path() + "/ledger").c_str()), 0);
+  ASSERT_TRUE(other->recount([] { return std::uint64_t{0}; }));
+  ASSERT_TRUE(other->try_reserve(60, 100));
+  EXPECT_FALSE(Ledger::Change(*one).add(60));
+  ASSERT_TRUE(one->recount([] { return std::uint64_t{0}; }));
+  EXPECT_EQ(one->used_bytes(), 60U);
+}
+
 // New processes make new locks; without those that they have, nothing is added.
 TEST_F(LedgerOf, WithoutItsLocksItAddsNothing) {
   const auto old = open();
