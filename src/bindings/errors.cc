@@ -27,11 +27,16 @@ nb::object make_error(const Status& status, std::string_view key) {
 }
 
 void raise(const Status& status, std::string_view key) {
+  raise(status, key.empty() ? nb::object(nb::none()) : nb::object(nb::cast(key)));
+}
+
+void raise(const Status& status, const nb::object& key) {
   if (is_left_behind_by_exit()) {
     PyErr_SetNone(PyExc_SystemExit);
     throw nb::python_error();
   }
-  const nb::object error = make_error(status, key);
+  const nb::object error = make_error(status);
+  error.attr("key") = key;
   PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error.ptr())), error.ptr());
   throw nb::python_error();
 }

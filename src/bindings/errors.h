@@ -14,6 +14,9 @@ namespace headrace {
 /// !status.ok()
 [[noreturn]] void raise(const Status& status, std::string_view key = {});
 
+/// The same, with the caller's own object as `key`.
+[[noreturn]] void raise(const Status& status, const nb::object& key);
+
 /// The exception for an error, not raised: for calls that report several. \pre !status.ok()
 nb::object make_error(const Status& status, std::string_view key = {});
 

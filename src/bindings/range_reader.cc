@@ -19,9 +19,10 @@
 namespace headrace {
 namespace {
 
-/// Iterator behind Store.get_ranges(): keeps reads of an iterable of (key, offset, length) in
-/// flight and yields results in order of completion. Memory comes from the store's budget; a result
-/// gives it back when its view is dropped.
+/// Iterator behind Store.get_ranges(): keeps reads of an iterable of (key, offset, length[, etag])
+/// in flight and yields results in order of completion. Memory comes from the store's budget; a
+/// result gives it back when its view is dropped. Results and errors have the very key object that
+/// the iterable gave, so that a caller can tell which of its ranges it was.
 class RangeReader {
  public:
   RangeReader(std::shared_ptr<StoreClient> client, nb::object ranges, nb::object result_type,
@@ -68,10 +69,11 @@ class RangeReader {
   }
 
  private:
-  /// A range asked for; its key must not move until its read is submitted.
+  /// A range asked for; its names must not move until its read is submitted.
   struct Range {
     nb::object key;
     std::string key_text;
+    std::string etag;
     std::uint64_t offset_bytes = 0;
     std::uint64_t length_bytes = 0;
   };
@@ -98,8 +100,11 @@ class RangeReader {
   void start(const nb::object& asked) {
     const nb::object fields = nb::steal(PySequence_Tuple(asked.ptr()));
     if (!fields.is_valid()) throw nb::python_error();
-    if (PyTuple_GET_SIZE(fields.ptr()) != 3) {
-      raise(Status(Code::kInvalidArgument, "get_ranges: each range must be (key, offset, length)"));
+    const Py_ssize_t count = PyTuple_GET_SIZE(fields.ptr());
+    if (count != 3 && count != 4) {
+      raise(Status(Code::kInvalidArgument,
+                   "get_ranges: each range must be (key, offset, length) or (key, offset, length, "
+                   "etag)"));
     }
     const auto field = [&](Py_ssize_t i) { return nb::handle(PyTuple_GET_ITEM(fields.ptr(), i)); };
     Range range;
@@ -107,6 +112,7 @@ class RangeReader {
     range.key_text = nb::cast<std::string>(field(0));
     range.offset_bytes = nb::cast<std::uint64_t>(field(1));
     range.length_bytes = nb::cast<std::uint64_t>(field(2));
+    if (count == 4) range.etag = nb::cast<std::string>(field(3));
     std::size_t slot = ranges_.size();
     if (free_slots_.empty()) {
       ranges_.emplace_back();
@@ -116,7 +122,7 @@ class RangeReader {
     }
     ranges_[slot] = std::move(range);
     fetcher_->start({.key = ranges_[slot].key_text,
-                     .etag = {},
+                     .etag = ranges_[slot].etag,
                      .offset_bytes = ranges_[slot].offset_bytes,
                      .length_bytes = ranges_[slot].length_bytes,
                      .tag = slot});
@@ -133,7 +139,7 @@ class RangeReader {
     if (!data && slot == kNone) raise(client_->why(data.error().clone()));
     Range range = std::exchange(ranges_[slot], Range());
     free_slots_.push_back(slot);
-    if (!data) raise(data.error(), range.key_text);
+    if (!data) raise(data.error(), range.key);
     nb::object view =
         make_memoryview(SlabBuffer(client_->pool(), std::move(data->slab), data->length_bytes));
     return result_type_(range.key, range.offset_bytes, view);

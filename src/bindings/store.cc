@@ -81,11 +81,11 @@ nb::bytes get(PyStore& self, const std::string& key) {
 }
 
 nb::bytes get_range(PyStore& self, const std::string& key, std::uint64_t offset,
-                    std::uint64_t length) {
+                    std::uint64_t length, const std::string& etag) {
   auto client = self.client.get();
   nb::bytes result = make_bytes(length);
   raise_if_error(without_gil([&](const Pause& pause) {
-                   return client->fetch(key, {}, offset, writable(result), pause);
+                   return client->fetch(key, etag, offset, writable(result), pause);
                  }),
                  key);
   return result;
@@ -232,7 +232,8 @@ void bind_store(nb::module_& m) {
       .def_prop_ro("url", [](PyStore& self) { return self.client.get()->store().url(); })
       .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
       .def("get", &get, nb::arg("key"))
-      .def("get_range", &get_range, nb::arg("key"), nb::arg("offset"), nb::arg("length"))
+      .def("get_range", &get_range, nb::arg("key"), nb::arg("offset"), nb::arg("length"),
+           nb::arg("etag") = "")
       .def("put", &put, nb::arg("key"), nb::arg("data"), nb::arg("if_absent") = false)
       .def(
           "head",

@@ -156,6 +156,31 @@ def test_get_ranges_goes_on_after_a_range_that_failed(store: hr.Store) -> None:
         next(results)
 
 
+def test_ranges_may_name_the_version_that_they_read(store: hr.Store) -> None:
+    etag = store.put("data", b"0123456789").etag
+    assert store.get_range("data", 2, 3, etag=etag) == b"234"
+    assert [bytes(r.data) for r in store.get_ranges([("data", 2, 3, etag)])] == [b"234"]
+    store.put("data", b"another one")
+    with pytest.raises(hr.ChangedError, match="data"):
+        store.get_range("data", 2, 3, etag=etag)
+    with pytest.raises(hr.ChangedError, match="data"):
+        next(store.get_ranges([("data", 2, 3, etag)]))
+    assert store.get_range("data", 2, 3) == b"oth"
+
+
+def test_results_and_errors_of_ranges_have_the_key_object_that_was_given(store: hr.Store) -> None:
+    class Key(str):
+        __slots__ = ()
+
+    store.put("data", b"0123456789")
+    good, bad = Key("data"), Key("missing")
+    results = store.get_ranges([(bad, 0, 1), (good, 0, 1)], in_flight=1)
+    with pytest.raises(hr.NotFoundError) as caught:
+        next(results)
+    assert caught.value.key is bad
+    assert next(results).key is good
+
+
 def test_get_ranges_passes_on_errors_of_the_iterable(store: hr.Store) -> None:
     def broken() -> Iterator[tuple[str, int, int]]:
         raise KeyError("mine")

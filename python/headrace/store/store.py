@@ -195,21 +195,23 @@ class Store(live.Closing):
         """The whole object; a large one is read in parallel parts of one version."""
         return self._native.get(key)
 
-    def get_range(self, key: str, offset: int, length: int) -> bytes:
-        """``length`` bytes from ``offset`` on; an object that ends earlier is a CorruptError."""
+    def get_range(self, key: str, offset: int, length: int, *, etag: str = "") -> bytes:
+        """``length`` bytes from ``offset`` on; an object that ends earlier is a CorruptError, one of another
+        version than ``etag`` a ChangedError."""
         if offset < 0 or length < 0:
             raise InvalidArgumentError(f"{key}: offset and length must not be negative")
-        return self._native.get_range(key, offset, length)
+        return self._native.get_range(key, offset, length, etag)
 
     def get_ranges(
-        self, ranges: Iterable[tuple[str, int, int]], *, in_flight: int | None = None
+        self, ranges: Iterable[tuple[str, int, int] | tuple[str, int, int, str]], *, in_flight: int | None = None
     ) -> Iterator[RangeResult]:
-        """Reads many ``(key, offset, length)``; yields results in order of completion.
+        """Reads many ``(key, offset, length)``; yields results in order of completion. With a fourth item, an
+        ETag, another version is a ChangedError.
 
         At most ``in_flight`` (default: twice the connections) are under way, fewer while more bring nothing or
         memory is short.
         ``ranges`` may be endless; it is pulled from as results are taken. A range that fails raises its
-        error; the iteration may go on after it. Results keep their memory: holding so many that nothing is
+        error, with the key object that was given as its ``key``; the iteration may go on after it. Results keep their memory: holding so many that nothing is
         left for the next read raises ExhaustedError.
         """
         return _native.RangeReader(self._native, ranges, RangeResult, in_flight or 2 * self._max_in_flight)
