@@ -32,6 +32,9 @@ class ReadBudget;
 
 class StoreClient {
  public:
+  /// An object written part by part: headrace/upload.h.
+  class Upload;
+
   using Logs = std::vector<std::shared_ptr<AccessLog>>;
 
   /// Opens the store; `memory_bytes` bounds the data of all calls together. `cache`: read through

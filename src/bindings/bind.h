@@ -24,6 +24,7 @@ namespace nb = nanobind;
 void bind_process(nb::module_& m);
 void bind_store(nb::module_& m);
 void bind_range_reader(nb::module_& m);
+void bind_upload(nb::module_& m);
 void bind_dataset(nb::module_& m);
 void bind_inflate(nb::module_& m);
 void bind_arrow_column(nb::module_& m);

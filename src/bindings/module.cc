@@ -11,6 +11,7 @@ NB_MODULE(_native, m) {
   headrace::bind_cache(m);
   headrace::bind_checkpoint(m);
   headrace::bind_range_reader(m);
+  headrace::bind_upload(m);
   headrace::bind_probe(m);
   headrace::bind_dataset(m);
   headrace::bind_inflate(m);

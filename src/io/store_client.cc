@@ -19,6 +19,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "io/call_count.h"
 #include "io/pool_metrics.h"
 #include "io/read_budget.h"
 #include "io/submit_queue.h"
@@ -43,19 +44,6 @@ std::string describe_shortage(std::size_t size_bytes, const SlabPool& pool) {
          std::to_string(pool.limit_bytes()) +
          " bytes are held by results that are still in use; drop results earlier, or raise memory=";
 }
-
-class CallCount {
- public:
-  explicit CallCount(std::atomic<int>& count) : count_(count) {
-    count_.fetch_add(1, std::memory_order_relaxed);
-  }
-  ~CallCount() { count_.fetch_sub(1, std::memory_order_relaxed); }
-  CallCount(const CallCount&) = delete;
-  CallCount& operator=(const CallCount&) = delete;
-
- private:
-  std::atomic<int>& count_;
-};
 
 }  // namespace
 
@@ -157,7 +145,7 @@ void StoreClient::Lease::finish() noexcept {
 Result<Slab> StoreClient::acquire(std::size_t size_bytes, const Pause& pause) {
   auto slab = pool_->try_acquire(size_bytes);
   if (slab || slab.error().code() != Code::kExhausted) return slab;
-  CallCount starved(starved_calls_);
+  io::CallCount starved(starved_calls_);
   while (starved_calls_.load(std::memory_order_relaxed) <
          active_calls_.load(std::memory_order_relaxed)) {
     auto late = pool_->acquire(size_bytes, next_slice());
@@ -184,7 +172,7 @@ RangeFetcher::Options StoreClient::read_options(const Pause& pause) {
 }
 
 Completion StoreClient::run(Request request, const Pause& pause) {
-  CallCount active(active_calls_);
+  io::CallCount active(active_calls_);
   Lease handle(*this);
   Completion completion;
   completion.status = handle.take();
@@ -206,7 +194,7 @@ Completion StoreClient::run(Request request, const Pause& pause) {
 
 Status StoreClient::read(RangeFetcher::Options options,
                          const std::function<Status(RangeFetcher&)>& work) {
-  CallCount active(active_calls_);
+  io::CallCount active(active_calls_);
   Lease handle(*this);
   HEADRACE_TRY(handle.take());
   {
@@ -241,7 +229,7 @@ Completion StoreClient::write(Request request, std::span<const std::byte> bytes,
                               const Pause& pause) {
   request.length_bytes = bytes.size();
   if (!bytes.empty()) {
-    CallCount active(active_calls_);
+    io::CallCount active(active_calls_);
     auto slab = acquire(bytes.size(), pause);
     if (!slab) {
       Completion failed;
@@ -256,7 +244,7 @@ Completion StoreClient::write(Request request, std::span<const std::byte> bytes,
 
 Result<ObjectInfo> StoreClient::upload(const std::string& key, std::span<const std::byte> bytes,
                                        std::uint64_t part_bytes, const Pause& pause) {
-  CallCount active(active_calls_);
+  io::CallCount active(active_calls_);
   Lease handle(*this);
   HEADRACE_TRY(handle.take());
   RangeFetcher::Options like = read_options(pause);
