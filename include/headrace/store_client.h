@@ -89,6 +89,19 @@ class StoreClient {
     std::unique_ptr<Store> handle_;
   };
 
+  /// Lives as long as its owner keeps a slab of acquire() that it will give back by itself: calls
+  /// that wait for memory wait for that.
+  class Holding {
+   public:
+    explicit Holding(StoreClient& client);
+    ~Holding();
+    Holding(const Holding&) = delete;
+    Holding& operator=(const Holding&) = delete;
+
+   private:
+    StoreClient& client_;
+  };
+
   /// Takes a slab, waiting while other calls on this client may give memory back.
   /// Errors: kExhausted when nobody but the user can; kInvalidArgument when the limit is too small
   /// for it.

@@ -47,6 +47,9 @@ std::span<std::byte> writable(nb::bytes& bytes) {
 
 nb::bytes get(PyStore& self, const std::string& key) {
   auto client = self.client.get();
+  // Until the first part is given back, which waits for Python's lock: other calls are not to think
+  // meanwhile that nobody will give memory back.
+  std::optional<StoreClient::Holding> holding(*client);
   // The first part tells the size; most objects end in it.
   Completion first = without_gil([&](const Pause& pause) {
     Completion failed;
@@ -70,6 +73,7 @@ nb::bytes get(PyStore& self, const std::string& key) {
     std::memcpy(out.data(), first.slab.bytes().data(), first.length_bytes);
   // Given back before the rest is read: that may need the memory.
   first.slab = Slab();
+  holding.reset();
   if (first.length_bytes < size) {
     raise_if_error(without_gil([&](const Pause& pause) {
                      return client->fetch(key, first.etag, first.length_bytes,
@@ -120,12 +124,17 @@ ObjectInfo put(PyStore& self, const std::string& key, nb::handle data, bool if_a
   return ObjectInfo{key, bytes.size(), std::move(done.etag), 0};
 }
 
-/// Runs one control-plane call of the store so that Ctrl-C ends it.
+/// Runs one control-plane call of the store so that Ctrl-C ends it, and close(), which ends only
+/// transfers by itself. (At exit a call that does not end would be cut off inside of C++.)
 template <class Call>
 auto control(PyStore& self, Call&& call) {
   auto client = self.client.get();
   return run_interruptible([&](std::stop_token stop) {
-    return call(client->store(), CallOptions{.stop = std::move(stop)});
+    std::stop_source either;
+    const auto end = [&] { either.request_stop(); };
+    std::stop_callback interrupted(stop, end);
+    std::stop_callback closed(client->closing(), end);
+    return call(client->store(), CallOptions{.stop = either.get_token()});
   });
 }
 

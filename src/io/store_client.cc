@@ -19,7 +19,6 @@
 #include <chrono>
 #include <cstring>
 
-#include "io/call_count.h"
 #include "io/pool_metrics.h"
 #include "io/read_budget.h"
 #include "io/submit_queue.h"
@@ -44,6 +43,20 @@ std::string describe_shortage(std::size_t size_bytes, const SlabPool& pool) {
          std::to_string(pool.limit_bytes()) +
          " bytes are held by results that are still in use; drop results earlier, or raise memory=";
 }
+
+/// Counts a call that waits for memory.
+class Starving {
+ public:
+  explicit Starving(std::atomic<int>& count) : count_(count) {
+    count_.fetch_add(1, std::memory_order_relaxed);
+  }
+  ~Starving() { count_.fetch_sub(1, std::memory_order_relaxed); }
+  Starving(const Starving&) = delete;
+  Starving& operator=(const Starving&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
 
 }  // namespace
 
@@ -142,10 +155,15 @@ void StoreClient::Lease::finish() noexcept {
     client_.idle_.push_back(std::move(handle_));
 }
 
+StoreClient::Holding::Holding(StoreClient& client) : client_(client) {
+  client_.active_calls_.fetch_add(1, std::memory_order_relaxed);
+}
+StoreClient::Holding::~Holding() { client_.active_calls_.fetch_sub(1, std::memory_order_relaxed); }
+
 Result<Slab> StoreClient::acquire(std::size_t size_bytes, const Pause& pause) {
   auto slab = pool_->try_acquire(size_bytes);
   if (slab || slab.error().code() != Code::kExhausted) return slab;
-  io::CallCount starved(starved_calls_);
+  Starving starving(starved_calls_);
   while (starved_calls_.load(std::memory_order_relaxed) <
          active_calls_.load(std::memory_order_relaxed)) {
     auto late = pool_->acquire(size_bytes, next_slice());
@@ -172,7 +190,7 @@ RangeFetcher::Options StoreClient::read_options(const Pause& pause) {
 }
 
 Completion StoreClient::run(Request request, const Pause& pause) {
-  io::CallCount active(active_calls_);
+  Holding active(*this);
   Lease handle(*this);
   Completion completion;
   completion.status = handle.take();
@@ -194,7 +212,7 @@ Completion StoreClient::run(Request request, const Pause& pause) {
 
 Status StoreClient::read(RangeFetcher::Options options,
                          const std::function<Status(RangeFetcher&)>& work) {
-  io::CallCount active(active_calls_);
+  Holding active(*this);
   Lease handle(*this);
   HEADRACE_TRY(handle.take());
   {
@@ -229,7 +247,7 @@ Completion StoreClient::write(Request request, std::span<const std::byte> bytes,
                               const Pause& pause) {
   request.length_bytes = bytes.size();
   if (!bytes.empty()) {
-    io::CallCount active(active_calls_);
+    Holding active(*this);
     auto slab = acquire(bytes.size(), pause);
     if (!slab) {
       Completion failed;
@@ -244,7 +262,7 @@ Completion StoreClient::write(Request request, std::span<const std::byte> bytes,
 
 Result<ObjectInfo> StoreClient::upload(const std::string& key, std::span<const std::byte> bytes,
                                        std::uint64_t part_bytes, const Pause& pause) {
-  io::CallCount active(active_calls_);
+  Holding active(*this);
   Lease handle(*this);
   HEADRACE_TRY(handle.take());
   RangeFetcher::Options like = read_options(pause);

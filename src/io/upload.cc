@@ -6,7 +6,6 @@
 #include <functional>
 #include <utility>
 
-#include "io/call_count.h"
 #include "io/uploader.h"
 
 namespace headrace {
@@ -55,7 +54,7 @@ Status StoreClient::Upload::send(std::span<const std::byte> part) {
 
 Status StoreClient::Upload::put(std::span<const std::byte> part) {
   if (is_broken_) return Status(Code::kCancelled, key_ + ": this upload has failed before");
-  io::CallCount active(client_->active_calls_);
+  Holding active(*client_);
   is_broken_ = true;
   Status sent = send(part);
   if (!sent.ok()) return client_->why(std::move(sent));

@@ -156,6 +156,28 @@ def test_get_ranges_goes_on_after_a_range_that_failed(store: hr.Store) -> None:
         next(results)
 
 
+def test_many_threads_get_within_little_memory(store: hr.Store) -> None:
+    data = os.urandom(3 << 20)
+    for i in range(8):
+        store.put(str(i), data)
+    failures: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for i in range(8):
+                assert store.get(str(i)) == data
+        except BaseException as error:
+            failures.append(error)
+
+    # More of them than the limit has parts: they wait for each other.
+    threads = [threading.Thread(target=read) for _ in range(64)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures, failures[0]
+
+
 def test_ranges_may_name_the_version_that_they_read(store: hr.Store) -> None:
     etag = store.put("data", b"0123456789").etag
     assert store.get_range("data", 2, 3, etag=etag) == b"234"
