@@ -1,0 +1,1 @@
+"""Headrace as a file system of fsspec (docs/design/0046-fsspec.md)."""
