@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headrace.data.mixture import Mixture, MixtureSource
     from headrace.data.packed import pack_tokens
     from headrace.data.rows import Block, Column, Shard
+    from headrace.fsspec.vendors import fs
     from headrace.loader.loader import Loader
     from headrace.loader.mapping.mapped import MappedLoader
     from headrace.loader.options import LoaderOptions
@@ -78,6 +79,7 @@ __all__ = [
     "create_manifest",
     "decode",
     "diff",
+    "fs",
     "pack_tokens",
     "verify",
 ]
@@ -99,6 +101,7 @@ _LAZY = {
     "check_manifest": "verification.checks",
     "create_manifest": "verification.checks",
     "diff": "verification.checks",
+    "fs": "fsspec.vendors",
     "verify": "verification.checks",
 }
 

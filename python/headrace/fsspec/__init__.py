@@ -1,1 +1,28 @@
-"""Headrace as a file system of fsspec (docs/design/0046-fsspec.md)."""
+"""Headrace as a file system of fsspec, for pandas, pyarrow, DuckDB, zarr, ``datasets`` and all that read
+through it (docs/fsspec.md)."""
+
+from headrace.fsspec.filesystem import HeadraceFileSystem
+from headrace.fsspec.reading import ReadAhead
+from headrace.fsspec.vendors import (
+    AbfsFileSystem,
+    AzureFileSystem,
+    GcsFileSystem,
+    HttpFileSystem,
+    LocalFileSystem,
+    S3FileSystem,
+    fs,
+    register,
+)
+
+__all__ = [
+    "AbfsFileSystem",
+    "AzureFileSystem",
+    "GcsFileSystem",
+    "HeadraceFileSystem",
+    "HttpFileSystem",
+    "LocalFileSystem",
+    "ReadAhead",
+    "S3FileSystem",
+    "fs",
+    "register",
+]

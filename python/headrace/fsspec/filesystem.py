@@ -1,0 +1,594 @@
+"""The file system: what blocks is written out, and runs in the caller's thread; coroutines run that on
+threads of ours (docs/design/0046-fsspec.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+import fsspec.asyn
+from fsspec.callbacks import DEFAULT_CALLBACK
+from fsspec.compression import compr
+from fsspec.core import get_compression
+from fsspec.registry import registry
+from fsspec.utils import stringify_path
+
+from headrace import _native
+from headrace.base.units import parse_bytes
+from headrace.errors import ChangedError, InvalidArgumentError, NotFoundError, UnsupportedError
+from headrace.fsspec import listing
+from headrace.fsspec.files import AwaitedFile, ReadFile
+from headrace.fsspec.listing import Entry
+from headrace.fsspec.locations import Location
+from headrace.fsspec.opened import Opened, Stores
+from headrace.fsspec.options import store_options
+from headrace.fsspec.ranges import Range, read_ranges
+from headrace.fsspec.reading import BLOCK_BYTES, Room
+from headrace.fsspec.threads import THREADS, for_each
+from headrace.fsspec.transactions import Transaction
+from headrace.fsspec.writing import CompressedFile, TextFile, WrittenFile
+from headrace.store.store import Store
+
+SECRETS = ("secret_key", "secret", "session_token", "token")
+
+
+def _coroutine(name: str) -> Any:
+    async def call(self: HeadraceFileSystem, *arguments: Any, **options: Any) -> Any:
+        return await self.in_thread(lambda: getattr(self, name)(*arguments, **options))
+
+    call.__name__ = call.__qualname__ = f"_{name}"
+    return call
+
+
+class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
+    """Objects of the stores of one kind, for fsspec and what reads through it.
+
+    Any thread, below a running event loop too, and in children of ``fork()``. Methods with an underscore are
+    coroutines for ``asynchronous=True``; those without block, and take Ctrl-C. Errors are those of Headrace.
+    Directories are what the names of objects imply: making one does nothing, an empty one is not there.
+
+    :param cache: directory in which what is read is kept (docs/cache.md); with ``cache_limit``.
+    :param memory: limit of the bytes under way in each bucket; and, as much again, of what all open files
+        together have read ahead.
+    :param options: those of ``Store`` (:class:`headrace.StoreOptions`); ``key``, ``secret``, ``token``,
+        ``anon``, ``endpoint_url`` and ``client_kwargs`` of s3fs are understood.
+    """
+
+    _pid: int
+    scheme: ClassVar[str]
+    """Of its URLs for ``Store``."""
+    can_list: ClassVar[bool] = True
+    transaction_type = Transaction
+    blocksize = BLOCK_BYTES
+
+    def __init__(
+        self,
+        *,
+        memory: int | str = "256MiB",
+        cache: str | os.PathLike[str] | None = None,
+        cache_limit: int | str | None = None,
+        asynchronous: bool = False,
+        loop: Any = None,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(asynchronous=asynchronous, loop=loop, batch_size=batch_size)
+        known = store_options(options)
+        if cache is not None:
+            known["cache"] = os.fspath(cache)
+        if cache_limit is not None:
+            known["cache_limit"] = cache_limit
+        self._is_cached = bool(cache)
+        self._stores = Stores(memory, known)
+        self._room = Room(parse_bytes(memory))
+
+    # --- where things are ---
+
+    @property
+    def loop(self) -> Any:
+        # fsspec's own refuses to work after a fork(); its loop for the child is another one.
+        if self._pid != os.getpid():
+            self._pid = os.getpid()
+            self._loop = None if self.asynchronous else fsspec.asyn.get_loop()
+        return self._loop
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        """Of a path without protocol."""
+        raise NotImplementedError
+
+    def _open_at(self, path: str) -> tuple[Opened, Location]:
+        place = self._place(path)
+        return self._stores.get(place.root), place
+
+    def locate(self, path: str) -> tuple[Store, str]:
+        """The store that holds a path, and the key in it."""
+        opened, place = self._open_at(self._strip_protocol(path))
+        if not place.key:
+            raise InvalidArgumentError(f"{path}: names no object")
+        return opened.store, place.key
+
+    def stores(self) -> dict[str, Store]:
+        """Those that are open now, by URL: for ``stats()``."""
+        return self._stores.all()
+
+    def close(self) -> None:
+        """Ends what is under way and the threads of the stores. They are opened again when they are used."""
+        self._stores.close()
+
+    def forget(self, path: str) -> None:
+        """Of an object that was written: what was known of its version."""
+        opened, place = self._open_at(self._strip_protocol(path))
+        opened.versions.forget(place.key)
+
+    def unstrip_protocol(self, name: str) -> str:
+        """A URL that fsspec opens with this class again: with ``s3://`` only where that was registered."""
+        name = str(self._strip_protocol(name))
+        registered = registry.get(self.scheme)
+        scheme = self.scheme if registered is type(self) else f"hr+{self.scheme}"
+        return f"{scheme}://{name}"
+
+    def to_dict(self, *, include_password: bool = True) -> dict[str, Any]:
+        found: dict[str, Any] = super().to_dict(include_password=include_password)
+        if not include_password:
+            for name in SECRETS:
+                found.pop(name, None)
+        return found
+
+    async def in_thread(self, call: Callable[[], Any]) -> Any:
+        """The result of what blocks, without blocking the loop."""
+        return await asyncio.wrap_future(THREADS.submit(call))
+
+    # --- what is there ---
+
+    def info(self, path: str, **_: Any) -> Entry:
+        path = self._strip_protocol(path)
+        opened, place = self._open_at(path)
+        return listing.describe(opened.store, place, path, can_list=self.can_list)
+
+    def exists(self, path: str, **_: Any) -> bool:
+        return self._type(path) is not None
+
+    def isfile(self, path: str) -> bool:
+        return bool(self._type(path) == "file")
+
+    def isdir(self, path: str) -> bool:
+        return bool(self._type(path) == "directory")
+
+    def _type(self, path: str) -> Any:
+        # Only what is not there is nothing: a store that does not answer is an error.
+        try:
+            return self.info(path)["type"]
+        except NotFoundError:
+            return None
+
+    def size(self, path: str) -> int:
+        return int(self.info(path)["size"])
+
+    def modified(self, path: str) -> datetime:
+        """When the object was written, UTC."""
+        found = self.info(path).get("LastModified")
+        if not isinstance(found, datetime):
+            raise UnsupportedError(f"{path}: the store does not tell when it was written")
+        return found
+
+    def created(self, path: str) -> datetime:
+        """As :meth:`modified`: an object is written once, another version is another object."""
+        return self.modified(path)
+
+    def ukey(self, path: str) -> str:
+        """Changes with the version (ETag) of the object."""
+        found = self.info(path)
+        version = found.get("ETag") or f"{found['size']} {found.get('mtime')}"
+        return hashlib.sha256(f"{found['name']} {version}".encode()).hexdigest()
+
+    def checksum(self, path: str) -> int:
+        return int(self.ukey(path)[:32], 16)
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        path = self._strip_protocol(path)
+        opened, place = self._open_at(path)
+        self._check_listing(place)
+        try:
+            entries = listing.list_directory(opened.store, place)
+        except NotFoundError:
+            if not place.key:
+                raise
+            entries = []
+        if not entries and place.key:
+            found = self.info(path)
+            entries = [found] if found["type"] == "file" else []
+        return entries if detail else [entry["name"] for entry in entries]
+
+    def _check_listing(self, place: Location) -> None:
+        if not self.can_list:
+            raise UnsupportedError(f"{place.root}: cannot be listed; name the objects")
+
+    def find(
+        self,
+        path: str,
+        maxdepth: int | None = None,
+        withdirs: bool = False,
+        detail: bool = False,
+        prefix: str = "",
+        **_: Any,
+    ) -> Any:
+        """All files below ``path``, those whose name below it begins with ``prefix``."""
+        if maxdepth is not None and maxdepth < 1:
+            raise InvalidArgumentError("maxdepth must be at least 1")
+        path = self._strip_protocol(path)
+        opened, place = self._open_at(path)
+        self._check_listing(place)
+        try:
+            if maxdepth is None:
+                files, folders = listing.list_tree(opened.store, place, prefix)
+            else:
+                files, folders = self._find_levels(path, maxdepth, prefix)
+        except NotFoundError:
+            if not place.key:
+                raise
+            files, folders = {}, {}
+        found = {**folders, **files} if withdirs else files
+        if not found and not prefix:
+            found = self._alone(path)
+        elif withdirs and path and found:
+            found.setdefault(path, listing.directory_entry(path))
+        names = sorted(found)
+        return {name: found[name] for name in names} if detail else names
+
+    def _alone(self, path: str) -> dict[str, Entry]:
+        try:
+            entry = self.info(path)
+        except NotFoundError:
+            return {}
+        return {path: entry} if entry["type"] == "file" else {}
+
+    def _find_levels(
+        self, path: str, maxdepth: int, prefix: str
+    ) -> tuple[dict[str, Entry], dict[str, Entry]]:
+        """One listing a directory, those of a level beside each other."""
+        files: dict[str, Entry] = {}
+        folders: dict[str, Entry] = {}
+        level = [path]
+        for depth in range(maxdepth):
+            inner = prefix if depth == 0 else ""
+
+            def entries(folder: str, inner: str = inner) -> list[Entry]:
+                opened, place = self._open_at(folder)
+                return listing.list_directory(opened.store, place, inner)
+
+            level_entries = [entry for found in for_each(entries, level) for entry in found]
+            files.update((e["name"], e) for e in level_entries if e["type"] == "file")
+            deeper = {e["name"]: e for e in level_entries if e["type"] == "directory"}
+            folders.update(deeper)
+            level = list(deeper)
+        return files, folders
+
+    def du(self, path: str, total: bool = True, maxdepth: int | None = None, **_: Any) -> Any:
+        sizes = {name: e["size"] for name, e in self.find(path, maxdepth=maxdepth, detail=True).items()}
+        return sum(sizes.values()) if total else sizes
+
+    async def _walk(
+        self, path: str, maxdepth: int | None = None, on_error: Any = "omit", **options: Any
+    ) -> AsyncIterator[Any]:
+        """As fsspec's, but ``on_error="omit"`` leaves out what is not there, and nothing else."""
+
+        def see(error: OSError) -> None:
+            if callable(on_error):
+                on_error(error)
+            elif on_error == "raise" or not isinstance(error, FileNotFoundError):
+                raise error
+
+        async for found in super()._walk(path, maxdepth=maxdepth, on_error=see, **options):
+            yield found
+
+    # --- reading ---
+
+    async def _cat(self, path: Any, recursive: bool = False, **options: Any) -> Any:
+        """As fsspec's; with ``recursive`` the files alone, which that takes together with their directories."""
+        if recursive:
+            found = await self._expand_path(path, recursive=True)
+            are_files = await self.in_thread(lambda: for_each(self.isfile, found))
+            path = [one for one, is_file in zip(found, are_files, strict=True) if is_file]
+        return await super()._cat(path, recursive=False, **options)
+
+    def cat_file(self, path: str, start: int | None = None, end: int | None = None, **_: Any) -> bytes:
+        opened, place = self._open_at(self._strip_protocol(path))
+        if not place.key:
+            raise InvalidArgumentError(f"{path}: names no object")
+        if start is None and end is None:
+            return opened.store.get(place.key)
+        (found,) = self._read(opened, [Range(place.key, start, end)], stops_at_error=True)
+        assert isinstance(found, bytes)
+        return found
+
+    def cat_ranges(
+        self,
+        paths: list[str],
+        starts: Any,
+        ends: Any,
+        max_gap: int | None = None,
+        batch_size: int | None = None,
+        on_error: str = "return",
+        **_: Any,
+    ) -> list[Any]:
+        """Reads ranges ``[start, end)`` of objects, many in flight; one result each, in order.
+
+        What lies past the end of an object is cut off. ``starts`` and ``ends`` may be one number for all.
+
+        :param on_error: ``"return"`` puts errors in the place of results, ``"raise"`` raises the first.
+        """
+        if max_gap is not None:
+            raise UnsupportedError("max_gap: ranges are not merged; fsspec.utils.merge_offset_ranges does it")
+        starts = list(starts) if isinstance(starts, Iterable) else [starts] * len(paths)
+        ends = list(ends) if isinstance(ends, Iterable) else [ends] * len(paths)
+        if not len(paths) == len(starts) == len(ends):
+            raise InvalidArgumentError(f"{len(paths)} paths, {len(starts)} starts, {len(ends)} ends")
+        results: list[Any] = [b""] * len(paths)
+        by_root: dict[str, list[tuple[int, Range]]] = {}
+        for index, path in enumerate(paths):
+            place = self._place(self._strip_protocol(path))
+            if not place.key:
+                raise InvalidArgumentError(f"{path}: names no object")
+            wanted = Range(place.key, starts[index], ends[index])
+            by_root.setdefault(place.root, []).append((index, wanted))
+        for root, asked in by_root.items():
+            ranges = [one for _, one in asked]
+            read = self._read(self._stores.get(root), ranges, stops_at_error=on_error == "raise")
+            for (index, _one), result in zip(asked, read, strict=True):
+                results[index] = result
+        return results
+
+    def _read(self, opened: Opened, ranges: list[Range], *, stops_at_error: bool) -> list[bytes | Exception]:
+        return read_ranges(
+            opened.store,
+            ranges,
+            head=opened.versions.get if self._is_cached else opened.versions.ask,
+            ask=opened.versions.ask,
+            names_versions=self._is_cached,
+            stops_at_error=stops_at_error,
+        )
+
+    def get_file(
+        self, rpath: str, lpath: Any, callback: Any = DEFAULT_CALLBACK, outfile: Any = None, **_: Any
+    ) -> None:
+        """Copies an object to a local file, which gets its name when all of it is there."""
+        if outfile is not None or hasattr(lpath, "write"):
+            self._get_into(rpath, outfile if outfile is not None else lpath, callback)
+            return
+        if self.isdir(rpath):
+            os.makedirs(lpath, exist_ok=True)
+            return
+        part = f"{lpath}.{os.urandom(6).hex()}.part"
+        try:
+            with open(part, "xb") as file:
+                self._get_into(rpath, file, callback)
+            os.replace(part, lpath)
+        except BaseException:
+            if os.path.exists(part):
+                os.unlink(part)
+            raise
+
+    def _get_into(self, rpath: str, file: Any, callback: Any) -> None:
+        with self.open(rpath, "rb") as source:
+            callback.set_size(source.size)
+            while data := source.read(BLOCK_BYTES):
+                file.write(data)
+                callback.relative_update(len(data))
+
+    # --- writing ---
+
+    def pipe_file(self, path: str, value: Any, mode: str = "overwrite", **_: Any) -> None:
+        store, key = self.locate(path)
+        if self._intrans:
+            with self.open(path, "xb" if mode == "create" else "wb") as file:
+                file.write(value)
+            return
+        self._put(store, key, value, mode, path)
+
+    def put_file(
+        self, lpath: Any, rpath: str, callback: Any = DEFAULT_CALLBACK, mode: str = "overwrite", **_: Any
+    ) -> None:
+        """Copies a local file to an object; large ones as a multipart upload."""
+        if os.path.isdir(lpath):
+            self.makedirs(rpath, exist_ok=True)
+            return
+        store, key = self.locate(rpath)
+        size = os.path.getsize(lpath)
+        callback.set_size(size)
+        if self._intrans:
+            with open(lpath, "rb") as source, self.open(rpath, "xb" if mode == "create" else "wb") as file:
+                while data := source.read(BLOCK_BYTES):
+                    file.write(data)
+        else:
+            self._put(store, key, Path(lpath), mode, rpath)
+        callback.relative_update(size)
+
+    def _put(self, store: Store, key: str, value: Any, mode: str, path: str) -> None:
+        try:
+            store.put(key, value, if_absent=mode == "create")
+        except ChangedError as error:
+            if mode == "create":
+                raise FileExistsError(f"{path}: exists") from error
+            raise
+        self.forget(path)
+
+    def touch(self, path: str, truncate: bool = True, **_: Any) -> None:
+        """Makes an empty object. With ``truncate=False`` one that exists is an UnsupportedError: its time
+        cannot be set."""
+        try:
+            self.pipe_file(path, b"", mode="overwrite" if truncate else "create")
+        except FileExistsError as error:
+            raise UnsupportedError(
+                f"{path}: the time of an object cannot be set; touch(truncate=False)"
+            ) from error
+
+    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
+        """Nothing: directories are there as soon as something is in them. Buckets are not made here."""
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        """As :meth:`mkdir`."""
+
+    def rmdir(self, path: str) -> None:
+        """Deletes the object that stands for an empty directory, if there is one."""
+        if self.ls(path, detail=False):
+            raise OSError(f"{path}: not empty")
+        store, key = self.locate(path)
+        store.delete(key + "/")
+
+    def cp_file(self, path1: str, path2: str, **_: Any) -> None:
+        """Copies inside of a store without the bytes passing through here, between two of them with."""
+        (source, key), (target, to) = self.locate(path1), self.locate(path2)
+        try:
+            if source is target:
+                source.copy(key, to)
+                return
+        except UnsupportedError:
+            pass  # too large for one request, or a store that cannot
+        finally:
+            self.forget(path2)
+        if not source.exists(key):
+            raise NotFoundError(f"{path1}: no such object")
+        job = _native.CopyJob(source._native, target._native, [(key, to, False, 0, "")], {})
+        job.run()
+        for failed, _code, message in job.failures():
+            raise OSError(f"{failed}: {message}")
+
+    def rm_file(self, path: str, **_: Any) -> None:
+        """Deletes one object; a missing one is no error, as with every store."""
+        store, key = self.locate(path)
+        store.delete(key)
+        self.forget(path)
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **_: Any) -> None:
+        """Deletes objects, many in one request. With ``recursive`` nothing to delete is a NotFoundError."""
+        keys: dict[str, dict[str, None]] = {}
+        for one in [path] if isinstance(path, str | os.PathLike) else path:
+            for found in self._to_delete(self._strip_protocol(one), recursive, maxdepth):
+                place = self._place(found)
+                keys.setdefault(place.root, {})[place.key] = None
+        for root, of_root in keys.items():
+            opened = self._stores.get(root)
+            for key in of_root:
+                opened.versions.forget(key)
+            failures = opened.store.delete_many(of_root)
+            if failures:
+                raise failures[0][1]
+
+    def _to_delete(self, path: str, recursive: bool, maxdepth: int | None) -> Iterable[str]:
+        if fsspec.asyn.has_magic(path) or maxdepth is not None:
+            found = self.expand_path(path, recursive=recursive, maxdepth=maxdepth)
+            return [p for p in found if self.isfile(p)]
+        if not recursive:
+            return [path]
+        opened, place = self._open_at(path)
+        # With the objects that stand for directories, which find() leaves out.
+        keys = [place.front + info.key for info in opened.store.list(listing.as_prefix(place.key))]
+        if place.key and opened.store.exists(place.key):
+            keys.append(path)
+        if not keys:
+            raise NotFoundError(f"{path}: no such object, and none below it")
+        return keys
+
+    async def _rm(
+        self, path: Any, recursive: bool = False, batch_size: int | None = None, **options: Any
+    ) -> None:
+        await self.in_thread(lambda: self.rm(path, recursive=recursive, **options))
+
+    def sign(self, path: str, expiration: float = 100, method: str = "GET", **_: Any) -> str:
+        """A URL that lets its bearer read (``method="PUT"``: write) the object for so many seconds. Stores
+        that cannot raise UnsupportedError."""
+        store, key = self.locate(path)
+        return store.presign(key, method=method, lifetime=expiration)
+
+    # --- open files ---
+
+    def open(
+        self,
+        path: Any,
+        mode: str = "rb",
+        block_size: int | None = None,
+        cache_options: Mapping[str, Any] | None = None,
+        compression: str | None = None,
+        **options: Any,
+    ) -> Any:
+        """A file. ``mode``: ``rb``, ``wb``, ``xb`` (must not exist), or text without ``b``.
+
+        :param block_size: reading: pieces that are read ahead (default 4 MiB); writing: parts (8 MiB).
+        :param cache_type: ``"headrace"`` or a name of fsspec's caches.
+        :param cache_options: of that cache; ``{"ranges": [(begin, end), ...]}``: what will be read, in order.
+        """
+        if "r" in mode:
+            return super().open(path, mode, block_size, cache_options, compression, **options)
+        path = self._strip_protocol(stringify_path(path))
+        text = {name: options.pop(name) for name in ("encoding", "errors", "newline") if name in options}
+        written = super().open(path, mode.replace("t", "").rstrip("b") + "b", block_size, **options)
+        file: Any = written
+        kind = get_compression(path, compression)
+        if kind is not None:
+            file = CompressedFile(compr[kind](written, mode="w"), written)
+        return file if "b" in mode else TextFile(file, written, **text)
+
+    def _open(
+        self,
+        path: str,
+        mode: str = "rb",
+        block_size: int | None = None,
+        autocommit: bool = True,
+        cache_type: str = "headrace",
+        cache_options: Mapping[str, Any] | None = None,
+        size: int | None = None,
+        **_: Any,
+    ) -> Any:
+        if mode in ("wb", "xb"):
+            return WrittenFile(self, path, mode, part_bytes=block_size or 0, autocommit=autocommit)
+        if mode != "rb":
+            raise UnsupportedError(f"{path}: mode {mode!r}; objects are read (rb) or written anew (wb, xb)")
+        options = dict(cache_options or {})
+        if cache_type == "headrace":
+            options["room"] = self._room
+        return ReadFile(
+            self,
+            path,
+            mode,
+            block_size=block_size or BLOCK_BYTES,
+            cache_type=cache_type,
+            cache_options=options,
+        )
+
+    async def open_async(self, path: str, mode: str = "rb", **options: Any) -> Any:
+        """A file whose methods are coroutines: ``read``, ``write``, ``close``."""
+        if "b" not in mode or options.get("compression"):
+            raise UnsupportedError("open_async: binary files without compression")
+        file = await self.in_thread(lambda: self.open(path, mode, **options))
+        return AwaitedFile(self, file)
+
+    _info = _coroutine("info")
+    _exists = _coroutine("exists")
+    _isfile = _coroutine("isfile")
+    _isdir = _coroutine("isdir")
+    _size = _coroutine("size")
+    _ls = _coroutine("ls")
+    _find = _coroutine("find")
+    _du = _coroutine("du")
+    _cat_file = _coroutine("cat_file")
+    _cat_ranges = _coroutine("cat_ranges")
+    _get_file = _coroutine("get_file")
+    _put_file = _coroutine("put_file")
+    _pipe_file = _coroutine("pipe_file")
+    _cp_file = _coroutine("cp_file")
+    _rm_file = _coroutine("rm_file")
+    _touch = _coroutine("touch")
+    _mkdir = _coroutine("mkdir")
+    _makedirs = _coroutine("makedirs")
+    _rmdir = _coroutine("rmdir")
+    _sign = _coroutine("sign")
+    _modified = _coroutine("modified")
+    _created = _coroutine("created")
+    _ukey = _coroutine("ukey")
+    _checksum = _coroutine("checksum")

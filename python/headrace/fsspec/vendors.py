@@ -1,0 +1,188 @@
+"""A file system for each kind of store, and how fsspec finds them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import fsspec
+from fsspec.registry import registry
+from fsspec.utils import stringify_path
+
+from headrace.errors import InvalidArgumentError
+from headrace.fsspec import listing
+from headrace.fsspec.filesystem import HeadraceFileSystem
+from headrace.fsspec.listing import Entry
+from headrace.fsspec.locations import Location, in_buckets, in_files, on_web
+from headrace.fsspec.options import plain
+
+
+class S3FileSystem(HeadraceFileSystem):
+    """``bucket/key``."""
+
+    scheme = "s3"
+    protocol = ("hr+s3", "s3", "s3a")
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        return in_buckets("s3", path, 1)
+
+
+class GcsFileSystem(HeadraceFileSystem):
+    """``bucket/key``."""
+
+    scheme = "gs"
+    protocol = ("hr+gs", "gs", "gcs")
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        return in_buckets("gs", path, 1)
+
+
+class AzureFileSystem(HeadraceFileSystem):
+    """``account/container/key``."""
+
+    scheme = "az"
+    protocol = ("hr+az", "az", "azure")
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        return in_buckets("az", path, 2)
+
+
+class AbfsFileSystem(HeadraceFileSystem):
+    """``container@account.dfs.core.windows.net/key``."""
+
+    scheme = "abfss"
+    protocol = ("hr+abfss", "abfss", "abfs")
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        return in_buckets("abfss", path, 1)
+
+
+class HttpFileSystem(HeadraceFileSystem):
+    """Whole URLs, to read from."""
+
+    scheme = "https"
+    protocol = ("hr+https", "hr+http", "https", "http")
+    can_list = False
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        return str(stringify_path(path)).removeprefix("hr+")
+
+    def unstrip_protocol(self, name: str) -> str:
+        name = self._strip_protocol(name)
+        scheme = urlsplit(name).scheme
+        return name if registry.get(scheme) is type(self) else f"hr+{name}"
+
+    @classmethod
+    def _parent(cls, path: str) -> str:
+        return str(cls._strip_protocol(path)).rstrip("/").rpartition("/")[0]
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        return on_web(path)
+
+
+class LocalFileSystem(HeadraceFileSystem):
+    """Absolute paths of this machine: the same calls as for a store, with the real directories."""
+
+    scheme = "file"
+    protocol = ("hr+file", "file")
+    root_marker = "/"
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(one) for one in path]
+        path = str(stringify_path(path)).removeprefix("hr+")
+        if path.startswith("file://"):
+            path = unquote(urlsplit(path).path)
+        return os.path.abspath(path)
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        return in_files(path)
+
+    def info(self, path: str, **options: Any) -> Entry:
+        path = self._strip_protocol(path)
+        return listing.directory_entry(path) if os.path.isdir(path) else super().info(path, **options)
+
+    def mkdir(self, path: str, create_parents: bool = True, **_: Any) -> None:
+        path = self._strip_protocol(path)
+        os.makedirs(path) if create_parents else os.mkdir(path)
+
+    def makedirs(self, path: str, exist_ok: bool = False) -> None:
+        os.makedirs(self._strip_protocol(path), exist_ok=exist_ok)
+
+    def rmdir(self, path: str) -> None:
+        os.rmdir(self._strip_protocol(path))
+
+    def ls(self, path: str, detail: bool = True, **options: Any) -> list[Any]:
+        found = {entry["name"]: entry for entry in super().ls(path, **options)}
+        folder = self._strip_protocol(path)
+        if os.path.isdir(folder):  # the store does not see empty directories
+            with os.scandir(folder) as inside:
+                for one in inside:
+                    if one.path not in found and one.is_dir():
+                        found[one.path] = listing.directory_entry(one.path)
+        names = sorted(found)
+        return [found[name] for name in names] if detail else names
+
+    def rm(self, path: Any, recursive: bool = False, maxdepth: int | None = None, **options: Any) -> None:
+        paths = self._strip_protocol(path if isinstance(path, list) else [path])
+        trees = [one for one in paths if recursive and maxdepth is None and os.path.isdir(one)]
+        for tree in trees:
+            shutil.rmtree(tree)
+        rest = [one for one in paths if one not in trees]
+        if rest:
+            super().rm(rest, recursive=recursive, maxdepth=maxdepth, **options)
+
+
+CLASSES = (S3FileSystem, GcsFileSystem, AzureFileSystem, AbfsFileSystem, HttpFileSystem, LocalFileSystem)
+BY_PROTOCOL = {protocol: cls for cls in CLASSES for protocol in cls.protocol}
+
+
+def fs(url: str | os.PathLike[str], **options: Any) -> HeadraceFileSystem:
+    """The fsspec file system for a URL or local path, over the engine and its cache.
+
+    >>> fs = hr.fs("s3://bucket", cache="/nvme/headrace")  # doctest: +SKIP
+    >>> fs.ls("s3://bucket/data"), fs.cat_file("bucket/data/a.bin", 0, 100)  # doctest: +SKIP
+
+    The URL says which kind of store; paths have the bucket in front, with or without ``s3://``. Calls with the
+    same options give the same object.
+
+    :param options: ``cache``, ``cache_limit``, ``memory``, ``asynchronous`` and those of ``Store``.
+    """
+    text = os.fspath(url)
+    scheme, mark, _ = text.partition("://")
+    protocol = scheme if mark else "file"
+    if protocol not in BY_PROTOCOL:
+        known = ", ".join(cls.scheme + "://" for cls in CLASSES)
+        raise InvalidArgumentError(
+            f"{text}: no file system for {protocol}://; there are {known} and local paths"
+        )
+    made = BY_PROTOCOL[protocol](**plain(options))
+    assert isinstance(made, HeadraceFileSystem)
+    return made
+
+
+def register(
+    protocols: str | Iterable[str] = ("s3", "gs", "gcs", "az", "abfss"), *, clobber: bool = True
+) -> None:
+    """From now on, in this process, fsspec opens these URLs with Headrace: of all that read through it.
+
+    :param protocols: such as ``"s3"``, ``"http"``; default: the object stores.
+    :param clobber: False: a protocol that another package's class has already is a ValueError.
+    """
+    for protocol in [protocols] if isinstance(protocols, str) else protocols:
+        if protocol not in BY_PROTOCOL:
+            raise InvalidArgumentError(f"{protocol!r}: expected one of {', '.join(sorted(BY_PROTOCOL))}")
+        fsspec.register_implementation(protocol, BY_PROTOCOL[protocol], clobber=clobber)
