@@ -104,7 +104,6 @@ TEST_F(Plans, CuttingOneOffHarmsNobody) {
     EXPECT_EQ(need({kObject, 0, 100}), std::nullopt);
     plan->note_read({kObject, 100, 100});
   }
-  EXPECT_EQ(plan->next_need({kObject, 0, 100}), 3U);
 }
 
 TEST_F(Plans, HalfOnesOfTheDeadAreDeleted) {
