@@ -91,6 +91,30 @@ class Cache {
   virtual Result<std::uint64_t> shrink(std::uint64_t bytes) = 0;
   /// Waits until everything that was read before is written or left out.
   virtual void flush() = 0;
+
+  // --- for whoever fills it on purpose ---
+
+  /// What the files of all processes may take at this moment: the limit, or less where the disk has
+  /// less room.
+  virtual std::uint64_t capacity_bytes() const = 0;
+  /// What they take, as far as is known without counting.
+  virtual std::uint64_t used_bytes() const = 0;
+  /// Of the file of an extent of `length_bytes`.
+  virtual std::uint64_t stored_bytes(std::uint64_t length_bytes) const noexcept = 0;
+  /// Bytes that may come from stores now and are kept: with more, some are left out because too
+  /// much waits to be written.
+  virtual std::uint64_t write_room_bytes() const noexcept = 0;
+
+  // --- pins ---
+
+  /// Extents of objects whose URL begins with `url_prefix` (not empty) are never evicted, by no
+  /// process, until it is unpinned: also those that come later. The directory remembers it.
+  /// remove() deletes them all the same. Errors: kInvalidArgument, those of writing.
+  virtual Status pin(const std::string& url_prefix) = 0;
+  /// False: exactly this was not pinned.
+  virtual Result<bool> unpin(const std::string& url_prefix) = 0;
+  /// In order.
+  virtual Result<std::vector<std::string>> pins() = 0;
   virtual void append_metrics(MetricList& out) const = 0;
 
  protected:

@@ -53,6 +53,10 @@ class ForwardingStore : public Store {
   void foresee(std::span<const ForeseenRead> reads, std::uint64_t since) override {
     inner_.foresee(reads, since);
   }
+  bool holds(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
+             std::uint64_t length_bytes) override {
+    return inner_.holds(key, etag, offset_bytes, length_bytes);
+  }
 
   const StoreTraits& traits() const noexcept override { return inner_.traits(); }
   const std::string& url() const noexcept override { return inner_.url(); }

@@ -276,6 +276,16 @@ class Store {
     static_cast<void>(reads);
     static_cast<void>(since);
   }
+  /// Whether a cache has all bytes of a range of the version `etag` (not empty), as far as the
+  /// names of its files tell: no data is read.
+  virtual bool holds(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
+                     std::uint64_t length_bytes) {
+    static_cast<void>(key);
+    static_cast<void>(etag);
+    static_cast<void>(offset_bytes);
+    static_cast<void>(length_bytes);
+    return false;
+  }
 
   // --- observers ---
 

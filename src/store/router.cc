@@ -158,8 +158,16 @@ class Router final : public Store {
     return std::any_of(lines_.begin(), lines_.end(),
                        [](const auto& line) { return line->store->wants_foresight(); });
   }
-  // Counts of several stores are not one number: their caches forget what was read since.
-  void foresee(std::span<const ForeseenRead> reads, std::uint64_t /*since*/) override {
+  /// Counts of several stores are not one number: it names what they were.
+  std::uint64_t read_count() const noexcept override {
+    std::vector<std::uint64_t> counts;
+    for (const auto& line : lines_) counts.push_back(line->store->read_count());
+    MutexLock lock(counts_mutex_);
+    if (counts_.size() == kMostCounts) counts_.erase(counts_.begin());
+    counts_.emplace_back(++counted_, std::move(counts));
+    return counted_;
+  }
+  void foresee(std::span<const ForeseenRead> reads, std::uint64_t since) override {
     std::vector<std::vector<ForeseenRead>> parts(lines_.size());
     for (ForeseenRead read : reads) {
       const auto route = parse_route(read.key, lines_.size());
@@ -167,8 +175,21 @@ class Router final : public Store {
       read.key = route->key;
       parts[route->store].push_back(read);
     }
+    std::vector<std::uint64_t> counts;
+    {
+      MutexLock lock(counts_mutex_);
+      for (const auto& [name, known] : counts_)
+        if (name == since) counts = known;
+    }
     for (std::size_t i = 0; i < parts.size(); ++i)
-      lines_[i]->store->foresee(parts[i], lines_[i]->store->read_count());
+      lines_[i]->store->foresee(parts[i],
+                                counts.empty() ? lines_[i]->store->read_count() : counts[i]);
+  }
+  bool holds(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
+             std::uint64_t length_bytes) override {
+    const auto route = parse_route(key, lines_.size());
+    return route &&
+           lines_[route->store]->store->holds(route->key, etag, offset_bytes, length_bytes);
   }
 
   const StoreTraits& traits() const noexcept override { return traits_; }
@@ -180,6 +201,9 @@ class Router final : public Store {
   }
 
  private:
+  /// Moments that read_count() has named and foresee() may speak of.
+  static constexpr std::size_t kMostCounts = 8;
+
   /// One of the stores and who waits for it.
   struct Line {
     std::unique_ptr<Store> store;
@@ -221,6 +245,10 @@ class Router final : public Store {
   std::string url_;
   StoreTraits traits_{.can_write = false, .can_list = false, .is_local = true};
   CompletionQueue queue_;
+  mutable Mutex counts_mutex_;
+  mutable std::vector<std::pair<std::uint64_t, std::vector<std::uint64_t>>> counts_
+      HEADRACE_GUARDED_BY(counts_mutex_);
+  mutable std::uint64_t counted_ HEADRACE_GUARDED_BY(counts_mutex_) = 0;
   Mutex mutex_;
   bool is_stopped_ HEADRACE_GUARDED_BY(mutex_) = false;
 };

@@ -148,6 +148,13 @@ class CacheHandle final : public ForwardingStore {
     plan_.swap(plan);
   }
 
+  bool holds(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
+             std::uint64_t length_bytes) override {
+    if (etag.empty() || length_bytes == 0) return false;
+    return cache_->holds(
+        {tier::object_id(origin_, object_url(key), etag), offset_bytes, length_bytes});
+  }
+
   void append_metrics(MetricList& out) const override {
     inner().append_metrics(out);
     cache_->append_metrics(out);

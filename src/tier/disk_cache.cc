@@ -17,7 +17,6 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
-#include <tuple>
 #include <utility>
 
 #include "base/errno_status.h"
@@ -37,8 +36,6 @@ constexpr std::uint64_t kEvictedShare = 64;
 /// Of the extents: so many are looked for before it is tried again to make room, after there was
 /// none to make.
 constexpr std::uint64_t kPauseShare = 256;
-/// Of the files: what has not been read again may take so much before it goes first.
-constexpr std::uint64_t kNewShare = 10;
 constexpr std::string_view kVersionFolder = "v1";
 
 Status check(const CacheOptions& options) {
@@ -109,7 +106,8 @@ DiskCache::DiskCache(const CacheOptions& options, Fd root, Fd plans)
       clock_(options.clock != nullptr ? *options.clock : system_clock()),
       root_(std::move(root)),
       plans_(std::move(plans)),
-      index_(root_.get()) {}
+      index_(root_.get()),
+      pins_(options.directory + "/" + std::string(kVersionFolder), root_.get()) {}
 
 Status DiskCache::start() {
   auto ledger = Ledger::open(root_.get());
@@ -295,7 +293,7 @@ void DiskCache::end_write() {
 }
 
 void DiskCache::write(const ExtentInfo& info, std::span<std::byte> file) {
-  if (!reserve(info.name)) {
+  if (!reserve(info)) {
     skipped_bytes_.add(info.name.length_bytes);
     return;
   }
@@ -342,8 +340,8 @@ std::uint64_t DiskCache::limit_now(std::uint64_t used_bytes) const {
   return limit;
 }
 
-bool DiskCache::reserve(const ExtentName& extent) {
-  const std::uint64_t bytes = file_bytes(extent);
+bool DiskCache::reserve(const ExtentInfo& info) {
+  const std::uint64_t bytes = file_bytes(info.name);
   const std::uint64_t limit = limit_now(ledger_->used_bytes());
   if (!ledger_->is_doubtful() && ledger_->try_reserve(bytes, limit)) return true;
   if (bytes > limit) return false;
@@ -353,7 +351,7 @@ bool DiskCache::reserve(const ExtentName& extent) {
   constexpr int kTries = 4;
   for (int i = 0; i < kTries; ++i) {
     if (lookups_since_.load() < pause_lookups_.load()) return false;
-    evict_to(limit - std::min(limit, spare), &extent);
+    evict_to(limit - std::min(limit, spare), &info);
     if (ledger_->try_reserve(bytes, limit)) return true;
   }
   return false;
@@ -387,60 +385,30 @@ bool DiskCache::unlink_extent(const ExtentName& extent) {
   return is_gone;
 }
 
-std::vector<DiskCache::Candidate> DiskCache::candidates(const std::vector<ExtentName>& extents,
-                                                        const PlanBoard& plans) const {
-  std::vector<Candidate> planned, others;
+std::vector<Candidate> DiskCache::candidates(const std::vector<ExtentName>& extents,
+                                             const PlanBoard& plans) const {
+  std::vector<Candidate> all;
+  all.reserve(extents.size());
   for (const ExtentName& extent : extents) {
-    if (const auto need = plans.next_need(extent)) {
-      planned.push_back({.name = extent, .need = need});
+    const auto need = plans.next_need(extent);
+    if (need && *need != PlanEntry::kNever) {
+      all.push_back({.name = extent, .file_bytes = file_bytes(extent), .need = need});
       continue;
     }
     const std::string path = extent_path(extent);
     struct stat info {};
     if (::fstatat(root_.get(), path.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0) continue;
     const bool was_hit = nanoseconds(info.st_mtim) != 0;
-    others.push_back({.name = extent,
-                      .need = {},
-                      .was_hit = was_hit,
-                      .since_ns = nanoseconds(was_hit ? info.st_mtim : info.st_atim)});
+    all.push_back({.name = extent,
+                   .file_bytes = file_bytes(extent),
+                   .need = {},
+                   .was_hit = was_hit,
+                   .since_ns = nanoseconds(was_hit ? info.st_mtim : info.st_atim)});
   }
-  std::vector<Candidate> all = in_order_of_use(std::move(others));
-  // Belady's rule: what is needed last is worth least.
-  std::sort(planned.begin(), planned.end(), [](const Candidate& a, const Candidate& b) {
-    return std::tuple(*b.need, a.name) < std::tuple(*a.need, b.name);
-  });
-  all.insert(all.end(), planned.begin(), planned.end());
-  return all;
+  return eviction_order(std::move(all));
 }
 
-std::vector<DiskCache::Candidate> DiskCache::in_order_of_use(std::vector<Candidate> all) {
-  // What was never read again makes room first, as long as it is more than a tenth: one pass over
-  // a large dataset does not push out what is in use. Then what was read again longest ago.
-  std::sort(all.begin(), all.end(), [](const Candidate& a, const Candidate& b) {
-    return a.was_hit != b.was_hit ? !a.was_hit : a.since_ns < b.since_ns;
-  });
-  const auto used =
-      std::find_if(all.begin(), all.end(), [](const Candidate& c) { return c.was_hit; });
-  std::uint64_t held = 0;
-  std::uint64_t new_bytes = 0;
-  for (const Candidate& c : all) {
-    held += file_bytes(c.name);
-    if (!c.was_hit) new_bytes += file_bytes(c.name);
-  }
-  std::vector<Candidate> out;
-  out.reserve(all.size());
-  auto next_new = all.begin();
-  for (auto next_used = used; next_new != used || next_used != all.end();) {
-    const bool takes_new =
-        next_new != used && (next_used == all.end() || new_bytes * kNewShare > held);
-    out.push_back(takes_new ? *next_new++ : *next_used++);
-    held -= file_bytes(out.back().name);
-    if (takes_new) new_bytes -= file_bytes(out.back().name);
-  }
-  return out;
-}
-
-std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes, const ExtentName* wanted) {
+std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted) {
   MutexLock lock(eviction_mutex_);
   ledger_->sweep();
   if (!ledger_->is_doubtful() && ledger_->used_bytes() <= target_bytes) return 0;
@@ -468,16 +436,24 @@ std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes, const ExtentName* 
   if (ledger_->used_bytes() > target_bytes) {
     PlanBoard plans;
     plans.look(plans_.get());
-    const std::optional<std::uint32_t> limit =
-        wanted != nullptr ? plans.next_need(*wanted) : std::nullopt;
+    std::optional<std::uint32_t> limit =
+        wanted != nullptr ? plans.next_need(wanted->name) : std::nullopt;
+    const bool has_pins = pins_.look();
+    if (wanted != nullptr && has_pins && pins_.covers(wanted->url)) limit = 0;
+    bool was_pinned = false;
     for (const Candidate& victim : candidates(extents, plans)) {
       if (ledger_->used_bytes() <= target_bytes) break;
+      if (has_pins && pins_.covers(victim.name)) {
+        was_pinned = true;
+        continue;
+      }
       // What nobody plans to read makes room for nothing that somebody does.
       if (wanted != nullptr && victim.need && (!limit || *victim.need <= *limit)) break;
       if (!victim.need && !victim.was_hit) ledger_->note_ghost(victim.name);
       if (unlink_extent(victim.name)) gone += file_bytes(victim.name);
     }
     evicted_bytes_.add(gone);
+    if (wanted != nullptr && gone == 0 && was_pinned) pin_refusals_.add();
   }
   ledger_->end_eviction();
   if (wanted != nullptr) {
@@ -577,6 +553,15 @@ Result<std::uint64_t> DiskCache::remove(const std::string& url_prefix) {
 
 Result<std::uint64_t> DiskCache::shrink(std::uint64_t bytes) { return evict_to(bytes); }
 
+std::uint64_t DiskCache::write_room_bytes() const noexcept {
+  const std::uint64_t limit = buffer_bytes_.load();
+  return limit - std::min(limit, buffers_->used_bytes());
+}
+
+Status DiskCache::pin(const std::string& url_prefix) { return pins_.add(url_prefix); }
+Result<bool> DiskCache::unpin(const std::string& url_prefix) { return pins_.remove(url_prefix); }
+Result<std::vector<std::string>> DiskCache::pins() { return pins_.list(); }
+
 void DiskCache::append_metrics(MetricList& out) const {
   append_counter(out, "cache.hits", "reads", hits_.value());
   append_counter(out, "cache.hit_bytes", "bytes", hit_bytes_.value());
@@ -589,6 +574,7 @@ void DiskCache::append_metrics(MetricList& out) const {
   append_counter(out, "cache.evicted_bytes", "bytes", evicted_bytes_.value());
   append_counter(out, "cache.corrupt", "extents", corrupt_.value());
   append_counter(out, "cache.failures", "calls", failures_.value());
+  append_counter(out, "cache.pin_refusals", "extents", pin_refusals_.value());
   append_gauge(out, "cache.used_bytes", "bytes", static_cast<double>(ledger_->used_bytes()));
 }
 

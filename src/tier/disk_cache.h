@@ -23,10 +23,12 @@
 #include "headrace/cache.h"
 #include "headrace/memory.h"
 #include "insight/counter.h"
+#include "tier/eviction_order.h"
 #include "tier/extent_file.h"
 #include "tier/extent_index.h"
 #include "tier/ledger.h"
 #include "tier/pace.h"
+#include "tier/pins.h"
 #include "tier/plan_file.h"
 
 namespace headrace::tier {
@@ -72,6 +74,8 @@ class DiskCache final : public Cache {
   /// Keeps a copy of `data`, which came from a store, and writes it when there is time; leaves it
   /// out where there is no memory or no room for it. Never waits. The flight ends with the file.
   void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight);
+  /// Whether files have all of a range, as far as their names tell.
+  bool holds(const ExtentName& range) { return !index_.cover(range).empty(); }
   /// Deletes what overlaps the range: it made no sense to a reader.
   void drop(const ExtentName& range);
 
@@ -103,6 +107,15 @@ class DiskCache final : public Cache {
   Result<std::uint64_t> remove(const std::string& url_prefix) override;
   Result<std::uint64_t> shrink(std::uint64_t bytes) override;
   void flush() override;
+  std::uint64_t capacity_bytes() const override { return limit_now(ledger_->used_bytes()); }
+  std::uint64_t used_bytes() const override { return ledger_->used_bytes(); }
+  std::uint64_t stored_bytes(std::uint64_t length_bytes) const noexcept override {
+    return kHeaderBytes + length_bytes;
+  }
+  std::uint64_t write_room_bytes() const noexcept override;
+  Status pin(const std::string& url_prefix) override;
+  Result<bool> unpin(const std::string& url_prefix) override;
+  Result<std::vector<std::string>> pins() override;
   void append_metrics(MetricList& out) const override;
 
  private:
@@ -110,14 +123,6 @@ class DiskCache final : public Cache {
     TimePoint due;
     ThreadPool::Task task;
     bool operator<(const Later& o) const noexcept { return due > o.due; }  // The first on top.
-  };
-  /// An extent that may go, and why it should not.
-  struct Candidate {
-    ExtentName name;
-    /// Batches until it is needed; none: in nobody's plan, which goes first.
-    std::optional<std::uint32_t> need;
-    bool was_hit = false;
-    std::int64_t since_ns = 0;  ///< Of the hit, or of the file.
   };
 
   DiskCache(const CacheOptions& options, Fd root, Fd plans);
@@ -132,16 +137,13 @@ class DiskCache final : public Cache {
   void write(const ExtentInfo& info, std::span<std::byte> file);
   void end_write();
   /// Room for the file of an extent, evicting others where there is none.
-  bool reserve(const ExtentName& extent);
+  bool reserve(const ExtentInfo& info);
   std::uint64_t limit_now(std::uint64_t used_bytes) const;
   /// Makes files and reservations take `target_bytes` at most. Bytes of files that went. `wanted`:
   /// to make room for it; what is needed before it stays.
-  std::uint64_t evict_to(std::uint64_t target_bytes, const ExtentName* wanted = nullptr);
+  std::uint64_t evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted = nullptr);
   std::vector<Candidate> candidates(const std::vector<ExtentName>& extents,
                                     const PlanBoard& plans) const;
-  /// The same without plans, oldest first, new ones as long as they are many: the order in which
-  /// they go.
-  static std::vector<Candidate> in_order_of_use(std::vector<Candidate> all);
   bool unlink_extent(const ExtentName& extent);
   void mark(const ExtentName& extent, bool is_hit) const;
   void note_failure(const Status& status);
@@ -154,6 +156,7 @@ class DiskCache final : public Cache {
   std::unique_ptr<Ledger> ledger_;
   ExtentIndex index_;
   Pace pace_;
+  Pins pins_;
   std::unique_ptr<SlabPool> buffers_;
   std::atomic<std::uint64_t> buffer_bytes_{0};
   std::atomic<std::int64_t> writes_off_until_ns_{0};
@@ -171,7 +174,7 @@ class DiskCache final : public Cache {
   std::size_t writes_pending_ HEADRACE_GUARDED_BY(writes_mutex_) = 0;
 
   Counter hits_, hit_bytes_, misses_, miss_bytes_, passed_bytes_, waits_, written_bytes_,
-      skipped_bytes_, evicted_bytes_, corrupt_, failures_;
+      skipped_bytes_, evicted_bytes_, corrupt_, failures_, pin_refusals_;
 
   Mutex timer_mutex_;
   std::condition_variable timer_changed_;

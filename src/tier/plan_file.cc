@@ -13,9 +13,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 
@@ -35,37 +33,10 @@ constexpr std::uint64_t kLiveByte = 0;
 
 static_assert(std::is_trivially_copyable_v<PlanEntry> && sizeof(PlanEntry) == 40);
 
-std::uint64_t end_of(const ExtentName& range) noexcept {
-  return range.offset_bytes + range.length_bytes;
-}
-
-/// The first entry that ends behind the beginning of `range`, in its object. Entries do not
-/// overlap.
-template <class Entries>
-auto find_first(Entries entries, const ExtentName& range) noexcept {
-  auto at = std::upper_bound(entries.begin(), entries.end(), range,
-                             [](const ExtentName& r, const PlanEntry& entry) {
-                               return std::tuple(r.object, r.offset_bytes) <
-                                      std::tuple(entry.range.object, entry.range.offset_bytes);
-                             });
-  if (at != entries.begin() && std::prev(at)->range.object == range.object &&
-      end_of(std::prev(at)->range) > range.offset_bytes)
-    --at;
-  return at;
-}
-
-bool is_inside(const PlanEntry& entry, const ExtentName& range) noexcept {
-  return entry.range.object == range.object && entry.range.offset_bytes < end_of(range);
-}
-
-std::uint32_t need_of(std::uint32_t first, std::uint32_t second) noexcept {
-  return first != PlanEntry::kNever ? first : second;
-}
-
 constexpr std::uint32_t kRead = PlanEntry::kNever;
 
-std::uint32_t load(const std::uint32_t& word) noexcept {
-  return std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_relaxed);
+std::uint32_t load(std::uint32_t& word) noexcept {
+  return std::atomic_ref(word).load(std::memory_order_relaxed);
 }
 
 /// Numbers of processes are not enough: containers that share the directory all have the same.

@@ -19,17 +19,9 @@
 #include "headrace/status.h"
 #include "tier/extent_name.h"
 #include "tier/file_locks.h"
+#include "tier/plan_entries.h"
 
 namespace headrace::tier {
-
-/// A range that will be read. The numbers are batches of its reader; kNever: not as far as is
-/// known.
-struct PlanEntry {
-  static constexpr std::uint32_t kNever = UINT32_MAX;
-  ExtentName range;
-  std::uint32_t first = kNever;   ///< kNever as well once it was read.
-  std::uint32_t second = kNever;  ///< The next time.
-};
 
 /// The plan of a reader in this process. It goes with the object, or with the process.
 class OwnPlan {
