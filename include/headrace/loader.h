@@ -50,6 +50,9 @@ struct LoaderOptions {
   /// Window of the order in blocks; 0: 2, or 1 where blocks are whole compressed shards.
   std::uint32_t window_blocks = 0;
   std::uint32_t lane_count = 0;  ///< 0: choose_lanes().
+  /// Memory of a rank that the order is made for; 0: the limit of the pool. Where a part of the
+  /// memory serves something else (a cache's buffers), the order is still that of a run without.
+  std::uint64_t order_memory_bytes = 0;
   /// Epochs that the training loop takes in all: it takes another after epoch e where e + 1 is
   /// less. Reading then goes on into that one while the end of epoch e is delivered, as far as
   /// memory allows; of orders with lanes only. 0: not known, and nothing is read that nobody may
@@ -187,6 +190,10 @@ class Loader {
   /// there is none.
   virtual Status unread() = 0;
 
+  /// Nothing is gained by reading faster just now: as many batches are ready as there may be, or no
+  /// epoch has begun. A hint for whoever shares the line to the store; any thread.
+  virtual bool is_ahead() const = 0;
+
   /// True while reading waits for memory that only the holders of delivered batches can give back.
   /// Any thread.
   virtual bool is_starved() const noexcept = 0;
@@ -224,6 +231,13 @@ class Loader {
   /// The same for a whole epoch from its start, of the epoch of the position.
   virtual Result<std::uint64_t> epoch_batches(const std::stop_token& stop = {}) const = 0;
   virtual std::uint64_t epoch() const = 0;
+  /// By block the first batch that needs one of its samples, counted from the position on and over
+  /// the ends of epochs; kNever for blocks that `epochs` epochs (that of the position is the first)
+  /// do not need. Of `ranks` ranks of the world from number `first_rank` on. Errors: those of
+  /// OrderSource::plan(); kInvalidArgument (no such ranks).
+  virtual Result<std::vector<std::uint64_t>> block_needs(
+      std::uint64_t epochs, std::uint32_t first_rank, std::uint32_t ranks,
+      const std::stop_token& stop = {}) const = 0;
   /// Dataset positions planned for this rank's k-th batch of `epoch` from its start (repeats and
   /// bad samples included, empty slots left out), without reading data. kNotFound past the end.
   virtual Result<std::vector<std::int64_t>> sample_ids(std::uint64_t epoch,

@@ -1,25 +1,14 @@
 // When a block is needed is asked of the order, epoch by epoch (NeedIndex): from the batch that the
-// run begins with, and once more for the next epoch, as if there was one. Batches of the next epoch
+// run begins with, and once more for the next epoch, unless none follows. Batches of the next epoch
 // are counted on from the last one of this, so that both are on one line.
 #include "feed/forecast.h"
 
 #include <algorithm>
 
-#include "order/need_index.h"
+#include "feed/block_needs.h"
 
 namespace headrace::feed {
 namespace {
-
-/// The first batch that needs each block; kNever for those that none needs.
-std::vector<std::uint64_t> first_needs(const std::shared_ptr<const EpochOrder>& order,
-                                       std::uint32_t block_count, const BatchPlan& plan) {
-  const auto index = NeedIndex::create(order, block_count, plan, {.first = plan.rank, .count = 1});
-  index->look_ahead(plan.batch_count());
-  std::vector<std::uint64_t> needs(block_count);
-  for (std::uint32_t block = 0; block < block_count; ++block)
-    needs[block] = index->next_need(block, 0);
-  return needs;
-}
 
 std::uint32_t told(std::uint64_t need, std::uint64_t later) {
   if (need == kNever) return ForeseenRead::kNever;
@@ -66,18 +55,21 @@ void Forecast::run(const std::stop_token& stop) {
 
 void Forecast::tell(const Epoch& epoch, const std::stop_token& stop) {
   const std::uint32_t block_count = dataset_->block_count();
-  const std::vector<std::uint64_t> now = first_needs(epoch.order, block_count, epoch.plan);
+  const NeedIndex::Ranks own{.first = epoch.plan.rank, .count = 1};
+  const std::vector<std::uint64_t> now = first_needs(epoch.order, block_count, epoch.plan, own);
   std::vector<std::uint64_t> later(block_count, kNever);
   const OrderQuery query{.epoch = epoch.order->epoch() + 1,
                          .t = 0,
                          .global_batch = epoch.plan.segment.global_batch,
                          .world_size = epoch.plan.world_size};
-  const auto answer = epoch.source->plan(query, stop);
-  if (answer && (*answer).order != nullptr) {
-    BatchPlan plan = epoch.plan;
-    plan.segment.start = (*answer).start;
-    plan.sample_count = (*answer).order->sample_count();
-    later = first_needs((*answer).order, block_count, plan);
+  if (!epoch.is_last) {
+    const auto answer = epoch.source->plan(query, stop);
+    if (answer && (*answer).order != nullptr) {
+      BatchPlan plan = epoch.plan;
+      plan.segment.start = (*answer).start;
+      plan.sample_count = (*answer).order->sample_count();
+      later = first_needs((*answer).order, block_count, plan, own);
+    }
   }
   if (stop.stop_requested()) return;
   const std::uint64_t batches = epoch.plan.batch_count();

@@ -31,6 +31,7 @@ class Forecast {
     std::shared_ptr<const OrderSource> source;
     std::shared_ptr<const EpochOrder> order;
     BatchPlan plan;
+    bool is_last = false;     ///< No epoch follows.
     std::uint64_t since = 0;  ///< begin() fills it in.
   };
 

@@ -24,6 +24,7 @@
 
 #include "base/check.h"
 #include "base/thread_pool.h"
+#include "feed/block_needs.h"
 #include "feed/finish/channel.h"
 #include "feed/forecast.h"
 #include "feed/loader_options.h"
@@ -139,6 +140,10 @@ class LoaderImpl final : public Loader {
   Status unread() override;
   bool has_ended() const override;
   void end_epoch() override;
+  bool is_ahead() const override;
+  Result<std::vector<std::uint64_t>> block_needs(std::uint64_t epochs, std::uint32_t first_rank,
+                                                 std::uint32_t ranks,
+                                                 const std::stop_token& stop) const override;
   bool is_starved() const noexcept override { return is_starved_.load(std::memory_order_relaxed); }
   const Dataset& dataset() const override { return *dataset_; }
   const BatchSchema& schema() const override { return selection_->schema; }
@@ -313,7 +318,9 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
   std::optional<Run> run;
   if (planned.order != nullptr) run = run_of(planned, from.batches);
   if (run && following) run->following = std::make_shared<const Run>(run_of(*following, 0));
-  forecast_->begin({.source = source, .order = planned.order, .plan = planned.plan});
+  const bool is_last = options_.epoch_count > 0 && planned.epoch + 1 >= options_.epoch_count;
+  forecast_->begin(
+      {.source = source, .order = planned.order, .plan = planned.plan, .is_last = is_last});
   {
     MutexLock lock(mutex_);
     planned_ = std::move(planned);
@@ -373,6 +380,44 @@ bool LoaderImpl::is_ready() const {
     if (delivered_ == own_batches(planned_.plan)) return true;
   }
   return !channel_.is_empty();
+}
+
+bool LoaderImpl::is_ahead() const {
+  {
+    MutexLock lock(mutex_);
+    if (!is_running_ || has_ended_ || delivered_ == own_batches(planned_.plan)) return true;
+  }
+  return channel_.is_full();
+}
+
+Result<std::vector<std::uint64_t>> LoaderImpl::block_needs(std::uint64_t epochs,
+                                                           std::uint32_t first_rank,
+                                                           std::uint32_t ranks,
+                                                           const std::stop_token& stop) const {
+  if (first_rank >= options_.world_size || ranks == 0 || ranks > options_.world_size - first_rank)
+    return Status(Code::kInvalidArgument, "block_needs: there are no such ranks");
+  Position position;
+  std::shared_ptr<const OrderSource> source;
+  {
+    MutexLock lock(mutex_);
+    position = position_now();
+    source = source_;
+  }
+  std::vector<std::uint64_t> needs(dataset_->block_count(), kNever);
+  std::uint64_t before = 0;
+  for (std::uint64_t i = 0; i < epochs; ++i) {
+    const std::uint64_t t = i == 0 ? position.t : 0;
+    HEADRACE_TRY_ASSIGN(const Planned planned, plan_at(*source, position.epoch + i, t, stop));
+    if (planned.order == nullptr) continue;
+    const auto own = first_needs(planned.order, dataset_->block_count(), planned.plan,
+                                 {.first = first_rank, .count = ranks});
+    for (std::size_t block = 0; block < needs.size(); ++block)
+      if (own[block] != kNever) needs[block] = std::min(needs[block], before + own[block]);
+    before += planned.plan.batch_count();
+    // What all need is known: later epochs bring nothing new.
+    if (std::find(needs.begin(), needs.end(), kNever) == needs.end()) break;
+  }
+  return needs;
 }
 
 Result<std::unique_ptr<Batch>> LoaderImpl::take_batch(Delivery delivery) {

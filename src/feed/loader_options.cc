@@ -221,13 +221,15 @@ Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,
   // A compressed block is held inflated: one a window, for the memory.
   spec.window_blocks = options.window_blocks > 0 ? options.window_blocks : (is_compressed ? 1 : 2);
   HEADRACE_TRY_ASSIGN(const auto order, EpochOrder::create(spec, samples, 0));
+  const std::uint64_t memory =
+      options.order_memory_bytes > 0 ? options.order_memory_bytes : pool.limit_bytes();
   const LaneChoice choice =
       choose_lanes({.global_batch = std::uint64_t{options.batch_size} * options.world_size,
                     .sample_count = dataset.sample_count(),
                     .block_count = dataset.block_count(),
                     .window_blocks = spec.window_blocks,
                     .window_bytes = Pipeline::largest_window_bytes(dataset, *order, sizes),
-                    .memory_bytes = pool.limit_bytes() - pool.limit_bytes() / kBatchShare});
+                    .memory_bytes = memory - memory / kBatchShare});
   spec.lane_count = choice.lane_count;
   spec.bundle_lanes = choice.bundle_lanes;
   if (options.lane_count > 0) {

@@ -32,8 +32,12 @@ constexpr std::size_t kPartsInFlight = 8;
 constexpr std::uint64_t kLargestPartBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kSmallestPartBytes = std::uint64_t{16} << 10;
 constexpr std::size_t kIdleHandles = 32;
-/// Of the memory, at most, for what waits to be written to a cache.
-constexpr std::uint64_t kCacheShare = 8;
+// Of the memory, for what waits to be written to a cache. Orders are made for all of the memory
+// (LoaderOptions::order_memory_bytes), of which they take up to 15 of 16 parts; so it is no more than
+// that, but where it would hold less than a few requests.
+constexpr std::uint64_t kCacheShare = 16;
+constexpr std::uint64_t kLeastCacheBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMostCacheShare = 8;
 
 TimePoint next_slice() { return system_clock().now() + kPauseSlice; }
 
@@ -63,6 +67,11 @@ class Starving {
 StoreClient::StoreClient() = default;
 StoreClient::~StoreClient() { close(); }
 
+std::uint64_t StoreClient::cache_buffer_bytes(std::uint64_t memory_bytes) noexcept {
+  const std::uint64_t most = std::min(memory_bytes / kMostCacheShare, CacheOptions().buffer_bytes);
+  return std::min(most, std::max(memory_bytes / kCacheShare, kLeastCacheBytes));
+}
+
 Result<std::shared_ptr<StoreClient>> StoreClient::open(const StoreOptions& options,
                                                        const Environment& environment,
                                                        std::uint64_t memory_bytes,
@@ -71,7 +80,7 @@ Result<std::shared_ptr<StoreClient>> StoreClient::open(const StoreOptions& optio
   HEADRACE_TRY_ASSIGN(auto store, open_store(options, environment));
   if (!cache.directory.empty()) {
     CacheOptions own = cache;
-    own.buffer_bytes = std::min(own.buffer_bytes, memory_bytes / kCacheShare);
+    own.buffer_bytes = std::min(own.buffer_bytes, cache_buffer_bytes(memory_bytes));
     HEADRACE_TRY_ASSIGN(auto opened, Cache::open(own));
     store = cache_reads(std::move(store), std::move(opened), options.queue_capacity);
     memory_bytes -= own.buffer_bytes;

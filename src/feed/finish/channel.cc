@@ -74,6 +74,11 @@ void Channel::put(Delivery delivery, std::uint64_t generation) {
   if (is_awaited_) filled_.notify_all();
 }
 
+bool Channel::is_full() const {
+  MutexLock lock(mutex_);
+  return is_full_ || ready_.size() >= capacity_;
+}
+
 bool Channel::is_empty() const {
   MutexLock lock(mutex_);
   return ready_.empty();

@@ -62,6 +62,8 @@ class Channel {
   /// Dropped when the generation is over.
   void put(Delivery delivery, std::uint64_t generation);
   bool is_empty() const;
+  /// As many batches wait as may, or the feed thread holds them all.
+  bool is_full() const;
 
  private:
   Clock& clock_;
