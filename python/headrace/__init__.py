@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace._native import ObjectInfo, __version__
 from headrace.base.metrics import Metric
+from headrace.caching.cache import Cache
 from headrace.errors import (
     CancelledError,
     ChangedError,
@@ -25,7 +26,6 @@ from headrace.errors import (
     UnsupportedError,
     UserCodeError,
 )
-from headrace.store.cache import Cache
 from headrace.store.store import RangeResult, Store, StoreOptions
 
 if TYPE_CHECKING:

@@ -1,23 +1,19 @@
 // A cache needs no store: what is asked here is about a directory. Calls that look at every file
 // run on a thread of their own (run_interruptible), so that Ctrl-C ends the wait for them.
-#include "headrace/cache.h"
+#include "cache.h"
 
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "bind.h"
+#include "dataset.h"
 #include "errors.h"
-#include "process.h"
+#include "store.h"
 #include "waiting.h"
 
 namespace headrace {
 namespace {
-
-struct PyCache {
-  std::shared_ptr<Cache> cache;
-};
 
 nb::dict usage(PyCache& self) {
   const auto result =
@@ -59,6 +55,68 @@ nb::tuple verify(PyCache& self, const nb::object& progress) {
   return nb::make_tuple((*result).extent_count, (*result).data_bytes, (*result).broken_count);
 }
 
+nb::dict to_dict(const FillReport& report) {
+  nb::dict out;
+  out["total_bytes"] = report.total_bytes;
+  out["held_bytes"] = report.held_bytes;
+  out["fetched_bytes"] = report.fetched_bytes;
+  out["missing_bytes"] = report.missing_bytes;
+  out["file_bytes"] = report.file_bytes;
+  return out;
+}
+
+/// `needs`: by block, batches; those of kNever are left out. Empty: all, in the dataset's order.
+nb::dict fill(PyCache& self, PyDataset& dataset, PyStore& store,
+              const std::vector<std::uint64_t>& needs, std::uint32_t share,
+              std::uint32_t share_count, bool is_all_required, std::uint64_t memory_bytes,
+              const nb::object& progress) {
+  auto client = store.client.get();
+  auto data = dataset.reader.get()->dataset();
+  ProgressRelay relay(progress);
+  FillOptions options;
+  options.wants = order_wants(needs);
+  options.share = share;
+  options.share_count = share_count;
+  options.is_all_required = is_all_required;
+  options.memory_bytes = memory_bytes;
+  options.progress = [&relay](const FillReport& report) {
+    relay.store({report.held_bytes, report.fetched_bytes, report.total_bytes});
+  };
+  auto report = run_interruptible(
+      [&, cache = self.cache](const std::stop_token& stop) {
+        // The store may be closed meanwhile.
+        std::stop_source either;
+        const auto end = [&] { either.request_stop(); };
+        const std::stop_callback on_call(stop, end);
+        const std::stop_callback on_close(client->closing(), end);
+        return fill_cache(*data, client->store(), *cache, options, either.get_token());
+      },
+      [&] { relay.report(); });
+  relay.report();
+  return to_dict(value_or_raise(std::move(report), self.cache->directory()));
+}
+
+nb::dict simulate(PyReadTrace& self, std::uint64_t limit_bytes, bool is_lru,
+                  double line_bytes_per_s, double first_byte_s, double disk_bytes_per_s,
+                  double step_s) {
+  const auto found = run_interruptible([&, trace = self.trace](const std::stop_token&) {
+    return simulate_cache(*trace, limit_bytes, is_lru ? CachePolicy::kLru : CachePolicy::kNextUse,
+                          {.line_bytes_per_s = line_bytes_per_s,
+                           .first_byte_s = first_byte_s,
+                           .disk_bytes_per_s = disk_bytes_per_s,
+                           .step_s = step_s});
+  });
+  nb::dict out;
+  out["hit_bytes"] = found.hit_bytes;
+  out["fetched_bytes"] = found.fetched_bytes;
+  out["epoch_fetched_bytes"] = nb::cast(found.epoch_fetched_bytes);
+  out["evicted_bytes"] = found.evicted_bytes;
+  out["left_out_bytes"] = found.left_out_bytes;
+  out["stall_seconds"] = found.stall_s;
+  out["run_seconds"] = found.run_s;
+  return out;
+}
+
 }  // namespace
 
 void bind_cache(nb::module_& m) {
@@ -94,9 +152,45 @@ void bind_cache(nb::module_& m) {
                                   self.cache->directory());
           },
           nb::arg("bytes"))
+      .def("fill", &fill, nb::arg("dataset"), nb::arg("store"), nb::kw_only(), nb::arg("needs"),
+           nb::arg("share") = 0, nb::arg("share_count") = 1, nb::arg("is_all_required") = false,
+           nb::arg("memory_bytes") = std::uint64_t{64} << 20, nb::arg("progress") = nb::none())
+      .def("capacity", [](PyCache& self) { return self.cache->capacity_bytes(); })
+      .def(
+          "pin",
+          [](PyCache& self, const std::string& url_prefix) {
+            raise_if_error(self.cache->pin(url_prefix), self.cache->directory());
+          },
+          nb::arg("url_prefix"))
+      .def(
+          "unpin",
+          [](PyCache& self, const std::string& url_prefix) {
+            return value_or_raise(self.cache->unpin(url_prefix), self.cache->directory());
+          },
+          nb::arg("url_prefix"))
+      .def(
+          "pins",
+          [](PyCache& self) { return value_or_raise(self.cache->pins(), self.cache->directory()); })
       .def("flush", [](PyCache& self) {
         ReleaseGil release;
         self.cache->flush();
+      });
+  nb::class_<PyReadTrace>(m, "ReadTrace")
+      .def_prop_ro("data_bytes", [](PyReadTrace& self) { return self.trace->data_bytes; })
+      .def_prop_ro("file_bytes", [](PyReadTrace& self) { return self.trace->file_bytes; })
+      .def("simulate", &simulate, nb::kw_only(), nb::arg("limit_bytes"), nb::arg("is_lru"),
+           nb::arg("line_bytes_per_s"), nb::arg("first_byte_s"), nb::arg("disk_bytes_per_s"),
+           nb::arg("step_s"));
+  nb::class_<PyFill>(m, "Fill")
+      .def("report", [](PyFill& self) { return to_dict(self.fill.get()->report()); })
+      .def_prop_ro("is_over", [](PyFill& self) { return self.fill.get()->is_over(); })
+      .def("check", [](PyFill& self) { raise_if_error(self.fill.get()->status()); })
+      .def("close", [](PyFill& self) {
+        if (auto running = self.fill.peek()) {
+          ReleaseGil release;
+          running->stop();
+        }
+        self.fill.drop();
       });
 }
 

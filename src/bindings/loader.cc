@@ -16,10 +16,12 @@
 #include <utility>
 
 #include "batch_owner.h"
+#include "cache.h"
 #include "column_converter.h"
 #include "dataset.h"
 #include "decode.h"
 #include "errors.h"
+#include "headrace/trace_reads.h"
 #include "metrics.h"
 #include "order.h"
 #include "order_source.h"
@@ -32,6 +34,8 @@ namespace {
 /// reads from.
 struct LoaderParts {
   std::shared_ptr<StoreClient> client;
+  std::shared_ptr<const Dataset> dataset;
+  LoaderOptions options;
   std::unique_ptr<Loader> loader;
   std::timed_mutex mutex;  // One thread at a time moves the position.
 };
@@ -184,6 +188,8 @@ void open_loader(PyLoader* self, PyDataset& dataset, PyStore& store, nb::object 
   parts->client = store.client.get();
   parts->client->set_rank(options.rank);
   auto data = dataset.reader.get()->dataset();
+  parts->dataset = data;
+  parts->options = options;
   auto handle = value_or_raise(parts->client->store().new_handle());
   auto loader = [&] {
     ReleaseGil release;
@@ -278,6 +284,87 @@ nb::object sample_ids(PyLoader& self, std::uint64_t epoch, std::uint64_t batch_i
   return make_int64_array(value_or_raise(std::move(result)));
 }
 
+/// By block; kNever: no rank asked for needs it.
+std::vector<std::uint64_t> block_needs(PyLoader& self, std::uint64_t epochs,
+                                       std::uint32_t first_rank, std::uint32_t ranks) {
+  return value_or_raise(planned(self, [&](Loader& loader, const std::stop_token& stop) {
+    return loader.block_needs(epochs, first_rank, ranks, stop);
+  }));
+}
+
+/// What a loader's node is going to need, in the order of need; what no rank of it needs in the
+/// epochs that are known comes last, a share each.
+struct NodePlan {
+  std::shared_ptr<LoaderParts> parts;
+  std::uint32_t rank = 0;
+  std::uint32_t node_first = 0, node_ranks = 1;  ///< Ranks of this node.
+  std::uint64_t epochs_left = 0;                 ///< 0: not known.
+  std::uint64_t memory_bytes = 0;
+
+  Result<FillOptions> operator()(const std::stop_token& stop) const {
+    // As far as the loader tells the cache itself.
+    constexpr std::uint64_t kForeseen = 2;
+    const Loader& loader = *parts->loader;
+    const std::uint64_t epochs = epochs_left == 0 ? kForeseen : std::min(kForeseen, epochs_left);
+    HEADRACE_TRY_ASSIGN(const auto own, loader.block_needs(epochs, rank, 1, stop));
+    HEADRACE_TRY_ASSIGN(const auto node, loader.block_needs(epochs, node_first, node_ranks, stop));
+    FillOptions options;
+    options.memory_bytes = memory_bytes;
+    options.wants = order_wants(own);
+    for (FillOptions::Want& want : options.wants) want.need = ForeseenRead::kNever;
+    if (epochs_left == 0 || epochs_left > kForeseen) {
+      for (std::uint32_t block = 0; block < node.size(); ++block) {
+        if (node[block] == kNever && block % node_ranks == rank - node_first)
+          options.wants.push_back({.block = block, .need = ForeseenRead::kNever - 1});
+      }
+    }
+    options.may_read = [&loader] { return loader.is_ahead(); };
+    return options;
+  }
+};
+
+PyFill fill_beside(PyLoader& self, PyCache& cache, std::uint32_t rank, std::uint32_t node_first,
+                   std::uint32_t node_ranks, std::uint64_t epochs_left,
+                   std::uint64_t memory_bytes) {
+  auto parts = self.parts.get();
+  auto handle = value_or_raise(parts->client->store().new_handle());
+  auto data = parts->dataset;
+  return PyFill{Guarded<BackgroundFill>(
+      "what fills the cache",
+      std::make_shared<BackgroundFill>(std::move(data), std::move(handle), cache.cache,
+                                       NodePlan{.parts = parts,
+                                                .rank = rank,
+                                                .node_first = node_first,
+                                                .node_ranks = node_ranks,
+                                                .epochs_left = epochs_left,
+                                                .memory_bytes = memory_bytes}))};
+}
+
+/// The reads of a run of `epochs` epochs of a loader like this that has a cache, for `ranks` ranks
+/// from its own on.
+PyReadTrace trace_reads_of(PyLoader& self, std::uint32_t ranks, std::uint64_t epochs,
+                           std::uint64_t memory_bytes, const nb::object& progress) {
+  auto parts = self.parts.get();
+  ProgressRelay relay(progress);
+  TraceOptions options{.loader = parts->options,
+                       .ranks = ranks,
+                       .epochs = epochs,
+                       .memory_bytes =
+                           memory_bytes - StoreClient::cache_buffer_bytes(memory_bytes),
+                       .progress = {}};
+  options.loader.decode.clear();
+  options.loader.epoch_count = epochs;
+  options.progress = [&relay](std::uint64_t done, std::uint64_t all) {
+    relay.store({done, all, 0});
+  };
+  auto trace = run_interruptible(
+      [&](const std::stop_token& stop) {
+        return trace_reads(parts->dataset, parts->client->store(), options, stop);
+      },
+      [&] { relay.report(); });
+  return PyReadTrace{std::make_shared<const ReadTrace>(value_or_raise(std::move(trace)))};
+}
+
 nb::list metrics(PyLoader& self) { return make_metrics(self.parts.get()->loader->stats()); }
 
 void close(PyLoader& self) {
@@ -308,7 +395,7 @@ void bind_loader(nb::module_& m) {
              const PyOrderSource* order_source, const std::string& on_bad_sample,
              const PyRanges& quarantine, std::vector<std::uint32_t> source_blocks,
              std::optional<nb::object> to_arrow, const std::map<std::string, PyDecode>& decode,
-             std::uint64_t epochs) {
+             std::uint64_t epochs, std::uint64_t order_memory_bytes) {
             LoaderOptions options =
                 make_options(batch_size, rank, world_size, order, seed, epoch_end);
             options.window_blocks = window_blocks;
@@ -316,6 +403,7 @@ void bind_loader(nb::module_& m) {
             options.prefetch_batches = prefetch;
             options.worker_count = workers;
             options.epoch_count = epochs;
+            options.order_memory_bytes = order_memory_bytes;
             options.columns = std::move(columns);
             for (const auto& [name, how] : decode) options.decode[name] = how.decode;
             options.on_bad_sample = parse_on_bad_sample(on_bad_sample);
@@ -336,7 +424,8 @@ void bind_loader(nb::module_& m) {
           nb::arg("on_bad_sample") = "raise", nb::arg("quarantine") = PyRanges(),
           nb::arg("source_blocks") = std::vector<std::uint32_t>(),
           nb::arg("to_arrow").none() = nb::none(),
-          nb::arg("decode") = std::map<std::string, PyDecode>(), nb::arg("epochs") = 0)
+          nb::arg("decode") = std::map<std::string, PyDecode>(), nb::arg("epochs") = 0,
+          nb::arg("order_memory_bytes") = 0)
       .def("bad_samples", &bad_samples)
       .def("set_order_source", &set_order_source, nb::arg("source"))
       .def("column_dtypes", &column_dtypes)
@@ -356,6 +445,13 @@ void bind_loader(nb::module_& m) {
       .def_prop_ro("closed", [](PyLoader& self) { return self.parts.is_closed(); })
       .def("sample_ids", &sample_ids, nb::arg("epoch"), nb::arg("batch_index"))
       .def("metrics", &metrics)
+      .def("block_needs", &block_needs, nb::kw_only(), nb::arg("epochs"), nb::arg("first_rank"),
+           nb::arg("ranks"))
+      .def("trace_reads", &trace_reads_of, nb::kw_only(), nb::arg("ranks"), nb::arg("epochs"),
+           nb::arg("memory_bytes"), nb::arg("progress") = nb::none())
+      .def("fill_beside", &fill_beside, nb::arg("cache"), nb::kw_only(), nb::arg("rank"),
+           nb::arg("node_first"), nb::arg("node_ranks"), nb::arg("epochs_left"),
+           nb::arg("memory_bytes"))
       .def("order_spec",
            [](PyLoader& self) { return spec_to_dict(self.parts.get()->loader->order_spec()); })
       .def("close", &close);

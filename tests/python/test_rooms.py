@@ -20,7 +20,7 @@ ROOMS = [
     ["sources"],
     ["data", "decode"],
     ["loader"],
-    ["prepare", "verification", "sim", "torch", "jax", "collate", "transforms", "fsspec"],
+    ["caching", "prepare", "verification", "sim", "torch", "jax", "collate", "transforms", "fsspec"],
     ["bench"],
     ["compat", "cli"],
 ]

@@ -12,6 +12,7 @@ from headrace.data.index import build_index, check_place, store_index
 from headrace.data.rows import Block, Column, Shard, Table, wrap_index
 from headrace.errors import InvalidArgumentError
 from headrace.sources.concat import open_source
+from headrace.sources.filling import check_cache_mode, copy_to_cache, without_cache
 from headrace.sources.opening import default_index_cache
 from headrace.sources.source import Source
 from headrace.sources.url import UrlSource
@@ -41,6 +42,7 @@ class Dataset(live.Closing):
     :param index_cache: directory for indexes built on first use; ``""`` keeps none. Default:
         ``$HEADRACE_INDEX_CACHE``, else ``~/.cache/headrace/index``.
     :param columns: tables: names of the columns to read, default all; the bytes of others are not fetched.
+    :param cache_mode: ``"copy"`` fetches the whole dataset into ``cache=`` first, ``"none"`` keeps nothing there.
     :param options: ``keys``, ``labels``, ``manifest``, ``split``, ``allow_unsafe``, ``tokens_per_sample``,
         ``token_dtype``, ``password``, ``password_salt``, ``lenient``, ``index_workers``; and how to reach the
         store, see :class:`headrace.StoreOptions`.
@@ -53,11 +55,24 @@ class Dataset(live.Closing):
         url: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Dataset],
         *,
         memory: int | str = "256MiB",
+        cache_mode: str = "cache",
         **options: Any,
     ) -> None:
         if not isinstance(url, str | os.PathLike | list | tuple):
             raise InvalidArgumentError(f"{url!r:.200}: expected a URL, a path, or a list of them")
-        self._attach(open_source(url, memory=memory, **options))
+        check_cache_mode(cache_mode, options)
+        if cache_mode == "lazy":
+            raise InvalidArgumentError('cache_mode="lazy" follows the order of a Loader: give it to that')
+        if cache_mode == "none":
+            options = without_cache(options)
+        source = open_source(url, memory=memory, **options)
+        if cache_mode == "copy":
+            try:
+                copy_to_cache(source, memory)
+            except BaseException:
+                source.close()
+                raise
+        self._attach(source)
 
     @classmethod
     def _over(cls, source: Source) -> Self:

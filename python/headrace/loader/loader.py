@@ -21,6 +21,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.loader import changes
 from headrace.loader.engine import Engine
 from headrace.loader.epoch import Epoch
+from headrace.loader.filling import Filling, check_source
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.options import split_options
@@ -106,6 +107,10 @@ class Loader(Mappable[MappedLoader], live.Closing):
     :param progress: rank 0 shows how it goes on stderr: place in the epoch, batches, samples and bytes a second,
         and what the loop waited for. One line on a terminal; elsewhere a line a minute, by the logger
         ``headrace.progress`` where it is set up to be heard.
+    :param cache_mode: what ``cache=`` is for. ``"cache"``: what is read is kept. ``"copy"``: the whole dataset is
+        fetched before the first batch, which takes a ``cache_limit=`` that it fits into; the processes of a node
+        share the work. ``"lazy"``: training begins at once, and whenever batches enough are ready the rest is
+        fetched in the order in which it will be needed, as far as there is room. ``"none"``: nothing is kept.
     :param quarantine: samples that are never delivered, others in their place, whatever ``on_bad_sample``
         says: a file or URL that ``headrace verify --quarantine`` wrote, or dataset positions. Of a mixture
         also a dict of them by source, of a list of datasets by index. The same on all ranks; part of the
@@ -129,13 +134,14 @@ class Loader(Mappable[MappedLoader], live.Closing):
         source = _open(dataset, self._options.columns, self._options.memory, opening)
         with ExitStack() as opened:
             opened.callback(source.close)
+            check_source(source, self._options)
             given = self._options.quarantine
             quarantined = [] if given is None else find_quarantined(source, given)
             self._engine = Engine(source, self._options, chosen_rank or rank_so_far(), quarantined)
             opened.callback(self._engine.close)
             self._tell_shared_lanes()  # A warning may be made an error.
             opened.pop_all()
-        self._has_warned = self._has_told_empty = self._has_told_memory = False
+        self._has_warned = self._has_told_empty = self._has_told_memory = self._has_told_pins = False
         self._batches = 0
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
@@ -143,6 +149,7 @@ class Loader(Mappable[MappedLoader], live.Closing):
         self._progress = EpochProgress() if self._options.progress else None
         self._reader: Reader | None = None  # That may have taken batches ahead.
         self._relay: Relay | None = None
+        self._filling = Filling(self._options)
         live.register(self)
 
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
@@ -254,6 +261,7 @@ class Loader(Mappable[MappedLoader], live.Closing):
         self._recall()
         self._settle_rank()
         self._native.start_epoch()
+        self._filling.begin(self._engine)
         if self._progress is not None:
             self._progress.begin(self._native)
         if self._options.epoch_end == "drop" and not self._has_told_empty and not self._native.epoch_batches:
@@ -274,9 +282,24 @@ class Loader(Mappable[MappedLoader], live.Closing):
         if self._progress is not None and batch is not None and not self._rank.rank:
             self._progress.after_batch(self._native, batch.epoch)
         self._batches += 1
-        if batch is not None and not self._has_told_memory and self._batches & (self._batches - 1) == 0:
-            self._check_memory()
+        if batch is not None and self._batches & (self._batches - 1) == 0:
+            if not self._has_told_memory:
+                self._check_memory()
+            if not self._has_told_pins:
+                self._check_pins()
         return batch
+
+    def _check_pins(self) -> None:
+        """Says once that pins have filled the cache."""
+        if not by_name(self._native.metrics()).get("cache.pin_refusals", 0):
+            return
+        self._has_told_pins = True
+        warnings.warn(
+            f"{self._dataset.url}: what is pinned in the cache fills its limit, and what is read now cannot be kept. `headrace cache pin "
+            "DIR` lists the pins, --remove takes one away; or raise cache_limit=. This is said once.",
+            RuntimeWarning,
+            stacklevel=4,
+        )
 
     def _check_memory(self) -> None:
         """Says once what the memory limit costs, and how much would do. Asked after 1, 2, 4, 8, ... batches:
@@ -419,6 +442,7 @@ class Loader(Mappable[MappedLoader], live.Closing):
                 " none, the loader goes on where it stands"
             )
         self._native.start_epoch()
+        self._filling.begin(self._engine)
 
     @property
     def mixture(self) -> Mixture | None:
@@ -460,6 +484,7 @@ class Loader(Mappable[MappedLoader], live.Closing):
             opened.callback(grown.close)
             engine = changes.moved(self._engine, grown, now, weights)
             opened.pop_all()
+        self._filling.end()
         previous, self._engine, self._mixture = self._engine, engine, mixture
         self._grown.append(mixture)
         previous.close()
@@ -502,6 +527,7 @@ class Loader(Mappable[MappedLoader], live.Closing):
             self._reader._stop()
         if self._relay is not None:
             self._relay._stop()
+        self._filling.end()
         self._engine.close()
         self._engine.source.close()
         for mixture in self._grown:

@@ -11,6 +11,7 @@ from headrace.base.units import parse_bytes, whole_number
 from headrace.errors import InvalidArgumentError, UnsupportedError
 from headrace.loader.quarantine import Quarantine
 from headrace.sources import orders
+from headrace.sources.filling import check_cache_mode, without_cache
 from headrace.sources.options import DatasetOptions
 from headrace.store.store import StoreOptions
 
@@ -40,6 +41,7 @@ class LoaderOptions(DatasetOptions, StoreOptions, total=False):
     decode: Mapping[str, Decoding] | str | None
     on_bad_sample: str
     progress: bool
+    cache_mode: str
     quarantine: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine] | None
     format: str
     block_bytes: int | str | None
@@ -70,6 +72,7 @@ class Options(NamedTuple):
     on_bad_sample: str = "raise"
     quarantine: Any = None
     progress: bool = False
+    cache_mode: str = "cache"
 
     def checked(self) -> Options:
         """With whole numbers for what is counted and the order's own seed where none is given. Raises
@@ -107,6 +110,7 @@ class Options(NamedTuple):
             "prefetch": self.prefetch,
             "workers": self.workers,
             "columns": self.column_names(),
+            "order_memory_bytes": parse_bytes(self.memory),
             "read_timeout": self.read_timeout,
             "on_bad_sample": self.on_bad_sample,
             "to_arrow": _find_to_arrow(self.ragged),
@@ -138,7 +142,9 @@ def split_options(batch_size: int, given: Mapping[str, Any]) -> tuple[Options, d
     """A Loader's options, checked, and those that open what it reads."""
     own = {name: value for name, value in given.items() if name in Options._fields}
     rest = {name: value for name, value in given.items() if name not in Options._fields}
-    return Options(batch_size, **own).checked(), rest
+    options = Options(batch_size, **own).checked()
+    check_cache_mode(options.cache_mode, rest)
+    return options, without_cache(rest) if options.cache_mode == "none" else rest
 
 
 def _find_to_arrow(ragged: str) -> Callable[[_native.ArrowColumn], object] | None:

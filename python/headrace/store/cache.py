@@ -46,13 +46,17 @@ class Cache:
     Jobs may run meanwhile: what is deleted under them is fetched again.
 
     :param directory: as given to ``cache=``. A directory without a cache is a NotFoundError.
+    :param create: make one there instead.
+    :param limit: as ``cache_limit=``, for what is added through this object.
     """
 
-    def __init__(self, directory: str | os.PathLike[str]) -> None:
+    def __init__(
+        self, directory: str | os.PathLike[str], *, create: bool = False, limit: int | str | None = None
+    ) -> None:
         self.directory = os.path.abspath(directory)
-        if not os.path.isdir(os.path.join(self.directory, "v1")):
+        if not create and not os.path.isdir(os.path.join(self.directory, "v1")):
             raise NotFoundError(f"{self.directory}: no cache there; cache= of a Loader or Store makes one")
-        self._native = _native.Cache(self.directory)
+        self._native = _native.Cache(self.directory, 0 if limit is None else parse_bytes(limit, "limit"))
 
     def usage(self) -> CacheUsage:
         """How much there is. Reads names alone: about 1 µs a file."""
@@ -81,3 +85,17 @@ class Cache:
         """Deletes what is least likely to be read again until files take ``limit`` at most. Returns the bytes
         that went."""
         return self._native.shrink(0 if limit == 0 else parse_bytes(limit, "limit"))
+
+    def pin(self, url: str) -> None:
+        """Keeps what is cached of objects whose URL begins with ``url``, now and later, from ever being evicted,
+        by any process, until :meth:`unpin`. Where pins leave no room, new extents are left out, and
+        ``cache.pin_refusals`` counts. :meth:`remove` deletes them all the same."""
+        self._native.pin(url)
+
+    def unpin(self, url: str) -> bool:
+        """False: exactly this was not pinned."""
+        return self._native.unpin(url)
+
+    def pins(self) -> list[str]:
+        """In order."""
+        return self._native.pins()

@@ -1,0 +1,1 @@
+"""A cache as people fill it, watch it and choose its size."""

@@ -1,0 +1,96 @@
+"""The directory that ``cache=`` names, and what fills it before a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+from headrace.base.units import whole_number
+from headrace.caching.simulation import simulate
+from headrace.data.dataset import Dataset
+from headrace.errors import InvalidArgumentError
+from headrace.loader.loader import Loader
+from headrace.store import cache as store_cache
+
+__all__ = ["Cache", "WarmReport"]
+
+# Of a read under way while nothing else is.
+_WARM_BYTES = 256 << 20
+
+
+class WarmReport(NamedTuple):
+    """What :meth:`Cache.warm` did. Bytes of objects."""
+
+    total_bytes: int
+    """That the run needs."""
+    held_bytes: int
+    """Were there."""
+    fetched_bytes: int
+    missing_bytes: int
+    """Are not there: the cache has no room for them."""
+    file_bytes: int
+    """That all of it takes in the cache."""
+
+
+class Cache(store_cache.Cache):
+    """What ``cache=`` of a store, dataset or loader keeps in a directory, of all processes that use it.
+
+    Jobs may run meanwhile: what is deleted under them is fetched again.
+
+    :param directory: as given to ``cache=``. A directory without a cache is a NotFoundError.
+    :param create: make one there instead.
+    :param limit: as ``cache_limit=``, for what is added through this object.
+    """
+
+    def warm(
+        self,
+        dataset: Any,
+        *,
+        batch_size: int | None = None,
+        world_size: int = 1,
+        epochs: int = 1,
+        progress: Callable[[int, int, int], None] | None = None,
+        **options: Any,
+    ) -> WarmReport:
+        """Fetches what is missing of a dataset, before the run that needs it. What is there is not read; so one
+        that was interrupted goes on where it was.
+
+        Where all of it has no room, it ends when the cache is full: then say how the run will read
+        (``batch_size`` and the other options of the :class:`headrace.Loader`), and what is needed first is
+        there.
+
+        :param dataset: URL, or whatever a Loader takes.
+        :param batch_size: None: the whole dataset, in its own order.
+        :param world_size: ranks of the run; what any of them needs is fetched.
+        :param epochs: with ``batch_size``: what the first epochs of the run need, for runs that do not read
+            everything in each.
+        :param progress: called now and then with the bytes that were there, that were fetched, and of all.
+        :param options: of the Loader, or without ``batch_size`` of the Dataset.
+        """
+        for name in ("cache", "cache_limit", "cache_mode"):
+            if name in options:
+                raise InvalidArgumentError(f"{name}= is what warm() is about: leave it out")
+        epochs = whole_number("epochs", epochs, 32)
+        with ExitStack() as opened:
+            needs: list[int] = []
+            options["cache"] = self.directory
+            if batch_size is None:
+                for name in ("seed", "order", "shuffle"):
+                    if name in options:
+                        raise InvalidArgumentError(
+                            f"{name}= says in which order a run reads: give its batch_size too"
+                        )
+                source = opened.enter_context(Dataset(dataset, **options))._source
+            else:
+                loader = opened.enter_context(
+                    Loader(dataset, batch_size=batch_size, rank=0, world_size=world_size, **options)
+                )
+                source = loader._engine.source
+                needs = loader._native.block_needs(epochs=epochs, first_rank=0, ranks=world_size)
+            report = self._native.fill(
+                source.native, source.store, needs=needs, memory_bytes=_WARM_BYTES, progress=progress
+            )
+        return WarmReport(**report)
+
+    simulate = staticmethod(simulate)
