@@ -7,28 +7,75 @@ from typing import Annotated, Any
 
 import typer
 
-from headrace.base.units import format_bytes
+from headrace.base.units import format_bytes, parse_bytes, parse_seconds
+from headrace.caching.cache import Cache
+from headrace.caching.simulation import Machine
+from headrace.cli import _cache_curve
+from headrace.cli._plot import find_figure
 from headrace.cli.base import shown
-from headrace.cli.common import console, print_json
-from headrace.cli.declare import Json
+from headrace.cli.common import console, print_json, status_line
+from headrace.cli.declare import Json, Memory, OptionSet, Where, option
+from headrace.cli.index import BlockBytes
 from headrace.cli.library import add
-from headrace.errors import InvalidArgumentError
-from headrace.store.cache import Cache, CachedExtent
+from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.sources.filling import FillProgress
+from headrace.store.cache import CachedExtent
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Look into the directory that `cache=` of a loader or store keeps, and make room in it. Jobs may run meanwhile.",
 )
 
+
+class Run(OptionSet):
+    """How a run reads, where the order matters."""
+
+    batch_size: Annotated[
+        int,
+        option(
+            "--batch-size",
+            help="Samples a rank; 0: the order of the run does not matter.",
+            least=0,
+            panel="Run",
+        ),
+    ] = 0
+    world_size: Annotated[int, option("--world-size", help="Ranks.", least=1, panel="Run")] = 1
+    epochs: Annotated[
+        int, option("--epochs", help="Of the run; 0: 1 to warm, 3 to simulate.", least=0, panel="Run")
+    ] = 0
+    seed: Annotated[int | None, option("--seed", help="Default: the order's own.", least=0, panel="Run")] = (
+        None
+    )
+    order: Annotated[
+        str | None,
+        option("--order", help="headrace (default), sequential, mosaic:py1e ... or litdata.", panel="Run"),
+    ] = None
+
+    def order_options(self) -> dict[str, Any]:
+        """Of the loader, those that are given."""
+        if not self.batch_size and (self.seed is not None or self.order is not None):
+            raise InvalidArgumentError("--seed and --order belong to a run: give its --batch-size too")
+        given: dict[str, Any] = {"seed": self.seed, "order": self.order}
+        return {name: value for name, value in given.items() if value is not None}
+
+
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="As given to cache= or --cache.")]
 
 
 def _by_object(cache: Cache) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str], dict[str, Any]] = {}
+    pins = cache.pins()
     for extent in cache.extents():
         row = rows.setdefault(
             (extent.url, extent.etag),
-            {"url": extent.url, "etag": extent.etag, "size": extent.object_size, "extents": 0, "cached": 0},
+            {
+                "url": extent.url,
+                "etag": extent.etag,
+                "size": extent.object_size,
+                "extents": 0,
+                "cached": 0,
+                "pinned": any(extent.url.startswith(pin) for pin in pins),
+            },
         )
         row["extents"] += 1
         row["cached"] += extent.length
@@ -60,7 +107,7 @@ def ls(
         else:
             share = f"{100 * row['cached'] / row['size']:.0f}%" if row["size"] else "?"
             sys.stdout.write(
-                f"{format_bytes(row['cached']):>10} {share:>5} {shown(row['url'] or '(broken)')}\n"
+                f"{format_bytes(row['cached']):>10} {share:>5} {shown(row['url'] or '(broken)')}{' pinned' if row['pinned'] else ''}\n"
             )
 
 
@@ -71,13 +118,16 @@ def stat(directory: Directory, *, json: Json = False) -> None:
 
     * `headrace cache stat /nvme/headrace --json`
     """
-    usage = Cache(directory).usage()
+    cache = Cache(directory)
+    usage, pins = cache.usage(), cache.pins()
     if json:
-        print_json(usage._asdict())
+        print_json({**usage._asdict(), "pins": pins})
         return
     sys.stdout.write(
         f"{usage.extents} extents, {format_bytes(usage.data_bytes)} of data, {format_bytes(usage.file_bytes)} of files\n"
     )
+    for pin in pins:
+        sys.stdout.write(f"pinned: {shown(pin)}\n")
 
 
 def verify(directory: Directory, *, json: Json = False) -> int:
@@ -138,6 +188,195 @@ def gc(
     _told(Cache(directory).shrink(limit), json)
 
 
+def warm(
+    url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
+    *,
+    cache: Annotated[str, typer.Option("--cache", metavar="DIR", help="The cache; made when it is missing.")],
+    cache_limit: Annotated[
+        str | None, typer.Option("--cache-limit", metavar="SIZE", help="As the run will say, such as 2TB.")
+    ] = None,
+    pin: Annotated[bool, typer.Option("--pin", help="And pin it, so that no other job evicts it.")] = False,
+    memory: Memory = "1GiB",
+    run: Run,
+    where: Where,
+    json: Json = False,
+) -> int:
+    """Fetch a dataset into a cache before a run, on any machine that has the disk. What is there is not read, so
+    one that was interrupted goes on. Exit code 1 when not all has room.
+
+    Where the cache is smaller than the dataset, tell how the run will read: what it needs first is fetched.
+
+    Examples:
+
+    * `headrace cache warm s3://bucket/train --cache /nvme/headrace`
+
+    * `headrace cache warm s3://bucket/train --cache /nvme/headrace --cache-limit 2TB --batch-size 256 --world-size 8 --seed 7`
+    """
+    into = Cache(cache, create=True, limit=cache_limit)
+    if pin:
+        into.pin(url)
+    progress = FillProgress(f"warming {url}")
+    try:
+        report = into.warm(
+            url,
+            batch_size=run.batch_size or None,
+            world_size=run.world_size,
+            epochs=run.epochs or 1,
+            progress=progress,
+            memory=memory,
+            **run.order_options(),
+            **where.as_dict(),
+        )
+    finally:
+        progress.end()
+    if json:
+        print_json(report._asdict())
+    else:
+        there = report.total_bytes - report.missing_bytes
+        share = 100 * there // report.total_bytes if report.total_bytes else 100
+        sys.stdout.write(
+            f"{format_bytes(report.fetched_bytes)} fetched, {format_bytes(report.held_bytes)} were there: {share}% of {format_bytes(report.total_bytes)} is in the cache\n"
+        )
+        if report.missing_bytes:
+            sys.stdout.write(
+                f"{format_bytes(report.missing_bytes)} have no room: all of it takes {format_bytes(report.file_bytes)}\n"
+            )
+    return 1 if report.missing_bytes else 0
+
+
+def pin(
+    directory: Directory,
+    url: Annotated[
+        str, typer.Argument(metavar="[URL]", help="Objects whose URL begins so; without: list the pins.")
+    ] = "",
+    *,
+    remove: Annotated[bool, typer.Option("--remove", help="Take the pin away.")] = False,
+    json: Json = False,
+) -> None:
+    """Keep what is cached of some objects from ever being evicted, by any job, or list what is pinned.
+
+    It may be pinned before it is there. `free` deletes it all the same.
+
+    Examples:
+
+    * `headrace cache pin /nvme/headrace s3://bucket/validation/`
+
+    * `headrace cache pin /nvme/headrace s3://bucket/validation/ --remove`
+    """
+    cache = Cache(directory)
+    if remove and not url:
+        raise InvalidArgumentError("--remove: say which pin")
+    if remove and not cache.unpin(url):
+        raise NotFoundError(
+            f"{url}: not pinned in {directory}; `headrace cache pin {directory}` lists what is"
+        )
+    if url and not remove:
+        cache.pin(url)
+    pins = cache.pins()
+    if json:
+        print_json({"pins": pins})
+    elif not url:
+        for each in pins:
+            sys.stdout.write(f"{shown(each)}\n")
+
+
+def simulate(
+    url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
+    *,
+    sizes: Annotated[
+        str,
+        typer.Option(
+            "--sizes",
+            metavar="SIZE,SIZE",
+            help="Caches to try, such as 0,500GB,1TB; default: eleven up to all of it.",
+        ),
+    ] = "",
+    ranks_per_node: Annotated[
+        int, typer.Option("--ranks-per-node", min=0, help="Ranks that share the cache; 0: all.")
+    ] = 0,
+    bandwidth: Annotated[
+        str, typer.Option("--bandwidth", metavar="SIZE", help="From the store a second, for all these ranks.")
+    ] = "1.25GB",
+    first_byte: Annotated[
+        str, typer.Option("--first-byte", metavar="TIME", help="Until the store begins to answer.")
+    ] = "30ms",
+    disk: Annotated[
+        str, typer.Option("--disk", metavar="SIZE", help="From the cache a second, for all these ranks.")
+    ] = "3GB",
+    step: Annotated[
+        str, typer.Option("--step", metavar="TIME", help="Of training, from batch to batch.")
+    ] = "100ms",
+    plot: Annotated[
+        str, typer.Option("--plot", metavar="FILE", help="Draw the curve, such as cache.png.")
+    ] = "",
+    page: Annotated[
+        str,
+        typer.Option(
+            "--html", metavar="FILE", help="Write curve and numbers as a page that needs no other file."
+        ),
+    ] = "",
+    block_bytes: BlockBytes = None,
+    memory: Memory = "4GiB",
+    run: Run,
+    where: Where,
+    json: Json = False,
+) -> None:
+    """Say what a cache would bring to a run by its size: hits, bytes from the store, and how long the loop waits.
+
+    The real loader goes through the run without moving data, and its reads are replayed against caches: with our
+    rule of eviction, and with LRU. Bytes are exact as long as the store keeps up; waiting follows from the rates that
+    are given.
+
+    Examples:
+
+    * `headrace cache simulate s3://bucket/train --batch-size 256 --world-size 8 --epochs 3`
+
+    * `headrace cache simulate s3://bucket/train --batch-size 256 --sizes 0,500GB,1TB,2TB --html cache.html`
+    """
+    if not run.batch_size:
+        raise InvalidArgumentError("--batch-size: say how the run reads")
+    figure, epochs = find_figure() if plot else None, run.epochs or 3
+    with status_line("simulating"):
+        found = Cache.simulate(
+            url,
+            batch_size=run.batch_size,
+            sizes=sizes.split(",") if sizes else None,
+            epochs=epochs,
+            world_size=run.world_size,
+            ranks_per_node=ranks_per_node or None,
+            memory=memory,
+            machine=Machine(
+                parse_bytes(bandwidth, "--bandwidth"),
+                parse_seconds(first_byte, "--first-byte"),
+                parse_bytes(disk, "--disk"),
+                parse_seconds(step, "--step"),
+            ),
+            block_bytes=block_bytes,
+            **run.order_options(),
+            **where.as_dict(),
+        )
+    if figure is not None:
+        _cache_curve.picture(found, figure, plot, f"{url}, {epochs} epochs")
+    if page:
+        with open(page, "w", encoding="utf-8") as file:
+            file.write(_cache_curve.page(found, f"A cache for {shown(url)}, {epochs} epochs"))
+    if json:
+        print_json(
+            {
+                "data_bytes": found.data_bytes,
+                "file_bytes": found.file_bytes,
+                "machine": found.machine._asdict(),
+                "rows": [row._asdict() for row in found.rows],
+            }
+        )
+        return
+    out = console()
+    out.print(
+        f"{format_bytes(found.data_bytes)} of data, {format_bytes(found.file_bytes)} of files when all of it is cached; {epochs} epochs"
+    )
+    out.print(_cache_curve.table(found))
+
+
 def _told(freed: int, json: bool) -> None:
     if json:
         print_json({"freed_bytes": freed})
@@ -146,6 +385,6 @@ def _told(freed: int, json: bool) -> None:
 
 
 def register(parent: typer.Typer) -> None:
-    for function in (ls, stat, verify, free, gc):
+    for function in (ls, stat, warm, pin, verify, free, gc, simulate):
         add(app, function)
     parent.add_typer(app, name="cache")
