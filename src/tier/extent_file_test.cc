@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <fstream>
 #include <initializer_list>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "base/random.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
+#include "tier/sealed_file.h"
 
 namespace headrace::tier {
 namespace {
@@ -26,25 +25,6 @@ std::vector<std::byte> random_bytes(Random& random, std::size_t size) {
   for (std::byte& b : out) b = static_cast<std::byte>(random.next());
   return out;
 }
-
-/// A file as publish_extent() wants it.
-class SealedFile {
- public:
-  SealedFile(const ExtentInfo& info, std::span<const std::byte> data)
-      : bytes_(static_cast<std::byte*>(std::aligned_alloc(kHeaderBytes, file_bytes(info.name)))) {
-    std::copy(data.begin(), data.end(), bytes_.get() + kHeaderBytes);
-    seal_extent(info, {bytes_.get(), file_bytes(info.name)});
-    size_ = file_bytes(info.name);
-  }
-  std::span<const std::byte> bytes() const { return {bytes_.get(), size_}; }
-
- private:
-  struct Free {
-    void operator()(std::byte* bytes) const noexcept { std::free(bytes); }
-  };
-  std::unique_ptr<std::byte, Free> bytes_;
-  std::size_t size_ = 0;
-};
 
 class ExtentFile : public ::testing::Test {
  protected:
