@@ -111,13 +111,16 @@ class Flusher:
         _native.checkpoint_copy_file(
             near, far, file.key, file.size, file.crc32c, self._options.part_bytes, self._options.check
         )
-        _native.checkpoint_write_small(far, file.index_key, self._near.index_bytes(file))
+        index = self._near.index_bytes(file)
+        _native.checkpoint_write_small(far, file.index_key, index)
+        self._far.check_written(file.index_key, index, self._options.check)
 
     def _commit(self, manifest: Manifest, fence: int, overwrite: bool) -> list[str]:
         """Returns the saves that need not stay on the disk."""
         self._far.check_fence(fence)
         self._far.commit(manifest, overwrite=overwrite)
         self._far.set_latest(manifest)
+        self._far.check_committed(manifest, self._options.check)
         there = set(self._far.steps())
         surplus = [step for step in self._near.steps() if step in there]
         saves = []

@@ -9,6 +9,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from headrace import _native
@@ -81,11 +82,13 @@ class Place:
         try:
             _native.checkpoint_write_small(self.native, key, data, not overwrite)
         except HeadraceError as error:
-            # The answer may be lost, and the object be this very one.
+            # The answer may be lost, and the object be this very one. A ChangedError from here on is another's.
             if not self._has(key, data):
                 if not isinstance(error, ChangedError):
                     raise
                 other = self.manifest(manifest.step)
+                if other.save == manifest.save:
+                    return
                 raise ChangedError(
                     f"{self.url}: step {manifest.step} was saved before (save {other.save}, {other.created}); save(..., overwrite=True) "
                     "replaces it"
@@ -98,8 +101,35 @@ class Place:
             return False
 
     def set_latest(self, manifest: Manifest) -> None:
-        text = json.dumps({"step": manifest.step, "save": manifest.save}) + "\n"
-        _native.checkpoint_write_small(self.native, LATEST, text.encode())
+        _native.checkpoint_write_small(self.native, LATEST, _latest_text(manifest))
+
+    def check_committed(self, manifest: Manifest, check: str) -> None:
+        """Whether manifest and LATEST are what was written. Raises CorruptError, and deletes a manifest that
+        nobody could read."""
+        wanted = {step_key(manifest.step): manifest.encode(), LATEST: _latest_text(manifest)}
+        with ThreadPoolExecutor(len(wanted)) as both:  # One round trip.
+            checks = [both.submit(self.check_written, key, data, check) for key, data in wanted.items()]
+        try:
+            for each in checks:
+                each.result()
+        except CorruptError:
+            with contextlib.suppress(HeadraceError):
+                try:
+                    self.manifest(manifest.step)
+                except CorruptError:
+                    self.store.delete(step_key(manifest.step))
+            raise
+
+    def check_written(self, key: str, data: bytes, check: str) -> None:
+        """Reads a small object back, as ``check`` of Checkpointer says. Raises CorruptError."""
+        if check == "none" or (check == "auto" and local_path(self.url) is not None):
+            return
+        try:
+            found = self.store.get(key)
+        except NotFoundError:
+            raise CorruptError(f"{self.url}/{key}: is not there, though the store took it") from None
+        if found != data:
+            raise CorruptError(f"{self.url}/{key}: the store has other bytes than were sent")
 
     def latest(self) -> int | None:
         """The step that LATEST names; None: it is not there, or broken."""
@@ -235,6 +265,10 @@ class Nearest(Place):
             return near if _fence(self._near.manifest(near)) >= _fence(self._far.manifest(far)) else far
         except (NotFoundError, CorruptError):
             return far
+
+
+def _latest_text(manifest: Manifest) -> bytes:
+    return (json.dumps({"step": manifest.step, "save": manifest.save}) + "\n").encode()
 
 
 def _fence(manifest: Manifest) -> int:

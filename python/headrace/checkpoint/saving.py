@@ -21,7 +21,7 @@ from headrace.checkpoint.manifest import DataFile, Manifest, encode_index
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Plan, had, make_plan
 from headrace.checkpoint.tree import Node, flatten
-from headrace.errors import HeadraceError, InvalidArgumentError, UnavailableError
+from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
 
 __all__ = ["Planner", "SaveOptions", "Saving", "raise_first"]
 
@@ -118,6 +118,7 @@ class Saving:
         self._pieces = self._plan.of_rank(group.rank)
         self._writer: _native.CheckpointWriter | None = None
         self._places: list[tuple[int, int]] = []
+        self._may_be_there = False  # Whether a manifest may name what was written.
 
     def stage(self) -> None:
         """Copies what this rank writes; when it returns, the state may change. Blocks where the memory for it
@@ -155,27 +156,29 @@ class Saving:
         self._arrays = {}
 
     def finish(self) -> Manifest:
-        """Makes a checkpoint of it, with all ranks. Raises on every rank what went wrong on any; then there is
-        no checkpoint, and what was written is deleted."""
+        """Makes a checkpoint of it, with all ranks. Raises on every rank what went wrong on any. Then what was
+        written is deleted, unless a manifest may name it: an answer can be lost, and what is behind it not."""
         try:
             report = {"error": "", "file": list(self._write())}
         except Exception as error:
             report = {"error": f"{type(error).__name__}: {error}", "file": []}
         said = self._group.gather("report", report)
-        manifest, outcome = None, {"error": ""}
+        manifest, outcome = None, {"error": "", "may_be_there": False}
         try:
             raise_first("it could not write its part", said)
             manifest = self._manifest([DataFile(*each["file"]) for each in said])
             if self._group.rank == 0:
                 self._commit(manifest)
         except Exception as error:
-            outcome = {"error": f"{error}"}
+            outcome = {"error": f"{error}", "may_be_there": self._may_be_there}
             if self._group.world_size == 1:
-                self._discard()
+                if not self._may_be_there:
+                    self._discard()
                 raise
         said = self._group.gather("outcome", outcome)
         if any(each["error"] for each in said):
-            self._discard()
+            if not any(each["may_be_there"] for each in said):
+                self._discard()
             raise_first("the save failed", said)
         assert manifest is not None
         return manifest
@@ -183,7 +186,7 @@ class Saving:
     def fail(self, error: Exception) -> None:
         """Where this rank could not even stage: tells the others."""
         said = self._group.gather("report", {"error": f"{type(error).__name__}: {error}", "file": []})
-        self._group.gather("outcome", {"error": f"{error}"})
+        self._group.gather("outcome", {"error": f"{error}", "may_be_there": False})
         del said
         self._discard()
 
@@ -193,6 +196,7 @@ class Saving:
         index = encode_index(self._pieces, self._places, sums)
         key = index_key(self.save, self._group.rank)
         _native.checkpoint_write_small(self._place.native, key, index)
+        self._place.check_written(key, index, self._options.check)
         return DataFile(
             data_key(self.save, self._group.rank), size, crc, key, _native.crc32c(index), len(self._pieces)
         )
@@ -212,8 +216,20 @@ class Saving:
     def _commit(self, manifest: Manifest) -> None:
         if self._options.is_fenced:
             self._place.check_fence(self._fence)
-        self._place.commit(manifest, overwrite=self._options.overwrite)
-        self._place.set_latest(manifest)
+        self._may_be_there = True
+        try:
+            self._place.commit(manifest, overwrite=self._options.overwrite)
+        except ChangedError:
+            self._may_be_there = False
+            raise
+        try:
+            self._place.set_latest(manifest)
+        except HeadraceError as error:
+            raise UnavailableError(
+                f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; load({manifest.step}) finds it, and "
+                "save(..., overwrite=True) replaces it"
+            ) from error
+        self._place.check_committed(manifest, self._options.check)
 
     def _discard(self) -> None:
         """Deletes what this rank has written. What cannot be deleted is swept by a later job."""
