@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
@@ -116,7 +117,10 @@ def number_of(state: dict[str, Any], run: dict[str, Any]) -> int:
 
 
 class Runner:
-    """Runs many at once: one process of checkpoint_fault_worker.py, which forks. Threads: any."""
+    """Runs many at once: one process of checkpoint_fault_worker.py, which forks. Threads: any.
+
+    :param folder: with the directory of the server's buckets, ``buckets``.
+    """
 
     def __init__(self, folder: Path, server: Any) -> None:
         self._folder, self._server = folder, server
@@ -222,6 +226,8 @@ class Runner:
             raise AssertionError(
                 f"{cell}, at={at}, seed={seed}: {error!r}; run: {run}; ranks: {ranks}"
             ) from error
+        for each in (folder, self._folder / "buckets" / "b" / f"run{number}"):
+            shutil.rmtree(each, ignore_errors=True)
         return Outcome(said, [each["error"] for each in ranks], points)
 
     def _ask(self, run: dict[str, Any]) -> list[dict[str, Any]]:
