@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
-import hmac
-import os
 import posixpath
-import urllib.error
-import urllib.request
 import uuid
 from collections.abc import Iterator
-from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +12,10 @@ import pytest
 
 pytest.importorskip("fsspec")
 from fsspec.tests import abstract
+from real_servers import make_container, server
 
 import headrace as hr
 from headrace import sim as simulator
-
-
-def server(name: str) -> str:
-    """A variable of tests/with_servers."""
-    value = os.environ.get(f"HEADRACE_TEST_{name}", "")
-    if not value:
-        pytest.skip("run under tests/with_servers")
-    return value
 
 
 class FsspecSuite(
@@ -106,20 +92,6 @@ class TestFakeGcsServer(SmallerSuite):
     @pytest.fixture
     def fs_path(self) -> str:
         return f"{server('GCS_BUCKET')}/{uuid.uuid4().hex}"
-
-
-def make_container() -> None:
-    """Signed as Microsoft's documentation of Shared Key says; one that exists is fine."""
-    account, container = server("AZURE_ACCOUNT"), server("AZURE_CONTAINER")
-    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02", "Content-Length": "0"}
-    signed = "".join(f"{name}:{headers[name]}\n" for name in ("x-ms-date", "x-ms-version"))
-    text = "PUT" + "\n" * 12 + signed + f"/{account}/{account}/{container}\nrestype:container"
-    key = base64.b64decode(server("AZURE_KEY"))
-    signature = base64.b64encode(hmac.digest(key, text.encode(), "sha256")).decode()
-    url = f"{server('AZURE_ENDPOINT')}/{container}?restype=container"
-    headers["Authorization"] = f"SharedKey {account}:{signature}"
-    with contextlib.suppress(urllib.error.HTTPError):  # 409; anything else is seen by the tests
-        urllib.request.urlopen(urllib.request.Request(url, method="PUT", headers=headers)).close()
 
 
 class TestAzurite(SmallerSuite):

@@ -1,0 +1,99 @@
+"""Checkpoints at servers that we did not write: versitygw, MinIO, Azurite, fake-gcs-server."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import numpy as np
+import pytest
+from real_servers import make_container, server
+
+import headrace as hr
+from headrace.checkpoint import Checkpointer
+
+
+@pytest.fixture(params=["S3", "MINIO", "AZURE", "GCS"])
+def place(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[str, dict[str, Any]]:
+    """URL of an empty prefix, and the options that lead there."""
+    name = request.param
+    prefix = uuid.uuid4().hex
+    options: dict[str, Any] = {"memory": "64MiB", "part_bytes": 5 << 20, "timeout": 30.0}
+    if name in ("S3", "MINIO"):
+        options |= {
+            "endpoint": server(f"{name}_ENDPOINT"),
+            "access_key": server("S3_ACCESS_KEY"),
+            "secret_key": server("S3_SECRET_KEY"),
+        }
+        return f"s3://{server('S3_BUCKET')}/{prefix}", options
+    if name == "AZURE":
+        monkeypatch.setenv("AZURE_STORAGE_KEY", server("AZURE_KEY"))
+        account = server("AZURE_ACCOUNT")
+        make_container()
+        return (
+            f"az://{account}/{server('AZURE_CONTAINER')}/{prefix}",
+            options | {"endpoint": server("AZURE_ENDPOINT").removesuffix(f"/{account}")},
+        )
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", server("GCS_ENDPOINT"))
+    return f"gs://{server('GCS_BUCKET')}/{prefix}", options
+
+
+def state(step: int, count: int = 1_500_000) -> dict[str, Any]:
+    """Three parts."""
+    return {"x": np.random.default_rng(step).random(count), "n": step}
+
+
+def is_state(got: Any, step: int, count: int = 1_500_000) -> bool:
+    return got["n"] == step and np.array_equal(got["x"], state(step, count)["x"])
+
+
+def test_what_is_saved_in_parts_comes_back(place: tuple[str, dict[str, Any]]) -> None:
+    url, options = place
+    with Checkpointer(url, keep=2, **options) as checkpointer:
+        for step in (1, 2, 3):
+            checkpointer.save(step, state(step)).result()
+    with Checkpointer(url, **options) as checkpointer:
+        assert checkpointer.latest() == 3
+        assert checkpointer.steps() == [2, 3]
+        for step in (2, 3):
+            checkpointer.verify(step)
+            assert is_state(checkpointer.load(step), step)
+        assert len(list(checkpointer._far.store.list("saves/"))) == 4
+
+
+def test_of_two_jobs_one_has_the_step(place: tuple[str, dict[str, Any]]) -> None:
+    """Conditional puts: of the fence, and of the manifest."""
+    url, options = place
+    with Checkpointer(url, **options) as first, Checkpointer(url, **options) as second:
+        first.save(1, state(1, 100)).result()
+        second.save(2, state(2, 100)).result()
+        with pytest.raises(hr.ChangedError, match="another job saves here now"):
+            first.save(3, state(3, 100)).result()
+        with pytest.raises(hr.ChangedError, match="step 1 was saved before"):
+            second.save(1, state(4, 100)).result()
+        second.save(2, state(5, 100), overwrite=True).result()
+        assert is_state(second.load(1), 1, 100)
+        assert is_state(second.load(), 5, 100)
+
+
+def test_local_checkpoints_are_brought_over(place: tuple[str, dict[str, Any]], tmp_path: Any) -> None:
+    url, options = place
+    with Checkpointer(url, local=tmp_path / "disk", **options) as checkpointer:
+        checkpointer.save(1, state(1)).result()
+    with Checkpointer(url, **options) as checkpointer:
+        checkpointer.verify(1)
+        assert is_state(checkpointer.load(), 1)
+
+
+def test_damage_at_the_server_is_seen(place: tuple[str, dict[str, Any]]) -> None:
+    url, options = place
+    with Checkpointer(url, **options) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, state(step, 5000)).result()
+        store = checkpointer._far.store
+        (key,) = (i.key for i in store.list("saves/") if "-000000000002-" in i.key and "safetensors" in i.key)
+        data = bytearray(store.get(key))
+        data[-9] ^= 1
+        store.put(key, bytes(data))
+        with pytest.warns(RuntimeWarning, match="loaded step 1"):
+            assert is_state(checkpointer.load(), 1, 5000)
