@@ -110,7 +110,7 @@ class DiskCache final : public Cache {
   std::uint64_t capacity_bytes() const override { return limit_now(ledger_->used_bytes()); }
   std::uint64_t used_bytes() const override { return ledger_->used_bytes(); }
   std::uint64_t stored_bytes(std::uint64_t length_bytes) const noexcept override {
-    return kHeaderBytes + length_bytes;
+    return file_bytes({{}, 0, length_bytes});
   }
   std::uint64_t write_room_bytes() const noexcept override;
   Status pin(const std::string& url_prefix) override;

@@ -60,7 +60,7 @@ class BlockFinder {
       last = &place;
       if (is_same) continue;
       trace.data_bytes += place.length_bytes;
-      trace.file_bytes += place.length_bytes + tier::kHeaderBytes;
+      trace.file_bytes += tier::file_bytes({{}, place.offset_bytes, place.length_bytes});
     }
   }
 

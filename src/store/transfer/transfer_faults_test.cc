@@ -443,12 +443,13 @@ TEST_P(TransferFaultTest, StalledBodyIsRetried) {
 
 TEST_P(TransferFaultTest, SlowButSteadyBodyIsNotCutOff) {
   options_.clock = &clock_;
-  std::counting_semaphore<> go(0);
+  std::counting_semaphore<> go(0), sent(0);
   start([&](const SeenRequest& request, Peer& peer) {
     peer.send(ScriptedServer::head(206, 60, "Content-Range: bytes 0-59/1048576\r\n"));
     for (std::uint64_t i = 0; i < 6; ++i) {
       go.acquire();
       peer.send(server_->content(request.first + i * 10, request.first + i * 10 + 9));
+      sent.release();
     }
   });
   options_.default_timeout = 10min;
@@ -459,6 +460,7 @@ TEST_P(TransferFaultTest, SlowButSteadyBodyIsNotCutOff) {
   Completion completion;
   for (int i = 0; i < 6; ++i) {
     go.release();
+    sent.acquire();
     // Long enough in all to exceed the 10 s of progress_timeout, never in one step.
     if (i == 5) break;
     EXPECT_EQ(handle_->wait({&completion, 1}, system_clock().now() + 5ms), 0U);

@@ -29,10 +29,6 @@ constexpr std::uint64_t kEvictedShare = 64;
 constexpr std::uint64_t kPauseShare = 256;
 constexpr int kMostOverlapping = 8;
 
-std::uint64_t bytes_of_file(const ExtentName& extent) noexcept {
-  return tier::kHeaderBytes + extent.length_bytes;
-}
-
 ExtentName name_of(std::uint32_t object, std::uint64_t offset_bytes, std::uint64_t length_bytes) {
   return {{0, object}, offset_bytes, length_bytes};
 }
@@ -119,7 +115,7 @@ class Model {
   }
 
   void keep(const ExtentName& range, SimulatedCache& out) {
-    const std::uint64_t bytes = bytes_of_file(range);
+    const std::uint64_t bytes = tier::file_bytes(range);
     if (held_.contains(range)) return;
     if (bytes > limit_ || (used_bytes_ + bytes > limit_ && !make_room(range, bytes, out))) {
       out.left_out_bytes += range.length_bytes;
@@ -146,7 +142,7 @@ class Model {
       auto need = next_need(name);
       if (need == PlanEntry::kNever) need.reset();
       all.push_back({.name = name,
-                     .file_bytes = bytes_of_file(name),
+                     .file_bytes = tier::file_bytes(name),
                      .need = need,
                      .was_hit = held.was_hit,
                      .since_ns = held.since});
@@ -164,7 +160,7 @@ class Model {
   }
 
   void drop(All::iterator extent, SimulatedCache& out) {
-    used_bytes_ -= bytes_of_file(extent->first);
+    used_bytes_ -= tier::file_bytes(extent->first);
     out.evicted_bytes += extent->first.length_bytes;
     if (policy_ == CachePolicy::kLru) used_.erase(extent->second.place);
     held_.erase(extent);
