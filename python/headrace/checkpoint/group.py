@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -46,13 +47,18 @@ class Group:
         self.rank, self.world_size, self.timeout = rank, world_size, timeout
         self._values = values
         self._rounds: dict[str, int] = {}
+        self._said: dict[str, list[str]] = defaultdict(list)
 
-    def gather(self, what: str, value: Any) -> list[Any]:
+    def gather(self, what: str, value: Any, of: str = "") -> list[Any]:
         """What each rank says, by rank; ``value`` is JSON. Raises DeadlineError, naming those that said
-        nothing in time."""
+        nothing in time.
+
+        :param of: what it is said of, once, such as a save's id: ranks of which one has given up a save would
+            else take what others say of it for what they say of the next. Default: rounds are counted.
+        """
         if self._values is None:
             return [value]
-        keys = self._keys(what)
+        keys = self._keys(what, of)
         self._values.set(keys[self.rank], json.dumps(value))
         return [json.loads(text) for text in self._wait(what, keys)]
 
@@ -60,14 +66,19 @@ class Group:
         """What rank 0 says, on all ranks."""
         return self.gather(what, value if self.rank == 0 else None)[0]
 
-    def _keys(self, what: str) -> list[str]:
-        """Of a round. Those of two rounds before are deleted: nobody reads them any more, since everybody has
-        spoken in the one between."""
+    def _keys(self, what: str, of: str) -> list[str]:
+        """Of a round. This rank's of two rounds before is deleted: nobody reads it any more, since everybody has
+        spoken in the one between, or has failed."""
         assert self._values is not None
-        number = self._rounds[what] = self._rounds.get(what, -1) + 1
-        if number >= 2:
-            self._values.delete_key(f"{what}/{number - 2}/{self.rank}")
-        return [f"{what}/{number}/{rank}" for rank in range(self.world_size)]
+        if not of:
+            number = self._rounds[what] = self._rounds.get(what, -1) + 1
+            of = str(number)
+        keys = [f"{what}/{of}/{rank}" for rank in range(self.world_size)]
+        said = self._said[what]
+        said.append(keys[self.rank])
+        if len(said) > 2:
+            self._values.delete_key(said.pop(0))
+        return keys
 
     def _wait(self, what: str, keys: Sequence[str]) -> list[bytes]:
         assert self._values is not None

@@ -46,22 +46,22 @@ class Planner:
     def __init__(self, group: Group) -> None:
         self._group = group
         self._structure = ""
-        self._plan = Plan([])
+        self._plan, self._made_in = Plan([]), ""
 
-    def plan(self, arrays: Mapping[str, Array]) -> Plan:
+    def plan(self, arrays: Mapping[str, Array], save: str) -> Plan:
         """Raises InvalidArgumentError where ranks contradict one another; on all of them."""
         mine = had(list(arrays.values()))
         structure = _digest(mine)
         whole = {name: each for name, each in arrays.items() if _is_whole(each)}
         samples = {} if self._group.world_size == 1 else {name: each.sample() for name, each in whole.items()}
-        said = self._group.gather(
-            "plan", {"known": structure == self._structure, "samples": _digest(samples)}
-        )
-        if not all(each["known"] for each in said):
-            self._plan = make_plan(self._group.gather("arrays", mine))
+        # A rank that gave a save up may have an older plan than the others.
+        known = self._made_in if structure == self._structure else ""
+        said = self._group.gather("plan", {"known": known, "samples": _digest(samples)}, save)
+        if not known or any(each["known"] != known for each in said):
+            self._plan, self._made_in = make_plan(self._group.gather("arrays", mine, save)), save
             self._structure = structure
         if len({each["samples"] for each in said}) > 1:
-            _check_same(self._group.gather("samples", samples))
+            _check_same(self._group.gather("samples", samples, save))
         return self._plan
 
 
@@ -113,8 +113,8 @@ class Saving:
         if any(each["step"] != step for each in said):
             raise InvalidArgumentError(f"ranks save different steps: {[each['step'] for each in said]}")
         self.save = said[0]["save"]
-        self._tree, self._metadata, self._arrays = _merged(group, tree), metadata, arrays
-        self._plan = planner.plan(arrays)
+        self._tree, self._metadata, self._arrays = _merged(group, tree, self.save), metadata, arrays
+        self._plan = planner.plan(arrays, self.save)
         self._pieces = self._plan.of_rank(group.rank)
         self._writer: _native.CheckpointWriter | None = None
         self._places: list[tuple[int, int]] = []
@@ -162,7 +162,7 @@ class Saving:
             report = {"error": "", "file": list(self._write())}
         except Exception as error:
             report = {"error": f"{type(error).__name__}: {error}", "file": []}
-        said = self._group.gather("report", report)
+        said = self._group.gather("report", report, self.save)
         manifest, outcome = None, {"error": "", "may_be_there": False}
         try:
             raise_first("it could not write its part", said)
@@ -175,7 +175,7 @@ class Saving:
                 if not self._may_be_there:
                     self._discard()
                 raise
-        said = self._group.gather("outcome", outcome)
+        said = self._group.gather("outcome", outcome, self.save)
         if any(each["error"] for each in said):
             if not any(each["may_be_there"] for each in said):
                 self._discard()
@@ -185,9 +185,9 @@ class Saving:
 
     def fail(self, error: Exception) -> None:
         """Where this rank could not even stage: tells the others."""
-        said = self._group.gather("report", {"error": f"{type(error).__name__}: {error}", "file": []})
-        self._group.gather("outcome", {"error": f"{error}", "may_be_there": False})
-        del said
+        report = {"error": f"{type(error).__name__}: {error}", "file": []}
+        self._group.gather("report", report, self.save)
+        self._group.gather("outcome", {"error": f"{error}", "may_be_there": False}, self.save)
         self._discard()
 
     def _write(self) -> DataFile:
@@ -242,12 +242,12 @@ class Saving:
                 return
 
 
-def _merged(group: Group, tree: Node) -> Node:
+def _merged(group: Group, tree: Node, save: str) -> Node:
     """The tree of all ranks: dicts may have other keys on other ranks (pipeline stages). Raises
     InvalidArgumentError where ranks have different values under one key."""
-    if len(set(group.gather("tree digest", _digest(tree)))) == 1:
+    if len(set(group.gather("tree digest", _digest(tree), save))) == 1:
         return tree
-    trees = group.gather("tree", tree)
+    trees = group.gather("tree", tree, save)
     merged = trees[0]
     for rank, other in enumerate(trees[1:], 1):
         merged = _merge(merged, other, (), rank)
