@@ -33,29 +33,33 @@ class Flusher:
     def __init__(self, near: Place, far: Place, group: Group, options: SaveOptions, keep_local: int) -> None:
         self._near, self._far, self._group, self._options = near, far, group, options
         self._keep_local = keep_local
-        self._behind: list[Manifest] = []
+        self._behind: list[tuple[Manifest, bool]] = []  # With whether it replaces what is there.
 
     def flush(self, manifest: Manifest, fence: int, *, overwrite: bool) -> None:
         """Raises what went wrong, on all ranks."""
         try:
-            self._copy(manifest, fence, overwrite)
+            self._copy(manifest, fence, overwrite, manifest.save)
         except Exception:
-            self._behind.append(manifest)
+            self._behind.append((manifest, overwrite))
             raise
-        again, self._behind = self._behind, []
-        for each in again:
+        # What rank 0 has not seen arrive: another may have heard less of it.
+        mine = [(each.encode().decode(), replaces) for each, replaces in self._behind]
+        again = self._group.gather("behind", mine if self._group.rank == 0 else [], manifest.save)[0]
+        self._behind = []
+        for text, replaces in again:
+            each = Manifest.decode(text.encode(), f"{self._near.url}, saved before")
             try:
-                self._copy(each, fence, False)
+                self._copy(each, fence, replaces, f"{manifest.save}/{each.save}", is_late=True)
             except HeadraceError as error:
                 _log.warning("checkpoint of step %d is still on the local disk only: %s", each.step, error)
-                self._behind.append(each)
+                self._behind.append((each, replaces))
 
     def resume(self, fence: int) -> None:
         """Brings over what an earlier job has left."""
-        for text in self._group.gather("left", self._left())[0]:
+        for text in self._group.gather("left", self._left(), str(fence))[0]:
             manifest = Manifest.decode(text.encode(), f"{self._near.url}, of an earlier job")
             try:
-                self._copy(manifest, fence, False)
+                self._copy(manifest, fence, False, f"{fence}/{manifest.save}", is_late=True)
                 _log.info(
                     "brought the checkpoint of step %d over, which an earlier job had left", manifest.step
                 )
@@ -78,9 +82,12 @@ class Flusher:
             )
         return found
 
-    def _copy(self, manifest: Manifest, fence: int, overwrite: bool) -> None:
+    def _copy(
+        self, manifest: Manifest, fence: int, overwrite: bool, attempt: str, *, is_late: bool = False
+    ) -> None:
+        """``attempt``: a name that no other has. ``is_late``: later ones may have been brought over before."""
         has = [self._near.store.exists(file.key) for file in manifest.files]
-        said = self._group.gather("has", has)
+        said = self._group.gather("has", has, attempt)
         error = ""
         try:
             for number, file in enumerate(manifest.files):
@@ -91,17 +98,17 @@ class Flusher:
                     self._copy_file(file)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
-        reports = self._group.gather("flush report", {"error": error})
+        reports = self._group.gather("flush report", {"error": error}, attempt)
         outcome: dict[str, Any] = {"error": "", "surplus": []}
         try:
             raise_first("it could not bring its part over", reports)
             if self._group.rank == 0:
-                outcome["surplus"] = self._commit(manifest, fence, overwrite)
+                outcome["surplus"] = self._commit(manifest, fence, overwrite, is_late)
         except Exception as raised:
             outcome["error"] = str(raised)
             if self._group.world_size == 1:
                 raise
-        outcomes = self._group.gather("flush outcome", outcome)
+        outcomes = self._group.gather("flush outcome", outcome, attempt)
         raise_first("the checkpoint was not brought over", outcomes)
         for save in outcomes[0]["surplus"]:
             self._near.delete_save(save)
@@ -115,12 +122,16 @@ class Flusher:
         _native.checkpoint_write_small(far, file.index_key, index)
         self._far.check_written(file.index_key, index, self._options.check)
 
-    def _commit(self, manifest: Manifest, fence: int, overwrite: bool) -> list[str]:
+    def _commit(self, manifest: Manifest, fence: int, overwrite: bool, is_late: bool) -> list[str]:
         """Returns the saves that need not stay on the disk."""
         self._far.check_fence(fence)
         self._far.commit(manifest, overwrite=overwrite)
-        self._far.set_latest(manifest)
-        self._far.check_committed(manifest, self._options.check)
+        if not is_late or self._far.is_behind(manifest):
+            self._far.set_latest(manifest)
+            self._far.check_committed(manifest, self._options.check)
+        else:
+            key, data = step_key(manifest.step), manifest.encode()
+            self._far.check_written(key, data, self._options.check)
         there = set(self._far.steps())
         surplus = [step for step in self._near.steps() if step in there]
         saves = []

@@ -139,6 +139,17 @@ class Place:
             return None
         return step if type(step) is int else None
 
+    def is_behind(self, manifest: Manifest) -> bool:
+        """Whether LATEST names what was saved before this, or nothing that can be read."""
+        latest = self.latest()
+        if latest is None:
+            return True
+        try:
+            other = self.manifest(latest)
+        except (NotFoundError, CorruptError):
+            return True
+        return (_fence(other), other.step) < (_fence(manifest), manifest.step)
+
     def candidates(self) -> list[int]:
         """Steps in the order in which to try them: the one committed last, then falling."""
         steps, latest = self.steps(), self.latest()
