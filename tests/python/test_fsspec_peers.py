@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,6 +33,8 @@ def s3_is_ours(s3: simulator.Server) -> Iterator[None]:
     before = dict(registry._registry)
     headrace.fsspec.register(["s3", "hr+s3"])
     yield
+    for made in headrace.fsspec.S3FileSystem._cache.copy().values():
+        made.close()
     registry._registry.clear()
     registry._registry.update(before)
 
@@ -41,10 +44,6 @@ TABLE = {
     "x": np.sqrt(np.arange(20_000)),
     "t": [f"t{i % 97}" for i in range(20_000)],
 }
-
-
-def was_read(server: simulator.Server, key: str) -> bool:
-    return key in str(server.stats())
 
 
 @pytest.mark.usefixtures("s3_is_ours")
@@ -151,3 +150,19 @@ def test_fsspecs_own_parquet_reader_and_mapper(fs: Any) -> None:
     assert mapper.getitems(["c", "nothing"], on_error="omit") == {"c": b"2"}
     del mapper["c"]
     assert sorted(mapper) == ["a/b", "d"]
+
+
+@pytest.mark.usefixtures("s3_is_ours")
+def test_the_examples_of_the_documentation(s3: simulator.Server, buckets: Path, tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    (buckets / "bucket").mkdir()
+    text = (Path(__file__).resolve().parents[2] / "docs" / "fsspec.md").read_text()
+    code = "".join(re.findall(r"```python\n(.*?)```", text, re.S))
+    names: dict[str, Any] = {}
+    exec(code.replace("/nvme", str(tmp_path)).replace("500GB", "5GB"), names)
+    assert names["fs"].cat_file("bucket/data/c.txt") == b"text"
+    assert names["duckdb"].sql("select sum(n) from 'hr+s3://bucket/table/*.parquet'").fetchall() == [
+        (499500,)
+    ]
+    names["duckdb"].unregister_filesystem("hr+s3")
+    names["fs"].close()
