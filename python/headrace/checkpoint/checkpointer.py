@@ -226,8 +226,10 @@ class Checkpointer(live.Closing):
                     value = self._far.manifest(step).metadata.get(self._keep.metric)
                     if isinstance(value, (int, float)):
                         metrics[step] = float(value)
+            pins = self._far.pins()
             for step in self._keep.surplus(steps, metrics):
-                self._far.delete(self._far.manifest(step))
+                if step not in pins:
+                    self._far.delete(self._far.manifest(step))
         except HeadraceError as error:
             _log.warning("checkpoints that need not stay could not be deleted: %s", error)
 
@@ -371,10 +373,24 @@ class Checkpointer(live.Closing):
         verify(self._place, self._place.manifest(check_step(step)), progress)
 
     def delete(self, step: int) -> None:
-        """Deletes a checkpoint."""
+        """Deletes a checkpoint. Raises InvalidArgumentError where it is pinned."""
+        self._far.check_not_pinned(check_step(step))
         for place in filter(None, (self._far, self._near)):
-            if check_step(step) in place.steps():
+            if step in place.steps():
                 place.delete(place.manifest(step))
+
+    def pin(self, step: int) -> None:
+        """Keeps a checkpoint of the URL for ever: nothing deletes or replaces it before unpin(). Raises
+        NotFoundError."""
+        self._far.pin(check_step(step))
+
+    def unpin(self, step: int) -> None:
+        """Takes a pin away; one that is not there is no error."""
+        self._far.unpin(check_step(step))
+
+    def pinned(self) -> list[int]:
+        """Steps that are pinned, rising."""
+        return sorted(self._far.pins())
 
     def _check_open(self) -> None:
         if self.closed:

@@ -7,6 +7,7 @@
     saves/000003-000000001200-9f3a1c22/00000.safetensors   what rank 0 wrote, and
     saves/000003-000000001200-9f3a1c22/00000.index         where and with which sums
     fence/000003                     taken by the job that saves under this number
+    pins/000000001200                that checkpoint is never deleted
 """
 
 from __future__ import annotations
@@ -15,10 +16,22 @@ import re
 import secrets
 from typing import NamedTuple
 
-__all__ = ["LATEST", "SaveId", "data_key", "fence_key", "fence_of", "index_key", "step_key", "step_of"]
+__all__ = [
+    "LATEST",
+    "SaveId",
+    "data_key",
+    "fence_key",
+    "fence_of",
+    "index_key",
+    "pin_key",
+    "pin_of",
+    "step_key",
+    "step_of",
+]
 
 LATEST = "LATEST"
 _STEP = re.compile(r"steps/(\d{12,18})")
+_PIN = re.compile(r"pins/(\d{12,18})")
 _FENCE = re.compile(r"fence/(\d{6,18})")
 _SAVE = re.compile(r"(\d{6,18})-(\d{12,18})-([0-9a-f]{8})")
 
@@ -50,6 +63,16 @@ def step_key(step: int) -> str:
 def step_of(key: str) -> int | None:
     """None: it is no manifest's key."""
     found = _STEP.fullmatch(key)
+    return None if found is None else int(found[1])
+
+
+def pin_key(step: int) -> str:
+    return f"pins/{step:012}"
+
+
+def pin_of(key: str) -> int | None:
+    """None: it is no pin's key."""
+    found = _PIN.fullmatch(key)
     return None if found is None else int(found[1])
 
 

@@ -13,7 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from headrace import _native
-from headrace.checkpoint.keys import LATEST, SaveId, fence_key, fence_of, step_key, step_of
+from headrace.checkpoint.keys import (
+    LATEST,
+    SaveId,
+    fence_key,
+    fence_of,
+    pin_key,
+    pin_of,
+    step_key,
+    step_of,
+)
 from headrace.checkpoint.manifest import DataFile, Index, Manifest, decode_index
 from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
@@ -77,7 +86,10 @@ class Place:
         return _native.checkpoint_read(self.native, key, "", boxes)
 
     def commit(self, manifest: Manifest, *, overwrite: bool) -> None:
-        """Makes a checkpoint of what was saved. Raises ChangedError where the step is taken."""
+        """Makes a checkpoint of what was saved. Raises ChangedError where the step is taken,
+        InvalidArgumentError where it would replace one that is pinned."""
+        if overwrite:
+            self.check_not_pinned(manifest.step)
         key, data = step_key(manifest.step), manifest.encode()
         try:
             _native.checkpoint_write_small(self.native, key, data, not overwrite)
@@ -157,7 +169,9 @@ class Place:
         return first + [step for step in reversed(steps) if step != latest]
 
     def delete(self, manifest: Manifest) -> None:
-        """The manifest first: what remains when this is interrupted is nobody's, and swept later."""
+        """The manifest first: what remains when this is interrupted is nobody's, and swept later. Raises
+        InvalidArgumentError where it is pinned."""
+        self.check_not_pinned(manifest.step)
         self.store.delete(step_key(manifest.step))
         self.delete_save(manifest.save)
 
@@ -171,6 +185,32 @@ class Place:
             with contextlib.suppress(OSError):  # Another rank was faster, or somebody put something there.
                 os.rmdir(os.path.join(directory, "saves", save))
         return sum(info.size for info in found)
+
+    # --- Pins ---
+
+    def pins(self) -> set[int]:
+        """Steps that are never deleted."""
+        found = (pin_of(info.key) for info in self._list("pins/"))
+        return {step for step in found if step is not None}
+
+    def pin(self, step: int) -> None:
+        """Raises NotFoundError where there is no such checkpoint, also where it goes meanwhile."""
+        self.manifest(step)
+        _native.checkpoint_write_small(self.native, pin_key(step), b"\n")
+        try:
+            self.manifest(step)
+        except NotFoundError:
+            self.unpin(step)
+            raise
+
+    def unpin(self, step: int) -> None:
+        self.store.delete(pin_key(step))
+
+    def check_not_pinned(self, step: int) -> None:
+        if self.store.exists(pin_key(step)):
+            raise InvalidArgumentError(
+                f"{self.url}: the checkpoint of step {step} is pinned; headrace ckpt pin --remove {self.url} {step} lets it go"
+            )
 
     # --- Jobs that save ---
 
