@@ -17,7 +17,7 @@ ROOMS = [
     ["errors", "_native"],
     ["base"],
     ["store"],
-    ["sources"],
+    ["sources", "checkpoint"],
     ["data", "decode"],
     ["loader"],
     ["caching", "prepare", "verification", "sim", "torch", "jax", "collate", "transforms", "fsspec"],

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Set
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from headrace import _native
 from headrace.checkpoint.arrays import Chunk, Memory, describe, empty_like_saved, width_of
 from headrace.checkpoint.manifest import Index, Manifest
@@ -16,7 +18,7 @@ from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.tree import flatten, only_saved, overlay, paths_of, rebuild
 from headrace.errors import CorruptError, InvalidArgumentError
 
-__all__ = ["ReadTotals", "read_all", "read_into", "verify"]
+__all__ = ["ReadTotals", "read_all", "read_bytes", "read_into", "verify"]
 
 
 class ReadTotals(NamedTuple):
@@ -107,6 +109,18 @@ def read_all(place: Place, manifest: Manifest, allow_pickle: bool) -> tuple[Any,
         made[array.name] = _make(boxes, manifest, number)
     totals = boxes.read()
     return rebuild(manifest.tree, lambda name: _as_saved(manifest, made, name), allow_pickle), totals
+
+
+def read_bytes(place: Place, manifest: Manifest, number: int) -> np.ndarray[Any, Any]:
+    """Of one array, whole: uint8, row-major."""
+    array = manifest.arrays[number]
+    width = width_of(array.dtype)
+    out = np.empty(math.prod(array.shape) * width, np.uint8)
+    strides = tuple(width * math.prod(array.shape[i + 1 :]) for i in range(len(array.shape)))
+    boxes = _Boxes(place, manifest)
+    boxes.add(number, Chunk((0,) * len(array.shape), array.shape), Memory(out.ctypes.data, strides, out))
+    boxes.read()
+    return out
 
 
 def _make(boxes: _Boxes, manifest: Manifest, number: int) -> Any:

@@ -26,6 +26,11 @@ class Planned(NamedTuple):
     chunks: tuple[tuple[Chunk, int], ...]
     """Each with the rank that writes it; together they are the array, without overlap."""
 
+    @property
+    def size_bytes(self) -> int:
+        """Of all its elements."""
+        return math.prod(self.shape) * width_of(self.dtype)
+
 
 class Plan(NamedTuple):
     arrays: list[Planned]

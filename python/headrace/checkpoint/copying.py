@@ -1,0 +1,108 @@
+"""Copies a checkpoint to another store."""
+
+from __future__ import annotations
+
+from headrace import _native
+from headrace.checkpoint.keys import SaveId, data_key, index_key
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.place import Place
+from headrace.errors import ChangedError, CorruptError, HeadraceError, NotFoundError
+
+__all__ = ["Copying"]
+
+_COPIES = 10**18 - 1
+"""Stands for a job's number in the ids of copies: above all of them, so that no job that begins at the target
+takes what is being copied for left by an older one."""
+
+
+class Copying:
+    """One copy. A checkpoint is there when :meth:`run` returns, and not before; a run that was stopped goes
+    on where it stood.
+
+    Threads: :attr:`done` from any.
+    """
+
+    def __init__(self, source: Place, manifest: Manifest, target: Place) -> None:
+        parsed = SaveId.parse(manifest.save)
+        if parsed is None:
+            raise CorruptError(f"{source.url}: step {manifest.step} names no save: {manifest.save!r}")
+        self._source, self._target = source, target
+        self._from = manifest
+        save = str(parsed._replace(fence=_COPIES))
+        files = [
+            file._replace(key=data_key(save, rank), index_key=index_key(save, rank))
+            for rank, file in enumerate(manifest.files)
+        ]
+        self.manifest = manifest._replace(save=save, files=files)
+        """What is there then."""
+        self.was_there = False
+        self._copied = 0
+        self._before: float | None = None
+
+    @property
+    def total(self) -> int:
+        """Bytes to write, and to read back."""
+        return 2 * self._from.size
+
+    @property
+    def done(self) -> int:
+        if self._before is None:
+            return self._copied
+        return self._copied + int(self._target.store.stats()["store.received_bytes"] - self._before)
+
+    def run(self) -> None:
+        """Data and indexes, which are then read back and compared with their sums; the manifest last. Raises
+        ChangedError where the target has another checkpoint of the step, CorruptError where what arrived is
+        not what was saved: it is deleted again."""
+        self.was_there = self._is_there()
+        if not self.was_there:
+            self._copy_files()
+        self._copied = self._from.size
+        self._before = self._target.store.stats()["store.received_bytes"]
+        try:
+            self._prove()
+        except CorruptError as error:
+            if not self.was_there:
+                self._target.delete_save(self.manifest.save)
+            raise CorruptError(
+                f"{error}; headrace ckpt verify {self._source.url} {self.manifest.step} tells whether it was so at the source"
+            ) from None
+        if not self.was_there:
+            self._target.commit(self.manifest, overwrite=False)
+            latest = self._target.latest()
+            if latest is None or latest < self.manifest.step:
+                self._target.set_latest(self.manifest)
+
+    def _is_there(self) -> bool:
+        try:
+            there = self._target.manifest(self.manifest.step)
+        except NotFoundError:
+            return False
+        if there.save in (self.manifest.save, self._from.save):
+            self.manifest = there
+            return True
+        raise ChangedError(
+            f"{self._target.url}: has another checkpoint of step {there.step} (save {there.save}, {there.created})"
+        )
+
+    def _copy_files(self) -> None:
+        pairs = [
+            pair
+            for old, new in zip(self._from.files, self.manifest.files, strict=True)
+            for pair in ((old.key, new.key), (old.index_key, new.index_key))
+        ]
+        tasks = [(source, target, False, 0, "") for source, target in pairs]
+        # What an earlier run has copied is left as it is: it is proved like the rest.
+        options = {"rule": "size", "fsync": True}
+        job = _native.CopyJob(self._source.native, self._target.native, tasks, options)
+        job.run(lambda: self._note(job))
+        for key, _, message in job.failures():
+            raise HeadraceError(message if key in message else f"{key}: {message}")
+
+    def _note(self, job: _native.CopyJob) -> None:
+        self._copied = job.progress()["done_bytes"]
+
+    def _prove(self) -> None:
+        for rank, file in enumerate(self.manifest.files):
+            self._target.index(self.manifest, rank)
+            _native.checkpoint_verify_file(self._target.native, file.key, file.size, file.crc32c)

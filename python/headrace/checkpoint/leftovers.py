@@ -1,0 +1,124 @@
+"""What saves have left that never became a checkpoint, or whose checkpoint is gone."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import NamedTuple
+
+from headrace._native import ObjectInfo
+from headrace.checkpoint.keys import SaveId, fence_key
+from headrace.checkpoint.place import Place
+from headrace.errors import CorruptError, HeadraceError, NotFoundError
+
+__all__ = ["GRACE_SECONDS", "Leftover", "delete_leftover", "find_leftovers"]
+
+GRACE_SECONDS = 900.0
+"""So long a request of a job may live that another one has followed."""
+
+
+class Leftover(NamedTuple):
+    """Files of a save that no checkpoint names."""
+
+    save: str
+    step: int
+    objects: int
+    bytes: int
+    newest: float | None
+    """When the last of them was written, seconds since 1970 by the store's clock; None: it does not tell."""
+    goes: bool
+    """Whether nobody can need them any more."""
+    why: str
+
+
+def find_leftovers(
+    place: Place, older_than: float | None = None, *, now: float | None = None
+) -> list[Leftover]:
+    """By name.
+
+    What a job has left that another one has followed goes, once that one is :data:`GRACE_SECONDS` old: the
+    older one cannot commit any more. The job that came last may still be saving: of its files those go that
+    are ``older_than`` seconds old (None: none).
+
+    :param now: seconds since 1970; default: this machine's clock, which is compared with the store's.
+    """
+    now = time.time() if now is None else now
+    found: dict[str, list[tuple[int, int | None]]] = {}
+    for info in _files(place):
+        found.setdefault(info.key.split("/")[1], []).append((info.size, info.modified))
+    # Listed before: what was committed meanwhile is named.
+    named, broken = _named(place)
+    highest = place.highest_fence()
+    age = now - _time_of_fence(place, highest)
+    out = []
+    for save, files in sorted(found.items()):
+        parsed = SaveId.parse(save)
+        if parsed is None or save in named:
+            continue
+        times = [at for _, at in files if at is not None]
+        newest = float(max(times)) if len(times) == len(files) else None
+        goes, why = _verdict(
+            parsed, broken, (highest, age), older_than, None if newest is None else now - newest
+        )
+        out.append(Leftover(save, parsed.step, len(files), sum(size for size, _ in files), newest, goes, why))
+    return out
+
+
+def _files(place: Place) -> list[ObjectInfo]:
+    try:
+        return list(place.store.list("saves/"))
+    except NotFoundError:
+        return []  # A directory that nothing was saved to.
+
+
+def _verdict(
+    save: SaveId, broken: set[int], last: tuple[int, float], older_than: float | None, idle: float | None
+) -> tuple[bool, str]:
+    highest, age = last
+    if save.step in broken:
+        return False, "may be what the broken manifest of that step names"
+    if save.fence < highest and age >= GRACE_SECONDS:
+        return True, "of a job that another one has followed"
+    if older_than is not None and idle is not None and idle >= older_than:
+        return True, f"nothing was written to it for {idle / 3600:.1f} h"
+    if save.fence < highest:
+        return False, f"another job has followed only {max(0.0, age) / 60:.0f} minutes ago"
+    return False, "may be under way"
+
+
+def _named(place: Place) -> tuple[set[str], set[int]]:
+    """Saves that checkpoints name, and the steps of manifests that are broken."""
+    named, broken = set(), set()
+    for step in place.steps():
+        try:
+            named.add(place.manifest(step).save)
+        except NotFoundError:
+            continue
+        except HeadraceError as error:
+            if not isinstance(error, CorruptError):
+                raise
+            broken.add(step)
+    return named, broken
+
+
+def _time_of_fence(place: Place, number: int) -> float:
+    """When the job that came last began: the store's word, else the job's own; "now" when neither tells."""
+    if number == 0:
+        return time.time()
+    try:
+        modified = place.store.head(fence_key(number)).modified
+        return float(
+            modified if modified is not None else json.loads(place.store.get(fence_key(number)))["time"]
+        )
+    except (NotFoundError, ValueError, KeyError, TypeError):
+        return time.time()
+
+
+def delete_leftover(place: Place, leftover: Leftover) -> int:
+    """Deletes its files, unless there is a checkpoint of it now. Returns their bytes."""
+    try:
+        if place.manifest(leftover.step).save == leftover.save:
+            return 0
+    except NotFoundError:
+        pass
+    return place.delete_save(leftover.save)

@@ -1,0 +1,141 @@
+"""Which bytes of a checkpoint are not what was saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from headrace import _native
+from headrace.checkpoint.manifest import Index, Manifest, Piece
+from headrace.checkpoint.place import Place
+from headrace.errors import CorruptError, NotFoundError
+
+__all__ = ["Damage", "find_damage"]
+
+_RUN_BYTES = 8 << 20
+
+
+class Damage(NamedTuple):
+    """A range of bytes that cannot be proved."""
+
+    key: str
+    """Of the file, relative to the URL."""
+    array: str
+    """Whose values they are; empty: the file's header, or all of it."""
+    offsets: tuple[int, ...]
+    """Where the piece that has them begins in the array."""
+    begin: int
+    end: int
+    """Bytes of the file, ``[begin, end)``."""
+    why: str
+
+
+def find_damage(place: Place, manifest: Manifest) -> list[Damage]:
+    """Reads all of a checkpoint and compares it with its sums. Empty: it is whole.
+
+    Errors of the store (denied, unavailable) are raised: they say nothing about the checkpoint.
+    """
+    found: list[Damage] = []
+    for rank, file in enumerate(manifest.files):
+        try:
+            index = place.index(manifest, rank)
+        except CorruptError as error:
+            found.append(Damage(file.index_key, "", (), 0, 0, str(error)))
+            index = None
+        if index is not None and len(index) != file.pieces:
+            why = f"has {len(index)} pieces; the manifest says {file.pieces}"
+            found.append(Damage(file.index_key, "", (), 0, 0, why))
+            index = None
+        try:
+            _native.checkpoint_verify_file(place.native, file.key, file.size, file.crc32c)
+        except NotFoundError:
+            found.append(Damage(file.key, "", (), 0, file.size, "is missing"))
+        except CorruptError as error:
+            found += _locate(place, manifest, rank, index, str(error))
+    return found
+
+
+def _locate(place: Place, manifest: Manifest, rank: int, index: Index | None, why: str) -> list[Damage]:
+    """Which bytes of a data file that is not what was saved."""
+    file = manifest.files[rank]
+    size = place.store.head(file.key).size
+    found = []
+    if size != file.size:
+        text = f"has {size} bytes instead of {file.size}"
+        found.append(Damage(file.key, "", (), min(size, file.size), max(size, file.size), text))
+    if index is None:
+        return found or [Damage(file.key, "", (), 0, file.size, why)]
+    found += _bad_pieces(place, manifest, rank, index, size)
+    if found:
+        return found
+    try:
+        # The first time it may have been damaged on its way here.
+        _native.checkpoint_verify_file(place.native, file.key, file.size, file.crc32c)
+    except CorruptError:
+        first = min((each.piece.offset for each in _pieces(place, manifest, rank, index)), default=file.size)
+        return [Damage(file.key, "", (), 0, first, "the header is not what was saved")]
+    return []
+
+
+class _Held(NamedTuple):
+    """A piece of a data file."""
+
+    array: str
+    offsets: tuple[int, ...]
+    piece: Piece
+
+
+def _pieces(place: Place, manifest: Manifest, rank: int, index: Index) -> Iterator[_Held]:
+    """Of a data file."""
+    for number, array in enumerate(manifest.arrays):
+        for chunk_number, (chunk, owner) in enumerate(array.chunks):
+            if owner == rank:
+                try:
+                    yield _Held(array.name, chunk.offsets, index.piece(number, chunk_number))
+                except KeyError:
+                    key = manifest.files[rank].index_key
+                    raise CorruptError(
+                        f"{place.url}/{key}: does not have {array.name}, which the manifest says it has"
+                    ) from None
+
+
+def _bad_pieces(place: Place, manifest: Manifest, rank: int, index: Index, size: int) -> list[Damage]:
+    """Blocks of the first ``size`` bytes that do not match their sums, those side by side as one."""
+    key = manifest.files[rank].key
+    block = _native.checkpoint_sum_block_bytes()
+    held = list(_pieces(place, manifest, rank, index))
+    runs: dict[int, int] = {}
+    for number, each in enumerate(held):
+        end = min(each.piece.offset + each.piece.length, size)
+        runs.update(dict.fromkeys(range(each.piece.offset, end, _RUN_BYTES), number))
+    ends = [min(each.piece.offset + each.piece.length, size) for each in held]
+    wanted = ((key, at, min(_RUN_BYTES, ends[number] - at)) for at, number in runs.items())
+    bad: dict[int, list[int]] = {}
+    for result in place.store.get_ranges(wanted):
+        number = runs[result.offset]
+        piece = held[number].piece
+        for at in range(0, len(result.data), block):
+            index_of = (result.offset - piece.offset + at) // block
+            said = int.from_bytes(piece.sums[4 * index_of : 4 * index_of + 4], "little")
+            if _native.crc32c(result.data[at : at + block]) != said:
+                bad.setdefault(number, []).append(index_of)
+    found = []
+    for number in sorted(bad):
+        array, offsets, piece = held[number]
+        for first, last in _joined(sorted(bad[number])):
+            begin, end = piece.offset + first * block, piece.offset + min(piece.length, last * block)
+            found.append(Damage(key, array, offsets, begin, end, "does not match its CRC32C"))
+    return found
+
+
+def _joined(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Half-open ranges of numbers that rise."""
+    begin = end = -1
+    for number in numbers:
+        if number != end:
+            if end > begin:
+                yield begin, end
+            begin = number
+        end = number + 1
+    if end > begin:
+        yield begin, end
