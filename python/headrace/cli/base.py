@@ -51,6 +51,14 @@ def fail(message: str) -> int:
     return 1
 
 
+def confirm(question: str) -> None:
+    """Asks on the terminal; anything but yes ends the command."""
+    sys.stderr.write(f"{escaped(without_secrets(question))} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise KeyboardInterrupt
+
+
 def reader_left() -> int:
     """The reader of our output left (`| head`): no error of ours. What is still in stdout's buffer goes
     nowhere."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from headrace.cli import bench, cache, data, index, serve, store, verify
+from headrace.cli import bench, cache, checkpoint, data, index, serve, store, verify
 from headrace.cli.library import add
 from headrace.cli.quick import COMMANDS
 
@@ -20,5 +20,5 @@ app = typer.Typer(
 )
 for name, function in COMMANDS.items():
     add(app, function, name)
-for module in (data, index, verify, bench, serve, store, cache):
+for module in (data, index, verify, bench, serve, store, cache, checkpoint):
     module.register(app)

@@ -11,7 +11,7 @@ from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli.base import (
     Stores,
-    escaped,
+    confirm,
     fail,
     is_local,
     local_path,
@@ -340,13 +340,6 @@ def _without_links(root: str, keys: Iterable[str]) -> Iterator[str]:
             yield link
 
 
-def _confirm(question: str) -> None:
-    sys.stderr.write(f"{escaped(without_secrets(question))} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise KeyboardInterrupt
-
-
 def rm(
     urls: Annotated[
         list[str], argument(metavar="URL...", help="Objects, files or patterns, or with -r prefixes.")
@@ -393,7 +386,7 @@ def rm(
                         f"Delete what is at {url}? Cannot ask without a terminal: add --yes"
                     )
                 keys = list(keys)
-                _confirm(f"Delete {len(keys):,} objects at {url}?")
+                confirm(f"Delete {len(keys):,} objects at {url}?")
             done, failed = _remove(store, url, keys, dry_run, json)
             deleted += done
             failures += failed
