@@ -203,7 +203,10 @@ class Store(live.Closing):
         return self._native.get_range(key, offset, length, etag)
 
     def get_ranges(
-        self, ranges: Iterable[tuple[str, int, int] | tuple[str, int, int, str]], *, in_flight: int | None = None
+        self,
+        ranges: Iterable[tuple[str, int, int] | tuple[str, int, int, str]],
+        *,
+        in_flight: int | None = None,
     ) -> Iterator[RangeResult]:
         """Reads many ``(key, offset, length)``; yields results in order of completion. With a fourth item, an
         ETag, another version is a ChangedError.
