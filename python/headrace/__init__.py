@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from headrace._native import ObjectInfo, __version__
 from headrace.base.metrics import Metric
-from headrace.caching.cache import Cache
 from headrace.errors import (
     CancelledError,
     ChangedError,
@@ -29,7 +28,8 @@ from headrace.errors import (
 from headrace.store.store import RangeResult, Store, StoreOptions
 
 if TYPE_CHECKING:
-    from headrace import decode
+    from headrace import checkpoint, decode
+    from headrace.caching.cache import Cache
     from headrace.data.batch import Batch
     from headrace.data.dataset import Dataset
     from headrace.data.mixture import Mixture, MixtureSource
@@ -76,6 +76,7 @@ __all__ = [
     "UserCodeError",
     "__version__",
     "check_manifest",
+    "checkpoint",
     "create_manifest",
     "decode",
     "diff",
@@ -89,6 +90,7 @@ _LAZY = {
     "pack_tokens": "data.packed",
     "Batch": "data.batch",
     "Block": "data.rows",
+    "Cache": "caching.cache",
     "Column": "data.rows",
     "Dataset": "data.dataset",
     "DatasetOptions": "sources.options",
@@ -106,7 +108,7 @@ _LAZY = {
 }
 
 
-_LAZY_MODULES = ("decode",)
+_LAZY_MODULES = ("checkpoint", "decode")
 
 
 def __getattr__(name: str) -> Any:
