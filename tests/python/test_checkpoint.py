@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -412,3 +413,40 @@ def test_the_answer_to_a_commit_may_be_lost(tmp_path: Path, monkeypatch: pytest.
         checkpointer.save(1, {"x": 1}).result()
     with hr.Store(tmp_path) as store:
         assert Place(store).steps() == [1]
+
+
+def test_the_example_of_the_documentation(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    data = tmp_path / "data"
+    data.mkdir()
+    for i in range(60):
+        (data / f"{i:02}.bin").write_bytes(bytes([i]) * 10)
+    text = (Path(__file__).resolve().parents[2] / "docs" / "checkpoints.md").read_text()
+    code = re.findall(r"```python\n(.*?)```", text, re.S)[0]
+    code = code.replace("s3://bucket/run-17", str(tmp_path / "run")).replace("% 1000", "% 3")
+    code = code.replace("    ...\n", "    train()\n")
+
+    def run() -> dict[str, Any]:
+        model = torch.nn.Linear(4, 2)
+        optimizer = torch.optim.AdamW(model.parameters())
+
+        def train() -> None:
+            optimizer.zero_grad()
+            model(torch.ones(3, 4)).sum().backward()
+            optimizer.step()
+
+        with hr.Loader(str(data), batch_size=10, seed=1) as loader:
+            names: dict[str, Any] = {
+                "model": model,
+                "optimizer": optimizer,
+                "loader": loader,
+                "train": train,
+            }
+            exec(code, names)
+        return names
+
+    first = run()
+    assert first["state"]["step"] == 6
+    again = run()
+    assert again["state"]["step"] == 12, "from the last step on, over the next epoch"
+    assert again["state"]["model"] is again["model"], "what is loaded into can be saved again"

@@ -47,9 +47,10 @@ class Checkpointer(live.Closing):
     """Checkpoints of one run, at a URL: whole and proved, or not there.
 
     >>> ckpt = headrace.checkpoint.Checkpointer("s3://bucket/run-17", keep=3)  # doctest: +SKIP
+    >>> state = {"model": model, "optimizer": optimizer, "loader": loader, "step": 0}  # doctest: +SKIP
     >>> if ckpt.latest() is not None:
-    ...     step = ckpt.load(into={"model": model, "optimizer": optimizer, "loader": loader})
-    >>> ckpt.save(step, {"model": model, "optimizer": optimizer, "loader": loader})
+    ...     state = ckpt.load(into=state)
+    >>> ckpt.save(state["step"], state)  # doctest: +SKIP
 
     A state is a tree of dicts, lists and tuples with arrays (torch, DTensor, numpy, JAX), numbers, text and
     bytes; what has ``state_dict()`` may stand in the outermost dict as itself. With torch.distributed
@@ -291,7 +292,7 @@ class Checkpointer(live.Closing):
             rank has: the mesh may be another than that of the save. What has ``load_state_dict()`` in the
             outermost dict is given its part. Default: arrays are made, whole.
         :param partial: load only what is both in the checkpoint and in ``into``.
-        :returns: the state, with ``into``'s arrays in it.
+        :returns: the state, with ``into``'s arrays and objects in it.
 
         Raises NotFoundError (no checkpoint), CorruptError (none that can be proved), InvalidArgumentError
         (``into`` has another structure, dtype or shape).
@@ -436,6 +437,8 @@ def _values_of(state: Any) -> Any:
 
 
 def _deliver(into: Any, state: Any) -> Any:
-    for key in _stateful(into):
+    """Gives what has load_state_dict() its part, and stands for that part in what is returned."""
+    keys = _stateful(into)
+    for key in keys:
         into[key].load_state_dict(state[key])
-    return state
+    return {key: into[key] if key in keys else value for key, value in state.items()} if keys else state
