@@ -15,6 +15,7 @@ import multiprocessing
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -130,16 +131,23 @@ def _write_result(way: Callable[[Job], Any], job: Job, environment: dict[str, st
 def _run(way: Callable[[Job], Any], job: Job) -> list[Any]:
     from torch.distributed import TCPStore
 
-    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False) if job.world > 1 else None
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
     with tempfile.TemporaryDirectory() as reports:
         children = []
         for rank in range(job.world):
-            environment = {} if store is None else _environment(rank, job.world, store.port)
+            environment = _environment(rank, job.world, port) if job.world > 1 else {}
             pid = os.fork()
             if pid == 0:
+                listener.close()
                 _child(way, job, environment, Path(reports, str(rank)))
             children.append(pid)
+        # Not before: its thread holds locks of the C library now and then, which a child would have for ever.
+        store = TCPStore(
+            "127.0.0.1", port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+        )
         ends = [os.waitpid(pid, 0)[1] for pid in children]
+        del store
         texts = [Path(reports, str(rank)).read_text() for rank in range(job.world)]
         return [
             json.loads(text) if end == 0 else {"error": "it hung:\n" + text}
