@@ -123,13 +123,13 @@ class DataWriter {
   DataWriter() = default;
 };
 
-/// Copies a data file, whose bytes are known, from one store to another under the same key; it
-/// appears only when it is proved. Memory is that of `from`. Returns its version. Errors: kCorrupt
+/// Copies a data file, whose bytes are known, from one store to another; it appears only when it is
+/// proved. Memory is that of `from`. Returns its version. Errors: kCorrupt
 /// (the source does not match `crc32c`; nothing is written), those of both stores.
-Result<std::string> copy_file(StoreClient& from, const std::shared_ptr<StoreClient>& to,
-                              const std::string& key, std::uint64_t size_bytes,
-                              std::uint32_t crc32c, const WriteOptions& options,
-                              const Pause& pause);
+Result<std::string> copy_file(StoreClient& from, const std::string& from_key,
+                              const std::shared_ptr<StoreClient>& to, const std::string& to_key,
+                              std::uint64_t size_bytes, std::uint32_t crc32c,
+                              const WriteOptions& options, const Pause& pause);
 
 /// A box of a piece that is wanted, and where it goes.
 struct WantedBox {

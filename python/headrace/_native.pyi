@@ -57,7 +57,14 @@ class CheckpointWriter:
     def close(self) -> None: ...
 
 def checkpoint_copy_file(
-    source: Store, target: Store, key: str, size: int, crc32c: int, part_bytes: int, check: str = "auto"
+    source: Store,
+    source_key: str,
+    target: Store,
+    target_key: str,
+    size: int,
+    crc32c: int,
+    part_bytes: int,
+    check: str = "auto",
 ) -> str: ...
 def checkpoint_read(
     store: Store, key: str, etag: str, boxes: Sequence[tuple[Any, ...]]

@@ -142,21 +142,22 @@ void bind_checkpoint(nb::module_& m) {
       .def("close", [](PyWriter& self) { self.writer.drop(); });
   m.def(
       "checkpoint_copy_file",
-      [](PyStore& from, PyStore& to, const std::string& key, std::uint64_t size,
-         std::uint32_t crc32c, std::uint64_t part_bytes, const std::string& check) {
+      [](PyStore& from, const std::string& from_key, PyStore& to, const std::string& to_key,
+         std::uint64_t size, std::uint32_t crc32c, std::uint64_t part_bytes,
+         const std::string& check) {
         auto source = from.client.get();
         auto target = to.client.get();
         checkpoint::WriteOptions options;
         options.part_bytes = part_bytes;
         options.check = parse_check(check);
         return value_or_raise(without_gil([&](const Pause& pause) {
-                                return checkpoint::copy_file(*source, target, key, size, crc32c,
-                                                             options, pause);
+                                return checkpoint::copy_file(*source, from_key, target, to_key,
+                                                             size, crc32c, options, pause);
                               }),
-                              key);
+                              to_key);
       },
-      nb::arg("source"), nb::arg("target"), nb::arg("key"), nb::arg("size"), nb::arg("crc32c"),
-      nb::arg("part_bytes"), nb::arg("check") = "auto");
+      nb::arg("source"), nb::arg("source_key"), nb::arg("target"), nb::arg("target_key"),
+      nb::arg("size"), nb::arg("crc32c"), nb::arg("part_bytes"), nb::arg("check") = "auto");
   m.def("checkpoint_read", &read, nb::arg("store"), nb::arg("key"), nb::arg("etag"),
         nb::arg("boxes"));
   m.def("checkpoint_write_small", &write_small, nb::arg("store"), nb::arg("key"), nb::arg("data"),

@@ -16,17 +16,17 @@ constexpr std::size_t kPartsRead = 4;
 
 }  // namespace
 
-Result<std::string> copy_file(StoreClient& from, const std::shared_ptr<StoreClient>& to,
-                              const std::string& key, std::uint64_t size_bytes,
-                              std::uint32_t crc32c_wanted, const WriteOptions& options,
-                              const Pause& pause) {
+Result<std::string> copy_file(StoreClient& from, const std::string& from_key,
+                              const std::shared_ptr<StoreClient>& to, const std::string& to_key,
+                              std::uint64_t size_bytes, std::uint32_t crc32c_wanted,
+                              const WriteOptions& options, const Pause& pause) {
   const std::uint64_t part_bytes =
       std::max(options.part_bytes, (size_bytes + kMostParts - 1) / kMostParts);
   const auto count = static_cast<std::uint32_t>((size_bytes + part_bytes - 1) / part_bytes);
   const auto length_of = [&](std::uint64_t part) {
     return std::min(part_bytes, size_bytes - part * part_bytes);
   };
-  HEADRACE_TRY_ASSIGN(const auto sink, make_sink(to, {.key = key,
+  HEADRACE_TRY_ASSIGN(const auto sink, make_sink(to, {.key = to_key,
                                                       .size_bytes = size_bytes,
                                                       .part_bytes = part_bytes,
                                                       .part_count = count,
@@ -45,7 +45,7 @@ Result<std::string> copy_file(StoreClient& from, const std::shared_ptr<StoreClie
   };
   Status read = from.read(std::move(reading), [&](RangeFetcher& fetcher) -> Status {
     for (std::uint64_t part = 0; part < count; ++part) {
-      fetcher.start({.key = key,
+      fetcher.start({.key = from_key,
                      .etag = {},
                      .offset_bytes = part * part_bytes,
                      .length_bytes = length_of(part),
@@ -64,11 +64,11 @@ Result<std::string> copy_file(StoreClient& from, const std::shared_ptr<StoreClie
   for (std::uint32_t part = 0; part < count; ++part)
     sum = crc32c_combine(sum, sums[part], length_of(part));
   if (sum != crc32c_wanted) {
-    return Status(Code::kCorrupt, from.store().object_url(key) +
+    return Status(Code::kCorrupt, from.store().object_url(from_key) +
                                       ": its bytes do not match their CRC32C: it was not copied");
   }
   HEADRACE_TRY_ASSIGN(std::string etag, sink->finish(pause));
-  HEADRACE_TRY(check_written(*to, key, etag, size_bytes, sum, options.check, pause));
+  HEADRACE_TRY(check_written(*to, to_key, etag, size_bytes, sum, options.check, pause));
   return etag;
 }
 

@@ -226,14 +226,14 @@ TEST_P(DataWriterTest, FilesAreCopiedWhenTheyAreWhole) {
     options.url = url;
     auto to = *StoreClient::wrap(*open_store(options, {}), kMemory);
     const auto copy = [&](std::uint32_t sum) {
-      return copy_file(*client_, to, "a/b/file", file->size_bytes, sum, {.part_bytes = kPart},
-                       no_pause_);
+      return copy_file(*client_, "a/b/file", to, "c/copy", file->size_bytes, sum,
+                       {.part_bytes = kPart}, no_pause_);
     };
     EXPECT_EQ(copy(file->crc32c ^ 1).error().code(), Code::kCorrupt);
     EXPECT_TRUE(list_all(to->store(), "")->empty());
     auto copied = copy(file->crc32c);
     ASSERT_TRUE(copied) << copied.error().message();
-    EXPECT_TRUE(verify_file(*to, "a/b/file", file->size_bytes, file->crc32c, no_pause_).ok());
+    EXPECT_TRUE(verify_file(*to, "c/copy", file->size_bytes, file->crc32c, no_pause_).ok());
     EXPECT_EQ(client_->pool()->used_bytes(), 0U);
   }
 }

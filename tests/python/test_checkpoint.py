@@ -390,7 +390,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 def test_a_manifest_of_another_version_says_so() -> None:
     plan = make_plan([{"x": ["numpy", "F64", [3], [[[0], [3]]]]}])
-    manifest = Manifest(1, "save", 1, "now", {}, {"array": "x"}, plan.arrays, [])
+    manifest = Manifest(1, "save", 1, "now", {}, {"array": "x"}, plan.arrays, [], 1)
     assert Manifest.decode(manifest.encode(), "here") == manifest
     body = json.loads(manifest.encode().split(b"\n")[0])
     text = json.dumps({**body, "version": 2}).encode()
@@ -450,3 +450,37 @@ def test_the_example_of_the_documentation(tmp_path: Path) -> None:
     again = run()
     assert again["state"]["step"] == 12, "from the last step on, over the next epoch"
     assert again["state"]["model"] is again["model"], "what is loaded into can be saved again"
+
+
+def test_going_back_to_an_earlier_step_keeps_what_is_saved_then(tmp_path: Path) -> None:
+    keep = Keep(latest=3, every=1000)
+    with Checkpointer(tmp_path, keep=keep) as checkpointer:
+        for step in (1000, 1800, 1900, 1950):
+            checkpointer.save(step, {"n": step}).result()
+    with Checkpointer(tmp_path, keep=keep) as checkpointer:
+        checkpointer.load(1000)
+        checkpointer.save(1100, {"n": 1100}).result()
+    with Checkpointer(tmp_path, keep=keep) as checkpointer:
+        assert checkpointer.steps() == [1000, 1100, 1900, 1950]
+        assert checkpointer.load() == {"n": 1100}
+        for step in (1200, 1300):
+            checkpointer.save(step, {"n": step}).result()
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.steps() == [1000, 1100, 1200, 1300]
+
+
+def test_a_pin_that_is_set_while_it_is_deleted_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, {"n": 1}).result()
+        real = Place.check_not_pinned
+
+        def pin_behind_it(self: Place, step: int) -> None:
+            real(self, step)
+            monkeypatch.setattr(Place, "check_not_pinned", real)
+            self.pin(step)
+
+        monkeypatch.setattr(Place, "check_not_pinned", pin_behind_it)
+        with pytest.raises(hr.InvalidArgumentError, match="pinned"):
+            checkpointer._far.delete(checkpointer.info(1))
+        assert checkpointer.load(1) == {"n": 1}
+        assert checkpointer.pinned() == [1]

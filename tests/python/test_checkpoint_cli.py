@@ -355,7 +355,7 @@ def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:
         files.append(DataFile(key, size, crc, index_key, _native.crc32c(index), 1))
         chunks.append((Chunk((rank * half,), part.shape), rank))
     planned = Planned("x", "numpy", "F64", array.shape, tuple(chunks))
-    manifest = Manifest(step, save, 2, "", {}, {"dict": [["x", {"array": "x"}]]}, [planned], files)
+    manifest = Manifest(step, save, 2, "", {}, {"dict": [["x", {"array": "x"}]]}, [planned], files, 1)
     place.commit(manifest, overwrite=False)
     place.close()
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ import headrace as hr
 from headrace import _native
 from headrace import sim as simulator
 from headrace.checkpoint import Checkpointer
+from headrace.checkpoint.copying import Copying
+from headrace.checkpoint.flushing import Flusher
+from headrace.checkpoint.leftovers import GRACE_SECONDS, delete_leftover, find_leftovers
+from headrace.checkpoint.place import Place
 
 
 @pytest.fixture
@@ -203,3 +208,95 @@ def test_it_may_be_killed_between_any_two_writes(tmp_path: Path, far: Any) -> No
             checkpointer._place.store.delete("LATEST")
     assert number > 10
     assert os.path.exists(near)
+
+
+def leave_on_the_disk(near: Path, far: Any, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a job does that is killed before it brings a checkpoint over."""
+
+    def killed(self: Flusher, *_: Any, **__: Any) -> None:
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch, open_both(near, far) as checkpointer:
+        patch.setattr(Flusher, "flush", killed)
+        handle = checkpointer.save(step, state(step))
+        handle.wait("local")
+        with pytest.raises(RuntimeError, match="killed"):
+            handle.result()
+
+
+def bring_over(near: Path, far: Any) -> None:
+    """What the next job does before its first save."""
+    with open_both(near, far) as checkpointer:
+        checkpointer._take_fence()
+
+
+@pytest.mark.parametrize("who", ["the job itself", "ckpt gc"])
+def test_what_is_brought_over_late_is_not_swept_meanwhile(
+    near: Path, far: Any, who: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_on_the_disk(near, far, 2, monkeypatch)
+    real = Place.check_fence
+
+    def sweep_first(self: Place, number: int) -> None:
+        """More than 15 minutes after the job has begun, before it commits."""
+        monkeypatch.setattr(Place, "check_fence", real)
+        if who == "ckpt gc":
+            for row in find_leftovers(self, now=time.time() + 2 * GRACE_SECONDS):
+                if row.goes:
+                    delete_leftover(self, row)
+        else:
+            for save in self.orphans(number):
+                self.delete_save(save)
+        real(self, number)
+
+    monkeypatch.setattr(Place, "check_fence", sweep_first)
+    bring_over(near, far)
+    assert Place.check_fence is real
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        assert is_state(checkpointer.load(2), 2)
+
+
+@pytest.mark.parametrize("keep_local", [0, 1, 3])
+def test_as_many_as_asked_for_stay_on_the_disk(near: Path, far: Any, keep_local: int) -> None:
+    with open_both(near, far, keep_local=keep_local) as checkpointer:
+        for step in range(1, 6):
+            checkpointer.save(step, state(step)).result()
+            assert at(near) == list(range(1, step + 1))[-keep_local or step :]
+
+
+def test_what_need_not_stay_does_not_come_back_from_the_disk(near: Path, far: Any) -> None:
+    with open_both(near, far, keep=1, keep_local=2) as checkpointer:
+        for step in (1, 2, 3):
+            checkpointer.save(step, state(step)).result()
+    assert at(near) == [3]
+    bring_over(near, far)
+    assert at("s3://bucket/run", **far) == [3]
+
+
+def test_what_was_deleted_does_not_come_back_from_the_disk(near: Path, far: Any) -> None:
+    with open_both(near, far, keep_local=2) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, state(step)).result()
+        checkpointer.delete(2)
+    bring_over(near, far)
+    assert at("s3://bucket/run", **far) == [1]
+
+
+@pytest.mark.parametrize(("copied", "newest"), [(1000, 2000), (3000, 3000)])
+def test_a_copy_at_the_store_is_as_old_as_its_step(
+    near: Path, far: Any, tmp_path: Path, copied: int, newest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Checkpointer(tmp_path / "other") as checkpointer:
+        checkpointer.save(copied, state(copied)).result()
+    with (
+        Checkpointer(tmp_path / "other") as source,
+        Checkpointer("s3://bucket/run", **far) as target,
+    ):
+        Copying(source._far, source.info(copied), target._far).run()
+    leave_on_the_disk(near, far, 2000, monkeypatch)
+    with open_both(near, far) as checkpointer:
+        assert is_state(checkpointer.load(), newest)
+    bring_over(near, far)
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        assert checkpointer.steps() == sorted((copied, 2000))
+        assert is_state(checkpointer.load(), newest)

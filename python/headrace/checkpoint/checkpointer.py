@@ -112,6 +112,7 @@ class Checkpointer(live.Closing):
         self._planner = Planner(self._group)
         self._fence: int | None = None
         self._saves: list[SaveHandle] = []
+        self._saved: dict[int, tuple[int, float | None]] = {}  # By step: its job and metric, for Keep.
         self._worker = ThreadPoolExecutor(1, "headrace-checkpoint")
         self._sweeper: threading.Timer | None = None
         self.rejected: list[Rejected] = []
@@ -213,6 +214,7 @@ class Checkpointer(live.Closing):
     def _end(self, manifest: Manifest, handle: SaveHandle) -> None:
         handle._reach("remote", manifest)
         if self._group.rank == 0:
+            self._note_saved(manifest)
             self._retire()
 
     def _retire(self) -> None:
@@ -220,19 +222,25 @@ class Checkpointer(live.Closing):
         if self._keep.latest == 0:
             return
         try:
-            steps = self._far.steps()
-            metrics = {}
-            if self._keep.metric:
-                for step in steps:
-                    value = self._far.manifest(step).metadata.get(self._keep.metric)
-                    if isinstance(value, (int, float)):
-                        metrics[step] = float(value)
-            pins = self._far.pins()
-            for step in self._keep.surplus(steps, metrics):
-                if step not in pins:
+            there = set(self._far.steps())
+            self._saved = {step: row for step, row in self._saved.items() if step in there}
+            for step in there - self._saved.keys():
+                self._note_saved(self._far.manifest(step))
+            order = sorted(there, key=lambda step: (self._saved[step][0], step))
+            metrics = {step: value for step, (_, value) in self._saved.items() if value is not None}
+            stay = self._far.pins() | {self._far.latest()}
+            for step in self._keep.surplus(order, metrics):
+                if step not in stay:
+                    if self._near is not None:  # First: what is only there would be brought over again.
+                        self._flusher.retire(step)
                     self._far.delete(self._far.manifest(step))
         except HeadraceError as error:
             _log.warning("checkpoints that need not stay could not be deleted: %s", error)
+
+    def _note_saved(self, manifest: Manifest) -> None:
+        value = manifest.metadata.get(self._keep.metric)
+        metric = float(value) if isinstance(value, (int, float)) else None
+        self._saved[manifest.step] = (manifest.job, metric)
 
     def _take_fence(self) -> int:
         if self._fence is None:
@@ -376,7 +384,7 @@ class Checkpointer(live.Closing):
     def delete(self, step: int) -> None:
         """Deletes a checkpoint. Raises InvalidArgumentError where it is pinned."""
         self._far.check_not_pinned(check_step(step))
-        for place in filter(None, (self._far, self._near)):
+        for place in filter(None, (self._near, self._far)):  # What is on the disk only is brought over again.
             if step in place.steps():
                 place.delete(place.manifest(step))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace import _native
-from headrace.checkpoint.keys import SaveId, data_key, index_key
+from headrace.checkpoint.keys import SaveId
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place
 from headrace.errors import ChangedError, CorruptError, HeadraceError, NotFoundError
@@ -28,12 +28,7 @@ class Copying:
             raise CorruptError(f"{source.url}: step {manifest.step} names no save: {manifest.save!r}")
         self._source, self._target = source, target
         self._from = manifest
-        save = str(parsed._replace(fence=_COPIES))
-        files = [
-            file._replace(key=data_key(save, rank), index_key=index_key(save, rank))
-            for rank, file in enumerate(manifest.files)
-        ]
-        self.manifest = manifest._replace(save=save, files=files)
+        self.manifest = manifest.renamed(str(parsed._replace(fence=_COPIES)))._replace(job=0)
         """What is there then."""
         self.was_there = False
         self._copied = 0

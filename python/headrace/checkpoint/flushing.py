@@ -12,8 +12,8 @@ from typing import Any
 
 from headrace import _native
 from headrace.checkpoint.group import Group
-from headrace.checkpoint.keys import step_key
-from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.keys import SaveId, step_key
+from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.saving import SaveOptions, raise_first
 from headrace.errors import HeadraceError, NotFoundError
@@ -34,11 +34,12 @@ class Flusher:
         self._near, self._far, self._group, self._options = near, far, group, options
         self._keep_local = keep_local
         self._behind: list[tuple[Manifest, bool]] = []  # With whether it replaces what is there.
+        self._retired: list[str] = []  # Saves whose files may lie on any node.
 
     def flush(self, manifest: Manifest, fence: int, *, overwrite: bool) -> None:
         """Raises what went wrong, on all ranks."""
         try:
-            self._copy(manifest, fence, overwrite, manifest.save)
+            self._copy(manifest, manifest, fence, overwrite, manifest.save)
         except Exception:
             self._behind.append((manifest, overwrite))
             raise
@@ -49,17 +50,20 @@ class Flusher:
         for text, replaces in again:
             each = Manifest.decode(text.encode(), f"{self._near.url}, saved before")
             try:
-                self._copy(each, fence, replaces, f"{manifest.save}/{each.save}", is_late=True)
+                self._copy(each, each, fence, replaces, f"{manifest.save}/{each.save}", is_late=True)
             except HeadraceError as error:
                 _log.warning("checkpoint of step %d is still on the local disk only: %s", each.step, error)
                 self._behind.append((each, replaces))
 
     def resume(self, fence: int) -> None:
-        """Brings over what an earlier job has left."""
-        for text in self._group.gather("left", self._left(), str(fence))[0]:
+        """Brings over what an earlier job has left; under a save id of this job, for what others have begun and
+        not committed may be swept."""
+        left = [(text, str(SaveId.new(fence, 0)).rpartition("-")[2]) for text in self._left()]
+        for text, token in self._group.gather("left", left, str(fence))[0]:
             manifest = Manifest.decode(text.encode(), f"{self._near.url}, of an earlier job")
+            target = manifest.renamed(str(SaveId(fence, manifest.step, token)))
             try:
-                self._copy(manifest, fence, False, f"{fence}/{manifest.save}", is_late=True)
+                self._copy(manifest, target, fence, False, f"{fence}/{manifest.save}", is_late=True)
                 _log.info(
                     "brought the checkpoint of step %d over, which an earlier job had left", manifest.step
                 )
@@ -82,20 +86,36 @@ class Flusher:
             )
         return found
 
+    def retire(self, step: int) -> None:
+        """On rank 0: a checkpoint need not stay here, although it may not be at the URL either."""
+        try:
+            self._retired.append(self._near.manifest(step).save)
+            self._near.store.delete(step_key(step))
+        except NotFoundError:
+            return
+
     def _copy(
-        self, manifest: Manifest, fence: int, overwrite: bool, attempt: str, *, is_late: bool = False
+        self,
+        manifest: Manifest,
+        target: Manifest,
+        fence: int,
+        overwrite: bool,
+        attempt: str,
+        *,
+        is_late: bool = False,
     ) -> None:
-        """``attempt``: a name that no other has. ``is_late``: later ones may have been brought over before."""
+        """``target``: as it is called there. ``attempt``: a name that no other has. ``is_late``: later ones may
+        have been brought over before."""
         has = [self._near.store.exists(file.key) for file in manifest.files]
         said = self._group.gather("has", has, attempt)
         error = ""
         try:
-            for number, file in enumerate(manifest.files):
+            for number, (file, there) in enumerate(zip(manifest.files, target.files, strict=True)):
                 owner = next((rank for rank, each in enumerate(said) if each[number]), None)
                 if owner is None:
                     raise NotFoundError(f"{self._near.url}/{file.key} is on no node any more")
                 if owner == self._group.rank:
-                    self._copy_file(file)
+                    self._copy_file(file, there)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
         reports = self._group.gather("flush report", {"error": error}, attempt)
@@ -103,7 +123,7 @@ class Flusher:
         try:
             raise_first("it could not bring its part over", reports)
             if self._group.rank == 0:
-                outcome["surplus"] = self._commit(manifest, fence, overwrite, is_late)
+                outcome["surplus"] = self._commit(target, fence, overwrite, is_late)
         except Exception as raised:
             outcome["error"] = str(raised)
             if self._group.world_size == 1:
@@ -113,14 +133,14 @@ class Flusher:
         for save in outcomes[0]["surplus"]:
             self._near.delete_save(save)
 
-    def _copy_file(self, file: Any) -> None:
-        near, far = self._near.native, self._far.native
+    def _copy_file(self, file: DataFile, there: DataFile) -> None:
+        near, far, options = self._near.native, self._far.native, self._options
         _native.checkpoint_copy_file(
-            near, far, file.key, file.size, file.crc32c, self._options.part_bytes, self._options.check
+            near, file.key, far, there.key, file.size, file.crc32c, options.part_bytes, options.check
         )
         index = self._near.index_bytes(file)
-        _native.checkpoint_write_small(far, file.index_key, index)
-        self._far.check_written(file.index_key, index, self._options.check)
+        _native.checkpoint_write_small(far, there.index_key, index)
+        self._far.check_written(there.index_key, index, options.check)
 
     def _commit(self, manifest: Manifest, fence: int, overwrite: bool, is_late: bool) -> list[str]:
         """Returns the saves that need not stay on the disk."""
@@ -133,9 +153,10 @@ class Flusher:
             key, data = step_key(manifest.step), manifest.encode()
             self._far.check_written(key, data, self._options.check)
         there = set(self._far.steps())
-        surplus = [step for step in self._near.steps() if step in there]
-        saves = []
-        for step in surplus[: len(surplus) - self._keep_local]:
-            saves.append(self._near.manifest(step).save)
-            self._near.store.delete(step_key(step))
+        arrived = [self._near.manifest(step) for step in self._near.steps() if step in there]
+        arrived.sort(key=lambda each: (each.job, each.step))
+        for each in arrived[: max(0, len(arrived) - self._keep_local)]:
+            self._retired.append(each.save)
+            self._near.store.delete(step_key(each.step))
+        saves, self._retired = self._retired, []
         return saves

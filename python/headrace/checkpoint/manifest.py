@@ -15,6 +15,7 @@ import numpy as np
 
 from headrace import _native
 from headrace.checkpoint.arrays import Chunk
+from headrace.checkpoint.keys import data_key, index_key
 from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.tree import Node
 from headrace.errors import CorruptError, UnsupportedError
@@ -52,6 +53,22 @@ class Manifest(NamedTuple):
     arrays: Sequence[Planned]
     files: Sequence[DataFile]
     """By rank."""
+    job: int
+    """Number of the job that saved it here; 0: it was copied here from elsewhere."""
+
+    def comes_after(self, other: Manifest) -> bool:
+        """Whether it was saved after the other, or is it. Of copies only the step tells."""
+        if 0 in (self.job, other.job):
+            return self.step >= other.step
+        return (self.job, self.step) >= (other.job, other.step)
+
+    def renamed(self, save: str) -> Manifest:
+        """As it is called under another save id."""
+        files = [
+            file._replace(key=data_key(save, rank), index_key=index_key(save, rank))
+            for rank, file in enumerate(self.files)
+        ]
+        return self._replace(save=save, files=files)
 
     @property
     def size(self) -> int:
@@ -66,6 +83,7 @@ class Manifest(NamedTuple):
             "version": _VERSION,
             "step": self.step,
             "save": self.save,
+            "job": self.job,
             "world_size": self.world_size,
             "created": self.created,
             "metadata": self.metadata,
@@ -112,6 +130,7 @@ class Manifest(NamedTuple):
                 body["tree"],
                 arrays,
                 [DataFile(*row) for row in body["files"]],
+                body["job"],
             )
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CorruptError(f"{where}: the manifest makes no sense: {error!r}") from None

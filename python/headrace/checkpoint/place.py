@@ -160,7 +160,7 @@ class Place:
             other = self.manifest(latest)
         except (NotFoundError, CorruptError):
             return True
-        return (_fence(other), other.step) < (_fence(manifest), manifest.step)
+        return not other.comes_after(manifest)
 
     def candidates(self) -> list[int]:
         """Steps in the order in which to try them: the one committed last, then falling."""
@@ -173,6 +173,11 @@ class Place:
         InvalidArgumentError where it is pinned."""
         self.check_not_pinned(manifest.step)
         self.store.delete(step_key(manifest.step))
+        try:
+            self.check_not_pinned(manifest.step)
+        except InvalidArgumentError:  # Since the first look: who pinned it was told that it stays.
+            self.commit(manifest, overwrite=False)
+            raise
         self.delete_save(manifest.save)
 
     def delete_save(self, save: str) -> int:
@@ -290,7 +295,7 @@ class Nearest(Place):
             far = self._far.manifest(step)
         except (NotFoundError, CorruptError):
             return near
-        return near if _fence(near) >= _fence(far) else far
+        return near if near.comes_after(far) else far
 
     def index_bytes(self, file: DataFile) -> bytes:
         try:
@@ -313,18 +318,15 @@ class Nearest(Place):
         if near is None or far is None:
             return far if near is None else near
         try:
-            return near if _fence(self._near.manifest(near)) >= _fence(self._far.manifest(far)) else far
+            here, there = self._near.manifest(near), self._far.manifest(far)
         except (NotFoundError, CorruptError):
             return far
+        # Of one job the disk is first, also where it went back to an earlier step.
+        return near if here.job == there.job or here.comes_after(there) else far
 
 
 def _latest_text(manifest: Manifest) -> bytes:
     return (json.dumps({"step": manifest.step, "save": manifest.save}) + "\n").encode()
-
-
-def _fence(manifest: Manifest) -> int:
-    save = SaveId.parse(manifest.save)
-    return 0 if save is None else save.fence
 
 
 def check_step(step: Any) -> int:

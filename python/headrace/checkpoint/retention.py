@@ -11,9 +11,10 @@ __all__ = ["Keep"]
 
 
 class Keep(NamedTuple):
-    """Checkpoints that stay when another has been committed; a checkpoint that any of these wants stays.
+    """Checkpoints that stay when another has been committed; a checkpoint that any of these wants stays, and so
+    does the one that was committed last.
 
-    :ivar latest: so many of the newest; 0: all. At least one always stays.
+    :ivar latest: so many of those saved last; 0: all.
     :ivar every: those whose step is a multiple of it, for ever; 0: none.
     :ivar best: so many with the best value of ``metadata[metric]``.
     :ivar metric: a name in the metadata given to ``save()``.
@@ -37,7 +38,8 @@ class Keep(NamedTuple):
         return self
 
     def surplus(self, steps: Sequence[int], metrics: dict[int, float]) -> list[int]:
-        """Of the steps that there are, rising, those that go. ``metrics``: of those that have one."""
+        """Of the steps that there are, in the order in which they were saved, those that go. ``metrics``: of those
+        that have one."""
         if self.latest == 0:
             return []
         wanted = set(steps[-self.latest :])

@@ -210,7 +210,15 @@ class Saving:
                 )
         created = datetime.fromtimestamp(time.time(), timezone.utc).isoformat(timespec="seconds")
         return Manifest(
-            self.step, self.save, len(files), created, self._metadata, self._tree, self._plan.arrays, files
+            self.step,
+            self.save,
+            len(files),
+            created,
+            self._metadata,
+            self._tree,
+            self._plan.arrays,
+            files,
+            self._fence,
         )
 
     def _commit(self, manifest: Manifest) -> None:
