@@ -366,16 +366,6 @@ def test_any_reader_of_safetensors_reads_the_data(tmp_path: Path) -> None:
     assert same(dict(sorted(found.items())), dict(sorted(state.items())))
 
 
-def test_jax_arrays(checkpointer: Checkpointer) -> None:
-    jnp = pytest.importorskip("jax.numpy")
-    state = {"w": jnp.arange(12, dtype=jnp.bfloat16).reshape(3, 4), "b": jnp.ones(3)}
-    checkpointer.save(1, state).result()
-    got = checkpointer.load()
-    assert got["w"].dtype == jnp.bfloat16
-    assert (got["w"] == state["w"]).all()
-    assert type(got["b"]) is type(state["b"])
-
-
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd")), threading.active_count()
     for step in range(3):

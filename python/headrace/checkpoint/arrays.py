@@ -67,9 +67,16 @@ class Array:
     """
 
     def __init__(
-        self, name: str, kind: str, dtype: str, shape: Sequence[int], parts: list[tuple[Chunk, Any]]
+        self,
+        name: str,
+        kind: str,
+        dtype: str,
+        shape: Sequence[int],
+        parts: list[tuple[Chunk, Any]],
+        sharding: Any = None,
     ) -> None:
-        self.name, self.kind, self.dtype = name, kind, dtype
+        """``sharding``: JAX's, where the whole has one."""
+        self.name, self.kind, self.dtype, self._sharding = name, kind, dtype, sharding
         self.shape = tuple(int(size) for size in shape)
         self.chunks = [chunk for chunk, _ in parts]
         self._parts = [part for _, part in parts]
@@ -110,13 +117,20 @@ class Array:
 
             staging = torch.empty(part.shape, dtype=part.dtype)
             return _torch_memory(staging), lambda: part.copy_(staging)
-        if self.kind == "jax":
-            raise InvalidArgumentError(
-                f"{self.name}: JAX arrays cannot be loaded in place: use load() without into="
-            )
+        if self.kind == "jax":  # Its arrays do not change: see renewed().
+            self._parts[number] = part = np.empty(part.shape, part.dtype)
         if not part.flags.writeable:
             raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
         return _numpy_memory(part), None
+
+    def renewed(self) -> Any:
+        """Another array of JAX, in the same place, of what was written to writable()."""
+        import jax
+
+        chunks = dict(zip(self.chunks, self._parts, strict=True))
+        return jax.make_array_from_callback(
+            self.shape, self._sharding, lambda index: chunks[_chunk_at(index, self.shape)]
+        )
 
 
 def _torch_index(places: Any, like: Any) -> Any:
@@ -229,11 +243,16 @@ def _describe_dtensor(name: str, dtype: str, value: Any) -> Array:
 def _describe_jax(name: str, value: Any) -> Array:
     parts: list[tuple[Chunk, Any]] = []
     for shard in value.addressable_shards:
-        spans = [index.indices(size)[:2] for index, size in zip(shard.index, value.shape, strict=True)]
-        chunk = Chunk(tuple(a for a, _ in spans), tuple(b - a for a, b in spans))
+        chunk = _chunk_at(shard.index, value.shape)
         if all(chunk != each for each, _ in parts):
             parts.append((chunk, np.asarray(shard.data)))
-    return Array(name, "jax", _dtype(name, value.dtype.name), value.shape, parts)
+    return Array(name, "jax", _dtype(name, value.dtype.name), value.shape, parts, value.sharding)
+
+
+def _chunk_at(index: Sequence[slice], shape: Sequence[int]) -> Chunk:
+    """Of slices, one for each dimension."""
+    spans = [each.indices(size)[:2] for each, size in zip(index, shape, strict=True)]
+    return Chunk(tuple(a for a, _ in spans), tuple(b - a for a, b in spans))
 
 
 def _torch_memory(tensor: Any) -> Memory:

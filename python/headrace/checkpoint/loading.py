@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace import _native
-from headrace.checkpoint.arrays import Chunk, Memory, describe, empty_like_saved, width_of
+from headrace.checkpoint.arrays import Array, Chunk, Memory, describe, empty_like_saved, width_of
 from headrace.checkpoint.manifest import Index, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
@@ -153,8 +153,8 @@ def read_into(
     allow_pickle: bool,
     growing: Set[str] = frozenset(),
 ) -> tuple[Any, ReadTotals]:
-    """Fills the arrays of ``state`` in place, whatever part of each this process has. Returns the state with
-    the saved values of what is no array. ``growing``: keys of the state below which arrays that only the
+    """Fills the arrays of ``state`` in place, whatever part of each this process has; those of JAX are made
+    anew, in the same place. Returns the state with the saved values of what is no array. ``growing``: keys of the state below which arrays that only the
     checkpoint has are made, whole."""
     template, found = flatten(state, True)
     paths, saved_paths = paths_of(template), paths_of(manifest.tree)
@@ -166,6 +166,7 @@ def read_into(
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
     boxes = _Boxes(place, manifest)
     copies: list[Callable[[], Any]] = []
+    renewed: list[Array] = []
     for name, saved_name in saved_names.items():
         own, array = describe(name, found[name]), manifest.arrays[numbers[saved_name]]
         if (own.dtype, own.shape) != (array.dtype, array.shape):
@@ -177,10 +178,13 @@ def read_into(
             boxes.add(numbers[saved_name], chunk, memory)
             if copy is not None:
                 copies.append(copy)
+        if own.kind == "jax":
+            renewed.append(own)
     new = {name: _make(boxes, manifest, numbers[name]) for name in {saved_paths[path] for path in made}}
     totals = boxes.read()
     for copy in copies:
         copy()
+    found = {**found, **{array.name: array.renewed() for array in renewed}}
     tree = overlay(template, manifest.tree, union=not partial)
     return rebuild(
         tree, lambda name: new[only_saved(name)] if only_saved(name) else found[name], allow_pickle
