@@ -18,10 +18,11 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any, NoReturn
 
 from rich.console import Console
@@ -35,7 +36,8 @@ PART = ["init", "ipc", "mm", "virt"]  # directories that make an epoch of about 
 TOKENS = 1025
 GLOBAL_BATCH = 32
 SEED = 17
-KILL_AT_STEP = 55
+CHECKPOINTS = "s3://linux/checkpoints"
+KILL_IN_SAVE_OF_STEP = 60
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
@@ -50,6 +52,11 @@ class Demo:
     @property
     def tree(self) -> Path:
         return self.data / "buckets" / "linux" / "raw"
+
+    @property
+    def checkpoints(self) -> Path:
+        """The objects at CHECKPOINTS."""
+        return self.data / "buckets" / "linux" / "checkpoints"
 
     @property
     def runs(self) -> Path:
@@ -197,6 +204,8 @@ def start_training(demo: Demo, run: str, world_size: int, endpoint: str) -> list
         "s3://linux/part",
         "--run-dir",
         str(demo.runs),
+        "--checkpoints",
+        CHECKPOINTS,
         "--run",
         run,
     ]
@@ -229,43 +238,58 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines[:-1]]
 
 
-def follow(demo: Demo, run: str, ranks: list[subprocess.Popen[bytes]], until_step: int | None) -> None:
-    """Prints the falling loss while the ranks run; returns when they end or have passed `until_step`."""
+def follow(
+    demo: Demo, run: str, ranks: list[subprocess.Popen[bytes]], until: Callable[[], bool] | None = None
+) -> None:
+    """Prints the falling loss while the ranks run; returns when they end, or `until` says so."""
     shown = -1
     while any(rank.poll() is None for rank in ranks):
         log = read_log(demo.runs / f"log-{run}-0.jsonl")
         if log and log[-1]["step"] // 25 > shown:
             shown = log[-1]["step"] // 25
             demo.note(f"step {log[-1]['step']:4}   loss {log[-1]['loss']:.3f}")
-        if until_step is not None and log and log[-1]["step"] >= until_step:
+        if until is not None and until():
             return
         if any(rank.poll() not in (None, 0) for rank in ranks):
             break
-        time.sleep(0.2)
-    if until_step is not None or any(rank.wait() for rank in ranks):
+        time.sleep(0.2 if until is None else 0.005)
+    if until is not None or any(rank.wait() for rank in ranks):
         for rank in ranks:
             rank.kill()
         fail(f"training run {run!r} ended early; its output is above")
 
 
 def train_and_kill(demo: Demo, endpoint: str) -> None:
-    """(3b, 4) Two ranks, killed with kill -9 in mid-epoch."""
-    shutil.rmtree(demo.runs, ignore_errors=True)
+    """(3b, 4) Two ranks, killed with kill -9 in mid-epoch, while a checkpoint is on its way."""
+    for directory in (demo.runs, demo.checkpoints):
+        shutil.rmtree(directory, ignore_errors=True)
     demo.runs.mkdir(parents=True)
     demo.step("training on two ranks (PyTorch, gloo) from the simulator")
     ranks = start_training(demo, "two-ranks", 2, endpoint)
-    follow(demo, "two-ranks", ranks, until_step=KILL_AT_STEP)
+    saves = f"saves/*-{KILL_IN_SAVE_OF_STEP:012}-*/*"
+    follow(demo, "two-ranks", ranks, until=lambda: any(demo.checkpoints.glob(saves)))
     for rank in ranks:
         os.kill(rank.pid, signal.SIGKILL)
         rank.wait()
-    demo.step("kill -9 of both ranks in mid-epoch")
+    demo.step(f"kill -9 of both ranks in mid-epoch, in the save of step {KILL_IN_SAVE_OF_STEP}")
+    whole = [row["step"] for row in headrace_json("ckpt", "verify", "--all", CHECKPOINTS)["checkpoints"]]
+    said = (
+        "which was whole already"
+        if KILL_IN_SAVE_OF_STEP in whole
+        else f"that of step {KILL_IN_SAVE_OF_STEP} is not one"
+    )
+    demo.note(f"checkpoints in the bucket, each byte proved: {', '.join(map(str, whole))}; {said}")
 
 
 def resume_on_one(demo: Demo, endpoint: str) -> None:
     """(5) The rest of the epoch on one rank, from the last checkpoint."""
     demo.step("resuming as one rank from the last checkpoint")
     ranks = start_training(demo, "one-rank", 1, endpoint)
-    follow(demo, "one-rank", ranks, until_step=None)
+    follow(demo, "one-rank", ranks)
+    saves = json.loads((demo.runs / "stats-one-rank.json").read_text())["save_s"]
+    demo.note(
+        f"{len(saves)} checkpoints saved to the bucket; each held the loop up for {1000 * median(saves):.0f} ms"
+    )
 
 
 def uninterrupted_batches() -> Iterator[tuple[list[int], int]]:

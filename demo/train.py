@@ -5,9 +5,9 @@ number of ranks.
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29500 python demo/train.py ... # one of two (or use
     torchrun)
 
-What to look at is `train()`: the loader's state is saved with the model, so both stand at the same step. Each
-rank also appends one JSON line per step to RUN_DIR/log-<run>-<rank>.jsonl (ids and a checksum of what it
-received): the demo's evidence.
+What to look at is `train()`: model, optimizer and loader are saved together, so all stand at the same step;
+the loop goes on while they are on their way to the bucket. Each rank also appends one JSON line per step to
+RUN_DIR/log-<run>-<rank>.jsonl (ids and a checksum of what it received): the demo's evidence.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import headrace.torch
+from headrace.checkpoint import Checkpointer
 
 VOCABULARY = 257  # bytes, and 256 after the end of a file
 
@@ -87,19 +88,12 @@ def average_over_ranks(model: nn.Module, loss: Tensor) -> float:
     return float(flat[-1])
 
 
-def save(path: Path, value: object) -> None:
-    partial = path.with_suffix(".partial")
-    torch.save(value, partial)
-    os.replace(partial, path)
-
-
 def train(args: argparse.Namespace) -> None:
     rank, world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
     if world_size > 1:
         dist.init_process_group("gloo")
     torch.manual_seed(args.seed)
     run_dir = Path(args.run_dir)
-    checkpoint = run_dir / "checkpoint.pt"
 
     started = time.monotonic()
     loader = headrace.torch.Loader(
@@ -107,16 +101,13 @@ def train(args: argparse.Namespace) -> None:
     )
     model = ByteTransformer(length=1024)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
-    step = 0
-    if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
-        model.load_state_dict(saved["model"])
-        optimizer.load_state_dict(saved["optimizer"])
-        loader.load_state_dict(json.loads(saved["loader"]))
-        step = saved["step"]
+    checkpoints = Checkpointer(args.checkpoints or run_dir / "checkpoints", keep=3, memory="256MiB")
+    state = {"model": model, "optimizer": optimizer, "loader": loader, "step": 0}
+    if checkpoints.latest() is not None:
+        state = checkpoints.load(into=state)
     log = (run_dir / f"log-{args.run}-{rank}.jsonl").open("a", buffering=1)
 
-    first_batch_s = None
+    first_batch_s, save_s = None, []
     for batch in loader:
         first_batch_s = first_batch_s or time.monotonic() - started
         tokens = batch["tokens"]
@@ -126,28 +117,25 @@ def train(args: argparse.Namespace) -> None:
         mean_loss = average_over_ranks(model, loss)
         optimizer.step()
         entry = {
-            "step": step,
+            "step": state["step"],
             "ids": batch.ids.tolist(),
             "mask": batch.mask.tolist(),
             "crc": zlib.crc32(tokens.numpy()),
             "loss": mean_loss,
         }
         log.write(json.dumps(entry) + "\n")
-        step += 1
-        if rank == 0 and step % args.checkpoint_every == 0:
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-            save(checkpoint, state | {"loader": json.dumps(loader.state_dict())})
-            report = {
-                "first_batch_s": first_batch_s,
-                "seconds": time.monotonic() - started,
-                "stats": loader.stats(),
-            }
-            (run_dir / f"stats-{args.run}.json").write_text(json.dumps(report))
+        state["step"] += 1
+        if state["step"] % args.checkpoint_every == 0:
+            begun = time.monotonic()
+            checkpoints.save(state["step"], state, metadata={"loss": mean_loss})
+            save_s.append(time.monotonic() - begun)
+    checkpoints.close()
     if rank == 0:
         report = {
             "first_batch_s": first_batch_s,
             "seconds": time.monotonic() - started,
             "stats": loader.stats(),
+            "save_s": save_s,
         }
         (run_dir / f"stats-{args.run}.json").write_text(json.dumps(report))
     if world_size > 1:
@@ -166,7 +154,8 @@ def main() -> None:
     parser.add_argument(
         "--memory", default="256MiB", help="limit of the engine's memory for data (default: %(default)s)"
     )
-    parser.add_argument("--run-dir", required=True, help="where the checkpoint and the logs go")
+    parser.add_argument("--run-dir", required=True, help="where the logs go")
+    parser.add_argument("--checkpoints", metavar="URL", help="where they go (default: RUN_DIR/checkpoints)")
     parser.add_argument("--run", default="run", help="name of this start in the logs (default: %(default)s)")
     parser.add_argument("--checkpoint-every", type=int, default=10, metavar="STEPS")
     parser.add_argument(
