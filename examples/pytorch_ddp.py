@@ -1,7 +1,7 @@
 """Plain PyTorch with DistributedDataParallel, resumable at any step.
 
-torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run.pt
-torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run.pt --resume   # or on 1, 4, ... processes
+torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run
+torchrun --nproc-per-node 2 examples/pytorch_ddp.py /tmp/images --checkpoint run --resume   # or on 1, 4, ... processes
 """
 
 import argparse
@@ -16,7 +16,7 @@ import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("data", help="a dataset with the columns image and label")
-parser.add_argument("--checkpoint", default="run.pt")
+parser.add_argument("--checkpoint", default="run")
 parser.add_argument("--resume", action="store_true")
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--stop", type=int, help="end after so many steps, with a checkpoint")
@@ -37,29 +37,21 @@ loader = headrace.torch.Loader(
     epoch_end="drop",
     decode={"image": hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")},
 )
+checkpoints = hr.checkpoint.Checkpointer(args.checkpoint)  # A directory, or s3://bucket/run.
+state = {"model": model, "optimizer": optimizer, "loader": loader, "step": 0}
 if args.resume:
-    saved = torch.load(args.checkpoint)
-    model.load_state_dict(saved["model"])
-    optimizer.load_state_dict(saved["optimizer"])
-    loader.load_state_dict(saved["loader"])
+    state = checkpoints.load(into=state)
 
-
-def save() -> None:
-    if distributed.get_rank() == 0:  # The loader's state is the same on all ranks.
-        parts = {"model": model, "optimizer": optimizer, "loader": loader}
-        torch.save({name: part.state_dict() for name, part in parts.items()}, args.checkpoint)
-
-
-step = 0
-while loader.epoch < args.epochs and step != args.stop:
+while loader.epoch < args.epochs and state["step"] != args.stop:
     for batch in loader:
         loss = nn.functional.cross_entropy(model(batch["image"]), batch["label"])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        step += 1
+        state["step"] += 1
         print(json.dumps({"loss": loss.item(), "ids": batch.ids.tolist()}), flush=True)
-        if step == args.stop:
+        if state["step"] == args.stop:
             break
-save()
+checkpoints.save(state["step"], state)
+checkpoints.close()
 distributed.destroy_process_group()
