@@ -19,9 +19,10 @@ import headrace as hr
 from headrace import _native
 from headrace import sim as simulator
 from headrace.checkpoint import Checkpointer, Keep
+from headrace.checkpoint.arrays import describe
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place
-from headrace.checkpoint.plan import make_plan
+from headrace.checkpoint.plan import had, make_plan
 
 DTYPES = ["bool", "u1", "i1", "u2", "i2", "f2", "u4", "i4", "f4", "u8", "i8", "f8", "c8"]
 
@@ -379,7 +380,7 @@ def test_nothing_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_a_manifest_of_another_version_says_so() -> None:
-    plan = make_plan([{"x": ["numpy", "F64", [3], [[[0], [3]]]]}])
+    plan = make_plan([had([describe("x", np.zeros(3))])])
     manifest = Manifest(1, "save", 1, "now", {}, {"array": "x"}, plan.arrays, [], 1)
     assert Manifest.decode(manifest.encode(), "here") == manifest
     body = json.loads(manifest.encode().split(b"\n")[0])

@@ -19,7 +19,7 @@ from headrace.checkpoint.group import Group
 from headrace.checkpoint.keys import SaveId, data_key, index_key
 from headrace.checkpoint.manifest import DataFile, Manifest, encode_index
 from headrace.checkpoint.place import Place
-from headrace.checkpoint.plan import Plan, had, make_plan
+from headrace.checkpoint.plan import Had, Plan, had, make_plan
 from headrace.checkpoint.tree import Node, flatten
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
 
@@ -58,11 +58,21 @@ class Planner:
         known = self._made_in if structure == self._structure else ""
         said = self._group.gather("plan", {"known": known, "samples": _digest(samples)}, save)
         if not known or any(each["known"] != known for each in said):
-            self._plan, self._made_in = make_plan(self._group.gather("arrays", mine, save)), save
+            self._plan, self._made_in = make_plan(self._all(mine, save)), save
             self._structure = structure
         if len({each["samples"] for each in said}) > 1:
             _check_same(self._group.gather("samples", samples, save))
         return self._plan
+
+    def _all(self, mine: Had, save: str) -> list[Had]:
+        """What each rank has. Of ranks with the same arrays one lists them."""
+        told = self._group.gather("layouts", [_digest(mine.arrays), mine.layouts], save)
+        first: dict[str, int] = {}
+        for rank, (digest, _) in enumerate(told):
+            first.setdefault(digest, rank)
+        lists = mine.arrays if self._group.rank in first.values() else None
+        arrays = self._group.gather("arrays", lists, save)
+        return [Had(arrays[first[digest]], layouts) for digest, layouts in told]
 
 
 def _is_whole(array: Array) -> bool:
