@@ -69,6 +69,8 @@ struct LedgerReading {
 
   Head head;
   std::array<Slot, kSlotCount> slots;
+  /// A file that was cut off before it, and became longer again by writing, has zeros here.
+  std::array<char, 8> end;
 
   /// 0 of a slot of zeros, which is what a new ledger has.
   static std::uint64_t check_of(const Slot& slot) noexcept {
@@ -76,7 +78,7 @@ struct LedgerReading {
     return mix64(slot.reserved_bytes ^ mix64(slot.net_bytes ^ mix64(words)));
   }
   bool is_whole() const noexcept {
-    return head.magic == kMagic && head.check == head.right_check() &&
+    return head.magic == kMagic && end == kMagic && head.check == head.right_check() &&
            std::all_of(slots.begin(), slots.end(),
                        [](const Slot& slot) { return slot.check == check_of(slot); }) &&
            used_bytes() < kMostBytes;
@@ -91,6 +93,8 @@ struct LedgerReading {
     for (const Slot& slot : slots) sum += slot.reserved_bytes;
     return sum;
   }
+  /// A new ledger knows nothing of the files that there are.
+  bool is_counted() const noexcept { return head.known_doubts != UINT64_MAX; }
   std::uint64_t doubts() const noexcept {
     std::uint64_t sum = 0;
     for (const Slot& slot : slots) sum += slot.doubts;
@@ -119,13 +123,20 @@ bool is_gone(int file) noexcept {
   return ::fstat(file, &info) != 0 || info.st_nlink == 0;
 }
 
-bool read_whole(int file, LedgerReading& out) noexcept {
+std::uint64_t inode_of(int file) noexcept {
+  struct stat info {};
+  return ::fstat(file, &info) == 0 ? info.st_ino : 0;
+}
+
+/// Errors: kCorrupt (not whole), those of reading.
+Status read_whole(int file, LedgerReading& out) noexcept {
   constexpr int kTries = 8;  // Who reads while a slot is written may see half of it.
   for (int i = 0; i < kTries; ++i) {
-    if (!read_all_at(file, 0, bytes_of(out))) return false;
-    if (out.is_whole()) return true;
+    const std::int64_t count = read_at(file, 0, bytes_of(out));
+    if (count < 0) return errno_status(static_cast<int>(-count), "reading the cache's ledger");
+    if (count == static_cast<std::int64_t>(sizeof(out)) && out.is_whole()) return {};
   }
-  return false;
+  return Status(Code::kCorrupt, "the cache's ledger is damaged");
 }
 
 /// Fills in an empty file, its first bytes last. Whatever files there are were counted by a ledger
@@ -135,7 +146,9 @@ Status fill(int file) {
   if (error != 0) return errno_status(error, "making the cache's ledger");
   LedgerReading::Head head{.magic = kMagic};
   head.check = head.right_check();
-  const int failure = write_all_at(file, 0, bytes_of(head));
+  constexpr std::size_t kEndAt = offset_of_slot(kSlotCount);
+  int failure = write_all_at(file, kEndAt, std::as_bytes(std::span(kMagic)));
+  if (failure == 0) failure = write_all_at(file, 0, bytes_of(head));
   return failure == 0 ? Status() : errno_status(failure, "making the cache's ledger");
 }
 
@@ -144,7 +157,9 @@ Status fill(int file) {
 Result<Fd> open_whole(int root) {
   HEADRACE_TRY_ASSIGN(Fd file, open_file(root, "ledger"));
   LedgerReading found;
-  if (read_whole(file.get(), found)) return file;
+  const Status status = read_whole(file.get(), found);
+  if (status.ok()) return file;
+  if (status.code() != Code::kCorrupt) return status.clone();
   std::array<char, kMagic.size()> magic{};
   const std::int64_t count = read_at(file.get(), 0, bytes_of(magic));
   if (count < 0) return errno_status(static_cast<int>(-count), "reading the cache's ledger");
@@ -197,7 +212,7 @@ Status Ledger::claim_slot() {
 
 bool Ledger::look(LedgerReading& out) const noexcept {
   // Who deletes files by hand may delete these, and others then make new ones.
-  return !is_gone(file_.get()) && !is_gone(locks_.file()) && read_whole(file_.get(), out);
+  return !is_gone(file_.get()) && !is_gone(locks_.file()) && read_whole(file_.get(), out).ok();
 }
 
 bool Ledger::store(std::uint32_t index, Slot slot) const noexcept {
@@ -220,14 +235,13 @@ bool Ledger::recover() {
   // Without the locks that others have, the slot is no longer known to be this process's.
   if (is_gone(locks_.file()) || !locks_.lock(kInitByte).ok()) return false;
   auto file = open_whole(root_);
+  const bool is_same = file && inode_of(file->get()) == inode_of(file_.get());
   const bool is_open = file && ::dup3(file->get(), file_.get(), O_CLOEXEC) >= 0;
   locks_.unlock(kInitByte);
+  if (is_same) return true;  // It could not be read for a moment.
   if (!is_open) return false;
-  // What this process added is not in the new one's sum, unless somebody counted it.
-  return update([](Slot& slot) {
-    slot.net_bytes = 0;
-    ++slot.doubts;
-  });
+  // What this process added before is in the new one's sum as soon as somebody has counted.
+  return update([](Slot& slot) { slot.net_bytes = 0; });
 }
 
 void Ledger::sweep() noexcept {
@@ -265,7 +279,7 @@ bool Ledger::try_reserve(std::uint64_t bytes, std::uint64_t limit_bytes) noexcep
   // Reserved first: of two who see room for one, both may lose, and never do both win.
   LedgerReading found;
   if (update([&](Slot& slot) { slot.reserved_bytes += bytes; }) && look(found) &&
-      found.used_bytes() <= limit_bytes)
+      found.is_counted() && found.used_bytes() <= limit_bytes)
     return true;
   cancel(bytes);
   return false;

@@ -20,10 +20,19 @@ namespace {
 
 class LedgerOf : public ::testing::Test {
  protected:
-  std::unique_ptr<Ledger> open() {
+  std::unique_ptr<Ledger> open_new() {
     auto ledger = Ledger::open(root_.get());
     EXPECT_TRUE(ledger) << ledger.error().message();
     return ledger ? *std::move(ledger) : nullptr;
+  }
+  /// One that knows that there are no files.
+  std::unique_ptr<Ledger> open() {
+    const bool is_first = !std::ifstream(directory_.path() + "/ledger");
+    auto ledger = open_new();
+    if (is_first) {
+      EXPECT_TRUE(ledger->recount([] { return std::uint64_t{0}; }));
+    }
+    return ledger;
   }
   /// Another process that dies without a word after `work`.
   void in_killed_process(const std::function<void(Ledger&)>& work) {
@@ -96,6 +105,17 @@ TEST_F(LedgerOf, CountsAnewAfterADeathInTheMiddleOfAChange) {
   EXPECT_EQ(ledger->used_bytes(), 10U);
 }
 
+TEST_F(LedgerOf, ANewOneAddsNothingBeforeItHasCounted) {
+  const auto ledger = open_new();
+  EXPECT_TRUE(ledger->is_doubtful());
+  EXPECT_FALSE(ledger->try_reserve(10, 100));
+  EXPECT_FALSE(ledger->recount([] { return std::nullopt; }));
+  EXPECT_FALSE(ledger->try_reserve(10, 100));
+  EXPECT_TRUE(ledger->recount([] { return std::uint64_t{95}; }));
+  EXPECT_FALSE(ledger->try_reserve(10, 100));
+  EXPECT_TRUE(ledger->try_reserve(5, 100));
+}
+
 TEST_F(LedgerOf, KeepsTheSumWhereNothingCouldBeCounted) {
   const auto ledger = open();
   ASSERT_TRUE(ledger->recount([] { return std::uint64_t{50}; }));
@@ -144,8 +164,12 @@ TEST_F(LedgerOf, OneThatIsDamagedUnderItsProcessesIsReplaced) {
     file.seekp(at).write("xyz", 3);
   };
   const std::vector<std::function<void()>> damages = {
-      [&] { cut_off(path, 0); },       // SIGBUS, were it mapped.
-      [&] { cut_off(path, 100); },     //
+      [&] { cut_off(path, 0); },  // SIGBUS, were it mapped.
+      [&] { cut_off(path, 100); },
+      [&] {
+        cut_off(path, 100);
+        cut_off(path, 400'000);        // As who writes behind the cut makes it.
+      },                               //
       [&] { flip(9); },                // The sum.
       [&] { flip(32 + 3 * 32 + 1); },  // A slot that nobody has.
       [&] { ASSERT_EQ(::unlink(path.c_str()), 0); },
