@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// What storm_test and its workers agree on: files of known bytes.
+/// What the storm tests and their workers agree on: files of known bytes.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,172 +1,164 @@
-// Processes that share a cache are killed at random moments, and its files are damaged and deleted:
-// no wrong byte, no read that does not end, never more than the limit, nothing left behind.
-#include "cache/storm.h"
+// Processes that share a cache are killed at random moments, its files are damaged and deleted, and
+// its disk fills, fails, turns read-only and back while clocks jump: no wrong byte, no read that
+// does not end, never more than the limit, nothing left behind.
+#include <sys/mman.h>
+#include <sys/stat.h>
 
-#include <fcntl.h>
-#include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <csignal>
 #include <ctime>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
+#include <new>
 
-#include "base/fd.h"
-#include "base/random.h"
-#include "base/temporary_directory.h"
-#include "base/test_seed.h"
-#include "headrace/cache.h"
+#include "base/cut_off.h"
+#include "cache/disk_faults.h"
+#include "cache/storm_world.h"
 
 namespace headrace {
 namespace {
 
-constexpr std::uint64_t kLimitBytes = std::uint64_t{4} << 20;  // A third of the files.
-constexpr std::size_t kProcesses = 8;
+/// Kills between two changes of what is wrong with the disk.
+constexpr std::uint64_t kKillsBetween = 12;
 
-class Storm : public ::testing::Test {
+class Storm : public StormWorld {
  protected:
-  struct Worker {
-    pid_t process = -1;
-    Fd output;
-  };
+  std::uint64_t limit_bytes() const override { return std::uint64_t{4} << 20; }  // A third.
 
   void SetUp() override {
-    std::filesystem::create_directories(source());
-    for (std::uint64_t file = 0; file < kStormFiles; ++file) {
-      std::string bytes(kStormFileBytes, '\0');
-      for (std::uint64_t at = 0; at < bytes.size(); ++at)
-        bytes[at] = static_cast<char>(storm_byte(file, at));
-      std::ofstream(source() + "/" + storm_key(file), std::ios::binary) << bytes;
-    }
+    StormWorld::SetUp();
+    const std::string control = directory_.path() + "/faults";
+    const Fd file(::open(control.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    ASSERT_EQ(::ftruncate(file.get(), sizeof(DiskFaults)), 0);
+    void* const memory =
+        ::mmap(nullptr, sizeof(DiskFaults), PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    faults_ = new (memory) DiskFaults{};
+    ::setenv("HEADRACE_FAULT_ROOT", cache().c_str(), 1);
+    ::setenv("HEADRACE_FAULT_CONTROL", control.c_str(), 1);
   }
   void TearDown() override {
-    for (Worker& worker : workers_) kill(worker);
+    StormWorld::TearDown();
+    if (faults_ != nullptr) ::munmap(faults_, sizeof(DiskFaults));
   }
 
-  std::string source() const { return directory_.path() + "/source"; }
-  std::string cache() const { return directory_.path() + "/cache"; }
+  Worker start_one(std::size_t job) { return start(job, HEADRACE_DISK_FAULTS); }
 
-  Worker start() {
-    std::array<int, 2> pipe{};
-    EXPECT_EQ(::pipe2(pipe.data(), O_CLOEXEC), 0);
-    const std::string limit = std::to_string(kLimitBytes);
-    const std::string seed = std::to_string(random_.next());
-    const pid_t process = ::fork();
-    if (process == 0) {
-      ::dup2(pipe[1], 1);
-      ::execl(HEADRACE_STORM_WORKER, "storm_worker", source().c_str(), cache().c_str(),
-              limit.c_str(), seed.c_str(), nullptr);
-      ::_exit(5);
+  void make_calm() {
+    for (auto* share : {&faults_->read_eio, &faults_->write_eio, &faults_->no_space,
+                        &faults_->short_count, &faults_->is_read_only, &faults_->no_tmpfile})
+      share->store(0);
+    faults_->clock_offset_s.store(0);
+  }
+  /// \return whether a process can be expected to read then.
+  void change_weather() {
+    make_calm();
+    constexpr std::int64_t kYear = 31'557'600;
+    weather_ = random_.below(9);
+    switch (weather_) {
+      case 0:
+        break;
+      case 1:
+        faults_->no_space.store(1000);
+        break;
+      case 2:
+        faults_->no_space.store(200);
+        break;
+      case 3:
+        faults_->read_eio.store(random_.below(2) == 0 ? 1000 : 20);
+        break;
+      case 4:
+        faults_->write_eio.store(random_.below(2) == 0 ? 1000 : 20);
+        break;
+      case 5:
+        faults_->is_read_only.store(1);
+        break;
+      case 6:
+        faults_->short_count.store(300);
+        break;
+      case 7:
+        faults_->clock_offset_s.store(random_.below(2) == 0 ? kYear : -50 * kYear);
+        break;
+      default:
+        faults_->read_eio.store(5);
+        faults_->write_eio.store(5);
+        faults_->no_space.store(50);
+        faults_->short_count.store(100);
+        faults_->clock_offset_s.store(-3600);
     }
-    ::close(pipe[1]);
-    return {process, Fd(pipe[0])};
+    faults_->no_tmpfile.store(static_cast<std::uint32_t>(random_.below(2)));
   }
-  /// Waits until it reads; false: it ended before.
-  static bool is_ready(const Worker& worker) {
-    std::array<char, 6> word{};
-    return ::read(worker.output.get(), word.data(), word.size()) > 0;
-  }
-  /// Kills it; it must not have ended by itself.
-  static void kill(Worker& worker) {
-    if (worker.process < 0) return;
-    ::kill(worker.process, SIGKILL);
-    int status = 0;
-    ASSERT_EQ(::waitpid(worker.process, &status, 0), worker.process);
-    EXPECT_TRUE(WIFSIGNALED(status)) << "ended by itself with " << WEXITSTATUS(status);
-    worker.process = -1;
+  bool is_calm() const {
+    return faults_->read_eio == 0 && faults_->write_eio == 0 && faults_->no_space == 0 &&
+           faults_->is_read_only == 0;
   }
 
-  std::vector<std::filesystem::path> extents() const {
-    std::vector<std::filesystem::path> found;
-    std::error_code ignored;
-    const std::filesystem::path root = cache() + "/v1";
-    for (const auto& bucket : std::filesystem::directory_iterator(root, ignored)) {
-      for (const auto& file : std::filesystem::directory_iterator(bucket.path(), ignored))
-        found.push_back(file.path());
-    }
-    return found;
-  }
-  std::uint64_t held_bytes() const {
-    std::uint64_t held = 0;
-    std::error_code gone;
-    for (const auto& path : extents()) {
-      const std::uint64_t size = std::filesystem::file_size(path, gone);
-      if (!gone) held += size;
-    }
-    return held;
-  }
   void damage_one() {
     const auto all = extents();
-    if (all.empty()) return;
-    const auto& victim = all[random_.below(all.size())];
+    const std::filesystem::path own = cache() + "/v1/ledger";
+    const bool is_ledger = random_.below(8) == 0;
+    if (!is_ledger && all.empty()) return;
+    const std::filesystem::path victim = is_ledger ? own : all[random_.below(all.size())];
     std::error_code gone;
     const std::uint64_t size = std::filesystem::file_size(victim, gone);
     if (gone) return;
-    switch (random_.below(3)) {
+    const std::uint64_t kind = random_.below(4);
+    last_damage_ += " " + std::to_string(kind) + (is_ledger ? "L" : "");
+    if (last_damage_.size() > 100) last_damage_.erase(0, 20);
+    switch (kind) {
       case 0:
         std::filesystem::remove(victim, gone);
         return;
       case 1:
         std::filesystem::resize_file(victim, random_.below(size + 1), gone);
         return;
+      case 2: {
+        const timespec times[2] = {{static_cast<time_t>(random_.below(4'000'000'000)), 0},
+                                   {static_cast<time_t>(random_.below(4'000'000'000)), 0}};
+        ::utimensat(AT_FDCWD, random_.below(2) == 0 ? victim.c_str() : victim.parent_path().c_str(),
+                    times, 0);
+        return;
+      }
       default: {
         const Fd file(::open(victim.c_str(), O_WRONLY | O_CLOEXEC));
         const std::uint64_t garbage = random_.next();
         static_cast<void>(!::pwrite(file.get(), &garbage, sizeof(garbage),
-                                    static_cast<off_t>(random_.below(size + 1))));
+                                    static_cast<off_t>(8 + random_.below(size + 1))));
       }
     }
   }
 
-  TemporaryDirectory directory_;
-  Random random_{test_seed()};
-  std::vector<Worker> workers_;
+  DiskFaults* faults_ = nullptr;
+  std::uint64_t weather_ = 0;
+  std::string last_damage_;
 };
 
 // HEADRACE_STORM_KILLS: 10,000 in the long set.
-TEST_F(Storm, KillsLeaveNothingWrong) {
+TEST_F(Storm, KillsAndFaultsLeaveNothingWrong) {
   const std::uint64_t kills = test_number("HEADRACE_STORM_KILLS", 300);
-  for (std::size_t i = 0; i < kProcesses; ++i) workers_.push_back(start());
+  for (std::size_t i = 0; i < kProcesses; ++i) workers_.push_back(start_one(i % kJobs));
   for (std::uint64_t i = 0; i < kills; ++i) {
+    if (i % kKillsBetween == kKillsBetween - 1) change_weather();
     Worker& worker = workers_[random_.below(kProcesses)];
-    if (random_.below(4) != 0) {
-      ASSERT_TRUE(is_ready(worker)) << "every start finds the cache usable";
+    if (is_calm() && random_.below(4) != 0) {
+      ASSERT_TRUE(says(worker)) << "every start finds the cache usable, after kill " << i;
     }
     // At any moment of its life, its start included.
     const timespec pause{.tv_sec = 0, .tv_nsec = static_cast<long>(random_.below(20'000'000))};
     ::nanosleep(&pause, nullptr);
     kill(worker);
-    worker = start();
+    if (HasFailure()) return;
+    worker = start_one(worker.job);
     if (random_.below(3) == 0) damage_one();
     // One extent for each process: written and about to be deleted as damaged.
-    ASSERT_LE(held_bytes(), kLimitBytes + kProcesses * (kStormGrid + 4096)) << "after " << i;
+    ASSERT_LE(held_bytes(), limit_bytes() + kProcesses * (kStormGrid + 4096))
+        << "after kill " << i << " in weather " << weather_ << " " << faults_->no_tmpfile
+        << last_damage_;
   }
+  make_calm();
+  EXPECT_GT(faults_->given_count.load(), 0U) << "the library was not loaded";
   for (Worker& worker : workers_) {
-    EXPECT_TRUE(is_ready(worker));
+    EXPECT_TRUE(says(worker, 20)) << "usable at once when the disk is well again";
     kill(worker);
   }
-  // What is there is all that is there: no names but extents', and the sum is right again.
-  auto opened = Cache::open({.directory = cache(), .limit_bytes = kLimitBytes});
-  ASSERT_TRUE(opened) << opened.error().message();
-  auto check = (*opened)->verify(nullptr);
-  ASSERT_TRUE(check) << check.error().message();
-  static_cast<void>((*opened)->shrink(kLimitBytes / 2));
-  auto usage = (*opened)->usage();
-  ASSERT_TRUE(usage) << usage.error().message();
-  EXPECT_EQ(usage->extent_count, extents().size());
-  EXPECT_GT(usage->extent_count, 0U) << "the storm left something to look at";
-  MetricList metrics;
-  (*opened)->append_metrics(metrics);
-  const auto used = std::find_if(metrics.begin(), metrics.end(), [](const Metric& metric) {
-    return metric.name == "cache.used_bytes";
-  });
-  ASSERT_NE(used, metrics.end());
-  EXPECT_EQ(used->value, static_cast<double>(usage->file_bytes));
+  EXPECT_GT(extents().size(), 0U) << "the storm left something to look at";
+  expect_order();
 }
 
 }  // namespace
