@@ -243,7 +243,7 @@ def _optimum(cells: list[tuple[str, int]], room: int, start: int) -> int:
 def test_what_is_fetched_again_is_near_the_optimum(tmp_path: Path, order: str) -> None:
     root, log = tmp_path / "root", tmp_path / "log"
     pack(root / "b", data_bytes=4000)
-    options: dict[str, Any] = {"batch_size": 10, "order": order, "block_bytes": "64KiB", "memory": "16MiB"}
+    options: dict[str, Any] = {"batch_size": 10, "order": order, "block_bytes": "64KiB", "memory": "128MiB"}
     with simulator.Server(str(root)) as server:
         with hr.Loader("s3://b", **options, access_log=log, **where(server)) as loader:
             for _ in range(3):
