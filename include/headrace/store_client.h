@@ -46,7 +46,8 @@ class StoreClient {
                                                    std::uint64_t memory_bytes,
                                                    const AccessLogOptions& log = {},
                                                    const CacheOptions& cache = {});
-  /// What of the memory of a client with a cache serves as its buffers, unless CacheOptions says less.
+  /// What of the memory of a client with a cache serves as its buffers, unless CacheOptions says
+  /// less.
   static std::uint64_t cache_buffer_bytes(std::uint64_t memory_bytes) noexcept;
   /// A client of an open store, whose accesses go to `logs`. Errors: those of SlabPool.
   static Result<std::shared_ptr<StoreClient>> wrap(std::unique_ptr<Store> store,

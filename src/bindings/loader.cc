@@ -349,8 +349,7 @@ PyReadTrace trace_reads_of(PyLoader& self, std::uint32_t ranks, std::uint64_t ep
   TraceOptions options{.loader = parts->options,
                        .ranks = ranks,
                        .epochs = epochs,
-                       .memory_bytes =
-                           memory_bytes - StoreClient::cache_buffer_bytes(memory_bytes),
+                       .memory_bytes = memory_bytes - StoreClient::cache_buffer_bytes(memory_bytes),
                        .progress = {}};
   options.loader.decode.clear();
   options.loader.epoch_count = epochs;

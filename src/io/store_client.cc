@@ -33,8 +33,8 @@ constexpr std::uint64_t kLargestPartBytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t kSmallestPartBytes = std::uint64_t{16} << 10;
 constexpr std::size_t kIdleHandles = 32;
 // Of the memory, for what waits to be written to a cache. Orders are made for all of the memory
-// (LoaderOptions::order_memory_bytes), of which they take up to 15 of 16 parts; so it is no more than
-// that, but where it would hold less than a few requests.
+// (LoaderOptions::order_memory_bytes), of which they take up to 15 of 16 parts; so it is no more
+// than that, but where it would hold less than a few requests.
 constexpr std::uint64_t kCacheShare = 16;
 constexpr std::uint64_t kLeastCacheBytes = std::uint64_t{16} << 20;
 constexpr std::uint64_t kMostCacheShare = 8;
