@@ -265,6 +265,30 @@ void bind_store(nb::module_& m) {
           },
           nb::arg("key"))
       .def("remove_many", &remove_many, nb::arg("keys"))
+      .def(
+          "uploads",
+          [](PyStore& self, const std::string& prefix) {
+            auto found = value_or_raise(control(self,
+                                                [&](Store& store, const CallOptions& call) {
+                                                  return store.list_uploads(prefix, call);
+                                                }),
+                                        prefix);
+            std::vector<std::tuple<std::string, std::string, std::int64_t>> out;
+            for (const PendingUpload& each : found)
+              out.emplace_back(each.key, each.upload_id, each.started_unix_s);
+            return out;
+          },
+          nb::arg("prefix"))
+      .def(
+          "abort_upload",
+          [](PyStore& self, const std::string& key, const std::string& upload_id) {
+            raise_if_error(control(self,
+                                   [&](Store& store, const CallOptions& call) {
+                                     return store.abort_upload(key, upload_id, call);
+                                   }),
+                           key);
+          },
+          nb::arg("key"), nb::arg("upload_id"))
       .def("presign", &presign, nb::arg("key"), nb::arg("writes"), nb::arg("seconds"))
       .def(
           "copy",

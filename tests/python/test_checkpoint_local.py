@@ -300,3 +300,37 @@ def test_a_copy_at_the_store_is_as_old_as_its_step(
     with Checkpointer("s3://bucket/run", **far) as checkpointer:
         assert checkpointer.steps() == sorted((copied, 2000))
         assert is_state(checkpointer.load(), newest)
+
+
+def test_uploads_that_nobody_completes_go(far: Any) -> None:
+    boto3 = pytest.importorskip("boto3")
+    client = boto3.client(
+        "s3",
+        endpoint_url=far["endpoint"],
+        aws_access_key_id=far["access_key"],
+        aws_secret_access_key=far["secret_key"],
+        region_name="us-east-1",
+    )
+
+    def begin(key: str) -> None:
+        client.create_multipart_upload(Bucket="bucket", Key=f"run/{key}")
+
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        checkpointer.save(1, state(1)).result()
+    begin("saves/000001-000000000002-0a0b0c0d/00000.safetensors")  # As a job leaves it that is killed.
+    begin("saves/000001-000000000003-0a0b0c0d/00000.safetensors")
+    begin("other")
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        checkpointer.save(4, state(4)).result()
+        begin("saves/000002-000000000005-0a0b0c0d/00000.safetensors")  # May be under way.
+        later = time.time() + 2 * GRACE_SECONDS
+        rows = [row for row in find_leftovers(checkpointer._far, now=later) if row.goes]
+        assert [(row.step, row.objects, row.bytes) for row in rows] == [(2, 1, 0), (3, 1, 0)]
+        delete_leftover(checkpointer._far, rows[0])
+        checkpointer._sweep()
+        left = client.list_multipart_uploads(Bucket="bucket")["Uploads"]
+        assert sorted(each["Key"] for each in left) == [
+            "run/other",
+            "run/saves/000002-000000000005-0a0b0c0d/00000.safetensors",
+        ]
+        assert checkpointer.steps() == [1, 4]

@@ -271,7 +271,7 @@ class Checkpointer(live.Closing):
         try:
             for place in filter(None, (self._far, self._near)):
                 for save in place.orphans(self._fence):
-                    count = place.delete_save(save)
+                    count = place.delete_unfinished(save)
                     _log.info("deleted what an unfinished save had left: %s, %d bytes", save, count)
         except HeadraceError as error:
             _log.warning("what unfinished saves have left could not be deleted: %s", error)

@@ -18,7 +18,7 @@ GRACE_SECONDS = 900.0
 
 
 class Leftover(NamedTuple):
-    """Files of a save that no checkpoint names."""
+    """Files of a save that no checkpoint names, and uploads of some."""
 
     save: str
     step: int
@@ -46,6 +46,8 @@ def find_leftovers(
     found: dict[str, list[tuple[int, int | None]]] = {}
     for info in _files(place):
         found.setdefault(info.key.split("/")[1], []).append((info.size, info.modified))
+    for key, _, started in place.uploads():
+        found.setdefault(key.split("/")[1], []).append((0, started))
     # Listed before: what was committed meanwhile is named.
     named, broken = _named(place)
     highest = place.highest_fence()
@@ -121,4 +123,4 @@ def delete_leftover(place: Place, leftover: Leftover) -> int:
             return 0
     except NotFoundError:
         pass
-    return place.delete_save(leftover.save)
+    return place.delete_unfinished(leftover.save)

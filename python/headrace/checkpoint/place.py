@@ -24,7 +24,14 @@ from headrace.checkpoint.keys import (
     step_of,
 )
 from headrace.checkpoint.manifest import DataFile, Index, Manifest, decode_index
-from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.errors import (
+    ChangedError,
+    CorruptError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedError,
+)
 from headrace.store.store import Store
 from headrace.store.urls import local_path
 
@@ -180,6 +187,22 @@ class Place:
             raise
         self.delete_save(manifest.save)
 
+    def uploads(self) -> list[tuple[str, str, int]]:
+        """Uploads of files of saves that were begun and neither completed nor given up: (key, id, seconds since
+        1970). They cost what they have taken, and no listing shows them."""
+        try:
+            return [each for each in self.native.uploads("saves/") if each[0].startswith("saves/")]
+        except UnsupportedError:  # Files, and stores that have none.
+            return []
+
+    def delete_unfinished(self, save: str) -> int:
+        """Deletes what a save has left that is no checkpoint: files, and uploads. Returns the files' bytes."""
+        for key, upload, _ in self.uploads():
+            if key.startswith(f"saves/{save}/"):
+                with contextlib.suppress(NotFoundError):
+                    self.native.abort_upload(key, upload)
+        return self.delete_save(save)
+
     def delete_save(self, save: str) -> int:
         """Deletes the files of a save. Returns their bytes."""
         found = list(self._list(f"saves/{save}/"))
@@ -254,7 +277,8 @@ class Place:
 
     def orphans(self, fence: int) -> Iterator[str]:
         """Saves of jobs before ``fence`` that no checkpoint names."""
-        saves = {info.key.split("/")[1] for info in self._list("saves/")}
+        keys = [info.key for info in self._list("saves/")] + [key for key, _, _ in self.uploads()]
+        saves = {key.split("/")[1] for key in keys}
         named = set()
         for step in self.steps():
             try:
