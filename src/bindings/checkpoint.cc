@@ -180,9 +180,12 @@ void bind_checkpoint(nb::module_& m) {
       },
       nb::arg("data"), nb::arg("before") = 0);
   m.def("checkpoint_sum_block_bytes", [] { return checkpoint::kSumBlockBytes; });
-  m.def("bits_of_dtype", [](const std::string& dtype) {
-    return value_or_raise(checkpoint::bits_of_dtype(dtype), dtype);
-  });
+  m.def(
+      "bits_of_dtype",
+      [](const std::string& dtype) {
+        return value_or_raise(checkpoint::bits_of_dtype(dtype), dtype);
+      },
+      nb::arg("dtype"));
 }
 
 }  // namespace headrace

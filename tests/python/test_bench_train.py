@@ -222,7 +222,8 @@ def test_latency_is_added_to_each_first_byte(tmp_path: Path) -> None:
             started = time.monotonic()
             assert store.get("x") == b"x"
             assert time.monotonic() - started >= 0.05
-        assert storage.stats()["requests"] >= 1
+        while storage.stats()["requests"] < 1:  # Counted when the answer has gone, a little after it came.
+            pass
         assert storage.url == f"s3://{BUCKET}"
     storage.close()
     assert storage._process.returncode == 0

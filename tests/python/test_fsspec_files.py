@@ -246,10 +246,11 @@ def test_what_was_read_comes_from_the_cache(s3: simulator.Server, tmp_path: Path
 
     read()
     hr.Cache(tmp_path / "cache")._native.flush()
-    before, hits = reads(s3), store.stats()["cache.hits"]
+    before = store.stats()
     read()
-    assert reads(s3) == before
-    assert store.stats()["cache.hits"] >= hits + 102
+    # The version is asked for again where a second has passed.
+    assert store.stats()["store.received_bytes"] - before["store.received_bytes"] < 2000
+    assert store.stats()["cache.hits"] >= before["cache.hits"] + 102
     fs.close()
 
 

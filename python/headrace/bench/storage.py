@@ -20,7 +20,7 @@ from typing import Any
 from headrace import sim
 from headrace.base import live
 from headrace.base.scratch import ScratchDirectory
-from headrace.errors import InternalError
+from headrace.errors import InternalError, InvalidArgumentError
 
 __all__ = ["BUCKET", "SimulatedStorage"]
 
@@ -127,4 +127,8 @@ def _serve(root: str, profile: str, seed: str) -> None:
 
 if __name__ == "__main__":
     with contextlib.suppress(BrokenPipeError):
-        _serve(*sys.argv[1:])
+        try:
+            _serve(*sys.argv[1:])
+        except InvalidArgumentError:
+            if os.path.isdir(sys.argv[1]):  # Else who started this was stopped meanwhile, and has tidied up.
+                raise
