@@ -97,7 +97,9 @@ def test_damage_costs_a_second_fetch_and_nothing_else(root: Path, tmp_path: Path
     ):
         first = batches(loader)
         hr.Cache(cache)._native.flush()
-        files = extents(cache)
+        files = [
+            file for file in extents(cache) if file.stat().st_size > 20_000
+        ]  # No index: it is read once.
         assert len(files) > 4
         files[0].write_bytes(b"")
         files[1].unlink()
