@@ -230,6 +230,36 @@ def bring_over(near: Path, far: Any) -> None:
         checkpointer._take_fence()
 
 
+@pytest.mark.parametrize("step", [2, 3])
+@pytest.mark.parametrize("first", ["what was left", "what is saved"])
+def test_what_is_saved_while_what_was_left_comes_over_is_there(
+    near: Path, far: Any, step: int, first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_on_the_disk(near, far, 2, monkeypatch)
+    real, is_local, is_resumed = Flusher.resume, threading.Event(), threading.Event()
+
+    def resume(self: Flusher, fence: int) -> None:
+        if first == "what is saved":
+            assert is_local.wait(60)
+        real(self, fence)
+        is_resumed.set()
+
+    monkeypatch.setattr(Flusher, "resume", resume)
+    with open_both(near, far) as checkpointer:
+        checkpointer._take_fence()
+        if first == "what was left":
+            assert is_resumed.wait(60)
+        handle = checkpointer.save(step, state(step) | {"m": "new"})
+        handle.wait("local")
+        is_local.set()
+        handle.result()
+        assert checkpointer.load()["m"] == "new"
+    with Checkpointer("s3://bucket/run", **far) as checkpointer:
+        assert checkpointer.steps() == sorted({2, step})
+        assert checkpointer.load(step)["m"] == "new"
+        assert is_state(checkpointer.load(2), 2)
+
+
 @pytest.mark.parametrize("who", ["the job itself", "ckpt gc"])
 def test_what_is_brought_over_late_is_not_swept_meanwhile(
     near: Path, far: Any, who: str, monkeypatch: pytest.MonkeyPatch

@@ -12,7 +12,16 @@ import numpy as np
 
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Array", "Chunk", "Memory", "describe", "empty_like_saved", "width_of"]
+__all__ = [
+    "Array",
+    "Chunk",
+    "Memory",
+    "describe",
+    "empty_like_saved",
+    "saved_dtype",
+    "torch_dtype",
+    "width_of",
+]
 
 _NUMPY = {
     "bool": "BOOL",
@@ -148,7 +157,7 @@ def describe(name: str, value: Any) -> Array:
     """Raises InvalidArgumentError for an array that has no place in a checkpoint."""
     if isinstance(value, np.ndarray):
         parts = [(_whole(value.shape), _native(name, value))]
-        return Array(name, "numpy", _dtype(name, value.dtype.name), value.shape, parts)
+        return Array(name, "numpy", saved_dtype(name, value.dtype.name), value.shape, parts)
     if hasattr(value, "untyped_storage"):
         return _describe_torch(name, value)
     if hasattr(value, "addressable_shards"):
@@ -161,8 +170,15 @@ def empty_like_saved(name: str, kind: str, dtype: str, shape: Sequence[int]) -> 
     if kind == "torch":
         import torch
 
-        return torch.empty(tuple(shape), dtype=getattr(torch, _NAMES[dtype]))
+        return torch.empty(tuple(shape), dtype=torch_dtype(dtype))
     return np.empty(tuple(shape), _numpy_dtype(name, dtype))
+
+
+def torch_dtype(dtype: str) -> Any:
+    """What torch calls it."""
+    import torch
+
+    return getattr(torch, _NAMES[dtype])
 
 
 def _numpy_dtype(name: str, dtype: str) -> Any:
@@ -176,7 +192,8 @@ def _numpy_dtype(name: str, dtype: str) -> Any:
         raise InvalidArgumentError(f"{name}: numpy has no {dtype}") from None
 
 
-def _dtype(name: str, spelled: str) -> str:
+def saved_dtype(name: str, spelled: str) -> str:
+    """As safetensors spells what torch and numpy call ``spelled``. Raises InvalidArgumentError."""
     try:
         return _NUMPY[spelled]
     except KeyError:
@@ -198,7 +215,7 @@ def _native(name: str, value: np.ndarray[Any, Any]) -> Any:
 
 
 def _describe_torch(name: str, value: Any) -> Array:
-    dtype = _dtype(name, str(value.dtype).removeprefix("torch."))
+    dtype = saved_dtype(name, str(value.dtype).removeprefix("torch."))
     if hasattr(value, "to_local"):
         return _describe_dtensor(name, dtype, value)
     if hasattr(value, "local_shards"):
@@ -246,7 +263,7 @@ def _describe_jax(name: str, value: Any) -> Array:
         chunk = _chunk_at(shard.index, value.shape)
         if all(chunk != each for each, _ in parts):
             parts.append((chunk, np.asarray(shard.data)))
-    return Array(name, "jax", _dtype(name, value.dtype.name), value.shape, parts, value.sharding)
+    return Array(name, "jax", saved_dtype(name, value.dtype.name), value.shape, parts, value.sharding)
 
 
 def _chunk_at(index: Sequence[slice], shape: Sequence[int]) -> Chunk:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.base import live
+from headrace.checkpoint.data_file import SaveOptions
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle
@@ -18,7 +19,7 @@ from headrace.checkpoint.loading import read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step
 from headrace.checkpoint.retention import Keep
-from headrace.checkpoint.saving import Planner, SaveOptions, Saving
+from headrace.checkpoint.saving import Planner, Saving
 from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
 from headrace.store.urls import local_path
@@ -253,6 +254,7 @@ class Checkpointer(live.Closing):
                 self._sweeper.daemon = True
                 self._sweeper.start()
             if self._near is not None:
+                self._flusher.look()
                 self._flush_worker.submit(self._flusher.resume, self._fence)
         return self._fence
 

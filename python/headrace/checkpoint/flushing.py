@@ -11,11 +11,12 @@ import logging
 from typing import Any
 
 from headrace import _native
+from headrace.checkpoint.data_file import SaveOptions
 from headrace.checkpoint.group import Group
 from headrace.checkpoint.keys import SaveId, step_key
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place
-from headrace.checkpoint.saving import SaveOptions, raise_first
+from headrace.checkpoint.saving import raise_first
 from headrace.errors import HeadraceError, NotFoundError
 
 __all__ = ["Flusher"]
@@ -35,9 +36,13 @@ class Flusher:
         self._keep_local = keep_local
         self._behind: list[tuple[Manifest, bool]] = []  # With whether it replaces what is there.
         self._retired: list[str] = []  # Saves whose files may lie on any node.
+        self._found: list[Manifest] = []  # By look().
+        self._resumed: set[int] = set()  # Steps that resume() brought over.
 
     def flush(self, manifest: Manifest, fence: int, *, overwrite: bool) -> None:
-        """Raises what went wrong, on all ranks."""
+        """Raises what went wrong, on all ranks. What resume() has brought over gives way, as it would have if
+        this had been saved a moment sooner."""
+        overwrite = overwrite or manifest.step in self._resumed
         try:
             self._copy(manifest, manifest, fence, overwrite, manifest.save)
         except Exception:
@@ -64,27 +69,34 @@ class Flusher:
             target = manifest.renamed(str(SaveId(fence, manifest.step, token)))
             try:
                 self._copy(manifest, target, fence, False, f"{fence}/{manifest.save}", is_late=True)
+                self._resumed.add(manifest.step)
                 _log.info(
                     "brought the checkpoint of step %d over, which an earlier job had left", manifest.step
                 )
             except HeadraceError as error:
                 _log.warning("checkpoint of step %d stays on the local disk only: %s", manifest.step, error)
 
-    def _left(self) -> list[str]:
-        """Manifests of what is here and not at the URL, oldest first."""
+    def look(self) -> None:
+        """Notes what is here, which is for resume(). Before this job saves anything: what it saves flush() brings
+        over."""
         if self._group.rank != 0:
-            return []
-        found = []
+            return
         try:
-            there = set(self._far.steps())
-            for step in self._near.steps():
-                if step not in there:
-                    found.append(self._near.manifest(step).encode().decode())
+            self._found = [self._near.manifest(step) for step in self._near.steps()]
         except HeadraceError as error:
-            _log.warning(
-                "what an earlier job has left in %s cannot be brought over: %s", self._near.url, error
-            )
-        return found
+            self._warn_of_left(error)
+
+    def _left(self) -> list[str]:
+        """Manifests of what was here and is not at the URL, oldest first."""
+        try:
+            there = set(self._far.steps()) if self._found else set()
+        except HeadraceError as error:
+            self._warn_of_left(error)
+            return []
+        return [each.encode().decode() for each in self._found if each.step not in there]
+
+    def _warn_of_left(self, error: HeadraceError) -> None:
+        _log.warning("what an earlier job has left in %s cannot be brought over: %s", self._near.url, error)
 
     def retire(self, step: int) -> None:
         """On rank 0: a checkpoint need not stay here, although it may not be at the URL either."""

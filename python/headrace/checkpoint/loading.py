@@ -15,10 +15,10 @@ from headrace.checkpoint.arrays import Array, Chunk, Memory, describe, empty_lik
 from headrace.checkpoint.manifest import Index, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
-from headrace.checkpoint.tree import flatten, only_saved, overlay, paths_of, rebuild
+from headrace.checkpoint.tree import flatten, only_saved, overlay, paths_of, rebuild, values_in
 from headrace.errors import CorruptError, InvalidArgumentError
 
-__all__ = ["ReadTotals", "read_all", "read_bytes", "read_into", "verify"]
+__all__ = ["Boxes", "ReadTotals", "read_all", "read_bytes", "read_into", "verify"]
 
 
 class ReadTotals(NamedTuple):
@@ -27,8 +27,8 @@ class ReadTotals(NamedTuple):
     """Read from data files."""
 
 
-class _Boxes:
-    """What is to be read, by file."""
+class Boxes:
+    """Boxes of a checkpoint's arrays that are to be read, by file."""
 
     def __init__(self, place: Place, manifest: Manifest) -> None:
         self._place, self._manifest = place, manifest
@@ -73,6 +73,14 @@ class _Boxes:
         if found != math.prod(target.sizes):
             raise CorruptError(f"{array.name}: the checkpoint does not have all of it")
 
+    def make(self, number: int) -> Any:
+        """A whole array as it was saved, to be read."""
+        array = self._manifest.arrays[number]
+        value = empty_like_saved(array.name, array.kind, array.dtype, array.shape)
+        own = describe(array.name, value)
+        self.add(number, own.chunks[0], own.writable(0)[0])
+        return value
+
     def _piece(self, array: Planned, number: int, chunk: int, rank: int) -> Any:
         if rank not in self._indexes:
             self._indexes[rank] = self._place.index(self._manifest, rank)
@@ -103,10 +111,10 @@ def _common(one: Chunk, other: Chunk) -> Chunk | None:
 
 def read_all(place: Place, manifest: Manifest, allow_pickle: bool) -> tuple[Any, ReadTotals]:
     """The state as it was saved; sharded arrays as whole ones."""
-    boxes = _Boxes(place, manifest)
+    boxes = Boxes(place, manifest)
     made = {}
     for number, array in enumerate(manifest.arrays):
-        made[array.name] = _make(boxes, manifest, number)
+        made[array.name] = boxes.make(number)
     totals = boxes.read()
     return rebuild(manifest.tree, lambda name: _as_saved(manifest, made, name), allow_pickle), totals
 
@@ -117,19 +125,10 @@ def read_bytes(place: Place, manifest: Manifest, number: int) -> np.ndarray[Any,
     width = width_of(array.dtype)
     out = np.empty(math.prod(array.shape) * width, np.uint8)
     strides = tuple(width * math.prod(array.shape[i + 1 :]) for i in range(len(array.shape)))
-    boxes = _Boxes(place, manifest)
+    boxes = Boxes(place, manifest)
     boxes.add(number, Chunk((0,) * len(array.shape), array.shape), Memory(out.ctypes.data, strides, out))
     boxes.read()
     return out
-
-
-def _make(boxes: _Boxes, manifest: Manifest, number: int) -> Any:
-    """A whole array, to be read."""
-    array = manifest.arrays[number]
-    value = empty_like_saved(array.name, array.kind, array.dtype, array.shape)
-    own = describe(array.name, value)
-    boxes.add(number, own.chunks[0], own.writable(0)[0])
-    return value
 
 
 def _as_saved(manifest: Manifest, made: Mapping[str, Any], name: str) -> Any:
@@ -164,7 +163,7 @@ def read_into(
     # An array that is several places' (tied weights) may be so on one side only.
     saved_names = {name: saved_paths[path] for path, name in paths.items() if path in saved_paths}
     numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
-    boxes = _Boxes(place, manifest)
+    boxes = Boxes(place, manifest)
     copies: list[Callable[[], Any]] = []
     renewed: list[Array] = []
     for name, saved_name in saved_names.items():
@@ -180,7 +179,8 @@ def read_into(
                 copies.append(copy)
         if own.kind == "jax":
             renewed.append(own)
-    new = {name: _make(boxes, manifest, numbers[name]) for name in {saved_paths[path] for path in made}}
+    wanted = {saved_paths[path] for path in made} | values_in(manifest.tree)
+    new = {name: boxes.make(numbers[name]) for name in wanted}
     totals = boxes.read()
     for copy in copies:
         copy()

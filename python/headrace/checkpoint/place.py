@@ -30,6 +30,7 @@ from headrace.errors import (
     HeadraceError,
     InvalidArgumentError,
     NotFoundError,
+    UnavailableError,
     UnsupportedError,
 )
 from headrace.store.store import Store
@@ -121,6 +122,18 @@ class Place:
 
     def set_latest(self, manifest: Manifest) -> None:
         _native.checkpoint_write_small(self.native, LATEST, _latest_text(manifest))
+
+    def publish(self, manifest: Manifest, *, overwrite: bool, check: str) -> None:
+        """commit(), and moves LATEST to it. Raises ChangedError where it is not there, and never will be."""
+        self.commit(manifest, overwrite=overwrite)
+        try:
+            self.set_latest(manifest)
+        except HeadraceError as error:
+            raise UnavailableError(
+                f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; load({manifest.step}) finds it, and "
+                "save(..., overwrite=True) replaces it"
+            ) from error
+        self.check_committed(manifest, check)
 
     def check_committed(self, manifest: Manifest, check: str) -> None:
         """Whether manifest and LATEST are what was written. Raises CorruptError, and deletes a manifest that

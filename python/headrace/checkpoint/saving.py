@@ -11,29 +11,19 @@ import json
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
-from typing import Any, NamedTuple
+from typing import Any
 
-from headrace import _native
 from headrace.checkpoint.arrays import Array, describe
+from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions
 from headrace.checkpoint.group import Group
-from headrace.checkpoint.keys import SaveId, data_key, index_key
-from headrace.checkpoint.manifest import DataFile, Manifest, encode_index
+from headrace.checkpoint.keys import SaveId
+from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Had, Plan, had, make_plan
 from headrace.checkpoint.tree import Node, flatten
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
 
-__all__ = ["Planner", "SaveOptions", "Saving", "raise_first"]
-
-
-class SaveOptions(NamedTuple):
-    allow_pickle: bool = False
-    overwrite: bool = False
-    part_bytes: int = 16 << 20
-    copy_threads: int = 2
-    check: str = "auto"
-    is_fenced: bool = True
-    """Whether only the job that came last may commit there."""
+__all__ = ["Planner", "Saving", "raise_first"]
 
 
 def _digest(value: Any) -> str:
@@ -125,51 +115,34 @@ class Saving:
         self.save = said[0]["save"]
         self._tree, self._metadata, self._arrays = _merged(group, tree, self.save), metadata, arrays
         self._plan = planner.plan(arrays, self.save)
-        self._pieces = self._plan.of_rank(group.rank)
-        self._writer: _native.CheckpointWriter | None = None
-        self._places: list[tuple[int, int]] = []
+        pieces = [self._piece(*numbers) for numbers in self._plan.of_rank(group.rank)]
+        self._file = DataFileWriter(place, self.save, group.rank, pieces, options)
         self._may_be_there = False  # Whether a manifest may name what was written.
+
+    def _piece(self, array_number: int, chunk_number: int) -> NewPiece:
+        planned = self._plan.arrays[array_number]
+        box, _ = planned.chunks[chunk_number]
+        return NewPiece(
+            array_number, chunk_number, planned.name, planned.dtype, box, len(planned.chunks) == 1
+        )
 
     def stage(self) -> None:
         """Copies what this rank writes; when it returns, the state may change. Blocks where the memory for it
         is used up until parts have left."""
-        rows, sources, owners, offsets = [], [], [], {}
-        for array_number, chunk_number in self._pieces:
-            planned = self._plan.arrays[array_number]
-            chunk, _ = planned.chunks[chunk_number]
-            array = self._arrays[planned.name]
-            memory = array.contiguous(array.chunks.index(chunk))
-            name = (
-                planned.name
-                if len(planned.chunks) == 1 or planned.name not in offsets
-                else f"{planned.name}@{chunk_number}"
-            )
-            if len(planned.chunks) > 1:
-                offsets[name] = {"saved_offsets": list(chunk.offsets)}
-            rows.append((name, planned.dtype, chunk.sizes))
-            owners.append(memory)
-            sources.append(memory.address)
-        metadata = {"format": "pt", "headrace.save": self.save}
-        if offsets:
-            metadata |= {"DCP_SHARDING_INFO": json.dumps(offsets), "DCP_VERSION": "1.0"}
-        self._writer = _native.CheckpointWriter(
-            self._place.native,
-            data_key(self.save, self._group.rank),
-            rows,
-            metadata,
-            self._options.part_bytes,
-            self._options.copy_threads,
-            self._options.check,
+        arrays = (self._arrays[piece.name] for piece in self._file.pieces)
+        self._file.stage(
+            [
+                array.contiguous(array.chunks.index(piece.box))
+                for array, piece in zip(arrays, self._file.pieces, strict=True)
+            ]
         )
-        self._places = self._writer.places()
-        self._writer.stage([(at, length) for at, (_, length) in zip(sources, self._places, strict=True)])
         self._arrays = {}
 
     def finish(self) -> Manifest:
         """Makes a checkpoint of it, with all ranks. Raises on every rank what went wrong on any. Then what was
         written is deleted, unless a manifest may name it: an answer can be lost, and what is behind it not."""
         try:
-            report = {"error": "", "file": list(self._write())}
+            report = {"error": "", "file": list(self._file.finish())}
         except Exception as error:
             report = {"error": f"{type(error).__name__}: {error}", "file": []}
         said = self._group.gather("report", report, self.save)
@@ -183,12 +156,12 @@ class Saving:
             outcome = {"error": f"{error}", "may_be_there": self._may_be_there}
             if self._group.world_size == 1:
                 if not self._may_be_there:
-                    self._discard()
+                    self._file.discard()
                 raise
         said = self._group.gather("outcome", outcome, self.save)
         if any(each["error"] for each in said):
             if not any(each["may_be_there"] for each in said):
-                self._discard()
+                self._file.discard()
             raise_first("the save failed", said)
         assert manifest is not None
         return manifest
@@ -198,18 +171,7 @@ class Saving:
         report = {"error": f"{type(error).__name__}: {error}", "file": []}
         self._group.gather("report", report, self.save)
         self._group.gather("outcome", {"error": f"{error}", "may_be_there": False}, self.save)
-        self._discard()
-
-    def _write(self) -> DataFile:
-        assert self._writer is not None
-        size, crc, _, sums = self._writer.finish()
-        index = encode_index(self._pieces, self._places, sums)
-        key = index_key(self.save, self._group.rank)
-        _native.checkpoint_write_small(self._place.native, key, index)
-        self._place.check_written(key, index, self._options.check)
-        return DataFile(
-            data_key(self.save, self._group.rank), size, crc, key, _native.crc32c(index), len(self._pieces)
-        )
+        self._file.discard()
 
     def _manifest(self, files: list[DataFile]) -> Manifest:
         for rank, file in enumerate(files):
@@ -236,28 +198,10 @@ class Saving:
             self._place.check_fence(self._fence)
         self._may_be_there = True
         try:
-            self._place.commit(manifest, overwrite=self._options.overwrite)
+            self._place.publish(manifest, overwrite=self._options.overwrite, check=self._options.check)
         except ChangedError:
             self._may_be_there = False
             raise
-        try:
-            self._place.set_latest(manifest)
-        except HeadraceError as error:
-            raise UnavailableError(
-                f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; load({manifest.step}) finds it, and "
-                "save(..., overwrite=True) replaces it"
-            ) from error
-        self._place.check_committed(manifest, self._options.check)
-
-    def _discard(self) -> None:
-        """Deletes what this rank has written. What cannot be deleted is swept by a later job."""
-        if self._writer is not None:
-            self._writer.close()
-        for key in (data_key(self.save, self._group.rank), index_key(self.save, self._group.rank)):
-            try:
-                self._place.store.delete(key)
-            except HeadraceError:
-                return
 
 
 def _merged(group: Group, tree: Node, save: str) -> Node:

@@ -7,6 +7,7 @@ what it is: see ``_KINDS``.
 from __future__ import annotations
 
 import base64
+import io
 import json
 import math
 import pickle
@@ -18,10 +19,22 @@ import numpy as np
 
 from headrace.errors import CorruptError, InvalidArgumentError
 
-__all__ = ["Node", "flatten", "is_array", "only_saved", "overlay", "paths_of", "rebuild"]
+__all__ = [
+    "TORCH_SAVE",
+    "Node",
+    "flatten",
+    "is_array",
+    "only_saved",
+    "overlay",
+    "paths_of",
+    "rebuild",
+    "values_in",
+]
 
 Node: TypeAlias = Any
 
+TORCH_SAVE = "torch.save"
+"""Kind of a node: the name of an array of bytes, which torch.save() has written."""
 _DEPTH = 200
 _DICTS = ("dict", "ordered")
 _HELP = (
@@ -145,6 +158,20 @@ def paths_of(node: Node, path: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], st
     return found
 
 
+def values_in(node: Node) -> set[str]:
+    """Names of the arrays that hold values which torch.save() has written."""
+    if isinstance(node, list):
+        return set().union(*map(values_in, node))
+    if not isinstance(node, dict):
+        return set()
+    ((kind, value),) = node.items()
+    if kind == TORCH_SAVE:
+        return {value}
+    if kind in _DICTS:
+        return set().union(*(values_in(each) for _, each in value))
+    return values_in(value) if kind == "tuple" else set()
+
+
 _ONLY_SAVED = "\0"
 
 
@@ -159,7 +186,7 @@ def _marked(node: Node) -> Node:
     if not isinstance(node, dict):
         return node
     ((kind, value),) = node.items()
-    if kind == "array":
+    if kind in ("array", TORCH_SAVE):
         return {kind: _ONLY_SAVED + value}
     if kind in _DICTS:
         return {kind: [[key, _marked(each)] for key, each in value]}
@@ -205,6 +232,8 @@ def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False)
     if kind in _DICTS:
         made = {_made_key(k): rebuild(v, array, allow_pickle) for k, v in value}
         return made if kind == "dict" else OrderedDict(made)
+    if kind == TORCH_SAVE:
+        return _torch_load(array(value), allow_pickle)
     if kind == "pickle":
         if not allow_pickle:
             raise InvalidArgumentError(
@@ -212,6 +241,19 @@ def rebuild(node: Node, array: Callable[[str], Any], allow_pickle: bool = False)
             )
         return pickle.loads(base64.b64decode(value))
     return _LEAVES.get(kind, _unknown)(value)
+
+
+def _torch_load(data: Any, allow_pickle: bool) -> Any:
+    """Of a tensor of bytes."""
+    import torch
+
+    try:
+        return torch.load(io.BytesIO(data.numpy()), weights_only=not allow_pickle)
+    except pickle.UnpicklingError as error:
+        raise InvalidArgumentError(
+            "the checkpoint holds values of other types than numbers, text, bytes, lists and dicts, which run code when they are "
+            f"loaded: allow_pickle=True if you trust who wrote it; {str(error).splitlines()[0]}"
+        ) from None
 
 
 def _made_key(key: Any) -> Any:
