@@ -1,0 +1,229 @@
+"""DCP's storage reader."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.checkpoint._traverse import set_element
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
+from torch.distributed.checkpoint.storage import StorageReader
+from torch.futures import Future
+
+from headrace.checkpoint.arrays import Chunk, describe, torch_dtype
+from headrace.checkpoint.dcp.metadata import Leaves, metadata_of
+from headrace.checkpoint.loading import Boxes
+from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.place import Place, check_step
+from headrace.checkpoint.tree import TORCH_SAVE, Node, paths_of, rebuild, values_in
+from headrace.errors import HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.store.store import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from headrace.store.store import StoreOptions
+
+__all__ = ["Reader", "SafeLoadPlanner"]
+
+_log = logging.getLogger("headrace.checkpoint")
+
+
+class Reader(StorageReader):
+    """Reads checkpoints for DCP: ``dcp.load(state, storage_reader=Reader(url))``.
+
+    Those that :class:`Writer` has written, and those of :class:`headrace.checkpoint.Checkpointer`. Of each tensor
+    the bytes that this rank wants are read, and compared with their sums: CorruptError. Values that are no tensors
+    are unpickled by DCP's own planner, which runs what they say; with ``planner=SafeLoadPlanner()`` they are not.
+
+    :param url: as for Writer. ``checkpoint_id`` of ``dcp.load()`` names another.
+    :param step: default: the one that was saved last.
+    :param memory: bytes for what is on its way from the store.
+    :param allow_pickle: values that Checkpointer has pickled are loaded, which runs what they say.
+    :param options: of the store, as :class:`headrace.Store` takes them.
+
+    Threads: one load at a time.
+    """
+
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | None = None,
+        *,
+        step: int | None = None,
+        memory: int | str = "2GiB",
+        allow_pickle: bool = False,
+        **options: Unpack[StoreOptions],
+    ) -> None:
+        self._allow_pickle = allow_pickle
+        self.step = None if step is None else check_step(step)
+        self._url = None if url is None else os.fspath(url)
+        self._store_options: dict[str, Any] = {"memory": memory, **options}
+        self._place: Place | None = None
+        self._manifest: Manifest | None = None
+        self._leaves: Leaves | None = None
+
+    # --- DCP's calls, in their order ---
+
+    def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
+        """A load begins; ``checkpoint_id``: its URL from here on."""
+        if checkpoint_id is not None and os.fspath(checkpoint_id) != self._url:
+            self.close()
+            self._url = os.fspath(checkpoint_id)
+        if self._url is None:
+            raise InvalidArgumentError(
+                "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, storage_reader=Reader())"
+            )
+
+    @property
+    def checkpoint_id(self) -> str | None:
+        """The URL."""
+        return self._url
+
+    def read_metadata(self) -> Metadata:  # With **kwargs it would be asked for a rank's own.
+        """Of the step. Raises NotFoundError, CorruptError."""
+        try:
+            place = self._open()
+            self._manifest = place.manifest(self._chosen_step(place))
+            self._leaves = metadata_of(self._manifest, place.url)
+        except HeadraceError as error:  # Which DCP may hide.
+            _log.error("%s", error)
+            raise
+        return self._leaves.metadata
+
+    def set_up_storage_reader(
+        self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any
+    ) -> None:
+        """Nothing to do: read_metadata() was called on each rank."""
+
+    def prepare_local_plan(self, plan: LoadPlan) -> LoadPlan:
+        return plan
+
+    def prepare_global_plan(self, plans: list[LoadPlan]) -> list[LoadPlan]:
+        return plans
+
+    def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
+        assert self._manifest is not None
+        assert self._leaves is not None
+        reading = _Reading(self._open(), self._manifest, self._leaves, planner, self._allow_pickle)
+        for item in plan.items:
+            reading.add(item)
+        reading.run()
+        future: Future[None] = Future()
+        future.set_result(None)
+        return future
+
+    @classmethod
+    def validate_checkpoint_id(cls, checkpoint_id: str | os.PathLike[str]) -> bool:
+        """Any URL of a store, and any path."""
+        return True
+
+    # --- The place ---
+
+    def _chosen_step(self, place: Place) -> int:
+        if self.step is not None:
+            return self.step
+        candidates = place.candidates()
+        if not candidates:
+            raise NotFoundError(f"{place.url}: has no checkpoint")
+        return candidates[0]
+
+    def _open(self) -> Place:
+        assert self._url is not None
+        if self._place is None:
+            self._place = Place(Store(self._url, **self._store_options))
+        return self._place
+
+    def close(self) -> None:
+        """Lets go of the store. The reader may be used again."""
+        place, self._place = self._place, None
+        if place is not None:
+            place.close()
+
+    def __repr__(self) -> str:
+        return f"Reader({self._url!r}, step={self.step})"
+
+
+class SafeLoadPlanner(DefaultLoadPlanner):
+    """DCP's own, but for values that are no tensors: loading them runs nothing that they say.
+
+    Raises ``pickle.UnpicklingError`` for those of which the types are not known to be harmless: see
+    ``torch.load(weights_only=True)``.
+    """
+
+    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
+        name = read_item.dest_index.fqn
+        loaded = torch.load(value, weights_only=True)
+        if self.flatten_state_dict:
+            set_element(self.original_state_dict, self.mappings[name], loaded)
+        else:
+            self.state_dict[name] = loaded
+
+
+class _Reading:
+    """One load: all that is wanted is read at once, then given to the planner."""
+
+    def __init__(
+        self, place: Place, manifest: Manifest, leaves: Leaves, planner: LoadPlanner, allow_pickle: bool
+    ) -> None:
+        self._allow_pickle = allow_pickle
+        self._manifest, self._leaves, self._planner = manifest, leaves, planner
+        self._boxes = Boxes(place, manifest)
+        self._numbers = {array.name: number for number, array in enumerate(manifest.arrays)}
+        self._made: dict[str, Any] = {}  # Arrays that belong to values.
+        self._then: list[Callable[[], None]] = []
+
+    def add(self, item: ReadItem) -> None:
+        self._add_value(item) if item.type == LoadItemType.BYTE_IO else self._add_tensor(item)
+
+    def run(self) -> None:
+        self._boxes.read()
+        for each in self._then:
+            each()
+
+    def _add_tensor(self, item: ReadItem) -> None:
+        number = self._leaves.arrays[item.storage_index.fqn]
+        array = self._manifest.arrays[number]
+        target = self._planner.resolve_tensor(item).detach()
+        dtype = torch_dtype(array.dtype)
+        # As DCP does it: another dtype is converted to.
+        given = target if target.dtype == dtype else torch.empty(target.shape, dtype=dtype)
+        chunk = item.storage_index.offset or (0,) * len(array.shape)
+        box = Chunk(
+            tuple(a + b for a, b in zip(chunk, item.storage_offsets, strict=True)), tuple(item.lengths)
+        )
+        if tuple(given.shape) != box.sizes:
+            raise InvalidArgumentError(
+                f"{item.storage_index.fqn}: the planner gave {list(given.shape)} for {list(box.sizes)} of it"
+            )
+        memory, copy = describe(array.name, given).writable(0)
+        self._boxes.add(number, box, memory)
+
+        def end() -> None:
+            if copy is not None:
+                copy()
+            if given is not target:
+                target.copy_(given)
+            self._planner.commit_tensor(item, target)
+
+        self._then.append(end)
+
+    def _add_value(self, item: ReadItem) -> None:
+        node = self._leaves.values[item.storage_index.fqn]
+        for name in {*paths_of(node).values(), *values_in(node)}:
+            self._made.setdefault(name, self._boxes.make(self._numbers[name]))
+        self._then.append(lambda: self._planner.load_bytes(item, self._bytes(node)))
+
+    def _bytes(self, node: Node) -> io.BytesIO:
+        """As torch.save() has written it, or would."""
+        if isinstance(node, dict) and TORCH_SAVE in node:
+            return io.BytesIO(self._made[node[TORCH_SAVE]].numpy())
+        out = io.BytesIO()
+        torch.save(rebuild(node, self._made.__getitem__, self._allow_pickle), out)
+        out.seek(0)
+        return out
