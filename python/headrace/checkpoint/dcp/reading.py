@@ -75,10 +75,6 @@ class Reader(StorageReader):
         if checkpoint_id is not None and os.fspath(checkpoint_id) != self._url:
             self.close()
             self._url = os.fspath(checkpoint_id)
-        if self._url is None:
-            raise InvalidArgumentError(
-                "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, storage_reader=Reader())"
-            )
 
     @property
     def checkpoint_id(self) -> str | None:
@@ -134,7 +130,10 @@ class Reader(StorageReader):
         return candidates[0]
 
     def _open(self) -> Place:
-        assert self._url is not None
+        if self._url is None:
+            raise InvalidArgumentError(
+                "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, storage_reader=Reader())"
+            )
         if self._place is None:
             self._place = Place(Store(self._url, **self._store_options))
         return self._place

@@ -16,6 +16,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, StorageMeta
 from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteItem, WriteItemType
@@ -68,7 +69,8 @@ class _Jobs:
 
     def number(self, place: Place) -> int:
         with self._lock:
-            if place.url not in self._numbers:
+            known = self._numbers.get(place.url, 0)
+            if known == 0 or place.highest_fence() < known:  # All was deleted there meanwhile.
                 self._numbers[place.url] = place.take_fence()
             return self._numbers[place.url]
 
@@ -134,22 +136,26 @@ class Writer(StorageWriter):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """A save begins; ``checkpoint_id``: its URL from here on."""
-        if self._is_writing:
-            raise InvalidArgumentError(
-                f"{self._url}: a save by this writer is under way; wait for what dcp.async_save() has returned, or make a writer for each save"
-            )
-        if self._staging is not None:
-            self._staging.thread = threading.current_thread()
+        self._begin()
         if checkpoint_id is not None and os.fspath(checkpoint_id) != self._url:
             self._close_place()
             self._url = os.fspath(checkpoint_id)
-        if self._url is None:
-            raise InvalidArgumentError(
-                "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, storage_writer=Writer())"
-            )
 
     def storage_meta(self) -> StorageMeta | None:
+        self._begin()  # Without a checkpoint_id there was no reset().
         return StorageMeta(checkpoint_id=self._url)
+
+    def _begin(self) -> None:
+        if self._is_writing:
+            raise InvalidArgumentError(self._under_way())
+        if self._staging is not None:
+            self._staging.thread = threading.current_thread()
+
+    def _under_way(self) -> str:
+        return (
+            f"{self._url}: a save by this writer is under way; wait for what dcp.async_save() has returned, or make a writer for each "
+            "save"
+        )
 
     @property
     def checkpoint_id(self) -> str | None:
@@ -269,9 +275,7 @@ class Writer(StorageWriter):
     def stage(self, state_dict: Any) -> Any:
         """Nothing is copied yet: write_data() copies into the memory of the upload itself."""
         if self._staging is not None and not self._staging.is_over():
-            raise InvalidArgumentError(
-                f"{self._url}: a save by this writer is under way; wait for what dcp.async_save() has returned, or make a writer for each save"
-            )
+            raise InvalidArgumentError(self._under_way())
         self._staging = _Staging()
         return state_dict
 
@@ -292,7 +296,10 @@ class Writer(StorageWriter):
     # --- The place ---
 
     def _open(self) -> Place:
-        assert self._url is not None
+        if self._url is None:
+            raise InvalidArgumentError(
+                "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, storage_writer=Writer())"
+            )
         if self._place is None:
             self._place = Place(Store(self._url, **self._store_options))
         return self._place
@@ -342,7 +349,7 @@ class _Chosen(NamedTuple):
         data: Any = planner.resolve_data(item)
         name, about = item.index.fqn, item.tensor_data
         if item.type == WriteItemType.BYTE_IO:
-            tensor = torch.frombuffer(bytearray(data.getbuffer()), dtype=torch.uint8)
+            tensor = torch.from_numpy(np.frombuffer(data.getvalue(), np.uint8).copy())
             box, is_whole = Chunk((0,), (len(tensor),)), True
         else:
             assert about is not None
