@@ -168,6 +168,21 @@ def safetensors_way(directory: Path, state: Any, like: Any) -> Any:
     return save, load, lambda: None
 
 
+def dcp_headrace_way(directory: Path, state: Any, like: Any) -> Any:
+    import torch.distributed as dist
+    from torch.distributed import checkpoint as dcp
+
+    from headrace.checkpoint.dcp import Reader, Writer
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    writer, reader = Writer(directory / "run", memory="4GiB"), Reader(directory / "run")
+    return (
+        lambda _: dcp.async_save(state, storage_writer=writer).result,
+        lambda: dcp.load(like, storage_reader=reader),
+        dist.destroy_process_group,
+    )
+
+
 def dcp_way(directory: Path, state: Any, like: Any) -> Any:
     import torch.distributed as dist
     from torch.distributed import checkpoint as dcp
@@ -193,6 +208,7 @@ WAYS: dict[str, Callable[..., Any]] = {
     "headrace, 256 MiB": headrace_small_way,
     "torch.save": torch_way,
     "DCP, async_save": dcp_way,
+    "DCP, async_save, headrace's Writer": dcp_headrace_way,
     "safetensors": safetensors_way,
 }
 

@@ -256,8 +256,10 @@ def test_a_step_is_saved_once(checkpointer: Checkpointer) -> None:
     with pytest.raises(hr.ChangedError, match=r"step 1 was saved before .* overwrite=True"):
         checkpointer.save(1, {"x": 2}).result()
     assert checkpointer.load() == {"x": 1}
-    checkpointer.save(1, {"x": 3}, overwrite=True).result()
+    manifest = checkpointer.save(1, {"x": 3}, overwrite=True).result()
     assert checkpointer.load() == {"x": 3}
+    left = {info.key.split("/")[1] for info in checkpointer._place.store.list("saves/")}
+    assert left == {manifest.save}
 
 
 def test_the_job_that_came_last_saves(place: Any) -> None:

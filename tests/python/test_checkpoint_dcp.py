@@ -206,6 +206,7 @@ def test_a_checkpoint_id_is_a_url(tmp_path: Path) -> None:
 def test_saving_again_replaces_it_or_is_an_error(tmp_path: Path) -> None:
     for number in (1, 2):
         dcp.save(state(number), storage_writer=Writer(tmp_path))
+        assert len(list(tmp_path.glob("saves/*"))) == 1
     assert is_state(loaded(Reader(tmp_path)), 2)
     with pytest.raises(CheckpointException, match="step 0 was saved before"):
         dcp.save(state(3), storage_writer=Writer(tmp_path, overwrite=False))

@@ -157,13 +157,14 @@ class Flusher:
     def _commit(self, manifest: Manifest, fence: int, overwrite: bool, is_late: bool) -> list[str]:
         """Returns the saves that need not stay on the disk."""
         self._far.check_fence(fence)
-        self._far.commit(manifest, overwrite=overwrite)
-        if not is_late or self._far.is_behind(manifest):
-            self._far.set_latest(manifest)
-            self._far.check_committed(manifest, self._options.check)
-        else:
-            key, data = step_key(manifest.step), manifest.encode()
-            self._far.check_written(key, data, self._options.check)
+        with self._far.replacing(manifest, overwrite):
+            self._far.commit(manifest, overwrite=overwrite)
+            if not is_late or self._far.is_behind(manifest):
+                self._far.set_latest(manifest)
+                self._far.check_committed(manifest, self._options.check)
+            else:
+                key, data = step_key(manifest.step), manifest.encode()
+                self._far.check_written(key, data, self._options.check)
         there = set(self._far.steps())
         arrived = [self._near.manifest(step) for step in self._near.steps() if step in there]
         arrived.sort(key=lambda each: (each.job, each.step))

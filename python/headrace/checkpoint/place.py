@@ -125,15 +125,34 @@ class Place:
 
     def publish(self, manifest: Manifest, *, overwrite: bool, check: str) -> None:
         """commit(), and moves LATEST to it. Raises ChangedError where it is not there, and never will be."""
-        self.commit(manifest, overwrite=overwrite)
+        with self.replacing(manifest, overwrite):
+            self.commit(manifest, overwrite=overwrite)
+            try:
+                self.set_latest(manifest)
+            except HeadraceError as error:
+                raise UnavailableError(
+                    f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; load({manifest.step}) finds it, and "
+                    "save(..., overwrite=True) replaces it"
+                ) from error
+            self.check_committed(manifest, check)
+
+    @contextlib.contextmanager
+    def replacing(self, manifest: Manifest, overwrite: bool) -> Iterator[None]:
+        """Around a commit and its checks: when all went well, the files of what it has replaced go. Those that
+        cannot be deleted are swept by a later job."""
+        old = self._save_of(manifest.step) if overwrite else ""
+        yield
+        if old not in ("", manifest.save):
+            with contextlib.suppress(HeadraceError):
+                self.delete_save(old)
+
+    def _save_of(self, step: int) -> str:
+        """The save whose files a checkpoint has; "": there is none that can be read."""
+        key = step_key(step)
         try:
-            self.set_latest(manifest)
-        except HeadraceError as error:
-            raise UnavailableError(
-                f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; load({manifest.step}) finds it, and "
-                "save(..., overwrite=True) replaces it"
-            ) from error
-        self.check_committed(manifest, check)
+            return Manifest.decode(self.store.get(key), key).save
+        except (NotFoundError, CorruptError, UnsupportedError):
+            return ""
 
     def check_committed(self, manifest: Manifest, check: str) -> None:
         """Whether manifest and LATEST are what was written. Raises CorruptError, and deletes a manifest that
