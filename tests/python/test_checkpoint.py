@@ -7,7 +7,9 @@ import json
 import os
 import re
 import threading
+import time
 from collections import OrderedDict
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -341,6 +343,72 @@ def test_what_need_not_stay_goes(place: Any) -> None:
         assert checkpointer.steps() == [0, 2, 4, 8, 9]
         saves = {info.key.split("/")[1] for info in checkpointer._place.store.list("saves/")}
         assert saves == {checkpointer.info(step).save for step in checkpointer.steps()}
+
+
+@pytest.mark.parametrize(
+    ("keep", "steps"),
+    [
+        (Keep(latest=1, hours=2), [7, 8, 9]),
+        (Keep(latest=2, every_hours=4), [0, 3, 7, 8, 9]),
+        (Keep(latest=1, every_hours=4, every=5), [0, 3, 5, 7, 9]),
+        (Keep(hours=0), list(range(10))),
+    ],
+)
+def test_what_stays_by_the_clock(
+    tmp_path: Path, keep: Keep, steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [datetime(2026, 5, 1, 21, tzinfo=timezone.utc).timestamp()]
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    with Checkpointer(tmp_path, keep=keep) as checkpointer:
+        for step in range(10):
+            checkpointer.save(step, {"x": step}).result()
+            now[0] += 3600
+    with Checkpointer(tmp_path) as checkpointer:
+        assert checkpointer.steps() == steps
+
+
+def test_keep_says_how_many_of_the_last() -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="latest=3"):
+        Checkpointer("unused", keep=Keep(every=100))
+    with pytest.raises(hr.InvalidArgumentError, match="0 or more"):
+        Checkpointer("unused", keep=Keep(latest=1, hours=-1))
+
+
+def test_an_index_of_another_save_is_not_taken(tmp_path: Path) -> None:
+    with Checkpointer(tmp_path) as checkpointer:
+        indexes = []
+        for step in (1, 2):
+            manifest = checkpointer.save(step, {"x": np.full(9000, step)}).result()
+            indexes.append(tmp_path / manifest.files[0].index_key)
+        indexes[0].write_bytes(indexes[1].read_bytes())
+        with pytest.raises(hr.CorruptError, match="is not what was saved"):
+            checkpointer.load(1)
+        with pytest.raises(hr.CorruptError, match="is not what was saved"):
+            checkpointer.verify(1)
+
+
+def test_a_state_that_did_not_change_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state = {"x": np.zeros(100_000), "y": np.ones(3), "n": 0}
+
+    def save(step: int) -> bool:
+        caplog.clear()
+        checkpointer.save(step, state | {"n": step}).result()
+        checkpointer.wait()
+        checkpointer._worker.submit(int).result()  # Behind the save's own end.
+        return "bit for bit, those of step" in caplog.text
+
+    with Checkpointer(tmp_path) as checkpointer:
+        assert not save(1)
+        assert save(2)
+        state["y"][2] = 5
+        assert not save(3)
+        assert save(4)
+        state["y"] = state["y"].astype(np.float32)
+        assert not save(5)
+    with Checkpointer(tmp_path) as checkpointer:
+        state = {"n": 0, "x": np.zeros(0)}
+        assert not save(6)
+        assert not save(7)
 
 
 def test_what_unfinished_saves_left_is_swept(place: Any) -> None:

@@ -337,7 +337,7 @@ def test_diff_of_structure(cli: Any, tmp_path: Path) -> None:
 def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:
     """A checkpoint whose one array was cut in two, as two ranks would have."""
     from headrace.checkpoint.arrays import Chunk
-    from headrace.checkpoint.manifest import DataFile, encode_index
+    from headrace.checkpoint.manifest import DataFile, encode_index, index_sum
     from headrace.checkpoint.plan import Planned
 
     place = Place(hr.Store(run))
@@ -353,7 +353,7 @@ def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:
         index = encode_index([(0, rank)], writer.places(), sums)
         index_key = key.replace(".safetensors", ".index")
         _native.checkpoint_write_small(place.native, index_key, index)
-        files.append(DataFile(key, size, crc, index_key, _native.crc32c(index), 1))
+        files.append(DataFile(key, size, crc, index_key, index_sum(index), 1))
         chunks.append((Chunk((rank * half,), part.shape), rank))
     planned = Planned("x", "numpy", "F64", array.shape, tuple(chunks))
     manifest = Manifest(step, save, 2, "", {}, {"dict": [["x", {"array": "x"}]]}, [planned], files, 1)

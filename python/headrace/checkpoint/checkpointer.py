@@ -18,7 +18,7 @@ from headrace.checkpoint.handle import Level, SaveHandle
 from headrace.checkpoint.loading import read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step
-from headrace.checkpoint.retention import Keep
+from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.saving import Planner, Saving
 from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
@@ -113,7 +113,8 @@ class Checkpointer(live.Closing):
         self._planner = Planner(self._group)
         self._fence: int | None = None
         self._saves: list[SaveHandle] = []
-        self._saved: dict[int, tuple[int, float | None]] = {}  # By step: its job and metric, for Keep.
+        self._saved: dict[int, Kept] = {}  # By step.
+        self._last: Manifest | None = None  # That this job has committed.
         self._worker = ThreadPoolExecutor(1, "headrace-checkpoint")
         self._sweeper: threading.Timer | None = None
         self.rejected: list[Rejected] = []
@@ -215,8 +216,21 @@ class Checkpointer(live.Closing):
     def _end(self, manifest: Manifest, handle: SaveHandle) -> None:
         handle._reach("remote", manifest)
         if self._group.rank == 0:
-            self._note_saved(manifest)
+            self._compare_with_last(manifest)
+            self._saved[manifest.step] = self._keep.about(manifest)
             self._retire()
+
+    def _compare_with_last(self, manifest: Manifest) -> None:
+        """Says it where nothing has changed since the checkpoint before: then an old copy was saved, or nothing
+        was trained."""
+        last, self._last = self._last, manifest
+        if last is not None and last.step != manifest.step and last.has_same_arrays(manifest):
+            _log.warning(
+                "%s: the arrays of step %d are, bit for bit, those of step %d; was the state that training changes what was saved?",
+                self.url,
+                manifest.step,
+                last.step,
+            )
 
     def _retire(self) -> None:
         """Deletes what need not stay. What fails is tried again after the next save."""
@@ -226,22 +240,15 @@ class Checkpointer(live.Closing):
             there = set(self._far.steps())
             self._saved = {step: row for step, row in self._saved.items() if step in there}
             for step in there - self._saved.keys():
-                self._note_saved(self._far.manifest(step))
-            order = sorted(there, key=lambda step: (self._saved[step][0], step))
-            metrics = {step: value for step, (_, value) in self._saved.items() if value is not None}
+                self._saved[step] = self._keep.about(self._far.manifest(step))
             stay = self._far.pins() | {self._far.latest()}
-            for step in self._keep.surplus(order, metrics):
+            for step in self._keep.surplus(self._saved):
                 if step not in stay:
                     if self._near is not None:  # First: what is only there would be brought over again.
                         self._flusher.retire(step)
                     self._far.delete(self._far.manifest(step))
         except HeadraceError as error:
             _log.warning("checkpoints that need not stay could not be deleted: %s", error)
-
-    def _note_saved(self, manifest: Manifest) -> None:
-        value = manifest.metadata.get(self._keep.metric)
-        metric = float(value) if isinstance(value, (int, float)) else None
-        self._saved[manifest.step] = (manifest.job, metric)
 
     def _take_fence(self) -> int:
         if self._fence is None:

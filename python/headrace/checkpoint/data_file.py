@@ -9,7 +9,7 @@ from typing import NamedTuple
 from headrace import _native
 from headrace.checkpoint.arrays import Chunk, Memory
 from headrace.checkpoint.keys import data_key, index_key
-from headrace.checkpoint.manifest import DataFile, encode_index
+from headrace.checkpoint.manifest import DataFile, encode_index, index_sum
 from headrace.checkpoint.place import Place
 from headrace.errors import HeadraceError
 
@@ -97,9 +97,7 @@ class DataFileWriter:
         key = index_key(self._save, self._rank)
         _native.checkpoint_write_small(self._place.native, key, index)
         self._place.check_written(key, index, self._options.check)
-        return DataFile(
-            data_key(self._save, self._rank), size, crc, key, _native.crc32c(index), len(self.pieces)
-        )
+        return DataFile(data_key(self._save, self._rank), size, crc, key, index_sum(index), len(self.pieces))
 
     def discard(self) -> None:
         """Deletes what was written. What cannot be deleted is swept by a later job."""

@@ -22,7 +22,7 @@ from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.tree import Node
 from headrace.errors import CorruptError, UnsupportedError
 
-__all__ = ["DataFile", "Index", "Manifest", "Piece", "decode_index", "encode_index"]
+__all__ = ["DataFile", "Index", "Manifest", "Piece", "decode_index", "encode_index", "index_sum"]
 
 _FORMAT, _VERSION = "headrace-checkpoint", 1
 _INDEX_MAGIC = b"HRCKPIX1"
@@ -37,6 +37,7 @@ class DataFile(NamedTuple):
     crc32c: int
     index_key: str
     index_crc32c: int
+    """See index_sum()."""
     pieces: int
 
 
@@ -63,6 +64,16 @@ class Manifest(NamedTuple):
         if 0 in (self.job, other.job):
             return self.step >= other.step
         return (self.job, self.step) >= (other.job, other.step)
+
+    def has_same_arrays(self, other: Manifest) -> bool:
+        """Whether every array has the same bytes in both, as far as sums tell: each index has the places and sums
+        of all pieces. False where there are none."""
+        return (
+            self.size > 0
+            and self.arrays == other.arrays
+            and any(array.size_bytes for array in self.arrays)
+            and [file.index_crc32c for file in self.files] == [file.index_crc32c for file in other.files]
+        )
 
     def renamed(self, save: str) -> Manifest:
         """As it is called under another save id."""
@@ -198,6 +209,11 @@ def encode_index(
     all_sums = b"".join(sums)
     body = _INDEX_MAGIC + struct.pack("<QQ", len(rows), len(all_sums) // 4) + rows.tobytes() + all_sums
     return body + struct.pack("<I", _native.crc32c(body))
+
+
+def index_sum(data: bytes) -> int:
+    """CRC32C of an index without its own CRC32C at the end: with it the sum would be the same for all."""
+    return _native.crc32c(memoryview(data)[:-4])
 
 
 def decode_index(data: bytes, where: str) -> Index:

@@ -23,7 +23,7 @@ from headrace.checkpoint.keys import (
     step_key,
     step_of,
 )
-from headrace.checkpoint.manifest import DataFile, Index, Manifest, decode_index
+from headrace.checkpoint.manifest import DataFile, Index, Manifest, decode_index, index_sum
 from headrace.errors import (
     ChangedError,
     CorruptError,
@@ -85,7 +85,7 @@ class Place:
             raise CorruptError(
                 f"{self.url}/{file.index_key}: is missing, though the checkpoint has it"
             ) from error
-        if _native.crc32c(data) != file.index_crc32c:
+        if index_sum(data) != file.index_crc32c:
             raise CorruptError(f"{self.url}/{file.index_key}: is not what was saved")
         return data
 

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple
 
+from headrace.checkpoint.manifest import Manifest
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["Keep"]
+__all__ = ["Keep", "Kept"]
+
+
+class Kept(NamedTuple):
+    """What of a checkpoint says whether it stays."""
+
+    job: int
+    metric: float | None
+    seconds: float
+    """Since 1970, by the clock of who saved it."""
 
 
 class Keep(NamedTuple):
@@ -16,6 +27,8 @@ class Keep(NamedTuple):
 
     :ivar latest: so many of those saved last; 0: all.
     :ivar every: those whose step is a multiple of it, for ever; 0: none.
+    :ivar hours: those saved within so many hours before the last one; 0: none.
+    :ivar every_hours: the first that was saved in each span of so many hours, for ever; 0: none.
     :ivar best: so many with the best value of ``metadata[metric]``.
     :ivar metric: a name in the metadata given to ``save()``.
     :ivar higher_is_better: of the metric.
@@ -26,27 +39,48 @@ class Keep(NamedTuple):
     best: int = 0
     metric: str = ""
     higher_is_better: bool = False
+    hours: float = 0
+    every_hours: float = 0
 
     def check(self) -> Keep:
         """Raises InvalidArgumentError."""
-        if min(self.latest, self.every, self.best) < 0:
+        if min(self.latest, self.every, self.best, self.hours, self.every_hours) < 0:
             raise InvalidArgumentError("keep: numbers are 0 or more")
+        if self.latest == 0 and any((self.every, self.best, self.hours, self.every_hours)):
+            raise InvalidArgumentError(
+                "keep: latest=0 keeps all; how many of the last ones stay beside the others? For example Keep(latest=3, every=1000)"
+            )
         if bool(self.best) != bool(self.metric):
             raise InvalidArgumentError(
                 'keep: best= and metric= go together, as in Keep(best=3, metric="loss")'
             )
         return self
 
-    def surplus(self, steps: Sequence[int], metrics: dict[int, float]) -> list[int]:
-        """Of the steps that there are, in the order in which they were saved, those that go. ``metrics``: of those
-        that have one."""
+    def about(self, manifest: Manifest) -> Kept:
+        value = manifest.metadata.get(self.metric)
+        try:
+            seconds = datetime.fromisoformat(manifest.created).timestamp()
+        except ValueError:
+            seconds = 0.0
+        return Kept(manifest.job, float(value) if isinstance(value, (int, float)) else None, seconds)
+
+    def surplus(self, about: Mapping[int, Kept]) -> list[int]:
+        """Of the steps that there are those that go, in the order in which they were saved."""
         if self.latest == 0:
             return []
+        steps = sorted(about, key=lambda step: (about[step].job, step))
         wanted = set(steps[-self.latest :])
         if self.every:
             wanted |= {step for step in steps if step % self.every == 0}
-        ranked = sorted(
-            metrics, key=lambda step: (-metrics[step] if self.higher_is_better else metrics[step], -step)
-        )
-        wanted |= set(ranked[: self.best])
-        return [step for step in steps if step not in wanted]
+        if self.hours and steps:
+            since = about[steps[-1]].seconds - self.hours * 3600
+            wanted |= {step for step in steps if about[step].seconds >= since}
+        if self.every_hours:
+            spans = {about[step].seconds // (self.every_hours * 3600): step for step in reversed(steps)}
+            wanted |= set(spans.values())
+        return [step for step in steps if step not in wanted | self._best(about)]
+
+    def _best(self, about: Mapping[int, Kept]) -> set[int]:
+        metrics = {step: each.metric for step, each in about.items() if each.metric is not None}
+        sign = -1 if self.higher_is_better else 1
+        return set(sorted(metrics, key=lambda step: (sign * metrics[step], -step))[: self.best])
