@@ -123,6 +123,57 @@ class DataWriter {
   DataWriter() = default;
 };
 
+/// A part of a shared file that has arrived.
+struct SharedPart {
+  UploadedPart part;
+  std::uint32_t crc32c = 0;
+};
+
+/// Bytes of a part.
+struct PartRun {
+  std::uint64_t to_bytes = 0;  ///< In the part.
+  std::uint64_t length_bytes = 0;
+  const std::byte* from = nullptr;
+};
+
+struct SharedOptions {
+  std::string key;
+  std::uint64_t size_bytes = 0;  ///< Of the file; above 0.
+  std::uint64_t part_bytes = 0;  ///< Of each part but the last; whole pages of 4096 bytes.
+  /// token() of the process that has begun the file; empty: this one does.
+  std::string joins = {};
+  WrittenCheck check = WrittenCheck::kAuto;
+};
+
+/// One file that several processes write, each some of its parts: a multipart upload, or a file in
+/// a directory that all of them see. Memory comes from the client's pool, a part at a time.
+class SharedFile {
+ public:
+  /// Errors: those of Store::create_upload(); kInvalidArgument (parts larger than the memory, or
+  /// too many), kNotFound (joins a file that is not on this machine).
+  static Result<std::unique_ptr<SharedFile>> open(std::shared_ptr<StoreClient> client,
+                                                  SharedOptions options);
+  /// What this process has begun and not published is discarded.
+  virtual ~SharedFile() = default;
+  SharedFile(const SharedFile&) = delete;
+  SharedFile& operator=(const SharedFile&) = delete;
+
+  /// By which others join. A file of one part needs none: whoever puts it publishes it.
+  virtual std::string token() const = 0;
+  /// Copies a part from its runs, which cover it in order, and sends it. Waits where there is no
+  /// memory. Errors: those of parts that have failed meanwhile.
+  virtual Status put(std::uint32_t part, std::span<const PartRun> runs, const Pause& pause) = 0;
+  /// Waits until all parts that this process has put have arrived, and returns them.
+  virtual Result<std::vector<SharedPart>> settle(const Pause& pause) = 0;
+  /// By the process that began: makes the file of all processes' parts visible, and checks it.
+  /// Returns its version. Errors: kCorrupt (the store has something else; it is removed), kInternal
+  /// (a part is missing), those of the store.
+  virtual Result<std::string> publish(std::span<const SharedPart> parts, const Pause& pause) = 0;
+
+ protected:
+  SharedFile() = default;
+};
+
 /// Copies a data file, whose bytes are known, from one store to another; it appears only when it is
 /// proved. Memory is that of `from`. Returns its version. Errors: kCorrupt
 /// (the source does not match `crc32c`; nothing is written), those of both stores.
@@ -135,6 +186,7 @@ Result<std::string> copy_file(StoreClient& from, const std::string& from_key,
 struct WantedBox {
   PlacedPiece place;                    ///< Of the piece in its file.
   std::span<const std::uint32_t> sums;  ///< Of the piece.
+  bool has_sums = true;                 ///< False: there are none; its bytes are believed.
   std::uint32_t element_bytes = 0;
   std::vector<std::uint64_t> shape;  ///< Of the piece.
   std::vector<std::uint64_t> start;  ///< Of the box in the piece; as many as the shape has.
@@ -149,9 +201,9 @@ struct ReadTotals {
   std::uint64_t bytes = 0;
 };
 
-/// Reads boxes of the pieces of one file, every byte proved before it is copied. Ranges that are
-/// close together are one request. `etag`: of the file; empty: any. Errors: kCorrupt (which piece
-/// and block), kInvalidArgument (a box outside its piece), those of kGet.
+/// Reads boxes of the pieces of one file, every byte that has a sum proved before it is copied.
+/// Ranges that are close together are one request. `etag`: of the file; empty: any. Errors:
+/// kCorrupt (which piece and block), kInvalidArgument (a box outside its piece), those of kGet.
 Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const std::string& etag,
                               std::span<const WantedBox> boxes, const Pause& pause);
 

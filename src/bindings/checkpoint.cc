@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -81,9 +82,9 @@ nb::tuple finish(PyWriter& self) {
   return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums);
 }
 
-/// (offset, length, sums, element bytes, shape, start, count, address, strides in bytes)
-using BoxRow = std::tuple<std::uint64_t, std::uint64_t, nb::bytes, std::uint32_t, Shape, Shape,
-                          Shape, std::uintptr_t, std::vector<std::int64_t>>;
+/// (offset, length, sums or None, element bytes, shape, start, count, address, strides in bytes)
+using BoxRow = std::tuple<std::uint64_t, std::uint64_t, std::optional<nb::bytes>, std::uint32_t,
+                          Shape, Shape, Shape, std::uintptr_t, std::vector<std::int64_t>>;
 
 nb::tuple read(PyStore& store, const std::string& key, const std::string& etag,
                const std::vector<BoxRow>& rows) {
@@ -93,10 +94,11 @@ nb::tuple read(PyStore& store, const std::string& key, const std::string& etag,
   sums.reserve(rows.size());
   boxes.reserve(rows.size());
   for (const auto& [offset, length, some, width, shape, start, count, address, strides] : rows) {
-    auto& own = sums.emplace_back(some.size() / sizeof(std::uint32_t));
-    if (!own.empty()) std::memcpy(own.data(), some.c_str(), own.size() * sizeof(std::uint32_t));
+    auto& own = sums.emplace_back(some ? some->size() / sizeof(std::uint32_t) : 0);
+    if (!own.empty()) std::memcpy(own.data(), some->c_str(), own.size() * sizeof(std::uint32_t));
     boxes.push_back({.place = {offset, length},
                      .sums = own,
+                     .has_sums = some.has_value(),
                      .element_bytes = width,
                      .shape = shape,
                      .start = start,
@@ -110,6 +112,81 @@ nb::tuple read(PyStore& store, const std::string& key, const std::string& etag,
                      }),
                      key);
   return nb::make_tuple(totals.requests, totals.bytes);
+}
+
+struct PySharedFile {
+  Guarded<checkpoint::SharedFile> file;
+  std::string key;
+};
+
+void open_shared(PySharedFile* self, PyStore& store, const std::string& key, std::uint64_t size,
+                 std::uint64_t part_bytes, const std::string& joins, const std::string& check) {
+  auto client = store.client.get();
+  checkpoint::SharedOptions options{.key = key,
+                                    .size_bytes = size,
+                                    .part_bytes = part_bytes,
+                                    .joins = joins,
+                                    .check = parse_check(check)};
+  auto file = value_or_raise(run_interruptible([&](const std::stop_token&) {
+                               return checkpoint::SharedFile::open(client, std::move(options));
+                             }),
+                             key);
+  new (self) PySharedFile{Guarded<checkpoint::SharedFile>(
+                              "the file", std::shared_ptr<checkpoint::SharedFile>(std::move(file))),
+                          key};
+}
+
+/// `rows`: (offset in the part, length, address), each u64.
+void put_part(PySharedFile& self, std::uint32_t part, nb::handle rows) {
+  auto file = self.file.get();
+  const BufferArgument table(rows);
+  std::vector<std::uint64_t> numbers(table.bytes().size() / sizeof(std::uint64_t));
+  if (!numbers.empty()) std::memcpy(numbers.data(), table.bytes().data(), numbers.size() * 8);
+  if (numbers.size() % 3 != 0) throw nb::value_error("three numbers a run");
+  std::vector<checkpoint::PartRun> runs(numbers.size() / 3);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    runs[i] = {numbers[3 * i], numbers[3 * i + 1],
+               reinterpret_cast<const std::byte*>(numbers[3 * i + 2])};
+  }
+  raise_if_error(without_gil([&](const Pause& pause) { return file->put(part, runs, pause); }),
+                 self.key);
+}
+
+/// (part number, ETag, bytes, the store's checksum, CRC32C)
+using PartRow = std::tuple<std::uint32_t, std::string, std::uint64_t, std::string, std::uint32_t>;
+
+std::vector<PartRow> settle(PySharedFile& self) {
+  auto file = self.file.get();
+  auto parts = value_or_raise(without_gil([&](const Pause& pause) { return file->settle(pause); }),
+                              self.key);
+  std::vector<PartRow> out;
+  for (const auto& [part, sum] : parts)
+    out.emplace_back(part.part_number, part.etag, part.size_bytes, part.checksum, sum);
+  return out;
+}
+
+std::string publish(PySharedFile& self, const std::vector<PartRow>& rows) {
+  auto file = self.file.get();
+  std::vector<checkpoint::SharedPart> parts;
+  for (const auto& [number, etag, size, checksum, sum] : rows)
+    parts.push_back({{number, etag, size, checksum}, sum});
+  return value_or_raise(
+      without_gil([&](const Pause& pause) { return file->publish(parts, pause); }), self.key);
+}
+
+/// (header, [(offset, length)] of each piece, bytes of the file)
+nb::tuple layout_of(const std::vector<std::tuple<std::string, std::string, Shape>>& pieces,
+                    const std::map<std::string, std::string>& metadata) {
+  std::vector<checkpoint::Piece> given;
+  given.reserve(pieces.size());
+  for (const auto& [name, dtype, shape] : pieces) given.push_back({name, dtype, shape});
+  const auto layout =
+      value_or_raise(checkpoint::DataLayout::make(std::move(given), metadata), "the file");
+  nb::list places;
+  for (const auto& place : layout.places())
+    places.append(nb::make_tuple(place.offset_bytes, place.length_bytes));
+  const std::string& header = layout.header();
+  return nb::make_tuple(nb::bytes(header.data(), header.size()), places, layout.size_bytes());
 }
 
 std::string write_small(PyStore& store, const std::string& key, nb::handle data, bool if_absent) {
@@ -140,6 +217,15 @@ void bind_checkpoint(nb::module_& m) {
            })
       .def("finish", &finish)
       .def("close", [](PyWriter& self) { self.writer.drop(); });
+  nb::class_<PySharedFile>(m, "SharedFile")
+      .def("__init__", &open_shared, nb::arg("store"), nb::arg("key"), nb::arg("size"),
+           nb::arg("part_bytes"), nb::arg("joins") = "", nb::arg("check") = "auto")
+      .def("token", [](const PySharedFile& self) { return self.file.get()->token(); })
+      .def("put", &put_part, nb::arg("part"), nb::arg("rows"))
+      .def("settle", &settle)
+      .def("publish", &publish, nb::arg("parts"))
+      .def("close", [](PySharedFile& self) { self.file.drop(); });
+  m.def("checkpoint_layout", &layout_of, nb::arg("pieces"), nb::arg("metadata"));
   m.def(
       "checkpoint_copy_file",
       [](PyStore& from, const std::string& from_key, PyStore& to, const std::string& to_key,

@@ -121,7 +121,8 @@ Status check_box(const WantedBox& box) {
     bytes *= box.shape[d];
   }
   if (bytes != box.place.length_bytes) return invalid("its piece has another length");
-  if (box.sums.size() != (box.place.length_bytes + kSumBlockBytes - 1) / kSumBlockBytes)
+  const std::uint64_t blocks = (box.place.length_bytes + kSumBlockBytes - 1) / kSumBlockBytes;
+  if (box.sums.size() != (box.has_sums ? blocks : 0))
     return invalid("its piece has another number of sums");
   return {};
 }

@@ -32,6 +32,7 @@ Status prove(const std::string& what, std::span<const WantedBox> boxes, const Bo
              std::span<const std::byte> bytes) {
   for (const BlockRun& run : request.runs) {
     const WantedBox& box = boxes[run.box];
+    if (!box.has_sums) continue;
     auto rest = bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes);
     for (std::uint64_t block = run.first_block; !rest.empty(); ++block) {
       const auto some = rest.first(std::min<std::uint64_t>(kSumBlockBytes, rest.size()));

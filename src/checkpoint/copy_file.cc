@@ -67,7 +67,7 @@ Result<std::string> copy_file(StoreClient& from, const std::string& from_key,
     return Status(Code::kCorrupt, from.store().object_url(from_key) +
                                       ": its bytes do not match their CRC32C: it was not copied");
   }
-  HEADRACE_TRY_ASSIGN(std::string etag, sink->finish(pause));
+  HEADRACE_TRY_ASSIGN(std::string etag, sink->finish(count, pause));
   HEADRACE_TRY(check_written(*to, to_key, etag, size_bytes, sum, options.check, pause));
   return etag;
 }

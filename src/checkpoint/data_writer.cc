@@ -78,7 +78,7 @@ class Writer final : public DataWriter {
 
   Result<DataFile> finish(const Pause& pause) override {
     DataFile file;
-    HEADRACE_TRY_ASSIGN(file.etag, sink_->finish(pause));
+    HEADRACE_TRY_ASSIGN(file.etag, sink_->finish(map_.count(), pause));
     file.size_bytes = layout_.size_bytes();
     for (std::uint32_t part = 0; part < map_.count(); ++part)
       file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));

@@ -11,10 +11,14 @@
 #include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "base/errno_status.h"
+#include "base/fd.h"
 #include "base/mutex.h"
 #include "base/thread_pool.h"
 #include "checkpoint/durable_file.h"
@@ -27,15 +31,18 @@ constexpr std::size_t kWriters = 4;
 
 class FileSink final : public PartSink {
  public:
-  FileSink(std::shared_ptr<StoreClient> client, std::string directory, TemporaryFile file,
-           SinkOptions options)
+  /// `joined`: the file that another process began; else `own` is this one's.
+  FileSink(std::shared_ptr<StoreClient> client, std::string directory,
+           std::optional<TemporaryFile> own, Fd joined, SinkOptions options)
       : client_(std::move(client)),
         directory_(std::move(directory)),
         options_(std::move(options)),
-        file_(std::move(file)),
+        own_(std::move(own)),
+        joined_(std::move(joined)),
+        parts_(options_.part_count),
         writers_(kWriters, options_.part_count) {
-    const int flags = ::fcntl(file_.fd(), F_GETFL);
-    is_direct_ = flags >= 0 && ::fcntl(file_.fd(), F_SETFL, flags | O_DIRECT) == 0;
+    const int flags = ::fcntl(fd(), F_GETFL);
+    is_direct_ = flags >= 0 && ::fcntl(fd(), F_SETFL, flags | O_DIRECT) == 0;
   }
 
   ~FileSink() override { note(Status(Code::kCancelled, "was given up")); }
@@ -48,6 +55,8 @@ class FileSink final : public PartSink {
       {
         MutexLock lock(mutex_);
         ++arrived_;
+        parts_[index].part_number = index + 1;
+        parts_[index].size_bytes = length_bytes;
       }
       changed_.notify_all();
     });
@@ -58,25 +67,40 @@ class FileSink final : public PartSink {
     return failure_.clone();
   }
 
-  Result<std::string> finish(const Pause& pause) override {
+  std::string token() const override {
+    return own_ ? own_->path().substr(own_->path().rfind('/') + 1) : options_.joins;
+  }
+
+  Result<std::vector<UploadedPart>> settle(std::uint32_t count, const Pause& pause) override {
+    std::vector<UploadedPart> parts;
     {
       MutexLock lock(mutex_);
-      while (arrived_ < options_.part_count && failure_.ok()) {
+      while (arrived_ < count && failure_.ok()) {
         lock.wait_until(changed_, system_clock().now() + kPauseSlice);
         lock.unlock();
         if (pause) pause();
         lock.lock();
       }
       HEADRACE_TRY(failure_.clone());
+      parts = parts_;
     }
-    if (::ftruncate(file_.fd(), static_cast<off_t>(options_.size_bytes)) != 0)
-      return errno_status(errno, "truncate " + file_.path());
-    HEADRACE_TRY(publish_durable(file_, directory_, options_.key, false));
+    // Of a file that several machines write, each has pages that only it can bring to the disk.
+    if (!own_ && ::fdatasync(fd()) != 0) return errno_status(errno, "fdatasync " + options_.key);
+    return parts;
+  }
+
+  Result<std::string> publish(std::span<const UploadedPart> /*parts*/) override {
+    HEADRACE_CHECK(own_.has_value());
+    if (::ftruncate(fd(), static_cast<off_t>(options_.size_bytes)) != 0)
+      return errno_status(errno, "truncate " + own_->path());
+    HEADRACE_TRY(publish_durable(*own_, directory_, options_.key, false));
     HEADRACE_TRY_ASSIGN(ObjectInfo info, client_->store().head(options_.key));
     return std::move(info.etag);
   }
 
  private:
+  int fd() const noexcept { return own_ ? own_->fd() : joined_.get(); }
+
   void note(Status status) {
     if (status.ok()) return;
     MutexLock lock(mutex_);
@@ -91,8 +115,8 @@ class FileSink final : public PartSink {
                             ? EINVAL
                             : write_at(at, slab.first(slab_bytes(length_bytes)));
       if (error != EINVAL) return status_of(error);
-      const int flags = ::fcntl(file_.fd(), F_GETFL);
-      static_cast<void>(::fcntl(file_.fd(), F_SETFL, flags & ~O_DIRECT));
+      const int flags = ::fcntl(fd(), F_GETFL);
+      static_cast<void>(::fcntl(fd(), F_SETFL, flags & ~O_DIRECT));
       is_direct_.store(false, std::memory_order_relaxed);
     }
     return status_of(write_at(at, slab.first(length_bytes)));
@@ -107,7 +131,7 @@ class FileSink final : public PartSink {
   int write_at(std::uint64_t offset_bytes, std::span<const std::byte> bytes) const {
     while (!bytes.empty()) {
       const ssize_t count =
-          ::pwrite(file_.fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
+          ::pwrite(fd(), bytes.data(), bytes.size(), static_cast<off_t>(offset_bytes));
       if (count < 0 && errno == EINTR) continue;
       if (count < 0) return errno;
       if (count == 0) return EIO;
@@ -120,29 +144,44 @@ class FileSink final : public PartSink {
   const std::shared_ptr<StoreClient> client_;
   const std::string directory_;
   const SinkOptions options_;
-  TemporaryFile file_;
+  std::optional<TemporaryFile> own_;
+  const Fd joined_;
   std::atomic<bool> is_direct_{false};
 
   mutable Mutex mutex_;
   std::condition_variable changed_;
   std::uint32_t arrived_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  std::vector<UploadedPart> parts_ HEADRACE_GUARDED_BY(mutex_);
   Status failure_ HEADRACE_GUARDED_BY(mutex_);
 
   ThreadPool writers_;  // Last: its tasks use all of the above.
 };
+
+/// Of a file that another process has begun, on this machine or by a file system that both see.
+Result<std::unique_ptr<PartSink>> join_file_sink(std::shared_ptr<StoreClient> client,
+                                                 const std::string& directory,
+                                                 const SinkOptions& options) {
+  const std::string path = directory + "/" + options.key;
+  const std::string begun = path.substr(0, path.rfind('/') + 1) + options.joins;
+  Fd fd(::open(begun.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!fd) return errno_status(errno, "open what another rank has begun, " + begun);
+  return std::unique_ptr<PartSink>(std::make_unique<FileSink>(
+      std::move(client), directory, std::nullopt, std::move(fd), options));
+}
 
 }  // namespace
 
 Result<std::unique_ptr<PartSink>> make_file_sink(std::shared_ptr<StoreClient> client,
                                                  const std::string& directory,
                                                  SinkOptions options) {
+  if (!options.joins.empty()) return join_file_sink(std::move(client), directory, options);
   HEADRACE_TRY_ASSIGN(TemporaryFile file, begin_durable(directory, options.key));
   // A full disk is told now, not behind gigabytes. File systems that cannot reserve tell it later.
   if (::fallocate(file.fd(), 0, 0, static_cast<off_t>(options.size_bytes)) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
     return errno_status(errno, "write " + directory + "/" + options.key);
-  return std::unique_ptr<PartSink>(std::make_unique<FileSink>(std::move(client), directory,
-                                                              std::move(file), std::move(options)));
+  return std::unique_ptr<PartSink>(std::make_unique<FileSink>(
+      std::move(client), directory, std::move(file), Fd(), std::move(options)));
 }
 
 }  // namespace headrace::checkpoint

@@ -2,11 +2,13 @@
 /// \file
 /// PartSink: where the parts of a data file go, in any order.
 ///
-/// Threads: put() and failure() from any thread; finish() from one, once.
+/// Threads: put() and failure() from any thread; settle() and publish() from one, once.
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "headrace/range_fetcher.h"
 #include "headrace/status.h"
@@ -20,6 +22,7 @@ struct SinkOptions {
   std::uint64_t part_bytes = 0;  ///< Of each part but the last.
   std::uint32_t part_count = 0;
   std::uint32_t parts_in_flight = 16;
+  std::string joins = {};  ///< token() of the process that began the file; empty: this one does.
 };
 
 class PartSink {
@@ -34,8 +37,19 @@ class PartSink {
   virtual void put(std::uint32_t index, Slab slab, std::uint64_t length_bytes) = 0;
   /// The first error of a part; ok while there is none.
   virtual Status failure() const = 0;
-  /// Waits for all parts and makes the file visible. Returns its version. \pre All were put.
-  virtual Result<std::string> finish(const Pause& pause) = 0;
+  /// By which others join the file.
+  virtual std::string token() const = 0;
+  /// Waits until the `count` parts that were put have arrived. Returns all parts of the file; those
+  /// of others have the number 0.
+  virtual Result<std::vector<UploadedPart>> settle(std::uint32_t count, const Pause& pause) = 0;
+  /// Makes the file visible, of all its parts, whoever put them; by the one that began it. Returns
+  /// its version.
+  virtual Result<std::string> publish(std::span<const UploadedPart> parts) = 0;
+  /// Both, of a file that nobody else writes. \pre All parts were put.
+  Result<std::string> finish(std::uint32_t part_count, const Pause& pause) {
+    HEADRACE_TRY_ASSIGN(const auto parts, settle(part_count, pause));
+    return publish(parts);
+  }
   /// What a slab for a part of `length_bytes` must have: whole pages.
   static std::uint64_t slab_bytes(std::uint64_t length_bytes) noexcept {
     constexpr std::uint64_t kPage = 4096;

@@ -4,8 +4,9 @@
 // Invariants:
 // - After the first failure nothing more is sent; what comes in is dropped, so that whoever waits
 //   for memory gets it and then sees the failure.
-// - The upload is completed only when each part has an ETag, and aborted in the destructor unless
-//   it was completed. The requests point to key_ and upload_id_, which outlive the pump.
+// - The upload is completed only when each part has an ETag; who began it aborts it in the
+//   destructor unless it was completed. The requests point to key_ and upload_id_, which outlive
+//   the pump.
 #include <algorithm>
 #include <array>
 #include <condition_variable>
@@ -29,7 +30,9 @@ class UploadSink final : public PartSink {
 
   Status start() {
     HEADRACE_TRY_ASSIGN(handle_, client_->store().new_handle());
-    if (is_multipart()) {
+    if (!options_.joins.empty()) {
+      upload_id_ = options_.joins;
+    } else if (is_multipart()) {
       HEADRACE_TRY_ASSIGN(
           upload_id_, client_->store().create_upload(options_.key, {.stop = client_->closing()}));
     }
@@ -46,7 +49,7 @@ class UploadSink final : public PartSink {
     changed_.notify_all();
     if (handle_) handle_->stop();
     if (pump_.joinable()) pump_.join();
-    if (!is_finished_ && !upload_id_.empty())
+    if (!is_finished_ && options_.joins.empty() && !upload_id_.empty())
       static_cast<void>(client_->store().abort_upload(options_.key, upload_id_));
   }
 
@@ -65,10 +68,12 @@ class UploadSink final : public PartSink {
     return failure_.clone();
   }
 
-  Result<std::string> finish(const Pause& pause) override {
+  std::string token() const override { return upload_id_; }
+
+  Result<std::vector<UploadedPart>> settle(std::uint32_t count, const Pause& pause) override {
     {
       MutexLock lock(mutex_);
-      while (arrived_ < options_.part_count && failure_.ok()) {
+      while (arrived_ < count && failure_.ok()) {
         lock.wait_until(changed_, system_clock().now() + kPauseSlice);
         lock.unlock();
         if (pause) pause();
@@ -76,14 +81,19 @@ class UploadSink final : public PartSink {
       }
       HEADRACE_TRY(failure_.clone());
     }
+    return parts_;
+  }
+
+  Result<std::string> publish(std::span<const UploadedPart> parts) override {
+    std::string etag = parts.front().etag;
     if (is_multipart()) {
       HEADRACE_TRY_ASSIGN(ObjectInfo info,
-                          client_->store().complete_upload(options_.key, upload_id_, parts_,
+                          client_->store().complete_upload(options_.key, upload_id_, parts,
                                                            {.stop = client_->closing()}));
-      etag_ = std::move(info.etag);
+      etag = std::move(info.etag);
     }
     is_finished_ = true;
-    return etag_;
+    return etag;
   }
 
  private:
@@ -141,14 +151,12 @@ class UploadSink final : public PartSink {
   void take_out(Completion& done) {
     if (!done.status.ok()) {
       fail(std::move(done.status));
-    } else if (is_multipart()) {
+    } else {
       UploadedPart& part = parts_[done.tag];
       part.part_number = static_cast<std::uint32_t>(done.tag + 1);
       part.etag = std::move(done.etag);
       part.checksum = std::move(done.checksum);
       part.size_bytes = done.length_bytes;
-    } else {
-      etag_ = std::move(done.etag);
     }
     done.slab = Slab();
     {
@@ -171,7 +179,6 @@ class UploadSink final : public PartSink {
   std::unique_ptr<Store> handle_;
   std::string upload_id_;
   std::vector<UploadedPart> parts_;  ///< By index; the pump's until all have arrived.
-  std::string etag_;                 ///< Likewise.
   bool is_finished_ = false;         ///< The owner's.
 
   mutable Mutex mutex_;
