@@ -1,0 +1,242 @@
+"""Loading models from safetensors files, whoever wrote them: ranges in parallel, straight into the arrays."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from headrace import _native
+from headrace.checkpoint.arrays import Array, Chunk, Memory, describe, empty_like_saved, width_of
+from headrace.checkpoint.safetensors.files import Found, find_files, split_url
+from headrace.checkpoint.safetensors.header import Stored
+from headrace.checkpoint.safetensors.states import as_bytes, as_float4, values_of
+from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.store.store import Store
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from headrace.store.store import StoreOptions
+
+__all__ = ["load"]
+
+_FILES_AT_ONCE = 4
+
+
+def load(
+    url: str | os.PathLike[str],
+    into: Any = None,
+    *,
+    names: Collection[str] | None = None,
+    device: Any = "cpu",
+    framework: str = "torch",
+    memory: int | str = "1GiB",
+    **options: Unpack[StoreOptions],
+) -> dict[str, Any]:
+    """Loads a model in safetensors: one file, or many with an index.
+
+    >>> weights = headrace.checkpoint.safetensors.load("s3://bucket/llama")  # doctest: +SKIP
+    >>> headrace.checkpoint.safetensors.load("s3://bucket/llama", into=model)  # doctest: +SKIP
+
+    Only the ranges that are needed are read, in parallel, into the memory of the arrays. All files are of the
+    version whose header was read. There are no sums in this format: what the store and the wire say is
+    believed, unlike with Checkpointer.
+
+    :param url: a directory (``model.safetensors``, else ``model.safetensors.index.json``, else the only one
+        there is), a file, or an index.
+    :param into: a model, or arrays by name: filled in place, whatever part of each this process has (DTensor,
+        FSDP2, numpy; arrays of JAX are made anew). Names, dtypes and shapes must be the same as in the files,
+        unless ``names`` says which are wanted. Of names that are one memory (tied weights) one is enough.
+    :param names: only those; files in which none of them lies are not looked at.
+    :param device: of the tensors that are made; with ``into`` each is where it is.
+    :param framework: of the arrays that are made: ``"torch"`` or ``"numpy"``.
+    :param memory: bytes under way.
+    :param options: of the store, as :class:`headrace.Store` takes them.
+    :returns: arrays by name.
+    :raises NotFoundError: no such file, or tensor; it is named.
+    :raises CorruptError: a file that the safetensors package refuses as well; file and tensor are named.
+    :raises InvalidArgumentError: ``into`` has other names, dtypes or shapes.
+    :raises ChangedError: a file was replaced meanwhile.
+
+    Threads: any. Ranks need not call it together.
+    """
+    if framework not in ("torch", "numpy"):
+        raise InvalidArgumentError(f"framework={framework!r}: expected 'torch' or 'numpy'")
+    root, name = split_url(url)
+    targets = None if into is None else values_of(into)
+    store = Store(root, memory=memory, **options)
+    try:
+        if targets is None:
+            return _Making(store, find_files(store, name, names), framework, device).run()
+        found = find_files(store, name, None)
+        return _Filling(store, found, targets, names).run()
+    finally:
+        store.close()
+
+
+class _Reading:
+    """What is to be read, by file."""
+
+    def __init__(self, store: Store, found: Found) -> None:
+        self.store, self.found = store, found
+        self._rows: dict[str, list[Any]] = defaultdict(list)
+        self._owners: dict[str, list[Any]] = defaultdict(list)
+
+    def add(self, name: str, target: Chunk, memory: Memory) -> None:
+        """A box of a tensor, to be put into memory of that shape."""
+        key, stored = self.found.tensors[name]
+        if math.prod(target.sizes) == 0:
+            return
+        dtype, shape = plain(stored, f"{self.store.url}/{key}: tensor {name!r}")
+        self._owners[key].append(memory.owner)
+        self._rows[key].append(
+            (
+                stored.begin,
+                stored.end - stored.begin,
+                None,
+                width_of(dtype),
+                shape,
+                target.offsets,
+                target.sizes,
+                memory.address,
+                memory.strides,
+            )
+        )
+
+    def read(self, key: str) -> None:
+        """Of one file."""
+        rows = self._rows.pop(key, [])
+        if rows:
+            _native.checkpoint_read(self.store._native, key, self.found.files[key].etag, rows)
+        self._owners.pop(key, None)
+
+
+def plain(stored: Stored, what: str) -> tuple[str, tuple[int, ...]]:
+    """dtype and shape as arrays have them: of F4 two elements are one of torch's."""
+    if stored.dtype == "F4" and stored.shape and stored.shape[-1] % 2 == 0:
+        return "U8", (*stored.shape[:-1], stored.shape[-1] // 2)
+    if stored.dtype in ("F4", "F6_E2M3", "F6_E3M2"):
+        raise UnsupportedError(f"{what} is {stored.dtype}{list(stored.shape)}, which no array can have here")
+    return stored.dtype, stored.shape
+
+
+class _Making:
+    """Arrays that are made, whole."""
+
+    def __init__(self, store: Store, found: Found, framework: str, device: Any) -> None:
+        self._reading, self._found = _Reading(store, found), found
+        self._framework, self._device = framework, device
+        self._made: dict[str, Any] = {}
+
+    def run(self) -> dict[str, Any]:
+        by_file: dict[str, list[str]] = defaultdict(list)
+        for name, (key, stored) in self._found.tensors.items():
+            plain(stored, f"{self._reading.store.url}/{key}: tensor {name!r}")
+            by_file[key].append(name)
+        _each(self._reading.store, lambda key: self._read(key, by_file[key]), list(by_file))
+        made = {name: self._made[name] for name in self._found.tensors}
+        return made | {name: self._made[kept] for name, kept in self._found.tied.items() if kept in made}
+
+    def _read(self, key: str, names: list[str]) -> None:
+        values = {}
+        for name in names:
+            stored = self._found.tensors[name][1]
+            dtype, shape = plain(stored, name)
+            values[name] = empty_like_saved(name, self._framework, dtype, shape)
+            own = describe(name, values[name])
+            self._reading.add(name, own.chunks[0], own.writable(0)[0])
+        self._reading.read(key)
+        for name, value in values.items():
+            made = as_float4(value) if self._found.tensors[name][1].dtype == "F4" else value
+            self._made[name] = made if self._framework == "numpy" else made.to(self._device)
+
+
+class _Filling:
+    """Arrays that are there, of which this process may have parts."""
+
+    def __init__(
+        self, store: Store, found: Found, targets: Mapping[str, Any], names: Collection[str] | None
+    ) -> None:
+        self._reading, self._found, self._targets = _Reading(store, found), found, targets
+        self._sources = self._matched(names)
+        self._copies: dict[str, list[Callable[[], Any]]] = defaultdict(list)
+        self._renewed: dict[str, Array] = {}
+
+    def _matched(self, names: Collection[str] | None) -> dict[str, str]:
+        """Which tensor of the files each target is filled from."""
+        found, targets = self._found, self._targets
+        sources = {name: found.tied.get(name, name) for name in targets}
+        sources = {name: source for name, source in sources.items() if source in found.tensors}
+        if names is not None:
+            self._check(set(names) - sources.keys(), set())
+            return {name: sources[name] for name in names}
+        filled = {_memory_of(targets[name]) for name in sources}
+        missing = {
+            name for name in targets.keys() - sources.keys() if _memory_of(targets[name]) not in filled
+        }
+        self._check(missing, found.tensors.keys() - set(sources.values()))
+        return sources
+
+    def _check(self, missing: set[str], surplus: set[str]) -> None:
+        parts = [
+            f"{len(some)} tensors {what} ({', '.join(sorted(some)[:5])}{', ...' if len(some) > 5 else ''})"
+            for some, what in ((missing, "of into= are not in it"), (surplus, "of it are not in into="))
+            if some
+        ]
+        if parts:
+            raise InvalidArgumentError(
+                f"{self._reading.store.url}: {', and '.join(parts)}; names= says which to load"
+            )
+
+    def run(self) -> dict[str, Any]:
+        keys: dict[str, None] = {}
+        for name, source in self._sources.items():
+            self._add(name, source)
+            keys[self._found.tensors[source][0]] = None
+        _each(self._reading.store, self._reading.read, list(keys))
+        for some in self._copies.values():
+            for copy in some:
+                copy()
+        return {**self._targets, **{name: array.renewed() for name, array in self._renewed.items()}}
+
+    def _add(self, name: str, source: str) -> None:
+        key, stored = self._found.tensors[source]
+        what = f"{self._reading.store.url}/{key}: tensor {source!r}"
+        target = self._targets[name]
+        own = describe(name, as_bytes(target) if stored.dtype == "F4" else target)
+        dtype, shape = plain(stored, what)
+        if (own.dtype, own.shape) != (dtype, shape):
+            raise InvalidArgumentError(
+                f"{what} is {dtype}{list(shape)}, and {own.dtype}{list(own.shape)} in into="
+            )
+        for number, chunk in enumerate(own.chunks):
+            memory, copy = own.writable(number)
+            self._reading.add(source, chunk, memory)
+            if copy is not None:
+                self._copies[name].append(copy)
+        if own.kind == "jax":
+            self._renewed[name] = own
+
+
+def _memory_of(value: Any) -> Any:
+    local = value.to_local() if hasattr(value, "to_local") else value
+    if hasattr(local, "data_ptr") and local.data_ptr():
+        return str(local.device), local.data_ptr()
+    return id(value)
+
+
+def _each(store: Store, work: Callable[[str], None], keys: list[str]) -> None:
+    """Some files at once. The first error ends what is under way, and is raised."""
+    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
+        futures = [pool.submit(work, key) for key in keys]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            store.close()
+            raise
