@@ -2,5 +2,6 @@
 
 from headrace.checkpoint.safetensors.files import INDEX, SINGLE
 from headrace.checkpoint.safetensors.reading import load
+from headrace.checkpoint.safetensors.writing import save_sharded
 
-__all__ = ["INDEX", "SINGLE", "load"]
+__all__ = ["INDEX", "SINGLE", "load", "save_sharded"]
