@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from framework_ranks import Job, run_jobs
 
 import headrace as hr
 from headrace.checkpoint import safetensors
@@ -213,3 +214,236 @@ def test_which_file_is_meant_is_not_guessed(tmp_path: Path) -> None:
     with pytest.raises(hr.NotFoundError, match=r"a.safetensors, b.safetensors"):
         safetensors.load(tmp_path)
     assert list(safetensors.load(tmp_path / "b.safetensors")) == ["b"]
+
+
+# --- Writing ---
+
+
+def written(place: Path) -> dict[str, Any]:
+    """What the package reads of a directory, by the index where there is one."""
+    index = place / safetensors.INDEX
+    if not index.exists():
+        return dict(of_torch.load_file(place / safetensors.SINGLE))
+    weight_map = json.loads(index.read_text())["weight_map"]
+    files = {key: of_torch.load_file(place / key) for key in set(weight_map.values())}
+    assert sum(map(len, files.values())) == len(weight_map)
+    return {name: files[key][name] for name, key in weight_map.items()}
+
+
+def test_others_read_what_was_written(tmp_path: Path) -> None:
+    expected = tensors()
+    safetensors.save_sharded(tmp_path / "one", expected, metadata={"step": "5"})
+    assert [file.name for file in (tmp_path / "one").iterdir()] == ["model.safetensors"]
+    assert_same(written(tmp_path / "one"), expected)
+    with package.safe_open(tmp_path / "one/model.safetensors", "pt") as file:
+        assert file.metadata() == {"format": "pt", "step": "5"}
+    files = safetensors.save_sharded(tmp_path / "many", expected, max_shard_bytes="40kB")
+    assert len(set(files.values())) > 2
+    for key in set(files.values()):
+        held = [name for name, file in files.items() if file == key]
+        assert len(held) == 1 or sum(expected[name].nbytes for name in held) <= 40_000
+    assert_same(written(tmp_path / "many"), expected)
+    assert_same(safetensors.load(tmp_path / "many"), expected)
+    index = json.loads((tmp_path / "many" / safetensors.INDEX).read_text())
+    assert index["metadata"]["total_size"] == sum(value.nbytes for value in expected.values())
+
+
+def test_parts_of_any_size_make_the_same_file(tmp_path: Path) -> None:
+    expected = tensors(count=60)
+    safetensors.save_sharded(tmp_path / "large", expected)
+    for pages in (1, 3, 16):
+        safetensors.save_sharded(tmp_path / str(pages), expected, part_bytes=4096 * pages)
+        one, other = (tmp_path / name / "model.safetensors" for name in ("large", str(pages)))
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_views_and_numpy_arrays_are_written(tmp_path: Path) -> None:
+    base = torch.arange(24.0).reshape(4, 6)
+    state = {"t": base.T, "row": base[1], "n": np.arange(6, dtype=np.int16).reshape(2, 3)[:, ::2]}
+    safetensors.save_sharded(tmp_path, state)
+    found = of_torch.load_file(tmp_path / "model.safetensors")
+    assert found["t"].tolist() == base.T.tolist()
+    assert found["row"].tolist() == base[1].tolist()
+    assert found["n"].tolist() == [[0, 2], [3, 5]]
+
+
+def test_files_are_as_they_are_asked_for(tmp_path: Path) -> None:
+    state = {name: torch.ones(2) for name in "abc"}
+    files = safetensors.save_sharded(tmp_path / "n", state, fqn_to_file={"a": 2, "b": 1, "c": 2})
+    assert files == {
+        "a": "model-00002-of-00002.safetensors",
+        "b": "model-00001-of-00002.safetensors",
+        "c": "model-00002-of-00002.safetensors",
+    }
+    names = {"a": "x.safetensors", "b": "y.safetensors", "c": "y.safetensors"}
+    assert safetensors.save_sharded(tmp_path / "m", state, fqn_to_file=names) == names
+    assert written(tmp_path / "m").keys() == state.keys()
+    for bad in ("../a.safetensors", "a.bin", 0, True):
+        with pytest.raises(hr.InvalidArgumentError, match="expected a file name"):
+            safetensors.save_sharded(tmp_path / "x", state, fqn_to_file={"a": bad, "b": 1, "c": 1})
+    with pytest.raises(hr.InvalidArgumentError, match="does not say where b, c shall be"):
+        safetensors.save_sharded(tmp_path / "x", state, fqn_to_file={"a": 1})
+
+
+def test_a_model_is_replaced_only_when_told_so(tmp_path: Path) -> None:
+    safetensors.save_sharded(tmp_path, tensors(), max_shard_bytes="40kB")
+    with pytest.raises(hr.ChangedError, match=r"index\.json: a model is there; overwrite=True"):
+        safetensors.save_sharded(tmp_path, tensors(1))
+    assert_same(safetensors.load(tmp_path), tensors())
+    (tmp_path / "config.json").write_text("{}")
+    safetensors.save_sharded(tmp_path, tensors(1), overwrite=True)
+    assert {file.name for file in tmp_path.iterdir()} == {"config.json", "model.safetensors"}
+    safetensors.save_sharded(tmp_path, tensors(2), max_shard_bytes="99kB", overwrite=True)
+    assert not (tmp_path / "model.safetensors").exists()
+    assert_same(safetensors.load(tmp_path), tensors(2))
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ({"a": {"b": torch.ones(1)}}, r"state\['a'\] is a builtins.dict; safetensors files have arrays"),
+        ({"a": 1}, "is a builtins.int"),
+        ({3: torch.ones(1)}, r"state\[3\]"),
+        ([], "expected a model, or arrays by name"),
+        ({}, "has no arrays"),
+        ({"__metadata__": torch.ones(1)}, "not be __metadata__"),
+        ({"a": torch.ones(2, dtype=torch.complex128)}, "arrays of complex128"),
+    ],
+)
+def test_states_that_have_no_place_there_are_refused(tmp_path: Path, state: Any, text: str) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match=text):
+        safetensors.save_sharded(tmp_path, state)
+    assert not list(tmp_path.iterdir())
+
+
+class Tied(torch.nn.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = torch.nn.Linear(8, 8)
+        self.embed = torch.nn.Embedding(50, 8)
+        self.head = torch.nn.Linear(8, 50, bias=False)
+        self.head.weight = self.embed.weight
+
+
+@pytest.mark.parametrize("limit", ["5GB", "1kB"])
+def test_tied_weights_are_written_once(tmp_path: Path, limit: str) -> None:
+    model, other = Tied(), Tied()
+    files = safetensors.save_sharded(tmp_path, model, max_shard_bytes=limit)
+    assert list(files) == ["body.bias", "body.weight", "embed.weight"]
+    safetensors.load(tmp_path, other)
+    assert torch.equal(other.head.weight, model.head.weight)
+    found = safetensors.load(tmp_path)
+    assert found["head.weight"] is found["embed.weight"]
+    apart = {name: torch.zeros_like(value) for name, value in model.state_dict().items()}
+    safetensors.load(tmp_path, apart)
+    assert torch.equal(apart["head.weight"], model.head.weight)
+    if limit == "5GB":
+        of_torch.load_model(Tied(), tmp_path / safetensors.SINGLE)
+
+
+# --- With transformers ---
+
+
+def tiny(kind: str) -> Any:
+    """A model of a few kB, with tied weights."""
+    transformers = pytest.importorskip("transformers")
+    torch.manual_seed(0)
+    if kind == "llama":
+        config = transformers.LlamaConfig(
+            vocab_size=100,
+            hidden_size=32,
+            intermediate_size=48,
+            num_hidden_layers=3,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            tie_word_embeddings=True,
+        )
+        return transformers.AutoModelForCausalLM.from_config(config, torch_dtype=torch.bfloat16)
+    config = transformers.T5Config(vocab_size=100, d_model=32, d_kv=8, d_ff=48, num_layers=2, num_heads=4)
+    return transformers.T5ForConditionalGeneration(config)
+
+
+@pytest.mark.parametrize("kind", ["llama", "t5"])
+@pytest.mark.parametrize("limit", ["5GB", "20kB"])
+def test_transformers_loads_what_was_written(tmp_path: Path, kind: str, limit: str) -> None:
+    model = tiny(kind)
+    files = safetensors.save_sharded(tmp_path, model, max_shard_bytes=limit)
+    assert (len(set(files.values())) > 2) == (limit == "20kB")
+    model.config.save_pretrained(tmp_path)
+    found, notes = type(model).from_pretrained(tmp_path, torch_dtype=model.dtype, output_loading_info=True)
+    assert not any(notes[what] for what in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert_same(found.state_dict(), model.state_dict())
+
+
+@pytest.mark.parametrize("kind", ["llama", "t5"])
+def test_what_transformers_has_written_is_loaded(tmp_path: Path, kind: str) -> None:
+    model = tiny(kind)
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert (tmp_path / safetensors.INDEX).exists()
+    other = tiny(kind)
+    with torch.no_grad():
+        for value in other.parameters():
+            value.zero_()
+    safetensors.load(tmp_path, other)
+    assert_same(other.state_dict(), model.state_dict())
+    found = safetensors.load(tmp_path)
+    assert_same(found, {name: value for name, value in model.state_dict().items() if name in found})
+
+
+# --- On several ranks ---
+
+PROGRAM = Path(__file__).with_name("safetensors_ways.py")
+
+
+def results(jobs: list[Job]) -> list[list[Any]]:
+    out = run_jobs(PROGRAM, jobs)
+    for ranks in out:
+        for result in ranks:
+            assert not (isinstance(result, dict) and "error" in result), result["error"]
+    return out
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_any_mesh_writes_what_one_process_would(tmp_path: Path, world: int) -> None:
+    """Parts of a page: nearly all have bytes of several ranks."""
+    from checkpoint_ways import value_of
+
+    expected = {f"t{n}": value_of(n) for n in range(30)}
+    places = [str(tmp_path / name) for name in ("one", "many")]
+    jobs = [
+        Job("save", places[0], world, options={"seed": world, "part_bytes": 4096}),
+        Job("save", places[1], world, options={"seed": 7, "part_bytes": 8192, "max_shard_bytes": "30kB"}),
+        *(Job("load", place, 6 - world, options={"seed": 3}) for place in places),
+    ]
+    results(jobs)
+    for place in map(Path, places):
+        assert_same(written(place), expected)
+    files = safetensors.save_sharded(tmp_path / "here", expected, max_shard_bytes="30kB", part_bytes=8192)
+    for key in set(files.values()):
+        assert (tmp_path / "here" / key).read_bytes() == (tmp_path / "many" / key).read_bytes()
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_fsdp_writes_what_transformers_loads(tmp_path: Path, world: int) -> None:
+    model = tiny("llama")
+    model.save_pretrained(tmp_path / "before")
+    job = Job("fsdp", str(tmp_path), world, options={"max_shard_bytes": "20kB", "part_bytes": 4096})
+    (files,) = {tuple(sorted(result)) for result in results([job])[0]}
+    assert "lm_head.weight" not in files
+    model.config.save_pretrained(tmp_path / "after")
+    found = type(model).from_pretrained(tmp_path / "after", torch_dtype=model.dtype)
+    assert_same(found.state_dict(), model.state_dict())
+
+
+def test_a_rank_that_cannot_write_fails_all_and_leaves_no_index(tmp_path: Path) -> None:
+    first, second = results([Job("fails", str(tmp_path), 2)])[0]
+    for result in (first, second):
+        assert "UnavailableError: rank 1: it could not write its part of model-00001" in result
+        assert "no room" in result
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_ranks_that_contradict_one_another_write_nothing(tmp_path: Path) -> None:
+    for result in results([Job("different", str(tmp_path), 2)])[0]:
+        assert "ranks 0 and 1 have different values" in result
+    assert list(tmp_path.iterdir()) == []
