@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -15,6 +16,7 @@ from torch.distributed.tensor import Shard, distribute_tensor
 
 from headrace import _native
 from headrace.checkpoint import safetensors
+from headrace.store.store import Store
 
 
 def options_of(job: Job) -> dict[str, Any]:
@@ -87,8 +89,79 @@ def different(job: Job) -> Any:
     return "written"
 
 
+class Killed(NamedTuple):
+    """What is called when a model is written; the process ends before the nth of them."""
+
+    calls: list[tuple[Any, str]]
+    left: list[int]
+
+    def arm(self) -> None:
+        for owner, name in self.calls:
+            setattr(owner, name, self._counted(getattr(owner, name)))
+
+    def _counted(self, call: Any) -> Any:
+        def counted(*arguments: Any, **options: Any) -> Any:
+            self.left[0] -= 1
+            if self.left[0] < 0:
+                os._exit(9)
+            return call(*arguments, **options)
+
+        return counted
+
+
+def killed(job: Job) -> Any:
+    """Replaces a model by another of more files, and ends before any step of it. What is there then, by step:
+    the old model, none, or the new one."""
+    states = [{f"t{n}": torch.full((1000,), float(seed)) for n in range(6)} for seed in (1, 2)]
+    calls = [(_native.SharedFile, name) for name in ("put", "settle", "publish")]
+    calls += [(_native, "checkpoint_write_small"), (Store, "delete"), (Store, "delete_many")]
+    seen = []
+    for step in range(100):
+        place = Path(job.data, str(step))
+        pid = os.fork()
+        if pid == 0:
+            safetensors.save_sharded(place, states[0], max_shard_bytes="12kB", part_bytes=4096)
+            Killed(calls, [step]).arm()
+            safetensors.save_sharded(place, states[1], max_shard_bytes="8kB", part_bytes=4096, overwrite=True)
+            os._exit(0)
+        end = os.waitpid(pid, 0)[1]
+        seen.append(_seen(place))
+        pid = os.fork()
+        if pid == 0:
+            safetensors.save_sharded(place, states[0], overwrite=True)
+            os._exit(0 if _seen(place) == "old" else 1)
+        if os.waitpid(pid, 0)[1] != 0:
+            return f"{step}: cannot be replaced"
+        if end == 0:
+            return seen
+    return "does not end"
+
+
+def _seen(place: Path) -> str:
+    if not any((place / name).exists() for name in (safetensors.SINGLE, safetensors.INDEX)):
+        return "none"
+    values = {each for value in safetensors.load(place).values() for each in value.tolist()}
+    return {(1.0,): "old", (2.0,): "new"}.get(tuple(values), f"a mixture: {values}")
+
+
+def large(job: Job) -> Any:
+    """Parts of 5 MiB of two files, at a server."""
+    begin(job)
+    mesh = meshes_of[job.world][0]
+    state = {
+        f"t{n}": distribute_tensor(torch.arange(3e6).reshape(3000, 1000) + n, mesh, [Shard(n % 2)])
+        for n in range(3)
+    }
+    options = {**job.options, "part_bytes": 5 << 20}
+    safetensors.save_sharded(job.data, state, max_shard_bytes="25MB", rank_timeout=60, **options)
+    dist.barrier()
+    into = {name: torch.zeros(3000, 1000) for name in state}
+    safetensors.load(job.data, into, **job.options)
+    return [torch.equal(into[f"t{n}"], torch.arange(3e6).reshape(3000, 1000) + n) for n in range(3)]
+
+
 if __name__ == "__main__":
     main(
-        {way.__name__: way for way in (save, load, fsdp, fails, different)},
+        {way.__name__: way for way in (save, load, fsdp, fails, different, killed, large)},
         ["torch.distributed.fsdp", "transformers.models.llama.modeling_llama"],
     )

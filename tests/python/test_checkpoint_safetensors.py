@@ -447,3 +447,12 @@ def test_ranks_that_contradict_one_another_write_nothing(tmp_path: Path) -> None
     for result in results([Job("different", str(tmp_path), 2)])[0]:
         assert "ranks 0 and 1 have different values" in result
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_job_that_is_killed_leaves_no_mixture(tmp_path: Path) -> None:
+    ((seen,),) = results([Job("killed", str(tmp_path))])
+    assert seen[0] == "old"
+    assert seen[-1] == "new"
+    assert set(seen) == {"old", "none", "new"}
+    assert len(seen) > 15
+    assert seen == sorted(seen, key=["old", "none", "new"].index)

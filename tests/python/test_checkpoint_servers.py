@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from framework_ranks import Job, run_jobs
 from real_servers import make_container, server
 
 import headrace as hr
@@ -97,3 +99,16 @@ def test_damage_at_the_server_is_seen(place: tuple[str, dict[str, Any]]) -> None
         store.put(key, bytes(data))
         with pytest.warns(RuntimeWarning, match="loaded step 1"):
             assert is_state(checkpointer.load(), 1, 5000)
+
+
+def test_ranks_write_parts_of_one_object(place: tuple[str, dict[str, Any]]) -> None:
+    url, options = place
+    if url.startswith("gs://"):
+        pytest.skip("of the emulator's uploads only the process that began them knows")
+    options = {name: value for name, value in options.items() if name not in ("memory", "part_bytes")}
+    program = Path(__file__).with_name("safetensors_ways.py")
+    (ranks,) = run_jobs(program, [Job("large", url, 2, options=options)])
+    assert ranks == [[True] * 3] * 2, ranks
+    keys = {info.key for info in hr.Store(url, **options).list()}
+    files = {f"model-{number:05}-of-00002.safetensors" for number in (1, 2)}
+    assert keys == {*files, "model.safetensors.index.json"}
