@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
 from checkpoint_ways import begin, is_same, meshes_of, placed, value_of
 from framework_ranks import Job, main
 from torch.distributed.fsdp import fully_shard
@@ -89,6 +90,13 @@ def different(job: Job) -> Any:
     return "written"
 
 
+def dcp_save(job: Job) -> Any:
+    """By DCP itself."""
+    begin(job)
+    state = {f"t{n}": placed(job.options["seed"], job.world, n, value_of(n)) for n in range(30)}
+    dcp.save(state, storage_writer=dcp.FileSystemWriter(job.data))
+
+
 class Killed(NamedTuple):
     """What is called when a model is written; the process ends before the nth of them."""
 
@@ -162,6 +170,6 @@ def large(job: Job) -> Any:
 
 if __name__ == "__main__":
     main(
-        {way.__name__: way for way in (save, load, fsdp, fails, different, killed, large)},
+        {way.__name__: way for way in (save, load, fsdp, fails, different, dcp_save, killed, large)},
         ["torch.distributed.fsdp", "transformers.models.llama.modeling_llama"],
     )
