@@ -65,8 +65,9 @@ def _step(place: Place, text: str) -> int:
 
 
 @contextmanager
-def _progress(what: str, total: int, done: Callable[[], int]) -> Iterator[None]:
-    """A bar of bytes on stderr while something runs; nothing when stderr is no terminal."""
+def _progress(what: str, total: int | Callable[[], int], done: Callable[[], int]) -> Iterator[None]:
+    """A bar of bytes on stderr while something runs; nothing when stderr is no terminal. ``total`` may become
+    known on the way."""
     if not sys.stderr.isatty():
         yield
         return
@@ -89,11 +90,12 @@ def _progress(what: str, total: int, done: Callable[[], int]) -> Iterator[None]:
         console=Console(stderr=True),
         transient=True,
     ) as bar:
-        task = bar.add_task(what, total=total)
+        how_many = total if callable(total) else lambda: total
+        task = bar.add_task(what, total=how_many())
 
         def follow() -> None:
             while not ended.wait(0.1):
-                bar.update(task, completed=min(done(), total))
+                bar.update(task, total=how_many(), completed=min(done(), how_many()))
 
         thread = threading.Thread(target=follow, daemon=True)
         thread.start()
@@ -484,6 +486,87 @@ def cp(
             print_json({"from": place.url, "to": second.url, "checkpoints": rows})
 
 
+def convert(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SRC",
+            help="Checkpoints of a run, a model in safetensors, a checkpoint of DCP, or a file of torch.save.",
+        ),
+    ],
+    target: Annotated[str, typer.Argument(metavar="DST", help="A directory of its own.")],
+    *,
+    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="headrace, safetensors or dcp.")],
+    step: Annotated[
+        str, typer.Option("--step", metavar="STEP", help="Of headrace's: a number; default: latest.")
+    ] = "latest",
+    only: Annotated[
+        str, typer.Option("--only", metavar="NAME", help="A part of the state, such as model.")
+    ] = "",
+    to_step: Annotated[
+        int | None,
+        typer.Option("--to-step", metavar="STEP", min=0, help="Under which step headrace saves it."),
+    ] = None,
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out", help="Values that the target cannot hold; else they are an error.")
+    ] = False,
+    max_shard_size: Annotated[
+        str, typer.Option("--max-shard-size", metavar="SIZE", help="Of the tensors of a safetensors file.")
+    ] = "5GB",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    where: Where,
+    json: Json = False,
+) -> None:
+    """Make a checkpoint of one format from one of another. Which format SRC has is found out by what is there.
+
+    `safetensors` is what `from_pretrained` and every inference server read: `model.safetensors`, or numbered files
+    with an index. It holds tensors and nothing else: `--only model` takes the weights out of a training state.
+    DCP is the format of torch.distributed.checkpoint. No pickle of SRC is run. The state is in memory once.
+
+    Examples:
+
+    * `headrace ckpt convert s3://bucket/run-17 ./model --to safetensors --only model`
+
+    * `headrace ckpt convert ./dcp/step-1000 s3://bucket/run-17 --to headrace --to-step 1000`
+
+    * `headrace ckpt convert pytorch_model.bin ./model --to safetensors`
+    """
+    from headrace.checkpoint.converting import Conversion
+
+    if step != "latest" and not step.isdecimal():
+        raise InvalidArgumentError(f"--step {step}: expected a number, or latest")
+    job = Conversion(
+        source,
+        target,
+        to,
+        step=None if step == "latest" else int(step),
+        only=only,
+        to_step=to_step,
+        leave_out=leave_out,
+        overwrite=overwrite,
+        max_shard_bytes=max_shard_size,
+        **where.as_dict(),
+    )
+    with _progress(f"{job.source_format} to {to}", lambda: job.total, lambda: job.done):
+        job.run()
+    if json:
+        row = {"from": source, "format": job.source_format, "to": target, "to_format": to}
+        print_json(
+            {
+                **row,
+                "step": job.saved_step,
+                "arrays": job.arrays,
+                "bytes": job.bytes,
+                "left_out": job.left_out,
+            }
+        )
+        return
+    saved = "" if job.saved_step is None else f", step {job.saved_step}"
+    sys.stdout.write(f"{target}: {_many(job.arrays, 'array')}, {format_bytes(job.bytes)}{saved}\n")
+    if job.left_out:
+        sys.stdout.write(shown(f"left out: {', '.join(job.left_out)}") + "\n")
+
+
 def gc(
     url: Url,
     *,
@@ -573,6 +656,6 @@ def pin(
 
 
 def register(parent: typer.Typer) -> None:
-    for function in (ls, info, verify, diff, cat, cp, gc, pin):
+    for function in (ls, info, verify, diff, cat, cp, convert, gc, pin):
         add(app, function)
     parent.add_typer(app, name="ckpt")

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -35,6 +35,7 @@ def load(
     names: Collection[str] | None = None,
     flat: bool = False,
     memory: int | str = "1GiB",
+    progress: Callable[[int, int], None] | None = None,
     **options: Unpack[StoreOptions],
 ) -> dict[str, Any]:
     """Loads a checkpoint that torch.distributed.checkpoint has written: whole tensors, whatever ranks wrote them,
@@ -50,6 +51,8 @@ def load(
     :param names: only those, as DCP calls them (``model.layers.0.weight``).
     :param flat: by those names, instead of the tree that was saved.
     :param memory: bytes under way.
+    :param progress: called with (bytes read, bytes of all files that are read from) after each file, from any
+        thread.
     :param options: of the store, as :class:`headrace.Store` takes them.
     :returns: torch tensors on the CPU, and what else was saved.
     :raises NotFoundError: no ``.metadata``; a file or a name that is not there.
@@ -61,7 +64,7 @@ def load(
     """
     store = Store(url, memory=memory, **options)
     try:
-        checkpoint = _Checkpoint(store)
+        checkpoint = _Checkpoint(store, progress)
         values = checkpoint.read(list(checkpoint.names if names is None else names))
         return values if flat else _tree(values, checkpoint.paths, store.url)
     finally:
@@ -77,8 +80,9 @@ class _Stored(NamedTuple):
 
 
 class _Checkpoint:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, progress: Callable[[int, int], None] | None) -> None:
         self._store, self._where = store, f"{store.url}/{METADATA}"
+        self._progress, self._done = progress, Counter[str]()
         try:
             data = store.get(METADATA)
         except NotFoundError:
@@ -130,6 +134,9 @@ class _Checkpoint:
     def _fill(self, rows: Mapping[str, list[Any]]) -> None:
         def read(key: str) -> None:
             _native.checkpoint_read(self._store._native, key, self._etags[key][0], rows[key])
+            self._done[key] = self._etags[key][1]
+            if self._progress is not None:
+                self._progress(self._done.total(), sum(size for _, size in self._etags.values()))
 
         with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
             futures = [pool.submit(read, key) for key in rows]

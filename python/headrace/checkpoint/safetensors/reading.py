@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ def load(
     device: Any = "cpu",
     framework: str = "torch",
     memory: int | str = "1GiB",
+    progress: Callable[[int, int], None] | None = None,
     **options: Unpack[StoreOptions],
 ) -> dict[str, Any]:
     """Loads a model in safetensors: one file, or many with an index.
@@ -55,6 +56,8 @@ def load(
     :param device: of the tensors that are made; with ``into`` each is where it is.
     :param framework: of the arrays that are made: ``"torch"`` or ``"numpy"``.
     :param memory: bytes under way.
+    :param progress: called with (bytes read, bytes of all files that are read from) after each file, from any
+        thread.
     :param options: of the store, as :class:`headrace.Store` takes them.
     :returns: arrays by name.
     :raises NotFoundError: no such file, or tensor; it is named.
@@ -71,9 +74,9 @@ def load(
     store = Store(root, memory=memory, **options)
     try:
         if targets is None:
-            return _Making(store, find_files(store, name, names), framework, device).run()
+            return _Making(store, find_files(store, name, names), framework, device, progress).run()
         found = find_files(store, name, None)
-        return _Filling(store, found, targets, names).run()
+        return _Filling(store, found, targets, names, progress).run()
     finally:
         store.close()
 
@@ -81,8 +84,9 @@ def load(
 class _Reading:
     """What is to be read, by file."""
 
-    def __init__(self, store: Store, found: Found) -> None:
+    def __init__(self, store: Store, found: Found, progress: Callable[[int, int], None] | None) -> None:
         self.store, self.found = store, found
+        self._progress, self._done = progress, Counter[str]()
         self._rows: dict[str, list[Any]] = defaultdict(list)
         self._owners: dict[str, list[Any]] = defaultdict(list)
 
@@ -113,6 +117,9 @@ class _Reading:
         if rows:
             _native.checkpoint_read(self.store._native, key, self.found.files[key].etag, rows)
         self._owners.pop(key, None)
+        self._done[key] = self.found.files[key].size
+        if self._progress is not None:
+            self._progress(self._done.total(), sum(file.size for file in self.found.files.values()))
 
 
 def plain(stored: Stored, what: str) -> tuple[str, tuple[int, ...]]:
@@ -127,8 +134,15 @@ def plain(stored: Stored, what: str) -> tuple[str, tuple[int, ...]]:
 class _Making:
     """Arrays that are made, whole."""
 
-    def __init__(self, store: Store, found: Found, framework: str, device: Any) -> None:
-        self._reading, self._found = _Reading(store, found), found
+    def __init__(
+        self,
+        store: Store,
+        found: Found,
+        framework: str,
+        device: Any,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        self._reading, self._found = _Reading(store, found, progress), found
         self._framework, self._device = framework, device
         self._made: dict[str, Any] = {}
 
@@ -159,9 +173,14 @@ class _Filling:
     """Arrays that are there, of which this process may have parts."""
 
     def __init__(
-        self, store: Store, found: Found, targets: Mapping[str, Any], names: Collection[str] | None
+        self,
+        store: Store,
+        found: Found,
+        targets: Mapping[str, Any],
+        names: Collection[str] | None,
+        progress: Callable[[int, int], None] | None,
     ) -> None:
-        self._reading, self._found, self._targets = _Reading(store, found), found, targets
+        self._reading, self._found, self._targets = _Reading(store, found, progress), found, targets
         self._sources = self._matched(names)
         self._copies: dict[str, list[Callable[[], Any]]] = defaultdict(list)
         self._renewed: dict[str, Array] = {}
