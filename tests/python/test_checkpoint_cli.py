@@ -587,3 +587,50 @@ def test_it_needs_no_torch(run_17: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, str(run_17)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "step 3: whole" in done.stdout
+
+
+# --- resume-upload ---
+
+
+def left_on_disk(disk: Path, far: Path, *steps: int) -> None:
+    """Saved on the disk, as a job does that is killed before it brings them over."""
+    save(disk, *steps)
+    far.mkdir(exist_ok=True)
+
+
+def test_what_lies_on_the_disk_alone_is_brought_over(cli: Any, tmp_path: Path) -> None:
+    disk, far = tmp_path / "disk", tmp_path / "far"
+    left_on_disk(disk, far, 1, 2)
+    arguments = ("ckpt", "resume-upload", str(disk), str(far))
+    assert "step 1: " in cli(*arguments, "--dry-run").out
+    assert cli("ckpt", "ls", str(far)).code == 1, "nothing yet"
+    rows = cli(*arguments, "--json").json()["checkpoints"]
+    assert [(row["step"], row["done"], row["missing"]) for row in rows] == [(1, True, []), (2, True, [])]
+    with headrace.checkpoint.Checkpointer(far) as checkpointer:
+        assert (checkpointer.steps(), checkpointer.latest()) == ([1, 2], 2)
+        checkpointer.verify(1)
+        assert checkpointer.load(2)["step"] == 2
+    assert cli(*arguments).out == "nothing is on the disk alone\n"
+    with headrace.checkpoint.Checkpointer(disk) as checkpointer:
+        assert checkpointer.steps() == [1, 2], "the disk keeps them"
+
+
+def test_what_lies_on_another_node_is_named(cli: Any, tmp_path: Path) -> None:
+    disk, far = tmp_path / "disk", tmp_path / "far"
+    left_on_disk(disk, far, 1, 2)
+    data_file(disk, 1).unlink()
+    done = cli("ckpt", "resume-upload", str(disk), str(far))
+    assert done.code == 1
+    assert "step 1: 1 file not on this machine (saves/" in done.out
+    assert "step 2: brought over and proved" in done.out
+    assert "expected a directory of this machine" in cli("ckpt", "resume-upload", "s3://b/x", str(far)).err
+
+
+def test_damage_on_the_disk_is_not_brought_over(cli: Any, tmp_path: Path) -> None:
+    disk, far = tmp_path / "disk", tmp_path / "far"
+    left_on_disk(disk, far, 1)
+    flip(data_file(disk, 1), -9)
+    done = cli("ckpt", "resume-upload", str(disk), str(far))
+    assert done.code == 1
+    assert "CRC32C" in done.err
+    assert not (far / "steps").exists()

@@ -143,7 +143,8 @@ def test_nothing_of_a_pickle_is_run(tmp_path: Path) -> None:
         shutil.copytree(tmp_path / "a", place)
         replace_item(place, name, archive_of(Runs(made)))
         with pytest.raises(
-            hr.UnsupportedError, match=rf"distcp: {name}: its pickle wants .*(getattr|touch), .*nothing was run"
+            hr.UnsupportedError,
+            match=rf"distcp: {name}: its pickle wants .*(getattr|touch), .*nothing was run",
         ):
             dcp_format.load(place)
     (tmp_path / "a/.metadata").write_bytes(pickle.dumps(Runs(made)))

@@ -8,11 +8,23 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place
 from headrace.errors import ChangedError, CorruptError, HeadraceError, NotFoundError
 
-__all__ = ["Copying"]
+__all__ = ["Copying", "left_behind"]
 
 _COPIES = 10**18 - 1
 """Stands for a job's number in the ids of copies: above all of them, so that no job that begins at the target
 takes what is being copied for left by an older one."""
+
+
+def left_behind(near: Place, far: Place) -> list[tuple[Manifest, list[str]]]:
+    """Checkpoints that lie on a local disk and not at their URL, oldest first; with the files of each that are
+    not on the disk either."""
+    there = set(far.steps())
+    found = [near.manifest(step) for step in near.steps() if step not in there]
+    found.sort(key=lambda manifest: (manifest.job, manifest.step))
+    return [
+        (manifest, [file.key for file in manifest.files if not near.store.exists(file.key)])
+        for manifest in found
+    ]
 
 
 class Copying:

@@ -6,9 +6,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Annotated, Any
 
 import numpy as np
@@ -24,12 +22,13 @@ from headrace.checkpoint.place import Place
 from headrace.checkpoint.proving import Damage, find_damage
 from headrace.checkpoint.widened import read_array
 from headrace.cli.base import confirm, fail, shown
+from headrace.cli.checkpoint_common import many, opened, progress_bar, step_of
+from headrace.cli.checkpoint_moving import convert, resume_upload
 from headrace.cli.checkpoint_text import array_row, tree_json, tree_lines
 from headrace.cli.common import print_json
 from headrace.cli.declare import DryRun, Json, Where
 from headrace.cli.library import add
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
-from headrace.store.store import Store
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -41,73 +40,6 @@ Step = Annotated[str, typer.Argument(metavar="STEP", help="A number, or latest."
 LatestStep = Annotated[
     str, typer.Argument(metavar="[STEP]", help="A number; default: the one committed last.")
 ]
-
-
-@contextmanager
-def _opened(url: str, where: Where) -> Iterator[Place]:
-    place = Place(Store(url, **where.as_dict()))
-    try:
-        yield place
-    finally:
-        place.close()
-
-
-def _step(place: Place, text: str) -> int:
-    """Of a number, or "latest"."""
-    if text != "latest":
-        if not text.isdecimal():
-            raise InvalidArgumentError(f"step {text!r}: expected a number, or latest")
-        return int(text)
-    candidates = place.candidates()
-    if not candidates:
-        raise NotFoundError(f"{place.url}: has no checkpoint")
-    return candidates[0]
-
-
-@contextmanager
-def _progress(what: str, total: int | Callable[[], int], done: Callable[[], int]) -> Iterator[None]:
-    """A bar of bytes on stderr while something runs; nothing when stderr is no terminal. ``total`` may become
-    known on the way."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True))
-    ended = threading.Event()
-    with Progress(
-        *columns,
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as bar:
-        how_many = total if callable(total) else lambda: total
-        task = bar.add_task(what, total=how_many())
-
-        def follow() -> None:
-            while not ended.wait(0.1):
-                bar.update(task, total=how_many(), completed=min(done(), how_many()))
-
-        thread = threading.Thread(target=follow, daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 # --- Looking ---
@@ -124,7 +56,7 @@ def ls(url: Url, *, where: Where, json: Json = False) -> int:
 
     * `headrace ckpt ls /ckpt/run-17 --json | jq '.checkpoints[-1].metadata'`
     """
-    with _opened(url, where) as place:
+    with opened(url, where) as place:
         shown_url, rows, latest = place.url, list_checkpoints(place), place.latest()
     if not rows:
         raise NotFoundError(f"{url}: has no checkpoint")
@@ -169,8 +101,8 @@ def info(
 
     * `headrace ckpt info s3://bucket/run-17 --arrays | sort -k3 -n` — the largest last
     """
-    with _opened(url, where) as place:
-        manifest = place.manifest(_step(place, step))
+    with opened(url, where) as place:
+        manifest = place.manifest(step_of(place, step))
         is_pinned, shown_url = manifest.step in place.pins(), place.url
     if json:
         print_json(_info_json(shown_url, manifest, is_pinned))
@@ -239,8 +171,8 @@ def cat(
 
     * `headrace ckpt cat s3://bucket/run-17 1200 model.head.weight -o head.npy`
     """
-    with _opened(url, where) as place:
-        manifest = place.manifest(_step(place, step))
+    with opened(url, where) as place:
+        manifest = place.manifest(step_of(place, step))
         if not name:
             if output or summary:
                 raise InvalidArgumentError("--output and --summary are for an array: name it")
@@ -313,10 +245,10 @@ def verify(
     * `headrace ckpt verify --all s3://bucket/run-17 --json`
     """
     rows = []
-    with _opened(url, where) as place:
+    with opened(url, where) as place:
         if every and step != "latest":
             raise InvalidArgumentError("name a step, or give --all")
-        steps = place.steps() if every else [_step(place, step)]
+        steps = place.steps() if every else [step_of(place, step)]
         if not steps:
             raise NotFoundError(f"{url}: has no checkpoint")
         for each in steps:
@@ -334,7 +266,7 @@ def _verified(place: Place, step: int) -> dict[str, Any]:
     except CorruptError as error:
         return {"step": step, "ok": False, "bytes": 0, "problem": str(error), "damage": []}
     before = place.store.stats()["store.received_bytes"]
-    with _progress(
+    with progress_bar(
         f"step {step}", manifest.size, lambda: int(place.store.stats()["store.received_bytes"] - before)
     ):
         damage = find_damage(place, manifest)
@@ -350,7 +282,7 @@ def _verified(place: Place, step: int) -> dict[str, Any]:
 def _print_verified(row: dict[str, Any]) -> None:
     if row["ok"]:
         sys.stdout.write(
-            f"step {row['step']}: whole, {_many(row['arrays'], 'array')}, {format_bytes(row['bytes'])}\n"
+            f"step {row['step']}: whole, {many(row['arrays'], 'array')}, {format_bytes(row['bytes'])}\n"
         )
         return
     sys.stdout.write(f"step {row['step']}: broken\n")
@@ -391,8 +323,8 @@ def diff(
 
     * `headrace ckpt diff s3://bucket/run-17 1200 1200 --other /backup/run-17`
     """
-    with _opened(url, where) as place, _opened(other or url, where) as second:
-        one, two = place.manifest(_step(place, before)), second.manifest(_step(second, after))
+    with opened(url, where) as place, opened(other or url, where) as second:
+        one, two = place.manifest(step_of(place, before)), second.manifest(step_of(second, after))
         found = compare(place, one, second, two, read=read)
     if json:
         print_json(
@@ -414,9 +346,9 @@ def diff(
             sys.stdout.write(shown(f"{what}{path}: {_shortened(a)} -> {_shortened(b)}") + "\n")
     unknown = sum(row.what == "unknown" for row in found.arrays)
     sys.stdout.write(
-        f"{_many(len(found.arrays) - unknown, 'array')} of {len(found.arrays) + found.equal:,} differ"
+        f"{many(len(found.arrays) - unknown, 'array')} of {len(found.arrays) + found.equal:,} differ"
         + (f", {unknown:,} were cut otherwise (--read compares them)" if unknown else "")
-        + (f"; {_many(len(found.values), 'other value')}" if found.values else "")
+        + (f"; {many(len(found.values), 'other value')}" if found.values else "")
         + "\n"
     )
     return 0 if found.is_none else 1
@@ -466,14 +398,14 @@ def cp(
     if every and step != "latest":
         raise InvalidArgumentError("name a step, or give --all")
     rows = []
-    with _opened(source, where) as place, _opened(target, where) as second:
-        steps = place.steps() if every else [_step(place, step)]
+    with opened(source, where) as place, opened(target, where) as second:
+        steps = place.steps() if every else [step_of(place, step)]
         if not steps:
             raise NotFoundError(f"{source}: has no checkpoint")
         for each in steps:
             copying = Copying(place, place.manifest(each), second)
             try:
-                with _progress(f"step {each}", copying.total, lambda job=copying: job.done):  # type: ignore[misc]
+                with progress_bar(f"step {each}", copying.total, lambda job=copying: job.done):  # type: ignore[misc]
                     copying.run()
             except KeyboardInterrupt:
                 fail(f"stopped; step {each} is not there yet. The same command goes on")
@@ -484,87 +416,6 @@ def cp(
                 sys.stdout.write(f"step {each}: {what}, {format_bytes(copying.manifest.size)}\n")
         if json:
             print_json({"from": place.url, "to": second.url, "checkpoints": rows})
-
-
-def convert(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SRC",
-            help="Checkpoints of a run, a model in safetensors, a checkpoint of DCP, or a file of torch.save.",
-        ),
-    ],
-    target: Annotated[str, typer.Argument(metavar="DST", help="A directory of its own.")],
-    *,
-    to: Annotated[str, typer.Option("--to", metavar="FORMAT", help="headrace, safetensors or dcp.")],
-    step: Annotated[
-        str, typer.Option("--step", metavar="STEP", help="Of headrace's: a number; default: latest.")
-    ] = "latest",
-    only: Annotated[
-        str, typer.Option("--only", metavar="NAME", help="A part of the state, such as model.")
-    ] = "",
-    to_step: Annotated[
-        int | None,
-        typer.Option("--to-step", metavar="STEP", min=0, help="Under which step headrace saves it."),
-    ] = None,
-    leave_out: Annotated[
-        bool, typer.Option("--leave-out", help="Values that the target cannot hold; else they are an error.")
-    ] = False,
-    max_shard_size: Annotated[
-        str, typer.Option("--max-shard-size", metavar="SIZE", help="Of the tensors of a safetensors file.")
-    ] = "5GB",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
-    where: Where,
-    json: Json = False,
-) -> None:
-    """Make a checkpoint of one format from one of another. Which format SRC has is found out by what is there.
-
-    `safetensors` is what `from_pretrained` and every inference server read: `model.safetensors`, or numbered files
-    with an index. It holds tensors and nothing else: `--only model` takes the weights out of a training state.
-    DCP is the format of torch.distributed.checkpoint. No pickle of SRC is run. The state is in memory once.
-
-    Examples:
-
-    * `headrace ckpt convert s3://bucket/run-17 ./model --to safetensors --only model`
-
-    * `headrace ckpt convert ./dcp/step-1000 s3://bucket/run-17 --to headrace --to-step 1000`
-
-    * `headrace ckpt convert pytorch_model.bin ./model --to safetensors`
-    """
-    from headrace.checkpoint.converting import Conversion
-
-    if step != "latest" and not step.isdecimal():
-        raise InvalidArgumentError(f"--step {step}: expected a number, or latest")
-    job = Conversion(
-        source,
-        target,
-        to,
-        step=None if step == "latest" else int(step),
-        only=only,
-        to_step=to_step,
-        leave_out=leave_out,
-        overwrite=overwrite,
-        max_shard_bytes=max_shard_size,
-        **where.as_dict(),
-    )
-    with _progress(f"{job.source_format} to {to}", lambda: job.total, lambda: job.done):
-        job.run()
-    if json:
-        row = {"from": source, "format": job.source_format, "to": target, "to_format": to}
-        print_json(
-            {
-                **row,
-                "step": job.saved_step,
-                "arrays": job.arrays,
-                "bytes": job.bytes,
-                "left_out": job.left_out,
-            }
-        )
-        return
-    saved = "" if job.saved_step is None else f", step {job.saved_step}"
-    sys.stdout.write(f"{target}: {_many(job.arrays, 'array')}, {format_bytes(job.bytes)}{saved}\n")
-    if job.left_out:
-        sys.stdout.write(shown(f"left out: {', '.join(job.left_out)}") + "\n")
 
 
 def gc(
@@ -595,7 +446,7 @@ def gc(
     * `headrace ckpt gc s3://bucket/run-17 --older-than 2d --yes` — of a run that has ended
     """
     age = _age(older_than) if older_than else None
-    with _opened(url, where) as place:
+    with opened(url, where) as place:
         rows = find_leftovers(place, age)
         going = [row for row in rows if row.goes]
         if not json:
@@ -607,7 +458,7 @@ def gc(
         may = bool(going) and not dry_run and (yes or (not json and sys.stdin.isatty()))
         total = format_bytes(sum(row.bytes for row in going))
         if may and not yes:
-            confirm(f"Delete {_many(len(going), 'unfinished save')}, {total}?")
+            confirm(f"Delete {many(len(going), 'unfinished save')}, {total}?")
         deleted = sum(delete_leftover(place, row) for row in going) if may else 0
         if json:
             report = {"url": place.url, "leftovers": [row._asdict() for row in rows]}
@@ -646,8 +497,8 @@ def pin(
 
     * `headrace ckpt pin s3://bucket/run-17 1200 --remove`
     """
-    with _opened(url, where) as place:
-        number = _step(place, step)
+    with opened(url, where) as place:
+        number = step_of(place, step)
         place.unpin(number) if remove else place.pin(number)
         if json:
             print_json({"url": place.url, "pinned": sorted(place.pins())})
@@ -656,6 +507,6 @@ def pin(
 
 
 def register(parent: typer.Typer) -> None:
-    for function in (ls, info, verify, diff, cat, cp, convert, gc, pin):
+    for function in (ls, info, verify, diff, cat, cp, convert, resume_upload, gc, pin):
         add(app, function)
     parent.add_typer(app, name="ckpt")

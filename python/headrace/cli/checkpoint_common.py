@@ -1,0 +1,82 @@
+"""What the ``headrace ckpt`` commands share."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from headrace.checkpoint.place import Place
+from headrace.cli.declare import Where
+from headrace.errors import InvalidArgumentError, NotFoundError
+from headrace.store.store import Store
+
+__all__ = ["many", "opened", "progress_bar", "step_of"]
+
+
+@contextmanager
+def opened(url: str, where: Where) -> Iterator[Place]:
+    place = Place(Store(url, **where.as_dict()))
+    try:
+        yield place
+    finally:
+        place.close()
+
+
+def step_of(place: Place, text: str) -> int:
+    """Of a number, or "latest"."""
+    if text != "latest":
+        if not text.isdecimal():
+            raise InvalidArgumentError(f"step {text!r}: expected a number, or latest")
+        return int(text)
+    candidates = place.candidates()
+    if not candidates:
+        raise NotFoundError(f"{place.url}: has no checkpoint")
+    return candidates[0]
+
+
+@contextmanager
+def progress_bar(what: str, total: int | Callable[[], int], done: Callable[[], int]) -> Iterator[None]:
+    """A bar of bytes on stderr while something runs; nothing when stderr is no terminal. ``total`` may become
+    known on the way."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True))
+    ended = threading.Event()
+    with Progress(
+        *columns,
+        TransferSpeedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    ) as bar:
+        how_many = total if callable(total) else lambda: total
+        task = bar.add_task(what, total=how_many())
+
+        def follow() -> None:
+            while not ended.wait(0.1):
+                bar.update(task, total=how_many(), completed=min(done(), how_many()))
+
+        thread = threading.Thread(target=follow, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+
+def many(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
