@@ -74,6 +74,13 @@ class DataLayout {
   std::uint64_t size_bytes_ = 0;
 };
 
+/// What was seen of a piece's values while it was copied.
+struct PieceValues {
+  /// Elements that are NaN or infinite: of F16, BF16, F32 and F64; parts of C64.
+  std::uint64_t not_finite = 0;
+  bool is_zero = false;  ///< All bytes are; also where there is none.
+};
+
 /// What has been written.
 struct DataFile {
   std::uint64_t size_bytes = 0;
@@ -81,6 +88,7 @@ struct DataFile {
   std::string etag;
   /// Of each piece in the order given: a sum for each kSumBlockBytes.
   std::vector<std::vector<std::uint32_t>> sums;
+  std::vector<PieceValues> values;  ///< Of each piece; nothing is seen without `scan_values`.
 };
 
 enum class WrittenCheck : std::uint8_t {
@@ -93,6 +101,7 @@ struct WriteOptions {
   std::uint64_t part_bytes = std::uint64_t{16} << 20;  ///< At least 5 MiB for most stores.
   std::uint32_t copy_threads = 2;
   std::uint32_t parts_in_flight = 16;
+  bool scan_values = true;
   WrittenCheck check = WrittenCheck::kAuto;
 };
 

@@ -35,7 +35,7 @@ checkpoint::WrittenCheck parse_check(const std::string& name) {
 void begin(PyWriter* self, PyStore& store, const std::string& key,
            const std::vector<std::tuple<std::string, std::string, Shape>>& pieces,
            const std::map<std::string, std::string>& metadata, std::uint64_t part_bytes,
-           std::uint32_t copy_threads, const std::string& check) {
+           std::uint32_t copy_threads, const std::string& check, bool scan_values) {
   auto client = store.client.get();
   std::vector<checkpoint::Piece> given;
   given.reserve(pieces.size());
@@ -44,6 +44,7 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
   if (part_bytes != 0) options.part_bytes = part_bytes;
   options.copy_threads = copy_threads;
   options.check = parse_check(check);
+  options.scan_values = scan_values;
   auto layout = value_or_raise(checkpoint::DataLayout::make(std::move(given), metadata), key);
   std::vector<checkpoint::PlacedPiece> places = layout.places();
   auto writer = value_or_raise(run_interruptible([&](const std::stop_token&) {
@@ -79,7 +80,10 @@ nb::tuple finish(PyWriter& self) {
     sums.append(
         nb::bytes(reinterpret_cast<const char*>(some.data()), some.size() * sizeof(std::uint32_t)));
   }
-  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums);
+  nb::list values;
+  for (const checkpoint::PieceValues& each : file.values)
+    values.append(nb::make_tuple(each.not_finite, each.is_zero));
+  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values);
 }
 
 /// (offset, length, sums or None, element bytes, shape, start, count, address, strides in bytes)
@@ -206,7 +210,7 @@ void bind_checkpoint(nb::module_& m) {
   nb::class_<PyWriter>(m, "CheckpointWriter")
       .def("__init__", &begin, nb::arg("store"), nb::arg("key"), nb::arg("pieces"),
            nb::arg("metadata"), nb::arg("part_bytes") = 0, nb::arg("copy_threads") = 2,
-           nb::arg("check") = "auto")
+           nb::arg("check") = "auto", nb::arg("scan_values") = true)
       .def("stage", &stage, nb::arg("sources"))
       .def("places",
            [](const PyWriter& self) {

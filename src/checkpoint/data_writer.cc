@@ -7,6 +7,8 @@
 // - A sum block lies in two parts at most (PartMap). What of it lies in one part alone has its sum
 //   in sums_ at once; halves are kept until finish() puts them together.
 // - The sum of the file is made of those of the blocks: no byte is summed twice.
+// - No element lies in two parts: parts are whole pages, and wide pieces come first. So each run of
+//   bytes that is copied is whole elements, whose values are looked at while they are in the cache.
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -18,6 +20,7 @@
 #include "base/mutex.h"
 #include "checkpoint/part_map.h"
 #include "checkpoint/part_sink.h"
+#include "checkpoint/value_scan.h"
 #include "checkpoint/written_check.h"
 #include "headrace/checkpoint.h"
 
@@ -39,7 +42,10 @@ class Writer final : public DataWriter {
         map_(layout_, part_bytes),
         part_sums_(map_.count()),
         halves_(map_.count()),
-        sums_(layout_.pieces().size()) {
+        sums_(layout_.pieces().size()),
+        not_finite_(layout_.pieces().size()),
+        has_other_than_zero_(layout_.pieces().size()) {
+    for (const Piece& piece : layout_.pieces()) kinds_.push_back(number_kind(piece.dtype));
     for (std::size_t i = 0; i < sums_.size(); ++i) {
       sums_[i].resize((layout_.places()[i].length_bytes + kSumBlockBytes - 1) / kSumBlockBytes);
     }
@@ -84,6 +90,10 @@ class Writer final : public DataWriter {
       file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));
     join_halves();
     file.sums = std::move(sums_);
+    for (std::size_t i = 0; i < not_finite_.size(); ++i) {
+      const bool is_zero = options_.scan_values && !has_other_than_zero_[i];
+      file.values.push_back({.not_finite = not_finite_[i], .is_zero = is_zero});
+    }
     HEADRACE_TRY(check_written(*client_, key_, file.etag, file.size_bytes, file.crc32c,
                                options_.check, pause));
     return file;
@@ -157,6 +167,7 @@ class Writer final : public DataWriter {
       const std::uint64_t length_bytes = std::min(block_end, end) - at;
       std::memcpy(to, from + at, length_bytes);
       const std::uint32_t block_sum = crc32c({to, length_bytes});
+      if (options_.scan_values) scan(slice.piece, {to, length_bytes});
       sum = crc32c_combine(sum, block_sum, length_bytes);
       if (at % kSumBlockBytes == 0 && at + length_bytes == block_end) {
         sums_[slice.piece][at / kSumBlockBytes] = block_sum;
@@ -167,6 +178,14 @@ class Writer final : public DataWriter {
       at += length_bytes;
     }
     return sum;
+  }
+
+  void scan(std::uint32_t piece, std::span<const std::byte> bytes) {
+    const std::uint64_t found = count_not_finite(kinds_[piece], bytes);
+    if (found > 0) not_finite_[piece].fetch_add(found, std::memory_order_relaxed);
+    std::atomic<bool>& has_other = has_other_than_zero_[piece];
+    if (!has_other.load(std::memory_order_relaxed) && !is_all_zero(bytes))
+      has_other.store(true, std::memory_order_relaxed);
   }
 
   /// The first half of a block is the last of a part, the second the first of the next.
@@ -190,6 +209,10 @@ class Writer final : public DataWriter {
   std::vector<std::uint32_t> part_sums_;  ///< Each its part's thread's.
   std::vector<std::vector<Half>> halves_;
   std::vector<std::vector<std::uint32_t>> sums_;
+  std::vector<NumberKind> kinds_;
+  // By piece, of all threads; read when they have ended.
+  std::vector<std::atomic<std::uint64_t>> not_finite_;
+  std::vector<std::atomic<bool>> has_other_than_zero_;
 
   Mutex mutex_;
   std::condition_variable ended_;

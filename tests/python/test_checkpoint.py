@@ -387,6 +387,47 @@ def test_an_index_of_another_save_is_not_taken(tmp_path: Path) -> None:
             checkpointer.verify(1)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64"])
+def test_values_that_are_not_finite_are_told(
+    tmp_path: Path, dtype: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch = pytest.importorskip("torch")
+    state = {"w": torch.ones(70_000, dtype=getattr(torch, dtype)), "n": torch.ones(5, dtype=torch.int64)}
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, state).result()
+        assert "NaN" not in caplog.text
+        for at in (0, 8191, 69_999):
+            state["w"][at] = float("nan") if at else float("inf")
+        checkpointer.save(2, state).result()
+        assert "checkpoint of step 2: values are NaN or infinite: w (3)" in caplog.text
+        assert checkpointer.load(2)["w"].isnan().sum() == 2
+    caplog.clear()
+    with Checkpointer(tmp_path, values="ignore") as checkpointer:
+        checkpointer.save(3, state).result()
+        assert "NaN" not in caplog.text
+    with Checkpointer(tmp_path, values="error") as checkpointer:
+        with pytest.raises(hr.UnavailableError, match=r"NaN or infinite: w \(3\); values='warn'"):
+            checkpointer.save(4, state).result()
+        assert checkpointer.steps() == [1, 2, 3]
+    with pytest.raises(hr.InvalidArgumentError, match="'warn', 'error' or 'ignore'"):
+        Checkpointer(tmp_path, values="raise")  # type: ignore[arg-type]
+
+
+def test_an_array_that_has_become_zero_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    state = {"moments": np.zeros(50_000), "bias": np.zeros(3), "w": np.ones(9)}
+    with Checkpointer(tmp_path) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, state).result()
+            assert "zero" not in caplog.text
+            state["moments"][49_999] = 1e-300
+        state["moments"][:] = 0
+        checkpointer.save(3, state).result()
+        assert "step 3: all zero, and it was not in the save before: moments" in caplog.text
+        caplog.clear()
+        checkpointer.save(4, state).result()
+        assert "zero" not in caplog.text
+
+
 def test_a_state_that_did_not_change_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     state = {"x": np.zeros(100_000), "y": np.ones(3), "n": 0}
 

@@ -349,7 +349,7 @@ def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:
         key = data_key(save, rank)
         writer = _native.CheckpointWriter(place.native, key, [("x", "F64", part.shape)], {}, 0, 1, "auto")
         writer.stage([(part.ctypes.data, part.nbytes)])
-        size, crc, _, sums = writer.finish()
+        size, crc, _, sums, _ = writer.finish()
         index = encode_index([(0, rank)], writer.places(), sums)
         index_key = key.replace(".safetensors", ".index")
         _native.checkpoint_write_small(place.native, index_key, index)

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headrace.base import live
 from headrace.checkpoint.data_file import SaveOptions
@@ -20,6 +20,7 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step
 from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.saving import Planner, Saving
+from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
 from headrace.store.urls import local_path
@@ -69,6 +70,9 @@ class Checkpointer(live.Closing):
     :param rank_timeout: seconds that a rank may be later than the others.
     :param check: ``"auto"``: what was written is compared with the sum that the store tells, or read back where
         it tells none; ``"read"``: always read back; ``"none"``.
+    :param values: ``"warn"``: NaN, infinities, and arrays that are all zero and were not in the save before are
+        told in the log (logger ``headrace.checkpoint``); ``"error"``: such a save fails; ``"ignore"``: nobody
+        looks.
     :param allow_pickle: values that are none of the above are pickled; loading them runs what they say.
     :param part_bytes: of the uploads' parts.
     :param copy_threads: that copy the state.
@@ -88,6 +92,7 @@ class Checkpointer(live.Closing):
         keep: int | Keep | None = None,
         rank_timeout: float = 600.0,
         check: str = "auto",
+        values: Literal["warn", "error", "ignore"] = "warn",
         allow_pickle: bool = False,
         part_bytes: int = 16 << 20,
         copy_threads: int = 2,
@@ -98,7 +103,7 @@ class Checkpointer(live.Closing):
         if check not in ("auto", "read", "none"):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
         self._group = group or find_group(rank_timeout)
-        self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check)
+        self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check, check_mode(values))
         self._far = self._place = Place(Store(url, memory=memory, **options))
         self._near: Place | None = None
         if local is not None:
@@ -110,7 +115,7 @@ class Checkpointer(live.Closing):
             self._place = Nearest(self._near, self._far)
             self._flusher = Flusher(self._near, self._far, self._group, self._options, max(0, keep_local))
             self._flush_worker = ThreadPoolExecutor(1, "headrace-checkpoint-flush")
-        self._planner = Planner(self._group)
+        self._planner, self._watch = Planner(self._group), ValueWatch()
         self._fence: int | None = None
         self._saves: list[SaveHandle] = []
         self._saved: dict[int, Kept] = {}  # By step.
@@ -162,6 +167,7 @@ class Checkpointer(live.Closing):
             self._options._replace(
                 overwrite=overwrite or self._near is not None, is_fenced=self._near is None
             ),
+            self._watch,
         )
         handle = SaveHandle(step, saving.save)
         self._saves = [each for each in self._saves if not each._is_over() or each._unseen_error()]

@@ -22,6 +22,8 @@ class SaveOptions(NamedTuple):
     part_bytes: int = 16 << 20
     copy_threads: int = 2
     check: str = "auto"
+    values: str = "warn"
+    """See check_mode() of values.py."""
     is_fenced: bool = True
     """Whether only the job that came last may commit there."""
 
@@ -53,6 +55,7 @@ class DataFileWriter:
         self._place, self._save, self._rank, self._options = place, save, rank, options
         self._writer: _native.CheckpointWriter | None = None
         self._places: list[tuple[int, int]] = []
+        self._values: list[tuple[int, bool]] = []
 
     def stage(self, memories: Sequence[Memory]) -> None:
         """Copies the pieces from where they lie, row-major; they may change when it returns. Blocks where the
@@ -69,6 +72,7 @@ class DataFileWriter:
             self._options.part_bytes,
             self._options.copy_threads,
             self._options.check,
+            self._options.values != "ignore",
         )
         self._places = self._writer.places()
         sources = [
@@ -91,13 +95,19 @@ class DataFileWriter:
     def finish(self) -> DataFile:
         """When it is where it belongs, and was proved."""
         assert self._writer is not None
-        size, crc, _, sums = self._writer.finish()
+        size, crc, _, sums, self._values = self._writer.finish()
         numbers = [(piece.array, piece.chunk) for piece in self.pieces]
         index = encode_index(numbers, self._places, sums)
         key = index_key(self._save, self._rank)
         _native.checkpoint_write_small(self._place.native, key, index)
         self._place.check_written(key, index, self._options.check)
         return DataFile(data_key(self._save, self._rank), size, crc, key, index_sum(index), len(self.pieces))
+
+    def values(self) -> list[tuple[str, int, bool]]:
+        """For ValueWatch.look(), after finish(); none where nobody wants to know."""
+        if self._options.values == "ignore":
+            return []
+        return [(piece.name, *seen) for piece, seen in zip(self.pieces, self._values, strict=True)]
 
     def discard(self) -> None:
         """Deletes what was written. What cannot be deleted is swept by a later job."""

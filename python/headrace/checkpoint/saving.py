@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import time
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -21,9 +22,12 @@ from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Had, Plan, had, make_plan
 from headrace.checkpoint.tree import Node, flatten
+from headrace.checkpoint.values import ValueWatch
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
 
 __all__ = ["Planner", "Saving", "raise_first"]
+
+_log = logging.getLogger("headrace.checkpoint")
 
 
 def _digest(value: Any) -> str:
@@ -95,10 +99,11 @@ class Saving:
         state: Any,
         metadata: Mapping[str, Any],
         options: SaveOptions,
+        watch: ValueWatch,
     ) -> None:
         """Plans. Raises InvalidArgumentError for a state that has no place in a checkpoint."""
         self._place, self._group, self._fence, self._options = place, group, fence, options
-        self.step = step
+        self.step, self._watch = step, watch
         error, tree, arrays = "", None, {}
         try:
             tree, found = flatten(state, options.allow_pickle)
@@ -142,15 +147,20 @@ class Saving:
         """Makes a checkpoint of it, with all ranks. Raises on every rank what went wrong on any. Then what was
         written is deleted, unless a manifest may name it: an answer can be lost, and what is behind it not."""
         try:
-            report = {"error": "", "file": list(self._file.finish())}
+            file = self._file.finish()
+            odd = self._watch.look(self._file.values())
+            if odd and self._options.values == "error":
+                raise InvalidArgumentError(f"{odd}; values='warn' saves it all the same")
+            report = {"error": "", "file": list(file), "odd": odd}
         except Exception as error:
-            report = {"error": f"{type(error).__name__}: {error}", "file": []}
+            report = {"error": f"{type(error).__name__}: {error}", "file": [], "odd": ""}
         said = self._group.gather("report", report, self.save)
         manifest, outcome = None, {"error": "", "may_be_there": False}
         try:
             raise_first("it could not write its part", said)
             manifest = self._manifest([DataFile(*each["file"]) for each in said])
             if self._group.rank == 0:
+                self._warn_of_values([each["odd"] for each in said])
                 self._commit(manifest)
         except Exception as error:
             outcome = {"error": f"{error}", "may_be_there": self._may_be_there}
@@ -168,10 +178,16 @@ class Saving:
 
     def fail(self, error: Exception) -> None:
         """Where this rank could not even stage: tells the others."""
-        report = {"error": f"{type(error).__name__}: {error}", "file": []}
+        report = {"error": f"{type(error).__name__}: {error}", "file": [], "odd": ""}
         self._group.gather("report", report, self.save)
         self._group.gather("outcome", {"error": f"{error}", "may_be_there": False}, self.save)
         self._file.discard()
+
+    def _warn_of_values(self, odd: list[str]) -> None:
+        for rank, text in enumerate(odd):
+            if text:
+                by = f", rank {rank}" if len(odd) > 1 else ""
+                _log.warning("checkpoint of step %d%s: %s", self.step, by, text)
 
     def _manifest(self, files: list[DataFile]) -> Manifest:
         for rank, file in enumerate(files):

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from headrace.checkpoint.dcp.metadata import Written, arrays_of, key_of, numbers
 from headrace.checkpoint.keys import SaveId
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place, check_step
+from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import DeadlineError, InvalidArgumentError, UnavailableError, UnsupportedError
 from headrace.store.store import Store
 
@@ -92,7 +93,7 @@ class Writer(StorageWriter):
     :param overwrite: replaces the checkpoint of that step; else one that is there is a ChangedError.
     :param metadata: JSON of your own, shown by ``headrace ckpt``.
     :param memory: bytes for what is on its way to the store.
-    :param check: as Checkpointer takes it.
+    :param check: as Checkpointer takes it, and ``values``.
     :param part_bytes: of the uploads' parts.
     :param copy_threads: that copy the state.
     :param stage_timeout: seconds that ``dcp.async_save`` waits for the copy.
@@ -112,6 +113,7 @@ class Writer(StorageWriter):
         metadata: Mapping[str, Any] | None = None,
         memory: int | str = "2GiB",
         check: str = "auto",
+        values: Literal["warn", "error", "ignore"] = "warn",
         part_bytes: int = 16 << 20,
         copy_threads: int = 2,
         stage_timeout: float = 600.0,
@@ -121,7 +123,8 @@ class Writer(StorageWriter):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
         self.step = check_step(step)
         self._url = None if url is None else os.fspath(url)
-        self._options = SaveOptions(False, overwrite, part_bytes, copy_threads, check)
+        self._options = SaveOptions(False, overwrite, part_bytes, copy_threads, check, check_mode(values))
+        self._watch = ValueWatch()
         self._metadata = dict(metadata or {})
         self._store_options: dict[str, Any] = {"memory": memory, **options}
         self._stage_timeout = stage_timeout
@@ -237,6 +240,7 @@ class Writer(StorageWriter):
             if self._staging is not None:
                 self._staging.is_done.set()
             file = writer.finish()
+            self._look_at(writer.values())
         except BaseException:
             writer.discard()
             raise
@@ -245,6 +249,13 @@ class Writer(StorageWriter):
             WriteResult(item.index, size, _Said(Written(told.file, size), None if i else file))
             for i, (item, size) in enumerate(zip(plan.items, sizes, strict=True))
         ]
+
+    def _look_at(self, values: list[tuple[str, int, bool]]) -> None:
+        odd = self._watch.look(values)
+        if odd and self._options.values == "error":
+            raise InvalidArgumentError(f"{odd}; values='warn' saves it all the same")
+        if odd:
+            _log.warning("%s, step %d: %s", self._url, self.step, odd)
 
     def _manifest(self, metadata: Metadata, results: list[list[WriteResult]]) -> Manifest:
         written: dict[MetadataIndex, Written] = {}
