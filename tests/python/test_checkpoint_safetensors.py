@@ -16,6 +16,7 @@ from framework_ranks import Job, run_jobs
 
 import headrace as hr
 from headrace.checkpoint import safetensors
+from headrace.checkpoint.safetensors.files import find_files
 
 torch = pytest.importorskip("torch")
 package = pytest.importorskip("safetensors")
@@ -206,6 +207,24 @@ def test_an_index_that_makes_no_sense_is_refused(tmp_path: Path, index: str, tex
         safetensors.load(tmp_path)
 
 
+def test_a_file_that_is_replaced_meanwhile_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between its header and its data."""
+    file = tmp_path / "model.safetensors"
+    of_torch.save_file({"a": torch.ones(3)}, file)
+
+    def replaced(*arguments: Any) -> Any:
+        found = find_files(*arguments)
+        file.unlink()
+        of_torch.save_file({"a": torch.zeros(3)}, file)
+        return found
+
+    monkeypatch.setattr("headrace.checkpoint.safetensors.reading.find_files", replaced)
+    with pytest.raises(hr.ChangedError, match=r"model\.safetensors"):
+        safetensors.load(file)
+
+
 def test_which_file_is_meant_is_not_guessed(tmp_path: Path) -> None:
     with pytest.raises(hr.NotFoundError, match="nor any other"):
         safetensors.load(tmp_path)
@@ -265,6 +284,19 @@ def test_views_and_numpy_arrays_are_written(tmp_path: Path) -> None:
     assert found["t"].tolist() == base.T.tolist()
     assert found["row"].tolist() == base[1].tolist()
     assert found["n"].tolist() == [[0, 2], [3, 5]]
+
+
+def test_pairs_of_4_bit_floats_are_written(tmp_path: Path) -> None:
+    """Narrower than bytes, so they come last, and need no alignment."""
+    pairs = torch.arange(24, dtype=torch.uint8).reshape(2, 3, 4).view(torch.float4_e2m1fn_x2)
+    expected = {"a": pairs, "b": torch.ones(3, dtype=torch.bool), "c": torch.arange(5.0)}
+    safetensors.save_sharded(tmp_path, expected)
+    assert_same(written(tmp_path), expected)
+    assert_same(safetensors.load(tmp_path), expected)
+    into = {
+        name: torch.zeros_like(value.view(torch.uint8)).view(value.dtype) for name, value in expected.items()
+    }
+    assert_same(safetensors.load(tmp_path, into), expected)
 
 
 def test_files_are_as_they_are_asked_for(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -123,10 +123,21 @@ def _natural(name: str) -> list[Any]:
 
 
 def lay_out(
-    key: str, arrays: Sequence[Planned], metadata: Mapping[str, str], part_bytes: int, world_size: int
+    key: str,
+    arrays: Sequence[Planned],
+    metadata: Mapping[str, str],
+    part_bytes: int,
+    world_size: int,
+    float4: Set[str] = frozenset(),
 ) -> FileLayout:
-    """Of one file; arrays in the order of which those of one width lie."""
-    rows = [(array.name, array.dtype, array.shape) for array in arrays]
+    """Of one file; arrays in the order of which those of one width lie. ``float4``: arrays of bytes of which each
+    is two elements."""
+    rows = [
+        (array.name, "F4", (*array.shape[:-1], 2 * array.shape[-1]))
+        if array.name in float4 and array.shape
+        else (array.name, array.dtype, array.shape)
+        for array in arrays
+    ]
     header, places, size = _native.checkpoint_layout(rows, metadata)
     spans: dict[Any, tuple[Any, Any]] = {}
     placed = []

@@ -8,7 +8,7 @@ from typing import Any
 from headrace.checkpoint.tree import is_array
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["as_bytes", "as_float4", "values_of"]
+__all__ = ["as_bytes", "as_float4", "is_float4", "values_of"]
 
 
 def values_of(state: Any) -> dict[str, Any]:
@@ -26,9 +26,14 @@ def values_of(state: Any) -> dict[str, Any]:
     return dict(state)
 
 
+def is_float4(value: Any) -> bool:
+    """Whether it is torch's pairs of 4-bit floats, of which safetensors counts each."""
+    return str(getattr(value, "dtype", "")) == "torch.float4_e2m1fn_x2"
+
+
 def as_bytes(value: Any) -> Any:
     """Of torch's pairs of 4-bit floats: their bytes; anything else as it is."""
-    if str(getattr(value, "dtype", "")) != "torch.float4_e2m1fn_x2":
+    if not is_float4(value):
         return value
     import torch
 

@@ -22,7 +22,7 @@ from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.safetensors.exchange import Exchange, Pieces
 from headrace.checkpoint.safetensors.files import INDEX, SINGLE
 from headrace.checkpoint.safetensors.layout import FileLayout, Share, lay_out, name_files
-from headrace.checkpoint.safetensors.states import values_of
+from headrace.checkpoint.safetensors.states import as_bytes, is_float4, values_of
 from headrace.checkpoint.safetensors.ties import without_ties
 from headrace.checkpoint.saving import Planner, raise_first
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, NotFoundError, UnsupportedError
@@ -114,15 +114,17 @@ class _Model:
         error = ""
         try:
             values = values_of(state)
-            self.arrays = {name: describe(name, value) for name, value in values.items()}
+            self.arrays = {name: describe(name, as_bytes(value)) for name, value in values.items()}
             _check_metadata(metadata)
         except InvalidArgumentError as raised:
             if group.world_size == 1:
                 raise
             error = str(raised)
         token = os.urandom(8).hex()
-        said = group.gather("safetensors state", {"error": error, "token": token})
+        halves = [name for name, value in values.items() if is_float4(value)]
+        said = group.gather("safetensors state", {"error": error, "token": token, "float4": halves})
         raise_first("its state cannot be written", said, InvalidArgumentError)
+        float4 = {name for each in said for name in each["float4"]}
         self.tied = without_ties(group, values)
         for name in self.tied:
             self.arrays.pop(name, None)
@@ -131,14 +133,19 @@ class _Model:
             raise InvalidArgumentError("the state has no arrays")
         self.planned = {array.name: array for array in plan.arrays}
         self.files = name_files(plan.arrays, limit, fqn_to_file)
-        self.layouts = self._layouts(plan.arrays, metadata, part_bytes, group.world_size)
+        self.layouts = self._layouts(plan.arrays, metadata, part_bytes, group.world_size, float4)
 
     @property
     def is_single(self) -> bool:
         return set(self.files.values()) == {SINGLE}
 
     def _layouts(
-        self, arrays: list[Planned], metadata: dict[str, str], part_bytes: int, world_size: int
+        self,
+        arrays: list[Planned],
+        metadata: dict[str, str],
+        part_bytes: int,
+        world_size: int,
+        float4: set[str],
     ) -> list[FileLayout]:
         by_file: dict[str, list[Planned]] = defaultdict(list)
         for array in arrays:
@@ -148,7 +155,9 @@ class _Model:
         for key, some in sorted(by_file.items()):
             some.sort(key=lambda array: order[array.name])
             notes = {name: kept for name, kept in self.tied.items() if self.files[kept] == key}
-            layouts.append(lay_out(key, some, {"format": "pt", **metadata, **notes}, part_bytes, world_size))
+            layouts.append(
+                lay_out(key, some, {"format": "pt", **metadata, **notes}, part_bytes, world_size, float4)
+            )
         return layouts
 
     def index(self) -> bytes:
