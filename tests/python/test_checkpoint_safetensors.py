@@ -6,6 +6,7 @@ import hashlib
 import json
 import random
 import struct
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,10 @@ from framework_ranks import Job, run_jobs
 
 import headrace as hr
 from headrace.checkpoint import safetensors
+from headrace.checkpoint.arrays import Chunk
+from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.safetensors.files import find_files
+from headrace.checkpoint.safetensors.layout import lay_out
 
 torch = pytest.importorskip("torch")
 package = pytest.importorskip("safetensors")
@@ -299,6 +303,11 @@ def test_pairs_of_4_bit_floats_are_written(tmp_path: Path) -> None:
     assert_same(safetensors.load(tmp_path, into), expected)
 
 
+def test_the_target_is_a_directory(tmp_path: Path) -> None:
+    with pytest.raises(hr.InvalidArgumentError, match="expected a directory"):
+        safetensors.save_sharded(tmp_path / "x.safetensors", tensors())
+
+
 def test_files_are_as_they_are_asked_for(tmp_path: Path) -> None:
     state = {name: torch.ones(2) for name in "abc"}
     files = safetensors.save_sharded(tmp_path / "n", state, fqn_to_file={"a": 2, "b": 1, "c": 2})
@@ -473,6 +482,22 @@ def test_a_rank_that_cannot_write_fails_all_and_leaves_no_index(tmp_path: Path) 
         assert "UnavailableError: rank 1: it could not write its part of model-00001" in result
         assert "no room" in result
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_rank_writes_more_than_its_share() -> None:
+    """Even where one has all of it."""
+    whole = Chunk((0,), (100_000,))
+    arrays = [Planned(name, "torch", "F32", (100_000,), ((whole, 1),)) for name in "ab"]
+    layout = lay_out("x", arrays, {}, 4096, 4)
+    counts = Counter(layout.writers)
+    assert sorted(counts) == [0, 1, 2, 3]
+    assert max(counts.values()) == -(-len(layout.writers) // 4)
+
+
+def test_a_model_that_is_there_is_told_to_all_ranks(tmp_path: Path) -> None:
+    (tmp_path / safetensors.INDEX).write_text("{}")
+    for result in results([Job("save", str(tmp_path), 2, options={"seed": 1, "expects": "ChangedError"})])[0]:
+        assert "a model is there; overwrite=True replaces it" in result
 
 
 def test_ranks_that_contradict_one_another_write_nothing(tmp_path: Path) -> None:

@@ -20,12 +20,19 @@ from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.safetensors.exchange import Exchange, Pieces
-from headrace.checkpoint.safetensors.files import INDEX, SINGLE
+from headrace.checkpoint.safetensors.files import END, INDEX, SINGLE
 from headrace.checkpoint.safetensors.layout import FileLayout, Share, lay_out, name_files
 from headrace.checkpoint.safetensors.states import as_bytes, is_float4, values_of
 from headrace.checkpoint.safetensors.ties import without_ties
 from headrace.checkpoint.saving import Planner, raise_first
-from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, NotFoundError, UnsupportedError
+from headrace.errors import (
+    ChangedError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+    UnsupportedError,
+)
 from headrace.store.store import Store
 
 if TYPE_CHECKING:
@@ -87,6 +94,8 @@ def save_sharded(
     """
     if check not in ("auto", "read", "none"):
         raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
+    if os.fspath(url).endswith(END):
+        raise InvalidArgumentError(f"{os.fspath(url)}: expected a directory for the files")
     limit = parse_bytes(max_shard_bytes, "max_shard_bytes")
     group = group or find_group(rank_timeout)
     place = Place(Store(url, memory=memory, **options))
@@ -200,15 +209,17 @@ class _Writing:
 
     def _together(self, what: str, work: Callable[[], None]) -> None:
         """Work of rank 0 that the others wait for; what it raises, all raise."""
-        error = ""
+        said = {"error": "", "is_taken": False}
         if self._group.rank == 0:
             try:
                 work()
             except Exception as raised:
                 if self._group.world_size == 1:
                     raise
-                error = f"{type(raised).__name__}: {raised}"
-        raise_first(what, self._group.gather("safetensors together", {"error": error}))
+                is_taken = isinstance(raised, ChangedError)
+                said = {"error": f"{type(raised).__name__}: {raised}", "is_taken": is_taken}
+        gathered = self._group.gather("safetensors together", said)
+        raise_first(what, gathered, ChangedError if gathered[0]["is_taken"] else UnavailableError)
 
     def _clear(self, overwrite: bool) -> None:
         """Takes away what says that a model is there, and uploads that killed jobs have left."""
