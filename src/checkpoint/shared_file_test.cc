@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <random>
 
 #include "base/crc32c.h"
@@ -28,7 +30,7 @@ class SharedFileTest : public ::testing::TestWithParam<const char*> {
     clients_[1] = *StoreClient::wrap(*clients_[0]->store().new_handle(), kMemory);
   }
 
-  Result<std::unique_ptr<SharedFile>> open(int process, const std::string& joins = {}) {
+  Result<std::unique_ptr<SharedFile>> open(std::size_t process, const std::string& joins = {}) {
     return SharedFile::open(
         clients_[process],
         {.key = "a/b/file", .size_bytes = bytes_.size(), .part_bytes = kPart, .joins = joins});
@@ -78,6 +80,18 @@ TEST_P(SharedFileTest, AMissingPartOrADoubleOneIsAnError) {
   parts.push_back(parts.back());
   EXPECT_THAT(std::string(first->publish(parts, no_pause_).error().message()),
               HasSubstr("there twice"));
+  EXPECT_TRUE(is_absent());
+}
+
+TEST_P(SharedFileTest, WhatTheStoreHasIsComparedWithWhatWasCopied) {
+  auto first = *SharedFile::open(clients_[0], {.key = "a/b/file",
+                                               .size_bytes = bytes_.size(),
+                                               .part_bytes = kPart,
+                                               .check = WrittenCheck::kReadBack});
+  for (std::uint32_t part = 0; part < 6; ++part) ASSERT_TRUE(put(*first, part).ok());
+  auto parts = *first->settle(no_pause_);
+  parts[3].crc32c ^= 1;
+  EXPECT_EQ(first->publish(parts, no_pause_).error().code(), Code::kCorrupt);
   EXPECT_TRUE(is_absent());
 }
 
