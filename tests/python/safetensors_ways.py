@@ -88,9 +88,12 @@ def fails(job: Job) -> Any:
 
 
 def different(job: Job) -> Any:
+    """Ranks have different values, or were given different options."""
     rank = begin(job)
+    given = {name: values[rank] for name, values in job.options.items()}
+    value = torch.full((1000,), 0 if given else rank)
     try:
-        safetensors.save_sharded(job.data, {"x": torch.full((1000,), rank)}, rank_timeout=30)
+        safetensors.save_sharded(job.data, {"x": value, "y": value.clone()}, rank_timeout=30, **given)
     except Exception:
         return traceback.format_exc()
     return "written"

@@ -500,6 +500,25 @@ def test_a_model_that_is_there_is_told_to_all_ranks(tmp_path: Path) -> None:
         assert "a model is there; overwrite=True replaces it" in result
 
 
+def test_ranks_with_other_options_write_nothing(tmp_path: Path) -> None:
+    """Each would put its bytes where the others have none."""
+    given = {
+        "metadata": [{"rank": "0"}, {"rank": "1000"}],
+        "max_shard_bytes": ["1kB", "1GB"],
+        "part_bytes": [4096, 8192],
+        "fqn_to_file": [{"x": 1, "y": 1}, {"x": 1}],
+    }
+    jobs = [Job("different", str(tmp_path), 2, options={name: values}) for name, values in given.items()]
+    for name, ranks in zip(given, results(jobs), strict=True):
+        for result in ranks:
+            text = "does not say where y shall be" if name == "fqn_to_file" else "ranks were given different"
+            assert (
+                f"InvalidArgumentError: {'rank 1: its state' if name == 'fqn_to_file' else 'ranks'}" in result
+            )
+            assert text in result
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ranks_that_contradict_one_another_write_nothing(tmp_path: Path) -> None:
     for result in results([Job("different", str(tmp_path), 2)])[0]:
         assert "ranks 0 and 1 have different values" in result

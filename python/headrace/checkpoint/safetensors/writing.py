@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
@@ -141,8 +142,30 @@ class _Model:
         if not plan.arrays:
             raise InvalidArgumentError("the state has no arrays")
         self.planned = {array.name: array for array in plan.arrays}
-        self.files = name_files(plan.arrays, limit, fqn_to_file)
-        self.layouts = self._layouts(plan.arrays, metadata, part_bytes, group.world_size, float4)
+        self.files: dict[str, str] = {}
+        self.layouts: list[FileLayout] = []
+        error = ""
+        try:
+            self.files = name_files(plan.arrays, limit, fqn_to_file)
+            self.layouts = self._layouts(plan.arrays, metadata, part_bytes, group.world_size, float4)
+        except InvalidArgumentError as raised:
+            if group.world_size == 1:
+                raise
+            error = str(raised)
+        self._check_agreed(group, error)
+
+    def _check_agreed(self, group: Group, error: str) -> None:
+        """Ranks that lay files out otherwise would write one another's bytes to wrong places."""
+        rows = [[each.key, each.part_bytes, each.writers] for each in self.layouts]
+        digest = hashlib.sha256(json.dumps([self.files, rows]).encode())
+        for layout in self.layouts:
+            digest.update(layout.header)
+        said = group.gather("safetensors layout", {"error": error, "digest": digest.hexdigest()})
+        raise_first("its state cannot be written", said, InvalidArgumentError)
+        if len({each["digest"] for each in said}) > 1:
+            raise InvalidArgumentError(
+                "ranks were given different max_shard_bytes=, fqn_to_file=, metadata= or part_bytes="
+            )
 
     @property
     def is_single(self) -> bool:
