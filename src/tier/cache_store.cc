@@ -12,6 +12,8 @@
 //   the time it is asked for, the read goes to the store as the caller made it: nobody sees
 //   kChanged who named no version.
 // - A handle dies after its last slot: readers' tasks point to it.
+#include "tier/cache_store.h"
+
 #include <algorithm>
 #include <array>
 #include <deque>
@@ -28,8 +30,9 @@
 namespace headrace {
 namespace {
 
-using tier::DiskCache;
+using tier::ExtentInfo;
 using tier::ExtentName;
+using tier::Tier;
 
 /// Reads that a plan which comes late is told of.
 constexpr std::size_t kRemembered = 4096;
@@ -42,10 +45,10 @@ constexpr std::chrono::milliseconds kFlightPatience{3000};
 
 class CacheHandle final : public ForwardingStore {
  public:
-  CacheHandle(std::unique_ptr<Store> inner, std::shared_ptr<DiskCache> cache,
+  CacheHandle(std::unique_ptr<Store> inner, std::shared_ptr<Tier> tier,
               std::shared_ptr<tier::Versions> versions, std::size_t accept_limit)
       : ForwardingStore(std::move(inner)),
-        cache_(std::move(cache)),
+        tier_(std::move(tier)),
         versions_(std::move(versions)),
         accept_limit_(accept_limit),
         origin_(ForwardingStore::origin()) {}
@@ -123,7 +126,7 @@ class CacheHandle final : public ForwardingStore {
     return after_write(key, [&] { return inner().complete_upload(key, upload_id, parts, call); });
   }
 
-  bool wants_foresight() const noexcept override { return true; }
+  bool wants_foresight() const noexcept override { return tier_->wants_plans(); }
   std::uint64_t read_count() const noexcept override {
     MutexLock lock(mutex_);
     return read_count_;
@@ -138,7 +141,7 @@ class CacheHandle final : public ForwardingStore {
                          .first = read.first,
                          .second = read.second});
     }
-    auto plan = cache_->publish_plan(std::move(entries));
+    auto plan = tier_->publish_plan(std::move(entries));
     MutexLock lock(mutex_);
     // What was read while the plan was made.
     const std::uint64_t first =
@@ -151,13 +154,13 @@ class CacheHandle final : public ForwardingStore {
   bool holds(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
              std::uint64_t length_bytes) override {
     if (etag.empty() || length_bytes == 0) return false;
-    return cache_->holds(
+    return tier_->holds(
         {tier::object_id(origin_, object_url(key), etag), offset_bytes, length_bytes});
   }
 
   void append_metrics(MetricList& out) const override {
     inner().append_metrics(out);
-    cache_->append_metrics(out);
+    tier_->append_metrics(out);
   }
 
  private:
@@ -177,14 +180,13 @@ class CacheHandle final : public ForwardingStore {
     bool is_inside = false;  // The store has it.
     // What Pace was told to be under way; 0: nothing.
     std::uint64_t disk_bytes = 0, store_bytes = 0;
-    DiskCache::Flight flight;
-    TimePoint submitted{}, patience{};
+    Tier::Flight flight;
+    TimePoint submitted{}, patience{}, looked{};
   };
 
   Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store> handle) override {
     return std::unique_ptr<Store>(
-
-        std::make_unique<CacheHandle>(std::move(handle), cache_, versions_, accept_limit_));
+        std::make_unique<CacheHandle>(std::move(handle), tier_, versions_, accept_limit_));
   }
 
   template <class Call>
@@ -209,22 +211,28 @@ class CacheHandle final : public ForwardingStore {
   void begin_disk(Slot& slot) {
     if (slot.request.length_bytes < tier::Pace::kLeastBytes) return;
     slot.disk_bytes = slot.request.length_bytes;
-    cache_->pace().begin_disk(slot.disk_bytes, cache_->clock().now());
+    tier_->pace().begin_disk(slot.disk_bytes, tier_->clock().now());
   }
   void end_disk(Slot& slot, std::uint64_t moved_bytes) {
     const std::uint64_t bytes = std::exchange(slot.disk_bytes, 0);
-    if (bytes > 0) cache_->pace().end_disk(bytes, moved_bytes, cache_->clock().now());
+    if (bytes > 0) tier_->pace().end_disk(bytes, moved_bytes, tier_->clock().now());
   }
   void begin_store(Slot& slot, std::uint64_t bytes) {
     if (bytes < tier::Pace::kLeastBytes) return;
     slot.store_bytes = bytes;
-    cache_->pace().begin_store(bytes, cache_->clock().now());
+    tier_->pace().begin_store(bytes, tier_->clock().now());
   }
   void end_store(Slot& slot, std::uint64_t moved_bytes) {
     const std::uint64_t bytes = std::exchange(slot.store_bytes, 0);
-    if (bytes > 0) cache_->pace().end_store(bytes, moved_bytes, cache_->clock().now());
+    if (bytes > 0) tier_->pace().end_store(bytes, moved_bytes, tier_->clock().now());
   }
   void look_up(std::size_t index);
+  /// Looks for what is wanted, on a thread that the tier allows.
+  void look(std::size_t index, Slot& slot);
+  /// What it found.
+  void end_look(std::size_t index, Tier::Found found, std::uint64_t object_size);
+  /// Until somebody else has fetched it, or has had long enough.
+  void wait_for_flight(std::size_t index, Slot& slot);
   /// To the store, as soon as that takes it.
   void send(std::size_t index);
   void flush() HEADRACE_REQUIRES(mutex_);
@@ -245,7 +253,7 @@ class CacheHandle final : public ForwardingStore {
            std::to_string(slot.name.offset_bytes + slot.name.length_bytes) + ")";
   }
 
-  const std::shared_ptr<DiskCache> cache_;
+  const std::shared_ptr<Tier> tier_;
   const std::shared_ptr<tier::Versions> versions_;
   std::stop_source stop_;  // Ends head() of readers.
   const std::size_t accept_limit_;
@@ -272,7 +280,7 @@ bool CacheHandle::accept(Request& request) {
   const bool fits = request.slab_offset_bytes <= request.slab.bytes().size() &&
                     request.length_bytes <= request.slab.bytes().size() - request.slab_offset_bytes;
   const bool wants_version = request.etag.empty() &&
-                             request.length_bytes >= cache_->least_unnamed_bytes() &&
+                             request.length_bytes >= tier_->least_unnamed_bytes() &&
                              !request.fresh_connection;
   const bool is_cached =
       is_ranged && fits && (wants_version || (!request.etag.empty() && !request.allow_short));
@@ -298,7 +306,7 @@ bool CacheHandle::accept(Request& request) {
     slot.asked_bytes = request.length_bytes;
     slot.is_kept = is_cached;
     slot.is_cancelled = slot.is_inside = false;
-    slot.submitted = cache_->clock().now();
+    slot.submitted = tier_->clock().now();
     slot.patience = {};
     if (is_cached) {
       slot.name = {tier::object_id(origin_, object_url(request.key), request.etag),
@@ -323,7 +331,7 @@ bool CacheHandle::accept(Request& request) {
   }
   if (!is_cached) return true;
   begin_disk(*accepted);
-  if (cache_->run([this, index] { look_up(index); })) return true;
+  if (tier_->run([this, index] { look_up(index); }, wants_version)) return true;
   // Too much to look for: fetched, as without a cache.
   if (wants_version) {
     MutexLock lock(mutex_);
@@ -334,13 +342,13 @@ bool CacheHandle::accept(Request& request) {
 }
 
 bool CacheHandle::find_version(Slot& slot) {
-  auto version = versions_->find(slot.key, cache_->clock().now());
+  auto version = versions_->find(slot.key, tier_->clock().now());
   if (!version) {
     auto info = inner().head(std::string(slot.key),
                              {.deadline = slot.request.deadline, .stop = stop_.get_token()});
     if (!info || info->etag.empty()) return false;
     version = {.etag = std::move(info->etag), .size_bytes = info->size_bytes};
-    versions_->note(slot.key, *version, cache_->clock().now());
+    versions_->note(slot.key, *version, tier_->clock().now());
   }
   const std::uint64_t offset = slot.request.offset_bytes;
   if (offset >= version->size_bytes) return false;
@@ -371,7 +379,7 @@ void CacheHandle::look_up(std::size_t index) {
     slot = &slots_[index];
     is_cancelled = slot->is_cancelled;
   }
-  const TimePoint now = cache_->clock().now();
+  const TimePoint now = tier_->clock().now();
   if (is_cancelled)
     return complete(index, Status(Code::kCancelled, describe(*slot) + ": cancelled"), now, 0);
   if (slot->request.deadline <= now)
@@ -381,28 +389,56 @@ void CacheHandle::look_up(std::size_t index) {
     return send(index);
   }
   if (slot->request.fresh_connection) {
-    cache_->drop(slot->name);
+    tier_->drop(slot->name);
     return send(index);
   }
-  const auto out = slot->request.slab.bytes().subspan(slot->request.slab_offset_bytes,
-                                                      slot->request.length_bytes);
-  std::uint64_t object_size = 0;
-  auto found = cache_->read(slot->name, out, object_size);
-  if (found == DiskCache::Found::kNothing) {
-    slot->flight = cache_->begin_flight(slot->name);
-    // Whoever had it may have ended since it was looked for.
-    if (slot->flight) found = cache_->read(slot->name, out, object_size);
+  if (tier_->looks_in_flight() && !slot->flight) {
+    slot->flight = tier_->begin_flight(slot->name);
+    if (!slot->flight) return wait_for_flight(index, *slot);
   }
-  if (found == DiskCache::Found::kAll) return complete(index, {}, now, object_size);
-  if (found == DiskCache::Found::kTooSlow) slot->is_kept = false;
-  if (slot->flight || found == DiskCache::Found::kTooSlow) return send(index);
-  end_disk(*slot, 0);
-  if (slot->patience == TimePoint()) {
-    slot->patience = system_clock().now() + kFlightPatience;
-    cache_->note_wait();
+  slot->looked = now;
+  look(index, *slot);
+}
+
+void CacheHandle::look(std::size_t index, Slot& slot) {
+  const auto out =
+      slot.request.slab.bytes().subspan(slot.request.slab_offset_bytes, slot.request.length_bytes);
+  const ExtentInfo wanted{.name = slot.name,
+                          .object_size_bytes = 0,
+                          .url = object_url(slot.key),
+                          .etag = std::string(slot.etag)};
+  tier_->read(wanted, out, slot.request.deadline,
+              [this, index](Tier::Found found, std::uint64_t object_size) {
+                end_look(index, found, object_size);
+              });
+}
+
+void CacheHandle::end_look(std::size_t index, Tier::Found found, std::uint64_t object_size) {
+  Slot* slot = nullptr;
+  {
+    MutexLock lock(mutex_);
+    slot = &slots_[index];
   }
-  if (system_clock().now() >= slot->patience) return send(index);
-  cache_->run_later(system_clock().now() + kFlightPause, [this, index] { look_up(index); });
+  if (found == Tier::Found::kAll) return complete(index, {}, slot->looked, object_size);
+  if (found == Tier::Found::kTooSlow) {
+    slot->is_kept = false;
+    return send(index);
+  }
+  if (slot->flight) return send(index);
+  slot->flight = tier_->begin_flight(slot->name);
+  // Whoever had it may have ended since it was looked for.
+  if (slot->flight) return look(index, *slot);
+  wait_for_flight(index, *slot);
+}
+
+void CacheHandle::wait_for_flight(std::size_t index, Slot& slot) {
+  end_disk(slot, 0);
+  if (slot.patience == TimePoint()) {
+    slot.patience = system_clock().now() + kFlightPatience;
+    tier_->note_wait();
+  }
+  if (system_clock().now() >= slot.patience) return send(index);
+  tier_->run_later(system_clock().now() + kFlightPause, [this, index] { look_up(index); });
 }
 
 void CacheHandle::complete(std::size_t index, Status status, TimePoint began,
@@ -419,7 +455,7 @@ void CacheHandle::complete(std::size_t index, Status status, TimePoint began,
   completion.object_size_bytes = object_size;
   completion.submitted = slot.submitted;
   completion.sent = completion.first_byte = began;
-  completion.finished = cache_->clock().now();
+  completion.finished = tier_->clock().now();
   finish(index, std::move(completion));
   // Under the lock: the handle may die once its last slot is free.
   changed_.notify_all();
@@ -429,7 +465,7 @@ void CacheHandle::complete(std::size_t index, Status status, TimePoint began,
 void CacheHandle::finish(std::size_t index, Completion completion) {
   Slot& slot = slots_[index];
   completion.tag = slot.tag;
-  slot.flight = DiskCache::Flight();
+  slot.flight = Tier::Flight();
   slot.request = Request();
   slot.is_used = false;
   free_.push_back(index);
@@ -440,7 +476,7 @@ void CacheHandle::finish(std::size_t index, Completion completion) {
 void CacheHandle::send(std::size_t index) {
   MutexLock lock(mutex_);
   end_disk(slots_[index], 0);
-  if (slots_[index].is_kept) cache_->note_miss(slots_[index].name.length_bytes);
+  if (slots_[index].is_kept) tier_->note_miss(slots_[index].name.length_bytes);
   waiting_.push_back(index);
   drop_cancelled();
   flush();
@@ -470,7 +506,7 @@ void CacheHandle::drop_cancelled() {
     completion.status = Status(Code::kCancelled, describe(slot) + ": cancelled");
     completion.slab = std::move(slot.request.slab);
     completion.submitted = slot.submitted;
-    completion.finished = cache_->clock().now();
+    completion.finished = tier_->clock().now();
     finish(index, std::move(completion));
     return true;
   });
@@ -488,7 +524,7 @@ std::size_t CacheHandle::take_ready(std::span<Completion> out) {
 bool CacheHandle::take_inside(Completion& completion) {
   const std::size_t index = completion.tag;
   ExtentName name;
-  DiskCache::Flight flight;
+  Tier::Flight flight;
   std::string key, etag;
   bool is_kept = false;
   std::size_t slab_offset = 0;
@@ -500,7 +536,7 @@ bool CacheHandle::take_inside(Completion& completion) {
     if (!slot.own_etag.empty() && completion.status.code() == Code::kChanged) {
       versions_->forget(slot.key);
       restore(slot);
-      slot.flight = DiskCache::Flight();
+      slot.flight = Tier::Flight();
       slot.request.slab = std::move(completion.slab);
       --inside_count_;
       waiting_.push_back(index);
@@ -525,11 +561,11 @@ bool CacheHandle::take_inside(Completion& completion) {
     --inside_count_;
   }
   if (!is_kept) return true;
-  cache_->keep({.name = name,
-                .object_size_bytes = completion.object_size_bytes,
-                .url = object_url(key),
-                .etag = std::move(etag)},
-               completion.slab.bytes().subspan(slab_offset, name.length_bytes), std::move(flight));
+  tier_->keep({.name = name,
+               .object_size_bytes = completion.object_size_bytes,
+               .url = object_url(key),
+               .etag = std::move(etag)},
+              completion.slab.bytes().subspan(slab_offset, name.length_bytes), std::move(flight));
   return true;
 }
 
@@ -570,11 +606,20 @@ std::size_t CacheHandle::wait(std::span<Completion> out, TimePoint until, std::s
 
 }  // namespace
 
+namespace tier {
+
+std::unique_ptr<Store> wrap_tier(std::unique_ptr<Store> inner, std::shared_ptr<Tier> tier,
+                                 std::size_t accept_limit) {
+  return std::make_unique<CacheHandle>(std::move(inner), std::move(tier),
+                                       std::make_shared<Versions>(), accept_limit);
+}
+
+}  // namespace tier
+
 std::unique_ptr<Store> cache_reads(std::unique_ptr<Store> inner, std::shared_ptr<Cache> cache,
                                    std::size_t accept_limit) {
-  return std::make_unique<CacheHandle>(std::move(inner),
-                                       std::static_pointer_cast<DiskCache>(std::move(cache)),
-                                       std::make_shared<tier::Versions>(), accept_limit);
+  return tier::wrap_tier(std::move(inner),
+                         std::static_pointer_cast<tier::DiskCache>(std::move(cache)), accept_limit);
 }
 
 }  // namespace headrace

@@ -118,7 +118,7 @@ Status DiskCache::start() {
   allow_buffers(options_.buffer_bytes);
   readers_ = std::make_unique<ThreadPool>(options_.reader_count, kReadQueue);
   writers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
-  timer_ = std::thread([this] { run_timer(); });
+  delayed_ = std::make_unique<DelayedTasks>(*readers_);
   return {};
 }
 
@@ -129,46 +129,22 @@ void DiskCache::allow_buffers(std::uint64_t bytes) noexcept {
 }
 
 DiskCache::~DiskCache() {
-  {
-    MutexLock lock(timer_mutex_);
-    is_ending_ = true;
-  }
-  timer_changed_.notify_all();
-  if (timer_.joinable()) timer_.join();
+  delayed_.reset();
   readers_.reset();
   writers_.reset();
 }
 
-void DiskCache::run_later(TimePoint due, ThreadPool::Task task) {
-  MutexLock lock(timer_mutex_);
-  later_.push({due, std::move(task)});
-  timer_changed_.notify_all();
-}
-
-void DiskCache::run_timer() {
-  MutexLock lock(timer_mutex_);
-  while (!is_ending_) {
-    if (later_.empty()) {
-      lock.wait(timer_changed_);
-      continue;
-    }
-    const TimePoint due = later_.top().due;
-    if (system_clock().now() < due) {
-      lock.wait_until(timer_changed_, due);
-      continue;
-    }
-    Later next = later_.top();
-    later_.pop();
-    if (!readers_->submit(next.task)) {
-      next.due += std::chrono::milliseconds(1);
-      later_.push(std::move(next));
-    }
-  }
-}
-
 // --- reading ---
 
-DiskCache::Found DiskCache::read(const ExtentName& range, std::span<std::byte> out,
+void DiskCache::read(const ExtentInfo& wanted, std::span<std::byte> out, TimePoint deadline,
+                     Done done) {
+  static_cast<void>(deadline);  // A disk takes no time to speak of, or cannot be stopped.
+  std::uint64_t object_size = 0;
+  const Found found = find(wanted.name, out, object_size);
+  done(found, object_size);
+}
+
+DiskCache::Found DiskCache::find(const ExtentName& range, std::span<std::byte> out,
                                  std::uint64_t& object_size_bytes) {
   lookups_since_.fetch_add(1, std::memory_order_relaxed);
   const std::vector<ExtentName> extents = index_.cover(range);

@@ -8,12 +8,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
-#include <queue>
 #include <set>
 #include <span>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -23,6 +20,7 @@
 #include "headrace/cache.h"
 #include "headrace/memory.h"
 #include "insight/counter.h"
+#include "tier/delayed_tasks.h"
 #include "tier/eviction_order.h"
 #include "tier/extent_file.h"
 #include "tier/extent_index.h"
@@ -30,70 +28,42 @@
 #include "tier/pace.h"
 #include "tier/pins.h"
 #include "tier/plan_file.h"
+#include "tier/tier.h"
 
 namespace headrace::tier {
 
-class DiskCache final : public Cache {
+class DiskCache final : public Cache, public Tier {
  public:
   static Result<std::shared_ptr<DiskCache>> create(const CacheOptions& options);
   ~DiskCache() override;
 
-  // --- what handles use ---
+  // --- Tier ---
 
-  enum class Found {
-    kNothing,  ///< Files do not have it all; what cannot be read or proved is deleted.
-    kAll,
-    kTooSlow,  ///< They have, but the store has it sooner.
-  };
-  /// Fills `out` from files. Blocks for the disk: call it on run()'s threads.
-  Found read(const ExtentName& range, std::span<std::byte> out, std::uint64_t& object_size_bytes);
-
-  /// The right to fetch an extent; given back when it is destroyed, before the cache is.
-  class Flight {
-   public:
-    Flight() = default;
-    Flight(DiskCache& cache, const ExtentName& extent) : cache_(&cache), extent_(extent) {}
-    Flight(Flight&& o) noexcept : cache_(std::exchange(o.cache_, nullptr)), extent_(o.extent_) {}
-    Flight& operator=(Flight&& o) noexcept {
-      std::swap(cache_, o.cache_);
-      std::swap(extent_, o.extent_);
-      return *this;
-    }
-    ~Flight() {
-      if (cache_ != nullptr) cache_->end_flight(extent_);
-    }
-    explicit operator bool() const noexcept { return cache_ != nullptr; }
-
-   private:
-    DiskCache* cache_ = nullptr;
-    ExtentName extent_;
-  };
-  /// Empty: somebody, here or in another process, is fetching it.
-  Flight begin_flight(const ExtentName& extent);
-
-  /// Keeps a copy of `data`, which came from a store, and writes it when there is time; leaves it
-  /// out where there is no memory or no room for it. Never waits. The flight ends with the file.
-  void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight);
-  /// Whether files have all of a range, as far as their names tell.
-  bool holds(const ExtentName& range) { return !index_.cover(range).empty(); }
-  /// Deletes what overlaps the range: it made no sense to a reader.
-  void drop(const ExtentName& range);
-
-  /// Tells all processes when a reader needs what. Null when it cannot be written.
-  std::shared_ptr<OwnPlan> publish_plan(std::vector<PlanEntry> entries);
-
-  /// Runs `task` on a reader's thread. False: too many wait.
-  bool run(ThreadPool::Task&& task) { return readers_->submit(std::move(task)); }
-  /// The same at `due`, surely.
-  void run_later(TimePoint due, ThreadPool::Task task);
-
-  /// To be told of reads of Pace::kLeastBytes and more.
-  Pace& pace() noexcept { return pace_; }
-
-  Clock& clock() const noexcept { return clock_; }
-  std::uint64_t least_unnamed_bytes() const noexcept { return options_.least_unnamed_bytes; }
-  void note_wait() noexcept { waits_.add(); }
-  void note_miss(std::uint64_t bytes) noexcept {
+  /// Blocks for the disk, and calls `done` before it returns. What cannot be read or proved is
+  /// deleted.
+  void read(const ExtentInfo& wanted, std::span<std::byte> out, TimePoint deadline,
+            Done done) override;
+  Flight begin_flight(const ExtentName& extent) override;
+  bool looks_in_flight() const noexcept override { return false; }
+  void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) override;
+  bool holds(const ExtentName& range) override { return !index_.cover(range).empty(); }
+  void drop(const ExtentName& range) override;
+  bool wants_plans() const noexcept override { return true; }
+  std::shared_ptr<OwnPlan> publish_plan(std::vector<PlanEntry> entries) override;
+  bool run(ThreadPool::Task&& task, bool may_block) override {
+    static_cast<void>(may_block);  // All of them do.
+    return readers_->submit(std::move(task));
+  }
+  void run_later(TimePoint due, ThreadPool::Task task) override {
+    delayed_->add(due, std::move(task));
+  }
+  Pace& pace() noexcept override { return pace_; }
+  Clock& clock() const noexcept override { return clock_; }
+  std::uint64_t least_unnamed_bytes() const noexcept override {
+    return options_.least_unnamed_bytes;
+  }
+  void note_wait() noexcept override { waits_.add(); }
+  void note_miss(std::uint64_t bytes) noexcept override {
     misses_.add();
     miss_bytes_.add(bytes);
   }
@@ -119,17 +89,12 @@ class DiskCache final : public Cache {
   void append_metrics(MetricList& out) const override;
 
  private:
-  struct Later {
-    TimePoint due;
-    ThreadPool::Task task;
-    bool operator<(const Later& o) const noexcept { return due > o.due; }  // The first on top.
-  };
-
   DiskCache(const CacheOptions& options, Fd root, Fd plans);
   Status start();
   void allow_buffers(std::uint64_t bytes) noexcept;
 
-  void end_flight(const ExtentName& extent);
+  void end_flight(const ExtentName& extent) override;
+  Found find(const ExtentName& range, std::span<std::byte> out, std::uint64_t& object_size_bytes);
   /// \return whether all of it came, proved.
   bool read_one(const ExtentName& extent, std::uint64_t from_bytes, std::span<std::byte> out,
                 std::uint64_t& object_size_bytes);
@@ -147,7 +112,6 @@ class DiskCache final : public Cache {
   bool unlink_extent(const ExtentName& extent);
   void mark(const ExtentName& extent, bool is_hit) const;
   void note_failure(const Status& status);
-  void run_timer();
 
   const CacheOptions options_;
   Clock& clock_;
@@ -176,13 +140,8 @@ class DiskCache final : public Cache {
   Counter hits_, hit_bytes_, misses_, miss_bytes_, passed_bytes_, waits_, written_bytes_,
       skipped_bytes_, evicted_bytes_, corrupt_, failures_, pin_refusals_;
 
-  Mutex timer_mutex_;
-  std::condition_variable timer_changed_;
-  std::priority_queue<Later> later_ HEADRACE_GUARDED_BY(timer_mutex_);
-  bool is_ending_ HEADRACE_GUARDED_BY(timer_mutex_) = false;
-  std::thread timer_;
-
-  std::unique_ptr<ThreadPool> readers_, writers_;  // Last: their tasks use all of the above.
+  std::unique_ptr<ThreadPool> readers_, writers_;  // Their tasks use all of the above.
+  std::unique_ptr<DelayedTasks> delayed_;          // Of readers_.
 };
 
 }  // namespace headrace::tier

@@ -1,0 +1,16 @@
+#pragma once
+/// \file
+/// A store whose reads are served from a tier.
+#include <cstddef>
+#include <memory>
+
+#include "headrace/store.h"
+#include "tier/tier.h"
+
+namespace headrace::tier {
+
+/// As cache_reads() (headrace/cache.h) says, of any tier.
+std::unique_ptr<Store> wrap_tier(std::unique_ptr<Store> inner, std::shared_ptr<Tier> tier,
+                                 std::size_t accept_limit);
+
+}  // namespace headrace::tier
