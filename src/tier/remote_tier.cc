@@ -1,0 +1,186 @@
+// Invariants:
+// - Whoever reads never waits for whoever writes: what is kept is copied, sealed by a worker and
+//   handed to the engine; what finds no memory is left out.
+// - No failure of the engine reaches a reader: all outcomes but one are misses.
+// - A flight ends when its extent can be found, or will not be kept.
+#include "tier/remote_tier.h"
+
+#include <cstring>
+#include <utility>
+
+namespace headrace::tier {
+namespace {
+
+/// Sealing and asking stores for versions.
+constexpr std::size_t kWorkers = 2;
+constexpr std::size_t kQueue = 16384;
+constexpr std::uint64_t kMostBufferBytes = std::uint64_t{64} << 30;
+
+}  // namespace
+
+struct RemoteTier::Write {
+  ExtentInfo info;
+  Slab slab;
+  Flight flight;
+};
+
+Result<std::shared_ptr<RemoteTier>> RemoteTier::create(std::unique_ptr<RemoteCache> engine,
+                                                       const Options& options) {
+  std::shared_ptr<RemoteTier> tier(new RemoteTier(std::move(engine), options));
+  HEADRACE_TRY_ASSIGN(tier->buffers_, SlabPool::create({.limit_bytes = kMostBufferBytes}));
+  return tier;
+}
+
+RemoteTier::RemoteTier(std::unique_ptr<RemoteCache> engine, const Options& options)
+    : options_(options),
+      clock_(options.clock != nullptr ? *options.clock : system_clock()),
+      prefix_("cache." + std::string(engine->kind()) + "."),
+      buffer_bytes_(options.buffer_bytes),
+      engine_(std::move(engine)),
+      workers_(std::make_unique<ThreadPool>(kWorkers, kQueue)),
+      delayed_(std::make_unique<DelayedTasks>(*workers_)) {}
+
+RemoteTier::~RemoteTier() {
+  delayed_.reset();
+  workers_.reset();  // Seals what was kept.
+  engine_.reset();
+}
+
+void RemoteTier::allow_buffers(std::uint64_t bytes) noexcept {
+  std::uint64_t known = buffer_bytes_.load();
+  while (known < bytes && !buffer_bytes_.compare_exchange_weak(known, bytes)) {
+  }
+}
+
+void RemoteTier::flush() {
+  MutexLock lock(writes_mutex_);
+  while (writes_pending_ > 0) lock.wait(writes_done_);
+}
+
+bool RemoteTier::run(ThreadPool::Task&& task, bool may_block) {
+  if (may_block) return workers_->submit(std::move(task));
+  task();
+  return true;
+}
+
+// --- reading ---
+
+void RemoteTier::read(const ExtentInfo& wanted, std::span<std::byte> out, TimePoint deadline,
+                      Done done) {
+  if (!fits_remote_header(wanted)) return done(Found::kNothing, 0);
+  if (out.size() >= Pace::kLeastBytes && pace_.prefers_store(clock_.now())) {
+    passed_bytes_.add(out.size());
+    return done(Found::kTooSlow, 0);
+  }
+  engine_->get({.extent = wanted,
+                .out = out,
+                .deadline = deadline,
+                .done = [this, name = wanted.name, done = std::move(done)](
+                            Outcome outcome, std::uint64_t object_size) {
+                  end_read(name, outcome);
+                  done(outcome == Outcome::kDone ? Found::kAll : Found::kNothing, object_size);
+                }});
+}
+
+void RemoteTier::end_read(const ExtentName& extent, Outcome outcome) {
+  switch (outcome) {
+    case Outcome::kDone:
+      hits_.add();
+      hit_bytes_.add(extent.length_bytes);
+      return;
+    case Outcome::kCorrupt:
+      corrupt_.add();
+      engine_->replace(extent);
+      return;
+    case Outcome::kFailed:
+    case Outcome::kRefused:
+      failures_.add();
+      return;
+    case Outcome::kMissing:
+    case Outcome::kResting:
+      return;
+  }
+}
+
+RemoteTier::Flight RemoteTier::begin_flight(const ExtentName& extent) {
+  MutexLock lock(flights_mutex_);
+  if (!flights_.insert(extent).second) return {};
+  return {*this, extent};
+}
+
+void RemoteTier::end_flight(const ExtentName& extent) {
+  MutexLock lock(flights_mutex_);
+  flights_.erase(extent);
+}
+
+// --- writing ---
+
+void RemoteTier::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) {
+  if (!fits_remote_header(info)) return skipped_bytes_.add(data.size());
+  const ExtentParts parts(data.size(), engine_->part_bytes());
+  const std::size_t header = remote_header_bytes(info);
+  const std::size_t size = data.size() + parts.count() * header;
+  const std::uint64_t charged = SlabPool::charged_bytes(size);
+  // Two at a time may both find room for one: off by an extent for each thread that reads.
+  if (buffers_->used_bytes() + charged > buffer_bytes_.load())
+    return skipped_bytes_.add(data.size());
+  auto slab = buffers_->try_acquire(size);
+  if (!slab) return skipped_bytes_.add(data.size());
+  auto out = slab->bytes();
+  for (std::uint64_t i = 0; i < parts.count(); ++i) {
+    const ExtentPart part = parts.part(i);
+    std::memcpy(out.data() + header, data.data() + part.from_bytes, part.length_bytes);
+    out = out.subspan(header + part.length_bytes);
+  }
+  auto job = std::make_shared<Write>(
+      Write{.info = std::move(info), .slab = *std::move(slab), .flight = std::move(flight)});
+  {
+    MutexLock lock(writes_mutex_);
+    ++writes_pending_;
+  }
+  if (!workers_->submit([this, job] { write(job); })) end_write(*job, Outcome::kResting);
+}
+
+void RemoteTier::write(const std::shared_ptr<Write>& job) {
+  const ExtentParts parts(job->info.name.length_bytes, engine_->part_bytes());
+  const std::size_t header = remote_header_bytes(job->info);
+  auto at = job->slab.bytes();
+  for (std::uint64_t i = 0; i < parts.count(); ++i) {
+    const ExtentPart part = parts.part(i);
+    make_remote_header(job->info, part.from_bytes, at.subspan(header, part.length_bytes),
+                       at.first(header));
+    at = at.subspan(header + part.length_bytes);
+  }
+  engine_->put({.extent = job->info,
+                .slab = std::move(job->slab),
+                .done = [this, job](Outcome outcome, std::uint64_t) {
+                  job->flight = Flight();  // Whoever waits for it finds it now.
+                  end_write(*job, outcome);
+                }});
+}
+
+void RemoteTier::end_write(const Write& job, Outcome outcome) {
+  const std::uint64_t bytes = job.info.name.length_bytes;
+  (outcome == Outcome::kDone ? written_bytes_ : skipped_bytes_).add(bytes);
+  if (outcome == Outcome::kFailed || outcome == Outcome::kRefused) failures_.add();
+  MutexLock lock(writes_mutex_);
+  if (--writes_pending_ == 0) writes_done_.notify_all();
+}
+
+void RemoteTier::append_metrics(MetricList& out) const {
+  const auto counter = [&](const char* name, std::string_view unit, const Counter& value) {
+    append_counter(out, prefix_ + name, unit, value.value());
+  };
+  counter("hits", "reads", hits_);
+  counter("hit_bytes", "bytes", hit_bytes_);
+  counter("misses", "reads", misses_);
+  counter("miss_bytes", "bytes", miss_bytes_);
+  counter("passed_bytes", "bytes", passed_bytes_);
+  counter("waits", "reads", waits_);
+  counter("written_bytes", "bytes", written_bytes_);
+  counter("skipped_bytes", "bytes", skipped_bytes_);
+  counter("corrupt", "extents", corrupt_);
+  counter("failures", "calls", failures_);
+}
+
+}  // namespace headrace::tier
