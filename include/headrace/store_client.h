@@ -20,6 +20,7 @@
 
 #include "headrace/access_log.h"
 #include "headrace/cache.h"
+#include "headrace/cluster_cache.h"
 #include "headrace/memory.h"
 #include "headrace/range_fetcher.h"
 #include "headrace/store.h"
@@ -38,16 +39,16 @@ class StoreClient {
   using Logs = std::vector<std::shared_ptr<AccessLog>>;
 
   /// Opens the store; `memory_bytes` bounds the data of all calls together. `cache`: read through
-  /// it; none when it names no directory. Its buffers are part of `memory_bytes`. `log`: of the
-  /// accesses, those that the cache serves included; none when it names no file. Errors: those of
-  /// open_store, Cache, AccessLog and SlabPool.
-  static Result<std::shared_ptr<StoreClient>> open(const StoreOptions& options,
-                                                   const Environment& environment,
-                                                   std::uint64_t memory_bytes,
-                                                   const AccessLogOptions& log = {},
-                                                   const CacheOptions& cache = {});
-  /// What of the memory of a client with a cache serves as its buffers, unless CacheOptions says
-  /// less.
+  /// it; none when it names no directory. `cluster`: and behind it through these, the nearest
+  /// first. Their buffers are part of `memory_bytes`. `log`: of the accesses, those that caches
+  /// serve included; none when it names no file. Errors: those of open_store, Cache,
+  /// read_through_cluster, AccessLog and SlabPool.
+  static Result<std::shared_ptr<StoreClient>> open(
+      const StoreOptions& options, const Environment& environment, std::uint64_t memory_bytes,
+      const AccessLogOptions& log = {}, const CacheOptions& cache = {},
+      std::span<const ClusterCacheOptions> cluster = {});
+  /// What of the memory of a client with one cache serves as its buffers, unless CacheOptions says
+  /// less. With several: that is shared out, but each has enough for a few requests.
   static std::uint64_t cache_buffer_bytes(std::uint64_t memory_bytes) noexcept;
   /// A client of an open store, whose accesses go to `logs`. Errors: those of SlabPool.
   static Result<std::shared_ptr<StoreClient>> wrap(std::unique_ptr<Store> store,

@@ -148,6 +148,7 @@ class Store:
         rank: int | None = None,
         cache: str = "",
         cache_limit_bytes: int = 0,
+        cluster: list[tuple[str, dict[str, object]]] = ...,
     ) -> None: ...
     @property
     def url(self) -> str: ...

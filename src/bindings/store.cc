@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "buffers.h"
+#include "cluster_options.h"
 #include "errors.h"
 #include "metrics.h"
 #include "store_options.h"
@@ -31,9 +32,10 @@ Environment make_environment(const std::map<std::string, std::string>& overrides
 
 void open_client(PyStore* self, StoreOptions options,
                  const std::map<std::string, std::string>& overrides, std::uint64_t memory_bytes,
-                 const AccessLogOptions& log, const CacheOptions& cache) {
+                 const AccessLogOptions& log, const CacheOptions& cache, const nb::list& cluster) {
   const std::string url = options.url;
-  auto client = StoreClient::open(options, make_environment(overrides), memory_bytes, log, cache);
+  auto client = StoreClient::open(options, make_environment(overrides), memory_bytes, log, cache,
+                                  parse_cluster_caches(cluster));
   new (self) PyStore{Guarded<StoreClient>("the store", value_or_raise(std::move(client), url))};
 }
 
@@ -225,7 +227,7 @@ void bind_store(nb::module_& m) {
           [](PyStore* self, const std::string& url, std::uint64_t memory_bytes,
              const nb::dict& options, const std::map<std::string, std::string>& environment,
              const std::string& access_log, std::optional<std::uint32_t> rank,
-             const std::string& cache, std::uint64_t cache_limit_bytes) {
+             const std::string& cache, std::uint64_t cache_limit_bytes, const nb::list& cluster) {
             AccessLogOptions log;
             log.path = access_log;
             log.rank = rank;
@@ -233,11 +235,11 @@ void bind_store(nb::module_& m) {
             cached.directory = cache;
             cached.limit_bytes = cache_limit_bytes;
             open_client(self, parse_store_options(url, options), environment, memory_bytes, log,
-                        cached);
+                        cached, cluster);
           },
           nb::arg("url"), nb::arg("memory_bytes"), nb::arg("options"), nb::arg("environment"),
           nb::arg("access_log") = "", nb::arg("rank") = nb::none(), nb::arg("cache") = "",
-          nb::arg("cache_limit_bytes") = 0)
+          nb::arg("cache_limit_bytes") = 0, nb::arg("cluster") = nb::list())
       .def_prop_ro("url", [](PyStore& self) { return self.client.get()->store().url(); })
       .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
       .def("get", &get, nb::arg("key"))

@@ -48,6 +48,14 @@ std::string describe_shortage(std::size_t size_bytes, const SlabPool& pool) {
          " bytes are held by results that are still in use; drop results earlier, or raise memory=";
 }
 
+/// Of the memory, for each of several caches.
+std::uint64_t bytes_of_each(std::uint64_t memory_bytes, std::uint64_t cache_count) {
+  const std::uint64_t all = StoreClient::cache_buffer_bytes(memory_bytes);
+  if (cache_count <= 1) return all;
+  const std::uint64_t least = std::min(kLeastCacheBytes, memory_bytes / kCacheShare);
+  return std::max(all / cache_count, least);
+}
+
 /// Counts a call that waits for memory.
 class Starving {
  public:
@@ -72,15 +80,23 @@ std::uint64_t StoreClient::cache_buffer_bytes(std::uint64_t memory_bytes) noexce
   return std::min(most, std::max(memory_bytes / kCacheShare, kLeastCacheBytes));
 }
 
-Result<std::shared_ptr<StoreClient>> StoreClient::open(const StoreOptions& options,
-                                                       const Environment& environment,
-                                                       std::uint64_t memory_bytes,
-                                                       const AccessLogOptions& log,
-                                                       const CacheOptions& cache) {
+Result<std::shared_ptr<StoreClient>> StoreClient::open(
+    const StoreOptions& options, const Environment& environment, std::uint64_t memory_bytes,
+    const AccessLogOptions& log, const CacheOptions& cache,
+    std::span<const ClusterCacheOptions> cluster) {
   HEADRACE_TRY_ASSIGN(auto store, open_store(options, environment));
+  const std::uint64_t cache_count = cluster.size() + (cache.directory.empty() ? 0 : 1);
+  const std::uint64_t buffer_bytes = bytes_of_each(memory_bytes, cache_count);
+  // The furthest is the innermost.
+  for (std::size_t i = cluster.size(); i-- > 0;) {
+    ClusterCacheOptions own = cluster[i];
+    own.buffer_bytes = std::min(own.buffer_bytes, buffer_bytes);
+    HEADRACE_TRY_ASSIGN(store, read_through_cluster(std::move(store), own, options.queue_capacity));
+    memory_bytes -= own.buffer_bytes;
+  }
   if (!cache.directory.empty()) {
     CacheOptions own = cache;
-    own.buffer_bytes = std::min(own.buffer_bytes, cache_buffer_bytes(memory_bytes));
+    own.buffer_bytes = std::min(own.buffer_bytes, buffer_bytes);
     HEADRACE_TRY_ASSIGN(auto opened, Cache::open(own));
     store = cache_reads(std::move(store), std::move(opened), options.queue_capacity);
     memory_bytes -= own.buffer_bytes;

@@ -14,6 +14,7 @@ from headrace.base.metrics import Metric, by_name, snapshot
 from headrace.base.ranks import recorded_rank
 from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
+from headrace.store.tiers import CacheChoice, parse_tiers
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Unpack
@@ -100,12 +101,13 @@ class StoreOptions(TypedDict, total=False):
     access_log: str | os.PathLike[str] | None
     """File to which every finished request to the store is appended as a line of JSON (docs/stores.md);
     default: HEADRACE_ACCESS_LOG; "": none. When it cannot be written, requests raise ExhaustedError."""
-    cache: str | os.PathLike[str] | None
-    """Directory of a fast disk in which what was read of a known version is kept, for all processes and jobs
-    that name it (docs/cache.md). Default: none."""
+    cache: CacheChoice
+    """Where what was read of a known version is kept (docs/cache.md): a directory of a fast disk, for all
+    processes and jobs that name it, or what nodes share, or a list of both, nearest first:
+    ``["/nvme:2TB", "memcached://h1,h2"]``. Default: none."""
     cache_limit: int | str | None
-    """Bytes that its files may take, such as "2TB"; default: all but a twentieth of the disk, at most 16 GiB,
-    that stays free."""
+    """Bytes that the files of the directory may take, such as "2TB"; default: all but a twentieth of the disk,
+    at most 16 GiB, that stays free."""
 
 
 def default_control_directory() -> str:
@@ -124,7 +126,7 @@ def open_native(
     memory: int | str,
     *,
     access_log: str | os.PathLike[str] | None = None,
-    cache: str | os.PathLike[str] | None = None,
+    cache: CacheChoice = None,
     cache_limit: int | str | None = None,
     access_key: str | None = None,
     secret_key: str | None = None,
@@ -144,10 +146,7 @@ def open_native(
         }
     options.setdefault("control_directory", default_control_directory())
     options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))
-    if cache_limit is not None and not cache:
-        raise InvalidArgumentError(
-            "cache_limit= says how large a cache may get: name its directory with cache="
-        )
+    tiers = parse_tiers(cache, cache_limit)
     log = os.environ.get("HEADRACE_ACCESS_LOG", "") if access_log is None else os.fspath(access_log)
     return _native.Store(
         os.fspath(url),
@@ -156,8 +155,9 @@ def open_native(
         environment,
         access_log=log,
         rank=recorded_rank(),
-        cache=os.path.abspath(cache) if cache else "",
-        cache_limit_bytes=0 if cache_limit is None else parse_bytes(cache_limit, "cache_limit"),
+        cache=tiers.directory,
+        cache_limit_bytes=tiers.limit_bytes,
+        cluster=list(tiers.cluster),
     )
 
 

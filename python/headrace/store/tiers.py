@@ -1,0 +1,150 @@
+"""What ``cache=`` names: a directory, memcached servers, a hot store, or a list of them, nearest first."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
+
+from headrace.base.units import parse_bytes
+from headrace.errors import InvalidArgumentError
+
+__all__ = ["CacheChoice", "Tiers", "parse_tiers"]
+
+CacheTier: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
+CacheChoice: TypeAlias = "CacheTier | Sequence[CacheTier] | None"
+
+_LIMIT = re.compile(r"(.+):([0-9]+(?:\.[0-9]+)?\s*[KMGT]i?B)", re.IGNORECASE | re.DOTALL)
+
+
+class Tiers(NamedTuple):
+    """``cache=``, taken apart."""
+
+    directory: str = ""
+    """Absolute; ``""``: none."""
+    limit_bytes: int = 0
+    """Of the directory; 0: what the disk has."""
+    cluster: tuple[tuple[str, dict[str, Any]], ...] = ()
+    """Kind and options of each cache that nodes share, nearest first."""
+
+
+def parse_tiers(cache: CacheChoice, cache_limit: int | str | None = None) -> Tiers:
+    """Raises InvalidArgumentError for what names no cache, and for an order that makes no sense."""
+    found = Tiers()
+    for tier in _as_list(cache):
+        kind, options = _parse_tier(tier)
+        if kind == "directory":
+            found = _with_directory(found, options)
+        else:
+            if any(kind == other for other, _ in found.cluster):
+                raise InvalidArgumentError(
+                    f"cache={tier!r}: there is one of this kind already, and there can be one"
+                )
+            found = found._replace(cluster=(*found.cluster, (kind, options)))
+    if cache_limit is None:
+        return found
+    if not found.directory:
+        raise InvalidArgumentError(
+            "cache_limit= says how large a cache may get: name its directory with cache="
+        )
+    if found.limit_bytes:
+        raise InvalidArgumentError(
+            "cache= says how large its directory may get, and so does cache_limit=: keep one"
+        )
+    return found._replace(limit_bytes=parse_bytes(cache_limit, "cache_limit"))
+
+
+def _as_list(cache: CacheChoice) -> list[CacheTier]:
+    if cache is None or cache == "":
+        return []
+    if isinstance(cache, (str, os.PathLike, Mapping)):
+        return [cache]
+    if isinstance(cache, Sequence) and not isinstance(cache, (bytes, bytearray)):
+        return list(cache)
+    raise InvalidArgumentError(f"cache={cache!r}: expected a directory, a URL, or a list of them")
+
+
+def _with_directory(found: Tiers, options: dict[str, Any]) -> Tiers:
+    if found.directory:
+        raise InvalidArgumentError(
+            f"cache= names two directories, {found.directory} and {options['directory']}"
+        )
+    if found.cluster:
+        raise InvalidArgumentError(
+            f"cache= goes from near to far: name the directory {options['directory']} first"
+        )
+    return found._replace(directory=options["directory"], limit_bytes=options["limit_bytes"])
+
+
+def _parse_tier(tier: CacheTier) -> tuple[str, dict[str, Any]]:
+    if isinstance(tier, Mapping):
+        return _parse_mapping(tier)
+    if not isinstance(tier, (str, os.PathLike)) or not os.fspath(tier):
+        raise InvalidArgumentError(f"cache={tier!r}: expected a directory or a URL")
+    text = os.fspath(tier)
+    if isinstance(text, bytes):
+        raise InvalidArgumentError(f"cache={tier!r}: expected text")
+    if "://" not in text:
+        match = _LIMIT.fullmatch(text) if isinstance(tier, str) else None
+        return _directory(match[1], match[2]) if match else _directory(text, None)
+    return _parse_url(text, dict(parse_qsl(urlsplit(text).query, keep_blank_values=True)))
+
+
+def _parse_mapping(tier: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    given = dict(tier)
+    if "directory" in given:
+        directory, limit = given.pop("directory"), given.pop("limit", None)
+        _refuse_rest(given, f"cache={directory!r}", ("directory", "limit"))
+        return _directory(directory, limit)
+    url = given.pop("url", None)
+    if not isinstance(url, str) or "://" not in url:
+        raise InvalidArgumentError(f"cache={sorted(tier)}: a dictionary names a directory= or a url=")
+    return _parse_url(url, given)
+
+
+def _directory(path: str | os.PathLike[str], limit: int | str | None) -> tuple[str, dict[str, Any]]:
+    limit_bytes = 0 if limit is None else parse_bytes(limit, "limit of the cache")
+    return "directory", {"directory": os.path.abspath(path), "limit_bytes": limit_bytes}
+
+
+def _parse_url(url: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+    parts = urlsplit(url)
+    root = f"{parts.scheme}://{parts.netloc}{parts.path}"
+    if parts.scheme == "memcached":
+        return "memcached", _memcached(root, parts.netloc, parts.path, options)
+    raise InvalidArgumentError(f"cache={root!r}: expected a directory or memcached://host[:port],host,...")
+
+
+def _memcached(root: str, hosts: str, path: str, options: dict[str, Any]) -> dict[str, Any]:
+    if path not in ("", "/") or "@" in hosts:
+        raise InvalidArgumentError(f"cache={root!r}: only servers go there: memcached://host[:port],host,...")
+    readers: dict[str, Callable[[Any], Any]] = {
+        "item_size": lambda value: parse_bytes(value, "item_size"),
+        "connections": lambda value: _number(value, "connections", int),
+        "timeout": lambda value: _number(value, "timeout", float),
+    }
+    return {"nodes": hosts.split(","), **_read_options(root, options, readers)}
+
+
+def _read_options(
+    root: str, options: dict[str, Any], readers: Mapping[str, Callable[[Any], Any]]
+) -> dict[str, Any]:
+    found = {name: readers[name](options.pop(name)) for name in readers if name in options}
+    _refuse_rest(options, f"cache={root!r}", tuple(readers))
+    return found
+
+
+def _refuse_rest(options: Mapping[str, Any], what: str, known: tuple[str, ...]) -> None:
+    if options:
+        raise InvalidArgumentError(
+            f"{what}: no option {', '.join(sorted(options))}; known are {', '.join(known)}"
+        )
+
+
+def _number(value: Any, name: str, kind: type[int] | type[float]) -> int | float:
+    try:
+        return kind(value)
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"{name}={value!r}: expected a number") from None
