@@ -1,6 +1,7 @@
 #include "cluster_options.h"
 
 #include "option_table.h"
+#include "store_options.h"
 
 namespace headrace {
 namespace {
@@ -22,11 +23,31 @@ OptionTable<MemcachedOptions> make_memcached_table() {
   };
 }
 
+MemcachedOptions parse_memcached(const nb::dict& fields) {
+  static const OptionTable<MemcachedOptions> kTable = make_memcached_table();
+  MemcachedOptions options;
+  kTable.apply(fields, options);
+  return options;
+}
+
+/// Of {"url", "options", "environment"} and, if it is named, "timeout".
+HotStoreOptions parse_hot_store(const nb::dict& fields) {
+  HotStoreOptions options;
+  options.store = parse_store_options(nb::cast<std::string>(fields["url"]),
+                                      nb::cast<nb::dict>(fields["options"]));
+  options.environment =
+      make_environment(nb::cast<std::map<std::string, std::string>>(fields["environment"]));
+  if (fields.contains("timeout")) options.timeout = to_milliseconds(fields["timeout"]);
+  return options;
+}
+
 ClusterCacheOptions parse_tier(const std::string& kind, const nb::dict& fields) {
-  static const OptionTable<MemcachedOptions> kMemcached = make_memcached_table();
   ClusterCacheOptions options;
-  if (kind != "memcached") raise(Status(Code::kInvalidArgument, "no cache of the kind " + kind));
-  kMemcached.apply(fields, options.engine);
+  if (kind == "memcached") {
+    options.engine = parse_memcached(fields);
+  } else {
+    options.engine = parse_hot_store(fields);
+  }
   return options;
 }
 

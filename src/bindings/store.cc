@@ -23,13 +23,6 @@
 namespace headrace {
 namespace {
 
-/// The process environment, with what the caller names in its place.
-Environment make_environment(const std::map<std::string, std::string>& overrides) {
-  Environment environment = capture_environment();
-  for (const auto& [name, value] : overrides) environment.variables[name] = value;
-  return environment;
-}
-
 void open_client(PyStore* self, StoreOptions options,
                  const std::map<std::string, std::string>& overrides, std::uint64_t memory_bytes,
                  const AccessLogOptions& log, const CacheOptions& cache, const nb::list& cluster) {

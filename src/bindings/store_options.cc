@@ -75,6 +75,12 @@ OptionTable<StoreOptions> make_table() {
 
 }  // namespace
 
+Environment make_environment(const std::map<std::string, std::string>& overrides) {
+  Environment environment = capture_environment();
+  for (const auto& [name, value] : overrides) environment.variables[name] = value;
+  return environment;
+}
+
 StoreOptions parse_store_options(const std::string& url, const nb::dict& fields) {
   static const OptionTable<StoreOptions> kTable = make_table();
   StoreOptions options;

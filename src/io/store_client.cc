@@ -48,12 +48,23 @@ std::string describe_shortage(std::size_t size_bytes, const SlabPool& pool) {
          " bytes are held by results that are still in use; drop results earlier, or raise memory=";
 }
 
-/// Of the memory, for each of several caches.
-std::uint64_t bytes_of_each(std::uint64_t memory_bytes, std::uint64_t cache_count) {
+/// Of the memory, for each share of several caches: what one would have is shared out, but with
+/// too little for a few requests they take more, up to kMostCacheShare all together.
+std::uint64_t bytes_of_share(std::uint64_t memory_bytes, std::uint64_t share_count) {
   const std::uint64_t all = StoreClient::cache_buffer_bytes(memory_bytes);
-  if (cache_count <= 1) return all;
-  const std::uint64_t least = std::min(kLeastCacheBytes, memory_bytes / kCacheShare);
-  return std::max(all / cache_count, least);
+  if (share_count <= 1) return all;
+  return std::min(std::max(all / share_count, kLeastCacheBytes),
+                  memory_bytes / kMostCacheShare / share_count);
+}
+
+std::uint64_t share_count_of(const CacheOptions& cache,
+                             std::span<const ClusterCacheOptions> cluster) {
+  std::uint64_t count = cache.directory.empty() ? 0 : 1;
+  for (ClusterCacheOptions one : cluster) {
+    one.buffer_bytes = 1;
+    count += memory_of(one);
+  }
+  return count;
 }
 
 /// Counts a call that waits for memory.
@@ -85,14 +96,13 @@ Result<std::shared_ptr<StoreClient>> StoreClient::open(
     const AccessLogOptions& log, const CacheOptions& cache,
     std::span<const ClusterCacheOptions> cluster) {
   HEADRACE_TRY_ASSIGN(auto store, open_store(options, environment));
-  const std::uint64_t cache_count = cluster.size() + (cache.directory.empty() ? 0 : 1);
-  const std::uint64_t buffer_bytes = bytes_of_each(memory_bytes, cache_count);
+  const std::uint64_t buffer_bytes = bytes_of_share(memory_bytes, share_count_of(cache, cluster));
   // The furthest is the innermost.
   for (std::size_t i = cluster.size(); i-- > 0;) {
     ClusterCacheOptions own = cluster[i];
     own.buffer_bytes = std::min(own.buffer_bytes, buffer_bytes);
     HEADRACE_TRY_ASSIGN(store, read_through_cluster(std::move(store), own, options.queue_capacity));
-    memory_bytes -= own.buffer_bytes;
+    memory_bytes -= memory_of(own);
   }
   if (!cache.directory.empty()) {
     CacheOptions own = cache;

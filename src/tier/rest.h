@@ -31,7 +31,8 @@ class Rest {
     until_ = now + pause_;
     is_trying_ = false;
   }
-  bool is_resting() const noexcept { return pause_ != pause_.zero(); }
+  /// What may_try() allowed was not done after all.
+  void give_back() noexcept { is_trying_ = false; }
 
  private:
   std::chrono::milliseconds pause_{0};
