@@ -162,9 +162,12 @@ class DataWhere(Where):
         ),
     ] = None
     cache: Annotated[
-        str | None,
+        list[str] | None,
         option(
-            "--cache", metavar="DIR", help="Keep what is read there, and read it from there.", panel="Store"
+            "--cache",
+            metavar="PLACE",
+            help="Keep what is read there, and read it from there: a directory, memcached://host,host or s3://bucket/prefix?endpoint=URL. Several: the nearest first.",
+            panel="Store",
         ),
     ] = None
     cache_limit: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from headrace.base.progress import StatusLine
 from headrace.base.ranks import count_of, local_world_size
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.errors import InvalidArgumentError
+from headrace.store.tiers import parse_tiers
 
 if TYPE_CHECKING:
     from headrace.sources.source import Source
@@ -35,10 +35,8 @@ def check_cache_mode(mode: str, options: Mapping[str, Any]) -> None:
     """Raises InvalidArgumentError for a mode that does not exist."""
     if mode not in CACHE_MODES:
         raise InvalidArgumentError(f"cache_mode={mode!r} is unknown; there are {', '.join(CACHE_MODES)}")
-    if mode == "none" and options.get("cache_limit") is not None and not options.get("cache"):
-        raise InvalidArgumentError(
-            "cache_limit= says how large a cache may get: name its directory with cache="
-        )
+    if mode == "none":
+        parse_tiers(options.get("cache"), options.get("cache_limit"))
 
 
 def without_cache(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,8 +55,11 @@ def _leaves(source: Source) -> Iterator[Source]:
 def find_cache(source: Source, mode: str) -> _native.Cache:
     """The cache that all of a source is read through. Raises InvalidArgumentError where there is none, or are
     several."""
-    found = {leaf.store_options.get("cache") or source.store_options.get("cache") for leaf in _leaves(source)}
-    directories = {os.path.abspath(path) for path in found if path}
+    chosen = [
+        leaf.store_options.get("cache") or source.store_options.get("cache") for leaf in _leaves(source)
+    ]
+    found = {parse_tiers(choice).directory for choice in chosen}
+    directories = {path for path in found if path}
     if len(directories) != 1 or len(found) != 1:
         what = (
             f"its parts have several caches ({', '.join(sorted(directories))})"

@@ -19,6 +19,10 @@ CacheChoice: TypeAlias = "CacheTier | Sequence[CacheTier] | None"
 _LIMIT = re.compile(r"(.+):([0-9]+(?:\.[0-9]+)?\s*[KMGT]i?B)", re.IGNORECASE | re.DOTALL)
 
 
+_SECRETS = {"access_key", "secret_key", "session_token"}
+_HOT_SCHEMES = ("s3", "gs", "az")
+
+
 class Tiers(NamedTuple):
     """``cache=``, taken apart."""
 
@@ -89,7 +93,13 @@ def _parse_tier(tier: CacheTier) -> tuple[str, dict[str, Any]]:
     if "://" not in text:
         match = _LIMIT.fullmatch(text) if isinstance(tier, str) else None
         return _directory(match[1], match[2]) if match else _directory(text, None)
-    return _parse_url(text, dict(parse_qsl(urlsplit(text).query, keep_blank_values=True)))
+    options = dict(parse_qsl(urlsplit(text).query, keep_blank_values=True))
+    if secrets := _SECRETS & options.keys():
+        raise InvalidArgumentError(
+            f"cache={text.partition('?')[0]!r}: {', '.join(sorted(secrets))} would be seen by whoever sees the URL: "
+            "give a dictionary with url=, or profile="
+        )
+    return _parse_url(text, options)
 
 
 def _parse_mapping(tier: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -114,7 +124,11 @@ def _parse_url(url: str, options: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     root = f"{parts.scheme}://{parts.netloc}{parts.path}"
     if parts.scheme == "memcached":
         return "memcached", _memcached(root, parts.netloc, parts.path, options)
-    raise InvalidArgumentError(f"cache={root!r}: expected a directory or memcached://host[:port],host,...")
+    if parts.scheme in _HOT_SCHEMES:
+        return "store", _hot_store(root, options)
+    raise InvalidArgumentError(
+        f"cache={root!r}: expected a directory, memcached://host[:port],host,... or s3://bucket/prefix"
+    )
 
 
 def _memcached(root: str, hosts: str, path: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -126,6 +140,30 @@ def _memcached(root: str, hosts: str, path: str, options: dict[str, Any]) -> dic
         "timeout": lambda value: _number(value, "timeout", float),
     }
     return {"nodes": hosts.split(","), **_read_options(root, options, readers)}
+
+
+def _hot_store(root: str, options: dict[str, Any]) -> dict[str, Any]:
+    secrets = ("access_key", "secret_key", "session_token")
+    readers: dict[str, Callable[[Any], Any]] = {
+        **dict.fromkeys(("endpoint", "region", "profile", "ca_bundle", *secrets), _text),
+        **dict.fromkeys(("anonymous", "path_style", "tls_verify"), _truth),
+        "timeout": lambda value: _number(value, "timeout", float),
+    }
+    found = _read_options(root, options, readers)
+    given = [found.pop(name, None) for name in secrets]
+    if (given[0] is None) != (given[1] is None):
+        raise InvalidArgumentError(
+            f"cache={root!r}: access_key and secret_key go together: give both or neither"
+        )
+    names = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    environment = (
+        {} if given[0] is None else {name: value or "" for name, value in zip(names, given, strict=True)}
+    )
+    if "profile" in found:
+        # The environment's own keys would come first.
+        environment = {**dict.fromkeys(names, ""), "AWS_PROFILE": found.pop("profile"), **environment}
+    rest = {"timeout": found.pop("timeout")} if "timeout" in found else {}
+    return {"url": root.rstrip("/"), "options": found, "environment": environment, **rest}
 
 
 def _read_options(
@@ -141,6 +179,19 @@ def _refuse_rest(options: Mapping[str, Any], what: str, known: tuple[str, ...]) 
         raise InvalidArgumentError(
             f"{what}: no option {', '.join(sorted(options))}; known are {', '.join(known)}"
         )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidArgumentError(f"cache=: expected text instead of a {type(value).__name__}")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if isinstance(value, bool) or str(value).lower() in known:
+        return value if isinstance(value, bool) else known[str(value).lower()]
+    raise InvalidArgumentError(f"cache=: expected true or false instead of {value!r}")
 
 
 def _number(value: Any, name: str, kind: type[int] | type[float]) -> int | float:
