@@ -80,7 +80,7 @@ class StoreCache final : public RemoteCache {
     job.key = "v1/" + extent_path(job.extent().name);
     {
       MutexLock lock(mutex_);
-      job.is_conditional = broken_.erase(job.extent().name) == 0;
+      job.is_conditional = job.is_put && broken_.erase(job.extent().name) == 0;
       inbox_.push_back(std::move(job));
     }
     store_->wake();
