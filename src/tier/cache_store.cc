@@ -480,7 +480,8 @@ void CacheHandle::send(std::size_t index) {
   waiting_.push_back(index);
   drop_cancelled();
   flush();
-  if (waiting_.empty()) return;
+  // What was cancelled meanwhile is ready now, and whoever waits does not know it.
+  if (waiting_.empty() && ready_.empty()) return;
   changed_.notify_all();
   inner().wake();
 }

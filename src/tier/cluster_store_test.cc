@@ -295,6 +295,21 @@ TEST_F(ClusterStore, WhatIsTooLargeForItsMemoryIsLeftOut) {
   EXPECT_EQ(metric(*tier, "skipped_bytes"), 2'000'000);
 }
 
+TEST_F(ClusterStore, WhatIsCancelledWhileItIsLookedForEnds) {
+  put("a", 1000, 1);
+  for (FakeMemcached& server : servers_) server.behave(Manner::kSilent);
+  const auto store = wrap(memcached(std::chrono::milliseconds(50)));
+  Request request = get("a", 0, 1000);
+  request.tag = 7;
+  ASSERT_EQ(store->submit({&request, 1}), 1U);
+  store->cancel(7);
+  Completion done;
+  while (store->wait({&done, 1}, TimePoint::max()) == 0) {
+  }
+  EXPECT_EQ(done.tag, 7U);
+  EXPECT_EQ(done.status.code(), Code::kCancelled);
+}
+
 // Against the objects: random reads, cancelled ones, and handles that die, while servers misbehave.
 TEST_F(ClusterStore, RandomReadsAreRight) {
   Random random(test_seed());
