@@ -136,7 +136,7 @@ class ClusterStore : public ::testing::Test {
     MetricList all;
     tier.append_metrics(all);
     for (const Metric& m : all) {
-      if (m.name.ends_with("." + name)) return m.value;
+      if (m.name.ends_with("_" + name)) return m.value;
     }
     ADD_FAILURE() << name;
     return 0;

@@ -34,7 +34,7 @@ Result<std::shared_ptr<RemoteTier>> RemoteTier::create(std::unique_ptr<RemoteCac
 RemoteTier::RemoteTier(std::unique_ptr<RemoteCache> engine, const Options& options)
     : options_(options),
       clock_(options.clock != nullptr ? *options.clock : system_clock()),
-      prefix_("cache." + std::string(engine->kind()) + "."),
+      prefix_("cache." + std::string(engine->kind()) + "_"),
       buffer_bytes_(options.buffer_bytes),
       engine_(std::move(engine)),
       workers_(std::make_unique<ThreadPool>(kWorkers, kQueue)),

@@ -87,7 +87,7 @@ def url_of(*servers: Memcached) -> str:
 
 
 def counted(stats: dict[str, Any], name: str, kind: str = "memcached") -> int:
-    return int(stats[f"cache.{kind}.{name}"])
+    return int(stats[f"cache.{kind}_{name}"])
 
 
 def settle(stats: Callable[[], dict[str, Any]], kind: str = "memcached") -> dict[str, Any]:

@@ -43,7 +43,14 @@ def test_every_metric_is_in_the_documentation(tmp_path: Path) -> None:
         seen = remote.metrics()
     with (
         hr.Loader(str(tmp_path / "bucket"), format="raw", batch_size=1, memory="16MiB") as loader,
-        hr.Store(str(tmp_path / "bucket"), cache=tmp_path / "cache") as store,
+        hr.Store(
+            str(tmp_path / "bucket"),
+            cache=[
+                tmp_path / "cache",
+                "memcached://127.0.0.1:9?timeout=0.1",
+                {"url": "s3://hot", "endpoint": "http://127.0.0.1:9", "access_key": "a", "secret_key": "b"},
+            ],
+        ) as store,
     ):
         list(loader)
         bytes(store.get("a.txt"))
