@@ -180,8 +180,25 @@ TEST(ShardBuilder, TarMembersMayHaveNamesOfTheirOwn) {
   const std::vector<std::pair<std::string, std::string>> expected = {{"d/a.seg.png", "pixels"},
                                                                      {"d/a.txt", "text"}};
   EXPECT_EQ(tar_members(text_of(*builder->take())), expected);
-  spec.columns.push_back(column("t", "str"));
+  spec.columns.push_back(column("__key__", "str"));
   EXPECT_EQ(ShardBuilder::create(spec).error().code(), Code::kInvalidArgument);
+}
+
+TEST(ShardBuilder, FurtherColumnsStandBesideTheFirstFileOfASample) {
+  ShardFormat spec;
+  spec.format = "webdataset";
+  spec.columns = {column("__file__", "str"), column("data", "bytes"), column("cls", "ascii:int")};
+  const auto builder = must_create(spec);
+  for (const char* name : {"d/a.jpg", "d/a.json", "e/a.jpg"}) {
+    const std::vector<ColumnBytes> cells = {cell(name), cell("x"), cell("7")};
+    ASSERT_TRUE(builder->stage(cells, 0)) << name;
+    builder->commit();
+  }
+  const std::vector<ColumnBytes> taken = {cell("e/a.CLS"), cell("x"), cell("7")};
+  EXPECT_EQ(builder->stage(taken, 3).error().code(), Code::kInvalidArgument);
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"d/a.jpg", "x"}, {"d/a.cls", "7"}, {"d/a.json", "x"}, {"e/a.jpg", "x"}, {"e/a.cls", "7"}};
+  EXPECT_EQ(tar_members(text_of(*builder->take())), expected);
 }
 
 TEST(ShardBuilder, CompressedShardsInflateToTheRawOnes) {

@@ -36,6 +36,12 @@ std::string_view suffix_encoding(const CellType& type) {
   }
 }
 
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
+  return text;
+}
+
 /// True for what webdataset's decoders take for an image.
 bool is_image_name(std::string_view name) {
   constexpr std::array<std::string_view, 6> kImages{"jpg", "jpeg", "png", "ppm", "pgm", "pbm"};
@@ -99,11 +105,8 @@ class TarFormat final : public SampleFormat {
       }
       std::string suffix = suffix_of(column);
       HEADRACE_TRY(check_suffix(suffix));
-      std::string lower = suffix;
-      std::transform(lower.begin(), lower.end(), lower.begin(),
-                     [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
       // Readers compare suffixes in lower case: two that differ in case only would be one.
-      if (!seen.insert(lower).second) {
+      if (!seen.insert(lower_case(suffix)).second) {
         return Status(Code::kInvalidArgument,
                       "two columns would be members '" + suffix + "' of a sample; rename one");
       }
@@ -111,8 +114,8 @@ class TarFormat final : public SampleFormat {
       format->columns_.push_back(std::move(column));
     }
     if (format->columns_.empty()) return Status(Code::kInvalidArgument, "no column to write");
-    if (format->file_cell_ && (format->columns_.size() > 1 || format->key_cell_))
-      return Status(Code::kInvalidArgument, "__file__ names one member: one other column");
+    if (format->file_cell_ && format->key_cell_)
+      return Status(Code::kInvalidArgument, "__file__ and __key__ both name a sample: choose one");
     return std::unique_ptr<SampleFormat>(std::move(format));
   }
 
@@ -166,8 +169,27 @@ class TarFormat final : public SampleFormat {
     }
     Status status = append_member(columns_[0].type, name, cells[columns_[0].cell], out);
     if (!status.ok()) return in_column(columns_[0], std::move(status));
+    HEADRACE_TRY(append_beside(cells, name, std::string(group), out));
     staged_key_ = group;
     staged_file_ = name;
+    return {};
+  }
+
+  // The other columns: with the first file of each sample.
+  Status append_beside(std::span<const std::span<const std::byte>> cells, const std::string& file,
+                       const std::string& group, std::vector<std::byte>& out) {
+    for (std::size_t i = 1; i < columns_.size(); ++i) {
+      const std::string name = group + "." + suffixes_[i];
+      if (lower_case(file) == lower_case(name)) {
+        return Status(Code::kInvalidArgument,
+                      "__file__ '" + file + "': column '" + columns_[i].name +
+                          "' would be a member of this name; call the column otherwise");
+      }
+      const auto cell = cells[columns_[i].cell];
+      if (group == last_key_ || cell.data() == nullptr) continue;
+      Status status = append_member(columns_[i].type, name, cell, out);
+      if (!status.ok()) return in_column(columns_[i], std::move(status));
+    }
     return {};
   }
 

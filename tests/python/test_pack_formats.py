@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tarfile
 import threading
 from collections.abc import Callable
@@ -162,6 +163,51 @@ def test_files_become_every_format(tmp_path: Path) -> None:
         assert len(got) == 30
 
 
+def labelled_files(root: Path) -> dict[str, int]:
+    """Files as ImageFolder has them, and the label of each."""
+    labels = {}
+    for label, name in enumerate(["cat", "dog", "eel"]):
+        (root / name).mkdir(parents=True)
+        for i in range(5):
+            (root / name / f"{i}.jpg").write_bytes(f"{name} {i}".encode() * 30)
+            labels[f"{name} {i}"] = label
+    return labels
+
+
+@pytest.mark.parametrize("target", list(SUFFIXES))
+def test_labels_of_folders_go_with_files_in_one_step(tmp_path: Path, target: str) -> None:
+    labels = labelled_files(tmp_path / "source")
+    options = ["--format", target, "--labels", "folder", "--shard-bytes", "700"]
+    assert pack(tmp_path / "source", tmp_path / target, *options).exit_code == 0
+    with hr.Dataset(tmp_path / target, index_cache="") as dataset:
+        names = ("jpg", "cls") if target == "webdataset" else ("data", "label")
+        found = {bytes(s[names[0]])[:5].decode(): int(s[names[1]]) for s in dataset}
+        assert len(dataset) == 15
+        assert len(dataset.shards) > 1
+    assert found == labels
+
+
+def test_a_pack_without_labels_is_another_pack(tmp_path: Path) -> None:
+    labelled_files(tmp_path / "source")
+    target, options = tmp_path / "target", ["--format", "parquet", "--from", "raw"]
+    assert pack(tmp_path / "source", target, *options, "--labels", "folder").exit_code == 0
+    again = pack(tmp_path / "source", target, *options, "--labels", "folder", "--json")
+    assert json.loads(again.stdout)["resumed_shard_count"] == 1
+    assert isinstance(pack(tmp_path / "source", target, *options), InvalidArgumentError)
+
+
+def test_a_manifest_says_what_goes_with_files(tmp_path: Path) -> None:
+    labelled_files(tmp_path / "source")
+    (tmp_path / "source" / "list.jsonl").write_text(
+        "".join(json.dumps({"file": f"eel/{i}.jpg", "caption": f"eel number {i}"}) + "\n" for i in range(3))
+    )
+    assert pack(tmp_path / "source", tmp_path / "target", "--manifest", "list.jsonl").exit_code == 0
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        assert [(s["key"], s["caption"]) for s in dataset] == [
+            (f"eel/{i}.jpg", f"eel number {i}") for i in range(3)
+        ]
+
+
 def pack(*arguments: object) -> Any:
     """The command's result; its error when it fails."""
     result = CliRunner().invoke(app, ["pack", *map(str, arguments)])
@@ -175,6 +221,7 @@ def test_tokens_go_with_files_alone(tmp_path: Path) -> None:
         (["--ray"], "--ray"),
         (["--columns", "x"], "--columns"),
         (["--map", "a:b"], "--map"),
+        (["--labels", "folder"], "--labels"),
         (["--from", "parquet"], "--from parquet"),
     ]:
         error = pack(tmp_path / "source", tmp_path / "target", "--tokens", 4, *others)
@@ -314,6 +361,29 @@ def test_a_function_maps_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     )
     assert again["shard_count"] == result["shard_count"] > 1
     assert outputs(tmp_path / "target") == outputs(tmp_path / "again")
+
+
+@pytest.mark.parametrize("way", [[], ["--from", "python"]])
+def test_modules_are_found_beside_the_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: list[str]
+) -> None:
+    monkeypatch.setattr("sys.path", [path for path in sys.path if path])
+    made, module = make(tmp_path / "source", "mds"), f"beside_the_caller{len(way)}"
+    (tmp_path / f"{module}_too.py").write_text("SIGN = -1\n")
+    (tmp_path / f"{module}.py").write_text(
+        "def turn(sample):\n"
+        f"    from {module}_too import SIGN\n"
+        "    return {'x': SIGN * sample['cls']}\n"
+        "def samples():\n"
+        "    return [turn({'cls': i}) for i in range(120)]\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    arguments = [f"{module}:samples", "target", *way] if way else [made, "target", "--map", f"{module}:turn"]
+    assert pack(*arguments).exit_code == 0
+    with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
+        assert [int(s["x"]) for s in dataset] == [-i for i in range(120)]
+    with pytest.raises(InvalidArgumentError, match="looked in"):
+        prepare.load_callable("not_beside_the_caller:turn")
 
 
 def grow(sample: dict[str, Any]) -> dict[str, Any]:

@@ -194,6 +194,8 @@ class RayElsewhere(InlineRay):
         def run(function: Callable[..., int], *arguments: object) -> int:
             here = os.getcwd()
             os.chdir("/")
+            sys.path[:] = [path for path in sys.path if path != here]
+            sys.modules.pop("beside_the_driver", None)
             try:
                 return function(*arguments)
             finally:
@@ -225,12 +227,20 @@ def test_workers_are_told_the_choices_of_the_driver(tmp_path: Path, monkeypatch:
     for name in ("cat", "dog"):
         (tmp_path / "source" / name).mkdir(parents=True)
         (tmp_path / "source" / name / "1.bin").write_bytes(name.encode())
-    choices: dict[str, object] = {"labels": "folder"}
-    prepare.convert(
-        tmp_path / "source", tmp_path / "target", source_format="raw", ray=True, source_options=choices
-    )  # type: ignore[arg-type]
+    prepare.convert(tmp_path / "source", tmp_path / "target", ray=True, dataset_options={"labels": "folder"})
     with hr.Dataset(tmp_path / "target", index_cache="") as dataset:
         assert [int(sample["label"]) for sample in dataset] == [0, 1]
+
+
+def test_workers_find_modules_beside_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", RayElsewhere())
+    monkeypatch.setattr("sys.path", [*sys.path])
+    monkeypatch.chdir(tmp_path)
+    Path("beside_the_driver.py").write_text("def turn(sample):\n    return {'x': -sample['x']}\n")
+    prepare.write([{"x": i} for i in range(50)], "source")
+    prepare.convert("source", "target", map="beside_the_driver:turn", ray=True)
+    with hr.Dataset("target", index_cache="") as dataset:
+        assert [int(s["x"]) for s in dataset] == [-i for i in range(50)]
 
 
 def test_what_other_machines_cannot_see_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,22 @@ def pack(
             help="Of a dataset with several splits: this one (train, test, ...), or all.",
         ),
     ] = "",
+    labels: Annotated[
+        str,
+        option(
+            "--labels",
+            metavar="folder",
+            help="Files: the folder right below SRC is the class; a column `label` (WebDataset: a member .cls).",
+        ),
+    ] = "",
+    manifest: Annotated[
+        str,
+        option(
+            "--manifest",
+            metavar="KEY",
+            help="Files: JSON lines or CSV below SRC that name the files and their fields.",
+        ),
+    ] = "",
     columns: Annotated[
         str | None,
         option("--columns", metavar="LIST", help="TARGET[=SOURCE][:ENCODING],...; default all."),
@@ -125,6 +141,9 @@ def pack(
     * `headrace pack ./photos s3://bucket/photos-wds --format webdataset` — one sample a file; x.jpg and
       x.json are one
 
+    * `headrace pack ./imagenet/train ./out --labels folder` — train/n01440764/1.jpg has the label of
+      n01440764
+
     * `headrace pack s3://bucket/text s3://bucket/tokens --tokens 1025` — bytes as tokens, 1,025 a sample
 
     * `headrace pack s3://bucket/wds s3://bucket/mds --columns image=jpg:jpeg,label=cls` — tars to MDS
@@ -145,13 +164,23 @@ def pack(
             target,
             columns,
             {**common, **options, "memory": memory},
-            refused={"--split": split, "--map": map, "--ray": ray, "--tokens": tokens, "--dry-run": dry_run},
+            refused={
+                "--split": split,
+                "--labels": labels,
+                "--manifest": manifest,
+                "--map": map,
+                "--ray": ray,
+                "--tokens": tokens,
+                "--dry-run": dry_run,
+            },
         )
     else:
         if tokens:
             _refuse_with_tokens(
                 {
                     "--split": split,
+                    "--labels": labels,
+                    "--manifest": manifest,
                     "--columns": columns,
                     "--map": map,
                     "--ray": ray,
@@ -163,7 +192,7 @@ def pack(
             tokens
             or (
                 format in ("mds", "webdataset")
-                and not (split or columns or map or ray or _is_gzip(compression))
+                and not (split or labels or manifest or columns or map or ray or _is_gzip(compression))
             )
         ):
             settings: dict[str, Any] = {
@@ -190,6 +219,7 @@ def pack(
                 source_format="raw" if is_files else kind,
                 **common,
                 **conversion,
+                dataset_options=_given(labels=labels, manifest=manifest),
                 ray=ray,
                 lease=lease,
                 **options,
@@ -208,6 +238,10 @@ def _refuse_with_tokens(others: dict[str, object]) -> None:
             raise InvalidArgumentError(
                 f"{name} does not go with --tokens, which cuts the bytes of files into samples"
             )
+
+
+def _given(**options: Any) -> Any:
+    return {name: value for name, value in options.items() if value}
 
 
 def _is_gzip(compression: str) -> bool:

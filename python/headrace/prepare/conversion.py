@@ -24,6 +24,7 @@ from headrace.prepare.writers import (
     DEFAULT_SHARD_BYTES,
     writer_class,
 )
+from headrace.sources.options import DatasetOptions
 from headrace.sources.url import UrlSource
 from headrace.store.store import StoreOptions, open_native
 from headrace.store.urls import refuse_inside
@@ -86,7 +87,12 @@ def _places(dataset: Dataset, target: str | os.PathLike[str], writing: StoreOpti
 
     source = sent("source", os.fspath(opened.root))
     return on_ray.Places(
-        source, sent("target", os.fspath(target)), dict(opened.chosen), opened.store_options, writing
+        source,
+        sent("target", os.fspath(target)),
+        dict(opened.chosen),
+        opened.store_options,
+        writing,
+        os.getcwd(),
     )
 
 
@@ -121,6 +127,7 @@ def convert(
     dry_run: bool = False,
     ray: bool = False,
     lease: float = 15.0,
+    dataset_options: DatasetOptions | None = None,
     source_options: StoreOptions | None = None,
     **options: Unpack[StoreOptions],
 ) -> dict[str, Any]:
@@ -130,19 +137,26 @@ def convert(
     :param split: of a source with several splits: one of them, or ``"all"``.
     :param columns: ``"TARGET[=SOURCE][:ENCODING],..."``; default all, by their own names.
     :param map: ``"module:function"``: called with each sample (a dict), returns the sample to write, or None
-        to leave it out.
+        to leave it out. The module may lie in the working directory.
     :param workers: threads, or with ``ray`` tasks; 0: one a core, or one a core of the cluster.
     :param ray: run on the Ray cluster (the one that ``RAY_ADDRESS`` names or that this process is connected
         to, else one started on this machine); see docs/design/0023-convert.md.
     :param lease: with ``ray``: seconds without a sign of life after which another machine's part is made
         anew.
+    :param dataset_options: what to read of the source where its format leaves a choice: ``labels``,
+        ``manifest`` and so on, as :class:`headrace.Dataset` takes them.
     """
     size = parse_bytes(shard_bytes, "shard_bytes")
     memory_bytes = parse_bytes(memory, "memory")
     reading = source_options if source_options is not None else options
     with ExitStack() as stack:
         dataset = stack.enter_context(
-            Dataset(source, format=source_format, split=split, memory=memory, **reading)
+            Dataset(
+                source,
+                format=source_format,
+                memory=memory,
+                **{**(dataset_options or {}), "split": split, **reading},
+            )
         )
         refuse_inside(os.fspath(target), str(source))
         job = plan_job(dataset, format, size, compression, hash, columns, map)

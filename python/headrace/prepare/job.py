@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -30,15 +32,22 @@ _SUFFIX_ENCODINGS = {
 }
 
 
-def load_callable(name: str) -> Callable[..., Any]:
-    """The object behind ``"module:function"``. Imports the module: code that the caller named runs."""
+def load_callable(name: str, folder: str | None = None) -> Callable[..., Any]:
+    """The object behind ``"module:function"``. Imports the module: code that the caller named runs.
+
+    :param folder: looked into first, as ``python -m`` does with the working directory, which is the default.
+        It stays on ``sys.path``: the function may import what lies beside it.
+    """
     module, colon, attribute = name.partition(":")
     if not colon or not module or not attribute:
         raise InvalidArgumentError(f"{name!r}: expected module:function")
+    folder = os.getcwd() if folder is None else folder
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
-        raise InvalidArgumentError(f"{name!r}: {error}") from error
+        raise InvalidArgumentError(f"{name!r}: {error} (looked in {folder} and sys.path)") from error
     if not callable(found):
         raise InvalidArgumentError(f"{name!r} is not callable")
     return found  # type: ignore[no-any-return]
@@ -100,9 +109,19 @@ class Job:
 
 
 class PartMaker:
-    """Makes parts of a job, one at a time. One owner."""
+    """Makes parts of a job, one at a time. One owner.
 
-    def __init__(self, job: Job, dataset: Dataset, source: _native.Store, target: PackTarget) -> None:
+    :param folder: where the module of the job's function lies; default: the working directory.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        dataset: Dataset,
+        source: _native.Store,
+        target: PackTarget,
+        folder: str | None = None,
+    ) -> None:
         self._spec, self._job = job.spec, job
         self._dataset, self._source, self._target = dataset, source, target
         spec = self._spec
@@ -122,7 +141,7 @@ class PartMaker:
             self._builder = make_shards(
                 spec["format"], columns, spec["shard_bytes"], spec["compression"], spec["hash"]
             )
-            self._map = load_callable(spec["map"]) if spec["map"] else None
+            self._map = load_callable(spec["map"], folder) if spec["map"] else None
 
     @property
     def config_json(self) -> str:
@@ -273,10 +292,12 @@ def plan_job(
         chosen is None
         and not map
         and format == "webdataset"
-        and set(dataset.schema) == {"data", "key"}
+        and set(dataset.schema) in ({"data", "key"}, {"data", "key", "label"})
         and _native.keeps_names_in_tars(dataset._native)
     ):
         chosen = [("data", "data", ""), ("key", "__file__", "")]  # As files are packed without conversion.
+        if "label" in dataset.schema:
+            chosen.append(("label", "cls", ""))  # As WebDataset's decoders know it.
         ends = _between_groups(dataset, ends)
     spec: dict[str, Any] = {
         "columns": None,

@@ -36,6 +36,8 @@ class Places(NamedTuple):
     """Of what is below the source: its objects, labels and so on."""
     reading: dict[str, Any]
     writing: StoreOptions
+    folder: str
+    """Where modules of the caller lie, for machines that have it as well."""
 
 
 class Claims:
@@ -164,7 +166,7 @@ def work(
         place = SharedTarget(store, job.spec)
         claims = Claims(place, owner, lease)
         stop = stack.enter_context(_heartbeat(claims, lease))
-        maker = PartMaker(job, dataset, dataset._store, place)
+        maker = PartMaker(job, dataset, dataset._store, place, places.folder)
         first = int(uuid.UUID(owner.partition("-")[0]).int + int(owner.partition("-")[2])) % job.part_count
         while True:
             done = set(place.recorded())
