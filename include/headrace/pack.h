@@ -63,9 +63,9 @@ bool keeps_names_in_tars(const Dataset& dataset);
 
 /// A column of the samples that a ShardBuilder is given.
 struct PackColumn {
-  /// WebDataset: a str column of this name says what the member of the first other column is called;
-  /// further ones are members beside the first file of each sample. "__key__" says it without the
-  /// suffix, which is then the name of each column.
+  /// WebDataset: a str column of this name says what the member of the first other column is
+  /// called; further ones are members beside the first file of each sample. "__key__" says it
+  /// without the suffix, which is then the name of each column.
   static constexpr std::string_view kFileName = "__file__";
   Column source;     ///< What its cells are. Encoding "ascii:int": decimal text.
   std::string name;  ///< Its name in the shard; empty: left out.
