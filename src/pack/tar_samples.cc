@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 
+#include "base/strings.h"
 #include "headrace/pack.h"
 #include "pack/sample_format.h"
 #include "pack/tar_format.h"
@@ -34,12 +35,6 @@ std::string_view suffix_encoding(const CellType& type) {
     default:
       return "bytes";
   }
-}
-
-std::string lower_case(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(),
-                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-  return text;
 }
 
 /// True for what webdataset's decoders take for an image.
@@ -106,7 +101,7 @@ class TarFormat final : public SampleFormat {
       std::string suffix = suffix_of(column);
       HEADRACE_TRY(check_suffix(suffix));
       // Readers compare suffixes in lower case: two that differ in case only would be one.
-      if (!seen.insert(lower_case(suffix)).second) {
+      if (!seen.insert(to_lower(suffix)).second) {
         return Status(Code::kInvalidArgument,
                       "two columns would be members '" + suffix + "' of a sample; rename one");
       }
@@ -175,12 +170,14 @@ class TarFormat final : public SampleFormat {
     return {};
   }
 
-  // The other columns: with the first file of each sample.
+  // The other columns, with the first file of each sample: readers take the members of one key for
+  // one sample, so a second copy would be the same member twice. Their names are compared with
+  // every file of the sample, also with those that come after the columns were written.
   Status append_beside(std::span<const std::span<const std::byte>> cells, const std::string& file,
                        const std::string& group, std::vector<std::byte>& out) {
     for (std::size_t i = 1; i < columns_.size(); ++i) {
       const std::string name = group + "." + suffixes_[i];
-      if (lower_case(file) == lower_case(name)) {
+      if (to_lower(file) == to_lower(name)) {
         return Status(Code::kInvalidArgument,
                       "__file__ '" + file + "': column '" + columns_[i].name +
                           "' would be a member of this name; call the column otherwise");

@@ -9,12 +9,16 @@ import, is told by ``library.py``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+if TYPE_CHECKING:
+    from headrace.sources.options import DatasetOptions
 
 __all__ = [
     "Argument",
     "DataWhere",
     "DryRun",
+    "FileFields",
     "Json",
     "Memory",
     "Option",
@@ -176,6 +180,31 @@ class DataWhere(Where):
             "--cache-limit", metavar="SIZE", help="Most that the cache may take, such as 2TB.", panel="Store"
         ),
     ] = None
+
+
+class FileFields(OptionSet):
+    """What a dataset of files has beside their bytes."""
+
+    labels: Annotated[
+        str,
+        option(
+            "--labels",
+            metavar="folder",
+            help="Files: a column `label` for the folder right below the URL (packed to WebDataset: .cls).",
+        ),
+    ] = ""
+    manifest: Annotated[
+        str,
+        option(
+            "--manifest",
+            metavar="KEY",
+            help="Files: JSON lines or CSV below the URL that name the files and their fields.",
+        ),
+    ] = ""
+
+    def given(self) -> DatasetOptions:
+        """Those that say something."""
+        return {name: value for name, value in self.as_dict().items() if value}  # type: ignore[return-value]
 
 
 Memory = Annotated[str, option("--memory", help="Limit of the memory for data.", panel="Store")]

@@ -9,11 +9,10 @@ from typing import Annotated, Any
 import typer
 
 from headrace.cli.common import Format, console, print_json
-from headrace.cli.declare import DataWhere, Json, Memory, OptionSet, option
+from headrace.cli.declare import DataWhere, FileFields, Json, Memory, option
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.data.index import rebuild_index_json, write_index
-from headrace.sources.options import DatasetOptions
 from headrace.sources.splits import INDEX_JSON_KEY, INDEX_KEY
 
 BlockBytes = Annotated[
@@ -34,7 +33,7 @@ Split = Annotated[
 ]
 
 
-class Shape(OptionSet):
+class Shape(FileFields):
     """How the objects of a dataset become samples."""
 
     keys: Annotated[
@@ -46,22 +45,6 @@ class Shape(OptionSet):
     token_dtype: Annotated[
         str, option("--token-dtype", help="Flat tokens without an index: uint16, uint32, ...")
     ] = ""
-    labels: Annotated[
-        str,
-        option(
-            "--labels",
-            metavar="folder",
-            help="Raw files: a column `label` for the folder right below the URL.",
-        ),
-    ] = ""
-    manifest: Annotated[
-        str,
-        option(
-            "--manifest",
-            metavar="KEY",
-            help="Raw files: JSON lines or CSV below the URL that name the files and their fields.",
-        ),
-    ] = ""
     split: Split = ""
     lenient: Annotated[
         bool, option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")
@@ -69,10 +52,6 @@ class Shape(OptionSet):
     allow_unsafe: Annotated[
         bool, option("--allow-unsafe", help="Also open datasets with pickled columns.")
     ] = False
-
-    def given(self) -> DatasetOptions:
-        """Those that say something."""
-        return {name: value for name, value in self.as_dict().items() if value}  # type: ignore[return-value]
 
 
 def index(

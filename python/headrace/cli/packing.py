@@ -11,7 +11,7 @@ from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.cli.base import print_json
-from headrace.cli.declare import DataWhere, Json, Memory, argument, option
+from headrace.cli.declare import DataWhere, FileFields, Json, Memory, argument, option
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import is_pattern, refuse_inside
@@ -75,22 +75,6 @@ def pack(
             help="Of a dataset with several splits: this one (train, test, ...), or all.",
         ),
     ] = "",
-    labels: Annotated[
-        str,
-        option(
-            "--labels",
-            metavar="folder",
-            help="Files: the folder right below SRC is the class; a column `label` (WebDataset: a member .cls).",
-        ),
-    ] = "",
-    manifest: Annotated[
-        str,
-        option(
-            "--manifest",
-            metavar="KEY",
-            help="Files: JSON lines or CSV below SRC that name the files and their fields.",
-        ),
-    ] = "",
     columns: Annotated[
         str | None,
         option("--columns", metavar="LIST", help="TARGET[=SOURCE][:ENCODING],...; default all."),
@@ -130,6 +114,7 @@ def pack(
     ] = 15.0,
     dry_run: Annotated[bool, option("--dry-run", help="Print the plan, write nothing.")] = False,
     memory: Memory = "512MiB",
+    fields: FileFields,
     where: DataWhere,
     json: Json = False,
 ) -> int:
@@ -158,32 +143,27 @@ def pack(
         "compression": compression,
         "hash": hash,
     }
+    of_datasets: dict[str, object] = {
+        "--split": split,
+        "--labels": fields.labels,
+        "--manifest": fields.manifest,
+        "--map": map,
+        "--ray": ray,
+    }
     if kind == PYTHON:
         result = _pack_python(
             source,
             target,
             columns,
             {**common, **options, "memory": memory},
-            refused={
-                "--split": split,
-                "--labels": labels,
-                "--manifest": manifest,
-                "--map": map,
-                "--ray": ray,
-                "--tokens": tokens,
-                "--dry-run": dry_run,
-            },
+            refused={**of_datasets, "--tokens": tokens, "--dry-run": dry_run},
         )
     else:
         if tokens:
             _refuse_with_tokens(
                 {
-                    "--split": split,
-                    "--labels": labels,
-                    "--manifest": manifest,
+                    **of_datasets,
                     "--columns": columns,
-                    "--map": map,
-                    "--ray": ray,
                     f"--from {kind}": kind not in ("auto", FILES),
                 }
             )
@@ -192,7 +172,7 @@ def pack(
             tokens
             or (
                 format in ("mds", "webdataset")
-                and not (split or labels or manifest or columns or map or ray or _is_gzip(compression))
+                and not (columns or any(of_datasets.values()) or _is_gzip(compression))
             )
         ):
             settings: dict[str, Any] = {
@@ -219,7 +199,7 @@ def pack(
                 source_format="raw" if is_files else kind,
                 **common,
                 **conversion,
-                dataset_options=_given(labels=labels, manifest=manifest),
+                dataset_options=fields.given(),
                 ray=ray,
                 lease=lease,
                 **options,
@@ -238,10 +218,6 @@ def _refuse_with_tokens(others: dict[str, object]) -> None:
             raise InvalidArgumentError(
                 f"{name} does not go with --tokens, which cuts the bytes of files into samples"
             )
-
-
-def _given(**options: Any) -> Any:
-    return {name: value for name, value in options.items() if value}
 
 
 def _is_gzip(compression: str) -> bool:

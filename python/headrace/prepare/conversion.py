@@ -148,16 +148,10 @@ def convert(
     """
     size = parse_bytes(shard_bytes, "shard_bytes")
     memory_bytes = parse_bytes(memory, "memory")
-    reading = source_options if source_options is not None else options
+    reading: dict[str, Any] = {**(dataset_options or {}), "split": split}
+    reading.update(source_options if source_options is not None else options)
     with ExitStack() as stack:
-        dataset = stack.enter_context(
-            Dataset(
-                source,
-                format=source_format,
-                memory=memory,
-                **{**(dataset_options or {}), "split": split, **reading},
-            )
-        )
+        dataset = stack.enter_context(Dataset(source, format=source_format, memory=memory, **reading))
         refuse_inside(os.fspath(target), str(source))
         job = plan_job(dataset, format, size, compression, hash, columns, map)
         if dry_run:
