@@ -11,6 +11,11 @@
 // - fetch_ runs without the lock: current() and invalidate() never wait for a network.
 #include "auth/renewing.h"
 
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "headrace/log.h"
+
 namespace headrace::auth {
 namespace detail {
 namespace {
@@ -21,6 +26,18 @@ constexpr int kPatientRounds = 3;
 // Between failed renewals while the old secret serves: relaxed, and near its end.
 constexpr std::chrono::seconds kRelaxedPause{60};
 constexpr std::chrono::seconds kUrgentPause{10};
+constexpr std::string_view kLogArea = "credentials";
+
+void log_fetched(std::string_view what, bool is_first, const std::optional<WallTime>& expires) {
+  const LogLevel level = is_first ? LogLevel::kDebug : LogLevel::kInfo;
+  if (!process_log().wants(level)) return;
+  const std::string until =
+      expires ? fmt::format(", valid until {:%Y-%m-%d %H:%M:%S} UTC",
+                            fmt::gmtime(std::chrono::system_clock::to_time_t(*expires)))
+              : std::string();
+  process_log().write(level, kLogArea,
+                      fmt::format("{}: {}{}", what, is_first ? "fetched" : "renewed", until));
+}
 
 }  // namespace
 
@@ -87,6 +104,7 @@ void RenewalCore::settle(WallTime now) {
 }
 
 void RenewalCore::accept(Fetched fetched, WallTime now) {
+  log_fetched(options_.what, value_ == nullptr, fetched.expires);
   value_ = std::move(fetched.value);
   expires_ = fetched.expires;
   is_refused_ = false;
@@ -106,10 +124,22 @@ void RenewalCore::note_failure(Status failure, WallTime now) {
   if (is_usable(now)) {
     pause_ = now < urgent_at_ ? kRelaxedPause : kUrgentPause;
     if (expires_) pause_ = std::clamp(*expires_ - now, std::chrono::seconds(1), pause_);
+    log_failure(now);
     return;
   }
   const int doublings = std::min(failed_rounds_ - 1, 10);
   pause_ = std::min(options_.round_pause * (1 << doublings), options_.max_round_pause);
+}
+
+/// Nothing else tells of it before the secret ends.
+void RenewalCore::log_failure(WallTime now) const {
+  if (!process_log().wants(LogLevel::kWarning)) return;
+  const std::string rest =
+      expires_ ? fmt::format("end in {} s", (*expires_ - now).count()) : std::string("do not end");
+  process_log().write(LogLevel::kWarning, kLogArea,
+                      fmt::format("{}: could not be renewed: {}; the present ones {}, next try in "
+                                  "{} s",
+                                  options_.what, failure_.message(), rest, pause_.count()));
 }
 
 Status RenewalCore::why_not() const {

@@ -87,6 +87,7 @@ class RenewalCore {
   enum class Phase : std::uint8_t { kIdle, kWanted, kFetching, kDone };
 
   void settle(WallTime now) HEADRACE_REQUIRES(mutex_);
+  void log_failure(WallTime now) const HEADRACE_REQUIRES(mutex_);
   void accept(Fetched fetched, WallTime now) HEADRACE_REQUIRES(mutex_);
   void note_failure(Status failure, WallTime now) HEADRACE_REQUIRES(mutex_);
   void want() HEADRACE_REQUIRES(mutex_);

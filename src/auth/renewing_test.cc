@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <deque>
+#include <string>
 #include <thread>
+#include <vector>
+
+#include "headrace/log.h"
 
 namespace headrace::auth {
 namespace {
@@ -143,6 +147,35 @@ TEST_F(RenewingToken, AFailedRenewalIsRepeatedWhileTheOldOneServes) {
   for (std::int64_t now = 35'300; text(now) != "two"; now = std::min<std::int64_t>(now + 1, 35'999))
     std::this_thread::yield();
   EXPECT_EQ(source_.fetches(), 3);
+}
+
+std::vector<std::string> logged() {
+  std::vector<std::string> lines;
+  process_log().take([&](const LogLine& line) {
+    const char* level = line.level == LogLevel::kWarning ? "warning" : "info";
+    lines.push_back(std::string(line.area) + " " + level + " " + line.text);
+  });
+  return lines;
+}
+
+TEST_F(RenewingToken, ItsRenewalsAndTheirFailuresAreLogged) {
+  process_log().set_level(LogLevel::kInfo);
+  source_.put(Token{"one", at(36'000)});
+  EXPECT_EQ(text(0), "one");
+  EXPECT_THAT(logged(), testing::IsEmpty());
+  source_.put(Status(Code::kDenied, "no"));
+  std::vector<std::string> lines;
+  while (lines.empty()) {
+    EXPECT_EQ(text(35'100), "one");
+    lines = logged();
+  }
+  EXPECT_THAT(lines, testing::ElementsAre("credentials warning token of x: could not be renewed: "
+                                          "no; the present ones end in 900 s, next try in 60 s"));
+  source_.put(Token{"two", at(72'000)});
+  await_text(35'200, "two");
+  EXPECT_THAT(logged(), testing::ElementsAre("credentials info token of x: renewed, valid until "
+                                             "1970-01-01 20:00:00 UTC"));
+  process_log().set_level(LogLevel::kOff);
 }
 
 TEST_F(RenewingToken, AnExpiredOneIsNotHandedOut) {

@@ -26,6 +26,7 @@
 #include "base/check.h"
 #include "base/running_clock.h"
 #include "store/transfer/redirect.h"
+#include "store/transfer/transfer_log.h"
 
 namespace headrace::transfer {
 namespace {
@@ -75,6 +76,7 @@ Reactor::Reactor(std::unique_ptr<Poller> poller, HttpProtocol& protocol, Network
       clock_(*store_options.clock),
       clock_runs_(runs_by_itself(clock_)),
       own_(options),
+      log_subject_(log_subject(store_options.url)),
       poller_(std::move(poller)),
       timers_(store_options.queue_capacity),
       endpoints_(protocol.endpoint(), network),
@@ -473,6 +475,7 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
   }
   if (outcome.is_hedged && op.deadline > now) {
     counters_.hedges.add(1);
+    log_hedge(op, now);
     op.last_failure = std::move(outcome.status);
     op.state = OpState::kPending;
     pending_.push_front(op);
@@ -488,6 +491,7 @@ void Reactor::on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now) 
   switch (decision.verdict) {
     case RetryVerdict::kRetry:
       counters_.retries.add(1);
+      log_repeated(log_subject_, code, message + attempt_text(op, now));
       go_to(op, endpoints_.home(), nullptr);  // another one may have the object by now
       op.last_failure = std::move(outcome.status);
       op.was_held_off = true;

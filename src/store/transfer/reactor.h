@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -104,6 +105,7 @@ class Reactor {
   void deliver();
   Status describe(const TransferOp& op, Code code, std::string_view what_happened,
                   TimePoint now) const;
+  void log_hedge(const TransferOp& op, TimePoint now) const;
   std::string attempt_text(const TransferOp& op, TimePoint now) const;
   std::string name_of(const TransferOp& op) const;
 
@@ -112,6 +114,7 @@ class Reactor {
   const Clock& clock_;
   const bool clock_runs_;  ///< runs_by_itself(clock_).
   const Options own_;
+  const std::string log_subject_;
   std::unique_ptr<Poller> poller_;
   Mailbox mailbox_;
   Letter stop_letter_{static_cast<std::uint8_t>(LetterKind::kStop)};

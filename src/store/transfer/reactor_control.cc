@@ -5,6 +5,7 @@
 
 #include "base/check.h"
 #include "store/transfer/reactor.h"
+#include "store/transfer/transfer_log.h"
 
 namespace headrace::transfer {
 namespace {
@@ -177,12 +178,17 @@ bool Reactor::hedge(TransferOp& op, std::size_t late_count, TimePoint now) {
     younger.promote();
   }
   counters_.hedges.add(1);
+  log_hedge(op, now);
   op.late_from = now;
   OpQueue& queue = awaiting_[FirstByteTimes::class_of(op.request.length_bytes)];
   queue.remove(op);
   queue.push_back(op);
   advance(*connection, connection->begin(op, now), now);
   return true;
+}
+
+void Reactor::log_hedge(const TransferOp& op, TimePoint now) const {
+  log_hedged(log_subject_, [&] { return name_of(op) + attempt_text(op, now); });
 }
 
 Connection* Reactor::pick_hedge_connection(const TransferOp& op, TimePoint now) {

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <semaphore>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "headrace/log.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_fixture.h"
 
@@ -282,6 +285,36 @@ TEST_P(TransferFaultTest, ThrottledRequestSucceedsLater) {
   EXPECT_EQ(server_->connection_count(), 1U);
   EXPECT_TRUE(completion.was_held_off);
   EXPECT_FALSE(transfer(get(0, 1000)).was_held_off);
+}
+
+std::vector<std::string> logged() {
+  std::vector<std::string> lines;
+  process_log().take(
+      [&](const LogLine& line) { lines.push_back(std::string(line.area) + ": " + line.text); },
+      true);
+  return lines;
+}
+
+TEST_P(TransferFaultTest, WhatIsRepeatedIsLoggedByStoreAndKind) {
+  process_log().set_level(LogLevel::kInfo);
+  options_.url = "fake://store?sig=secret";
+  start([this](const SeenRequest& request, Peer& peer) {
+    if (request.index < 2) return peer.send(ScriptedServer::head(503, 8) + "SlowDown");
+    if (request.index == 2) return peer.send(ScriptedServer::head(500, 0));
+    server_->answer(request, peer);
+  });
+  expect_content(transfer(get(0, 1000)), 0, 1000);
+  const auto lines = logged();
+  process_log().set_level(LogLevel::kOff);
+  ASSERT_EQ(lines.size(), 2U);
+  EXPECT_THAT(lines[0],
+              MatchesRegex("store: 2 requests to fake://store refused for their rate, and repeated "
+                           "more slowly, in the last [0-9]+ s, last: GET fake://object \\[0, "
+                           "1000\\): .*503.*, attempt 2 of 10, [0-9]+ ms"));
+  EXPECT_THAT(lines[1], MatchesRegex("store: 1 request to fake://store repeated after failures in "
+                                     "the last [0-9]+ s, last: GET .*, attempt 3 of 10, .*"));
+  expect_content(transfer(get(0, 1000)), 0, 1000);
+  EXPECT_TRUE(logged().empty());
 }
 
 TEST_P(TransferFaultTest, RetryAfterIsHonoured) {

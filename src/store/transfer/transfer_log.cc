@@ -1,0 +1,47 @@
+#include "store/transfer/transfer_log.h"
+
+#include "headrace/log.h"
+
+namespace headrace::transfer {
+namespace {
+
+// In a span of ten seconds. One refusal a second is what the concurrency control makes of a store
+// at its limit; a loop then hardly waits. Resets and time-outs that often are an outage or a line
+// at fault.
+constexpr std::uint64_t kManyThrottles = 10;
+constexpr std::uint64_t kManyRepeats = 100;
+
+constexpr LogEvent kRepeated{.area = "store",
+                             .level = LogLevel::kInfo,
+                             .one = "request to",
+                             .many = "requests to",
+                             .what = "repeated after failures",
+                             .warn_from = kManyRepeats,
+                             .advice = "see docs/stalls.md#requests-that-are-repeated"};
+constexpr LogEvent kThrottled{.area = "store",
+                              .level = LogLevel::kInfo,
+                              .one = "request to",
+                              .many = "requests to",
+                              .what = "refused for their rate, and repeated more slowly,",
+                              .warn_from = kManyThrottles,
+                              .advice = "see docs/stalls.md#throttled"};
+constexpr LogEvent kHedged{.area = "store",
+                           .level = LogLevel::kDebug,
+                           .one = "request to",
+                           .many = "requests to",
+                           .what = "late, and made a second time,"};
+
+}  // namespace
+
+std::string log_subject(std::string_view url) { return std::string(url.substr(0, url.find('?'))); }
+
+void log_repeated(const std::string& subject, Code code, const std::string& what) {
+  process_log().count(code == Code::kThrottled ? kThrottled : kRepeated, subject, what);
+}
+
+void log_hedged(const std::string& subject, const std::function<std::string()>& what) {
+  Log& log = process_log();
+  if (log.wants(LogLevel::kDebug)) log.count(kHedged, subject, what());
+}
+
+}  // namespace headrace::transfer
