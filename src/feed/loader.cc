@@ -32,6 +32,7 @@
 #include "feed/plan/stand_ins.h"
 #include "feed/residency/fetcher.h"
 #include "feed/residency/memory_plan.h"
+#include "feed/slow_batches.h"
 #include "feed/state/position.h"
 #include "io/pool_metrics.h"
 
@@ -224,6 +225,7 @@ class LoaderImpl final : public Loader {
   Counter first_batch_us_;
   Counter waited_us_;
   StallBook stalls_;
+  SlowBatches slow_batches_;  ///< The caller of next() only.
 };
 
 void LoaderImpl::feed() {
@@ -437,6 +439,8 @@ Result<std::unique_ptr<Batch>> LoaderImpl::take_batch(Delivery delivery) {
 }
 
 void LoaderImpl::book(const BatchTimeline& timeline) {
+  slow_batches_.after(waits_, timeline, clock_.now(),
+                      [&] { return fetcher_->name_of(timeline.slowest); });
   for (const WaitInterval& wait : waits_) {
     book_wait(stalls_, wait, timeline);
     waited_us_.add(static_cast<std::uint64_t>(wait_length(wait).count()));

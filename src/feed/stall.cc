@@ -61,5 +61,12 @@ void book_wait(StallBook& book, const WaitInterval& wait, const BatchTimeline& t
   }
 }
 
+StallCause main_cause(const StallBook& book) noexcept {
+  std::size_t most = 0;
+  for (std::size_t i = 1; i < static_cast<std::size_t>(StallCause::kCount); ++i)
+    if (book.total_us(i) > book.total_us(most)) most = i;
+  return static_cast<StallCause>(most);
+}
+
 }  // namespace feed
 }  // namespace headrace

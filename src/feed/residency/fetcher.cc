@@ -76,6 +76,7 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
   if (fetch->extents.empty()) {
     fetch->timeline.wanted = clock_.now();
   }
+  fetch->timeline.piece = piece;
   fetch->extents.clear();
   const std::uint64_t size =
       dataset_->append_extents(piece.block, piece.begin, piece.end, fetch->extents);
@@ -255,7 +256,11 @@ void Fetcher::take_answer(Fetch& fetch, std::size_t index, Completion& completio
   Timeline& timeline = fetch.timeline;
   timeline.sent = std::max(timeline.sent, completion.sent);
   timeline.first_byte = std::max(timeline.first_byte, completion.first_byte);
-  if (completion.finished >= timeline.finished) timeline.was_cached = completion.was_cached;
+  if (completion.finished >= timeline.finished) {
+    timeline.was_cached = completion.was_cached;
+    timeline.last_request = index;
+    timeline.attempts = completion.attempts;
+  }
   timeline.finished = std::max(timeline.finished, completion.finished);
   timeline.was_held_off = timeline.was_held_off || completion.was_held_off;
   if (index >= fetch.head_count) {
@@ -470,6 +475,21 @@ void Fetcher::forget(Fetch& fetch) {
   fetch.release();
   fetch.state = Fetch::State::kFailed;
   fetches_.erase(fetch.id);
+}
+
+std::string Fetcher::name_of(const Timeline& read) const {
+  if (read.finished == TimePoint()) return {};
+  std::vector<Extent> extents;
+  std::vector<read::CutObject> objects;
+  dataset_->append_extents(read.piece.block, read.piece.begin, read.piece.end, extents);
+  read::cut_requests(cut_rule_, extents, objects);
+  const std::size_t heads = cut_rule_.sums == ObjectSums::kHead ? objects.size() : 0;
+  if (read.last_request < heads)
+    return store_->object_url(objects[read.last_request].extent.key) + " (its checksum)";
+  if (read.last_request - heads >= extents.size()) return {};
+  const Extent& extent = extents[read.last_request - heads];
+  return store_->object_url(extent.key) + " [" + std::to_string(extent.offset_bytes) + ", " +
+         std::to_string(extent.offset_bytes + extent.length_bytes) + ")";
 }
 
 Status Fetcher::annotated(const Fetch& fetch, Status status) const {

@@ -12,6 +12,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
@@ -134,6 +135,10 @@ class Fetcher {
   }
   /// Fetches given up whose memory has not come back yet: under way, or pinned.
   std::size_t abandoned_count() const noexcept { return abandoned_count_; }
+
+  /// What a read asked for last, for messages: "s3://b/shard.mds [0, 8388608)"; empty where nothing
+  /// was read. Any thread, until shut_down() has begun.
+  std::string name_of(const Timeline& read) const;
 
   void wake() noexcept { store_->wake(); }
   void append_metrics(MetricList& out) const {
