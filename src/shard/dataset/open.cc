@@ -9,6 +9,7 @@
 #include "shard/dataset/empty_shard.h"
 #include "shard/dataset/format_driver.h"
 #include "shard/dataset/index_json.h"
+#include "shard/dataset/index_log.h"
 #include "shard/dataset/indexed_dataset.h"
 #include "shard/dataset/listing.h"
 #include "shard/dataset/lost_index.h"
@@ -46,10 +47,21 @@ class Opener {
   Result<std::shared_ptr<const Dataset>> open() {
     if (context_.options.use_stored_index && !has_chosen_objects()) {
       HEADRACE_TRY_ASSIGN(auto stored, stored_index());
-      if (stored) return finish(*std::move(stored));
+      if (stored) {
+        origin_ = IndexOrigin::kStored;
+        return finish(*std::move(stored));
+      }
     }
     HEADRACE_TRY_ASSIGN(auto bytes, fresh_index(true));
     return finish(std::move(bytes));
+  }
+
+  /// Of the index that open() found.
+  IndexOrigin origin() const noexcept { return origin_; }
+  /// One beside the dataset would have been taken, and can be written.
+  bool is_storable() const {
+    return context_.options.use_stored_index && !has_chosen_objects() &&
+           context_.store.traits().can_write;
   }
 
   /// Index made anew, or (`use_cache`) the one that an earlier open made of the same objects.
@@ -288,7 +300,10 @@ class Opener {
 
   std::optional<OpenIndex> cached_index(const std::string& manifest) {
     if (context_.options.index_cache_dir.empty()) return std::nullopt;
-    return index_in_file(cached_index_path(context_.options.index_cache_dir, url(), manifest));
+    auto cached =
+        index_in_file(cached_index_path(context_.options.index_cache_dir, url(), manifest));
+    if (cached) origin_ = IndexOrigin::kCached;
+    return cached;
   }
 
   // A damaged index, or one of another version, is as if it were not there: it only costs the time
@@ -331,6 +346,7 @@ class Opener {
   }
 
   const BuildContext& context_;
+  IndexOrigin origin_ = IndexOrigin::kBuilt;
 };
 
 // What bytes may be blamed for: besides what makes no sense, a name, a version or a kind that they
@@ -387,15 +403,24 @@ Result<DatasetOptions> complete(DatasetOptions options) {
 Result<std::shared_ptr<const Dataset>> Dataset::open(Store& store, SlabPool& pool,
                                                      const DatasetOptions& given,
                                                      const CallOptions& call) {
-  HEADRACE_TRY_ASSIGN(const DatasetOptions options, detail::complete(given));
+  HEADRACE_TRY_ASSIGN(DatasetOptions options, detail::complete(given));
+  detail::IndexLog log(store.url(), system_clock());
+  options.progress = log.listen(std::move(options.progress));
   const detail::BuildContext context{store, pool, options, call};
   return detail::made_surely<std::shared_ptr<const Dataset>>(
-      context, [](const detail::BuildContext& c) { return detail::Opener(c).open(); });
+      context, [&log](const detail::BuildContext& c) {
+        detail::Opener opener(c);
+        auto dataset = opener.open();
+        if (dataset) log.opened(**dataset, opener.origin(), opener.is_storable());
+        return dataset;
+      });
 }
 
 Result<std::string> build_index(Store& store, SlabPool& pool, const DatasetOptions& given,
                                 const CallOptions& call) {
-  HEADRACE_TRY_ASSIGN(const DatasetOptions options, detail::complete(given));
+  HEADRACE_TRY_ASSIGN(DatasetOptions options, detail::complete(given));
+  detail::IndexLog log(store.url(), system_clock());
+  options.progress = log.listen(std::move(options.progress));
   const detail::BuildContext context{store, pool, options, call};
   HEADRACE_TRY_ASSIGN(const auto index, detail::made_surely<detail::OpenIndex>(
                                             context, [](const detail::BuildContext& c) {
