@@ -1,4 +1,4 @@
-"""Loader(progress=True): one line on a terminal, a line a minute elsewhere. No clock of the machine's."""
+"""Loader(progress=True): one line on a terminal, a line every 30 s elsewhere. No clock of the machine's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from conftest import write_mds
 
 import headrace.base.progress
 import headrace.loader.progress
-from headrace.base.progress import StatusLine
+from headrace.base.progress import StatusLine, progress_bar
 from headrace.loader.progress import EpochProgress
 
 
@@ -146,17 +146,30 @@ def test_a_narrow_terminal_gets_as_much_as_fits(terminal: Terminal, monkeypatch:
     assert terminal.getvalue() == "\repoch 2, batch 20 of 4,000, 2\x1b[K"
 
 
-def test_elsewhere_it_is_a_line_a_minute(pipe: io.StringIO) -> None:
+def test_elsewhere_it_is_a_line_every_half_a_minute(pipe: io.StringIO) -> None:
     clock, engine = Clock(), Engine()
     progress = started(clock, engine)
-    for _ in range(150):
+    for _ in range(75):
         step(progress, clock, engine, 1.0)
     lines = pipe.getvalue().splitlines()
     assert [re.sub(r" batches/s.*", "", line) for line in lines] == [
+        "epoch 2, batch 600 of 4,000, 20",
         "epoch 2, batch 1,200 of 4,000, 20",
-        "epoch 2, batch 2,400 of 4,000, 20",
     ]
     assert "\r" not in pipe.getvalue()
+
+
+def test_long_calls_tell_their_progress_without_a_terminal(
+    pipe: io.StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    line = StatusLine(clock)
+    monkeypatch.setattr(headrace.base.progress, "StatusLine", lambda: line)
+    with progress_bar("indexing", "shards") as report:
+        for done, seconds in ((1, 29.0), (2, 2.0), (3, 2.0), (4, 31.0)):
+            clock.seconds += seconds
+            report(done, 1300, 0)
+    assert pipe.getvalue() == "indexing: 2 of 1,300 shards\nindexing: 4 of 1,300 shards\n"
 
 
 def test_where_the_logger_is_heard_it_is_asked(pipe: io.StringIO, caplog: pytest.LogCaptureFixture) -> None:

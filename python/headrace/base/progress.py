@@ -1,4 +1,5 @@
-"""Progress on stderr: a bar for calls that take long, on terminals only; a line about what goes on for hours."""
+"""Progress on stderr: a bar for calls that take long, where there is no terminal a line now and then; a line
+about what goes on for hours."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headrace.base.units import format_bytes
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -18,11 +21,11 @@ Report = Callable[[int, int, int], None]
 
 
 @contextmanager
-def progress_bar(description: str, unit: str) -> Iterator[Report | None]:
-    """Yields the function to report to, or None when stderr is no terminal. The bar appears at the first
-    report."""
+def progress_bar(description: str, unit: str) -> Iterator[Report]:
+    """Yields the function to report to. The bar appears at the first report; where stderr is no terminal,
+    there is a line every half a minute."""
     if not sys.stderr.isatty():
-        yield None
+        yield _plain(description, unit)
         return
     bar: Progress | None = None
 
@@ -45,14 +48,29 @@ def progress_bar(description: str, unit: str) -> Iterator[Report | None]:
             bar.stop()
 
 
+def _plain(description: str, unit: str) -> Report:
+    line = StatusLine()
+
+    def amount(number: int) -> str:
+        return format_bytes(number) if unit == "bytes" else f"{number:,}"
+
+    def report(done: int, total: int, _bytes: int = 0) -> None:
+        if not line.is_due():
+            return
+        of = f" of {amount(total)}" if total else ""
+        line.show(f"{description}: {amount(done)}{of}{'' if unit == 'bytes' else ' ' + unit}")
+
+    return report
+
+
 class StatusLine:
-    """A line that says how something goes: one that is written anew four times a second on a terminal; else a
-    line a minute, by the logger ``headrace.progress`` where somebody listens to it, or plainly on stderr."""
+    """A line that says how something goes: one that is written anew four times a second on a terminal; else one
+    every 30 s, by the logger ``headrace.progress`` where somebody listens to it, or plainly on stderr."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._is_terminal = sys.stderr.isatty()
-        self._seconds = 0.25 if self._is_terminal else 60.0
+        self._seconds = 0.25 if self._is_terminal else 30.0
         self._due = clock() + self._seconds
         self._is_open = False  # On a terminal: the line has no end yet.
 

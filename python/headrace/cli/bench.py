@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from itertools import islice
 from typing import Annotated, Any
@@ -239,7 +238,7 @@ def load(
     if not sweep_settings:
         report = {
             "url": without_secrets(url),
-            **_load(url, batches, {**options, "progress": sys.stderr.isatty()}),
+            **_load(url, batches, {**options, "progress": True}),
         }
         if json:
             print_json(report)

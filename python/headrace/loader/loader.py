@@ -105,7 +105,7 @@ class Loader(Mappable[MappedLoader], live.Closing):
         runs; ``batch.replaced`` says where. ``"raise"``: CorruptError. What the store or the network does is
         never a reason to replace.
     :param progress: rank 0 shows how it goes on stderr: place in the epoch, batches, samples and bytes a second,
-        and what the loop waited for. One line on a terminal; elsewhere a line a minute, by the logger
+        and what the loop waited for. One line on a terminal; elsewhere one every 30 s, by the logger
         ``headrace.progress`` where it is set up to be heard.
     :param cache_mode: what ``cache=`` is for. ``"cache"``: what is read is kept. ``"copy"``: the whole dataset is
         fetched before the first batch, which takes a ``cache_limit=`` that it fits into; the processes of a node
