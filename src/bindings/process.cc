@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "errors.h"
+#include "headrace/log.h"
 
 namespace headrace {
 namespace {
@@ -81,6 +82,7 @@ void bind_process(nb::module_& m) {
     g_fork_generation.fetch_add(1, std::memory_order_relaxed);
     // The threads that waited are not in the child.
     g_waiting_threads.store(0, std::memory_order_relaxed);
+    renew_process_log();
   });
   m.def("begin_exit", &begin_exit);
   m.def("drain_calls", &drain_calls, nb::arg("timeout"));

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headrace import _native
+from headrace.base import log
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ _owner_pid = os.getpid()
 
 
 def register(thing: Closing) -> None:
+    log.listen()
     _open.add(thing)
 
 

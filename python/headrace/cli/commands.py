@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
+from headrace.base import log
 from headrace.cli import bench, cache, checkpoint, data, index, serve, store, verify
 from headrace.cli.library import add
 from headrace.cli.quick import COMMANDS
@@ -18,6 +21,31 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+
+@app.callback()
+def _say(
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose", "-v", count=True, help="Say on stderr what the engine does; -vv: all of it."
+        ),
+    ] = 0,
+    log_level: Annotated[
+        str,
+        typer.Option(
+            "--log-level",
+            envvar="HEADRACE_LOG",
+            show_envvar=True,
+            help=f"The same by name: {', '.join(log.LEVELS)}. Default: warnings only.",
+        ),
+    ] = "",
+) -> None:
+    level = {0: log_level, 1: "info"}.get(verbose, "debug")
+    if level:
+        log.show(level)
+
+
 for name, function in COMMANDS.items():
     add(app, function, name)
 for module in (data, index, verify, bench, serve, store, cache, checkpoint):

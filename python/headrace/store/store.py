@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base import live
+from headrace.base.log import listen
 from headrace.base.metrics import Metric, by_name, snapshot
 from headrace.base.ranks import recorded_rank
 from headrace.base.units import parse_bytes
@@ -135,6 +136,7 @@ def open_native(
 ) -> _native.Store:
     """Opens the engine's store for a URL or path. Raises InvalidArgumentError for an option that does not
     exist."""
+    listen()
     environment: dict[str, str] = {}
     if (access_key is None) != (secret_key is None):
         raise InvalidArgumentError("access_key and secret_key go together: give both or neither")

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit, urlunsplit
 
 from headrace import _native
+from headrace.base.secrets import without_secrets
 from headrace.errors import InvalidArgumentError, NotFoundError, UnsupportedError
 
 __all__ = [
@@ -30,8 +31,6 @@ MOST_URLS = 10_000_000
 
 WIDS_KIND = "wids-shard-index-v1"
 
-_SECRETS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s]*@)?([^?\s]*)(\?[^\s\"']*)?")
-
 _INT_RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)(?:\.\.-?(\d+))?")
 _CHAR_RANGE = re.compile(r"([A-Za-z])\.\.([A-Za-z])(?:\.\.-?(\d+))?")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -51,19 +50,6 @@ def expand_urls(text: str) -> list[str]:
             if len(urls) > MOST_URLS:
                 raise InvalidArgumentError(f"{text!r} names more than {MOST_URLS:,} objects")
     return urls
-
-
-def without_secrets(text: str) -> str:
-    """A message without what URLs in it may hide: user and password in front of the host, and of web and
-    Azure URLs the query, which may be a signature."""
-    return _SECRETS.sub(_without_secrets, text) if "://" in text else text
-
-
-def _without_secrets(match: re.Match[str]) -> str:
-    scheme, user, rest, query = match.groups()
-    if query and scheme.lower() in ("http://", "https://", "az://", "azure://"):
-        query = "?..."
-    return f"{scheme}{'***@' if user else ''}{rest}{query or ''}"
 
 
 def split_root(urls: Sequence[str]) -> tuple[str, list[str]]:

@@ -1,0 +1,20 @@
+"""What messages must not show."""
+
+from __future__ import annotations
+
+import re
+
+_SECRETS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)([^/?#\s]*@)?([^?\s]*)(\?[^\s\"']*)?")
+
+
+def without_secrets(text: str) -> str:
+    """A message without what URLs in it may hide: user and password in front of the host, and of web and
+    Azure URLs the query, which may be a signature."""
+    return _SECRETS.sub(_without_secrets, text) if "://" in text else text
+
+
+def _without_secrets(match: re.Match[str]) -> str:
+    scheme, user, rest, query = match.groups()
+    if query and scheme.lower() in ("http://", "https://", "az://", "azure://"):
+        query = "?..."
+    return f"{scheme}{'***@' if user else ''}{rest}{query or ''}"
