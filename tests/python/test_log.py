@@ -223,7 +223,7 @@ if child == 0:
     assert not alive, alive
     if sys.argv[2] == "open":
         with hr.Dataset(sys.argv[1]):
-            pass
+            assert [t for t in threading.enumerate() if t.name == "headrace-log"]
     sys.exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 print(os.getpid(), child)
