@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import os
 import re
 import shutil
@@ -9,6 +11,8 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
 
 import headrace as hr
 from headrace import sim
@@ -110,3 +114,24 @@ def test_the_example_of_a_wrapper_is_the_one_that_is_tested() -> None:
     example = re.search(r"```cpp\n(.*?)```", (ROOT / "docs" / "extending.md").read_text(), re.S)
     assert example
     assert code(example[1]) in code((ROOT / "src" / "store" / "forwarding_store_test.cc").read_text())
+
+
+def test_readme_lines_are_short() -> None:
+    assert not [line for line in (ROOT / "README.md").read_text().splitlines() if len(line) >= 100]
+
+
+def load_tool(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_pictures_show_what_the_documents_say() -> None:
+    for name, _, numbers, _ in load_tool("pictures").pictures():
+        tree = ElementTree.parse(ROOT / "docs" / "pictures" / name)
+        text = tree.findtext(".//{http://purl.org/dc/elements/1.1/}description")
+        assert text
+        assert json.loads(text) == numbers, f"{name}: run tools/pictures.py"
