@@ -16,8 +16,10 @@ import headrace.torch
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("data", help="a dataset with the columns image and label")
-parser.add_argument("--checkpoint", default="run")
-parser.add_argument("--resume", action="store_true")
+parser.add_argument("--checkpoint", default="run", help="a directory that all nodes see, or s3://bucket/run")
+parser.add_argument("--every", type=int, default=100, help="steps from one checkpoint to the next")
+parser.add_argument("--resume", action="store_true", help="from the last checkpoint, where there is one")
+parser.add_argument("--cache", help="a directory of a fast disk, which the ranks of a node share")
 parser.add_argument("--epochs", type=int, default=2)
 parser.add_argument("--stop", type=int, help="end after so many steps, with a checkpoint")
 args = parser.parse_args()
@@ -35,12 +37,14 @@ loader = headrace.torch.Loader(
     batch_size=16,
     seed=17,
     epoch_end="drop",
+    cache=args.cache,
     decode={"image": hr.decode.image(resize=(64, 64), dtype="float32", layout="CHW")},
 )
-checkpoints = hr.checkpoint.Checkpointer(args.checkpoint)  # A directory, or s3://bucket/run.
+checkpoints = hr.checkpoint.Checkpointer(args.checkpoint, keep=2)
 state = {"model": model, "optimizer": optimizer, "loader": loader, "step": 0}
-if args.resume:
+if args.resume and checkpoints.latest() is not None:
     state = checkpoints.load(into=state)
+saved = state["step"]
 
 while loader.epoch < args.epochs and state["step"] != args.stop:
     for batch in loader:
@@ -50,8 +54,12 @@ while loader.epoch < args.epochs and state["step"] != args.stop:
         optimizer.step()
         state["step"] += 1
         print(json.dumps({"loss": loss.item(), "ids": batch.ids.tolist()}), flush=True)
+        if state["step"] % args.every == 0:
+            checkpoints.save(state["step"], state)  # Back when the state is copied.
+            saved = state["step"]
         if state["step"] == args.stop:
             break
-checkpoints.save(state["step"], state)
+if state["step"] != saved:
+    checkpoints.save(state["step"], state)
 checkpoints.close()
 distributed.destroy_process_group()
