@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import os
 import re
@@ -10,9 +11,14 @@ import shutil
 import socket
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from types import ModuleType
 from xml.etree import ElementTree
+
+import numpy as np
+from doc_pages import code_blocks
+from PIL import Image
 
 import headrace as hr
 from headrace import sim
@@ -135,3 +141,97 @@ def test_pictures_show_what_the_documents_say() -> None:
         text = tree.findtext(".//{http://purl.org/dc/elements/1.1/}description")
         assert text
         assert json.loads(text) == numbers, f"{name}: run tools/pictures.py"
+
+
+def jpeg(i: int) -> bytes:
+    out = io.BytesIO()
+    Image.new("RGB", (100 + i, 80), (20 * i, 50, 100)).save(out, "JPEG")
+    return out.getvalue()
+
+
+def write_tar(path: Path, members: dict[str, bytes]) -> None:
+    with tarfile.open(path, "w") as tar:
+        for name, data in members.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+
+def write_imagenet(directory: Path, classes: list[str]) -> None:
+    """Tars and the CSV as they are given out, of four images a class."""
+    for name in classes:
+        write_tar(directory / f"{name}.tar", {f"{name}_{i}.JPEG": jpeg(i) for i in range(4)})
+    write_tar(
+        directory / "ILSVRC2012_img_train.tar",
+        {f"{name}.tar": (directory / f"{name}.tar").read_bytes() for name in classes},
+    )
+    rows = [(f"ILSVRC2012_val_{i:08}", name) for i, name in enumerate(classes[::-1])]
+    write_tar(directory / "ILSVRC2012_img_val.tar", {f"{name}.JPEG": jpeg(9) for name, _ in rows})
+    lines = ["ImageId,PredictionString", *(f"{image},{name} 1 2 3 4 " for image, name in rows)]
+    (directory / "LOC_val_solution.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_imagenet_runs_as_written(tmp_path: Path) -> None:
+    classes = ["n01440764", "n01443537", "n01484850"]
+    write_imagenet(tmp_path, classes)
+    page = ROOT / "docs" / "imagenet.md"
+    script = "".join(code.text for code in code_blocks(page, "sh"))
+    script = script.replace("/data", str(tmp_path / "data")).replace("s3://bucket", str(tmp_path / "bucket"))
+    script = script.replace("examples/", f"{ROOT / 'examples'}/").replace(
+        "--batch-size 256", "--batch-size 4"
+    )
+    run = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    bucket = tmp_path / "bucket" / "imagenet"
+    decode = {"image": hr.decode.image(resize=64, crop=32)}
+    with hr.Loader(bucket / "train", batch_size=4, epoch_end="drop", decode=decode) as train:
+        labels = [label for batch in train for label in batch["label"].tolist()]
+    assert sorted(labels) == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]
+    with hr.Dataset(bucket / "val") as val:
+        assert {(len(sample["image"]), sample["label"]) for sample in val} == {
+            (len(jpeg(9)), label) for label in range(3)
+        }
+
+
+def test_the_example_of_sizes_is_what_the_order_says(tmp_path: Path) -> None:
+    """98 GiB that take no room: nothing of them is read."""
+    shape = (200_000, 512, 1024)
+    np.lib.format.open_memmap(tmp_path / "a.npy", mode="w+", dtype=np.uint8, shape=shape)
+    rows = re.findall(
+        r"^\| (\d+) \| (\d+) \| (\d+) \| (\d+) \| (\d+) MiB \|",
+        (ROOT / "docs" / "sizing.md").read_text(),
+        re.M,
+    )
+    assert len(rows) == 4
+    for row in rows:
+        batch, ranks, lanes, blocks, mebibytes = map(int, row)
+        command = [sys.executable, "-m", "headrace.cli", "order", str(tmp_path), "--json"]
+        done = subprocess.run(
+            [*command, "--batch-size", str(batch), "--world-size", str(ranks)],
+            capture_output=True,
+            check=True,
+        )
+        said = json.loads(done.stdout)
+        found = (
+            said["order"]["lane_count"],
+            round(said["quality"]["blocks_per_batch"]),
+            said["rank_bytes"] >> 20,
+        )
+        assert found == (lanes, blocks, mebibytes)
+
+
+def test_the_first_section_of_changes_is_of_this_version() -> None:
+    found = re.search(
+        r"^## (\d+\.\d+\.\d+)(, not released yet| \(\d{4}-\d\d-\d\d\))$",
+        (ROOT / "CHANGELOG.md").read_text(),
+        re.M,
+    )
+    assert found
+    assert found[1] == hr.__version__
