@@ -8,7 +8,7 @@ JOBS ?= $(shell nproc)
 # ctest runs each suite as one process: starting a process per test would cost more than the tests.
 CTEST := ctest --output-on-failure --timeout 300 -j $(JOBS)
 
-.PHONY: help setup install demo test build-test test-cpp test-python check bench asan tsan soak fuzz clean
+.PHONY: help setup install demo test build-test test-cpp test-python check bench docs asan tsan soak fuzz clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,6 +49,11 @@ bench: ## The benchmarks behind docs/performance.md (minutes)
 	@tools/setup test
 	@$(MAKE) --no-print-directory install
 	@bench/run
+
+docs: ## The site of docs/, with search and an API reference, in build/site
+	@tools/setup docs
+	@set -o pipefail; NO_MKDOCS_2_WARNING=1 $${HEADRACE_CACHE:-$$HOME/.cache/headrace}/docs/bin/mkdocs build 2>&1 | { grep -v '^INFO' || true; }
+	@echo "docs: build/site/index.html"
 
 asan tsan: ## C++ tests under AddressSanitizer + UBSan, or ThreadSanitizer
 	@tools/setup check

@@ -520,7 +520,7 @@ class HeadraceFileSystem(fsspec.asyn.AsyncFileSystem):  # type: ignore[misc]
         """A file. ``mode``: ``rb``, ``wb``, ``xb`` (must not exist), or text without ``b``.
 
         :param block_size: reading: pieces that are read ahead (default 4 MiB); writing: parts (8 MiB).
-        :param cache_type: ``"headrace"`` or a name of fsspec's caches.
+        :param str cache_type: ``"headrace"`` or a name of fsspec's caches.
         :param cache_options: of that cache; ``{"ranges": [(begin, end), ...]}``: what will be read, in order.
         """
         if "r" in mode:
