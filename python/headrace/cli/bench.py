@@ -12,8 +12,9 @@ from rich.table import Table
 from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base.units import format_bytes, parse_bytes
+from headrace.cli import _knee_picture
 from headrace.cli._knee import bar, knee, recommend, sweep
-from headrace.cli._plot import find_figure
+from headrace.cli._plot import Html, Plot, find_figure, write_pictures
 from headrace.cli.common import Format, console, print_json, split_url, status_line
 from headrace.cli.declare import Json, Memory, Where
 from headrace.cli.index import Split
@@ -106,7 +107,10 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
             str(row["extra_attempts"]),
             bar(row["gb_per_s"] / best) + (" ◀ knee" if row.get("is_knee") else ""),
         )
-    console().print(table)
+    out = console()
+    if not out.is_terminal:
+        out.width = 140
+    out.print(table)
 
 
 def fetch(
@@ -131,6 +135,8 @@ def fetch(
             rich_help_panel="Store",
         ),
     ] = "4GiB",
+    plot: Plot = "",
+    page: Html = "",
     where: Where,
     json: Json = False,
 ) -> None:
@@ -145,7 +151,10 @@ def fetch(
     * `headrace bench fetch s3://bucket/shards`
 
     * `headrace bench fetch s3://bucket/shards --part-bytes 8MiB --in-flight 32,128,512 --seconds 10 --json`
+
+    * `headrace bench fetch s3://bucket/shards --plot knee.png --html knee.html`
     """
+    figure = find_figure() if plot or page else None
     root, prefix = split_url(url)
     options = where.as_dict()
     limit = parse_bytes(memory, "--memory")
@@ -171,6 +180,12 @@ def fetch(
     if not rows:
         raise InvalidArgumentError(f"--memory {memory}: too little for one read of {part_bytes}")
     advice = recommend(rows)
+    if figure is not None:
+        title = f"headrace bench fetch {without_secrets(url)}"
+        numbers = _knee_picture.table(rows)
+        write_pictures(
+            figure, plot, page, title, numbers, lambda drawing: _knee_picture.draw(drawing, rows, advice)
+        )
     if json:
         print_json(
             {"url": without_secrets(url), "objects": len(objects), "rows": rows, "recommendation": advice}

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
 from headrace import _native
 from headrace.base.units import format_bytes
-from headrace.cli import _prove
+from headrace.cli import _order_picture, _prove
+from headrace.cli._plot import Html, Plot, find_figure, write_pictures
 from headrace.cli.common import Format, console, fail, print_json, shown
 from headrace.cli.declare import Json, Memory, Where
 from headrace.cli.index import BlockBytes, Split
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.loader.loader import Loader
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 def inspect(
@@ -145,6 +151,8 @@ def order(
     split: Split = "",
     block_bytes: BlockBytes = None,
     memory: Memory = "4GiB",
+    plot: Plot = "",
+    page: Html = "",
     where: Where,
     json: Json = False,
 ) -> int:
@@ -160,7 +168,10 @@ def order(
       worlds
 
     * `headrace order ./mds --order mosaic:py1e --order-option num_canonical_nodes=2 --prove`
+
+    * `headrace order s3://bucket/tokens --world-size 4 --plot order.png` — where in the dataset each batch lies
     """
+    figure = find_figure() if plot or page else None
     parts = _prove.parse_run(stops, world_sizes, world_size, batch_size)
     # The order is fixed by the world that the run begins in.
     world_size = parts[0].world_size
@@ -188,6 +199,8 @@ def order(
                 "slots": slots.size,
                 "first_ids": slots.read(0, first).tolist(),
             }
+            if figure is not None:
+                _draw_order(figure, (plot, page), report, slots.read, parts[0])
             if prove:
                 report["verified"] = _prove.prove_listed(listed, len(dataset), parts)
         else:
@@ -204,6 +217,12 @@ def order(
             with Loader(dataset, rank=0, **loader_options) as loader:
                 spec = loader.order_spec
             report |= _describe_own(dataset, spec, parts[0], epoch, first)
+            if figure is not None:
+                plan = _native.EpochOrder(dataset._native, spec, epoch)
+                batch = parts[0].global_batch
+                _draw_order(
+                    figure, (plot, page), report, lambda start, n: plan.positions(start, n, batch), parts[0]
+                )
             if prove:
                 report["verified"] = _prove.prove_own(dataset, spec, epoch, parts)
     if json:
@@ -215,6 +234,25 @@ def order(
     if verified is not None and listed is None and not verified["exactly_once"]:
         return fail(f"{url}: {verified['missing']} samples missing, {verified['repeated']} repeated")
     return 0
+
+
+def _draw_order(
+    figure: Any,
+    files: tuple[str, str],
+    report: dict[str, Any],
+    read: Callable[[int, int], npt.NDArray[np.int64]],
+    part: _prove.Part,
+) -> None:
+    """``files``: of the picture and of the page."""
+    found = _order_picture.points(read, report.get("slots", report["samples"]), part.global_batch)
+    title = f"{report['url']}: order {report['order']['id']}, epoch {report['epoch']}, {part.world_size} rank{'s' * (part.world_size > 1)}"
+    facts = {name: report[name] for name in ("samples", "blocks", "global_batch")} | report["order"]
+    numbers = {**facts, **{name: f"{value:.4g}" for name, value in report.get("quality", {}).items()}}
+    rows = [("what", "value"), *((name.replace("_", " "), value) for name, value in numbers.items())]
+    shape = (part.global_batch, part.world_size)
+    write_pictures(
+        figure, *files, title, rows, lambda drawing: _order_picture.draw(drawing, found, title, shape)
+    )
 
 
 def _describe_own(

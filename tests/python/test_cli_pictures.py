@@ -1,0 +1,96 @@
+"""Pictures of `headrace order` and `headrace bench fetch`: what they show, and files that open by themselves."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import headrace as hr
+from headrace.cli._order_picture import MOST_BATCHES, MOST_SLOTS, points
+
+RANKS, BATCH = 4, 8
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    np.save(tmp_path / "data" / "a.npy", np.arange(1000, dtype=np.int64))
+    return tmp_path / "data"
+
+
+def check_files(plot: Path, page: Path, *texts: str) -> None:
+    with Image.open(plot) as image:
+        assert image.format == "PNG"
+        colours = image.convert("RGB").getcolors(1 << 20)
+        assert colours
+        assert len(colours) > 20, "something is drawn"
+    text = page.read_text()
+    assert "<svg" in text
+    assert "<script" not in text
+    assert 'src="' not in text
+    for said in texts:
+        assert said in text, said
+
+
+def test_points_are_spread_over_the_epoch() -> None:
+    found = points(lambda start, count: np.arange(start, start + count), 1_000_000, 1000)
+    assert len(found) == MOST_BATCHES * MOST_SLOTS
+    assert {position - 1000 * batch - slot for batch, slot, position in found} == {0}
+    assert max(batch for batch, _, _ in found) > 990
+    assert points(lambda start, count: np.arange(start, start + count), 10, 4)[-1] == (2, 1, 9)
+
+
+@pytest.mark.parametrize("order", ["headrace", "sequential", "mosaic:py1e", "litdata"])
+def test_the_order_picture_shows_what_each_rank_gets(
+    numbers: Path, tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    pytest.importorskip("matplotlib")
+    from headrace.cli import _order_picture
+
+    shown: list[tuple[int, int, int]] = []
+    drawn = _order_picture.draw
+    monkeypatch.setattr(
+        _order_picture,
+        "draw",
+        lambda figure, found, *rest: (shown.extend(found), drawn(figure, found, *rest)),
+    )
+    plot, page = tmp_path / "order.png", tmp_path / "order.html"
+    told = ("--batch-size", str(BATCH), "--world-size", str(RANKS), "--order", order, "--ranks-per-node", "4")
+    assert cli("order", str(numbers), *told, "--plot", str(plot), "--html", str(page)).code == 0
+    check_files(plot, page, f"order {order}, epoch 0, 4 ranks", "<td>1000</td>")
+    for rank in range(RANKS):
+        options: dict[str, Any] = {"rank": rank, "world_size": RANKS, "epoch_end": "drop"}
+        if ":" in order or order == "litdata":
+            options["order_options"] = {"num_workers": 1, "ranks_per_node": 4}
+        with hr.Loader(numbers, batch_size=BATCH, order=order, **options) as loader:
+            ids = {step: batch.tolist() for step, batch in enumerate(loader.sample_ids(0))}
+        mine = [point for point in shown if point[1] * RANKS // (BATCH * RANKS) == rank]
+        assert mine
+        for step, slot, position in mine:
+            if step in ids and position >= 0:
+                assert ids[step][slot - rank * BATCH] == position
+
+
+def test_the_knee_of_a_store(numbers: Path, tmp_path: Path, cli: Any) -> None:
+    pytest.importorskip("matplotlib")
+    plot, page = tmp_path / "knee.png", tmp_path / "knee.html"
+    told = ("--part-bytes", "1KiB,4KiB", "--in-flight", "1,2", "--seconds", "0.1")
+    assert cli("bench", "fetch", str(numbers), *told, "--plot", str(plot), "--html", str(page)).code == 0
+    check_files(plot, page, "headrace bench fetch", "<td>1.0 KiB</td><td>2</td>", "<td>knee</td>")
+
+
+@pytest.mark.parametrize("command", [("order",), ("bench", "fetch")])
+def test_without_matplotlib_nothing_is_measured(
+    numbers: Path, cli: Any, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    for option in ("--plot", "--html"):
+        done = cli(*command, str(numbers), option, "x")
+        assert done.code == 1
+        assert "pip install matplotlib" in done.err
+        assert not done.out
