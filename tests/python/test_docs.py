@@ -62,10 +62,12 @@ def test_every_metric_is_in_the_documentation(tmp_path: Path) -> None:
             ],
         ) as store,
     ):
-        list(loader)
+        mapped = loader.map(lambda sample: sample)
+        list(mapped)
         bytes(store.get("a.txt"))
-        seen = [*seen, *loader.metrics(), *store.metrics()]
+        seen = [*seen, *mapped.metrics(), *store.metrics()]
         assert {m.name for m in loader.metrics()} | {"stall_seconds"} == set(loader.stats())
+        assert {m.name for m in mapped.metrics()} | {"stall_seconds"} == set(mapped.stats())
     said = documented_metrics()
     assert {m.name: (m.kind, m.unit) for m in seen} == {m.name: said.get(m.name) for m in seen}
     assert not set(said) - {m.name for m in seen}, "documented, and not there"

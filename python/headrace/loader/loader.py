@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base import live
-from headrace.base.metrics import Metric, by_name, snapshot
+from headrace.base.metrics import Metric, by_name, snapshot, stats_of
 from headrace.base.ranks import Rank, find_rank, given_rank, group_rank, rank_so_far
 from headrace.base.units import whole_number
 from headrace.data.batch import BadSample, Batch
@@ -509,11 +509,7 @@ class Loader(Mappable[MappedLoader], live.Closing):
 
     def stats(self) -> dict[str, Any]:
         """Counters of loader, store and memory (docs/metrics.md), and ``stall_seconds`` by cause."""
-        stats: dict[str, Any] = by_name(self._native.metrics())
-        stats["stall_seconds"] = {
-            cause: stats.get(f"stall.{cause}_us", 0.0) / 1e6 for cause in _native.STALL_CAUSES
-        }
-        return stats
+        return stats_of(self._native.metrics())
 
     def metrics(self) -> Sequence[Metric]:
         """The counters of :meth:`stats` with kind, unit and labels: what exporters need."""

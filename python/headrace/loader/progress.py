@@ -32,6 +32,8 @@ class EpochProgress:
     def __init__(self, line: StatusLine | None = None) -> None:
         self._line = StatusLine() if line is None else line
         self._readings: deque[_Reading] = deque()
+        self.beside: Mapping[str, float] = {}
+        """Counters of who waits beside the engine, by name; they are added to the engine's."""
 
     def begin(self, engine: _native.Loader) -> None:
         """A loop begins: rates are of what follows."""
@@ -59,6 +61,8 @@ class EpochProgress:
 
     def _read(self, engine: _native.Loader) -> _Reading:
         counts: dict[str, Any] = by_name(engine.metrics())
+        for name, value in self.beside.items():
+            counts[name] = counts.get(name, 0.0) + value
         return _Reading(self._line.now(), counts)
 
 

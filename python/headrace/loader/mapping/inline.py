@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 import weakref
 from concurrent.futures import Future, wait
 from contextlib import nullcontext
@@ -12,6 +13,7 @@ from typing import Protocol
 from headrace.data.batch import Batch
 from headrace.loader.mapping.chain import Chain
 from headrace.loader.mapping.failure import Failure
+from headrace.loader.mapping.meter import Meter
 from headrace.loader.mapping.outcome import Outcome
 from headrace.loader.mapping.randomness import kept_globals
 from headrace.loader.mapping.steps import Plan
@@ -43,12 +45,16 @@ class Executor(Protocol):
         """Ends what runs. May be repeated."""
 
 
-def _run(chain: Chain, plan: Plan, batch: Batch) -> Outcome:
+def _run(chain: Chain, plan: Plan, batch: Batch) -> tuple[Outcome, float]:
+    """What became of the batch, and how many seconds that took."""
+    start = time.perf_counter()
+    outcome: Outcome
     try:
         done = chain.run(batch)
-        return done if plan.is_torch else done._replace(value=as_arrays(done.value))
+        outcome = done if plan.is_torch else done._replace(value=as_arrays(done.value))
     except Exception as error:
-        return Failure.of(error)
+        outcome = Failure.of(error)
+    return outcome, time.perf_counter() - start
 
 
 class Inline:
@@ -56,8 +62,8 @@ class Inline:
 
     room = 1
 
-    def __init__(self, plan: Plan, seeds_globals: bool) -> None:
-        self._plan, self._chain = plan, Chain(plan, seeds_globals)
+    def __init__(self, plan: Plan, seeds_globals: bool, meter: Meter) -> None:
+        self._plan, self._chain, self._meter = plan, Chain(plan, seeds_globals), meter
         self._keep = kept_globals if seeds_globals else nullcontext
         self._batch: Batch | None = None
         self._number = -1
@@ -74,7 +80,9 @@ class Inline:
         assert number == self._number
         batch, self._batch = self._batch, None
         with self._keep():
-            return _run(self._chain, self._plan, batch)
+            outcome, seconds = _run(self._chain, self._plan, batch)
+        self._meter.function_seconds += seconds
+        return outcome
 
     def drop(self) -> None:
         self._batch = None
@@ -83,7 +91,7 @@ class Inline:
         self.drop()
 
 
-_Queue = queue.SimpleQueue[tuple[Future[Outcome], Batch] | None]
+_Queue = queue.SimpleQueue[tuple[Future[tuple[Outcome, float]], Batch] | None]
 
 
 def _serve(tasks: _Queue, plan: Plan) -> None:
@@ -107,10 +115,10 @@ def _end(tasks: _Queue, count: int) -> None:
 class Threads:
     """In threads, which end with the process wherever they are."""
 
-    def __init__(self, plan: Plan, count: int) -> None:
-        self.room = 2 * count
+    def __init__(self, plan: Plan, count: int, meter: Meter) -> None:
+        self.room, self._meter = 2 * count, meter
         self._tasks: _Queue = queue.SimpleQueue()
-        self._futures: dict[int, Future[Outcome]] = {}
+        self._futures: dict[int, Future[tuple[Outcome, float]]] = {}
         self._number = 0
         self._end = weakref.finalize(self, _end, self._tasks, count)
         for index in range(count):
@@ -127,7 +135,8 @@ class Threads:
         return bool(wait([self._futures[number]], seconds).done)
 
     def result(self, number: int) -> Outcome:
-        outcome = self._futures[number].result()
+        outcome, seconds = self._futures[number].result()
+        self._meter.function_seconds += seconds
         del self._futures[number]
         return outcome
 

@@ -11,12 +11,14 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace.base import live
+from headrace.base.metrics import stats_of
 from headrace.data.batch import BadSample, Batch
 from headrace.errors import InvalidArgumentError
 from headrace.loader.epoch import Epoch
@@ -24,6 +26,8 @@ from headrace.loader.mapping.chain import Bad, Done
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.inline import Executor, Inline, Threads
 from headrace.loader.mapping.mappable import Mappable, Where
+from headrace.loader.mapping.meter import Meter
+from headrace.loader.mapping.outcome import Outcome
 from headrace.loader.mapping.pool import Pool
 from headrace.loader.mapping.steps import Plan, Step
 from headrace.loader.mapping.whereabouts import whereabouts
@@ -80,6 +84,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
         self._failure: tuple[int, BaseException] | None = None  # Of the first one ahead, by its task.
         self._is_torn = False  # Something was interrupted in the middle.
         self._bad: list[Bad] = []
+        self._meter = Meter()
         self._has_warned = False
         self._owner_pid = os.getpid()
         live.register(self)
@@ -101,10 +106,10 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
     def _start_executor(self) -> Executor:
         workers, where = self._place.resolved()
         if workers == 0:
-            return Inline(self._plan(), seeds_globals=where == "process")
+            return Inline(self._plan(), where == "process", self._meter)
         if where == "thread":
-            return Threads(self._plan(), workers)
-        return Pool(self._plan(), workers, Batch)
+            return Threads(self._plan(), workers, self._meter)
+        return Pool(self._plan(), workers, Batch, self._meter)
 
     def _check_owner(self) -> None:
         if os.getpid() != self._owner_pid:
@@ -143,9 +148,7 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             head = self._ahead[0]
             if self._failure is not None and self._failure[0] == head.task:
                 return self._failure[1]
-            self._wait(head.task)
-            assert self._executor is not None
-            outcome = self._executor.result(head.task)
+            outcome = self._outcome(head)
             if isinstance(outcome, Failure):
                 error = outcome.error(self._describe(head, outcome))
                 self._failure = head.task, error
@@ -154,8 +157,20 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             self._state = head.state
             if outcome.bad:
                 self._book(outcome.bad)
+            self._meter.replaced_samples += len(outcome.bad)
             if not outcome.is_empty:
+                self._meter.batches += 1
                 return outcome
+            self._meter.empty_batches += 1
+
+    def _outcome(self, head: _Ahead) -> Outcome:
+        """What became of the first one ahead; waits for it."""
+        start = time.monotonic()
+        self._wait(head.task)
+        assert self._executor is not None
+        outcome = self._executor.result(head.task)
+        self._meter.waited(time.monotonic() - start, lambda: self._describe(head, None))
+        return outcome
 
     def _claim(self) -> None:
         """Makes this the one that takes batches ahead, and notes where the loader stands."""
@@ -164,6 +179,8 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             loader._recall()
             self._state = loader._native.state()
             loader._reader = self
+        if loader._progress is not None:
+            loader._progress.beside = self._meter.waits
 
     def _fill(self) -> None:
         """Takes batches from the loader until enough are under way. Waits for it only where none is."""
@@ -217,13 +234,13 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
                     self._loader._native.load_state(self._state)
             self._is_torn = False
 
-    def _describe(self, head: _Ahead, failure: Failure) -> str:
+    def _describe(self, head: _Ahead, failure: Failure | None) -> str:
         """What was done, to which sample, for messages."""
         batch = f"batch {head.number} of epoch {head.epoch}"
         names = ", ".join(step.name for step in self._steps)
-        if failure.step is not None:
+        if failure is not None and failure.step is not None:
             names = self._steps[failure.step].name
-        if failure.sample is None:
+        if failure is None or failure.sample is None:
             shown = ", ".join(map(str, head.ids[:20])) + (", ..." if len(head.ids) > 20 else "")
             return f"{names} of {batch} of {self._loader._dataset.url} (samples {shown})"
         return f"{names} of sample {failure.sample} {whereabouts(self._loader, failure.sample)}, in {batch}"
@@ -334,12 +351,13 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
         return [*self._loader.bad_samples, *(BadSample(bad.sample, 1, bad.message) for bad in self._bad)]
 
     def stats(self) -> dict[str, Any]:
-        """See :meth:`headrace.Loader.stats`."""
-        return self._loader.stats()
+        """See :meth:`headrace.Loader.stats`; with what the functions did, and the waits for them."""
+        return stats_of(self.metrics())
 
     def metrics(self) -> Sequence[Metric]:
-        """See :meth:`headrace.Loader.metrics`."""
-        return self._loader.metrics()
+        """See :meth:`headrace.Loader.metrics`; with what the functions did, and the waits for them."""
+        workers = 0 if self._executor is None else self._place.resolved()[0]
+        return self._meter.added_to(self._loader.metrics(), workers)
 
     # What torch's and other's loops ask of a loader.
 

@@ -14,7 +14,7 @@ READY = b"ready"
 """First packet of a worker; any other first packet is text: why its functions cannot be loaded."""
 
 _TASK = struct.Struct("<QIIQQQQB")
-_REPLY = struct.Struct("<Q?QQQQ")
+_REPLY = struct.Struct("<Q?QQQQQ")
 
 
 class Task(NamedTuple):
@@ -45,12 +45,14 @@ class Reply(NamedTuple):
     number: int
     is_source_kept: bool
     """A function still holds parts of the source slab: it must not be written to any more."""
+    busy_ns: int
+    """So long the functions ran."""
     place: Place
 
     def packed(self) -> bytes:
-        return _REPLY.pack(self.number, self.is_source_kept, *self.place)
+        return _REPLY.pack(self.number, self.is_source_kept, self.busy_ns, *self.place)
 
     @classmethod
     def unpacked(cls, data: bytes) -> Reply:
-        number, is_source_kept, *place = _REPLY.unpack(data)
-        return cls(number, is_source_kept, Place(*place))
+        number, is_source_kept, busy_ns, *place = _REPLY.unpack(data)
+        return cls(number, is_source_kept, busy_ns, Place(*place))

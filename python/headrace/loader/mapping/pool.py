@@ -19,6 +19,7 @@ from headrace.errors import UserCodeError
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.functions import pack
 from headrace.loader.mapping.messages import Reply, Task
+from headrace.loader.mapping.meter import Meter
 from headrace.loader.mapping.outcome import Outcome, received
 from headrace.loader.mapping.process import WorkerProcess
 from headrace.loader.mapping.rows import About
@@ -65,8 +66,8 @@ class Pool:
     when the last of a batch is gone.
     """
 
-    def __init__(self, plan: Plan, count: int, kind: type[Batch]) -> None:
-        self._kind = kind
+    def __init__(self, plan: Plan, count: int, kind: type[Batch], meter: Meter) -> None:
+        self._kind, self._meter = kind, meter
         self._workers: list[WorkerProcess] = []
         self._poll, self._by_fd = select.poll(), dict[int, WorkerProcess]()
         self._sources, self._targets = _Slabs(), _Slabs()
@@ -163,6 +164,7 @@ class Pool:
             self._sources.by_number[task.source] = Slab.create()
             for each in self._workers:
                 each.forget_source(task.source)
+        self._meter.function_seconds += 1e-9 * reply.busy_ns
         self._finish(task, reply)
 
     def _finish(self, task: Task, reply: Reply | Failure) -> None:
@@ -190,6 +192,7 @@ class Pool:
                 )
         elif worker.tasks:
             self._blame(worker, how)
+        self._meter.worker_restarts += 1
         worker.restart(self._sources.by_number, self._targets.by_number)
         self._watch(worker)
 

@@ -12,6 +12,7 @@ import pickle
 import signal
 import socket
 import sys
+import time
 import traceback
 import weakref
 from typing import Any
@@ -55,6 +56,7 @@ class _Worker:
         self._sources: dict[int, int] = {}  # File descriptors.
         self._targets: dict[int, Slab] = {}
         self._writer: SlabWriter | None = None
+        self._busy_ns = 0  # Of the last batch.
 
     def _allocate(self, shape: tuple[int, ...], dtype: Any) -> Any:
         assert self._writer is not None
@@ -80,16 +82,20 @@ class _Worker:
         finally:
             self._writer = None
         del whole
-        return Reply(task.number, is_held() is not None, place)
+        return Reply(task.number, is_held() is not None, self._busy_ns, place)
 
     def _run(self, parcel: list[Any]) -> Place:
         columns, *about = parcel
         batch = make_batch(Batch, columns, About(*about))
         del parcel, columns
         assert self._writer is not None
+        start = time.perf_counter_ns()
         try:
-            return write(sent(self._chain.run(batch)), self._writer, self._plan.is_torch)
+            done = self._chain.run(batch)
+            self._busy_ns = time.perf_counter_ns() - start
+            return write(sent(done), self._writer, self._plan.is_torch)
         except Exception as error:
+            self._busy_ns = time.perf_counter_ns() - start
             failure = Failure.sent(error)
         # Out here the exception is gone, whose traceback holds the batch.
         return write(sent(failure), self._writer)
