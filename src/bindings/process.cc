@@ -10,6 +10,7 @@
 
 #include "errors.h"
 #include "headrace/log.h"
+#include "headrace/machine.h"
 
 namespace headrace {
 namespace {
@@ -86,6 +87,11 @@ void bind_process(nb::module_& m) {
   });
   m.def("begin_exit", &begin_exit);
   m.def("drain_calls", &drain_calls, nb::arg("timeout"));
+  m.def("available_cores", &available_cores);
+  m.def("memory_limit", [] {
+    const MachineShare share = machine_share();
+    return nb::make_tuple(share.memory_bytes, share.memory_limit_file);
+  });
   m.attr("__version__") = HEADRACE_VERSION;
 }
 

@@ -15,6 +15,7 @@
 #include "copy/mover.h"
 #include "copy/transfer.h"
 #include "headrace/copy.h"
+#include "headrace/machine.h"
 
 namespace headrace {
 namespace {
@@ -69,7 +70,7 @@ class Job final : public CopyJob {
     const CopyOptions& options = transfer_.options();
     if (options.is_dry_run) return {};
     std::uint32_t count = options.thread_count;
-    if (count == 0) count = std::clamp(std::thread::hardware_concurrency() / 2, 1U, kMostLanes);
+    if (count == 0) count = std::clamp(available_cores() / 2, 1U, kMostLanes);
     // Each mover has its share of the requests under way, one at least.
     count = std::min(count, options.max_in_flight);
     for (std::uint32_t i = 0; i < count; ++i) {

@@ -10,9 +10,9 @@
 
 #include <algorithm>
 #include <string>
-#include <thread>
 
 #include "feed/pipeline.h"
+#include "headrace/machine.h"
 #include "order/order_driver.h"
 
 namespace headrace::feed {
@@ -190,7 +190,7 @@ Status check_options(const Dataset& dataset, const LoaderOptions& options) {
 
 std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options) {
   if (options.worker_count > 0) return options.worker_count;
-  const std::uint32_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::uint32_t cores = available_cores();
   // Decoding takes what there is, but for the training loop's core where they are not few: with
   // two, the loop mostly waits for batches.
   if (!options.decode.empty()) return cores > 2 ? cores - 1 : cores;
@@ -201,7 +201,7 @@ std::uint32_t worker_count(const Dataset& dataset, const LoaderOptions& options)
 bool finishes_on_workers(const LoaderOptions& options) {
   // The feed thread, the training loop and what reads have a core each before a copy gains one.
   constexpr std::uint32_t kLeastCores = 4;
-  return options.worker_count > 0 || std::thread::hardware_concurrency() >= kLeastCores;
+  return options.worker_count > 0 || available_cores() >= kLeastCores;
 }
 
 Result<std::shared_ptr<const OrderSource>> make_source(const Dataset& dataset,

@@ -19,6 +19,7 @@
 
 #include "base/atomic_file.h"
 #include "base/mutex.h"
+#include "headrace/machine.h"
 #include "headrace/target_record.h"
 #include "pack/json_text.h"
 #include "pack/memory_share.h"
@@ -239,7 +240,7 @@ Result<PackResult> pack_checked(Store& source, Store& target, const PackOptions&
   HEADRACE_TRY_ASSIGN(auto files, list_files(source, call));
   HEADRACE_TRY_ASSIGN(const PackPlan plan, pack_detail::make_plan(std::move(files), options));
   if (options.is_dry_run) return planned(plan);
-  const std::uint32_t cores = std::max(std::thread::hardware_concurrency(), 1U);
+  const std::uint32_t cores = available_cores();
   HEADRACE_TRY_ASSIGN(
       const MemoryShare share,
       pack_detail::share_memory(plan, options.memory_bytes,

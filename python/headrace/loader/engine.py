@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace import _native
+from headrace.base.machine import available_cores, warn_of_memory
 from headrace.base.ranks import local_world_size
+from headrace.base.units import parse_bytes
 from headrace.data.batch import Batch
 from headrace.decode.auto import decodings_of
 from headrace.sources.source import first_blocks
@@ -25,7 +26,7 @@ def _workers(options: Options) -> int:
     ranks = local_world_size()
     if options.workers or options.decode is None or ranks < 2:
         return options.workers
-    return max(1, len(os.sched_getaffinity(0)) // ranks - 1)
+    return max(1, available_cores() // ranks - 1)
 
 
 class Engine:
@@ -40,6 +41,7 @@ class Engine:
         self.source, self.options, self.rank, self._quarantine = source, options, rank, quarantine
         self.order = source.order_source(options.order_request(rank))
         """Of a first run; None: the engine's own."""
+        warn_of_memory(parse_bytes(options.memory))
         self.native = _native.Loader(
             source.native,
             source.store,

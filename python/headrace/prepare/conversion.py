@@ -8,6 +8,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
+from headrace.base.machine import available_cores
 from headrace.base.progress import progress_bar
 from headrace.base.units import parse_bytes
 from headrace.data.dataset import Dataset
@@ -106,7 +107,7 @@ def _memory_shares(dataset: Dataset, shard_bytes: int, memory: int, workers: int
             f"a worker needs {needed} bytes of memory (shards of {shard_bytes}, blocks of {dataset._native.largest_block_bytes}), "
             f"the limit is {memory}; give more memory or smaller shards"
         )
-    workers = max(1, min(workers or os.cpu_count() or 1, memory // needed))
+    workers = max(1, min(workers or available_cores(), memory // needed))
     return workers, memory // workers - shard_bytes * 9 // 4
 
 

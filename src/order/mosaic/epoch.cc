@@ -18,8 +18,8 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
-#include <thread>
 
+#include "headrace/machine.h"
 #include "headrace/mosaic_order.h"
 #include "order/mosaic/batching.h"
 #include "order/mosaic/sampling.h"
@@ -276,7 +276,7 @@ Status Epoch::build(std::span<std::byte> table, std::uint32_t threads) const {
   // More threads would wait for the one that draws.
   constexpr std::uint32_t kMostThreads = 8;
   if (threads == 0) {
-    threads = std::clamp<std::uint32_t>(std::thread::hardware_concurrency(), 1, kMostThreads);
+    threads = std::min(available_cores(), kMostThreads);
   }
   const std::size_t count = weights_.epoch_size;
   if (entry_bytes_ == 4) {

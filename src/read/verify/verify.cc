@@ -14,6 +14,7 @@
 #include <thread>
 #include <tuple>
 
+#include "headrace/machine.h"
 #include "read/verify/worker.h"
 #include "shard/codec/digest.h"
 #include "shard/index/hri.h"
@@ -46,7 +47,7 @@ Result<Shares> share_memory(const VerifyRun& run, std::uint64_t largest_block_by
                   fmt::format("memory of {} bytes is too small for blocks of {}; give at least {}",
                               run.pool.limit_bytes(), largest_block_bytes, least / 4 * 5 + 5));
   }
-  const std::uint64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  const std::uint64_t cores = available_cores();
   const std::uint64_t usual = run.store.traits().is_local ? cores : std::max(cores, kRemoteWorkers);
   const std::uint64_t wanted = run.options.worker_count > 0 ? run.options.worker_count : usual;
   Shares shares;
