@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from headrace.base import live
+from headrace.base.option_names import OptionNames, named_options
 from headrace.checkpoint.data_file import SaveOptions
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
@@ -22,13 +23,12 @@ from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.saving import Planner, Saving
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
-from headrace.store.store import Store
+from headrace.store.peer_names import STORE_PEERS
+from headrace.store.store import Store, StoreOptions
 from headrace.store.urls import local_path
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from headrace.store.store import StoreOptions
 
 __all__ = ["Checkpointer", "Rejected"]
 
@@ -99,6 +99,7 @@ class Checkpointer(live.Closing):
         group: Group | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
+        _NAMES.check(options)
         self._keep = (keep if isinstance(keep, Keep) else Keep(latest=keep or 0)).check()
         if check not in ("auto", "read", "none"):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
@@ -439,6 +440,29 @@ class Checkpointer(live.Closing):
 
     def __repr__(self) -> str:
         return f"Checkpointer({self.url!r}, rank {self._group.rank} of {self._group.world_size})"
+
+
+_DIRECTORY = "the URL of the run's checkpoints is the first argument; local= is a disk that they go to first"
+_KEEP = "use keep=, a number of checkpoints or a headrace.checkpoint.Keep"
+
+_NAMES = OptionNames(
+    "Checkpointer",
+    {"": named_options(Checkpointer.__init__), "the store": list(StoreOptions.__annotations__)},
+    {
+        **STORE_PEERS,
+        "directory": _DIRECTORY,
+        "dirpath": _DIRECTORY,
+        "checkpoint_dir": _DIRECTORY,
+        "path": _DIRECTORY,
+        "max_to_keep": _KEEP,
+        "save_top_k": _KEEP,
+        "save_total_limit": _KEEP,
+        "process_group": "use group=",
+        "timeout_secs": "use rank_timeout= for ranks, timeout= for a request",
+        "thread_count": "use copy_threads=",
+        "async_save": "leave it out: save() goes on in the background, and handle.result() waits for it",
+    },
+)
 
 
 def _stateful(state: Any) -> frozenset[str]:

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 from headrace import _native
 from headrace.base import live
+from headrace.base.option_names import named_options
 from headrace.data.index import build_index, check_place, store_index
 from headrace.data.rows import Block, Column, Shard, Table, wrap_index
 from headrace.errors import InvalidArgumentError
 from headrace.sources.concat import open_source
 from headrace.sources.filling import check_cache_mode, copy_to_cache, without_cache
 from headrace.sources.opening import default_index_cache
+from headrace.sources.options import dataset_names
 from headrace.sources.source import Source
 from headrace.sources.url import UrlSource
 
@@ -58,6 +60,7 @@ class Dataset(live.Closing):
         cache_mode: str = "cache",
         **options: Any,
     ) -> None:
+        _NAMES.check(options)
         if not isinstance(url, str | os.PathLike | list | tuple):
             raise InvalidArgumentError(f"{url!r:.200}: expected a URL, a path, or a list of them")
         check_cache_mode(cache_mode, options)
@@ -182,3 +185,6 @@ class Dataset(live.Closing):
         return live.describe(
             self, lambda: f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})"
         )
+
+
+_NAMES = dataset_names("Dataset", named_options(Dataset.__init__))

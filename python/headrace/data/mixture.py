@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native
 from headrace.base import live
+from headrace.base.option_names import named_options
 from headrace.base.units import parse_bytes
 from headrace.data.dataset import Dataset
 from headrace.errors import InvalidArgumentError
 from headrace.sources.concat import ListSource
 from headrace.sources.mixed import MixedSource, Shares, weights_list
+from headrace.sources.options import dataset_names
 from headrace.sources.orders import OrderRequest
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ class Mixture:
         groups: int = 0,
         **options: Any,
     ) -> None:
+        _NAMES.check(options)
         if not sources:
             raise InvalidArgumentError("a mixture needs at least one source")
         self._given = {name: _as_source(name, value) for name, value in sources.items()}
@@ -205,6 +208,9 @@ class Mixture:
         return live.describe(
             self, lambda: f"Mixture({', '.join(f'{name}: {size}' for name, size in self.sizes.items())})"
         )
+
+
+_NAMES = dataset_names("Mixture", named_options(Mixture.__init__))
 
 
 def _as_source(name: str, value: Any) -> MixtureSource:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from headrace import _native
+from headrace.base.option_names import named_options
 from headrace.data.dataset import Dataset
 from headrace.sources.concat import open_source
+from headrace.sources.options import dataset_names
 from headrace.sources.packed import PackedSource
 
 if TYPE_CHECKING:
@@ -54,6 +56,7 @@ def pack_tokens(
     :param drop_partial: with ``"concatenate"``: leave out the last sequence of a block when it is not full.
     :param options: of :class:`Dataset`, when ``dataset`` is a URL or path.
     """
+    _NAMES.check(options)
     documents = open_source(dataset, **options)
     return PackedTokens._over(
         PackedSource(
@@ -68,3 +71,6 @@ def pack_tokens(
             dtype=dtype,
         )
     )
+
+
+_NAMES = dataset_names("pack_tokens()", named_options(pack_tokens))

@@ -7,19 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from headrace import _native
+from headrace.base.option_names import OptionNames
 from headrace.base.units import parse_bytes, whole_number
 from headrace.errors import InvalidArgumentError, UnsupportedError
+from headrace.loader.peer_names import LOADER_PEERS
 from headrace.loader.quarantine import Quarantine
 from headrace.sources import orders
 from headrace.sources.filling import check_cache_mode, without_cache
-from headrace.sources.options import DatasetOptions
+from headrace.sources.options import DatasetOptions, dataset_names
 from headrace.store.store import StoreOptions
 
 if TYPE_CHECKING:
     from headrace.base.ranks import Rank
     from headrace.decode.decoding import Decoding
 
-__all__ = ["LoaderOptions", "Options", "split_options"]
+__all__ = ["LoaderOptions", "Options", "loader_names", "split_options"]
 
 
 class LoaderOptions(DatasetOptions, StoreOptions, total=False):
@@ -138,8 +140,17 @@ class Options(NamedTuple):
 _COUNTS = ("batch_size", "epochs", "prefetch", "workers", "window", "lanes")
 
 
+def loader_names(owner: str, *more: str) -> OptionNames:
+    """The options of a loader that has ``more`` of them."""
+    return dataset_names(owner, (*Options._fields, "rank", "world_size", *more), LOADER_PEERS)
+
+
+_NAMES = loader_names("Loader")
+
+
 def split_options(batch_size: int, given: Mapping[str, Any]) -> tuple[Options, dict[str, Any]]:
     """A Loader's options, checked, and those that open what it reads."""
+    _NAMES.check(given)
     own = {name: value for name, value in given.items() if name in Options._fields}
     rest = {name: value for name, value in given.items() if name not in Options._fields}
     options = Options(batch_size, **own).checked()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
+from headrace.base.option_names import OptionNames
 from headrace.errors import InvalidArgumentError
+from headrace.sources.peer_names import DATASET_PEERS
+from headrace.store.store import StoreOptions
 
-__all__ = ["OPENING", "DatasetOptions", "native_options", "split_options"]
+__all__ = ["OPENING", "DatasetOptions", "dataset_names", "native_options", "split_options"]
 
 OPENING: dict[str, Any] = {
     "format": "auto",
@@ -56,6 +59,19 @@ class DatasetOptions(TypedDict, total=False):
     """Take what the reference readers pass over in silence (a tar that is cut off) as the end of a shard."""
     index_workers: int
     """Objects read at once while an index is built; 0: chosen."""
+
+
+def dataset_names(
+    owner: str, own: Iterable[str], elsewhere: Mapping[str, str] = DATASET_PEERS
+) -> OptionNames:
+    """Of what opens datasets: its own options, and those that it hands on."""
+    own = {*own, *OPENING, "memory"}
+    groups = {
+        "": own,
+        "the dataset": [name for name in DatasetOptions.__annotations__ if name not in own],
+        "the store": list(StoreOptions.__annotations__),
+    }
+    return OptionNames(owner, groups, elsewhere)
 
 
 def native_options(options: DatasetOptions) -> dict[str, Any]:

@@ -12,15 +12,17 @@ from headrace._native import ObjectInfo
 from headrace.base import live
 from headrace.base.log import listen
 from headrace.base.metrics import Metric, by_name, snapshot
+from headrace.base.option_names import OptionNames
 from headrace.base.ranks import recorded_rank
 from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
+from headrace.store.peer_names import STORE_PEERS
 from headrace.store.tiers import CacheChoice, parse_tiers
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Unpack
 
-__all__ = ["RangeResult", "Store", "StoreOptions"]
+__all__ = ["STORE_OPTIONS", "RangeResult", "Store", "StoreOptions"]
 
 
 class RangeResult(NamedTuple):
@@ -111,6 +113,9 @@ class StoreOptions(TypedDict, total=False):
     at most 16 GiB, that stays free."""
 
 
+STORE_OPTIONS = OptionNames("Store", {"": ("memory", *StoreOptions.__annotations__)}, STORE_PEERS)
+
+
 def default_control_directory() -> str:
     """Where the processes of this user share what they know about endpoints; "" when there is no such place."""
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -180,6 +185,7 @@ class Store(live.Closing):
     def __init__(
         self, url: str | os.PathLike[str], *, memory: int | str = "256MiB", **options: Unpack[StoreOptions]
     ) -> None:
+        STORE_OPTIONS.check(options)
         self._native = open_native(url, memory, **options)
         self._max_in_flight = options.get("max_in_flight") or _native.DEFAULT_MAX_IN_FLIGHT
         live.register(self)

@@ -1,0 +1,100 @@
+"""A keyword argument that does not exist: the error is about the class that was called, and says what to
+write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace as hr
+from headrace.base.option_names import OptionNames
+from headrace.checkpoint import Checkpointer
+from headrace.data import dataset, mixture, packed
+from headrace.loader import options as loader_options
+from headrace.loader.peer_names import LOADER_PEERS
+from headrace.store.store import STORE_OPTIONS
+
+FRUIT = OptionNames("Basket", {"": ["apple", "pear"], "the cellar": ["wine"]}, {"pomme": "use apple="})
+
+
+def refusal(call: Callable[[], Any]) -> str:
+    with pytest.raises(hr.InvalidArgumentError) as raised:
+        call()
+    return str(raised.value)
+
+
+def test_names_that_exist_pass() -> None:
+    FRUIT.check(["wine", "apple"])
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("aple", "Basket has no option 'aple': did you mean apple? Its own options are apple, pear"),
+        ("pomme", "Basket has no option 'pomme': use apple="),
+        ("pome", "Basket has no option 'pome' (nor 'pomme': use apple=). Its own options are apple, pear"),
+        ("x", "Basket has no option 'x'. Its own options are apple, pear; of the cellar: wine"),
+    ],
+)
+def test_what_is_said_about_one_that_does_not(name: str, message: str) -> None:
+    assert refusal(lambda: FRUIT.check(["pear", name])) == message
+
+
+@pytest.mark.parametrize(
+    "name", ["num_workers", "collate_fn", "drop_last", "shuffle_buffer", "remote", "local"]
+)
+@pytest.mark.parametrize("name_of", ["of a URL", "of an open dataset"])
+def test_a_loader_knows_what_others_call_it(name: str, name_of: str, few_numbers: Path) -> None:
+    with hr.Dataset(few_numbers) as opened:
+        given: Any = few_numbers if name_of == "of a URL" else opened
+        said = refusal(lambda: hr.Loader(given, batch_size=4, **{name: 1}))  # type: ignore[call-arg]
+    assert said == f"Loader has no option {name!r}: {LOADER_PEERS[name]}"
+
+
+def test_a_typing_error_names_the_loaders_options(few_numbers: Path) -> None:
+    said = refusal(lambda: hr.Loader(few_numbers, batch_size=4, shufle=False))  # type: ignore[call-arg]
+    assert "did you mean shuffle?" in said
+    assert "epoch_end" in said
+    assert "hedge_fraction" not in said
+    said = refusal(lambda: hr.Loader(few_numbers, batch_size=4, zzz=1))  # type: ignore[call-arg]
+    for name in ("epoch_end", "tokens_per_sample", "hedge_fraction", "memory", "rank"):
+        assert f" {name}," in said
+
+
+CALLS: dict[str, tuple[Callable[..., Any], str, str]] = {
+    "Dataset": (lambda url, **more: hr.Dataset(url, **more), "shuffle", "belongs to a loader"),
+    "Store": (lambda url, **more: hr.Store(url, **more), "endpoint_url", "use endpoint="),
+    "Mixture": (lambda url, **more: hr.Mixture({"a": url}, **more), "batchin", "did you mean batching?"),
+    "pack_tokens()": (lambda url, **more: hr.pack_tokens(url, **more), "lenght", "did you mean length?"),
+    "Checkpointer": (lambda url, **more: Checkpointer(url, **more), "max_to_keep", "use keep="),
+}
+
+
+@pytest.mark.parametrize("owner", CALLS)
+def test_others_speak_of_themselves(owner: str, few_numbers: Path) -> None:
+    call, name, advice = CALLS[owner]
+    said = refusal(lambda: call(str(few_numbers), **{name: 1}))
+    assert said.startswith(f"{owner} has no option {name!r}")
+    assert advice in said
+
+
+TABLES = {
+    "Loader": loader_options._NAMES,
+    "Dataset": dataset._NAMES,
+    "Mixture": mixture._NAMES,
+    "pack_tokens": packed._NAMES,
+    "Store": STORE_OPTIONS,
+}
+
+
+@pytest.mark.parametrize("owner", TABLES)
+def test_the_options_that_are_declared_are_known(owner: str) -> None:
+    known = {name for names in TABLES[owner].groups.values() for name in names}
+    declared = {
+        "Loader": hr.LoaderOptions.__annotations__,
+        "Store": hr.StoreOptions.__annotations__,
+    }.get(owner, {**hr.DatasetOptions.__annotations__, **hr.StoreOptions.__annotations__})
+    assert set(declared) <= known
