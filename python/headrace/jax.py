@@ -12,7 +12,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
-from headrace.loader.epoch import Epoch
+from headrace.loader.epoch import Epoch, Epochs
 from headrace.loader.loader import Loader as _NumpyLoader
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
@@ -82,7 +82,7 @@ def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.astype(kind)
 
 
-class Loader(Mappable["Loader"]):
+class Loader(Mappable["Loader"], Epochs):
     """A :class:`headrace.Loader` whose batches hold arrays of JAX; takes the same arguments, and has the same
     methods.
 
@@ -143,6 +143,9 @@ class Loader(Mappable["Loader"]):
         return mapped
 
     def __iter__(self) -> Iterator[Any]:
+        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that was
+        left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset` goes back
+        to the first batch."""
         batches = iter(self._loader)
         return Epoch(lambda: self._converted(next(batches, None)))
 
@@ -190,6 +193,10 @@ class Loader(Mappable["Loader"]):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """See :meth:`headrace.Loader.load_state_dict`."""
         self._loader.load_state_dict(state)
+
+    def reset(self, epoch: int | None = None) -> None:
+        """See :meth:`headrace.Loader.reset`."""
+        self._loader.reset(epoch)
 
     def __getattr__(self, name: str) -> Any:
         """Everything else is the numpy loader's: set_epoch, stats, sample_ids, epoch, batches_left, close, ..."""

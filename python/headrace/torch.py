@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from headrace.data.batch import Batch as _NumpyBatch
 from headrace.errors import InvalidArgumentError
 from headrace.loader.device.placing import Placing, pinned
+from headrace.loader.epoch import Epochs
 from headrace.loader.frameworks import (
     Batches,
     BatchIndexes,
@@ -81,7 +82,7 @@ class _Conversion:
         return converted
 
 
-class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any]):
+class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLoader[Any]):
     """A :class:`headrace.Loader` whose batches hold tensors; takes the same arguments.
 
     Fixed columns, ``ids`` and ``mask`` become tensors over the engine's memory, without a copy; other columns
@@ -163,6 +164,9 @@ class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any
         return self._conversion(self._transform)
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
+        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that was
+        left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset` goes back
+        to the first batch. Loops of Lightning's that evaluate or predict always begin there."""
         if self._is_elsewhere or get_worker_info() is not None:
             return iter(self._in_worker())
         if error := find_wrapper():
@@ -220,6 +224,10 @@ class Loader(InWorkers, Mappable["Loader"], IterableDataset[Any], DataLoader[Any
             raise error
         run = find_run(self, self._loader)
         self._loader.set_epoch(epoch if run is None else run.loader_epoch(epoch))
+
+    def reset(self, epoch: int | None = None) -> None:
+        """See :meth:`headrace.Loader.reset`."""
+        self._loader.reset(epoch)
 
     def count_samples(self) -> int:
         return self._loader._dataset.sample_count

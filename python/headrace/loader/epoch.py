@@ -1,14 +1,15 @@
-"""The iterator of a loader."""
+"""The iterator of a loader, and going back to the start of an epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Epoch"]
+__all__ = ["Epoch", "Epochs"]
 
 
 class Epoch:
@@ -28,3 +29,27 @@ class Epoch:
         if batch is None:
             raise StopIteration
         return batch
+
+
+class Epochs(ABC):
+    """What iterates epochs from a position, and can go back."""
+
+    @abstractmethod
+    def reset(self, epoch: int | None = None) -> None:
+        """Goes to the first batch of an epoch (default: that of the position): the next loop delivers all of it.
+
+        After a loop that was left early that is the same epoch again; after one that came to its end, the next
+        epoch. A position that ``load_state_dict()`` chose is given up, unlike with ``set_epoch()``. Call it on
+        all ranks alike.
+        """
+
+    @abstractmethod
+    def __iter__(self) -> Iterator[Any]:
+        """From the position to the end of the epoch."""
+
+    def epoch_from_start(self, epoch: int | None = None) -> Iterator[Any]:
+        """All batches of an epoch, wherever a loop before this one was left: :meth:`reset`, then a loop. What
+        validation wants: ``for batch in loader.epoch_from_start():``. With ``epoch=0`` in the same order each
+        time."""
+        self.reset(epoch)
+        return iter(self)

@@ -20,7 +20,7 @@ from headrace.data.mixture import Mixture, MixtureSource
 from headrace.errors import InvalidArgumentError
 from headrace.loader import changes
 from headrace.loader.engine import Engine
-from headrace.loader.epoch import Epoch
+from headrace.loader.epoch import Epoch, Epochs
 from headrace.loader.filling import Filling, check_source
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
@@ -60,11 +60,12 @@ def _open(dataset: Any, columns: Any, memory: int | str, opening: dict[str, Any]
     return DatasetSource(dataset._mixed if isinstance(dataset, Mixture) else dataset._source, memory)
 
 
-class Loader(Mappable[MappedLoader], live.Closing):
+class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     """Batches of one rank; each epoch a fixed order, each sample exactly once over all ranks.
 
     ``for batch in loader`` runs from the loader's position to the end of the epoch; the next loop is the next
-    epoch. Leaving a loop early keeps the position. One thread at a time moves the position; other methods may
+    epoch. Leaving a loop early keeps the position: the next one delivers the rest of the epoch, unless
+    :meth:`reset` comes between. One thread at a time moves the position; other methods may
     be called from any.
 
     :param dataset: URL or path of a dataset, an open :class:`Dataset`, a list of them (one after the other),
@@ -258,6 +259,12 @@ class Loader(Mappable[MappedLoader], live.Closing):
         return self._rank.world_size
 
     def __iter__(self) -> Iterator[Batch]:
+        """From the position to the end of the epoch.
+
+        After a loop that was left early (``break``, an error) that is the rest of its epoch, beginning behind
+        the last batch that was delivered; after one that came to its end, the next epoch.
+        :meth:`reset` goes back to the epoch's first batch, and :meth:`epoch_from_start` begins there.
+        """
         self._recall()
         self._settle_rank()
         self._native.start_epoch()
@@ -412,6 +419,14 @@ class Loader(Mappable[MappedLoader], live.Closing):
                 "over epochs at loader.epoch, or leave set_epoch() out: each loop over the loader is the next epoch"
             )
         self._seek(epoch, 0)
+
+    def reset(self, epoch: int | None = None) -> None:
+        """See :meth:`Epochs.reset`."""
+        self._recall()
+        self._seek(self.epoch if epoch is None else whole_number("epoch", epoch, 64), 0)
+        self._is_placed = False
+        if self._loaded is not None:
+            self._loaded = self._native.state()  # Its order stays; the position is this one.
 
     def _seek(self, epoch: int, batch: int) -> None:
         """Goes to the beginning of a global batch of an epoch; where it stands there already, what was read

@@ -21,7 +21,7 @@ from headrace.base import live
 from headrace.base.metrics import stats_of
 from headrace.data.batch import BadSample, Batch
 from headrace.errors import InvalidArgumentError
-from headrace.loader.epoch import Epoch
+from headrace.loader.epoch import Epoch, Epochs
 from headrace.loader.mapping.chain import Bad, Done
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.inline import Executor, Inline, Threads
@@ -58,7 +58,7 @@ class _Ahead(NamedTuple):
     """Of the global batch in its epoch."""
 
 
-class MappedLoader(Mappable["MappedLoader"], live.Closing):
+class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
     """What :meth:`headrace.Loader.map`, ``filter`` and ``collate`` return: the loader's batches, in its order,
     after the functions.
 
@@ -118,6 +118,9 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
             )
 
     def __iter__(self) -> Iterator[Any]:
+        """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that was
+        left early the rest of its epoch, from the first batch that was not delivered; after one that came to
+        its end, the next epoch. :meth:`reset` goes back to the first batch."""
         self._check_owner()
         with self._lock:
             self._mend()
@@ -326,6 +329,12 @@ class MappedLoader(Mappable["MappedLoader"], live.Closing):
         with self._lock:
             self._rewind()
             self._loader.set_epoch(epoch)
+
+    def reset(self, epoch: int | None = None) -> None:
+        """See :meth:`headrace.Loader.reset`."""
+        with self._lock:
+            self._rewind()
+            self._loader.reset(epoch)
 
     def set_weights(self, weights: Mapping[str, float], at_step: int | None = None) -> int:
         """See :meth:`headrace.Loader.set_weights`."""
