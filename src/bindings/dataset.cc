@@ -161,7 +161,8 @@ nb::tuple shard(PyDataset& self, std::uint32_t index) {
   auto reader = self.reader.get();
   if (index >= reader->dataset()->shard_count()) throw nb::index_error("shard out of range");
   const Dataset::Shard s = reader->dataset()->shard(index);
-  return nb::make_tuple(s.key, s.etag, s.size_bytes, s.first_sample, s.sample_count, s.compression);
+  return nb::make_tuple(s.key, s.etag, s.size_bytes, s.first_sample, s.sample_count, s.compression,
+                        s.hashes);
 }
 
 nb::tuple block(PyDataset& self, std::uint32_t index) {

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 import headrace as hr
-from headrace import _native
+from headrace import _native, prepare
 from headrace.verification import checks
 
 REFERENCE = Path(__file__).resolve().parents[3] / "shared" / "reference"
@@ -299,7 +300,8 @@ def test_diff_of_equal_and_unequal_sets(tmp_path: Path, rows: list[dict[str, Any
 def test_verify_says_what_it_compares(tmp_path: Path, rows: list[dict[str, Any]]) -> None:
     """Digests of plain shards are compared by verify alone: docs/design/0031."""
     write_mds(tmp_path / "none", rows)
-    assert "no stored digests to compare" in run("verify", str(tmp_path / "none")).stdout
+    plain = run("verify", str(tmp_path / "none")).stdout
+    assert re.search(r"; 0 of (\d+) shards have digests: only lengths and structure were compared;", plain)
     write_mds(tmp_path / "hashed", rows, hashes=["sha1", "xxh64"])
     shards = sorted((tmp_path / "hashed").glob("*.mds"))
     assert f"{2 * len(shards)} stored digests compared" in run(
@@ -325,3 +327,30 @@ def test_hashing_reports_its_end(tmp_path: Path) -> None:
             store._native, rows, digests=["sha256"], workers=1, progress=lambda *now: reports.append(now)
         )
     assert reports[-1][:2] == (100_000, 100_000)
+
+
+def test_what_could_not_be_checked_is_said_and_fails_when_asked(
+    tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    write_mds(tmp_path / "hashed", rows, hashes=["sha1"])
+    write_tars(tmp_path / "tars", 3)
+    prepare.convert(tmp_path / "hashed", tmp_path / "records", format="tfrecord")
+    (tmp_path / "raw").mkdir()
+    for i in range(3):
+        (tmp_path / "raw" / f"{i}.bin").write_bytes(b"x")
+    for name, unchecked, text in [
+        ("hashed", 0, " shards have digests ("),
+        ("tars", 3, "0 of 3 shards have digests: only lengths and structure were compared"),
+        ("records", 0, "0 of 1 shards have digests, 1 have checksums, which were compared;"),
+        ("raw", 3, "0 of 3 files have digests: only lengths and structure were compared"),
+    ]:
+        report = hr.verify(tmp_path / name)
+        assert report.ok
+        assert report.shards_unchecked == unchecked, name
+        done = run("verify", str(tmp_path / name))
+        assert done.returncode == 0
+        assert text in done.stdout.replace("\n", " "), done.stdout
+        strict = run("verify", str(tmp_path / name), "--require-digests", "--json")
+        assert strict.returncode == (1 if unchecked else 0)
+        assert json.loads(strict.stdout)["shards_unchecked"] == unchecked
+        assert ("have neither digests nor checksums" in strict.stderr) == bool(unchecked)

@@ -46,6 +46,13 @@ def verify(
             help="Write the samples and shards that are bad to this file, one JSON object a line.",
         ),
     ] = None,
+    require_digests: Annotated[
+        bool,
+        typer.Option(
+            "--require-digests",
+            help="Also fail when some shard has neither a digest nor checksums, so that only lengths and structure could be compared.",
+        ),
+    ] = False,
     workers: Workers = 0,
     format: Format = "auto",
     shape: Shape,
@@ -56,7 +63,8 @@ def verify(
     """Read a dataset from end to end and check everything: lengths, versions, stored hashes, record
     checksums, offsets, every sample.
 
-    Ends with exit code 1 when something is wrong.
+    Says what could not be checked, because the format stores nothing to compare with. Ends with exit code 1
+    when something is wrong.
 
     Examples:
 
@@ -84,24 +92,47 @@ def verify(
             {
                 **asdict(report),
                 "problems": [p._asdict() for p in report.problems],
+                "shards_unchecked": report.shards_unchecked,
                 "ok": report.ok,
                 "seconds": seconds,
             }
         )
     else:
-        _print_problems([(p.key, p.position, p.message) for p in report.problems], report.problem_count)
-        digests = (
-            f", {report.digests_compared:,} stored digests compared"
-            if report.digests_compared
-            else ", no stored digests to compare"
-        )
+        _print_problems(report)
         again = f", {report.second_reads:,} reads made again" if report.second_reads else ""
         console().print(
-            f"{report.url}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good{digests}{again}; {format_bytes(report.bytes_read)} read in "
+            f"{report.url}: {report.format}, {report.samples_ok:,} of {report.samples:,} samples good; {_checked(report)}{again}; {format_bytes(report.bytes_read)} read in "
             f"{seconds:.1f} s",
             markup=False,
         )
-    return 0 if report.ok else fail(f"{url}: {report.problem_count:,} problems")
+    if not report.ok:
+        return fail(f"{url}: {report.problem_count:,} problem{'' if report.problem_count == 1 else 's'}")
+    if require_digests and report.shards_unchecked:
+        return fail(
+            f"{url}: {report.shards_unchecked:,} of {report.shards:,} {_shards(report)} have neither digests nor checksums (--require-digests)"
+        )
+    return 0
+
+
+def _shards(report: checks.VerifyReport) -> str:
+    return "files" if report.format == "raw" else "shards"
+
+
+def _checked(report: checks.VerifyReport) -> str:
+    """What was compared, and of how many shards nothing could be."""
+    count = f"{report.shards_with_digests:,} of {report.shards:,} {_shards(report)} have digests"
+    parts = [
+        count
+        if not report.digests_compared
+        else f"{count} ({report.digests_compared:,} stored digests compared)"
+    ]
+    if report.shards_with_checksums:
+        parts.append(f"{report.shards_with_checksums:,} have checksums, which were compared")
+    if report.shards_unchecked:
+        some = report.shards_unchecked < report.shards
+        of = f" of {report.shards_unchecked:,}" if some else ""
+        return f"{', '.join(parts)}: only lengths and structure{of} were compared"
+    return ", ".join(parts)
 
 
 def _write_quarantine(path: Path, problems: list[checks.Problem]) -> None:
@@ -113,13 +144,20 @@ def _write_quarantine(path: Path, problems: list[checks.Problem]) -> None:
         )
 
 
-def _print_problems(rows: list[tuple[str, int, str]], count: int) -> None:
+def _print_problems(report: checks.VerifyReport) -> None:
     out = console()
-    for key, position, message in rows[:20]:
-        where = f"sample {position}: " if position >= 0 else ""
-        out.print(f"{key}: {where}{message}", markup=False)
-    if count > 20:
-        out.print(f"... and {count - 20:,} more (--json or --quarantine lists them)")
+    for problem in report.problems[:20]:
+        out.print(f"{problem.key or report.url}: {_range(problem)}{problem.message}", markup=False)
+    if report.problem_count > 20:
+        out.print(f"... and {report.problem_count - 20:,} more (--json or --quarantine lists them)")
+
+
+def _range(problem: checks.Problem) -> str:
+    if problem.position < 0:
+        return ""
+    if problem.samples > 1:
+        return f"samples {problem.position:,} to {problem.position + problem.samples - 1:,}: "
+    return f"sample {problem.position}: "
 
 
 def manifest_create(

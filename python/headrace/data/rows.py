@@ -34,6 +34,8 @@ class Shard(NamedTuple):
     first_sample: int
     sample_count: int
     compression: str
+    hashes: str = ""
+    """Digests of the object that the format stores, ``"name=hex"`` joined by spaces."""
 
 
 class Block(NamedTuple):

@@ -65,6 +65,13 @@ class VerifyReport:
     samples_ok: int = 0
     """Samples that were read and cut without a complaint."""
     bytes_read: int = 0
+    shards: int = 0
+    """Shards in the dataset; of raw files: files."""
+    shards_with_digests: int = 0
+    """Those of which the format stores a digest."""
+    shards_with_checksums: int = 0
+    """Others whose values have checksums: of records (TFRecord, ArrayRecord) or of compressed data (gzip,
+    zlib, bzip2, xz)."""
     digests_compared: int = 0
     """Stored digests (hashes of MDS shards) that were computed and compared."""
     second_reads: int = 0
@@ -77,6 +84,12 @@ class VerifyReport:
     @property
     def ok(self) -> bool:
         return self.problem_count == 0
+
+    @property
+    def shards_unchecked(self) -> int:
+        """Shards of which nothing tells whether their values are what was written: only lengths and structure
+        were compared."""
+        return self.shards - self.shards_with_digests - self.shards_with_checksums
 
     def add(self, problem: Problem) -> None:
         self.problem_count += 1
@@ -117,6 +130,7 @@ def verify(
             return report
     with dataset:
         report.url, report.format, report.samples = dataset.url, dataset.format, len(dataset)
+        _count_shards(dataset, report)
         if not use_index and _is_folder(dataset):
             _compare_stored_index(dataset, report)
         with progress_bar("verifying", "bytes") as bar:
@@ -128,6 +142,23 @@ def verify(
     report.problem_count += found["problem_count"]
     report.problems += [Problem(*row) for row in found["problems"]]
     return report
+
+
+_CHECKED_FORMATS = frozenset({"tfrecord", "arrayrecord"})
+_CHECKED_CODINGS = frozenset({"gz", "zlib", "bz2", "xz"})
+"""Whose checksums are no choice of the writer, as those of zstd frames and Parquet pages are."""
+
+
+def _count_shards(dataset: Dataset, report: VerifyReport) -> None:
+    if dataset.format == "raw":  # One shard of all files.
+        report.shards = len(dataset)
+        return
+    for shard in dataset.shards:
+        report.shards += 1
+        if shard.hashes:
+            report.shards_with_digests += 1
+        elif dataset.format in _CHECKED_FORMATS or shard.compression in _CHECKED_CODINGS:
+            report.shards_with_checksums += 1
 
 
 def _is_folder(dataset: Dataset) -> bool:
