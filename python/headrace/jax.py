@@ -12,18 +12,25 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
-from headrace.loader.epoch import Epoch, Epochs
+from headrace.loader.epoch import Epoch
+from headrace.loader.facade import Facade
 from headrace.loader.loader import Loader as _NumpyLoader
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.mapping.tensors import walk
+from headrace.loader.options import loader_names
 
 if TYPE_CHECKING:
     import numpy.typing as npt
+    from typing_extensions import Unpack
 
+    from headrace.loader.facade import DatasetLike
     from headrace.loader.mapping.steps import Step
+    from headrace.loader.options import LoaderOptions
 
 __all__ = ["Batch", "Loader"]
+
+_NAMES = loader_names("headrace.jax.Loader", "device", "sharding")
 
 _BFLOAT16 = np.dtype(jax.numpy.bfloat16)
 
@@ -82,7 +89,7 @@ def _narrowed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.astype(kind)
 
 
-class Loader(Mappable["Loader"], Epochs):
+class Loader(Mappable["Loader"], Facade):
     """A :class:`headrace.Loader` whose batches hold arrays of JAX; takes the same arguments, and has the same
     methods.
 
@@ -100,22 +107,34 @@ class Loader(Mappable["Loader"], Epochs):
     """
 
     def __init__(
-        self, dataset: Any, *, sharding: NamedSharding | None = None, device: Any = None, **arguments: Any
+        self,
+        dataset: DatasetLike,
+        *,
+        batch_size: int,
+        rank: int | None = None,
+        world_size: int | None = None,
+        sharding: NamedSharding | None = None,
+        device: Any = None,
+        **options: Unpack[LoaderOptions],
     ) -> None:
+        _NAMES.check(options)
         self._sharding: NamedSharding | None = None
         self._device = device
-        given = (arguments.get("rank"), arguments.get("world_size"))
         if sharding is not None:
-            arguments |= self._shard(sharding, given, arguments)
-        elif given == (None, None) and jax.process_count() > 1:
-            arguments |= {"rank": jax.process_index(), "world_size": jax.process_count()}
-        self._loader: _NumpyLoader | MappedLoader = _NumpyLoader(dataset, **arguments)
+            rank, world_size = self._shard(
+                sharding, (rank, world_size), {"batch_size": batch_size, **options}
+            )
+        elif rank is None and world_size is None and jax.process_count() > 1:
+            rank, world_size = jax.process_index(), jax.process_count()
+        self._loader: _NumpyLoader | MappedLoader = _NumpyLoader(
+            dataset, batch_size=batch_size, rank=rank, world_size=world_size, **options
+        )
         self._bfloat16 = self._loader._bfloat16_columns
 
     def _shard(
         self, sharding: NamedSharding, given: tuple[Any, Any], arguments: Mapping[str, Any]
-    ) -> dict[str, int]:
-        """Takes the sharding; the arguments that follow from it."""
+    ) -> tuple[int, int]:
+        """Takes the sharding; rank and world size that follow from it."""
         if self._device is not None:
             raise InvalidArgumentError("device= and sharding= both say where arrays go: give one of them")
         if arguments.get("epoch_end") == "uneven":
@@ -133,7 +152,7 @@ class Loader(Mappable["Loader"], Epochs):
             )
         self._part = part
         self._sharding = NamedSharding(sharding.mesh, PartitionSpec(_batch_axes(sharding) or None))
-        return {"rank": part.rank, "world_size": part.parts}
+        return part.rank, part.parts
 
     def _mapped(self, step: Step, place: Where) -> Loader:
         mapped = object.__new__(type(self))
@@ -183,29 +202,6 @@ class Loader(Mappable["Loader"], Epochs):
         shape = (value.shape[0] * self._part.parts, *value.shape[1:])
         return jax.make_array_from_process_local_data(self._sharding, value, shape)
 
-    def __len__(self) -> int:
-        return len(self._loader)
-
-    def state_dict(self) -> dict[str, Any]:
-        """See :meth:`headrace.Loader.state_dict`: the same in all processes."""
-        return self._loader.state_dict()
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See :meth:`headrace.Loader.load_state_dict`."""
-        self._loader.load_state_dict(state)
-
-    def reset(self, epoch: int | None = None) -> None:
-        """See :meth:`headrace.Loader.reset`."""
-        self._loader.reset(epoch)
-
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the numpy loader's: set_epoch, stats, sample_ids, epoch, batches_left, close, ..."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._loader, name)
-
-    def __enter__(self) -> Loader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loader.close()
+    def __repr__(self) -> str:
+        place = "" if self._sharding is None else f", sharding={self._sharding.spec}"
+        return f"headrace.jax.Loader({self._loader!r}{place})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from headrace.data.batch import Batch as _NumpyBatch
 from headrace.errors import InvalidArgumentError
 from headrace.loader.device.placing import Placing, pinned
-from headrace.loader.epoch import Epochs
+from headrace.loader.facade import Facade
 from headrace.loader.frameworks import (
     Batches,
     BatchIndexes,
@@ -27,11 +27,20 @@ from headrace.loader.loader import Loader as _NumpyLoader
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.mapping.steps import Step
-from headrace.loader.mapping.tensors import to_bfloat16, to_tensor, walk
+from headrace.loader.mapping.tensors import to_bfloat16, to_tensor, to_wide_tensor, walk
+from headrace.loader.options import loader_names
 from headrace.loader.relay.sharing import InWorkers
 from headrace.loader.trainer import find_run
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from headrace.loader.facade import DatasetLike
+    from headrace.loader.options import LoaderOptions
+
 __all__ = ["Batch", "Loader"]
+
+_NAMES = loader_names("headrace.torch.Loader", "device", "pin_memory", "transform", "unsigned")
 
 
 class Batch(_NumpyBatch):
@@ -60,20 +69,25 @@ class _Conversion:
     """Functions have made it, and may have made anything."""
     bfloat16: frozenset[str]
     """Columns that come as bits of such numbers."""
+    widens: bool
+    """Unsigned numbers of 16 and 32 bits become signed ones of twice as many."""
     transform: Callable[[Any], Any] | None = None
     """Called with the result."""
 
     def __call__(self, batch: Any) -> Any:
         if self.is_mapped:
-            batch = walk(batch, to_tensor)
+            batch = walk(batch, self._tensor)
         if isinstance(batch, _NumpyBatch):
             batch = self._columns(batch)
         return batch if self.transform is None else self.transform(batch)
 
+    def _tensor(self, value: Any) -> Any:
+        return to_wide_tensor(value) if self.widens else to_tensor(value)
+
     def _columns(self, batch: _NumpyBatch) -> Batch:
         converted = Batch(
             {
-                name: (to_bfloat16 if name in self.bfloat16 else to_tensor)(value)
+                name: (to_bfloat16 if name in self.bfloat16 else self._tensor)(value)
                 for name, value in batch.items()
             }
         )
@@ -82,7 +96,7 @@ class _Conversion:
         return converted
 
 
-class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLoader[Any]):
+class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLoader[Any]):
     """A :class:`headrace.Loader` whose batches hold tensors; takes the same arguments.
 
     Fixed columns, ``ids`` and ``mask`` become tensors over the engine's memory, without a copy; other columns
@@ -93,6 +107,8 @@ class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLo
 
     Columns of bfloat16 are tensors of that dtype.
 
+    Arguments are those of :class:`headrace.Loader`, and:
+
     :param pin_memory: copy tensors to pinned memory (needs CUDA). For loops that move batches themselves.
     :param device: put tensors there, those of ``ids``, ``mask`` and of lists of tensors too. CUDA: through two
         pinned buffers of a batch's size (outside of ``memory``), by a stream of their own; the stream that is
@@ -100,6 +116,9 @@ class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLo
         current at the first batch. ``"cpu"`` changes nothing.
     :param transform: called with each batch; what it returns is delivered, a dict of a model's arguments for
         example. In the caller (or a DataLoader's worker), after the functions of :meth:`map`, whose samples and batches hold tensors.
+    :param unsigned: ``"widen"``: numbers of uint16 come as int32 and those of uint32 as int64, in copies, since
+        torch indexes and computes with neither; functions see them so too, and what they return is treated
+        alike. ``"keep"``: as they are, without a copy. uint64 stays uint64, uint8 uint8.
     """
 
     # What a DataLoader has. The loader assembles batches itself, so torch's constructor has nothing to do.
@@ -120,20 +139,29 @@ class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLo
 
     def __init__(
         self,
-        dataset: Any,
+        dataset: DatasetLike,
         *,
+        batch_size: int,
+        rank: int | None = None,
+        world_size: int | None = None,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
         transform: Callable[[Batch], Any] | None = None,
-        **arguments: Any,
+        unsigned: Literal["widen", "keep"] = "widen",
+        **options: Unpack[LoaderOptions],
     ) -> None:
+        _NAMES.check(options)
+        if unsigned not in ("widen", "keep"):
+            raise InvalidArgumentError(f"unsigned={unsigned!r} is unknown; there are widen, keep")
         if pin_memory and not torch.cuda.is_available():
             raise InvalidArgumentError(
                 "pin_memory=True needs CUDA, which this torch does not see; leave it out"
             )
         self._placing = None if device is None else Placing(torch.device(device))
-        self._loader: _NumpyLoader | MappedLoader = _NumpyLoader(dataset, **arguments)
-        self._pins = pin_memory
+        self._loader: _NumpyLoader | MappedLoader = _NumpyLoader(
+            dataset, batch_size=batch_size, rank=rank, world_size=world_size, **options
+        )
+        self._pins, self._widens = pin_memory, unsigned == "widen"
         self._transform = transform
         self._converts: Callable[[Any], Any] | None = None
         self._expected_index: int | None = None  # Of a loop by index, after its first batch.
@@ -147,7 +175,7 @@ class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLo
         if isinstance(self._loader, MappedLoader):
             mapped._loader = self._loader._mapped(step, place)
         else:
-            mapped._loader = MappedLoader(self._loader, (step,), place, Batch)
+            mapped._loader = MappedLoader(self._loader, (step,), place, Batch, self._widens)
         mapped._share()
         return mapped
 
@@ -158,7 +186,7 @@ class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLo
         is_mapped = isinstance(self._loader, MappedLoader)
         # Functions have made numbers of the bits already.
         bfloat16 = frozenset[str]() if is_mapped else self._base._bfloat16_columns
-        return _Conversion(is_mapped, bfloat16, transform)
+        return _Conversion(is_mapped, bfloat16, self._widens, transform)
 
     def _worker_conversion(self) -> Callable[[Any], Any]:
         return self._conversion(self._transform)
@@ -225,10 +253,6 @@ class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLo
         run = find_run(self, self._loader)
         self._loader.set_epoch(epoch if run is None else run.loader_epoch(epoch))
 
-    def reset(self, epoch: int | None = None) -> None:
-        """See :meth:`headrace.Loader.reset`."""
-        self._loader.reset(epoch)
-
     def count_samples(self) -> int:
         return self._loader._dataset.sample_count
 
@@ -251,9 +275,6 @@ class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLo
             raise StopIteration
         return self._convert(batch)
 
-    def __len__(self) -> int:
-        return len(self._loader)
-
     def _convert(self, batch: Any) -> Any:
         if self._converts is None:
             self._converts = self._conversion()
@@ -275,14 +296,6 @@ class Loader(InWorkers, Mappable["Loader"], Epochs, IterableDataset[Any], DataLo
         else:
             self._loader.load_state_dict(state)
 
-    def __getattr__(self, name: str) -> Any:
-        """Everything else is the numpy loader's: stats, sample_ids, epoch, batches_left, close, ..."""
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self._loader, name)
-
-    def __enter__(self) -> Loader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._loader.close()
+    def __repr__(self) -> str:
+        device = "" if self._placing is None else f", device={str(self._placing.device)!r}"
+        return f"headrace.torch.Loader({self._loader!r}{device})"

@@ -63,3 +63,19 @@ class Tokenize:
 
     def __call__(self, sample: Sample) -> Any:
         return self.tokenizer(sample["text"], return_token_type_ids=False)
+
+
+def next_tokens(sample: dict[str, Any]) -> dict[str, Any]:
+    """Computes with unsigned numbers, and makes some."""
+    made = sample["short"].to(torch.uint16)
+    return {**sample, "next": sample["short"] + 1, "made": made}
+
+
+def dtypes(sample: dict[str, Any]) -> dict[str, Any]:
+    return {**sample, "dtype": str(sample["short"].dtype)}
+
+
+def stacked(samples: list[Sample]) -> Sample:
+    """A batch of a collate function's own, of numbers that it computed with."""
+    columns = {name: torch.stack([torch.as_tensor(s[name]) for s in samples]) for name in samples[0]}
+    return {**columns, "next": columns["short"] + 1, "made": columns["short"].to(torch.uint16)}

@@ -90,6 +90,16 @@ def test_numbers_that_do_not_fit_are_an_error(ask: Asker, tmp_path: Path) -> Non
     assert "do not fit into int32" in ask("error_of", of="decoded", dtype="int64", shape=2, options=options)
 
 
+def test_unsigned_numbers_stay_so_and_index(ask: Asker, tmp_path: Path) -> None:
+    ask.data = tmp_path / "tokens"
+    ask.data.mkdir()
+    (ask.data / "a.bin").write_bytes(np.array([1, 65535], "<u2").tobytes())
+    options = {"format": "raw", "batch_size": 1, "memory": "16MiB"}
+    (batch,) = ask("decoded", dtype="uint16", shape=2, options=options)
+    assert (batch["dtype"], batch["values"]) == ("uint16", [[1, 65535]])
+    assert ask("looked_up", dtype="uint16", shape=2, options=options) == [[2, 131070]]
+
+
 def test_bfloat16_is_its_own_dtype(ask: Asker, tmp_path: Path) -> None:
     ask.data = tmp_path / "images"
     ask.data.mkdir()

@@ -150,6 +150,31 @@ def test_other_methods_are_the_loaders(loader: Any) -> None:
         _ = loader.no_such_thing
 
 
+def test_it_has_all_public_names_of_the_loader(numbers: Path, loader: Any) -> None:
+    """And says what it is: a notebook completes and shows it."""
+    with hr.Loader(numbers, **OPTIONS) as plain:
+        missing = {name for name in dir(plain) if not name.startswith("_")} - set(dir(loader))
+    assert missing == set()
+    assert (
+        repr(loader)
+        == f"headrace.torch.Loader(Loader({str(numbers)!r}, batch_size=32, rank=0, world_size=1))"
+    )
+    assert repr(loader.map(means)).endswith("world_size=1), map(means)))")
+    with headrace.torch.Loader(numbers, device="meta", **OPTIONS) as placed:
+        assert repr(placed).endswith(", device='meta')")
+
+
+def test_an_unknown_option_is_its_own(numbers: Path) -> None:
+    with pytest.raises(
+        hr.InvalidArgumentError, match=r"headrace\.torch\.Loader has no option 'devcie'.*device"
+    ):
+        headrace.torch.Loader(numbers, devcie="cpu", **OPTIONS)
+    with pytest.raises(
+        hr.InvalidArgumentError, match=r"torch\.Loader has no option 'num_workers': decode runs"
+    ):
+        headrace.torch.Loader(numbers, num_workers=4, **OPTIONS)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
 def test_pinning_without_cuda_is_refused(numbers: Path) -> None:
     with pytest.raises(hr.InvalidArgumentError, match="pin_memory"):

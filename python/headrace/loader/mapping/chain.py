@@ -96,7 +96,8 @@ class Chain:
     def _with_tensors(self, batch: Batch) -> Batch:
         if not self._plan.is_torch:
             return batch
-        return make_batch(self._batch_type, as_tensors(batch, self._plan.bfloat16), About.of(batch))
+        columns = as_tensors(batch, self._plan.bfloat16, self._plan.widens)
+        return make_batch(self._batch_type, columns, About.of(batch))
 
     def _as_batch(self, value: Mapping[str, Any], about: About) -> Batch:
         """A function's columns, its lists as of samples, as a batch that says what the one it was given said,

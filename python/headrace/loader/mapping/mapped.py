@@ -73,9 +73,15 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
     """
 
     def __init__(
-        self, loader: Loader, steps: tuple[Step, ...], place: Where, batch_type: type[Batch] = Batch
+        self,
+        loader: Loader,
+        steps: tuple[Step, ...],
+        place: Where,
+        batch_type: type[Batch] = Batch,
+        widens: bool = False,
     ) -> None:
-        self._loader, self._steps, self._place, self._batch_type = loader, steps, place, batch_type
+        self._loader, self._steps, self._place = loader, steps, place
+        self._batch_type, self._widens = batch_type, widens
         self._lock = threading.RLock()
         self._executor: Executor | None = None
         self._ahead: deque[_Ahead] = deque()
@@ -90,7 +96,8 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
         live.register(self)
 
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
-        return MappedLoader(self._loader, (*self._steps, step), self._place.joined(place), self._batch_type)
+        steps = (*self._steps, step)
+        return MappedLoader(self._loader, steps, self._place.joined(place), self._batch_type, self._widens)
 
     @property
     def _may_skip(self) -> bool:
@@ -100,8 +107,14 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
     def _plan(self) -> Plan:
         options = self._loader._options
         assert options.seed is not None
-        replaces_bad = options.on_bad_sample == "replace"
-        return Plan(self._steps, options.seed, self._batch_type, replaces_bad, self._loader._bfloat16_columns)
+        return Plan(
+            self._steps,
+            options.seed,
+            self._batch_type,
+            options.on_bad_sample == "replace",
+            self._loader._bfloat16_columns,
+            self._widens,
+        )
 
     def _start_executor(self) -> Executor:
         workers, where = self._place.resolved()

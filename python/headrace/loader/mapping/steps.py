@@ -42,6 +42,8 @@ class Plan(NamedTuple):
     """A sample whose function fails is replaced; else that is an error."""
     bfloat16: frozenset[str] = frozenset()
     """Columns whose values are such numbers, which numpy lacks: tensors of functions have the dtype."""
+    widens: bool = False
+    """Tensors of functions have signed numbers of twice the bits for uint16 and uint32."""
 
     @property
     def is_torch(self) -> bool:

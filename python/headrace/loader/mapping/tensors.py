@@ -8,7 +8,16 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_arrays", "as_tensors", "is_tensor", "to_bfloat16", "to_bits", "to_tensor", "walk"]
+__all__ = [
+    "as_arrays",
+    "as_tensors",
+    "is_tensor",
+    "to_bfloat16",
+    "to_bits",
+    "to_tensor",
+    "to_wide_tensor",
+    "walk",
+]
 
 
 def is_tensor(value: Any) -> bool:
@@ -54,8 +63,25 @@ def to_tensor(part: Any) -> Any:
     """An array as a tensor over the same memory, where torch has its dtype; anything else as it is."""
     import torch
 
-    is_known = isinstance(part, np.ndarray) and part.dtype.kind in "biufc"
-    return torch.from_numpy(part) if is_known else part
+    if not isinstance(part, np.ndarray) or part.dtype.kind not in "biufc":
+        return part
+    if (
+        part.dtype.char == "Q"
+    ):  # unsigned long long: of numpy's two names for uint64 the one that torch refuses.
+        part = part.view(np.uint64)
+    return torch.from_numpy(part)
+
+
+def to_wide_tensor(part: Any) -> Any:
+    """The same with int32 for uint16 and int64 for uint32, of which torch knows little more than the names; also
+    of what is a tensor already."""
+    import torch
+
+    tensor = to_tensor(part)
+    if not isinstance(tensor, torch.Tensor):
+        return tensor
+    wide = {torch.uint16: torch.int32, torch.uint32: torch.int64}.get(tensor.dtype)
+    return tensor if wide is None else tensor.to(wide)
 
 
 def to_bfloat16(part: Any) -> Any:
@@ -67,11 +93,13 @@ def to_bfloat16(part: Any) -> Any:
     return tensor.view(torch.bfloat16) if is_bits else tensor
 
 
-def as_tensors(columns: Mapping[str, Any], bfloat16: Collection[str]) -> dict[str, Any]:
-    """Columns of the engine's with tensors for arrays, also within lists, tuples and dicts; without a copy.
+def as_tensors(columns: Mapping[str, Any], bfloat16: Collection[str], widens: bool) -> dict[str, Any]:
+    """Columns of the engine's with tensors for arrays, also within lists, tuples and dicts; without a copy, but
+    for those that are widened.
 
     :param bfloat16: names of those whose values are such numbers.
     """
+    others = to_wide_tensor if widens else to_tensor
     return {
-        name: walk(column, to_bfloat16 if name in bfloat16 else to_tensor) for name, column in columns.items()
+        name: walk(column, to_bfloat16 if name in bfloat16 else others) for name, column in columns.items()
     }
