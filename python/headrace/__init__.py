@@ -28,7 +28,7 @@ from headrace.errors import (
 from headrace.store.store import RangeResult, Store, StoreOptions
 
 if TYPE_CHECKING:
-    from headrace import checkpoint, decode
+    from headrace import checkpoint, collate, decode, errors, prepare, sim, transforms
     from headrace.caching.cache import Cache
     from headrace.data.batch import Batch
     from headrace.data.dataset import Dataset
@@ -77,11 +77,16 @@ __all__ = [
     "__version__",
     "check_manifest",
     "checkpoint",
+    "collate",
     "create_manifest",
     "decode",
     "diff",
+    "errors",
     "fs",
     "pack_tokens",
+    "prepare",
+    "sim",
+    "transforms",
     "verify",
 ]
 
@@ -108,21 +113,23 @@ _LAZY = {
 }
 
 
-_LAZY_MODULES = ("checkpoint", "decode")
+_LAZY_MODULES = ("checkpoint", "collate", "decode", "prepare", "sim", "transforms")
+_IMPORTED_BY_NAME = ("compat", "fsspec", "jax", "torch")
+"""Modules that want packages of others, or replace some: public once they were imported."""
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY_MODULES:
-        from importlib import import_module
-
-        return import_module(f"headrace.{name}")
-    if name not in _LAZY:
-        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in _LAZY_MODULES:
+        return import_module(f"headrace.{name}")
+    if name in _IMPORTED_BY_NAME:
+        raise AttributeError(f"headrace.{name} comes with `import headrace.{name}`")
+    if name not in _LAZY:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f"headrace.{_LAZY[name]}"), name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY, *_LAZY_MODULES})
+    return sorted([*__all__, *(name for name in _IMPORTED_BY_NAME if name in globals())])

@@ -78,6 +78,49 @@ def test_importing_the_package_imports_nothing_heavy() -> None:
     assert done.stdout == "[]\n"
 
 
+def run_alone(code: str) -> list[str]:
+    """The words that a program prints in a process of its own, where nothing is imported yet."""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return done.stdout.split()
+
+
+def test_modules_come_when_they_are_used() -> None:
+    before, *after = run_alone(
+        "import sys, headrace as hr\n"
+        "late = ['sim', 'prepare', 'checkpoint', 'collate', 'transforms', 'decode']\n"
+        "print(sum(f'headrace.{name}' in sys.modules for name in late))\n"
+        "print(hr.sim.Server.__name__, hr.prepare.convert.__name__, hr.StoreOptions.__name__, hr.collate.pad.__name__)"
+    )
+    assert (before, after) == ("0", ["Server", "convert", "StoreOptions", "pad"])
+
+
+def test_dir_shows_what_is_public_and_nothing_else() -> None:
+    assert run_alone("import headrace as hr; print(*dir(hr))") == sorted(hr.__all__)
+    assert run_alone("import headrace as hr, headrace.fsspec; print(*dir(hr))") == sorted(
+        [*hr.__all__, "fsspec"]
+    )
+
+
+def test_what_must_be_imported_says_so() -> None:
+    """A module that wants packages of others does not come by itself: hasattr() never raises ImportError."""
+    (said,) = run_alone(
+        "import headrace\ntry: headrace.jax\nexcept AttributeError as e: print(str(e).replace(' ', '_'))"
+    )
+    assert said == "headrace.jax_comes_with_`import_headrace.jax`"
+
+
+def test_type_checkers_see_the_same_names() -> None:
+    """Those that are imported for them, or at once, are those that are public."""
+    tree = ast.parse(Path(hr.__file__).read_text())
+    seen = {
+        alias.asname or alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen - {"TYPE_CHECKING", "Any", "import_module"} == set(hr.__all__)
+
+
 def test_every_module_is_installed() -> None:
     source = Path(__file__).resolve().parents[2] / "python" / "headrace"
     installed = Path(hr.__file__).parent
