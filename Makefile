@@ -5,13 +5,15 @@ VENV := .venv
 PY := $(VENV)/bin/python
 PIP_INSTALL := $(VENV)/bin/pip install -q --disable-pip-version-check --no-build-isolation --no-deps
 JOBS ?= $(shell nproc)
+PREFIX ?= /usr/local
+CONTAINERS ?= $(shell command -v docker || command -v podman)
 # ctest runs each suite as one process: starting a process per test would cost more than the tests.
 CTEST := ctest --output-on-failure --timeout 300 -j $(JOBS)
 
-.PHONY: help setup install demo test build-test test-cpp test-python check bench docs asan tsan soak fuzz clean
+.PHONY: help setup install library image image-cpp demo test build-test test-cpp test-python check bench docs asan tsan soak fuzz clean
 
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
 
 setup: ## Install packages, venv and test servers for everything below
 	@tools/setup demo test check
@@ -19,6 +21,17 @@ setup: ## Install packages, venv and test servers for everything below
 install: ## Build the release engine and install the Python package into .venv
 	@tools/setup build
 	@$(PIP_INSTALL) .
+
+library: ## Build the C++ library and install it with its headers into PREFIX (default /usr/local)
+	@tools/setup build
+	@cmake -S . -B build/library -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX) -DHEADRACE_UNITY=ON >/dev/null
+	@ninja -C build/library -j $(JOBS) --quiet headrace
+	@cmake --install build/library --component cpp --strip
+
+image image-cpp: ## Build the container image, or that with the C++ library and a compiler, by docker or podman
+	@[ -n "$(CONTAINERS)" ] || { echo "make $@: needs docker or podman, and neither is there; 'make install' needs none" >&2; exit 1; }
+	@$(CONTAINERS) info >/dev/null 2>&1 || { echo "make $@: $(CONTAINERS) is there but does not answer: is its service running, and may you use it?" >&2; exit 1; }
+	@$(CONTAINERS) build --target $(if $(filter image-cpp,$@),cpp,run) -t headrace$(if $(filter image-cpp,$@),-cpp):latest .
 
 demo: ## Stream, train, kill -9, resume and prove exactly-once on the Linux kernel source
 	@tools/setup demo
