@@ -17,8 +17,10 @@ from headrace.loader.frameworks import (
     Batches,
     BatchIndexes,
     OwnRank,
+    find_lost_in_composer,
     find_lost_state,
     find_wrapper,
+    is_composer_training,
     is_evaluated,
     refusal,
     take_only,
@@ -130,6 +132,9 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
     worker_init_fn = None
     generator = None
     persistent_workers = False
+    # Composer asks whether workers are running, and ends the epoch that a checkpoint has seen the last batch of.
+    _iterator = None
+    _is_epoch_over = False
     collate_fn = staticmethod(take_only)
     # Accelerate: leave it as it is (each rank has its part), and save its state.
     _is_accelerate_prepared = True
@@ -194,13 +199,17 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
         """From the position to the end of the epoch, as :meth:`headrace.Loader.__iter__`: after a loop that was
         left early the rest of its epoch, after one that came to its end the next epoch. :meth:`reset` goes back
-        to the first batch. Loops of Lightning's that evaluate or predict always begin there."""
+        to the first batch. Loops of Lightning's and Composer's that evaluate or predict always begin there."""
         if self._is_elsewhere or get_worker_info() is not None:
             return iter(self._in_worker())
         if error := find_wrapper():
             return refusal(error)
-        if self._is_at_start() and (error := find_lost_state()):
+        is_at_start = self._is_at_start()
+        if error := find_lost_in_composer(is_at_start) or (find_lost_state() if is_at_start else None):
             return refusal(error)
+        if self._is_epoch_over and is_composer_training():
+            self._is_epoch_over = False
+            return iter(())
         if is_evaluated():
             self._loader.set_epoch(self._loader.epoch)
         batches = map(self._convert, iter(self._loader))
@@ -295,6 +304,11 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
             self._in_worker().load_state_dict(state)
         else:
             self._loader.load_state_dict(state)
+
+    def go_on_from(self, state: Mapping[str, Any], is_epoch_over: bool) -> None:
+        """As :meth:`load_state_dict`; for Composer, which after the last batch of an epoch wants one more loop over it."""
+        self.load_state_dict(state)
+        self._is_epoch_over = is_epoch_over
 
     def __repr__(self) -> str:
         device = "" if self._placing is None else f", device={str(self._placing.device)!r}"

@@ -79,7 +79,8 @@ def run_jobs(program: Path, jobs: Iterable[Job], packages: Path | None = None) -
     with tempfile.TemporaryDirectory() as directory:
         given, made = Path(directory, "jobs.json"), Path(directory, "results.json")
         given.write_text(json.dumps(list(jobs)))
-        environment = os.environ | ({"PYTHONPATH": str(packages)} if packages else {})
+        path = os.pathsep.join(filter(None, [str(packages or ""), os.environ.get("PYTHONPATH", "")]))
+        environment = os.environ | ({"PYTHONPATH": path} if path else {})
         command = [sys.executable, str(program), str(given), str(made)]
         run = subprocess.run(
             command, capture_output=True, text=True, env=environment, timeout=3600 if LONG else 280

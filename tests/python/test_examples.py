@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from framework_ranks import LONG
-from other_venv import need_tensorflow, package_alone
+from other_venv import CACHE, need_tensorflow, package_alone
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COUNT = 128
@@ -76,7 +76,7 @@ def test_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "ranks", "resumed"),
     [
-        ("pytorch.py", 0, 0),
+        ("pytorch_loop.py", 0, 0),
         ("pytorch_ddp.py", 2, 1),
         ("fsdp2.py", 1, 1),
         ("lightning_fit.py", 0, 0),
@@ -90,6 +90,16 @@ def test_a_run_that_was_stopped_goes_on(
     check_resumed(
         run(script, images, "--checkpoint", tmp_path / "run", "--stop", "3", ranks=ranks),
         run(script, images, "--checkpoint", tmp_path / "run", "--resume", ranks=resumed),
+    )
+
+
+def test_composer_goes_on(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not (CACHE / "composer").exists():
+        pytest.skip("tools/setup test installs Composer in the cache")
+    monkeypatch.setenv("PYTHONPATH", f"{CACHE / 'composer'}:{os.environ.get('PYTHONPATH', '')}")
+    check_resumed(
+        run("composer_fit.py", images, "--checkpoint", tmp_path / "run", "--stop", "3"),
+        run("composer_fit.py", images, "--checkpoint", tmp_path / "run", "--resume"),
     )
 
 

