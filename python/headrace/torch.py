@@ -184,6 +184,10 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
         mapped._share()
         return mapped
 
+    def _recipe(self) -> Any:
+        values = {name: value for name, value in vars(self).items() if name not in _OF_A_PROCESS}
+        return _reopened, (type(self), values, None if self._placing is None else self._placing.device)
+
     def _is_on_device(self) -> bool:
         return self._pins or (self._placing is not None and self._placing.device.type != "cpu")
 
@@ -313,3 +317,16 @@ class Loader(InWorkers, Mappable["Loader"], Facade, IterableDataset[Any], DataLo
     def __repr__(self) -> str:
         device = "" if self._placing is None else f", device={str(self._placing.device)!r}"
         return f"headrace.torch.Loader({self._loader!r}{device})"
+
+
+_OF_A_PROCESS = {"_placing", "_converts", "_expected_index", "_owner_pid", "_remote"}
+
+
+def _reopened(kind: type[Loader], values: dict[str, Any], device: torch.device | None) -> Loader:
+    """The loader of a pickle."""
+    loader = object.__new__(kind)
+    vars(loader).update(values)
+    loader._placing = None if device is None else Placing(device)
+    loader._converts = loader._expected_index = None
+    loader._share()
+    return loader

@@ -7,7 +7,6 @@ import gc
 import itertools
 import json
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -355,12 +354,6 @@ class TestRefused:
             pytest.raises(hr.InvalidArgumentError, match="pin_memory=True to the DataLoader"),
         ):
             next(iter(around(loader, 1)))
-
-    def test_pickles_that_are_for_no_worker(self, loader: Any) -> None:
-        with pytest.raises(hr.InvalidArgumentError, match=r"loader.state_dict\(\)"):
-            pickle.dumps(loader)
-        with pytest.raises(hr.InvalidArgumentError, match=r"loader.state_dict\(\)"):
-            pickle.dumps(DataLoader(loader, batch_size=None))
 
 
 def stateful(loader: Any, workers: int = 2, **more: Any) -> Any:

@@ -18,3 +18,13 @@ def _without_secrets(match: re.Match[str]) -> str:
     if query and scheme.lower() in ("http://", "https://", "az://", "azure://"):
         query = "?..."
     return f"{scheme}{'***@' if user else ''}{rest}{query or ''}"
+
+
+_KEYS = re.compile(r"[?&](sig|signature|x-amz-signature|x-goog-signature|token|[a-z-]*security-token)=", re.I)
+
+
+def holds_secret(text: str) -> bool:
+    """Whether a URL has a password, or a query that is signed: who reads it can do what it allows."""
+    return "://" in text and any(
+        ":" in (user or "") or _KEYS.search(query or "") for _, user, _, query in _SECRETS.findall(text)
+    )

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, overload
 from headrace import _native
 from headrace.base import live
 from headrace.base.option_names import named_options
+from headrace.base.recipe import Recipe, lasting
 from headrace.data.index import build_index, check_place, store_index
 from headrace.data.rows import Block, Column, Shard, Table, wrap_index
-from headrace.errors import InvalidArgumentError
+from headrace.errors import ChangedError, InvalidArgumentError
 from headrace.sources.concat import open_source
 from headrace.sources.filling import check_cache_mode, copy_to_cache, without_cache
 from headrace.sources.opening import default_index_cache
@@ -22,7 +23,7 @@ from headrace.sources.url import UrlSource
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["Dataset"]
+__all__ = ["Dataset", "reopen"]
 
 
 class Dataset(live.Closing):
@@ -52,6 +53,8 @@ class Dataset(live.Closing):
         are left out.
     """
 
+    _recipe: Recipe | None
+
     def __init__(
         self,
         url: str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Dataset],
@@ -63,6 +66,9 @@ class Dataset(live.Closing):
         _NAMES.check(options)
         if not isinstance(url, str | os.PathLike | list | tuple):
             raise InvalidArgumentError(f"{url!r:.200}: expected a URL, a path, or a list of them")
+        self._recipe = Recipe(
+            type(self), (lasting(url),), {"memory": memory, "cache_mode": cache_mode, **options}
+        )
         check_cache_mode(cache_mode, options)
         if cache_mode == "lazy":
             raise InvalidArgumentError('cache_mode="lazy" follows the order of a Loader: give it to that')
@@ -78,9 +84,13 @@ class Dataset(live.Closing):
         self._attach(source)
 
     @classmethod
-    def _over(cls, source: Source) -> Self:
-        """The dataset of a source, which belongs to it from now on."""
+    def _over(cls, source: Source, recipe: Recipe | None = None) -> Self:
+        """The dataset of a source, which belongs to it from now on.
+
+        :param recipe: how to make it anew; None: it is not pickled alone.
+        """
         dataset = cls.__new__(cls)
+        dataset._recipe = recipe
         dataset._attach(source)
         return dataset
 
@@ -179,12 +189,35 @@ class Dataset(live.Closing):
         """Ends the threads. May be repeated."""
         self._source.close()
 
+    def __reduce__(self) -> Any:
+        """How it was opened, and the fingerprint: loading a pickle opens the same data, or raises ChangedError."""
+        if self.closed:
+            raise InvalidArgumentError("a closed Dataset is not pickled: it is no more to be opened")
+        if self._recipe is None:
+            raise InvalidArgumentError(
+                f"{self.url}: the dataset of a Mixture is pickled with it: pickle the Mixture"
+            )
+        return reopen, (self._recipe.checked(f"the Dataset {self.url}"), self.fingerprint)
+
     def __repr__(self) -> str:
         if self.closed:
             return "Dataset(closed)"
         return live.describe(
             self, lambda: f"Dataset({self.url!r}, format={self.format!r}, samples={len(self)})"
         )
+
+
+def reopen(recipe: Recipe, fingerprint: str) -> Any:
+    """What a pickle held, a Dataset or a Mixture, open. Raises ChangedError where other data lies there."""
+    opened = recipe.run()
+    dataset = opened if isinstance(opened, Dataset) else opened.dataset
+    if dataset.fingerprint != fingerprint:
+        found, url = dataset.fingerprint, dataset.url
+        opened.close()
+        raise ChangedError(
+            f"{url}: the fingerprint is {found}, and was {fingerprint} when this was pickled: other data lies there"
+        )
+    return opened
 
 
 _NAMES = dataset_names("Dataset", named_options(Dataset.__init__))

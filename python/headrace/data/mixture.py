@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from headrace import _native
 from headrace.base import live
 from headrace.base.option_names import named_options
+from headrace.base.recipe import Recipe, lasting
 from headrace.base.units import parse_bytes
-from headrace.data.dataset import Dataset
+from headrace.data.dataset import Dataset, reopen
 from headrace.errors import InvalidArgumentError
 from headrace.sources.concat import ListSource
 from headrace.sources.mixed import MixedSource, Shares, weights_list
@@ -86,6 +87,8 @@ class Mixture:
             "groups": groups,
         }
         self._options = options
+        lasting_sources = {name: _lasting(source) for name, source in self._given.items()}
+        self._recipe = Recipe(type(self), (lasting_sources,), {**self._arguments, **options})
         datasets = {name: source.dataset for name, source in self._given.items()}
         opened = ListSource(datasets, columns=columns, growing=True, options=options)
         try:
@@ -198,11 +201,21 @@ class Mixture:
             "temperature": None,
             "schedule": [(step, dict(zip(self._given, weights, strict=True))) for step, weights in later],
         }
-        return Mixture(given, **arguments, **self._options)
+        grown = Mixture(given, **arguments, **self._options)
+        grown._recipe = Recipe(
+            Mixture.with_source, (self, name, _lasting(_as_source(name, source)), schedule), {}
+        )
+        return grown
 
     def close(self) -> None:
         """Ends the threads of sources that were given as URLs. May be repeated."""
         self._dataset.close()
+
+    def __reduce__(self) -> Any:
+        """How it was made, and the fingerprint of its sources."""
+        if self._dataset.closed:
+            raise InvalidArgumentError("a closed Mixture is not pickled: it is no more to be opened")
+        return reopen, (self._recipe.checked("the Mixture"), self._dataset.fingerprint)
 
     def __repr__(self) -> str:
         return live.describe(
@@ -225,6 +238,11 @@ def _as_source(name: str, value: Any) -> MixtureSource:
     if sum(number is not None for number in source[1:]) > 1:
         raise InvalidArgumentError(f"source {name!r}: give one of weight, repeat and choose")
     return source
+
+
+def _lasting(source: MixtureSource) -> MixtureSource:
+    """For a recipe."""
+    return source._replace(dataset=lasting(source.dataset))
 
 
 def _epoch_shares(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.base.option_names import named_options
+from headrace.base.recipe import Recipe, lasting
 from headrace.data.dataset import Dataset
 from headrace.sources.concat import open_source
 from headrace.sources.options import dataset_names
@@ -57,20 +58,18 @@ def pack_tokens(
     :param options: of :class:`Dataset`, when ``dataset`` is a URL or path.
     """
     _NAMES.check(options)
-    documents = open_source(dataset, **options)
-    return PackedTokens._over(
-        PackedSource(
-            documents,
-            memory=memory,
-            length=length,
-            column=column,
-            method=method,
-            pad_token=pad_token,
-            min_piece=min_piece,
-            drop_partial=drop_partial,
-            dtype=dtype,
-        )
-    )
+    packing = {
+        "length": length,
+        "column": column,
+        "method": method,
+        "pad_token": pad_token,
+        "min_piece": min_piece,
+        "drop_partial": drop_partial,
+        "dtype": dtype,
+    }
+    recipe = Recipe(pack_tokens, (lasting(dataset),), {**packing, "memory": memory, **options})
+    source = PackedSource(open_source(dataset, **options), memory=memory, **packing)
+    return PackedTokens._over(source, recipe)
 
 
 _NAMES = dataset_names("pack_tokens()", named_options(pack_tokens))

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from headrace.errors import InvalidArgumentError
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -29,6 +31,11 @@ class Epoch:
         if batch is None:
             raise StopIteration
         return batch
+
+    def __reduce__(self) -> Any:
+        raise InvalidArgumentError(
+            "the iterator of a loader is not pickled: pickle the loader, whose state has the position of its loops"
+        )
 
 
 class Epochs(ABC):

@@ -13,6 +13,7 @@ from headrace import _native
 from headrace.base import live
 from headrace.base.metrics import Metric, by_name, snapshot, stats_of
 from headrace.base.ranks import Rank, find_rank, given_rank, group_rank, rank_so_far
+from headrace.base.recipe import Recipe, lasting
 from headrace.base.units import whole_number
 from headrace.data.batch import BadSample, Batch
 from headrace.data.dataset import Dataset
@@ -25,6 +26,7 @@ from headrace.loader.filling import Filling, check_source
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.options import split_options
+from headrace.loader.pickling import check_receiver, reopen_loader
 from headrace.loader.progress import EpochProgress
 from headrace.loader.quarantine import find_quarantined
 from headrace.loader.relay.relay import Relay
@@ -128,6 +130,13 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         **options: Unpack[LoaderOptions],
     ) -> None:
         chosen_rank = given_rank(rank, world_size)
+        if isinstance(dataset, Iterator):
+            dataset = list(dataset)
+        self._given = Recipe(
+            type(self),
+            (lasting(dataset),),
+            {"batch_size": batch_size, "rank": rank, "world_size": world_size, **options},
+        )
         self._options, opening = split_options(batch_size, options)
         self.batch_size = self._options.batch_size
         self._mixture = dataset if isinstance(dataset, Mixture) else None
@@ -147,6 +156,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
+        self._is_changed = False  # Its order may be another than that of a first run.
         self._progress = EpochProgress() if self._options.progress else None
         self._reader: Reader | None = None  # That may have taken batches ahead.
         self._relay: Relay | None = None
@@ -403,6 +413,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         text = json.dumps(dict(state))
         self._native.load_state(text)
         self._loaded, self._is_placed = None if self._is_final_rank else text, True
+        self._is_changed = True
 
     def set_epoch(self, epoch: int) -> None:
         """Goes to the beginning of an epoch, as training loops do before each of them.
@@ -481,6 +492,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         """
         _, now = self._mixing(at_step)
         changes.set_weights(self._engine, now, weights)
+        self._is_changed = True
         return now.step
 
     def add_source(
@@ -501,6 +513,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             opened.pop_all()
         self._filling.end()
         previous, self._engine, self._mixture = self._engine, engine, mixture
+        self._is_changed = True
         self._grown.append(mixture)
         previous.close()
         previous.source.close()
@@ -543,6 +556,24 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._engine.source.close()
         for mixture in self._grown:
             mixture.close()
+
+    def __reduce__(self) -> Any:
+        """How it was opened, and the position where it has one: loading a pickle opens another loader, which goes
+        on there, as the rank that was given or that its process turns out to be."""
+        if self.closed:
+            raise InvalidArgumentError("a closed Loader is not pickled: it is no more to be opened")
+        check_receiver()
+        recipe, state = self._given, self.state_dict()
+        if self._mixture is not None:
+            recipe = recipe._replace(arguments=(self._mixture,))
+        is_first_run = not self._is_changed and state["epoch"] == state["batches"] == 0
+        recipe = recipe.checked(f"the Loader of {self._dataset.url}")
+        return reopen_loader, (
+            recipe,
+            None if is_first_run else state,
+            self._is_placed,
+            self._dataset.fingerprint,
+        )
 
     def __repr__(self) -> str:
         if self.closed:

@@ -95,6 +95,10 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
         self._owner_pid = os.getpid()
         live.register(self)
 
+    def __reduce__(self) -> Any:
+        """The loader, with the position behind what was delivered, and the functions."""
+        return MappedLoader, (self._loader, self._steps, self._place, self._batch_type, self._widens)
+
     def _mapped(self, step: Step, place: Where) -> MappedLoader:
         steps = (*self._steps, step)
         return MappedLoader(self._loader, steps, self._place.joined(place), self._batch_type, self._widens)

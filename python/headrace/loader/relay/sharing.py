@@ -30,10 +30,6 @@ _NOT_THE_DATASET = (
     "does not read: give the loader itself to the DataLoader, DataLoader(loader, batch_size=None, num_workers=...), not within another "
     "dataset; or use num_workers=0"
 )
-_NOT_PICKLED = (
-    "a headrace.torch.Loader is pickled only for the workers of a DataLoader whose dataset it is. A checkpoint holds loader.state_dict(), "
-    "or in Fabric's save() the loader itself, not the DataLoader around it"
-)
 _ON_DEVICE = (
     "device= and pin_memory= belong to the process of the training loop, and a DataLoader's workers are others: leave them out and give "
     "pin_memory=True to the DataLoader, or iterate the loader itself, which reads with threads and needs no workers"
@@ -58,6 +54,10 @@ class InWorkers:
         raise NotImplementedError
 
     def _is_on_device(self) -> bool:
+        raise NotImplementedError
+
+    def _recipe(self) -> Any:
+        """What a pickle holds that is for no worker."""
         raise NotImplementedError
 
     def _is_at_start(self) -> bool:
@@ -123,10 +123,12 @@ class InWorkers:
         return os.getpid() != self._owner_pid
 
     def __reduce__(self) -> Any:
-        """For a worker that is spawned: what :meth:`become` is for one that is forked."""
+        """For a worker that is spawned: what :meth:`become` is for one that is forked. Else how it was made."""
+        if self._is_elsewhere:
+            raise InvalidArgumentError(_NOT_THE_DATASET)
         iterator = None if get_spawning_popen() is None else find_iterator()
-        if iterator is None or self._is_elsewhere:
-            raise InvalidArgumentError(_NOT_PICKLED)
+        if iterator is None:
+            return self._recipe()
         if iterator._dataset is not self:
             raise InvalidArgumentError(_NOT_THE_DATASET)
         job = self.job()
