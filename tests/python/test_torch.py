@@ -56,8 +56,22 @@ def test_state_inside_a_data_loader_counts_what_the_loop_received(numbers: Path,
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 def test_a_data_loader_that_would_stack_batches_is_refused(loader: Any, batch_size: int) -> None:
-    with pytest.raises(hr.InvalidArgumentError, match="batch_size=None"):
+    with pytest.raises(
+        hr.InvalidArgumentError, match=r"DataLoader\(loader, batch_size=None\).*own batch_size="
+    ):
         next(iter(torch.utils.data.DataLoader(loader, batch_size=batch_size)))
+
+
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_a_data_loader_over_a_numpy_loader_is_told_which_takes_it(
+    numbers: Path, batch_size: int | None
+) -> None:
+    with hr.Loader(numbers, **OPTIONS) as loader:
+        for given in (loader, loader.map(dict)):
+            with pytest.raises(
+                hr.InvalidArgumentError, match=r"takes a headrace.torch.Loader, by DataLoader\("
+            ):
+                next(iter(torch.utils.data.DataLoader(given, batch_size=batch_size)))
 
 
 def test_a_stateful_data_loader_resumes_at_the_next_batch(numbers: Path) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headrace import _native
 from headrace.base.progress import progress_bar
 from headrace.errors import InvalidArgumentError
+from headrace.sources.formats import check_format
 from headrace.sources.opening import default_index_cache, open_root, parse_block_bytes
 from headrace.sources.options import DatasetOptions, native_options, split_options
 from headrace.sources.splits import INDEX_JSON_KEY, INDEX_KEY
@@ -86,6 +87,7 @@ def write_index(
     What a killed call had found is kept in ``index_cache`` and used by the next. ``options``: of the dataset
     (:class:`DatasetOptions`) and of its store.
     """
+    check_format(format)
     cache = default_index_cache() if index_cache is None else os.fspath(index_cache)
     dataset_options, store_options = split_options(options)
 

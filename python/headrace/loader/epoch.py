@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from headrace.errors import InvalidArgumentError
 
@@ -53,6 +53,13 @@ class Epochs(ABC):
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
         """From the position to the end of the epoch."""
+
+    def __getitem__(self, index: object) -> NoReturn:
+        """Raises InvalidArgumentError: batches come in their order."""
+        raise InvalidArgumentError(
+            "a loader has no batches by number: iterate it. headrace.Dataset(url)[i] reads single samples. torch's DataLoader takes a "
+            "headrace.torch.Loader, by DataLoader(loader, batch_size=None), and no other loader"
+        )
 
     def epoch_from_start(self, epoch: int | None = None) -> Iterator[Any]:
         """All batches of an epoch, wherever a loop before this one was left: :meth:`reset`, then a loop. What

@@ -31,7 +31,10 @@ _TORCH = ("torch.utils.data.", "torchdata.", "multiprocessing.")  # The last whe
 _LIGHTNING = ("lightning.pytorch.", "pytorch_lightning.")
 _OWN = ("headrace.torch", "headrace.loader.trainer", "headrace.loader.relay.", __name__)
 
-BATCHES = "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None), or iterate the loader itself"
+BATCHES = (
+    "a headrace.torch.Loader delivers whole batches: use DataLoader(loader, batch_size=None), or iterate the loader itself; the loader's own batch_size= is "
+    "how many samples they have"
+)
 """What is wrong with a DataLoader that would stack batches."""
 _ACCELERATE = (
     "Accelerate cannot resume a DataLoader around a headrace.torch.Loader, and on several processes would deliver the samples of one rank "

@@ -83,6 +83,7 @@ class Options(NamedTuple):
             raise InvalidArgumentError(
                 f"read_timeout={self.read_timeout!r}: expected seconds above 0, at most a year"
             )
+        orders.check_order(self.order)
         if orders.is_foreign(self.order):
             if self.window or self.lanes:
                 raise InvalidArgumentError(

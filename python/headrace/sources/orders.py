@@ -11,10 +11,12 @@ from headrace.base.units import whole_number
 from headrace.errors import InvalidArgumentError
 from headrace.sources.order_cache import order_cache
 
-__all__ = ["OrderRequest", "default_seed", "is_foreign", "listed_order"]
+__all__ = ["ORDERS", "OrderRequest", "check_order", "default_seed", "is_foreign", "listed_order"]
 
 _MOSAIC = "mosaic:"
 _ALGORITHMS = ("py1e", "py1s", "py1br", "py2s", "naive")
+ORDERS = ("headrace", "sequential", *(f"{_MOSAIC}{name}" for name in _ALGORITHMS), "litdata")
+"""What ``order=`` takes."""
 _WORLD_OPTIONS = ("num_workers", "ranks_per_node")
 # What values are: text, a flag, or a whole number of so many bits.
 _MOSAIC_OPTIONS: dict[str, type | int] = {
@@ -49,6 +51,16 @@ class OrderRequest(NamedTuple):
     memory_bytes: int
     window_blocks: int
     lane_count: int
+
+
+def check_order(order: Any) -> None:
+    """Raises InvalidArgumentError for what is no name of an order, with all that there are."""
+    if order is None or order in ORDERS:
+        return
+    hint = "; left out, samples are shuffled" if order in ("random", "shuffle", "shuffled") else ""
+    if order in _ALGORITHMS:
+        hint = f"; that of Mosaic is {_MOSAIC}{order}"
+    raise InvalidArgumentError(f"order={order!r} is unknown; there are {', '.join(ORDERS)}{hint}")
 
 
 def is_foreign(order: str | None) -> bool:
@@ -153,10 +165,6 @@ def listed_order(dataset: _native.Dataset, request: OrderRequest) -> _native.Ord
         }
         return _native.litdata_source(dataset, spec, _grid(request))
     algorithm = order.removeprefix(_MOSAIC)
-    if algorithm not in _ALGORITHMS:
-        raise InvalidArgumentError(
-            f"order={order!r}: there are {', '.join(_MOSAIC + name for name in _ALGORITHMS)}"
-        )
     _check_names(order, options, (*_MOSAIC_OPTIONS, "streams", *_WORLD_OPTIONS))
     spec = {
         "shuffle": request.shuffle,

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace import _native
 from headrace.errors import InvalidArgumentError
+from headrace.sources.formats import check_format, refuse_part
 from headrace.sources.opening import open_native_dataset, open_root
 from headrace.sources.options import DatasetOptions, split_options
 from headrace.sources.orders import OrderRequest, listed_order
@@ -38,6 +39,7 @@ class UrlSource:
     ) -> None:
         if not isinstance(url, str | os.PathLike):
             raise InvalidArgumentError(f"{url!r:.200}: expected a URL, a path, or a list of them")
+        check_format(format)
         self.given_url, self.format, self.block_bytes = url, format, block_bytes
         self.given, self.store_options = split_options(options)
         self.chosen: DatasetOptions = self.given
@@ -49,6 +51,9 @@ class UrlSource:
             if chosen is not self.given:
                 self.root = store.url
             self.chosen = chosen
+            keys = chosen.get("keys")
+            if keys is not None and len(keys) == 1 and self.given.get("keys") is None:
+                refuse_part(store, keys[0], format)
             return open_native_dataset(store, format, block_bytes, index_cache, use_stored_index, chosen)
 
         self.store, self.native = open_root(url, memory, self.given, self.store_options, use)
