@@ -18,6 +18,7 @@ from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_di
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
 
 import headrace.checkpoint
 from headrace.checkpoint.dcp import Reader, SafeLoadPlanner, Writer
@@ -81,13 +82,16 @@ def load(job: Job) -> Any:
 
 
 def train(job: Job) -> Any:
-    """FSDP2, from the last checkpoint on; one after each step."""
+    """FSDP2 or DDP, from the last checkpoint on; one after each step."""
     begin(job)
     torch.set_num_threads(1)
-    model = Net()
-    for layer in model.layers:
-        fully_shard(layer, mesh=meshes_of[job.world][0])
-    fully_shard(model, mesh=meshes_of[job.world][0])
+    model: Any = Net()
+    if job.options["way"] == "fsdp":
+        for layer in model.layers:
+            fully_shard(layer, mesh=meshes_of[job.world][0])
+        fully_shard(model, mesh=meshes_of[job.world][0])
+    else:
+        model = DistributedDataParallel(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
     with headrace.checkpoint.Checkpointer(job.data) as looked:
         first = looked.latest() or 0

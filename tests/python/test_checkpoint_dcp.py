@@ -152,6 +152,22 @@ def test_the_names_are_dcps_own(tmp_path: Path) -> None:
                 )
 
 
+def test_a_checkpoint_says_which_save_and_which_load_it_is(tmp_path: Path) -> None:
+    writer, reader = Writer(tmp_path), Reader(tmp_path)
+    assert (writer.save_id, reader.load_id) == (None, None)
+    loads = set()
+    for _ in range(2):
+        dcp.save(state(1), storage_writer=writer)
+        about = reader.read_metadata().storage_meta
+        assert about is not None
+        assert about.checkpoint_id == str(tmp_path)
+        assert about.save_id == writer.save_id
+        assert (tmp_path / "saves" / str(writer.save_id)).is_dir()
+        assert about.load_id == reader.load_id
+        loads.add(reader.load_id)
+    assert len(loads) == 2
+
+
 def test_dcp_makes_a_state_of_its_own(tmp_path: Path) -> None:
     dcp.save(state(2), storage_writer=Writer(tmp_path))
     got: dict[str, Any] = {}
@@ -211,6 +227,11 @@ def test_saving_again_replaces_it_or_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointException, match="step 0 was saved before"):
         dcp.save(state(3), storage_writer=Writer(tmp_path, overwrite=False))
     assert is_state(loaded(Reader(tmp_path)), 2)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.pin(0)
+    with pytest.raises(CheckpointException, match="step 0 is pinned"):
+        dcp.save(state(3), storage_writer=Writer(tmp_path))
+    assert len(list(tmp_path.glob("saves/*"))) == 1  # Of neither was anything written.
 
 
 def test_values_of_unknown_types_are_not_unpickled_by_the_safe_planner(tmp_path: Path) -> None:
@@ -360,11 +381,16 @@ def test_any_mesh_loads_what_any_other_has_saved(tmp_path: Path) -> None:
         assert all(result == [5, {"text": "x"}, [0.5, 0.25]] for result in ranks)
 
 
-def test_fsdp_goes_on_on_other_ranks(tmp_path: Path) -> None:
-    runs = [(4, 3, "a"), (2, 5, "a"), (1, 6, "a"), (4, 6, "b")]
+@pytest.mark.parametrize("way", ["fsdp", "ddp"])
+def test_training_goes_on_on_other_ranks(tmp_path: Path, way: str) -> None:
+    runs = [(4, 3, "stopped"), (3, 5, "stopped"), (8, 6, "stopped"), (4, 6, "whole")]
     out = results(
-        [Job("train", str(tmp_path / name), world, options={"steps": n}) for world, n, name in runs]
+        [
+            Job("train", str(tmp_path / name), world, options={"steps": n, "way": way})
+            for world, n, name in runs
+        ]
     )
+    assert out[0][0] != pytest.approx(out[3][0], rel=1e-5)
     for result in out[2]:
         assert result == pytest.approx(out[3][0], rel=1e-5)
 

@@ -109,10 +109,19 @@ class Place:
                 other = self.manifest(manifest.step)
                 if other.save == manifest.save:
                     return
-                raise ChangedError(
-                    f"{self.url}: step {manifest.step} was saved before (save {other.save}, {other.created}); save(..., overwrite=True) "
-                    "replaces it"
-                ) from None
+                raise self._taken(other) from None
+
+    def _taken(self, other: Manifest) -> ChangedError:
+        return ChangedError(
+            f"{self.url}: step {other.step} was saved before (save {other.save}, {other.created}); save(..., overwrite=True) replaces it"
+        )
+
+    def check_free(self, step: int, *, overwrite: bool) -> None:
+        """What commit() would raise now, before anything is written for it; commit() looks again."""
+        if overwrite:
+            self.check_not_pinned(step)
+        elif self.store.exists(step_key(step)):
+            raise self._taken(self.manifest(step))
 
     def _has(self, key: str, data: bytes) -> bool:
         try:

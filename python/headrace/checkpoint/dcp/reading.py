@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import logging
 import os
+import secrets
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.distributed.checkpoint._traverse import set_element
 from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
-from torch.distributed.checkpoint.metadata import Metadata
+from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
 from torch.distributed.checkpoint.planner import LoadItemType, LoadPlan, LoadPlanner, ReadItem
 from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
@@ -67,6 +69,7 @@ class Reader(StorageReader):
         self._place: Place | None = None
         self._manifest: Manifest | None = None
         self._leaves: Leaves | None = None
+        self._load_id = ""
 
     # --- DCP's calls, in their order ---
 
@@ -81,6 +84,11 @@ class Reader(StorageReader):
         """The URL."""
         return self._url
 
+    @property
+    def load_id(self) -> str | None:
+        """Of the load that was begun last, in this process."""
+        return self._load_id or None
+
     def read_metadata(self) -> Metadata:  # With **kwargs it would be asked for a rank's own.
         """Of the step. Raises NotFoundError, CorruptError."""
         try:
@@ -90,7 +98,10 @@ class Reader(StorageReader):
         except HeadraceError as error:  # Which DCP may hide.
             _log.error("%s", error)
             raise
-        return self._leaves.metadata
+        self._load_id = secrets.token_hex(8)
+        return replace(
+            self._leaves.metadata, storage_meta=StorageMeta(self._url, self._manifest.save, self._load_id)
+        )
 
     def set_up_storage_reader(
         self, metadata: Metadata, is_coordinator: bool, *args: Any, **kwargs: Any

@@ -165,6 +165,11 @@ class Writer(StorageWriter):
         """The URL."""
         return self._url
 
+    @property
+    def save_id(self) -> str | None:
+        """Of the save by this writer that was planned last; what its checkpoint is called below ``saves/``."""
+        return self._save or None
+
     def set_up_storage_writer(self, is_coordinator: bool, *args: Any, **kwargs: Any) -> None:
         if not kwargs.get("use_collectives", True):
             raise UnsupportedError(
@@ -177,6 +182,7 @@ class Writer(StorageWriter):
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """On the coordinator: names the save, and numbers pieces and files."""
         place = self._open()
+        place.check_free(self.step, overwrite=self._options.overwrite)
         self._job = _jobs.number(place)
         self._save = str(SaveId.new(self._job, self.step))
         numbers = numbers_of(item.index for plan in plans for item in plan.items)
@@ -227,6 +233,7 @@ class Writer(StorageWriter):
             raise UnsupportedError(
                 f"the planner {type(planner).__name__} has changed the plan after the ranks had agreed on it; nothing was saved"
             )
+        self._save = told.save
         if not plan.items:
             return []
         chosen = [
