@@ -197,6 +197,22 @@ def damaged(job: Job) -> Any:
         return [whole(got["x"]).sum().item(), [each.step for each in checkpointer.rejected], len(said)]
 
 
+def reference(job: Job) -> Any:
+    """One rank computes something else."""
+    rank = begin(job)
+    told = []
+    with headrace.checkpoint.Checkpointer(job.data, rank_timeout=30) as checkpointer:
+        checkpointer.save(1, {"x": 1}, metadata={"reference": {"loss": 2.0}}).result(30)
+        checkpointer.load()
+        for loss, name in ((2.0, "loss"), (2.0 + rank, "loss"), (2.0, "loss" if rank == 0 else "other")):
+            try:
+                checkpointer.check_reference({name: loss})
+                told.append("alike")
+            except headrace.HeadraceError as error:
+                told.append(f"{type(error).__name__}: {error}")
+    return told
+
+
 def save_numbers(job: Job) -> Any:
     begin(job)
     with headrace.checkpoint.Checkpointer(job.data, rank_timeout=30) as checkpointer:
@@ -208,6 +224,6 @@ def save_numbers(job: Job) -> Any:
 
 if __name__ == "__main__":
     main(
-        {way.__name__: way for way in (save, load, train, different, lost, damaged, save_numbers)},
+        {way.__name__: way for way in (save, load, train, different, lost, damaged, reference, save_numbers)},
         ["torch.distributed.fsdp", "torch.distributed.checkpoint.state_dict"],
     )

@@ -86,3 +86,13 @@ def test_all_ranks_fall_back_together(tmp_path: Path) -> None:
     file.write_bytes(data)
     for result in results([Job("damaged", str(tmp_path), 3)])[0]:
         assert result == [5000.0, [2], 1]
+
+
+def test_a_reference_that_differs_on_a_rank_differs_on_all(tmp_path: Path) -> None:
+    for rank, told in enumerate(results([Job("reference", str(tmp_path), 2)])[0]):
+        same, other, misnamed = told
+        assert same == "alike"
+        assert other.startswith("ChangedError: ")
+        assert "on rank 1 loss is 3, and was 2 when it was saved" in other
+        assert misnamed.startswith("InvalidArgumentError: " if rank == 1 else "ChangedError: ")
+        assert "its reference has loss, and other were measured" in misnamed

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 
 from headrace.base import live
 from headrace.base.option_names import OptionNames, named_options
@@ -19,10 +19,11 @@ from headrace.checkpoint.handle import Level, SaveHandle
 from headrace.checkpoint.loading import read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step
+from headrace.checkpoint.reference import compare
 from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.saving import Planner, Saving
 from headrace.checkpoint.values import ValueWatch, check_mode
-from headrace.errors import CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
 from headrace.store.peer_names import STORE_PEERS
 from headrace.store.store import Store, StoreOptions
 from headrace.store.urls import local_path
@@ -125,6 +126,7 @@ class Checkpointer(live.Closing):
         self._sweeper: threading.Timer | None = None
         self.rejected: list[Rejected] = []
         """What the last load() passed over."""
+        self._loaded: int | None = None
         live.register(self)
 
     @property
@@ -339,6 +341,7 @@ class Checkpointer(live.Closing):
                         RuntimeWarning,
                         stacklevel=2,
                     )
+                self._loaded = each
                 return _deliver(into, state)
             why = error or CorruptError(next(text for text in said if text))
             if step is not None or not isinstance(why, (CorruptError, NotFoundError)):
@@ -346,6 +349,36 @@ class Checkpointer(live.Closing):
             self.rejected.append(Rejected(each, str(why)))
         reasons = "; ".join(f"step {each.step}: {each.why}" for each in self.rejected)
         raise CorruptError(f"{self.url}: no checkpoint can be proved: {reasons}")
+
+    def check_reference(
+        self,
+        measured: Mapping[str, SupportsFloat],
+        *,
+        step: int | None = None,
+        rtol: float = 1e-3,
+        on_difference: Literal["error", "warn"] = "error",
+    ) -> None:
+        """Compares what the loaded state gives on a batch that never changes with what it gave when it was saved:
+        ``metadata={"reference": {"loss": ..., "grad_norm": ...}}``. All ranks call it together.
+
+        :param measured: a number for each name of the reference, on this rank.
+        :param step: default: the one that was loaded last.
+        :param rtol: relative difference that is none.
+        :param on_difference: ``"warn"``: a RuntimeWarning instead of an error.
+
+        Raises ChangedError, on all ranks, where a number differs on one; NotFoundError (no reference).
+        """
+        if on_difference not in ("error", "warn"):
+            raise InvalidArgumentError(f"on_difference={on_difference!r}: expected 'error' or 'warn'")
+        chosen = self._loaded if step is None else check_step(step)
+        if chosen is None:
+            raise InvalidArgumentError("nothing was loaded yet: check_reference(..., step=...) names a step")
+        metadata = self._place.manifest(chosen).metadata
+        odd = compare(self._group, metadata, measured, rtol, f"{self.url}: step {chosen}")
+        if odd and on_difference == "error":
+            raise ChangedError(odd)
+        if odd:
+            warnings.warn(odd, RuntimeWarning, stacklevel=2)
 
     def _candidates(self, given: list[int] | None) -> Any:
         if given is not None or self._group.rank != 0:
