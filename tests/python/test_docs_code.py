@@ -17,7 +17,12 @@ from doc_pages import PAGES, ROOT, Code, anchors, code_blocks, code_spans, links
 from headrace.loader.options import LoaderOptions
 
 # Packages of others that blocks import are not looked into; these of ours need one that may not be there.
-OPTIONAL = {"headrace.torch": "torch", "headrace.jax": "jax", "headrace.fsspec": "fsspec"}
+OPTIONAL = {
+    "headrace.torch": "torch",
+    "headrace.jax": "jax",
+    "headrace.fsspec": "fsspec",
+    "headrace.checkpoint.torch_checkpointing": "torch_checkpointing",
+}
 DATA = "headrace fingerprint "
 """What begins like a command and is none."""
 NAMES = [page.relative_to(ROOT).as_posix() for page in PAGES]
