@@ -188,6 +188,10 @@ class Glob:
     @property
     def has_wildcard(self) -> bool: ...
 
+class NameFilter:
+    def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None: ...
+    def accepts(self, name: str) -> bool: ...
+
 class CopyJob:
     def __init__(
         self,

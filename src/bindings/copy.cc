@@ -151,6 +151,17 @@ void bind_copy(nb::module_& m) {
           nb::arg("text"))
       .def_prop_ro("prefix", &Glob::prefix)
       .def_prop_ro("has_wildcard", &Glob::has_wildcard);
+  nb::class_<NameFilter>(m, "NameFilter")
+      .def(
+          "__init__",
+          [](NameFilter* self, const Patterns& include, const Patterns& exclude) {
+            new (self) NameFilter{parse_globs(include), parse_globs(exclude)};
+          },
+          nb::arg("include"), nb::arg("exclude"))
+      .def(
+          "accepts",
+          [](const NameFilter& filter, const std::string& name) { return filter.accepts(name); },
+          nb::arg("name"));
   nb::class_<PyCopyJob>(m, "CopyJob")
       .def("__init__", &open_job, nb::arg("source"), nb::arg("target"), nb::arg("tasks"),
            nb::arg("options") = nb::dict())

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from typing import TYPE_CHECKING, Any
 
-from headrace.cli import base, quick
+from headrace.cli import base, encoding, quick
 
 if TYPE_CHECKING:
     import typer
@@ -37,9 +36,7 @@ def _run(arguments: list[str]) -> int:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point: runs a command and ends the process with its exit code."""
-    # Keys and file names need not be UTF-8: they come out as the bytes that they are.
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="surrogateescape")
+    encoding.prepare()
     code = _run(sys.argv[1:] if arguments is None else arguments)
     # What is left in stdout's buffer may have no reader (`headrace ls | head`): that is no error of ours.
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from headrace import _native
 from headrace.base.live import Closing
 from headrace.cli.declare import Where
-from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
 
@@ -40,8 +40,17 @@ def _escape(character: str) -> str:
 
 
 def shown(text: str) -> str:
-    """A name or message for stdout: escaped on a terminal; as it is, byte for byte, where a program reads."""
-    return escaped(text) if sys.stdout.isatty() else text
+    """A name for stdout: escaped on a terminal; as it is, byte for byte, where a program reads. What the
+    stream's encoding cannot say is escaped, too: another character in its place would make another name."""
+    text = escaped(text) if sys.stdout.isatty() else text
+    if text.isascii() or sys.stdout.encoding.lower() in ("utf-8", "utf8"):
+        return text
+    return "".join(c if "\udc80" <= c <= "\udcff" else _in_encoding(c) for c in text)
+
+
+def _in_encoding(character: str) -> str:
+    encoding = sys.stdout.encoding
+    return character.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def fail(message: str) -> int:
@@ -52,11 +61,14 @@ def fail(message: str) -> int:
 
 
 def confirm(question: str) -> None:
-    """Asks on the terminal; anything but yes ends the command."""
+    """Asks on the terminal; anything but yes ends the command as failed."""
     sys.stderr.write(f"{escaped(without_secrets(question))} [y/N] ")
     sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise KeyboardInterrupt
+    answer = sys.stdin.readline()
+    if not answer.endswith("\n"):  # Ctrl-D
+        sys.stderr.write("\n")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise CancelledError("not confirmed: nothing more is deleted")
 
 
 def reader_left() -> int:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from headrace import __version__
 from headrace.base import log
 from headrace.cli import bench, cache, checkpoint, data, index, serve, store, verify
 from headrace.cli.library import add
@@ -20,11 +21,22 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"headrace {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def _say(
+def _global(
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-V", help="Print the version.", callback=_print_version, is_eager=True),
+    ] = False,
     verbose: Annotated[
         int,
         typer.Option(

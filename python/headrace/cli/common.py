@@ -11,7 +11,17 @@ import typer
 from rich.console import Console
 
 from headrace import _native
-from headrace.cli.base import CANCELLED, Stores, fail, guard, print_json, reader_left, shown, split_url
+from headrace.cli.base import (
+    CANCELLED,
+    Stores,
+    escaped,
+    fail,
+    guard,
+    print_json,
+    reader_left,
+    shown,
+    split_url,
+)
 
 __all__ = [
     "CANCELLED",
@@ -40,9 +50,11 @@ class _Console(Console):
     """Shows names from stores and data without what a terminal would obey."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(
-            *("\n".join(map(shown, o.split("\n"))) if isinstance(o, str) else o for o in objects), **options
-        )
+        if sys.stdout.isatty():
+            objects = tuple(
+                "\n".join(map(escaped, o.split("\n"))) if isinstance(o, str) else o for o in objects
+            )
+        super().print(*objects, **options)
 
 
 def console() -> Console:

@@ -18,9 +18,11 @@ __all__ = [
     "Argument",
     "DataWhere",
     "DryRun",
+    "Endpoint",
     "FileFields",
     "Json",
     "Memory",
+    "Names",
     "Option",
     "OptionSet",
     "Parameter",
@@ -136,8 +138,8 @@ def _defaults(declaration: Any) -> dict[str, Any]:
     return {**dict(last), **(declaration.__kwdefaults__ or {})}
 
 
-class Where(OptionSet):
-    """How the stores of a command are reached."""
+class Endpoint(OptionSet):
+    """How stores are reached."""
 
     endpoint: Annotated[
         str | None,
@@ -151,6 +153,48 @@ class Where(OptionSet):
     anonymous: Annotated[
         bool, option("--anonymous", help="Send requests unsigned, for public buckets.", panel="Store")
     ] = False
+    ca_bundle: Annotated[
+        str | None,
+        option(
+            "--ca-bundle",
+            metavar="FILE",
+            help="Certificate authorities (PEM) that the server's certificate is checked against.",
+            panel="Store",
+        ),
+    ] = None
+    tls_verify: Annotated[
+        bool,
+        option(
+            "--no-verify-tls",
+            "--no-verify-ssl",
+            help="Accept any certificate: for tests against throw-away servers.",
+            panel="Store",
+        ),
+    ] = True
+
+
+class Where(Endpoint):
+    """How the stores of a command are reached."""
+
+    profile: Annotated[
+        str | None,
+        option(
+            "--profile",
+            metavar="NAME",
+            help="Profile of the AWS configuration, instead of AWS_PROFILE and keys in variables.",
+            panel="Store",
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        option(
+            "--timeout",
+            metavar="SECONDS",
+            least=0.001,
+            help="One request, all its attempts together; default 60.",
+            panel="Store",
+        ),
+    ] = None
 
 
 class DataWhere(Where):
@@ -205,6 +249,33 @@ class FileFields(OptionSet):
     def given(self) -> DatasetOptions:
         """Those that say something."""
         return {name: value for name, value in self.as_dict().items() if value}  # type: ignore[return-value]
+
+
+class Names(OptionSet):
+    """Which of the objects that a URL or pattern names."""
+
+    include: Annotated[
+        list[str] | None,
+        option(
+            "--include",
+            metavar="PATTERN",
+            help="Only names that match; may be repeated. With a / all of the name below the URL is compared, else its last part.",
+            panel="Names",
+        ),
+    ] = None
+    exclude: Annotated[
+        list[str] | None,
+        option(
+            "--exclude",
+            metavar="PATTERN",
+            help="Not the names that match; may be repeated; wins over --include.",
+            panel="Names",
+        ),
+    ] = None
+    raw: Annotated[
+        bool,
+        option("--raw", help="No patterns: `*`, `?`, `[` and `{` in URLs mean themselves.", panel="Names"),
+    ] = False
 
 
 Memory = Annotated[str, option("--memory", help="Limit of the memory for data.", panel="Store")]

@@ -54,6 +54,8 @@ def _annotation(row: Parameter) -> Any:
             help=given.help,
             metavar=given.metavar,
             min=given.least,
+            # Of a flag that turns something off it would say the opposite.
+            show_default=row.default is not True,
             rich_help_panel=given.panel,
         ),
     ]
@@ -61,4 +63,4 @@ def _annotation(row: Parameter) -> Any:
 
 def _flags(given: Option, default: Any) -> tuple[str, ...]:
     # "on/off", where what turns it on is left out.
-    return (f" /{given.flags[0]}",) if default is True else given.flags
+    return tuple(f" /{flag}" for flag in given.flags) if default is True else given.flags

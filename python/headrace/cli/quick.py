@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from headrace.cli import listing, packing, transfer
+from headrace.cli import listing, packing, reading, remove, transfer
 from headrace.cli.base import guard
 from headrace.cli.declare import Argument, Option, Parameter, call, parameters
 
@@ -18,10 +18,11 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "ls": listing.list_objects,
     "du": listing.du,
     "stat": listing.stat,
-    "cat": listing.cat,
+    "cat": reading.cat,
     "cp": transfer.cp,
     "sync": transfer.sync,
-    "rm": listing.rm,
+    "rm": remove.rm,
+    "presign": reading.presign,
     "pack": packing.pack,
 }
 
@@ -66,7 +67,7 @@ def _take(word: str, rest: Iterator[str], flags: dict[str, Parameter], options: 
             options[row.name] = not row.default
         elif len(given) == 1:
             text = value if equals else next(rest, None)
-            if row.kind in (str, int):
+            if row.kind in (str, int, float):
                 options[row.name] = _value(row, text)
             else:
                 options.setdefault(row.name, []).append(_value(row, text))
@@ -74,15 +75,18 @@ def _take(word: str, rest: Iterator[str], flags: dict[str, Parameter], options: 
             raise _NotPlainError
 
 
-def _value(row: Parameter, text: str | None) -> str | int:
+def _value(row: Parameter, text: str | None) -> str | int | float:
     assert isinstance(row.given, Option)
-    if text is None or row.kind is float:
+    if text is None:
         raise _NotPlainError
-    if row.kind is not int:
+    if row.kind not in (int, float):
         return text
-    if not text.isdecimal() or (row.given.least is not None and int(text) < row.given.least):
+    if not (text if row.kind is int else text.replace(".", "", 1)).isdecimal():
         raise _NotPlainError
-    return int(text)
+    number = int(text) if row.kind is int else float(text)
+    if row.given.least is not None and number < row.given.least:
+        raise _NotPlainError
+    return number
 
 
 def _arguments(words: list[str], declared: list[Parameter]) -> list[Any]:

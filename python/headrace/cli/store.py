@@ -11,6 +11,7 @@ from headrace import _native
 from headrace.cli.common import print_json
 from headrace.cli.declare import Json, Where
 from headrace.cli.library import add
+from headrace.store.store import profile_environment
 
 app = typer.Typer(no_args_is_help=True, help="Look at how a store is reached, and as whom.")
 
@@ -18,7 +19,8 @@ app = typer.Typer(no_args_is_help=True, help="Look at how a store is reached, an
 def describe(url: str, options: dict[str, Any], *, fetch: bool = True, check: bool = False) -> dict[str, Any]:
     """Who the store at ``url`` takes us for; see Identity in headrace/whoami.h. Holds no secrets."""
     given = {name: value for name, value in options.items() if value is not None}
-    return _native.describe_identity(url, given, {}, fetch, check)
+    environment = profile_environment(given.pop("profile", None))
+    return _native.describe_identity(url, given, environment, fetch, check)
 
 
 def whoami(

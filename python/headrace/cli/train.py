@@ -27,7 +27,7 @@ from headrace.cli._knee import bar
 from headrace.cli._plot import find_figure
 from headrace.cli.base import is_local, is_web, local_path, split_url, wildcard
 from headrace.cli.common import console, print_json
-from headrace.cli.declare import Json, Where
+from headrace.cli.declare import Endpoint, Json
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
@@ -140,7 +140,7 @@ def train(
             "--seed", min=0, help="Of the order; default: another one each time.", rich_help_panel="Loader"
         ),
     ] = None,
-    where: Where,
+    where: Endpoint,
     json: Json = False,
 ) -> int:
     """Train without accelerators: how many could this machine and storage keep busy?

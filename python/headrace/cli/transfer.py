@@ -22,7 +22,7 @@ from headrace.cli.base import (
     split_wildcard,
     wildcard,
 )
-from headrace.cli.declare import DataWhere, DryRun, Json, OptionSet, argument, option
+from headrace.cli.declare import DataWhere, DryRun, Json, Names, argument, option
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -35,25 +35,9 @@ SHOWN_FAILURES = 50
 STREAM_MEMORY_SHARE = 2
 
 
-class Transfer(OptionSet):
+class Transfer(Names):
     """What cp and sync have in common."""
 
-    include: Annotated[
-        list[str] | None,
-        option(
-            "--include",
-            metavar="PATTERN",
-            help="Only names that match; may be repeated. With a / all of the name below SRC is compared, else its last part.",
-        ),
-    ] = None
-    exclude: Annotated[
-        list[str] | None,
-        option(
-            "--exclude",
-            metavar="PATTERN",
-            help="Not the names that match; may be repeated; wins over --include.",
-        ),
-    ] = None
     dry_run: DryRun = False
     fsync: Annotated[
         bool, option("--fsync", help="Local files survive a power failure once they have their name.")
@@ -144,8 +128,21 @@ def _open_target(stores: Stores, url: str, is_directory: bool) -> tuple[Store, s
     return store, key
 
 
-def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: bool) -> tuple[Store, Task]:
-    glob = wildcard(url)
+class _Shape(NamedTuple):
+    """How sources are read."""
+
+    recursive: bool
+    raw: bool
+    many: bool
+    """More than one source."""
+
+    def pattern(self, url: str) -> _native.Glob | None:
+        return None if self.raw else wildcard(url)
+
+
+def _source_task(stores: Stores, url: str, target: str, shape: _Shape) -> tuple[Store, Task]:
+    recursive = shape.recursive
+    glob = shape.pattern(url)
     if glob is not None:
         root, directory, pattern = split_wildcard(url, glob)
         listed = _native.Glob(pattern).prefix
@@ -166,7 +163,7 @@ def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: b
             if is_local(url)
             else prefix.rstrip("/").rpartition("/")[2]
         )
-        below = _join(target, name) + "/" if many and name else target
+        below = _join(target, name) + "/" if shape.many and name else target
         return store, (prefix, below, True, len(os.fsencode(prefix)), "")
     if not key or key.endswith("/"):
         raise InvalidArgumentError(f"{url} names no object; to copy everything below it add -r")
@@ -179,13 +176,15 @@ def _source_task(stores: Stores, url: str, recursive: bool, target: str, many: b
     )
 
 
-def _plan(stores: Stores, sources: list[str], target_url: str, recursive: bool) -> list[_Job]:
-    many = len(sources) > 1
-    is_directory = recursive or many or _target_is_directory(target_url) or wildcard(sources[0]) is not None
+def _plan(stores: Stores, sources: list[str], target_url: str, recursive: bool, raw: bool) -> list[_Job]:
+    shape = _Shape(recursive, raw, len(sources) > 1)
+    is_directory = (
+        recursive or shape.many or _target_is_directory(target_url) or shape.pattern(sources[0]) is not None
+    )
     target, prefix = _open_target(stores, target_url, is_directory)
     jobs: dict[int, _Job] = {}
     for url in sources:
-        source, task = _source_task(stores, url, recursive, prefix, many)
+        source, task = _source_task(stores, url, prefix, shape)
         jobs.setdefault(id(source), _Job(source, target, [])).tasks.append(task)
     return list(jobs.values())
 
@@ -425,7 +424,7 @@ def cp(
     with _stores(where, transfer) as stores:
         if target == "-" or "-" in sources:
             return _stream(stores, sources, target, settings)
-        return _run(_plan(stores, sources, target, recursive), settings)
+        return _run(_plan(stores, sources, target, recursive, transfer.raw), settings)
 
 
 def _stream(stores: Stores, sources: list[str], target: str, settings: Settings) -> int:
@@ -487,4 +486,4 @@ def sync(
     rule = "different" if exact else "size" if size_only else "newer"
     settings = _settings(transfer, json, rule=rule, delete=delete)
     with _stores(where, transfer) as stores:
-        return _run(_plan(stores, [source], target, True), settings)
+        return _run(_plan(stores, [source], target, True, transfer.raw), settings)

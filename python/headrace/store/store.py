@@ -65,6 +65,8 @@ class StoreOptions(TypedDict, total=False):
     access_key: str | None
     secret_key: str | None
     session_token: str | None
+    profile: str | None
+    """Of the AWS configuration files, instead of AWS_PROFILE and of keys in the environment."""
     path_style: bool | None
     """The bucket in the path instead of the host name; default: for custom endpoints."""
     requester_pays: bool
@@ -128,6 +130,14 @@ def default_control_directory() -> str:
     return directory
 
 
+def profile_environment(profile: str | None) -> dict[str, str]:
+    """What the environment must say for a profile to be used: keys in it would come first."""
+    if profile is None:
+        return {}
+    keys = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+    return {**dict.fromkeys(keys, ""), "AWS_PROFILE": profile}
+
+
 def open_native(
     url: str | os.PathLike[str],
     memory: int | str,
@@ -138,16 +148,17 @@ def open_native(
     access_key: str | None = None,
     secret_key: str | None = None,
     session_token: str | None = None,
+    profile: str | None = None,
     **options: Any,
 ) -> _native.Store:
     """Opens the engine's store for a URL or path. Raises InvalidArgumentError for an option that does not
     exist."""
     listen()
-    environment: dict[str, str] = {}
+    environment = profile_environment(profile)
     if (access_key is None) != (secret_key is None):
         raise InvalidArgumentError("access_key and secret_key go together: give both or neither")
     if access_key is not None and secret_key is not None:
-        environment = {
+        environment |= {
             "AWS_ACCESS_KEY_ID": access_key,
             "AWS_SECRET_ACCESS_KEY": secret_key,
             "AWS_SESSION_TOKEN": session_token or "",

@@ -1,0 +1,86 @@
+"""What the URLs of a command name: one object, everything below a prefix, or what a pattern matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace import _native
+from headrace.cli.base import Stores, split_url, split_wildcard, wildcard
+from headrace.cli.declare import Names
+from headrace.errors import InvalidArgumentError, NotFoundError
+
+if TYPE_CHECKING:
+    from headrace._native import ObjectInfo
+    from headrace.store.store import Store
+
+__all__ = ["Found", "find", "has_pattern", "named", "need_key"]
+
+
+class Found(NamedTuple):
+    store: Store
+    prefix: str
+    """What all keys start with."""
+    objects: Iterator[ObjectInfo]
+
+
+def need_key(url: str, key: str) -> str:
+    if not key or key.endswith("/"):
+        raise InvalidArgumentError(f"{url} names no object; to list it: headrace ls {url}")
+    return key
+
+
+def has_pattern(url: str, names: Names) -> bool:
+    return not names.raw and wildcard(url) is not None
+
+
+def find(stores: Stores, url: str, names: Names, recursive: bool) -> Found:
+    """What a URL with or without wildcards names, one level of it unless ``recursive``.
+
+    Directories of a level, whose keys end in a slash, are not compared with --include and --exclude.
+    """
+    if not has_pattern(url, names):
+        store, prefix = stores.split(url)
+        found = store.list(prefix, recursive=recursive)
+        return Found(store, prefix, _accepted(found, names, prefix.rfind("/") + 1))
+    glob = wildcard(url)
+    assert glob is not None
+    root, directory, pattern = split_wildcard(url, glob)
+    store = stores.open(root)
+    keys = _native.Glob(pattern)
+    # One level is enough unless the pattern reaches below it.
+    is_deep = recursive or "/" in pattern[len(directory) :] or "**" in pattern
+    below = _native.Glob(pattern.rstrip("/") + "/**") if recursive else keys
+    found = (
+        info
+        for info in store.list(keys.prefix, recursive=is_deep)
+        if keys.matches(info.key.rstrip("/")) or below.matches(info.key)
+    )
+    return Found(store, keys.prefix, _accepted(found, names, len(directory)))
+
+
+def _accepted(found: Iterator[ObjectInfo], names: Names, strip: int) -> Iterator[ObjectInfo]:
+    """Without what --include and --exclude keep out; they see keys without their first characters."""
+    if not names.include and not names.exclude:
+        return found
+    accepts = _native.NameFilter(names.include or [], names.exclude or []).accepts
+    return (info for info in found if info.key.endswith("/") or accepts(info.key[strip:]))
+
+
+def named(stores: Stores, urls: list[str], names: Names) -> Iterator[tuple[Store, str]]:
+    """(store, key) of each object that URLs or patterns name, in their order. Raises NotFoundError for a
+    pattern that matches nothing; a plain URL may name nothing, and --include and --exclude do not concern it."""
+    for url in urls:
+        if not has_pattern(url, names):
+            root, key = split_url(url)
+            need_key(url, key)
+            yield stores.open(root), key
+            continue
+        count = 0
+        store, _, objects = find(stores, url, names, False)
+        for info in objects:
+            if not info.key.endswith("/"):
+                count += 1
+                yield store, info.key
+        if not count:
+            raise NotFoundError(f"{url}: nothing matches")

@@ -1,0 +1,131 @@
+"""cat, presign. Imports nothing that is slow to import."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+from headrace import _native
+from headrace.cli.base import Stores, print_json
+from headrace.cli.declare import DataWhere, Json, Names, Where, argument, option
+from headrace.cli.find import named
+from headrace.errors import CancelledError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    from headrace.store.store import Store
+
+READ_BYTES = 8 << 20
+
+
+def _parse_range(text: str) -> tuple[int, int]:
+    """[begin, end) of "0-511", "512-"."""
+    first, dash, last = text.partition("-")
+    if not dash or not first.isdigit() or (last and not last.isdigit()):
+        raise InvalidArgumentError(f"--range {text}: expected FIRST-LAST or FIRST-, such as 0-511")
+    end = int(last) + 1 if last else (1 << 64) - 1
+    if end <= int(first):
+        raise InvalidArgumentError(f"--range {text}: the last byte comes before the first")
+    return int(first), end
+
+
+def cat(
+    urls: Annotated[list[str], argument(metavar="URL...", help="Objects, files or patterns.")],
+    *,
+    offset: Annotated[int, option("--offset", least=0, help="First byte.")] = 0,
+    length: Annotated[
+        int | None, option("--length", least=1, help="Number of bytes; default: to the end.")
+    ] = None,
+    range: Annotated[
+        str | None,
+        option("--range", metavar="FIRST-LAST", help="Bytes as HTTP counts them: 0-511 are 512."),
+    ] = None,
+    names: Names,
+    where: DataWhere,
+    json: Json = False,
+) -> int:
+    """Write objects to stdout, one after another, read ahead in parallel parts.
+
+    Examples:
+
+    * `headrace cat s3://bucket/train/index.json | jq .version`
+
+    * `headrace cat 's3://bucket/logs/2024-*.txt' | sort` — in the order of their names
+
+    * `headrace cat --range 0-511 s3://bucket/a.tar | xxd`
+
+    With `--json` each part is one line with its key, offset, length and base64 data.
+    """
+    begin, end = (
+        (offset, (1 << 64) - 1 if length is None else offset + length)
+        if range is None
+        else _parse_range(range)
+    )
+    with Stores(where) as stores:
+        for store, key in named(stores, urls, names):
+            if json:
+                _print_parts(store, key, begin, end)
+                continue
+            sys.stdout.flush()
+            try:
+                _native.read_stream(store._native, key, 1, begin=begin, end=end)
+            except CancelledError:
+                raise BrokenPipeError from None
+    return 0
+
+
+def _print_parts(store: Store, key: str, begin: int, end: int) -> None:
+    import base64
+
+    end = min(end, store.head(key).size)
+    for start in range(begin, end, READ_BYTES):
+        part = store.get_range(key, start, min(READ_BYTES, end - start))
+        print_json(
+            {"key": key, "offset": start, "length": len(part), "data": base64.b64encode(part).decode()}
+        )
+
+
+def presign(
+    urls: Annotated[list[str], argument(metavar="URL...", help="Objects or patterns.")],
+    *,
+    expires: Annotated[
+        str,
+        option(
+            "--expires",
+            "--expires-in",
+            "--expire",
+            metavar="TIME",
+            help="For how long, such as 90s, 15m, 12h, 7d.",
+        ),
+    ] = "1h",
+    method: Annotated[str, option("--method", metavar="GET|PUT", help="What its bearer may do.")] = "GET",
+    names: Names,
+    where: Where,
+    json: Json = False,
+) -> int:
+    """Print a URL that lets whoever has it read (or with --method PUT write) the object. Asks no store unless a
+    pattern has to be listed; the object need not exist.
+
+    Examples:
+
+    * `headrace presign s3://bucket/model.bin --expires 24h`
+
+    * `curl -T local.bin "$(headrace presign --method PUT s3://bucket/local.bin)"`
+    """
+    seconds = parse_lifetime(expires, "--expires")
+    with Stores(where) as stores:
+        for store, key in named(stores, urls, names):
+            url = store.presign(key, method=method.upper(), lifetime=seconds)
+            if json:
+                print_json({"key": key, "url": url, "seconds": seconds})
+            else:
+                sys.stdout.write(url + "\n")
+    return 0
+
+
+def parse_lifetime(text: str, name: str) -> int:
+    """Seconds of "90", "90s", "15m", "12h", "7d"."""
+    units = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+    number = text.rstrip("smhd")
+    if not number.isdecimal() or text[len(number) :] not in units or int(number) == 0:
+        raise InvalidArgumentError(f"{name} {text}: expected a time such as 90s, 15m, 12h or 7d")
+    return int(number) * units[text[len(number) :]]

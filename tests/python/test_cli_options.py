@@ -1,0 +1,171 @@
+"""What commands have in common with those of other clients: which names, how stores are reached, what is shown."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pty
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import contents
+
+import headrace as hr
+from headrace import sim as simulator
+
+
+@pytest.fixture
+def logs(buckets: Path) -> Path:
+    """A prefix with two kinds of names, one of them a pattern."""
+    root = buckets / "b" / "logs"
+    for name in ("1.txt", "2.txt", "[12].txt", "3.tmp", "deep/4.txt", "deep/5.tmp"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name + "\n")
+    return root
+
+
+def test_help_and_version_everywhere(cli: Any) -> None:
+    for arguments in (["--version"], ["-V"]):
+        assert cli(*arguments).out == f"headrace {hr.__version__}\n"
+    for command in ([], ["ls"], ["bench"], ["bench", "load"], ["ckpt", "ls"]):
+        done = cli(*command, "-h")
+        assert (done.code, done.out == cli(*command, "--help").out, "Usage" in done.out) == (0, True, True)
+
+
+def test_no_default_reads_as_its_opposite(cli: Any) -> None:
+    for command in (["cp"], ["ls"]):
+        assert "default: True" not in cli(*command, "--help").out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_output_in_any_encoding(encoding: str, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "shard-→é.bin").write_bytes(bytes(1 << 16))
+    env = {**os.environ, "PYTHONIOENCODING": encoding}
+
+    def run(*arguments: str) -> bytes:
+        command = [sys.executable, "-m", "headrace.cli", *arguments]
+        done = subprocess.run(command, capture_output=True, timeout=120, check=False, env=env)
+        assert (done.returncode, done.stderr) == (0, b""), (arguments, done)
+        return done.stdout
+
+    assert b"knee" in run("bench", "fetch", str(data), "--seconds", "0.1", "--in-flight", "1")
+    assert b"Example" in run("cp", "--help")
+    name = {"ascii": rb"shard-\u2192\xe9.bin", "latin-1": b"shard-\\u2192\xe9.bin"}
+    assert name.get(encoding, "shard-→é.bin".encode()) in run("ls", str(data))
+
+
+def test_an_answer_of_no_fails_and_says_so(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "a").write_bytes(b"x")
+    terminal, other = pty.openpty()
+    command = [sys.executable, "-m", "headrace.cli", "rm", "-r", str(tree)]
+    with subprocess.Popen(command, stdin=other, stderr=subprocess.PIPE, text=True) as process:
+        os.write(terminal, b"n\n")
+        assert process.stderr is not None
+        said = process.stderr.read()
+    os.close(other)
+    os.close(terminal)
+    assert (process.returncode, "not confirmed" in said) == (1, True), said
+    assert contents(tree) == {"a": b"x"}
+
+
+def test_names_are_left_out_everywhere(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    url = "s3://b/logs/"
+    assert cli("ls", "-rs", "--exclude", "*.tmp", url, "--json").json()["objects"] == 4
+    assert cli("ls", "-rs", "--include", "deep/*", url, "--json").json()["objects"] == 2
+    assert cli("du", "--include", "*.tmp", url, "--json").json()["objects"] == 2
+    nothing = cli("ls", "-r", "--include", "*.none", url)
+    assert (nothing.code, "--include" in nothing.err) == (1, True)
+    assert cli("cat", "--exclude", "2*", "s3://b/logs/?.txt").out == "1.txt\n"
+    assert cli("rm", "-r", "--yes", "--include", "*.tmp", url, "--json").json() == {"deleted": 2}
+    assert set(contents(logs)) == {"1.txt", "2.txt", "[12].txt", "deep/4.txt"}
+    assert cli("rm", "--yes", "--exclude", "1*", "s3://b/logs/?.txt", "--json").json() == {"deleted": 1}
+    assert set(contents(logs)) == {"1.txt", "[12].txt", "deep/4.txt"}
+
+
+def test_patterns_of_cat(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    assert cli("cat", "s3://b/logs/*.txt").out == "1.txt\n2.txt\n[12].txt\n"
+    assert cli("cat", "--range", "0-0", "s3://b/logs/**.tmp").out == "3d"
+    missing = cli("cat", "s3://b/logs/9*")
+    assert (missing.code, "s3://b/logs/9*" in missing.err) == (1, True)
+
+
+def test_raw_takes_the_name_as_it_is(cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path) -> None:
+    url = "s3://b/logs/[12].txt"
+    assert cli("cat", url).out == "1.txt\n2.txt\n"
+    assert cli("cat", "--raw", url).out == "[12].txt\n"
+    assert cli("ls", "--raw", "-s", url, "--json").json()["objects"] == 1
+    assert cli("cp", "--raw", url, str(tmp_path / "one")).code == 0
+    assert (tmp_path / "one").read_text() == "[12].txt\n"
+    assert cli("rm", "--raw", url, "--json").json() == {"deleted": 1}
+    assert (logs / "1.txt").exists()
+
+
+def test_full_urls_are_what_other_commands_take(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    shown = cli("ls", "-r", "--full-url", "--exclude", "[[]*", "s3://b/logs/").out.splitlines()
+    urls = [line.split()[-1] for line in shown]
+    assert urls[0] == "s3://b/logs/1.txt"
+    assert cli("cat", "--raw", *urls).code == 0
+    assert cli("ls", "--full-url", "--json", "s3://b/logs/1.txt").json()["url"] == "s3://b/logs/1.txt"
+
+
+def test_presigned_urls_read_and_write(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    url = cli("presign", "s3://b/logs/1.txt", "--expires", "15m").out.strip()
+    assert "X-Amz-Expires=900" in url
+    assert urllib.request.urlopen(url).read() == b"1.txt\n"
+    assert len(cli("presign", "s3://b/logs/*.tmp", "s3://b/none").out.splitlines()) == 2
+    write = cli("presign", "--method", "put", "s3://b/logs/new", "--json").json()
+    request = urllib.request.Request(write["url"], data=b"written", method="PUT")
+    assert urllib.request.urlopen(request).status == 200
+    assert (logs / "new").read_bytes() == b"written"
+    for wrong in (["--expires", "1y"], ["--expires", "0"], ["--method", "POST"]):
+        assert cli("presign", "s3://b/logs/1.txt", *wrong).code == 1
+
+
+def test_a_profile_wins_over_keys_in_variables(
+    cli: Any, s3: simulator.Server, logs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tmp_path / "credentials"
+    config.write_text(
+        f"[wrong]\naws_access_key_id = {s3.access_key}\naws_secret_access_key = no\n"
+        f"[right]\naws_access_key_id = {s3.access_key}\naws_secret_access_key = {s3.secret_key}\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(config))
+    assert cli("cat", "s3://b/logs/1.txt").code == 0
+    assert cli("cat", "--profile", "wrong", "s3://b/logs/1.txt").code == 1
+    assert cli("inspect", "--profile", "wrong", "s3://b/logs").code == 1
+    assert "right" in cli("store", "whoami", "--profile", "right", "s3://b").out
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "no")
+    assert cli("cat", "s3://b/logs/1.txt").code == 1
+    assert cli("cat", "--profile", "right", "s3://b/logs/1.txt").out == "1.txt\n"
+
+
+def test_certificates_and_timeouts(cli: Any, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x").write_bytes(b"over tls")
+    with simulator.Server(tmp_path, tls=True) as server:
+        reach = ["--endpoint", server.endpoint, "s3://b/x"]
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in server.environment().items():
+                if name != "AWS_CA_BUNDLE":
+                    patch.setenv(name, value)
+            refused = cli("cat", "--timeout", "5", *reach)
+            assert (refused.code, "certificate" in refused.err) == (1, True), refused.err
+            assert cli("cat", "--no-verify-tls", *reach).out == "over tls"
+            bundle = server.environment().get("AWS_CA_BUNDLE")
+            assert bundle, server.environment()
+            assert cli("cat", "--ca-bundle", bundle, *reach).out == "over tls"
+    late = cli("cat", "--timeout", "0.2", "--endpoint", "http://127.0.0.1:9", "--anonymous", "s3://b/x")
+    assert (late.code, "127.0.0.1" in late.err or "s3://b/x" in late.err) == (1, True), late.err
+
+
+def test_parts_of_cat_are_still_json(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    row = cli("cat", "--json", "s3://b/logs/3*").json()
+    assert (row["key"], base64.b64decode(row["data"])) == ("logs/3.tmp", b"3.tmp\n")
