@@ -483,6 +483,9 @@ def describe_identity(
     fetch: bool = True,
     check: bool = False,
 ) -> dict[str, Any]: ...
+def list_buckets(
+    url: str, options: Mapping[str, Any], environment: Mapping[str, str]
+) -> list[tuple[str, int | None]]: ...
 
 class OrderSource:
     def describe(self) -> dict[str, Any]: ...

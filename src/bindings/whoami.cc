@@ -1,7 +1,10 @@
 #include "headrace/whoami.h"
 
+#include <optional>
+
 #include "bind.h"
 #include "errors.h"
+#include "headrace/buckets.h"
 #include "process.h"
 #include "store_options.h"
 #include "waiting.h"
@@ -55,11 +58,31 @@ nb::dict describe(const std::string& url, const nb::dict& fields,
                                 url));
 }
 
+/// (name, seconds since 1970 or None) of each.
+nb::list buckets(const std::string& url, const nb::dict& fields,
+                 const std::map<std::string, std::string>& overrides) {
+  const StoreOptions options = parse_store_options(url, fields);
+  const Environment environment = make_environment(overrides);
+  const auto found = value_or_raise(run_interruptible([&](std::stop_token stop) {
+                                      return list_buckets(options, environment,
+                                                          CallOptions{.stop = std::move(stop)});
+                                    }),
+                                    url);
+  nb::list out;
+  for (const BucketInfo& bucket : found) {
+    const auto created =
+        bucket.created_unix_s == 0 ? std::nullopt : std::optional(bucket.created_unix_s);
+    out.append(nb::make_tuple(bucket.name, created));
+  }
+  return out;
+}
+
 }  // namespace
 
 void bind_whoami(nb::module_& m) {
   m.def("describe_identity", &describe, nb::arg("url"), nb::arg("options"), nb::arg("environment"),
         nb::arg("fetch") = true, nb::arg("check") = false);
+  m.def("list_buckets", &buckets, nb::arg("url"), nb::arg("options"), nb::arg("environment"));
 }
 
 }  // namespace headrace

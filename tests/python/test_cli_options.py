@@ -169,3 +169,19 @@ def test_certificates_and_timeouts(cli: Any, tmp_path: Path) -> None:
 def test_parts_of_cat_are_still_json(cli: Any, s3: simulator.Server, logs: Path) -> None:
     row = cli("cat", "--json", "s3://b/logs/3*").json()
     assert (row["key"], base64.b64decode(row["data"])) == ("logs/3.tmp", b"3.tmp\n")
+
+
+def test_buckets(cli: Any, s3: simulator.Server, buckets: Path) -> None:
+    for number in range(1100):
+        (buckets / f"bucket-{number:04}").mkdir()
+    lines = cli("ls", "s3://").out.splitlines()
+    assert [line.split()[-1] for line in lines] == [
+        "s3://b",
+        *(f"s3://bucket-{number:04}" for number in range(1100)),
+    ]
+    row = cli("ls", "s3://", "--json").json()
+    assert (row["bucket"], row["url"]) == ("bucket-1099", "s3://bucket-1099")
+    denied = cli("ls", "s3://", "--anonymous")
+    assert (denied.code, "buckets" in denied.err) == (1, True), denied.err
+    other = cli("ls", "gs://")
+    assert (other.code, "s3:// only" in other.err) == (1, True), other.err

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
+from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli.base import Stores, fail, print_json, shown, split_url
 from headrace.cli.declare import Json, Names, Where, argument, option
 from headrace.cli.find import find, has_pattern, need_key
 from headrace.errors import NotFoundError
+from headrace.store.store import profile_environment
 from headrace.store.urls import without_secrets
 
 if TYPE_CHECKING:
@@ -19,12 +21,12 @@ Recursive = Annotated[bool, option("--recursive", "-r", help="Everything below, 
 Human = Annotated[bool, option("--human", "-H", "--human-readable", help="Sizes as 1.5 GiB.")]
 
 
-def _when(info: ObjectInfo) -> str:
-    if info.modified is None:
+def _when(seconds: int | None) -> str:
+    if seconds is None:
         return "-"
     import time
 
-    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(info.modified))
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))
 
 
 def _as_json(info: ObjectInfo) -> dict[str, Any]:
@@ -32,7 +34,9 @@ def _as_json(info: ObjectInfo) -> dict[str, Any]:
 
 
 def list_objects(
-    url: Annotated[str, argument(metavar="URL", help="Bucket, prefix, directory or pattern.")],
+    url: Annotated[
+        str, argument(metavar="URL", help="Bucket, prefix, directory or pattern; s3:// for the buckets.")
+    ],
     *,
     recursive: Recursive = False,
     long: Annotated[bool, option("--long", "-l", help="Versions (ETags) too.")] = False,
@@ -53,6 +57,8 @@ def list_objects(
 
     Examples:
 
+    * `headrace ls s3://` — buckets
+
     * `headrace ls s3://bucket/` — one level
 
     * `headrace ls -r s3://bucket/train` — every key that starts with train
@@ -64,6 +70,8 @@ def list_objects(
 
     * `headrace ls -rs /data/shards` — count and bytes of a local tree
     """
+    if url.endswith("://"):
+        return _list_buckets(url, where, json)
     with Stores(where) as stores:
         store, prefix, objects = find(stores, url, names, recursive or total)
         root = f"{without_secrets(store.url).rstrip('/')}/" if full_url else ""
@@ -85,11 +93,22 @@ def list_objects(
     return 0
 
 
+def _list_buckets(url: str, where: Where, json: bool) -> int:
+    options = {name: value for name, value in where.as_dict().items() if value is not None}
+    environment = profile_environment(options.pop("profile", None))
+    for name, created in _native.list_buckets(url, options, environment):
+        if json:
+            print_json({"bucket": name, "url": url + name, "created": created})
+        else:
+            sys.stdout.write(f"{_when(created):19} {shown(url + name)}\n")
+    return 0
+
+
 def _line(info: ObjectInfo, root: str, long: bool, human: bool) -> str:
     is_directory = info.key.endswith("/") and not info.size
     size = "-" if is_directory else format_bytes(info.size) if human else f"{info.size:,}"
     tail = f" {info.etag}" if long and not is_directory else ""
-    return f"{'' if is_directory else _when(info):19} {size:>14} {shown(root + info.key + tail)}\n"
+    return f"{'' if is_directory else _when(info.modified):19} {size:>14} {shown(root + info.key + tail)}\n"
 
 
 def _nothing(url: str, names: Names) -> str:
@@ -164,6 +183,6 @@ def stat(
     else:
         name = shown(without_secrets(url))
         sys.stdout.write(
-            f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {shown(info.etag)}\nmodified  {_when(info)} UTC\n"
+            f"url       {name}\nsize      {info.size:,} bytes ({format_bytes(info.size)})\nversion   {shown(info.etag)}\nmodified  {_when(info.modified)} UTC\n"
         )
     return 0

@@ -77,9 +77,9 @@ class S3Store final : public EngineStore {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_s3_store(const StoreOptions& options, const StoreUrl& url,
-                                             const Environment& environment,
-                                             std::shared_ptr<auth::WebClient> web) {
+Result<S3Config> resolve_s3_config(const StoreOptions& options, const StoreUrl& url,
+                                   const Environment& environment,
+                                   const std::shared_ptr<auth::WebClient>& web) {
   auto resolved = auth::resolve_aws_settings(environment, auth::local_file_reader());
   // Unsigned requests need no credentials: not even ones that are well-formed.
   if (!resolved && !options.anonymous) return std::move(resolved).error().annotate(url.root);
@@ -89,7 +89,14 @@ Result<std::unique_ptr<Store>> open_s3_store(const StoreOptions& options, const 
   if (!options.anonymous && (settings.credentials || web != nullptr)) {
     provider = auth::make_aws_provider(settings, auth::local_aws_world(web, environment, &clock));
   }
-  HEADRACE_TRY_ASSIGN(auto config, make_s3_config(options, url, settings, std::move(provider)));
+  return make_s3_config(options, url, settings, std::move(provider));
+}
+
+Result<std::unique_ptr<Store>> open_s3_store(const StoreOptions& options, const StoreUrl& url,
+                                             const Environment& environment,
+                                             std::shared_ptr<auth::WebClient> web) {
+  Clock& clock = options.clock != nullptr ? *options.clock : system_clock();
+  HEADRACE_TRY_ASSIGN(auto config, resolve_s3_config(options, url, environment, web));
   const auto server_clock = std::make_shared<ServerClock>();
   std::shared_ptr<auth::CredentialProvider> sessions;
   if (config.is_express && config.credentials != nullptr) {

@@ -9,6 +9,7 @@
 #include <pugixml.hpp>
 
 #include "base/strings.h"
+#include "http/date.h"
 #include "store/s3/s3_checksum.h"
 #include "store/vendor/xml.h"
 
@@ -44,6 +45,22 @@ Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix)
   const auto root = vendor::load_root(body, "ListBucketResult", document);
   if (!root) return corrupt("listing");
   return vendor::read_list(root, root_prefix, version_of);
+}
+
+Result<BucketPage> parse_buckets(std::string_view body) {
+  pugi::xml_document document;
+  const auto root = vendor::load_root(body, "ListAllMyBucketsResult", document);
+  if (!root) return corrupt("listing of buckets");
+  BucketPage page;
+  for (const pugi::xml_node& bucket : root.child("Buckets").children("Bucket")) {
+    BucketInfo info;
+    info.name = bucket.child_value("Name");
+    if (const auto created = http::parse_iso_date(bucket.child_value("CreationDate")))
+      info.created_unix_s = created->time_since_epoch().count();
+    page.buckets.push_back(std::move(info));
+  }
+  page.continuation = root.child_value("ContinuationToken");
+  return page;
 }
 
 Result<std::string> parse_upload_id(std::string_view body) {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "headrace/buckets.h"
 #include "headrace/status.h"
 #include "headrace/store.h"
 #include "store/vendor/xml_api.h"
@@ -27,6 +28,14 @@ ErrorBody parse_error_body(std::string_view body);
 /// Reads a ListBucketResult made with encoding-type=url. Keys and prefixes lose `root_prefix`; the
 /// key that equals it is left out. Errors: kCorrupt.
 Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix);
+
+/// One page of the buckets of an account. `continuation` is empty on the last one.
+struct BucketPage {
+  std::vector<BucketInfo> buckets;
+  std::string continuation;
+};
+/// Reads a ListAllMyBucketsResult. Errors: kCorrupt.
+Result<BucketPage> parse_buckets(std::string_view body);
 
 /// UploadId of an InitiateMultipartUploadResult. Errors: kCorrupt.
 Result<std::string> parse_upload_id(std::string_view body);

@@ -35,6 +35,21 @@ TEST(ListXml, ReadsObjectsPrefixesAndToken) {
   EXPECT_EQ(page->continuation, "1/2+3==");
 }
 
+TEST(BucketXml, ReadsNamesTimesAndToken) {
+  auto page = parse_buckets(
+      "<ListAllMyBucketsResult><Owner><ID>1</ID></Owner><Buckets>"
+      "<Bucket><Name>one</Name><CreationDate>2009-10-12T17:50:30.000Z</CreationDate></Bucket>"
+      "<Bucket><Name>two</Name></Bucket></Buckets>"
+      "<ContinuationToken>two</ContinuationToken></ListAllMyBucketsResult>");
+  ASSERT_TRUE(page) << page.error().message();
+  ASSERT_EQ(page->buckets.size(), 2U);
+  EXPECT_EQ(page->buckets[0].name, "one");
+  EXPECT_EQ(page->buckets[0].created_unix_s, 1'255'369'830);
+  EXPECT_EQ(page->buckets[1].created_unix_s, 0);
+  EXPECT_EQ(page->continuation, "two");
+  EXPECT_FALSE(parse_buckets(listing("")));
+}
+
 TEST(ListXml, LeavesOutTheRootItself) {
   auto page = parse_list(listing(entry("p/") + entry("p/a")), "p/");
   ASSERT_TRUE(page.has_value());
