@@ -83,6 +83,9 @@ struct CopyOptions {
   /// copied without failure. Only what pattern and filter would take, and nothing through symbolic
   /// links. No task's target may be below another tree's.
   bool deletes_extra = false;
+  /// Objects of trees come to lie in their task's `to` itself, by the last component of their keys.
+  /// Not with deletes_extra.
+  bool flattens = false;
   bool is_dry_run = false;    ///< Changes nothing; events say what would be done.
   bool keeps_events = false;  ///< Collect events (always in a dry run).
   bool keeps_times = false;   ///< Local targets get the source's time of modification.
@@ -133,8 +136,9 @@ class CopyJob {
 
   /// Copies everything; blocks. ok even when single objects failed: see failures(). Errors: those
   /// of listing; kNotFound (a task names nothing); kInvalidArgument (a tree would be copied into
-  /// itself, or its source deleted as extra); kExhausted (no thread); kCorrupt (a store that should
-  /// lists in no order); kCancelled; the first failure when it gave up.
+  /// itself, or its source deleted as extra; two objects would get one name, told when the second
+  /// is found); kExhausted (no thread); kCorrupt (a store that should lists in no order);
+  /// kCancelled; the first failure when it gave up.
   virtual Status run(std::stop_token stop = {}) = 0;
 
   virtual CopyProgress progress() const = 0;

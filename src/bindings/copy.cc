@@ -50,6 +50,7 @@ OptionTable<CopyOptions> make_table() {
          options.filter.exclude = parse_globs(nb::cast<Patterns>(value));
        }},
       {"delete", plain(&CopyOptions::deletes_extra)},
+      {"flatten", plain(&CopyOptions::flattens)},
       {"dry_run", plain(&CopyOptions::is_dry_run)},
       {"events", plain(&CopyOptions::keeps_events)},
       {"keep_times", plain(&CopyOptions::keeps_times)},

@@ -53,6 +53,8 @@ Status check(const Store& to, const CopyOptions& options) {
       return refuse("copy: more bytes to strip than the prefix has");
     if (!task.is_tree && task.from.empty()) return refuse("copy: an empty key");
   }
+  if (options.deletes_extra && options.flattens)
+    return refuse("copy: a flattened tree does not tell what is superfluous at its target");
   if (options.deletes_extra && have_common_targets(options.tasks))
     return refuse("copy: with deletion, no target may be below another task's");
   if (!to.traits().can_write)

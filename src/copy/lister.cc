@@ -36,6 +36,21 @@ bool takes(const CopyTask& task, const Glob& pattern, const NameFilter& filter,
          filter.accepts(from_key.substr(task.strip_bytes));
 }
 
+/// Whether two objects may get one name at the target: then names are remembered.
+bool may_collide(const CopyOptions& options) {
+  if (options.flattens) return true;
+  const auto target = [](const CopyTask& task) {
+    return task.is_tree ? task.to + task.from.substr(task.strip_bytes) : task.to;
+  };
+  for (const CopyTask& a : options.tasks) {
+    for (const CopyTask& b : options.tasks) {
+      const bool is_below = a.is_tree ? target(b).starts_with(target(a)) : target(b) == target(a);
+      if (&a != &b && is_below) return true;
+    }
+  }
+  return false;
+}
+
 /// Without links, with a slash at the end; of what does not exist as far as it does.
 std::string real_directory(const std::string& path) {
   std::error_code error;
@@ -159,6 +174,11 @@ Result<std::vector<std::string>> TargetView::take_extra(const CallOptions& call)
   return std::move(extra_);
 }
 
+Lister::Lister(Transfer& transfer)
+    : transfer_(transfer),
+      overlap_(transfer.from(), transfer.to()),
+      may_collide_(may_collide(transfer.options())) {}
+
 Status Lister::run() {
   Status status;
   for (const CopyTask& task : transfer_.options().tasks) {
@@ -172,6 +192,8 @@ Status Lister::run() {
 
 Status Lister::list_one(const CopyTask& task) {
   const CallOptions call = transfer_.call_options();
+  HEADRACE_TRY_ASSIGN(const bool is_first, claim(task.to, task.from));
+  if (!is_first) return {};
   HEADRACE_TRY_ASSIGN(ObjectInfo info, transfer_.from().head(task.from, call));
   if (transfer_.options().rule == CopyRule::kAlways)
     return offer(std::move(info), task.to, nullptr);
@@ -188,9 +210,12 @@ Status Lister::list_tree(const CopyTask& task) {
     HEADRACE_TRY_ASSIGN(pattern, Glob::parse(task.pattern));
   }
   const bool needs_target = options.rule != CopyRule::kAlways || options.deletes_extra;
-  const bool is_ordered = needs_target && transfer_.from().traits().lists_in_order &&
+  // Flattened names rise in no order.
+  const bool is_ordered = needs_target && !options.flattens &&
+                          transfer_.from().traits().lists_in_order &&
                           transfer_.to().traits().lists_in_order;
-  const std::string to_prefix = task.to + task.from.substr(task.strip_bytes);
+  const std::string to_prefix =
+      task.to + (options.flattens ? std::string() : task.from.substr(task.strip_bytes));
   TargetView target(transfer_.to(), to_prefix, is_ordered);
   Listing source(transfer_.from(), task.from, is_ordered);
   bool is_empty = true;
@@ -201,8 +226,12 @@ Status Lister::list_tree(const CopyTask& task) {
     // A pattern that names nothing is an error; a filter may leave nothing.
     is_empty &= !task.pattern.empty() && !pattern.matches(info->key);
     if (takes(task, pattern, options.filter, info->key)) {
-      std::string to_key = task.to;
-      to_key += std::string_view(info->key).substr(task.strip_bytes);
+      std::string to_key = target_key(task, info->key);
+      HEADRACE_TRY_ASSIGN(const bool is_first, claim(to_key, info->key));
+      if (!is_first) {
+        source.pop();
+        continue;
+      }
       if (overlap_.is_any()) HEADRACE_TRY(check_overlap(task, pattern, info->key, to_key));
       std::optional<ObjectInfo> existing;
       if (needs_target) {
@@ -219,6 +248,24 @@ Status Lister::list_tree(const CopyTask& task) {
                       (is_pattern ? ": nothing matches" : ": nothing below it"));
   }
   return options.deletes_extra ? find_extra(task, pattern, target) : Status();
+}
+
+std::string Lister::target_key(const CopyTask& task, std::string_view from_key) const {
+  if (!transfer_.options().flattens)
+    return task.to + std::string(from_key.substr(task.strip_bytes));
+  // Marks of directories end in a slash: their names are those of directories.
+  const std::size_t end = from_key.find_last_not_of('/') + 1;
+  const std::size_t slash = from_key.substr(0, end).rfind('/');
+  return task.to + std::string(from_key.substr(slash == std::string_view::npos ? 0 : slash + 1));
+}
+
+Result<bool> Lister::claim(const std::string& to_key, const std::string& from_key) {
+  if (!may_collide_) return true;
+  const auto [other, is_new] = taken_.try_emplace(to_key, from_key);
+  if (is_new || other->second == from_key) return is_new;
+  return Status(Code::kInvalidArgument, transfer_.from().object_url(from_key) + " and " +
+                                            other->second + " would both become " +
+                                            transfer_.to().object_url(to_key));
 }
 
 /// What the pattern and the filter keep out of the copy they also keep from being deleted.

@@ -76,8 +76,7 @@ class Overlap {
 
 class Lister {
  public:
-  explicit Lister(Transfer& transfer)
-      : transfer_(transfer), overlap_(transfer.from(), transfer.to()) {}
+  explicit Lister(Transfer& transfer);
   Status run();
   /// Deletes what only the target has. After everything was copied.
   Status delete_extra();
@@ -85,6 +84,10 @@ class Lister {
  private:
   Status list_one(const CopyTask& task);
   Status list_tree(const CopyTask& task);
+  /// Where an object of a tree goes.
+  std::string target_key(const CopyTask& task, std::string_view from_key) const;
+  /// False when the same object goes there already. Errors: kInvalidArgument (another one does).
+  Result<bool> claim(const std::string& to_key, const std::string& from_key);
   Status find_extra(const CopyTask& task, const Glob& pattern, TargetView& target);
   /// kInvalidArgument when the copy would be copied again, or its source deleted.
   Status check_overlap(const CopyTask& task, const Glob& pattern, const std::string& from_key,
@@ -98,6 +101,8 @@ class Lister {
   const Overlap overlap_;
   std::vector<Item> batch_;
   std::vector<std::string> extra_;
+  const bool may_collide_;
+  std::unordered_map<std::string, std::string> taken_;  ///< Source by target.
 };
 
 }  // namespace headrace::copy_detail
