@@ -185,3 +185,26 @@ def test_buckets(cli: Any, s3: simulator.Server, buckets: Path) -> None:
     assert (denied.code, "buckets" in denied.err) == (1, True), denied.err
     other = cli("ls", "gs://")
     assert (other.code, "s3:// only" in other.err) == (1, True), other.err
+
+
+@pytest.mark.parametrize("width", ["80", "200"])
+def test_tables_are_never_cut(width: str, tmp_path: Path) -> None:
+    program = (
+        "from headrace.cli.bench import _print_rows\n"
+        "row = dict.fromkeys(('gb_per_s', 'cpu_seconds_per_gb', 'seconds'), 1.0)\n"
+        "row |= {f'first_byte_{p}_us': 123_456_789 for p in ('p50', 'p90', 'p99', 'p999')}\n"
+        "_print_rows([row | {'part_bytes': 8 << 20, 'in_flight': 7, 'requests': 10**9, 'extra_attempts': 12345}])"
+    )
+    terminal, other = pty.openpty()
+    env = {**os.environ, "COLUMNS": width, "TERM": "dumb"}
+    command = [sys.executable, "-c", program]
+    piped = subprocess.run(command, capture_output=True, text=True, env=env, check=True).stdout
+    subprocess.run(command, stdout=other, env=env, check=True)
+    shown = os.read(terminal, 1 << 16).decode()
+    for text in (piped, shown):
+        assert text.count("123,457") == 4, text
+        assert "1,000,000,000" in text
+        assert "12345" in text
+    assert len(piped.splitlines()) == 2
+    os.close(other)
+    os.close(terminal)

@@ -74,7 +74,7 @@ def _probe(
 
 
 def _milliseconds(microseconds: float) -> str:
-    return f"{microseconds / 1000:.3g}"
+    return f"{microseconds / 1000:.3g}" if microseconds < 1e6 else f"{microseconds / 1000:,.0f}"
 
 
 def _print_rows(rows: list[dict[str, Any]]) -> None:
@@ -108,8 +108,6 @@ def _print_rows(rows: list[dict[str, Any]]) -> None:
             bar(row["gb_per_s"] / best) + (" ◀ knee" if row.get("is_knee") else ""),
         )
     out = console()
-    if not out.is_terminal:
-        out.width = 140
     out.print(table)
 
 
@@ -350,8 +348,6 @@ def _print_settings(rows: list[dict[str, Any]]) -> None:
             bar(row["samples_per_s"] / best, 8),
         )
     out = console()
-    if not out.is_terminal:
-        out.width = 120
     out.print(table)
 
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table
 
 from headrace import _native
 from headrace.cli.base import (
@@ -37,6 +39,9 @@ __all__ = [
     "status_line",
 ]
 
+ANY_WIDTH = 10_000
+"""Columns, where lines have no end: in pipes and files."""
+
 Format = Annotated[
     str,
     typer.Option(
@@ -47,19 +52,42 @@ Format = Annotated[
 
 
 class _Console(Console):
-    """Shows names from stores and data without what a terminal would obey."""
+    """Shows names from stores and data without what a terminal would obey, and tables that are too wide for it
+    row by row: a number that is cut off is another number."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         if sys.stdout.isatty():
             objects = tuple(
                 "\n".join(map(escaped, o.split("\n"))) if isinstance(o, str) else o for o in objects
             )
+        objects = tuple(
+            _row_by_row(o) if isinstance(o, Table) and not self._is_room_for(o) else o for o in objects
+        )
         super().print(*objects, **options)
+
+    def _is_room_for(self, table: Table) -> bool:
+        whole = self.options.update(width=ANY_WIDTH)
+        return Measurement.get(self, whole, table).maximum <= self.width
+
+
+def _row_by_row(table: Table) -> Table:
+    """A line a value, with an empty one between rows."""
+    out = Table(box=None, pad_edge=False, show_header=False)
+    out.add_column(no_wrap=True)
+    out.add_column(overflow="fold")
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    for number, row in enumerate(rows):
+        if number:
+            out.add_row("", "")
+        for column, cell in zip(table.columns, row, strict=True):
+            out.add_row(column.header, cell)
+    return out
 
 
 def console() -> Console:
     """For tables and text on stdout."""
-    return _Console(highlight=False, soft_wrap=not sys.stdout.isatty())
+    is_terminal = sys.stdout.isatty()
+    return _Console(highlight=False, soft_wrap=not is_terminal, width=None if is_terminal else ANY_WIDTH)
 
 
 def run(app: typer.Typer, arguments: list[str]) -> int:

@@ -409,8 +409,6 @@ def _show_rows(report: Row, name: str, key: Callable[[Row], str]) -> None:
             bar(row["utilisation"], 12) + ("" if row["passes"] else " ✗"),
         )
     out = console()
-    if not sys.stdout.isatty():
-        out.width = 120
     out.print(table)
     out.print("p50 to p99.9: waits for a batch. n/core: accelerators kept busy by a core. ✗: below the bar.")
 
