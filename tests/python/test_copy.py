@@ -294,7 +294,6 @@ def test_links_are_followed_and_circles_end(
     write_tree(tmp_path / "from", {"real/a": b"1"})
     (tmp_path / "from" / "file-link").symlink_to("real/a")
     (tmp_path / "from" / "real" / "up").symlink_to("..")
-    (tmp_path / "from" / "dangling").symlink_to("nowhere")
     assert cli("cp", "-r", str(tmp_path / "from"), "s3://b/links").code == 0
     assert contents(buckets / "b" / "links") == {"real/a": b"1", "file-link": b"1"}
 

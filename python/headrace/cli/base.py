@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from headrace import _native
@@ -55,7 +57,7 @@ def _in_encoding(character: str) -> str:
 
 def fail(message: str) -> int:
     """One line on stderr; returns the exit code."""
-    text = " ".join(without_secrets(message).split())
+    text = together.label + " ".join(without_secrets(message).split())
     sys.stderr.write(f"headrace: {escaped(text) if sys.stderr.isatty() else text}\n")
     return 1
 
@@ -167,6 +169,59 @@ def split_wildcard(url: str, glob: _native.Glob) -> tuple[str, str, str]:
     return root, directory, directory + url[len(before) :]
 
 
+class Together(threading.local):
+    """Commands that run beside each other in one process (`headrace run`): what the one of this thread has in
+    common with the others."""
+
+    stores: Shared | None = None
+    label = ""
+    """Names the command in messages."""
+
+
+together = Together()
+
+
+class Shared:
+    """Stores of several commands, and whether they are to stop."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        """How many run at a time."""
+        self.is_stopped = threading.Event()
+        self.output = threading.Lock()
+        """Of who writes data to stdout."""
+        self._lock = threading.Lock()
+        self._open: dict[str, Store] = {}
+
+    def open(self, root: str, memory: int | str, options: dict[str, Any]) -> Store:
+        name = f"{root} {memory} {sorted(options.items())}"
+        with self._lock:
+            if name not in self._open:
+                self._open[name] = Store(root, memory=memory, **options)
+            return self._open[name]
+
+    def close(self) -> None:
+        for store in self._open.values():
+            store.close()
+
+
+def stop_if_asked() -> None:
+    """Ends the command of this thread when all are to stop."""
+    if together.stores is not None and together.stores.is_stopped.is_set():
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def data_on_stdout() -> Iterator[None]:
+    """Around what writes data to descriptor 1, past Python: one command at a time."""
+    with together.stores.output if together.stores is not None else nullcontext():
+        sys.stdout.flush()
+        try:
+            yield
+        except CancelledError:
+            raise BrokenPipeError from None
+
+
 class Stores(Closing):
     """The stores of one command, one a root, closed together."""
 
@@ -178,7 +233,13 @@ class Stores(Closing):
     def open(self, root: str) -> Store:
         if root not in self._open:
             self._check_endpoint(root)
-            self._open[root] = Store(root, memory=self._memory, **self.options_of(root))
+            options = self.options_of(root)
+            shared = together.stores
+            self._open[root] = (
+                Store(root, memory=self._memory, **options)
+                if shared is None
+                else shared.open(root, self._memory, options)
+            )
         return self._open[root]
 
     def options_of(self, root: str) -> dict[str, Any]:
@@ -199,5 +260,6 @@ class Stores(Closing):
         return self.open(root), key
 
     def close(self) -> None:
-        for store in self._open.values():
-            store.close()
+        if together.stores is None:
+            for store in self._open.values():
+                store.close()

@@ -13,6 +13,7 @@ from typing import Any
 from headrace.cli import listing, packing, reading, remove, transfer
 from headrace.cli.base import guard
 from headrace.cli.declare import Argument, Option, Parameter, call, parameters
+from headrace.cli.run_file import run_file
 
 COMMANDS: dict[str, Callable[..., int]] = {
     "ls": listing.list_objects,
@@ -20,11 +21,13 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "stat": listing.stat,
     "cat": reading.cat,
     "cp": transfer.cp,
+    "mv": transfer.mv,
     "sync": transfer.sync,
     "rm": remove.rm,
     "presign": reading.presign,
     "pack": packing.pack,
 }
+COMMANDS["run"] = run_file({name: each for name, each in COMMANDS.items() if name != "pack"})
 
 
 class _NotPlainError(Exception):

@@ -6,10 +6,10 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from headrace import _native
-from headrace.cli.base import Stores, print_json
+from headrace.cli.base import Stores, data_on_stdout, print_json
 from headrace.cli.declare import DataWhere, Json, Names, Where, argument, option
 from headrace.cli.find import named
-from headrace.errors import CancelledError, InvalidArgumentError
+from headrace.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
     from headrace.store.store import Store
@@ -65,11 +65,8 @@ def cat(
             if json:
                 _print_parts(store, key, begin, end)
                 continue
-            sys.stdout.flush()
-            try:
+            with data_on_stdout():
                 _native.read_stream(store._native, key, 1, begin=begin, end=end)
-            except CancelledError:
-                raise BrokenPipeError from None
     return 0
 
 

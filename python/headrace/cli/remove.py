@@ -7,7 +7,18 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from headrace.cli.base import Stores, confirm, fail, is_local, local_path, print_json, shown, split_url
+from headrace.cli.base import (
+    Stores,
+    confirm,
+    fail,
+    is_local,
+    local_path,
+    print_json,
+    shown,
+    split_url,
+    stop_if_asked,
+    together,
+)
 from headrace.cli.declare import DryRun, Json, Names, Where, argument, option
 from headrace.cli.find import find, has_pattern, need_key
 from headrace.errors import InvalidArgumentError, NotFoundError
@@ -19,7 +30,7 @@ DELETE_BATCH = 1000
 DELETE_WORKERS = 8
 
 
-class _Remover:
+class Remover:
     """Deletes keys in batches, several at a time."""
 
     def __init__(self, store: Store) -> None:
@@ -32,6 +43,7 @@ class _Remover:
         self.failures: list[tuple[str, Exception]] = []
 
     def add(self, keys: list[str]) -> None:
+        stop_if_asked()
         self._pending.append((len(keys), self._pool.submit(self._store._native.remove_many, keys)))
         if len(self._pending) > 2 * DELETE_WORKERS:
             self._take()
@@ -61,7 +73,7 @@ def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _remove_directories(path: str) -> None:
+def remove_directories(path: str) -> None:
     """Directories that a recursive rm has emptied."""
     for directory, _, _ in os.walk(path, topdown=False):
         try:
@@ -75,19 +87,31 @@ def _is_link(url: str) -> bool:
     return is_local(url) and not url.endswith("/") and os.path.islink(local_path(url))
 
 
+class Links:
+    """Links to directories in a local tree: what lies behind one belongs to others."""
+
+    def __init__(self, root: str) -> None:
+        self._root = root
+        self._links = {"": ""}
+
+    def above(self, key: str) -> str:
+        """The topmost link on the way to a key; empty when there is none."""
+        return self._of(key.rpartition("/")[0])
+
+    def _of(self, directory: str) -> str:
+        if directory not in self._links:
+            above = self.above(directory)
+            is_link = not above and os.path.islink(os.path.join(self._root, directory))
+            self._links[directory] = directory if is_link else above
+        return self._links[directory]
+
+
 def _without_links(root: str, keys: Iterable[str]) -> Iterator[str]:
     """The names in a local tree that stand for these keys: a link to a directory for everything behind it."""
-    links: dict[str, str] = {"": ""}
-
-    def link_above(directory: str) -> str:
-        if directory not in links:
-            found = link_above(directory.rpartition("/")[0])
-            links[directory] = found or (directory if os.path.islink(os.path.join(root, directory)) else "")
-        return links[directory]
-
+    links = Links(root)
     done: set[str] = set()
     for key in keys:
-        link = link_above(key.rpartition("/")[0])
+        link = links.above(key)
         if not link:
             yield key
         elif link not in done:
@@ -140,7 +164,7 @@ def rm(
                 if recursive and is_local(url) and not has_wildcards:
                     keys = _without_links(local_path(url), keys)
             if is_many and not yes and not dry_run:
-                if not sys.stdin.isatty():
+                if not sys.stdin.isatty() or together.stores is not None:
                     raise InvalidArgumentError(
                         f"Delete what is at {url}? Cannot ask without a terminal: add --yes"
                     )
@@ -150,7 +174,7 @@ def rm(
             deleted += done
             failures += failed
             if recursive and is_local(url) and is_many and not dry_run and not failed:
-                _remove_directories(local_path(url))
+                remove_directories(local_path(url))
     if json:
         print_json(
             {
@@ -170,7 +194,7 @@ def _remove(
     store: Store, url: str, keys: Iterable[str], dry_run: bool, json: bool
 ) -> tuple[int, list[tuple[str, Exception]]]:
     found = 0
-    remover = None if dry_run else _Remover(store)
+    remover = None if dry_run else Remover(store)
     try:
         for batch in _batches(keys):
             found += len(batch)

@@ -1,0 +1,104 @@
+"""What a copy does: its sources and its target as jobs for the engine. Imports nothing that is slow to import."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from headrace import _native
+from headrace.cli.base import Stores, is_local, local_path, split_url, split_wildcard, wildcard
+from headrace.errors import InvalidArgumentError
+
+if TYPE_CHECKING:
+    from headrace.store.store import Store
+
+Task = tuple[str, str, bool, int, str]
+"""(from, to, is tree, bytes to strip, pattern): see CopyTask in headrace/copy.h."""
+
+
+class Job(NamedTuple):
+    source: Store
+    target: Store
+    tasks: list[Task]
+
+
+def target_is_directory(url: str) -> bool:
+    return url.endswith("/") or url in (".", "..") or not split_url(url)[1]
+
+
+def _join(prefix: str, name: str) -> str:
+    return prefix + name if not prefix or prefix.endswith("/") else f"{prefix}/{name}"
+
+
+def _open_target(stores: Stores, url: str, is_directory: bool) -> tuple[Store, str]:
+    """The store, and the key or the prefix below which all goes (empty or ending in a slash)."""
+    if is_local(url) and is_directory:
+        return stores.open(local_path(url).rstrip("/") or "/"), ""
+    store, key = stores.split(url)
+    if is_directory and key and not key.endswith("/"):
+        key += "/"
+    return store, key
+
+
+class Shape(NamedTuple):
+    """How sources are read."""
+
+    recursive: bool
+    raw: bool
+    many: bool
+    """More than one source."""
+
+    def pattern(self, url: str) -> _native.Glob | None:
+        return None if self.raw else wildcard(url)
+
+
+def _source_task(stores: Stores, url: str, target: str, shape: Shape) -> tuple[Store, Task]:
+    recursive = shape.recursive
+    glob = shape.pattern(url)
+    if glob is not None:
+        root, directory, pattern = split_wildcard(url, glob)
+        listed = _native.Glob(pattern).prefix
+        return stores.open(root), (
+            listed,
+            target,
+            True,
+            len(os.fsencode(directory)),
+            pattern.rstrip("/") + "{,/**}" if recursive else pattern,
+        )
+    store, key = stores.split(url)
+    if recursive:
+        prefix = key if not key or key.endswith("/") else key + "/"
+        if is_local(url) and key and not os.path.isdir(local_path(url)):
+            raise InvalidArgumentError(f"{url} is no directory; to copy one file leave out -r")
+        name = (
+            os.path.basename(local_path(url).rstrip("/"))
+            if is_local(url)
+            else prefix.rstrip("/").rpartition("/")[2]
+        )
+        below = _join(target, name) + "/" if shape.many and name else target
+        return store, (prefix, below, True, len(os.fsencode(prefix)), "")
+    if not key or key.endswith("/"):
+        raise InvalidArgumentError(f"{url} names no object; to copy everything below it add -r")
+    return store, (
+        key,
+        _join(target, key.rpartition("/")[2]) if not target or target.endswith("/") else target,
+        False,
+        0,
+        "",
+    )
+
+
+def plan(stores: Stores, sources: list[str], target_url: str, recursive: bool, raw: bool) -> list[Job]:
+    shape = Shape(recursive, raw, len(sources) > 1)
+    is_directory = (
+        recursive or shape.many or target_is_directory(target_url) or shape.pattern(sources[0]) is not None
+    )
+    target, prefix = _open_target(stores, target_url, is_directory)
+    jobs: dict[int, Job] = {}
+    taken: dict[str, str] = {}
+    for url in sources:
+        source, task = _source_task(stores, url, prefix, shape)
+        if not task[2] and taken.setdefault(task[1], url) != url:
+            raise InvalidArgumentError(f"{url} and {taken[task[1]]} would both become {target.url}/{task[1]}")
+        jobs.setdefault(id(source), Job(source, target, [])).tasks.append(task)
+    return list(jobs.values())

@@ -1,0 +1,131 @@
+"""mv, --flatten, links that lead nowhere: what is copied, and what must not be lost."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import contents
+
+from headrace import sim as simulator
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "tree"
+    for name in ("x", "deep/y", "deep/er/z.tmp"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+    return root
+
+
+def test_trees_move_between_disk_and_store(
+    cli: Any, s3: simulator.Server, tree: Path, buckets: Path, tmp_path: Path
+) -> None:
+    before = contents(tree)
+    moved = cli("mv", "-r", str(tree), "s3://b/there", "--json").json()
+    assert (moved["objects"], moved["deleted"], moved["failed"]) == (3, 3, 0)
+    assert (contents(buckets / "b" / "there"), tree.exists()) == (before, False)
+    assert cli("mv", "-r", "s3://b/there", "s3://b/again").code == 0
+    assert contents(buckets / "b") == {f"again/{name}": data for name, data in before.items()}
+    assert cli("mv", "-r", "s3://b/again/", str(tmp_path / "back")).code == 0
+    assert (contents(tmp_path / "back"), contents(buckets / "b")) == (before, {})
+
+
+def test_one_object_and_patterns_move(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+    large = os.urandom(30 << 20)
+    (tree / "large").write_bytes(large)
+    assert cli("mv", str(tree / "large"), str(tree / "x"), "s3://b/in/").code == 0
+    assert contents(buckets / "b") == {"in/large": large, "in/x": b"x"}
+    assert cli("mv", "s3://b/in/l*", "s3://b/").code == 0
+    assert contents(buckets / "b") == {"large": large, "in/x": b"x"}
+    assert set(contents(tree)) == {"deep/y", "deep/er/z.tmp"}
+
+
+def test_what_is_skipped_or_fails_stays(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+    before = contents(tree)
+    assert cli("mv", "-r", "--dry-run", str(tree), "s3://b/t").out.count(" -> ") == 3
+    (buckets / "b" / "t").mkdir()
+    (buckets / "b" / "t" / "x").write_text("older")
+    assert cli("mv", "-r", "-n", "--exclude", "*.tmp", str(tree), "s3://b/t", "--json").json()["skipped"] == 1
+    assert contents(tree) == {name: before[name] for name in ("x", "deep/er/z.tmp")}
+    # A directory lies where a file has to go.
+    (buckets / "b" / "u" / "x" / "in the way").mkdir(parents=True)
+    failed = cli("mv", "-r", str(tree), str(buckets / "b" / "u"))
+    assert (failed.code, "in the way" in failed.err) == (1, True), failed.err
+    assert contents(tree) == {"x": b"x"}
+
+
+def test_nothing_is_moved_onto_itself(cli: Any, s3: simulator.Server, tree: Path, tmp_path: Path) -> None:
+    before = contents(tree)
+    assert cli("cp", "-r", str(tree), "s3://b/t").code == 0
+    (tmp_path / "alias").symlink_to(tree)
+    for words in (
+        ("s3://b/t/x", "s3://b/t/x"),
+        ("s3://b/t/x", "s3://b/t/"),
+        ("-r", "s3://b/t", "s3://b/t/"),
+        ("s3://b/t/*", "s3://b/t/"),
+        (str(tree / "x"), str(tmp_path / "alias")),
+        (str(tree / "x"), str(tmp_path / "alias" / "x")),
+        ("-r", str(tree), str(tmp_path / "alias")),
+        ("-r", str(tmp_path / "alias"), str(tree)),
+        ("http://127.0.0.1:9/x", str(tmp_path / "web")),
+        ("-", "s3://b/stdin"),
+    ):
+        refused = cli("mv", *words)
+        assert refused.code == 1, words
+        assert contents(tree) == before, words
+    assert cli("ls", "-rs", "s3://b/t/", "--json").json()["objects"] == 3
+
+
+def test_two_of_one_name_are_refused(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+    (tree / "other").mkdir()
+    (tree / "other" / "y").write_text("another y")
+    before = contents(tree)
+    for words in (
+        (str(tree / "deep" / "y"), str(tree / "other" / "y"), "s3://b/one/"),
+        (str(tree / "deep" / "*"), str(tree / "other" / "*"), "s3://b/two/"),
+        ("-r", "--flatten", str(tree), "s3://b/three/"),
+    ):
+        done = cli("mv", *words)
+        assert done.code == 1, words
+        assert "would both become" in done.err or "could meet" in done.err, done.err
+    survivors = {data for root in (tree, buckets) for data in contents(root).values()}
+    assert survivors == set(before.values())
+
+
+def test_flattened_trees(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+    assert cli("cp", "-r", "--flatten", str(tree), "s3://b/flat").code == 0
+    assert contents(buckets / "b") == {"flat/x": b"x", "flat/y": b"deep/y", "flat/z.tmp": b"deep/er/z.tmp"}
+    again = cli("cp", "-r", "--flatten", "-n", str(tree), "s3://b/flat", "--json").json()
+    assert (again["objects"], again["skipped"]) == (0, 3)
+
+
+def test_links_that_lead_nowhere_are_named(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+    (tree / "deep" / "dead").symlink_to("nowhere")
+    (tree / "deep" / "loop").symlink_to(tree)
+    done = cli("cp", "-r", str(tree), "s3://b/t")
+    assert (done.code, f"{tree}/deep/dead: the link leads nowhere" in done.err) == (1, True), done.err
+    assert len(contents(buckets / "b")) == 3
+    # What the link once stood for is not superfluous in the copy.
+    (buckets / "b" / "t" / "deep" / "dead").write_text("was there")
+    assert cli("sync", "--delete", str(tree), "s3://b/t").code == 1
+    assert len(contents(buckets / "b")) == 4
+    assert cli("sync", "--delete", "--exclude", "dead", str(tree), "s3://b/t").code == 0
+    moved = cli("mv", "-r", str(tree), "s3://b/moved")
+    assert (moved.code, (tree / "deep" / "dead").is_symlink()) == (1, True)
+    assert contents(tree) == {}
+
+
+def test_links_to_directories_go_when_all_behind_them_was_moved(cli: Any, tree: Path, tmp_path: Path) -> None:
+    behind = tmp_path / "behind"
+    behind.mkdir()
+    (behind / "w").write_text("w")
+    (tree / "link").symlink_to(behind)
+    partly = cli("mv", "-r", "--exclude", "x", str(tree), str(tmp_path / "to"))
+    assert (partly.code, "link stays" in partly.err, (tree / "link").is_symlink()) == (1, True, True)
+    assert cli("mv", "-r", str(tree), str(tmp_path / "to")).code == 0
+    assert (tree.exists(), contents(behind)) == (False, {"w": b"w"})
+    assert (tmp_path / "to" / "link" / "w").read_text() == "w"

@@ -1,0 +1,84 @@
+"""Many commands in one process."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import contents
+
+from headrace import sim as simulator
+
+
+def test_a_failure_stops_nothing_and_is_told(
+    cli: Any, s3: simulator.Server, buckets: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "a b").write_text("spaces")
+    commands = tmp_path / "commands"
+    commands.write_text(
+        f"# comment\n\nheadrace cp '{tmp_path}/a b' s3://b/one  # and one behind\n"
+        f"cp s3://b/none {tmp_path}\ncp s3://b/one s3://b/two\nfrobnicate\nrm -r s3://b/\nrm s3://b/one\n"
+    )
+    done = cli("run", "--workers", "1", str(commands))
+    assert (done.code, contents(buckets / "b")) == (1, {"two": b"spaces"})
+    assert f"{commands}:4: " in done.err
+    assert f"{commands}:6: frobnicate" in done.err
+    assert f"{commands}:7: " in done.err
+    assert "--yes" in done.err
+    assert "3 of 6 commands failed" in done.err
+
+
+def test_commands_from_stdin_run_beside_each_other(
+    cli: Any, s3: simulator.Server, buckets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "x").write_text("x")
+    lines = "".join(f"cp {tmp_path}/x s3://b/{number}\n" for number in range(200))
+    monkeypatch.setattr(sys, "stdin", io.StringIO(lines))
+    assert cli("run", "-", "--json").json() == {"commands": 200, "failed": 0}
+    assert len(contents(buckets / "b")) == 200
+    # One client: few connections, not one a command.
+    assert s3.stats()["connections"] < 100
+
+
+def test_options_hold_for_all_that_do_not_say_otherwise(
+    cli: Any, sim: simulator.Server, tmp_path: Path
+) -> None:
+    (tmp_path / "buckets" / "b" / "x").write_text("x")
+    lines = tmp_path / "lines"
+    lines.write_text("cat s3://b/x\ncat --endpoint http://127.0.0.1:9 --timeout 0.2 s3://b/x\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in sim.environment().items():
+            if "ENDPOINT" not in name:
+                patch.setenv(name, value)
+        done = cli("run", "--endpoint", sim.endpoint, str(lines))
+    assert (done.code, done.out, done.err.count(":2: ")) == (1, "x", 1), done
+
+
+def test_mistakes_in_the_file_are_named(cli: Any, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("ls 'unclosed\n")
+    assert f"{lines}:1: " in cli("run", str(lines)).err
+    assert cli("run", str(tmp_path / "none")).code == 1
+    lines.write_text(f"ls --frobnicate {tmp_path}\nrun x\n")
+    done = cli("run", "-w", "1", str(lines))
+    assert (done.code, "headrace ls --help" in done.err, ":2: run x" in done.err) == (1, True, True)
+
+
+def test_ctrl_c_ends_all_of_them(s3: simulator.Server, buckets: Path, tmp_path: Path) -> None:
+    (buckets / "b" / "large").write_bytes(bytes(400 << 20))
+    lines = tmp_path / "lines"
+    lines.write_text("".join(f"cp s3://b/large {tmp_path}/{number}\n" for number in range(100)))
+    command = [sys.executable, "-m", "headrace.cli", "run", str(lines)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+        time.sleep(1.5)
+        process.send_signal(signal.SIGINT)
+        started = time.monotonic()
+        assert process.wait(20) == 130
+        assert time.monotonic() - started < 15
