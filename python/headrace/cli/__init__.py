@@ -6,6 +6,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from headrace.cli import base, encoding, quick
+from headrace.cli.base import guard
+from headrace.cli.complete import ASK, answer
 
 if TYPE_CHECKING:
     import typer
@@ -25,6 +27,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments[:1] == [ASK]:
+        return guard(lambda: answer(arguments[1:]))
     code = quick.run(arguments)
     if code is not None:
         return code

@@ -10,7 +10,7 @@ import typer
 
 from headrace.cli.declare import Argument, Option, Parameter, call, option_sets, parameters
 
-__all__ = ["add"]
+__all__ = ["add", "click_command"]
 
 
 def add(app: typer.Typer, function: Callable[..., Any], name: str | None = None) -> None:
@@ -34,6 +34,11 @@ def add(app: typer.Typer, function: Callable[..., Any], name: str | None = None)
     command.__annotations__ = {row.name: row.annotation for row in rows}
     command.__name__, command.__doc__ = function.__name__, function.__doc__
     app.command(name)(command)
+
+
+def click_command(app: typer.Typer) -> Any:
+    """The app's commands as objects with names and parameters."""
+    return typer.main.get_command(app)
 
 
 def _parameter(row: Parameter) -> inspect.Parameter:

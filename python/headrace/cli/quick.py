@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.cli import listing, packing, reading, remove, transfer
 from headrace.cli.base import guard
+from headrace.cli.complete import completion
 from headrace.cli.declare import Argument, Option, Parameter, call, parameters
 from headrace.cli.run_file import run_file
 
@@ -27,7 +28,10 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "presign": reading.presign,
     "pack": packing.pack,
 }
-COMMANDS["run"] = run_file({name: each for name, each in COMMANDS.items() if name != "pack"})
+COMMANDS["completion"] = completion
+COMMANDS["run"] = run_file(
+    {name: each for name, each in COMMANDS.items() if name not in ("pack", "completion")}
+)
 
 
 class _NotPlainError(Exception):

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from headrace.store.store import Store
 
 DELETE_BATCH = 1000
-DELETE_WORKERS = 8
 
 
 class Remover:
-    """Deletes keys in batches, several at a time."""
+    """Deletes keys in batches, as many at a time as the store takes: the engine finds out how many that are."""
 
     def __init__(self, store: Store) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
         self._store = store
-        self._pool = ThreadPoolExecutor(DELETE_WORKERS)
+        self._workers = (os.cpu_count() or 1) if is_local(store.url) else store.max_in_flight
+        self._pool = ThreadPoolExecutor(self._workers)
         self._pending: list[Any] = []
         self.deleted = 0
         self.failures: list[tuple[str, Exception]] = []
@@ -45,7 +45,7 @@ class Remover:
     def add(self, keys: list[str]) -> None:
         stop_if_asked()
         self._pending.append((len(keys), self._pool.submit(self._store._native.remove_many, keys)))
-        if len(self._pending) > 2 * DELETE_WORKERS:
+        if len(self._pending) > self._workers:
             self._take()
 
     def _take(self) -> None:

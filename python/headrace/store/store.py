@@ -209,6 +209,11 @@ class Store(live.Closing):
         return self._native.url
 
     @property
+    def max_in_flight(self) -> int:
+        """Most requests on the wire at once; how many are used is found by measuring."""
+        return self._max_in_flight
+
+    @property
     def closed(self) -> bool:
         return self._native.closed
 
