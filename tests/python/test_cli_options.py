@@ -8,14 +8,17 @@ import pty
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from conftest import contents
 
 import headrace as hr
 from headrace import sim as simulator
+from headrace.cli import app
 
 
 @pytest.fixture
@@ -36,9 +39,20 @@ def test_help_and_version_everywhere(cli: Any) -> None:
         assert (done.code, done.out == cli(*command, "--help").out, "Usage" in done.out) == (0, True, True)
 
 
-def test_no_default_reads_as_its_opposite(cli: Any) -> None:
-    for command in (["cp"], ["ls"]):
-        assert "default: True" not in cli(*command, "--help").out
+def _options(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, each in getattr(command, "commands", {}).items():
+        yield from _options(each, (*path, name))
+    yield from ((path, row) for row in command.params if row.param_type_name == "option")
+
+
+def test_no_default_reads_as_its_opposite_and_all_options_have_help(cli: Any) -> None:
+    assert "default: True" not in cli("cp", "--help").out
+    seen = 0
+    for path, row in _options(typer.main.get_command(app)):
+        seen += 1
+        assert row.help, (path, row.opts)
+        assert not (row.default is True and row.show_default), (path, row.opts)
+    assert seen > 100
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])

@@ -202,11 +202,11 @@ def fetch(
 def load(
     url: Annotated[str, typer.Argument(metavar="URL", help="A dataset.")],
     *,
-    batch_size: Annotated[int, typer.Option("--batch-size", min=1)] = 64,
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples.")] = 64,
     batches: Annotated[int, typer.Option("--batches", min=0, help="Stop after this many; 0: one epoch.")] = 0,
-    seed: Annotated[int, typer.Option("--seed", min=0)] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the order.")] = 0,
     sequential: Annotated[bool, typer.Option("--sequential", help="Without shuffling.")] = False,
-    prefetch: Annotated[int, typer.Option("--prefetch", min=1)] = 16,
+    prefetch: Annotated[int, typer.Option("--prefetch", min=1, help="Batches made ahead.")] = 16,
     workers: Annotated[int, typer.Option("--workers", min=0, help="Threads of the engine; 0: chosen.")] = 0,
     sweep_settings: Annotated[
         bool,

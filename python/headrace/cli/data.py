@@ -105,7 +105,7 @@ def order(
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Samples a rank.")] = 64,
     world_size: Annotated[int, typer.Option("--world-size", min=1, help="Ranks.")] = 1,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Default: the order's own.")] = None,
-    epoch: Annotated[int, typer.Option("--epoch", min=0)] = 0,
+    epoch: Annotated[int, typer.Option("--epoch", min=0, help="Whose order.")] = 0,
     order: Annotated[
         str,
         typer.Option(

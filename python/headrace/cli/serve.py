@@ -42,9 +42,9 @@ def simulate(
         ),
     ] = "none",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one.")] = 0,
-    host: Annotated[str, typer.Option("--host")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", help="Address to listen on.")] = "127.0.0.1",
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the misbehaviour.")] = 0,
-    threads: Annotated[int, typer.Option("--threads", min=1)] = 1,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads that serve.")] = 1,
     unsigned: Annotated[
         bool, typer.Option("--unsigned", help="Accept requests without a signature.")
     ] = False,
@@ -65,8 +65,10 @@ def simulate(
             "--tls", help="Serve https, with a certificate made for it unless --certificate is given."
         ),
     ] = False,
-    certificate: Annotated[str, typer.Option("--certificate", metavar="PEM")] = "",
-    private_key: Annotated[str, typer.Option("--private-key", metavar="PEM")] = "",
+    certificate: Annotated[str, typer.Option("--certificate", metavar="PEM", help="Serve TLS with it.")] = "",
+    private_key: Annotated[
+        str, typer.Option("--private-key", metavar="PEM", help="Of the certificate.")
+    ] = "",
     redirect_reads: Annotated[
         bool, typer.Option("--redirect-reads", help="Answer reads at the first address with 307.")
     ] = False,
