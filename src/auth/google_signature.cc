@@ -13,6 +13,7 @@
 #include <array>
 #include <vector>
 
+#include "auth/hashing.h"
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/uri.h"
@@ -55,8 +56,11 @@ std::string string_to_sign(std::string_view algorithm, const CanonicalRequest& r
   std::string canonical;
   canonical.append(request.method).append("\n").append(request.path).append("\n");
   canonical.append(query).append("\n");
-  for (const http::Field& field : request.fields)
-    canonical.append(field.name).append(":").append(field.value).append("\n");
+  for (const http::Field& field : request.fields) {
+    canonical.append(field.name).append(":");
+    detail::append_squeezed(field.value, canonical);
+    canonical.append("\n");
+  }
   canonical.append("\n").append(signed_names(request.fields)).append("\n");
   canonical.append(request.payload_hash);
   std::string text(algorithm);

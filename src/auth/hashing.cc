@@ -7,9 +7,11 @@
 
 #include <openssl/crypto.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "base/strings.h"
 
 namespace headrace::auth::detail {
 namespace {
@@ -21,6 +23,15 @@ std::string_view view(const Digest& digest) noexcept {
 }
 
 }  // namespace
+
+void append_squeezed(std::string_view value, std::string& out) {
+  value = trim(value);
+  for (std::size_t run = value.find("  "); run != std::string_view::npos; run = value.find("  ")) {
+    out.append(value.substr(0, run + 1));
+    value.remove_prefix(std::min(value.find_first_not_of(' ', run), value.size()));
+  }
+  out.append(value);
+}
 
 void append_hex(const Digest& digest, std::string& out) {
   constexpr char kHex[] = "0123456789abcdef";
@@ -99,7 +110,9 @@ Digest Scratch::sign(const CanonicalRequest& request, std::string_view secret,
   text_.append(request.method).append("\n").append(request.path.empty() ? "/" : request.path);
   text_.append("\n").append(request.query).append("\n");
   for (const http::Field& field : request.fields) {
-    text_.append(field.name).append(":").append(field.value).append("\n");
+    text_.append(field.name).append(":");
+    append_squeezed(field.value, text_);
+    text_.append("\n");
   }
   text_.push_back('\n');
   for (const http::Field& field : request.fields) text_.append(field.name).append(";");

@@ -26,6 +26,9 @@ struct Scope {
 
 void append_hex(const Digest& digest, std::string& out);
 
+/// Appends the value of a field as it is signed: trimmed, inner runs of spaces squeezed to one.
+void append_squeezed(std::string_view value, std::string& out);
+
 /// One signing context: hash state, text buffer, the last derived key. One user at a time.
 class Scratch {
  public:

@@ -69,16 +69,6 @@ std::string normalised(std::string_view path) {
   return out;
 }
 
-/// Appends `value` trimmed, with inner runs of spaces squeezed to one.
-void append_squeezed(std::string_view value, std::string& out) {
-  bool was_space = false;
-  for (char c : trim(value)) {
-    const bool is_space = c == ' ';
-    if (!is_space || !was_space) out.push_back(c);
-    was_space = is_space;
-  }
-}
-
 }  // namespace
 
 Result<std::unique_ptr<SigV4Signer>> SigV4Signer::create(std::string region, std::string service) {
@@ -211,7 +201,7 @@ std::vector<http::Field> canonical_fields(std::string_view fields, std::string_v
       // Repeated fields are joined in the order in which they came.
       if (!is_first) storage.push_back(',');
       is_first = false;
-      append_squeezed(field.value, storage);
+      detail::append_squeezed(field.value, storage);
     }
     entries.push_back({name, begin, storage.size()});
   }

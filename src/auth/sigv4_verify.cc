@@ -17,7 +17,7 @@ namespace headrace::auth {
 namespace {
 
 // Bounds the work for one hostile head: names times fields.
-constexpr std::size_t kMaxSignedNames = 64;
+constexpr std::size_t kMaxSignedNames = 96;
 
 /// What a request says about its own signature, whichever way it came.
 struct Claim {
@@ -171,7 +171,7 @@ Verdict check_signed_names(const http::RequestHead& request, std::string_view si
   for (char c : signed_names) count += c == ';' ? 1 : 0;
   if (count > kMaxSignedNames || !is_signed("host")) {
     return refuse("AuthorizationHeaderMalformed",
-                  "SignedHeaders must name host, and at most 64 headers.");
+                  "SignedHeaders must name host, and at most 96 headers.");
   }
   http::Field field;
   for (std::string_view rest = request.fields; http::next_field(rest, field);) {
