@@ -9,7 +9,21 @@ HeadFields::HeadFields(std::string_view method, std::string& out) : out_(out), m
   path_.begin = out_.size();
 }
 
+void HeadFields::merge_below(std::string_view name) {
+  while (!to_merge_.empty() && (name.empty() || to_merge_.front().first < name)) {
+    start_field(to_merge_.front().first);
+    out_.append(to_merge_.front().second);
+    end_field();
+    to_merge_ = to_merge_.subspan(1);
+  }
+}
+
 void HeadFields::begin_field(std::string_view name) {
+  if (!to_merge_.empty()) merge_below(name);
+  start_field(name);
+}
+
+void HeadFields::start_field(std::string_view name) {
   HEADRACE_CHECK(field_count_ < kMaxFields);
   FieldSpan& span = fields_[field_count_++];
   span.name = {out_.size(), name.size()};

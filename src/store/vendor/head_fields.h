@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "http/fields.h"
 
@@ -21,14 +22,22 @@ class HeadFields {
   /// Where to append what stands between the pieces below.
   std::string& out() noexcept { return out_; }
 
-  /// \pre lower-case name, above the one before; at most kMaxFields.
+  /// Fields that are to stand among those that follow, each where its name belongs. In order of
+  /// names; stays valid until the head is finished. \pre called once, before the first field.
+  void merge(std::span<const std::pair<std::string, std::string>> fields) noexcept {
+    to_merge_ = fields;
+  }
+  /// \pre lower-case name, above the one before; at most kMaxFields, those of merge() included.
   void field(std::string_view name, std::string_view value);
   /// The same in pieces: the value is appended to out() in between.
   void begin_field(std::string_view name);
   void end_field();
   void decimal_field(std::string_view name, std::uint64_t value);
+  /// Writes what is left of merge(): after the last field, before what is not signed.
+  void end_fields() { merge_below({}); }
 
-  static constexpr std::size_t kMaxFields = 24;
+  /// Ours, and ObjectSettings::kMostMetadata.
+  static constexpr std::size_t kMaxFields = 96;
 
  protected:
   // Offsets, not views: the string may move while it grows.
@@ -59,6 +68,11 @@ class HeadFields {
     Span name, value;
   };
 
+  /// Writes fields of merge() with names below `name`; empty: all.
+  void merge_below(std::string_view name);
+  void start_field(std::string_view name);
+
+  std::span<const std::pair<std::string, std::string>> to_merge_;
   std::array<FieldSpan, kMaxFields> fields_;
   std::size_t field_count_ = 0;
 };

@@ -1,0 +1,46 @@
+#pragma once
+/// \file
+/// Settings of objects as header fields: to requests and from answers, by a vendor's table of
+/// names. Pure.
+///
+/// Place: below s3/, gcs/ and azure/.
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "headrace/object_settings.h"
+#include "headrace/status.h"
+#include "http/response.h"
+
+namespace headrace::vendor {
+
+/// Which field holds which setting.
+struct SettingName {
+  std::string ObjectSettings::*setting;
+  std::string_view field;
+};
+
+/// Those that a vendor has.
+struct SettingNames {
+  std::string_view vendor;  ///< "Azure Blob Storage".
+  std::span<const SettingName> fields;
+  std::string_view metadata_prefix;  ///< "x-amz-meta-". Empty: no metadata.
+};
+
+using FieldList = std::vector<std::pair<std::string, std::string>>;
+
+/// In order of names. \pre check_settings().
+FieldList setting_fields(const ObjectSettings& settings, const SettingNames& names);
+
+/// What the fields of an answer say.
+ObjectSettings read_settings(const http::ResponseHead& head, const SettingNames& names);
+
+/// check_settings(), and whether the vendor has them all. Errors: kInvalidArgument, kUnsupported.
+Status check_settings(const ObjectSettings& settings, const SettingNames& names);
+
+/// Whether they say something that a copy would else take from its source.
+bool replaces_source(const ObjectSettings& settings);
+
+}  // namespace headrace::vendor
