@@ -59,6 +59,10 @@ class ForwardingStore : public Store {
   }
 
   const StoreTraits& traits() const noexcept override { return inner_.traits(); }
+  const ObjectSettings& settings() const noexcept override { return inner_.settings(); }
+  Status check_settings(const ObjectSettings& settings) const override {
+    return inner_.check_settings(settings);
+  }
   const std::string& url() const noexcept override { return inner_.url(); }
   std::string origin() const override { return inner_.origin(); }
   /// Empty, whatever is inside: a wrapper wants to see every access.

@@ -28,6 +28,7 @@
 #include "headrace/environment.h"
 #include "headrace/memory.h"
 #include "headrace/metrics.h"
+#include "headrace/object_settings.h"
 #include "headrace/status.h"
 
 namespace headrace {
@@ -59,6 +60,13 @@ struct Request {
   /// Over a connection of its own, never one that was used before: for reading bytes again that did
   /// not match what is known of them. Stores without connections ignore it.
   bool fresh_connection = false;
+  bool wants_details = false;  ///< kGet, kHead: Completion::details. Not served by caches.
+  /// kPut: over StoreOptions::settings, field by field; must stay valid as the views must. nullptr:
+  /// those alone. A store that cannot keep one of them completes with kUnsupported.
+  const ObjectSettings* settings = nullptr;
+  /// kGet, kHead: this version instead of the newest, as ObjectDetails::version_id tells. Not
+  /// served by caches; kUnsupported where there are no versions.
+  std::string_view version_id;
   std::uint64_t offset_bytes = 0;  ///< kGet: first byte to read.
   std::uint64_t length_bytes = 0;  ///< Bytes to move, > 0 for kGet (0 is allowed for kPut), <= slab
                                    ///< size - slab_offset_bytes.
@@ -96,6 +104,8 @@ struct Completion {
                      ///< set (it is that one).
   /// Of the whole object in this version, where the store told it: StoreTraits::object_sums.
   Checksum object_checksum;
+  /// Request::wants_details, where the store tells any.
+  std::shared_ptr<const ObjectDetails> details;
   std::string checksum;  ///< kPut, kPutPart: what was sent with the bytes (value as in the vendor's
                          ///< field), for UploadedPart. Empty: none.
   std::uint32_t attempts = 0;  ///< Attempts that reached the wire.
@@ -116,6 +126,8 @@ struct ObjectInfo {
   std::string etag;  ///< Opaque version, quotes included for S3. Files: "<mtime ns>-<size>-<inode>"
                      ///< in quotes.
   std::int64_t modified_unix_s = 0;  ///< 0 when unknown.
+  /// Of head() and what ends with one; nullptr in listings, and where the store tells none.
+  std::shared_ptr<const ObjectDetails> details = {};
 };
 
 /// Where the sum of a whole object comes from when it is read in ranges. A store checks each answer
@@ -181,10 +193,16 @@ struct PresignRequest {
   std::chrono::seconds lifetime{3600};  ///< S3, GCS: at most 7 days.
 };
 
-/// Limits of one control-plane call.
+/// Limits of one control-plane call, and what some of them may be told besides.
 struct CallOptions {
   TimePoint deadline = TimePoint::max();  ///< max(): the store's default_timeout from now.
   std::stop_token stop;
+  /// copy(), create_upload(), complete_upload() and write_object(): as Request::settings. An
+  /// upload's are given to both, since some stores take them at the beginning and some at the end.
+  const ObjectSettings* settings = nullptr;
+  /// head(), read_object(), remove(), and the source of copy(): as Request::version_id. remove() of
+  /// a version is for good.
+  std::string version_id = {};
 };
 
 /// A range that a reader is going to read (Store::foresee()).
@@ -235,7 +253,8 @@ class Store {
   virtual Result<ListPage> list(const ListRequest& request, const CallOptions& call = {}) = 0;
   /// Deletes one object; deleting a missing one succeeds (S3's rule).
   virtual Status remove(const std::string& key, const CallOptions& call = {}) = 0;
-  /// Copies inside this store. Errors also: kNotFound, kUnsupported.
+  /// Copies inside this store, with copied_settings() of the source; those that are given for the
+  /// write replace them. Errors also: kNotFound, kUnsupported.
   virtual Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
                                   const CallOptions& call = {}) = 0;
   /// Multipart upload: create, then kPutPart requests, then complete (or abort). Nothing is visible
@@ -290,6 +309,12 @@ class Store {
   // --- observers ---
 
   virtual const StoreTraits& traits() const noexcept;
+
+  /// StoreOptions::settings: what is written gets these unless its request says otherwise.
+  virtual const ObjectSettings& settings() const noexcept;
+  /// Whether it can keep them with an object; asks nobody. Errors: kInvalidArgument, kUnsupported
+  /// (the message names the setting).
+  virtual Status check_settings(const ObjectSettings& settings) const;
 
   /// The root as the user wrote it, without trailing slash: "s3://bucket/prefix", "file:///data",
   /// "memory://name".
@@ -348,6 +373,8 @@ struct StoreOptions {
   ChecksumKind upload_checksum = ChecksumKind::kCrc32c;  ///< Sent with what is written, where the
                                                          ///< store takes it.
   bool requester_pays = false;  ///< S3, GCS: this account pays for the requests.
+  /// Of all that is written. kUnsupported where the store cannot keep one of them.
+  ObjectSettings settings;
 
   /// Verify the server's certificate and name. false is for tests against throw-away servers.
   bool tls_verify = true;

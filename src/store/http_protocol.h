@@ -7,6 +7,7 @@
 /// Threads: every function from any reactor thread at once; implementations are immutable or lock
 /// inside.
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -106,6 +107,11 @@ class HttpProtocol {
   virtual Checksum object_checksum_of(const Request& /*request*/,
                                       const http::ResponseHead& /*head*/) const {
     return {};
+  }
+  /// What a successful answer to a kHead or kGet tells of the object. Default: nothing.
+  virtual std::shared_ptr<const ObjectDetails> details_of(
+      const http::ResponseHead& /*head*/) const {
+    return nullptr;
   }
   /// The version that the head of an answer names: the engine compares it with Request::etag and
   /// reports it in Completion::etag. A view into the head. Default: its ETag.

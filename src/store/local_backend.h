@@ -6,6 +6,7 @@
 /// Threads: every function from any number of threads at once.
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -44,12 +45,14 @@ class Interrupt {
 /// What a transfer yields beside its bytes.
 struct Transferred {
   std::uint64_t length_bytes = 0;
-  std::uint64_t object_size_bytes = 0;  ///< kGet
-  std::string etag;                     ///< Not needed for a get that names its etag.
+  std::uint64_t object_size_bytes = 0;           ///< kGet
+  std::string etag;                              ///< Not needed for a get that names its etag.
+  std::shared_ptr<const ObjectDetails> details;  ///< kGet, where they are wanted.
 };
 
 /// The functions mean what those of Store mean; `bytes` is the part of the slab that the request
-/// names. Messages name what went wrong; LocalStore adds operation, object and range.
+/// names, Request::settings those of the store included. Messages name what went wrong; LocalStore
+/// adds operation, object and range, and refuses settings that are not kept.
 class LocalBackend {
  public:
   virtual ~LocalBackend() = default;
@@ -64,8 +67,9 @@ class LocalBackend {
   virtual Result<ListPage> list(const ListRequest& request, const Interrupt& interrupt) = 0;
   virtual Status remove(const std::string& key) = 0;
   virtual Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
-                                  const Interrupt& interrupt) = 0;
-  virtual Result<std::string> create_upload(const std::string& key) = 0;
+                                  const ObjectSettings& settings, const Interrupt& interrupt) = 0;
+  virtual Result<std::string> create_upload(const std::string& key,
+                                            const ObjectSettings& settings) = 0;
   virtual Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                              std::span<const UploadedPart> parts,
                                              const Interrupt& interrupt) = 0;

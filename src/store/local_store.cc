@@ -28,6 +28,7 @@
 #include "insight/counter.h"
 #include "insight/histogram.h"
 #include "store/completion_queue.h"
+#include "store/effective_settings.h"
 
 namespace headrace {
 namespace {
@@ -153,8 +154,10 @@ class Handle final : public Store {
   }
 
   Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
-    return guarded<ObjectInfo>("HEAD", key, call,
-                               [&](const Interrupt&) { return core_->backend().head(key); });
+    return guarded<ObjectInfo>("HEAD", key, call, [&](const Interrupt&) -> Result<ObjectInfo> {
+      HEADRACE_TRY(check_version_id(call.version_id));
+      return core_->backend().head(key);
+    });
   }
   Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
     return guarded<ListPage>(
@@ -166,18 +169,30 @@ class Handle final : public Store {
         });
   }
   Status remove(const std::string& key, const CallOptions& call) override {
-    return guarded_status("DELETE", key, call, [&] { return core_->backend().remove(key); });
+    return guarded_status("DELETE", key, call, [&]() -> Status {
+      HEADRACE_TRY(check_version_id(call.version_id));
+      return core_->backend().remove(key);
+    });
   }
   Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
                           const CallOptions& call) override {
-    return guarded<ObjectInfo>("COPY", from_key, call, [&](const Interrupt& interrupt) {
-      return core_->backend().copy(from_key, to_key, interrupt);
-    });
+    return guarded<ObjectInfo>(
+        "COPY", from_key, call, [&](const Interrupt& interrupt) -> Result<ObjectInfo> {
+          HEADRACE_TRY(check_version_id(call.version_id));
+          ObjectSettings room;
+          HEADRACE_TRY_ASSIGN(const ObjectSettings* const settings,
+                              settings_of_write(call.settings, room));
+          return core_->backend().copy(from_key, to_key, *settings, interrupt);
+        });
   }
   Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
-    return guarded<std::string>("CREATE UPLOAD", key, call, [&](const Interrupt&) {
-      return core_->backend().create_upload(key);
-    });
+    return guarded<std::string>("CREATE UPLOAD", key, call,
+                                [&](const Interrupt&) -> Result<std::string> {
+                                  ObjectSettings room;
+                                  HEADRACE_TRY_ASSIGN(const ObjectSettings* const settings,
+                                                      settings_of_write(call.settings, room));
+                                  return core_->backend().create_upload(key, *settings);
+                                });
   }
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                      std::span<const UploadedPart> parts,
@@ -195,6 +210,11 @@ class Handle final : public Store {
   }
 
   const std::string& url() const noexcept override { return core_->options().url; }
+  const ObjectSettings& settings() const noexcept override { return core_->options().settings; }
+  Status check_settings(const ObjectSettings& settings) const override {
+    return core_->options().keeps_settings ? headrace::check_settings(settings)
+                                           : Store::check_settings(settings);
+  }
   std::string local_directory() const override { return core_->options().local_directory; }
   void append_metrics(MetricList& out) const override {
     const Counters& counters = core_->counters();
@@ -293,7 +313,12 @@ class Handle final : public Store {
     complete(op, std::move(status), std::move(moved), started);
   }
 
-  Status transfer(const Request& request, const Interrupt& interrupt, Transferred& moved) {
+  Status transfer(Request& request, const Interrupt& interrupt, Transferred& moved) {
+    HEADRACE_TRY(check_version_id(request.version_id));
+    ObjectSettings room;
+    if (request.op == Op::kPut) {
+      HEADRACE_TRY_ASSIGN(request.settings, settings_of_write(request.settings, room));
+    }
     const std::span<std::byte> slab = request.slab.bytes();
     const std::span<std::byte> bytes =
         slab.empty() ? slab : slab.subspan(request.slab_offset_bytes, request.length_bytes);
@@ -308,6 +333,19 @@ class Handle final : public Store {
         break;
     }
     return Status(Code::kUnsupported, "files and memory have no sums that could be asked for");
+  }
+
+  static Status check_version_id(std::string_view version_id) {
+    if (version_id.empty()) return {};
+    return Status(Code::kUnsupported, "this kind of store has no versions of objects");
+  }
+
+  /// Those of the store, and over them `given`: in the store, in `given` or in `room`.
+  Result<const ObjectSettings*> settings_of_write(const ObjectSettings* given,
+                                                  ObjectSettings& room) const {
+    const ObjectSettings& settings = effective_settings(core_->options().settings, given, room);
+    HEADRACE_TRY(check_settings(settings));
+    return &settings;
   }
 
   /// `started` zero: the request never ran.
@@ -326,6 +364,7 @@ class Handle final : public Store {
       completion.first_byte = completion.finished;
       completion.length_bytes = moved.length_bytes;
       completion.object_size_bytes = moved.object_size_bytes;
+      completion.details = std::move(moved.details);
       if (request.op != Op::kGet || request.etag.empty()) completion.etag = std::move(moved.etag);
     } else {
       completion.status = Status(

@@ -50,10 +50,13 @@ class GatedBackend final : public LocalBackend {
   Result<ObjectInfo> head(const std::string&) override { return none(); }
   Result<ListPage> list(const ListRequest&, const Interrupt&) override { return none(); }
   Status remove(const std::string&) override { return none(); }
-  Result<ObjectInfo> copy(const std::string&, const std::string&, const Interrupt&) override {
+  Result<ObjectInfo> copy(const std::string&, const std::string&, const ObjectSettings&,
+                          const Interrupt&) override {
     return none();
   }
-  Result<std::string> create_upload(const std::string&) override { return none(); }
+  Result<std::string> create_upload(const std::string&, const ObjectSettings&) override {
+    return none();
+  }
   Result<ObjectInfo> complete_upload(const std::string&, const std::string&,
                                      std::span<const UploadedPart>, const Interrupt&) override {
     return none();

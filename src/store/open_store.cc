@@ -21,10 +21,8 @@ Status unsupported(const StoreUrl& url) {
   return Status(Code::kUnsupported, std::move(message));
 }
 
-}  // namespace
-
-Result<std::unique_ptr<Store>> open_store(const StoreOptions& options,
-                                          const Environment& environment) {
+Result<std::unique_ptr<Store>> open_driver(const StoreOptions& options,
+                                           const Environment& environment) {
   HEADRACE_TRY_ASSIGN(const StoreUrl url, parse_store_url(options.url));
   if (azure::is_azure_url(url)) {
     return azure::open_azure_store(options, url, environment,
@@ -43,6 +41,15 @@ Result<std::unique_ptr<Store>> open_store(const StoreOptions& options,
   if (url.scheme.empty() || url.scheme == "file") return open_file_store(options);
   if (url.scheme == "memory") return open_memory_store(options);
   return unsupported(url);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Store>> open_store(const StoreOptions& options,
+                                          const Environment& environment) {
+  HEADRACE_TRY_ASSIGN(auto store, open_driver(options, environment));
+  HEADRACE_TRY(store->check_settings(options.settings).annotate(store->url()));
+  return store;
 }
 
 }  // namespace headrace

@@ -1,5 +1,6 @@
 // What the Store contract says of stores that cannot do more.
 #include "headrace/store.h"
+#include "store/vendor/setting_fields.h"
 
 namespace headrace {
 
@@ -27,6 +28,15 @@ Result<std::string> Store::presign(const PresignRequest& request) {
 const StoreTraits& Store::traits() const noexcept {
   static constexpr StoreTraits kDefault;
   return kDefault;
+}
+
+const ObjectSettings& Store::settings() const noexcept {
+  static const ObjectSettings kNone;
+  return kNone;
+}
+
+Status Store::check_settings(const ObjectSettings& settings) const {
+  return vendor::check_settings(settings, {.vendor = url(), .fields = {}, .metadata_prefix = {}});
 }
 
 }  // namespace headrace

@@ -282,8 +282,9 @@ bool CacheHandle::accept(Request& request) {
   const bool wants_version = request.etag.empty() &&
                              request.length_bytes >= tier_->least_unnamed_bytes() &&
                              !request.fresh_connection;
-  const bool is_cached =
-      is_ranged && fits && (wants_version || (!request.etag.empty() && !request.allow_short));
+  const bool is_plain = request.version_id.empty() && !request.wants_details;
+  const bool is_cached = is_ranged && fits && is_plain &&
+                         (wants_version || (!request.etag.empty() && !request.allow_short));
   std::size_t index = 0;
   Slot* accepted = nullptr;
   {

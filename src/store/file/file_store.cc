@@ -126,7 +126,7 @@ class FileBackend final : public LocalBackend {
   }
 
   Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
-                          const Interrupt& interrupt) override {
+                          const ObjectSettings&, const Interrupt& interrupt) override {
     HEADRACE_TRY(check_key(from_key));
     struct stat info {};
     HEADRACE_TRY_ASSIGN(const Fd from, open_object(path_of(from_key), info));
@@ -137,7 +137,7 @@ class FileBackend final : public LocalBackend {
     return publish(file, to_key, false);
   }
 
-  Result<std::string> create_upload(const std::string& key) override {
+  Result<std::string> create_upload(const std::string& key, const ObjectSettings&) override {
     HEADRACE_TRY(check_key(key));
     return uploads_.create(key);
   }

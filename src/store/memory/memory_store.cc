@@ -25,6 +25,7 @@ struct Object {
   std::shared_ptr<const std::string> bytes;
   std::string etag;
   std::int64_t modified_unix_s = 0;
+  std::shared_ptr<const ObjectDetails> details;
 };
 
 class MemoryBackend final : public LocalBackend {
@@ -40,6 +41,7 @@ class MemoryBackend final : public LocalBackend {
       std::memcpy(bytes.data(), object.bytes->data() + request.offset_bytes, out.length_bytes);
     out.object_size_bytes = object.bytes->size();
     out.etag = object.etag;
+    if (request.wants_details) out.details = object.details;
     return {};
   }
 
@@ -54,7 +56,7 @@ class MemoryBackend final : public LocalBackend {
       if (it == objects_.end()) return Status(Code::kNotFound, "no such object");
       if (it->second.etag != request.etag) return changed(it->second.etag);
     }
-    out.etag = store(std::string(request.key), std::move(content)).etag;
+    out.etag = store(std::string(request.key), std::move(content), *request.settings).etag;
     out.length_bytes = bytes.size();
     return {};
   }
@@ -90,7 +92,7 @@ class MemoryBackend final : public LocalBackend {
       if (key > request.prefix && !key.starts_with(request.prefix)) break;
       if (!pager.wants(key)) continue;
       const std::string_view common = pager.rolled_up(key);
-      if (!(common.empty() ? pager.add_object(info_of(key, object))
+      if (!(common.empty() ? pager.add_object(listed(key, object))
                            : pager.add_common_prefix(common)))
         break;
     }
@@ -104,16 +106,20 @@ class MemoryBackend final : public LocalBackend {
   }
 
   Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
-                          const Interrupt&) override {
+                          const ObjectSettings& settings, const Interrupt&) override {
     HEADRACE_TRY_ASSIGN(const Object object, find(from_key));
     MutexLock lock(mutex_);
-    return info_of(to_key, store(to_key, object.bytes));
+    return info_of(to_key,
+                   store(to_key, object.bytes,
+                         settings_over(settings, copied_settings(object.details->settings))));
   }
 
-  Result<std::string> create_upload(const std::string& key) override {
+  Result<std::string> create_upload(const std::string& key,
+                                    const ObjectSettings& settings) override {
     MutexLock lock(mutex_);
     std::string id = "upload-" + std::to_string(++last_version_);
     uploads_[id].key = key;
+    uploads_[id].settings = settings;
     return id;
   }
 
@@ -131,8 +137,10 @@ class MemoryBackend final : public LocalBackend {
       }
       bytes += *it->second.bytes;
     }
+    const ObjectSettings settings = std::move(upload->settings);
     uploads_.erase(upload_id);
-    return info_of(key, store(key, std::make_shared<const std::string>(std::move(bytes))));
+    return info_of(key,
+                   store(key, std::make_shared<const std::string>(std::move(bytes)), settings));
   }
 
   Status abort_upload(const std::string& key, const std::string& upload_id) override {
@@ -146,6 +154,7 @@ class MemoryBackend final : public LocalBackend {
  private:
   struct Upload {
     std::string key;
+    ObjectSettings settings;
     std::map<std::uint32_t, Object> parts;
   };
 
@@ -155,11 +164,16 @@ class MemoryBackend final : public LocalBackend {
   static Status changed(const std::string& etag) {
     return Status(Code::kChanged, "the object is now version " + etag);
   }
-  static ObjectInfo info_of(const std::string& key, const Object& object) {
+  static ObjectInfo listed(const std::string& key, const Object& object) {
     return {.key = key,
             .size_bytes = object.bytes->size(),
             .etag = object.etag,
             .modified_unix_s = object.modified_unix_s};
+  }
+  static ObjectInfo info_of(const std::string& key, const Object& object) {
+    ObjectInfo info = listed(key, object);
+    info.details = object.details;
+    return info;
   }
   Result<Object> find(std::string_view key) HEADRACE_EXCLUDES(mutex_) {
     MutexLock lock(mutex_);
@@ -177,10 +191,12 @@ class MemoryBackend final : public LocalBackend {
   std::string next_etag() HEADRACE_REQUIRES(mutex_) {
     return "\"" + std::to_string(++last_version_) + "\"";
   }
-  const Object& store(const std::string& key, std::shared_ptr<const std::string> bytes)
-      HEADRACE_REQUIRES(mutex_) {
+  const Object& store(const std::string& key, std::shared_ptr<const std::string> bytes,
+                      ObjectSettings settings) HEADRACE_REQUIRES(mutex_) {
+    settings.acl.clear();  // as no store tells it
     Object& object = objects_[key];
-    object = {std::move(bytes), next_etag(), clock_.wall_now().time_since_epoch().count()};
+    object = {std::move(bytes), next_etag(), clock_.wall_now().time_since_epoch().count(),
+              std::make_shared<const ObjectDetails>(ObjectDetails{std::move(settings), {}})};
     return object;
   }
 
@@ -204,7 +220,9 @@ Result<std::unique_ptr<Store>> open_memory_store(const StoreOptions& options) {
       {.url = std::move(url),
        .accept_limit = std::size_t{options.queue_capacity} + options.max_in_flight,
        .default_timeout = options.default_timeout,
-       .clock = &clock});
+       .clock = &clock,
+       .keeps_settings = true,
+       .settings = options.settings});
 }
 
 }  // namespace headrace

@@ -512,6 +512,7 @@ std::optional<Connection::Want> Connection::succeed() {
       if (op_->request.etag.empty()) op_->etag = head_.etag;
       if (context_.options.verify_checksums)
         op_->object_checksum = context_.protocol.object_checksum_of(op_->request, head_);
+      if (op_->request.wants_details) op_->details = context_.protocol.details_of(head_);
     }
   }
   is_over_ = true;

@@ -107,6 +107,7 @@ void HandleCore::take(TransferOp& op, Completion& out) {
   out.etag = std::move(op.etag);
   out.checksum = std::move(op.checksum);
   out.object_checksum = op.object_checksum;
+  out.details = std::move(op.details);
   out.was_held_off = op.was_held_off;
   out.attempts = op.attempts;
   out.submitted = op.submitted;
@@ -166,6 +167,7 @@ void HandleCore::release(OpQueue& ops) {
     op->etag.clear();
     op->checksum.clear();
     op->object_checksum = {};
+    op->details.reset();
     op->is_cancelled.store(false, std::memory_order_relaxed);
   }
   free_.splice_back(ops);

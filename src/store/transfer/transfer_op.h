@@ -74,6 +74,7 @@ struct TransferOp : Letter {
   std::string etag;
   std::string checksum;
   Checksum object_checksum;
+  std::shared_ptr<const ObjectDetails> details;
 
   std::atomic<bool> is_cancelled{
       false};  ///< Set by the handle before its cancel letter; relaxed, the letter orders it.

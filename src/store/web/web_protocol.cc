@@ -110,6 +110,8 @@ Status WebProtocol::append_head(const Request& request, const HeadContext& conte
   HEADRACE_TRY(check_web_key(request.key));
   if (request.op != Op::kGet)
     return Status(Code::kUnsupported, "plain web servers can only be read");
+  if (!request.version_id.empty())
+    return Status(Code::kUnsupported, "plain web servers have no versions of objects");
   for (char c : request.etag) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
       return Status(Code::kInvalidArgument, "the version has a control character");
@@ -144,6 +146,12 @@ Status WebProtocol::error_from(std::string_view what, const http::ResponseHead& 
   message += ": ";
   message += row.advice.empty() ? "the server has a problem" : std::string(row.advice);
   return Status(row.code, message + " (HTTP " + std::to_string(head.status) + ")");
+}
+
+std::shared_ptr<const ObjectDetails> details_in(const http::ResponseHead& head) {
+  auto details = std::make_shared<ObjectDetails>();
+  details->settings.content_type = head.header("content-type");
+  return details;
 }
 
 std::string_view WebProtocol::version_of(const Request& /*request*/,

@@ -21,6 +21,9 @@ struct StatusRow {
 };
 std::span<const StatusRow> status_table() noexcept;
 
+/// What the head of an answer tells of an object: its type.
+std::shared_ptr<const ObjectDetails> details_in(const http::ResponseHead& head);
+
 class WebProtocol final : public vendor::ConfiguredProtocol<WebConfig> {
  public:
   using ConfiguredProtocol::ConfiguredProtocol;
@@ -34,6 +37,10 @@ class WebProtocol final : public vendor::ConfiguredProtocol<WebConfig> {
   Status append_head(const HttpCall& call, const HeadContext& context, std::string& out) override;
   Status error_from(std::string_view what, const http::ResponseHead& head,
                     std::string_view body) override;
+  /// The type.
+  std::shared_ptr<const ObjectDetails> details_of(const http::ResponseHead& head) const override {
+    return details_in(head);
+  }
   std::string_view version_of(const Request& request,
                               const http::ResponseHead& head) const override;
   bool follows_redirects() const noexcept override { return true; }

@@ -29,6 +29,10 @@ class WebStore final : public EngineStore {
     HttpCall http;
     http.method = "HEAD";
     http.what = "HEAD " + object_url(key);
+    if (!call.version_id.empty()) {
+      return Status(Code::kUnsupported,
+                    http.what + ": plain web servers have no versions of objects");
+    }
     if (Status s = check_web_key(key); !s.ok()) return std::move(s).annotate(http.what);
     http.path = key;
     auto answer = engine()->call(http, call);
@@ -102,6 +106,7 @@ class WebStore final : public EngineStore {
     }
     if (const auto modified = http::parse_http_date(head.header("last-modified")))
       info.modified_unix_s = modified->time_since_epoch().count();
+    info.details = details_in(head);
     return info;
   }
 
