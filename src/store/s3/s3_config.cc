@@ -103,6 +103,7 @@ Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url
   config.verify_checksums = options.verify_checksums;
   config.upload_checksum = options.upload_checksum;
   config.requester_pays = options.requester_pays;
+  config.settings = options.settings;
   config.trusted = TrustedHosts(parsed->host, options.trusted_hosts);
   config.base_path = http::encode(parsed->path, http::Slash::kKeep);
   if (is_path_style) {

@@ -32,7 +32,8 @@ struct S3Config {
   bool verify_checksums = true;
   ChecksumKind upload_checksum = ChecksumKind::kCrc32c;
   bool requester_pays = false;
-  TrustedHosts trusted;  ///< Its own host is that without the bucket.
+  ObjectSettings settings;  ///< Of all writes.
+  TrustedHosts trusted;     ///< Its own host is that without the bucket.
 };
 
 /// Letters, digits, hyphens and underscores: safe inside a host name.

@@ -54,6 +54,11 @@ std::string directory_of(const std::string& prefix) {
   return prefix.substr(0, prefix.rfind('/') + 1);
 }
 
+/// The version that is meant, where one is named.
+void add_version(const CallOptions& call, HttpCall& http) {
+  if (!call.version_id.empty()) http.query.emplace_back("versionId", call.version_id);
+}
+
 void keep_only(const std::string& prefix, ListPage& page) {
   std::erase_if(page.objects, [&](const ObjectInfo& o) { return !o.key.starts_with(prefix); });
   std::erase_if(page.common_prefixes, [&](const std::string& p) { return !p.starts_with(prefix); });
@@ -73,6 +78,7 @@ Result<ObjectInfo> object_info(const std::string& key, const HttpAnswer& answer)
   if (const auto modified = http::parse_http_date(head.header("last-modified"))) {
     info.modified_unix_s = modified->time_since_epoch().count();
   }
+  info.details = object_details(head);
   return info;
 }
 
@@ -95,7 +101,8 @@ Result<HttpCall> S3Control::object_call(const char* method, const std::string& k
 }
 
 Result<ObjectInfo> S3Control::head(const std::string& key, const CallOptions& call) {
-  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
+  add_version(call, http);
   const auto read = [&key](const HttpAnswer& answer) { return object_info(key, answer); };
   return engine_->call(http, call, read);
 }
@@ -135,13 +142,15 @@ Result<ListPage> S3Control::list(const ListRequest& request, const CallOptions& 
 }
 
 Status S3Control::remove(const std::string& key, const CallOptions& call) {
-  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", key));
+  add_version(call, http);
   auto answer = engine_->call(http, call);
   return answer ? Status() : vendor::without_missing(std::move(answer).error(), "NoSuchBucket");
 }
 
 std::vector<Status> S3Control::remove_many(std::span<const std::string> keys,
                                            const CallOptions& call) {
+  if (!call.version_id.empty()) return remove_each(keys, call);
   std::vector<Status> results(keys.size());
   std::vector<std::string> batch;
   std::vector<std::size_t> places;
@@ -173,6 +182,13 @@ std::vector<Status> S3Control::remove_many(std::span<const std::string> keys,
     }
   }
   if (!batch.empty()) send();
+  return results;
+}
+
+std::vector<Status> S3Control::remove_each(std::span<const std::string> keys,
+                                           const CallOptions& call) {
+  std::vector<Status> results;
+  for (const std::string& key : keys) results.push_back(remove(key, call));
   return results;
 }
 

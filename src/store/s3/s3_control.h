@@ -42,7 +42,11 @@ class S3Control {
  private:
   std::string url_of(std::string_view key) const;
   Result<HttpCall> object_call(const char* method, const std::string& key) const;
-  std::string copy_source(const std::string& key) const;
+  std::string copy_source(const std::string& key, const std::string& version_id) const;
+  std::vector<Status> remove_each(std::span<const std::string> keys, const CallOptions& call);
+  /// What a copy says of its target besides the key: in `http`, and where it replaces some of the
+  /// source's settings, all of those that remain.
+  Status add_settings(const std::string& from_key, const CallOptions& call, HttpCall& http);
   /// Deletes up to 1,000 keys that XML can hold. kUnsupported: the store does not know how.
   Status remove_batch(std::span<const std::string> keys, std::span<Status> results,
                       const CallOptions& call);
@@ -57,7 +61,6 @@ class S3Control {
                     std::vector<UploadedPart>& parts, const CallOptions& call);
   Result<ObjectInfo> copy_large(const ObjectInfo& from, const std::string& to_key,
                                 const CallOptions& call);
-  /// Size of the first part, 0 when the store does not tell.
 
   const std::shared_ptr<S3Protocol> protocol_;
   const std::shared_ptr<TransferEngine> engine_;

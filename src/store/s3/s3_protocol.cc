@@ -20,6 +20,7 @@
 #include "http/date.h"
 #include "http/range.h"
 #include "http/uri.h"
+#include "store/effective_settings.h"
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_xml.h"
 #include "store/vendor/xml.h"
@@ -232,6 +233,10 @@ Status S3Protocol::append_request_line(const Request& request, const HttpRedirec
     http::append_decimal(request.part_number, out);
     out.append("&uploadId=");
     http::append_encoded(request.upload_id, http::Slash::kEscape, out);
+  } else if (!request.version_id.empty()) {
+    head.begin_query();
+    out.append("versionId=");
+    http::append_encoded(request.version_id, http::Slash::kEscape, out);
   }
   head.finish_request_line();
   return {};
@@ -249,6 +254,14 @@ void S3Protocol::append_auth_fields(const Signature& signature, std::string_view
   }
 }
 
+Result<vendor::FieldList> S3Protocol::fields_of_write(const ObjectSettings* given) const {
+  if (given == nullptr && config_.settings.empty()) return vendor::FieldList();
+  ObjectSettings room;
+  const ObjectSettings& settings = effective_settings(config_.settings, given, room);
+  HEADRACE_TRY(check_s3_settings(settings));
+  return vendor::setting_fields(settings, kSettingNames);
+}
+
 Status S3Protocol::append_head(const Request& request, const HeadContext& context,
                                std::string& out) {
   const bool is_put = request.op == Op::kPut || request.op == Op::kPutPart;
@@ -258,8 +271,13 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
   HEADRACE_TRY(check_redirect(context.redirect, !is_put));
   HEADRACE_TRY_ASSIGN(const Signature signature, signature_at(context.wall_now, true));
 
+  vendor::FieldList settings;
+  if (request.op == Op::kPut) {
+    HEADRACE_TRY_ASSIGN(settings, fields_of_write(request.settings));
+  }
   HeadBuilder head(vendor::method_of(request.op), signature.now, out);
   HEADRACE_TRY(append_request_line(request, context.redirect, head));
+  head.merge(settings);
   const ChecksumKind sum = is_put ? config_.upload_checksum : ChecksumKind::kNone;
   const bool is_safe_unsigned =
       config_.endpoint.use_tls ||
@@ -290,6 +308,7 @@ Status S3Protocol::append_head(const Request& request, const HeadContext& contex
   if (!is_put && config_.verify_checksums && may_have_sum)
     head.field("x-amz-checksum-mode", "ENABLED");
   append_auth_fields(signature, payload_hash, head);
+  head.end_fields();
   if (is_put) {
     out.append("content-length: ");
     http::append_decimal(request.length_bytes, out);

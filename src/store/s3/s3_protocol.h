@@ -14,6 +14,7 @@
 #include "store/s3/head_builder.h"
 #include "store/s3/s3_config.h"
 #include "store/s3/s3_errors.h"
+#include "store/s3/s3_settings.h"
 #include "store/s3/server_clock.h"
 #include "store/vendor/configured_protocol.h"
 
@@ -44,6 +45,9 @@ class S3Protocol final : public vendor::ConfiguredProtocol<S3Config> {
   bool takes_heads() const noexcept override { return true; }
   Checksum object_checksum_of(const Request& request,
                               const http::ResponseHead& head) const override;
+  std::shared_ptr<const ObjectDetails> details_of(const http::ResponseHead& head) const override {
+    return object_details(head);
+  }
   /// Only when the answer repeats the checksum: a store that does not know it would refuse it in
   /// CompleteMultipartUpload.
   void append_checksum(const Request& request, const http::ResponseHead& head,
@@ -57,6 +61,10 @@ class S3Protocol final : public vendor::ConfiguredProtocol<S3Config> {
   /// A URL for GET or PUT of one object. Errors: as append_head(); kUnsupported (anonymous; a
   /// directory bucket, whose sessions are shorter than any useful URL), kInvalidArgument.
   Result<std::string> presign(const PresignRequest& request, std::chrono::sys_seconds wall_now);
+
+  /// Fields of the settings of a write: those of its store, and over them `given`. Errors:
+  /// kInvalidArgument.
+  Result<vendor::FieldList> fields_of_write(const ObjectSettings* given) const;
 
   /// Error unless the full key is one that S3 takes.
   Status check_key(std::string_view key) const;

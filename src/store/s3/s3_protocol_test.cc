@@ -102,6 +102,54 @@ TEST_F(Protocol, AHeadAsksForTheSumOfOneVersion) {
   EXPECT_TRUE(verify(head).ok()) << head;
 }
 
+TEST_F(Protocol, APutHasItsSettingsAmongItsFieldsAndSignsThem) {
+  ObjectSettings settings;
+  settings.content_type = "text/plain; charset=utf-8";
+  settings.cache_control = "no-cache,   private";
+  settings.metadata = {{"zz", "1"}, {"a", "two  spaces"}};
+  settings.storage_class = "STANDARD_IA";
+  settings.encryption = "aws:kms";
+  settings.encryption_key = "arn:aws:kms:us-east-1:1:key/2";
+  settings.acl = "bucket-owner-full-control";
+  Request request = put_of("abc");
+  request.settings = &settings;
+  const std::string text = head_of(request);
+  for (const char* line :
+       {"content-type: text/plain; charset=utf-8", "cache-control: no-cache,   private",
+        "x-amz-meta-zz: 1", "x-amz-meta-a: two  spaces", "x-amz-storage-class: STANDARD_IA",
+        "x-amz-server-side-encryption: aws:kms", "x-amz-acl: bucket-owner-full-control",
+        "x-amz-server-side-encryption-aws-kms-key-id: arn:aws:kms:us-east-1:1:key/2"})
+    EXPECT_THAT(text, HasSubstr("\r\n" + std::string(line) + "\r\n"));
+  EXPECT_THAT(text, HasSubstr("SignedHeaders=cache-control;content-type;host;x-amz-acl;"));
+  EXPECT_THAT(text, HasSubstr("x-amz-meta-a;x-amz-meta-zz;"));
+  const auth::Verdict verdict = verify(text);
+  EXPECT_TRUE(verdict.ok()) << verdict.message;
+  // A part is of an upload that has them already.
+  request.op = Op::kPutPart;
+  request.upload_id = "u";
+  request.part_number = 1;
+  EXPECT_THAT(head_of(request), Not(HasSubstr("x-amz-meta")));
+}
+
+TEST_F(Protocol, AsManyMetadataAsThereMayBeFit) {
+  ObjectSettings settings;
+  for (std::size_t i = 0; i < ObjectSettings::kMostMetadata; ++i)
+    settings.metadata["name-" + std::to_string(i)] = std::string(20, 'v');
+  Request request = put_of("abc");
+  request.settings = &settings;
+  const std::string text = head_of(request);
+  const auth::Verdict verdict = verify(text);
+  EXPECT_TRUE(verdict.ok()) << verdict.message;
+}
+
+TEST_F(Protocol, AReadNamesItsVersion) {
+  Request request = get_of("k");
+  request.version_id = "a/b+c";
+  const std::string text = head_of(request);
+  EXPECT_THAT(text, testing::StartsWith("GET /bucket/pre/k?versionId=a%2Fb%2Bc HTTP/1.1\r\n"));
+  EXPECT_TRUE(verify(text).ok()) << text;
+}
+
 TEST_F(Protocol, AppendsBehindWhatIsThere) {
   Request request = get_of("k");
   std::string text = "x";

@@ -67,6 +67,10 @@ class S3Store final : public EngineStore {
   }
 
   const StoreTraits& traits() const noexcept override { return control_->traits(); }
+  const ObjectSettings& settings() const noexcept override { return protocol_->config().settings; }
+  Status check_settings(const ObjectSettings& settings) const override {
+    return check_s3_settings(settings);
+  }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
 
  private:

@@ -10,6 +10,7 @@
 
 #include "base/strings.h"
 #include "http/uri.h"
+#include "store/effective_settings.h"
 #include "store/finish_upload.h"
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_control.h"
@@ -81,6 +82,9 @@ Result<std::string> S3Control::create_upload(const std::string& key, const CallO
     // One sum over all bytes, which readers can check; directory buckets keep only sums of sums.
     if (!config.is_express) http.headers.emplace_back("x-amz-checksum-type", "FULL_OBJECT");
   }
+  auto fields = protocol_->fields_of_write(call.settings);
+  if (!fields) return std::move(fields).error().annotate(http.what);
+  http.headers.insert(http.headers.end(), fields->begin(), fields->end());
   // A repeated one leaves an empty upload behind, which the bucket's lifecycle rule removes;
   // failing would be worse.
   return engine_->call(http, call,
@@ -246,9 +250,29 @@ Result<std::vector<PendingUpload>> S3Control::list_uploads(const std::string& pr
   return all;
 }
 
-std::string S3Control::copy_source(const std::string& key) const {
-  return "/" + protocol_->config().bucket + "/" +
-         http::encode(protocol_->full_key(key), http::Slash::kKeep);
+std::string S3Control::copy_source(const std::string& key, const std::string& version_id) const {
+  std::string source = "/" + protocol_->config().bucket + "/" +
+                       http::encode(protocol_->full_key(key), http::Slash::kKeep);
+  if (!version_id.empty()) source += "?versionId=" + http::encode(version_id, http::Slash::kEscape);
+  return source;
+}
+
+Status S3Control::add_settings(const std::string& from_key, const CallOptions& call,
+                               HttpCall& http) {
+  ObjectSettings room;
+  ObjectSettings settings = effective_settings(protocol_->config().settings, call.settings, room);
+  if (vendor::replaces_source(settings)) {
+    HEADRACE_TRY_ASSIGN(const ObjectInfo from, head(from_key, {.deadline = call.deadline,
+                                                               .stop = call.stop,
+                                                               .version_id = call.version_id}));
+    settings = settings_over(settings, copied_settings(from.details->settings));
+    http.headers.emplace_back("x-amz-metadata-directive", "REPLACE");
+    http.headers.emplace_back("x-amz-copy-source-if-match", from.etag);
+  }
+  auto fields = protocol_->fields_of_write(&settings);
+  if (!fields) return std::move(fields).error().annotate(http.what);
+  http.headers.insert(http.headers.end(), fields->begin(), fields->end());
+  return {};
 }
 
 Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::string& to_key,
@@ -256,7 +280,8 @@ Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::strin
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("PUT", to_key));
   http.what = "COPY " + url_of(from_key) + " to " + url_of(to_key);
   if (Status s = protocol_->check_key(from_key); !s.ok()) return std::move(s).annotate(http.what);
-  http.headers = {{"x-amz-copy-source", copy_source(from_key)}};
+  http.headers = {{"x-amz-copy-source", copy_source(from_key, call.version_id)}};
+  HEADRACE_TRY(add_settings(from_key, call, http));
   const auto etag = engine_->call(
       http, call, [](const HttpAnswer& answer) { return parse_result_etag(answer.body); });
   if (!etag) {
@@ -268,18 +293,23 @@ Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::strin
     if (!from || from->size_bytes <= traits_.max_copy_bytes) return status;
     return copy_large(*from, to_key, call);
   }
-  return head(to_key, call);  // the answer has no size
+  return head(to_key, {.deadline = call.deadline, .stop = call.stop});  // the answer has no size
 }
 
 Result<ObjectInfo> S3Control::copy_large(const ObjectInfo& from, const std::string& to_key,
                                          const CallOptions& call) {
-  HEADRACE_TRY_ASSIGN(const std::string id, create_upload(to_key, call));
+  ObjectSettings room;
+  const ObjectSettings settings =
+      settings_over(effective_settings(protocol_->config().settings, call.settings, room),
+                    copied_settings(from.details->settings));
+  const CallOptions write{.deadline = call.deadline, .stop = call.stop, .settings = &settings};
+  HEADRACE_TRY_ASSIGN(const std::string id, create_upload(to_key, write));
   std::vector<UploadedPart> parts;
   if (Status s = copy_parts(from, to_key, id, parts, call); !s.ok()) {
-    static_cast<void>(abort_upload(to_key, id, call));
+    static_cast<void>(abort_upload(to_key, id, write));
     return s;
   }
-  return complete_upload(to_key, id, parts, call);
+  return complete_upload(to_key, id, parts, write);
 }
 
 Status S3Control::copy_parts(const ObjectInfo& from, const std::string& to_key,
@@ -301,7 +331,7 @@ Status S3Control::copy_parts(const ObjectInfo& from, const std::string& to_key,
       http.what = "COPY part " + std::to_string(i + 1) + " of " + url_of(from.key) + " to " +
                   url_of(to_key);
       http.query = {{"partNumber", std::to_string(i + 1)}, {"uploadId", upload_id}};
-      http.headers = {{"x-amz-copy-source", copy_source(from.key)},
+      http.headers = {{"x-amz-copy-source", copy_source(from.key, call.version_id)},
                       {"x-amz-copy-source-if-match", from.etag},
                       {"x-amz-copy-source-range",
                        "bytes=" + std::to_string(begin) + "-" + std::to_string(end - 1)}};
