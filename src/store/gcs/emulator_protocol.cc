@@ -7,15 +7,28 @@
 // upload".
 #include "store/gcs/emulator_protocol.h"
 
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "http/fields.h"
 #include "http/range.h"
 #include "http/uri.h"
+#include "store/effective_settings.h"
 #include "store/gcs/gcs_errors.h"
 #include "store/gcs/gcs_protocol.h"
+#include "store/gcs/gcs_settings.h"
 
 namespace headrace::gcs {
+namespace {
+
+constexpr auto kEmulatorFields = std::to_array<vendor::SettingName>({
+    {&ObjectSettings::content_type, "contentType"},
+    {&ObjectSettings::content_encoding, "contentEncoding"},
+});
+constexpr vendor::SettingNames kEmulatorSettings{
+    "an emulator of Google Cloud Storage, as it is used here,", kEmulatorFields, {}};
+
+}  // namespace
 
 std::string EmulatorProtocol::objects_path() const {
   return "/storage/v1/b/" + config_.bucket + "/o";
@@ -50,6 +63,22 @@ bool EmulatorProtocol::forget_upload(const std::string& id) {
   return uploads_.erase(id) > 0;
 }
 
+Result<const ObjectSettings*> EmulatorProtocol::settings_of_write(const ObjectSettings* given,
+                                                                  ObjectSettings& room) const {
+  const ObjectSettings& settings = effective_settings(config_.settings, given, room);
+  HEADRACE_TRY(check_settings(settings));
+  return &settings;
+}
+
+Status EmulatorProtocol::check_settings(const ObjectSettings& settings) {
+  return vendor::check_settings(settings, kEmulatorSettings);
+}
+
+std::shared_ptr<const ObjectDetails> EmulatorProtocol::details_of(
+    const http::ResponseHead& head) const {
+  return object_details(head);
+}
+
 Status EmulatorProtocol::append_head(const Request& request, const HeadContext& context,
                                      std::string& out) {
   const std::string whole = config_.prefix + std::string(request.key);
@@ -59,10 +88,12 @@ Status EmulatorProtocol::append_head(const Request& request, const HeadContext& 
     return Status(Code::kChanged, "the version that is named is no generation of this store");
   if (request.op == Op::kPutPart && !has_upload(request.upload_id))
     return Status(Code::kNotFound, "no such upload: completed, aborted or never begun");
+  HEADRACE_TRY(check_version_id(request.version_id));
   HttpCall call;
   if (request.op == Op::kGet) {
     call.path = object_path(whole);
     call.query = {{"alt", "media"}};
+    if (!request.version_id.empty()) call.query.emplace_back("generation", request.version_id);
     std::string range;
     http::append_range(request.offset_bytes, request.length_bytes, range);
     call.headers = {{"range", range}, {"accept-encoding", "gzip"}};
@@ -78,8 +109,14 @@ Status EmulatorProtocol::append_head(const Request& request, const HeadContext& 
   } else if (request.if_absent && request.op == Op::kPut) {
     call.query.emplace_back("ifGenerationMatch", "0");
   }
+  ObjectSettings room;
+  HEADRACE_TRY_ASSIGN(const ObjectSettings* const settings,
+                      settings_of_write(request.op == Op::kPut ? request.settings : nullptr, room));
+  const std::string& type = settings->content_type;
   call.headers = {{"content-length", std::to_string(request.length_bytes)},
-                  {"content-type", "application/octet-stream"}};
+                  {"content-type", type.empty() ? "application/octet-stream" : type}};
+  if (request.op == Op::kPut && !settings->content_encoding.empty())
+    call.query.emplace_back("contentEncoding", settings->content_encoding);
   return append_head(call, context, out);
 }
 

@@ -31,6 +31,15 @@ class EmulatorProtocol final : public vendor::ConfiguredProtocol<GcsConfig> {
   void append_version(const Request& request, const http::ResponseHead& head, std::string_view body,
                       std::string& out) const override;
 
+  std::shared_ptr<const ObjectDetails> details_of(const http::ResponseHead& head) const override;
+
+  /// Errors: kInvalidArgument, kUnsupported (all but type and encoding).
+  static Status check_settings(const ObjectSettings& settings);
+  /// Those of a write, in the store's config, in `given` or in `room`. Errors: those of
+  /// check_settings().
+  Result<const ObjectSettings*> settings_of_write(const ObjectSettings* given,
+                                                  ObjectSettings& room) const;
+
   /// "/storage/v1/b/bucket/o", and with a whole key "/storage/v1/b/bucket/o/key".
   std::string objects_path() const;
   std::string object_path(std::string_view whole_key) const;

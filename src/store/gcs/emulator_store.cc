@@ -33,6 +33,23 @@ std::string text_of(const json& object, const char* name) {
   return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
 }
 
+std::shared_ptr<const ObjectDetails> details_of(const json& resource) {
+  auto details = std::make_shared<ObjectDetails>();
+  ObjectSettings& settings = details->settings;
+  settings.content_type = text_of(resource, "contentType");
+  settings.content_encoding = text_of(resource, "contentEncoding");
+  settings.content_language = text_of(resource, "contentLanguage");
+  settings.content_disposition = text_of(resource, "contentDisposition");
+  settings.cache_control = text_of(resource, "cacheControl");
+  settings.storage_class = text_of(resource, "storageClass");
+  details->version_id = text_of(resource, "generation");
+  const auto metadata = resource.find("metadata");
+  if (metadata == resource.end() || !metadata->is_object()) return details;
+  for (const auto& [name, value] : metadata->items())
+    if (value.is_string()) settings.metadata.emplace(to_lower(name), value.get<std::string>());
+  return details;
+}
+
 /// An object resource; its name stays whole.
 Result<ObjectInfo> info_of(const json& resource) {
   ObjectInfo info;
@@ -60,7 +77,8 @@ class EmulatorStore final : public EngineStore {
   }
 
   Result<ObjectInfo> head(const std::string& key, const CallOptions& call) override {
-    HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("GET", "HEAD", key));
+    HEADRACE_TRY_ASSIGN(HttpCall http, object_call("GET", "HEAD", key));
+    HEADRACE_TRY(add_version("generation", call, http));
     HEADRACE_TRY_ASSIGN(ObjectInfo info, resource(http, call));
     info.key = key;
     return info;
@@ -88,7 +106,8 @@ class EmulatorStore final : public EngineStore {
   }
 
   Status remove(const std::string& key, const CallOptions& call) override {
-    HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", "DELETE", key));
+    HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", "DELETE", key));
+    HEADRACE_TRY(add_version("generation", call, http));
     return without_missing(engine()->call(http, call));
   }
 
@@ -99,6 +118,12 @@ class EmulatorStore final : public EngineStore {
     http.what += " to " + object_url(to_key);
     if (Status s = check_gcs_key(to_key.empty() ? to_key : config.prefix + to_key); !s.ok())
       return std::move(s).annotate(http.what);
+    HEADRACE_TRY(add_version("sourceGeneration", call, http));
+    ObjectSettings room;
+    HEADRACE_TRY_ASSIGN(const ObjectSettings* const settings,
+                        protocol_->settings_of_write(call.settings, room));
+    if (!settings->empty())
+      return Status(Code::kUnsupported, http.what + ": an emulator copies settings as they are");
     http.path +=
         "/copyTo" +
         protocol_->object_path(config.prefix + to_key).substr(std::size("/storage/v1") - 1);
@@ -112,6 +137,9 @@ class EmulatorStore final : public EngineStore {
     // One listing, so that a missing bucket and a passed deadline show here.
     http.path = protocol_->objects_path();
     http.query = {{"maxResults", "1"}};
+    ObjectSettings room;
+    auto settings = protocol_->settings_of_write(call.settings, room);
+    if (!settings) return std::move(settings).error().annotate(http.what);
     auto answer = engine()->call(http, call);
     if (!answer) return std::move(answer).error();
     return protocol_->begin_upload();
@@ -173,6 +201,10 @@ class EmulatorStore final : public EngineStore {
   }
 
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
+  const ObjectSettings& settings() const noexcept override { return protocol_->config().settings; }
+  Status check_settings(const ObjectSettings& settings) const override {
+    return EmulatorProtocol::check_settings(settings);
+  }
 
  private:
   Result<HttpCall> object_call(const char* method, const char* what, const std::string& key) const {
@@ -189,7 +221,9 @@ class EmulatorStore final : public EngineStore {
   Result<ObjectInfo> resource(const HttpCall& http, const CallOptions& call) {
     return engine()->call(http, call, [](const HttpAnswer& answer) -> Result<ObjectInfo> {
       HEADRACE_TRY_ASSIGN(const json object, parse_answer(answer));
-      return info_of(object);
+      HEADRACE_TRY_ASSIGN(ObjectInfo info, info_of(object));
+      info.details = details_of(object);
+      return info;
     });
   }
 
@@ -255,6 +289,10 @@ class EmulatorStore final : public EngineStore {
 
   Result<ObjectInfo> compose(const std::vector<std::string>& names, const std::string& whole_key,
                              const std::string& what, const CallOptions& call) {
+    ObjectSettings room;
+    HEADRACE_TRY_ASSIGN(const ObjectSettings* const settings,
+                        protocol_->settings_of_write(call.settings, room));
+    const std::string& type = settings->content_type;
     HttpCall http;
     http.method = "POST";
     http.what = what;
@@ -262,10 +300,16 @@ class EmulatorStore final : public EngineStore {
     http.headers = {{"content-type", "application/json"}};
     json sources = json::array();
     for (const std::string& name : names) sources.push_back({{"name", name}});
-    http.body = json{{"sourceObjects", sources},
-                     {"destination", {{"contentType", "application/octet-stream"}}}}
-                    .dump();
+    json target{{"contentType", type.empty() ? "application/octet-stream" : type}};
+    if (!settings->content_encoding.empty()) target["contentEncoding"] = settings->content_encoding;
+    http.body = json{{"sourceObjects", sources}, {"destination", target}}.dump();
     return resource(http, call);
+  }
+
+  static Status add_version(const char* name, const CallOptions& call, HttpCall& http) {
+    HEADRACE_TRY(check_version_id(call.version_id).annotate(http.what));
+    if (!call.version_id.empty()) http.query.emplace_back(name, call.version_id);
+    return {};
   }
 
   static Status without_missing(Result<HttpAnswer> answer) {

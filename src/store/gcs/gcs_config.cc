@@ -48,6 +48,7 @@ Result<GcsConfig> make_gcs_config(const StoreOptions& options, const StoreUrl& u
   config.base_path = http::encode(parsed->path, http::Slash::kKeep);
   config.sends_checksum = options.upload_checksum != ChecksumKind::kNone;
   config.checks_checksum = options.verify_checksums;
+  config.settings = options.settings;
   if (options.requester_pays) {
     config.user_project = settings.project;
     if (config.user_project.empty()) {

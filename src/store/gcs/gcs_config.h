@@ -31,6 +31,7 @@ struct GcsConfig {
   std::optional<auth::UrlSigner> url_signer;  ///< Unset: these credentials cannot sign URLs.
   std::string user_project;                   ///< Pays for the requests; empty: the bucket's owner.
   std::string credentials_source;
+  ObjectSettings settings;      ///< Of all writes.
   bool sends_checksum = true;   ///< With what is written.
   bool checks_checksum = true;  ///< Of what is read.
 };

@@ -18,15 +18,17 @@
 #include "http/fields.h"
 #include "http/range.h"
 #include "http/uri.h"
+#include "store/effective_settings.h"
 #include "store/gcs/gcs_errors.h"
 #include "store/gcs/gcs_hash.h"
 #include "store/vendor/checksum_text.h"
+#include "store/vendor/head_fields.h"
 #include "store/vendor/xml.h"
 
 namespace headrace::gcs {
 namespace {
 
-constexpr std::size_t kMaxFields = 24;
+constexpr std::size_t kMaxFields = vendor::HeadFields::kMaxFields;
 
 std::span<const std::byte> payload_of(const Request& request) noexcept {
   if (request.op == Op::kGet || request.length_bytes == 0) return {};
@@ -66,6 +68,12 @@ Status check_field_value(std::string_view name, std::string_view value) {
   return Status(Code::kInvalidArgument, std::string(name) + " has a control character");
 }
 
+Status check_version_id(std::string_view version_id) {
+  if (version_id.empty() || is_generation(version_id)) return {};
+  return Status(Code::kInvalidArgument, "version_id \"" + std::string(version_id.substr(0, 64)) +
+                                            "\" is no generation, which is a number");
+}
+
 bool is_generation(std::string_view text) noexcept {
   const auto value = parse_decimal<std::uint64_t>(text);
   return value && *value > 0;
@@ -99,8 +107,10 @@ void GcsProtocol::append_tail(const Access& access, const HeadContext& context,
                               std::string_view method, std::size_t start,
                               std::optional<std::uint64_t> body_bytes, std::string& out) {
   if (signer_ != nullptr) {
-    // append_authorization() below reads views into `out`: no growth meanwhile.
-    if (out.capacity() - out.size() < 1024) out.reserve(out.size() + 2048);
+    // append_authorization() below reads views into `out`: no growth meanwhile. The names of the
+    // fields are part of it.
+    const std::size_t most = 1024 + out.size() - start;
+    if (out.capacity() - out.size() < most) out.reserve(out.size() + most);
     const std::string_view head = std::string_view(out).substr(start);
     std::string_view target = head.substr(method.size() + 1);
     target = target.substr(0, target.find(' '));
@@ -124,8 +134,31 @@ void GcsProtocol::append_tail(const Access& access, const HeadContext& context,
   out.append(vendor::kUserAgent).append("\r\n");
 }
 
-Status GcsProtocol::append_head(const Request& request, const HeadContext& context,
-                                std::string& out) {
+Result<vendor::FieldList> GcsProtocol::fields_of_write(const ObjectSettings* given) const {
+  if (given == nullptr && config_.settings.empty()) return vendor::FieldList();
+  ObjectSettings room;
+  const ObjectSettings& settings = effective_settings(config_.settings, given, room);
+  HEADRACE_TRY(vendor::check_settings(settings, kSettingNames));
+  return vendor::setting_fields(settings, kSettingNames);
+}
+
+void GcsProtocol::append_request_line(const Request& request, std::string& out) const {
+  out.append(request.op == Op::kGet ? "GET " : "PUT ").append(config_.base_path);
+  out.append("/").append(config_.bucket).push_back('/');
+  http::append_encoded(config_.prefix, http::Slash::kKeep, out);
+  http::append_encoded(request.key, http::Slash::kKeep, out);
+  if (request.op == Op::kPutPart) {
+    out.append("?partNumber=");
+    http::append_decimal(request.part_number, out);
+    out.append("&uploadId=");
+    http::append_encoded(request.upload_id, http::Slash::kEscape, out);
+  } else if (!request.version_id.empty()) {
+    out.append("?generation=").append(request.version_id);
+  }
+  out.append(" HTTP/1.1\r\n");
+}
+
+Status GcsProtocol::check_request(const Request& request) const {
   const std::size_t key_bytes = config_.prefix.size() + request.key.size();
   if (request.key.empty() || key_bytes > 1024 ||
       request.key.find_first_of(std::string_view("\0\r\n", 3)) != std::string_view::npos ||
@@ -134,48 +167,51 @@ Status GcsProtocol::append_head(const Request& request, const HeadContext& conte
     // read.
     HEADRACE_TRY(check_gcs_key(request.key.empty() ? std::string() : full_key(request.key)));
   }
-  const bool has_version = !request.etag.empty() && request.op != Op::kPutPart;
-  if (has_version && !is_generation(request.etag))
+  if (!request.etag.empty() && request.op != Op::kPutPart && !is_generation(request.etag))
     return Status(Code::kChanged, "the version that is named is no generation of this store");
-  HEADRACE_TRY_ASSIGN(const Access access, this->access(context.wall_now));
+  return check_version_id(request.version_id);
+}
 
+Status GcsProtocol::append_head(const Request& request, const HeadContext& context,
+                                std::string& out) {
+  HEADRACE_TRY(check_request(request));
+  HEADRACE_TRY_ASSIGN(const Access access, this->access(context.wall_now));
   const bool is_put = request.op != Op::kGet;
-  const std::string_view method = is_put ? "PUT" : "GET";
-  const std::size_t start = out.size();
-  out.append(method).append(" ").append(config_.base_path).append("/").append(config_.bucket);
-  out.push_back('/');
-  http::append_encoded(config_.prefix, http::Slash::kKeep, out);
-  http::append_encoded(request.key, http::Slash::kKeep, out);
-  if (request.op == Op::kPutPart) {
-    out.append("?partNumber=");
-    http::append_decimal(request.part_number, out);
-    out.append("&uploadId=");
-    http::append_encoded(request.upload_id, http::Slash::kEscape, out);
+  vendor::FieldList settings;
+  if (request.op == Op::kPut) {
+    HEADRACE_TRY_ASSIGN(settings, fields_of_write(request.settings));
   }
-  out.append(" HTTP/1.1\r\n");
+  const std::size_t start = out.size();
+  append_request_line(request, out);
+  auto to_merge = std::span<const std::pair<std::string, std::string>>(settings);
+  const auto field = [&](std::string_view name, std::string_view value) {
+    for (; !to_merge.empty() && to_merge.front().first < name; to_merge = to_merge.subspan(1))
+      append_field(to_merge.front().first, to_merge.front().second, out);
+    if (!value.empty()) append_field(name, value, out);
+  };
   // As stored: else Google unpacks what was stored compressed, and ignores ranges.
-  if (!is_put) append_field("accept-encoding", "gzip", out);
-  append_field("host", config_.host_field, out);
+  if (!is_put) field("accept-encoding", "gzip");
+  field("host", config_.host_field);
   if (!is_put) {
     out.append("range: ");
     http::append_range(request.offset_bytes, request.length_bytes, out);
     out.append("\r\n");
   }
   if (signer_ != nullptr) {
-    append_field("x-goog-content-sha256", auth::kUnsignedPayload, out);
+    field("x-goog-content-sha256", auth::kUnsignedPayload);
     char stamp[16];
     http::write_amz_date(context.wall_now, stamp);
-    append_field("x-goog-date", {stamp, sizeof(stamp)}, out);
+    field("x-goog-date", {stamp, sizeof(stamp)});
   }
-  if (is_put && config_.sends_checksum)
-    append_field("x-goog-hash", "crc32c=" + sum_of(request), out);
-  if (has_version) {
-    append_field("x-goog-if-generation-match", request.etag, out);
+  if (is_put && config_.sends_checksum) field("x-goog-hash", "crc32c=" + sum_of(request));
+  if (!request.etag.empty() && request.op != Op::kPutPart) {
+    field("x-goog-if-generation-match", request.etag);
   } else if (request.if_absent && request.op == Op::kPut) {
-    append_field("x-goog-if-generation-match", "0", out);
+    field("x-goog-if-generation-match", "0");
   }
-  if (!config_.user_project.empty()) append_field("x-goog-user-project", config_.user_project, out);
-  append_tail(access, context, method, start,
+  if (!config_.user_project.empty()) field("x-goog-user-project", config_.user_project);
+  field("~", {});  // what is left of the settings
+  append_tail(access, context, is_put ? "PUT" : "GET", start,
               is_put ? std::optional<std::uint64_t>(request.length_bytes) : std::nullopt, out);
   return {};
 }

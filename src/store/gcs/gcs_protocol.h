@@ -13,6 +13,7 @@
 #include "auth/google_signature.h"
 #include "base/mutex.h"
 #include "store/gcs/gcs_config.h"
+#include "store/gcs/gcs_settings.h"
 #include "store/vendor/configured_protocol.h"
 
 namespace headrace::gcs {
@@ -35,6 +36,9 @@ class GcsProtocol final : public vendor::ConfiguredProtocol<GcsConfig> {
   Checksum checksum_of(const Request& request, const http::ResponseHead& head) const override;
   Checksum object_checksum_of(const Request& request,
                               const http::ResponseHead& head) const override;
+  std::shared_ptr<const ObjectDetails> details_of(const http::ResponseHead& head) const override {
+    return object_details(head);
+  }
   /// The generation; of a part its ETag.
   std::string_view version_of(const Request& request,
                               const http::ResponseHead& head) const override;
@@ -44,6 +48,10 @@ class GcsProtocol final : public vendor::ConfiguredProtocol<GcsConfig> {
   EndpointRules rules() const override;
   bool names_what_it_wrote(const Request&) const noexcept override { return true; }
 
+  /// Fields of the settings of a write: those of its store, and over them `given`. Errors:
+  /// kInvalidArgument, kUnsupported.
+  Result<vendor::FieldList> fields_of_write(const ObjectSettings* given) const;
+
   /// A signed URL, valid from `now` on. Errors: kUnsupported (credentials that cannot sign).
   Result<std::string> presign(const PresignRequest& request, auth::WallTime now) const;
 
@@ -52,6 +60,8 @@ class GcsProtocol final : public vendor::ConfiguredProtocol<GcsConfig> {
     std::shared_ptr<const auth::Token> token;  // with tokens only
   };
   Result<Access> access(auth::WallTime now);
+  Status check_request(const Request& request) const;
+  void append_request_line(const Request& request, std::string& out) const;
   void append_target(std::string_view key, std::string& out) const;
   void append_tail(const Access& access, const HeadContext& context, std::string_view method,
                    std::size_t start, std::optional<std::uint64_t> body_bytes, std::string& out);
@@ -66,6 +76,8 @@ class GcsProtocol final : public vendor::ConfiguredProtocol<GcsConfig> {
 /// What both of Google's APIs have in common: kInvalidArgument when a value would end its header
 /// line early.
 Status check_field_value(std::string_view name, std::string_view value);
+/// Errors: kInvalidArgument (not empty, and no generation).
+Status check_version_id(std::string_view version_id);
 /// True for a generation that an object can have.
 bool is_generation(std::string_view text) noexcept;
 

@@ -87,6 +87,50 @@ TEST_F(GoogleProtocol, AnAnonymousWriteOfWhatIsNotThere) {
             "user-agent: headrace/0.1\r\n\r\n");
 }
 
+TEST_F(GoogleProtocol, AWriteHasItsSettingsInTheOrderOfNames) {
+  GcsProtocol protocol(config_of());
+  ObjectSettings settings;
+  settings.content_type = "text/plain";
+  settings.metadata = {{"run", "17"}};
+  settings.storage_class = "NEARLINE";
+  settings.encryption_key = "projects/p/locations/l/keyRings/r/cryptoKeys/k";
+  settings.acl = "project-private";
+  Request request = put_of("123456789");
+  request.settings = &settings;
+  EXPECT_EQ(head_of(protocol, request),
+            "PUT /bucket/pre/key HTTP/1.1\r\n"
+            "content-type: text/plain\r\n"
+            "host: storage.googleapis.com\r\n"
+            "x-goog-acl: project-private\r\n"
+            "x-goog-encryption-kms-key-name: projects/p/locations/l/keyRings/r/cryptoKeys/k\r\n"
+            "x-goog-hash: crc32c=4waSgw==\r\n"
+            "x-goog-meta-run: 17\r\n"
+            "x-goog-storage-class: NEARLINE\r\n"
+            "content-length: 9\r\n"
+            "user-agent: headrace/0.1\r\n\r\n");
+}
+
+TEST_F(GoogleProtocol, AnAnswerTellsTheEncodingThatIsStored) {
+  const auto encoding = [&](const std::string& fields) {
+    return object_details(parse("HTTP/1.1 200 OK\r\n" + fields + "\r\n"))
+        ->settings.content_encoding;
+  };
+  EXPECT_EQ(encoding("x-goog-stored-content-encoding: gzip\r\n"), "gzip") << "unpacked by Google";
+  EXPECT_EQ(encoding("content-encoding: gzip\r\nx-goog-stored-content-encoding: identity\r\n"), "");
+  EXPECT_EQ(encoding("content-encoding: gzip\r\n"), "gzip");
+}
+
+TEST_F(GoogleProtocol, AReadNamesItsGeneration) {
+  GcsProtocol protocol(config_of());
+  Request request = get_of("k");
+  request.version_id = "1700000000000001";
+  EXPECT_THAT(head_of(protocol, request),
+              testing::StartsWith("GET /bucket/pre/k?generation=1700000000000001 HTTP/1.1\r\n"));
+  request.version_id = "1&x=2";
+  std::string text;
+  EXPECT_EQ(protocol.append_head(request, {kNow, nullptr}, text).code(), Code::kInvalidArgument);
+}
+
 TEST_F(GoogleProtocol, APartNamesItsUpload) {
   GcsConfig config = config_of();
   config.sends_checksum = false;

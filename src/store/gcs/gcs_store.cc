@@ -15,6 +15,7 @@
 #include "base/crc32c.h"
 #include "http/date.h"
 #include "http/uri.h"
+#include "store/effective_settings.h"
 #include "store/engine_store.h"
 #include "store/finish_upload.h"
 #include "store/gcs/emulator_store.h"
@@ -54,6 +55,7 @@ Result<HeadInfo> head_info(const std::string& key, const HttpAnswer& answer) {
   out.info.etag = generation;
   if (const auto modified = http::parse_http_date(head.header("last-modified")))
     out.info.modified_unix_s = modified->time_since_epoch().count();
+  out.info.details = object_details(head);
   out.crc = stored_crc32c(head);
   return out;
 }
@@ -102,13 +104,15 @@ class GcsStore final : public EngineStore {
   }
 
   Status remove(const std::string& key, const CallOptions& call) override {
-    HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
+    HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", key));
+    HEADRACE_TRY(add_version(call, http));
     auto answer = engine()->call(http, call);
     return answer ? Status() : vendor::without_missing(std::move(answer).error(), "NoSuchBucket");
   }
 
   std::vector<Status> remove_many(std::span<const std::string> keys,
                                   const CallOptions& call) override {
+    if (!call.version_id.empty()) return Store::remove_many(keys, call);
     std::vector<Status> outcomes(keys.size());
     for (std::size_t begin = 0; begin < keys.size(); begin += kKeysPerDelete) {
       const std::size_t count = std::min(kKeysPerDelete, keys.size() - begin);
@@ -126,13 +130,19 @@ class GcsStore final : public EngineStore {
     http.headers = {{"x-goog-copy-source",
                      "/" + protocol_->config().bucket + "/" +
                          http::encode(protocol_->full_key(from_key), http::Slash::kKeep)}};
+    HEADRACE_TRY(check_version_id(call.version_id).annotate(http.what));
+    if (!call.version_id.empty())
+      http.headers.emplace_back("x-goog-copy-source-generation", call.version_id);
+    HEADRACE_TRY(add_settings_of_copy(from_key, call, http));
     HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
-    return head(to_key, call);  // the answer has no size
+    // The answer has no size.
+    return head(to_key, {.deadline = call.deadline, .stop = call.stop});
   }
 
   Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
     HEADRACE_TRY_ASSIGN(HttpCall http, object_call("POST", key));
     http.query = {{"uploads", ""}};
+    HEADRACE_TRY(add_settings(call.settings, http));
     // A repeated one leaves an empty upload behind, which the bucket's lifecycle rule removes.
     return engine()->call(http, call,
                           [](const HttpAnswer& answer) { return parse_upload_id(answer.body); });
@@ -247,6 +257,10 @@ class GcsStore final : public EngineStore {
   }
 
   const StoreTraits& traits() const noexcept override { return traits_; }
+  const ObjectSettings& settings() const noexcept override { return protocol_->config().settings; }
+  Status check_settings(const ObjectSettings& settings) const override {
+    return vendor::check_settings(settings, kSettingNames);
+  }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
 
  private:
@@ -260,8 +274,36 @@ class GcsStore final : public EngineStore {
     return http;
   }
 
+  static Status add_version(const CallOptions& call, HttpCall& http) {
+    HEADRACE_TRY(check_version_id(call.version_id).annotate(http.what));
+    if (!call.version_id.empty()) http.query.emplace_back("generation", call.version_id);
+    return {};
+  }
+
+  Status add_settings(const ObjectSettings* given, HttpCall& http) const {
+    auto fields = protocol_->fields_of_write(given);
+    if (!fields) return std::move(fields).error().annotate(http.what);
+    http.headers.insert(http.headers.end(), fields->begin(), fields->end());
+    return {};
+  }
+
+  /// Where some of the source's settings are replaced, the others must be said as well.
+  Status add_settings_of_copy(const std::string& from_key, const CallOptions& call,
+                              HttpCall& http) {
+    ObjectSettings room;
+    ObjectSettings settings = effective_settings(protocol_->config().settings, call.settings, room);
+    if (vendor::replaces_source(settings)) {
+      HEADRACE_TRY_ASSIGN(const HeadInfo from, head_whole(from_key, call));
+      settings = settings_over(settings, copied_settings(from.info.details->settings));
+      http.headers.emplace_back("x-goog-metadata-directive", "REPLACE");
+      http.headers.emplace_back("x-goog-copy-source-if-generation-match", from.info.etag);
+    }
+    return add_settings(&settings, http);
+  }
+
   Result<HeadInfo> head_whole(const std::string& key, const CallOptions& call) {
-    HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("HEAD", key));
+    HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
+    HEADRACE_TRY(add_version(call, http));
     return engine()->call(http, call,
                           [&key](const HttpAnswer& answer) { return head_info(key, answer); });
   }
