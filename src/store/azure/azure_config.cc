@@ -188,6 +188,7 @@ Result<AzureConfig> make_azure_config(const StoreOptions& options, const AzureLo
   // The emulator refuses requests with CRC-64 fields ("FeatureNotSupported", Azurite 3.35).
   const bool is_emulator = location.account == auth::kAzureDevelopmentAccount;
   config.asks_checksums = options.verify_checksums && !is_emulator;
+  config.settings = options.settings;
   config.sends_checksums = options.upload_checksum != ChecksumKind::kNone && !is_emulator;
 
   std::string endpoint = options.endpoint;

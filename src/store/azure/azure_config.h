@@ -56,6 +56,7 @@ struct AzureConfig {
   std::string origin;          ///< "https://account.blob.core.windows.net".
   std::string container_path;  ///< Escaped: "/container" or "/account/container".
   AzureCredentials credentials;
+  ObjectSettings settings;      ///< Of all writes.
   bool asks_checksums = true;   ///< Of ranges up to 4 MiB.
   bool sends_checksums = true;  ///< With what is written.
   bool is_data_lake = false;

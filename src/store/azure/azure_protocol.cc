@@ -24,6 +24,7 @@
 #include "http/uri.h"
 #include "store/azure/azure_errors.h"
 #include "store/azure/head_builder.h"
+#include "store/effective_settings.h"
 
 namespace headrace::azure {
 namespace {
@@ -144,6 +145,14 @@ Status AzureProtocol::check_upload(std::string_view upload_id) const {
   return {};
 }
 
+Result<vendor::FieldList> AzureProtocol::fields_of_write(const ObjectSettings* given) const {
+  if (given == nullptr && config_.settings.empty()) return vendor::FieldList();
+  ObjectSettings room;
+  const ObjectSettings& settings = effective_settings(config_.settings, given, room);
+  HEADRACE_TRY(check_azure_settings(settings));
+  return setting_fields(settings);
+}
+
 Status AzureProtocol::append_head(const Request& request, const HeadContext& context,
                                   std::string& out) {
   HEADRACE_TRY(refuse_redirect(context));
@@ -151,9 +160,14 @@ Status AzureProtocol::append_head(const Request& request, const HeadContext& con
   if (is_unsafe_value(request.etag))
     return Status(Code::kInvalidArgument, "the ETag has a control character");
   if (request.op == Op::kPutPart) HEADRACE_TRY(check_upload(request.upload_id));
+  vendor::FieldList settings;
+  if (request.op == Op::kPut) {
+    HEADRACE_TRY_ASSIGN(settings, fields_of_write(request.settings));
+  }
   HEADRACE_TRY_ASSIGN(const auto token, token_at(context.wall_now));
 
   HeadBuilder head(vendor::method_of(request.op), out);
+  head.merge(settings);
   out.append(config_.container_path).push_back('/');
   http::append_encoded(config_.prefix, http::Slash::kKeep, out);
   http::append_encoded(request.key, http::Slash::kKeep, out);
@@ -162,6 +176,8 @@ Status AzureProtocol::append_head(const Request& request, const HeadContext& con
     block = block_id(request.upload_id, request.part_number);
     head.query("blockid", std::string_view(block.data(), block.size()));
     head.query("comp", "block");
+  } else if (!request.version_id.empty()) {
+    head.query("versionid", request.version_id);
   }
   head.finish_request_line(config_.credentials.sas);
 
@@ -210,7 +226,8 @@ Status AzureProtocol::append_head(const HttpCall& call, const HeadContext& conte
     if (call.method == "PUT" && !call.body.empty() && config_.sends_checksums)
       fields.emplace_back("x-ms-content-crc64", Crc64Text(as_bytes(call.body)).view());
   }
-  std::sort(fields.begin(), fields.end());
+  std::sort(fields.begin(), fields.end(),
+            [](const auto& a, const auto& b) { return comes_before(a.first, b.first); });
   for (const auto& [name, value] : fields) {
     if (is_unsafe_value(value))
       return Status(Code::kInvalidArgument, "the header " + name + " has a control character");

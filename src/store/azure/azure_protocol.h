@@ -11,6 +11,7 @@
 
 #include "base/mutex.h"
 #include "store/azure/azure_config.h"
+#include "store/azure/azure_settings.h"
 #include "store/azure/azure_uploads.h"
 #include "store/vendor/configured_protocol.h"
 
@@ -42,6 +43,14 @@ class AzureProtocol final : public vendor::ConfiguredProtocol<AzureConfig> {
   }
   void append_checksum(const Request& request, const http::ResponseHead& head,
                        std::string& out) const override;
+
+  std::shared_ptr<const ObjectDetails> details_of(const http::ResponseHead& head) const override {
+    return object_details(head);
+  }
+
+  /// Fields of the settings of a write: those of its store, and over them `given`. Errors:
+  /// kInvalidArgument, kUnsupported.
+  Result<vendor::FieldList> fields_of_write(const ObjectSettings* given) const;
 
   AbortedUploads& aborted_uploads() noexcept { return aborted_uploads_; }
   /// Error unless the full key is one that Azure keeps as it is.

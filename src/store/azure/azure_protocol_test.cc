@@ -85,6 +85,32 @@ TEST(AzureProtocol, PutCarriesItsCrc64) {
                                 "x-ms-date: "));
 }
 
+TEST(AzureProtocol, APutHasItsSettingsInTheOrderThatTheServiceSigns) {
+  auto pool = SlabPool::create({});
+  ASSERT_TRUE(pool);
+  AzureProtocol protocol(good_config("az://account/container"));
+  ObjectSettings settings;
+  settings.content_type = "text/plain";
+  settings.metadata = {{"a1", "x"}, {"a_b", "y"}, {"ab", "z"}};
+  settings.storage_class = "Cool";
+  Request request = vendor::put_of(**pool, "abc");
+  request.settings = &settings;
+  EXPECT_THAT(head_of(protocol, request),
+              HasSubstr("x-ms-access-tier: Cool\r\nx-ms-blob-content-type: text/plain\r\n"
+                        "x-ms-blob-type: BlockBlob\r\n"));
+  EXPECT_THAT(head_of(protocol, request),
+              HasSubstr("\r\nx-ms-meta-a_b: y\r\nx-ms-meta-a1: x\r\nx-ms-meta-ab: z\r\n"));
+}
+
+TEST(AzureProtocol, AReadNamesItsVersion) {
+  AzureProtocol protocol(good_config("az://account/container"));
+  Request request = get_of("k");
+  request.version_id = "2026-11-25T14:00:00.0000000Z";
+  EXPECT_THAT(head_of(protocol, request),
+              testing::StartsWith(
+                  "GET /container/k?versionid=2026-11-25T14%3A00%3A00.0000000Z HTTP/1.1\r\n"));
+}
+
 TEST(AzureProtocol, PartsAreBlocksOfTheUpload) {
   AzureProtocol protocol(good_config("az://account/container"));
   const std::string upload(24, '0');

@@ -25,6 +25,7 @@
 #include "store/azure/azure_errors.h"
 #include "store/azure/azure_protocol.h"
 #include "store/azure/azure_xml.h"
+#include "store/effective_settings.h"
 #include "store/engine_store.h"
 #include "store/finish_upload.h"
 #include "store/list_pager.h"
@@ -71,6 +72,21 @@ ObjectInfo object_info(const std::string& key, const http::ResponseHead& head) {
   return info;
 }
 
+/// The same of a whole blob, with what else the answer to HEAD tells.
+Result<ObjectInfo> blob_info(const std::string& key, const http::ResponseHead& head) {
+  if (!head.content_length)
+    return Status(Code::kCorrupt, "the answer does not say how long the object is");
+  ObjectInfo info = object_info(key, head);
+  info.size_bytes = *head.content_length;
+  info.details = object_details(head);
+  return info;
+}
+
+/// The version that is meant, where one is named.
+void add_version(const CallOptions& call, HttpCall& http) {
+  if (!call.version_id.empty()) http.query.emplace_back("versionid", call.version_id);
+}
+
 bool is_directory(const http::ResponseHead& head) noexcept {
   return http::equals_ignoring_case(head.header("x-ms-meta-hdi_isfolder"), "true") ||
          head.header("x-ms-resource-type") == "directory";
@@ -107,10 +123,19 @@ class AzureStore final : public EngineStore {
   Result<std::string> presign(const PresignRequest& request) override;
 
   const StoreTraits& traits() const noexcept override { return kTraits; }
+  const ObjectSettings& settings() const noexcept override { return protocol_->config().settings; }
+  Status check_settings(const ObjectSettings& settings) const override {
+    return check_azure_settings(settings);
+  }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
 
  private:
   Result<HttpCall> object_call(const char* method, const std::string& key) const;
+  std::string copy_source(const std::string& key, const std::string& version_id) const;
+  Result<ObjectInfo> run_copy(const HttpCall& http, const std::string& to_key,
+                              const CallOptions& call);
+  Result<ObjectInfo> set_type(const std::string& key, const ObjectInfo& version,
+                              ObjectSettings settings, const CallOptions& call);
   Result<ObjectInfo> wait_for_copy(const HttpCall& copy, const std::string& key,
                                    const std::string& copy_id, const CallOptions& call);
   bool remove_batch(std::span<const std::string> keys, const CallOptions& call,
@@ -142,14 +167,11 @@ Status AzureStore::check_call(const std::string& what, const CallOptions& call) 
 
 Result<ObjectInfo> AzureStore::head(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
+  add_version(call, http);
   return engine()->call(http, call, [&key](const HttpAnswer& answer) -> Result<ObjectInfo> {
     HEADRACE_TRY_ASSIGN(const http::ResponseHead head, head_of(answer));
     if (is_directory(head)) return Status(Code::kNotFound, "it is a directory");
-    if (!head.content_length)
-      return Status(Code::kCorrupt, "the answer does not say how long the object is");
-    ObjectInfo info = object_info(key, head);
-    info.size_bytes = *head.content_length;
-    return info;
+    return blob_info(key, head);
   });
 }
 
@@ -174,31 +196,66 @@ Result<ListPage> AzureStore::list(const ListRequest& request, const CallOptions&
 }
 
 Status AzureStore::remove(const std::string& key, const CallOptions& call) {
-  HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("DELETE", key));
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", key));
+  add_version(call, http);
   auto answer = engine()->call(http, call);
   return answer ? Status() : vendor::without_missing(std::move(answer).error(), kNoContainer);
 }
 
 // Copy Blob rather than Copy Blob From URL: within an account it needs no right beyond ours, has no
-// limit of size, and is done by the first answer unless the object is in another tier or big.
+// limit of size, and is done by the first answer unless the object is in another tier or big. It
+// takes metadata and a tier, but no type: that is set afterwards, on the version that was made.
 Result<ObjectInfo> AzureStore::copy(const std::string& from_key, const std::string& to_key,
                                     const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("PUT", to_key));
   http.what = "COPY " + object_url(from_key) + " to " + object_url(to_key);
   if (Status s = protocol_->check_key(from_key); !s.ok()) return std::move(s).annotate(http.what);
-  const std::string& sas = protocol_->config().credentials.sas;
-  http.headers = {
-      {"x-ms-copy-source", protocol_->blob_url(from_key) + (sas.empty() ? "" : "?" + sas)}};
-  CallOptions limited = call;
+  ObjectSettings room;
+  const ObjectSettings& settings =
+      effective_settings(protocol_->config().settings, call.settings, room);
+  HEADRACE_TRY(check_azure_settings(settings).annotate(http.what));
+  http.headers = setting_fields(settings_of_copy(settings));
+  http.headers.emplace_back("x-ms-copy-source", copy_source(from_key, call.version_id));
+  CallOptions limited{.deadline = call.deadline, .stop = call.stop};
   if (limited.deadline == TimePoint::max())
     limited.deadline = clock_.now() + options_.default_timeout;
-  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, limited));
+  HEADRACE_TRY_ASSIGN(ObjectInfo info, run_copy(http, to_key, limited));
+  ObjectSettings type = copied_settings(settings);
+  type.metadata.clear();
+  if (type.empty()) return info;
+  return set_type(to_key, info, settings_over(type, info.details->settings), limited);
+}
+
+std::string AzureStore::copy_source(const std::string& key, const std::string& version_id) const {
+  std::string source = protocol_->blob_url(key);
+  if (!version_id.empty()) source += "?versionid=" + http::encode(version_id, http::Slash::kEscape);
+  const std::string& sas = protocol_->config().credentials.sas;
+  if (!sas.empty()) source.append(version_id.empty() ? "?" : "&").append(sas);
+  return source;
+}
+
+Result<ObjectInfo> AzureStore::run_copy(const HttpCall& http, const std::string& to_key,
+                                        const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
   auto head = head_of(answer);
   if (!head) return std::move(head).error().annotate(http.what);
-  if (head->header("x-ms-copy-status") == "pending") {
-    return wait_for_copy(http, to_key, std::string(head->header("x-ms-copy-id")), limited);
-  }
-  return this->head(to_key, limited);  // the answer has no size
+  if (head->header("x-ms-copy-status") == "pending")
+    return wait_for_copy(http, to_key, std::string(head->header("x-ms-copy-id")), call);
+  return this->head(to_key, call);  // the answer has no size
+}
+
+/// Sets type, encoding and the like of a version: all of them, since those that are left out go.
+Result<ObjectInfo> AzureStore::set_type(const std::string& key, const ObjectInfo& version,
+                                        ObjectSettings settings, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("PUT", key));
+  http.what = "SET PROPERTIES of " + object_url(key);
+  http.query = {{"comp", "properties"}};
+  settings.metadata.clear();
+  settings.storage_class.clear();
+  http.headers = setting_fields(settings);
+  http.headers.emplace_back("if-match", version.etag);
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+  return head(key, call);
 }
 
 Result<ObjectInfo> AzureStore::wait_for_copy(const HttpCall& copy, const std::string& key,
@@ -222,15 +279,18 @@ Result<ObjectInfo> AzureStore::wait_for_copy(const HttpCall& copy, const std::st
                                             std::string(head->header("x-ms-copy-status-"
                                                                      "description")));
     }
-    ObjectInfo info = object_info(key, *head);
-    info.size_bytes = head->content_length.value_or(0);
+    auto info = blob_info(key, *head);
+    if (!info) return std::move(info).error().annotate(copy.what);
     return info;
   }
 }
 
 Result<std::string> AzureStore::create_upload(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(const HttpCall http, object_call("PUT", key));
-  HEADRACE_TRY(check_call("CREATE UPLOAD " + object_url(key), call));
+  const std::string what = "CREATE UPLOAD " + object_url(key);
+  HEADRACE_TRY(check_call(what, call));
+  auto fields = protocol_->fields_of_write(call.settings);
+  if (!fields) return std::move(fields).error().annotate(what);
   return new_upload_id();
 }
 
@@ -258,7 +318,10 @@ Result<ObjectInfo> AzureStore::complete_upload(const std::string& key, const std
     is_size_known = is_size_known && part.size_bytes > 0;
   }
   http.query = {{"comp", "blocklist"}};
-  http.headers = {{"content-type", "application/xml"}};
+  auto fields = protocol_->fields_of_write(call.settings);
+  if (!fields) return std::move(fields).error().annotate(http.what);
+  http.headers = *std::move(fields);
+  http.headers.emplace_back("content-type", "application/xml");
   http.body = format_block_list(ids);
   // Blocks that are in the blob already may be named again: a repetition does the same.
   http.answer_timeout = kCompleteAnswerTime;
@@ -313,6 +376,7 @@ Result<std::vector<UploadedPart>> AzureStore::list_parts(const std::string& key,
 
 std::vector<Status> AzureStore::remove_many(std::span<const std::string> keys,
                                             const CallOptions& call) {
+  if (!call.version_id.empty()) return Store::remove_many(keys, call);
   std::vector<Status> results(keys.size());
   bool is_batch_good = keys.size() > 1;
   for (std::size_t begin = 0; begin < keys.size(); begin += kMaxBatch) {

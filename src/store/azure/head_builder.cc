@@ -26,6 +26,7 @@ void HeadBuilder::finish_request_line(std::string_view sas) {
 
 void HeadBuilder::finish(auth::SharedKeySigner* signer, const auth::Token* token,
                          std::string_view unsigned_fields) {
+  end_fields();
   out_.append(unsigned_fields);
   if (signer != nullptr) {
     begin_authorization(128 + signer->account().size());  // the scheme's name and the signature

@@ -1,0 +1,214 @@
+// What every store does with the settings of objects: keeps them, or says that it cannot.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/store_contract.h"
+
+namespace headrace::contract {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+
+ObjectSettings type_and_encoding() {
+  ObjectSettings settings;
+  settings.content_type = "application/x-headrace";
+  settings.content_encoding = "zstd";
+  return settings;
+}
+
+/// What every vendor has.
+ObjectSettings common_settings() {
+  ObjectSettings settings = type_and_encoding();
+  settings.content_language = "de";
+  settings.content_disposition = "attachment; filename=\"a b\"";
+  settings.cache_control = "max-age=60,  no-transform";
+  settings.metadata = {{"zeta", "last"}, {"a_1", "two  spaces"}, {"run", "17"}, {"a", "x"}};
+  return settings;
+}
+
+/// As many of them as the store keeps; none where it keeps nothing.
+ObjectSettings settings_for(const Store& store) {
+  for (ObjectSettings settings : {common_settings(), type_and_encoding()})
+    if (store.check_settings(settings).ok()) return settings;
+  return {};
+}
+
+/// What is told of an object, of the fields that common_settings() has. Runs of spaces are one to
+/// HTTP and to signatures, and servers differ in which they keep.
+ObjectSettings told(Result<ObjectInfo> info) {
+  EXPECT_TRUE(info) << info.error().message();
+  EXPECT_TRUE(info && info->details);
+  if (!info || !info->details) return {};
+  ObjectSettings out = copied_settings(info->details->settings);
+  const auto squeeze = [](std::string& text) {
+    for (std::size_t at = 0; (at = text.find("  ")) != std::string::npos;) text.erase(at, 1);
+  };
+  squeeze(out.cache_control);
+  for (auto& [name, value] : out.metadata) squeeze(value);
+  return out;
+}
+
+ObjectSettings squeezed(ObjectSettings settings) {
+  if (!settings.cache_control.empty()) settings.cache_control = "max-age=60, no-transform";
+  if (!settings.metadata.empty()) settings.metadata["a_1"] = "two spaces";
+  return settings;
+}
+
+TEST_P(StoreContract, AWriteHasItsSettingsOrFails) {
+  const ObjectSettings settings = settings_for(store());
+  const ObjectSettings all = common_settings();
+  Request request = put_request("dir/x", "0123456789");
+  request.settings = &all;
+  const Completion done = run_one(std::move(request));
+  if (settings != all) {
+    EXPECT_EQ(done.status.code(), Code::kUnsupported) << done.status.message();
+    EXPECT_EQ(store().head("dir/x").error().code(), Code::kNotFound);
+  }
+  if (settings.empty()) return;
+  Request kept = put_request("dir/x", "0123456789");
+  kept.settings = &settings;
+  ASSERT_TRUE(run_one(std::move(kept)).status.ok());
+  EXPECT_EQ(told(store().head("dir/x")), squeezed(settings));
+  EXPECT_EQ(get("dir/x", 0, 10), "0123456789");
+}
+
+TEST_P(StoreContract, AReadTellsSettingsWhereItIsAskedTo) {
+  const ObjectSettings settings = settings_for(store());
+  Request request = put_request("x", "0123456789");
+  request.settings = &settings;
+  ASSERT_TRUE(run_one(std::move(request)).status.ok());
+  Request read = get_request("x", 2, 3);
+  read.wants_details = true;
+  const Completion done = run_one(std::move(read));
+  ASSERT_TRUE(done.status.ok()) << done.status.message();
+  EXPECT_EQ(text_of(done), "234");
+  if (settings.empty()) return;
+  ASSERT_TRUE(done.details);
+  EXPECT_EQ(done.details->settings.content_type, settings.content_type);
+  EXPECT_EQ(done.details->settings.metadata.contains("run"), !settings.metadata.empty());
+  EXPECT_FALSE(run_one(get_request("x", 2, 3)).details);
+}
+
+TEST_P(StoreContract, AStoresOwnSettingsStandBelowThoseOfAWrite) {
+  StoreOptions options;
+  options.settings = settings_for(store());
+  if (options.settings.empty()) {
+    options.settings = common_settings();
+    Result<std::unique_ptr<Store>> refused = world().open(options);
+    if (!refused) {
+      EXPECT_EQ(refused.error().code(), Code::kUnsupported);
+      EXPECT_THAT(std::string(refused.error().message()), HasSubstr("content_type"));
+      return;
+    }
+    // Opened by its driver rather than open_store(): then each write says it.
+    Request request = put_request("x", "1");
+    EXPECT_EQ(run(**refused,
+                  [&] {
+                    std::vector<Request> one;
+                    one.push_back(std::move(request));
+                    return one;
+                  }())
+                  .front()
+                  .status.code(),
+              Code::kUnsupported);
+    return;
+  }
+  const auto other = open(options);
+  EXPECT_EQ(other->settings(), options.settings);
+  ObjectSettings own;
+  own.content_type = "text/plain";
+  std::vector<Request> requests;
+  requests.push_back(put_request("plain", "1"));
+  requests.push_back(put_request("own", "2"));
+  requests.back().settings = &own;
+  for (const Completion& done : run(*other, std::move(requests)))
+    EXPECT_TRUE(done.status.ok()) << done.status.message();
+  EXPECT_EQ(told(store().head("plain")), squeezed(options.settings));
+  EXPECT_EQ(told(store().head("own")).content_type, "text/plain");
+  EXPECT_EQ(told(store().head("own")).content_encoding, "zstd");
+}
+
+TEST_P(StoreContract, AnUploadHasItsSettingsOrFails) {
+  const ObjectSettings settings = settings_for(store());
+  const ObjectSettings all = common_settings();
+  if (settings != all) {
+    auto refused = store().create_upload("up", {.stop = {}, .settings = &all});
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code(), Code::kUnsupported) << refused.error().message();
+  }
+  const CallOptions call{.stop = {}, .settings = &settings};
+  auto id = store().create_upload("up", call);
+  ASSERT_TRUE(id) << id.error().message();
+  Request part = put_request("up", "0123456789");
+  part.op = Op::kPutPart;
+  part.upload_id = *id;
+  part.part_number = 1;
+  const Completion sent = run_one(std::move(part));
+  ASSERT_TRUE(sent.status.ok()) << sent.status.message();
+  const std::vector<UploadedPart> parts{{1, sent.etag, 10, sent.checksum}};
+  auto info = store().complete_upload("up", *id, parts, call);
+  ASSERT_TRUE(info) << info.error().message();
+  if (!settings.empty()) {
+    EXPECT_EQ(told(store().head("up")), squeezed(settings));
+  }
+  EXPECT_EQ(get("up", 0, 10), "0123456789");
+}
+
+TEST_P(StoreContract, ACopyKeepsSettingsThatItDoesNotReplace) {
+  const ObjectSettings settings = settings_for(store());
+  Request request = put_request("from", "0123456789");
+  request.settings = &settings;
+  ASSERT_TRUE(run_one(std::move(request)).status.ok());
+  ASSERT_TRUE(store().copy("from", "same"));
+  ObjectSettings own;
+  own.content_type = "text/plain";
+  auto copied = store().copy("from", "own", {.stop = {}, .settings = &own});
+  if (settings.empty()) {
+    ASSERT_FALSE(copied);
+    EXPECT_EQ(copied.error().code(), Code::kUnsupported);
+    return;
+  }
+  EXPECT_EQ(told(store().head("same")), squeezed(settings));
+  if (!copied && copied.error().code() == Code::kUnsupported) return;
+  ObjectSettings expected = squeezed(settings);
+  expected.content_type = "text/plain";
+  EXPECT_EQ(told(store().head("own")), expected);
+  EXPECT_EQ(told(std::move(copied)), expected);
+}
+
+TEST_P(StoreContract, SettingsThatNoHeaderCanHoldAreRefused) {
+  std::vector<ObjectSettings> bad(6);
+  bad[0].content_type = "text/plain\r\nx-amz-acl: public-read";
+  bad[1].metadata = {{"a b", "1"}};
+  bad[2].metadata = {{"Upper", "1"}};
+  bad[3].metadata = {{"name", "gr\xc3\xbc\xc3\x9f"}};
+  bad[4].cache_control = " no-cache";
+  for (int i = 0; i <= 64; ++i) bad[5].metadata["n" + std::to_string(i)] = "v";
+  for (const ObjectSettings& settings : bad) {
+    Request request = put_request("x", "1");
+    request.settings = &settings;
+    EXPECT_THAT(run_one(std::move(request)).status.code(),
+                AnyOf(Code::kInvalidArgument, Code::kUnsupported));
+    EXPECT_FALSE(store().create_upload("x", {.stop = {}, .settings = &settings}));
+    EXPECT_FALSE(store().check_settings(settings).ok());
+  }
+  EXPECT_EQ(store().head("x").error().code(), Code::kNotFound);
+}
+
+TEST_P(StoreContract, AVersionThatIsNotThereIsAnError) {
+  put("x", "0123456789");
+  const CallOptions call{.stop = {}, .version_id = "17"};
+  EXPECT_FALSE(store().head("x", call));
+  Request read = get_request("x", 0, 1);
+  read.version_id = "17";
+  EXPECT_FALSE(run_one(std::move(read)).status.ok());
+  EXPECT_FALSE(store().copy("x", "y", call));
+}
+
+}  // namespace
+}  // namespace headrace::contract
