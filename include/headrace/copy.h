@@ -13,6 +13,12 @@
 /// its name after a power failure may be empty, and a killed process loses nothing. Parts of a file
 /// that a run goes on with are checked against their CRC-32C.
 ///
+/// Copies between stores keep content type, content encoding (and language, disposition, cache
+/// control) and user metadata; StoreOptions::settings of the target replace them. Storage class,
+/// encryption and access are the target's, tags are not copied. What the target cannot keep is told
+/// in the log (headrace/log.h). Files keep none of it; a file that becomes an object gets the type
+/// of its name (guess_content_type()).
+///
 /// Threads: run() by one thread, once; progress(), take_events() and failures() from any thread
 /// meanwhile and later.
 #include <cstdint>
@@ -73,6 +79,7 @@ struct CopyTask {
   bool is_tree = false;
   std::size_t strip_bytes = 0;  ///< Of a tree: at most from.size().
   std::string pattern = {};     ///< Of a tree: Glob that whole source keys must match; empty: all.
+  std::string version_id = {};  ///< Of one object: this version of it, as Request::version_id.
 };
 
 struct CopyOptions {
@@ -155,6 +162,7 @@ struct StreamOptions {
   std::uint64_t part_bytes = std::uint64_t{8} << 20;
   std::uint64_t memory_bytes = std::uint64_t{128} << 20;
   std::uint32_t max_in_flight = 16;
+  std::string version_id = {};  ///< read_stream(): as Request::version_id.
 };
 
 /// Writes what can be read from the descriptor, up to its end, as one object; in parts when it is

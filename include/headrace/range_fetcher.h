@@ -61,7 +61,8 @@ class RangeFetcher {
   static constexpr std::size_t kMostInFlight = 512;
 
   struct Options {
-    /// Deadline of each read, and stop of all. The latter is looked at while next() waits.
+    /// Deadline of each read, the version that all read if they name one, and stop of all. The
+    /// latter is looked at while next() waits.
     CallOptions call = {};
     std::size_t max_in_flight = kMostInFlight;
     /// Of memory that reads in flight or ready hold; one read may exceed it alone. How much of it

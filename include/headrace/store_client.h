@@ -127,14 +127,18 @@ class StoreClient {
   /// kGet, of acquire(). `is_fresh`: Request::fresh_connection.
   Status fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
                std::span<std::byte> out, const Pause& pause, bool is_fresh = false);
+  /// The same with `options`: those of read_options(), changed at will.
+  Status fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
+               std::span<std::byte> out, RangeFetcher::Options options, bool is_fresh = false);
 
   /// Writes one object from memory. `bytes` at most the memory limit.
   Completion write(Request request, std::span<const std::byte> bytes, const Pause& pause);
 
   /// Writes a large object in parts of `part_bytes`, several in flight; nothing is visible unless
-  /// all succeed.
+  /// all succeed. `settings`: as Request::settings.
   Result<ObjectInfo> upload(const std::string& key, std::span<const std::byte> bytes,
-                            std::uint64_t part_bytes, const Pause& pause);
+                            std::uint64_t part_bytes, const Pause& pause,
+                            const ObjectSettings* settings = nullptr);
 
  private:
   StoreClient();

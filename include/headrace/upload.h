@@ -22,10 +22,11 @@ class Uploader;
 
 class StoreClient::Upload {
  public:
-  /// Does not contact the store. `client` is kept alive; `pause` is called by put() and finish().
-  /// Errors: kCancelled (the client is closed).
+  /// Does not contact the store. `client` is kept alive; `pause` is called by put() and finish();
+  /// `settings`: as Request::settings. Errors: kCancelled (the client is closed).
   static Result<std::unique_ptr<Upload>> create(std::shared_ptr<StoreClient> client,
-                                                std::string key, Pause pause);
+                                                std::string key, Pause pause,
+                                                ObjectSettings settings = {});
   /// Aborts the upload unless it was finished: contacts the store.
   ~Upload();
   Upload(const Upload&) = delete;
@@ -52,6 +53,7 @@ class StoreClient::Upload {
   const std::shared_ptr<StoreClient> client_;
   const std::string key_;
   const Pause pause_;
+  ObjectSettings settings_;
   std::stop_source stop_;
   Lease lease_;                             // Of *client_.
   std::unique_ptr<io::Uploader> uploader_;  // On the lease's handle; goes before it.

@@ -52,6 +52,8 @@ Status check(const Store& to, const CopyOptions& options) {
     if (task.is_tree && task.strip_bytes > task.from.size())
       return refuse("copy: more bytes to strip than the prefix has");
     if (!task.is_tree && task.from.empty()) return refuse("copy: an empty key");
+    if (task.is_tree && !task.version_id.empty())
+      return refuse("copy: a version is that of one object, not of a tree");
   }
   if (options.deletes_extra && options.flattens)
     return refuse("copy: a flattened tree does not tell what is superfluous at its target");

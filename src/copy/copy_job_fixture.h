@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/crc32c.h"
 #include "base/random.h"
 #include "base/temporary_directory.h"
 #include "headrace/copy.h"
@@ -27,6 +28,15 @@ inline std::string random_text(std::size_t size, std::uint64_t seed) {
   std::string text(size, '\0');
   for (char& c : text) c = static_cast<char>(random.next());
   return text;
+}
+
+/// The same as UploadedPart::checksum.
+inline std::string checksum_of(const std::string& text) {
+  const std::uint64_t bits = std::uint64_t{crc32c(std::as_bytes(std::span(text)))} << 16;
+  std::string out;
+  for (int shift = 42; shift >= 12; shift -= 6)
+    out += "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[(bits >> shift) & 63];
+  return out + "==";
 }
 
 class CopyJobTest : public ::testing::Test {

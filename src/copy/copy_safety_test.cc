@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "base/crc32c.h"
 #include "copy/copy_job_fixture.h"
 #include "copy/odd_store.h"
 #include "store/fault/fault_store.h"
@@ -208,15 +207,6 @@ TEST_F(CopySafetyTest, PartsThatExceedTheMemoryAreRefused) {
   ASSERT_THAT(failures_, ::testing::SizeIs(1));
   EXPECT_EQ(failures_[0].status.code(), Code::kInvalidArgument);
   EXPECT_EQ(contents(*to), (Tree{{"small", "1"}}));
-}
-
-/// The same as UploadedPart::checksum.
-std::string checksum_of(const std::string& text) {
-  const std::uint64_t bits = std::uint64_t{crc32c(std::as_bytes(std::span(text)))} << 16;
-  std::string out;
-  for (int shift = 42; shift >= 12; shift -= 6)
-    out += "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[(bits >> shift) & 63];
-  return out + "==";
 }
 
 /// Copies `text` to a store in which somebody has an upload of the same key with `parts`.

@@ -194,12 +194,14 @@ Status Lister::list_one(const CopyTask& task) {
   const CallOptions call = transfer_.call_options();
   HEADRACE_TRY_ASSIGN(const bool is_first, claim(task.to, task.from));
   if (!is_first) return {};
-  HEADRACE_TRY_ASSIGN(ObjectInfo info, transfer_.from().head(task.from, call));
+  CallOptions of_version = call;
+  of_version.version_id = task.version_id;
+  HEADRACE_TRY_ASSIGN(ObjectInfo info, transfer_.from().head(task.from, of_version));
   if (transfer_.options().rule == CopyRule::kAlways)
-    return offer(std::move(info), task.to, nullptr);
+    return offer(std::move(info), task, task.to, nullptr);
   auto existing = transfer_.to().head(task.to, call);
   if (!existing && existing.error().code() != Code::kNotFound) return std::move(existing).error();
-  return offer(std::move(info), task.to, existing ? &*existing : nullptr);
+  return offer(std::move(info), task, task.to, existing ? &*existing : nullptr);
 }
 
 Status Lister::list_tree(const CopyTask& task) {
@@ -237,7 +239,8 @@ Status Lister::list_tree(const CopyTask& task) {
       if (needs_target) {
         HEADRACE_TRY_ASSIGN(existing, target.find(to_key, call));
       }
-      HEADRACE_TRY(offer(std::move(*info), std::move(to_key), existing ? &*existing : nullptr));
+      HEADRACE_TRY(
+          offer(std::move(*info), task, std::move(to_key), existing ? &*existing : nullptr));
     }
     source.pop();
   }
@@ -318,7 +321,8 @@ bool Lister::is_current(const ObjectInfo& info, const ObjectInfo& existing) cons
   return !info.etag.empty() && info.etag == existing.etag;
 }
 
-Status Lister::offer(ObjectInfo&& info, std::string to_key, const ObjectInfo* existing) {
+Status Lister::offer(ObjectInfo&& info, const CopyTask& task, std::string to_key,
+                     const ObjectInfo* existing) {
   Counts& counts = transfer_.counts();
   // Marks of empty directories have no file that could stand for them.
   const bool is_mark = info.size_bytes == 0 && info.key.ends_with('/') && transfer_.local_target();
@@ -339,6 +343,7 @@ Status Lister::offer(ObjectInfo&& info, std::string to_key, const ObjectInfo* ex
   item.size_bytes = info.size_bytes;
   item.etag = std::move(info.etag);
   item.modified_unix_s = info.modified_unix_s;
+  item.version_id = task.version_id;
   if (transfer_.copies_on_server() || !transfer_.is_small(item.size_bytes)) {
     // Large objects go to the movers one by one; small ones that were found before them go first.
     HEADRACE_TRY(flush());

@@ -93,7 +93,8 @@ class Lister {
   Status check_overlap(const CopyTask& task, const Glob& pattern, const std::string& from_key,
                        const std::string& to_key) const;
   /// Copies the object, or skips it when `existing` is as good.
-  Status offer(ObjectInfo&& info, std::string to_key, const ObjectInfo* existing);
+  Status offer(ObjectInfo&& info, const CopyTask& task, std::string to_key,
+               const ObjectInfo* existing);
   bool is_current(const ObjectInfo& info, const ObjectInfo& existing) const;
   Status flush();
 

@@ -142,6 +142,10 @@ bool Mover::start(Unit& unit) {
     start_read(std::move(unit), std::move(slab));
     return true;
   }
+  if (source_ && target_ && !unit.item.details) {
+    transfer_.look_up(std::move(unit.item));
+    return true;
+  }
   Status status = source_ ? Status() : read_local(unit, slab);
   if (!status.ok()) {
     end(unit, std::move(status));
@@ -154,7 +158,8 @@ bool Mover::start(Unit& unit) {
   auto op = std::make_unique<Op>();
   op->unit = std::move(unit);
   ++in_flight_;
-  start_write(std::move(op), std::move(slab));
+  const std::shared_ptr<const ObjectDetails> details = op->unit.item.details;
+  start_write(std::move(op), std::move(slab), details.get());
   return true;
 }
 
@@ -240,6 +245,10 @@ void Mover::start_read(Unit&& unit, Slab slab) {
   Request request;
   request.key = item.from_key;
   request.etag = item.etag;
+  request.version_id = item.version_id;
+  // Of a large object that goes to a store they were asked for before.
+  request.wants_details =
+      writer_ ? op->unit.part == 0 && KeptSettings::tells_files() : !op->unit.large;
   request.offset_bytes = op->unit.large ? op->unit.large->offset_of(op->unit.part) : 0;
   request.length_bytes = slab.bytes().size();
   request.slab = std::move(slab);
@@ -248,7 +257,8 @@ void Mover::start_read(Unit&& unit, Slab slab) {
   ++in_flight_;
 }
 
-void Mover::start_write(std::unique_ptr<Op> op, Slab slab) {
+/// `details`: of the source, when it is a store's and the unit a small object.
+void Mover::start_write(std::unique_ptr<Op> op, Slab slab, const ObjectDetails* details) {
   op->is_write = true;
   const Unit& unit = op->unit;
   Request request;
@@ -259,6 +269,9 @@ void Mover::start_write(std::unique_ptr<Op> op, Slab slab) {
   if (unit.large) {
     request.upload_id = unit.large->upload_id;
     request.part_number = unit.part + 1;
+  } else {
+    op->settings = transfer_.settings().of(unit.item.from_key, details);
+    request.settings = op->settings.get();
   }
   request.tag = reinterpret_cast<std::uintptr_t>(op.release());
   if (!source_) return unsent_.push(std::move(request));
@@ -310,7 +323,9 @@ void Mover::take_read(std::unique_ptr<Op> op, Completion& completion) {
   const bool is_whole =
       completion.object_size_bytes == 0 || completion.object_size_bytes == op->item().size_bytes;
   if (completion.status.ok() && is_whole && target_ && !transfer_.is_stopped()) {
-    return start_write(std::move(op), std::move(completion.slab));
+    static const ObjectDetails kNone;
+    return start_write(std::move(op), std::move(completion.slab),
+                       completion.details ? completion.details.get() : &kNone);
   }
   Status status = std::move(completion.status);
   if (status.ok() && !is_whole)  // a store without versions
@@ -320,6 +335,8 @@ void Mover::take_read(std::unique_ptr<Op> op, Completion& completion) {
     status = unit.large ? unit.large->file->write_part(unit.part, completion.slab.bytes())
                         : writer_->write(unit.item.to_key, completion.slab.bytes(),
                                          transfer_.publish_options(unit.item));
+    if (status.ok() && completion.details)
+      transfer_.settings().tell_file(op->item().from_key, *completion.details);
   }
   completion.slab = Slab();
   --in_flight_;

@@ -30,6 +30,7 @@ class Mover final : public Sleeper {
   struct Op {
     Unit unit;
     bool is_write = false;
+    std::shared_ptr<const ObjectSettings> settings;  // Of the write.
     const Item& item() const noexcept { return unit.large ? unit.large->item : unit.item; }
   };
 
@@ -38,7 +39,7 @@ class Mover final : public Sleeper {
   void fill();
   bool start(Unit& unit);
   void start_read(Unit&& unit, Slab slab);
-  void start_write(std::unique_ptr<Op> op, Slab slab);
+  void start_write(std::unique_ptr<Op> op, Slab slab, const ObjectDetails* details);
   /// False when others hold the memory. Errors: kInvalidArgument (more than there is at all).
   Result<bool> acquire(std::uint64_t length_bytes, Slab& out);
   bool move_locally(Unit& unit);

@@ -126,7 +126,8 @@ Result<std::uint64_t> read_stream(Store& from, const std::string& key, int to_fd
                                   const StreamOptions& options, std::stop_token stop) {
   HEADRACE_TRY(check(to_fd, options));
   // Its version is asked for with each part, so that no output mixes two versions.
-  HEADRACE_TRY_ASSIGN(const ObjectInfo info, from.head(key, {.stop = stop}));
+  const CallOptions call{.stop = stop, .version_id = options.version_id};
+  HEADRACE_TRY_ASSIGN(const ObjectInfo info, from.head(key, call));
   end = std::min(end, info.size_bytes);
   if (begin > end)
     return Status(Code::kInvalidArgument, from.object_url(key) + " has " +
@@ -139,7 +140,7 @@ Result<std::uint64_t> read_stream(Store& from, const std::string& key, int to_fd
   std::vector<io::ScanPiece> pieces;
   for (std::uint64_t at = begin; at < end; at += part_bytes)
     pieces.push_back({at, std::min(part_bytes, end - at)});
-  io::ObjectScan scan(from, *pool, {.stop = stop}, options.max_in_flight);
+  io::ObjectScan scan(from, *pool, call, options.max_in_flight);
   HEADRACE_TRY(scan.run(
       {.key = info.key, .etag = info.etag, .pieces = pieces},
       [&](std::size_t, const RangeData& data) { return write_full(to_fd, data.bytes(), stop); }));

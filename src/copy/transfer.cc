@@ -60,6 +60,7 @@ Transfer::Transfer(Store& from, Store& to, const CopyOptions& options,
                         ? nullptr
                         : std::make_unique<LocalTree>(to.local_directory())),
       copies_on_server_(from.url() == to.url() && from_directory_.empty()),
+      settings_(from, to),
       pool_(std::move(pool)) {
   // At least eight parts fit the memory.
   const std::uint64_t most = std::max(options.memory_bytes / 8 / 4096 * 4096, std::uint64_t{4096});
@@ -150,13 +151,25 @@ void Transfer::fail(const Item& item, Status status) {
 
 void Transfer::retry_changed(Item item, Status status) {
   if (item.is_second_try || status.code() != Code::kChanged) return fail(item, std::move(status));
+  item.is_second_try = true;
+  look_again(std::move(item));
+}
+
+void Transfer::look_up(Item item) { look_again(std::move(item)); }
+
+Result<ObjectInfo> Transfer::head_source(const Item& item) {
+  return from_.head(item.from_key, {.stop = stop_.get_token(), .version_id = item.version_id});
+}
+
+void Transfer::look_again(Item item) {
   post([this, item = std::move(item)]() mutable {
-    auto found = from_.head(item.from_key, call_options());
+    auto found = head_source(item);
     if (!found) return fail(item, std::move(found).error());
     item.etag = std::move(found->etag);
     item.size_bytes = found->size_bytes;
     item.modified_unix_s = found->modified_unix_s;
-    item.is_second_try = true;
+    static const auto kNone = std::make_shared<const ObjectDetails>();
+    item.details = found->details ? std::move(found->details) : kNone;
     // Not begin_large(): it waits for a place, and this thread is one of those that make places
     // free.
     if (!is_small(item.size_bytes)) return open_large(std::move(item));
@@ -222,8 +235,10 @@ void Transfer::copy_on_server(Item item) {
   Status status;
   if (is_stopped()) {
     status = Status(Code::kCancelled, "cancelled");
-  } else if (auto copied = to_.copy(item.from_key, item.to_key, call_options()); !copied) {
-    status = std::move(copied).error();
+  } else {
+    auto copied = to_.copy(item.from_key, item.to_key,
+                           {.stop = stop_.get_token(), .version_id = item.version_id});
+    if (!copied) status = std::move(copied).error();
   }
   end_large();
   if (!status.ok()) return fail(item, std::move(status));
@@ -298,9 +313,21 @@ Status Transfer::open_ends(LargeCopy& large) {
 
 Status Transfer::open_upload(LargeCopy& large) {
   const std::string& key = large.item.to_key;
+  HEADRACE_TRY_ASSIGN(large.settings, settings_of_upload(large));
   if (adopt_upload(large)) return {};
-  HEADRACE_TRY_ASSIGN(large.upload_id, to_.create_upload(key, call_options()));
+  HEADRACE_TRY_ASSIGN(large.upload_id, to_.create_upload(key, {.stop = stop_.get_token(),
+                                                               .settings = large.settings.get()}));
   return {};
+}
+
+Result<std::shared_ptr<const ObjectSettings>> Transfer::settings_of_upload(const LargeCopy& large) {
+  const Item& item = large.item;
+  if (large.local_source) return settings_.of(item.from_key, nullptr);
+  HEADRACE_TRY_ASSIGN(const ObjectInfo info, head_source(item));
+  if (info.etag != item.etag)
+    return Status(Code::kChanged, item.from_key + ": changed since it was listed");
+  static const ObjectDetails kNone;
+  return settings_.of(item.from_key, info.details ? info.details.get() : &kNone);
 }
 
 /// Goes on with an upload that holds parts of this very file, and aborts those that hold nothing:
@@ -311,8 +338,10 @@ bool Transfer::adopt_upload(LargeCopy& large) {
   auto pending = to_.list_uploads(key, call_options());
   // A store that cannot list uploads, or will not let us: nothing is found, nothing is kept.
   if (!pending) return false;
-  large.is_upload_kept = static_cast<bool>(large.local_source);
-  if (large.item.is_second_try) return false;
+  // Which access an upload will give, nobody tells; what else it was begun with shows in the end
+  // (is_as_wanted()).
+  large.is_upload_kept = large.local_source && to_.settings().acl.empty();
+  if (large.item.is_second_try || !to_.settings().acl.empty()) return false;
   std::size_t looks = 0;
   // S3 lists the uploads of a key in the order in which they were begun: the newest is looked into
   // first.
@@ -388,6 +417,17 @@ void Transfer::finish_large(const std::shared_ptr<LargeCopy>& large) {
   } else {
     status = complete_large(*large);
   }
+  bool is_other = false;  // made by a run with other settings
+  if (status.ok() && large->is_adopted && !is_stopped()) {
+    auto is_same = is_as_wanted(*large);
+    if (!is_same) status = std::move(is_same).error();
+    is_other = is_same && !*is_same;
+  }
+  if (is_other) {
+    Item again = std::move(large->item);
+    again.is_second_try = true;
+    return open_large(std::move(again));
+  }
   // Somebody else has completed or aborted the upload.
   const bool may_begin_anew =
       !large->upload_id.empty() && (large->is_adopted || !large->item.is_second_try);
@@ -418,8 +458,16 @@ Status Transfer::complete_large(LargeCopy& large) {
   std::sort(parts.begin(), parts.end(), [](const UploadedPart& a, const UploadedPart& b) {
     return a.part_number < b.part_number;
   });
-  auto done = to_.complete_upload(large.item.to_key, large.upload_id, parts, call_options());
+  auto done = to_.complete_upload(large.item.to_key, large.upload_id, parts,
+                                  {.stop = stop_.get_token(), .settings = large.settings.get()});
   return done ? Status() : std::move(done).error();
+}
+
+/// Whether the object that an adopted upload became has the settings that this run wants: an
+/// earlier run may have begun the upload with others.
+Result<bool> Transfer::is_as_wanted(const LargeCopy& large) {
+  HEADRACE_TRY_ASSIGN(const ObjectInfo info, to_.head(large.item.to_key, call_options()));
+  return !info.details || has_settings(info.details->settings, *large.settings);
 }
 
 /// Keeps what the next run can go on with: after a stop and after failures that may pass.

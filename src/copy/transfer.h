@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/thread_pool.h"
+#include "copy/kept_settings.h"
 #include "copy/local_tree.h"
 #include "headrace/copy.h"
 #include "headrace/memory.h"
@@ -32,6 +33,9 @@ struct Item {
   std::uint64_t size_bytes = 0;
   std::string etag;
   std::int64_t modified_unix_s = 0;
+  std::string version_id;
+  /// Of objects without bytes, which no read tells about: once they were asked for.
+  std::shared_ptr<const ObjectDetails> details;
   bool is_second_try = false;
 };
 
@@ -47,8 +51,9 @@ struct LargeCopy {
 
   std::unique_ptr<PartialFile> file;  ///< When the target is a file; else
   std::string upload_id;
-  bool is_upload_kept = false;  ///< A later run can find it and its parts.
-  bool is_adopted = false;      ///< Begun by an earlier run, or by somebody else.
+  std::shared_ptr<const ObjectSettings> settings;  ///< Of the upload.
+  bool is_upload_kept = false;                     ///< A later run can find it and its parts.
+  bool is_adopted = false;  ///< Begun by an earlier run, or by somebody else.
 
   std::atomic<std::uint32_t> left_count{0};  ///< Parts that have not ended.
   std::atomic<bool> has_failed{false};
@@ -144,6 +149,7 @@ class Transfer {
   const std::string& from_directory() const noexcept { return from_directory_; }
   LocalTree* local_target() noexcept { return local_target_.get(); }
   bool copies_on_server() const noexcept { return copies_on_server_; }
+  const KeptSettings& settings() const noexcept { return settings_; }
   SlabPool& pool() noexcept { return *pool_; }
   WorkQueue& queue() noexcept { return queue_; }
   Counts& counts() noexcept { return counts_; }
@@ -172,6 +178,8 @@ class Transfer {
   void fail_key(const std::string& key, Status status) HEADRACE_EXCLUDES(mutex_);
   /// The object is another version than was listed: looks again, once.
   void retry_changed(Item item, Status status);
+  /// Asks for Item::details of an object without bytes, and queues it again.
+  void look_up(Item item);
   /// A part ended, well or not; the last one ends the object.
   void end_part(const std::shared_ptr<LargeCopy>& large, std::uint64_t moved_bytes);
   /// After the movers have ended: waits for blocking calls, and ends large objects that were
@@ -196,6 +204,10 @@ class Transfer {
   Status complete_large(LargeCopy& large);
   void abandon(LargeCopy& large, Code reason);
   void copy_on_server(Item item);
+  void look_again(Item item);
+  Result<ObjectInfo> head_source(const Item& item);
+  Result<std::shared_ptr<const ObjectSettings>> settings_of_upload(const LargeCopy& large);
+  Result<bool> is_as_wanted(const LargeCopy& large);
   void end_large() HEADRACE_EXCLUDES(mutex_);
 
   Store& from_;
@@ -204,6 +216,7 @@ class Transfer {
   const std::string from_directory_;
   const std::unique_ptr<LocalTree> local_target_;
   const bool copies_on_server_;
+  const KeptSettings settings_;
   std::uint64_t part_bytes_ = 0;
   std::uint64_t small_bytes_ = 0;
   const std::unique_ptr<SlabPool> pool_;

@@ -107,6 +107,7 @@ void RangeFetcher::queue(const RangeRead& read, Slab slab) {
   if (read.is_head) request.op = Op::kHead;
   request.key = slot.key;
   request.etag = slot.etag;
+  request.version_id = options_.call.version_id;
   request.allow_short = read.allow_short;
   request.fresh_connection = read.is_fresh;
   request.offset_bytes = read.offset_bytes;

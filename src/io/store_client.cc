@@ -261,7 +261,12 @@ Status StoreClient::read(RangeFetcher::Options options,
 
 Status StoreClient::fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
                           std::span<std::byte> out, const Pause& pause, bool is_fresh) {
-  return read(read_options(pause), [&](RangeFetcher& fetcher) -> Status {
+  return fetch(key, etag, offset_bytes, out, read_options(pause), is_fresh);
+}
+
+Status StoreClient::fetch(std::string_view key, std::string_view etag, std::uint64_t offset_bytes,
+                          std::span<std::byte> out, RangeFetcher::Options options, bool is_fresh) {
+  return read(std::move(options), [&](RangeFetcher& fetcher) -> Status {
     for (std::uint64_t at = 0; at < out.size(); at += part_bytes_) {
       fetcher.start({.key = key,
                      .etag = etag,
@@ -296,11 +301,13 @@ Completion StoreClient::write(Request request, std::span<const std::byte> bytes,
 }
 
 Result<ObjectInfo> StoreClient::upload(const std::string& key, std::span<const std::byte> bytes,
-                                       std::uint64_t part_bytes, const Pause& pause) {
+                                       std::uint64_t part_bytes, const Pause& pause,
+                                       const ObjectSettings* settings) {
   Holding active(*this);
   Lease handle(*this);
   HEADRACE_TRY(handle.take());
   RangeFetcher::Options like = read_options(pause);
+  like.call.settings = settings;
   HEADRACE_TRY_ASSIGN(const auto uploader,
                       io::Uploader::begin(*store_, *handle, key,
                                           {.call = std::move(like.call),

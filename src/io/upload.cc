@@ -23,8 +23,9 @@ StoreClient::Upload::Upload(std::shared_ptr<StoreClient> client, std::string key
       lease_(*client_) {}
 
 Result<std::unique_ptr<StoreClient::Upload>> StoreClient::Upload::create(
-    std::shared_ptr<StoreClient> client, std::string key, Pause pause) {
+    std::shared_ptr<StoreClient> client, std::string key, Pause pause, ObjectSettings settings) {
   std::unique_ptr<Upload> upload(new Upload(std::move(client), std::move(key), std::move(pause)));
+  upload->settings_ = std::move(settings);
   HEADRACE_TRY(upload->lease_.take());
   return upload;
 }
@@ -37,7 +38,7 @@ Status StoreClient::Upload::begin() {
   std::stop_callback closed(client_->closing(), [this] { stop_.request_stop(); });
   const auto memory = [this](std::size_t size) { return client_->acquire(size, pause_); };
   auto uploader = io::Uploader::begin(*client_->store_, *lease_, key_,
-                                      {.call = {.stop = stop_.get_token()},
+                                      {.call = {.stop = stop_.get_token(), .settings = &settings_},
                                        .max_in_flight = kPartsInFlight,
                                        .pause = pause_,
                                        .acquire = memory});

@@ -54,6 +54,7 @@ Result<ObjectInfo> put_object(Store& store, SlabPool& pool, const std::string& k
   request.op = Op::kPut;
   request.key = key;
   request.if_absent = if_absent;
+  request.settings = call.settings;
   request.length_bytes = bytes.size();
   request.deadline = call.deadline;
   if (!bytes.empty()) {
@@ -83,6 +84,7 @@ Result<std::string> read_object(Store& store, SlabPool& pool, const std::string&
   {
     Request request;
     request.key = found.key;
+    request.version_id = call.version_id;
     request.allow_short = true;
     request.length_bytes =
         std::min({kFirstBytes, pool.limit_bytes(), std::max<std::uint64_t>(max_bytes, 1)});

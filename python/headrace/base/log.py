@@ -28,7 +28,8 @@ _PATIENCE = 1.0
 
 _root = logging.getLogger("headrace")
 _loggers = {
-    area: logging.getLogger(f"headrace.{area}") for area in ("store", "loader", "index", "credentials", "log")
+    area: logging.getLogger(f"headrace.{area}")
+    for area in ("store", "copy", "loader", "index", "credentials", "log")
 }
 
 
