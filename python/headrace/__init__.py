@@ -25,6 +25,7 @@ from headrace.errors import (
     UnsupportedError,
     UserCodeError,
 )
+from headrace.store.settings import ObjectSettings
 from headrace.store.store import RangeResult, Store, StoreOptions
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ __all__ = [
     "MixtureSource",
     "NotFoundError",
     "ObjectInfo",
+    "ObjectSettings",
     "RangeResult",
     "Shard",
     "Store",

@@ -55,6 +55,11 @@ OptionTable<CopyOptions> make_table() {
       {"events", plain(&CopyOptions::keeps_events)},
       {"keep_times", plain(&CopyOptions::keeps_times)},
       {"fsync", plain(&CopyOptions::syncs_files)},
+      // Of every task: a version is that of one object.
+      {"version_id",
+       [](CopyOptions& options, nb::handle value) {
+         for (CopyTask& task : options.tasks) task.version_id = nb::cast<std::string>(value);
+       }},
       {"part_bytes", plain(&CopyOptions::part_bytes)},
       {"memory_bytes", plain(&CopyOptions::memory_bytes)},
       {"max_in_flight", plain(&CopyOptions::max_in_flight)},
@@ -127,9 +132,10 @@ ObjectInfo write_from(PyStore& store, const std::string& key, int fd, std::uint6
 }
 
 std::uint64_t read_to(PyStore& store, const std::string& key, int fd, std::uint64_t begin,
-                      std::uint64_t end, std::uint64_t memory_bytes) {
+                      std::uint64_t end, std::uint64_t memory_bytes,
+                      const std::string& version_id) {
   auto client = store.client.get();
-  const StreamOptions options{.memory_bytes = memory_bytes};
+  const StreamOptions options{.memory_bytes = memory_bytes, .version_id = version_id};
   return value_or_raise(run_interruptible([&](std::stop_token stop) {
                           return read_stream(client->store(), key, fd, begin, end, options,
                                              std::move(stop));
@@ -175,7 +181,7 @@ void bind_copy(nb::module_& m) {
         nb::arg("memory_bytes") = std::uint64_t{128} << 20);
   m.def("read_stream", &read_to, nb::arg("store"), nb::arg("key"), nb::arg("fd"),
         nb::arg("begin") = 0, nb::arg("end") = UINT64_MAX,
-        nb::arg("memory_bytes") = std::uint64_t{128} << 20);
+        nb::arg("memory_bytes") = std::uint64_t{128} << 20, nb::arg("version_id") = "");
 }
 
 }  // namespace headrace

@@ -19,6 +19,8 @@ class OptionTable {
 
   OptionTable(std::initializer_list<std::pair<const std::string, Setter>> rows) : rows_(rows) {}
 
+  void add(std::string name, Setter setter) { rows_.emplace(std::move(name), std::move(setter)); }
+
   /// Sets what `fields` names; None: the default stays. Raises InvalidArgumentError for an unknown
   /// name or a value of the wrong kind.
   void apply(const nb::dict& fields, Options& options) const {

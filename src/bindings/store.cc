@@ -18,6 +18,7 @@
 #include "cluster_options.h"
 #include "errors.h"
 #include "metrics.h"
+#include "object_settings.h"
 #include "store_options.h"
 
 namespace headrace {
@@ -40,7 +41,15 @@ std::span<std::byte> writable(nb::bytes& bytes) {
   return {reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr())), bytes.size()};
 }
 
-nb::bytes get(PyStore& self, const std::string& key) {
+/// How one version of an object is read; `version_id` empty: the newest.
+RangeFetcher::Options read_options(StoreClient& client, const Pause& pause,
+                                   const std::string& version_id) {
+  RangeFetcher::Options options = client.read_options(pause);
+  options.call.version_id = version_id;
+  return options;
+}
+
+nb::bytes get(PyStore& self, const std::string& key, const std::string& version_id) {
   auto client = self.client.get();
   // Until the first part is given back, which waits for Python's lock: other calls are not to think
   // meanwhile that nobody will give memory back.
@@ -55,6 +64,7 @@ nb::bytes get(PyStore& self, const std::string& key) {
     }
     Request request;
     request.key = key;
+    request.version_id = version_id;
     request.allow_short = true;
     request.length_bytes = client->part_bytes();
     request.slab = *std::move(slab);
@@ -72,7 +82,8 @@ nb::bytes get(PyStore& self, const std::string& key) {
   if (first.length_bytes < size) {
     raise_if_error(without_gil([&](const Pause& pause) {
                      return client->fetch(key, first.etag, first.length_bytes,
-                                          out.subspan(first.length_bytes), pause);
+                                          out.subspan(first.length_bytes),
+                                          read_options(*client, pause, version_id));
                    }),
                    key);
   }
@@ -80,11 +91,12 @@ nb::bytes get(PyStore& self, const std::string& key) {
 }
 
 nb::bytes get_range(PyStore& self, const std::string& key, std::uint64_t offset,
-                    std::uint64_t length, const std::string& etag) {
+                    std::uint64_t length, const std::string& etag, const std::string& version_id) {
   auto client = self.client.get();
   nb::bytes result = make_bytes(length);
   raise_if_error(without_gil([&](const Pause& pause) {
-                   return client->fetch(key, etag, offset, writable(result), pause);
+                   return client->fetch(key, etag, offset, writable(result),
+                                        read_options(*client, pause, version_id));
                  }),
                  key);
   return result;
@@ -97,14 +109,16 @@ std::uint64_t upload_part_bytes(std::uint64_t size_bytes) {
   return std::max(8 * kMiB, (for_count + kMiB - 1) / kMiB * kMiB);
 }
 
-ObjectInfo put(PyStore& self, const std::string& key, nb::handle data, bool if_absent) {
+ObjectInfo put(PyStore& self, const std::string& key, nb::handle data, bool if_absent,
+               const nb::dict& fields) {
   auto client = self.client.get();
+  const ObjectSettings settings = parse_settings(fields);
   const BufferArgument source(data);
   const auto bytes = source.bytes();
   const std::uint64_t part_bytes = upload_part_bytes(bytes.size());
   if (bytes.size() > 2 * part_bytes && !if_absent) {
     return value_or_raise(without_gil([&](const Pause& pause) {
-                            return client->upload(key, bytes, part_bytes, pause);
+                            return client->upload(key, bytes, part_bytes, pause, &settings);
                           }),
                           key);
   }
@@ -113,6 +127,7 @@ ObjectInfo put(PyStore& self, const std::string& key, nb::handle data, bool if_a
     request.op = Op::kPut;
     request.key = key;
     request.if_absent = if_absent;
+    request.settings = &settings;
     return client->write(std::move(request), bytes, pause);
   });
   raise_if_error(done.status, key);
@@ -131,6 +146,40 @@ auto control(PyStore& self, Call&& call) {
     std::stop_callback closed(client->closing(), end);
     return call(client->store(), CallOptions{.stop = either.get_token()});
   });
+}
+
+CallOptions with_version(const CallOptions& call, const std::string& version_id) {
+  CallOptions out = call;
+  out.version_id = version_id;
+  return out;
+}
+
+ObjectInfo head(PyStore& self, const std::string& key, const std::string& version_id) {
+  return value_or_raise(control(self,
+                                [&](Store& store, const CallOptions& call) {
+                                  return store.head(key, with_version(call, version_id));
+                                }),
+                        key);
+}
+
+void remove_one(PyStore& self, const std::string& key, const std::string& version_id) {
+  raise_if_error(control(self,
+                         [&](Store& store, const CallOptions& call) {
+                           return store.remove(key, with_version(call, version_id));
+                         }),
+                 key);
+}
+
+ObjectInfo copy(PyStore& self, const std::string& from_key, const std::string& to_key,
+                const std::string& version_id, const nb::dict& fields) {
+  const ObjectSettings settings = parse_settings(fields);
+  return value_or_raise(control(self,
+                                [&](Store& store, const CallOptions& call) {
+                                  CallOptions all = with_version(call, version_id);
+                                  all.settings = &settings;
+                                  return store.copy(from_key, to_key, all);
+                                }),
+                        from_key);
 }
 
 std::tuple<std::vector<ObjectInfo>, std::vector<std::string>, std::string> list_page(
@@ -181,6 +230,21 @@ void bind_object_info(nb::module_& m) {
             return info.modified_unix_s == 0 ? std::nullopt : std::optional(info.modified_unix_s);
           },
           "Seconds since 1970 UTC, None when unknown.")
+      .def_prop_ro(
+          "settings",
+          [](const ObjectInfo& info) {
+            return info.details ? nb::object(make_settings(info.details->settings)) : nb::none();
+          },
+          "Those that it was written with, as keyword arguments of Store.put(); None when they "
+          "were "
+          "not asked for (listings) or the store keeps none (files).")
+      .def_prop_ro(
+          "version_id",
+          [](const ObjectInfo& info) {
+            const bool is_told = info.details && !info.details->version_id.empty();
+            return is_told ? std::optional(info.details->version_id) : std::nullopt;
+          },
+          "In a bucket that keeps versions; None when it was not told.")
       .def("__repr__", [](const ObjectInfo& info) {
         return "ObjectInfo(key='" + info.key + "', size=" + std::to_string(info.size_bytes) +
                ", etag='" + info.etag + "')";
@@ -235,30 +299,15 @@ void bind_store(nb::module_& m) {
           nb::arg("cache_limit_bytes") = 0, nb::arg("cluster") = nb::list())
       .def_prop_ro("url", [](PyStore& self) { return self.client.get()->store().url(); })
       .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
-      .def("get", &get, nb::arg("key"))
+      .def("get", &get, nb::arg("key"), nb::arg("version_id") = "")
       .def("get_range", &get_range, nb::arg("key"), nb::arg("offset"), nb::arg("length"),
-           nb::arg("etag") = "")
-      .def("put", &put, nb::arg("key"), nb::arg("data"), nb::arg("if_absent") = false)
-      .def(
-          "head",
-          [](PyStore& self, const std::string& key) {
-            return value_or_raise(
-                control(self, [&](Store& store,
-                                  const CallOptions& call) { return store.head(key, call); }),
-                key);
-          },
-          nb::arg("key"))
+           nb::arg("etag") = "", nb::arg("version_id") = "")
+      .def("put", &put, nb::arg("key"), nb::arg("data"), nb::arg("if_absent") = false,
+           nb::arg("settings") = nb::dict())
+      .def("head", &head, nb::arg("key"), nb::arg("version_id") = "")
       .def("list_page", &list_page, nb::arg("prefix"), nb::arg("delimiter"),
            nb::arg("continuation"))
-      .def(
-          "remove",
-          [](PyStore& self, const std::string& key) {
-            raise_if_error(
-                control(self, [&](Store& store,
-                                  const CallOptions& call) { return store.remove(key, call); }),
-                key);
-          },
-          nb::arg("key"))
+      .def("remove", &remove_one, nb::arg("key"), nb::arg("version_id") = "")
       .def("remove_many", &remove_many, nb::arg("keys"))
       .def(
           "uploads",
@@ -285,16 +334,8 @@ void bind_store(nb::module_& m) {
           },
           nb::arg("key"), nb::arg("upload_id"))
       .def("presign", &presign, nb::arg("key"), nb::arg("writes"), nb::arg("seconds"))
-      .def(
-          "copy",
-          [](PyStore& self, const std::string& from_key, const std::string& to_key) {
-            return value_or_raise(control(self,
-                                          [&](Store& store, const CallOptions& call) {
-                                            return store.copy(from_key, to_key, call);
-                                          }),
-                                  from_key);
-          },
-          nb::arg("from_key"), nb::arg("to_key"))
+      .def("copy", &copy, nb::arg("from_key"), nb::arg("to_key"), nb::arg("version_id") = "",
+           nb::arg("settings") = nb::dict())
       .def("metrics", &metrics)
       .def("close", &close);
 }

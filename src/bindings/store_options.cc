@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "object_settings.h"
 #include "option_table.h"
 
 namespace headrace {
@@ -65,6 +66,10 @@ OptionTable<StoreOptions> make_table() {
       {"retry_seed", plain(&StoreOptions::retry_seed)},
       {"verify_checksums", plain(&StoreOptions::verify_checksums)},
       {"upload_checksum", parsed(&StoreOptions::upload_checksum, parse_checksum)},
+      {"settings",
+       [](StoreOptions& options, nb::handle value) {
+         options.settings = parse_settings(nb::cast<nb::dict>(value));
+       }},
       {"requester_pays", plain(&StoreOptions::requester_pays)},
       {"tls_verify", plain(&StoreOptions::tls_verify)},
       {"ca_bundle", plain(&StoreOptions::ca_bundle)},

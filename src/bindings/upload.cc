@@ -11,6 +11,7 @@
 
 #include "buffers.h"
 #include "errors.h"
+#include "object_settings.h"
 #include "store.h"
 
 namespace headrace {
@@ -31,12 +32,14 @@ class PyUpload {
   }
 
  public:
-  PyUpload(std::shared_ptr<StoreClient> client, std::string key) : key_(std::move(key)) {
+  PyUpload(std::shared_ptr<StoreClient> client, std::string key, ObjectSettings settings)
+      : key_(std::move(key)) {
     const Pause pause = [] {
       nb::gil_scoped_acquire acquire;
       check_signals();
     };
-    upload_ = value_or_raise(StoreClient::Upload::create(std::move(client), key_, pause), key_);
+    upload_ = value_or_raise(
+        StoreClient::Upload::create(std::move(client), key_, pause, std::move(settings)), key_);
   }
   ~PyUpload() {
     if (generation_ != fork_generation()) {
@@ -90,10 +93,10 @@ void bind_upload(nb::module_& m) {
   nb::class_<PyUpload>(m, "Upload")
       .def(
           "__init__",
-          [](PyUpload* self, PyStore& store, std::string key) {
-            new (self) PyUpload(store.client.get(), std::move(key));
+          [](PyUpload* self, PyStore& store, std::string key, const nb::dict& settings) {
+            new (self) PyUpload(store.client.get(), std::move(key), parse_settings(settings));
           },
-          nb::arg("store"), nb::arg("key"))
+          nb::arg("store"), nb::arg("key"), nb::arg("settings") = nb::dict())
       .def("put", &PyUpload::put, nb::arg("part"))
       .def("finish", &PyUpload::finish)
       .def("abort", &PyUpload::abort);

@@ -13,6 +13,7 @@ from headrace import _native
 from headrace.base.live import Closing
 from headrace.cli.declare import Where
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
+from headrace.store.settings import ObjectSettings
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
 
@@ -229,18 +230,26 @@ class Stores(Closing):
         self.options: dict[str, Any] = {**where.as_dict(), **options}
         self._memory = memory
         self._open: dict[str, Store] = {}
+        self._written: dict[str, Store] = {}
 
     def open(self, root: str) -> Store:
-        if root not in self._open:
+        return self._opened(self._open, root)
+
+    def open_to_write(self, root: str, settings: ObjectSettings) -> Store:
+        """A store that writes with these settings: another than open() gives when there are any."""
+        return self._opened(self._written, root, settings=settings) if settings else self.open(root)
+
+    def _opened(self, stores: dict[str, Store], root: str, **options: Any) -> Store:
+        if root not in stores:
             self._check_endpoint(root)
-            options = self.options_of(root)
+            options |= self.options_of(root)
             shared = together.stores
-            self._open[root] = (
+            stores[root] = (
                 Store(root, memory=self._memory, **options)
                 if shared is None
                 else shared.open(root, self._memory, options)
             )
-        return self._open[root]
+        return stores[root]
 
     def options_of(self, root: str) -> dict[str, Any]:
         return self.options
@@ -248,7 +257,9 @@ class Stores(Closing):
     def _check_endpoint(self, root: str) -> None:
         """One endpoint cannot be that of two services; one of them would see the other's credentials."""
         schemes = {
-            r.partition("://")[0] for r in (*self._open, root) if not is_local(r) and not is_web(r)
+            r.partition("://")[0]
+            for r in (*self._open, *self._written, root)
+            if not is_local(r) and not is_web(r)
         } - {"memory"}
         if self.options["endpoint"] and len(schemes) > 1:
             raise InvalidArgumentError(
@@ -261,5 +272,5 @@ class Stores(Closing):
 
     def close(self) -> None:
         if together.stores is None:
-            for store in self._open.values():
+            for store in (*self._open.values(), *self._written.values()):
                 store.close()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _native
 from headrace.cli.base import Stores, is_local, local_path, split_url, split_wildcard, wildcard
+from headrace.cli.settings import ObjectOptions
 from headrace.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -30,11 +31,12 @@ def _join(prefix: str, name: str) -> str:
     return prefix + name if not prefix or prefix.endswith("/") else f"{prefix}/{name}"
 
 
-def _open_target(stores: Stores, url: str, is_directory: bool) -> tuple[Store, str]:
+def _open_target(stores: Stores, url: str, is_directory: bool, written: ObjectOptions) -> tuple[Store, str]:
     """The store, and the key or the prefix below which all goes (empty or ending in a slash)."""
     if is_local(url) and is_directory:
-        return stores.open(local_path(url).rstrip("/") or "/"), ""
-    store, key = stores.split(url)
+        return stores.open_to_write(local_path(url).rstrip("/") or "/", written.settings()), ""
+    root, key = split_url(url)
+    store = stores.open_to_write(root, written.settings())
     if is_directory and key and not key.endswith("/"):
         key += "/"
     return store, key
@@ -88,12 +90,16 @@ def _source_task(stores: Stores, url: str, target: str, shape: Shape) -> tuple[S
     )
 
 
-def plan(stores: Stores, sources: list[str], target_url: str, recursive: bool, raw: bool) -> list[Job]:
-    shape = Shape(recursive, raw, len(sources) > 1)
+def plan(
+    stores: Stores, sources: list[str], target_url: str, shape: Shape, written: ObjectOptions
+) -> list[Job]:
     is_directory = (
-        recursive or shape.many or target_is_directory(target_url) or shape.pattern(sources[0]) is not None
+        shape.recursive
+        or shape.many
+        or target_is_directory(target_url)
+        or shape.pattern(sources[0]) is not None
     )
-    target, prefix = _open_target(stores, target_url, is_directory)
+    target, prefix = _open_target(stores, target_url, is_directory, written)
     jobs: dict[int, Job] = {}
     taken: dict[str, str] = {}
     for url in sources:

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 from headrace import _native
 from headrace.base.units import parse_bytes
-from headrace.cli.base import Stores, data_on_stdout, is_local, print_json, together
+from headrace.cli.base import Stores, data_on_stdout, is_local, print_json, split_url, together
 from headrace.cli.declare import DataWhere, DryRun, Json, Names, argument, option
-from headrace.cli.plan import plan, target_is_directory
+from headrace.cli.plan import Shape, plan, target_is_directory
 from headrace.cli.running import Settings, run
+from headrace.cli.settings import ObjectOptions
 from headrace.errors import InvalidArgumentError
 
 STREAM_MEMORY_SHARE = 2
@@ -111,7 +112,12 @@ def cp(
     keep_times: Annotated[
         bool, option("--keep-times", help="Local files get the time of their source.")
     ] = False,
+    version_id: Annotated[
+        str | None,
+        option("--version-id", metavar="ID", help="This version of the one object that is copied."),
+    ] = None,
     transfer: Transfer,
+    written: ObjectOptions,
     where: DataWhere,
     json: Json = False,
 ) -> int:
@@ -120,11 +126,13 @@ def cp(
 
     With -r, what is in SRC comes to lie in DST; with several SRC, in DST/name. Large objects that were
     stopped in the middle go on where they stood. Objects that fail do not stop the others; they are listed at
-    the end.
+    the end. Between stores, type, encoding and user metadata are kept; files have none.
 
     Examples:
 
     * `headrace cp s3://bucket/model.bin .`
+
+    * `headrace cp report.csv s3://bucket/ --storage-class STANDARD_IA --metadata run=17`
 
     * `headrace cp -r ./shards s3://bucket/train` — ./shards/a becomes s3://bucket/train/a
 
@@ -137,12 +145,17 @@ def cp(
     *sources, target = urls
     if not sources:
         raise InvalidArgumentError("cp needs a source and a target: headrace cp SRC... DST")
+    shape = Shape(recursive, transfer.raw, len(sources) > 1)
+    if version_id and (recursive or shape.many or shape.pattern(sources[0]) is not None):
+        raise InvalidArgumentError("--version-id is that of one object: give one SRC, without -r or pattern")
     rule = "absent" if no_clobber else "size" if if_size_differ else "always"
-    settings = _settings(transfer, json, rule=rule, keep_times=keep_times, flatten=flatten)
+    settings = _settings(
+        transfer, json, rule=rule, keep_times=keep_times, flatten=flatten, version_id=version_id
+    )
     with _stores(where, transfer) as stores:
         if target == "-" or "-" in sources:
-            return _stream(stores, sources, target, settings)
-        return run(plan(stores, sources, target, recursive, transfer.raw), settings)
+            return _stream(stores, sources, target, settings, written)
+        return run(plan(stores, sources, target, shape, written), settings)
 
 
 def mv(
@@ -155,6 +168,7 @@ def mv(
     no_clobber: NoClobber = False,
     flatten: Flatten = False,
     transfer: Transfer,
+    written: ObjectOptions,
     where: DataWhere,
     json: Json = False,
 ) -> int:
@@ -178,24 +192,32 @@ def mv(
     rule = "absent" if no_clobber else "always"
     settings = _settings(transfer, json, rule=rule, keep_times=False, flatten=flatten)
     with _stores(where, transfer) as stores:
-        jobs = plan(stores, sources, target, recursive, transfer.raw)
+        jobs = plan(stores, sources, target, Shape(recursive, transfer.raw, len(sources) > 1), written)
         return run(jobs, settings._replace(moves=True))
 
 
-def _stream(stores: Stores, sources: list[str], target: str, settings: Settings) -> int:
+def _stream(
+    stores: Stores, sources: list[str], target: str, settings: Settings, written: ObjectOptions
+) -> int:
     started = time.monotonic()
     memory = settings.job["memory_bytes"] // STREAM_MEMORY_SHARE
+    version_id = settings.job["version_id"] or ""
     if target == "-":
+        if written.settings():
+            raise InvalidArgumentError("stdout keeps no settings: leave out " + written.flags())
         for url in sources:
             store, key = stores.split(url)
             with data_on_stdout():
-                _native.read_stream(store._native, key, 1, memory_bytes=memory)
+                _native.read_stream(store._native, key, 1, memory_bytes=memory, version_id=version_id)
         return 0
     if sources != ["-"] or target_is_directory(target):
         raise InvalidArgumentError("stdin becomes one object: headrace cp - s3://bucket/key")
     if together.stores is not None:
         raise InvalidArgumentError("stdin cannot be copied by one of many commands")
-    store, key = stores.split(target)
+    if version_id:
+        raise InvalidArgumentError("stdin has no versions: leave out --version-id")
+    root, key = split_url(target)
+    store = stores.open_to_write(root, written.settings())
     info = _native.write_stream(
         store._native, key, 0, part_bytes=settings.job["part_bytes"] or 8 << 20, memory_bytes=memory
     )
@@ -224,6 +246,7 @@ def sync(
     ] = False,
     size_only: Annotated[bool, option("--size-only", help="Compare sizes only.")] = False,
     transfer: Transfer,
+    written: ObjectOptions,
     where: DataWhere,
     json: Json = False,
 ) -> int:
@@ -240,4 +263,4 @@ def sync(
     rule = "different" if exact else "size" if size_only else "newer"
     settings = _settings(transfer, json, rule=rule, delete=delete)
     with _stores(where, transfer) as stores:
-        return run(plan(stores, [source], target, True, transfer.raw), settings)
+        return run(plan(stores, [source], target, Shape(True, transfer.raw, False), written), settings)

@@ -18,6 +18,7 @@ from headrace.base.recipe import Recipe, lasting
 from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 from headrace.store.peer_names import STORE_PEERS
+from headrace.store.settings import ObjectSettings
 from headrace.store.tiers import CacheChoice, parse_tiers
 
 if TYPE_CHECKING:
@@ -71,6 +72,9 @@ class StoreOptions(TypedDict, total=False):
     """The bucket in the path instead of the host name; default: for custom endpoints."""
     requester_pays: bool
     """S3, GCS: this account pays for the requests."""
+    settings: ObjectSettings | None
+    """Type, metadata, storage class and the like of all that is written through it; those of a single call go
+    before them."""
     poller: str
     """"auto", "uring" or "epoll"."""
     reactors: int
@@ -217,16 +221,19 @@ class Store(live.Closing):
     def closed(self) -> bool:
         return self._native.closed
 
-    def get(self, key: str) -> bytes:
-        """The whole object; a large one is read in parallel parts of one version."""
-        return self._native.get(key)
+    def get(self, key: str, *, version_id: str | None = None) -> bytes:
+        """The whole object; a large one is read in parallel parts of one version: the newest, or ``version_id``
+        (as :meth:`head` tells it)."""
+        return self._native.get(key, version_id or "")
 
-    def get_range(self, key: str, offset: int, length: int, *, etag: str = "") -> bytes:
+    def get_range(
+        self, key: str, offset: int, length: int, *, etag: str = "", version_id: str | None = None
+    ) -> bytes:
         """``length`` bytes from ``offset`` on; an object that ends earlier is a CorruptError, one of another
         version than ``etag`` a ChangedError."""
         if offset < 0 or length < 0:
             raise InvalidArgumentError(f"{key}: offset and length must not be negative")
-        return self._native.get_range(key, offset, length, etag)
+        return self._native.get_range(key, offset, length, etag, version_id or "")
 
     def get_ranges(
         self,
@@ -245,18 +252,28 @@ class Store(live.Closing):
         """
         return _native.RangeReader(self._native, ranges, RangeResult, in_flight or 2 * self._max_in_flight)
 
-    def put(self, key: str, data: Buffer | os.PathLike[str], *, if_absent: bool = False) -> ObjectInfo:
+    def put(
+        self,
+        key: str,
+        data: Buffer | os.PathLike[str],
+        *,
+        if_absent: bool = False,
+        **settings: Unpack[ObjectSettings],
+    ) -> ObjectInfo:
         """Writes an object from bytes, any buffer, or the file at a path; large ones as multipart uploads.
 
         Nothing is visible before all is written. With ``if_absent`` an existing object raises ChangedError.
+
+        :param settings: see :class:`ObjectSettings`: ``content_type="text/csv", metadata={"run": "17"}``.
         """
+        given: dict[str, Any] = dict(settings)
         if not isinstance(data, os.PathLike):
-            return self._native.put(key, data, if_absent)
+            return self._native.put(key, data, if_absent, given)
         with open(data, "rb") as file:
             if os.fstat(file.fileno()).st_size == 0:
-                return self._native.put(key, b"", if_absent)
+                return self._native.put(key, b"", if_absent, given)
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-                return self._native.put(key, mapped, if_absent)
+                return self._native.put(key, mapped, if_absent, given)
 
     def list(self, prefix: str = "", *, recursive: bool = True) -> Iterator[ObjectInfo]:
         """Objects whose key starts with ``prefix``, in byte order, page by page.
@@ -271,9 +288,9 @@ class Store(live.Closing):
             else:
                 yield from objects
 
-    def head(self, key: str) -> ObjectInfo:
-        """Size and version of one object."""
-        return self._native.head(key)
+    def head(self, key: str, *, version_id: str | None = None) -> ObjectInfo:
+        """Size, version and settings of one object: the newest, or ``version_id``."""
+        return self._native.head(key, version_id or "")
 
     def exists(self, key: str) -> bool:
         """Whether the object is there."""
@@ -283,9 +300,9 @@ class Store(live.Closing):
             return False
         return True
 
-    def delete(self, key: str) -> None:
-        """Deletes one object; a missing one is no error."""
-        self._native.remove(key)
+    def delete(self, key: str, *, version_id: str | None = None) -> None:
+        """Deletes one object; a missing one is no error. A version that is named goes for good."""
+        self._native.remove(key, version_id or "")
 
     def delete_many(self, keys: Iterable[str]) -> Sequence[tuple[str, Exception]]:
         """Deletes objects in as few requests as the store allows; returns (key, error) of those that could
@@ -299,9 +316,19 @@ class Store(live.Closing):
             raise InvalidArgumentError(f"{key}: method must be GET or PUT, not {method}")
         return self._native.presign(key, method == "PUT", int(lifetime))
 
-    def copy(self, from_key: str, to_key: str) -> ObjectInfo:
-        """Copies inside this store, without the bytes passing through here."""
-        return self._native.copy(from_key, to_key)
+    def copy(
+        self,
+        from_key: str,
+        to_key: str,
+        *,
+        version_id: str | None = None,
+        **settings: Unpack[ObjectSettings],
+    ) -> ObjectInfo:
+        """Copies inside this store, without the bytes passing through here: the newest version, or
+        ``version_id``. Type, encoding and metadata stay as they are where ``settings`` (see
+        :class:`ObjectSettings`) do not replace them."""
+        given: dict[str, Any] = dict(settings)
+        return self._native.copy(from_key, to_key, version_id or "", given)
 
     def stats(self) -> dict[str, float]:
         """Counters since opening, see docs/metrics.md."""
