@@ -87,8 +87,12 @@ def test_settings_of_a_store_stand_below_those_of_a_call() -> None:
 
 def test_mistakes_are_told(tmp_path: Path) -> None:
     with hr.Store("memory://mistakes") as store:
-        with pytest.raises(hr.InvalidArgumentError, match=r"no option content_typ; known are .*content_type"):
+        with pytest.raises(hr.InvalidArgumentError, match=r"'content_typ': did you mean content_type\?"):
             store.put("x", b"", content_typ="a/b")  # type: ignore[call-arg]
+        with pytest.raises(hr.InvalidArgumentError, match="'ContentType': use content_type="):
+            store.copy("x", "y", ContentType="a/b")  # type: ignore[call-arg]
+        with pytest.raises(hr.InvalidArgumentError, match="'ACL': use acl="):
+            hr.Store("memory://mistakes", settings={"ACL": "private"})  # type: ignore[typeddict-unknown-key]
         with pytest.raises(hr.InvalidArgumentError, match="metadata: a value of the wrong kind"):
             store.put("x", b"", metadata="run=17")  # type: ignore[arg-type]
         with pytest.raises(hr.InvalidArgumentError, match=r'"A" is there twice|"a" is there twice'):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypedDict
+from typing import Any, TypedDict
 
-__all__ = ["ObjectSettings"]
+from headrace.base.option_names import OptionNames
+
+__all__ = ["ObjectSettings", "given_settings"]
 
 
 class ObjectSettings(TypedDict, total=False):
@@ -30,3 +32,30 @@ class ObjectSettings(TypedDict, total=False):
     """S3: id or ARN of the KMS key, with sse="aws:kms". GCS: name of the Cloud KMS key."""
     acl: str | None
     """A canned one, S3 and GCS: "bucket-owner-full-control". No store tells it back."""
+
+
+# boto3, google-cloud-storage, azure-storage-blob
+_PEERS = {
+    "ContentType": "use content_type=",
+    "ContentEncoding": "use content_encoding=",
+    "ContentLanguage": "use content_language=",
+    "ContentDisposition": "use content_disposition=",
+    "CacheControl": "use cache_control=",
+    "Metadata": "use metadata=",
+    "StorageClass": "use storage_class=",
+    "ServerSideEncryption": "use sse=",
+    "SSEKMSKeyId": "use sse_kms_key_id=",
+    "ACL": "use acl=",
+    "kms_key_name": "use sse_kms_key_id=",
+    "predefined_acl": "use acl=",
+    "content_settings": "use content_type=, content_encoding=, cache_control=, ...",
+    "standard_blob_tier": "use storage_class=",
+}
+_NAMES = OptionNames("An object", {"": ObjectSettings.__annotations__}, _PEERS)
+
+
+def given_settings(settings: ObjectSettings | None) -> dict[str, Any]:
+    """Those of a call, for the engine. Raises InvalidArgumentError for names that do not exist."""
+    given: dict[str, Any] = dict(settings or {})
+    _NAMES.check(given)
+    return given

@@ -18,7 +18,7 @@ from headrace.base.recipe import Recipe, lasting
 from headrace.base.units import parse_bytes
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 from headrace.store.peer_names import STORE_PEERS
-from headrace.store.settings import ObjectSettings
+from headrace.store.settings import ObjectSettings, given_settings
 from headrace.store.tiers import CacheChoice, parse_tiers
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ def open_native(
             "AWS_SECRET_ACCESS_KEY": secret_key,
             "AWS_SESSION_TOKEN": session_token or "",
         }
+    options["settings"] = given_settings(options.get("settings"))
     options.setdefault("control_directory", default_control_directory())
     options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))
     tiers = parse_tiers(cache, cache_limit)
@@ -266,7 +267,7 @@ class Store(live.Closing):
 
         :param settings: see :class:`ObjectSettings`: ``content_type="text/csv", metadata={"run": "17"}``.
         """
-        given: dict[str, Any] = dict(settings)
+        given = given_settings(settings)
         if not isinstance(data, os.PathLike):
             return self._native.put(key, data, if_absent, given)
         with open(data, "rb") as file:
@@ -327,7 +328,7 @@ class Store(live.Closing):
         """Copies inside this store, without the bytes passing through here: the newest version, or
         ``version_id``. Type, encoding and metadata stay as they are where ``settings`` (see
         :class:`ObjectSettings`) do not replace them."""
-        given: dict[str, Any] = dict(settings)
+        given = given_settings(settings)
         return self._native.copy(from_key, to_key, version_id or "", given)
 
     def stats(self) -> dict[str, float]:
