@@ -327,12 +327,12 @@ def test_storage_classes_are_asked_for(minio: S3) -> None:
         }
 
 
-def test_a_version_can_be_read_copied_and_deleted(minio: S3, tmp_path: Path) -> None:
+def test_a_version_can_be_read_copied_and_deleted(s3: S3, tmp_path: Path) -> None:
     bucket = f"versions-{uuid.uuid4().hex[:8]}"
-    minio.client.create_bucket(Bucket=bucket)
-    minio.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    s3.client.create_bucket(Bucket=bucket)
+    s3.client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     with (
-        hr.Store(f"s3://{bucket}", **minio.options) as store,
+        hr.Store(f"s3://{bucket}", **s3.options) as store,
         hr.Store("memory://versions") as memory,
     ):
         store.put("small", b"first", content_type="a/first")
@@ -353,7 +353,7 @@ def test_a_version_can_be_read_copied_and_deleted(minio: S3, tmp_path: Path) -> 
         copy(store, memory, version_id=first)
         assert memory.get("small") == b"first"
         assert written(memory.head("small")) == {"content_type": "a/first"}
-        environment = minio.environment
+        environment = s3.environment
         done = cli(
             "cp", f"s3://{bucket}/small", f"{tmp_path}/x", "--version-id", first, environment=environment
         )
