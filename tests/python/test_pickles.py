@@ -138,6 +138,21 @@ def test_a_loader_without_a_rank_becomes_that_of_its_process(
     assert sorted(seen) == list(range(200))
 
 
+def test_a_loader_that_has_not_begun_takes_the_order_of_its_new_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lanes follow from the number of ranks, as if it had been made there."""
+    data = write_numbers(tmp_path / "data", 400, per_shard=1)
+    options = {**OPTIONS, "batch_size": 600}
+    with hr.Loader(data, **options) as loader:
+        pickled, lanes = pickle.dumps(loader), loader.order_spec["lane_count"]
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "0")
+    with pickle.loads(pickled) as again, hr.Loader(data, **options) as there:
+        assert again.order_spec == there.order_spec
+        assert again.order_spec["lane_count"] == 2 * lanes
+
+
 def test_what_was_changed_in_a_run_is_kept(data: Path) -> None:
     """Weights at the very start, a source that came later, and an order that a state brought."""
     mixture = hr.Mixture({"a": (data, 1.0), "b": (data, 1.0)}, block_bytes="64KiB")
