@@ -37,7 +37,7 @@ _MARK = ".headrace-rename"
 
 
 @dataclass
-class StorageConfig(base_storage.StorageConfig):  # type: ignore[misc]
+class StorageConfig(base_storage.StorageConfig):  # type: ignore[misc, unused-ignore]
     """Where torch_checkpointing keeps its files.
 
     :param url: of a store or directory. The paths of checkpoints lie below it, with or without a slash in front:
@@ -53,7 +53,7 @@ class StorageConfig(base_storage.StorageConfig):  # type: ignore[misc]
         return Storage(self)
 
 
-class Storage(base_storage.Storage):  # type: ignore[misc]
+class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
     """Files of torch_checkpointing in a store.
 
     A file is there when it is whole; a directory, when a rename to it is complete, however the process that
@@ -114,7 +114,7 @@ class Storage(base_storage.Storage):  # type: ignore[misc]
 
     def write(self, path: Path, data: Buffer) -> None:
         with self.stream_write(path) as out:
-            out.write(data)  # type: ignore[attr-defined]
+            out.write(data)  # type: ignore[attr-defined, unused-ignore]
 
     def _check_directory(self, at: str) -> None:
         if self._has_directories and not os.path.isdir(os.path.dirname(at)):
@@ -183,8 +183,8 @@ class Storage(base_storage.Storage):  # type: ignore[misc]
         src_path: Path,
         dst_path: Path,
         is_directory: bool = False,
-        is_cross_link: bool = False,
         background_cleanup: bool = False,
+        is_cross_link: bool = False,  # Not in every version.
     ) -> None:
         """As the table of torch_checkpointing's base class says: a file may take the place of a file, and nothing
         else of anything. FileExistsError, and NotFoundError."""
