@@ -1,7 +1,8 @@
 #include "base/errno_status.h"
 
 #include <cerrno>
-#include <cstring>
+
+#include "base/errno_names.h"
 
 namespace headrace {
 
@@ -52,9 +53,8 @@ Code code_of_errno(int error) noexcept {
 }
 
 Status errno_status(int error, std::string what) {
-  // The GNU functions give static text and need no buffer shared between threads.
-  const char* const name = ::strerrorname_np(error);
-  const char* const text = ::strerrordesc_np(error);
+  const char* const name = errno_name(error);
+  const char* const text = errno_text(error);
   what.append(": ").append(text != nullptr ? text : "unknown error");
   what.append(" (").append(name != nullptr ? name : std::to_string(error)).append(")");
   return Status(code_of_errno(error), std::move(what));

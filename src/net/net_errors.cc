@@ -6,6 +6,8 @@
 #include <cstring>
 #include <string>
 
+#include "base/errno_names.h"
+
 namespace headrace {
 namespace {
 
@@ -54,9 +56,10 @@ std::string text_of(int error) {
     case ETIMEDOUT:
       return "connection timed out";
     default:
-      return strerrordesc_np(error) != nullptr ? strerrordesc_np(error)
-                                               : "errno " + std::to_string(error);
+      break;
   }
+  const char* const text = errno_text(error);
+  return text != nullptr ? text : "errno " + std::to_string(error);
 }
 
 }  // namespace
