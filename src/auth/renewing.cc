@@ -11,10 +11,10 @@
 // - fetch_ runs without the lock: current() and invalidate() never wait for a network.
 #include "auth/renewing.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "headrace/log.h"
+#include "http/date.h"
 
 namespace headrace::auth {
 namespace detail {
@@ -32,9 +32,7 @@ void log_fetched(std::string_view what, bool is_first, const std::optional<WallT
   const LogLevel level = is_first ? LogLevel::kDebug : LogLevel::kInfo;
   if (!process_log().wants(level)) return;
   const std::string until =
-      expires ? fmt::format(", valid until {:%Y-%m-%d %H:%M:%S} UTC",
-                            fmt::gmtime(std::chrono::system_clock::to_time_t(*expires)))
-              : std::string();
+      expires ? ", valid until " + http::format_http_date(*expires) : std::string();
   process_log().write(level, kLogArea,
                       fmt::format("{}: {}{}", what, is_first ? "fetched" : "renewed", until));
 }

@@ -174,7 +174,7 @@ TEST_F(RenewingToken, ItsRenewalsAndTheirFailuresAreLogged) {
   source_.put(Token{"two", at(72'000)});
   await_text(35'200, "two");
   EXPECT_THAT(logged(), testing::ElementsAre("credentials info token of x: renewed, valid until "
-                                             "1970-01-01 20:00:00 UTC"));
+                                             "Thu, 01 Jan 1970 20:00:00 GMT"));
   process_log().set_level(LogLevel::kOff);
 }
 

@@ -24,8 +24,8 @@ constexpr detail::FoldPlan kFold = detail::make_fold_plan<32>(std::uint64_t{kPol
 #if defined(__x86_64__)
 // One chain of the 3-cycle instruction: 8 bytes in 3 cycles. For short runs, and for processors
 // that cannot fold.
-__attribute__((target("sse4.2"))) std::uint32_t advance(std::uint32_t before,
-                                                        std::span<const std::byte> bytes) noexcept {
+__attribute__((target("sse4.2,crc32"))) std::uint32_t advance(
+    std::uint32_t before, std::span<const std::byte> bytes) noexcept {
   std::uint64_t crc = before;
   const std::byte* p = bytes.data();
   std::size_t left_bytes = bytes.size();
