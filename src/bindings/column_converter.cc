@@ -417,7 +417,8 @@ nb::object ColumnConverter::convert_list(const BatchColumn& column, const Batch&
     const ColumnBytes value{.bytes = column.values.subspan(begin, end - begin),
                             .present = column.present.empty() || column.present[i] != 0};
     nb::object converted = convert(value, static_cast<std::uint64_t>(batch.ids()[i]));
-    PyList_SET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i), converted.release().ptr());
+    // Cannot fail: the list is new and this long. It takes the reference.
+    PyList_SetItem(values.ptr(), static_cast<Py_ssize_t>(i), converted.release().ptr());
   }
   return values;
 }

@@ -23,6 +23,16 @@ std::uint32_t fork_generation() noexcept;
 /// abort the process (CPython: "could not acquire lock for stderr at interpreter shutdown").
 bool is_left_behind_by_exit() noexcept;
 
+/// Whether the calling thread holds the GIL.
+inline bool has_gil() noexcept {
+#ifdef Py_LIMITED_API
+  // From 3.12 on the current thread state is the thread's own, so without the GIL there is no dict.
+  return PyThreadState_GetDict() != nullptr;
+#else
+  return PyGILState_Check() != 0;
+#endif
+}
+
 /// Releases the GIL for a scope, and counts the threads that are in such scopes: at exit they must
 /// come back before the interpreter goes, or taking the GIL kills them in the middle of C++ code.
 class ReleaseGil {
@@ -73,7 +83,7 @@ class Guarded {
     if (is_foreign()) {
       // Leaked on purpose: its destructor would join threads that this process does not have.
       new std::shared_ptr<T>(std::move(object_));
-    } else if (PyGILState_Check() != 0) {
+    } else if (has_gil()) {
       auto dying = std::move(object_);
       ReleaseGil release;
       dying.reset();

@@ -100,13 +100,13 @@ class RangeReader {
   void start(const nb::object& asked) {
     const nb::object fields = nb::steal(PySequence_Tuple(asked.ptr()));
     if (!fields.is_valid()) throw nb::python_error();
-    const Py_ssize_t count = PyTuple_GET_SIZE(fields.ptr());
+    const Py_ssize_t count = PyTuple_Size(fields.ptr());
     if (count != 3 && count != 4) {
       raise(Status(Code::kInvalidArgument,
                    "get_ranges: each range must be (key, offset, length) or (key, offset, length, "
                    "etag)"));
     }
-    const auto field = [&](Py_ssize_t i) { return nb::handle(PyTuple_GET_ITEM(fields.ptr(), i)); };
+    const auto field = [&](Py_ssize_t i) { return nb::handle(PyTuple_GetItem(fields.ptr(), i)); };
     Range range;
     range.key = nb::borrow(field(0));
     range.key_text = nb::cast<std::string>(field(0));

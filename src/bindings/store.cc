@@ -38,7 +38,7 @@ nb::bytes make_bytes(std::size_t size) {
 }
 
 std::span<std::byte> writable(nb::bytes& bytes) {
-  return {reinterpret_cast<std::byte*>(PyBytes_AS_STRING(bytes.ptr())), bytes.size()};
+  return {reinterpret_cast<std::byte*>(PyBytes_AsString(bytes.ptr())), bytes.size()};
 }
 
 /// How one version of an object is read; `version_id` empty: the newest.

@@ -32,8 +32,7 @@ inline std::optional<std::string_view> bytes_from_text(handle text, PyObject*& o
     PyErr_Clear();
     return std::nullopt;
   }
-  return std::string_view(PyBytes_AS_STRING(owner),
-                          static_cast<std::size_t>(PyBytes_GET_SIZE(owner)));
+  return std::string_view(PyBytes_AsString(owner), static_cast<std::size_t>(PyBytes_Size(owner)));
 }
 
 template <>

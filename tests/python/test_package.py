@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -130,3 +131,11 @@ def test_every_module_is_installed() -> None:
         if not (installed / path.relative_to(source)).exists()
     ]
     assert not missing
+
+
+def test_the_extension_shows_python_one_symbol_and_nobody_else_any() -> None:
+    """Other extensions of the process may have other versions of the libraries inside."""
+    table = subprocess.run(
+        ["readelf", "--wide", "--dyn-syms", _native.__file__], capture_output=True, text=True, check=True
+    )
+    assert re.findall(r"(?:GLOBAL|WEAK|UNIQUE)\s+DEFAULT\s+\d+ (\S+)", table.stdout) == ["PyInit__native"]
