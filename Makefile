@@ -10,7 +10,7 @@ CONTAINERS ?= $(shell command -v docker || command -v podman)
 # ctest runs each suite as one process: starting a process per test would cost more than the tests.
 CTEST := ctest --output-on-failure --timeout 300 -j $(JOBS)
 
-.PHONY: help setup install library image image-cpp demo test build-test test-cpp test-python check bench docs asan tsan soak fuzz clean
+.PHONY: help setup install library image image-cpp demo test build-test test-cpp test-python check bench docs asan tsan soak fuzz wheels test-wheels clean
 
 help: ## List the targets
 	@grep -hE '^[a-z -]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 17
@@ -67,6 +67,14 @@ docs: ## The site of docs/, with search and an API reference, in build/site
 	@tools/setup docs
 	@set -o pipefail; NO_MKDOCS_2_WARNING=1 $${HEADRACE_CACHE:-$$HOME/.cache/headrace}/docs/bin/mkdocs build 2>&1 | { grep -v '^INFO' || true; }
 	@echo "docs: build/site/index.html"
+
+wheels: ## Wheels for x86-64 and aarch64 into dist/wheels, libraries inside (WHEELS="--arch x86_64 --python cp311": fewer)
+	@tools/setup wheels
+	@$${HEADRACE_CACHE:-$$HOME/.cache/headrace}/wheels/venv/bin/python packaging/wheels/build.py --jobs $(JOBS) $(WHEELS)
+
+test-wheels: ## Install the wheels of dist/wheels into new venvs and bare Debian systems, and use them
+	@tools/setup test wheels
+	@$(PY) -m pytest -q tests/wheels
 
 asan tsan: ## C++ tests under AddressSanitizer + UBSan, or ThreadSanitizer
 	@tools/setup check

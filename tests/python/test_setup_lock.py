@@ -30,6 +30,7 @@ def test_the_locks_hold_every_package_that_is_asked_for() -> None:
     assert _wanted("pip_clients") <= _locked("clients.txt")
     assert _wanted("pip_petastorm") <= _locked("petastorm.txt")
     assert _wanted("pip_tensorflow") <= _locked("tensorflow.txt")
+    assert _wanted("pip_wheels") <= _locked("wheels.txt")
 
 
 def test_nothing_is_installed_without_a_version() -> None:
