@@ -89,7 +89,11 @@ void Reactor::count_success(TransferOp& op, const Connection& connection, TimePo
   if (is_get(op)) {
     // Of two attempts the younger one's time says little; the older one waited at least so long.
     const TimePoint from = connection.is_hedge() ? op.first_sent : op.sent;
-    hedging_.on_first_byte(op.request.length_bytes, micros(op.first_byte - from));
+    const Microseconds answer = std::max(micros(op.first_byte - from), Microseconds(0));
+    hedging_.on_first_byte(op.request.length_bytes, answer);
+    counters_.answered_gets.add(1);
+    counters_.answer_wait_us.add(static_cast<std::uint64_t>(answer.count()));
+    counters_.first_byte_us.record(static_cast<std::uint64_t>(answer.count()));
     hedging_.on_body(op.length_bytes, micros(now - op.first_byte));
     if (connection.is_hedge()) counters_.hedges_won.add(1);
     // The op's: a connection that the answer has closed belongs to none.

@@ -5,6 +5,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "insight/histogram.h"
+
 namespace headrace::transfer {
 
 /// Plain add without a locked instruction: there is one writer.
@@ -25,6 +27,8 @@ struct TransferCounters {
   Counter tls_handshakes, tls_resumptions, redirects, checksum_failures;
   Counter connections_opened, connect_failures, failures, cancellations, waits;
   Counter hedges, hedges_won;
+  Counter answered_gets, answer_wait_us;
+  Histogram first_byte_us;  ///< Of the answered gets.
 };
 
 }  // namespace headrace::transfer

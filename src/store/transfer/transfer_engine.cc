@@ -200,12 +200,18 @@ void EngineCore::append_metrics(MetricList& out) const {
       {"store.stale_connections", "connections", &TransferCounters::stale_connections},
       {"store.fresh_requests", "requests", &TransferCounters::fresh_requests},
       {"store.reactor_waits", "calls", &TransferCounters::waits},
+      {"store.answered_gets", "requests", &TransferCounters::answered_gets},
+      {"store.answer_wait_us", "us", &TransferCounters::answer_wait_us},
   };
   for (const Row& row : kRows) {
     std::uint64_t sum = 0;
     for (const auto& reactor : reactors_) sum += (reactor->counters().*row.counter).get();
     append_counter(out, row.name, row.unit, sum);
   }
+  MetricList answers;
+  for (const auto& reactor : reactors_)
+    reactor->counters().first_byte_us.append_to(answers, "store.first_byte", "us");
+  for (Metric& metric : sum_of(answers)) out.push_back(std::move(metric));
   control_->append_metrics(out);
 }
 

@@ -166,6 +166,10 @@ TEST_P(TailTest, LateGetIsHedgedOnAnotherConnection) {
   EXPECT_EQ(metric("store.hedges"), 1);
   EXPECT_EQ(metric("store.hedges_won"), 1);
   EXPECT_EQ(metric("store.retries"), 0);
+  EXPECT_GE(metric("store.first_byte_max_us"), 25'000);  // Since the first attempt was sent.
+  EXPECT_GE(metric("store.answer_wait_us"), 25'000);
+  EXPECT_GE(metric("store.answered_gets"), 2);  // It and those before it, which were quick.
+  EXPECT_LT(metric("store.first_byte_p50_us"), 25'000);
   stop_all();
 }
 
