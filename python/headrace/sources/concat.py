@@ -74,20 +74,33 @@ class ListSource:
                 part = open_source(given, **({} if isinstance(given, Opened | Source) else options))
                 opened.callback(part.close)
                 self.parts[name] = part
-            self.store = self.open_store(memory)
-            opened.callback(self.store.close)
+            self.part_stores: list[_native.Store] = []
+            self.store = self.open_store(memory, self.part_stores)
+            for store in (self.store, *self.part_stores):
+                opened.callback(store.close)
             natives = [part.native for part in self.parts.values()]
             self.native = _native.concat_datasets(self.store, natives, columns, growing)
             opened.callback(self.native.close)
             self._opened = opened.pop_all()
 
-    def open_store(self, memory: int | str) -> _native.Store:
-        with ExitStack() as opened:  # The routing store has handles of its own.
-            stores = []
+    def open_store(self, memory: int | str, parts: list[_native.Store] | None = None) -> _native.Store:
+        with ExitStack() as opened:
+            stores: list[_native.Store] = []
+            leaves: list[_native.Store] = []
             for part in self.parts.values():
-                stores.append(part.open_store(_PART_MEMORY))
-                opened.callback(stores[-1].close)
-            return _native.route_stores(stores, parse_bytes(memory))
+                below: list[_native.Store] = []
+                stores.append(part.open_store(_PART_MEMORY, below))
+                leaves += below or stores[-1:]
+                for store in dict.fromkeys((stores[-1], *below)):
+                    opened.callback(store.close)
+            routed = _native.route_stores(stores, parse_bytes(memory))  # It has handles of its own.
+            if parts is not None:
+                opened.pop_all()
+                parts += leaves
+                for store in stores:
+                    if store not in leaves:
+                        store.close()
+            return routed
 
     def order_source(self, request: OrderRequest) -> _native.OrderSource | None:
         return listed_order(self.native, request)

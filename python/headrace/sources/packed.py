@@ -26,14 +26,16 @@ class PackedSource:
         self.store_options = documents.store_options
         with ExitStack() as opened:
             opened.callback(documents.close)
-            self.store = self.open_store(memory)
-            opened.callback(self.store.close)
+            self.part_stores: list[_native.Store] = []
+            self.store = self.open_store(memory, self.part_stores)
+            for store in (self.store, *self.part_stores):
+                opened.callback(store.close)
             self.native = _native.pack_tokens(self.store, documents.native, **packing)
             opened.callback(self.native.close)
             self._opened = opened.pop_all()
 
-    def open_store(self, memory: int | str) -> _native.Store:
-        return self._documents.open_store(memory)
+    def open_store(self, memory: int | str, parts: list[_native.Store] | None = None) -> _native.Store:
+        return self._documents.open_store(memory, parts)
 
     def order_source(self, request: OrderRequest) -> _native.OrderSource | None:
         return listed_order(self.native, request)

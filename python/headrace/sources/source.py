@@ -40,8 +40,15 @@ class Source(Protocol):
     def parts(self) -> Mapping[Any, Source]:
         """Of several datasets one after the other: each, by the name that its user has for it. Else empty."""
 
-    def open_store(self, memory: int | str) -> _native.Store:
-        """Another store over the same objects, with a memory limit of its own. The caller closes it."""
+    @property
+    def part_stores(self) -> Sequence[_native.Store]:
+        """Those that ``store`` hands its reads on to, whose metrics are theirs alone; none: it is one itself."""
+
+    def open_store(self, memory: int | str, parts: list[_native.Store] | None = None) -> _native.Store:
+        """Another store over the same objects, with a memory limit of its own. The caller closes it.
+
+        :param parts: what ``part_stores`` would be of it is added here, and the caller closes them as well.
+        """
 
     def order_source(self, request: OrderRequest) -> _native.OrderSource | None:
         """The order of a first run; None: one of the engine's own, by its name. Raises InvalidArgumentError
@@ -94,8 +101,12 @@ class ForwardingSource:
     def parts(self) -> Mapping[Any, Source]:
         return self._inner.parts
 
-    def open_store(self, memory: int | str) -> _native.Store:
-        return self._inner.open_store(memory)
+    @property
+    def part_stores(self) -> Sequence[_native.Store]:
+        return self._inner.part_stores
+
+    def open_store(self, memory: int | str, parts: list[_native.Store] | None = None) -> _native.Store:
+        return self._inner.open_store(memory, parts)
 
     def order_source(self, request: OrderRequest) -> _native.OrderSource | None:
         return self._inner.order_source(request)
@@ -110,12 +121,18 @@ class DatasetSource(ForwardingSource):
 
     def __init__(self, inner: Source, memory: int | str | None = None) -> None:
         super().__init__(inner)
-        self._own = None if memory is None else inner.open_store(memory)
+        self._own_parts: list[_native.Store] = []
+        self._own = None if memory is None else inner.open_store(memory, self._own_parts)
 
     @property
     def store(self) -> _native.Store:
         return self._inner.store if self._own is None else self._own
 
+    @property
+    def part_stores(self) -> Sequence[_native.Store]:
+        return self._inner.part_stores if self._own is None else self._own_parts
+
     def close(self) -> None:
-        if self._own is not None:
-            self._own.close()
+        for store in (self._own, *self._own_parts):
+            if store is not None:
+                store.close()

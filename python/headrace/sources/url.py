@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headrace import _native
@@ -25,6 +25,7 @@ class UrlSource:
     """
 
     parts: Mapping[Any, Source] = {}
+    part_stores: Sequence[_native.Store] = ()
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class UrlSource:
 
         self.store, self.native = open_root(url, memory, self.given, self.store_options, use)
 
-    def open_store(self, memory: int | str) -> _native.Store:
+    def open_store(self, memory: int | str, parts: list[_native.Store] | None = None) -> _native.Store:
         return open_native(self.root, memory, **self.store_options)
 
     def order_source(self, request: OrderRequest) -> _native.OrderSource | None:
