@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from itertools import islice
 from typing import Annotated, Any
 
@@ -215,7 +216,18 @@ def load(
         ),
     ] = False,
     plot: Annotated[
-        str, typer.Option("--plot", metavar="FILE.png", help="Draw the sweep (needs matplotlib).")
+        str,
+        typer.Option(
+            "--plot",
+            metavar="FILE.png",
+            help="Draw the run over time, stalls by cause, or the sweep (needs matplotlib).",
+        ),
+    ] = "",
+    page: Annotated[
+        str,
+        typer.Option(
+            "--html", metavar="FILE", help="Write the run over time as a page that needs no other file."
+        ),
     ] = "",
     format: Format = "auto",
     split: Split = "",
@@ -231,12 +243,14 @@ def load(
 
     * `headrace bench load ./shards --batches 1000 --memory 256MiB --json`
 
+    * `headrace bench load s3://bucket/tokens --plot run.png --html run.html` — what did it wait for, and when?
+
     * `headrace bench load s3://bucket/shards --batches 500 --sweep --plot settings.png` — which settings
       matter here?
     """
-    if plot and not sweep_settings:
-        raise InvalidArgumentError("--plot draws a sweep: give --sweep, too")
-    figure = find_figure() if plot else None
+    if page and sweep_settings:
+        raise InvalidArgumentError("--html writes one run: leave out --sweep, whose picture is --plot")
+    figure = find_figure() if plot or page else None
     options: dict[str, Any] = {
         "batch_size": batch_size,
         "shuffle": not sequential,
@@ -251,7 +265,7 @@ def load(
     if not sweep_settings:
         report = {
             "url": without_secrets(url),
-            **_load(url, batches, {**options, "progress": True}),
+            **_load(url, batches, {**options, "progress": True}, [name for name in (plot, page) if name]),
         }
         if json:
             print_json(report)
@@ -296,15 +310,21 @@ def settings_to_try(options: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _load(url: str, batches: int, options: dict[str, Any]) -> dict[str, Any]:
+def _load(url: str, batches: int, options: dict[str, Any], reports: Sequence[str] = ()) -> dict[str, Any]:
+    """Measures a run.
+
+    :param reports: files to write about it.
+    """
     started = Stopwatch()
     with Loader(url, rank=0, world_size=1, **options) as loader:
         samples, count, first = 0, 0, 0.0
         for batch in islice(loader, batches or None):
             first = first or started.read()["seconds"]
             samples, count = samples + len(batch.ids), count + 1
-        stats = loader.stats()
-    report: dict[str, Any] = {"batches": count, "samples": samples, "first_batch_s": first, **started.read()}
+        stats, measured = loader.stats(), started.read()
+        for path in reports:
+            loader.report(path)
+    report: dict[str, Any] = {"batches": count, "samples": samples, "first_batch_s": first, **measured}
     report["samples_per_s"] = samples / report["seconds"]
     report["samples_per_cpu_s"] = samples / max(report["cpu_seconds"], 1e-9)
     report["stats"] = stats

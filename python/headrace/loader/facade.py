@@ -116,6 +116,10 @@ class Facade(Epochs, live.Closing):
         """See :meth:`headrace.Loader.metrics`."""
         return self._loader.metrics()
 
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """See :meth:`headrace.Loader.report`."""
+        self._loader.report(path)
+
     def close(self) -> None:
         """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""
         self._loader.close()

@@ -14,6 +14,7 @@ from headrace.base import live
 from headrace.base.metrics import Metric, by_name, snapshot, stats_of
 from headrace.base.ranks import Rank, find_rank, given_rank, group_rank, rank_so_far
 from headrace.base.recipe import Recipe, lasting
+from headrace.base.secrets import without_secrets
 from headrace.base.units import whole_number
 from headrace.data.batch import BadSample, Batch
 from headrace.data.dataset import Dataset
@@ -23,6 +24,7 @@ from headrace.loader import changes
 from headrace.loader.engine import Engine
 from headrace.loader.epoch import Epoch, Epochs
 from headrace.loader.filling import Filling, check_source
+from headrace.loader.history import History
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.options import split_options
@@ -30,6 +32,7 @@ from headrace.loader.pickling import check_receiver, reopen_loader
 from headrace.loader.progress import EpochProgress
 from headrace.loader.quarantine import find_quarantined
 from headrace.loader.relay.relay import Relay
+from headrace.loader.report import write_report
 from headrace.sources import orders
 from headrace.sources.concat import open_source
 from headrace.sources.options import OPENING
@@ -157,6 +160,9 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
         self._is_changed = False  # Its order may be another than that of a first run.
+        self._history = History()
+        self._history.stores = source.part_stores
+        self._about = self._dataset.url, self._native.order_spec()["id"]  # Of what may be closed by then.
         self._progress = EpochProgress() if self._options.progress else None
         self._reader: Reader | None = None  # That may have taken batches ahead.
         self._relay: Relay | None = None
@@ -279,6 +285,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._settle_rank()
         self._native.start_epoch()
         self._filling.begin(self._engine)
+        self._history.begin(self._native, self._native.epoch)
         if self._progress is not None:
             self._progress.begin(self._native)
         if self._options.epoch_end == "drop" and not self._has_told_empty and not self._native.epoch_batches:
@@ -296,6 +303,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         batch = self._native.next()  # add_source() may change it within a loop.
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
+        self._history.after_batch(self._native, is_last=batch is None)
         if self._progress is not None and batch is not None and not self._rank.rank:
             self._progress.after_batch(self._native, batch.epoch)
         self._batches += 1
@@ -468,6 +476,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
                 " none, the loader goes on where it stands"
             )
         self._native.start_epoch()
+        self._history.begin(self._native, self._native.epoch)
         self._filling.begin(self._engine)
 
     @property
@@ -515,6 +524,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         previous, self._engine, self._mixture = self._engine, engine, mixture
         self._is_changed = True
         self._grown.append(mixture)
+        self._history.stores = grown.part_stores
         previous.close()
         previous.source.close()
         return now.step
@@ -542,6 +552,23 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     def metrics(self) -> Sequence[Metric]:
         """The counters of :meth:`stats` with kind, unit and labels: what exporters need."""
         return snapshot(self._native.metrics())
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """Writes the run until now as a page that needs no other file (``.html``), or as a picture (``.png``,
+        ``.svg``, ``.pdf``): throughput, what was waited for, latencies of the store and where bytes came from, over
+        time. Needs matplotlib; docs/stalls.md says how to read it. May be called at any time, after :meth:`close` too, from any thread.
+        """
+        write_report(
+            path,
+            self._history.record(None if self.closed else self._native),
+            f"headrace: {without_secrets(self._about[0])}",
+            {
+                "batch size": self.batch_size,
+                "rank": f"{self._rank.rank} of {self._rank.world_size}",
+                "order": self._about[1],
+                "memory": self._options.memory,
+            },
+        )
 
     def close(self) -> None:
         """Stops reading and ends the threads. Batches in use stay valid. May be repeated."""

@@ -199,6 +199,7 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
             loader._recall()
             self._state = loader._native.state()
             loader._reader = self
+        loader._history.beside = self._meter.waits
         if loader._progress is not None:
             loader._progress.beside = self._meter.waits
 
@@ -384,6 +385,10 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
         """See :meth:`headrace.Loader.metrics`; with what the functions did, and the waits for them."""
         workers = 0 if self._executor is None else self._place.resolved()[0]
         return self._meter.added_to(self._loader.metrics(), workers)
+
+    def report(self, path: str | os.PathLike[str]) -> None:
+        """See :meth:`headrace.Loader.report`; with the waits for the functions."""
+        self._loader.report(path)
 
     # What torch's and other's loops ask of a loader.
 
