@@ -32,6 +32,13 @@ struct HttpRedirect {
   std::string target;      ///< Path and query as the Location gave them, escaped; starts with '/'.
 };
 
+/// What an answer belongs to that came from where a redirect led.
+struct RedirectedRequest {
+  std::string_view what;  ///< For messages.
+  const HttpRedirect& redirect;
+  const Request* transfer = nullptr;  ///< nullptr: a call.
+};
+
 /// What a head is built for, besides its request.
 struct HeadContext {
   std::chrono::sys_seconds wall_now;
@@ -136,6 +143,22 @@ class HttpProtocol {
   /// anew with HeadContext::redirect, and the protocol decides which credentials the other host
   /// gets. At most 5 hops, never from https to http. Constant. Default: they go to error_from().
   virtual bool follows_redirects() const noexcept { return false; }
+  /// Looks at an answer that sends a transfer to `to`, before it goes there. An error is the end of
+  /// the attempt. Default: none.
+  virtual Status judge_redirect(const Request& /*request*/, const http::ResponseHead& /*head*/,
+                                const HttpRedirect& /*to*/) {
+    return {};
+  }
+  /// error_from(), of an answer from where a redirect led. Default: no difference.
+  virtual Status redirected_error(const RedirectedRequest& request, const http::ResponseHead& head,
+                                  std::string_view body) {
+    return error_from(request.what, head, body);
+  }
+  /// Where a kGet can go at once, without being sent there first. Asked before its first attempt;
+  /// the next one goes to the endpoint. Default: nowhere.
+  virtual std::unique_ptr<HttpRedirect> known_redirect(const Request& /*request*/) {
+    return nullptr;
+  }
 
   /// Constant. Default: no rules.
   virtual EndpointRules rules() const { return {}; }

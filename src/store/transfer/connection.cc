@@ -411,7 +411,7 @@ std::optional<Connection::Want> Connection::end_text() {
   } else if (verdict_.use == BodyUse::kError) {
     const std::string what =
         op_->call != nullptr ? op_->call->what : context_.protocol.describe(op_->request);
-    fail(context_.protocol.error_from(what, head_, text_));
+    fail(error_from(what));
     outcome_.is_named = true;
     outcome_.is_doubtful = is_doubtful_error(head_.status, outcome_.status.code());
     outcome_.retry_after = retry_after(head_);
@@ -422,6 +422,13 @@ std::optional<Connection::Want> Connection::end_text() {
   }
   keep_alive_ = keep_alive;
   return std::nullopt;
+}
+
+Status Connection::error_from(std::string_view what) const {
+  if (op_->redirect == nullptr) return context_.protocol.error_from(what, head_, text_);
+  const RedirectedRequest request{what, *op_->redirect,
+                                  op_->call == nullptr ? &op_->request : nullptr};
+  return context_.protocol.redirected_error(request, head_, text_);
 }
 
 void Connection::end_call() {
@@ -474,6 +481,10 @@ std::optional<Connection::Want> Connection::redirect(std::string_view location) 
   target = target.substr(0, target.find(' ')).substr(op_->endpoint->forward_prefix.size());
   auto parsed = parse_redirect(location, op_->endpoint->target, target);
   if (!parsed) return fail_doubtful(std::move(parsed).error());
+  if (op_->call == nullptr) {
+    Status refused = context_.protocol.judge_redirect(op_->request, head_, *parsed);
+    if (!refused.ok()) return fail(std::move(refused));
+  }
   outcome_.redirect = std::make_unique<HttpRedirect>(*std::move(parsed));
   return fail(Status(Code::kUnavailable, "redirected to " + outcome_.redirect->host_field));
 }

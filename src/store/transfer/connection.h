@@ -171,6 +171,8 @@ class Connection {
   std::optional<Want> fail_io(std::int64_t result, std::string_view where);
   std::optional<Want> succeed();
   std::optional<Want> redirect(std::string_view location);
+  /// What the answer means, which is no success.
+  Status error_from(std::string_view what) const;
   bool matches_checksum() const;
   std::string_view method() const noexcept;
   void forward_by_proxy();

@@ -199,6 +199,7 @@ void Reactor::accept(TransferOp& op, TimePoint now) {
   timers_.set(op.timer, op.deadline);
   op.state = OpState::kPending;
   go_to(op, endpoints_.home(), nullptr);
+  go_where_known(op, now);
   // Somebody waits for each call, and it moves few bytes.
   op.call != nullptr ? pending_.push_front(op) : pending_.push_back(op);
 }
@@ -428,6 +429,16 @@ void Reactor::go_to(TransferOp& op, Endpoint& endpoint, std::unique_ptr<HttpRedi
   ++endpoint.users;
   if (!redirect) op.redirect_count = 0;
   op.redirect = std::move(redirect);
+}
+
+/// To where the protocol knows the endpoint to send it.
+void Reactor::go_where_known(TransferOp& op, TimePoint now) {
+  if (op.call != nullptr || op.request.op != Op::kGet || op.needs_fresh_connection) return;
+  auto known = protocol_.known_redirect(op.request);
+  if (known == nullptr) return;
+  // Without room for one more host the endpoint says what to do.
+  if (auto endpoint = endpoints_.find_or_add(known->endpoint, now); endpoint)
+    go_to(op, **endpoint, std::move(known));
 }
 
 void Reactor::follow(TransferOp& op, Outcome outcome, TimePoint now) {

@@ -98,6 +98,7 @@ class Reactor {
   void advance(Connection& connection, Progress progress, TimePoint now);
   void on_attempt_done(Connection& connection, TimePoint now);
   void follow(TransferOp& op, Outcome outcome, TimePoint now);
+  void go_where_known(TransferOp& op, TimePoint now);
   void go_to(TransferOp& op, Endpoint& endpoint, std::unique_ptr<HttpRedirect> redirect);
   void on_attempt_failed(TransferOp& op, Outcome outcome, TimePoint now);
   RetryDecision decide(TransferOp& op, const Outcome& outcome, TimePoint now);

@@ -141,12 +141,36 @@ std::optional<std::uint64_t> unsatisfied_total(std::string_view content_range) n
   return total;
 }
 
-std::optional<std::chrono::milliseconds> retry_after(const http::ResponseHead& head) noexcept {
-  const std::string_view text = head.header("retry-after");
+namespace {
+
+std::optional<std::uint32_t> seconds_of(std::string_view text) noexcept {
   std::uint32_t seconds = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return std::chrono::milliseconds(std::int64_t{1000} * std::min<std::uint32_t>(seconds, 3600));
+  return seconds;
+}
+
+/// `"api";r=0;t=55`: nothing remains for 55 s (draft-ietf-httpapi-ratelimit-headers).
+std::optional<std::uint32_t> until_reset(std::string_view rate_limit) noexcept {
+  std::optional<std::uint32_t> longest;
+  while (!rate_limit.empty()) {
+    std::string_view item = rate_limit.substr(0, rate_limit.find(','));
+    rate_limit.remove_prefix(std::min(item.size() + 1, rate_limit.size()));
+    if (item.find(";r=0;") == std::string_view::npos) continue;
+    item.remove_prefix(std::min(item.find(";t="), item.size() - 3) + 3);
+    const auto seconds = seconds_of(item.substr(0, item.find(';')));
+    if (seconds) longest = std::max(longest.value_or(0), *seconds);
+  }
+  return longest;
+}
+
+}  // namespace
+
+std::optional<std::chrono::milliseconds> retry_after(const http::ResponseHead& head) noexcept {
+  auto seconds = seconds_of(head.header("retry-after"));
+  if (!seconds) seconds = until_reset(head.header("ratelimit"));
+  if (!seconds) return std::nullopt;
+  return std::chrono::milliseconds(std::int64_t{1000} * std::min<std::uint32_t>(*seconds, 3600));
 }
 
 }  // namespace headrace::transfer

@@ -42,7 +42,8 @@ bool is_doubtful_error(int http_status, Code code) noexcept;
 /// Total of `Content-Range: bytes */total`, as 416 answers carry it.
 std::optional<std::uint64_t> unsatisfied_total(std::string_view content_range) noexcept;
 
-/// Retry-After in seconds; the date form is ignored. At most one hour.
+/// Retry-After in seconds, else the time until a RateLimit field's window ends in which nothing
+/// remains; the date form is ignored. At most one hour.
 std::optional<std::chrono::milliseconds> retry_after(const http::ResponseHead& head) noexcept;
 
 }  // namespace headrace::transfer

@@ -132,5 +132,19 @@ TEST(Verdict, RetryAfterInSeconds) {
   EXPECT_FALSE(retry_after(parse("HTTP/1.1 503 S\r\n")));
 }
 
+TEST(Verdict, RetryAfterOfARateLimit) {
+  const auto of = [](const std::string& value) {
+    return retry_after(parse("HTTP/1.1 429 T\r\nRateLimit: " + value + "\r\n"));
+  };
+  EXPECT_EQ(of("\"api\";r=0;t=55"), std::chrono::seconds(55));
+  EXPECT_EQ(of("\"pages\";r=9;t=200, \"api\";r=0;t=7;x=1, \"r\";r=0;t=5"), std::chrono::seconds(7));
+  for (const char* text :
+       {"\"api\";r=3;t=55", "\"api\";r=0;t=", "\"api\";r=0;w=1", "\"api\"", ";r=0;"}) {
+    EXPECT_FALSE(of(text)) << text;
+  }
+  EXPECT_EQ(retry_after(parse("HTTP/1.1 429 T\r\nRetry-After: 2\r\nRateLimit: \"a\";r=0;t=9\r\n")),
+            std::chrono::seconds(2));
+}
+
 }  // namespace
 }  // namespace headrace::transfer
