@@ -344,7 +344,7 @@ using NameResolver = std::function<Result<std::vector<std::string>>(const std::s
 /// How to reach a store. Everything is resolved before: nothing below reads the environment.
 struct StoreOptions {
   /// s3://bucket[/prefix], gs://bucket[/prefix], az://account/container[/prefix],
-  /// http(s)://host[:port][/path], file:///path, plain path, memory://name.
+  /// http(s)://host[:port][/path], hf://datasets/ORG/NAME[@REV], file:///path, path, memory://x.
   std::string url;
   std::string
       endpoint;  ///< http(s)://host[:port]; empty: from environment or config, else the vendor's.

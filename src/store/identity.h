@@ -34,5 +34,8 @@ Status identify(const IdentityRequest& request, Identity& out);
 namespace azure {
 Status identify(const IdentityRequest& request, Identity& out);
 }
+namespace hf {
+Status identify(const IdentityRequest& request, Identity& out);
+}
 
 }  // namespace headrace

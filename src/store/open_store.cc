@@ -3,6 +3,7 @@
 #include "store/azure/azure_store.h"
 #include "store/file/file_store.h"
 #include "store/gcs/gcs_store.h"
+#include "store/hf/hf_store.h"
 #include "store/memory/memory_store.h"
 #include "store/s3/s3_store.h"
 #include "store/service_client.h"
@@ -17,7 +18,7 @@ Status unsupported(const StoreUrl& url) {
       http::without_secrets(url.root) + ": the scheme \"" + url.scheme +
       "\" is not supported; use s3://bucket/prefix, file:///directory, a plain "
       "path, gs://bucket/prefix, az://account/container/prefix, https://host/path, "
-      "or memory://name";
+      "hf://datasets/ORG/NAME, or memory://name";
   return Status(Code::kUnsupported, std::move(message));
 }
 
@@ -35,6 +36,10 @@ Result<std::unique_ptr<Store>> open_driver(const StoreOptions& options,
   if (url.scheme == "gs" || url.scheme == "gcs") {
     return gcs::open_gcs_store(options, url, environment,
                                create_service_client(options, url, environment));
+  }
+  if (url.scheme == "hf") {
+    return hf::open_hf_store(options, url, environment,
+                             create_service_client(options, url, environment));
   }
   if (url.scheme == "http" || url.scheme == "https")
     return web::open_web_store(options, environment);

@@ -34,6 +34,10 @@ Status identify_vendor(const IdentityRequest& request, Identity& out) {
     out.vendor = "azure";
     return azure::identify(request, out);
   }
+  if (scheme == "hf") {
+    out.vendor = "hf";
+    return hf::identify(request, out);
+  }
   if (scheme == "http" || scheme == "https") {
     identify_web(out);
   } else if (scheme.empty() || scheme == "file" || scheme == "memory") {
@@ -45,7 +49,7 @@ Status identify_vendor(const IdentityRequest& request, Identity& out) {
   return {};
 }
 
-/// One listing of one key: the cheapest request that needs the credentials.
+/// One listing of one name: the cheapest request that needs the credentials.
 Status check_listing(const StoreOptions& options, const Environment& environment,
                      const CallOptions& call, Identity& out) {
   auto store = open_store(options, environment);
@@ -58,6 +62,7 @@ Status check_listing(const StoreOptions& options, const Environment& environment
   } else {
     ListRequest request;
     request.page_size = 1;
+    request.delimiter = "/";  // Some stores list all that a listing may name.
     auto page = (*store)->list(request, call);
     if (!page) failure = std::move(page).error();
   }

@@ -13,6 +13,7 @@ from headrace import _native
 from headrace.base.live import Closing
 from headrace.cli.declare import Where
 from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
+from headrace.store.repositories import split_repository
 from headrace.store.settings import ObjectSettings
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
@@ -135,6 +136,8 @@ def split_url(url: str) -> tuple[str, str]:
         if not host:
             raise InvalidArgumentError(f"{url}: no host; expected {scheme}://host/path")
         return f"{scheme}://{host}{question}{query}", unquote(key)
+    if scheme == "hf":
+        return split_repository(rest)
     bucket, _, key = rest.partition("/")
     if not bucket:
         raise InvalidArgumentError(f"{url}: no bucket; expected {scheme}://bucket/key")
