@@ -6,6 +6,7 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from headrace.errors import InvalidArgumentError
+from headrace.store.repositories import split_repository
 
 
 class Location(NamedTuple):
@@ -25,6 +26,12 @@ def in_buckets(scheme: str, path: str, depth: int) -> Location:
         raise InvalidArgumentError(f"{scheme}://{path}: names no {what}, and these cannot be listed")
     bucket = "/".join(parts[:depth])
     return Location(f"{scheme}://{bucket}", parts[depth] if len(parts) > depth else "", bucket + "/")
+
+
+def in_repositories(path: str) -> Location:
+    """``path`` is ``datasets/ORG/NAME[@REVISION][/key]`` or the like."""
+    root, key = split_repository(path)
+    return Location(root, key, root.removeprefix("hf://") + "/")
 
 
 def on_web(path: str) -> Location:

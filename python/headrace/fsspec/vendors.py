@@ -16,7 +16,7 @@ from headrace.errors import InvalidArgumentError
 from headrace.fsspec import listing
 from headrace.fsspec.filesystem import HeadraceFileSystem
 from headrace.fsspec.listing import Entry
-from headrace.fsspec.locations import Location, in_buckets, in_files, on_web
+from headrace.fsspec.locations import Location, in_buckets, in_files, in_repositories, on_web
 from headrace.fsspec.options import plain
 
 
@@ -62,6 +62,17 @@ class AbfsFileSystem(HeadraceFileSystem):
     @classmethod
     def _place(cls, path: str) -> Location:
         return in_buckets("abfss", path, 1)
+
+
+class HubFileSystem(HeadraceFileSystem):
+    """``datasets/ORG/NAME[@REVISION]/path`` of the Hugging Face hub, to read from."""
+
+    scheme = "hf"
+    protocol = ("hr+hf", "hf")
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        return in_repositories(path)
 
 
 class HttpFileSystem(HeadraceFileSystem):
@@ -146,7 +157,15 @@ class LocalFileSystem(HeadraceFileSystem):
             super().rm(rest, recursive=recursive, maxdepth=maxdepth, **options)
 
 
-CLASSES = (S3FileSystem, GcsFileSystem, AzureFileSystem, AbfsFileSystem, HttpFileSystem, LocalFileSystem)
+CLASSES = (
+    S3FileSystem,
+    GcsFileSystem,
+    AzureFileSystem,
+    AbfsFileSystem,
+    HubFileSystem,
+    HttpFileSystem,
+    LocalFileSystem,
+)
 BY_PROTOCOL = {protocol: cls for cls in CLASSES for protocol in cls.protocol}
 
 
