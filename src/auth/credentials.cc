@@ -30,6 +30,10 @@ class Resolver {
     settings.region = region();
     settings.endpoint = endpoint("S3", "s3");
     settings.addressing_style = of_config("s3.addressing_style");
+    settings.sums_requests_when_required =
+        is_when_required("AWS_REQUEST_CHECKSUM_CALCULATION", "request_checksum_calculation");
+    settings.asks_for_sums_when_required =
+        is_when_required("AWS_RESPONSE_CHECKSUM_VALIDATION", "response_checksum_validation");
     AwsServices& services = settings.services;
     services.region = settings.region.text;
     services.sts_endpoint = endpoint("STS", "sts").text;
@@ -53,6 +57,10 @@ class Resolver {
   std::string setting(const char* variable, const char* key) const {
     std::string text = environment_.get(variable);
     return text.empty() ? profiles_.value(profiles_.chosen(), key) : text;
+  }
+
+  bool is_when_required(const char* variable, const char* key) const {
+    return http::equals_ignoring_case(setting(variable, key), "when_required");
   }
 
   FoundSetting of_config(const char* key) const {

@@ -43,6 +43,10 @@ struct AwsSettings {
   FoundSetting endpoint;          ///< http(s)://host[:port].
   FoundSetting addressing_style;  ///< "path", "virtual" or "auto".
   FoundSetting profile;           ///< The chosen one.
+  /// Requests carry sums, and answers are asked for theirs, only where S3 demands it: for stores
+  /// that refuse the fields.
+  bool sums_requests_when_required = false;
+  bool asks_for_sums_when_required = false;
   /// Places looked at for credentials, in order, each with what was (not) there.
   std::vector<std::string> searched;
 
@@ -57,7 +61,8 @@ struct AwsSettings {
 /// AWS_DEFAULT_PROFILE, AWS_CONFIG_FILE, AWS_SHARED_CREDENTIALS_FILE, AWS_REGION,
 /// AWS_DEFAULT_REGION, AWS_ENDPOINT_URL, AWS_ENDPOINT_URL_{S3,STS,SSO,SSO_OIDC},
 /// AWS_IGNORE_CONFIGURED_ENDPOINT_URLS, AWS_EC2_METADATA_DISABLED,
-/// AWS_EC2_METADATA_SERVICE_ENDPOINT[_MODE], AWS_EC2_METADATA_V1_DISABLED, HOME. No credentials at
+/// AWS_EC2_METADATA_SERVICE_ENDPOINT[_MODE], AWS_EC2_METADATA_V1_DISABLED,
+/// AWS_REQUEST_CHECKSUM_CALCULATION, AWS_RESPONSE_CHECKSUM_VALIDATION, HOME. No credentials at
 /// all is no error here. Errors: those of plan_credentials() and Profiles::load().
 Result<AwsSettings> resolve_aws_settings(const Environment& environment,
                                          const FileReader& read_file);

@@ -71,6 +71,16 @@ TEST_F(Settings, NamedProfileAndPathsByVariables) {
   EXPECT_EQ(settings.addressing_style.text, "virtual");
 }
 
+TEST_F(Settings, ChecksumsOnlyWhereTheyAreRequired) {
+  files_["/home/u/.aws/config"] = "[default]\nrequest_checksum_calculation = when_required\n";
+  EXPECT_TRUE(resolved().sums_requests_when_required);
+  EXPECT_FALSE(resolved().asks_for_sums_when_required);
+  environment_.variables["AWS_REQUEST_CHECKSUM_CALCULATION"] = "when_supported";
+  environment_.variables["AWS_RESPONSE_CHECKSUM_VALIDATION"] = "WHEN_REQUIRED";
+  EXPECT_FALSE(resolved().sums_requests_when_required);
+  EXPECT_TRUE(resolved().asks_for_sums_when_required);
+}
+
 TEST_F(Settings, MissingNamedProfileIsDenied) {
   environment_.variables["AWS_PROFILE"] = "prod";
   files_["/home/u/.aws/config"] = "[default]\n";

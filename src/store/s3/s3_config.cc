@@ -100,8 +100,11 @@ Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url
     is_path_style = true;
   }
   config.is_loopback = !parsed->use_tls && is_loopback_host(parsed->host);
-  config.verify_checksums = options.verify_checksums;
+  config.verify_checksums = options.verify_checksums && !settings.asks_for_sums_when_required;
   config.upload_checksum = options.upload_checksum;
+  // Whoever asks for another kind than the usual one means it.
+  if (settings.sums_requests_when_required && config.upload_checksum == ChecksumKind::kCrc32c)
+    config.upload_checksum = ChecksumKind::kNone;
   config.requester_pays = options.requester_pays;
   config.settings = options.settings;
   config.trusted = TrustedHosts(parsed->host, options.trusted_hosts);

@@ -99,6 +99,20 @@ TEST_F(Config, StyleCanBeChosen) {
   EXPECT_EQ(place("s3://abc"), "s3.amazonaws.com /abc");
 }
 
+TEST_F(Config, ChecksumsMayBeLeftOutByTheSettingsOfTheSdks) {
+  const auto sums = [this] {
+    const auto config = make("s3://abc");
+    return std::pair(config->upload_checksum, config->verify_checksums);
+  };
+  EXPECT_EQ(sums(), std::pair(ChecksumKind::kCrc32c, true));
+  settings_.sums_requests_when_required = true;
+  EXPECT_EQ(sums(), std::pair(ChecksumKind::kNone, true));
+  options_.upload_checksum = ChecksumKind::kCrc64Nvme;
+  EXPECT_EQ(sums(), std::pair(ChecksumKind::kCrc64Nvme, true));
+  settings_.asks_for_sums_when_required = true;
+  EXPECT_EQ(sums(), std::pair(ChecksumKind::kCrc64Nvme, false));
+}
+
 TEST_F(Config, NamesThatFitNoHostNameFallBackToPathStyle) {
   EXPECT_EQ(place("s3://a.b.c"),
             "s3.amazonaws.com /a.b.c");  // no wildcard certificate covers it
