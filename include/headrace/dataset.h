@@ -130,6 +130,31 @@ struct ColumnBytes {
   }
 };
 
+/// An object that no index can be made of, or that a manifest names and that is not there.
+struct BrokenShard {
+  std::string key;   ///< Relative to the root.
+  std::string etag;  ///< Of the version that is broken; empty: the store has none.
+  std::uint64_t size_bytes = 0;
+  Code code = Code::kCorrupt;  ///< kCorrupt, kUnsupported, kNotFound.
+  std::string message;         ///< What is wrong with it.
+  /// The positions that it keeps, where a manifest tells how many samples it has; they are bad. 0
+  /// samples: nobody knows how many there were, and the dataset has none of them.
+  std::uint64_t first_sample = 0;
+  std::uint64_t sample_count = 0;
+};
+
+/// The end of an object that DatasetOptions::lenient passed over.
+struct CutEnd {
+  std::string key;  ///< Relative to the root.
+  std::uint64_t cut_bytes = 0;
+};
+
+/// What opening does about broken shards (docs/design/0053).
+enum class OnBrokenShard : std::uint8_t {
+  kRaise,    ///< An error that names every one.
+  kLeaveOut  ///< The dataset does without: Dataset::broken_shards(). Another fingerprint.
+};
+
 struct DatasetOptions {
   Format format = Format::kAuto;
   /// Aim for the encoded size of a block, bytes. Larger: fewer requests, more memory per lane,
@@ -177,6 +202,7 @@ struct DatasetOptions {
   /// shard. What is passed over is neither read nor counted; the default refuses the shard:
   /// kCorrupt.
   bool lenient = false;
+  OnBrokenShard on_broken_shard = OnBrokenShard::kRaise;
   /// Objects read at once while an index is built; 0: chosen.
   std::uint32_t index_workers = 0;
   /// Called from the opening thread with (shards done, shards in all) while an index is built.
@@ -220,6 +246,11 @@ class Dataset {
   };
   virtual std::uint32_t shard_count() const noexcept = 0;
   virtual Shard shard(std::uint32_t index) const = 0;
+
+  /// What it does without, in the order of keys; of a whole dataset empty. Lives as long as it.
+  virtual std::span<const BrokenShard> broken_shards() const noexcept { return {}; }
+  /// What was passed over because DatasetOptions::lenient was set when the index was made.
+  virtual std::span<const CutEnd> cut_ends() const noexcept { return {}; }
 
   virtual std::uint32_t block_count() const noexcept = 0;
   virtual Block block(std::uint32_t index) const = 0;

@@ -50,6 +50,12 @@ std::string content_fingerprint(const IndexView& view) {
     digest.add(shard.sample_count);
     digest.add(shard.hashes);
   }
+  for (const BrokenShard& shard : view.broken()) {
+    digest.add("broken");
+    digest.add(shard.key);
+    digest.add(shard.size_bytes);
+    digest.add(shard.sample_count);
+  }
   return digest.text();
 }
 

@@ -20,6 +20,7 @@ class FixedDataset final : public IndexedDataset {
       out[0] = {sample, true};
       return Status();
     }
+    HEADRACE_TRY(check_whole(bytes.block, index));
     const std::uint64_t from = value_bytes_ * (index - bytes.begin);
     if (from + value_bytes_ > bytes.bytes.size())
       return corrupt_sample(bytes.block, index, "lies outside its block");

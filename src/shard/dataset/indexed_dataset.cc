@@ -143,6 +143,7 @@ Status IndexedDataset::verify(std::uint32_t block, std::span<const std::byte> st
 
 Result<std::span<const std::byte>> IndexedDataset::sample_bytes(const BlockBytes& bytes,
                                                                 std::uint32_t index) const {
+  HEADRACE_TRY(check_whole(bytes.block, index));
   const ShardRecord& shard = shard_of(bytes.block);
   const std::uint64_t first = first_in_shard(bytes.block);
   // A plain block may be there in part, a compressed one is there as a whole.
@@ -164,6 +165,15 @@ Status IndexedDataset::corrupt_sample(std::uint32_t block, std::uint32_t index,
                 fmt::format("{}/{}: sample {} (dataset position {}): {}", url_,
                             view_.object(shard.first_object).key, first_in_shard(block) + index,
                             block_at(block).first_sample + index, what));
+}
+
+Status IndexedDataset::broken_sample(std::uint32_t block, std::uint32_t index) const {
+  const std::uint64_t first = shard_of(block).first_sample;
+  for (const BrokenShard& shard : view_.broken()) {
+    if (shard.sample_count > 0 && shard.first_sample == first)
+      return corrupt_sample(block, index, fmt::format("its shard is broken: {}", shard.message));
+  }
+  return corrupt_sample(block, index, "its shard is broken");
 }
 
 Result<std::shared_ptr<const Dataset>> make_dataset(DatasetParts parts,

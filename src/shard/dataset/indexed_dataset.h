@@ -59,6 +59,8 @@ class IndexedDataset : public Dataset {
                     std::span<std::byte> raw) const override;
   Status verify(std::uint32_t block, std::span<const std::byte> stored) const override;
   std::span<const std::byte> index_bytes() const noexcept override { return bytes_.whole(); }
+  std::span<const BrokenShard> broken_shards() const noexcept override { return view_.broken(); }
+  std::span<const CutEnd> cut_ends() const noexcept override { return view_.cut_ends(); }
 
  protected:
   const IndexView& view() const noexcept { return view_; }
@@ -86,10 +88,17 @@ class IndexedDataset : public Dataset {
   Status index_status() const {
     return bytes_.pages() == nullptr ? Status() : bytes_.pages()->status();
   }
+  /// Ok unless the block is of a broken shard, which has no bytes. For each cut() that does not
+  /// ask sample_bytes().
+  Status check_whole(std::uint32_t block, std::uint32_t index) const {
+    if (view_.broken().empty() || !shard_of(block).is_broken) return Status();
+    return broken_sample(block, index);
+  }
   /// kCorrupt, naming the shard's object and the sample.
   Status corrupt_sample(std::uint32_t block, std::uint32_t index, std::string_view what) const;
 
  private:
+  Status broken_sample(std::uint32_t block, std::uint32_t index) const;
   Status inflate_frames(std::uint32_t block, std::span<const std::byte> stored,
                         std::span<std::byte> raw) const;
 

@@ -75,6 +75,7 @@ struct ShardRecord {
   /// Digests of the stored object, "name=hex" joined by spaces; empty when none. A view into the
   /// index.
   std::string_view hashes;
+  bool is_broken = false;  ///< One of IndexView::broken(): it has positions, and no bytes.
 
   std::uint64_t bound_count() const noexcept {
     return has_gaps ? 2 * sample_count : sample_count + 1;
@@ -97,6 +98,11 @@ struct IndexSource {
 
 /// Columns as the schema of an index and both fingerprints have them.
 std::string columns_text(const std::vector<Column>& columns);
+
+/// A shard of `sample_count` samples that has no bytes. `value_bytes`: the one size of its samples,
+/// where the format has only such shards.
+ShardRecord broken_record(std::uint64_t sample_count, std::uint64_t first_object,
+                          std::uint64_t value_bytes = 0) noexcept;
 
 class IndexWriter {
  public:
@@ -121,6 +127,10 @@ class IndexWriter {
     /// What the format's Dataset needs to know besides (text, as a rule a JSON object; UTF-8; part
     /// of the fingerprint); empty: nothing.
     std::string layout = {};
+    /// What the index does without; those with samples are shards of it (broken_record()). Part of
+    /// the fingerprint.
+    std::vector<BrokenShard> broken = {};
+    std::vector<CutEnd> cut_ends = {};
   };
   /// The content of the file.
   std::string finish(const Summary& summary);
@@ -152,6 +162,8 @@ class IndexView {
   const IndexSource& source() const noexcept { return source_; }
   /// IndexWriter::Summary::layout.
   const std::string& layout() const noexcept { return layout_; }
+  const std::vector<BrokenShard>& broken() const noexcept { return broken_; }
+  const std::vector<CutEnd>& cut_ends() const noexcept { return cut_ends_; }
   /// Frames ascend in both address spaces, do not overlap and lie inside the shard. An empty frame
   /// for an index out of range.
   Frame frame_of(const ShardRecord& shard, std::uint32_t index) const noexcept;
@@ -183,6 +195,9 @@ class IndexView {
 
  private:
   Status parse_schema(std::string_view json);
+  Status parse_broken(std::string_view json);
+  Status parse_cut_ends(std::string_view json);
+  Status mark_broken();
   Status parse_shards(std::span<const std::byte> records);
   Status check_storage(const ShardRecord& shard, bool sample_is_object) const;
   Status check_frames(const ShardRecord& shard) const;
@@ -193,6 +208,8 @@ class IndexView {
   BoundsView bounds_;
   std::vector<ShardRecord> shards_;
   std::vector<Column> columns_;
+  std::vector<BrokenShard> broken_;
+  std::vector<CutEnd> cut_ends_;
   IndexSource source_;
   std::string fingerprint_;
   Format format_ = Format::kAuto;

@@ -10,6 +10,9 @@ namespace headrace::detail::hri {
 
 inline constexpr std::string_view kMagic{"HRINDEX\n", 8};
 inline constexpr std::uint32_t kVersion = 2;
+/// Of an index that does without broken shards: a reader that does not know of them must not take
+/// it for the whole.
+inline constexpr std::uint32_t kReducedVersion = 3;
 inline constexpr std::size_t kHeaderBytes = 96;
 inline constexpr std::size_t kBlockBytesOffset = 56;
 inline constexpr std::size_t kChecksumOffset = 80;

@@ -80,9 +80,11 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 Status check_head(std::span<const std::byte> bytes) {
   if (bytes.size() < hri::kHeaderBytes || as_text(bytes.first(8)) != hri::kMagic)
     return corrupt("not an index");
-  if (const auto version = load_le<std::uint32_t>(bytes.data() + 8); version != hri::kVersion) {
-    return Status(Code::kUnsupported, fmt::format("dataset index: version {}, this build reads {}",
-                                                  version, hri::kVersion));
+  const auto version = load_le<std::uint32_t>(bytes.data() + 8);
+  if (version != hri::kVersion && version != hri::kReducedVersion) {
+    return Status(Code::kUnsupported,
+                  fmt::format("dataset index: version {}, this build reads {} and {}", version,
+                              hri::kVersion, hri::kReducedVersion));
   }
   if (load_le<std::uint64_t>(bytes.data() + 16) != bytes.size()) {
     return corrupt(fmt::format("{} bytes, its header says {}", bytes.size(),
@@ -110,6 +112,15 @@ bool read_classes(simdjson::dom::element column, std::vector<std::string>& out) 
     out.emplace_back(name);
   }
   return true;
+}
+
+bool parse_broken_code(std::string_view name, Code& code) {
+  for (const Code known : {Code::kCorrupt, Code::kUnsupported, Code::kNotFound}) {
+    if (name != code_name(known)) continue;
+    code = known;
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -151,7 +162,12 @@ Result<IndexView> IndexView::parse(std::span<const std::byte> bytes, bool check_
     return corrupt("section sizes do not fit its counts");
   }
   HEADRACE_TRY(view.parse_schema(as_text(sections.by_id[hri::kSchema])));
+  HEADRACE_TRY(view.parse_broken(as_text(sections.by_id[hri::kSchema])));
+  HEADRACE_TRY(view.parse_cut_ends(as_text(sections.by_id[hri::kSchema])));
+  const bool is_reduced = load_le<std::uint32_t>(bytes.data() + 8) == hri::kReducedVersion;
+  if (is_reduced == view.broken_.empty()) return corrupt("its version does not fit its schema");
   HEADRACE_TRY(view.parse_shards(records));
+  HEADRACE_TRY(view.mark_broken());
   return view;
 }
 
@@ -191,6 +207,62 @@ Status IndexView::parse_schema(std::string_view json) {
   }
   if (columns_.size() < driver_of(format_)->least_columns || columns_.size() > kMostIndexColumns)
     return corrupt("impossible number of columns");
+  return Status();
+}
+
+Status IndexView::parse_broken(std::string_view json) {
+  simdjson::dom::parser parser;
+  HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, json));
+  simdjson::dom::element member;
+  if (root["broken"].get(member)) return Status();
+  simdjson::dom::array list;
+  if (member.get_array().get(list)) return corrupt("broken shards that are no list");
+  for (const simdjson::dom::element entry : list) {
+    BrokenShard shard;
+    std::string code;
+    if (!read_string(entry, "key", shard.key) || !read_string(entry, "etag", shard.etag) ||
+        !read_string(entry, "message", shard.message) ||
+        entry["size"].get_uint64().get(shard.size_bytes) ||
+        entry["first"].get_uint64().get(shard.first_sample) ||
+        entry["samples"].get_uint64().get(shard.sample_count) ||
+        !read_string(entry, "code", code) || !parse_broken_code(code, shard.code)) {
+      return corrupt("an incomplete broken shard");
+    }
+    broken_.push_back(std::move(shard));
+  }
+  return Status();
+}
+
+Status IndexView::parse_cut_ends(std::string_view json) {
+  simdjson::dom::parser parser;
+  HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, json));
+  simdjson::dom::element member;
+  if (root["cut"].get(member)) return Status();
+  simdjson::dom::array list;
+  if (member.get_array().get(list)) return corrupt("cut ends that are no list");
+  for (const simdjson::dom::element entry : list) {
+    CutEnd& end = cut_ends_.emplace_back();
+    if (!read_string(entry, "key", end.key) || entry["bytes"].get_uint64().get(end.cut_bytes))
+      return corrupt("an incomplete cut end");
+  }
+  return Status();
+}
+
+Status IndexView::mark_broken() {
+  for (const BrokenShard& broken : broken_) {
+    if (broken.sample_count == 0) continue;
+    // Shards without samples begin where the next one does.
+    auto shard = std::lower_bound(
+        shards_.begin(), shards_.end(), broken.first_sample,
+        [](const ShardRecord& s, std::uint64_t first) { return s.first_sample < first; });
+    while (shard != shards_.end() && shard->sample_count == 0) ++shard;
+    if (shard == shards_.end() || shard->first_sample != broken.first_sample ||
+        shard->sample_count != broken.sample_count || shard->compression != Compression::kNone ||
+        shard->raw_bytes != 0) {
+      return corrupt("a broken shard that is none of its shards");
+    }
+    shard->is_broken = true;
+  }
   return Status();
 }
 

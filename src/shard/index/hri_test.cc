@@ -122,12 +122,73 @@ TEST(Index, RefusesEveryCut) {
 
 TEST(Index, SaysThatAnOlderOrNewerVersionIsUnsupported) {
   IndexWriter writer;
-  for (const char version : {'\1', '\3'}) {
+  for (const char version : {'\1', '\4'}) {
     std::string bytes = writer.finish(summary());
     bytes[8] = version;
     const auto view = IndexView::parse(as_bytes(bytes));
     ASSERT_FALSE(view.has_value());
     EXPECT_EQ(view.error().code(), Code::kUnsupported);
+  }
+}
+
+std::string without(const std::vector<BrokenShard>& broken) {
+  IndexWriter writer;
+  add_shard(writer, "a.mds", {10, 20, 50});
+  writer.add_object("b.mds", "\"b\"", 7);
+  writer.add_shard(broken_record(5, 1));
+  IndexWriter::Summary s = summary();
+  s.broken = broken;
+  return writer.finish(s);
+}
+
+BrokenShard broken_shard() {
+  return {.key = "b.mds",
+          .etag = "\"b\"",
+          .size_bytes = 7,
+          .code = Code::kUnsupported,
+          .message = "no \"table\"",
+          .first_sample = 2,
+          .sample_count = 5};
+}
+
+TEST(Index, SaysWhatItDoesWithout) {
+  const std::string bytes = without({broken_shard()});
+  auto view = IndexView::parse(as_bytes(bytes));
+  ASSERT_TRUE(view.has_value()) << view.error().message();
+  ASSERT_EQ(view->broken().size(), 1U);
+  const BrokenShard& found = view->broken()[0];
+  EXPECT_EQ(found.key, "b.mds");
+  EXPECT_EQ(found.etag, "\"b\"");
+  EXPECT_EQ(found.size_bytes, 7U);
+  EXPECT_EQ(found.code, Code::kUnsupported);
+  EXPECT_EQ(found.message, "no \"table\"");
+  EXPECT_FALSE(view->shards()[0].is_broken);
+  EXPECT_TRUE(view->shards()[1].is_broken);
+  const std::string whole = without({});
+  EXPECT_NE(view->fingerprint(), IndexView::parse(as_bytes(whole))->fingerprint());
+  EXPECT_NE(content_fingerprint(*view), content_fingerprint(*IndexView::parse(as_bytes(whole))));
+}
+
+TEST(Index, IsNeverTakenForTheWholeByAnOlderBuild) {
+  std::string bytes = without({broken_shard()});
+  EXPECT_EQ(bytes[8], '\3');
+  bytes[8] = '\2';  // Such a build does not look for what is missing.
+  auto view = IndexView::parse(as_bytes(bytes), false);
+  ASSERT_FALSE(view.has_value());
+  EXPECT_EQ(view.error().code(), Code::kCorrupt);
+}
+
+TEST(Index, RefusesBrokenShardsThatAreNoneOfIts) {
+  BrokenShard elsewhere = broken_shard();
+  elsewhere.first_sample = 3;
+  BrokenShard longer = broken_shard();
+  longer.sample_count = 6;
+  BrokenShard whole = broken_shard();
+  whole.first_sample = 0;
+  whole.sample_count = 2;
+  for (const BrokenShard& wrong : {elsewhere, longer, whole}) {
+    const std::string bytes = without({wrong});
+    EXPECT_EQ(IndexView::parse(as_bytes(bytes)).error().code(), Code::kCorrupt);
   }
 }
 

@@ -7,6 +7,7 @@
 // block_bytes, as a block table has a digest of its own. Lengths go before texts, so that "ab" +
 // "c" and "a" + "bc" differ. Changing anything here would make every stored state a state of
 // another dataset; hence the second form for layouts, beside the first.
+#include <fmt/format.h>
 #include <xxhash.h>
 
 #include <nlohmann/json.hpp>
@@ -50,7 +51,30 @@ std::string dump(const nlohmann::json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+nlohmann::json broken_json(const std::vector<BrokenShard>& broken) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const BrokenShard& shard : broken) {
+    list.push_back({{"key", shard.key},
+                    {"etag", shard.etag},
+                    {"size", shard.size_bytes},
+                    {"code", code_name(shard.code)},
+                    {"message", shard.message},
+                    {"first", shard.first_sample},
+                    {"samples", shard.sample_count}});
+  }
+  return list;
+}
+
 }  // namespace
+
+ShardRecord broken_record(std::uint64_t sample_count, std::uint64_t first_object,
+                          std::uint64_t value_bytes) noexcept {
+  ShardRecord record;
+  record.sample_count = sample_count;
+  record.first_object = first_object;
+  record.bounds = {.base = 0, .stride = value_bytes, .first_group = kNoGroups};
+  return record;
+}
 
 std::string columns_text(const std::vector<Column>& columns) { return dump(columns_json(columns)); }
 
@@ -108,12 +132,16 @@ void IndexWriter::add_key(std::uint64_t position, std::string_view key) {
 
 std::string IndexWriter::finish(const Summary& summary) {
   const nlohmann::json columns = columns_json(summary.columns);
-  const std::string schema = dump({{"columns", columns},
-                                   {"layout", summary.layout},
-                                   {"source",
-                                    {{"key", summary.source.key},
-                                     {"etag", summary.source.etag},
-                                     {"size", summary.source.size_bytes}}}});
+  nlohmann::json members{{"columns", columns},
+                         {"layout", summary.layout},
+                         {"source",
+                          {{"key", summary.source.key},
+                           {"etag", summary.source.etag},
+                           {"size", summary.source.size_bytes}}}};
+  if (!summary.broken.empty()) members["broken"] = broken_json(summary.broken);
+  for (const CutEnd& end : summary.cut_ends)
+    members["cut"].push_back({{"key", end.key}, {"bytes", end.cut_bytes}});
+  const std::string schema = dump(members);
   XXH3_state_t* hash = XXH3_createState();
   XXH3_128bits_reset(hash);
   const auto add = [hash](std::string_view bytes) {
@@ -139,6 +167,11 @@ std::string IndexWriter::finish(const Summary& summary) {
   for (std::size_t at = 0; at < shards_.size(); at += IndexView::kShardBytes) {
     XXH3_128bits_update(hash, shards_.data() + at + 8, 8);  // sample_count
   }
+  for (const BrokenShard& shard : summary.broken) {
+    add(shard.key);
+    add(shard.etag);
+    add(fmt::format("broken {} {}", shard.size_bytes, shard.sample_count));
+  }
   const XXH128_hash_t fingerprint = XXH3_128bits_digest(hash);
   XXH3_freeState(hash);
 
@@ -157,7 +190,7 @@ std::string IndexWriter::finish(const Summary& summary) {
     out.append(sections[i]);
   }
   out.replace(0, hri::kMagic.size(), hri::kMagic);
-  put_le<std::uint32_t>(out, 8, hri::kVersion);
+  put_le<std::uint32_t>(out, 8, summary.broken.empty() ? hri::kVersion : hri::kReducedVersion);
   put_le<std::uint32_t>(out, 12, kSections);
   put_le<std::uint64_t>(out, 16, out.size());
   put_le<std::uint64_t>(out, 24, sample_count_);

@@ -75,7 +75,15 @@ class ConcatDataset final : public Dataset {
         columns_(std::move(columns)),
         fingerprint_(std::move(fingerprint)),
         version_fingerprint_(std::move(version_fingerprint)) {
-    for (const Part& part : parts_) {
+    for (std::size_t p = 0; p < parts_.size(); ++p) {
+      const Part& part = parts_[p];
+      for (BrokenShard shard : part.dataset->broken_shards()) {
+        shard.key = fmt::format("{}/{}", p, shard.key);
+        shard.first_sample += shard.sample_count == 0 ? 0 : part.first_sample;
+        broken_.push_back(std::move(shard));
+      }
+      for (const CutEnd& end : part.dataset->cut_ends())
+        cut_ends_.push_back({fmt::format("{}/{}", p, end.key), end.cut_bytes});
       url_ += (url_.empty() ? "" : " + ") + part.dataset->url();
       sample_count_ += part.dataset->sample_count();
       stored_bytes_ += part.dataset->stored_bytes();
@@ -103,6 +111,9 @@ class ConcatDataset final : public Dataset {
     shard.first_sample += parts_[p].first_sample;
     return shard;
   }
+
+  std::span<const BrokenShard> broken_shards() const noexcept override { return broken_; }
+  std::span<const CutEnd> cut_ends() const noexcept override { return cut_ends_; }
 
   std::uint32_t block_count() const noexcept override {
     const Part& last = parts_.back();
@@ -190,6 +201,8 @@ class ConcatDataset final : public Dataset {
   const std::string fingerprint_;
   const std::string version_fingerprint_;
   std::string url_;
+  std::vector<BrokenShard> broken_;
+  std::vector<CutEnd> cut_ends_;
   std::uint64_t sample_count_ = 0;
   std::uint64_t stored_bytes_ = 0;
   std::uint64_t largest_block_bytes_ = 0;

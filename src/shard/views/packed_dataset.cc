@@ -64,6 +64,10 @@ class PackedDatasetImpl final : public PackedDataset {
   PackedDatasetImpl(std::shared_ptr<const Dataset> documents, TokenColumn column,
                     PackTokensOptions options)
       : documents_(std::move(documents)), column_(std::move(column)), options_(std::move(options)) {
+    for (BrokenShard shard : documents_->broken_shards()) {
+      shard.first_sample = shard.sample_count = 0;  // Positions are those of sequences.
+      broken_.push_back(std::move(shard));
+    }
     const std::uint64_t length = options_.length;
     const auto add = [&](const char* name, const std::string& dtype, std::uint64_t item_bytes) {
       Column added;
@@ -101,6 +105,9 @@ class PackedDatasetImpl final : public PackedDataset {
     shard.sample_count = first_of_shard(index + 1) - shard.first_sample;
     return shard;
   }
+
+  std::span<const BrokenShard> broken_shards() const noexcept override { return broken_; }
+  std::span<const CutEnd> cut_ends() const noexcept override { return documents_->cut_ends(); }
 
   std::uint32_t block_count() const noexcept override {
     return static_cast<std::uint32_t>(blocks_.size());
@@ -177,6 +184,7 @@ class PackedDatasetImpl final : public PackedDataset {
   const std::shared_ptr<const Dataset> documents_;
   const TokenColumn column_;
   const PackTokensOptions options_;
+  std::vector<BrokenShard> broken_;
   std::vector<Column> columns_;
   std::vector<PackedBlock> blocks_;  ///< Blocks with at least one sequence.
   PackReport report_;
