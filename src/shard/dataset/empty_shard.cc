@@ -23,17 +23,23 @@ bool is_compressed_name(std::string_view key) noexcept {
                      [key](std::string_view coding) { return key.ends_with(coding); });
 }
 
-Status refuse_empty(const BuildContext& context, const DataObjects& data) {
+Status leave_out_empty(const BuildContext& context, DataObjects& data) {
   const FormatDriver* driver = driver_of(data.format);
-  for (const ObjectInfo& object : data.objects) {
-    if (object.size_bytes != 0 || may_be_empty(context, driver, object.key)) continue;
-    return Status(
-        Code::kCorrupt,
-        fmt::format("{}: has no bytes, so it is no file of format '{}': was its upload cut off? "
-                    "Write it again, or remove it if it should not be there{}",
-                    context.store.object_url(object.key), format_name(data.format),
-                    driver == nullptr ? std::string_view() : driver->empty_hint));
+  std::vector<ObjectInfo> kept;
+  for (ObjectInfo& object : data.objects) {
+    if (object.size_bytes != 0 || may_be_empty(context, driver, object.key)) {
+      kept.push_back(std::move(object));
+      continue;
+    }
+    HEADRACE_TRY(context.leave_out(
+        object,
+        Status(Code::kCorrupt,
+               fmt::format("has no bytes, so it is no file of format '{}': was its upload cut off? "
+                           "Write it again, or remove it if it should not be there{}",
+                           format_name(data.format),
+                           driver == nullptr ? std::string_view() : driver->empty_hint))));
   }
+  data.objects = std::move(kept);
   return Status();
 }
 

@@ -13,9 +13,9 @@ namespace headrace::detail {
 /// True when a name says that its file is compressed (".gz", ".zst", ...).
 bool is_compressed_name(std::string_view key) noexcept;
 
-/// Refuses an object without bytes unless its format says that such a file holds nothing: a raw
-/// file is then an empty value, a plain file of lines has none. Errors: kCorrupt (names the
-/// object).
-Status refuse_empty(const BuildContext& context, const DataObjects& data);
+/// Leaves out objects without bytes, as broken, unless their format says that such a file holds
+/// nothing: a raw file is then an empty value, a plain file of lines has none. Errors: kCorrupt
+/// (names the object).
+Status leave_out_empty(const BuildContext& context, DataObjects& data);
 
 }  // namespace headrace::detail

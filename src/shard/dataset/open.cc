@@ -126,10 +126,10 @@ class Opener {
                              info.size_bytes != 0 ? info.size_bytes : json.size()};
     const std::string manifest = source_manifest(owner.id, source);
     if (use_cache) {
-      if (auto cached = cached_index(manifest)) return *std::move(cached);
+      HEADRACE_TRY_ASSIGN(auto cached, fitting_index(manifest));
+      if (cached) return *std::move(cached);
     }
-    HEADRACE_TRY_ASSIGN(auto bytes, owner.index_json->build(context_, json, source));
-    return keep(std::move(bytes), manifest, use_cache);
+    return keep(owner.index_json->build(context_, json, source), manifest, use_cache);
   }
 
   // An index.json above kMostIndexJsonBytes.
@@ -142,10 +142,10 @@ class Opener {
     const IndexSource source{info.key, info.etag, info.size_bytes};
     const std::string manifest = source_manifest(owner->id, source);
     if (use_cache) {
-      if (auto cached = cached_index(manifest)) return *std::move(cached);
+      HEADRACE_TRY_ASSIGN(auto cached, fitting_index(manifest));
+      if (cached) return *std::move(cached);
     }
-    HEADRACE_TRY_ASSIGN(auto bytes, owner->index_json->build_large(context_, info, source));
-    return keep(std::move(bytes), manifest, use_cache);
+    return keep(owner->index_json->build_large(context_, info, source), manifest, use_cache);
   }
 
   Result<const FormatDriver*> large_owner(const ObjectInfo& info) const {
@@ -165,18 +165,21 @@ class Opener {
     if (has_chosen_split(context_.options)) HEADRACE_TRY(choose_split(context_, candidates));
     HEADRACE_TRY_ASSIGN(const std::string manifest, listed_manifest(candidates.all, use_cache));
     if (use_cache) {
-      if (auto cached = cached_index(manifest)) return *std::move(cached);
+      HEADRACE_TRY_ASSIGN(auto cached, fitting_index(manifest));
+      if (cached) return *std::move(cached);
     }
     std::vector<ObjectInfo> side_files;
     std::copy_if(candidates.all.begin(), candidates.all.end(), std::back_inserter(side_files),
                  [](const ObjectInfo& object) { return has_side_ending(object.key); });
     const auto splits = must_be_one() ? std::make_optional<SplitTable>(candidates) : std::nullopt;
     if (splits && splits->is_sure()) HEADRACE_TRY(refuse_several(context_, *splits));
-    HEADRACE_TRY_ASSIGN(const DataObjects data, choose_objects(context_, std::move(candidates)));
+    HEADRACE_TRY_ASSIGN(DataObjects data, choose_objects(context_, std::move(candidates)));
     // Any word may be in the names of files that are samples themselves.
     if (splits && data.format != fallback_format().id)
       HEADRACE_TRY(refuse_several(context_, *splits));
-    HEADRACE_TRY(refuse_empty(context_, data));
+    HEADRACE_TRY(leave_out_empty(context_, data));
+    if (data.objects.empty() && !context_.broken->empty())
+      return context_.broken->error(context_.store);
     const FormatDriver* driver = driver_of(data.format);
     if (driver == nullptr || driver->build == nullptr) return unknown_format(url(), data.format);
     std::erase_if(side_files, [driver](const ObjectInfo& object) {
@@ -184,8 +187,7 @@ class Opener {
     });
     BuildContext context = context_;
     context.side_files = side_files;
-    HEADRACE_TRY_ASSIGN(auto bytes, driver->build(context, data.objects));
-    return keep(std::move(bytes), manifest, use_cache);
+    return keep(driver->build(context, data.objects), manifest, use_cache);
   }
 
   // Files beside objects that were asked for by their keys shape the index as well.
@@ -240,8 +242,26 @@ class Opener {
         return std::optional<OpenIndex>();
     }
     HEADRACE_TRY_ASSIGN(const bool is_current, has_current_side_files((*index)->view));
-    if (!is_current) return std::optional<OpenIndex>();
+    HEADRACE_TRY_ASSIGN(const bool is_whole_enough, may_lack((*index)->view.broken()));
+    if (!is_current || !is_whole_enough) return std::optional<OpenIndex>();
     return *std::move(index);
+  }
+
+  // Whether an index without these shards is what is asked for: that they may be missing was said,
+  // and each is as it was. One that was written again is to be read.
+  Result<bool> may_lack(const std::vector<BrokenShard>& broken) {
+    if (broken.empty()) return true;
+    if (context_.options.on_broken_shard != OnBrokenShard::kLeaveOut) return false;
+    std::vector<std::string> keys;
+    for (const BrokenShard& shard : broken) keys.push_back(shard.key);
+    HEADRACE_TRY_ASSIGN(const auto now, look_up(context_, keys, false));
+    std::vector<BrokenShard> there;
+    std::copy_if(broken.begin(), broken.end(), std::back_inserter(there),
+                 [](const BrokenShard& shard) { return shard.code != Code::kNotFound; });
+    return std::equal(now.begin(), now.end(), there.begin(), there.end(),
+                      [](const ObjectInfo& a, const BrokenShard& b) {
+                        return a.key == b.key && a.etag == b.etag && a.size_bytes == b.size_bytes;
+                      });
   }
 
   bool is_shaped_as_asked(const IndexView& view) const {
@@ -294,8 +314,16 @@ class Opener {
                                     kMostIndexBytes, context_.call));
     if (!IndexView::verify_sums(std::as_bytes(std::span(bytes))).ok())
       return std::optional<OpenIndex>();
-    HEADRACE_TRY_ASSIGN(auto index, keep(std::move(bytes), name, true));
+    HEADRACE_TRY_ASSIGN(auto index, publish(std::move(bytes), name, true));
     return std::optional<OpenIndex>(std::move(index));
+  }
+
+  // A cached one that may_lack() what it lacks.
+  Result<std::optional<OpenIndex>> fitting_index(const std::string& manifest) {
+    auto cached = cached_index(manifest);
+    if (!cached) return cached;
+    HEADRACE_TRY_ASSIGN(const bool is_whole_enough, may_lack(cached->view.broken()));
+    return is_whole_enough ? std::move(cached) : std::nullopt;
   }
 
   std::optional<OpenIndex> cached_index(const std::string& manifest) {
@@ -316,8 +344,26 @@ class Opener {
     return *std::move(index);
   }
 
-  // Publishes a built index; a cache that cannot be written is no reason to fail.
-  Result<OpenIndex> keep(std::string bytes, const std::string& manifest, bool use_cache) {
+  // A built index, if it lacks no more than it may.
+  Result<OpenIndex> keep(Result<std::string> built, const std::string& manifest, bool use_cache) {
+    const BrokenShards& broken = *context_.broken;
+    const bool may_lack_some = context_.options.on_broken_shard == OnBrokenShard::kLeaveOut;
+    const bool is_about_broken = built || blames_shard(built.error().code());
+    if (!broken.empty() && is_about_broken && (!may_lack_some || broken.whole_count() == 0))
+      return broken.error(context_.store);
+    if (!built) return std::move(built).error();
+    if (!broken.empty()) {
+      HEADRACE_TRY_ASSIGN(OpenIndex index, check(IndexBytes(*built)));
+      // An index that does not say what it lacks would be taken for the whole.
+      if (index.view.broken().size() != broken.size()) return broken.error(context_.store);
+      // It may only lack it for now, until bytes have come twice the same.
+      if (!context_.is_sure) return index;
+    }
+    return publish(*std::move(built), manifest, use_cache);
+  }
+
+  // A cache that cannot be written is no reason to fail.
+  Result<OpenIndex> publish(std::string bytes, const std::string& manifest, bool use_cache) {
     PartialIndex::remove(context_.options.index_cache_dir, url());
     if (use_cache && !context_.options.index_cache_dir.empty()) {
       const std::string path = cached_index_path(context_.options.index_cache_dir, url(), manifest);
@@ -359,11 +405,17 @@ bool may_be_flipped(Code code) noexcept {
 // made them so: it is made again of bytes that have come twice the same, and what is wrong with
 // those is the data's fault. The same error twice would prove nothing: other bytes may cause it.
 template <class T, class Make>
-Result<T> made_surely(const BuildContext& context, const Make& make) {
+Result<T> made_surely(BuildContext context, const Make& make) {
+  BrokenShards broken;
+  context.broken = &broken;
+  context.is_sure = context.store.traits().is_local;
   Result<T> made = make(context);
-  if (made || !may_be_flipped(made.error().code()) || context.store.traits().is_local) return made;
+  const bool is_doubtful = !broken.empty() || (!made && may_be_flipped(made.error().code()));
+  if (!is_doubtful || context.is_sure) return made;
   SureStore sure(context.store);
-  return make(BuildContext{sure, context.pool, context.options, context.call});
+  BrokenShards surely_broken;
+  return make(BuildContext{sure, context.pool, context.options, context.call, context.side_files,
+                           &surely_broken, true});
 }
 
 }  // namespace

@@ -23,6 +23,8 @@ struct FileSamples {
   std::vector<std::uint64_t> bounds;
   bool has_gaps = false;
   std::string facts;  ///< The format's own, for its builder.
+  /// At the end of the file, passed over because the options are lenient.
+  std::uint64_t cut_bytes = 0;
 
   std::uint64_t sample_count() const noexcept {
     if (has_gaps) return bounds.size() / 2;

@@ -13,7 +13,8 @@
 
 #include <algorithm>
 #include <deque>
-#include <optional>
+#include <set>
+#include <utility>
 
 #include "headrace/range_fetcher.h"
 #include "shard/dataset/empty_shard.h"
@@ -29,6 +30,8 @@ namespace {
 constexpr std::uint64_t kScanReadBytes = std::uint64_t{4} << 20;
 // Files scanned at once. Each has one read in flight.
 constexpr std::size_t kFileWindow = 64;
+// Broken files after which one must have been whole. More than damage breaks at the front of a set.
+constexpr std::size_t kMostBrokenAtFirst = 64;
 // Compressed files that are inflated at once: an inflater may hold a window of 128 MiB.
 constexpr std::size_t kCompressedWindow = 4;
 
@@ -53,20 +56,40 @@ class Scanner {
     std::size_t finished = 0;
     while (finished < objects_.size()) {
       for (; started < objects_.size() && started < finished + window_; ++started)
-        HEADRACE_TRY(named(started, start(started)));
+        HEADRACE_TRY(settle(started, start(started)));
       for (; finished < started && found_[finished]; ++finished) {
-        HEADRACE_TRY(named(finished, emit(finished)));
+        HEADRACE_TRY(emit(finished));
         HEADRACE_TRY(refuse_empty_among_compressed(finished));
+        HEADRACE_TRY(refuse_other_format(finished));
         context_.report(finished + 1, objects_.size());
       }
       if (finished == started) continue;
       HEADRACE_TRY_ASSIGN(const auto data, fetcher_.next());
-      HEADRACE_TRY(named(data.tag, take(data)));
+      HEADRACE_TRY(settle(data.tag, take(data)));
     }
     return Status();
   }
 
  private:
+  // Goes on without object `i` where `status` says that it is broken.
+  Status settle(std::size_t i, Status status) {
+    if (status.ok()) return status;
+    HEADRACE_TRY(context_.leave_out(objects_[i], std::move(status)));
+    readings_[i].reset();
+    end_inflating(i);
+    found_[i] = std::make_unique<ScannedFile>();
+    found_[i]->is_broken = true;
+    return Status();
+  }
+
+  // Where not one of many is whole, they are of another format: the rest need not be read.
+  Status refuse_other_format(std::size_t i) const {
+    const BrokenShards* broken = context_.broken;
+    if (broken == nullptr || broken->whole_count() > 0 || i + 1 < kMostBrokenAtFirst)
+      return Status();
+    return broken->error(context_.store);
+  }
+
   Status start(std::size_t i) {
     const ObjectInfo& object = objects_[i];
     if (const auto kept = partial_.load(object)) {
@@ -114,7 +137,7 @@ class Scanner {
       return Status();
     }
     const std::unique_ptr<FileReading> reading = std::move(readings_[i]);
-    if (reading->is_compressed()) end_inflating();
+    end_inflating(i);
     found_[i] = std::make_unique<ScannedFile>(ScannedFile{reading->scan().take(), reading->form()});
     partial_.store(objects_[i], scanned_to_bytes(found_[i]->samples, found_[i]->form));
     return Status();
@@ -124,42 +147,53 @@ class Scanner {
   // one of them has ended.
   bool may_begin(std::size_t i, std::span<const std::byte> head) {
     if (job_.form_of(head) == Compression::kNone) {
-      if (inflating_ == 0) window_ = plain_window_;
+      if (inflating_.empty()) window_ = plain_window_;
       return true;
     }
     window_ = std::min(plain_window_, kCompressedWindow);
-    if (inflating_ == kCompressedWindow) {
+    if (inflating_.size() == kCompressedWindow) {
       held_back_.push_back(i);
       return false;
     }
-    ++inflating_;
+    inflating_.insert(i);
     return true;
   }
 
-  void end_inflating() {
-    --inflating_;
-    if (held_back_.empty()) return;
+  void end_inflating(std::size_t i) {
+    if (inflating_.erase(i) == 0 || held_back_.empty()) return;
     request(held_back_.front());
     held_back_.pop_front();
   }
 
   Status emit(std::size_t i) {
     const std::unique_ptr<ScannedFile> found = std::move(found_[i]);
-    if (found->samples.sample_count() > kMostShardSamples) {
-      return Status(Code::kUnsupported,
-                    fmt::format("{} samples in one file; up to {} are read, split it",
-                                found->samples.sample_count(), kMostShardSamples));
-    }
+    if (found->is_broken) return Status();
+    if (Status status = check(found->samples); !status.ok())
+      return context_.leave_out(objects_[i], std::move(status));
+    context_.add_whole();
+    context_.add_cut(objects_[i], found->samples.cut_bytes);
     if (found->form.compression != Compression::kNone && !is_compressed_name(objects_[i].key))
       has_unnamed_compressed_ = true;
-    return job_.emit(i, std::move(found->samples), found->form);
+    return named(i, job_.emit(i, std::move(found->samples), found->form));
+  }
+
+  Status check(const FileSamples& samples) {
+    if (samples.sample_count() <= kMostShardSamples) return job_.check(samples);
+    return Status(Code::kUnsupported,
+                  fmt::format("{} samples in one file; up to {} are read, split it",
+                              samples.sample_count(), kMostShardSamples));
   }
 
   // Where names do not say that files are compressed, the others of a set do.
   Status refuse_empty_among_compressed(std::size_t i) {
-    if (objects_[i].size_bytes == 0) empty_ = i;
-    if (!empty_ || !has_unnamed_compressed_) return Status();
-    return named(*empty_, Status(Code::kCorrupt, "has no bytes, the others are compressed files"));
+    if (objects_[i].size_bytes == 0) empty_.push_back(i);
+    if (!has_unnamed_compressed_) return Status();
+    for (const std::size_t empty : std::exchange(empty_, {})) {
+      HEADRACE_TRY(context_.leave_out(
+          objects_[empty],
+          Status(Code::kCorrupt, "has no bytes, the others are compressed files")));
+    }
+    return Status();
   }
 
   Status named(std::size_t i, Status status) const {
@@ -175,11 +209,11 @@ class Scanner {
   const std::uint64_t read_bytes_;
   const std::size_t plain_window_;
   std::size_t window_;  ///< Files that are begun and not emitted; few until one proved plain.
-  std::size_t inflating_ = 0;
+  std::set<std::size_t> inflating_;
   std::deque<std::size_t> held_back_;
   std::vector<std::unique_ptr<FileReading>> readings_;  // Of the files that are being read.
   std::vector<std::unique_ptr<ScannedFile>> found_;     // Not emitted yet.
-  std::optional<std::size_t> empty_;                    // An object without bytes.
+  std::vector<std::size_t> empty_;                      // Objects without bytes.
   bool has_unnamed_compressed_ = false;
 };
 

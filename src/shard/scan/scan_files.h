@@ -47,14 +47,21 @@ class FileScanJob {
   }
   /// How object `i` is stored, by its first bytes.
   virtual Compression form_of(std::span<const std::byte> head) { return sniff_compression(head); }
+  /// Whether object `i` is one of the dataset, by what was found in it; called in order of i,
+  /// before emit(), which is for no other. Errors: kCorrupt, kUnsupported: it is broken.
+  virtual Status check(const FileSamples& samples) {
+    static_cast<void>(samples);
+    return Status();
+  }
   /// Takes what was found in object `i`; called in order of i.
   virtual Status emit(std::size_t i, FileSamples samples, const FileForm& form) = 0;
 };
 
 /// Reads every object that `job` wants read. A store that cannot tell sizes is believed the
-/// listing. Errors: those of the job's scans and of the store, naming the object; kChanged (another
-/// size than the listing said); kCorrupt, kUnsupported (compressed data); kUnsupported (an inflated
-/// file beyond 64 GiB: a compressed file is read whole).
+/// listing. Broken objects are left out as the context says. Errors: those of the job's scans and
+/// of the store, naming the object; kChanged (another size than the listing said); kCorrupt,
+/// kUnsupported (compressed data); kUnsupported (an inflated file beyond 64 GiB: a compressed file
+/// is read whole).
 Status scan_files(const BuildContext& context, const std::vector<ObjectInfo>& objects,
                   FileScanJob& job);
 
@@ -63,6 +70,7 @@ std::string scanned_to_bytes(const FileSamples& samples, const FileForm& form);
 struct ScannedFile {
   FileSamples samples;
   FileForm form;
+  bool is_broken = false;  ///< It was left out.
 };
 Result<ScannedFile> parse_scanned(std::string_view bytes);
 

@@ -1,7 +1,7 @@
 #include "shard/scan/scan_files.h"
 
-// u8 compression, u8 has_gaps, then varints: raw bytes, number of boundaries, their differences,
-// bytes of the facts; then the facts.
+// u8 compression, u8 flags (has_gaps, has cut_bytes), then varints: raw bytes, cut bytes where the
+// flag says so, number of boundaries, their differences, bytes of the facts; then the facts.
 namespace headrace::detail {
 namespace {
 
@@ -21,13 +21,18 @@ bool take_varint(std::string_view& in, std::uint64_t& value) {
   return false;
 }
 
+constexpr unsigned kHasGaps = 1;
+constexpr unsigned kHasCut = 2;
+
 }  // namespace
 
 std::string scanned_to_bytes(const FileSamples& samples, const FileForm& form) {
   std::string out;
   out.push_back(static_cast<char>(form.compression));
-  out.push_back(samples.has_gaps ? 1 : 0);
+  const bool has_cut = samples.cut_bytes > 0;
+  out.push_back(static_cast<char>((samples.has_gaps ? kHasGaps : 0U) | (has_cut ? kHasCut : 0U)));
   append_varint(out, form.raw_bytes);
+  if (has_cut) append_varint(out, samples.cut_bytes);
   append_varint(out, samples.bounds.size());
   std::uint64_t before = 0;
   for (const std::uint64_t bound : samples.bounds) {
@@ -45,10 +50,12 @@ Result<ScannedFile> parse_scanned(std::string_view bytes) {
   std::uint64_t length = 0;
   if (bytes.size() < 2) return corrupt();
   out.form.compression = static_cast<Compression>(bytes[0]);
-  out.samples.has_gaps = bytes[1] != 0;
+  const auto flags = static_cast<unsigned char>(bytes[1]);
+  out.samples.has_gaps = (flags & kHasGaps) != 0;
   bytes.remove_prefix(2);
-  if (!take_varint(bytes, out.form.raw_bytes) || !take_varint(bytes, count) ||
-      count > bytes.size()) {
+  if (!take_varint(bytes, out.form.raw_bytes) ||
+      ((flags & kHasCut) != 0 && !take_varint(bytes, out.samples.cut_bytes)) ||
+      !take_varint(bytes, count) || count > bytes.size()) {
     return corrupt();
   }
   out.samples.bounds.reserve(count);

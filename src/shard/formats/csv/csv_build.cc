@@ -26,7 +26,8 @@ class CsvBuilder final : public FileScanJob {
                            .columns = csv_columns(*layout),
                            .source = {objects_[0].key, objects_[0].etag, objects_[0].size_bytes},
                            .block_bytes = context_.options.block_bytes,
-                           .layout = layout_to_json(*layout)});
+                           .layout = layout_to_json(*layout),
+                           .broken = context_.left_out()});
   }
 
   std::string kind() const override { return fmt::format("csv 1 {}", int{delimiter_}); }

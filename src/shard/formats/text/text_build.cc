@@ -44,7 +44,8 @@ class TextBuilder final : public FileScanJob {
                            .columns = text_columns(*layout),
                            .source = std::move(source),
                            .block_bytes = context_.options.block_bytes,
-                           .layout = layout_to_json(*layout)});
+                           .layout = layout_to_json(*layout),
+                           .broken = context_.left_out()});
   }
 
   std::string kind() const override {
@@ -57,18 +58,23 @@ class TextBuilder final : public FileScanJob {
     return std::make_unique<LineScan>(kind_, wants_fields());
   }
 
-  Status emit(std::size_t i, FileSamples samples, const FileForm& form) override {
-    add_scanned_shard(writer_, objects_[i], samples, form);
+  Status check(const FileSamples& samples) override {
     if (samples.facts.empty() || samples.sample_count() == 0) return Status();
     HEADRACE_TRY_ASSIGN(const TextFields fields, TextFields::from_text(samples.facts));
     // The first file with lines decides what lines are.
     if (!std::exchange(is_decided_, true)) fields_.are_objects = fields.are_objects;
-    if (!fields_.are_objects) return Status();
-    if (!fields.problem.empty()) {
-      return Status(Code::kCorrupt, fmt::format("{}; to read whole lines, whatever they are, open "
-                                                "with columns=['json']",
-                                                fields.problem));
-    }
+    if (!fields_.are_objects || fields.problem.empty()) return Status();
+    return Status(
+        Code::kCorrupt,
+        fmt::format("{}; to read whole lines, whatever they are, open with columns=['json']",
+                    fields.problem));
+  }
+
+  Status emit(std::size_t i, FileSamples samples, const FileForm& form) override {
+    add_scanned_shard(writer_, objects_[i], samples, form);
+    if (samples.facts.empty() || samples.sample_count() == 0 || !fields_.are_objects)
+      return Status();
+    HEADRACE_TRY_ASSIGN(const TextFields fields, TextFields::from_text(samples.facts));
     fields_.merge(fields);
     return Status();
   }
@@ -92,7 +98,11 @@ class TextBuilder final : public FileScanJob {
 // What the first file that holds anything looks like.
 Result<TextForm> find_form(const BuildContext& context, const std::vector<ObjectInfo>& objects) {
   for (const ObjectInfo& object : objects) {
-    HEADRACE_TRY_ASSIGN(const auto head, read_head(context, object));
+    const auto read = read_head(context, object);
+    // What is wrong with it is said when it is scanned.
+    if (!read && context.broken != nullptr && blames_bytes(read.error().code())) continue;
+    if (!read) return read.error().clone();
+    const std::vector<std::byte>& head = *read;
     const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
     const std::size_t first = text.find_first_not_of(" \t\r\n");
     if (first == std::string_view::npos) continue;

@@ -103,13 +103,15 @@ Status RecordScan::finish(std::uint64_t size_bytes) {
         fmt::format("tfrecord: the file ends inside the record, after {} bytes", size_bytes)));
   }
   if (offset_ > size_bytes) bounds_.pop_back();
+  cut_bytes_ = size_bytes - bounds_.back();
   return Status();
 }
 
 FileSamples RecordScan::take() {
   return {.bounds = std::move(bounds_),
           .has_gaps = false,
-          .facts = options_.wants_schema ? facts_.to_text() : std::string()};
+          .facts = options_.wants_schema ? facts_.to_text() : std::string(),
+          .cut_bytes = cut_bytes_};
 }
 
 }  // namespace headrace::detail

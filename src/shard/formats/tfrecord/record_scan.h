@@ -63,6 +63,7 @@ class RecordScan final : public BoundsScan {
   std::uint64_t needed_bytes_ = 12;
   std::uint64_t looked_at_ = 0;
   RecordFacts facts_;
+  std::uint64_t cut_bytes_ = 0;  ///< Lenient: at the end, once finished.
 };
 
 }  // namespace headrace::detail

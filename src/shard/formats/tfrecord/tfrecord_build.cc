@@ -29,7 +29,9 @@ class TfRecordBuilder final : public FileScanJob {
                            .columns = example_columns(layout),
                            .source = std::move(source),
                            .block_bytes = context_.options.block_bytes,
-                           .layout = layout_to_json(layout)});
+                           .layout = layout_to_json(layout),
+                           .broken = context_.left_out(),
+                           .cut_ends = context_.cut_ends()});
   }
 
   std::string kind() const override {
@@ -49,25 +51,31 @@ class TfRecordBuilder final : public FileScanJob {
     return compression;
   }
 
-  Status emit(std::size_t i, FileSamples samples, const FileForm& form) override {
-    add_scanned_shard(writer_, objects_[i], samples, form);
-    if (!scan_options_.wants_schema || samples.facts.empty() || samples.sample_count() == 0)
-      return Status();
+  Status check(const FileSamples& samples) override {
+    if (!has_schema(samples)) return Status();
     HEADRACE_TRY_ASSIGN(const RecordFacts facts, RecordFacts::from_text(samples.facts));
     // The first file with records decides what records are.
     if (!is_decided_) are_examples_ = facts.begins_with_examples && !facts.schema.is_empty();
     is_decided_ = true;
-    if (!are_examples_) return Status();
-    if (!facts.problem.empty()) {
-      return Status(Code::kCorrupt,
-                    fmt::format("{}, but the records before are Examples; to read whole records, "
-                                "open with columns=['record']",
-                                facts.problem));
-    }
+    if (!are_examples_ || facts.problem.empty()) return Status();
+    return Status(Code::kCorrupt,
+                  fmt::format("{}, but the records before are Examples; to read whole records, "
+                              "open with columns=['record']",
+                              facts.problem));
+  }
+
+  Status emit(std::size_t i, FileSamples samples, const FileForm& form) override {
+    add_scanned_shard(writer_, objects_[i], samples, form);
+    if (!are_examples_ || !has_schema(samples)) return Status();
+    HEADRACE_TRY_ASSIGN(const RecordFacts facts, RecordFacts::from_text(samples.facts));
     return schema_.merge(facts.schema);
   }
 
  private:
+  bool has_schema(const FileSamples& samples) const {
+    return scan_options_.wants_schema && !samples.facts.empty() && samples.sample_count() > 0;
+  }
+
   Result<ExampleLayout> choose_layout() const {
     if (!are_examples_) {
       const std::vector<std::string>& columns = context_.options.columns;

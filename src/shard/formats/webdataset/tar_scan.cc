@@ -5,6 +5,7 @@
 // - is_given_up_: a lenient scan stops at the first broken header and keeps what it has.
 // - Behind the end mark there may be zeros only: readers stop there, and what follows would be
 //   lost without a word.
+// - A file of zeros is an end mark without an end: what an upload or a disk left of another file.
 // - Sums of sizes are bounded by kMostTarBytes before they are formed.
 #include "shard/formats/webdataset/tar_scan.h"
 
@@ -17,6 +18,9 @@
 
 namespace headrace::detail {
 namespace {
+
+// What tar writes for no files at all: one record of 20 blocks.
+constexpr std::uint64_t kEmptyTarBytes = 20 * kTarBlockBytes;
 
 // Names are any bytes; the facts keep them as they are, in hex.
 std::string to_hex(std::string_view text) {
@@ -89,6 +93,7 @@ Status TarScan::step(std::span<const std::byte>& bytes, bool& is_starved) {
   auto parsed = parse_tar_member(bytes, buffer);
   if (!parsed) {
     is_given_up_ = is_lenient_ && offset_ > 0 && parsed.error().code() == Code::kCorrupt;
+    if (is_given_up_) cut_begin_ = offset_;
     return is_given_up_ ? Status() : fail(std::move(parsed).error());
   }
   if (parsed->step == TarStep::kNeedMore) {
@@ -134,6 +139,8 @@ Status TarScan::check_tail(std::span<const std::byte> bytes) {
   const auto found =
       std::find_if(bytes.begin(), bytes.end(), [](std::byte b) { return b != std::byte{0}; });
   if (found == bytes.end() || is_lenient_) {
+    if (found != bytes.end() && !cut_begin_)
+      cut_begin_ = offset_ + static_cast<std::uint64_t>(found - bytes.begin());
     offset_ += bytes.size();
     return Status();
   }
@@ -143,6 +150,11 @@ Status TarScan::check_tail(std::span<const std::byte> bytes) {
 
 Status TarScan::finish(std::uint64_t size_bytes) {
   if (size_bytes == 0) return Status(Code::kCorrupt, "tar: an empty file");
+  if (data_end_ == 0 && is_after_end_ && size_bytes > kEmptyTarBytes) {
+    return Status(
+        Code::kCorrupt,
+        fmt::format("tar: {} bytes that begin with an end mark, and no file", size_bytes));
+  }
   if (data_end_ > size_bytes) {
     return Status(Code::kCorrupt,
                   fmt::format("at byte {}: tar: the member's data end at {}, the file after {}",
@@ -150,6 +162,7 @@ Status TarScan::finish(std::uint64_t size_bytes) {
   }
   if (offset_ < size_bytes && !is_lenient_)
     return fail(Status(Code::kCorrupt, "tar: the file ends inside a header"));
+  cut_bytes_ = size_bytes - std::min(size_bytes, cut_begin_.value_or(offset_));
   grouper_.finish(size_bytes);
   return Status();
 }
@@ -157,6 +170,7 @@ Status TarScan::finish(std::uint64_t size_bytes) {
 FileSamples TarScan::take() {
   FileSamples samples;
   samples.has_gaps = grouper_.has_gaps();
+  samples.cut_bytes = cut_bytes_;
   const std::vector<std::uint64_t>& bounds = grouper_.bounds();
   if (samples.has_gaps) {
     samples.bounds = bounds;

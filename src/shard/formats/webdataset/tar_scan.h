@@ -4,6 +4,7 @@
 ///
 /// Threads: one owner.
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,9 @@ class TarScan final : public FileScan {
   bool has_global_name_ = false;  ///< A global header further up sets it.
   bool has_global_size_ = false;
   bool is_after_end_ = false;
-  bool is_given_up_ = false;  ///< Lenient: the rest is not looked at.
+  bool is_given_up_ = false;                ///< Lenient: the rest is not looked at.
+  std::optional<std::uint64_t> cut_begin_;  ///< Lenient: what is passed over begins there.
+  std::uint64_t cut_bytes_ = 0;             ///< Once finished.
   SampleGrouper grouper_;
 };
 

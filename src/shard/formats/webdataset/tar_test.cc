@@ -210,6 +210,13 @@ TEST(TarScan, AcceptsAMissingEndAndMissingPadding) {
   EXPECT_EQ(scan(tar.substr(0, 1024 + 512 + 1), 4096).error().code(), Code::kCorrupt);
 }
 
+TEST(TarScan, RefusesAFileOfZeros) {
+  for (const bool is_lenient : {false, true}) {
+    EXPECT_TRUE(scan(std::string(10240, '\0'), 4096, is_lenient)->empty());  // Of no files.
+    EXPECT_EQ(scan(std::string(10752, '\0'), 4096, is_lenient).error().code(), Code::kCorrupt);
+  }
+}
+
 TEST(TarScan, PassesOverInSilenceWhatWebDatasetDoesWhenLenient) {
   const std::vector<std::uint64_t> first{0, 1024};
   std::string tar = make_tar({{"a.x", "1"}, {"b.x", "2"}});

@@ -31,10 +31,12 @@ class WebDatasetBuilder final : public FileScanJob {
     return writer_.finish({.format = Format::kWebDataset,
                            .columns = std::move(columns),
                            .source = {first.key, first.etag, first.size_bytes},
-                           .block_bytes = context_.options.block_bytes});
+                           .block_bytes = context_.options.block_bytes,
+                           .broken = context_.left_out(),
+                           .cut_ends = context_.cut_ends()});
   }
 
-  std::string kind() const override { return context_.options.lenient ? "tar 2 lenient" : "tar 2"; }
+  std::string kind() const override { return context_.options.lenient ? "tar 3 lenient" : "tar 3"; }
 
   std::unique_ptr<FileScan> start(std::size_t) override {
     return std::make_unique<TarScan>(context_.options.lenient);
