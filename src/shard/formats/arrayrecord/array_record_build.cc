@@ -44,52 +44,78 @@ class ArrayRecordBuilder {
     return writer_.finish({.format = Format::kArrayRecord,
                            .columns = {std::move(record)},
                            .source = std::move(source),
-                           .block_bytes = context_.options.block_bytes});
+                           .block_bytes = context_.options.block_bytes,
+                           .broken = context_.left_out()});
   }
 
  private:
-  using Files = std::span<const ObjectInfo>;
+  // A file that is being read.
+  struct File {
+    const ObjectInfo* object = nullptr;
+    std::uint64_t offset = 0;  // Of its footer.
+    ArrayRecordFooter footer = {};
+    Frame first = {};  // Its first chunk; one of no bytes where there is none.
+    bool is_broken = false;
+  };
+  using Files = std::vector<File>;
 
-  Status add_files(Files files) {
-    HEADRACE_TRY_ASSIGN(const auto offsets, footer_offsets(files));
-    HEADRACE_TRY_ASSIGN(const auto firsts, add_footers(files, offsets));
-    return check_chunks(files, firsts);
+  Status add_files(std::span<const ObjectInfo> objects) {
+    Files files;
+    for (const ObjectInfo& object : objects) files.push_back({.object = &object});
+    HEADRACE_TRY(read_offsets(files));
+    HEADRACE_TRY(read_footers(files));
+    HEADRACE_TRY(check_chunks(files));
+    for (const File& file : files) add(*file.object, file.footer);
+    return Status();
   }
 
   static std::uint64_t last_block(const ObjectInfo& file) {
     return file.size_bytes < kRiegeliBlockBytes ? 0 : file.size_bytes - kRiegeliBlockBytes;
   }
 
-  Result<std::vector<std::uint64_t>> footer_offsets(Files files) {
-    std::vector<RangeRead> reads;
-    for (const ObjectInfo& file : files)
-      reads.push_back(range(file, last_block(file), file.size_bytes));
-    HEADRACE_TRY_ASSIGN(const auto blocks, fetch_all(fetcher_, std::move(reads)));
-    std::vector<std::uint64_t> offsets;
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      auto offset = parse_postscript(std::as_bytes(std::span(blocks[i])), files[i].size_bytes);
-      if (!offset) return named(files[i], std::move(offset).error());
-      offsets.push_back(*offset);
-    }
-    return offsets;
+  // Goes on without a broken file.
+  Status settle(File& file, Status status) {
+    if (status.ok()) return status;
+    file.is_broken = true;
+    return context_.leave_out(*file.object, std::move(status));
+  }
+  static void drop_broken(Files& files) {
+    std::erase_if(files, [](const File& file) { return file.is_broken; });
   }
 
-  // Returns the first chunk of each file; one of no bytes where there is none.
-  Result<std::vector<Frame>> add_footers(Files files, const std::vector<std::uint64_t>& offsets) {
+  Status read_offsets(Files& files) {
     std::vector<RangeRead> reads;
+    for (const File& file : files)
+      reads.push_back(range(*file.object, last_block(*file.object), file.object->size_bytes));
+    HEADRACE_TRY_ASSIGN(const auto blocks, fetch_all(fetcher_, std::move(reads)));
     for (std::size_t i = 0; i < files.size(); ++i) {
-      const std::uint64_t most = offsets[i] + std::min(read_bytes_, kFooterAimBytes);
-      reads.push_back(range(files[i], offsets[i], std::min(last_block(files[i]), most)));
+      auto offset =
+          parse_postscript(std::as_bytes(std::span(blocks[i])), files[i].object->size_bytes);
+      if (offset) files[i].offset = *offset;
+      if (!offset) HEADRACE_TRY(settle(files[i], std::move(offset).error()));
+    }
+    drop_broken(files);
+    return Status();
+  }
+
+  Status read_footers(Files& files) {
+    std::vector<RangeRead> reads;
+    for (const File& file : files) {
+      const std::uint64_t most = file.offset + std::min(read_bytes_, kFooterAimBytes);
+      reads.push_back(range(*file.object, file.offset, std::min(last_block(*file.object), most)));
     }
     HEADRACE_TRY_ASSIGN(auto begins, fetch_all(fetcher_, std::move(reads)));
-    std::vector<Frame> firsts;
     for (std::size_t i = 0; i < files.size(); ++i) {
-      auto footer = read_footer(files[i], offsets[i], std::move(begins[i]));
-      if (!footer) return named(files[i], std::move(footer).error());
-      add(files[i], *footer);
-      firsts.push_back(footer->frames.empty() ? Frame{} : footer->frames[0]);
+      auto footer = read_footer(*files[i].object, files[i].offset, std::move(begins[i]));
+      if (!footer) {
+        HEADRACE_TRY(settle(files[i], std::move(footer).error()));
+        continue;
+      }
+      files[i].footer = *std::move(footer);
+      if (!files[i].footer.frames.empty()) files[i].first = files[i].footer.frames[0];
     }
-    return firsts;
+    drop_broken(files);
+    return Status();
   }
 
   // `stored`: the begin of the footer's chunk, or all of it. The chunk's header says how long it
@@ -123,19 +149,21 @@ class ArrayRecordBuilder {
   }
 
   // Transposed chunks are said now, not in training.
-  Status check_chunks(Files files, const std::vector<Frame>& firsts) {
+  Status check_chunks(Files& files) {
     constexpr std::uint64_t kLength = kRiegeliChunkHeaderBytes + 2 * kRiegeliBlockHeaderBytes;
     std::vector<RangeRead> reads;
-    for (std::size_t i = 0; i < files.size(); ++i) {
-      const std::uint64_t begin = firsts[i].stored_begin;
-      reads.push_back(range(files[i], begin, begin + std::min(kLength, firsts[i].stored_bytes)));
+    for (const File& file : files) {
+      const std::uint64_t begin = file.first.stored_begin;
+      reads.push_back(
+          range(*file.object, begin, begin + std::min(kLength, file.first.stored_bytes)));
     }
     HEADRACE_TRY_ASSIGN(const auto heads, fetch_all(fetcher_, reads));
     for (std::size_t i = 0; i < files.size(); ++i) {
       if (heads[i].empty()) continue;
       const auto stored = std::as_bytes(std::span(heads[i]));
-      HEADRACE_TRY(named(files[i], check_chunk(stored, reads[i].offset_bytes)));
+      HEADRACE_TRY(settle(files[i], check_chunk(stored, reads[i].offset_bytes)));
     }
+    drop_broken(files);
     return Status();
   }
 
@@ -150,6 +178,7 @@ class ArrayRecordBuilder {
   }
 
   void add(const ObjectInfo& file, const ArrayRecordFooter& footer) {
+    context_.add_whole();
     ShardRecord shard;
     shard.sample_count = footer.record_count;
     shard.stored_bytes = file.size_bytes;
@@ -165,11 +194,6 @@ class ArrayRecordBuilder {
 
   static RangeRead range(const ObjectInfo& file, std::uint64_t begin, std::uint64_t end) {
     return {.key = file.key, .etag = file.etag, .offset_bytes = begin, .length_bytes = end - begin};
-  }
-
-  Status named(const ObjectInfo& file, Status status) const {
-    if (status.ok()) return status;
-    return std::move(status).annotate(context_.store.object_url(file.key));
   }
 
   const BuildContext& context_;

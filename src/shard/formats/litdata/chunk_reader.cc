@@ -47,22 +47,33 @@ void ChunkReader::request(std::size_t chunk) {
 
 Result<std::size_t> ChunkReader::next() {
   while (true) {
-    HEADRACE_TRY_ASSIGN(const RangeData data, fetcher_->next());
+    std::uint64_t tag = 0;
+    auto next = fetcher_->next(&tag);
+    if (!next && next.error().code() != Code::kNotFound) return std::move(next).error();
+    if (!next) {
+      ranges_[tag].is_missing = true;
+      return static_cast<std::size_t>(tag);
+    }
+    const RangeData data = *std::move(next);
     Range& range = ranges_[data.tag];
     if (range.etag.empty()) range.etag = data.etag;
     if (data.object_size_bytes != 0) range.object_bytes = data.object_size_bytes;
     const auto piece = data.bytes();
     const std::uint64_t wanted = std::min(piece_bytes_, range.length_bytes - range.bytes.size());
     range.bytes.append(reinterpret_cast<const char*>(piece.data()), piece.size());
-    if (piece.size() != wanted) {
-      return Status(Code::kCorrupt, fmt::format("{}: ends after {} bytes, {} are needed",
-                                                context_->store.object_url((*keys_)[data.tag]),
-                                                range.begin + range.bytes.size(),
-                                                range.begin + range.length_bytes));
-    }
+    if (piece.size() != wanted) return static_cast<std::size_t>(data.tag);
     if (range.bytes.size() == range.length_bytes) return static_cast<std::size_t>(data.tag);
     request(data.tag);
   }
+}
+
+Status ChunkReader::check(std::size_t chunk) const {
+  const Range& range = ranges_[chunk];
+  if (range.is_missing) return Status(Code::kNotFound, "is not there, index.json names it");
+  if (range.bytes.size() == range.length_bytes) return Status();
+  return Status(Code::kCorrupt,
+                fmt::format("ends after {} bytes, {} are needed", range.begin + range.bytes.size(),
+                            range.begin + range.length_bytes));
 }
 
 }  // namespace headrace::detail

@@ -26,9 +26,12 @@ class ChunkReader {
   /// chunk is being read.
   void start(std::size_t chunk, std::uint64_t begin, std::uint64_t length_bytes);
 
-  /// Waits until a range has arrived as a whole and returns its chunk. \pre something was started.
-  /// Errors: kCorrupt (the object ends before the range does), those of a kGet.
+  /// Waits until a range has arrived, or all that there is of it, and returns its chunk. \pre
+  /// something was started. Errors: those of a kGet but kNotFound.
   Result<std::size_t> next();
+  /// Whether it arrived as a whole. Errors: kCorrupt (the object ends before the range does),
+  /// kNotFound.
+  Status check(std::size_t chunk) const;
 
   /// What arrived last of a chunk.
   std::span<const std::byte> bytes(std::size_t chunk) const {
@@ -44,6 +47,7 @@ class ChunkReader {
   struct Range {
     std::string bytes, etag;
     std::uint64_t begin = 0, length_bytes = 0, object_bytes = 0;
+    bool is_missing = false;
   };
   ChunkReader(const BuildContext& context, const std::vector<std::string_view>& keys,
               std::unique_ptr<RangeFetcher> fetcher);

@@ -54,6 +54,7 @@ struct ChunkState {
   std::size_t next_item = 0;  // First item whose zstd head is not yet known.
   std::size_t end_item = 0;   // End of those being read.
   std::string schema;
+  Status failure;  // Of a broken chunk, which keeps its positions.
 };
 
 class LitDataBuilder {
@@ -75,8 +76,14 @@ class LitDataBuilder {
         start(started);
       }
       HEADRACE_TRY_ASSIGN(const std::size_t c, reader_.next());
-      if (Status status = advance(c); !status.ok())
+      Status status = reader_.check(c);
+      if (status.ok()) status = advance(c);
+      if (!status.ok() && !blames_shard(status.code()))
         return std::move(status).annotate(context_.store.object_url(index_.chunks[c].filename));
+      if (!status.ok()) {
+        states_[c].failure = std::move(status);
+        HEADRACE_TRY(finish(c));
+      }
       for (; finished < count && states_[finished].stage == Stage::kDone; ++finished) {
         window_.end(cost_of(finished));
         HEADRACE_TRY(emit(finished));
@@ -88,7 +95,8 @@ class LitDataBuilder {
                            .columns = columns_,
                            .source = source,
                            .block_bytes = context_.options.block_bytes,
-                           .layout = format_litdata_layout(layout_)});
+                           .layout = format_litdata_layout(layout_),
+                           .broken = context_.left_out()});
   }
 
  private:
@@ -355,8 +363,11 @@ class LitDataBuilder {
     record.stored_bytes = state.stored_bytes;
     record.raw_bytes = chunk.chunk_bytes;
     record.first_object = writer_.object_count();
+    if (index_.has_tokens && state.failure.ok()) state.failure = place_tokens(c, record);
+    if (!state.failure.ok()) return emit_broken(c, std::move(state));
+    context_.add_whole();
     if (index_.has_tokens) {
-      HEADRACE_TRY(place_tokens(c, record));
+      // Placed.
     } else if (is_sealed(c)) {
       record.has_bounds = false;
       const bool is_plain = index_.encryption == ChunkEncryption::kNone;
@@ -380,15 +391,35 @@ class LitDataBuilder {
     return Status();
   }
 
+  Status emit_broken(std::size_t c, ChunkState state) {
+    const LitDataChunk& chunk = index_.chunks[c];
+    const std::uint64_t per_sample = context_.options.tokens_per_sample;
+    const std::uint64_t count =
+        index_.has_tokens ? chunk.token_count / per_sample : chunk.item_count;
+    const std::uint64_t value_bytes = index_.has_tokens ? per_sample * token_bytes_ : 0;
+    const std::uint64_t size =
+        reader_.object_bytes(c) != 0 ? reader_.object_bytes(c) : chunk.chunk_bytes;
+    const bool is_there = state.failure.code() != Code::kNotFound;
+    HEADRACE_TRY(context_.leave_out({.key = chunk.filename,
+                                     .size_bytes = is_there ? size : 0,
+                                     .etag = is_there ? reader_.etag(c) : std::string()},
+                                    std::move(state.failure),
+                                    KeptPlaces{writer_.sample_count(), count}));
+    const ShardRecord record = broken_record(count, writer_.object_count(), value_bytes);
+    layout_.schema_of_shard.push_back(0);
+    writer_.add_object(chunk.filename, reader_.etag(c), size);
+    writer_.add_shard(record);
+    return Status();
+  }
+
   Status place_tokens(std::size_t c, ShardRecord& record) const {
     const LitDataChunk& chunk = index_.chunks[c];
     const std::uint64_t begin = chunk_table_bytes(chunk.item_count);
     // Both are below 2^32.
     if (begin + chunk.token_count * token_bytes_ > chunk.chunk_bytes) {
       return Status(Code::kCorrupt,
-                    fmt::format("{}: {} tokens of {} bytes from byte {} are more than its {} bytes",
-                                context_.store.object_url(chunk.filename), chunk.token_count,
-                                token_bytes_, begin, chunk.chunk_bytes));
+                    fmt::format("{} tokens of {} bytes from byte {} are more than its {} bytes",
+                                chunk.token_count, token_bytes_, begin, chunk.chunk_bytes));
     }
     const std::uint64_t per_sample = context_.options.tokens_per_sample;
     record.sample_count = chunk.token_count / per_sample;

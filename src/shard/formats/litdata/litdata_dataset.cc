@@ -188,6 +188,7 @@ class RowDataset final : public IndexedDataset {
   Status cut(const BlockBytes& bytes, std::uint32_t index,
              std::span<ColumnBytes> out) const override {
     HEADRACE_DCHECK(out.size() == columns().size());
+    HEADRACE_TRY(check_whole(bytes.block, index));
     if (bytes.unpacked == nullptr) return corrupt_sample(bytes.block, index, "was not unpacked");
     const Status status = static_cast<const UnpackedTable*>(bytes.unpacked)->cut(index, out);
     return status.ok() ? Status() : corrupt_sample(bytes.block, index, status.message());
@@ -232,7 +233,7 @@ class RowDataset final : public IndexedDataset {
 Status check_index(const DatasetParts& parts, const LitDataLayout& layout) {
   const bool is_encrypted = layout.encryption != ChunkEncryption::kNone;
   for (const ShardRecord& shard : parts.view.shards()) {
-    if (shard.sample_count == 0) continue;
+    if (shard.sample_count == 0 || shard.is_broken) continue;
     const bool is_rows = shard.compression == Compression::kUnpacked;
     const bool is_own = shard.compression == Compression::kOwn;
     if (is_rows != (layout.kind == Kind::kRows) || is_own != is_encrypted ||

@@ -9,6 +9,8 @@
 // version of the first.
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/endian.h"
 #include "headrace/range_fetcher.h"
 #include "shard/codec/digest.h"
@@ -36,6 +38,8 @@ struct ShardState {
   std::uint64_t wanted_bytes = 0;     // Of the table; kProbeBytes for a probe.
   std::uint64_t requested_bytes = 0;  // Pieces of one shard are read one after another.
   bool is_done = false;
+  Status failure;                // Of a broken shard, which keeps its positions.
+  std::uint64_t real_bytes = 0;  // As the store says; 0: it does not.
   // Of a split shard: its meta file so far, read like the table of others; the data file is probed.
   std::string meta;
   std::string meta_etag;
@@ -62,11 +66,17 @@ class MdsBuilder {
         window_.begin(cost_of(started));
         start(started);
       }
-      HEADRACE_TRY_ASSIGN(auto data, fetcher_.next());
-      HEADRACE_TRY(take(data));
+      std::uint64_t tag = 0;
+      auto data = fetcher_.next(&tag);
+      if (!data && data.error().code() != Code::kNotFound) return std::move(data).error();
+      if (data) {
+        settle(*data, take(*data));
+      } else {
+        lose(tag);
+      }
       for (; finished < count && states_[finished].is_done; ++finished) {
         window_.end(cost_of(finished));
-        emit(finished);
+        HEADRACE_TRY(emit(finished));
         context_.report(finished + 1, count);
       }
     }
@@ -74,7 +84,8 @@ class MdsBuilder {
                            .columns = index_.columns,
                            .source = source,
                            .block_bytes = context_.options.block_bytes,
-                           .layout = layout_of(index_.split)});
+                           .layout = layout_of(index_.split),
+                           .broken = context_.left_out()});
   }
 
  private:
@@ -124,7 +135,28 @@ class MdsBuilder {
                     .tag = 2 * s + 1});
   }
 
+  void settle(const RangeData& data, Status status) {
+    if (status.ok()) return;
+    ShardState& state = states_[data.tag / 2];
+    state.failure = std::move(status);
+    state.is_done = true;
+    if (state.etag.empty()) state.etag = data.etag;
+    state.real_bytes = data.object_size_bytes;
+  }
+
+  // A file that index.json names is not there.
+  void lose(std::uint64_t tag) {
+    ShardState& state = states_[tag / 2];
+    if (state.is_done) return;
+    const bool is_meta = is_split() && tag % 2 == 0;
+    state.failure = Status(Code::kNotFound, fmt::format("{}is not there, index.json names it",
+                                                        is_meta ? "its meta file " : ""));
+    state.is_done = true;
+  }
+
   Status take(const RangeData& data) {
+    // Of a split shard the other file may still come.
+    if (states_[data.tag / 2].is_done) return Status();
     if (!is_split()) return take_table(data);
     const std::size_t s = data.tag / 2;
     ShardState& state = states_[s];
@@ -132,6 +164,9 @@ class MdsBuilder {
       HEADRACE_TRY(take_meta(s, data));
     } else {
       HEADRACE_TRY(check_size(s, data, index_.shards[s].basename, index_.shards[s].stored_bytes));
+      if (data.length_bytes == 0 && index_.shards[s].stored_bytes > 0)
+        return corrupt(
+            "has no bytes");  // A size of 0 may also be one that the store does not tell.
       state.etag = data.etag;
       state.is_probed = true;
     }
@@ -142,9 +177,10 @@ class MdsBuilder {
   Status check_size(std::size_t s, const RangeData& data, const std::string& basename,
                     std::uint64_t bytes) const {
     if (data.object_size_bytes == 0 || data.object_size_bytes == bytes) return Status();
-    return Status(Code::kCorrupt, fmt::format("{} (shard {}): has {} bytes, index.json says {}",
-                                              context_.store.object_url(basename), s,
-                                              data.object_size_bytes, bytes));
+    const bool is_data = basename == index_.shards[s].basename;
+    return Status(Code::kCorrupt,
+                  fmt::format("{}has {} bytes, index.json says {}", is_data ? "" : "its meta file ",
+                              data.object_size_bytes, bytes));
   }
 
   Status take_meta(std::size_t s, const RangeData& data) {
@@ -152,12 +188,12 @@ class MdsBuilder {
     ShardState& state = states_[s];
     HEADRACE_TRY(check_size(s, data, meta.basename, meta.stored_bytes));
     if (meta.raw_bytes > kMostMetaBytes || meta.stored_bytes > kMostMetaBytes)
-      return corrupt(s, fmt::format("a meta file of more than {} bytes", kMostMetaBytes));
+      return corrupt(fmt::format("a meta file of more than {} bytes", kMostMetaBytes));
     if (state.meta.empty()) state.meta_etag = data.etag;
     const auto bytes = data.bytes();
     state.meta.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
     if (state.meta.size() != state.requested_bytes)
-      return corrupt(s, fmt::format("its meta file ends after {} bytes", state.meta.size()));
+      return corrupt(fmt::format("its meta file ends after {} bytes", state.meta.size()));
     if (state.requested_bytes < state.wanted_bytes) {
       request(s);
       return Status();
@@ -172,20 +208,20 @@ class MdsBuilder {
     std::vector<std::byte> inflated;
     auto table = std::as_bytes(std::span(state.meta));
     if (Status status = check_digest(shard.meta.hashes, table); !status.ok())
-      return corrupt(s, fmt::format("its meta file: {}", status.message()));
+      return corrupt(fmt::format("its meta file: {}", status.message()));
     if (shard.compression != Compression::kNone) {
       inflated.resize(shard.meta.raw_bytes);
       Status status = inflate(shard.compression, table, inflated);
-      if (!status.ok()) return corrupt(s, status.message());
+      if (!status.ok()) return corrupt(status.message());
       table = inflated;
     }
     const std::uint64_t table_bytes = mds_table_bytes(shard.sample_count);
     if (table.size() < table_bytes || load_le<std::uint32_t>(table.data()) != shard.sample_count)
-      return corrupt(s, "its meta file has another number of samples");
+      return corrupt("its meta file has another number of samples");
     append_mds_offsets(table.first(table_bytes), 0, state.offsets);
     state.meta = {};
     Status status = check_line_offsets(state.offsets, shard.raw_bytes);
-    return status.ok() ? Status() : corrupt(s, status.message());
+    return status.ok() ? Status() : corrupt(status.message());
   }
 
   Status take_table(const RangeData& data) {
@@ -194,14 +230,14 @@ class MdsBuilder {
     ShardState& state = states_[s];
     const bool is_first = state.offsets.empty();
     if (data.object_size_bytes != 0 && data.object_size_bytes != shard.stored_bytes) {
-      return corrupt(s, fmt::format("has {} bytes, index.json says {}", data.object_size_bytes,
-                                    shard.stored_bytes));
+      return corrupt(fmt::format("has {} bytes, index.json says {}", data.object_size_bytes,
+                                 shard.stored_bytes));
     }
     const std::uint64_t offset =
         state.requested_bytes - std::min(state.requested_bytes, piece_length(state));
     if (offset + data.length_bytes != state.requested_bytes) {
-      return corrupt(s, fmt::format("ends after {} bytes, index.json says {}",
-                                    offset + data.length_bytes, shard.stored_bytes));
+      return corrupt(fmt::format("ends after {} bytes, index.json says {}",
+                                 offset + data.length_bytes, shard.stored_bytes));
     }
     if (is_first) state.etag = data.etag;
     if (!is_table_needed(shard)) {
@@ -211,8 +247,7 @@ class MdsBuilder {
     if (is_first) state.offsets.reserve(shard.sample_count + 1);
     append_mds_offsets(data.bytes(), offset, state.offsets);
     if (offset == 0 && load_le<std::uint32_t>(data.bytes().data()) != shard.sample_count) {
-      return corrupt(s,
-                     fmt::format("has {} samples, index.json says {}",
+      return corrupt(fmt::format("has {} samples, index.json says {}",
                                  load_le<std::uint32_t>(data.bytes().data()), shard.sample_count));
     }
     if (state.requested_bytes < state.wanted_bytes) {
@@ -221,7 +256,7 @@ class MdsBuilder {
     }
     state.is_done = true;
     Status status = check_mds_offsets(state.offsets, shard.raw_bytes);
-    return status.ok() ? Status() : corrupt(s, status.message());
+    return status.ok() ? Status() : corrupt(status.message());
   }
 
   // Length of the piece that was requested last.
@@ -236,21 +271,22 @@ class MdsBuilder {
     const std::uint64_t count = load_le<std::uint32_t>(head.data());
     const std::uint64_t first = load_le<std::uint32_t>(head.data() + 4);
     if (count != shard.sample_count) {
-      return corrupt(s,
-                     fmt::format("has {} samples, index.json says {}", count, shard.sample_count));
+      return corrupt(fmt::format("has {} samples, index.json says {}", count, shard.sample_count));
     }
     if (first < mds_table_bytes(count) ||
         first + count * layout_.sample_bytes() != shard.raw_bytes) {
-      return corrupt(s, fmt::format("{} samples of {} bytes from {} do not end at {}", count,
-                                    layout_.sample_bytes(), first, shard.raw_bytes));
+      return corrupt(fmt::format("{} samples of {} bytes from {} do not end at {}", count,
+                                 layout_.sample_bytes(), first, shard.raw_bytes));
     }
     states_[s].offsets = {first, first + layout_.sample_bytes()};
     return Status();
   }
 
-  void emit(std::size_t s) {
+  Status emit(std::size_t s) {
     const MdsShard& shard = index_.shards[s];
     ShardState& state = states_[s];
+    if (!state.failure.ok()) return emit_broken(s);
+    context_.add_whole();
     ShardRecord record;
     record.sample_count = shard.sample_count;
     record.stored_bytes = shard.stored_bytes;
@@ -264,13 +300,28 @@ class MdsBuilder {
     writer_.add_shard(record);
     state = ShardState{};
     state.is_done = true;
+    return Status();
   }
 
-  Status corrupt(std::size_t s, std::string_view what) const {
-    return Status(
-        Code::kCorrupt,
-        fmt::format("{}: {}", context_.store.object_url(index_.shards[s].basename), what));
+  Status emit_broken(std::size_t s) {
+    const MdsShard& shard = index_.shards[s];
+    const ShardState state = std::exchange(states_[s], {});
+    states_[s].is_done = true;
+    const std::uint64_t size = state.real_bytes != 0 ? state.real_bytes : shard.stored_bytes;
+    ObjectInfo object{.key = shard.basename, .size_bytes = size, .etag = state.etag};
+    // Of a split shard the other file may be the broken one: no version of this one says that all
+    // is as it was, so that the index is made anew each time.
+    if (is_split() || state.failure.code() == Code::kNotFound)
+      object = {.key = shard.basename, .size_bytes = 0, .etag = {}};
+    HEADRACE_TRY(context_.leave_out(object, state.failure.clone(),
+                                    KeptPlaces{writer_.sample_count(), shard.sample_count}));
+    const ShardRecord record = broken_record(shard.sample_count, writer_.object_count());
+    writer_.add_object(object.key, object.etag, object.size_bytes);
+    writer_.add_shard(record);
+    return Status();
   }
+
+  static Status corrupt(std::string_view what) { return Status(Code::kCorrupt, std::string(what)); }
 
   const BuildContext& context_;
   const MdsIndex& index_;

@@ -18,6 +18,7 @@ class MdsDataset final : public IndexedDataset {
     HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
     if (has_compressed() && is_compressed(bytes.block)) return cut_inflated(bytes, index, out);
     if (layout_.is_fixed()) {
+      HEADRACE_TRY(check_whole(bytes.block, index));
       const std::uint64_t size = layout_.sample_bytes();
       const std::uint64_t from = size * (index - bytes.begin);
       if (from + size > bytes.bytes.size())

@@ -30,6 +30,8 @@ bool is_zip_mark(std::string_view head) {
   return head.starts_with("PK\3\4") || head.starts_with("PK\5\6");
 }
 
+bool is_npy_mark(std::string_view head) { return head.starts_with("\x93NUM"); }
+
 // One read of an object, or of a member of it.
 struct Want {
   std::size_t object = 0;
@@ -41,20 +43,23 @@ class ArrayReader {
  public:
   ArrayReader(const BuildContext& context, const std::vector<ObjectInfo>& objects,
               RangeFetcher& fetcher)
-      : context_(context), objects_(objects), fetcher_(fetcher), arrays_(objects.size()) {}
+      : context_(context),
+        objects_(objects),
+        fetcher_(fetcher),
+        arrays_(objects.size()),
+        is_broken_(objects.size()) {}
 
   Result<StoredArrays> run() {
-    HEADRACE_TRY_ASSIGN(const bool is_zip, begins_as_zip(0));
+    HEADRACE_TRY_ASSIGN(const bool is_zip, find_kind());
     HEADRACE_TRY(read_objects(is_zip));
     for (std::size_t i = 0; i < objects_.size(); ++i) {
-      if (Status status = choose(arrays_[i]); !status.ok())
-        return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+      if (!is_broken_[i]) HEADRACE_TRY(named(i, choose(arrays_[i])));
     }
     bool is_packed = false;
     for (const auto& arrays : arrays_) {
       for (const StoredArray& array : arrays) is_packed = is_packed || array.packed.is_deflated;
     }
-    return StoredArrays{is_zip, is_packed, std::move(arrays_)};
+    return StoredArrays{is_zip, is_packed, std::move(arrays_), std::move(is_broken_)};
   }
 
  private:
@@ -79,16 +84,34 @@ class ArrayReader {
     return std::move(all[0]);
   }
 
-  Result<bool> begins_as_zip(std::size_t object) {
-    HEADRACE_TRY_ASSIGN(const std::string head,
-                        fetch_one({object, 0, std::min(rest_of(object, 0), kMarkBytes)}));
-    return is_zip_mark(head);
+  Result<std::string> mark_of(std::size_t object) {
+    return fetch_one({object, 0, std::min(rest_of(object, 0), kMarkBytes)});
   }
 
-  Status other_kind(bool is_zip) const {
-    return Status(Code::kInvalidArgument,
-                  fmt::format("is {}, unlike {}; open .npy and .npz files apart",
-                              is_zip ? "an .npz file" : "no .npz file", objects_[0].key));
+  // Whether they are .npz files, as the first that is either says.
+  Result<bool> find_kind() {
+    for (; of_kind_ < objects_.size(); ++of_kind_) {
+      HEADRACE_TRY_ASSIGN(const std::string head, mark_of(of_kind_));
+      if (is_zip_mark(head)) return true;
+      if (is_npy_mark(head)) return false;
+    }
+    of_kind_ = 0;
+    return false;
+  }
+
+  // Of a file that begins with `head`: of the other kind, or of none.
+  Status other_kind(std::string_view head) const {
+    if (!is_zip_mark(head) && !is_npy_mark(head))
+      return Status(Code::kCorrupt, "is neither an .npz nor an .npy file");
+    return Status(
+        Code::kInvalidArgument,
+        fmt::format("is {}, unlike {}; open .npy and .npz files apart",
+                    is_zip_mark(head) ? "an .npz file" : "no .npz file", objects_[of_kind_].key));
+  }
+
+  Status named(std::size_t object, Status status) const {
+    if (status.ok()) return status;
+    return std::move(status).annotate(context_.store.object_url(objects_[object].key));
   }
 
   Status read_objects(bool is_zip) {
@@ -102,8 +125,9 @@ class ArrayReader {
       for (std::size_t i = begin; i < end; ++i) {
         const std::string& bytes = found[i - begin];
         Status status = is_zip ? read_zip(i, bytes) : read_file(i, bytes);
-        if (!status.ok())
-          return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+        is_broken_[i] = !status.ok();
+        if (!status.ok()) arrays_[i].clear();
+        HEADRACE_TRY(context_.leave_out(objects_[i], std::move(status)));
         context_.report(i + 1, objects_.size());
       }
     }
@@ -119,7 +143,7 @@ class ArrayReader {
   }
 
   Status read_file(std::size_t object, const std::string& head) {
-    if (is_zip_mark(head)) return other_kind(true);
+    if (is_zip_mark(head)) return other_kind(head);
     StoredArray array{.name = "data", .header = {}, .offset_bytes = 0};
     HEADRACE_TRY(read_header(object, head, 0, array));
     if (rest_of(object, array.offset_bytes) != array.header.data_bytes())
@@ -155,8 +179,8 @@ class ArrayReader {
     const std::uint64_t size = objects_[object].size_bytes;
     auto place = find_zip_directory(std::as_bytes(std::span(tail)), size);
     if (!place) {
-      HEADRACE_TRY_ASSIGN(const bool is_zip, begins_as_zip(object));
-      return is_zip ? std::move(place).error() : other_kind(false);
+      HEADRACE_TRY_ASSIGN(const std::string head, mark_of(object));
+      return is_zip_mark(head) ? std::move(place).error() : other_kind(head);
     }
     std::string far;
     std::string_view directory = tail;
@@ -270,6 +294,8 @@ class ArrayReader {
   const std::vector<ObjectInfo>& objects_;
   RangeFetcher& fetcher_;
   std::vector<std::vector<StoredArray>> arrays_;
+  std::vector<bool> is_broken_;
+  std::size_t of_kind_ = 0;  ///< The object that says which kind they are.
 };
 
 }  // namespace

@@ -28,9 +28,11 @@ struct StoredArrays {
   /// Of each object those that DatasetOptions::columns names (all when it names none), in its
   /// order.
   std::vector<std::vector<StoredArray>> of_object;
+  std::vector<bool> is_broken;  ///< Of each object whether it was left out.
 };
 
-/// Reads the arrays of all `objects`, at least one. Errors: kCorrupt, kUnsupported (encrypted
+/// Reads the arrays of all `objects`, at least one; leaves out broken ones as the context says.
+/// Errors: kCorrupt, kUnsupported (encrypted
 /// members, compressed otherwise than by deflate, what parse_npy_header() refuses),
 /// kInvalidArgument (a column that is not there, `.npy` and `.npz` together), those of a kGet; all
 /// name the object.

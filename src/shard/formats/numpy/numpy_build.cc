@@ -106,7 +106,8 @@ class NumpyBuilder {
                            .block_bytes = context_.options.block_bytes,
                            .layout = is_packed_ ? format_packed_layout(packed_)
                                      : is_zip_  ? format_row_layout(layout_)
-                                                : std::string()});
+                                                : std::string(),
+                           .broken = context_.left_out()});
   }
 
  private:
@@ -140,8 +141,10 @@ Result<std::string> build_numpy_index(const BuildContext& context,
   HEADRACE_TRY_ASSIGN(const StoredArrays arrays, read_arrays(context, objects));
   NumpyBuilder builder(context, arrays.is_zip, arrays.is_packed);
   for (std::size_t i = 0; i < objects.size(); ++i) {
-    if (Status status = builder.add(objects[i], arrays.of_object[i]); !status.ok())
-      return std::move(status).annotate(context.store.object_url(objects[i].key));
+    if (arrays.is_broken[i]) continue;
+    Status status = builder.add(objects[i], arrays.of_object[i]);
+    if (status.ok()) context.add_whole();
+    HEADRACE_TRY(context.leave_out(objects[i], std::move(status)));
   }
   return builder.finish({objects[0].key, objects[0].etag, objects[0].size_bytes});
 }

@@ -85,7 +85,8 @@ Result<std::string> build_files_index(const BuildContext& context,
     });
     if (options.columns.empty()) options.columns = context.options.columns;
   }
-  const BuildContext files_context{context.store, context.pool, options, context.call};
+  const BuildContext files_context{context.store,      context.pool,   options,        context.call,
+                                   context.side_files, context.broken, context.is_sure};
   TableFiles files(files_context, objects, common);
   HEADRACE_TRY(files.read_all());
   TableLayout layout;
@@ -98,9 +99,11 @@ Result<std::string> build_files_index(const BuildContext& context,
   std::uint64_t position = 0;
   for (std::size_t f = 0; f < objects.size(); ++f) {
     const ObjectInfo& object = objects[f];
+    if (files.is_broken(f)) continue;
+    const std::uint64_t number = writer.object_count();
     writer.add_object(object.key, object.etag, object.size_bytes);
     for (const TablePart& part : files.parts(f)) {
-      writer.add_shard(shard_of(part, f));
+      writer.add_shard(shard_of(part, number));
       writer.add_key(position, write_table_record(part.record));
       position += part.row_count;
     }
@@ -109,7 +112,8 @@ Result<std::string> build_files_index(const BuildContext& context,
                         .columns = std::move(columns),
                         .source = {objects[0].key, objects[0].etag, objects[0].size_bytes},
                         .block_bytes = context.options.block_bytes,
-                        .layout = write_table_layout(layout)});
+                        .layout = write_table_layout(layout),
+                        .broken = context.left_out()});
 }
 
 // Schema and key-value metadata of `_common_metadata`, where Petastorm keeps its codecs; empty when

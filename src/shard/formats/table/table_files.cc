@@ -132,25 +132,30 @@ Status TableFiles::read_all() {
     while (next < files_.size() && fetcher_->pending() < RangeFetcher::kMostInFlight) {
       const std::uint64_t size = objects_[next].size_bytes;
       const std::uint64_t length = std::min(size, context_.read_bytes(kTailBytes));
-      if (length == 0)
-        return Status(Code::kCorrupt, fmt::format("{}/{}: an empty file", context_.store.url(),
-                                                  objects_[next].key));
+      if (length == 0) {
+        HEADRACE_TRY(settle(next++, Status(Code::kCorrupt, "an empty file")));
+        context_.report(++done, files_.size());
+        continue;
+      }
       files_[next].reads_left = 1;
       start(next++, kTail, size - length, length);
     }
+    if (fetcher_->pending() == 0) continue;
     HEADRACE_TRY_ASSIGN(const RangeData data, fetcher_->next());
     const auto file = static_cast<std::size_t>(data.tag >> 32);
-    Status status = take(data);
-    if (!status.ok()) {
-      return std::move(status).annotate(
-          fmt::format("{}/{}", context_.store.url(), objects_[file].key));
-    }
+    if (!files_[file].is_broken) HEADRACE_TRY(settle(file, take(data)));
     if (--files_[file].reads_left == 0) {
-      if (kind_ == TableKind::kIpc) finish_ipc(files_[file]);
+      if (!files_[file].is_broken && kind_ == TableKind::kIpc) finish_ipc(files_[file]);
       context_.report(++done, files_.size());
     }
   }
   return number_heads();
+}
+
+Status TableFiles::settle(std::size_t file, Status status) {
+  if (status.ok()) return status;
+  files_[file].is_broken = true;
+  return context_.leave_out(objects_[file], std::move(status));
 }
 
 Status TableFiles::take(const RangeData& data) {
@@ -346,10 +351,14 @@ Result<const TableFiles::Head*> TableFiles::head_of(const std::string& bytes,
 Status TableFiles::number_heads() {
   std::map<const Head*, std::uint32_t> numbers;
   const Head* first = nullptr;
+  std::string_view first_key;
   for (std::size_t f = 0; f < files_.size(); ++f) {
+    if (files_[f].is_broken) continue;
+    context_.add_whole();
     const Head* head = files_[f].head;
     if (first == nullptr) {
       first = head;
+      first_key = objects_[f].key;
       columns_ = head->columns;
     }
     const auto [it, is_new] = numbers.try_emplace(head, static_cast<std::uint32_t>(heads_.size()));
@@ -360,7 +369,7 @@ Status TableFiles::number_heads() {
                       fmt::format("{}/{}: {} (as in {}); open the files apart, or name the columns "
                                   "that agree with columns=",
                                   context_.store.url(), objects_[f].key,
-                                  difference(columns_, head->columns), objects_.front().key));
+                                  difference(columns_, head->columns), first_key));
       }
       heads_.push_back(head->head);
     }

@@ -35,14 +35,16 @@ class TableFiles {
              const std::string& common)
       : context_(context), objects_(objects), common_(common), files_(objects.size()) {}
 
-  /// Reads everything. Errors: kCorrupt, kUnsupported, kInvalidArgument, kChanged, those of the
-  /// store; each names the file.
+  /// Reads everything; leaves out broken files as the context says. Errors: kCorrupt, kUnsupported,
+  /// kInvalidArgument, kChanged, those of the store; each names the file.
   Status read_all();
 
   TableKind kind() const noexcept { return kind_; }
   /// Heads in the order of the first file that has them; columns of all files (equal ones).
   std::vector<TableHead> take_heads() { return std::move(heads_); }
   const std::vector<Column>& columns() const noexcept { return columns_; }
+  /// True: it was left out.
+  bool is_broken(std::size_t file) const { return files_[file].is_broken; }
   const std::vector<TablePart>& parts(std::size_t file) const { return files_[file].parts; }
 
  private:
@@ -60,11 +62,13 @@ class TableFiles {
     std::unique_ptr<IpcStreamScan> stream;
     Status no_tail;  // Why the end of the file is none of a file of rows.
     std::size_t reads_left = 0;
+    bool is_broken = false;
   };
 
   void start(std::size_t file, std::uint64_t piece, std::uint64_t offset_bytes,
              std::uint64_t length_bytes);
   Status take(const RangeData& data);
+  Status settle(std::size_t file, Status status);
   Status take_tail(std::size_t file, const RangeData& data);
   Status take_footer(std::size_t file, std::span<const std::byte> footer);
   Status take_parquet(std::size_t file, std::span<const std::byte> footer);

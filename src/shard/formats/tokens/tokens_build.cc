@@ -44,8 +44,7 @@ class TokensBuilder {
       const std::size_t end = std::min(objects_.size(), begin + kFilesAtOnce);
       HEADRACE_TRY_ASSIGN(auto small, read_small_idx(*fetcher, begin, end));
       for (std::size_t i = begin; i < end; ++i) {
-        if (Status status = add(objects_[i], std::move(small[i - begin])); !status.ok())
-          return std::move(status).annotate(context_.store.object_url(objects_[i].key));
+        HEADRACE_TRY(context_.leave_out(objects_[i], add(i, std::move(small[i - begin]))));
         context_.report(i + 1, objects_.size());
       }
     }
@@ -55,7 +54,8 @@ class TokensBuilder {
                            .columns = {column()},
                            .source = std::move(source),
                            .block_bytes = context_.options.block_bytes,
-                           .layout = format_idx_layout(idx_files_)});
+                           .layout = format_idx_layout(idx_files_),
+                           .broken = context_.left_out()});
   }
 
  private:
@@ -124,11 +124,12 @@ class TokensBuilder {
   }
 
   // `idx`: from read_small_idx().
-  Status add(const ObjectInfo& object, std::string idx) {
+  Status add(std::size_t number, std::string idx) {
+    const ObjectInfo& object = objects_[number];
     if (has_idx_) {
       if (!object.key.ends_with(".bin"))
         return Status(Code::kInvalidArgument, "is no .bin, unlike the files before it");
-      if (writer_.object_count() == 0) {
+      if (number == 0) {
         idx = std::move(first_idx_);
       } else if (!idx.empty()) {
         const ObjectInfo& info = *beside_.at(idx_key(object.key));
@@ -170,6 +171,7 @@ class TokensBuilder {
                                 "tokens_per_sample, or split it",
                                 record.sample_count, kMostShardSamples));
     }
+    context_.add_whole();
     writer_.add_object(object.key, object.etag, object.size_bytes);
     writer_.add_shard(record);
     return Status();
