@@ -14,6 +14,13 @@
 namespace headrace {
 namespace {
 
+OnBrokenShard to_on_broken_shard(const std::string& name) {
+  if (name == "raise") return OnBrokenShard::kRaise;
+  if (name == "leave_out") return OnBrokenShard::kLeaveOut;
+  raise(Status(Code::kInvalidArgument,
+               "on_broken_shard='" + name + "' is unknown; there are raise, leave_out"));
+}
+
 /// Options by their names in DatasetOptions, from Python's keyword arguments.
 void apply_option(DatasetOptions& options, const std::string& name, nb::handle value) {
   if (name == "format") {
@@ -48,6 +55,8 @@ void apply_option(DatasetOptions& options, const std::string& name, nb::handle v
     options.password_salt = nb::cast<std::string>(value);
   } else if (name == "lenient") {
     options.lenient = nb::cast<bool>(value);
+  } else if (name == "on_broken_shard") {
+    options.on_broken_shard = to_on_broken_shard(nb::cast<std::string>(value));
   } else if (name == "index_workers") {
     options.index_workers = nb::cast<std::uint32_t>(value);
   } else {
@@ -157,6 +166,22 @@ nb::list columns(PyDataset& self) {
   return out;
 }
 
+nb::list broken_shards(PyDataset& self) {
+  nb::list out;
+  for (const BrokenShard& s : self.reader.get()->dataset()->broken_shards()) {
+    out.append(nb::make_tuple(s.key, s.etag, s.size_bytes, std::string(code_name(s.code)),
+                              s.message, s.first_sample, s.sample_count));
+  }
+  return out;
+}
+
+nb::list cut_ends(PyDataset& self) {
+  nb::list out;
+  for (const CutEnd& end : self.reader.get()->dataset()->cut_ends())
+    out.append(nb::make_tuple(end.key, end.cut_bytes));
+  return out;
+}
+
 nb::tuple shard(PyDataset& self, std::uint32_t index) {
   auto reader = self.reader.get();
   if (index >= reader->dataset()->shard_count()) throw nb::index_error("shard out of range");
@@ -209,6 +234,8 @@ void bind_dataset(nb::module_& m) {
                    property([](const Dataset& d) { return d.largest_block_bytes(); }))
       .def_prop_ro("closed", [](PyDataset& self) { return self.reader.is_closed(); })
       .def("columns", &columns)
+      .def("broken_shards", &broken_shards)
+      .def("cut_ends", &cut_ends)
       .def("shard", &shard, nb::arg("index"))
       .def("block", &block, nb::arg("index"))
       .def("read", &read, nb::arg("positions"), nb::arg("columns"))

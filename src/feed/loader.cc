@@ -71,7 +71,7 @@ class LoaderImpl final : public Loader {
         selection_(std::make_shared<const Selection>(std::move(start.selection))),
         waker_(std::make_shared<Waker>(std::move(start.pool))),
         channel_(clock_),
-        quarantine_digest_(quarantine_digest(start.stand_ins.quarantine)),
+        quarantine_digest_(quarantine_digest(joined(options_.quarantine))),
         stand_ins_(*dataset_, std::move(start.stand_ins)),
         source_(std::move(start.source)) {
     Store* store = start.store.get();
@@ -465,7 +465,8 @@ LoaderState LoaderImpl::state_at(const Position& position, const OrderSource& so
           .position = position,
           .epoch_end = options_.epoch_end,
           .global_batch = global_batch(),
-          .quarantine = quarantine_digest_};
+          .quarantine = quarantine_digest_,
+          .broken_shards = dataset_->broken_shards().size()};
 }
 
 std::string LoaderImpl::state() const {
@@ -647,6 +648,8 @@ MetricList LoaderImpl::stats() const {
   append_counter(list, "loader.samples", "samples", samples_.value());
   append_counter(list, "loader.replaced_samples", "samples", replaced_samples_.value());
   append_counter(list, "loader.bad_samples", "events", stand_ins_.found_count());
+  append_gauge(list, "loader.broken_shards", "shards",
+               static_cast<double>(dataset_->broken_shards().size()));
   append_counter(list, "loader.delivered_bytes", "bytes", delivered_bytes_.value());
   append_gauge(list, "loader.memory_wanted_bytes", "bytes",
                static_cast<double>(wanted_memory_bytes_.load(std::memory_order_relaxed)));
@@ -672,7 +675,7 @@ Result<std::unique_ptr<Loader>> Loader::create(std::shared_ptr<const Dataset> da
   HEADRACE_TRY(check_options(*dataset, options));
   HEADRACE_TRY_ASSIGN(Selection selection, select_columns(*dataset, options));
   StandIns::Options stand_ins{.replaces_found = options.on_bad_sample == OnBadSample::kReplace,
-                              .quarantine = joined(options.quarantine),
+                              .quarantine = never_delivered(*dataset, options),
                               .source_blocks = options.source_blocks};
   const SlabSizes sizes = SlabSizes::of(*dataset);
   HEADRACE_TRY_ASSIGN(const MemoryShares shares,

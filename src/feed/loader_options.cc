@@ -100,7 +100,7 @@ void add_column(Selection& selection, const Column& column, std::size_t index) {
 }
 
 Status check_quarantine(const Dataset& dataset, const LoaderOptions& options) {
-  const std::vector<SampleRange> ranges = joined(options.quarantine);
+  const std::vector<SampleRange> ranges = never_delivered(dataset, options);
   if (ranges.empty()) return {};
   const std::uint64_t count = dataset.sample_count();
   if (ranges.back().end > count) {
@@ -114,6 +114,13 @@ Status check_quarantine(const Dataset& dataset, const LoaderOptions& options) {
 }
 
 }  // namespace
+
+std::vector<SampleRange> never_delivered(const Dataset& dataset, const LoaderOptions& options) {
+  std::vector<SampleRange> ranges = options.quarantine;
+  for (const BrokenShard& shard : dataset.broken_shards())
+    ranges.push_back({shard.first_sample, shard.first_sample + shard.sample_count});
+  return joined(std::move(ranges));
+}
 
 Result<Selection> select_columns(const Dataset& dataset, const LoaderOptions& options) {
   const std::vector<std::string>& names = options.columns;

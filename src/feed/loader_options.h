@@ -13,6 +13,8 @@ namespace headrace::feed {
 
 /// Errors: kInvalidArgument (names the option).
 Status check_options(const Dataset& dataset, const LoaderOptions& options);
+/// Quarantined samples and those of broken shards, sorted and joined.
+std::vector<SampleRange> never_delivered(const Dataset& dataset, const LoaderOptions& options);
 /// The columns named, all when none are, and what is made of their values. Errors: kInvalidArgument
 /// (names those that there are), those of Decode::bind().
 Result<Selection> select_columns(const Dataset& dataset, const LoaderOptions& options);

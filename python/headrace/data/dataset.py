@@ -11,7 +11,7 @@ from headrace.base import live
 from headrace.base.option_names import named_options
 from headrace.base.recipe import Recipe, lasting
 from headrace.data.index import build_index, check_place, store_index
-from headrace.data.rows import Block, Column, Shard, Table, wrap_index
+from headrace.data.rows import Block, BrokenShard, Column, CutEnd, Shard, Table, wrap_index
 from headrace.errors import ChangedError, InvalidArgumentError
 from headrace.sources.concat import open_source
 from headrace.sources.filling import check_cache_mode, copy_to_cache, without_cache
@@ -47,7 +47,7 @@ class Dataset(live.Closing):
     :param columns: tables: names of the columns to read, default all; the bytes of others are not fetched.
     :param cache_mode: ``"copy"`` fetches the whole dataset into ``cache=`` first, ``"none"`` keeps nothing there.
     :param options: ``keys``, ``labels``, ``manifest``, ``split``, ``allow_unsafe``, ``tokens_per_sample``,
-        ``token_dtype``, ``password``, ``password_salt``, ``lenient``, ``index_workers``; and how to reach the
+        ``token_dtype``, ``password``, ``password_salt``, ``lenient``, ``on_broken_shard``, ``index_workers``; and how to reach the
         store, see :class:`headrace.StoreOptions`.
     :param where: Parquet: ``[(column, op, value), ...]``; row groups that cannot match by their statistics
         are left out.
@@ -132,6 +132,17 @@ class Dataset(live.Closing):
     @property
     def shards(self) -> Sequence[Shard]:
         return Table(self._native.shard_count, lambda i: Shard(*self._native.shard(i)))
+
+    @property
+    def broken_shards(self) -> list[BrokenShard]:
+        """What the dataset does without, because ``on_broken_shard="leave_out"`` was asked for and no index can
+        be made of these objects. Their number and versions are part of the fingerprint."""
+        return [BrokenShard(*row) for row in self._native.broken_shards()]
+
+    @property
+    def cut_ends(self) -> list[CutEnd]:
+        """What ``lenient=True`` passed over at the ends of objects."""
+        return [CutEnd(*row) for row in self._native.cut_ends()]
 
     @property
     def blocks(self) -> Sequence[Block]:

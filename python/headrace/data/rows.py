@@ -6,7 +6,7 @@ import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
-__all__ = ["Block", "Column", "Shard", "Table", "wrap_index"]
+__all__ = ["Block", "BrokenShard", "Column", "CutEnd", "Shard", "Table", "wrap_index"]
 
 
 class Column(NamedTuple):
@@ -36,6 +36,29 @@ class Shard(NamedTuple):
     compression: str
     hashes: str = ""
     """Digests of the object that the format stores, ``"name=hex"`` joined by spaces."""
+
+
+class BrokenShard(NamedTuple):
+    """A shard that cannot be indexed, and that the dataset does without."""
+
+    key: str
+    etag: str
+    size: int
+    code: str
+    """``"corrupt"`` or ``"unsupported"``."""
+    message: str
+    """What is wrong with it."""
+    first_sample: int
+    sample_count: int
+    """The positions that it keeps, where a manifest tells how many samples it has; they are bad. 0: nobody
+    knows how many there were, and the dataset has none of them."""
+
+
+class CutEnd(NamedTuple):
+    """The end of an object that ``lenient=True`` passed over."""
+
+    key: str
+    bytes: int
 
 
 class Block(NamedTuple):

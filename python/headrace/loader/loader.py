@@ -30,7 +30,7 @@ from headrace.loader.mapping.mapped import MappedLoader
 from headrace.loader.options import split_options
 from headrace.loader.pickling import check_receiver, reopen_loader
 from headrace.loader.progress import EpochProgress
-from headrace.loader.quarantine import find_quarantined
+from headrace.loader.quarantine import find_quarantined, refuse_unlisted
 from headrace.loader.relay.relay import Relay
 from headrace.loader.report import write_report
 from headrace.sources import orders
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from headrace.loader.mapping.steps import Step
-    from headrace.loader.options import LoaderOptions
+    from headrace.loader.options import LoaderOptions, Options
     from headrace.loader.reader import Reader
 
 __all__ = ["Loader"]
@@ -63,6 +63,18 @@ def _open(dataset: Any, columns: Any, memory: int | str, opening: dict[str, Any]
                 f"{name}= belongs to the {'Mixture' if isinstance(dataset, Mixture) else 'Dataset'} that was passed in"
             )
     return DatasetSource(dataset._mixed if isinstance(dataset, Mixture) else dataset._source, memory)
+
+
+def _leave_out_broken(dataset: Any, options: Options, opening: dict[str, Any]) -> bool:
+    """Adds to `opening` that broken shards may be missing, where bad samples are replaced. True: only those
+    that a list names may be, which refuse_unlisted() looks at once they are known."""
+    if isinstance(dataset, Dataset | Mixture) or "on_broken_shard" in opening:
+        return False
+    by_list = options.on_bad_sample != "replace"
+    if by_list and (options.quarantine is None or not isinstance(dataset, str | os.PathLike)):
+        return False
+    opening["on_broken_shard"] = "leave_out"
+    return by_list
 
 
 class Loader(Mappable[MappedLoader], Epochs, live.Closing):
@@ -109,7 +121,8 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
     :param on_bad_sample: ``"replace"``: a sample whose bytes turn out bad (a checksum, a broken record, a
         block that does not inflate, a value that cannot be decoded) is replaced by another of its source, the same on all ranks and in all
         runs; ``batch.replaced`` says where. ``"raise"``: CorruptError. What the store or the network does is
-        never a reason to replace.
+        never a reason to replace. A dataset given by its URL is then also opened without its broken shards
+        (``on_broken_shard="leave_out"``).
     :param progress: rank 0 shows how it goes on stderr: place in the epoch, batches, samples and bytes a second,
         and what the loop waited for. One line on a terminal; elsewhere one every 30 s, by the logger
         ``headrace.progress`` where it is set up to be heard.
@@ -144,12 +157,15 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self.batch_size = self._options.batch_size
         self._mixture = dataset if isinstance(dataset, Mixture) else None
         self._grown: list[Mixture] = []  # Made by add_source(), and ours to close.
+        by_list = _leave_out_broken(dataset, self._options, opening)
         source = _open(dataset, self._options.columns, self._options.memory, opening)
         with ExitStack() as opened:
             opened.callback(source.close)
             check_source(source, self._options)
             given = self._options.quarantine
             quarantined = [] if given is None else find_quarantined(source, given)
+            if by_list:
+                refuse_unlisted(source, given)
             self._engine = Engine(source, self._options, chosen_rank or rank_so_far(), quarantined)
             opened.callback(self._engine.close)
             self._tell_shared_lanes()  # A warning may be made an error.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,8 @@ from headrace.store.urls import named_objects, parent_and_key
 __all__ = ["default_index_cache", "open_native_dataset", "open_root", "parse_block_bytes"]
 
 T = TypeVar("T")
+
+logger = logging.getLogger("headrace.index")
 
 
 def default_index_cache() -> str:
@@ -45,7 +48,7 @@ def open_native_dataset(
 ) -> _native.Dataset:
     cache = default_index_cache() if index_cache is None else os.fspath(index_cache)
     with progress_bar("indexing", "shards") as report:
-        return _native.Dataset(
+        dataset = _native.Dataset(
             store,
             format=format,
             block_bytes=parse_block_bytes(block_bytes),
@@ -54,6 +57,28 @@ def open_native_dataset(
             progress=report,
             **native_options(options or {}),
         )
+    if broken := dataset.broken_shards():
+        _tell_broken(dataset, broken)
+    if cut := dataset.cut_ends():
+        named = ", ".join(f"{size:,} of {key}" for key, size in cut[:5])
+        more = f" and of {len(cut) - 5:,} more" if len(cut) > 5 else ""
+        logger.warning("%s: lenient: bytes at the end were passed over: %s%s", dataset.url, named, more)
+    return dataset
+
+
+def _tell_broken(dataset: _native.Dataset, broken: list[Any]) -> None:
+    kept = sum(row[-1] for row in broken)
+    named = "; ".join(f"{row[0]}: {row[4]}" for row in broken[:5])
+    more = f"; and {len(broken) - 5:,} more" if len(broken) > 5 else ""
+    logger.warning(
+        "%s: goes on without %d broken shard%s%s: %s%s",
+        dataset.url,
+        len(broken),
+        "" if len(broken) == 1 else "s",
+        f" ({kept:,} samples)" if kept else "",
+        named,
+        more,
+    )
 
 
 def _list_keys(

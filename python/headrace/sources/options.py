@@ -57,6 +57,10 @@ class DatasetOptions(TypedDict, total=False):
     """LitData: its salt, as litdata stores it."""
     lenient: bool
     """Take what the reference readers pass over in silence (a tar that is cut off) as the end of a shard."""
+    on_broken_shard: str
+    """Shards that no index can be made of (cut off, damaged): ``"raise"`` (default) names all of them in an
+    error; ``"leave_out"`` goes on without them, as another dataset with another fingerprint
+    (``Dataset.broken_shards``). A Loader with ``on_bad_sample="replace"`` leaves them out."""
     index_workers: int
     """Objects read at once while an index is built; 0: chosen."""
 

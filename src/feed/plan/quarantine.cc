@@ -46,10 +46,17 @@ class Finder {
         shards_.emplace(dataset_.shard(i).key, i);
     }
     const auto found = shards_.find(entry.key);
+    if (found == shards_.end() && is_left_out(entry.key)) return {};
     if (found == shards_.end()) return bad(dataset_, entry, "is no shard of");
     const Dataset::Shard shard = dataset_.shard(found->second);
     ranges_.push_back({shard.first_sample, shard.first_sample + shard.sample_count});
     return {};
+  }
+
+  bool is_left_out(const std::string& key) const {
+    const auto broken = dataset_.broken_shards();
+    return std::any_of(broken.begin(), broken.end(),
+                       [&](const BrokenShard& shard) { return shard.key == key; });
   }
 
   bool lies_in(std::string_view key, std::uint32_t block, std::uint64_t position) {

@@ -21,7 +21,7 @@ constexpr std::string_view kEndNames[] = {"pad", "drop", "uneven"};
 /// (epoch_end, global_batch) or may be set to null (quarantine). Orders add the second lot.
 constexpr std::string_view kProven[] = {
     "version", "fingerprint", "order", "order_version", "seed", "epoch", "t", "batches",
-    "lane_count", "window_blocks", "bundle_lanes", "block_table_digest", "mixture",
+    "lane_count", "window_blocks", "bundle_lanes", "block_table_digest", "mixture", "broken_shards",
     // Mosaic's and LitData's orders.
     "sample_in_epoch", "num_canonical_nodes", "shuffle_seed", "initial_physical_nodes",
     "world_size", "num_nodes", "num_workers", "batch_size", "dealt_out", "taken_over"};
@@ -135,6 +135,7 @@ std::string write_state(const LoaderState& state, std::string_view extra) {
   json["epoch_end"] = epoch_end_name(state.epoch_end);
   json["global_batch"] = state.global_batch;
   if (!state.quarantine.empty()) json["quarantine"] = state.quarantine;
+  if (state.broken_shards > 0) json["broken_shards"] = state.broken_shards;
   json["mixture"] = nullptr;
   const auto more = nlohmann::ordered_json::parse(extra, nullptr, false);
   HEADRACE_DCHECK(more.is_object());
@@ -185,6 +186,8 @@ Result<LoaderState> read_state(std::string_view json, std::string_view extra) {
   if (!is_known) fields.fail("epoch_end", "pad, drop or uneven");
   if (auto list = object["quarantine"]; list.error() == simdjson::SUCCESS && !list.is_null())
     state.quarantine = hex16(fields.hex("quarantine"));
+  if (object["broken_shards"].error() == simdjson::SUCCESS)
+    state.broken_shards = fields.number("broken_shards");
   if (auto mixture = object["mixture"];
       mixture.error() == simdjson::SUCCESS && !mixture.is_null() && state.order.id != kMixtureId) {
     fields.fail("mixture", "null (only order 'mixture' has one)");
@@ -205,6 +208,13 @@ Result<LoaderState> read_state(std::string_view json, std::string_view extra) {
 Status check_state(const LoaderState& state, const LoaderState& ours) {
   const bool is_old = state.version == 1;
   const std::string& fingerprint = is_old ? ours.version_fingerprint : ours.fingerprint;
+  if (state.fingerprint != fingerprint && state.broken_shards != ours.broken_shards) {
+    return bad("it is of a dataset without " + std::to_string(state.broken_shards) +
+               " broken shards, this one is without " + std::to_string(ours.broken_shards) +
+               " (fingerprint " + state.fingerprint + " and " + fingerprint +
+               "): orders of different sets of shards are different orders. Bring back the shards "
+               "that it knew, or begin anew");
+  }
   if (state.fingerprint != fingerprint) {
     return differs("fingerprint", state.fingerprint, fingerprint,
                    is_old ? "this is another dataset, or it has changed; a state of this age goes "

@@ -32,6 +32,7 @@ struct LoaderState {
   EpochEnd epoch_end = EpochEnd::kPad;  ///< For people; a resumed run follows its own options.
   std::uint64_t global_batch = 1;       ///< For people likewise.
   std::string quarantine;               ///< Digest of the list; empty: none.
+  std::uint64_t broken_shards = 0;      ///< That the dataset does without.
 };
 
 /// 16 lower-case hex digits.

@@ -17,12 +17,21 @@ class JobPlanner {
     for (std::uint32_t s = 0; s < dataset_.shard_count(); ++s) {
       const std::uint32_t first = block;
       while (block < dataset_.block_count() && dataset_.block(block).shard == s) ++block;
-      plan_shard(dataset_.shard(s), first, block);
+      if (!is_broken(dataset_.shard(s))) plan_shard(dataset_.shard(s), first, block);
     }
     return std::move(jobs_);
   }
 
  private:
+  // One without bytes: opening has said what is wrong with it.
+  bool is_broken(const Dataset::Shard& shard) const {
+    const auto broken = dataset_.broken_shards();
+    return std::any_of(broken.begin(), broken.end(), [&](const BrokenShard& b) {
+      return b.sample_count > 0 && b.first_sample == shard.first_sample &&
+             b.sample_count == shard.sample_count;
+    });
+  }
+
   void plan_shard(const Dataset::Shard& shard, std::uint32_t first, std::uint32_t end) {
     const bool is_hashed = !shard.hashes.empty();
     const bool is_in_order = lie_in_order(shard, first, end);
