@@ -126,7 +126,7 @@ def test_a_scan_that_fails_leaves_a_list_that_loaders_take(tmp_path: Path) -> No
     listed = tmp_path / "bad.jsonl"
     done = run("verify", str(root), "--quarantine", str(listed))
     assert done.returncode == 1
-    assert "1 of 2 problems are not in" in done.stderr
+    assert "not in" not in done.stderr
     with hr.Loader(root, batch_size=1, quarantine=listed, memory="16MiB") as loader:
         assert len(list(loader)) == 30
 

@@ -17,11 +17,18 @@ from headrace.cli.declare import Json, Memory, Where
 from headrace.cli.index import BlockBytes, Split
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
+from headrace.data.rows import BrokenShard
 from headrace.loader.loader import Loader
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
+
+
+def _samples_of(shard: BrokenShard) -> str:
+    if not shard.sample_count:
+        return "left out"
+    return f"bad: {shard.first_sample:,} to {shard.first_sample + shard.sample_count - 1:,}"
 
 
 def inspect(
@@ -41,8 +48,9 @@ def inspect(
 
     * `headrace inspect ./tars --format webdataset --shards --json`
     """
-    with Dataset(url, format=format, split=split, **where.as_dict()) as dataset:
+    with Dataset(url, format=format, split=split, on_broken_shard="leave_out", **where.as_dict()) as dataset:
         largest = max((b.raw_bytes for b in dataset.blocks), default=0)
+        broken = dataset.broken_shards
         summary: dict[str, Any] = {
             "url": dataset.url,
             "format": dataset.format,
@@ -53,6 +61,7 @@ def inspect(
             "largest_block_bytes": largest,
             "fingerprint": dataset.fingerprint,
             "columns": [column._asdict() for column in dataset.schema.values()],
+            "broken_shards": [shard._asdict() for shard in broken],
         }
         if shards:
             summary["shards"] = [shard._asdict() for shard in dataset.shards]
@@ -78,6 +87,14 @@ def inspect(
             ],
         )
     )
+    if broken:
+        out.print(f"{len(broken):,} broken shard{'' if len(broken) == 1 else 's'}:")
+        out.print(
+            _rows(
+                "shard bytes samples why",
+                [(b.key, f"{b.size:,}", _samples_of(b), b.message) for b in broken],
+            )
+        )
     if shards:
         out.print(
             _rows(

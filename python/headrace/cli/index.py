@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,6 +14,9 @@ from headrace.cli.library import add
 from headrace.data.dataset import Dataset
 from headrace.data.index import rebuild_index_json, write_index
 from headrace.sources.splits import INDEX_JSON_KEY, INDEX_KEY
+
+if TYPE_CHECKING:
+    from headrace.sources.options import DatasetOptions
 
 BlockBytes = Annotated[
     str | None,
@@ -49,9 +52,23 @@ class Shape(FileFields):
     lenient: Annotated[
         bool, option("--lenient", help="Take a damaged end of a file as its end, as other readers do.")
     ] = False
+    leave_out_broken: Annotated[
+        bool,
+        option(
+            "--leave-out-broken",
+            help="Go on without shards that cannot be indexed; the rest is another dataset.",
+        ),
+    ] = False
     allow_unsafe: Annotated[
         bool, option("--allow-unsafe", help="Also open datasets with pickled columns.")
     ] = False
+
+    def given(self) -> DatasetOptions:
+        """Those that say something."""
+        given = dict(super().given())
+        if given.pop("leave_out_broken", False):
+            given["on_broken_shard"] = "leave_out"
+        return given  # type: ignore[return-value]
 
 
 def index(
@@ -130,7 +147,13 @@ def index(
     counts = ""
     if output is None:
         # What was written for chosen keys, tokens or labels is what a plain open finds there.
-        with Dataset(url, format=format, allow_unsafe=shape.allow_unsafe, **options) as dataset:
+        with Dataset(
+            url,
+            format=format,
+            allow_unsafe=shape.allow_unsafe,
+            on_broken_shard="leave_out" if shape.leave_out_broken else "raise",
+            **options,
+        ) as dataset:
             samples = len(dataset)
             summary |= {
                 "format": dataset.format,

@@ -86,18 +86,23 @@ def verify(
     )
     seconds = time.monotonic() - started
     if quarantine is not None:
-        _write_quarantine(quarantine, report.problems)
+        _write_quarantine(quarantine, report)
     if json:
         print_json(
             {
                 **asdict(report),
                 "problems": [p._asdict() for p in report.problems],
+                "cut_ends": [end._asdict() for end in report.cut_ends],
                 "shards_unchecked": report.shards_unchecked,
                 "ok": report.ok,
                 "seconds": seconds,
             }
         )
     else:
+        for end in report.cut_ends:
+            console().print(
+                f"{end.key}: its last {end.bytes:,} bytes were passed over (--lenient)", markup=False
+            )
         _print_problems(report)
         again = f", {report.second_reads:,} reads made again" if report.second_reads else ""
         console().print(
@@ -135,12 +140,12 @@ def _checked(report: checks.VerifyReport) -> str:
     return ", ".join(parts)
 
 
-def _write_quarantine(path: Path, problems: list[checks.Problem]) -> None:
-    text, left_out = format_quarantine(problems)
+def _write_quarantine(path: Path, report: checks.VerifyReport) -> None:
+    text, left_out = format_quarantine(report.problems, report.fingerprint)
     path.write_text(text, encoding="utf-8")
     if left_out:
         sys.stderr.write(
-            f"headrace: {left_out:,} of {len(problems):,} problems are not in {path}: they name no sample, or speak of the store\n"
+            f"headrace: {left_out:,} of {len(report.problems):,} problems are not in {path}: they name no sample, or speak of the store\n"
         )
 
 

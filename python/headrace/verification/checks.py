@@ -14,6 +14,7 @@ from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base.progress import progress_bar
 from headrace.data.dataset import Dataset
+from headrace.data.rows import CutEnd
 from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, UnsupportedError
 from headrace.sources.splits import INDEX_KEY
 from headrace.sources.url import UrlSource
@@ -77,6 +78,10 @@ class VerifyReport:
     second_reads: int = 0
     """Reads made again because what came made no sense; what then came right is no problem (a bit had flipped
     on the way)."""
+    cut_ends: list[CutEnd] = field(default_factory=list)
+    """What was passed over because the options are lenient."""
+    fingerprint: str = ""
+    """Of a dataset that broken shards have left with fewer samples: positions in ``problems`` count in it."""
     problem_count: int = 0
     problems: list[Problem] = field(default_factory=list)
     """The first of them, by position."""
@@ -119,16 +124,33 @@ def verify(
     report = VerifyReport(url=os.fspath(url))
     try:
         trusted: dict[str, Any] = {} if use_index else {"use_stored_index": False, "index_cache": ""}
-        dataset = Dataset(url, format=format, memory=memory, **trusted, **more, **options)
+        dataset = Dataset(
+            url,
+            format=format,
+            memory=memory,
+            **{"on_broken_shard": "leave_out", **trusted, **more},
+            **options,
+        )
     except CorruptError as error:
         report.add(Problem("", -1, error.code, str(error)))
         if use_index:
             return report
-        try:  # An index made when all was well still finds the samples that are.
-            dataset = Dataset(url, format=format, memory=memory, **more, **options)
-        except HeadraceError:
+        older = _open_older(url, {"format": format, "memory": memory, **more, **options})
+        if older is None:
             return report
+        dataset = older
+    for shard in dataset.broken_shards:
+        position = shard.first_sample if shard.sample_count else -1
+        report.add(Problem(shard.key, position, shard.code, shard.message, shard.sample_count))
+    if not use_index and any(not shard.sample_count for shard in dataset.broken_shards):
+        older = _open_older(url, {"format": format, "memory": memory, **more, **options})
+        if older is not None:
+            dataset.close()
+            dataset = older
     with dataset:
+        if any(not shard.sample_count for shard in dataset.broken_shards):
+            report.fingerprint = dataset.fingerprint
+        report.cut_ends = dataset.cut_ends
         report.url, report.format, report.samples = dataset.url, dataset.format, len(dataset)
         _count_shards(dataset, report)
         if not use_index and _is_folder(dataset):
@@ -142,6 +164,14 @@ def verify(
     report.problem_count += found["problem_count"]
     report.problems += [Problem(*row) for row in found["problems"]]
     return report
+
+
+def _open_older(url: str | os.PathLike[str], options: dict[str, Any]) -> Dataset | None:
+    """By an index that was made when all was well: it still finds the samples that are."""
+    try:
+        return Dataset(url, **{**options, "on_broken_shard": "raise"})
+    except HeadraceError:
+        return None
 
 
 _CHECKED_FORMATS = frozenset({"tfrecord", "arrayrecord"})
