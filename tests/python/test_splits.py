@@ -17,6 +17,7 @@ from conftest import write_numbers
 from typer.testing import CliRunner
 
 import headrace as hr
+from headrace import prepare
 from headrace.cli import app
 
 ROWS = {
@@ -247,3 +248,19 @@ def test_wildcards_that_match_nothing_are_an_error(tree: Path, s3: Any) -> None:
 def test_a_path_with_such_characters_is_meant_as_it_is(tmp_path: Path) -> None:
     write_tar(tmp_path / "a[1]" / "0.tar")
     assert keys_of(tmp_path / "a[1]") == ["0.tar"]
+
+
+def test_a_conversion_takes_its_split_from_either_place_and_refuses_two(tmp_path: Path) -> None:
+    for split, rows in ROWS.items():
+        (tmp_path / "source").mkdir(exist_ok=True)
+        lines(tmp_path / "source" / f"{split}.jsonl", rows)
+    source = tmp_path / "source"
+
+    def count(**options: Any) -> int:
+        return prepare.convert(source, tmp_path / "target", dry_run=True, **options)["sample_count"]
+
+    assert count(split="test") == 1
+    assert count(dataset_options={"split": "validation"}) == 5
+    assert count(split="validation", dataset_options={"split": "validation"}) == 5
+    with pytest.raises(hr.InvalidArgumentError, match=r"split='test' and .*'validation'"):
+        count(split="test", dataset_options={"split": "validation"})

@@ -149,7 +149,7 @@ def convert(
     """
     size = parse_bytes(shard_bytes, "shard_bytes")
     memory_bytes = parse_bytes(memory, "memory")
-    reading: dict[str, Any] = {**(dataset_options or {}), "split": split}
+    reading: dict[str, Any] = {**(dataset_options or {}), "split": _one_split(split, dataset_options or {})}
     reading.update(source_options if source_options is not None else options)
     with ExitStack() as stack:
         dataset = stack.enter_context(Dataset(source, format=source_format, memory=memory, **reading))
@@ -195,6 +195,15 @@ def convert(
         facts = [done[number] for number in range(job.part_count)]
         place.finish(facts, probe.config_json)
         return _summary(facts, resumed)
+
+
+def _one_split(split: str, dataset_options: DatasetOptions) -> str:
+    other = dataset_options.get("split") or ""
+    if split and other and split != other:
+        raise InvalidArgumentError(
+            f"split={split!r} and dataset_options={{'split': {other!r}}}: give one of them"
+        )
+    return split or other
 
 
 def _run_threads(
