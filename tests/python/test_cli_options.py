@@ -185,6 +185,16 @@ def test_parts_of_cat_are_still_json(cli: Any, s3: simulator.Server, logs: Path)
     assert (row["key"], base64.b64decode(row["data"])) == ("logs/3.tmp", b"3.tmp\n")
 
 
+def test_the_requester_pays(cli: Any, s3: simulator.Server, logs: Path) -> None:
+    for arguments in (["cat"], ["ls"], ["cp", "--dry-run"]):
+        target = ["-"] if arguments[0] == "cp" else []
+        before = s3.stats()["requester_pays"]
+        assert cli(*arguments, "s3://b/logs/1.txt", *target).code == 0
+        assert s3.stats()["requester_pays"] == before
+        assert cli(*arguments, "--requester-pays", "s3://b/logs/1.txt", *target).code == 0
+        assert s3.stats()["requester_pays"] > before
+
+
 def test_buckets(cli: Any, s3: simulator.Server, buckets: Path) -> None:
     for number in range(1100):
         (buckets / f"bucket-{number:04}").mkdir()

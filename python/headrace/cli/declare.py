@@ -195,6 +195,14 @@ class Where(Endpoint):
             panel="Store",
         ),
     ] = None
+    requester_pays: Annotated[
+        bool,
+        option(
+            "--requester-pays",
+            help="S3 and Google Cloud: this account pays for the requests, as some buckets want it.",
+            panel="Store",
+        ),
+    ] = False
 
 
 class DataWhere(Where):
