@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from typing import Any
 
@@ -50,6 +51,15 @@ def resumed(job: Job) -> Any:
         while loader.epoch < 2:
             seen += [batch.ids.tolist() for batch in loader]
     return seen
+
+
+def pickled(job: Job) -> Any:
+    """What is left of an epoch, and what is left to a copy."""
+    with headrace.jax.Loader(job["data"], **job["options"]) as loader:
+        batches = iter(loader)
+        next(batches)
+        with pickle.loads(pickle.dumps(loader)) as copy:
+            return [[report(batch, "x") for batch in each] for each in (batches, copy)]
 
 
 def double(sample: Any) -> Any:
@@ -120,7 +130,7 @@ def sharded(job: Job) -> Any:
         return {"batches": out, "state": loader.state_dict(), "rank": [loader.rank, loader.world_size]}
 
 
-WAYS = {way.__name__: way for way in (alone, resumed, mapped, decoded, looked_up, sharded, error_of)}
+WAYS = {way.__name__: way for way in (alone, resumed, pickled, mapped, decoded, looked_up, sharded, error_of)}
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1])

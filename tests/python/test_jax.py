@@ -82,6 +82,12 @@ def test_functions_get_numpy_and_their_results_are_arrays(ask: Asker, data: Path
         assert (batch["is_jax"], batch["kept"]) == (True, "list")
 
 
+def test_a_pickled_loader_goes_on_where_it_stood(ask: Asker) -> None:
+    rest, of_copy = ask("pickled")
+    assert len(rest) == 12
+    assert rest == of_copy
+
+
 def test_numbers_that_do_not_fit_are_an_error(ask: Asker, tmp_path: Path) -> None:
     ask.data = tmp_path / "wide"
     ask.data.mkdir()
