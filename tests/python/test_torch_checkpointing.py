@@ -189,6 +189,17 @@ def test_a_directory_is_renamed(storage: Storage, in_background: bool) -> None:
         assert not storage.exists(Path("tmp_1"))
 
 
+def test_names_are_no_patterns(objects: Storage) -> None:
+    fill(objects, "tmp[1]", "model[0]", "*")
+    fill(objects, "tmp1", "model0")
+    objects.rename(Path("tmp[1]"), Path("1?"), is_directory=True)
+    assert not objects.exists(Path("tmp[1]"))
+    assert tree(objects, "1?") == {"1?/model[0]": b"model[0]", "1?/*": b"*"}
+    objects.rmdir(Path("1?"))
+    assert tree(objects, "tmp1") == {"tmp1/model0": b"model0"}
+    assert objects.ls(Path()) == ["tmp1"]
+
+
 def test_a_file_is_renamed(storage: Storage) -> None:
     fill(storage, "x", "a", "b")
     storage.rename(Path("x/a"), Path("x/c"))
@@ -235,6 +246,8 @@ def test_a_directory_is_there_when_its_rename_is_complete(
     assert objects.glob("/*") == ["/tmp_1"]
     with pytest.raises(FileNotFoundError):
         objects.ls(Path("1"))
+    with pytest.raises(FileNotFoundError):
+        objects.rename(Path("1"), Path("other"), is_directory=True)
     fill(objects, "tmp_2", "e")
     objects.rename(Path("tmp_2"), Path("1"), is_directory=True)
     assert tree(objects, "1") == {"1/e": b"e"}

@@ -143,16 +143,26 @@ class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
 
     def rmdir(self, path: Path) -> None:
         """With all that is in it."""
-        with contextlib.nullcontext() if self._has_directories else contextlib.suppress(NotFoundError):
-            self._fs.rm(self._at(path), recursive=True)
+        at = self._at(path)
+        if self._has_directories:
+            self._fs.rm(at, recursive=True)
+        else:
+            self._remove(at, self._names(at))
 
     def ls(self, path: Path) -> list[str]:
         """Names. Raises NotFoundError."""
         at = self._at(path)
         if self._is_half(at):
             raise NotFoundError(f"{self.remap_path(path)}: a rename to it was not completed")
-        names = [posixpath.basename(name.rstrip("/")) for name in self._fs.ls(at, detail=False)]
-        return [name for name in names if not self._is_half(f"{at}/{name}")]
+        found = self._fs.ls(at)
+        half = for_each(
+            lambda entry: entry["type"] == "directory" and self._is_half(entry["name"].rstrip("/")), found
+        )
+        return [
+            posixpath.basename(entry["name"].rstrip("/"))
+            for entry, is_half in zip(found, half, strict=True)
+            if not is_half
+        ]
 
     def exists(self, path: Path) -> bool:
         at = self._at(path)
@@ -206,21 +216,21 @@ class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
             self._fs.rm_file(source)
 
     def _rename_directory(self, source: str, target: str, background_cleanup: bool) -> None:
-        sizes = self._sizes(source)
-        if not sizes:
+        sizes = self._names(source)
+        if not sizes or _MARK in sizes:
             raise NotFoundError(f"{source}: no such file or directory")
         if self._fs.exists(target):
             if not self._is_half(target):
                 raise FileExistsError(
                     errno.ENOTEMPTY, f"{target}: is there; {source} was not renamed to it: delete it before"
                 )
-            self._remove(target, [name for name in self._sizes(target) if name != _MARK])
+            self._remove(target, self._names(target).keys() - {_MARK})
         self._fs.pipe_file(f"{target}/{_MARK}", source.encode())
         for_each(lambda name: self._fs.cp_file(f"{source}/{name}", f"{target}/{name}"), sizes)
-        copied = self._sizes(target)
+        copied = self._names(target)
         copied.pop(_MARK, None)
         if copied != sizes:
-            wrong = sorted(name for name in {*sizes, *copied} if copied.get(name, -1) != sizes.get(name, -1))
+            wrong = sorted({name for name, _ in copied.items() ^ sizes.items()})
             raise OSError(f"{target}: copies of {', '.join(wrong[:3])} are not as in {source}; it is kept")
         self._fs.rm_file(f"{target}/{_MARK}")  # Now it is there.
         if background_cleanup:
@@ -228,14 +238,18 @@ class Storage(base_storage.Storage):  # type: ignore[misc, unused-ignore]
         else:
             self._remove(source, sizes)
 
-    def _sizes(self, at: str) -> dict[str, int]:
-        found = self._fs.find(at, detail=True)
-        return {name[len(at) + 1 :]: entry["size"] for name, entry in found.items() if name != at}
+    def _names(self, at: str) -> dict[str, int]:
+        """Of all objects below, with their sizes."""
+        store, key = self._fs.locate(at)
+        return {info.key[len(key) + 1 :]: info.size for info in store.list(f"{key}/")}
 
     def _remove(self, at: str, names: Iterable[str]) -> None:
-        paths = [f"{at}/{name}" for name in names]
-        if paths:
-            self._fs.rm(paths)
+        store, key = self._fs.locate(at)
+        failures = store.delete_many(f"{key}/{name}" for name in names)
+        for name in names:
+            self._fs.forget(f"{at}/{name}")
+        if failures:
+            raise failures[0][1]
 
     def _clean_up(self, at: str, names: Iterable[str]) -> None:
         with contextlib.suppress(HeadraceError, OSError):  # Nobody waits for it; what stays is a copy.
