@@ -108,6 +108,11 @@ def _zig() -> Path:
     return Path(next(iter(ziglang.__path__)), "zig")
 
 
+def libcxx_licence() -> Path:
+    """Of LLVM's runtime, which is linked in: libc++, libc++abi, libunwind."""
+    return _zig().parent / "lib/libcxx/LICENSE.TXT"
+
+
 def _write(path: Path, text: str) -> None:
     if not path.exists() or path.read_text() != text:  # a new time would make every object stale
         path.write_text(text)

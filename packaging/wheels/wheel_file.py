@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
 import shutil
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from apt import Apt, BuildError, run
 from headers import Target, folders_of
-from toolchain import Toolchain
+from toolchain import Toolchain, libcxx_licence
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "python/headrace"
@@ -85,6 +86,12 @@ def _compile(wheel: Wheel, headers: list[Path]) -> Path:
     return extension
 
 
+def _nanobind_licence() -> Path:
+    files = importlib.metadata.files("nanobind") or []
+    (licence,) = [file for file in files if file.name == "LICENSE" and "dist-info" in str(file)]
+    return Path(licence.locate())
+
+
 def _write_metadata(wheel: Wheel) -> None:
     """As scikit-build-core writes it for `pip install .`, with our tags and the licences of what is inside."""
     code = "import sys; from scikit_build_core.build import prepare_metadata_for_build_wheel as w; print(w(sys.argv[1]))"
@@ -100,6 +107,8 @@ def _write_metadata(wheel: Wheel) -> None:
     (folder / "WHEEL").write_text("\n".join(lines) + "\n")
     licences = folder / "licenses/libraries"
     shutil.copytree(wheel.chain.root / "licences", licences, dirs_exist_ok=True)
+    for name, licence in {"nanobind": _nanobind_licence(), "libcxx": libcxx_licence()}.items():
+        shutil.copy2(licence, licences / f"{name}.txt")
 
 
 def _pack(wheel: Wheel, out: Path) -> Path:

@@ -6,6 +6,7 @@ roots, of this machine's kind and of others by qemu. Needs .venv (numpy, Pillow,
 
 from __future__ import annotations
 
+import _ssl
 import bz2
 import functools
 import gzip
@@ -24,8 +25,6 @@ import numpy as np
 import pytest
 import zstandard
 from PIL import Image
-
-from headrace import _native
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(REPOSITORY / "packaging/wheels"), str(Path(__file__).parent)]
@@ -123,12 +122,20 @@ def test_a_wheel_needs_nothing_and_shows_nothing(wheel: Path) -> None:
 
 
 def test_a_wheel_that_needs_more_is_refused(tmp_path: Path) -> None:
-    """The extension that the system's libraries were linked to, under a wheel's name."""
+    """An extension that the system's OpenSSL was linked to, under a wheel's name."""
     wheel = tmp_path / "headrace-0-cp311-cp311-manylinux_2_28_x86_64.whl"
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.write(_native.__file__, "headrace/_native.so")
-    with pytest.raises(BadWheelError, match=r"libssl\.so\.3"):
+        archive.write(_ssl.__file__, "headrace/_native.so")
+    with pytest.raises(BadWheelError, match=r"needs libcrypto\.so.* of the system"):
         check(wheel)
+
+
+@pytest.mark.skipif(not WHEELS, reason="no wheels: make wheels")
+def test_a_wheel_that_promises_an_older_glibc_is_refused(tmp_path: Path) -> None:
+    promising = tmp_path / WHEELS[0].name.replace("_2_28_", "_2_17_")
+    promising.symlink_to(WHEELS[0])
+    with pytest.raises(BadWheelError, match=r"needs glibc 2\.2\d"):
+        check(promising)
 
 
 @pytest.mark.parametrize("python", PYTHONS)
