@@ -101,7 +101,7 @@ TEST_F(Config, StyleCanBeChosen) {
 
 TEST_F(Config, ChecksumsMayBeLeftOutByTheSettingsOfTheSdks) {
   const auto sums = [this] {
-    const auto config = make("s3://abc");
+    auto config = make("s3://abc");
     return std::pair(config->upload_checksum, config->verify_checksums);
   };
   EXPECT_EQ(sums(), std::pair(ChecksumKind::kCrc32c, true));
