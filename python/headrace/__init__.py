@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from headrace.data.dataset import Dataset
     from headrace.data.mixture import Mixture, MixtureSource
     from headrace.data.packed import pack_tokens
-    from headrace.data.rows import Block, Column, Shard
+    from headrace.data.rows import Block, BrokenShard, Column, CutEnd, Shard
     from headrace.fsspec.vendors import fs
     from headrace.loader.loader import Loader
     from headrace.loader.mapping.mapped import MappedLoader
@@ -46,11 +46,13 @@ if TYPE_CHECKING:
 __all__ = [
     "Batch",
     "Block",
+    "BrokenShard",
     "Cache",
     "CancelledError",
     "ChangedError",
     "Column",
     "CorruptError",
+    "CutEnd",
     "Dataset",
     "DatasetOptions",
     "DeadlineError",
@@ -98,7 +100,9 @@ _LAZY = {
     "Batch": "data.batch",
     "Block": "data.rows",
     "Cache": "caching.cache",
+    "BrokenShard": "data.rows",
     "Column": "data.rows",
+    "CutEnd": "data.rows",
     "Dataset": "data.dataset",
     "DatasetOptions": "sources.options",
     "Loader": "loader.loader",

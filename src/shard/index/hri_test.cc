@@ -192,6 +192,29 @@ TEST(Index, RefusesBrokenShardsThatAreNoneOfIts) {
   }
 }
 
+TEST(Index, KnowsWhatMayBeWrongWithAShard) {
+  for (const Code code : {Code::kCorrupt, Code::kUnsupported, Code::kNotFound, Code::kDenied}) {
+    BrokenShard shard = broken_shard();
+    shard.code = code;
+    const std::string bytes = without({shard});
+    auto view = IndexView::parse(as_bytes(bytes));
+    ASSERT_EQ(view.has_value(), code != Code::kDenied);
+    if (view) EXPECT_EQ(view->broken()[0].code, code);
+  }
+}
+
+TEST(Index, KeepsWhatWasPassedOver) {
+  IndexWriter writer;
+  IndexWriter::Summary s = summary();
+  s.cut_ends = {{"a.tar", 12}, {"c.tar", 7}};
+  const std::string bytes = writer.finish(s);
+  auto view = IndexView::parse(as_bytes(bytes));
+  ASSERT_TRUE(view.has_value()) << view.error().message();
+  ASSERT_EQ(view->cut_ends().size(), 2U);
+  EXPECT_EQ(view->cut_ends()[1].key, "c.tar");
+  EXPECT_EQ(view->cut_ends()[1].cut_bytes, 7U);
+}
+
 TEST(Index, KeepsTheLayoutAndCountsItIntoTheFingerprint) {
   std::string seen;
   for (const std::string layout : {"", "{\"a\": \"\u00e9\\n\"}", "{\"a\": 2}"}) {

@@ -35,7 +35,7 @@ class TfRecordBuilder final : public FileScanJob {
   }
 
   std::string kind() const override {
-    return fmt::format("tfrecord 2 {} {} {}", scan_options_.wants_schema, scan_options_.is_lenient,
+    return fmt::format("tfrecord 3 {} {} {}", scan_options_.wants_schema, scan_options_.is_lenient,
                        scan_options_.whole_bytes);
   }
 
