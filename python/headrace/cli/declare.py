@@ -144,14 +144,24 @@ class Endpoint(OptionSet):
     endpoint: Annotated[
         str | None,
         option(
-            "--endpoint", metavar="URL", help="S3 endpoint, such as http://127.0.0.1:9000.", panel="Store"
+            "--endpoint",
+            "--endpoint-url",
+            metavar="URL",
+            help="S3 endpoint, such as http://127.0.0.1:9000.",
+            panel="Store",
         ),
     ] = None
     region: Annotated[str | None, option("--region", help="Region, such as eu-central-1.", panel="Store")] = (
         None
     )
     anonymous: Annotated[
-        bool, option("--anonymous", help="Send requests unsigned, for public buckets.", panel="Store")
+        bool,
+        option(
+            "--anonymous",
+            "--no-sign-request",
+            help="Send requests unsigned, for public buckets.",
+            panel="Store",
+        ),
     ] = False
     ca_bundle: Annotated[
         str | None,
@@ -288,4 +298,4 @@ class Names(OptionSet):
 
 Memory = Annotated[str, option("--memory", help="Limit of the memory for data.", panel="Store")]
 Json = Annotated[bool, option("--json", help="Print JSON on stdout instead of text.")]
-DryRun = Annotated[bool, option("--dry-run", help="Say what would be done; change nothing.")]
+DryRun = Annotated[bool, option("--dry-run", "--dryrun", help="Say what would be done; change nothing.")]
