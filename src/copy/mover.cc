@@ -363,7 +363,7 @@ void Mover::end(Unit& unit, Status status) {
     const bool has_moved = status.ok() && !unit.large->has_failed;
     const std::uint64_t moved = has_moved ? unit.large->length_of(unit.part) : 0;
     if (!status.ok()) unit.large->fail(std::move(status));
-    transfer_.end_part(unit.large, moved);
+    transfer_.end_part(unit, moved);
   } else if (status.ok()) {
     transfer_.succeed(unit.item, unit.item.size_bytes);
   } else if (status.code() == Code::kChanged) {

@@ -68,6 +68,8 @@ Transfer::Transfer(Store& from, Store& to, const CopyOptions& options,
   if (!local_target_) part_bytes_ = std::max(part_bytes_, to.traits().min_part_bytes);
   small_bytes_ = std::min(2 * part_bytes_, most);
   if (!local_target_) small_bytes_ = std::min(small_bytes_, to.traits().max_put_bytes);
+  // Between files nothing is under way: a mover copies part after part.
+  if (local_target_ && !from_directory_.empty()) queue_.set_unlimited();
 }
 
 Transfer::~Transfer() = default;
@@ -401,8 +403,10 @@ Result<bool> Transfer::find_uploaded_parts(LargeCopy& large, const std::string& 
   return true;
 }
 
-void Transfer::end_part(const std::shared_ptr<LargeCopy>& large, std::uint64_t moved_bytes) {
+void Transfer::end_part(const Unit& unit, std::uint64_t moved_bytes) {
+  const std::shared_ptr<LargeCopy>& large = unit.large;
   counts_.done_bytes += moved_bytes;
+  queue_.end_part(moved_bytes, unit.began);
   if (--large->left_count > 0) return;
   post([this, large] { finish_large(large); });
 }

@@ -22,6 +22,7 @@
 #include "base/thread_pool.h"
 #include "copy/kept_settings.h"
 #include "copy/local_tree.h"
+#include "copy/part_window.h"
 #include "headrace/copy.h"
 #include "headrace/memory.h"
 
@@ -80,6 +81,7 @@ struct Unit {
   Item item;  ///< Small.
   std::shared_ptr<LargeCopy> large;
   std::uint32_t part = 0;
+  TimePoint began{};  ///< Of a part: pulled.
   std::uint64_t length_bytes() const noexcept {
     return large ? large->length_of(part) : item.size_bytes;
   }
@@ -100,8 +102,14 @@ class WorkQueue {
   /// Adds small objects; waits while very many are queued. False when closed by stop().
   bool push(std::vector<Item>& items) HEADRACE_EXCLUDES(mutex_);
   void add_large(std::shared_ptr<LargeCopy> large) HEADRACE_EXCLUDES(mutex_);
-  /// Moves up to `most` units to the end of `out`; true when there was one.
+  /// Moves up to `most` units to the end of `out`, parts as far as the window has room; true when
+  /// there was one.
   bool pull(std::vector<Unit>& out, std::size_t most) HEADRACE_EXCLUDES(mutex_);
+
+  /// A part that was pulled has ended, and moved so many bytes (0: it failed, or was not begun).
+  void end_part(std::uint64_t moved_bytes, TimePoint began);
+  /// Before any thread pulls: as many parts as are asked for.
+  void set_unlimited() noexcept { is_limited_ = false; }
 
   /// Objects that were found and have not ended yet.
   void expect(std::uint64_t count) noexcept { unfinished_ += count; }
@@ -120,7 +128,10 @@ class WorkQueue {
 
  private:
   void ring_hungry(std::size_t count) noexcept;
+  bool pull_parts(std::vector<Unit>& out, std::size_t& most) HEADRACE_REQUIRES(mutex_);
 
+  PartWindow window_;
+  bool is_limited_ = true;
   Mutex mutex_;
   std::condition_variable room_;
   std::deque<Item> small_ HEADRACE_GUARDED_BY(mutex_);
@@ -181,7 +192,7 @@ class Transfer {
   /// Asks for Item::details of an object without bytes, and queues it again.
   void look_up(Item item);
   /// A part ended, well or not; the last one ends the object.
-  void end_part(const std::shared_ptr<LargeCopy>& large, std::uint64_t moved_bytes);
+  void end_part(const Unit& unit, std::uint64_t moved_bytes);
   /// After the movers have ended: waits for blocking calls, and ends large objects that were
   /// stopped in the middle.
   void end_calls() HEADRACE_EXCLUDES(mutex_);

@@ -1,5 +1,5 @@
-// mutex_ is taken before LargeCopy::mutex (take_parts()). No sleeper is rung under mutex_, for one
-// who wakes up wants it at once.
+// mutex_ is taken before LargeCopy::mutex (take_parts()) and the window's. No sleeper is rung under
+// mutex_, for one who wakes up wants it at once.
 //
 // unfinished_ and is_closed_ are atomics without the lock. The last object and close() may come at
 // the same time from two threads: each writes its own first and then reads the other's, so one of
@@ -13,10 +13,13 @@ namespace {
 
 // A listing may be this far ahead of the copying: about 1 MiB of names.
 constexpr std::size_t kMostQueued = 8192;
+// As much as one mover takes at a time, roughly.
+constexpr std::size_t kTogether = 16;
 
 /// Moves the next parts of `large` that are still to be moved; true when it has no more after them.
 bool take_parts(const std::shared_ptr<LargeCopy>& large, std::vector<Unit>& out,
                 std::size_t& room) {
+  const TimePoint now = system_clock().now();
   MutexLock lock(large->mutex);
   while (large->next_part < large->part_count) {
     if (room == 0) return false;
@@ -25,6 +28,7 @@ bool take_parts(const std::shared_ptr<LargeCopy>& large, std::vector<Unit>& out,
     Unit unit;
     unit.large = large;
     unit.part = part;
+    unit.began = now;
     out.push_back(std::move(unit));
     --room;
   }
@@ -62,7 +66,7 @@ bool WorkQueue::pull(std::vector<Unit>& out, std::size_t most) {
   {
     MutexLock lock(mutex_);
     // Large objects first: they take longest, and each holds a file or an upload open.
-    while (!large_.empty() && most > 0 && take_parts(large_.front(), out, most)) large_.pop_front();
+    while (!large_.empty() && most > 0 && pull_parts(out, most)) large_.pop_front();
     while (!small_.empty() && most > 0) {
       Unit unit;
       unit.item = std::move(small_.front());
@@ -75,6 +79,28 @@ bool WorkQueue::pull(std::vector<Unit>& out, std::size_t most) {
   }
   if (is_roomy) room_.notify_one();
   return out.size() > before;
+}
+
+/// Of the first large object; true when it has no more after them.
+bool WorkQueue::pull_parts(std::vector<Unit>& out, std::size_t& most) {
+  if (!is_limited_) return take_parts(large_.front(), out, most);
+  const std::size_t granted = window_.take(most);
+  std::size_t left = granted;
+  const bool has_ended = take_parts(large_.front(), out, left);
+  window_.give_back(left);
+  most -= granted - left;
+  return has_ended;
+}
+
+void WorkQueue::end_part(std::uint64_t moved_bytes, TimePoint began) {
+  if (!is_limited_) return;
+  if (moved_bytes > 0) {
+    window_.end_part(moved_bytes, began, system_clock().now());
+  } else {
+    window_.give_back(1);
+  }
+  // Whoever slept because the window was full.
+  ring_hungry(2 * kTogether);
 }
 
 std::deque<std::shared_ptr<LargeCopy>> WorkQueue::take_large() {
@@ -109,8 +135,7 @@ void WorkQueue::ring_hungry(std::size_t count) noexcept {
     if (count == 0) return;
     if (!sleeper->is_hungry.exchange(false)) continue;
     sleeper->ring();
-    // As much as one mover takes at a time, roughly.
-    count -= std::min<std::size_t>(count, 16);
+    count -= std::min(count, kTogether);
   }
 }
 
