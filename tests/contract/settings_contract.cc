@@ -188,6 +188,10 @@ TEST_P(StoreContract, AVersionThatIsNotThereIsAnError) {
   read.version_id = "17";
   EXPECT_FALSE(run_one(std::move(read)).status.ok());
   EXPECT_FALSE(store().copy("x", "y", call));
+  EXPECT_EQ(store().head("y").error().code(), Code::kNotFound);
+  // Deleting what is not there succeeds, if the store knows that; what is there stays.
+  static_cast<void>(store().remove("x", call));
+  EXPECT_EQ(get("x", 0, 10), "0123456789");
 }
 
 }  // namespace

@@ -19,8 +19,8 @@
 #include <thread>
 
 #include "auth/azure_tokens.h"
-#include "http/date.h"
 #include "http/uri.h"
+#include "store/azure/azure_answers.h"
 #include "store/azure/azure_batch.h"
 #include "store/azure/azure_errors.h"
 #include "store/azure/azure_protocol.h"
@@ -29,6 +29,7 @@
 #include "store/engine_store.h"
 #include "store/finish_upload.h"
 #include "store/list_pager.h"
+#include "store/named_version.h"
 #include "store/transfer/transfer_engine.h"
 #include "store/vendor/error_table.h"
 
@@ -54,42 +55,9 @@ constexpr std::string_view kNoContainer = "ContainerNotFound";
 constexpr std::size_t kParallelDeletes = 8;
 constexpr std::chrono::milliseconds kMaxCopyPause{5000};  ///< Between two looks at a pending copy.
 
-Result<http::ResponseHead> head_of(const HttpAnswer& answer) {
-  http::ResponseHead head;
-  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
-  if (head_bytes == 0) return Status(Code::kCorrupt, "the answer's head is cut off");
-  return head;
-}
-
-/// Version and time from the head of an answer; no size.
-ObjectInfo object_info(const std::string& key, const http::ResponseHead& head) {
-  ObjectInfo info;
-  info.key = key;
-  info.etag = head.etag;
-  if (const auto modified = http::parse_http_date(head.header("last-modified"))) {
-    info.modified_unix_s = modified->time_since_epoch().count();
-  }
-  return info;
-}
-
-/// The same of a whole blob, with what else the answer to HEAD tells.
-Result<ObjectInfo> blob_info(const std::string& key, const http::ResponseHead& head) {
-  if (!head.content_length)
-    return Status(Code::kCorrupt, "the answer does not say how long the object is");
-  ObjectInfo info = object_info(key, head);
-  info.size_bytes = *head.content_length;
-  info.details = object_details(head);
-  return info;
-}
-
 /// The version that is meant, where one is named.
 void add_version(const CallOptions& call, HttpCall& http) {
   if (!call.version_id.empty()) http.query.emplace_back("versionid", call.version_id);
-}
-
-bool is_directory(const http::ResponseHead& head) noexcept {
-  return http::equals_ignoring_case(head.header("x-ms-meta-hdi_isfolder"), "true") ||
-         head.header("x-ms-resource-type") == "directory";
 }
 
 class AzureStore final : public EngineStore {
@@ -132,6 +100,13 @@ class AzureStore final : public EngineStore {
  private:
   Result<HttpCall> object_call(const char* method, const std::string& key) const;
   std::string copy_source(const std::string& key, const std::string& version_id) const;
+  /// Where a version is named: that the service knows it (emulators do not), before something is
+  /// done with it that would be done with the newest.
+  Status check_version(const std::string& key, const CallOptions& call) {
+    if (call.version_id.empty()) return {};
+    auto found = head(key, call);
+    return found ? Status() : std::move(found).error();
+  }
   Result<ObjectInfo> run_copy(const HttpCall& http, const std::string& to_key,
                               const CallOptions& call);
   Result<ObjectInfo> set_type(const std::string& key, const ObjectInfo& version,
@@ -168,10 +143,12 @@ Status AzureStore::check_call(const std::string& what, const CallOptions& call) 
 Result<ObjectInfo> AzureStore::head(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
   add_version(call, http);
-  return engine()->call(http, call, [&key](const HttpAnswer& answer) -> Result<ObjectInfo> {
+  return engine()->call(http, call, [&](const HttpAnswer& answer) -> Result<ObjectInfo> {
     HEADRACE_TRY_ASSIGN(const http::ResponseHead head, head_of(answer));
     if (is_directory(head)) return Status(Code::kNotFound, "it is a directory");
-    return blob_info(key, head);
+    HEADRACE_TRY_ASSIGN(ObjectInfo info, blob_info(key, head));
+    HEADRACE_TRY(check_named_version(info.details.get(), call.version_id));
+    return info;
   });
 }
 
@@ -198,6 +175,9 @@ Result<ListPage> AzureStore::list(const ListRequest& request, const CallOptions&
 Status AzureStore::remove(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", key));
   add_version(call, http);
+  Status status = check_version(key, call);
+  if (status.code() == Code::kNotFound) return {};
+  HEADRACE_TRY(std::move(status));
   auto answer = engine()->call(http, call);
   return answer ? Status() : vendor::without_missing(std::move(answer).error(), kNoContainer);
 }
@@ -214,6 +194,7 @@ Result<ObjectInfo> AzureStore::copy(const std::string& from_key, const std::stri
   const ObjectSettings& settings =
       effective_settings(protocol_->config().settings, call.settings, room);
   HEADRACE_TRY(check_azure_settings(settings).annotate(http.what));
+  HEADRACE_TRY(check_version(from_key, call));
   http.headers = setting_fields(settings_of_copy(settings));
   http.headers.emplace_back("x-ms-copy-source", copy_source(from_key, call.version_id));
   CallOptions limited{.deadline = call.deadline, .stop = call.stop};

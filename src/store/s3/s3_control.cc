@@ -19,6 +19,7 @@
 #include "http/date.h"
 #include "http/uri.h"
 #include "store/list_pager.h"
+#include "store/named_version.h"
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_xml.h"
 #include "store/vendor/error_table.h"
@@ -103,8 +104,20 @@ Result<HttpCall> S3Control::object_call(const char* method, const std::string& k
 Result<ObjectInfo> S3Control::head(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
   add_version(call, http);
-  const auto read = [&key](const HttpAnswer& answer) { return object_info(key, answer); };
-  return engine_->call(http, call, read);
+  return engine_->call(http, call, [&](const HttpAnswer& answer) -> Result<ObjectInfo> {
+    HEADRACE_TRY_ASSIGN(ObjectInfo info, object_info(key, answer));
+    HEADRACE_TRY(check_named_version(info.details.get(), call.version_id));
+    return info;
+  });
+}
+
+Status S3Control::check_version(const std::string& key, const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("HEAD", key));
+  add_version(call, http);
+  const auto info = engine_->call(
+      http, call, [&key](const HttpAnswer& answer) { return object_info(key, answer); });
+  if (!info) return {};
+  return check_named_version((*info).details.get(), call.version_id).annotate(http.what);
 }
 
 Result<ListPage> S3Control::list(const ListRequest& request, const CallOptions& call) {
@@ -144,6 +157,7 @@ Result<ListPage> S3Control::list(const ListRequest& request, const CallOptions& 
 Status S3Control::remove(const std::string& key, const CallOptions& call) {
   HEADRACE_TRY_ASSIGN(HttpCall http, object_call("DELETE", key));
   add_version(call, http);
+  if (!call.version_id.empty()) HEADRACE_TRY(check_version(key, call));
   auto answer = engine_->call(http, call);
   return answer ? Status() : vendor::without_missing(std::move(answer).error(), "NoSuchBucket");
 }

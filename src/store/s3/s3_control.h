@@ -43,6 +43,9 @@ class S3Control {
   std::string url_of(std::string_view key) const;
   Result<HttpCall> object_call(const char* method, const std::string& key) const;
   std::string copy_source(const std::string& key, const std::string& version_id) const;
+  /// kUnsupported when the store answers about another version than CallOptions::version_id: it
+  /// would delete that. Marks of deletion cannot be asked for.
+  Status check_version(const std::string& key, const CallOptions& call);
   std::vector<Status> remove_each(std::span<const std::string> keys, const CallOptions& call);
   /// What a copy says of its target besides the key: in `http`, and where it replaces some of the
   /// source's settings, all of those that remain.

@@ -281,6 +281,7 @@ Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::strin
   http.what = "COPY " + url_of(from_key) + " to " + url_of(to_key);
   if (Status s = protocol_->check_key(from_key); !s.ok()) return std::move(s).annotate(http.what);
   http.headers = {{"x-amz-copy-source", copy_source(from_key, call.version_id)}};
+  if (!call.version_id.empty()) HEADRACE_TRY(check_version(from_key, call));
   HEADRACE_TRY(add_settings(from_key, call, http));
   const auto etag = engine_->call(
       http, call, [](const HttpAnswer& answer) { return parse_result_etag(answer.body); });

@@ -20,6 +20,7 @@
 #include "base/crc32c.h"
 #include "base/crc64nvme.h"
 #include "net/net_errors.h"
+#include "store/named_version.h"
 #include "store/transfer/redirect.h"
 
 namespace headrace::transfer {
@@ -523,7 +524,13 @@ std::optional<Connection::Want> Connection::succeed() {
       if (op_->request.etag.empty()) op_->etag = head_.etag;
       if (context_.options.verify_checksums)
         op_->object_checksum = context_.protocol.object_checksum_of(op_->request, head_);
-      if (op_->request.wants_details) op_->details = context_.protocol.details_of(head_);
+      // The head of a 416 is about the answer.
+      const std::string_view version_id = op_->request.version_id;
+      if (head_.status != 416 && (op_->request.wants_details || !version_id.empty())) {
+        op_->details = context_.protocol.details_of(head_);
+        if (Status s = check_named_version(op_->details.get(), version_id); !s.ok())
+          return fail(std::move(s));
+      }
     }
   }
   is_over_ = true;
