@@ -80,7 +80,7 @@ TEST_F(HfConfigTest, RevisionsMayHaveSlashes) {
 TEST_F(HfConfigTest, RefusesWhatNamesNoRepository) {
   for (const char* url :
        {"hf://datasets", "hf://spaces", "hf://datasets/@main", "hf://datasets/o/n@",
-        "hf://datasets/o/n@/a", "hf://datasets/o/n@refs/pr/", "hf://datasets/o/n@%", "hf://o/n?x=1",
+        "hf://datasets/o/n@/a", "hf://datasets/o/n@refs/pr", "hf://datasets/o/n@%", "hf://o/n?x=1",
         "hf://datasets/o/n/a/../b", "hf://datasets/o/n/a//b"}) {
     auto config = make(url);
     ASSERT_FALSE(config) << url;

@@ -87,6 +87,16 @@ TEST_F(HfProtocolTest, ReadsThePathAtTheCommit) {
   EXPECT_EQ(web_->asked.url, "https://huggingface.co/api/datasets/o/n/revision/v1?expand=sha");
 }
 
+TEST_F(HfProtocolTest, RefusesWhatTheHubDoesNotHave) {
+  Request request = get("k");
+  request.version_id = "v1";
+  EXPECT_EQ(head_of(request).error().code(), Code::kUnsupported);
+  request = get("k");
+  request.op = Op::kPut;
+  EXPECT_EQ(head_of(request).error().code(), Code::kUnsupported);
+  EXPECT_EQ(head_of(get("a/../k")).error().code(), Code::kInvalidArgument);
+}
+
 TEST_F(HfProtocolTest, CallsNameTheCommitToo) {
   ASSERT_TRUE(head_of(get("k")));
   HttpCall call;
