@@ -338,6 +338,7 @@ def test_a_second_sync_copies_nothing(hub: FakeHub, cli: Any, tmp_path: Path) ->
 
 def test_the_log_names_the_commit(hub: FakeHub, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "headrace")
+    log.pass_on()  # the level
     with hr.Store(URL) as store:
         assert keys(store)
     log.pass_on(all_counts=True)
