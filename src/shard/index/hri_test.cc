@@ -199,7 +199,9 @@ TEST(Index, KnowsWhatMayBeWrongWithAShard) {
     const std::string bytes = without({shard});
     auto view = IndexView::parse(as_bytes(bytes));
     ASSERT_EQ(view.has_value(), code != Code::kDenied);
-    if (view) EXPECT_EQ(view->broken()[0].code, code);
+    if (view) {
+      EXPECT_EQ(view->broken()[0].code, code);
+    }
   }
 }
 
