@@ -514,7 +514,7 @@ def test_gc_goes_by_the_time_that_the_store_tells(run_17: Path) -> None:
 def test_gc_asks_on_a_terminal(run_17: Path) -> None:
     name = leave(run_17, 0, 4)
     age(run_17, GRACE_SECONDS + 1)
-    for answer, code, is_there in ((b"n\n", 130, True), (b"y\n", 0, False)):
+    for answer, code, is_there in ((b"n\n", 1, True), (b"y\n", 0, False)):
         terminal, other = pty.openpty()
         with subprocess.Popen(
             [sys.executable, "-m", "headrace.cli", "ckpt", "gc", str(run_17)],

@@ -74,7 +74,7 @@ def test_a_checkpoint_without_the_loaders_state_is_refused(runs: Runs) -> None:
 
 
 def test_a_data_loader_around_the_loader_is_not_kept_in_a_checkpoint(runs: Runs) -> None:
-    runs.check_refused("kept", "A checkpoint holds loader.state_dict()")
+    runs.check_refused("kept", "a checkpoint holds loader.state_dict()")
 
 
 @pytest.mark.parametrize("way", VALIDATING)

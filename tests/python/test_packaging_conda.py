@@ -20,6 +20,7 @@ PACKAGES = {
     "OpenSSL": "openssl",
     "PNG": "libpng",
     "PkgConfig": None,
+    "Python": None,
     "Python3": None,
     "Snappy": "snappy",
     "TIFF": "libtiff",

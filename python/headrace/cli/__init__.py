@@ -26,9 +26,16 @@ def __getattr__(name: str) -> Any:
     return app
 
 
+def _load_commands() -> Any:
+    from headrace.cli.commands import app
+    from headrace.cli.library import click_command
+
+    return click_command(app)
+
+
 def _run(arguments: list[str]) -> int:
     if arguments[:1] == [ASK]:
-        return guard(lambda: answer(arguments[1:]))
+        return guard(lambda: answer(arguments[1:], _load_commands))
     code = quick.run(arguments)
     if code is not None:
         return code

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from headrace import _native
@@ -77,23 +78,24 @@ def completion(
     return 0
 
 
-def answer(words: list[str]) -> int:
+def answer(words: list[str], load_commands: Callable[[], Any]) -> int:
     """Prints what the last of the words may become, one a line; nothing for what is a file's name, or where
-    something fails: nobody can read errors there."""
+    something fails: nobody can read errors there.
+
+    :param load_commands: gives the command-line library's tree of commands, which is slow to import.
+    """
     *before, word = words or [""]
     try:
-        found = _names_in_store(before, word) if "://" in word else _of_commands(before, word)
+        found = (
+            _names_in_store(before, word) if "://" in word else _of_commands(load_commands(), before, word)
+        )
     except (HeadraceError, OSError):
         return 1
     sys.stdout.writelines(f"{each}\n" for each in found if each.startswith(word) and each.isprintable())
     return 0
 
 
-def _of_commands(before: list[str], word: str) -> list[str]:
-    from headrace.cli.commands import app
-    from headrace.cli.library import click_command
-
-    command: Any = click_command(app)
+def _of_commands(command: Any, before: list[str], word: str) -> list[str]:
     for each in before:
         command = getattr(command, "commands", {}).get(each, command)
     if word.startswith("-"):

@@ -29,9 +29,6 @@ COMMANDS: dict[str, Callable[..., int]] = {
     "pack": packing.pack,
 }
 COMMANDS["completion"] = completion
-COMMANDS["run"] = run_file(
-    {name: each for name, each in COMMANDS.items() if name not in ("pack", "completion")}
-)
 
 
 class _NotPlainError(Exception):
@@ -115,3 +112,8 @@ def run(arguments: list[str]) -> int | None:
         return None
     function, words, options = parsed
     return guard(lambda: call(function, words, options))
+
+
+COMMANDS["run"] = run_file(
+    {name: each for name, each in COMMANDS.items() if name not in ("pack", "completion")}, parse
+)

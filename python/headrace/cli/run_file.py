@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["run_file"]
 
 Command = Callable[..., int]
+Parse = Callable[[list[str]], tuple[Command, list[Any], dict[str, Any]] | None]
 AHEAD = 4
 """Commands that are read while others run, by worker."""
 POLL_SECONDS = 0.2
@@ -47,10 +48,12 @@ def _lines(file: str) -> Iterator[_Line]:
 class _Runner:
     """Runs lines beside each other."""
 
-    def __init__(self, commands: Mapping[str, Command], given: dict[str, Any], workers: int) -> None:
+    def __init__(
+        self, commands: Mapping[str, Command], parse: Parse, given: dict[str, Any], workers: int
+    ) -> None:
         from concurrent.futures import ThreadPoolExecutor
 
-        self._commands = commands
+        self._commands, self._parse = commands, parse
         self._given = given
         self._stores = Shared(workers)
         self._pool = ThreadPoolExecutor(workers)
@@ -86,9 +89,7 @@ class _Runner:
         return guard(lambda: self._call(line.words))
 
     def _call(self, words: list[str]) -> int:
-        from headrace.cli.quick import parse
-
-        parsed = parse(words) if words[0] in self._commands else None
+        parsed = self._parse(words) if words[0] in self._commands else None
         if parsed is None:
             known = f"there are {', '.join(self._commands)}"
             why = f"see headrace {words[0]} --help" if words[0] in self._commands else known
@@ -99,8 +100,8 @@ class _Runner:
         return call(function, arguments, options) or 0
 
 
-def run_file(commands: Mapping[str, Command]) -> Command:
-    """The command, which runs these others."""
+def run_file(commands: Mapping[str, Command], parse: Parse) -> Command:
+    """The command, which runs these others as ``parse`` understands their lines."""
 
     def run(
         file: Annotated[str, argument(metavar="FILE", help="A command a line; - is stdin.")],
@@ -128,7 +129,7 @@ def run_file(commands: Mapping[str, Command]) -> Command:
         given = {
             name: value for name, value in where.as_dict().items() if value != getattr(Where, name, None)
         }
-        runner = _Runner(commands, given, workers)
+        runner = _Runner(commands, parse, given, workers)
         try:
             for line in _lines(file):
                 runner.add(line)
