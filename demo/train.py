@@ -97,7 +97,12 @@ def train(args: argparse.Namespace) -> None:
 
     started = time.monotonic()
     loader = headrace.torch.Loader(
-        args.url, batch_size=args.global_batch // world_size, shuffle=True, seed=args.seed, memory=args.memory
+        args.url,
+        batch_size=args.global_batch // world_size,
+        shuffle=True,
+        seed=args.seed,
+        memory=args.memory,
+        unsigned="keep",  # uint16 as they are stored: their bytes are compared later, and the model takes a copy.
     )
     model = ByteTransformer(length=1024)
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
