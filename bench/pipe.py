@@ -2,17 +2,18 @@
 """How much of a store's pipe a Loader fills at default settings.
 
     bench/pipe.py [--profiles s3-standard,gcs,...] [--cases mds,mds-in-order,...] [--mib 1024] [--epochs 3]
-                  [--tell-epochs] [--memory 4GiB] [--loaders 1] [--touch MIB] [--builds DIR,DIR] [--json]
+                  [--link GB/s] [--tell-epochs] [--memory 4GiB] [--loaders 1] [--touch MIB] [--builds DIR,DIR] [--json]
 
 Sets of 4 KiB samples behind `headrace sim` are read for some epochs, each by a fresh process that sets nothing but
 the memory and what the case names: mds (uint16 tokens, shuffled), mds-in-order, mds-py1e (Mosaic's order), mixture
-(two parts of it), tar, tfrecord, litdata, parquet, files (20 KB each). A rate is GB of samples a second in one epoch;
-the first has the ramp in it. The knee is the best of `headrace bench fetch` on the same store in the same run, with
-reads of 1 and 8 MiB, of files as large as they are.
+(two parts of it), tar, tfrecord, litdata, parquet, files (20 KB each). A rate is GB of samples a second in one epoch,
+the ramp at its begin included; steady is what came from a quarter of the last epoch to 19 twentieths. The knee is
+the best of `headrace bench fetch` on the same store in the same run, with reads of 1 and 8 MiB, of files as large as
+they are.
 
-Profiles: those of `headrace sim`; nic-1.5 is s3-standard behind a link of 1.5 GB/s, far has 100 ms and 200 MB/s a
-connection, tenfold 600 ms and 1.25 GB/s in all: 750 MB under way, as on 100 Gbit/s. Client and simulator share the
-machine's cores: where no link limits, the knee of two leaves none idle.
+Profiles: those of `headrace sim`; far has 100 ms and 200 MB/s a connection, tenfold 600 ms and 1.25 GB/s in all: 750
+MB under way, as on 100 Gbit/s. Client and simulator share the machine's cores: where no link limits, the knee of two
+leaves none idle. `--link` puts the store behind a link of so many GB/s; what exceeds it is a burst of the simulator.
 
 `--loaders`: so many processes at once, each a rank of its own, sharing a control file. `--touch`: before the clock
 runs, a process writes to that much memory and frees it: a virtual machine whose host takes free memory back pays 1 to
@@ -50,7 +51,6 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "files": ("files", {"ragged": "arrow"}),
 }
 PROFILES = {
-    "nic-1.5": ["--profile", "s3-standard", "--set", "total_bytes_per_s=1.5e9"],
     "far": [
         *("--set", "first_byte_p50_ms=100", "--set", "first_byte_p99_ms=150"),
         *("--set", "connection_bytes_per_s=200e6"),
@@ -81,14 +81,17 @@ if options.pop("mixture", False):
 rates, begin = [], resource.getrusage(resource.RUSAGE_SELF)
 with hr.Loader(url, batch_size=256, **options) as loader:
     for _ in range(epochs):
-        count, start = 0, time.perf_counter()
+        count, times = 0, [time.perf_counter()]
         for batch in loader:
             count += len(batch.ids)
-        rates.append(count * size / (time.perf_counter() - start) / 1e9)
+            times.append(time.perf_counter())
+        rates.append(count * size / (times[-1] - times[0]) / 1e9)
     stats = loader.stats()
+first, last = len(times) // 4, len(times) * 19 // 20
+steady = count * size * (last - first) / (len(times) - 1) / (times[last] - times[first]) / 1e9
 end = resource.getrusage(resource.RUSAGE_SELF)
 cpu = end.ru_utime + end.ru_stime - begin.ru_utime - begin.ru_stime
-print(json.dumps({"rates": rates, "cpu_s_per_gb": cpu / (count * epochs * size / 1e9),
+print(json.dumps({"rates": rates, "steady": steady, "cpu_s_per_gb": cpu / (count * epochs * size / 1e9),
                   "rss_bytes": end.ru_maxrss << 10, "peak_bytes": stats["pool.peak_bytes"],
                   "stalls": stats["stall_seconds"]}))
 """
@@ -142,6 +145,7 @@ def read(given: dict[str, Any], env: dict[str, str], count: int) -> dict[str, An
         )
     row: dict[str, Any] = {
         "rates": [sum(rates) for rates in zip(*(answer["rates"] for answer in answers), strict=True)],
+        "steady": sum(answer["steady"] for answer in answers),
         "cpu_s_per_gb": statistics.mean(answer["cpu_s_per_gb"] for answer in answers),
         "rss_bytes": sum(answer["rss_bytes"] for answer in answers),
         "stalls": answers[0]["stalls"],
@@ -153,11 +157,11 @@ def read(given: dict[str, Any], env: dict[str, str], count: int) -> dict[str, An
 
 def show(row: dict[str, Any]) -> None:
     rates = " ".join(f"{rate:.2f}" for rate in row["rates"])
-    first, best = row["rates"][0] / row["knee"], row["rates"][-1] / row["knee"]
+    first, steady = row["rates"][0] / row["knee"], row["steady"] / row["knee"]
     print(
-        f"{row['profile']:12} {row['case']:13} {row['build'] or 'installed':14} {rates} of {row['knee']:.2f} GB/s, "
+        f"{row['profile']:12} {row['case']:13} {row['build'] or 'installed':14} {rates}, steady {row['steady']:.2f} of {row['knee']:.2f} GB/s, "
         f"{row['cpu_s_per_gb']:.2f} CPU s/GB, {row['rss_bytes'] >> 20} MiB resident, slowest {row['slowest']:.2f}\n"
-        f"    {'#' * round(BAR * best):{BAR}}| {best:.2f}, first {first:.2f}",
+        f"    {'#' * round(BAR * steady):{BAR}}| {steady:.2f}, first {first:.2f}",
         flush=True,
     )
 
@@ -197,6 +201,7 @@ def main() -> None:
     parser.add_argument("--tell-epochs", action="store_true", help="the loader may read on into the next")
     parser.add_argument("--memory", default="4GiB")
     parser.add_argument("--loaders", type=int, default=1)
+    parser.add_argument("--link", type=float, metavar="GB/s")
     parser.add_argument("--touch", type=int, default=0, metavar="MIB")
     parser.add_argument("--builds", default="")
     parser.add_argument("--json", action="store_true")
@@ -209,6 +214,8 @@ def main() -> None:
             make_data(bucket, CASES[case][0], options.mib, builds[-1])
             for profile in options.profiles.split(","):
                 words = PROFILES.get(profile, ["--profile", profile])
+                if options.link:
+                    words = [*words, "--set", f"total_bytes_per_s={options.link * 1e9:.0f}"]
                 with simulator(Path(directory), builds[-1], *words, "--seed", "5", "--unsigned") as port:
                     measure(case, profile, builds, port, options)
 

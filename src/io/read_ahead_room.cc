@@ -5,9 +5,17 @@
 // After a step the first room full was asked for with another room and does not count. One unlucky
 // look takes nothing back: the store's control follows a larger room only after two or three
 // latencies, as it measures, too.
+//
+// What a step brought is measured twice. Bytes a second of one room full come in bursts: of a way
+// that takes twice as much, every third doubling seemed to bring too little. How long requests take
+// is steady, and says by Little's law how many bytes a second are on the way: twice as many where
+// requests take no longer than before, no more where they take twice as long because the way (or
+// the processor) is full. But that is too much where a larger room is full of what has come and
+// waits for its turn. So the geometric mean of both counts.
 #include "io/read_ahead_room.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace headrace::io {
 namespace {
@@ -33,6 +41,10 @@ void Arrivals::add(const Completion& completion, std::uint64_t length_bytes,
   const auto held = completion.sent - completion.submitted;
   const auto took = completion.finished - completion.submitted;
   if (was_held || held * kHeldPart >= took) held_bytes += length_bytes;
+  const TimePoint sent = completion.was_cached ? completion.submitted : completion.sent;
+  const std::chrono::duration<double, std::micro> us = completion.finished - sent;
+  ++requests;
+  log_us += std::log(std::max(us.count(), 1.0));
 }
 
 void ReadAheadRoom::begin(std::uint64_t fixed_bytes, std::uint64_t first_bytes,
@@ -51,6 +63,8 @@ void ReadAheadRoom::look(const Arrivals& arrivals, TimePoint now) noexcept {
   const bool is_held = (arrivals.held_bytes - from_.held_bytes) * kHeldShare >= arrived;
   const bool is_wanted = is_refused_ && is_waited_for_ && !is_held;
   const double elapsed_s = std::chrono::duration<double>(now - since_).count();
+  const auto requests = static_cast<double>(arrivals.requests - from_.requests);
+  const double log_us = (arrivals.log_us - from_.log_us) / std::max(requests, 1.0);
   from_ = arrivals;
   since_ = now;
   is_refused_ = is_waited_for_ = false;
@@ -59,18 +73,26 @@ void ReadAheadRoom::look(const Arrivals& arrivals, TimePoint now) noexcept {
   } else if (phase_ == Phase::kRest) {
     if (--rest_left_ == 0) phase_ = Phase::kMeasure;
   } else if (elapsed_s > 0) {
-    const double bytes_per_s = static_cast<double>(arrived) / elapsed_s;
-    if (smaller_bytes_ > 0) {
-      judge(bytes_per_s);
-    }
-    if (phase_ == Phase::kMeasure && is_wanted && !is_second_look_) grow(bytes_per_s);
+    const Found found{.bytes_per_s = static_cast<double>(arrived) / elapsed_s,
+                      .log_us = log_us,
+                      .is_held = is_held};
+    if (smaller_bytes_ > 0) judge(found);
+    if (phase_ == Phase::kMeasure && is_wanted && !is_second_look_) grow(found);
   }
 }
 
-/// Keeps the last step, takes it back, or looks again.
-void ReadAheadRoom::judge(double bytes_per_s) noexcept {
+bool ReadAheadRoom::was_of_use(const Found& found) const noexcept {
   const double growth = static_cast<double>(ahead_bytes_) / static_cast<double>(smaller_bytes_);
-  if (bytes_per_s >= smaller_bytes_per_s_ * (1 + kLeastGain * (growth - 1))) {
+  const double by_bytes = found.bytes_per_s / smaller_.bytes_per_s;
+  const double by_time = growth * std::exp(smaller_.log_us - found.log_us);
+  // What the store holds back is not on its way, and makes nothing slower there.
+  const double gain = found.is_held ? by_bytes : std::sqrt(by_bytes * by_time);
+  return gain >= 1 + kLeastGain * (growth - 1);
+}
+
+/// Keeps the last step, takes it back, or looks again.
+void ReadAheadRoom::judge(const Found& found) noexcept {
+  if (was_of_use(found)) {
     found_bytes_ = ahead_bytes_;
     is_last_step_good_ = true;
     smaller_bytes_ = 0;
@@ -89,11 +111,11 @@ void ReadAheadRoom::judge(double bytes_per_s) noexcept {
   }
 }
 
-void ReadAheadRoom::grow(double bytes_per_s) noexcept {
+void ReadAheadRoom::grow(const Found& found) noexcept {
   if (is_all()) return;
   is_last_step_good_ = false;
   smaller_bytes_ = ahead_bytes_;
-  smaller_bytes_per_s_ = bytes_per_s;
+  smaller_ = found;
   const std::uint64_t step = is_near_ ? ahead_bytes_ / kSmallStep + 1 : ahead_bytes_;
   ahead_bytes_ = std::min(most_ahead_bytes_, ahead_bytes_ + step);
   phase_ = Phase::kFill;

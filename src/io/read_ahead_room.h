@@ -4,9 +4,10 @@
 /// store and touches no more memory than that takes. A closed loop without I/O, clocks or threads.
 ///
 /// Law (docs/design/0039): what is read ahead grows while the reader waits, this room is what holds
-/// reads back, and the store takes at once what it is given; and a step that brought no more bytes
-/// a second is taken back. How many requests a store takes is found by its own control
-/// (docs/design/0012); requests beyond that only wait there.
+/// reads back, and the store takes at once what it is given; and a step that brought no more, by the
+/// bytes a second that came and by the time that each request took, is taken back. How many requests
+/// a store takes is found by its own control (docs/design/0012); requests beyond that only wait
+/// there.
 ///
 /// Place: a loader asks one before each read, for as long as it lives, so that an epoch begins with
 /// what the one before has found; all other readers ask through ReadBudget. Threads: its owner's.
@@ -23,6 +24,10 @@ struct Arrivals {
   /// Of these, the bytes of requests that the store held back for a quarter of their time or more
   /// before it sent them.
   std::uint64_t held_bytes = 0;
+  std::uint64_t requests = 0;
+  /// Sum of the logarithms of the microseconds from the sending of each to its last byte: the mean
+  /// of these forgives the one request in a thousand that takes a second.
+  double log_us = 0;
 
   /// A read of so many bytes has ended. `was_held`: its owner has held it back as well.
   void add(const Completion& completion, std::uint64_t length_bytes, bool was_held) noexcept;
@@ -55,8 +60,15 @@ class ReadAheadRoom {
     kMeasure,  ///< Bytes a second of one room full.
     kRest,     ///< The last step was taken back.
   };
-  void judge(double bytes_per_s) noexcept;
-  void grow(double bytes_per_s) noexcept;
+  /// What a look has found.
+  struct Found {
+    double bytes_per_s = 0;
+    double log_us = 0;  ///< Mean of the requests.
+    bool is_held = false;
+  };
+  bool was_of_use(const Found& found) const noexcept;
+  void judge(const Found& found) noexcept;
+  void grow(const Found& found) noexcept;
 
   std::uint64_t fixed_bytes_ = 0;
   std::uint64_t most_ahead_bytes_ = 0;
@@ -64,7 +76,7 @@ class ReadAheadRoom {
   std::uint64_t found_bytes_ = 0;  ///< What proved to be of use.
   Phase phase_ = Phase::kFill;
   std::uint64_t smaller_bytes_ = 0;  ///< Before the last step; 0: none is being judged.
-  double smaller_bytes_per_s_ = 0;
+  Found smaller_;
   bool is_second_look_ = false;
   bool is_last_step_good_ = false;
   bool is_near_ = false;    ///< A step was of no use before: from here on by small ones.

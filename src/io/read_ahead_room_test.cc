@@ -3,13 +3,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 
 namespace headrace::io {
 namespace {
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 
-/// A store that sends at most `most_bytes` at a time and brings each byte after `latency_s`.
+/// A store that sends at most `most_bytes` at a time and brings each request after `latency_s`.
 struct Way {
   double most_bytes;
   double latency_s;
@@ -32,14 +34,28 @@ class RoomRun {
 
   /// So many bytes a second come, whatever is asked for.
   void run_at(double bytes_per_s, double seconds) {
-    for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) step(bytes_per_s, true, false);
+    for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) {
+      step(bytes_per_s, true, false, static_cast<double>(ahead()) / bytes_per_s);
+    }
   }
   /// Looks each millisecond; the training loop takes `wanted_bytes_per_s`.
   void run(const Way& way, double seconds, double wanted_bytes_per_s = 1e18) {
     for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) {
       const double goodput = way.goodput(ahead());
       step(std::min(goodput, wanted_bytes_per_s), goodput < wanted_bytes_per_s,
-           way.holds_back(ahead()));
+           way.holds_back(ahead()), way.latency_s);
+    }
+  }
+  /// As run(), of a link that carries `most_bytes` and holds nothing back: requests take longer
+  /// instead. Bytes come in bursts of a tenth of a second.
+  void run_bursts(const Way& way, double seconds) {
+    double burst = 1;
+    for (int i = 0; i < static_cast<int>(seconds * 1000); ++i) {
+      if (i % 100 == 0) burst = std::uniform_real_distribution(0.6, 1.4)(random_);
+      const double goodput = way.goodput(ahead());
+      const double took_s = static_cast<double>(ahead()) / goodput;
+      step(goodput * burst, true, false,
+           took_s * std::uniform_real_distribution(0.8, 1.2)(random_));
     }
   }
   std::uint64_t ahead() const { return room.bytes() - fixed_bytes_; }
@@ -47,10 +63,12 @@ class RoomRun {
   ReadAheadRoom room;
 
  private:
-  void step(double bytes_per_s, bool is_waited_for, bool is_held) {
+  void step(double bytes_per_s, bool is_waited_for, bool is_held, double took_s) {
     const auto arrived = static_cast<std::uint64_t>(bytes_per_s / 1000);
     arrivals_.bytes += arrived;
     if (is_held) arrivals_.held_bytes += arrived;
+    ++arrivals_.requests;
+    arrivals_.log_us += std::log(took_s * 1e6);
     now_ += std::chrono::milliseconds(1);
     room.on_refused();
     if (is_waited_for) room.on_wait();
@@ -60,6 +78,7 @@ class RoomRun {
   const std::uint64_t fixed_bytes_;
   Arrivals arrivals_;
   TimePoint now_{};
+  std::mt19937 random_{7};
 };
 
 TEST(ReadAheadRoom, FillsTheWayWithinTwoSecondsAndTakesNoMoreThanTwiceThat) {
@@ -72,6 +91,17 @@ TEST(ReadAheadRoom, FillsTheWayWithinTwoSecondsAndTakesNoMoreThanTwiceThat) {
     run.run(way, 60);
     EXPECT_LE(static_cast<double>(run.ahead()), std::max(2.7 * way.most_bytes, 64.0 * kMiB))
         << "memory is the bound, not the target";
+  }
+}
+
+TEST(ReadAheadRoom, BurstsDoNotKeepItSmall) {
+  const Way ways[] = {{225e6, 0.15}, {455e6, 0.13}, {750e6, 0.6}};
+  for (const Way& way : ways) {
+    RoomRun run(512 * kMiB, 576 * kMiB, 4096 * kMiB);
+    run.run_bursts(way, 20 * way.latency_s);
+    EXPECT_GE(way.goodput(run.ahead()), 0.9 * way.full()) << way.most_bytes;
+    run.run_bursts(way, 60);
+    EXPECT_LE(static_cast<double>(run.ahead()), 4 * way.most_bytes) << way.most_bytes;
   }
 }
 

@@ -16,22 +16,27 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 /// budget has come to after `count` reads.
 std::uint64_t found(ReadBudget& budget, int most, int count) {
   constexpr Microseconds kTook{100'000};
-  std::deque<Microseconds> under_way;
+  struct Read {
+    Microseconds begin, end;
+  };
+  std::deque<Read> under_way;
   Microseconds now{0};
   for (int i = 0; i < count; ++i) {
     while (budget.try_take(kMiB, under_way.empty())) {
       const Microseconds soonest = now + kTook;
-      under_way.push_back(under_way.empty() ? soonest
-                                            : std::max(soonest, under_way.back() + kTook / most));
+      under_way.push_back({now, under_way.empty()
+                                    ? soonest
+                                    : std::max(soonest, under_way.back().end + kTook / most)});
     }
     budget.on_wait();
-    now = under_way.front();
+    const Read read = under_way.front();
+    now = read.end;
     under_way.pop_front();
     budget.give_back(kMiB);
     Completion completion;
     completion.length_bytes = kMiB;
-    completion.submitted = completion.sent = TimePoint(now - kTook);
-    completion.finished = TimePoint(now);
+    completion.submitted = completion.sent = TimePoint(read.begin);
+    completion.finished = TimePoint(read.end);
     budget.on_end(completion);
   }
   return budget.bytes();
