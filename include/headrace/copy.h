@@ -98,7 +98,8 @@ struct CopyOptions {
   bool keeps_times = false;   ///< Local targets get the source's time of modification.
   bool syncs_files = false;   ///< fsync local files before they get their name.
   /// Objects up to twice this size travel in one request, larger ones in parts of it. 0: 8 MiB, or
-  /// more when the store's limit of parts demands it. Larger: fewer requests, more memory.
+  /// more when the store's limit of parts demands it; objects above 16 MiB are downloaded in parts
+  /// of 4 MiB. Larger: fewer requests, more memory.
   std::uint64_t part_bytes = 0;
   std::uint64_t memory_bytes = std::uint64_t{256} << 20;  ///< Of data under way; at least 1 MiB.
   /// Requests, all together; > 0. A ceiling: how many of them are on the wire is found by the

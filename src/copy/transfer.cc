@@ -32,6 +32,10 @@ namespace {
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 // S3's clients of today use 8 MiB: a first-byte time of 30 ms is then a quarter of a part's time.
 constexpr std::uint64_t kDefaultPartBytes = 8 * kMiB;
+/// Of a download, where a part is no more than a request: as the loader reads (docs/design/0039).
+/// Half as many bytes are on their way for the same rate, and memory that is touched for the first
+/// time is what a short copy costs most.
+constexpr std::uint64_t kDefaultReadBytes = 4 * kMiB;
 // Each holds a file or an upload open, and its parts are what is moved first.
 constexpr std::size_t kMostLarge = 32;
 constexpr std::size_t kMostFailures = 10'000;
@@ -64,9 +68,11 @@ Transfer::Transfer(Store& from, Store& to, const CopyOptions& options,
       pool_(std::move(pool)) {
   // At least eight parts fit the memory.
   const std::uint64_t most = std::max(options.memory_bytes / 8 / 4096 * 4096, std::uint64_t{4096});
+  const bool is_download = local_target_ && from_directory_.empty();
   part_bytes_ = std::min(options.part_bytes != 0 ? options.part_bytes : kDefaultPartBytes, most);
   if (!local_target_) part_bytes_ = std::max(part_bytes_, to.traits().min_part_bytes);
   small_bytes_ = std::min(2 * part_bytes_, most);
+  if (is_download && options.part_bytes == 0) part_bytes_ = std::min(kDefaultReadBytes, most);
   if (!local_target_) small_bytes_ = std::min(small_bytes_, to.traits().max_put_bytes);
   // Between files nothing is under way: a mover copies part after part.
   if (local_target_ && !from_directory_.empty()) queue_.set_unlimited();

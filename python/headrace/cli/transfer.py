@@ -37,7 +37,11 @@ class Transfer(Names):
     ] = 512
     part_size: Annotated[
         str | None,
-        option("--part-size", metavar="SIZE", help="Parts of large objects, such as 16MiB; default 8MiB."),
+        option(
+            "--part-size",
+            metavar="SIZE",
+            help="Parts of large objects, such as 16MiB; default 8MiB, down 4MiB.",
+        ),
     ] = None
     memory: Annotated[str, option("--memory", metavar="SIZE", help="Limit of the data under way.")] = "256MiB"
     verify: Annotated[bool, option("--no-verify", help="Without checksums, sent or checked.")] = True
