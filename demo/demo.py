@@ -25,10 +25,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NoReturn
 
-from rich.console import Console
 from rich.table import Table
 
 import headrace as hr
+from headrace.cli.common import console as make_console
 
 HERE = Path(__file__).resolve().parent
 TARBALL = Path("/usr/src/linux-source-6.1.tar.xz")
@@ -38,7 +38,7 @@ GLOBAL_BATCH = 32
 SEED = 17
 CHECKPOINTS = "s3://linux/checkpoints"
 KILL_IN_SAVE_OF_STEP = 60
-console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+console = make_console()
 
 
 @dataclass

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 import typer
 from conftest import contents
+from rich.table import Table
 
 import headrace as hr
 from headrace import sim as simulator
-from headrace.cli import app
+from headrace.cli import app, common
 
 
 @pytest.fixture
@@ -232,3 +233,15 @@ def test_tables_are_never_cut(width: str, tmp_path: Path) -> None:
     assert len(piped.splitlines()) == 2
     os.close(other)
     os.close(terminal)
+
+
+def test_a_table_that_goes_row_by_row_keeps_its_title() -> None:
+    table = Table("reads", "stall seconds by cause", title="Where time went")
+    table.add_row("1,404", "transfer 1.7, other 1.5, first_byte 0.25")
+    narrow = common.console()
+    narrow.width = 40
+    with narrow.capture() as shown:
+        narrow.print(table)
+    text = " ".join(shown.get().split())
+    assert text.startswith("Where time went")
+    assert "first_byte 0.25" in text

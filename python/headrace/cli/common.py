@@ -72,7 +72,9 @@ class _Console(Console):
 
 def _row_by_row(table: Table) -> Table:
     """A line a value, with an empty one between rows."""
-    out = Table(box=None, pad_edge=False, show_header=False)
+    out = Table(
+        title=table.title, title_justify=table.title_justify, box=None, pad_edge=False, show_header=False
+    )
     out.add_column(no_wrap=True)
     out.add_column(overflow="fold")
     rows = zip(*(column.cells for column in table.columns), strict=True)
