@@ -21,8 +21,7 @@ Result<ChunkReader> ChunkReader::create(const BuildContext& context,
 
 ChunkReader::ChunkReader(const BuildContext& context, const std::vector<std::string_view>& keys,
                          std::unique_ptr<RangeFetcher> fetcher)
-    : context_(&context),
-      keys_(&keys),
+    : keys_(&keys),
       fetcher_(std::move(fetcher)),
       ranges_(keys.size()),
       piece_bytes_(context.read_bytes(kPieceBytes)) {}

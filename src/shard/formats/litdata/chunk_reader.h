@@ -53,7 +53,6 @@ class ChunkReader {
               std::unique_ptr<RangeFetcher> fetcher);
   void request(std::size_t chunk);
 
-  const BuildContext* context_;
   const std::vector<std::string_view>* keys_;
   std::unique_ptr<RangeFetcher> fetcher_;
   std::vector<Range> ranges_;
