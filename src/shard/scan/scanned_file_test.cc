@@ -15,7 +15,7 @@ FileSamples samples(bool has_gaps, std::uint64_t cut_bytes) {
 
 TEST(ScannedFile, IsReadAsItWasKept) {
   for (const bool has_gaps : {false, true}) {
-    for (const std::uint64_t cut_bytes : {0, 1, 70'000}) {
+    for (const std::uint64_t cut_bytes : {0U, 1U, 70'000U}) {
       const std::string kept = scanned_to_bytes(
           samples(has_gaps, cut_bytes), {.compression = Compression::kGzip, .raw_bytes = 9});
       auto file = parse_scanned(kept);
