@@ -5,7 +5,7 @@
 #include <string>
 
 #include "headrace/forwarding_store.h"
-#include "store/memory/memory_store.h"
+#include "io/testing/own_memory_store.h"
 
 namespace headrace {
 namespace {
@@ -14,12 +14,7 @@ const Pause kNoPause = [] {};
 
 class StoreClientTest : public ::testing::Test {
  protected:
-  StoreClientTest() {
-    StoreOptions options;
-    options.url = "memory://client-" +
-                  std::string(::testing::UnitTest::GetInstance()->current_test_info()->name());
-    client_ = *StoreClient::wrap(*open_memory_store(options), 1 << 20);
-  }
+  StoreClientTest() { client_ = *StoreClient::wrap(testing::own_memory_store(), 1 << 20); }
   static std::span<const std::byte> bytes_of(const std::string& text) {
     return std::as_bytes(std::span(text));
   }

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "headrace/forwarding_store.h"
-#include "store/memory/memory_store.h"
+#include "io/testing/own_memory_store.h"
 
 namespace headrace {
 namespace {
@@ -63,10 +63,7 @@ class CountingStore : public ForwardingStore {
 class UploadTest : public ::testing::Test {
  protected:
   UploadTest() {
-    StoreOptions options;
-    options.url = "memory://upload-" +
-                  std::string(::testing::UnitTest::GetInstance()->current_test_info()->name());
-    auto store = std::make_unique<CountingStore>(*open_memory_store(options), counts_);
+    auto store = std::make_unique<CountingStore>(testing::own_memory_store(), counts_);
     client_ = *StoreClient::wrap(std::move(store), 1 << 20);
   }
   std::unique_ptr<StoreClient::Upload> begin(Pause pause = kNoPause) {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "headrace/forwarding_store.h"
-#include "store/memory/memory_store.h"
+#include "io/testing/own_memory_store.h"
 
 namespace headrace::io {
 namespace {
@@ -56,10 +56,7 @@ class Contrary final : public ForwardingStore {
 class UploaderTest : public ::testing::Test {
  protected:
   UploaderTest() {
-    StoreOptions options;
-    options.url = "memory://uploader-" +
-                  std::string(::testing::UnitTest::GetInstance()->current_test_info()->name());
-    store_ = std::make_unique<Contrary>(*open_memory_store(options));
+    store_ = std::make_unique<Contrary>(testing::own_memory_store());
     pool_ = *SlabPool::create({.limit_bytes = 64 << 10});
   }
   Slab part(char letter, std::size_t size) {
