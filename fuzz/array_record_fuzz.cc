@@ -1,9 +1,9 @@
 // Any bytes as the data of a chunk with right hashes, as a footer, or as a file.
 #include <array>
-#include <cstdlib>
 #include <vector>
 
 #include "base/endian.h"
+#include "require.h"
 #include "shard/formats/arrayrecord/array_record_driver.h"
 #include "shard/formats/arrayrecord/footer.h"
 #include "shard/formats/arrayrecord/highway_hash.h"
@@ -16,10 +16,6 @@ namespace detail = headrace::detail;
 constexpr std::array<std::uint64_t, 4> kKey{0x2f696c6567656952, 0x0a7364726f636572,
                                             0x2f696c6567656952, 0x0a7364726f636572};
 constexpr std::uint64_t kOffset = 64;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 // A chunk at kOffset of a file; data of less than a block.
 std::vector<std::byte> make_chunk(std::span<const std::byte> data, std::uint64_t record_count,

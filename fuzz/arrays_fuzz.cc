@@ -1,8 +1,8 @@
 // The first byte chooses: the index of a Megatron .bin, a .npy header, a zip directory.
 #include <algorithm>
-#include <cstdlib>
 #include <span>
 
+#include "require.h"
 #include "shard/formats/numpy/npy_header.h"
 #include "shard/formats/numpy/zip_directory.h"
 #include "shard/formats/tokens/megatron.h"
@@ -10,10 +10,6 @@
 namespace {
 
 namespace detail = headrace::detail;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void read_idx(std::span<const std::byte> bytes) {
   const std::uint64_t bin_bytes = std::to_integer<std::uint64_t>(bytes[0]) * 8;

@@ -1,18 +1,14 @@
 // The first bytes choose options, the rest is an image: it becomes exactly the bytes that needs()
 // says, or a Status.
-#include <cstdlib>
 #include <memory>
 #include <span>
 
 #include "headrace/decode.h"
+#include "require.h"
 
 namespace {
 
 using namespace headrace;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 ImageOptions options_of(unsigned first, unsigned second) {
   ImageOptions options;

@@ -1,20 +1,16 @@
 // The first byte chooses what a column is to become, the rest is a value: it becomes exactly the
 // bytes that needs() says, or a Status.
-#include <cstdlib>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "headrace/decode.h"
 #include "headrace/msgpack.h"
+#include "require.h"
 
 namespace {
 
 using namespace headrace;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void is_data_error(const Status& status) {
   require(status.ok() || status.code() == Code::kCorrupt || status.code() == Code::kUnsupported);

@@ -2,20 +2,16 @@
 // when bytes follow it, every shorter piece of it is incomplete or already refused, and the decoder
 // gives the same bytes whatever the cuts.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "http/request.h"
 #include "http/response.h"
+#include "require.h"
 
 namespace {
 
 using headrace::http::ChunkedDecoder;
 using headrace::http::ResponseHead;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void check_head(std::string_view input) {
   ResponseHead head;

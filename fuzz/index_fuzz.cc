@@ -1,8 +1,8 @@
 // Any bytes as an `*.hri` (checksums aside): whatever opens can be asked everything, and every
 // answer is inside its shard.
-#include <cstdlib>
 #include <vector>
 
+#include "require.h"
 #include "shard/dataset/indexed_dataset.h"
 
 namespace {
@@ -13,10 +13,6 @@ using headrace::ColumnBytes;
 using headrace::Dataset;
 using headrace::Extent;
 namespace detail = headrace::detail;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void ask(const Dataset& dataset) {
   std::uint64_t position = 0;

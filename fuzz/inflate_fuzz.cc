@@ -1,8 +1,8 @@
 // The first byte chooses a compression: inflated whole, and as a stream in pieces; both agree.
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "require.h"
 #include "shard/codec/inflate.h"
 #include "shard/codec/stream_inflater.h"
 
@@ -12,10 +12,6 @@ using headrace::detail::Compression;
 using headrace::detail::StreamInflater;
 
 constexpr std::size_t kMostBytes = 1 << 16;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 // Bytes that come out of the stream, at most kMostBytes; `is_whole` when it ended as it should.
 std::vector<std::byte> stream(Compression compression, std::span<const std::byte> stored,

@@ -1,10 +1,10 @@
 // The first byte chooses a parser of LitData: index.json, data_spec, a json leaf, framed tables, an
 // item, a layout.
-#include <cstdlib>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "require.h"
 #include "shard/formats/litdata/data_spec.h"
 #include "shard/formats/litdata/fernet.h"
 #include "shard/formats/litdata/framed.h"
@@ -18,10 +18,6 @@ namespace {
 using headrace::Column;
 using headrace::ColumnBytes;
 namespace detail = headrace::detail;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void read_index(std::string_view text) {
   auto index = detail::parse_litdata_index(text);
@@ -56,11 +52,6 @@ void read_frames(std::span<const std::byte> bytes) {
           detail::parse_arrow_footer(bytes.last(detail::kArrowFooterBytes), bytes.size()))
     require(arrow->offset_bytes + arrow->length_bytes < bytes.size());
   (void)detail::zstd_content_bytes(bytes.first(std::min<std::size_t>(bytes.size(), 18)));
-}
-
-bool is_inside(std::span<const std::byte> part, std::span<const std::byte> whole) {
-  return part.empty() ||
-         (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
 }
 
 void cut_chunk(std::span<const std::byte> bytes) {

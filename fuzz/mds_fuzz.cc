@@ -1,10 +1,10 @@
 // The first byte chooses: an index.json (whole and in pieces), a shard whose samples are cut with
 // columns that the next bytes choose, or a line of a split shard.
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
+#include "require.h"
 #include "shard/codec/inflate.h"
 #include "shard/dataset/index_json.h"
 #include "shard/formats/mds/mds_index.h"
@@ -15,10 +15,6 @@ namespace {
 
 using headrace::Column;
 using headrace::ColumnBytes;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void read_index(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -38,11 +34,6 @@ void read_index(std::span<const std::byte> bytes) {
     require(shard.sample_count * 4 < std::max(shard.raw_bytes, shard.meta.raw_bytes));
     require(!shard.basename.empty() && shard.basename.front() != '/');
   }
-}
-
-bool is_inside(std::span<const std::byte> part, std::span<const std::byte> whole) {
-  return part.empty() ||
-         (part.data() >= whole.data() && part.data() + part.size() <= whole.data() + whole.size());
 }
 
 void cut_shard(std::span<const std::byte> bytes) {

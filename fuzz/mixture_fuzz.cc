@@ -1,16 +1,12 @@
 // A state of a mixture, and the orders that come of it.
-#include <cstdlib>
 #include <string_view>
 
 #include "headrace/mixture.h"
+#include "require.h"
 
 namespace {
 
 using namespace headrace;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 std::shared_ptr<const MixtureSource> make_source() {
   MixtureRequest request;

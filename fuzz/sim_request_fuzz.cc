@@ -1,10 +1,10 @@
 // Requests as the simulator reads them: head, target, body framing. Checks, besides memory errors:
 // the target and the payload are the same whatever the cuts of the body.
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "http/request.h"
+#include "require.h"
 #include "sim/body_reader.h"
 #include "sim/key_path.h"
 #include "sim/object_sums.h"
@@ -14,10 +14,6 @@ namespace {
 
 using headrace::http::RequestHead;
 namespace sim = headrace::sim;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void check_target(const RequestHead& head) {
   sim::Target target;

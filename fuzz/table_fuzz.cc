@@ -1,7 +1,7 @@
 // The first byte chooses: the footer of a Parquet file, the footer or a message of an Arrow file,
 // an index's record of a block, or its layout.
-#include <cstdlib>
 
+#include "require.h"
 #include "shard/formats/table/ipc_stream.h"
 #include "shard/formats/table/parquet_footer.h"
 #include "shard/formats/table/parquet_pages.h"
@@ -14,10 +14,6 @@ using namespace headrace::detail;
 
 // Larger than any input, so that offsets may lie outside of what is there.
 constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 33;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void read_parquet(std::span<const std::byte> bytes) {
   const auto length = parquet_footer_bytes(bytes, kFileBytes);

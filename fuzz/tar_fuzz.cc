@@ -2,10 +2,10 @@
 // Unless the first byte is odd, blocks that look like headers get the right checksum first, or no
 // mutation would pass it.
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
+#include "require.h"
 #include "shard/formats/webdataset/sample_cutter.h"
 #include "shard/formats/webdataset/tar_scan.h"
 #include "shard/testing/drive_scan.h"
@@ -17,10 +17,6 @@ using headrace::ColumnBytes;
 using headrace::detail::FileSamples;
 using headrace::detail::SampleCutter;
 using headrace::detail::TarScan;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void sign_headers(std::vector<std::uint8_t>& tar) {
   for (std::size_t at = 0; at + 512 <= tar.size(); at += 512) {

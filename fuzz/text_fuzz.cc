@@ -1,8 +1,8 @@
 // Any bytes as lines of text or of JSON, or as separated values: the scan ends, the records are the
 // file, and what is cut can be written.
-#include <cstdlib>
 #include <vector>
 
+#include "require.h"
 #include "shard/formats/csv/csv_cutter.h"
 #include "shard/formats/csv/csv_scan.h"
 #include "shard/formats/text/array_scan.h"
@@ -15,10 +15,6 @@ namespace {
 
 using headrace::ColumnBytes;
 namespace detail = headrace::detail;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void write_all(const std::vector<ColumnBytes>& cells, std::size_t most_bytes) {
   for (const ColumnBytes& cell : cells) {

@@ -1,12 +1,12 @@
 // Any bytes as a TFRecord file or as one tf.train.Example. What a scan found can be cut, and what
 // was cut can be written. Unless the first byte is odd, the checksums of frames are made right
 // first, or no mutation would pass them.
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "base/crc32c.h"
 #include "base/endian.h"
+#include "require.h"
 #include "shard/formats/tfrecord/example_cutter.h"
 #include "shard/formats/tfrecord/record.h"
 #include "shard/formats/tfrecord/record_scan.h"
@@ -16,10 +16,6 @@ namespace {
 
 using headrace::ColumnBytes;
 namespace detail = headrace::detail;
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void sign_frames(std::vector<std::byte>& file) {
   std::size_t at = 0;

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <vector>
 
 #include "net/tls_record.h"
+#include "require.h"
 
 namespace {
 
@@ -26,10 +26,6 @@ constexpr std::array<unsigned char, 16> kKey = {0xcb, 0xee, 0x75, 0x71, 0xc6, 0x
                                                 0xa3, 0x27, 0xa2, 0xe8, 0x79, 0xdf, 0xcd, 0x45};
 constexpr std::array<unsigned char, 12> kIv = {0x3f, 0x22, 0xfb, 0xb6, 0x1c, 0x14,
                                                0x12, 0xe6, 0x92, 0x98, 0x6d, 0x64};
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 /// The record number `sequence` (below 256) with `inner`: content, type, padding.
 Bytes sealed(std::span<const std::uint8_t> inner, unsigned char sequence) {
