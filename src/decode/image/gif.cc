@@ -1,13 +1,12 @@
 // The first frame, on the screen that the file declares: what a frame does not cover is colour 0,
 // or the transparent one where there is one, as Pillow has it.
-#include "decode/image/gif.h"
-
 #include <gif_lib.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 
+#include "decode/image/codecs.h"
 #include "decode/image/scratch.h"
 #include "decode/image/whole_image.h"
 

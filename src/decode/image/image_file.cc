@@ -1,11 +1,7 @@
 #include "decode/image/image_file.h"
 
-#include "decode/image/gif.h"
-#include "decode/image/jpeg.h"
+#include "decode/image/codecs.h"
 #include "decode/image/pil_image.h"
-#include "decode/image/png.h"
-#include "decode/image/tiff.h"
-#include "decode/image/webp.h"
 
 namespace headrace::detail {
 namespace {

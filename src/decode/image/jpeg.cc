@@ -4,8 +4,6 @@
 //   markers lose nothing: well-known datasets have such files.
 // - A region takes some columns more than it shows: upsampled colour at its edges depends on the
 //   neighbours.
-#include "decode/image/jpeg.h"
-
 #include <jerror.h>
 #include <jpeglib.h>
 
@@ -14,6 +12,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "decode/image/codecs.h"
 #include "decode/image/color.h"
 #include "decode/image/scratch.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "decode/image/codecs.h"
 #include "decode/image/exif.h"
-#include "decode/image/jpeg.h"
 
 namespace headrace::detail {
 namespace {

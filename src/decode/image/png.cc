@@ -2,8 +2,6 @@
 // nothing
 //   that has a destructor.
 // - Rows are converted by libpng to 8 bits of grey or RGB, with or without alpha; the rest is ours.
-#include "decode/image/png.h"
-
 #include <png.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "decode/image/codecs.h"
 #include "decode/image/exif.h"
 #include "decode/image/scratch.h"
 #include "decode/image/whole_image.h"

@@ -3,7 +3,7 @@
 // - Messages go to a handler of the file, never to stderr, and never to the process's handlers,
 //   which others may have set. Handlers of a file came with libtiff 4.5: a build with an older one
 //   reads no TIFF.
-#include "decode/image/tiff.h"
+#include "decode/image/codecs.h"
 
 #ifdef HEADRACE_HAS_TIFF
 #include <tiffio.h>

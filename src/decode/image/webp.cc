@@ -1,8 +1,6 @@
 // An animation is a canvas and frames, each a still image without RIFF's head, which libwebp reads
 // as well. The first frame lies somewhere on the canvas; what it does not cover is transparent
 // black, as Pillow has it.
-#include "decode/image/webp.h"
-
 #include <webp/decode.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <string_view>
 
 #include "base/endian.h"
+#include "decode/image/codecs.h"
 #include "decode/image/exif.h"
 #include "decode/image/scratch.h"
 #include "decode/image/whole_image.h"
