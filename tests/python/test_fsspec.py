@@ -67,7 +67,18 @@ class TestCached(SmallerSuite):
         return "b/inside"
 
 
-class TestVersitygw(SmallerSuite):
+class ServerSuite(SmallerSuite):
+    bucket: tuple[str, ...]
+    """Variables with the parts of its path."""
+
+    @pytest.fixture
+    def fs_path(self) -> str:
+        return "/".join([*map(server, self.bucket), uuid.uuid4().hex])
+
+
+class TestVersitygw(ServerSuite):
+    bucket = ("S3_BUCKET",)
+
     @pytest.fixture
     def fs(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         endpoint = server("S3_ENDPOINT")
@@ -76,12 +87,10 @@ class TestVersitygw(SmallerSuite):
         yield opened
         opened.close()
 
-    @pytest.fixture
-    def fs_path(self) -> str:
-        return f"{server('S3_BUCKET')}/{uuid.uuid4().hex}"
 
+class TestFakeGcsServer(ServerSuite):
+    bucket = ("GCS_BUCKET",)
 
-class TestFakeGcsServer(SmallerSuite):
     @pytest.fixture
     def fs(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", server("GCS_ENDPOINT"))
@@ -89,12 +98,10 @@ class TestFakeGcsServer(SmallerSuite):
         yield opened
         opened.close()
 
-    @pytest.fixture
-    def fs_path(self) -> str:
-        return f"{server('GCS_BUCKET')}/{uuid.uuid4().hex}"
 
+class TestAzurite(ServerSuite):
+    bucket = ("AZURE_ACCOUNT", "AZURE_CONTAINER")
 
-class TestAzurite(SmallerSuite):
     @pytest.fixture
     def fs(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         make_container()
@@ -105,10 +112,6 @@ class TestAzurite(SmallerSuite):
         opened = hr.fs("az://", memory="32MiB", endpoint=endpoint, skip_instance_cache=True)
         yield opened
         opened.close()
-
-    @pytest.fixture
-    def fs_path(self) -> str:
-        return f"{server('AZURE_ACCOUNT')}/{server('AZURE_CONTAINER')}/{uuid.uuid4().hex}"
 
 
 class TestLocal(FsspecSuite):

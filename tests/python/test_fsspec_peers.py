@@ -10,20 +10,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fsspec_world import fs
 
 import headrace as hr
 import headrace.fsspec
 from headrace import sim as simulator
 
+__all__ = ["fs"]
+
 pd = pytest.importorskip("pandas")
 pa = pytest.importorskip("pyarrow")
-
-
-@pytest.fixture
-def fs(s3: simulator.Server) -> Iterator[Any]:
-    opened = hr.fs("s3://b", memory="32MiB", endpoint=s3.endpoint)
-    yield opened
-    opened.close()
 
 
 @pytest.fixture

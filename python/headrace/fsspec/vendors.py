@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 import fsspec
@@ -20,48 +20,44 @@ from headrace.fsspec.locations import Location, in_buckets, in_files, in_reposit
 from headrace.fsspec.options import plain
 
 
-class S3FileSystem(HeadraceFileSystem):
+class _BucketFileSystem(HeadraceFileSystem):
+    """Paths that begin with a bucket."""
+
+    depth: ClassVar[int] = 1
+    """Parts of a path that name the bucket."""
+
+    @classmethod
+    def _place(cls, path: str) -> Location:
+        return in_buckets(cls.scheme, path, cls.depth)
+
+
+class S3FileSystem(_BucketFileSystem):
     """``bucket/key``."""
 
     scheme = "s3"
     protocol = ("hr+s3", "s3", "s3a")
 
-    @classmethod
-    def _place(cls, path: str) -> Location:
-        return in_buckets("s3", path, 1)
 
-
-class GcsFileSystem(HeadraceFileSystem):
+class GcsFileSystem(_BucketFileSystem):
     """``bucket/key``."""
 
     scheme = "gs"
     protocol = ("hr+gs", "gs", "gcs")
 
-    @classmethod
-    def _place(cls, path: str) -> Location:
-        return in_buckets("gs", path, 1)
 
-
-class AzureFileSystem(HeadraceFileSystem):
+class AzureFileSystem(_BucketFileSystem):
     """``account/container/key``."""
 
     scheme = "az"
     protocol = ("hr+az", "az", "azure")
-
-    @classmethod
-    def _place(cls, path: str) -> Location:
-        return in_buckets("az", path, 2)
+    depth = 2
 
 
-class AbfsFileSystem(HeadraceFileSystem):
+class AbfsFileSystem(_BucketFileSystem):
     """``container@account.dfs.core.windows.net/key``."""
 
     scheme = "abfss"
     protocol = ("hr+abfss", "abfss", "abfs")
-
-    @classmethod
-    def _place(cls, path: str) -> Location:
-        return in_buckets("abfss", path, 1)
 
 
 class HubFileSystem(HeadraceFileSystem):

@@ -172,12 +172,10 @@ class WrittenFile(io.BufferedIOBase):
         raise UnsupportedError(f"{self.path}: a file that is open for writing cannot be pickled")
 
 
-class TextFile(io.TextIOWrapper):
-    """Text over a :class:`WrittenFile`, perhaps with compression between; discards as that does."""
+class _OverWrittenFile(io.IOBase):
+    """What stands over a :class:`WrittenFile`, and discards what was written as that does."""
 
-    def __init__(self, binary: Any, written: WrittenFile, **options: Any) -> None:
-        super().__init__(binary, **options)
-        self._written = written
+    _written: WrittenFile
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -187,12 +185,20 @@ class TextFile(io.TextIOWrapper):
         self.close()
 
     def __del__(self) -> None:
-        # TextIOWrapper would close, and so publish.
+        # The classes of io would close, and so publish.
         if hasattr(self, "_written"):
             self._written.__del__()
 
 
-class CompressedFile(io.BufferedIOBase):
+class TextFile(_OverWrittenFile, io.TextIOWrapper):
+    """Text over a :class:`WrittenFile`, perhaps with compression between."""
+
+    def __init__(self, binary: Any, written: WrittenFile, **options: Any) -> None:
+        super().__init__(binary, **options)
+        self._written = written
+
+
+class CompressedFile(_OverWrittenFile, io.BufferedIOBase):
     """A compressor over a :class:`WrittenFile`, and closes both: the standard library's leave open what they
     were given."""
 
@@ -219,14 +225,3 @@ class CompressedFile(io.BufferedIOBase):
             raise
         finally:
             self._written.close()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if kind is not None:
-            self._written.abandon()
-        self.close()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_written"):
-            self._written.__del__()
