@@ -63,7 +63,9 @@ class Bar:
 
     def _draw(self, now: dict[str, int]) -> None:
         if self._bar is None:
-            self._bar = _make_bar()
+            self._bar = make_bar()
+            self._bar.add_task("")
+            self._bar.start()
         total = now["found_bytes"] if now["is_listing_done"] else None
         self._bar.update(
             self._bar.task_ids[0], completed=self._moved.bytes(now), total=total, description=_objects(now)
@@ -80,7 +82,8 @@ def _objects(now: dict[str, int]) -> str:
     return f"{now['done']:,} of {now['found']:,}{more} objects{failed}"
 
 
-def _make_bar() -> Any:
+def make_bar() -> Any:
+    """Of bytes, on stderr, gone at its end."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -98,7 +101,4 @@ def _make_bar() -> Any:
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    bar.add_task("")
-    bar.start()
-    return bar
+    return Progress(*columns, console=Console(stderr=True), transient=True)

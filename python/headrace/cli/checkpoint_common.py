@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from headrace.checkpoint.place import Place
+from headrace.cli.bar import make_bar
 from headrace.cli.declare import Where
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
@@ -43,25 +44,8 @@ def progress_bar(what: str, total: int | Callable[[], int], done: Callable[[], i
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        DownloadColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(True))
     ended = threading.Event()
-    with Progress(
-        *columns,
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    ) as bar:
+    with make_bar() as bar:
         how_many = total if callable(total) else lambda: total
         task = bar.add_task(what, total=how_many())
 

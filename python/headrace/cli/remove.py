@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
+from headrace.base.batches import batches
 from headrace.cli.base import (
     Stores,
     confirm,
@@ -60,17 +61,6 @@ class Remover:
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
-
-
-def _batches(keys: Iterable[str]) -> Iterator[list[str]]:
-    batch: list[str] = []
-    for key in keys:
-        batch.append(key)
-        if len(batch) == DELETE_BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def remove_directories(path: str) -> None:
@@ -196,7 +186,7 @@ def _remove(
     found = 0
     remover = None if dry_run else Remover(store)
     try:
-        for batch in _batches(keys):
+        for batch in batches(keys, DELETE_BATCH):
             found += len(batch)
             if remover is not None:
                 remover.add(batch)

@@ -6,7 +6,8 @@ import json
 import re
 
 from headrace import _native
-from headrace.errors import HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.errors import HeadraceError, InvalidArgumentError
+from headrace.sources.splits import exists
 
 __all__ = ["check_format", "refuse_part"]
 
@@ -82,21 +83,13 @@ def _part_of(store: _native.Store, key: str, format: str) -> str:
         return f"lists the shards of a dataset: {folder}"
     stem, _, ending = key.rpartition(".")
     if ending == "idx":
-        data = next((stem + each for each in _INDEXED_BY_IDX if _exists(store, stem + each)), None)
+        data = next((stem + each for each in _INDEXED_BY_IDX if exists(store, stem + each)), None)
         if data is None:
             return f"is an index, and what it is of ({stem}.bin, .tar or .tfrecord) is not beside it"
         return f"is the index of {data} beside it: {folder}"
-    if ending == "bin" and format == "auto" and _exists(store, f"{stem}.idx"):
+    if ending == "bin" and format == "auto" and exists(store, f"{stem}.idx"):
         return f"has its samples listed in {stem}.idx beside it: give format='tokens' for Megatron's documents, or {folder}"
     return ""
-
-
-def _exists(store: _native.Store, key: str) -> bool:
-    try:
-        store.head(key)
-    except NotFoundError:
-        return False
-    return True
 
 
 def _is_list_of_shards(store: _native.Store, key: str) -> bool:

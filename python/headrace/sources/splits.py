@@ -42,14 +42,14 @@ def with_split(
             return url, {**rest, "keys": keys}
         same = next((names for names in _SPLIT_NAMES if split in names), ())
         for folder in dict.fromkeys((split, *same)):
-            if any(_exists(store, f"{folder}/{name}") for name in (INDEX_JSON_KEY, INDEX_KEY)):
+            if any(exists(store, f"{folder}/{name}") for name in (INDEX_JSON_KEY, INDEX_KEY)):
                 return _below(store.url, folder), rest
     finally:
         store.close()
     return url, options
 
 
-def _exists(store: _native.Store, key: str) -> bool:
+def exists(store: _native.Store, key: str) -> bool:
     try:
         store.head(key)
     except NotFoundError:

@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace import _native
 from headrace._native import ObjectInfo
+from headrace.base.batches import batches
 from headrace.base.progress import progress_bar
 from headrace.data.dataset import Dataset
 from headrace.data.rows import CutEnd
@@ -395,7 +396,7 @@ def diff(
         raise InvalidArgumentError(f"the datasets have no column in common: {names_a} and {names_b}")
     pairs = _pairs_by_key(a, b, key, report) if key is not None else _pairs_by_position(a, b, report)
     with progress_bar("comparing", "samples") as bar:
-        for chunk in _chunks(pairs):
+        for chunk in batches(pairs, _CHUNK):
             _compare_chunk(a, b, chunk, columns, report, most)
             if bar is not None:
                 bar(report.compared, min(len(a), len(b)), 0)
@@ -439,17 +440,6 @@ def _column(dataset: Dataset, name: str) -> Iterator[tuple[int, Any]]:
         for position, sample in zip(positions, dataset.read(positions, columns=[name]), strict=True):
             value = sample[name]
             yield position, value.tobytes() if isinstance(value, np.ndarray) else value
-
-
-def _chunks(pairs: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
-    chunk: list[tuple[int, int]] = []
-    for pair in pairs:
-        chunk.append(pair)
-        if len(chunk) == _CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
 
 
 def _compare_chunk(

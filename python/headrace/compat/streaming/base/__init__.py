@@ -1,21 +1,7 @@
 """mosaicml-streaming's module paths: ``from streaming.base.X import Y`` becomes ``from
 headrace.compat.streaming.base.X import Y``."""
 
-from headrace.compat.streaming._dataloader import StreamingDataLoader
-from headrace.compat.streaming._dataset import StreamingDataset
-from headrace.compat.streaming._local import LocalDataset
-from headrace.compat.streaming._split_writers import CSVWriter, JSONWriter, TSVWriter, XSVWriter
-from headrace.compat.streaming._stream import Stream
-from headrace.compat.streaming._writer import MDSWriter
+from headrace.compat import streaming
+from headrace.compat.streaming import *  # noqa: F403
 
-__all__ = [
-    "CSVWriter",
-    "JSONWriter",
-    "LocalDataset",
-    "MDSWriter",
-    "Stream",
-    "StreamingDataLoader",
-    "StreamingDataset",
-    "TSVWriter",
-    "XSVWriter",
-]
+__all__ = streaming.__all__
