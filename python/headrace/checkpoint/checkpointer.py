@@ -275,12 +275,14 @@ class Checkpointer(live.Closing):
         return self._fence
 
     def _fence_or_error(self) -> Any:
-        if self._group.rank != 0:
-            return None
+        return self._told_by_rank_0(self._far.take_fence) if self._group.rank == 0 else None
+
+    def _told_by_rank_0(self, ask: Callable[[], Any]) -> Any:
+        """What rank 0 sends to all: what it was told, or text that says why not. An only rank just raises."""
         if self._group.world_size == 1:
-            return self._far.take_fence()
+            return ask()
         try:
-            return self._far.take_fence()
+            return ask()
         except HeadraceError as error:
             return f"rank 0: {error}"
 
@@ -383,12 +385,7 @@ class Checkpointer(live.Closing):
     def _candidates(self, given: list[int] | None) -> Any:
         if given is not None or self._group.rank != 0:
             return given or []
-        if self._group.world_size == 1:
-            return self._place.candidates()
-        try:
-            return self._place.candidates()
-        except HeadraceError as error:
-            return f"rank 0: {error}"
+        return self._told_by_rank_0(self._place.candidates)
 
     def _try(self, step: int, into: Any, partial: bool) -> tuple[Exception | None, Any]:
         try:

@@ -19,13 +19,13 @@ from torch.distributed.checkpoint.storage import StorageReader
 from torch.futures import Future
 
 from headrace.checkpoint.arrays import Chunk, describe, torch_dtype
+from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Leaves, metadata_of
 from headrace.checkpoint.loading import Boxes
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.tree import TORCH_SAVE, Node, paths_of, rebuild, values_in
 from headrace.errors import HeadraceError, InvalidArgumentError, NotFoundError
-from headrace.store.store import Store
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -64,9 +64,8 @@ class Reader(StorageReader):
     ) -> None:
         self._allow_pickle = allow_pickle
         self.step = None if step is None else check_step(step)
-        self._url = None if url is None else os.fspath(url)
-        self._store_options: dict[str, Any] = {"memory": memory, **options}
-        self._place: Place | None = None
+        missing = "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, storage_reader=Reader())"
+        self._place = ChosenPlace(url, missing, {"memory": memory, **options})
         self._manifest: Manifest | None = None
         self._leaves: Leaves | None = None
         self._load_id = ""
@@ -75,14 +74,12 @@ class Reader(StorageReader):
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """A load begins; ``checkpoint_id``: its URL from here on."""
-        if checkpoint_id is not None and os.fspath(checkpoint_id) != self._url:
-            self.close()
-            self._url = os.fspath(checkpoint_id)
+        self._place.choose(checkpoint_id)
 
     @property
     def checkpoint_id(self) -> str | None:
         """The URL."""
-        return self._url
+        return self._place.url
 
     @property
     def load_id(self) -> str | None:
@@ -92,7 +89,7 @@ class Reader(StorageReader):
     def read_metadata(self) -> Metadata:  # With **kwargs it would be asked for a rank's own.
         """Of the step. Raises NotFoundError, CorruptError."""
         try:
-            place = self._open()
+            place = self._place.open()
             self._manifest = place.manifest(self._chosen_step(place))
             self._leaves = metadata_of(self._manifest, place.url)
         except HeadraceError as error:  # Which DCP may hide.
@@ -100,7 +97,8 @@ class Reader(StorageReader):
             raise
         self._load_id = secrets.token_hex(8)
         return replace(
-            self._leaves.metadata, storage_meta=StorageMeta(self._url, self._manifest.save, self._load_id)
+            self._leaves.metadata,
+            storage_meta=StorageMeta(self._place.url, self._manifest.save, self._load_id),
         )
 
     def set_up_storage_reader(
@@ -117,7 +115,7 @@ class Reader(StorageReader):
     def read_data(self, plan: LoadPlan, planner: LoadPlanner) -> Future[None]:
         assert self._manifest is not None
         assert self._leaves is not None
-        reading = _Reading(self._open(), self._manifest, self._leaves, planner, self._allow_pickle)
+        reading = _Reading(self._place.open(), self._manifest, self._leaves, planner, self._allow_pickle)
         for item in plan.items:
             reading.add(item)
         reading.run()
@@ -140,23 +138,12 @@ class Reader(StorageReader):
             raise NotFoundError(f"{place.url}: has no checkpoint")
         return candidates[0]
 
-    def _open(self) -> Place:
-        if self._url is None:
-            raise InvalidArgumentError(
-                "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, storage_reader=Reader())"
-            )
-        if self._place is None:
-            self._place = Place(Store(self._url, **self._store_options))
-        return self._place
-
     def close(self) -> None:
         """Lets go of the store. The reader may be used again."""
-        place, self._place = self._place, None
-        if place is not None:
-            place.close()
+        self._place.close()
 
     def __repr__(self) -> str:
-        return f"Reader({self._url!r}, step={self.step})"
+        return f"Reader({self._place.url!r}, step={self.step})"
 
 
 class SafeLoadPlanner(DefaultLoadPlanner):

@@ -25,13 +25,13 @@ from torch.futures import Future
 
 from headrace.checkpoint.arrays import Chunk, Memory, describe
 from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions
+from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Written, arrays_of, key_of, numbers_of, tree_of
 from headrace.checkpoint.keys import SaveId
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place, check_step
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import DeadlineError, InvalidArgumentError, UnavailableError, UnsupportedError
-from headrace.store.store import Store
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -122,14 +122,13 @@ class Writer(StorageWriter):
         if check not in ("auto", "read", "none"):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
         self.step = check_step(step)
-        self._url = None if url is None else os.fspath(url)
         self._options = SaveOptions(False, overwrite, part_bytes, copy_threads, check, check_mode(values))
         self._watch = ValueWatch()
         self._metadata = dict(metadata or {})
-        self._store_options: dict[str, Any] = {"memory": memory, **options}
+        missing = "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, storage_writer=Writer())"
+        self._place = ChosenPlace(url, missing, {"memory": memory, **options})
         self._stage_timeout = stage_timeout
         self._synchronize_after_execute = True
-        self._place: Place | None = None
         self._job = 0
         self._save = ""
         self._is_writing = False
@@ -140,13 +139,11 @@ class Writer(StorageWriter):
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
         """A save begins; ``checkpoint_id``: its URL from here on."""
         self._begin()
-        if checkpoint_id is not None and os.fspath(checkpoint_id) != self._url:
-            self._close_place()
-            self._url = os.fspath(checkpoint_id)
+        self._place.choose(checkpoint_id)
 
     def storage_meta(self) -> StorageMeta | None:
         self._begin()  # Without a checkpoint_id there was no reset().
-        return StorageMeta(checkpoint_id=self._url)
+        return StorageMeta(checkpoint_id=self._place.url)
 
     def _begin(self) -> None:
         if self._is_writing:
@@ -156,14 +153,14 @@ class Writer(StorageWriter):
 
     def _under_way(self) -> str:
         return (
-            f"{self._url}: a save by this writer is under way; wait for what dcp.async_save() has returned, or make a writer for each "
+            f"{self._place.url}: a save by this writer is under way; wait for what dcp.async_save() has returned, or make a writer for each "
             "save"
         )
 
     @property
     def checkpoint_id(self) -> str | None:
         """The URL."""
-        return self._url
+        return self._place.url
 
     @property
     def save_id(self) -> str | None:
@@ -181,7 +178,7 @@ class Writer(StorageWriter):
 
     def prepare_global_plan(self, plans: list[SavePlan]) -> list[SavePlan]:
         """On the coordinator: names the save, and numbers pieces and files."""
-        place = self._open()
+        place = self._place.open()
         place.check_free(self.step, overwrite=self._options.overwrite)
         self._job = _jobs.number(place)
         self._save = str(SaveId.new(self._job, self.step))
@@ -209,7 +206,7 @@ class Writer(StorageWriter):
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
         """On the coordinator: makes a checkpoint of it. Raises UnavailableError where anything of it was not
         written."""
-        place = self._open()
+        place = self._place.open()
         place.check_fence(self._job)
         place.publish(
             self._manifest(metadata, results), overwrite=self._options.overwrite, check=self._options.check
@@ -240,7 +237,7 @@ class Writer(StorageWriter):
             _Chosen.of(item, numbers, planner) for item, numbers in zip(plan.items, told.numbers, strict=True)
         ]
         writer = DataFileWriter(
-            self._open(), told.save, told.file, [each.piece for each in chosen], self._options
+            self._place.open(), told.save, told.file, [each.piece for each in chosen], self._options
         )
         try:
             writer.stage([each.memory for each in chosen])
@@ -262,7 +259,7 @@ class Writer(StorageWriter):
         if odd and self._options.values == "error":
             raise InvalidArgumentError(f"{odd}; values='warn' saves it all the same")
         if odd:
-            _log.warning("%s, step %d: %s", self._url, self.step, odd)
+            _log.warning("%s, step %d: %s", self._place.url, self.step, odd)
 
     def _manifest(self, metadata: Metadata, results: list[list[WriteResult]]) -> Manifest:
         written: dict[MetadataIndex, Written] = {}
@@ -309,30 +306,14 @@ class Writer(StorageWriter):
             raise InvalidArgumentError(
                 "AsyncCheckpointerType.PROCESS saves in another process, which needs a copy of the state: async_stager=DefaultStager()"
             )
-        return self.__dict__ | {"_place": None, "_staging": None, "_is_writing": False}
-
-    # --- The place ---
-
-    def _open(self) -> Place:
-        if self._url is None:
-            raise InvalidArgumentError(
-                "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, storage_writer=Writer())"
-            )
-        if self._place is None:
-            self._place = Place(Store(self._url, **self._store_options))
-        return self._place
-
-    def _close_place(self) -> None:
-        place, self._place = self._place, None
-        if place is not None:
-            place.close()
+        return self.__dict__ | {"_staging": None, "_is_writing": False}
 
     def close(self) -> None:
         """Lets go of the store. The writer may be used again."""
-        self._close_place()
+        self._place.close()
 
     def __repr__(self) -> str:
-        return f"Writer({self._url!r}, step={self.step})"
+        return f"Writer({self._place.url!r}, step={self.step})"
 
 
 class _Staging:

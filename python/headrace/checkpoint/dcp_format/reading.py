@@ -7,13 +7,13 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from headrace import _native
 from headrace.checkpoint.arrays import Chunk
 from headrace.checkpoint.dcp_format.archives import Archive, Item, open_archives
 from headrace.checkpoint.dcp_format.pickles import StoredTensor, read_metadata
+from headrace.checkpoint.files_at_once import read_files
 from headrace.checkpoint.plan import _check_cover
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError, UnsupportedError
 from headrace.store.store import Store
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["METADATA", "load"]
 
 METADATA = ".metadata"
-_FILES_AT_ONCE = 4
 
 
 def load(
@@ -138,15 +137,7 @@ class _Checkpoint:
             if self._progress is not None:
                 self._progress(self._done.total(), sum(size for _, size in self._etags.values()))
 
-        with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-            futures = [pool.submit(read, key) for key in rows]
-            try:
-                for future in futures:
-                    future.result()
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)
-                self._store.close()
-                raise
+        read_files(self._store, read, rows)
 
     def _stored(self, name: str) -> list[_Stored]:
         about = self.names[name]

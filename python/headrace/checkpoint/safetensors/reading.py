@@ -6,11 +6,11 @@ import math
 import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from headrace import _native
 from headrace.checkpoint.arrays import Array, Chunk, Memory, describe, empty_like_saved, width_of
+from headrace.checkpoint.files_at_once import read_files
 from headrace.checkpoint.safetensors.files import Found, find_files, split_url
 from headrace.checkpoint.safetensors.header import Stored
 from headrace.checkpoint.safetensors.states import as_bytes, as_float4, values_of
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from headrace.store.store import StoreOptions
 
 __all__ = ["load"]
-
-_FILES_AT_ONCE = 4
 
 
 def load(
@@ -151,7 +149,7 @@ class _Making:
         for name, (key, stored) in self._found.tensors.items():
             plain(stored, f"{self._reading.store.url}/{key}: tensor {name!r}")
             by_file[key].append(name)
-        _each(self._reading.store, lambda key: self._read(key, by_file[key]), list(by_file))
+        read_files(self._reading.store, lambda key: self._read(key, by_file[key]), list(by_file))
         made = {name: self._made[name] for name in self._found.tensors}
         return made | {name: self._made[kept] for name, kept in self._found.tied.items() if kept in made}
 
@@ -216,7 +214,7 @@ class _Filling:
         for name, source in self._sources.items():
             self._add(name, source)
             keys[self._found.tensors[source][0]] = None
-        _each(self._reading.store, self._reading.read, list(keys))
+        read_files(self._reading.store, self._reading.read, list(keys))
         for some in self._copies.values():
             for copy in some:
                 copy()
@@ -246,16 +244,3 @@ def _memory_of(value: Any) -> Any:
     if hasattr(local, "data_ptr") and local.data_ptr():
         return str(local.device), local.data_ptr()
     return id(value)
-
-
-def _each(store: Store, work: Callable[[str], None], keys: list[str]) -> None:
-    """Some files at once. The first error ends what is under way, and is raised."""
-    with ThreadPoolExecutor(_FILES_AT_ONCE) as pool:
-        futures = [pool.submit(work, key) for key in keys]
-        try:
-            for future in futures:
-                future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            store.close()
-            raise
