@@ -20,24 +20,13 @@ import azure.storage.blob._shared_access_signature as sas_module
 from azure.core.pipeline.transport import HttpRequest
 from azure.storage.blob import BlobSasPermissions, generate_blob_sas
 from azure.storage.blob._shared.authentication import SharedKeyCredentialPolicy
+from odd_pieces import ODD_EVERYWHERE
 
 sas_module.X_MS_VERSION = "2020-12-06"  # that of auth/azure_shared_key.cc; the package names its newest
 RANDOM = random.Random(20261121)
 ODD_PIECES = [
     "/",
-    " ",
-    "+",
-    "%",
-    "%2F",
-    "=",
-    "&",
-    "?",
-    "#",
-    "é",
-    "日本",
-    "\U0001f600",
-    "~",
-    "'",
+    *ODD_EVERYWHERE,
     "(",
     "*",
     "$",

@@ -21,6 +21,7 @@ from botocore.auth import S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSRequest, AWSResponse
 from botocore.config import Config
 from botocore.credentials import Credentials
+from odd_pieces import ODD_EVERYWHERE
 
 RANDOM = random.Random(20150830)
 EVERY_CHARACTER = "".join(chr(c) for c in range(1, 256))
@@ -28,19 +29,7 @@ ODD_PIECES = [
     "//",
     "/./",
     "/../",
-    " ",
-    "+",
-    "%",
-    "%2F",
-    "=",
-    "&",
-    "?",
-    "#",
-    "é",
-    "日本",
-    "\U0001f600",
-    "~",
-    "'",
+    *ODD_EVERYWHERE,
     '"',
     "<",
     ";",

@@ -8,7 +8,16 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
-from checkpoint_ways import Net, begin, is_same, meshes_of, tensors, value_of, whole
+from checkpoint_ways import (
+    begin,
+    is_same,
+    meshes_of,
+    tensors,
+    to_train,
+    train_step,
+    value_of,
+    whole,
+)
 from framework_ranks import Job, main
 from torch.distributed._shard import sharded_tensor
 from torch.distributed._shard.sharding_spec import EnumerableShardingSpec, ShardMetadata
@@ -16,9 +25,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.checkpoint.state_dict_saver import AsyncCheckpointerType
-from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
-from torch.nn.parallel import DistributedDataParallel
 
 import headrace.checkpoint
 from headrace.checkpoint.dcp import Reader, SafeLoadPlanner, Writer
@@ -84,15 +91,7 @@ def load(job: Job) -> Any:
 def train(job: Job) -> Any:
     """FSDP2 or DDP, from the last checkpoint on; one after each step."""
     begin(job)
-    torch.set_num_threads(1)
-    model: Any = Net()
-    if job.options["way"] == "fsdp":
-        for layer in model.layers:
-            fully_shard(layer, mesh=meshes_of[job.world][0])
-        fully_shard(model, mesh=meshes_of[job.world][0])
-    else:
-        model = DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    model, optimizer = to_train(job)
     with headrace.checkpoint.Checkpointer(job.data) as looked:
         first = looked.latest() or 0
     if first:
@@ -102,10 +101,7 @@ def train(job: Job) -> Any:
         set_state_dict(model, optimizer, model_state_dict=got["model"], optim_state_dict=got["optimizer"])
     saving, saves = None, dist.new_group()  # Training goes on meanwhile, and has collectives of its own.
     for step in range(first, job.options["steps"]):
-        x = torch.randn(8, 33, generator=torch.Generator().manual_seed(step))
-        model(x).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        train_step(model, optimizer, step)
         weights, moments = get_state_dict(model, optimizer)
         if saving is not None:
             saving.result()

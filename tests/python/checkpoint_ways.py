@@ -119,19 +119,32 @@ class Net(nn.Module):
         return x
 
 
-def train(job: Job) -> Any:
-    """FSDP2 (or DDP) on some ranks: from the last checkpoint on, if there is one; a checkpoint after each step.
-    Returns the weights at the end."""
-    begin(job)
+def to_train(job: Job) -> tuple[Any, torch.optim.Optimizer]:
+    """A model by FSDP2 or DDP, and its optimizer."""
     torch.set_num_threads(1)
-    model = Net()
+    model: Any = Net()
     if job.options["way"] == "fsdp":
         for layer in model.layers:
             fully_shard(layer, mesh=meshes_of[job.world][0])
         fully_shard(model, mesh=meshes_of[job.world][0])
     elif job.world > 1:
         model = nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    return model, torch.optim.AdamW(model.parameters(), lr=0.01)
+
+
+def train_step(model: Any, optimizer: torch.optim.Optimizer, step: int) -> None:
+    """With the same batch on each rank: the mean of gradients is then the same whatever the world."""
+    x = torch.randn(8, 33, generator=torch.Generator().manual_seed(step))
+    model(x).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def train(job: Job) -> Any:
+    """FSDP2 (or DDP) on some ranks: from the last checkpoint on, if there is one; a checkpoint after each step.
+    Returns the weights at the end."""
+    begin(job)
+    model, optimizer = to_train(job)
     with headrace.checkpoint.Checkpointer(job.data, rank_timeout=60, keep=2) as checkpointer:
         first = 0
         if checkpointer.latest() is not None:
@@ -140,11 +153,7 @@ def train(job: Job) -> Any:
             set_state_dict(model, optimizer, model_state_dict=got["model"], optim_state_dict=got["optimizer"])
             first = got["step"]
         for step in range(first, job.options["steps"]):
-            # The same batch on each rank: the mean of gradients is then the same whatever the world.
-            x = torch.randn(8, 33, generator=torch.Generator().manual_seed(step))
-            model(x).square().mean().backward()
-            optimizer.step()
-            optimizer.zero_grad()
+            train_step(model, optimizer, step)
             weights, moments = get_state_dict(model, optimizer)
             checkpointer.save(step + 1, {"model": weights, "optimizer": moments, "step": step + 1})
     dist.barrier()  # Rank 0 has deleted what need not stay.

@@ -14,8 +14,9 @@ Options: TypeAlias = Mapping[str, Any]
 NONE: Options = {}
 
 
-def make_data(directories: pytest.TempPathFactory) -> Path:
-    return write_numbers(directories.mktemp("numbers") / "data", SAMPLES, per_shard=20)
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_numbers(tmp_path_factory.mktemp("numbers") / "data", SAMPLES, per_shard=20)
 
 
 class Runs:

@@ -7,19 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from framework_checks import Runs, make_data, received
+from framework_checks import Runs, data, received
 from framework_ranks import BATCH, EPOCHS, LONG, SAMPLES, batches_an_epoch, planned, stops
+
+__all__ = ["data"]
 
 pytest.importorskip("accelerate")
 
 pytestmark = pytest.mark.timeout(3600 if LONG else 900)
 
 PROGRAM = Path(__file__).with_name("accelerate_ways.py")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory)
 
 
 # (way, options): all of them resume.

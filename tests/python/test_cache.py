@@ -111,6 +111,19 @@ def test_damage_costs_a_second_fetch_and_nothing_else(root: Path, tmp_path: Path
         assert cached(loader, "corrupt") == 3
 
 
+def on_four_ranks(work: Callable[..., None], options: dict[str, Any]) -> list[Any]:
+    """What ``work(url, rank, options, queue)`` puts into the queue, in processes of their own."""
+    context = multiprocessing.get_context("spawn")
+    out: Any = context.Queue()
+    ranks = [context.Process(target=work, args=("s3://b", rank, options, out)) for rank in range(4)]
+    for process in ranks:
+        process.start()
+    put = [out.get(timeout=120) for _ in ranks]
+    for process in ranks:
+        process.join()
+    return put
+
+
 def _read_share(url: str, rank: int, options: dict[str, Any], out: Any) -> None:
     with hr.Loader(url, batch_size=8, rank=rank, world_size=4, memory="64MiB", **options) as loader:
         out.put((rank, sorted(samples(batches(loader)))))
@@ -120,17 +133,7 @@ def test_ranks_that_read_the_same_shards_fetch_them_once(tmp_path: Path) -> None
     pack(tmp_path / "root" / "b", compression="zstd")
     options: dict[str, Any] = {"cache": str(tmp_path / "cache")}
     with simulator.Server(str(tmp_path / "root")) as server:
-        context = multiprocessing.get_context("spawn")
-        out: Any = context.Queue()
-        ranks = [
-            context.Process(target=_read_share, args=("s3://b", rank, {**options, **where(server)}, out))
-            for rank in range(4)
-        ]
-        for process in ranks:
-            process.start()
-        seen = dict(out.get(timeout=120) for _ in ranks)
-        for process in ranks:
-            process.join()
+        seen = dict(on_four_ranks(_read_share, {**options, **where(server)}))
         objects = server.stats()["objects"]
     assert samples(seen.values()) == set(range(SAMPLES))
     shards = {path.name: path.stat().st_size for path in (tmp_path / "root" / "b").glob("*.zstd")}

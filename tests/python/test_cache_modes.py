@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Done, where
-from test_cache import SAMPLES, batches, extents, pack, samples
+from test_cache import SAMPLES, batches, extents, on_four_ranks, pack, samples
 
 import headrace as hr
 from headrace import sim as simulator
@@ -82,27 +82,28 @@ def test_a_copy_that_does_not_fit_says_both_numbers(root: Path, tmp_path: Path) 
         assert fetched(server) < 100_000  # Headers of shards, to make the index.
 
 
+def lazy_loader(server: simulator.Server, cache: Path, **options: Any) -> hr.Loader:
+    return hr.Loader(
+        "s3://b", batch_size=32, memory="16MiB", cache=cache, cache_mode="lazy", **options, **where(server)
+    )
+
+
+def filled(loader: hr.Loader) -> dict[str, int]:
+    """What the filling of a lazy cache says at its end."""
+    fill = loader._filling._native
+    assert fill is not None
+    while not fill.is_over:
+        os.sched_yield()
+    fill.check()
+    return fill.report()
+
+
 def test_lazy_brings_the_rest_while_the_loop_trains(root: Path, tmp_path: Path) -> None:
-    with (
-        simulator.Server(str(root)) as server,
-        hr.Loader(
-            "s3://b",
-            batch_size=32,
-            memory="16MiB",
-            cache=tmp_path / "cache",
-            cache_mode="lazy",
-            **where(server),
-        ) as loader,
-    ):
+    with simulator.Server(str(root)) as server, lazy_loader(server, tmp_path / "cache") as loader:
         iterator = iter(loader)
         first = next(iterator)
         # The loop is busy with its first batch: meanwhile everything comes.
-        fill = loader._filling._native
-        assert fill is not None
-        while not fill.is_over:
-            os.sched_yield()
-        fill.check()
-        assert fill.report()["missing_bytes"] == 0
+        assert filled(loader)["missing_bytes"] == 0
         hr.Cache(tmp_path / "cache")._native.flush()
         before = fetched(server)
         rest = [batch["x"].tolist() for batch in iterator]
@@ -114,24 +115,11 @@ def test_lazy_brings_the_rest_while_the_loop_trains(root: Path, tmp_path: Path) 
 def test_lazy_fills_what_fits(root: Path, tmp_path: Path) -> None:
     with (
         simulator.Server(str(root)) as server,
-        hr.Loader(
-            "s3://b",
-            batch_size=32,
-            memory="16MiB",
-            cache=tmp_path / "cache",
-            cache_limit="600kB",
-            cache_mode="lazy",
-            **where(server),
-        ) as loader,
+        lazy_loader(server, tmp_path / "cache", cache_limit="600kB") as loader,
     ):
         iterator = iter(loader)
         next(iterator)
-        fill = loader._filling._native
-        assert fill is not None
-        while not fill.is_over:
-            os.sched_yield()
-        fill.check()
-        assert fill.report()["missing_bytes"] > 0
+        assert filled(loader)["missing_bytes"] > 0
         assert hr.Cache(tmp_path / "cache").usage().file_bytes <= 600_000
         assert len(list(iterator)) > 0
 
@@ -148,17 +136,7 @@ def test_ranks_copy_each_byte_once(root: Path, tmp_path: Path) -> None:
         # The index, which each would make by itself.
         hr.Dataset("s3://b", **where(server)).close()
         before = fetched(server)
-        context = multiprocessing.get_context("spawn")
-        out: Any = context.Queue()
-        ranks = [
-            context.Process(target=_copy, args=("s3://b", rank, {**options, **where(server)}, out))
-            for rank in range(4)
-        ]
-        for process in ranks:
-            process.start()
-        seen = [out.get(timeout=120) for _ in ranks]
-        for process in ranks:
-            process.join()
+        seen = on_four_ranks(_copy, {**options, **where(server)})
         assert fetched(server) - before <= 1.02 * shard_bytes(root)
     assert samples(seen) == set(range(SAMPLES))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from framework_checks import Runs, make_data, received
+from framework_checks import Runs, data, received
 from framework_ranks import LONG, planned, stops
 from other_venv import CACHE
+
+__all__ = ["data"]
 
 PACKAGES = CACHE / "composer"
 
@@ -18,11 +20,6 @@ pytestmark = [
 
 PROGRAM = Path(__file__).with_name("composer_ways.py")
 RESUMING = ("fit", "late", "spec")
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

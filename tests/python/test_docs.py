@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import io
 import json
 import os
@@ -13,17 +12,15 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import numpy as np
 from doc_pages import code_blocks
 from PIL import Image
+from tool_module import ROOT, load_tool
 
 import headrace as hr
 from headrace import sim
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def documented_metrics() -> dict[str, tuple[str, str]]:
@@ -126,15 +123,6 @@ def test_the_example_of_a_wrapper_is_the_one_that_is_tested() -> None:
 
 def test_readme_lines_are_short() -> None:
     assert not [line for line in (ROOT / "README.md").read_text().splitlines() if len(line) >= 100]
-
-
-def load_tool(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"tools_{name}", ROOT / "tools" / f"{name}.py")
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_pictures_show_what_the_documents_say() -> None:

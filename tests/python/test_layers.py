@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-_spec = importlib.util.spec_from_file_location("check_layers", ROOT / "tools" / "check_layers.py")
-assert _spec is not None
-assert _spec.loader is not None
-check_layers = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(check_layers)
+from tool_module import ROOT, load_tool
+
+check_layers = load_tool("check_layers")
 
 
 def _tree(root: Path, files: dict[str, str]) -> list[str]:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from framework_checks import Runs, make_data, received
+from framework_checks import Runs, data, received
 from framework_ranks import LONG, planned, stops
+
+__all__ = ["data"]
 
 pytest.importorskip("lightning")
 
@@ -23,11 +25,6 @@ VALIDATING: dict[str, dict[str, Any]] = {
     "persistent workers": {"wraps": True, "workers": 2, "persist": True},
 }
 FABRIC = {"fabric": False, "fabric, wrapped": True}  # Whether a DataLoader is around the loader.
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import write_mds, write_numbers
+from conftest import in_threads, write_mds, write_numbers
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -494,11 +494,7 @@ def test_threads_may_share_a_loader(small: Path, open_loader: Any) -> None:
             with lock:
                 seen.extend(real_ids(batch))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     assert sorted(seen) == list(range(211))
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import gc
 import itertools
 import random
-import threading
 from pathlib import Path
 from typing import Any
 
 import map_functions as functions
 import numpy as np
 import pytest
-from conftest import write_numbers
+from conftest import in_threads, write_numbers
 from map_loaders import open_loader
 
 import headrace as hr
@@ -321,9 +320,5 @@ def test_threads_may_share_a_mapped_loader(few_numbers: Path) -> None:
             for batch in stream:
                 found.extend(i for i, real in zip(batch.ids.tolist(), batch.mask, strict=True) if real)
 
-        threads = [threading.Thread(target=take) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(3, take)
     assert sorted(found) == list(range(211))

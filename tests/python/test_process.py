@@ -83,8 +83,8 @@ def test_ctrl_c_on_the_command_line_exits_with_130(numbers: Path) -> None:
     assert "Traceback" not in out + err
 
 
-def test_ctrl_c_ends_a_wait_for_a_batch(numbers: Path, buckets: Path) -> None:
-    code = """
+# An iterator over a dataset whose store has become so slow that it never has a batch.
+WAITING = """
 import sys, headrace as hr
 from headrace import sim
 quick = sim.Server(sys.argv[1])
@@ -93,6 +93,11 @@ dataset = hr.Dataset("s3://b/numbers", **where)
 quick.close()
 slow = sim.Server(sys.argv[1], port=quick.port, behaviour={"first_byte_p50_ms": 100_000.0, "first_byte_p99_ms": 100_000.0})
 stream = iter(hr.Loader(dataset, batch_size=10, memory="64MiB"))
+"""
+
+
+def test_ctrl_c_ends_a_wait_for_a_batch(numbers: Path, buckets: Path) -> None:
+    code = f"""{WAITING}
 print("ready", flush=True)
 try:
     next(stream)
@@ -275,44 +280,35 @@ def test_exit_without_close_is_clean(code: str, numbers: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
+# A thread that waits for a store which is slow.
+WAITING_THREAD = """
+import threading, headrace as hr
+store = hr.Store('s3://b', timeout=90, first_byte_timeout=90)
+thread = threading.Thread(target=lambda: store.get('x'), daemon=True)
+thread.start()
+while store.stats()['pool.used_bytes'] == 0:
+    pass
+"""
+
+
 def test_exit_while_another_thread_waits_is_clean(buckets: Path) -> None:
     (buckets / "b" / "x").write_bytes(b"x")
-    code = (
-        "import threading, headrace as hr\n"
-        "store = hr.Store('s3://b', timeout=90, first_byte_timeout=90)\n"
-        "threading.Thread(target=lambda: store.get('x'), daemon=True).start()\n"
-        "while store.stats()['pool.used_bytes'] == 0:\n    pass\n"
-    )
     with simulator.Server(buckets, behaviour=SLOW) as slow:
-        done = run(code, environment=slow.environment())
+        done = run(WAITING_THREAD, environment=slow.environment())
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_waiting_leaves_the_interpreter_to_other_threads(buckets: Path) -> None:
     (buckets / "b" / "x").write_bytes(b"x")
-    code = (
-        "import threading, headrace as hr\n"
-        "store = hr.Store('s3://b', timeout=90, first_byte_timeout=90)\n"
-        "thread = threading.Thread(target=lambda: store.get('x'), daemon=True)\n"
-        "thread.start()\n"
-        "while store.stats()['pool.used_bytes'] == 0:\n    pass\n"
-        "print(sum(range(1_000_000)), thread.is_alive())\n"
-    )
+    code = f"{WAITING_THREAD}\nprint(sum(range(1_000_000)), thread.is_alive())\n"
     with simulator.Server(buckets, behaviour=SLOW) as slow:
         done = run(code, environment=slow.environment())
     assert done.stdout == "499999500000 True\n", done.stderr
 
 
 def test_waiting_for_a_batch_costs_no_processor_time(numbers: Path, buckets: Path) -> None:
-    code = """
-import os, sys, threading, time, headrace as hr
-from headrace import sim
-quick = sim.Server(sys.argv[1])
-where = {"endpoint": quick.endpoint, "access_key": "headrace", "secret_key": "headrace-secret", "timeout": 90, "first_byte_timeout": 90}
-dataset = hr.Dataset("s3://b/numbers", **where)
-quick.close()
-slow = sim.Server(sys.argv[1], port=quick.port, behaviour={"first_byte_p50_ms": 100_000.0, "first_byte_p99_ms": 100_000.0})
-stream = iter(hr.Loader(dataset, batch_size=10, memory="64MiB"))
+    code = f"""{WAITING}
+import os, threading, time
 threading.Thread(target=lambda: next(stream), daemon=True).start()
 time.sleep(0.5)
 before = time.process_time()

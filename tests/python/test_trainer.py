@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from framework_checks import Runs, make_data, received
+from framework_checks import Runs, data, received
 from framework_ranks import BATCH, EPOCHS, LOADER, LONG, SAMPLES, batches_an_epoch, planned, stops
 
 import headrace as hr
+
+__all__ = ["data"]
 
 pytest.importorskip("accelerate")
 pytest.importorskip("transformers")
@@ -49,11 +51,6 @@ ELSEWHERE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 # By the processes of before: where it stops in the second epoch, and the steps at the end of the third
 # of a run that goes on elsewhere.
 ELSEWHERE_STEPS = {1: (50, 50 + 17 + 21), 2: (25, 25 + 34 + 42)}
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_data(tmp_path_factory)
 
 
 @pytest.fixture(scope="module", params=[4, 5])

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
+from tool_module import load_tool
 
-ROOT = Path(__file__).resolve().parents[2]
-_spec = importlib.util.spec_from_file_location("wrap_docs", ROOT / "tools" / "wrap_docs.py")
-assert _spec is not None
-assert _spec.loader is not None
-wrap_docs = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(wrap_docs)
+wrap_docs = load_tool("wrap_docs")
 
 LONG = "word " * 30
 

@@ -59,10 +59,11 @@ NAMES = st.text("abcdefghijklmnopqrstuvwxyz_", min_size=1, max_size=8).filter(
 )
 
 
+Table = tuple[dict[str, str], list[dict[str, Any]]]
+
+
 @st.composite
-def tables(
-    draw: Callable[[Any], Any], encodings: tuple[str, ...] = tuple(VALUES)
-) -> tuple[dict[str, str], list[dict[str, Any]]]:
+def tables(draw: Callable[[Any], Any], encodings: tuple[str, ...] = tuple(VALUES)) -> Table:
     """Columns, and samples that have them."""
     columns = draw(st.dictionaries(NAMES, st.sampled_from(encodings), min_size=1, max_size=5))
     row = st.fixed_dictionaries({name: VALUES[encoding] for name, encoding in columns.items()})
@@ -88,9 +89,7 @@ def fresh(tmp_path: Path) -> Path:
 
 @FEW
 @given(table=tables())
-def test_mds_bytes_are_those_of_the_reference_writer(
-    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
-) -> None:
+def test_mds_bytes_are_those_of_the_reference_writer(tmp_path: Path, table: Table) -> None:
     streaming = pytest.importorskip("streaming")
     columns, samples = table
     ours, theirs = fresh(tmp_path), tmp_path / f"reference{len(list(tmp_path.iterdir()))}"
@@ -104,9 +103,7 @@ def test_mds_bytes_are_those_of_the_reference_writer(
 
 @FEW
 @given(table=tables())
-def test_litdata_reads_what_we_write(
-    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
-) -> None:
+def test_litdata_reads_what_we_write(tmp_path: Path, table: Table) -> None:
     pytest.importorskip("litdata")
     from litdata.streaming.config import ChunkedIndex
     from litdata.streaming.reader import BinaryReader
@@ -133,9 +130,7 @@ def test_litdata_reads_what_we_write(
         ("bytes", "str", "int", "json", "float32", "uint8", "int32", "ndarray:int16", "ndarray:float32:2,3")
     )
 )
-def test_tfrecord_reads_what_we_write(
-    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
-) -> None:
+def test_tfrecord_reads_what_we_write(tmp_path: Path, table: Table) -> None:
     if "tensorflow" in sys.modules:
         pytest.skip("tensorflow is loaded, and registers the same messages as tfrecord")
     reader = pytest.importorskip("tfrecord.reader")
@@ -167,9 +162,7 @@ def test_tfrecord_reads_what_we_write(
 
 @FEW
 @given(table=tables())
-def test_webdataset_reads_what_we_write(
-    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
-) -> None:
+def test_webdataset_reads_what_we_write(tmp_path: Path, table: Table) -> None:
     wds = pytest.importorskip("webdataset")
     columns, samples = table
     out = fresh(tmp_path)
@@ -196,9 +189,7 @@ def test_webdataset_reads_what_we_write(
 
 @FEW
 @given(table=tables())
-def test_pyarrow_reads_what_we_write(
-    tmp_path: Path, table: tuple[dict[str, str], list[dict[str, Any]]]
-) -> None:
+def test_pyarrow_reads_what_we_write(tmp_path: Path, table: Table) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     columns, samples = table
     out = fresh(tmp_path)
