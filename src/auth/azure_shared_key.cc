@@ -11,6 +11,7 @@
 
 #include <algorithm>
 
+#include "auth/hashing.h"
 #include "base/base64.h"
 #include "base/check.h"
 #include "http/date.h"
@@ -99,16 +100,9 @@ struct SharedKeySigner::Scratch {
     return context != nullptr && EVP_DigestInit_ex(context, EVP_sha256(), nullptr) == 1;
   }
 
-  /// SHA-256 of both. Without a digest argument the context starts anew with the one it has, and
-  /// allocates nothing; copying a keyed context would.
+  /// SHA-256 of both.
   Digest hash(const Block& first, std::string_view second) const {
-    Digest digest;
-    const bool is_good = EVP_DigestInit_ex(context, nullptr, nullptr) == 1 &&
-                         EVP_DigestUpdate(context, first.data(), first.size()) == 1 &&
-                         EVP_DigestUpdate(context, second.data(), second.size()) == 1 &&
-                         EVP_DigestFinal_ex(context, digest.data(), nullptr) == 1;
-    HEADRACE_CHECK(is_good);
-    return digest;
+    return detail::hash(context, {first.data(), first.size()}, second);
   }
 };
 

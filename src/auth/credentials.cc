@@ -117,19 +117,6 @@ class StaticProvider final : public CredentialProvider {
   const std::shared_ptr<const Credentials> credentials_;
 };
 
-class RenewingProvider final : public CredentialProvider {
- public:
-  RenewingProvider(RenewalOptions options, Renewing<Credentials>::Fetch fetch)
-      : renewing_(std::move(options), std::move(fetch)) {}
-  Result<std::shared_ptr<const Credentials>> current(WallTime now) override {
-    return renewing_.current(now);
-  }
-  bool invalidate(const Credentials& refused) override { return renewing_.invalidate(refused); }
-
- private:
-  Renewing<Credentials> renewing_;
-};
-
 }  // namespace
 
 std::string masked_id(const std::string& id) {
@@ -144,7 +131,8 @@ std::shared_ptr<CredentialProvider> static_credentials(Credentials credentials) 
 
 std::shared_ptr<CredentialProvider> renewing_credentials(
     RenewalOptions options, std::function<Result<Credentials>(std::stop_token)> fetch) {
-  return std::make_shared<RenewingProvider>(std::move(options), std::move(fetch));
+  return std::make_shared<RenewingProvider<CredentialProvider, Credentials>>(std::move(options),
+                                                                             std::move(fetch));
 }
 
 std::shared_ptr<CredentialProvider> make_aws_provider(const AwsSettings& settings, AwsWorld world) {

@@ -57,13 +57,14 @@ Scratch::~Scratch() {
   OPENSSL_cleanse(secret_.data(), secret_.size());
 }
 
-Digest Scratch::hash(std::string_view first, std::string_view second) {
+Digest hash(EVP_MD_CTX* context, std::string_view first, std::string_view second) {
   Digest digest;
-  // Without a digest argument the context starts anew with the one it has, and allocates nothing.
-  const bool is_good = EVP_DigestInit_ex(context_, nullptr, nullptr) == 1 &&
-                       EVP_DigestUpdate(context_, first.data(), first.size()) == 1 &&
-                       EVP_DigestUpdate(context_, second.data(), second.size()) == 1 &&
-                       EVP_DigestFinal_ex(context_, digest.data(), nullptr) == 1;
+  // Without a digest argument the context starts anew with the one it has, and allocates nothing;
+  // copying a keyed context would.
+  const bool is_good = EVP_DigestInit_ex(context, nullptr, nullptr) == 1 &&
+                       EVP_DigestUpdate(context, first.data(), first.size()) == 1 &&
+                       EVP_DigestUpdate(context, second.data(), second.size()) == 1 &&
+                       EVP_DigestFinal_ex(context, digest.data(), nullptr) == 1;
   HEADRACE_CHECK(is_good);
   return digest;
 }

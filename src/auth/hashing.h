@@ -24,6 +24,9 @@ struct Scope {
   std::string_view service;
 };
 
+/// Of both. `context` was initialised with its digest, and is as before afterwards.
+Digest hash(EVP_MD_CTX* context, std::string_view first, std::string_view second);
+
 void append_hex(const Digest& digest, std::string& out);
 
 /// Appends the value of a field as it is signed: trimmed, inner runs of spaces squeezed to one.
@@ -44,7 +47,9 @@ class Scratch {
 
  private:
   explicit Scratch(EVP_MD_CTX* context) noexcept : context_(context) {}
-  Digest hash(std::string_view first, std::string_view second = {});
+  Digest hash(std::string_view first, std::string_view second = {}) {
+    return detail::hash(context_, first, second);
+  }
   Digest hmac(std::string_view key, std::string_view text);
   const Digest& signing_key(std::string_view secret, const Scope& scope);
 

@@ -194,26 +194,10 @@ Result<RenewalCore::Fetched> RenewalCore::fetch_round(const std::stop_token& sto
 
 }  // namespace detail
 
-namespace {
-
-class RenewingTokens final : public TokenProvider {
- public:
-  RenewingTokens(RenewalOptions options, Renewing<Token>::Fetch fetch)
-      : renewing_(std::move(options), std::move(fetch)) {}
-  Result<std::shared_ptr<const Token>> current(WallTime now) override {
-    return renewing_.current(now);
-  }
-  bool invalidate(const Token& refused) override { return renewing_.invalidate(refused); }
-
- private:
-  Renewing<Token> renewing_;
-};
-
-}  // namespace
-
 std::shared_ptr<TokenProvider> renewing_tokens(RenewalOptions options,
                                                Renewing<Token>::Fetch fetch) {
-  return std::make_shared<RenewingTokens>(std::move(options), std::move(fetch));
+  return std::make_shared<RenewingProvider<TokenProvider, Token>>(std::move(options),
+                                                                  std::move(fetch));
 }
 
 }  // namespace headrace::auth

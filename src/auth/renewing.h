@@ -162,6 +162,19 @@ class Renewing {
   detail::RenewalCore core_;
 };
 
+/// A `Provider` of secrets `T` that are renewed.
+template <class Provider, class T>
+class RenewingProvider final : public Provider {
+ public:
+  RenewingProvider(RenewalOptions options, typename Renewing<T>::Fetch fetch)
+      : renewing_(std::move(options), std::move(fetch)) {}
+  Result<std::shared_ptr<const T>> current(WallTime now) override { return renewing_.current(now); }
+  bool invalidate(const T& refused) override { return renewing_.invalidate(refused); }
+
+ private:
+  Renewing<T> renewing_;
+};
+
 /// A TokenProvider around `fetch`.
 std::shared_ptr<TokenProvider> renewing_tokens(RenewalOptions options,
                                                Renewing<Token>::Fetch fetch);
