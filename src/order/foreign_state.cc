@@ -31,6 +31,15 @@ StateWriter writer_of(simdjson::dom::object state) {
                                                               : StateWriter::kOther;
 }
 
+std::optional<simdjson::dom::object> state_of(StateWriter writer, std::string_view state,
+                                              simdjson::dom::parser& parser) {
+  simdjson::dom::object object;
+  const simdjson::padded_string padded(state);
+  if (parser.parse(padded).get_object().get(object) || writer_of(object) != writer)
+    return std::nullopt;
+  return object;
+}
+
 Status refuse_foreign(simdjson::dom::object state) {
   switch (writer_of(state)) {
     case StateWriter::kOther:

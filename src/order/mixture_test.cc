@@ -49,14 +49,13 @@ std::vector<std::uint32_t> weights_of(std::vector<double> proportions) {
 
 /// Two sources of 40 and 24 samples, 3 to 1.
 MixtureSpec small_spec() {
-  MixtureSpec spec;
-  spec.seed = 5;
-  spec.groups = 2;
-  spec.batch = 8;
-  spec.epoch_samples = 64;
-  spec.changes = {{0, weights_of({3, 1})}};
-  spec.parts = {make_part({10, 10, 10, 10}, 0, 5, 4), make_part({8, 8, 8}, 1, 5, 2)};
-  return spec;
+  return {.seed = 5,
+          .groups = 2,
+          .batch = 8,
+          .epoch_samples = 64,
+          .epoch_shares = {},
+          .changes = {{0, weights_of({3, 1})}},
+          .parts = {make_part({10, 10, 10, 10}, 0, 5, 4), make_part({8, 8, 8}, 1, 5, 2)}};
 }
 
 std::uint64_t source_samples(const MixturePart& part) {

@@ -155,13 +155,10 @@ class LitDataSource final : public OrderSource {
 
   Result<std::optional<Foreign>> read_foreign(std::string_view state) const override {
     simdjson::dom::parser parser;
-    simdjson::dom::object object;
-    const simdjson::padded_string padded(state);
-    const bool is_litdata = !parser.parse(padded).get_object().get(object) &&
-                            order_detail::writer_of(object) == order_detail::StateWriter::kLitData;
-    if (!is_litdata) return std::optional<Foreign>();
-    simdjson::dom::object part = object;
-    if (object["dataset"].get_object().get(part)) part = object;
+    const auto object = order_detail::state_of(order_detail::StateWriter::kLitData, state, parser);
+    if (!object) return std::optional<Foreign>();
+    simdjson::dom::object part;
+    if ((*object)["dataset"].get_object().get(part)) part = *object;
     HEADRACE_TRY(order_detail::check_litdata_state(part, inputs_->spec, inputs_->chunks));
     HEADRACE_TRY_ASSIGN(const LitDataState saved, order_detail::read_litdata_state(part, world_));
     HEADRACE_TRY_ASSIGN(auto source, take_over(part, saved.sample_in_epoch));

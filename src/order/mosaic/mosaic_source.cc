@@ -114,11 +114,8 @@ class MosaicSource final : public OrderSource {
 
   Result<std::optional<Foreign>> read_foreign(std::string_view state) const override {
     simdjson::dom::parser parser;
-    simdjson::dom::object object;
-    const simdjson::padded_string padded(state);
-    const bool is_mosaic = !parser.parse(padded).get_object().get(object) &&
-                           order_detail::writer_of(object) == order_detail::StateWriter::kMosaic;
-    if (!is_mosaic) return std::optional<Foreign>();
+    if (!order_detail::state_of(order_detail::StateWriter::kMosaic, state, parser))
+      return std::optional<Foreign>();
     HEADRACE_TRY_ASSIGN(const MosaicState saved, read_fields(state, false));
     HEADRACE_TRY_ASSIGN(auto source, with_origin(saved));
     return std::optional<Foreign>(

@@ -6,22 +6,17 @@
 /// Definition: docs/order.md, "numpy's generators"; held against numpy itself by the reference
 /// cases (numpy_random_test.cc).
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "order/numpy_random/draws.h"
 #include "order/numpy_random/pcg64.h"
 
 namespace headrace::numpy_random {
 
-/// Largest value of `bits` bits that random_interval(max) masks with: 2^bitlen(max) - 1.
-constexpr std::uint64_t mask_of(std::uint64_t max) noexcept {
-  return max == 0 ? 0 : ~std::uint64_t{0} >> std::countl_zero(max);
-}
-inline constexpr std::uint64_t kMax32 = 0xffff'ffffULL;
 /// (next64 >> 11) * 2^-53.
 inline double to_double(std::uint64_t bits) noexcept {
   return static_cast<double>(static_cast<std::int64_t>(bits >> 11)) * (1.0 / 9007199254740992.0);
@@ -52,14 +47,7 @@ class Generator {
   }
 
   /// 0..max by masked rejection: what shuffles draw.
-  std::uint64_t interval(std::uint64_t max) noexcept {
-    if (max == 0) return 0;
-    const std::uint64_t mask = mask_of(max);
-    std::uint64_t value = 0;
-    do value = (max <= kMax32 ? next32() : next64()) & mask;
-    while (value > max);
-    return value;
-  }
+  std::uint64_t interval(std::uint64_t max) noexcept { return draw_interval(*this, max); }
 
   /// 0..max by Lemire's method: what integers() and choice() draw.
   std::uint64_t bounded(std::uint64_t max) noexcept;
@@ -71,9 +59,7 @@ class Generator {
 
   template <class T>
   void shuffle(std::span<T> items) noexcept {
-    for (std::size_t i = items.size(); i-- > 1;) {
-      std::swap(items[i], items[static_cast<std::size_t>(interval(i))]);
-    }
+    shuffle_by(*this, items);
   }
   std::vector<std::uint64_t> permutation(std::uint64_t n);
   /// choice(population, size, replace=False). \pre size <= population.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "order/numpy_random/generator.h"
-
 namespace headrace::numpy_random {
 
 // Matsumoto and Nishimura's mt19937ar: seeding by an array.
@@ -56,15 +54,6 @@ std::uint32_t Mt19937::next32() noexcept {
   y ^= (y << 7) & 0x9d2c5680U;
   y ^= (y << 15) & 0xefc60000U;
   return y ^ (y >> 18);
-}
-
-std::uint64_t Mt19937::interval(std::uint64_t max) noexcept {
-  if (max == 0) return 0;
-  const std::uint64_t mask = mask_of(max);
-  std::uint64_t value = 0;
-  do value = (max <= kMax32 ? next32() : next64()) & mask;
-  while (value > max);
-  return value;
 }
 
 }  // namespace headrace::numpy_random

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "order/numpy_random/draws.h"
+
 namespace headrace::numpy_random {
 
 class Mt19937 {
@@ -30,7 +32,7 @@ class Mt19937 {
     return (a * 67108864.0 + b) / 9007199254740992.0;
   }
   /// 0..max by masked rejection.
-  std::uint64_t interval(std::uint64_t max) noexcept;
+  std::uint64_t interval(std::uint64_t max) noexcept { return draw_interval(*this, max); }
   /// RandomState.randint(low, high), `high` exclusive. \pre low < high.
   std::int64_t randint(std::int64_t low, std::int64_t high) noexcept {
     const std::uint64_t range = static_cast<std::uint64_t>(high) - static_cast<std::uint64_t>(low);
@@ -38,9 +40,7 @@ class Mt19937 {
   }
   template <class T>
   void shuffle(std::span<T> items) noexcept {
-    for (std::size_t i = items.size(); i-- > 1;) {
-      std::swap(items[i], items[static_cast<std::size_t>(interval(i))]);
-    }
+    shuffle_by(*this, items);
   }
   template <class T = std::uint64_t>
   std::vector<T> permutation(std::size_t n) {
