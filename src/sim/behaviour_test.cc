@@ -95,9 +95,7 @@ TEST(Fate, DependsOnSeedIdentityAndOrdinalOnly) {
 }
 
 TEST(Fate, FirstByteTimesHaveTheQuantilesAskedFor) {
-  SimBehaviour behaviour;
-  behaviour.first_byte_p50_ms = 30;
-  behaviour.first_byte_p99_ms = 80;
+  SimBehaviour behaviour{.first_byte_p50_ms = 30, .first_byte_p99_ms = 80};
   std::vector<std::uint64_t> times;
   for (std::uint64_t i = 0; i < 20'000; ++i) {
     times.push_back(draw_fate(behaviour, 7, i, 0, Traffic::kGet).first_byte_us);
@@ -108,12 +106,11 @@ TEST(Fate, FirstByteTimesHaveTheQuantilesAskedFor) {
 }
 
 TEST(Fate, RatesAreMet) {
-  SimBehaviour behaviour;
-  behaviour.throttle_rate = 0.1;
-  behaviour.error_rate = 0.2;
-  behaviour.reset_rate = 0.3;
-  behaviour.truncate_rate = 0.4;
-  behaviour.slow_first_byte_rate = 0.05;
+  SimBehaviour behaviour{.slow_first_byte_rate = 0.05,
+                         .throttle_rate = 0.1,
+                         .error_rate = 0.2,
+                         .reset_rate = 0.3,
+                         .truncate_rate = 0.4};
   constexpr int kCount = 20'000;
   int slow_down = 0, error = 0, reset = 0, truncate = 0, slow = 0;
   for (std::uint64_t i = 0; i < kCount; ++i) {
@@ -133,8 +130,7 @@ TEST(Fate, RatesAreMet) {
 }
 
 TEST(Fate, OnlyGetsAreCutOrSlow) {
-  SimBehaviour behaviour;
-  behaviour.reset_rate = behaviour.slow_first_byte_rate = 1;
+  SimBehaviour behaviour{.slow_first_byte_rate = 1, .reset_rate = 1};
   const Fate fate = draw_fate(behaviour, 0, 0, 0, Traffic::kMetadata);
   EXPECT_EQ(fate.cut, Fate::Cut::kNone);
   EXPECT_EQ(fate.first_byte_us, 0u);
