@@ -1,8 +1,9 @@
 #pragma once
 /// \file
-/// For tests: how the random ones are repeated. Print the seed with a failure.
+/// For tests: how the random ones are repeated.
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 
 namespace headrace {
 
@@ -17,5 +18,10 @@ inline std::uint64_t test_seed() { return test_number("HEADRACE_TEST_SEED", 20'2
 
 /// Rounds of a model test: HEADRACE_TEST_ROUNDS when set.
 inline std::uint64_t test_round_count() { return test_number("HEADRACE_TEST_ROUNDS", 60); }
+
+/// What to print with a failure in a round.
+inline std::string seed_and_round(std::uint64_t round) {
+  return "HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " + std::to_string(round);
+}
 
 }  // namespace headrace

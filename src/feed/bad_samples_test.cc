@@ -13,13 +13,9 @@
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
 
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::soon;
 using ::testing::HasSubstr;
 
 std::uint64_t step_of(std::uint64_t n) {
@@ -80,10 +76,9 @@ class Scenario {
     options_.quarantine = quarantine_;
     options_.epoch_end = random.below(2) == 0 ? EpochEnd::kPad : EpochEnd::kUneven;
     choose_order();
-    if (decodes_)
-      options_.decode["x"] = std::make_shared<feed_test::FakeDecode>(bad_headers_, bad_bodies_);
+    if (decodes_) options_.decode["x"] = std::make_shared<FakeDecode>(bad_headers_, bad_bodies_);
     if (decodes_ && !spec_.only_fixed && random_.below(2) == 0)
-      options_.decode["text"] = std::make_shared<feed_test::FakeDecode>();
+      options_.decode["text"] = std::make_shared<FakeDecode>();
     faults_.seed = random.next();
     faults_.hold_back_count = static_cast<std::uint32_t>(random.below(6));
   }
@@ -156,8 +151,7 @@ class Scenario {
       std::vector<std::int64_t> ids(model_.is_bad.size());
       std::iota(ids.begin(), ids.end(), 0);
       for (std::size_t i = ids.size(); i > 1; --i) std::swap(ids[i - 1], ids[random_.below(i)]);
-      options_.order_source =
-          std::make_shared<feed_test::ListSource>(spec_.block_samples, std::move(ids));
+      options_.order_source = std::make_shared<ListSource>(spec_.block_samples, std::move(ids));
       return;
     }
     options_.order = random_.below(4) == 0 ? "sequential" : "headrace";
@@ -202,7 +196,7 @@ class Scenario {
     }
     ASSERT_EQ(replaced, batch.replaced().size());
     expect_right_bytes(*dataset_, batch, options_);
-    feed_test::expect_decoded_bytes(*dataset_, batch, options_);
+    expect_decoded_bytes(*dataset_, batch, options_);
   }
 
   Random& random_;
@@ -216,8 +210,7 @@ class Scenario {
 
 TEST(BadSamples, TheSameSampleStandsInWhateverTheWorldAndTheMemory) {
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 3000 + round);
     Scenario run(random);
     if (!run.model_.has_all()) continue;
@@ -295,8 +288,8 @@ TEST(BadSamples, WhatCannotBeDecodedIsNamed) {
   for (const bool is_header : {true, false}) {
     World world(FakeSpec{});
     const std::set<std::uint64_t> bad = {5, 6};
-    const auto decode = std::make_shared<feed_test::FakeDecode>(
-        is_header ? bad : std::set<std::uint64_t>(), is_header ? std::set<std::uint64_t>() : bad);
+    const auto decode = std::make_shared<FakeDecode>(is_header ? bad : std::set<std::uint64_t>(),
+                                                     is_header ? std::set<std::uint64_t>() : bad);
     Status error;
     const LoaderOptions options{.batch_size = 4, .order = "sequential", .decode = {{"x", decode}}};
     const auto loader = world.open(options);
@@ -310,11 +303,9 @@ TEST(BadSamples, WhatCannotBeDecodedIsNamed) {
 
 TEST(BadSamples, DecodeOfAColumnThatIsNotDeliveredIsRefused) {
   World world(FakeSpec{});
-  const auto refused =
-      Loader::create(world.dataset, *world.store->new_handle(), world.pool,
-                     {.batch_size = 1,
-                      .columns = {"text"},
-                      .decode = {{"x", std::make_shared<feed_test::FakeDecode>()}}});
+  const auto refused = Loader::create(
+      world.dataset, *world.store->new_handle(), world.pool,
+      {.batch_size = 1, .columns = {"text"}, .decode = {{"x", std::make_shared<FakeDecode>()}}});
   ASSERT_FALSE(refused);
   EXPECT_THAT(std::string(refused.error().message()), HasSubstr("there are text"));
 }
@@ -378,4 +369,4 @@ TEST(BadSamples, TheListIsPartOfTheState) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test

@@ -8,15 +8,9 @@
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
 
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::soon;
-using feed_test::SumStore;
-using feed_test::value_of;
 using ::testing::HasSubstr;
 
 /// Samples of 24 bytes in objects that are cut at 1 to 5 bytes: each is above four requests.
@@ -63,12 +57,10 @@ LoaderOptions options_of(std::uint32_t workers) {
 TEST(CutObjects, BitsThatFlipInAPartAreFoundByTheSumOfTheWhole) {
   std::uint64_t flips = 0;
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 29000 + round);
     FakeSpec spec;
-    spec.block_samples.resize(1 + random.below(12));
-    for (auto& count : spec.block_samples) count = static_cast<std::uint32_t>(1 + random.below(9));
+    spec.block_samples = random_blocks(random, 12, 9);
     const std::uint64_t kind = random.below(3);
     spec.is_object_per_sample = kind == 0;
     spec.is_compressed = kind > 0;
@@ -143,4 +135,4 @@ TEST(CutObjects, WhatIsReadAtOnceNeedsNoMoreRequests) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test

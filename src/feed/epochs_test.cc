@@ -11,14 +11,8 @@
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
-
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::soon;
-using feed_test::value_of;
 
 constexpr std::uint64_t kEpochs = 3;
 
@@ -130,12 +124,10 @@ TEST(Epochs, NothingIsReadBeyondTheLast) {
 
 TEST(Epochs, BatchesAndStatesAreThoseOfALoaderThatDoesNotReadOn) {
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 39000 + round);
     FakeSpec spec;
-    spec.block_samples.resize(1 + random.below(16));
-    for (auto& count : spec.block_samples) count = static_cast<std::uint32_t>(1 + random.below(40));
+    spec.block_samples = random_blocks(random, 16, 40);
     const std::uint64_t kind = random.below(6);
     spec.is_compressed = kind < 2;
     spec.is_unpacked = kind == 1;
@@ -190,4 +182,4 @@ TEST(Epochs, BatchesAndStatesAreThoseOfALoaderThatDoesNotReadOn) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test

@@ -316,6 +316,25 @@ class FakeDataset final : public Dataset {
   std::uint64_t stored_bytes_ = 0;
 };
 
+/// Samples of up to `most_blocks` blocks, each of 1 to `most_samples`.
+inline std::vector<std::uint32_t> random_blocks(Random& random, std::uint64_t most_blocks,
+                                                std::uint64_t most_samples) {
+  std::vector<std::uint32_t> samples(1 + random.below(most_blocks));
+  for (auto& count : samples) count = static_cast<std::uint32_t>(1 + random.below(most_samples));
+  return samples;
+}
+
+/// Up to 24 blocks of up to 400 samples, compressed or an object a sample in half of the cases.
+inline FakeSpec random_layout(Random& random) {
+  FakeSpec spec;
+  spec.block_samples = random_blocks(random, 24, 1 + random.below(random.below(4) == 0 ? 400 : 40));
+  spec.blocks_per_shard = static_cast<std::uint32_t>(1 + random.below(4));
+  const std::uint64_t kind = random.below(6);
+  spec.is_compressed = kind < 2;
+  spec.is_object_per_sample = kind == 2;
+  return spec;
+}
+
 inline std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }

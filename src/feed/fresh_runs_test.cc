@@ -9,13 +9,8 @@
 #include "feed/loader_test_util.h"
 #include "headrace/loader.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
-
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::soon;
 
 using Ids = std::vector<std::int64_t>;
 
@@ -99,8 +94,7 @@ class FreshRun {
 
 TEST(FreshRuns, GiveTheSameBatchesOnAnyNumberOfRanks) {
   for (std::uint64_t round = 0; round < 3 * round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + round);
     const FreshRun run(random);
     const auto world = static_cast<std::uint32_t>(2 + random.below(7));
@@ -113,8 +107,7 @@ TEST(FreshRuns, GiveTheSameBatchesOnAnyNumberOfRanks) {
 
 TEST(FreshRuns, DeliverADatasetThatIsSmallerThanAGlobalBatch) {
   for (std::uint64_t round = 0; round < round_count() / 2; ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 5000 + round);
     const FreshRun run(random);
     const std::uint64_t n = run.dataset->sample_count();
@@ -135,4 +128,4 @@ TEST(FreshRuns, DeliverADatasetThatIsSmallerThanAGlobalBatch) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test

@@ -11,14 +11,9 @@
 #include "feed/loader_test_util.h"
 #include "headrace/loader.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
 
-using feed_test::as_version_1;
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::soon;
 using ::testing::HasSubstr;
 
 using Ids = std::vector<std::int64_t>;
@@ -69,6 +64,18 @@ struct World {
       ids.insert(ids.end(), (*batch)->ids().begin(), (*batch)->ids().end());
     }
     return ids;
+  }
+  /// Appends what all ranks of a world deliver from `state` on; their own states hold `field`.
+  void go_on(const Result<std::shared_ptr<const OrderSource>>& source, const RunWorld& run,
+             const std::string& state, const std::string& field, Ids& ids) {
+    for (std::uint32_t rank = 0; rank < run.world_size; ++rank) {
+      auto loader = open(source, run, rank);
+      const Status loaded = loader->load_state(state);
+      ASSERT_TRUE(loaded.ok()) << loaded.message();
+      EXPECT_THAT(loader->state(), HasSubstr(field));
+      const Ids rest = drain(*loader);
+      ids.insert(ids.end(), rest.begin(), rest.end());
+    }
   }
   /// The samples of one rank in what Mosaic has left of an epoch.
   Ids mosaic_ids(const RunWorld& world, const MosaicState& state, std::uint32_t rank,
@@ -134,12 +141,11 @@ TEST(MosaicSource, GoesOnFromMosaicsState) {
       R"("initial_physical_nodes":1})");
   ASSERT_TRUE(loaded.ok()) << loaded.message();
   EXPECT_EQ(loader->epoch(), 3U);
-  MosaicState state;
-  state.epoch = 3;
-  state.sample_in_epoch = 200;
-  state.num_canonical_nodes = 2;
-  state.shuffle_seed = 77;
-  state.initial_physical_nodes = 1;
+  const MosaicState state{.epoch = 3,
+                          .sample_in_epoch = 200,
+                          .num_canonical_nodes = 2,
+                          .shuffle_seed = 77,
+                          .initial_physical_nodes = 1};
   EXPECT_EQ(world.drain(*loader), world.mosaic_ids(run, state, 0));
   EXPECT_THAT(loader->state(), HasSubstr(R"("num_canonical_nodes":2)"));
   EXPECT_THAT(loader->state(), HasSubstr(R"("shuffle_seed":77)"));
@@ -157,10 +163,7 @@ TEST(MosaicSource, GoesOnFromItsOwnStateAfterTakingOverAnotherSeed) {
   EXPECT_EQ(second->state(), first->state());
   const Ids rest = world.drain(*first);
   EXPECT_EQ(world.drain(*second), rest);
-  MosaicState state;
-  state.epoch = 1;
-  state.sample_in_epoch = 120;
-  state.shuffle_seed = 77;
+  const MosaicState state{.epoch = 1, .sample_in_epoch = 120, .shuffle_seed = 77};
   EXPECT_EQ(rest, world.mosaic_ids(run, state, 0));
 }
 
@@ -195,14 +198,7 @@ TEST(MosaicSource, GoesOnWithNodesThatDoNotDivideTheCanonicalOnes) {
     state = loader->state();
   }
   EXPECT_THAT(state, HasSubstr(R"("initial_physical_nodes":2)"));
-  for (std::uint32_t rank = 0; rank < three.world_size; ++rank) {
-    auto loader = world.open(world.mosaic(three), three, rank);
-    const Status loaded = loader->load_state(state);
-    ASSERT_TRUE(loaded.ok()) << loaded.message();
-    EXPECT_THAT(loader->state(), HasSubstr(R"("initial_physical_nodes":2)"));
-    const Ids rest = world.drain(*loader);
-    ids.insert(ids.end(), rest.begin(), rest.end());
-  }
+  world.go_on(world.mosaic(three), three, state, R"("initial_physical_nodes":2)", ids);
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   EXPECT_EQ(ids.size(), world.dataset->sample_count());
@@ -423,14 +419,7 @@ TEST(LitDataSource, OtherNodesAreAnotherWorld) {
     ids.insert(ids.end(), begun.begin(), begun.end());
     state = loader->state();
   }
-  for (std::uint32_t rank = 0; rank < 2; ++rank) {
-    auto loader = world.open(world.litdata(one), one, rank);
-    const Status loaded = loader->load_state(state);
-    ASSERT_TRUE(loaded.ok()) << loaded.message();
-    EXPECT_THAT(loader->state(), HasSubstr(R"("num_nodes":1)"));
-    const Ids rest = world.drain(*loader);
-    ids.insert(ids.end(), rest.begin(), rest.end());
-  }
+  world.go_on(world.litdata(one), one, state, R"("num_nodes":1)", ids);
   // LitData reads a chunk that two nodes share on both, so some samples come twice.
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
@@ -570,4 +559,4 @@ TEST(LitDataSource, AStateOfTheOwnWorldForgetsWhatWasDealtOut) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test

@@ -12,30 +12,16 @@
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
-
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::ListSource;
-using feed_test::soon;
-using feed_test::value_of;
 
 using Ids = std::vector<std::int64_t>;
 
 FakeSpec random_spec(Random& random) {
-  FakeSpec spec;
-  spec.block_samples.resize(1 + random.below(24));
-  const std::uint64_t most = 1 + random.below(random.below(4) == 0 ? 400 : 40);
-  for (auto& count : spec.block_samples) count = static_cast<std::uint32_t>(1 + random.below(most));
-  spec.blocks_per_shard = static_cast<std::uint32_t>(1 + random.below(4));
-  const std::uint64_t kind = random.below(6);
-  spec.is_compressed = kind == 0 || kind == 1;
-  spec.is_unpacked = kind == 1;
+  FakeSpec spec = random_layout(random);
+  spec.is_unpacked = spec.is_compressed && random.below(2) == 0;
   if (spec.is_unpacked) spec.workspace_bytes = random.below(3) * 20'000;
   spec.has_extents = !spec.is_unpacked || random.below(2) == 0;
-  spec.is_object_per_sample = kind == 2;
   spec.has_writers = random.below(2) == 0;
   spec.text_bytes = static_cast<std::uint32_t>(random.below(2) == 0 ? 60 : 6000);
   return spec;
@@ -172,8 +158,7 @@ void choose_world(ListedRun& run) {
 
 TEST(ListedModel, DeliversTheListInAnyMemoryFromAnyPlace) {
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 5000 + round);
     ListedRun run(random);
     for (int part = 0; part < 3; ++part) {
@@ -194,8 +179,7 @@ TEST(ListedModel, DeliversTheListInAnyMemoryFromAnyPlace) {
 
 TEST(ListedModel, GoesOnFromItsStateWithAnotherWorld) {
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 6000 + round);
     ListedRun run(random);
     run.options.epoch_end = EpochEnd::kPad;
@@ -224,24 +208,12 @@ TEST(ListedModel, GoesOnFromItsStateWithAnotherWorld) {
 
 TEST(ListedModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 7000 + round);
     ListedRun run(random);
     run.faults.error_share = 0.1;
     const auto loader = run.open();
-    Ids ids;
-    for (int failures = 0; failures < 60;) {
-      auto batch = loader->next(soon());
-      if (!batch) {
-        ASSERT_EQ(batch.error().code(), Code::kUnavailable) << batch.error().message();
-        ASSERT_TRUE(loader->load_state(loader->state()).ok());
-        ++failures;
-        continue;
-      }
-      if (!*batch) break;
-      ids.push_back((*batch)->ids()[0]);
-    }
+    const Ids ids = first_ids_despite_errors(*loader, 60);
     Ids wanted = run.list;
     std::erase(wanted, -1);
     wanted.resize(std::min(wanted.size(), ids.size()));
@@ -326,4 +298,4 @@ TEST(ListedFetch, ReadsSinglyWhatIsNotWorthABlock) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test

@@ -11,25 +11,13 @@
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
 
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::soon;
-
 FakeSpec random_spec(Random& random) {
-  FakeSpec spec;
-  spec.block_samples.resize(1 + random.below(24));
-  const std::uint64_t most = 1 + random.below(random.below(4) == 0 ? 400 : 40);
-  for (auto& count : spec.block_samples) count = static_cast<std::uint32_t>(1 + random.below(most));
-  spec.blocks_per_shard = static_cast<std::uint32_t>(1 + random.below(4));
-  const std::uint64_t kind = random.below(6);
-  spec.is_compressed = kind == 0 || kind == 1;
-  spec.is_object_per_sample = kind == 2;
-  spec.only_fixed = kind == 3;
-  spec.is_unpacked = kind == 1 && random.below(2) == 0;
+  FakeSpec spec = random_layout(random);
+  spec.only_fixed = random.below(6) == 0;
+  spec.is_unpacked = spec.is_compressed && random.below(4) == 0;
   if (spec.is_unpacked) {
     spec.workspace_bytes = random.below(3) * 20'000;
     if (random.below(2) == 0) spec.told_percent = static_cast<std::uint32_t>(5 + random.below(95));
@@ -68,9 +56,8 @@ class Scenario {
     faults_.hold_back_count = static_cast<std::uint32_t>(random.below(6));
     faults_.short_accept_share = random.below(2) == 0 ? 0.3 : 0;
     const std::uint64_t decodes = random.below(5);
-    if (decodes < 2) options_.decode["x"] = std::make_shared<feed_test::FakeDecode>();
-    if (decodes == 1 && !spec_.only_fixed)
-      options_.decode["text"] = std::make_shared<feed_test::FakeDecode>();
+    if (decodes < 2) options_.decode["x"] = std::make_shared<FakeDecode>();
+    if (decodes == 1 && !spec_.only_fixed) options_.decode["text"] = std::make_shared<FakeDecode>();
     // Ranks whose memory differs would choose different lanes: one of them begins, all others go on
     // from its state.
     LoaderOptions first = options_;
@@ -144,7 +131,7 @@ class Scenario {
       ASSERT_TRUE(batch) << batch.error().message();
       if (!*batch) break;
       expect_right_bytes(*dataset_, **batch, options);
-      feed_test::expect_decoded_bytes(*dataset_, **batch, options);
+      expect_decoded_bytes(*dataset_, **batch, options);
       for (std::uint32_t i = 0; i < (*batch)->count(); ++i) {
         if ((*batch)->mask()[i] != 0) ids.push_back((*batch)->ids()[i]);
       }
@@ -186,8 +173,7 @@ void expect_exactly_once(const Scenario& run) {
 
 TEST(LoaderModel, AnyStopsWorldsAndBatchSizesDeliverEachSampleOnce) {
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + round);
     Scenario run(random);
     while (!run.has_ended()) {
@@ -201,8 +187,7 @@ TEST(LoaderModel, AnyStopsWorldsAndBatchSizesDeliverEachSampleOnce) {
 
 TEST(LoaderModel, TheSameGlobalBatchGivesTheSameBatchesOnAnyWorld) {
   for (std::uint64_t round = 0; round < test_round_count() / 2; ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 1000 + round);
     Scenario run(random);
     if (run.dataset_->sample_count() < 12) continue;
@@ -228,8 +213,7 @@ TEST(LoaderModel, TheSameGlobalBatchGivesTheSameBatchesOnAnyWorld) {
 
 TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 2000 + round);
     Scenario run(random);
     run.faults_.error_share = 0.1;
@@ -241,18 +225,7 @@ TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
     auto opened = Loader::create(
         run.dataset_, FaultStore::create(*run.store_->new_handle(), run.faults_), pool, options);
     ASSERT_TRUE(opened);
-    std::vector<std::int64_t> ids;
-    for (int failures = 0; failures < 200;) {
-      auto batch = (*opened)->next(soon());
-      if (!batch) {
-        ASSERT_EQ(batch.error().code(), Code::kUnavailable) << batch.error().message();
-        ASSERT_TRUE((*opened)->load_state((*opened)->state()).ok());
-        ++failures;
-        continue;
-      }
-      if (!*batch) break;
-      ids.push_back((*batch)->ids()[0]);
-    }
+    std::vector<std::int64_t> ids = first_ids_despite_errors(**opened, 200);
     std::sort(ids.begin(), ids.end());
     ASSERT_EQ(std::unique(ids.begin(), ids.end()), ids.end());
     opened = Status(Code::kCancelled, "done");
@@ -261,4 +234,4 @@ TEST(LoaderModel, ErrorsOfTheStoreEndARunInsteadOfHangingIt) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test

@@ -16,15 +16,9 @@
 #include "feed/loader_test_util.h"
 #include "store/fault/fault_store.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
 
-using feed_test::as_version_1;
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::soon;
-using feed_test::value_of;
 using ::testing::HasSubstr;
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
@@ -625,7 +619,7 @@ struct LengthAndTwice final : Decode {
     return DecodedColumns{
         {.output = array_column("length", {.dtype = "uint64", .item_bytes = 8, .shape = {}}),
          .decoder = std::make_shared<Length>()},
-        {.output = twice, .decoder = std::make_shared<feed_test::FakeDecode::Twice>()}};
+        {.output = twice, .decoder = std::make_shared<FakeDecode::Twice>()}};
   }
   const std::string twice_name;
 };
@@ -649,9 +643,9 @@ TEST(Loader, AColumnMayBecomeSeveral) {
       std::memcpy(&length, columns[1].values.data() + 8 * i, sizeof(length));
       EXPECT_EQ(length, text.size());
       const auto& twice = columns[2];
-      EXPECT_EQ(feed_test::text_of(twice.values.subspan(twice.offsets[i],
-                                                        twice.offsets[i + 1] - twice.offsets[i])),
-                text + text);
+      EXPECT_EQ(
+          text_of(twice.values.subspan(twice.offsets[i], twice.offsets[i + 1] - twice.offsets[i])),
+          text + text);
       count += batch->mask()[i];
     }
   }
@@ -686,4 +680,4 @@ TEST(Loader, CountsWhatItDelivers) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test

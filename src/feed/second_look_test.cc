@@ -10,14 +10,9 @@
 #include "headrace/loader.h"
 #include "store/fault/fault_store.h"
 
-namespace headrace {
+namespace headrace::feed_test {
 namespace {
 
-using feed_test::expect_right_bytes;
-using feed_test::FakeDataset;
-using feed_test::FakeSpec;
-using feed_test::soon;
-using feed_test::value_of;
 using ::testing::HasSubstr;
 
 /// A dataset that notices every flipped bit, behind a store that flips some.
@@ -41,7 +36,7 @@ struct FlippedWorld {
       if (!batch) return std::move(batch).error();
       if (!*batch) break;
       expect_right_bytes(*dataset, **batch, options);
-      feed_test::expect_decoded_bytes(*dataset, **batch, options);
+      expect_decoded_bytes(*dataset, **batch, options);
       for (std::uint32_t i = 0; i < (*batch)->count(); ++i)
         seen[static_cast<std::size_t>((*batch)->ids()[i])] += (*batch)->mask()[i];
       EXPECT_TRUE((*batch)->replaced().empty());
@@ -58,8 +53,7 @@ struct FlippedWorld {
 
 FakeSpec random_spec(Random& random) {
   FakeSpec spec;
-  spec.block_samples.resize(1 + random.below(12));
-  for (auto& count : spec.block_samples) count = static_cast<std::uint32_t>(1 + random.below(60));
+  spec.block_samples = random_blocks(random, 12, 60);
   const std::uint64_t kind = random.below(5);
   spec.is_compressed = kind == 0 || kind == 1;
   spec.is_unpacked = kind == 1;
@@ -84,8 +78,7 @@ LoaderOptions random_options(Random& random, const FakeDataset& dataset) {
 TEST(FlippedBits, AreReadAgainInAnyOrderAndMemory) {
   std::uint64_t flips = 0;
   for (std::uint64_t round = 0; round < test_round_count(); ++round) {
-    SCOPED_TRACE("HEADRACE_TEST_SEED=" + std::to_string(test_seed()) + " round " +
-                 std::to_string(round));
+    SCOPED_TRACE(seed_and_round(round));
     Random random(test_seed() + 9000 + round);
     FlippedWorld world(random_spec(random),
                        {.seed = random.next(),
@@ -118,7 +111,7 @@ TEST(FlippedBits, ThatOnlyADecoderSeesAreReadAgain) {
     spec.only_fixed = true;  // Else a flip in a text, which nobody checks, would come through.
     FlippedWorld world(spec, {.seed = random.next(), .flip_share = 0.08}, false);
     LoaderOptions options = random_options(random, *world.dataset);
-    options.decode["x"] = std::make_shared<feed_test::FakeDecode>(*world.dataset);
+    options.decode["x"] = std::make_shared<FakeDecode>(*world.dataset);
     auto loader = world.open(options);
     const Status ended = world.drain(*loader, options);
     ASSERT_TRUE(ended.ok()) << ended.message();
@@ -166,4 +159,4 @@ TEST(FlippedBits, BytesThatNeverComeTwiceTheSameAreAnErrorOfTheStore) {
 }
 
 }  // namespace
-}  // namespace headrace
+}  // namespace headrace::feed_test
