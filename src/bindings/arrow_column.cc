@@ -24,6 +24,15 @@ struct Memory {
   std::int64_t item_null_count = 0;
 };
 
+/// The release callback of an array or schema whose private_data is a `Node`.
+template <class Node, class Exported>
+void release_node(Exported* exported) {
+  auto* node = static_cast<Node*>(exported->private_data);
+  if (node->child.release != nullptr) node->child.release(&node->child);
+  exported->release = nullptr;
+  delete node;
+}
+
 /// private_data of an exported array.
 struct ArrayNode {
   std::shared_ptr<const Memory> memory;
@@ -31,13 +40,6 @@ struct ArrayNode {
   ArrowArray child{};
   ArrowArray* children[1] = {&child};
 };
-
-void release_array(ArrowArray* array) {
-  auto* node = static_cast<ArrayNode*>(array->private_data);
-  if (node->child.release != nullptr) node->child.release(&node->child);
-  array->release = nullptr;
-  delete node;
-}
 
 ArrayNode& fill_array(ArrowArray& out, std::shared_ptr<const Memory> memory, std::size_t length,
                       std::int64_t null_count) {
@@ -47,7 +49,7 @@ ArrayNode& fill_array(ArrowArray& out, std::shared_ptr<const Memory> memory, std
   out.length = static_cast<std::int64_t>(length);
   out.null_count = null_count;
   out.buffers = node->buffers.data();
-  out.release = release_array;
+  out.release = release_node<ArrayNode>;
   out.private_data = node.get();
   return *node.release();
 }
@@ -58,20 +60,13 @@ struct SchemaNode {
   ArrowSchema* children[1] = {&child};
 };
 
-void release_schema(ArrowSchema* schema) {
-  auto* node = static_cast<SchemaNode*>(schema->private_data);
-  if (node->child.release != nullptr) node->child.release(&node->child);
-  schema->release = nullptr;
-  delete node;
-}
-
 SchemaNode& fill_schema(ArrowSchema& out, const char* format, const char* name) {
   auto node = std::make_unique<SchemaNode>();
   out = {};
   out.format = format;
   out.name = name;
   out.flags = ARROW_FLAG_NULLABLE;
-  out.release = release_schema;
+  out.release = release_node<SchemaNode>;
   out.private_data = node.get();
   return *node.release();
 }

@@ -12,6 +12,7 @@
 #include "bind.h"
 #include "buffers.h"
 #include "errors.h"
+#include "names.h"
 #include "store.h"
 
 namespace headrace {
@@ -26,10 +27,9 @@ struct PyWriter {
 };
 
 checkpoint::WrittenCheck parse_check(const std::string& name) {
-  if (name == "auto") return checkpoint::WrittenCheck::kAuto;
-  if (name == "read") return checkpoint::WrittenCheck::kReadBack;
-  if (name == "none") return checkpoint::WrittenCheck::kNone;
-  throw nb::value_error("check must be 'auto', 'read' or 'none'");
+  using enum checkpoint::WrittenCheck;
+  return by_name<checkpoint::WrittenCheck>("check", name,
+                                           {{"auto", kAuto}, {"read", kReadBack}, {"none", kNone}});
 }
 
 void begin(PyWriter* self, PyStore& store, const std::string& key,

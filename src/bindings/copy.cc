@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "errors.h"
+#include "names.h"
 #include "option_table.h"
 #include "store.h"
 
@@ -20,13 +21,12 @@ struct PyCopyJob {
 };
 
 CopyRule parse_rule(const std::string& name) {
-  if (name == "always") return CopyRule::kAlways;
-  if (name == "absent") return CopyRule::kIfAbsent;
-  if (name == "size") return CopyRule::kIfSizeDiffers;
-  if (name == "newer") return CopyRule::kIfNewer;
-  if (name == "different") return CopyRule::kIfDifferent;
-  raise(Status(Code::kInvalidArgument,
-               "rule=" + name + ": expected always, absent, size, newer or different"));
+  return by_name<CopyRule>("rule", name,
+                           {{"always", CopyRule::kAlways},
+                            {"absent", CopyRule::kIfAbsent},
+                            {"size", CopyRule::kIfSizeDiffers},
+                            {"newer", CopyRule::kIfNewer},
+                            {"different", CopyRule::kIfDifferent}});
 }
 
 std::vector<Glob> parse_globs(const std::vector<std::string>& patterns) {

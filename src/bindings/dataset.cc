@@ -9,68 +9,52 @@
 
 #include "errors.h"
 #include "headrace/rebuild.h"
+#include "names.h"
+#include "option_table.h"
 #include "store.h"
 
 namespace headrace {
 namespace {
 
-OnBrokenShard to_on_broken_shard(const std::string& name) {
-  if (name == "raise") return OnBrokenShard::kRaise;
-  if (name == "leave_out") return OnBrokenShard::kLeaveOut;
-  raise(Status(Code::kInvalidArgument,
-               "on_broken_shard='" + name + "' is unknown; there are raise, leave_out"));
+OnBrokenShard parse_on_broken_shard(const std::string& name) {
+  return by_name<OnBrokenShard>(
+      "on_broken_shard", name,
+      {{"raise", OnBrokenShard::kRaise}, {"leave_out", OnBrokenShard::kLeaveOut}});
 }
 
-/// Options by their names in DatasetOptions, from Python's keyword arguments.
-void apply_option(DatasetOptions& options, const std::string& name, nb::handle value) {
-  if (name == "format") {
-    options.format = value_or_raise(parse_format(nb::cast<std::string>(value)));
-  } else if (name == "block_bytes") {
-    options.block_bytes = nb::cast<std::uint64_t>(value);
-  } else if (name == "index_cache_dir") {
-    options.index_cache_dir = nb::cast<std::string>(value);
-  } else if (name == "use_stored_index") {
-    options.use_stored_index = nb::cast<bool>(value);
-  } else if (name == "allow_unsafe") {
-    options.allow_unsafe = nb::cast<bool>(value);
-  } else if (name == "keys") {
-    options.keys = nb::cast<std::vector<std::string>>(value);
-  } else if (name == "split") {
-    options.split = nb::cast<std::string>(value);
-  } else if (name == "tokens_per_sample") {
-    options.tokens_per_sample = nb::cast<std::uint64_t>(value);
-  } else if (name == "token_dtype") {
-    options.token_dtype = nb::cast<std::string>(value);
-  } else if (name == "labels") {
-    options.labels = nb::cast<std::string>(value);
-  } else if (name == "manifest") {
-    options.manifest = nb::cast<std::string>(value);
-  } else if (name == "columns") {
-    options.columns = nb::cast<std::vector<std::string>>(value);
-  } else if (name == "row_groups_where") {
-    options.row_groups_where = nb::cast<std::string>(value);
-  } else if (name == "password") {
-    options.password = nb::cast<std::string>(value);
-  } else if (name == "password_salt") {
-    options.password_salt = nb::cast<std::string>(value);
-  } else if (name == "lenient") {
-    options.lenient = nb::cast<bool>(value);
-  } else if (name == "on_broken_shard") {
-    options.on_broken_shard = to_on_broken_shard(nb::cast<std::string>(value));
-  } else if (name == "index_workers") {
-    options.index_workers = nb::cast<std::uint32_t>(value);
-  } else {
-    raise(Status(Code::kInvalidArgument, "a dataset has no option '" + name + "'"));
-  }
+OptionTable<DatasetOptions> make_dataset_table() {
+  return {
+      {"format",
+       [](DatasetOptions& options, nb::handle value) {
+         options.format = value_or_raise(parse_format(nb::cast<std::string>(value)));
+       }},
+      {"block_bytes", plain(&DatasetOptions::block_bytes)},
+      {"index_cache_dir", plain(&DatasetOptions::index_cache_dir)},
+      {"use_stored_index", plain(&DatasetOptions::use_stored_index)},
+      {"allow_unsafe", plain(&DatasetOptions::allow_unsafe)},
+      {"keys", plain(&DatasetOptions::keys)},
+      {"split", plain(&DatasetOptions::split)},
+      {"tokens_per_sample", plain(&DatasetOptions::tokens_per_sample)},
+      {"token_dtype", plain(&DatasetOptions::token_dtype)},
+      {"labels", plain(&DatasetOptions::labels)},
+      {"manifest", plain(&DatasetOptions::manifest)},
+      {"columns", plain(&DatasetOptions::columns)},
+      {"row_groups_where", plain(&DatasetOptions::row_groups_where)},
+      {"password", plain(&DatasetOptions::password)},
+      {"password_salt", plain(&DatasetOptions::password_salt)},
+      {"lenient", plain(&DatasetOptions::lenient)},
+      {"on_broken_shard", parsed(&DatasetOptions::on_broken_shard, parse_on_broken_shard)},
+      {"index_workers", plain(&DatasetOptions::index_workers)},
+  };
 }
 
 DatasetOptions make_options(const nb::kwargs& arguments, ProgressRelay& relay) {
+  static const OptionTable<DatasetOptions> kTable = make_dataset_table();
   DatasetOptions options;
   options.progress = [&relay](std::uint64_t done, std::uint64_t total) {
     relay.store({done, total, 0});
   };
-  for (const auto& [name, value] : arguments)
-    apply_option(options, nb::cast<std::string>(name), value);
+  kTable.apply(arguments, options);
   return options;
 }
 

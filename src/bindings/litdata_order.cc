@@ -2,6 +2,7 @@
 #include "headrace/litdata_order.h"
 
 #include "errors.h"
+#include "fields.h"
 #include "mosaic.h"
 #include "order.h"
 #include "waiting.h"
@@ -14,11 +15,6 @@ using ChunkRow =
     std::tuple<std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t, std::uint64_t>;
 /// (ranks, nodes, workers, batch size)
 using WorldRow = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
-
-template <class T>
-void read_field(const nb::dict& fields, const char* name, T& value) {
-  if (fields.contains(name) && !fields[name].is_none()) value = nb::cast<T>(fields[name]);
-}
 
 LitDataWorld world_from(const WorldRow& row) {
   return {std::get<0>(row), std::get<1>(row), std::get<2>(row), std::get<3>(row)};

@@ -23,6 +23,7 @@
 #include "errors.h"
 #include "headrace/trace_reads.h"
 #include "metrics.h"
+#include "names.h"
 #include "order.h"
 #include "order_source.h"
 #include "store.h"
@@ -129,21 +130,17 @@ nb::object next(PyLoader& self) {
 LoaderOptions make_options(std::uint32_t batch_size, std::uint32_t rank, std::uint32_t world_size,
                            const std::string& order, std::uint64_t seed,
                            const std::string& epoch_end) {
-  LoaderOptions options;
-  options.batch_size = batch_size;
-  options.rank = rank;
-  options.world_size = world_size;
-  options.order = order;
-  options.seed = seed;
-  options.epoch_end = parse_epoch_end(epoch_end);
-  return options;
+  return {.batch_size = batch_size,
+          .rank = rank,
+          .world_size = world_size,
+          .order = order,
+          .seed = seed,
+          .epoch_end = parse_epoch_end(epoch_end)};
 }
 
-OnBadSample parse_on_bad_sample(const std::string& text) {
-  if (text == "raise") return OnBadSample::kRaise;
-  if (text == "replace") return OnBadSample::kReplace;
-  raise(Status(Code::kInvalidArgument,
-               "on_bad_sample='" + text + "' is unknown; there are raise, replace"));
+OnBadSample parse_on_bad_sample(const std::string& name) {
+  return by_name<OnBadSample>("on_bad_sample", name,
+                              {{"raise", OnBadSample::kRaise}, {"replace", OnBadSample::kReplace}});
 }
 
 using PyRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;

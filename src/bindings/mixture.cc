@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "headrace/router.h"
 #include "headrace/views.h"
+#include "names.h"
 #include "order.h"
 #include "order_source.h"
 #include "store.h"
@@ -38,11 +39,10 @@ PyDataset make_view(PyStore& store, std::shared_ptr<const Dataset> view) {
 }
 
 ConcatColumns parse_columns(const std::string& name) {
-  if (name == "equal") return ConcatColumns::kEqual;
-  if (name == "common") return ConcatColumns::kCommon;
-  if (name == "union") return ConcatColumns::kUnion;
-  raise(Status(Code::kInvalidArgument,
-               "columns of several datasets: '" + name + "'; there are equal, common, union"));
+  return by_name<ConcatColumns>("columns", name,
+                                {{"equal", ConcatColumns::kEqual},
+                                 {"common", ConcatColumns::kCommon},
+                                 {"union", ConcatColumns::kUnion}});
 }
 
 PyDataset concat(PyStore& store, const std::vector<PyDataset*>& parts, const std::string& columns,

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "errors.h"
+#include "fields.h"
 #include "headrace/mosaic_order.h"
 #include "headrace/order_table.h"
 #include "order.h"
@@ -20,11 +21,6 @@ struct PyMosaicEpoch {
 using StreamRow = MosaicStreamRow;
 /// (physical nodes, ranks a node, workers, batch size)
 using WorldRow = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t, std::uint32_t>;
-
-template <class T>
-void read_field(const nb::dict& fields, const char* name, T& value) {
-  if (fields.contains(name) && !fields[name].is_none()) value = nb::cast<T>(fields[name]);
-}
 
 }  // namespace
 

@@ -6,15 +6,14 @@
 #include "column_converter.h"
 #include "dataset.h"
 #include "errors.h"
+#include "names.h"
 
 namespace headrace {
 
 EpochEnd parse_epoch_end(const std::string& name) {
-  if (name == "pad") return EpochEnd::kPad;
-  if (name == "drop") return EpochEnd::kDrop;
-  if (name == "uneven") return EpochEnd::kUneven;
-  raise(Status(Code::kInvalidArgument,
-               "epoch_end=" + name + ": expected \"pad\", \"drop\" or \"uneven\""));
+  return by_name<EpochEnd>(
+      "epoch_end", name,
+      {{"pad", EpochEnd::kPad}, {"drop", EpochEnd::kDrop}, {"uneven", EpochEnd::kUneven}});
 }
 
 nb::dict spec_to_dict(const OrderSpec& spec) {
@@ -27,6 +26,18 @@ nb::dict spec_to_dict(const OrderSpec& spec) {
   out["bundle_lanes"] = spec.bundle_lanes;
   out["block_table_digest"] = spec.block_table_digest;
   return out;
+}
+
+OrderSpec spec_from_dict(const nb::dict& fields) {
+  OrderSpec spec;
+  spec.id = nb::cast<std::string>(fields["id"]);
+  spec.version = nb::cast<std::uint32_t>(fields["version"]);
+  spec.seed = nb::cast<std::uint64_t>(fields["seed"]);
+  spec.lane_count = nb::cast<std::uint32_t>(fields["lane_count"]);
+  spec.window_blocks = nb::cast<std::uint32_t>(fields["window_blocks"]);
+  spec.bundle_lanes = nb::cast<std::uint32_t>(fields["bundle_lanes"]);
+  spec.block_table_digest = nb::cast<std::uint64_t>(fields["block_table_digest"]);
+  return spec;
 }
 
 nb::object make_int64_array(std::vector<std::int64_t> values) {
@@ -47,17 +58,11 @@ struct PyEpochOrder {
 
 void plan_epoch(PyEpochOrder* self, PyDataset& dataset, const nb::dict& spec_fields,
                 std::uint64_t epoch) {
-  OrderSpec spec;
-  spec.id = nb::cast<std::string>(spec_fields["id"]);
-  spec.version = nb::cast<std::uint32_t>(spec_fields["version"]);
-  spec.seed = nb::cast<std::uint64_t>(spec_fields["seed"]);
-  spec.lane_count = nb::cast<std::uint32_t>(spec_fields["lane_count"]);
-  spec.window_blocks = nb::cast<std::uint32_t>(spec_fields["window_blocks"]);
-  spec.bundle_lanes = nb::cast<std::uint32_t>(spec_fields["bundle_lanes"]);
-  spec.block_table_digest = nb::cast<std::uint64_t>(spec_fields["block_table_digest"]);
   auto data = dataset.reader.get()->dataset();
   const auto counts = block_samples(*data);
-  new (self) PyEpochOrder{value_or_raise(EpochOrder::create(spec, counts, epoch)), std::move(data)};
+  new (self)
+      PyEpochOrder{value_or_raise(EpochOrder::create(spec_from_dict(spec_fields), counts, epoch)),
+                   std::move(data)};
 }
 
 /// Dataset positions of global samples [start, start + count), clipped to the epoch.

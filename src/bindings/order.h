@@ -14,6 +14,7 @@ namespace headrace {
 EpochEnd parse_epoch_end(const std::string& name);
 
 nb::dict spec_to_dict(const OrderSpec& spec);
+OrderSpec spec_from_dict(const nb::dict& fields);
 
 /// A numpy array that owns `values`.
 nb::object make_int64_array(std::vector<std::int64_t> values);

@@ -62,18 +62,6 @@ std::uint64_t run_part(const EpochOrder& order, std::uint64_t start, const PartR
   return count == 0 ? start : plan.t_after(count - 1);
 }
 
-OrderSpec spec_from(const nb::dict& fields) {
-  OrderSpec spec;
-  spec.id = nb::cast<std::string>(fields["id"]);
-  spec.version = nb::cast<std::uint32_t>(fields["version"]);
-  spec.seed = nb::cast<std::uint64_t>(fields["seed"]);
-  spec.lane_count = nb::cast<std::uint32_t>(fields["lane_count"]);
-  spec.window_blocks = nb::cast<std::uint32_t>(fields["window_blocks"]);
-  spec.bundle_lanes = nb::cast<std::uint32_t>(fields["bundle_lanes"]);
-  spec.block_table_digest = nb::cast<std::uint64_t>(fields["block_table_digest"]);
-  return spec;
-}
-
 /// (missing, repeated, batches)
 std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> prove_order(
     PyDataset& dataset, const nb::dict& spec_fields, std::uint64_t epoch,
@@ -83,7 +71,7 @@ std::tuple<std::uint64_t, std::uint64_t, std::uint64_t> prove_order(
       raise(Status(Code::kInvalidArgument, "world and batch sizes are at least 1"));
     }
   }
-  const OrderSpec spec = spec_from(spec_fields);
+  const OrderSpec spec = spec_from_dict(spec_fields);
   const auto data = dataset.reader.get()->dataset();
   const auto counts = block_samples(*data);
   auto order = value_or_raise(EpochOrder::create(spec, counts, epoch));

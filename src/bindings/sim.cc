@@ -5,6 +5,7 @@
 #include <string>
 
 #include "errors.h"
+#include "fields.h"
 #include "process.h"
 
 namespace headrace {
@@ -21,11 +22,6 @@ std::optional<SimBehaviour> parse_behaviour(const std::optional<std::string>& te
   const SimBehaviour base =
       value_or_raise(sim_behaviour_from_json("{\"profile\": \"" + profile + "\"}"));
   return value_or_raise(sim_behaviour_from_json(*text, base));
-}
-
-template <typename T>
-void read_field(const nb::dict& fields, const char* name, T& out) {
-  if (fields.contains(name)) out = nb::cast<T>(fields[name]);
 }
 
 SimOptions parse_options(const nb::dict& fields) {

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "names.h"
 #include "object_settings.h"
 #include "option_table.h"
+#include "process.h"
 
 namespace headrace {
 namespace {
@@ -16,19 +18,16 @@ std::chrono::milliseconds to_milliseconds(nb::handle seconds) {
 }
 
 PollerKind parse_poller(const std::string& name) {
-  if (name == "auto") return PollerKind::kAuto;
-  if (name == "uring") return PollerKind::kUring;
-  if (name == "epoll") return PollerKind::kEpoll;
-  raise(Status(Code::kInvalidArgument,
-               "poller=" + name + ": expected \"auto\", \"uring\" or \"epoll\""));
+  return by_name<PollerKind>(
+      "poller", name,
+      {{"auto", PollerKind::kAuto}, {"uring", PollerKind::kUring}, {"epoll", PollerKind::kEpoll}});
 }
 
 ChecksumKind parse_checksum(const std::string& name) {
-  if (name == "crc32c") return ChecksumKind::kCrc32c;
-  if (name == "crc64nvme") return ChecksumKind::kCrc64Nvme;
-  if (name == "none") return ChecksumKind::kNone;
-  raise(Status(Code::kInvalidArgument,
-               "upload_checksum=" + name + ": expected \"crc32c\", \"crc64nvme\" or \"none\""));
+  return by_name<ChecksumKind>("upload_checksum", name,
+                               {{"crc32c", ChecksumKind::kCrc32c},
+                                {"crc64nvme", ChecksumKind::kCrc64Nvme},
+                                {"none", ChecksumKind::kNone}});
 }
 
 double parse_fraction(nb::handle value) {
