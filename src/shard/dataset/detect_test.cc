@@ -11,12 +11,10 @@
 #include "shard/testing/deflate.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/testing/reference.h"
 
 namespace headrace::detail {
 namespace {
-
-const std::filesystem::path kReference =
-    std::filesystem::path(HEADRACE_SOURCE_DIR) / "../shared/reference";
 
 class Detect : public testing::DatasetFixture {
  protected:
@@ -39,7 +37,9 @@ class Detect : public testing::DatasetFixture {
     }
     return out;
   }
-  std::string reference(const std::string& path) { return testing::read_file(kReference / path); }
+  std::string reference(const std::string& path) {
+    return testing::read_file(testing::reference_path(path));
+  }
 
   DatasetOptions options_;
   const CallOptions call_{};
@@ -56,8 +56,8 @@ std::string first_file(const std::filesystem::path& dir, const std::string& endi
 
 TEST_F(Detect, FindsFormatsWithoutTheirNames) {
   const std::string tar = testing::make_tar({{"a.txt", "1"}});
-  const std::string record = first_file(kReference / "tfrecord", ".tfrecord");
-  const std::string parquet = first_file(kReference / "parquet", ".parquet");
+  const std::string record = first_file(testing::reference_path("tfrecord"), ".tfrecord");
+  const std::string parquet = first_file(testing::reference_path("parquet"), ".parquet");
   const std::string npy = std::string("\x93NUMPY\x01\0", 8) + std::string(100, ' ');
   const std::string lines = "{\"a\": 1}\n{\"a\": 2}\n";
   struct Case {

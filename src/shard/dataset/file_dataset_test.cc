@@ -7,6 +7,7 @@
 #include "base/temporary_directory.h"
 #include "shard/testing/make_mds.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/testing/reference.h"
 #include "store/file/file_store.h"
 
 namespace headrace {
@@ -21,7 +22,7 @@ std::unique_ptr<Store> open_directory(const std::string& path) {
 }
 
 TEST(FileDataset, IsReadWhereItLies) {
-  const auto reference = std::filesystem::path(HEADRACE_SOURCE_DIR) / "../shared/reference";
+  const auto reference = testing::reference_path();
   if (!std::filesystem::exists(reference)) GTEST_SKIP() << "no reference cases here";
   const auto pool = testing::make_pool();
   for (const char* name : {"mds/comp_zstd", "mds/all_encodings", "mds/merged_deep"}) {

@@ -10,12 +10,10 @@
 #include "shard/testing/make_mds.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/testing/reference.h"
 
 namespace headrace::detail {
 namespace {
-
-const std::filesystem::path kReference =
-    std::filesystem::path(HEADRACE_SOURCE_DIR) / "../shared/reference";
 
 class LostIndex : public testing::DatasetFixture {
  protected:
@@ -89,7 +87,7 @@ TEST_F(LostIndex, IsSaidOfLitData) {
 }
 
 TEST_F(LostIndex, IsSaidOfEveryReferenceSet) {
-  for (const auto& entry : std::filesystem::directory_iterator(kReference / "mds")) {
+  for (const auto& entry : std::filesystem::directory_iterator(testing::reference_path("mds"))) {
     const auto folder =
         std::filesystem::exists(entry.path() / "data") ? entry.path() / "data" : entry.path();
     if (!std::filesystem::exists(folder / "index.json")) continue;

@@ -8,15 +8,15 @@
 #include "io/testing/fake_store.h"
 #include "shard/codec/digest.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/testing/reference.h"
 
 namespace headrace {
 namespace {
 
 using nlohmann::json;
 using testing::FakeStore;
-namespace fs = std::filesystem;
 
-fs::path reference() { return fs::path(HEADRACE_SOURCE_DIR) / "../shared/reference/litdata"; }
+const std::filesystem::path kFolder = testing::reference_path("litdata");
 
 std::string sha256(std::string_view bytes) {
   return detail::hex_digest("sha256", std::as_bytes(std::span(bytes)));
@@ -121,16 +121,11 @@ struct Case {
   std::uint64_t tokens_per_sample = 0;
 };
 
-class LitDataReference : public ::testing::TestWithParam<Case> {
- protected:
-  void SetUp() override {
-    if (!fs::exists(reference())) GTEST_SKIP() << "no reference cases here";
-  }
-};
+class LitDataReference : public testing::ReferenceTest<::testing::TestWithParam<Case>> {};
 
 TEST_P(LitDataReference, GivesTheSameValues) {
   FakeStore store;
-  const fs::path root = reference() / GetParam().name;
+  const std::filesystem::path root = kFolder / GetParam().name;
   store.load(root);
   const auto pool = testing::make_pool();
   DatasetOptions options;
@@ -184,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_F(LitDataReference, ArrowRowsAskForPyarrow) {
   for (const char* name : {"current/text", "current/nested", "current/text_zstd"}) {
     FakeStore store;
-    store.load(reference() / name);
+    store.load(kFolder / name);
     const auto pool = testing::make_pool();
     auto dataset = Dataset::open(store, *pool, {});
     ASSERT_FALSE(dataset.has_value());
@@ -196,7 +191,7 @@ TEST_F(LitDataReference, ArrowRowsAskForPyarrow) {
 
 TEST_F(LitDataReference, TokensAskForTheirLength) {
   FakeStore store;
-  store.load(reference() / "current/tokens");
+  store.load(kFolder / "current/tokens");
   const auto pool = testing::make_pool();
   auto dataset = Dataset::open(store, *pool, {});
   ASSERT_FALSE(dataset.has_value());

@@ -7,22 +7,17 @@
 #include "io/testing/fake_store.h"
 #include "shard/codec/digest.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/testing/reference.h"
 
 namespace headrace {
 namespace {
 
 using nlohmann::json;
 using testing::FakeStore;
-namespace fs = std::filesystem;
 
-fs::path reference() { return fs::path(HEADRACE_SOURCE_DIR) / "../shared/reference/mds"; }
+const std::filesystem::path kFolder = testing::reference_path("mds");
 
-class MdsReference : public ::testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override {
-    if (!fs::exists(reference())) GTEST_SKIP() << "no reference cases here";
-  }
-};
+class MdsReference : public testing::ReferenceTest<::testing::TestWithParam<std::string>> {};
 
 void expect_payloads(const json& expected, const Dataset& dataset,
                      const std::vector<testing::Sample>& samples) {
@@ -44,13 +39,13 @@ void expect_payloads(const json& expected, const Dataset& dataset,
 
 TEST_P(MdsReference, GivesTheSamePayloads) {
   FakeStore store;
-  store.load(reference() / GetParam());
+  store.load(kFolder / GetParam());
   const auto pool = testing::make_pool();
   DatasetOptions options;
   options.allow_unsafe = GetParam() == "unsafe_pickle";
   auto dataset = Dataset::open(store, *pool, options);
   ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
-  const json expected = json::parse(testing::read_file(reference() / GetParam() / "expected.json"));
+  const json expected = json::parse(testing::read_file(kFolder / GetParam() / "expected.json"));
   EXPECT_EQ((*dataset)->format(), Format::kMds);
   for (const Column& column : (*dataset)->columns())
     EXPECT_EQ(column.encoding, expected["encodings"][column.name]);
@@ -98,12 +93,12 @@ void expect_text(const json& value, const std::string& encoding, const std::stri
 
 TEST_P(SplitReference, GivesTheSameValues) {
   FakeStore store;
-  store.load(reference() / GetParam());
+  store.load(kFolder / GetParam());
   const auto pool = testing::make_pool();
   auto dataset = Dataset::open(store, *pool, {});
   ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
   EXPECT_EQ((*dataset)->format(), Format::kMds);
-  const json expected = json::parse(testing::read_file(reference() / GetParam() / "expected.json"));
+  const json expected = json::parse(testing::read_file(kFolder / GetParam() / "expected.json"));
   auto samples = testing::read_all(store, *pool, **dataset);
   ASSERT_TRUE(samples.has_value()) << samples.error().message();
   ASSERT_EQ(samples->size(), expected["samples"].size());
@@ -127,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, SplitReference,
 
 TEST_F(MdsReference, RefusesPicklesUnlessAllowed) {
   FakeStore store;
-  store.load(reference() / "unsafe_pickle");
+  store.load(kFolder / "unsafe_pickle");
   const auto pool = testing::make_pool();
   auto dataset = Dataset::open(store, *pool, {});
   ASSERT_FALSE(dataset.has_value());
@@ -137,7 +132,7 @@ TEST_F(MdsReference, RefusesPicklesUnlessAllowed) {
 
 TEST_F(MdsReference, FindsTheTurnedBit) {
   FakeStore store;
-  store.load(reference() / "bad_hash");
+  store.load(kFolder / "bad_hash");
   const auto pool = testing::make_pool();
   auto dataset = Dataset::open(store, *pool, {});
   ASSERT_TRUE(dataset.has_value()) << dataset.error().message();
@@ -153,8 +148,8 @@ TEST_F(MdsReference, FindsTheTurnedBit) {
 }
 
 TEST(MdsSplit, ReadsFewLargeMetaFilesAtOnce) {
-  const fs::path root = reference() / "split_json";
-  if (!fs::exists(root)) GTEST_SKIP() << "no reference cases here";
+  const std::filesystem::path root = kFolder / "split_json";
+  if (!std::filesystem::exists(root)) GTEST_SKIP() << "no reference cases here";
   FakeStore store;
   store.load(root);
   constexpr std::uint64_t kMetaBytes = std::uint64_t{3} << 20;
@@ -182,8 +177,8 @@ TEST(MdsSplit, ReadsFewLargeMetaFilesAtOnce) {
 }
 
 TEST(MdsSplit, ChecksTheHashesOfMetaFiles) {
-  const fs::path root = reference() / "split_json";
-  if (!fs::exists(root)) GTEST_SKIP() << "no reference cases here";
+  const std::filesystem::path root = kFolder / "split_json";
+  if (!std::filesystem::exists(root)) GTEST_SKIP() << "no reference cases here";
   FakeStore store;
   store.load(root);
   const auto pool = testing::make_pool(std::uint64_t{16} << 20);

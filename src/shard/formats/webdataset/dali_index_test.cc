@@ -10,6 +10,7 @@
 #include "shard/testing/drive_scan.h"
 #include "shard/testing/make_tar.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/testing/reference.h"
 
 namespace headrace::detail {
 namespace {
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 using testing::FakeStore;
 
 TEST(DaliIndex, SaysWhatAScanOfTheReferenceTarsFinds) {
-  const fs::path reference = fs::path(HEADRACE_SOURCE_DIR) / "../shared/reference/wds";
+  const fs::path reference = testing::reference_path("wds");
   if (!fs::exists(reference)) GTEST_SKIP() << "no reference cases here";
   int used = 0;
   for (const char* name : {"written-0000", "written-0001", "written-0002"}) {

@@ -10,15 +10,15 @@
 #include "shard/codec/digest.h"
 #include "shard/formats/webdataset/member_name.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/testing/reference.h"
 
 namespace headrace {
 namespace {
 
 using nlohmann::json;
 using testing::FakeStore;
-namespace fs = std::filesystem;
 
-fs::path reference() { return fs::path(HEADRACE_SOURCE_DIR) / "../shared/reference/wds"; }
+const std::filesystem::path kFolder = testing::reference_path("wds");
 
 // Where we report what the reference passes over in silence (or fails for another reason).
 const std::map<std::string, Code>& deviations() {
@@ -54,20 +54,15 @@ void expect_sample(const json& expected, const Dataset& dataset, const testing::
   EXPECT_EQ(present, expected["fields"].size());
 }
 
-class WebDatasetReference : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (!fs::exists(reference())) GTEST_SKIP() << "no reference cases here";
-  }
-};
+class WebDatasetReference : public testing::ReferenceTest<> {};
 
 TEST_F(WebDatasetReference, GivesTheSameSamplesOrSaysWhy) {
-  const json cases = json::parse(testing::read_file(reference() / "expected.json"));
+  const json cases = json::parse(testing::read_file(kFolder / "expected.json"));
   for (const auto& [name, own_verdict] : cases["files"].items()) {
     SCOPED_TRACE(name);
     const json& verdict = name == kTwoMembers ? cases["files"]["groups.tar.gz"] : own_verdict;
     FakeStore store;
-    store.set(name, testing::read_file(reference() / name));
+    store.set(name, testing::read_file(kFolder / name));
     const auto pool = testing::make_pool();
     auto dataset = Dataset::open(store, *pool, {});
     const Code code = expected_code(name, verdict);
@@ -91,11 +86,11 @@ TEST_F(WebDatasetReference, GivesTheSameSamplesOrSaysWhy) {
 }
 
 TEST_F(WebDatasetReference, GivesWhatWebDatasetGivesInSilenceWhenLenient) {
-  const json cases = json::parse(testing::read_file(reference() / "expected.json"));
+  const json cases = json::parse(testing::read_file(kFolder / "expected.json"));
   for (const auto& [name, code] : deviations()) {
     SCOPED_TRACE(name);
     FakeStore store;
-    store.set(name, testing::read_file(reference() / name));
+    store.set(name, testing::read_file(kFolder / name));
     const auto pool = testing::make_pool();
     DatasetOptions options;
     options.lenient = true;
@@ -111,7 +106,7 @@ TEST_F(WebDatasetReference, GivesWhatWebDatasetGivesInSilenceWhenLenient) {
 }
 
 TEST_F(WebDatasetReference, SplitsNamesTheSameWay) {
-  const json cases = json::parse(testing::read_file(reference() / "names.json"));
+  const json cases = json::parse(testing::read_file(kFolder / "names.json"));
   for (const auto& [name, verdict] : cases["names"].items()) {
     SCOPED_TRACE(name);
     const auto split = detail::split_member_name(name);
@@ -127,7 +122,7 @@ TEST_F(WebDatasetReference, OpensManyFilesInOrder) {
   FakeStore store;
   for (const char* name :
        {"written-0000.tar", "written-0001.tar", "written-0002.tar", "written-0000.idx"}) {
-    store.set(name, testing::read_file(reference() / name));
+    store.set(name, testing::read_file(kFolder / name));
   }
   const auto pool = testing::make_pool();
   auto dataset = Dataset::open(store, *pool, {});
