@@ -156,6 +156,10 @@ TEST(Strings, TrimAndHex) {
   EXPECT_EQ(trim(" \t"), "");
   const std::byte bytes[] = {std::byte{0}, std::byte{0xaf}};
   EXPECT_EQ(to_hex(bytes), "00af");
+  std::string back;
+  EXPECT_TRUE(from_hex("00aF", back));
+  EXPECT_EQ(back, std::string("\0\xaf", 2));
+  for (const char* bad : {"0", "0g", "-1", " 1"}) EXPECT_FALSE(from_hex(bad, back)) << bad;
 }
 
 TEST(CheckDeathTest, NamesTheBrokenInvariant) {

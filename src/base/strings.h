@@ -46,5 +46,26 @@ inline std::string to_hex(std::span<const std::byte> bytes) {
   }
   return out;
 }
+inline std::string to_hex(std::string_view bytes) {
+  return to_hex(std::as_bytes(std::span(bytes)));
+}
+
+/// Of a digit in either case; -1 for another character.
+constexpr int hex_value(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/// Appends the bytes that `hex` writes with two digits each; false when it is something else.
+inline bool from_hex(std::string_view hex, std::string& bytes) {
+  if (hex.size() % 2 != 0) return false;
+  for (std::size_t i = 0; i < hex.size(); i += 2) {
+    const int high = hex_value(hex[i]), low = hex_value(hex[i + 1]);
+    if (high < 0 || low < 0) return false;
+    bytes.push_back(static_cast<char>(high << 4 | low));
+  }
+  return true;
+}
 
 }  // namespace headrace

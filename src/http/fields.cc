@@ -11,6 +11,7 @@
 #include <iterator>
 
 #include "base/strings.h"
+#include "http/character_table.h"
 
 namespace headrace::http {
 namespace {
@@ -20,15 +21,7 @@ constexpr char lower(char c) noexcept {
 }
 
 // RFC 9110 section 5.6.2: tchar.
-constexpr std::array<bool, 256> make_token_table() {
-  std::array<bool, 256> table{};
-  for (int c = '0'; c <= '9'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'a'; c <= 'z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'A'; c <= 'Z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (char c : std::string_view("!#$%&'*+-.^_`|~")) table[static_cast<unsigned char>(c)] = true;
-  return table;
-}
-constexpr std::array<bool, 256> kIsToken = make_token_table();
+constexpr std::array<bool, 256> kIsToken = letters_digits_and("!#$%&'*+-.^_`|~");
 
 bool has_control(std::string_view text) noexcept {
   unsigned found = 0;  // no early exit: the loop stays free of branches

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/strings.h"
+#include "http/character_table.h"
 #include "http/fields.h"
 
 namespace headrace::http {
@@ -15,22 +16,7 @@ namespace {
 
 constexpr char kHex[] = "0123456789ABCDEF";
 
-constexpr std::array<bool, 256> make_unreserved_table() {
-  std::array<bool, 256> table{};
-  for (int c = '0'; c <= '9'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'a'; c <= 'z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (int c = 'A'; c <= 'Z'; ++c) table[static_cast<std::size_t>(c)] = true;
-  for (char c : std::string_view("-._~")) table[static_cast<unsigned char>(c)] = true;
-  return table;
-}
-constexpr std::array<bool, 256> kIsUnreserved = make_unreserved_table();
-
-int hex_value(char c) noexcept {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
+constexpr std::array<bool, 256> kIsUnreserved = letters_digits_and("-._~");
 
 }  // namespace
 

@@ -27,6 +27,8 @@
 #include <optional>
 #include <utility>
 
+#include "base/strings.h"
+
 namespace headrace {
 namespace {
 
@@ -86,12 +88,6 @@ void load_system_authorities(SSL_CTX* context) {
   }
   static_cast<void>(SSL_CTX_load_verify_dir(context, X509_get_default_cert_dir()));
   ERR_clear_error();
-}
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
 }
 
 }  // namespace

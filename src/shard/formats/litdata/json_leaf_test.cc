@@ -3,21 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
+
+#include "base/strings.h"
 
 namespace headrace::detail {
 namespace {
 
-std::vector<std::byte> from_hex(std::string_view hex) {
-  std::vector<std::byte> bytes;
-  for (std::size_t i = 0; i + 1 < hex.size(); i += 2)
-    bytes.push_back(static_cast<std::byte>(std::stoi(std::string(hex.substr(i, 2)), nullptr, 16)));
-  return bytes;
-}
-
 std::string text_of(std::string_view hex) {
-  const auto leaf = from_hex(hex);
-  ColumnBytes cell{.bytes = leaf, .present = true};
+  std::string leaf;
+  EXPECT_TRUE(from_hex(hex, leaf)) << hex;
+  ColumnBytes cell{.bytes = std::as_bytes(std::span(leaf)), .present = true};
   if (!make_json_cell(cell)) return "broken";
   std::string text(cell.size(), '?');
   cell.write_to(std::as_writable_bytes(std::span(text)));

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/strings.h"
 #include "shard/codec/json_reader.h"
 
 namespace headrace::detail {
@@ -25,32 +26,6 @@ int find_name(const std::array<std::string_view, N>& names, element from, const 
     if (names[i] == text) return static_cast<int>(i);
   }
   return -1;
-}
-
-// Bytes as text of two hex digits each: schemas are small, and JSON holds no bytes.
-std::string to_hex(std::string_view bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  std::string hex;
-  for (const char c : bytes) {
-    hex += kDigits[static_cast<unsigned char>(c) >> 4];
-    hex += kDigits[static_cast<unsigned char>(c) & 15];
-  }
-  return hex;
-}
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-bool from_hex(std::string_view hex, std::string& bytes) {
-  if (hex.size() % 2 != 0) return false;
-  for (std::size_t i = 0; i < hex.size(); i += 2) {
-    const int high = hex_value(hex[i]), low = hex_value(hex[i + 1]);
-    if (high < 0 || low < 0) return false;
-    bytes.push_back(static_cast<char>(high << 4 | low));
-  }
-  return true;
 }
 
 bool read_rows(element root, std::size_t shard_count, LitDataLayout& layout) {

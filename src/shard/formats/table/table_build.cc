@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/strings.h"
 #include "shard/dataset/listing.h"
 #include "shard/dataset/name_parts.h"
 #include "shard/formats/table/table_driver.h"

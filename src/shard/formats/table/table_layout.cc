@@ -3,6 +3,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "base/strings.h"
 #include "shard/codec/json_reader.h"
 
 namespace headrace::detail {
@@ -10,23 +11,6 @@ namespace {
 
 constexpr std::array<std::string_view, 3> kKindNames{"parquet", "ipc", "lance"};
 constexpr std::string_view kHiveNull = "__HIVE_DEFAULT_PARTITION__";
-
-int digit_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-bool from_hex(std::string_view text, std::string& out) {
-  if (text.size() % 2 != 0) return false;
-  for (std::size_t i = 0; i < text.size(); i += 2) {
-    const int high = digit_of(text[i]), low = digit_of(text[i + 1]);
-    if (high < 0 || low < 0) return false;
-    out.push_back(static_cast<char>(high << 4 | low));
-  }
-  return true;
-}
 
 Status corrupt() { return Status(Code::kCorrupt, "dataset index: a damaged layout of a table"); }
 
@@ -69,16 +53,6 @@ void each_partition(std::string_view key, const Take& take) {
 
 std::string_view table_kind_name(TableKind kind) noexcept {
   return kKindNames[static_cast<std::size_t>(kind)];
-}
-
-std::string to_hex(std::string_view bytes) {
-  std::string out;
-  for (const char c : bytes) {
-    const auto value = static_cast<std::uint8_t>(c);
-    out.push_back("0123456789abcdef"[value >> 4]);
-    out.push_back("0123456789abcdef"[value & 15]);
-  }
-  return out;
 }
 
 std::string write_table_layout(const TableLayout& layout) {
@@ -124,8 +98,8 @@ bool partition_value(std::string_view key, std::string_view name, std::string& v
     found = text != kHiveNull;
     value.clear();
     for (std::size_t i = 0; i < text.size(); ++i) {
-      const int high = text[i] == '%' && i + 2 < text.size() ? digit_of(text[i + 1]) : -1;
-      const int low = high >= 0 ? digit_of(text[i + 2]) : -1;
+      const int high = text[i] == '%' && i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
+      const int low = high >= 0 ? hex_value(text[i + 2]) : -1;
       value.push_back(low >= 0 ? static_cast<char>(high << 4 | low) : text[i]);
       if (low >= 0) i += 2;
     }

@@ -40,9 +40,6 @@ std::string write_table_layout(const TableLayout& layout);
 /// Errors: kCorrupt.
 Result<TableLayout> parse_table_layout(std::string_view json);
 
-/// Lower-case hex digits.
-std::string to_hex(std::string_view bytes);
-
 /// The value of partition `name` in a key ("year=2024/part.parquet"), percent-unpacked; false when
 /// it is Hive's null or absent.
 bool partition_value(std::string_view key, std::string_view name, std::string& value);

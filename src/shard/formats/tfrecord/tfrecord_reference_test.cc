@@ -6,29 +6,27 @@
 #include <nlohmann/json.hpp>
 
 #include "base/endian.h"
+#include "base/strings.h"
 #include "shard/codec/digest.h"
 #include "shard/formats/tfrecord/example_cutter.h"
 #include "shard/formats/tfrecord/record.h"
 #include "shard/formats/tfrecord/tfrecord_driver.h"
 #include "shard/testing/build_dataset.h"
 #include "shard/testing/read_dataset.h"
+#include "shard/testing/reference.h"
 
 namespace headrace {
 namespace {
 
 using nlohmann::json;
 using testing::FakeStore;
-namespace fs = std::filesystem;
 
-fs::path reference() { return fs::path(HEADRACE_SOURCE_DIR) / "../shared/reference/tfrecord"; }
+const std::filesystem::path kFolder = testing::reference_path("tfrecord");
 
-json load(const char* name) { return json::parse(testing::read_file(reference() / name)); }
+json load(const char* name) { return json::parse(testing::read_file(kFolder / name)); }
 
-class TfRecordReference : public ::testing::Test {
+class TfRecordReference : public testing::ReferenceTest<> {
  protected:
-  void SetUp() override {
-    if (!fs::exists(reference())) GTEST_SKIP() << "no reference cases here";
-  }
   Result<std::shared_ptr<const Dataset>> open(const DatasetOptions& options) {
     return testing::build_dataset(store_, *pool_, options, detail::build_tfrecord_index,
                                   detail::make_tfrecord_dataset);
@@ -42,7 +40,7 @@ TEST_F(TfRecordReference, GivesTheSameRecordsOrSaysWhy) {
   for (const auto& [name, verdict] : cases["files"].items()) {
     SCOPED_TRACE(name);
     store_ = FakeStore();
-    store_.set(name, testing::read_file(reference() / name));
+    store_.set(name, testing::read_file(kFolder / name));
     DatasetOptions options;
     options.columns = {"record"};
     auto dataset = open(options);
@@ -72,7 +70,7 @@ TEST_F(TfRecordReference, EndsAFileBeforeACutRecordWhenLenient) {
                            "cut-13.tfrecord", "cut-20.tfrecord"}) {
     SCOPED_TRACE(name);
     store_ = FakeStore();
-    store_.set(name, testing::read_file(reference() / name));
+    store_.set(name, testing::read_file(kFolder / name));
     DatasetOptions options;
     options.lenient = true;
     auto dataset = open(options);
@@ -80,17 +78,16 @@ TEST_F(TfRecordReference, EndsAFileBeforeACutRecordWhenLenient) {
     EXPECT_EQ((*dataset)->sample_count(), 2U);
   }
   store_ = FakeStore();
-  store_.set("a", testing::read_file(reference() / "bad-data.tfrecord"));
+  store_.set("a", testing::read_file(kFolder / "bad-data.tfrecord"));
   DatasetOptions options;
   options.lenient = true;
   EXPECT_EQ(open(options).error().code(), Code::kCorrupt);
 }
 
-std::string from_hex(const std::string& hex) {
-  std::string out;
-  for (std::size_t i = 0; i < hex.size(); i += 2)
-    out.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
-  return out;
+std::string bytes_of(const std::string& hex) {
+  std::string bytes;
+  EXPECT_TRUE(from_hex(hex, bytes)) << hex;
+  return bytes;
 }
 
 // The bytes that a column of an Example's feature delivers.
@@ -101,11 +98,11 @@ std::string expected_bytes(const json& feature) {
   };
   if (feature["kind"] == "bytes") {
     const json& values = feature["values"];
-    if (values.size() == 1) return from_hex(values[0]["hex"]);
+    if (values.size() == 1) return bytes_of(values[0]["hex"]);
     append(std::uint32_t{0});
     append(static_cast<std::uint32_t>(values.size()));
     for (const json& value : values) append(value["length"].get<std::uint32_t>());
-    for (const json& value : values) out += from_hex(value["hex"]);
+    for (const json& value : values) out += bytes_of(value["hex"]);
     return out;
   }
   const bool is_float = feature["kind"] == "float";
@@ -127,7 +124,7 @@ TEST_F(TfRecordReference, ReadsExamplesAsProtobufDoes) {
   const json cases = load("examples.json");
   for (const json& example : cases["examples"]) {
     SCOPED_TRACE(example["name"].get<std::string>());
-    const std::string message = from_hex(example["hex"]);
+    const std::string message = bytes_of(example["hex"]);
     const auto bytes = std::as_bytes(std::span(message));
     detail::ExampleSchema schema;
     std::string why;
@@ -170,7 +167,7 @@ TEST_F(TfRecordReference, BreaksOffWhereProtobufDoesWhenCutting) {
   for (const json& example : cases["examples"]) {
     if (!example["features"].contains("error") || example["name"] == "key not utf-8") continue;
     SCOPED_TRACE(example["name"].get<std::string>());
-    const std::string message = from_hex(example["hex"]);
+    const std::string message = bytes_of(example["hex"]);
     ColumnBytes out[1];
     EXPECT_EQ(ints.cut(std::as_bytes(std::span(message)), out).code(), Code::kCorrupt);
     EXPECT_EQ(floats.cut(std::as_bytes(std::span(message)), out).code(), Code::kCorrupt);
@@ -185,7 +182,7 @@ std::vector<std::string> names_of(const Dataset& dataset) {
 
 TEST_F(TfRecordReference, RefusesAFeatureOfTwoKindsUnlessItIsLeftOut) {
   // The records of this file give most of their features kinds at random.
-  store_.set("examples.tfrecord", testing::read_file(reference() / "examples.tfrecord"));
+  store_.set("examples.tfrecord", testing::read_file(kFolder / "examples.tfrecord"));
   auto refused = open({});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code(), Code::kUnsupported);

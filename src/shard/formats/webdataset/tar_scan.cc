@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/strings.h"
 #include "shard/codec/json_reader.h"
 
 namespace headrace::detail {
@@ -22,32 +23,11 @@ namespace {
 // What tar writes for no files at all: one record of 20 blocks.
 constexpr std::uint64_t kEmptyTarBytes = 20 * kTarBlockBytes;
 
-// Names are any bytes; the facts keep them as they are, in hex.
-std::string to_hex(std::string_view text) {
-  std::string out;
-  for (const char c : text) out += fmt::format("{:02x}", static_cast<unsigned char>(c));
-  return out;
-}
-
-bool from_hex(std::string_view hex, std::string& out) {
-  const auto digit = [](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-  };
-  if (hex.size() % 2 != 0) return false;
-  for (std::size_t i = 0; i < hex.size(); i += 2) {
-    const int high = digit(hex[i]);
-    const int low = digit(hex[i + 1]);
-    if (high < 0 || low < 0) return false;
-    out.push_back(static_cast<char>(high * 16 + low));
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string TarFacts::to_text() const {
   nlohmann::json names = nlohmann::json::array();
+  // Names are any bytes, and JSON holds text.
   for (const std::string& suffix : suffixes) names.push_back(to_hex(suffix));
   return nlohmann::json{{"suffixes", names}}.dump();
 }
