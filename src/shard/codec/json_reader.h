@@ -1,10 +1,11 @@
 #pragma once
 /// \file
-/// Reading small JSON documents that others wrote: simdjson with a bounded depth, behind one
-/// function.
+/// Reading small JSON documents that others wrote: simdjson with a bounded depth.
 #include <simdjson.h>
 
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "headrace/status.h"
 
@@ -26,6 +27,18 @@ inline Result<simdjson::dom::element> parse_json(simdjson::dom::parser& parser,
     return Status(Code::kCorrupt, std::string("JSON: ") + simdjson::error_message(error));
   }
   return root;
+}
+
+/// Appends the strings of a list; false when it is something else.
+inline bool read_strings(simdjson::dom::element list, std::vector<std::string>& out) {
+  simdjson::dom::array entries;
+  if (list.get_array().get(entries)) return false;
+  for (const simdjson::dom::element entry : entries) {
+    std::string_view text;
+    if (entry.get_string().get(text)) return false;
+    out.emplace_back(text);
+  }
+  return true;
 }
 
 }  // namespace headrace::detail

@@ -8,9 +8,12 @@
 /// Threads: immutable.
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "headrace/dataset.h"
 #include "shard/index/block_table.h"
 #include "shard/index/hri.h"
@@ -112,6 +115,28 @@ class IndexedDataset : public Dataset {
   mutable std::string fingerprint_;  ///< Once has_fingerprint_.
   /// block_origin() of every block; empty when no shard has frames.
   std::vector<std::uint64_t> origins_;
+};
+
+/// Shards with boundaries, whose samples a `Cutter` cuts: Status cut(bytes, out) const.
+template <class Cutter>
+class CutterDataset final : public IndexedDataset {
+ public:
+  /// `arguments` and the columns make the cutter.
+  template <class... Arguments>
+  explicit CutterDataset(DatasetParts parts, Arguments&&... arguments)
+      : IndexedDataset(std::move(parts)),
+        cutter_(std::forward<Arguments>(arguments)..., columns()) {}
+
+  Status cut(const BlockBytes& bytes, std::uint32_t index,
+             std::span<ColumnBytes> out) const override {
+    HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
+    HEADRACE_TRY_ASSIGN(const auto sample, sample_bytes(bytes, index));
+    const Status status = cutter_.cut(sample, out);
+    return status.ok() ? Status() : corrupt_sample(bytes.block, index, status.message());
+  }
+
+ private:
+  const Cutter cutter_;
 };
 
 /// Makes the dataset of the index's format. Errors: kCorrupt, kUnsupported (what the format's own

@@ -100,18 +100,23 @@ bool read_string(simdjson::dom::element object, const char* name, std::string& o
   return true;
 }
 
+// Calls `visit(entry) -> Status` for a list that an index may have.
+template <class Visit>
+Status visit_list(std::string_view json, const char* name, Visit visit) {
+  simdjson::dom::parser parser;
+  HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, json));
+  simdjson::dom::element member;
+  if (root[name].get(member)) return Status();
+  simdjson::dom::array list;
+  if (member.get_array().get(list)) return corrupt(fmt::format("\"{}\" that is no list", name));
+  for (const simdjson::dom::element entry : list) HEADRACE_TRY(visit(entry));
+  return Status();
+}
+
 // Names of classes, which most columns do not have.
 bool read_classes(simdjson::dom::element column, std::vector<std::string>& out) {
   simdjson::dom::element list;
-  if (column["classes"].get(list)) return true;
-  simdjson::dom::array names;
-  if (list.get_array().get(names)) return false;
-  for (const simdjson::dom::element entry : names) {
-    std::string_view name;
-    if (entry.get_string().get(name)) return false;
-    out.emplace_back(name);
-  }
-  return true;
+  return column["classes"].get(list) || read_strings(list, out);
 }
 
 bool parse_broken_code(std::string_view name, Code& code) {
@@ -211,13 +216,7 @@ Status IndexView::parse_schema(std::string_view json) {
 }
 
 Status IndexView::parse_broken(std::string_view json) {
-  simdjson::dom::parser parser;
-  HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, json));
-  simdjson::dom::element member;
-  if (root["broken"].get(member)) return Status();
-  simdjson::dom::array list;
-  if (member.get_array().get(list)) return corrupt("broken shards that are no list");
-  for (const simdjson::dom::element entry : list) {
+  return visit_list(json, "broken", [this](simdjson::dom::element entry) {
     BrokenShard shard;
     std::string code;
     if (!read_string(entry, "key", shard.key) || !read_string(entry, "etag", shard.etag) ||
@@ -229,23 +228,17 @@ Status IndexView::parse_broken(std::string_view json) {
       return corrupt("an incomplete broken shard");
     }
     broken_.push_back(std::move(shard));
-  }
-  return Status();
+    return Status();
+  });
 }
 
 Status IndexView::parse_cut_ends(std::string_view json) {
-  simdjson::dom::parser parser;
-  HEADRACE_TRY_ASSIGN(const auto root, parse_json(parser, json));
-  simdjson::dom::element member;
-  if (root["cut"].get(member)) return Status();
-  simdjson::dom::array list;
-  if (member.get_array().get(list)) return corrupt("cut ends that are no list");
-  for (const simdjson::dom::element entry : list) {
+  return visit_list(json, "cut", [this](simdjson::dom::element entry) {
     CutEnd& end = cut_ends_.emplace_back();
     if (!read_string(entry, "key", end.key) || entry["bytes"].get_uint64().get(end.cut_bytes))
       return corrupt("an incomplete cut end");
-  }
-  return Status();
+    return Status();
+  });
 }
 
 Status IndexView::mark_broken() {

@@ -17,17 +17,6 @@ constexpr std::string_view kLayoutBegin = "{\"columns\":";
 
 Status broken() { return Status(Code::kCorrupt, "csv: the index has a broken layout"); }
 
-bool read_strings(simdjson::dom::element list, std::vector<std::string>& out) {
-  simdjson::dom::array entries;
-  if (list.get_array().get(entries)) return false;
-  for (const simdjson::dom::element entry : entries) {
-    std::string_view text;
-    if (entry.get_string().get(text)) return false;
-    out.emplace_back(text);
-  }
-  return true;
-}
-
 }  // namespace
 
 std::optional<char> csv_delimiter_of(std::string_view key) noexcept {

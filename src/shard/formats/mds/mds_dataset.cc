@@ -45,23 +45,6 @@ class MdsDataset final : public IndexedDataset {
   const MdsLayout layout_;
 };
 
-class SplitMdsDataset final : public IndexedDataset {
- public:
-  SplitMdsDataset(DatasetParts parts, MdsSplit split)
-      : IndexedDataset(std::move(parts)), cutter_(std::move(split), columns()) {}
-
-  Status cut(const BlockBytes& bytes, std::uint32_t index,
-             std::span<ColumnBytes> out) const override {
-    HEADRACE_DCHECK(index >= bytes.begin && index < bytes.end && out.size() == columns().size());
-    HEADRACE_TRY_ASSIGN(const auto line, sample_bytes(bytes, index));
-    const Status status = cutter_.cut(line, out);
-    return status.ok() ? Status() : corrupt_sample(bytes.block, index, status.message());
-  }
-
- private:
-  const MdsLineCutter cutter_;
-};
-
 }  // namespace
 
 Result<std::shared_ptr<const Dataset>> make_mds_dataset(DatasetParts parts) {
@@ -70,7 +53,7 @@ Result<std::shared_ptr<const Dataset>> make_mds_dataset(DatasetParts parts) {
   if (split->kind == MdsSplit::Kind::kNone)
     return std::shared_ptr<const Dataset>(std::make_shared<MdsDataset>(std::move(parts)));
   return std::shared_ptr<const Dataset>(
-      std::make_shared<SplitMdsDataset>(std::move(parts), *std::move(split)));
+      std::make_shared<CutterDataset<MdsLineCutter>>(std::move(parts), *std::move(split)));
 }
 
 }  // namespace headrace::detail
