@@ -37,6 +37,17 @@ std::string_view ListPager::rolled_up(std::string_view key) const {
                                       : key.substr(0, at + request_.delimiter.size());
 }
 
+Status check_page_size(const ListRequest& request, std::string_view what) {
+  if (request.page_size >= 1 && request.page_size <= 1000) return {};
+  return Status(Code::kInvalidArgument, std::string(what) + ": page_size must be 1 to 1000");
+}
+
+bool ListPager::add(ObjectInfo&& info) {
+  if (!wants(info.key)) return true;
+  const std::string_view common = rolled_up(info.key);
+  return common.empty() ? add_object(std::move(info)) : add_common_prefix(common);
+}
+
 bool ListPager::take_place(char kind, std::string_view name) {
   if (page_.objects.size() + page_.common_prefixes.size() == request_.page_size) {
     page_.continuation = last_;

@@ -25,6 +25,9 @@ class ListPager {
   /// The common prefix that the key rolls up into; empty when it stands for itself.
   std::string_view rolled_up(std::string_view key) const;
 
+  /// Adds a key that is still to be listed, or what it rolls up into; passes over others. False as
+  /// below.
+  bool add(ObjectInfo&& info);
   /// Adds one; false when the page is full: it was not added, and there is a further page.
   bool add_object(ObjectInfo&& info);
   bool add_common_prefix(std::string_view prefix);
@@ -37,6 +40,9 @@ class ListPager {
   ListPage page_;
   std::string last_;  // as a continuation
 };
+
+/// `what` begins the message: "LIST s3://bucket/a/".
+Status check_page_size(const ListRequest& request, std::string_view what);
 
 /// `page` as the answer to `request`. kCorrupt when it goes on where it began: listing would never
 /// end. (Longer circles are for those to find who go from page to page.)

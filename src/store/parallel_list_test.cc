@@ -35,12 +35,9 @@ class ListedStore final : public Store {
     for (auto it = keys_.lower_bound(from); it != keys_.end(); ++it) {
       if (!it->starts_with(request.prefix)) break;
       if (token.empty() && !request.start_after.empty() && *it <= request.start_after) continue;
-      if (!pager.wants(*it)) continue;
-      const std::string_view common = pager.rolled_up(*it);
       ObjectInfo info;
       info.key = *it;
-      if (!(common.empty() ? pager.add_object(std::move(info)) : pager.add_common_prefix(common)))
-        break;
+      if (!pager.add(std::move(info))) break;
     }
     ListPage page = pager.take();
     if (after) after(page);

@@ -18,12 +18,6 @@ namespace {
 
 class RouterTest : public ::testing::Test {
  protected:
-  RouterTest() {
-    auto pool = SlabPool::create({});
-    EXPECT_TRUE(pool);
-    pool_ = *std::move(pool);
-  }
-
   /// Store i holds "dir/x" with ten times its digit.
   std::unique_ptr<Store> open(std::size_t count, const FaultOptions& faults = {}) {
     std::vector<std::unique_ptr<Store>> stores;
@@ -60,7 +54,7 @@ class RouterTest : public ::testing::Test {
     return {reinterpret_cast<const char*>(done.slab.bytes().data()), done.length_bytes};
   }
 
-  std::unique_ptr<SlabPool> pool_;
+  std::unique_ptr<SlabPool> pool_ = *SlabPool::create({});
 };
 
 TEST_F(RouterTest, ReadsFromTheStoreThatTheKeyNames) {

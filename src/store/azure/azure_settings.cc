@@ -17,12 +17,7 @@ constexpr auto kRequestFields = std::to_array<vendor::SettingName>({
     {&ObjectSettings::cache_control, "x-ms-blob-cache-control"},
     {&ObjectSettings::storage_class, "x-ms-access-tier"},
 });
-constexpr auto kAnswerFields = std::to_array<vendor::SettingName>({
-    {&ObjectSettings::content_type, "content-type"},
-    {&ObjectSettings::content_encoding, "content-encoding"},
-    {&ObjectSettings::content_language, "content-language"},
-    {&ObjectSettings::content_disposition, "content-disposition"},
-    {&ObjectSettings::cache_control, "cache-control"},
+constexpr auto kAnswerFields = vendor::with_http_fields({
     {&ObjectSettings::storage_class, "x-ms-access-tier"},
 });
 constexpr std::string_view kVendor = "Azure Blob Storage";

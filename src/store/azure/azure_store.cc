@@ -125,12 +125,7 @@ class AzureStore final : public EngineStore {
 };
 
 Result<HttpCall> AzureStore::object_call(const char* method, const std::string& key) const {
-  HttpCall http;
-  http.method = method;
-  http.what = std::string(method) + " " + object_url(key);
-  if (Status s = protocol_->check_key(key); !s.ok()) return std::move(s).annotate(http.what);
-  http.path = protocol_->full_key(key);
-  return http;
+  return vendor::object_call(*protocol_, method, key, object_url(key));
 }
 
 Status AzureStore::check_call(const std::string& what, const CallOptions& call) const {
@@ -153,11 +148,9 @@ Result<ObjectInfo> AzureStore::head(const std::string& key, const CallOptions& c
 }
 
 Result<ListPage> AzureStore::list(const ListRequest& request, const CallOptions& call) {
-  if (request.page_size < 1 || request.page_size > 1000) {
-    return Status(Code::kInvalidArgument, "LIST " + url() + ": page_size must be 1 to 1000");
-  }
   HttpCall http;
   http.what = "LIST " + (request.prefix.empty() ? url() : object_url(request.prefix));
+  HEADRACE_TRY(check_page_size(request, http.what));
   // Metadata tells directories of accounts with a hierarchical namespace.
   http.query = {{"restype", "container"},
                 {"comp", "list"},

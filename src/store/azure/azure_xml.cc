@@ -68,13 +68,9 @@ Status add_object(const pugi::xml_node& blob, std::string_view root_prefix, List
 }  // namespace
 
 ErrorBody parse_error_body(std::string_view body) {
-  ErrorBody error;
   pugi::xml_document document;
-  vendor::load_xml(body, document);
-  const pugi::xml_node root = document.child("Error");
-  error.code = root.child_value("Code");
-  error.message = root.child_value("Message");
-  return error;
+  const pugi::xml_node error = vendor::load_error(body, document);
+  return {.code = error.child_value("Code"), .message = error.child_value("Message")};
 }
 
 Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix) {

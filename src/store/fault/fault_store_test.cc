@@ -15,11 +15,6 @@ namespace {
 
 class FaultStoreTest : public ::testing::Test {
  protected:
-  FaultStoreTest() {
-    auto pool = SlabPool::create({});
-    EXPECT_TRUE(pool);
-    pool_ = *std::move(pool);
-  }
   std::unique_ptr<FaultStore> open(const FaultOptions& options) {
     StoreOptions store_options;
     store_options.url = "memory://x";
@@ -51,7 +46,7 @@ class FaultStoreTest : public ::testing::Test {
     return outcomes;
   }
 
-  std::unique_ptr<SlabPool> pool_;
+  std::unique_ptr<SlabPool> pool_ = *SlabPool::create({});
 };
 
 TEST_F(FaultStoreTest, WithoutFaultsNothingChanges) {

@@ -87,8 +87,7 @@ class EmulatorStore final : public EngineStore {
   Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
     const std::string what =
         "LIST " + (request.prefix.empty() ? url() : object_url(request.prefix));
-    if (request.page_size < 1 || request.page_size > 1000)
-      return Status(Code::kInvalidArgument, what + ": page_size must be 1 to 1000");
+    HEADRACE_TRY(check_page_size(request, what));
     ListPager pager(request);
     HEADRACE_TRY(pager.check());
     const std::string& root = protocol_->config().prefix;
@@ -96,11 +95,7 @@ class EmulatorStore final : public EngineStore {
     for (ObjectInfo& info : all) {
       if (info.key.starts_with(kUploads)) continue;
       info.key.erase(0, root.size());
-      if (info.key.empty() || !pager.wants(info.key)) continue;
-      const std::string_view prefix = pager.rolled_up(info.key);
-      const bool has_room =
-          prefix.empty() ? pager.add_object(std::move(info)) : pager.add_common_prefix(prefix);
-      if (!has_room) break;
+      if (!info.key.empty() && !pager.add(std::move(info))) break;
     }
     return pager.take();
   }

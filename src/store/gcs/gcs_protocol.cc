@@ -23,7 +23,7 @@
 #include "store/gcs/gcs_hash.h"
 #include "store/vendor/checksum_text.h"
 #include "store/vendor/head_fields.h"
-#include "store/vendor/xml.h"
+#include "store/vendor/xml_api.h"
 
 namespace headrace::gcs {
 namespace {
@@ -273,11 +273,7 @@ Status GcsProtocol::error_from(std::string_view what, const http::ResponseHead& 
 }
 
 Status GcsProtocol::check_answer(const HttpCall& call, const HttpAnswer& answer) {
-  if (!vendor::is_error_body(answer.body)) return {};
-  http::ResponseHead head;
-  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
-  if (head_bytes == 0) head.status = answer.status;
-  return error_from(call.what, head, answer.body);
+  return vendor::check_error_body(*this, call, answer);
 }
 
 Checksum GcsProtocol::checksum_of(const Request& request, const http::ResponseHead& head) const {

@@ -1,16 +1,9 @@
 #include "store/gcs/gcs_settings.h"
 
-#include <array>
-
 namespace headrace::gcs {
 namespace {
 
-constexpr auto kFields = std::to_array<vendor::SettingName>({
-    {&ObjectSettings::content_type, "content-type"},
-    {&ObjectSettings::content_encoding, "content-encoding"},
-    {&ObjectSettings::content_language, "content-language"},
-    {&ObjectSettings::content_disposition, "content-disposition"},
-    {&ObjectSettings::cache_control, "cache-control"},
+constexpr auto kFields = vendor::with_http_fields({
     {&ObjectSettings::storage_class, "x-goog-storage-class"},
     {&ObjectSettings::encryption_key, "x-goog-encryption-kms-key-name"},
     {&ObjectSettings::acl, "x-goog-acl"},

@@ -83,11 +83,9 @@ class GcsStore final : public EngineStore {
   }
 
   Result<ListPage> list(const ListRequest& request, const CallOptions& call) override {
-    if (request.page_size < 1 || request.page_size > 1000) {
-      return Status(Code::kInvalidArgument, "LIST " + url() + ": page_size must be 1 to 1000");
-    }
     HttpCall http;
     http.what = "LIST " + (request.prefix.empty() ? url() : object_url(request.prefix));
+    HEADRACE_TRY(check_page_size(request, http.what));
     http.query = {{"list-type", "2"},
                   {"encoding-type", "url"},
                   {"max-keys", std::to_string(request.page_size)},

@@ -57,11 +57,7 @@ Result<ListPage> page_of(const Listing& listing, std::string_view root,
     }
     ObjectInfo info = *it;
     info.key.erase(0, root.size());
-    if (info.key.empty() || !pager.wants(info.key)) continue;
-    const std::string_view common = pager.rolled_up(info.key);
-    const bool has_room =
-        common.empty() ? pager.add_object(std::move(info)) : pager.add_common_prefix(common);
-    if (!has_room) break;
+    if (!info.key.empty() && !pager.add(std::move(info))) break;
   }
   return pager.take();
 }

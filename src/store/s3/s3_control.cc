@@ -93,12 +93,7 @@ std::string S3Control::url_of(std::string_view key) const {
 }
 
 Result<HttpCall> S3Control::object_call(const char* method, const std::string& key) const {
-  HttpCall http;
-  http.method = method;
-  http.what = std::string(method) + " " + url_of(key);
-  if (Status s = protocol_->check_key(key); !s.ok()) return std::move(s).annotate(http.what);
-  http.path = protocol_->full_key(key);
-  return http;
+  return vendor::object_call(*protocol_, method, key, url_of(key));
 }
 
 Result<ObjectInfo> S3Control::head(const std::string& key, const CallOptions& call) {
@@ -124,9 +119,7 @@ Result<ListPage> S3Control::list(const ListRequest& request, const CallOptions& 
   const S3Config& config = protocol_->config();
   const std::string what =
       "LIST " + (request.prefix.empty() ? config.root_url : url_of(request.prefix));
-  if (request.page_size < 1 || request.page_size > 1000) {
-    return Status(Code::kInvalidArgument, what + ": page_size must be 1 to 1000");
-  }
+  HEADRACE_TRY(check_page_size(request, what));
   if (config.is_express && !request.start_after.empty()) {
     return Status(Code::kUnsupported, what + ": directory buckets have no order to start in");
   }

@@ -23,7 +23,7 @@
 #include "store/effective_settings.h"
 #include "store/s3/s3_checksum.h"
 #include "store/s3/s3_xml.h"
-#include "store/vendor/xml.h"
+#include "store/vendor/xml_api.h"
 
 namespace headrace::s3 {
 namespace {
@@ -368,11 +368,7 @@ Status S3Protocol::error_from(std::string_view what, const http::ResponseHead& h
 }
 
 Status S3Protocol::check_answer(const HttpCall& call, const HttpAnswer& answer) {
-  if (!vendor::is_error_body(answer.body)) return {};
-  http::ResponseHead head;
-  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
-  if (head_bytes == 0) head.status = answer.status;
-  return error_from(call.what, head, answer.body);
+  return vendor::check_error_body(*this, call, answer);
 }
 
 Checksum S3Protocol::checksum_of(const Request& request, const http::ResponseHead& head) const {

@@ -44,6 +44,11 @@ class Protocol : public testing::Test {
     open(config_with("pre/"));
   }
   void open(S3Config config) { protocol_ = *S3Protocol::create(std::move(config)); }
+  void open_with(std::shared_ptr<auth::CredentialProvider> provider) {
+    S3Config config = config_with("");
+    config.credentials = std::move(provider);
+    open(std::move(config));
+  }
 
   template <class T>
   std::string head_of(const T& request) {
@@ -476,9 +481,7 @@ class ScriptedCredentials final : public auth::CredentialProvider {
 TEST_F(Protocol, ExpiredCredentialsAreReportedAndTheRequestTriedAgain) {
   const auto provider =
       std::make_shared<ScriptedCredentials>(auth::Credentials{"ONE", "s", "t", std::nullopt});
-  S3Config config = config_with("");
-  config.credentials = provider;
-  open(std::move(config));
+  open_with(provider);
   head_of(HttpCall());
   for (const char* code : {"ExpiredToken", "ExpiredTokenException", "InvalidToken",
                            "TokenRefreshRequired", "RequestExpired"}) {
@@ -494,9 +497,7 @@ TEST_F(Protocol, ExpiredCredentialsAreReportedAndTheRequestTriedAgain) {
 TEST_F(Protocol, ALateRefusalOfOldCredentialsSparesTheNewOnes) {
   const auto provider =
       std::make_shared<ScriptedCredentials>(auth::Credentials{"ONE", "s", "t", std::nullopt});
-  S3Config config = config_with("");
-  config.credentials = provider;
-  open(std::move(config));
+  open_with(provider);
   head_of(HttpCall());
   provider->set({"TWO", "s", "t", std::nullopt});
   head_of(HttpCall());
@@ -514,9 +515,7 @@ TEST_F(Protocol, CredentialsThatAreBeingFetchedAreWaitedFor) {
   const auto provider =
       std::make_shared<ScriptedCredentials>(auth::Credentials{"ONE", "s", "", std::nullopt});
   provider->now_ = nullptr;
-  S3Config config = config_with("");
-  config.credentials = provider;
-  open(std::move(config));
+  open_with(provider);
   std::string text;
   EXPECT_EQ(protocol_->append_head(HttpCall(), HeadContext{kNow, nullptr}, text).code(),
             Code::kUnavailable);

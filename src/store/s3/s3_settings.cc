@@ -1,16 +1,9 @@
 #include "store/s3/s3_settings.h"
 
-#include <array>
-
 namespace headrace::s3 {
 namespace {
 
-constexpr auto kFields = std::to_array<vendor::SettingName>({
-    {&ObjectSettings::content_type, "content-type"},
-    {&ObjectSettings::content_encoding, "content-encoding"},
-    {&ObjectSettings::content_language, "content-language"},
-    {&ObjectSettings::content_disposition, "content-disposition"},
-    {&ObjectSettings::cache_control, "cache-control"},
+constexpr auto kFields = vendor::with_http_fields({
     {&ObjectSettings::storage_class, "x-amz-storage-class"},
     {&ObjectSettings::encryption, "x-amz-server-side-encryption"},
     {&ObjectSettings::encryption_key, "x-amz-server-side-encryption-aws-kms-key-id"},

@@ -28,16 +28,13 @@ std::optional<std::string> version_of(const pugi::xml_node& entry) {
 }  // namespace
 
 ErrorBody parse_error_body(std::string_view body) {
-  ErrorBody error;
   pugi::xml_document document;
-  vendor::load_xml(body, document);
-  const pugi::xml_node root = document.child("Error");
-  error.code = root.child_value("Code");
-  error.message = root.child_value("Message");
-  error.region = root.child_value("Region");
-  error.endpoint = root.child_value("Endpoint");
-  error.request_id = root.child_value("RequestId");
-  return error;
+  const pugi::xml_node error = vendor::load_error(body, document);
+  return {.code = error.child_value("Code"),
+          .message = error.child_value("Message"),
+          .region = error.child_value("Region"),
+          .endpoint = error.child_value("Endpoint"),
+          .request_id = error.child_value("RequestId")};
 }
 
 Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix) {

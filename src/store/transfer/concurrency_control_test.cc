@@ -44,30 +44,27 @@ constexpr std::uint64_t kKiB = 1 << 10;
 constexpr std::uint64_t kMiB = 1 << 20;
 
 std::vector<Profile> profiles() {
-  StoreModel s3;
-  s3.first_byte_median_s = 0.03;
-  s3.first_byte_sigma = 0.45;
-  s3.connection_bytes_per_s = 85e6;
-  s3.total_bytes_per_s = 12e9;
-  s3.collapse_above = 150;
+  const StoreModel s3{.first_byte_median_s = 0.03,
+                      .first_byte_sigma = 0.45,
+                      .connection_bytes_per_s = 85e6,
+                      .total_bytes_per_s = 12e9,
+                      .collapse_above = 150};
   StoreModel published = s3;  // 18.1 GB/s at its best, 13.1 far beyond
   published.total_bytes_per_s = 18.1e9;
   published.connection_bytes_per_s = 150e6;
   published.collapse_above = 130;
   published.collapse = 0.2;
-  StoreModel lan;
-  lan.first_byte_median_s = 0.0008;
-  lan.first_byte_sigma = 0.5;
-  lan.connection_bytes_per_s = 1e9;
-  lan.total_bytes_per_s = 5e9;
-  lan.requests_per_s = 20'000;
-  lan.collapse_above = 40;
-  StoreModel gcs;
-  gcs.first_byte_median_s = 0.05;
-  gcs.first_byte_sigma = 0.5;
-  gcs.connection_bytes_per_s = 50e6;
-  gcs.total_bytes_per_s = 4e9;
-  gcs.collapse_above = 110;
+  const StoreModel lan{.first_byte_median_s = 0.0008,
+                       .first_byte_sigma = 0.5,
+                       .connection_bytes_per_s = 1e9,
+                       .total_bytes_per_s = 5e9,
+                       .requests_per_s = 20'000,
+                       .collapse_above = 40};
+  const StoreModel gcs{.first_byte_median_s = 0.05,
+                       .first_byte_sigma = 0.5,
+                       .connection_bytes_per_s = 50e6,
+                       .total_bytes_per_s = 4e9,
+                       .collapse_above = 110};
   StoreModel no_collapse = gcs;
   no_collapse.collapse_above = 1e9;
   StoreModel prefix_limit = s3;

@@ -86,6 +86,13 @@ class TailTest : public TransferTest {
     server_->answer(request, peer);
     ++answer_count_;
   }
+  /// Only the first answer to the special request drips.
+  void start_warm_with_one_drip() {
+    start_warm([this](const SeenRequest& request, Peer& peer) {
+      if (!is_special(request)) return server_->answer(request, peer);
+      special_count_++ > 0 ? answer_special(request, peer) : drip(request, peer);
+    });
+  }
   /// Lets a drop fall, and then `time` pass. Before, the server has answered every attempt, or
   /// drips: a busy machine is no slow store. `is_over`: there is nothing more to wait for.
   void let_a_drop_fall(std::chrono::milliseconds time, const std::function<bool()>& is_over) {
@@ -316,10 +323,7 @@ TEST_P(TailTest, RedirectOfOneAttemptIsFollowed) {
 // --- answers that drip ---
 
 TEST_P(TailTest, DripThatIsSlowerThanUsualTakesAHedge) {
-  start_warm([this](const SeenRequest& request, Peer& peer) {
-    if (!is_special(request)) return server_->answer(request, peer);
-    special_count_++ > 0 ? answer_special(request, peer) : drip(request, peer);
-  });
+  start_warm_with_one_drip();
   const TimePoint start = clock_.now();
   submit_special();
   const Completion completion = take_with_drips(50ms);
@@ -334,10 +338,7 @@ TEST_P(TailTest, DripThatIsSlowerThanUsualTakesAHedge) {
 
 TEST_P(TailTest, DripIsRetriedWithoutAHedgeToSpend) {
   options_.hedge_fraction = 0;
-  start_warm([this](const SeenRequest& request, Peer& peer) {
-    if (!is_special(request)) return server_->answer(request, peer);
-    special_count_++ > 0 ? answer_special(request, peer) : drip(request, peer);
-  });
+  start_warm_with_one_drip();
   const TimePoint start = clock_.now();
   submit_special();
   const Completion completion = take_with_drips(100ms);

@@ -44,4 +44,17 @@ class ConfiguredProtocol : public HttpProtocol {
   const Config config_;
 };
 
+/// A call for one object, of which `url` is the full name. Errors: what the protocol says of the
+/// key.
+template <typename Protocol>
+Result<HttpCall> object_call(const Protocol& protocol, const char* method, const std::string& key,
+                             const std::string& url) {
+  HttpCall http;
+  http.method = method;
+  http.what = std::string(method) + " " + url;
+  if (Status s = protocol.check_key(key); !s.ok()) return std::move(s).annotate(http.what);
+  http.path = protocol.full_key(key);
+  return http;
+}
+
 }  // namespace headrace::vendor

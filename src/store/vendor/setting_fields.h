@@ -4,6 +4,9 @@
 /// names. Pure.
 ///
 /// Place: below s3/, gcs/ and azure/.
+#include <algorithm>
+#include <array>
+#include <iterator>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,6 +24,20 @@ struct SettingName {
   std::string ObjectSettings::*setting;
   std::string_view field;
 };
+
+/// HTTP's own fields, and after them a vendor's.
+template <std::size_t Count>
+constexpr std::array<SettingName, 5 + Count> with_http_fields(const SettingName (&own)[Count]) {
+  std::array<SettingName, 5 + Count> all = {{
+      {&ObjectSettings::content_type, "content-type"},
+      {&ObjectSettings::content_encoding, "content-encoding"},
+      {&ObjectSettings::content_language, "content-language"},
+      {&ObjectSettings::content_disposition, "content-disposition"},
+      {&ObjectSettings::cache_control, "cache-control"},
+  }};
+  std::copy(std::begin(own), std::end(own), all.begin() + 5);
+  return all;
+}
 
 /// Those that a vendor has.
 struct SettingNames {

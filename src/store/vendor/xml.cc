@@ -17,12 +17,16 @@ pugi::xml_node load_root(std::string_view body, const char* name, pugi::xml_docu
   return load_xml(body, document) ? document.child(name) : pugi::xml_node();
 }
 
+pugi::xml_node load_error(std::string_view body, pugi::xml_document& document) {
+  load_xml(body, document);
+  return document.child("Error");
+}
+
 bool is_error_body(std::string_view body) {
   // The cheap look first: every answer of some calls passes here.
   if (body.find("<Error") == std::string_view::npos) return false;
   pugi::xml_document document;
-  load_xml(body, document);
-  return !document.child("Error").empty();
+  return !load_error(body, document).empty();
 }
 
 bool fits_xml(std::string_view text) noexcept {

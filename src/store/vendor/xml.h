@@ -18,6 +18,9 @@ bool load_xml(std::string_view body, pugi::xml_document& document);
 /// `document` keeps what was read.
 pugi::xml_node load_root(std::string_view body, const char* name, pugi::xml_document& document);
 
+/// The <Error> of an answer; also of one that is cut off, as far as it goes.
+pugi::xml_node load_error(std::string_view body, pugi::xml_document& document);
+
 /// True for a document whose root is <Error>: some calls send it with status 200.
 bool is_error_body(std::string_view body);
 

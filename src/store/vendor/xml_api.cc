@@ -46,6 +46,14 @@ bool is_truncated(const pugi::xml_node& root) noexcept {
   return std::string_view(root.child_value("IsTruncated")) == "true";
 }
 
+Status check_error_body(HttpProtocol& protocol, const HttpCall& call, const HttpAnswer& answer) {
+  if (!is_error_body(answer.body)) return {};
+  http::ResponseHead head;
+  HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
+  if (head_bytes == 0) head.status = answer.status;
+  return protocol.error_from(call.what, head, answer.body);
+}
+
 Result<ListPage> read_list(const pugi::xml_node& root, std::string_view root_prefix,
                            VersionOf version_of) {
   const bool is_escaped = has_escaped_keys(root);

@@ -13,8 +13,13 @@
 
 #include "headrace/status.h"
 #include "headrace/store.h"
+#include "store/http_protocol.h"
 
 namespace headrace::vendor {
+
+/// What HttpProtocol::check_answer() says of calls that send an <Error> with status 200: what
+/// `protocol` makes of the error.
+Status check_error_body(HttpProtocol& protocol, const HttpCall& call, const HttpAnswer& answer);
 
 /// What an entry of a listing says of the object's version; nullopt: the entry is no good.
 using VersionOf = std::optional<std::string> (*)(const pugi::xml_node& entry);
