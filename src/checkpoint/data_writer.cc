@@ -21,6 +21,7 @@
 #include "checkpoint/part_map.h"
 #include "checkpoint/part_sink.h"
 #include "checkpoint/value_scan.h"
+#include "checkpoint/wait_slice.h"
 #include "checkpoint/written_check.h"
 #include "headrace/checkpoint.h"
 
@@ -73,12 +74,8 @@ class Writer final : public DataWriter {
          --i)
       threads.emplace_back([this](const std::stop_token& stop) { run(stop); });
     MutexLock lock(mutex_);
-    while (running_ > 0) {
-      lock.wait_until(ended_, system_clock().now() + kPauseSlice);
-      lock.unlock();
-      if (pause) pause();  // May throw: the threads are stopped and joined then.
-      lock.lock();
-    }
+    // pause() may throw: the threads are stopped and joined then.
+    while (running_ > 0) wait_slice(lock, ended_, pause);
     return error_.clone();
   }
 

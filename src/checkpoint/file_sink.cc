@@ -23,6 +23,7 @@
 #include "base/thread_pool.h"
 #include "checkpoint/durable_file.h"
 #include "checkpoint/part_sink.h"
+#include "checkpoint/wait_slice.h"
 
 namespace headrace::checkpoint {
 namespace {
@@ -75,12 +76,7 @@ class FileSink final : public PartSink {
     std::vector<UploadedPart> parts;
     {
       MutexLock lock(mutex_);
-      while (arrived_ < count && failure_.ok()) {
-        lock.wait_until(changed_, system_clock().now() + kPauseSlice);
-        lock.unlock();
-        if (pause) pause();
-        lock.lock();
-      }
+      while (arrived_ < count && failure_.ok()) wait_slice(lock, changed_, pause);
       HEADRACE_TRY(failure_.clone());
       parts = parts_;
     }

@@ -18,6 +18,7 @@
 
 #include "base/mutex.h"
 #include "checkpoint/part_sink.h"
+#include "checkpoint/wait_slice.h"
 #include "io/submit_queue.h"
 
 namespace headrace::checkpoint {
@@ -73,12 +74,7 @@ class UploadSink final : public PartSink {
   Result<std::vector<UploadedPart>> settle(std::uint32_t count, const Pause& pause) override {
     {
       MutexLock lock(mutex_);
-      while (arrived_ < count && failure_.ok()) {
-        lock.wait_until(changed_, system_clock().now() + kPauseSlice);
-        lock.unlock();
-        if (pause) pause();
-        lock.lock();
-      }
+      while (arrived_ < count && failure_.ok()) wait_slice(lock, changed_, pause);
       HEADRACE_TRY(failure_.clone());
     }
     return parts_;
