@@ -380,33 +380,32 @@ TEST(Pack, FindsItsShardsInListingsWithoutOrder) {
   EXPECT_EQ(must_pack(*source, watched, small_options()).resumed_shard_count, first.shard_count);
 }
 
-TEST(Pack, MissingShardOfAFinishedPackIsMadeAgain) {
+/// A finished pack that loses something is the same again after another run.
+void expect_repaired(const std::function<void(Store& target)>& harm) {
   const auto source = make_store("source", random_files(test_seed(), 30));
   PackOptions options = small_options();
   options.compression = "zstd";
   const auto target = make_store("target");
   must_pack(*source, *target, options);
   const Files all = contents(*target);
-  EXPECT_TRUE(target->remove("shard.00001.mds.zstd").ok());
+  harm(*target);
   must_pack(*source, *target, options);
   EXPECT_EQ(contents(*target), all);
 }
 
+TEST(Pack, MissingShardOfAFinishedPackIsMadeAgain) {
+  expect_repaired([](Store& target) { EXPECT_TRUE(target.remove("shard.00001.mds.zstd").ok()); });
+}
+
 TEST(Pack, AnIndexThatNamesFewerShardsIsMadeWhole) {
-  const auto source = make_store("source", random_files(test_seed(), 30));
-  PackOptions options = small_options();
-  options.compression = "zstd";
-  const auto target = make_store("target");
-  must_pack(*source, *target, options);
-  const Files all = contents(*target);
-  json index = json::parse(all.at("index.json"));
-  ASSERT_GT(index["shards"].size(), 2U);
-  index["shards"].erase(1);
-  while (index["shards"].size() > 1) index["shards"].erase(index["shards"].size() - 1);
-  auto pool = *SlabPool::create({});
-  ASSERT_TRUE(write_object(*target, *pool, "index.json", index.dump()));
-  must_pack(*source, *target, options);
-  EXPECT_EQ(contents(*target), all);
+  expect_repaired([](Store& target) {
+    json index = json::parse(contents(target).at("index.json"));
+    ASSERT_GT(index["shards"].size(), 2U);
+    index["shards"].erase(1);
+    while (index["shards"].size() > 1) index["shards"].erase(index["shards"].size() - 1);
+    auto pool = *SlabPool::create({});
+    ASSERT_TRUE(write_object(target, *pool, "index.json", index.dump()));
+  });
 }
 
 TEST(Pack, DifferentPackLeavesTheTargetAlone) {

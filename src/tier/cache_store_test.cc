@@ -131,6 +131,12 @@ class CacheStore : public ::testing::Test {
       }
     }
   }
+  /// Reads these pieces once more, without the store.
+  void expect_kept(Store& store, const std::string& key, std::uint64_t count, std::uint64_t piece) {
+    const std::uint64_t before = fetched_->load();
+    for (std::uint64_t at = 0; at < count; ++at) expect_read(store, key, at * piece, piece);
+    EXPECT_EQ(fetched_->load(), before);
+  }
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> out;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_.path())) {
@@ -347,9 +353,7 @@ TEST_F(CacheStore, AScanLeavesWhatIsInUse) {
   const auto store = wrap(cache);
   read_pieces(*store, *cache, "hot", 8, piece, 2);
   read_pieces(*store, *cache, "scan", 200, piece, 1);
-  const std::uint64_t before = fetched_->load();
-  for (std::uint64_t at = 0; at < 8; ++at) expect_read(*store, "hot", at * piece, piece);
-  EXPECT_EQ(fetched_->load(), before);
+  expect_kept(*store, "hot", 8, piece);
 }
 
 // What comes back soon after it was pushed out is worth more than what was read once.
@@ -361,9 +365,7 @@ TEST_F(CacheStore, WhatComesBackIsKept) {
   const auto store = wrap(cache);
   read_pieces(*store, *cache, "old", 18, piece, 2);
   read_pieces(*store, *cache, "loop", 12, piece, 5);
-  const std::uint64_t before = fetched_->load();
-  for (std::uint64_t at = 0; at < 12; ++at) expect_read(*store, "loop", at * piece, piece);
-  EXPECT_EQ(fetched_->load(), before);
+  expect_kept(*store, "loop", 12, piece);
 }
 
 TEST_F(CacheStore, AnExtentLargerThanTheLimitIsLeftOut) {
