@@ -11,15 +11,13 @@ is bench/fetch_floor with 16 in flight, which touches what it holds once.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import subprocess
 import sys
-from pathlib import Path
 
 from builds import environment
-from fetch_ratio import run, served
+from fetch_ratio import make_parser, run, served
 
 READ = """
 import json, resource, sys
@@ -41,15 +39,8 @@ print(json.dumps({"cpu_s_per_GB": cpu / (count / 1e9), "peak": peak}))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--programs", type=Path, required=True, help="folder of fetch_floor")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--server", choices=["nginx", "sim"], default="nginx")
+    parser = make_parser(__doc__, "/dev/shm/cold_ranges")
     parser.add_argument("--memory", default="", help="default: the store's own")
-    parser.add_argument("--directory", type=Path, default=Path("/dev/shm/cold_ranges"))
-    parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     with served(args.server, args.directory) as (port, _):
         for part in (8 << 20, 1 << 20):

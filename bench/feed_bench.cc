@@ -12,23 +12,10 @@
 #include "bench_result.h"
 #include "headrace/loader.h"
 
-extern char** environ;
-
 namespace {
 
 using namespace headrace;
 using bench::must;
-
-Environment environment() {
-  Environment env;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text = *entry;
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos)
-      env.variables[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return env;
-}
 
 struct Totals {
   std::uint64_t samples = 0;
@@ -59,7 +46,7 @@ int main(int argc, char** argv) {
   };
   StoreOptions store_options;
   store_options.url = argv[1];
-  auto store = must(open_store(store_options, environment()));
+  auto store = must(open_store(store_options, bench::environment()));
   std::shared_ptr<SlabPool> pool = must(SlabPool::create({.limit_bytes = number(3, 1024) << 20}));
   DatasetOptions dataset_options;
   dataset_options.block_bytes = number(6, 8) << 20;

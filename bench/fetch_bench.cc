@@ -21,24 +21,13 @@
 
 #include "bench_common.h"
 #include "bench_plain_store.h"
+#include "bench_result.h"
 #include "headrace/store.h"
-
-extern char** environ;
 
 namespace {
 
 using namespace headrace;
-
-Environment capture_environment() {
-  Environment environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text(*entry);
-    const auto equals = text.find('=');
-    if (equals != std::string::npos)
-      environment.variables[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return environment;
-}
+using bench::die;
 
 struct Plan {
   std::size_t in_flight = 16;
@@ -47,12 +36,6 @@ struct Plan {
   bench::FetchPattern pattern;
   std::vector<std::string> keys;
 };
-
-[[noreturn]] void die(const Status& status) {
-  std::fprintf(stderr, "%.*s\n", static_cast<int>(status.message().size()),
-               status.message().data());
-  std::exit(1);
-}
 
 /// Submits `count` requests with the slabs at the end of `slabs`.
 class Fetcher {
@@ -175,7 +158,7 @@ int main(int argc, char** argv) {
                    : poller == "epoll" ? PollerKind::kEpoll
                                        : PollerKind::kAuto;
   options.max_in_flight = static_cast<std::uint32_t>(plan.in_flight);
-  const Environment environment = capture_environment();
+  const Environment environment = bench::environment();
   options.anonymous = environment.get("AWS_ACCESS_KEY_ID").empty();
   auto client = plain != 0 ? open_plain(options) : open_public(options, environment);
   if (!client) die(client.error());

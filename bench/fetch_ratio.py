@@ -99,16 +99,20 @@ def memcpy_cpu_s_per_gb() -> float:
     return (time.process_time() - started) / (source.nbytes / 1e9)
 
 
-def main() -> None:
+def make_parser(description: str | None, directory: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--programs", type=Path, required=True, help="folder of fetch_floor and fetch_bench")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--server", choices=["nginx", "sim"], default="nginx")
-    parser.add_argument("--directory", type=Path, default=Path("/dev/shm/fetch_ratio"))
+    parser.add_argument("--directory", type=Path, default=Path(directory))
     parser.add_argument("--json", action="store_true")
-    args = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    args = make_parser(__doc__, "/dev/shm/fetch_ratio").parse_args()
     with served(args.server, args.directory) as (port, _):
         for part, in_flight, pattern, total_mib in CASES:
             for poller in ("uring", "epoll"):

@@ -26,12 +26,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
 import torch
+from decode_settings import write_jpegs
 from PIL import Image
 
 import headrace as hr
@@ -83,18 +85,6 @@ def write_images(root: Path, count: int) -> Path:
     image = rng.integers(0, 256, (3, 375, 500), np.uint8)
     samples = [{"image": np.roll(image, i, 2).tobytes()} for i in range(count)]
     return write_mds(root, {"image": ("ndarray:uint8:3,375,500", image.nbytes)}, samples, per_shard=64)
-
-
-def write_jpegs(root: Path, count: int) -> Path:
-    """Of smooth noise, which takes about as many bytes as photographs."""
-    rng = np.random.default_rng(1)
-    samples = []
-    for _ in range(count):
-        coarse = Image.fromarray(rng.integers(0, 256, (94, 125, 3), np.uint8)).resize((500, 375))
-        out = io.BytesIO()
-        coarse.save(out, "JPEG", quality=92)
-        samples.append({"jpg": out.getvalue()})
-    return write_mds(root, {"jpg": ("bytes", None)}, samples, per_shard=64)
 
 
 def write_texts(root: Path, count: int) -> Path:
@@ -178,12 +168,8 @@ def images(root: Path, workers: int, rounds: int) -> dict[str, Any]:
 
         return timed(one, 12)
 
-    return compare(
-        lambda: headrace.torch.Loader(path, **options),
-        bare,
-        lambda loader: loader.map(augment, workers=workers),
-        rounds,
-    )
+    open_loader = partial(headrace.torch.Loader, path, **options)
+    return compare(open_loader, bare, lambda loader: loader.map(augment, workers=workers), rounds)
 
 
 def jpeg(root: Path, workers: int, rounds: int) -> dict[str, Any]:
@@ -195,12 +181,8 @@ def jpeg(root: Path, workers: int, rounds: int) -> dict[str, Any]:
             samples = [{"jpg": jpg} for jpg in next(iter(loader))["jpg"]]
         return timed(lambda: torch.stack([decode(sample)["image"] for sample in samples]), 12)
 
-    return compare(
-        lambda: headrace.torch.Loader(path, **options),
-        bare,
-        lambda loader: loader.map(decode, workers=workers),
-        rounds,
-    )
+    open_loader = partial(headrace.torch.Loader, path, **options)
+    return compare(open_loader, bare, lambda loader: loader.map(decode, workers=workers), rounds)
 
 
 def tokens(root: Path, workers: int, rounds: int) -> dict[str, Any]:
