@@ -1,4 +1,4 @@
-"""Copies over a slow link: what an interruption leaves."""
+"""Copies over a slow link: what an interruption leaves, and what is shown meanwhile."""
 
 from __future__ import annotations
 
@@ -13,9 +13,17 @@ from pathlib import Path
 import pytest
 from slow_link import slow_link
 
+import headrace as hr
+from headrace import _native
 from headrace import sim as simulator
+from headrace.cli.bar import Moved
+from headrace.cli.plan import Job
 
 RATE = 3e6
+
+
+class _SeenError(Exception):
+    pass
 
 
 @pytest.mark.parametrize("is_upload", [False, True])
@@ -44,3 +52,33 @@ def test_an_interruption_keeps_most_of_what_came(
     assert totals["resumed_bytes"] >= (5 << 20 if is_upload else 4 << 20), totals
     assert totals["bytes"] == len(data)
     assert (there if is_upload else here).read_bytes() == data
+
+
+@pytest.mark.parametrize("is_upload", [False, True])
+def test_progress_moves_before_a_part_has_arrived(
+    s3: simulator.Server, buckets: Path, tmp_path: Path, is_upload: bool
+) -> None:
+    size = 64 << 20
+    (tmp_path / "x" if is_upload else buckets / "b" / "x").write_bytes(bytes(size))
+    with (
+        slow_link(s3.endpoint, RATE) as endpoint,
+        hr.Store("s3://b", endpoint=endpoint) as remote,
+        hr.Store(str(tmp_path)) as local,
+    ):
+        job = Job(*((local, remote) if is_upload else (remote, local)), [("x", "y", False, 0, "")])
+        native = _native.CopyJob(job.source._native, job.target._native, job.tasks, {})
+        moved, last, deadline = Moved(job), 0, time.monotonic() + 20
+
+        def tick() -> None:
+            nonlocal last
+            now = native.progress()
+            shown = moved.bytes(now)
+            assert last <= shown <= size
+            last = shown
+            assert now["done_bytes"] == 0, "too late"
+            assert time.monotonic() < deadline
+            if shown > 2 << 20:
+                raise _SeenError
+
+        with pytest.raises(_SeenError):
+            native.run(tick)

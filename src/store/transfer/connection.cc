@@ -30,6 +30,8 @@ namespace {
 // server has closed it.
 constexpr std::chrono::milliseconds kTrustIdle{200};
 constexpr std::size_t kTextPieceBytes = 16 << 10;
+// From here on a body is worth a look at the socket before it moves.
+constexpr std::uint64_t kCountedEarlyBytes = 1 << 20;
 
 std::span<const std::byte> as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
@@ -170,6 +172,7 @@ Progress Connection::send_request(TimePoint now) {
   if (!is_hedge_) op_->sent = now;
   outcome_.was_sent = true;
   head_bytes_ = 0;
+  counted_bytes_ = 0;
   std::span<const std::byte> body;
   if (op_->call != nullptr) {
     body = as_bytes(op_->call->body);
@@ -198,7 +201,7 @@ Progress Connection::on_sent(std::int64_t result, TimePoint now) {
     keep_alive_ = false;
     return Progress::kPending;
   }
-  context_.counters.sent_bytes.add(static_cast<std::uint64_t>(result));
+  count(context_.counters.sent_bytes, result);
   if (state_ == State::kSending) {
     state_ = State::kHead;
     wait_limit_ = context_.options.first_byte_timeout;
@@ -244,7 +247,12 @@ Progress Connection::on_event(const PollEvent& event, TimePoint now) {
 }
 
 std::optional<Connection::Want> Connection::on_received(std::int64_t result, TimePoint now) {
-  if (result > 0) context_.counters.received_bytes.add(static_cast<std::uint64_t>(result));
+  const bool is_answer_to_more = state_ == State::kSending;  // what was counted early was sent
+  if (result > 0 && is_answer_to_more) {
+    context_.counters.received_bytes.add(static_cast<std::uint64_t>(result));
+  } else if (result > 0) {
+    count(context_.counters.received_bytes, result);
+  }
   switch (state_) {
     case State::kSending:
     case State::kHead:
@@ -651,9 +659,27 @@ void Connection::set_limit(TimePoint when) {
 
 void Connection::watch_progress(TimePoint now) {
   progress_at_ = looked_at_ = now;
-  progress_bytes_ = 0;
+  counted_bytes_ = 0;
+  // Text is counted piece by piece as it comes.
+  counts_early_ = state_ != State::kText && moving_bytes() >= kCountedEarlyBytes;
+  progress_bytes_ = counts_early_ ? progress_bytes(stream_.socket()) : 0;
   pace_from_ = TimePoint{};
   set_limit(now + look_interval());
+}
+
+/// Of a large body that is under way: whoever shows progress sees it move.
+void Connection::count_early(std::uint64_t bytes) {
+  auto& counters = context_.counters;
+  (state_ == State::kSending ? counters.sent_bytes : counters.received_bytes).add(bytes);
+  counted_bytes_ += bytes;
+}
+
+/// What a send or a receive has moved, without what of it was counted early.
+void Connection::count(Counter& counter, std::int64_t moved_bytes) {
+  const auto bytes = static_cast<std::uint64_t>(moved_bytes);
+  // TLS has more bytes on the wire than of data.
+  counter.add(bytes - std::min(bytes, counted_bytes_));
+  counted_bytes_ = 0;
 }
 
 /// What is received now is what a get asked for.
@@ -714,6 +740,7 @@ bool Connection::is_slow(TimePoint now) {
 Progress Connection::check_progress(TimePoint now) {
   const std::uint64_t bytes = progress_bytes(stream_.socket());
   if (bytes != progress_bytes_) {
+    if (counts_early_ && bytes > progress_bytes_) count_early(bytes - progress_bytes_);
     progress_bytes_ = bytes;
     progress_at_ = now;
   }

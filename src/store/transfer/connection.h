@@ -189,6 +189,8 @@ class Connection {
   std::uint64_t moving_bytes() const noexcept;
   Microseconds longest_move() const noexcept;
   Microseconds look_interval() const noexcept;
+  void count_early(std::uint64_t bytes);
+  void count(Counter& counter, std::int64_t moved_bytes);
   std::chrono::milliseconds longest_pause() const noexcept;
   bool is_slow(TimePoint now);
   std::span<std::byte> slab_part() const noexcept;
@@ -223,7 +225,9 @@ class Connection {
   std::optional<std::uint64_t> text_left_bytes_;  // unset: chunked, or until the end of the stream
   http::ChunkedDecoder chunked_;
 
-  std::uint64_t progress_bytes_ = 0;  // at the last look
+  std::uint64_t progress_bytes_ = 0;  // at the last look; counts_early_: from the start on
+  bool counts_early_ = false;         // of what is being moved, each look
+  std::uint64_t counted_bytes_ = 0;   // of what is being moved: in the counters already
   TimePoint progress_at_{};           // when they last grew
   std::uint64_t pace_bytes_ = 0;      // at pace_from_, where the pace is measured from
   TimePoint pace_from_{};             // unset: the next look is the first
