@@ -30,7 +30,7 @@ namespace {
 // server has closed it.
 constexpr std::chrono::milliseconds kTrustIdle{200};
 constexpr std::size_t kTextPieceBytes = 16 << 10;
-// From here on a body is worth a look at the socket before it moves.
+// From here on a body is worth the look at the socket, before it moves, that counting early takes.
 constexpr std::uint64_t kCountedEarlyBytes = 1 << 20;
 
 std::span<const std::byte> as_bytes(std::string_view text) {
@@ -49,6 +49,8 @@ Connection::Connection(const ConnectionContext& context)
     : context_(context),
       stream_(context.poller, this),
       timer_(this, static_cast<std::uint8_t>(TimerKind::kConnection)),
+      sent_(context.counters.sent_bytes),
+      received_(context.counters.received_bytes),
       head_buffer_(http::kMaxHeadBytes + 1) {}
 
 Connection::~Connection() {
@@ -172,7 +174,8 @@ Progress Connection::send_request(TimePoint now) {
   if (!is_hedge_) op_->sent = now;
   outcome_.was_sent = true;
   head_bytes_ = 0;
-  counted_bytes_ = 0;
+  sent_.start(0);
+  received_.start(0);
   std::span<const std::byte> body;
   if (op_->call != nullptr) {
     body = as_bytes(op_->call->body);
@@ -201,7 +204,7 @@ Progress Connection::on_sent(std::int64_t result, TimePoint now) {
     keep_alive_ = false;
     return Progress::kPending;
   }
-  count(context_.counters.sent_bytes, result);
+  sent_.end(static_cast<std::uint64_t>(result));
   if (state_ == State::kSending) {
     state_ = State::kHead;
     wait_limit_ = context_.options.first_byte_timeout;
@@ -247,12 +250,7 @@ Progress Connection::on_event(const PollEvent& event, TimePoint now) {
 }
 
 std::optional<Connection::Want> Connection::on_received(std::int64_t result, TimePoint now) {
-  const bool is_answer_to_more = state_ == State::kSending;  // what was counted early was sent
-  if (result > 0 && is_answer_to_more) {
-    context_.counters.received_bytes.add(static_cast<std::uint64_t>(result));
-  } else if (result > 0) {
-    count(context_.counters.received_bytes, result);
-  }
+  if (result > 0) received_.end(static_cast<std::uint64_t>(result));
   switch (state_) {
     case State::kSending:
     case State::kHead:
@@ -334,8 +332,8 @@ std::optional<Connection::Want> Connection::begin_slab_body(std::string_view sur
   op_->length_bytes = target.size();
   if (copied_bytes == target.size()) return succeed();
   state_ = State::kBody;
-  watch_progress(now);
   wanted_bytes_ = target.size() - copied_bytes;
+  watch_progress(now);
   return Want{target.subspan(copied_bytes), ReceiveMode::kAll};
 }
 
@@ -659,27 +657,13 @@ void Connection::set_limit(TimePoint when) {
 
 void Connection::watch_progress(TimePoint now) {
   progress_at_ = looked_at_ = now;
-  counted_bytes_ = 0;
   // Text is counted piece by piece as it comes.
-  counts_early_ = state_ != State::kText && moving_bytes() >= kCountedEarlyBytes;
-  progress_bytes_ = counts_early_ ? progress_bytes(stream_.socket()) : 0;
+  const bool is_early = state_ != State::kText && moving_bytes() >= kCountedEarlyBytes;
+  if (is_early && state_ == State::kSending) sent_.start(moving_bytes());
+  if (is_early && state_ == State::kBody) received_.start(wanted_bytes_);
+  progress_bytes_ = is_early ? progress_bytes(stream_.socket()) : 0;
   pace_from_ = TimePoint{};
   set_limit(now + look_interval());
-}
-
-/// Of a large body that is under way: whoever shows progress sees it move.
-void Connection::count_early(std::uint64_t bytes) {
-  auto& counters = context_.counters;
-  (state_ == State::kSending ? counters.sent_bytes : counters.received_bytes).add(bytes);
-  counted_bytes_ += bytes;
-}
-
-/// What a send or a receive has moved, without what of it was counted early.
-void Connection::count(Counter& counter, std::int64_t moved_bytes) {
-  const auto bytes = static_cast<std::uint64_t>(moved_bytes);
-  // TLS has more bytes on the wire than of data.
-  counter.add(bytes - std::min(bytes, counted_bytes_));
-  counted_bytes_ = 0;
 }
 
 /// What is received now is what a get asked for.
@@ -740,7 +724,8 @@ bool Connection::is_slow(TimePoint now) {
 Progress Connection::check_progress(TimePoint now) {
   const std::uint64_t bytes = progress_bytes(stream_.socket());
   if (bytes != progress_bytes_) {
-    if (counts_early_ && bytes > progress_bytes_) count_early(bytes - progress_bytes_);
+    EarlyCount& moving = state_ == State::kSending ? sent_ : received_;
+    if (moving.is_on() && bytes > progress_bytes_) moving.add_seen(bytes - progress_bytes_);
     progress_bytes_ = bytes;
     progress_at_ = now;
   }

@@ -33,6 +33,7 @@
 #include "net/timer_heap.h"
 #include "store/http_protocol.h"
 #include "store/transfer/byte_stream.h"
+#include "store/transfer/early_count.h"
 #include "store/transfer/endpoint.h"
 #include "store/transfer/hedge_policy.h"
 #include "store/transfer/transfer_counters.h"
@@ -189,8 +190,6 @@ class Connection {
   std::uint64_t moving_bytes() const noexcept;
   Microseconds longest_move() const noexcept;
   Microseconds look_interval() const noexcept;
-  void count_early(std::uint64_t bytes);
-  void count(Counter& counter, std::int64_t moved_bytes);
   std::chrono::milliseconds longest_pause() const noexcept;
   bool is_slow(TimePoint now);
   std::span<std::byte> slab_part() const noexcept;
@@ -198,6 +197,8 @@ class Connection {
   const ConnectionContext& context_;
   ByteStream stream_;
   Timer timer_;
+  EarlyCount sent_;  // of what is being sent, in any state
+  EarlyCount received_;
   TimePoint limit_ = TimePoint::max();  // the timer may fire earlier and is then set again
   State state_ = State::kClosed;
   TransferOp* op_ = nullptr;
@@ -225,9 +226,7 @@ class Connection {
   std::optional<std::uint64_t> text_left_bytes_;  // unset: chunked, or until the end of the stream
   http::ChunkedDecoder chunked_;
 
-  std::uint64_t progress_bytes_ = 0;  // at the last look; counts_early_: from the start on
-  bool counts_early_ = false;         // of what is being moved, each look
-  std::uint64_t counted_bytes_ = 0;   // of what is being moved: in the counters already
+  std::uint64_t progress_bytes_ = 0;  // at the last look
   TimePoint progress_at_{};           // when they last grew
   std::uint64_t pace_bytes_ = 0;      // at pace_from_, where the pace is measured from
   TimePoint pace_from_{};             // unset: the next look is the first

@@ -38,6 +38,8 @@ class Peer {
   void reset();
   void close();
   bool is_open() const { return is_open_; }
+  /// Reads up to so many of the client's bytes; how many it was.
+  std::size_t drop(std::size_t most_bytes);
   /// Waits until the client has gone. Reads its bytes meanwhile, about `most_bytes` of them.
   void wait_for_client_to_leave(std::size_t most_bytes = SIZE_MAX);
 

@@ -33,16 +33,20 @@ void Peer::reset() {
 
 void Peer::close() { is_open_ = false; }
 
-void Peer::wait_for_client_to_leave(std::size_t most_bytes) {
+std::size_t Peer::drop(std::size_t most_bytes) {
   char bytes[4096];
   std::size_t read_bytes = 0;
-  ssize_t count = 1;
-  while (count > 0 && read_bytes < most_bytes) {
-    count = ::recv(fd_, bytes, sizeof(bytes), 0);
-    if (count > 0) read_bytes += static_cast<std::size_t>(count);
+  while (read_bytes < most_bytes) {
+    const ssize_t count = ::recv(fd_, bytes, std::min(sizeof(bytes), most_bytes - read_bytes), 0);
+    if (count <= 0) break;
+    read_bytes += static_cast<std::size_t>(count);
   }
+  return read_bytes;
+}
+
+void Peer::wait_for_client_to_leave(std::size_t most_bytes) {
   pollfd leaving{.fd = fd_, .events = POLLRDHUP, .revents = 0};
-  if (count > 0) ::poll(&leaving, 1, -1);
+  if (drop(most_bytes) == most_bytes) ::poll(&leaving, 1, -1);
   is_open_ = false;
 }
 
