@@ -4,10 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "store/engine_store.h"
 #include "store/hf/hf_listings.h"
 #include "store/hf/hf_protocol.h"
 #include "store/hf/hf_tree.h"
+#include "store/read_only_store.h"
 
 namespace headrace::hf {
 namespace {
@@ -15,13 +15,16 @@ namespace {
 // Of a million files, 1,000 a request one after the other.
 constexpr std::chrono::minutes kListTime{20};
 
+constexpr const char* kReadOnly =
+    "repositories of the Hugging Face hub can only be read; push with the hub's own tools";
+
 constexpr StoreTraits kTraits{.can_write = false, .object_sums = ObjectSums::kNotNeeded};
 
-class HfStore final : public EngineStore {
+class HfStore final : public ReadOnlyStore {
  public:
   HfStore(std::shared_ptr<HfProtocol> protocol, std::shared_ptr<TransferEngine> engine,
           std::shared_ptr<HfListings> listings)
-      : EngineStore(std::move(engine)),
+      : ReadOnlyStore(std::move(engine), kReadOnly),
         protocol_(std::move(protocol)),
         listings_(std::move(listings)) {}
 
@@ -65,36 +68,10 @@ class HfStore final : public EngineStore {
     return page;
   }
 
-  Status remove(const std::string& key, const CallOptions&) override {
-    return read_only("DELETE", key);
-  }
-  Result<ObjectInfo> copy(const std::string&, const std::string& to_key,
-                          const CallOptions&) override {
-    return read_only("COPY", to_key);
-  }
-  Result<std::string> create_upload(const std::string& key, const CallOptions&) override {
-    return read_only("UPLOAD", key);
-  }
-  Result<ObjectInfo> complete_upload(const std::string& key, const std::string&,
-                                     std::span<const UploadedPart>, const CallOptions&) override {
-    return read_only("COMPLETE", key);
-  }
-  Status abort_upload(const std::string& key, const std::string&, const CallOptions&) override {
-    return read_only("ABORT", key);
-  }
-
   const StoreTraits& traits() const noexcept override { return kTraits; }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
 
  private:
-  Status read_only(const char* what, const std::string& key) const {
-    return Status(
-        Code::kUnsupported,
-        std::string(what) + " " + object_url(key) +
-            ": repositories of the Hugging Face hub can only be read; push with the hub's "
-            "own tools");
-  }
-
   /// What the hub has under one path: one file, or none.
   Result<std::vector<ObjectInfo>> ask_for(const std::string& path, const std::string& what,
                                           const CallOptions& call) {

@@ -7,16 +7,17 @@
 
 #include "http/date.h"
 #include "http/fields.h"
-#include "store/engine_store.h"
+#include "store/read_only_store.h"
 #include "store/web/web_protocol.h"
 
 namespace headrace::web {
 namespace {
 
-class WebStore final : public EngineStore {
+class WebStore final : public ReadOnlyStore {
  public:
   WebStore(std::shared_ptr<WebProtocol> protocol, std::shared_ptr<TransferEngine> engine)
-      : EngineStore(std::move(engine)), protocol_(std::move(protocol)) {
+      : ReadOnlyStore(std::move(engine), "plain web servers can only be read"),
+        protocol_(std::move(protocol)) {
     traits_.can_write = false;
     traits_.can_list = false;
   }
@@ -57,33 +58,11 @@ class WebStore final : public EngineStore {
                       ": plain web servers have no listings; name the objects (for a dataset: the "
                       "index file), or open the same data as s3://, gs:// or az://");
   }
-  Status remove(const std::string& key, const CallOptions&) override {
-    return read_only("DELETE", key);
-  }
-  Result<ObjectInfo> copy(const std::string& from_key, const std::string&,
-                          const CallOptions&) override {
-    return read_only("COPY", from_key);
-  }
-  Result<std::string> create_upload(const std::string& key, const CallOptions&) override {
-    return read_only("UPLOAD", key);
-  }
-  Result<ObjectInfo> complete_upload(const std::string& key, const std::string&,
-                                     std::span<const UploadedPart>, const CallOptions&) override {
-    return read_only("COMPLETE", key);
-  }
-  Status abort_upload(const std::string& key, const std::string&, const CallOptions&) override {
-    return read_only("ABORT", key);
-  }
 
   const StoreTraits& traits() const noexcept override { return traits_; }
   const std::string& url() const noexcept override { return protocol_->config().root_url; }
 
  private:
-  Status read_only(const char* what, const std::string& key) const {
-    return Status(Code::kUnsupported, std::string(what) + " " + object_url(key) +
-                                          ": plain web servers can only be read");
-  }
-
   static Result<ObjectInfo> info_of(const std::string& key, const HttpAnswer& answer) {
     http::ResponseHead head;
     HEADRACE_TRY_ASSIGN(const std::size_t head_bytes, http::parse_response_head(answer.head, head));
