@@ -22,9 +22,10 @@ from hypothesis import strategies as st
 
 from headrace import _native
 from headrace import sim as simulator
+from headrace.base.secrets import without_secrets
 from headrace.cli import main, quick
-from headrace.cli.base import split_url
-from headrace.cli.declare import Argument, Option, parameters
+from headrace.cli.base import Stores, split_url, split_wildcard, wildcard
+from headrace.cli.declare import Argument, Option, Where, parameters
 from headrace.errors import InvalidArgumentError
 
 HEADRACE = [sys.executable, "-m", "headrace.cli"]
@@ -460,6 +461,53 @@ def test_urls_of_all_schemes_split() -> None:
     for url in ("s3://", "az://account"):
         with pytest.raises(InvalidArgumentError):
             split_url(url)
+
+
+SAS = "?sv=2021-12-02&sr=c&sig=a%2Fb%3D"
+
+
+@pytest.mark.parametrize(
+    ("url", "root", "key"),
+    [
+        ("azure://account/container/k/x", "azure://account/container", "k/x"),
+        ("az://account/container/k/x" + SAS, "az://account/container" + SAS, "k/x"),
+        ("az://account/container" + SAS, "az://account/container" + SAS, ""),
+        ("az://account/container/k?x", "az://account/container", "k?x"),
+        (
+            "abfss://container@account.dfs.core.windows.net/k/x" + SAS,
+            "abfss://container@account.dfs.core.windows.net" + SAS,
+            "k/x",
+        ),
+        (
+            "https://account.blob.core.windows.net/container/k%20x" + SAS,
+            "https://account.blob.core.windows.net/container" + SAS,
+            "k x",
+        ),
+        (
+            "https://account.blob.core.windows.net/container/k",
+            "https://account.blob.core.windows.net/container",
+            "k",
+        ),
+    ],
+)
+def test_a_sas_goes_with_the_container(url: str, root: str, key: str) -> None:
+    assert split_url(url) == (root, key)
+    with Stores(Where(anonymous="sig=" not in url)) as stores:  # contacts nobody
+        store, found = stores.split(url)
+        assert (found, "sig=" in store.url) == (key, False)
+    if url.startswith("https:") or "?x" in url:
+        return
+    pattern = url.replace("k/x", "k/*.tar")
+    glob = wildcard(pattern)
+    assert (glob is not None) == ("*" in pattern)
+    if glob is not None:
+        assert split_wildcard(pattern, glob) == (root, "k/", "k/*.tar")
+
+
+def test_messages_have_no_sas_and_keep_the_container() -> None:
+    for url in ("az://a/c/k", "abfss://c@a.dfs.core.windows.net/k", "wasbs://c@a.blob.core.windows.net/k"):
+        assert without_secrets(f"GET {url}{SAS}: no") == f"GET {url}?... no"
+    assert without_secrets("s3://user:pass@b/k?x abfs://c:pass@a/k") == "s3://***@b/k?x abfs://***@a/k"
 
 
 # --- the quick way ---

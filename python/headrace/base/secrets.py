@@ -13,11 +13,19 @@ def without_secrets(text: str) -> str:
     return _SECRETS.sub(_without_secrets, text) if "://" in text else text
 
 
+_LAKES = ("abfs://", "abfss://", "wasb://", "wasbs://")
+"""What stands in front of their hosts is a container."""
+_SIGNED = ("http://", "https://", "az://", "azure://", *_LAKES)
+"""Whose queries may be signatures."""
+
+
 def _without_secrets(match: re.Match[str]) -> str:
     scheme, user, rest, query = match.groups()
-    if query and scheme.lower() in ("http://", "https://", "az://", "azure://"):
+    if query and scheme.lower() in _SIGNED:
         query = "?..."
-    return f"{scheme}{'***@' if user else ''}{rest}{query or ''}"
+    if user and not (scheme.lower() in _LAKES and ":" not in user):
+        user = "***@"
+    return f"{scheme}{user or ''}{rest}{query or ''}"
 
 
 _KEYS = re.compile(r"[?&](sig|signature|x-amz-signature|x-goog-signature|token|[a-z-]*security-token)=", re.I)

@@ -57,10 +57,15 @@ def _in_encoding(character: str) -> str:
     return character.encode(encoding, "backslashreplace").decode(encoding)
 
 
-def fail(message: str) -> int:
-    """One line on stderr; returns the exit code."""
+def note(message: str) -> None:
+    """One line on stderr."""
     text = together.label + " ".join(without_secrets(message).split())
     sys.stderr.write(f"headrace: {escaped(text) if sys.stderr.isatty() else text}\n")
+
+
+def fail(message: str) -> int:
+    """The same, of a failure; returns the exit code."""
+    note(message)
     return 1
 
 
@@ -94,7 +99,7 @@ def guard(call: Callable[[], Any]) -> int:
     except BrokenPipeError:
         return reader_left()
     except OSError as error:
-        return fail(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return fail(f"{error.filename or 'the output'}: {error.strerror or error}")
     except Exception as error:
         if os.environ.get("HEADRACE_DEBUG"):
             raise
@@ -103,12 +108,35 @@ def guard(call: Callable[[], Any]) -> int:
         )
 
 
+def need_url(url: str) -> str:
+    """The URL. Raises InvalidArgumentError for an empty one: as a path it would be the working directory, or the
+    root, and `rm -r "$UNSET"` would delete it."""
+    if not url:
+        raise InvalidArgumentError("an empty URL; is a variable not set? The working directory is .")
+    return url
+
+
 def is_local(url: str) -> bool:
     return "://" not in url or url.startswith("file://")
 
 
 def local_path(url: str) -> str:
     return url.removeprefix("file://")
+
+
+def is_azure(url: str) -> bool:
+    return url.partition("://")[0] in ("az", "azure", "abfs", "abfss", "wasb", "wasbs")
+
+
+_BLOB_HOSTS = (".blob.core.windows.net", ".blob.core.chinacloudapi.cn", ".blob.core.usgovcloudapi.net")
+"""Ends of the names of hosts at which a container is the first part of the path."""
+
+
+def take_sas(url: str) -> tuple[str, str]:
+    """A URL of Azure's without its SAS, and that with its question mark; "" where there is none."""
+    before, _, query = url.rpartition("?")
+    has_sas = is_azure(url) and before and "sig=" in query and "sv=" in query
+    return (before, f"?{query}") if has_sas else (url, "")
 
 
 def is_web(url: str) -> bool:
@@ -121,37 +149,47 @@ def split_url(url: str) -> tuple[str, str]:
     A local directory is its own root; a trailing slash always means a directory. The query of a web URL goes
     with the root, which sends it with every request; keys of web URLs are escaped, as in every URL.
     """
-    if is_local(url):
+    if is_local(need_url(url)):
         path = local_path(url)
         if path.endswith("/") or os.path.isdir(path):
             return path.rstrip("/") or "/", ""
         head, name = os.path.split(path)
         return head or ".", name
+    url, sas = take_sas(url)
     scheme, _, rest = url.partition("://")
     if is_web(url):
-        from urllib.parse import unquote
-
-        rest, question, query = rest.partition("?")
-        host, _, key = rest.partition("/")
-        if not host:
-            raise InvalidArgumentError(f"{url}: no host; expected {scheme}://host/path")
-        return f"{scheme}://{host}{question}{query}", unquote(key)
+        return _split_web(url)
     if scheme == "hf":
         return split_repository(rest)
     bucket, _, key = rest.partition("/")
     if not bucket:
         raise InvalidArgumentError(f"{url}: no bucket; expected {scheme}://bucket/key")
-    if scheme == "az":  # account/container/key
+    if scheme in ("az", "azure"):  # account/container/key
         container, _, key = key.partition("/")
         if not container:
-            raise InvalidArgumentError(f"{url}: no container; expected az://account/container/key")
+            raise InvalidArgumentError(f"{url}: no container; expected {scheme}://account/container/key")
         bucket += "/" + container
-    return f"{scheme}://{bucket}", key
+    return f"{scheme}://{bucket}{sas}", key
+
+
+def _split_web(url: str) -> tuple[str, str]:
+    from urllib.parse import unquote
+
+    scheme, _, rest = url.partition("://")
+    rest, question, query = rest.partition("?")
+    host, _, key = rest.partition("/")
+    if not host:
+        raise InvalidArgumentError(f"{url}: no host; expected {scheme}://host/path")
+    if host.endswith(_BLOB_HOSTS):
+        container, _, key = key.partition("/")
+        host += f"/{container}"
+    return f"{scheme}://{host}{question}{query}", unquote(key)
 
 
 def wildcard(url: str) -> _native.Glob | None:
     """The pattern in a source; a local name that exists is meant as it is, and in web URLs a question mark is
     none."""
+    url, _ = take_sas(url)
     if (
         is_web(url)
         or not any(c in url for c in "*?[{")
@@ -163,13 +201,14 @@ def wildcard(url: str) -> _native.Glob | None:
 
 def split_wildcard(url: str, glob: _native.Glob) -> tuple[str, str, str]:
     """(root, directory in it before the first wildcard, pattern of keys)."""
+    url, sas = take_sas(url)
     before = glob.prefix[: glob.prefix.rfind("/") + 1]
     if is_local(url):
         directory = local_path(before) or "."
         return directory.rstrip("/") or "/", "", url[len(before) :]
     if not before.partition("://")[2]:
         raise InvalidArgumentError(f"{url}: a wildcard cannot stand in the name of the bucket")
-    root, directory = split_url(before)
+    root, directory = split_url(before + sas)
     return root, directory, directory + url[len(before) :]
 
 

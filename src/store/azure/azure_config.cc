@@ -132,6 +132,7 @@ Result<AzureLocation> parse_azure_location(const StoreUrl& url) {
   out.root_url = url.root;
   std::string bucket = url.bucket;
   out.sas = take_sas(out.path);
+  if (out.sas.empty()) out.sas = take_sas(bucket);  // of a whole container: no path before it
   if (!out.sas.empty()) {
     // The root without its query; it may not end in a slash.
     take_sas(out.root_url);
