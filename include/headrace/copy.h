@@ -26,6 +26,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "headrace/status.h"
@@ -82,6 +83,30 @@ struct CopyTask {
   std::string version_id = {};  ///< Of one object: this version of it, as Request::version_id.
 };
 
+/// Whether objects of two tasks may get one name at the target, as far as the tasks tell.
+/// O(n log n). `flattens`: as CopyOptions::flattens.
+bool may_meet(const std::vector<CopyTask>& tasks, bool flattens);
+
+/// Which object gets which name at a target, so that two of one name are told before one replaces
+/// the other. Remembers every name. Of one target store; one thread at a time.
+class CopyNames {
+ public:
+  /// The object with this URL gets the name `to_key` of `to`. Errors: kInvalidArgument, another one
+  /// does; the message has both.
+  Status take(const std::string& to_key, const std::string& from_url, const Store& to);
+  /// The same, before it is copied. False: it was before, by another task.
+  Result<bool> begin(const std::string& to_key, const std::string& from_url, const Store& to);
+
+ private:
+  struct Taken {
+    std::string from_url;
+    bool has_begun = false;
+  };
+  Result<Taken*> taken(const std::string& to_key, const std::string& from_url, const Store& to);
+
+  std::unordered_map<std::string, Taken> by_key_;
+};
+
 struct CopyOptions {
   std::vector<CopyTask> tasks;
   CopyRule rule = CopyRule::kAlways;
@@ -93,6 +118,9 @@ struct CopyOptions {
   /// Objects of trees come to lie in their task's `to` itself, by the last component of their keys.
   /// Not with deletes_extra.
   bool flattens = false;
+  /// Of several jobs with one target store: shared by them, and filled by take_copy_names() for all
+  /// before the first one runs. nullptr: the job has its own, where its tasks may meet.
+  std::shared_ptr<CopyNames> names = {};
   bool is_dry_run = false;    ///< Changes nothing; events say what would be done.
   bool keeps_events = false;  ///< Collect events (always in a dry run).
   bool keeps_times = false;   ///< Local targets get the source's time of modification.
@@ -144,8 +172,9 @@ class CopyJob {
 
   /// Copies everything; blocks. ok even when single objects failed: see failures(). Errors: those
   /// of listing; kNotFound (a task names nothing); kInvalidArgument (a tree would be copied into
-  /// itself, or its source deleted as extra; two objects would get one name, told when the second
-  /// is found); kExhausted (no thread); kCorrupt (a store that should lists in no order);
+  /// itself, or its source deleted as extra; two objects would get one name: told before anything
+  /// is copied, and of one that comes only while it copies, instead of copying it); kExhausted (no
+  /// thread); kCorrupt (a store that should lists in no order);
   /// kCancelled; the first failure when it gave up.
   virtual Status run(std::stop_token stop = {}) = 0;
 
@@ -158,6 +187,12 @@ class CopyJob {
  protected:
   CopyJob() = default;
 };
+
+/// Lists what a job with these options would copy, and takes all names in `options.names`. Errors:
+/// kInvalidArgument (two objects would get one name; a pattern), those of listing, kCancelled. \pre
+/// options.names
+Status take_copy_names(Store& from, const Store& to, const CopyOptions& options,
+                       std::stop_token stop = {});
 
 struct StreamOptions {
   std::uint64_t part_bytes = std::uint64_t{8} << 20;

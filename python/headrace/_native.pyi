@@ -209,6 +209,17 @@ class NameFilter:
     def __init__(self, include: Sequence[str], exclude: Sequence[str]) -> None: ...
     def accepts(self, name: str) -> bool: ...
 
+class CopyNames:
+    def __init__(self) -> None: ...
+
+def may_meet(tasks: Sequence[tuple[str, str, bool, int, str]], flatten: bool) -> bool: ...
+def take_copy_names(
+    source: Store,
+    target: Store,
+    tasks: Sequence[tuple[str, str, bool, int, str]],
+    options: Mapping[str, object],
+) -> None: ...
+
 class CopyJob:
     def __init__(
         self,

@@ -20,6 +20,10 @@ struct PyCopyJob {
   std::unique_ptr<CopyJob> job;
 };
 
+struct PyCopyNames {
+  std::shared_ptr<CopyNames> names = std::make_shared<CopyNames>();
+};
+
 CopyRule parse_rule(const std::string& name) {
   return by_name<CopyRule>("rule", name,
                            {{"always", CopyRule::kAlways},
@@ -51,6 +55,8 @@ OptionTable<CopyOptions> make_table() {
        }},
       {"delete", plain(&CopyOptions::deletes_extra)},
       {"flatten", plain(&CopyOptions::flattens)},
+      {"names", [](CopyOptions& options,
+                   nb::handle value) { options.names = nb::cast<PyCopyNames&>(value).names; }},
       {"dry_run", plain(&CopyOptions::is_dry_run)},
       {"events", plain(&CopyOptions::keeps_events)},
       {"keep_times", plain(&CopyOptions::keeps_times)},
@@ -67,13 +73,36 @@ OptionTable<CopyOptions> make_table() {
   };
 }
 
-void open_job(PyCopyJob* self, PyStore& source, PyStore& target, const std::vector<Task>& tasks,
-              const nb::dict& fields) {
+std::vector<CopyTask> to_tasks(const std::vector<Task>& tasks) {
+  std::vector<CopyTask> out;
+  for (const auto& [from, to, is_tree, strip, pattern] : tasks)
+    out.push_back({from, to, is_tree, strip, pattern});
+  return out;
+}
+
+CopyOptions to_options(const std::vector<Task>& tasks, const nb::dict& fields) {
   static const OptionTable<CopyOptions> kTable = make_table();
   CopyOptions options;
-  for (const auto& [from, to, is_tree, strip, pattern] : tasks)
-    options.tasks.push_back({from, to, is_tree, strip, pattern});
+  options.tasks = to_tasks(tasks);
   kTable.apply(fields, options);
+  return options;
+}
+
+void take_names(PyStore& source, PyStore& target, const std::vector<Task>& tasks,
+                const nb::dict& fields) {
+  const CopyOptions options = to_options(tasks, fields);
+  if (options.names == nullptr)
+    raise(Status(Code::kInvalidArgument, "names: where they are kept is missing"));
+  auto from = source.client.get();
+  auto to = target.client.get();
+  raise_if_error(run_interruptible([&](std::stop_token stop) {
+    return take_copy_names(from->store(), to->store(), options, std::move(stop));
+  }));
+}
+
+void open_job(PyCopyJob* self, PyStore& source, PyStore& target, const std::vector<Task>& tasks,
+              const nb::dict& fields) {
+  const CopyOptions options = to_options(tasks, fields);
   auto from = source.client.get();
   auto to = target.client.get();
   auto job = value_or_raise(CopyJob::create(from->store(), to->store(), options));
@@ -169,6 +198,15 @@ void bind_copy(nb::module_& m) {
           "accepts",
           [](const NameFilter& filter, const std::string& name) { return filter.accepts(name); },
           nb::arg("name"));
+  nb::class_<PyCopyNames>(m, "CopyNames").def(nb::init<>());
+  m.def(
+      "may_meet",
+      [](const std::vector<Task>& tasks, bool flattens) {
+        return may_meet(to_tasks(tasks), flattens);
+      },
+      nb::arg("tasks"), nb::arg("flatten"));
+  m.def("take_copy_names", &take_names, nb::arg("source"), nb::arg("target"), nb::arg("tasks"),
+        nb::arg("options"));
   nb::class_<PyCopyJob>(m, "CopyJob")
       .def("__init__", &open_job, nb::arg("source"), nb::arg("target"), nb::arg("tasks"),
            nb::arg("options") = nb::dict())

@@ -28,21 +28,6 @@ using copy_detail::Transfer;
 // More threads than this hinder each other in the directories they write.
 constexpr std::uint32_t kMostLanes = 4;
 
-/// Whether one task may write what another would take for extra.
-bool have_common_targets(const std::vector<CopyTask>& tasks) {
-  const auto target = [](const CopyTask& task) {
-    return task.is_tree ? task.to + task.from.substr(task.strip_bytes) : task.to;
-  };
-  for (std::size_t i = 0; i < tasks.size(); ++i) {
-    for (std::size_t j = 0; j < tasks.size() && tasks[i].is_tree; ++j) {
-      // A tree deletes below its target what is not in its own source: another task's objects
-      // would go.
-      if (i != j && target(tasks[j]).starts_with(target(tasks[i]))) return true;
-    }
-  }
-  return false;
-}
-
 Status check(const Store& to, const CopyOptions& options) {
   const auto refuse = [](const char* why) { return Status(Code::kInvalidArgument, why); };
   if (options.max_in_flight == 0) return refuse("copy: max_in_flight is 0");
@@ -57,7 +42,8 @@ Status check(const Store& to, const CopyOptions& options) {
   }
   if (options.deletes_extra && options.flattens)
     return refuse("copy: a flattened tree does not tell what is superfluous at its target");
-  if (options.deletes_extra && have_common_targets(options.tasks))
+  // A tree deletes below its target what is not in its own source: another task's objects would go.
+  if (options.deletes_extra && may_meet(options.tasks, false))
     return refuse("copy: with deletion, no target may be below another task's");
   if (!to.traits().can_write)
     return Status(Code::kUnsupported, "copy: " + to.url() + " cannot be written to");

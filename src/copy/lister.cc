@@ -17,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "copy/names.h"
 #include "store/file/file_io.h"
 
 namespace headrace::copy_detail {
@@ -27,29 +28,6 @@ constexpr std::size_t kBatch = 64;
 constexpr std::size_t kDeleteBatch = 1000;
 
 Status stopped() { return Status(Code::kCancelled, "cancelled"); }
-
-/// Whether the task takes the object. What it takes from the source it may delete at the target.
-bool takes(const CopyTask& task, const Glob& pattern, const NameFilter& filter,
-           std::string_view from_key) {
-  if (!from_key.starts_with(task.from) || from_key.size() == task.strip_bytes) return false;
-  return (task.pattern.empty() || pattern.matches(from_key)) &&
-         filter.accepts(from_key.substr(task.strip_bytes));
-}
-
-/// Whether two objects may get one name at the target: then names are remembered.
-bool may_collide(const CopyOptions& options) {
-  if (options.flattens) return true;
-  const auto target = [](const CopyTask& task) {
-    return task.is_tree ? task.to + task.from.substr(task.strip_bytes) : task.to;
-  };
-  for (const CopyTask& a : options.tasks) {
-    for (const CopyTask& b : options.tasks) {
-      const bool is_below = a.is_tree ? target(b).starts_with(target(a)) : target(b) == target(a);
-      if (&a != &b && is_below) return true;
-    }
-  }
-  return false;
-}
 
 /// Without links, with a slash at the end; of what does not exist as far as it does.
 std::string real_directory(const std::string& path) {
@@ -177,13 +155,21 @@ Result<std::vector<std::string>> TargetView::take_extra(const CallOptions& call)
 Lister::Lister(Transfer& transfer)
     : transfer_(transfer),
       overlap_(transfer.from(), transfer.to()),
-      may_collide_(may_collide(transfer.options())) {}
+      names_(transfer.options().names) {}
+
+/// Unless the caller has done it for this job and others.
+Status Lister::take_names() {
+  CopyOptions options = transfer_.options();
+  if (names_ != nullptr || !may_meet(options.tasks, options.flattens)) return {};
+  options.names = names_ = std::make_shared<CopyNames>();
+  return take_copy_names(transfer_.from(), transfer_.to(), options, transfer_.stop_token());
+}
 
 Status Lister::run() {
-  Status status;
+  Status status = take_names();
   for (const CopyTask& task : transfer_.options().tasks) {
-    status = task.is_tree ? list_tree(task) : list_one(task);
     if (!status.ok()) break;
+    status = task.is_tree ? list_tree(task) : list_one(task);
   }
   // Also after an error: the movers wait for everything that was counted.
   Status flushed = flush();
@@ -192,7 +178,7 @@ Status Lister::run() {
 
 Status Lister::list_one(const CopyTask& task) {
   const CallOptions call = transfer_.call_options();
-  HEADRACE_TRY_ASSIGN(const bool is_first, claim(task.to, task.from));
+  HEADRACE_TRY_ASSIGN(const bool is_first, begin(task.to, task.from));
   if (!is_first) return {};
   CallOptions of_version = call;
   of_version.version_id = task.version_id;
@@ -228,8 +214,11 @@ Status Lister::list_tree(const CopyTask& task) {
     // A pattern that names nothing is an error; a filter may leave nothing.
     is_empty &= !task.pattern.empty() && !pattern.matches(info->key);
     if (takes(task, pattern, options.filter, info->key)) {
-      std::string to_key = target_key(task, info->key);
-      HEADRACE_TRY_ASSIGN(const bool is_first, claim(to_key, info->key));
+      std::string to_key = target_key(task, options.flattens, info->key);
+      bool is_first = true;
+      if (!is_directory_mark(*info)) {
+        HEADRACE_TRY_ASSIGN(is_first, begin(to_key, info->key));
+      }
       if (!is_first) {
         source.pop();
         continue;
@@ -253,22 +242,9 @@ Status Lister::list_tree(const CopyTask& task) {
   return options.deletes_extra ? find_extra(task, pattern, target) : Status();
 }
 
-std::string Lister::target_key(const CopyTask& task, std::string_view from_key) const {
-  if (!transfer_.options().flattens)
-    return task.to + std::string(from_key.substr(task.strip_bytes));
-  // Marks of directories end in a slash: their names are those of directories.
-  const std::size_t end = from_key.find_last_not_of('/') + 1;
-  const std::size_t slash = from_key.substr(0, end).rfind('/');
-  return task.to + std::string(from_key.substr(slash == std::string_view::npos ? 0 : slash + 1));
-}
-
-Result<bool> Lister::claim(const std::string& to_key, const std::string& from_key) {
-  if (!may_collide_) return true;
-  const auto [other, is_new] = taken_.try_emplace(to_key, from_key);
-  if (is_new || other->second == from_key) return is_new;
-  return Status(Code::kInvalidArgument, transfer_.from().object_url(from_key) + " and " +
-                                            other->second + " would both become " +
-                                            transfer_.to().object_url(to_key));
+Result<bool> Lister::begin(const std::string& to_key, const std::string& from_key) {
+  if (names_ == nullptr) return true;
+  return names_->begin(to_key, transfer_.from().object_url(from_key), transfer_.to());
 }
 
 /// What the pattern and the filter keep out of the copy they also keep from being deleted.
@@ -324,8 +300,7 @@ bool Lister::is_current(const ObjectInfo& info, const ObjectInfo& existing) cons
 Status Lister::offer(ObjectInfo&& info, const CopyTask& task, std::string to_key,
                      const ObjectInfo* existing) {
   Counts& counts = transfer_.counts();
-  // Marks of empty directories have no file that could stand for them.
-  const bool is_mark = info.size_bytes == 0 && info.key.ends_with('/') && transfer_.local_target();
+  const bool is_mark = is_directory_mark(info) && transfer_.local_target() != nullptr;
   if (is_mark || (existing != nullptr && is_current(info, *existing))) {
     ++counts.skipped;
     return {};

@@ -3,6 +3,7 @@
 /// Lister: finds what is to copy and to delete, and feeds it to a Transfer while it goes.
 ///
 /// Threads: run() by one.
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -84,10 +85,9 @@ class Lister {
  private:
   Status list_one(const CopyTask& task);
   Status list_tree(const CopyTask& task);
-  /// Where an object of a tree goes.
-  std::string target_key(const CopyTask& task, std::string_view from_key) const;
-  /// False when the same object goes there already. Errors: kInvalidArgument (another one does).
-  Result<bool> claim(const std::string& to_key, const std::string& from_key);
+  Status take_names();
+  /// CopyNames::begin(), where names are taken.
+  Result<bool> begin(const std::string& to_key, const std::string& from_key);
   Status find_extra(const CopyTask& task, const Glob& pattern, TargetView& target);
   /// kInvalidArgument when the copy would be copied again, or its source deleted.
   Status check_overlap(const CopyTask& task, const Glob& pattern, const std::string& from_key,
@@ -102,8 +102,7 @@ class Lister {
   const Overlap overlap_;
   std::vector<Item> batch_;
   std::vector<std::string> extra_;
-  const bool may_collide_;
-  std::unordered_map<std::string, std::string> taken_;  ///< Source by target.
+  std::shared_ptr<CopyNames> names_;  ///< nullptr: tasks do not meet.
 };
 
 }  // namespace headrace::copy_detail

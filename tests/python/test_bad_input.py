@@ -213,3 +213,34 @@ def test_the_command_line_prints_one_line_and_fails(case: Case, capfd: pytest.Ca
     import re
 
     assert re.search(case.names, err), err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ls", ""),
+        ("du", ""),
+        ("cat", ""),
+        ("rm", "-r", "--yes", ""),
+        ("cp", "-r", "", "elsewhere"),
+        ("cp", "-r", "data", ""),
+        ("cp", "data/x", ""),
+        ("mv", "-r", "", "elsewhere"),
+        ("sync", "--delete", "data", ""),
+        ("sync", "--delete", "", "elsewhere"),
+        ("bench", "fetch", ""),
+        ("inspect", ""),
+    ],
+)
+def test_an_empty_url_is_not_the_working_directory(
+    cli: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """What `"$UNSET"` makes."""
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "x").write_text("kept")
+    monkeypatch.chdir(tmp_path)
+    if words[0] in ("cp", "mv", "sync"):
+        words = (*words, "--dry-run")  # should it not be refused
+    done = cli(*words)
+    assert (done.code, done.out, "empty" in done.err) == (1, "", True), done.err
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*")] == ["data", "data/x"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -80,20 +81,63 @@ def test_nothing_is_moved_onto_itself(cli: Any, s3: simulator.Server, tree: Path
     assert cli("ls", "-rs", "s3://b/t/", "--json").json()["objects"] == 3
 
 
-def test_two_of_one_name_are_refused(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:
+def _two_of_one_name(tree: Path) -> list[tuple[str, ...]]:
+    """Words of copies, in each of which two objects would get one name."""
     (tree / "other").mkdir()
     (tree / "other" / "y").write_text("another y")
-    before = contents(tree)
-    for words in (
-        (str(tree / "deep" / "y"), str(tree / "other" / "y"), "s3://b/one/"),
-        (str(tree / "deep" / "*"), str(tree / "other" / "*"), "s3://b/two/"),
-        ("-r", "--flatten", str(tree), "s3://b/three/"),
-    ):
-        done = cli("mv", *words)
+    (tree / "aside").mkdir()
+    (tree / "aside" / "z.tmp").write_text("another z.tmp")
+    deep, other = tree / "deep", tree / "other"
+    return [
+        (f"{deep}/y", f"{other}/y", "s3://b/1/"),
+        (f"{deep}/*", f"{other}/*", "s3://b/2/"),
+        ("-r", "--flatten", str(tree), "s3://b/3/"),
+        ("-r", f"{deep}/e*", f"{tree}/a*", "s3://b/4/", "--flatten"),
+        # From several stores.
+        ("s3://one/*", "s3://two/*", "s3://b/5/"),
+        ("s3://one/y", "s3://two/y", f"{tree}/"),
+        ("s3://one/*", f"{deep}/y", "s3://b/6/"),
+        ("-r", "--flatten", "s3://one", f"{deep}/er", str(tree)),
+    ]
+
+
+@pytest.mark.parametrize("command", ["cp", "mv"])
+def test_two_of_one_name_are_refused_before_anything_is_copied(
+    cli: Any, s3: simulator.Server, tree: Path, buckets: Path, command: str
+) -> None:
+    many = _two_of_one_name(tree)
+    for bucket in ("one", "two"):
+        (buckets / bucket / "sub").mkdir(parents=True)
+        for name in ("y", f"only in {bucket}", "sub/z.tmp"):
+            (buckets / bucket / name).write_text(f"{name} of {bucket}")
+    before = contents(tree), contents(buckets)
+    for words in many:
+        done = cli(command, *words)
         assert done.code == 1, words
-        assert "would both become" in done.err or "could meet" in done.err, done.err
-    survivors = {data for root in (tree, buckets) for data in contents(root).values()}
-    assert survivors == set(before.values())
+        assert re.search(
+            r"/(y|z\.tmp) and \S+/(y|z\.tmp) would both become \S+/(y|z\.tmp)$", done.err.strip()
+        ), (
+            words,
+            done.err,
+        )
+        assert (contents(tree), contents(buckets)) == before, words
+
+
+@pytest.mark.parametrize("command", ["cp", "mv"])
+def test_several_stores_into_one_directory(
+    cli: Any, s3: simulator.Server, tree: Path, buckets: Path, command: str
+) -> None:
+    for bucket in ("one", "two"):
+        (buckets / bucket / bucket[:2]).mkdir(parents=True)
+        for name in (bucket, "both", f"{bucket[:2]}/both"):
+            (buckets / bucket / name).write_text(bucket)
+    words = ("s3://one/o*e", "s3://two/t*o", "s3://two/two", str(tree / "x"), "s3://b/", "--json")
+    assert cli(command, *words).json()["objects"] == 3  # one of them is named twice
+    assert contents(buckets / "b") == {"one": b"one", "two": b"two", "x": b"x"}
+    # What --exclude keeps out takes no name; and with -r each has a directory of its own.
+    assert cli(command, "s3://one/*", "s3://two/*", "s3://b/c/", "--exclude", "both").code == 0
+    assert cli(command, "-r", "s3://one/on", "s3://two/tw", str(tree / "all")).code == 0
+    assert {"all/on/both": b"one", "all/tw/both": b"two"}.items() <= contents(tree).items()
 
 
 def test_flattened_trees(cli: Any, s3: simulator.Server, tree: Path, buckets: Path) -> None:

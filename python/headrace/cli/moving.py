@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 
 from headrace.cli.base import is_local, is_web, local_path
-from headrace.cli.plan import Job, Task
+from headrace.cli.plan import Job
 from headrace.cli.remove import DELETE_BATCH, Links, Remover, remove_directories
 from headrace.errors import HeadraceError, InvalidArgumentError
 
@@ -19,10 +19,6 @@ Event = tuple[str, str, str, int]
 
 def check_moves(jobs: list[Job]) -> None:
     """Raises InvalidArgumentError where copying and removing would lose what is to be moved."""
-    if len(jobs) > 1 and _may_meet([task for job in jobs for task in job.tasks]):
-        raise InvalidArgumentError(
-            "sources in several places whose names could meet at the target: move them one after the other"
-        )
     for job in jobs:
         if is_web(job.source.url):
             raise InvalidArgumentError(
@@ -34,13 +30,6 @@ def check_moves(jobs: list[Job]) -> None:
                 raise InvalidArgumentError(
                     f"{job.source.url}/{source} and {job.target.url}/{target} are the same: nothing to move"
                 )
-
-
-def _may_meet(tasks: list[Task]) -> bool:
-    """Whether something is moved to below the target of a tree that is another's."""
-    return any(
-        tree[2] and other is not tree and other[1].startswith(tree[1]) for tree in tasks for other in tasks
-    )
 
 
 def _is_same(job: Job, from_key: str, to_key: str) -> bool:

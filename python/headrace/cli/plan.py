@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from headrace import _native
-from headrace.cli.base import Stores, is_local, local_path, split_url, split_wildcard, wildcard
+from headrace.cli.base import Stores, is_local, local_path, need_url, split_url, split_wildcard, wildcard
 from headrace.cli.settings import ObjectOptions
 from headrace.errors import InvalidArgumentError
 
@@ -33,7 +33,7 @@ def _join(prefix: str, name: str) -> str:
 
 def _open_target(stores: Stores, url: str, is_directory: bool, written: ObjectOptions) -> tuple[Store, str]:
     """The store, and the key or the prefix below which all goes (empty or ending in a slash)."""
-    if is_local(url) and is_directory:
+    if is_local(need_url(url)) and is_directory:
         return stores.open_to_write(local_path(url).rstrip("/") or "/", written.settings()), ""
     root, key = split_url(url)
     store = stores.open_to_write(root, written.settings())
@@ -49,6 +49,7 @@ class Shape(NamedTuple):
     raw: bool
     many: bool
     """More than one source."""
+    flattens: bool = False
 
     def pattern(self, url: str) -> _native.Glob | None:
         return None if self.raw else wildcard(url)
@@ -77,7 +78,7 @@ def _source_task(stores: Stores, url: str, target: str, shape: Shape) -> tuple[S
             if is_local(url)
             else prefix.rstrip("/").rpartition("/")[2]
         )
-        below = _join(target, name) + "/" if shape.many and name else target
+        below = _join(target, name) + "/" if shape.many and name and not shape.flattens else target
         return store, (prefix, below, True, len(os.fsencode(prefix)), "")
     if not key or key.endswith("/"):
         raise InvalidArgumentError(f"{url} names no object; to copy everything below it add -r")
@@ -101,10 +102,7 @@ def plan(
     )
     target, prefix = _open_target(stores, target_url, is_directory, written)
     jobs: dict[int, Job] = {}
-    taken: dict[str, str] = {}
     for url in sources:
         source, task = _source_task(stores, url, prefix, shape)
-        if not task[2] and taken.setdefault(task[1], url) != url:
-            raise InvalidArgumentError(f"{url} and {taken[task[1]]} would both become {target.url}/{task[1]}")
         jobs.setdefault(id(source), Job(source, target, [])).tasks.append(task)
     return list(jobs.values())

@@ -185,11 +185,23 @@ def _print_failures(totals: Totals) -> int:
     return 1
 
 
+def _take_names(jobs: list[Job], settings: Settings) -> None:
+    """Where objects of several jobs may get one name at the target: takes all names, which fails before anything
+    is copied, and has the jobs compare with them what they find. One job does that by itself."""
+    tasks = [task for job in jobs for task in job.tasks]
+    if len(jobs) == 1 or not _native.may_meet(tasks, settings.job.get("flatten", False)):
+        return
+    settings.job["names"] = _native.CopyNames()
+    for job in jobs:
+        _native.take_copy_names(job.source._native, job.target._native, job.tasks, settings.job)
+
+
 def run(jobs: list[Job], settings: Settings) -> int:
     totals = Totals()
     if settings.moves:
         check_moves(jobs)
     try:
+        _take_names(jobs, settings)
         for job in jobs:
             _run_job(job, settings, totals)
     except KeyboardInterrupt:

@@ -149,7 +149,7 @@ def cp(
     *sources, target = urls
     if not sources:
         raise InvalidArgumentError("cp needs a source and a target: headrace cp SRC... DST")
-    shape = Shape(recursive, transfer.raw, len(sources) > 1)
+    shape = Shape(recursive, transfer.raw, len(sources) > 1, flatten)
     if version_id and (recursive or shape.many or shape.pattern(sources[0]) is not None):
         raise InvalidArgumentError("--version-id is that of one object: give one SRC, without -r or pattern")
     rule = "absent" if no_clobber else "size" if if_size_differ else "always"
@@ -196,8 +196,8 @@ def mv(
     rule = "absent" if no_clobber else "always"
     settings = _settings(transfer, json, rule=rule, keep_times=False, flatten=flatten)
     with _stores(where, transfer) as stores:
-        jobs = plan(stores, sources, target, Shape(recursive, transfer.raw, len(sources) > 1), written)
-        return run(jobs, settings._replace(moves=True))
+        shape = Shape(recursive, transfer.raw, len(sources) > 1, flatten)
+        return run(plan(stores, sources, target, shape, written), settings._replace(moves=True))
 
 
 def _stream(
