@@ -58,7 +58,7 @@ nb::dict describe(const std::string& url, const nb::dict& fields,
                                 url));
 }
 
-/// (name, seconds since 1970 or None) of each.
+/// (URL, seconds since 1970 or None) of each.
 nb::list buckets(const std::string& url, const nb::dict& fields,
                  const std::map<std::string, std::string>& overrides) {
   const StoreOptions options = parse_store_options(url, fields);
@@ -72,7 +72,7 @@ nb::list buckets(const std::string& url, const nb::dict& fields,
   for (const BucketInfo& bucket : found) {
     const auto created =
         bucket.created_unix_s == 0 ? std::nullopt : std::optional(bucket.created_unix_s);
-    out.append(nb::make_tuple(bucket.name, created));
+    out.append(nb::make_tuple(bucket.url, created));
   }
   return out;
 }
@@ -82,6 +82,9 @@ nb::list buckets(const std::string& url, const nb::dict& fields,
 void bind_whoami(nb::module_& m) {
   m.def("describe_identity", &describe, nb::arg("url"), nb::arg("options"), nb::arg("environment"),
         nb::arg("fetch") = true, nb::arg("check") = false);
+  m.def(
+      "is_bucket_owner", [](const std::string& url) { return is_bucket_owner(url); },
+      nb::arg("url"));
   m.def("list_buckets", &buckets, nb::arg("url"), nb::arg("options"), nb::arg("environment"));
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -187,3 +188,24 @@ def open_loader() -> Iterator[Any]:
     yield make
     for loader in loaders:
         loader.close()
+
+
+@pytest.fixture
+def google_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The key file of a service account."""
+    pem = tmp_path / "key.pem"
+    make = ["openssl", "genpkey", "-algorithm", "RSA", "-pkeyopt", "rsa_keygen_bits:2048", "-out", str(pem)]
+    subprocess.run(make, check=True, capture_output=True)
+    path = tmp_path / "account.json"
+    account = {
+        "type": "service_account",
+        "project_id": "project",
+        "private_key_id": "1",
+        "private_key": pem.read_text(),
+        "client_email": "signer@project.iam.gserviceaccount.com",
+        "token_uri": "https://oauth2.googleapis.com/token",
+    }
+    path.write_text(json.dumps(account))
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
+    return path

@@ -130,10 +130,10 @@ def _given(words: list[str]) -> dict[str, Any]:
 def _names_in_store(before: list[str], word: str) -> list[str]:
     given = {**_given(before), "timeout": TIMEOUT_SECONDS}
     scheme, _, rest = word.partition("://")
-    if "/" not in rest:
+    owner = f"{scheme}://{rest.rpartition('/')[0]}"
+    if _native.is_bucket_owner(owner):
         environment = profile_environment(given.pop("profile", None))
-        buckets = _native.list_buckets(f"{scheme}://", given, environment)
-        return [f"{scheme}://{name}/" for name, _ in buckets]
+        return [f"{url}/" for url, _ in _native.list_buckets(owner, given, environment)]
     root, prefix = split_url(word)
     with Stores(Where(**given)) as stores:
         objects, prefixes, _ = stores.open(root)._native.list_page(prefix, "/", "")

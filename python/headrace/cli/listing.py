@@ -35,7 +35,11 @@ def _as_json(info: ObjectInfo) -> dict[str, Any]:
 
 def list_objects(
     url: Annotated[
-        str, argument(metavar="URL", help="Bucket, prefix, directory or pattern; s3:// for the buckets.")
+        str,
+        argument(
+            metavar="URL",
+            help="Bucket, prefix, directory or pattern; s3://, gs:// or az://ACCOUNT for the buckets.",
+        ),
     ],
     *,
     recursive: Recursive = False,
@@ -57,7 +61,7 @@ def list_objects(
 
     Examples:
 
-    * `headrace ls s3://` — buckets
+    * `headrace ls s3://` — buckets of the account; `gs://` those of the project, `az://ACCOUNT` containers
 
     * `headrace ls s3://bucket/` — one level
 
@@ -70,7 +74,7 @@ def list_objects(
 
     * `headrace ls -rs /data/shards` — count and bytes of a local tree
     """
-    if url.endswith("://"):
+    if url.endswith("://") or _native.is_bucket_owner(url):
         return _list_buckets(url, where, json)
     with Stores(where) as stores:
         store, prefix, objects = find(stores, url, names, recursive or total)
@@ -96,11 +100,11 @@ def list_objects(
 def _list_buckets(url: str, where: Where, json: bool) -> int:
     options = {name: value for name, value in where.as_dict().items() if value is not None}
     environment = profile_environment(options.pop("profile", None))
-    for name, created in _native.list_buckets(url, options, environment):
+    for bucket, created in _native.list_buckets(url, options, environment):
         if json:
-            print_json({"bucket": name, "url": url + name, "created": created})
+            print_json({"bucket": bucket.rpartition("/")[2], "url": bucket, "created": created})
         else:
-            sys.stdout.write(f"{_when(created):19} {shown(url + name)}\n")
+            sys.stdout.write(f"{_when(created):19} {shown(bucket)}\n")
     return 0
 
 

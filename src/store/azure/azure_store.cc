@@ -442,9 +442,9 @@ Result<std::string> AzureStore::presign(const PresignRequest& request) {
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_azure_store(const StoreOptions& options, const StoreUrl& url,
-                                                const Environment& environment,
-                                                std::shared_ptr<auth::WebClient> web) {
+Result<AzureConfig> resolve_azure_config(const StoreOptions& options, const StoreUrl& url,
+                                         const Environment& environment,
+                                         std::shared_ptr<auth::WebClient> web) {
   HEADRACE_TRY_ASSIGN(const AzureLocation location, parse_azure_location(url));
   const auth::FileReader read_file = auth::local_file_reader();
   HEADRACE_TRY_ASSIGN(const auto settings,
@@ -456,7 +456,14 @@ Result<std::unique_ptr<Store>> open_azure_store(const StoreOptions& options, con
   const TokenFactory make_tokens = [&](auth::AzureIdentity identity, const std::string& source) {
     return auth::azure_tokens(std::move(identity), source, web, read_file, options.clock);
   };
-  HEADRACE_TRY_ASSIGN(auto config, make_azure_config(options, location, settings, make_tokens));
+  return make_azure_config(options, location, settings, make_tokens);
+}
+
+Result<std::unique_ptr<Store>> open_azure_store(const StoreOptions& options, const StoreUrl& url,
+                                                const Environment& environment,
+                                                std::shared_ptr<auth::WebClient> web) {
+  HEADRACE_TRY_ASSIGN(AzureConfig config,
+                      resolve_azure_config(options, url, environment, std::move(web)));
   auto protocol = std::make_shared<AzureProtocol>(std::move(config));
   HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options, environment));
   return std::unique_ptr<Store>(

@@ -18,6 +18,11 @@
 
 namespace headrace::azure {
 
+/// Where a container is and who asks. Tokens come through `web`. Errors: as open_azure_store().
+Result<AzureConfig> resolve_azure_config(const StoreOptions& options, const StoreUrl& url,
+                                         const Environment& environment,
+                                         std::shared_ptr<auth::WebClient> web);
+
 /// Opens what is_azure_url() says is one; contacts nobody. Tokens come through `web`. Errors: those
 /// of open_store().
 Result<std::unique_ptr<Store>> open_azure_store(const StoreOptions& options, const StoreUrl& url,

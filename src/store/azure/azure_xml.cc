@@ -95,6 +95,20 @@ Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix)
   return page;
 }
 
+Result<ContainerPage> parse_containers(std::string_view body) {
+  pugi::xml_document document;
+  const auto root = vendor::load_root(body, "EnumerationResults", document);
+  if (!root || !root.child("Containers")) return corrupt("listing of containers");
+  ContainerPage page;
+  for (const pugi::xml_node& node : root.child("Containers").children("Container")) {
+    page.names.emplace_back(node.child_value("Name"));
+    if (page.names.back().empty())
+      return Status(Code::kCorrupt, "listing with a container without a name");
+  }
+  page.next = root.child_value("NextMarker");
+  return page;
+}
+
 Result<std::vector<Block>> parse_block_list(std::string_view body) {
   pugi::xml_document document;
   const auto root = vendor::load_root(body, "BlockList", document);

@@ -26,6 +26,15 @@ ErrorBody parse_error_body(std::string_view body);
 /// directories in accounts with a hierarchical namespace. Errors: kCorrupt.
 Result<ListPage> parse_list(std::string_view body, std::string_view root_prefix);
 
+/// One page of the containers of an account. `next` is empty on the last one.
+struct ContainerPage {
+  std::vector<std::string> names;
+  std::string next;
+};
+
+/// Reads the EnumerationResults of List Containers. Errors: kCorrupt.
+Result<ContainerPage> parse_containers(std::string_view body);
+
 /// A block that waits for its commit, or was committed.
 struct Block {
   std::string id;  ///< Base64.

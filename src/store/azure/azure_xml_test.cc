@@ -72,6 +72,25 @@ TEST(AzureXml, RefusesWhatIsNoListing) {
   }
 }
 
+TEST(AzureXml, ReadsContainers) {
+  const std::string head = "<?xml version=\"1.0\"?><EnumerationResults><Containers>";
+  auto page = parse_containers(head +
+                               "<Container><Name>one</Name></Container><Container><Name>$web</Name>"
+                               "</Container></Containers><NextMarker>n</NextMarker>"
+                               "</EnumerationResults>");
+  ASSERT_TRUE(page) << page.error().message();
+  EXPECT_THAT(page->names, ElementsAre("one", "$web"));
+  EXPECT_EQ(page->next, "n");
+  auto none =
+      parse_containers("<EnumerationResults><Containers/><NextMarker/></EnumerationResults>");
+  ASSERT_TRUE(none);
+  EXPECT_TRUE(none->names.empty() && none->next.empty());
+  for (const std::string& bad : {std::string(), listing(""), head,
+                                 head + "<Container/></Containers></EnumerationResults>"}) {
+    EXPECT_EQ(parse_containers(bad).error().code(), Code::kCorrupt) << bad;
+  }
+}
+
 TEST(AzureXml, SurvivesEveryCutAndEveryFlip) {
   const std::string good = listing(blob("<Name Encoded=\"true\">a%41</Name>", 1), "m");
   for (std::size_t i = 0; i < good.size(); ++i) {

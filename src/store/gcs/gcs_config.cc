@@ -49,6 +49,7 @@ Result<GcsConfig> make_gcs_config(const StoreOptions& options, const StoreUrl& u
   config.sends_checksum = options.upload_checksum != ChecksumKind::kNone;
   config.checks_checksum = options.verify_checksums;
   config.settings = options.settings;
+  config.project = settings.project;
   if (options.requester_pays) {
     config.user_project = settings.project;
     if (config.user_project.empty()) {

@@ -29,6 +29,7 @@ struct GcsConfig {
   std::shared_ptr<auth::TokenProvider> tokens;
   std::optional<auth::GoogleHmacKey> hmac;
   std::optional<auth::UrlSigner> url_signer;  ///< Unset: these credentials cannot sign URLs.
+  std::string project;                        ///< Whose buckets are listed; may be empty.
   std::string user_project;                   ///< Pays for the requests; empty: the bucket's owner.
   std::string credentials_source;
   ObjectSettings settings;      ///< Of all writes.

@@ -387,15 +387,23 @@ Status add_credentials(const StoreOptions& options, const auth::GoogleSettings& 
 
 }  // namespace
 
-Result<std::unique_ptr<Store>> open_gcs_store(const StoreOptions& options, const StoreUrl& url,
-                                              const Environment& environment,
-                                              std::shared_ptr<auth::WebClient> web) {
+Result<GcsConfig> resolve_gcs_config(const StoreOptions& options, const StoreUrl& url,
+                                     const Environment& environment,
+                                     std::shared_ptr<auth::WebClient> web) {
   const auth::FileReader read_file = auth::local_file_reader();
   auto settings = auth::resolve_google_settings(environment, read_file);
   if (!settings && !options.anonymous) return std::move(settings).error().annotate(url.root);
   if (!settings) settings = auth::GoogleSettings();
   HEADRACE_TRY_ASSIGN(GcsConfig config, make_gcs_config(options, url, *settings));
   HEADRACE_TRY(add_credentials(options, *settings, read_file, std::move(web), config));
+  return config;
+}
+
+Result<std::unique_ptr<Store>> open_gcs_store(const StoreOptions& options, const StoreUrl& url,
+                                              const Environment& environment,
+                                              std::shared_ptr<auth::WebClient> web) {
+  HEADRACE_TRY_ASSIGN(GcsConfig config,
+                      resolve_gcs_config(options, url, environment, std::move(web)));
   if (config.is_emulator) return open_emulator_store(options, environment, std::move(config));
   auto protocol = std::make_shared<GcsProtocol>(std::move(config));
   HEADRACE_TRY_ASSIGN(auto engine, TransferEngine::create(protocol, options, environment));

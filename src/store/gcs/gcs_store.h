@@ -9,9 +9,15 @@
 #include "auth/web_client.h"
 #include "headrace/environment.h"
 #include "headrace/store.h"
+#include "store/gcs/gcs_config.h"
 #include "store/url.h"
 
 namespace headrace::gcs {
+
+/// Where a bucket is and who asks. `web` fetches tokens. Errors: as open_gcs_store().
+Result<GcsConfig> resolve_gcs_config(const StoreOptions& options, const StoreUrl& url,
+                                     const Environment& environment,
+                                     std::shared_ptr<auth::WebClient> web);
 
 /// Opens gs://bucket[/prefix] or gcs://...; contacts nobody. `web` fetches tokens. Errors: those of
 /// open_store(); kUnsupported when the credentials need a token and there is no `web`.

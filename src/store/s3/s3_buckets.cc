@@ -45,6 +45,7 @@ Result<std::vector<BucketInfo>> list_buckets(const StoreOptions& options,
     HEADRACE_TRY_ASSIGN(BucketPage page, engine->call(http, call, [](const HttpAnswer& answer) {
       return parse_buckets(answer.body);
     }));
+    for (BucketInfo& bucket : page.buckets) bucket.url = "s3://" + bucket.name;
     std::move(page.buckets.begin(), page.buckets.end(), std::back_inserter(buckets));
     const bool moves_on = page.continuation != continuation;
     continuation = moves_on ? std::move(page.continuation) : std::string();
