@@ -8,9 +8,11 @@
 #include "store.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <map>
 #include <optional>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -268,8 +270,22 @@ std::string presign(PyStore& self, const std::string& key, bool writes, std::int
   request.key = key;
   request.op = writes ? Op::kPut : Op::kGet;
   request.lifetime = std::chrono::seconds(seconds);
-  // Not control(): it contacts nobody.
-  return value_or_raise(self.client.get()->store().presign(request), key);
+  // Not control(): it contacts nobody. Credentials that are fetched meanwhile are waited for.
+  constexpr std::chrono::seconds kLongest{30};
+  constexpr std::chrono::milliseconds kLookAgain{5};
+  auto client = self.client.get();
+  return value_or_raise(run_interruptible([&](std::stop_token stop) {
+                          const auto until = std::chrono::steady_clock::now() + kLongest;
+                          for (;;) {
+                            auto url = client->store().presign(request);
+                            const bool may_come = !url &&
+                                                  url.error().code() == Code::kUnavailable &&
+                                                  std::chrono::steady_clock::now() < until;
+                            if (!may_come || stop.stop_requested()) return url;
+                            std::this_thread::sleep_for(kLookAgain);
+                          }
+                        }),
+                        key);
 }
 
 }  // namespace

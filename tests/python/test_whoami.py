@@ -7,6 +7,7 @@ import json
 import os
 import random
 import threading
+import urllib.request
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -178,6 +179,28 @@ def test_a_store_works_with_fetched_credentials(
             store.put("k", b"bytes")
             assert store.get("k") == b"bytes"
     assert seen == ["GET /creds"]
+
+
+def test_a_url_is_signed_with_fetched_credentials(
+    home: Path, sim: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with service({"GET /creds": _service_keys(sim.access_key, sim.secret_key)}) as (url, seen):
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/creds")
+        with hr.Store("s3://b", endpoint=sim.endpoint) as store:
+            store.put("k", b"bytes")
+        with pytest.raises(SystemExit) as ended:
+            main(["presign", "--endpoint", sim.endpoint, "s3://b/k"])
+        assert ended.value.code == 0
+        with urllib.request.urlopen(capsys.readouterr().out.strip()) as answer:
+            assert answer.read() == b"bytes"
+    assert len(seen) == 2
+    with service({}) as (url, _):
+        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/creds")
+        with (
+            hr.Store("s3://b", endpoint=sim.endpoint) as store,
+            pytest.raises(hr.DeniedError, match="check the role of the task"),
+        ):
+            store.presign("k")
 
 
 def test_a_store_without_a_role_says_so(home: Path, sim: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Annotated
 
 from headrace import _native
-from headrace.cli.base import Stores, data_on_stdout, print_json
+from headrace.cli.base import Stores, data_on_stdout, is_azure, note, print_json
 from headrace.cli.declare import DataWhere, Json, Names, Where, argument, option
 from headrace.cli.find import named
 from headrace.errors import InvalidArgumentError
@@ -81,6 +81,10 @@ def _print_parts(store: Store, key: str, begin: int, end: int) -> None:
         )
 
 
+_AZURE_PUT = {"x-ms-blob-type": "BlockBlob"}
+"""What Azure wants with the bytes, and no signature covers."""
+
+
 def presign(
     urls: Annotated[list[str], argument(metavar="URL...", help="Objects or patterns.")],
     *,
@@ -107,15 +111,20 @@ def presign(
     * `headrace presign s3://bucket/model.bin --expires 24h`
 
     * `curl -T local.bin "$(headrace presign --method PUT s3://bucket/local.bin)"`
+
+    * `curl -T local.bin -H 'x-ms-blob-type: BlockBlob' "$(headrace presign --method PUT az://account/c/key)"`
     """
     seconds = parse_lifetime(expires, "--expires")
     with Stores(where) as stores:
         for store, key in named(stores, urls, names):
             url = store.presign(key, method=method.upper(), lifetime=seconds)
+            headers = _AZURE_PUT if method.upper() == "PUT" and is_azure(store.url) else {}
             if json:
-                print_json({"key": key, "url": url, "seconds": seconds})
-            else:
-                sys.stdout.write(url + "\n")
+                print_json({"key": key, "url": url, "seconds": seconds, "headers": headers})
+                continue
+            sys.stdout.write(url + "\n")
+            for name, value in headers.items():
+                note(f"send it with the header {name}: {value}")
     return 0
 
 

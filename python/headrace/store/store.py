@@ -312,7 +312,7 @@ class Store(live.Closing):
 
     def presign(self, key: str, *, method: str = "GET", lifetime: float = 3600) -> str:
         """A URL that lets its bearer read (or with ``method="PUT"`` write) the object for ``lifetime``
-        seconds. Contacts nobody."""
+        seconds. Contacts nobody but who gives credentials."""
         if method not in ("GET", "PUT"):
             raise InvalidArgumentError(f"{key}: method must be GET or PUT, not {method}")
         return self._native.presign(key, method == "PUT", int(lifetime))
