@@ -94,3 +94,30 @@ def test_without_matplotlib_nothing_is_measured(
         assert done.code == 1
         assert "pip install matplotlib" in done.err
         assert not done.out
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("order",),
+        ("bench", "fetch"),
+        ("bench", "load"),
+        ("bench", "load", "--sweep"),
+        ("cache", "simulate", "--batch-size", "8"),
+    ],
+)
+def test_what_cannot_be_written_is_told_before_anything_is_measured(
+    numbers: Path, tmp_path: Path, cli: Any, command: tuple[str, ...]
+) -> None:
+    pytest.importorskip("matplotlib")
+    wrong = [
+        ("--plot", "x.jpeg", ".png, .svg, .pdf"),
+        ("--plot", str(tmp_path / "none" / "x.png"), "there is no directory"),
+        ("--html", str(tmp_path / "none" / "x.html"), "there is no directory"),
+        ("--html", str(tmp_path), "is a directory"),
+    ]
+    if command == ("bench", "load"):
+        wrong.append(("--html", "run.page", "a report is a page (.html)"))
+    for option, path, said in wrong:
+        done = cli(*command, str(numbers), option, path)
+        assert (done.code, done.out, said in done.err) == (1, "", True), done.err

@@ -9,9 +9,12 @@ from typing import Any
 
 from headrace.errors import UnsupportedError
 
-__all__ = ["COLOURS", "Table", "find_figure", "page"]
+__all__ = ["COLOURS", "PICTURES", "Table", "find_figure", "page"]
 
 COLOURS = ("#1f6feb", "#d1702a", "#2da44e", "#8250df", "#bf3989", "#57606a", "#9a6700", "#1b7c83", "#cf222e")
+
+PICTURES = (".png", ".svg", ".pdf")
+"""Endings of names."""
 
 Table = Iterable[Sequence[object]]
 """Rows of a table; the first is its head."""

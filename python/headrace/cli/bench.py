@@ -13,9 +13,9 @@ from rich.table import Table
 from headrace import _native
 from headrace._native import ObjectInfo
 from headrace.base.units import format_bytes, parse_bytes
-from headrace.cli import _knee_picture
+from headrace.cli import _knee_picture, _settings
 from headrace.cli._knee import bar, knee, recommend, sweep
-from headrace.cli._plot import Html, Plot, find_figure, write_pictures
+from headrace.cli._plot import Html, Plot, prepare_pictures, write_pictures
 from headrace.cli.common import Format, console, print_json, split_url, status_line
 from headrace.cli.declare import Json, Memory, Where
 from headrace.cli.index import Split
@@ -23,6 +23,7 @@ from headrace.cli.library import add
 from headrace.cli.train import train
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.loader.loader import Loader
+from headrace.loader.report import check_ending
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
 
@@ -153,7 +154,7 @@ def fetch(
 
     * `headrace bench fetch s3://bucket/shards --plot knee.png --html knee.html`
     """
-    figure = find_figure() if plot or page else None
+    figure = prepare_pictures(plot, page)
     root, prefix = split_url(url)
     options = where.as_dict()
     limit = parse_bytes(memory, "--memory")
@@ -220,13 +221,13 @@ def load(
         typer.Option(
             "--plot",
             metavar="FILE.png",
-            help="Draw the run over time, stalls by cause, or the sweep (needs matplotlib).",
+            help="Draw the run over time, stalls by cause; or the sweep (needs matplotlib).",
         ),
     ] = "",
     page: Annotated[
         str,
         typer.Option(
-            "--html", metavar="FILE", help="Write the run over time as a page that needs no other file."
+            "--html", metavar="FILE", help="Write the same as a page that needs no other file, with numbers."
         ),
     ] = "",
     format: Format = "auto",
@@ -245,12 +246,12 @@ def load(
 
     * `headrace bench load s3://bucket/tokens --plot run.png --html run.html` — what did it wait for, and when?
 
-    * `headrace bench load s3://bucket/shards --batches 500 --sweep --plot settings.png` — which settings
-      matter here?
+    * `headrace bench load s3://bucket/shards --batches 500 --sweep --html settings.html` — which
+      settings matter here?
     """
-    if page and sweep_settings:
-        raise InvalidArgumentError("--html writes one run: leave out --sweep, whose picture is --plot")
-    figure = find_figure() if plot or page else None
+    figure = prepare_pictures(plot, page)
+    if page and not sweep_settings:
+        check_ending(page)
     options: dict[str, Any] = {
         "batch_size": batch_size,
         "shuffle": not sequential,
@@ -273,41 +274,19 @@ def load(
             _print_load(report)
         return
     rows = []
-    for changed in settings_to_try(options):
+    for changed in _settings.to_try(options):
         with status_line(", ".join(f"{name} {value}" for name, value in changed.items()) or "as given"):
             rows.append({"changed": changed, **_load(url, batches, {**options, **changed})})
     if figure is not None:
-        _draw_settings(figure(figsize=(10, 3.5), layout="constrained"), rows, options, plot)
+        title = f"headrace bench load --sweep {without_secrets(url)}"
+        numbers = [_settings.HEAD, *map(_settings.cells, rows)]
+        write_pictures(
+            figure, plot, page, title, numbers, lambda drawing: _settings.draw(drawing, rows, options)
+        )
     if json:
         print_json({"url": without_secrets(url), "rows": rows})
     else:
-        _print_settings(rows)
-
-
-TRIED: dict[str, list[Any]] = {
-    "prefetch": [1, 4, 16, 64],
-    "workers": [1, 2, 4, 8],
-    "memory": ["64MiB", "256MiB", "1GiB", "4GiB"],
-}
-"""What `bench load --sweep` tries, one setting at a time."""
-
-
-def _amount(value: int | str) -> int:
-    return parse_bytes(value) if isinstance(value, str) else value
-
-
-def settings_to_try(options: dict[str, Any]) -> list[dict[str, Any]]:
-    """The settings as given, then what differs from them in each other run."""
-
-    return [
-        {},
-        *(
-            {name: value}
-            for name, values in TRIED.items()
-            for value in values
-            if _amount(value) != _amount(options[name])
-        ),
-    ]
+        console().print(_settings.table(rows))
 
 
 def _load(url: str, batches: int, options: dict[str, Any], reports: Sequence[str] = ()) -> dict[str, Any]:
@@ -345,57 +324,6 @@ def _print_load(report: dict[str, Any]) -> None:
             or "nothing"
         )
     )
-
-
-def _print_settings(rows: list[dict[str, Any]]) -> None:
-    best = max(row["samples_per_s"] for row in rows)
-    table = Table(box=None, pad_edge=False)
-    table.add_column("changed", no_wrap=True)
-    for name in ("samples/s", "a CPU s", "first ms", "memory", "waited s"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for name in ("mostly for", "speed"):
-        table.add_column(name, no_wrap=True)
-    for row in rows:
-        stalls = row["stats"]["stall_seconds"]
-        table.add_row(
-            " ".join(f"{name}={value}" for name, value in row["changed"].items()) or "as given",
-            f"{row['samples_per_s']:,.0f}",
-            f"{row['samples_per_cpu_s']:,.0f}",
-            f"{1000 * row['first_batch_s']:.0f}",
-            format_bytes(row["stats"].get("pool.peak_bytes", 0)),
-            f"{sum(stalls.values()):.2f}",
-            max(stalls, key=lambda cause: float(stalls[cause])),
-            bar(row["samples_per_s"] / best, 8),
-        )
-    out = console()
-    out.print(table)
-
-
-def _draw_settings(figure: Any, rows: list[dict[str, Any]], options: dict[str, Any], path: str) -> None:
-    """A panel for each setting: speed of the runs that differ in it alone."""
-    panels = figure.subplots(1, len(TRIED), sharey=True)
-    for axes, name in zip(panels, TRIED, strict=True):
-        mine = [row for row in rows if not row["changed"] or name in row["changed"]]
-        values = [row["changed"].get(name, options[name]) for row in mine]
-        order = sorted(range(len(mine)), key=lambda i: _amount(values[i]))
-        axes.plot(
-            [str(values[i]) for i in order],
-            [mine[i]["samples_per_s"] for i in order],
-            marker="o",
-            label="a second",
-        )
-        axes.plot(
-            [str(values[i]) for i in order],
-            [mine[i]["samples_per_cpu_s"] for i in order],
-            marker="s",
-            linestyle="--",
-            label="a CPU second",
-        )
-        axes.set_xlabel(name)
-        axes.set_ylim(bottom=0)
-    panels[0].set_ylabel("samples")
-    panels[0].legend()
-    figure.savefig(path, dpi=150)
 
 
 def register(parent: typer.Typer) -> None:

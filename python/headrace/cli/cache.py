@@ -11,7 +11,7 @@ from headrace.base.units import format_bytes, parse_bytes, parse_seconds
 from headrace.caching.cache import Cache
 from headrace.caching.simulation import Machine
 from headrace.cli import _cache_curve
-from headrace.cli._plot import find_figure
+from headrace.cli._plot import check_writable, prepare_pictures
 from headrace.cli.base import shown
 from headrace.cli.common import console, print_json, status_line
 from headrace.cli.declare import Json, Memory, OptionSet, Where, option
@@ -335,7 +335,9 @@ def simulate(
     """
     if not run.batch_size:
         raise InvalidArgumentError("--batch-size: say how the run reads")
-    figure, epochs = find_figure() if plot else None, run.epochs or 3
+    figure, epochs = prepare_pictures(plot), run.epochs or 3
+    if page:
+        check_writable(page)
     with status_line("simulating"):
         found = Cache.simulate(
             url,

@@ -11,7 +11,7 @@ from rich.table import Table
 from headrace import _native
 from headrace.base.units import format_bytes
 from headrace.cli import _order_picture, _prove
-from headrace.cli._plot import Html, Plot, find_figure, write_pictures
+from headrace.cli._plot import Html, Plot, prepare_pictures, write_pictures
 from headrace.cli.common import Format, console, fail, print_json, shown
 from headrace.cli.declare import Json, Memory, Where
 from headrace.cli.index import BlockBytes, Split
@@ -188,7 +188,7 @@ def order(
 
     * `headrace order s3://bucket/tokens --world-size 4 --plot order.png` — where in the dataset each batch lies
     """
-    figure = find_figure() if plot or page else None
+    figure = prepare_pictures(plot, page)
     parts = _prove.parse_run(stops, world_sizes, world_size, batch_size)
     # The order is fixed by the world that the run begins in.
     world_size = parts[0].world_size

@@ -24,7 +24,7 @@ from headrace.bench.storage import SimulatedStorage
 from headrace.bench.utilisation import find_largest
 from headrace.bench.workloads import ACCELERATORS, WORKLOADS, Workload, find_workload
 from headrace.cli._knee import bar
-from headrace.cli._plot import find_figure
+from headrace.cli._plot import prepare_pictures
 from headrace.cli.base import is_local, is_web, local_path, split_url, wildcard
 from headrace.cli.common import console, print_json
 from headrace.cli.declare import Endpoint, Json
@@ -193,7 +193,7 @@ def train(
         raise InvalidArgumentError("--samples and --size say the same: give one of them")
     if profile and profile not in sim.profiles():
         raise InvalidArgumentError(f"--profile {profile}: there are {', '.join(sim.profiles())}")
-    figure = find_figure() if plot else None
+    figure = prepare_pictures(plot)
     is_simulated = bool(profile or latency or sweep_latency)
     if is_simulated and url and not is_local(url):
         raise InvalidArgumentError(

@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 from headrace import _native
-from headrace.base.pictures import COLOURS, Table, find_figure, page
+from headrace.base.pictures import COLOURS, PICTURES, Table, find_figure, page
 from headrace.base.secrets import without_secrets
 from headrace.base.units import format_bytes
 from headrace.errors import InvalidArgumentError
@@ -17,7 +17,6 @@ from headrace.loader.history import OF_STORES, Point, Record
 
 __all__ = ["write_report"]
 
-_PICTURES = (".png", ".svg", ".pdf")
 # More do not fit beside each other.
 _MOST_COLUMNS = 240
 _CAUSES = {
@@ -39,6 +38,16 @@ _SOURCES = {
 }
 
 
+def check_ending(path: str | os.PathLike[str]) -> str:
+    """The ending, in lower case. Raises InvalidArgumentError where it says of no kind of report."""
+    ending = os.path.splitext(os.fspath(path))[1].lower()
+    if ending not in (".html", ".htm", *PICTURES):
+        raise InvalidArgumentError(
+            f"{os.fspath(path)}: a report is a page (.html) or a picture ({', '.join(PICTURES)})"
+        )
+    return ending
+
+
 def write_report(
     path: str | os.PathLike[str], record: Record, title: str, facts: Mapping[str, object]
 ) -> None:
@@ -46,11 +55,7 @@ def write_report(
 
     :param facts: what is said of the run beside its numbers.
     """
-    ending = os.path.splitext(os.fspath(path))[1].lower()
-    if ending not in (".html", ".htm", *_PICTURES):
-        raise InvalidArgumentError(
-            f"{os.fspath(path)}: a report is a page (.html) or a picture ({', '.join(_PICTURES)})"
-        )
+    ending = check_ending(path)
     figure_type = find_figure("a report needs")
     if len(record.points) < 2 or record.points[-1].seconds <= record.points[0].seconds:
         raise InvalidArgumentError("there is nothing to report yet: iterate the loader first")
@@ -59,7 +64,7 @@ def write_report(
     )
     figure = figure_type(figsize=(10, 10 if has_cache else 7.8), layout="constrained")
     _draw(figure, record, has_cache)
-    if ending in _PICTURES:
+    if ending in PICTURES:
         figure.savefig(path, dpi=110)
         return
     with open(path, "w", encoding="utf-8") as file:
