@@ -180,7 +180,7 @@ Status SmallFileWriter::write_once(std::string_view name, std::span<const std::b
       ::openat(directory, temporary_name_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (!fd) return errno_status(errno, "create a file in " + directory_->path);
   static_cast<void>(::flock(fd.get(), LOCK_EX | LOCK_NB));
-  Status status = write_at(fd.get(), bytes, 0, name);
+  Status status = write_at(fd.get(), bytes, 0, name).annotate(directory_->path);
   if (status.ok()) {
     status = publish_file(*directory_, fd.get(), temporary_name_, name, options, &is_lost);
   }

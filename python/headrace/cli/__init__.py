@@ -47,6 +47,7 @@ def _run(arguments: list[str]) -> int:
 
 def main(arguments: list[str] | None = None) -> Any:
     """Entry point: runs a command and ends the process with its exit code."""
+    encoding.open_closed()
     encoding.prepare()
     code = _run(sys.argv[1:] if arguments is None else arguments)
     # What is left in stdout's buffer may have no reader (`headrace ls | head`): that is no error of ours.

@@ -1,9 +1,11 @@
-"""Output in any encoding: what a stream cannot say is said in ASCII, and no output fails for it."""
+"""Output anywhere: what the encoding of a stream cannot say is said in ASCII, and what has no stream goes
+nowhere; no output fails for it."""
 
 from __future__ import annotations
 
 import codecs
 import io
+import os
 import sys
 from typing import TextIO
 
@@ -36,6 +38,19 @@ def _spell(error: UnicodeError) -> tuple[str | bytes, int]:
         return "*", error.start + 1
     plain = _PLAIN.get(character)
     return character.encode("ascii", "backslashreplace").decode() if plain is None else plain, error.start + 1
+
+
+def open_closed() -> None:
+    """Gives standard streams that are closed (`>&-`) to /dev/null: else the next file or socket that is opened
+    would have the number of one, and get its output."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        opened = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free
+        if opened != descriptor:
+            os.dup2(opened, descriptor)
+            os.close(opened)
+        setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r", closefd=False))
 
 
 def prepare(*streams: TextIO) -> None:

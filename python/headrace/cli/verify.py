@@ -17,6 +17,7 @@ from headrace.cli.declare import DataWhere, Json, Memory
 from headrace.cli.index import Shape
 from headrace.cli.library import add
 from headrace.data.dataset import Dataset
+from headrace.errors import NotFoundError
 from headrace.loader.quarantine import format_quarantine
 from headrace.store.store import Store
 from headrace.store.urls import without_secrets
@@ -192,6 +193,8 @@ def manifest_create(
     started = time.monotonic()
     options = where.as_dict()
     digests, count = checks.create_manifest(url, workers=workers, memory=memory, **options)
+    if not digests:
+        raise NotFoundError(f"{url}: nothing there")
     text = checks.format_manifest(digests)
     if output == "-":
         sys.stdout.write(text)

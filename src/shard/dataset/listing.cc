@@ -21,6 +21,8 @@
 namespace headrace::detail {
 namespace {
 
+// What `headrace manifest create` puts beside the objects, and leaves out itself.
+constexpr std::string_view kManifestName = "MANIFEST.sha256";
 // Above this many keys one listing of their folder is fewer requests than a look at each.
 constexpr std::size_t kMostHeads = 16;
 
@@ -33,7 +35,7 @@ bool is_visible(const ObjectInfo& object) {
   // Hadoop's mark of a directory.
   const bool is_folder_mark = object.size_bytes == 0 && key.ends_with("_$folder$");
   return !key.empty() && !key.ends_with('/') && !is_hidden(key) && key != kIndexName &&
-         !is_folder_mark;
+         key != kManifestName && !is_folder_mark;
 }
 
 // Of files beside data of any format.

@@ -13,7 +13,7 @@ namespace headrace::detail {
 
 struct Candidates {
   /// Every visible object: in byte order of the key, or as DatasetOptions::keys has them. Hidden
-  /// files, `index.hri` and directory marks are never among them.
+  /// files, `index.hri`, `MANIFEST.sha256` and directory marks are never among them.
   std::vector<ObjectInfo> all;
   /// Those of `all` that are no side files: .idx .json .yaml .txt ..., README, _SUCCESS, and others
   /// whose name begins with '_'. With options.keys: all.

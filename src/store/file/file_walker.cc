@@ -110,9 +110,12 @@ Result<bool> FileWalker::settle(const ListPager& pager, bool rolls_directories) 
       return false;
     }
     if (rolls_directories) {
-      HEADRACE_TRY_ASSIGN(const bool is_listed, has_files(entry.name));
-      if (!is_listed) pop();
-      return is_listed;
+      auto found = has_files(entry.name);
+      // One that may not be read (lost+found) has a name all the same; its files are not asked for.
+      if (!found && found.error().code() == Code::kDenied) return true;
+      if (!found) return std::move(found).error();
+      if (!*found) pop();
+      return *found;
     }
     // Entering replaces the entry by the directory's own: pop() first, as enter() may put another
     // on top.
