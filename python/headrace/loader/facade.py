@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headrace.base import live
 from headrace.loader.epoch import Epochs
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from headrace.loader.loader import Loader
     from headrace.loader.mapping.mapped import MappedLoader
 
-    DatasetLike = str | os.PathLike[str] | Dataset | Mixture | Iterable[str | os.PathLike[str] | Dataset]
+    DatasetLike: TypeAlias = (
+        str | os.PathLike[str] | Dataset | Mixture | Iterable[str | os.PathLike[str] | Dataset]
+    )
     """What a loader reads."""
 
 __all__ = ["Facade"]

@@ -21,7 +21,8 @@ from headrace.base import live
 from headrace.base.metrics import stats_of
 from headrace.data.batch import BadSample, Batch
 from headrace.errors import InvalidArgumentError
-from headrace.loader.epoch import Epoch, Epochs
+from headrace.loader.epoch import Epoch
+from headrace.loader.facade import Facade
 from headrace.loader.mapping.chain import Bad, Done
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.inline import Executor, Inline, Threads
@@ -34,7 +35,6 @@ from headrace.loader.mapping.whereabouts import whereabouts
 
 if TYPE_CHECKING:
     from headrace.base.metrics import Metric
-    from headrace.data.mixture import Mixture
     from headrace.loader.loader import Loader
 
 __all__ = ["MappedLoader"]
@@ -58,19 +58,21 @@ class _Ahead(NamedTuple):
     """Of the global batch in its epoch."""
 
 
-class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
+class MappedLoader(Mappable["MappedLoader"], Facade):
     """What :meth:`headrace.Loader.map`, ``filter`` and ``collate`` return: the loader's batches, in its order,
     after the functions.
 
     Up to two batches a worker are taken from the loader ahead. Loops, ``len()``, the state, epochs, weights
     and closing are the loader's: see :class:`headrace.Loader`. The state counts what the training loop
-    received, and is a state of the loader without functions too. ``len()`` and ``batches_left`` count batches
-    that ``filter(holes="compact")`` empties. An error of a function comes in the place of its batch, again
+    received, and is a state of the loader without functions too. ``len()``, ``batches_left`` and
+    ``sample_ids()`` know nothing of filters: they have what those leave out, too. An error of a function comes in the place of its batch, again
     and again until the position is changed; with the loader's ``on_bad_sample="replace"`` the nearest sample
     of the batch that worked stands in, masked, and ``bad_samples`` has the other.
 
     One thread at a time moves the position, others wait.
     """
+
+    _loader: Loader
 
     def __init__(
         self,
@@ -278,22 +280,6 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
             stacklevel=5,
         )
 
-    def __len__(self) -> int:
-        """Batches of a whole epoch on this rank, those included that a filter empties."""
-        return len(self._loader)
-
-    @property
-    def batch_size(self) -> int:
-        return self._loader.batch_size
-
-    @property
-    def rank(self) -> int:
-        return self._loader.rank
-
-    @property
-    def world_size(self) -> int:
-        return self._loader.world_size
-
     @property
     def batches_left(self) -> int:
         """Batches from the position to the end of the epoch, those included that a filter empties."""
@@ -316,18 +302,6 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
     @property
     def _has_ended(self) -> bool:
         return not self._ahead and self._loader._has_ended
-
-    @property
-    def order_spec(self) -> dict[str, Any]:
-        return self._loader.order_spec
-
-    @property
-    def mixture(self) -> Mixture | None:
-        return self._loader.mixture
-
-    @property
-    def closed(self) -> bool:
-        return self._loader.closed
 
     def state_dict(self) -> dict[str, Any]:
         """See :meth:`headrace.Loader.state_dict`: counts what the training loop received from here."""
@@ -368,10 +342,6 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
             self._rewind()
             return self._loader.add_source(name, source, weights, at_step)
 
-    def sample_ids(self, epoch: int = 0) -> Iterator[Any]:
-        """See :meth:`headrace.Loader.sample_ids`: planned, whatever a filter says."""
-        return self._loader.sample_ids(epoch)
-
     @property
     def bad_samples(self) -> list[BadSample]:
         """Those of the loader, and those whose functions failed and were replaced; the first 1,000 of each."""
@@ -385,10 +355,6 @@ class MappedLoader(Mappable["MappedLoader"], Epochs, live.Closing):
         """See :meth:`headrace.Loader.metrics`; with what the functions did, and the waits for them."""
         workers = 0 if self._executor is None else self._place.resolved()[0]
         return self._meter.added_to(self._loader.metrics(), workers)
-
-    def report(self, path: str | os.PathLike[str]) -> None:
-        """See :meth:`headrace.Loader.report`; with the waits for the functions."""
-        self._loader.report(path)
 
     # What torch's and other's loops ask of a loader.
 
