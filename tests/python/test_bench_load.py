@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from test_cli_pictures import check_files
 
-from headrace.cli._settings import TRIED, to_try
+from headrace.cli._settings import TRIED, draw, to_try
 
 GIVEN = {"prefetch": 16, "workers": 0, "memory": "1024MiB"}
 
@@ -38,3 +38,20 @@ def test_its_picture_and_its_page(cli: Any, numbers: Path, tmp_path: Path) -> No
     words = ("bench", "load", str(numbers), "--batches", "2", "--sweep")
     assert cli(*words, "--plot", str(plot), "--html", str(page)).code == 0
     check_files(plot, page, "headrace bench load --sweep", "<td>as given</td>", "<td>memory=64MiB</td>")
+
+
+def test_its_picture_shows_all_of_every_panel() -> None:
+    figure = pytest.importorskip("matplotlib.figure").Figure()
+    speeds = [10, 20, 5, 7, 3, 4, 90, 6, 8, 9, 30]
+    rows = [
+        {"changed": changed, "samples_per_s": speed, "samples_per_cpu_s": 10 * speed}
+        for changed, speed in zip(to_try(GIVEN), speeds, strict=True)
+    ]
+    draw(figure, rows, GIVEN)
+    assert len(figure.axes) == len(TRIED)
+    for axes, name in zip(figure.axes, TRIED, strict=True):
+        assert axes.get_ylim()[0] == 0
+        assert axes.get_ylim()[1] > 900
+        drawn = {y for line in axes.lines for y in line.get_ydata()}
+        mine = [row for row in rows if not row["changed"] or name in row["changed"]]
+        assert drawn == {row[column] for row in mine for column in ("samples_per_s", "samples_per_cpu_s")}

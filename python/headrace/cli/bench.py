@@ -274,6 +274,7 @@ def load(
             _print_load(report)
         return
     rows = []
+    _load(url, 1, options)  # what only a first run costs is none of its settings'
     for changed in _settings.to_try(options):
         with status_line(", ".join(f"{name} {value}" for name, value in changed.items()) or "as given"):
             rows.append({"changed": changed, **_load(url, batches, {**options, **changed})})
