@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 
@@ -34,6 +35,7 @@ class SlabOwner {
   virtual void release(std::byte* data, std::uint32_t class_index) noexcept = 0;
   /// For implementations only.
   Slab make_slab(std::byte* data, std::size_t size_bytes, std::uint32_t class_index) noexcept;
+  static std::uint32_t class_index_of(const Slab& slab) noexcept;
 };
 
 /// Exclusive ownership of one contiguous piece of the budget; returns it to its owner when
@@ -79,6 +81,13 @@ class Slab {
   std::uint32_t class_index_ = 0;
 };
 
+/// Where memory lies that other processes can map.
+struct SharedPlace {
+  int fd =
+      -1;  ///< Of the pool, open as long as it lives; all shared slabs of a pool have the same.
+  std::uint64_t offset = 0;  ///< A multiple of the page.
+};
+
 /// Slabs in size classes under one hard limit.
 ///
 /// Only slabs in use or kept for reuse have memory behind them. Before the sum of those would pass
@@ -107,6 +116,12 @@ class SlabPool : public SlabOwner {
   /// (`charged_bytes(size_bytes) > limit_bytes()`).
   virtual Result<Slab> try_acquire(std::size_t size_bytes) = 0;
 
+  /// The same in memory that other processes can map (memfd). Where slabs are of one kind and were
+  /// given back, those of the other may take their room. Errors: as try_acquire().
+  virtual Result<Slab> try_acquire_shared(std::size_t size_bytes) = 0;
+  /// Where a slab of this pool lies, as long as it is out; nullopt: not in memory that is shared.
+  virtual std::optional<SharedPlace> shared_place(const Slab& slab) const = 0;
+
   /// Room under the limit without memory: what another allocator takes meanwhile is counted here.
   /// bytes() of such a slab has no bytes. Errors: as try_acquire().
   virtual Result<Slab> try_reserve(std::size_t size_bytes) = 0;
@@ -130,6 +145,10 @@ class SlabPool : public SlabOwner {
 inline Slab SlabOwner::make_slab(std::byte* data, std::size_t size_bytes,
                                  std::uint32_t class_index) noexcept {
   return Slab(this, data, size_bytes, class_index);
+}
+
+inline std::uint32_t SlabOwner::class_index_of(const Slab& slab) noexcept {
+  return slab.class_index_;
 }
 
 inline Slab::~Slab() {

@@ -2,6 +2,9 @@
 // - used <= committed <= limit. Committed counts slabs that are out or warm, and reservations.
 // - try_acquire() fails only where what is in use leaves no room: everything else that is committed
 //   can be given back, one slab at a time.
+// - Classes from kClassCount on are those of shared slabs, of the sizes of the first kClassCount.
+// Each
+//   shared slab is mapped by itself, as slabs of 2 MiB and more are.
 // - A span's addresses are all out, warm or cold slabs of one class. While it is *whole*, it has
 //   huge pages and no cold slab: a huge page is touched at once, so its slabs are committed at
 //   once. The first slab of it that gives its memory back ends that for good.
@@ -12,6 +15,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,12 +23,12 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "headrace/memory.h"
+#include "mem/shared_file.h"
 #include "mem/size_class.h"
 
 namespace headrace {
 namespace {
 
-using mem::class_bytes;
 using mem::class_of;
 using mem::class_pitch_bytes;
 using mem::kClassCount;
@@ -36,12 +40,20 @@ constexpr std::uint64_t kSmallestLimitBytes = 64 << 10;
 /// beyond the slab that is asked for shall not drive others out.
 constexpr std::uint64_t kWholeShare = 8;
 
+/// Of private and shared slabs.
+constexpr std::uint32_t kAllClassCount = 2 * kClassCount;
+
+constexpr std::uint64_t class_bytes(std::uint32_t index) noexcept {
+  return mem::class_bytes(index % kClassCount);
+}
+constexpr bool is_shared(std::uint32_t index) noexcept { return index >= kClassCount; }
+
 /// One size class. A slab is out, warm (free, with memory) or cold (free, addresses only).
 struct SizeClass {
   std::uint64_t last_use = 0;    // acquire count of the pool when this class last served
   std::size_t slab_count = 0;    // out, warm and cold together
   std::vector<std::byte*> warm;  // last in, first out: the one in the CPU's caches first
-  std::vector<std::byte*> cold;  // of classes below kHugePageBytes; larger ones are unmapped
+  std::vector<std::byte*> cold;  // of slabs in spans; those mapped by themselves are unmapped
 };
 
 /// Addresses that slabs of a class below 2 MiB share.
@@ -65,7 +77,10 @@ std::byte* map_aligned(std::uint64_t size_bytes) noexcept {
   return base;
 }
 
-bool is_huge(std::uint32_t index) noexcept { return class_bytes(index) >= kHugePageBytes; }
+/// Mapped by itself, not in a span.
+bool is_single(std::uint32_t index) noexcept {
+  return is_shared(index) || class_bytes(index) >= kHugePageBytes;
+}
 
 class PoolImpl final : public SlabPool {
  public:
@@ -73,18 +88,22 @@ class PoolImpl final : public SlabPool {
   ~PoolImpl() override {
     HEADRACE_CHECK(used_bytes() == 0);
     for (std::uint32_t i = 0; i < kClassCount; ++i) {
-      if (!is_huge(i)) continue;
+      if (!is_single(i)) continue;
       for (std::byte* const slab : classes_[i].warm) ::munmap(slab, class_pitch_bytes(i));
     }
     for (const auto& [base, span] : spans_) ::munmap(base, span.size_bytes);
   }
 
-  Result<Slab> try_acquire(std::size_t size_bytes) override {
-    HEADRACE_TRY(check_size(size_bytes));
+  Result<Slab> try_acquire(std::size_t size_bytes) override { return try_take(size_bytes, 0); }
+
+  Result<Slab> try_acquire_shared(std::size_t size_bytes) override {
+    return try_take(size_bytes, kClassCount);
+  }
+
+  std::optional<SharedPlace> shared_place(const Slab& slab) const override {
+    if (!is_shared(class_index_of(slab)) || slab.bytes().empty()) return std::nullopt;
     MutexLock lock(mutex_);
-    Slab slab = take(size_bytes);
-    if (!slab) return Status(Code::kExhausted, no_room(size_bytes));
-    return slab;
+    return SharedPlace{.fd = shared_.fd(), .offset = shared_.offset_of(slab.bytes().data())};
   }
 
   Result<Slab> try_reserve(std::size_t size_bytes) override {
@@ -102,7 +121,7 @@ class PoolImpl final : public SlabPool {
     MutexLock lock(mutex_);
     bool in_time = true;
     while (true) {
-      Slab slab = take(size_bytes);
+      Slab slab = take(size_bytes, class_of(size_bytes));
       if (slab) return slab;
       if (!in_time) return Status(Code::kDeadline, no_room(size_bytes));
       ++waiter_count_;
@@ -138,13 +157,21 @@ class PoolImpl final : public SlabPool {
            " bytes are in use";
   }
 
-  /// A slab, or an empty one when there is no room.
-  Slab take(std::size_t size_bytes) HEADRACE_REQUIRES(mutex_) {
-    const std::uint32_t index = class_of(size_bytes);
+  /// `first_class`: 0, or kClassCount for a shared one.
+  Result<Slab> try_take(std::size_t size_bytes, std::uint32_t first_class) {
+    HEADRACE_TRY(check_size(size_bytes));
+    MutexLock lock(mutex_);
+    Slab slab = take(size_bytes, first_class + class_of(size_bytes));
+    if (!slab) return Status(Code::kExhausted, no_room(size_bytes));
+    return slab;
+  }
+
+  /// A slab of the class, or an empty one when there is no room.
+  Slab take(std::size_t size_bytes, std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
     SizeClass& c = classes_[index];
     const std::uint64_t bytes = class_bytes(index);
     if (used_bytes() + bytes > limit_bytes_) return {};
-    if (c.warm.empty() && !is_huge(index) && c.cold.empty()) add_whole_span(index);
+    if (c.warm.empty() && !is_single(index) && c.cold.empty()) add_whole_span(index);
     std::byte* slab = nullptr;
     if (!c.warm.empty()) {
       slab = c.warm.back();
@@ -163,13 +190,14 @@ class PoolImpl final : public SlabPool {
   }
 
   std::byte* take_fresh(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
-    return is_huge(index) ? take_huge(index) : take_cold(index);
+    if (is_shared(index)) return take_shared(index);
+    return is_single(index) ? take_huge(index) : take_cold(index);
   }
 
-  /// Gives up all free slabs of 2 MiB and more; false when there are none.
+  /// Gives up all free slabs that are mapped by themselves; false when there are none.
   bool unmap_free() HEADRACE_REQUIRES(mutex_) {
     bool any = false;
-    for (std::uint32_t i = class_of(kHugePageBytes); i < kClassCount; ++i) {
+    for (std::uint32_t i = class_of(kHugePageBytes); i < kAllClassCount; ++i) {
       while (!classes_[i].warm.empty()) {
         drop_warm(i);
         any = true;
@@ -183,7 +211,10 @@ class PoolImpl final : public SlabPool {
     SizeClass& c = classes_[index];
     std::byte* const slab = c.warm.back();
     c.warm.pop_back();
-    if (is_huge(index)) {
+    if (is_shared(index)) {
+      shared_.unmap(slab);
+      --c.slab_count;
+    } else if (is_single(index)) {
       // Addresses go with the memory: so those of all classes together stay near the limit.
       HEADRACE_CHECK(::munmap(slab, class_pitch_bytes(index)) == 0);
       --c.slab_count;
@@ -214,12 +245,13 @@ class PoolImpl final : public SlabPool {
   /// changes, not at steady state.
   void make_room(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
     while (committed_bytes() + bytes > limit_bytes_) {
-      std::uint32_t oldest = kClassCount;
-      for (std::uint32_t i = 0; i < kClassCount; ++i) {
+      std::uint32_t oldest = kAllClassCount;
+      for (std::uint32_t i = 0; i < kAllClassCount; ++i) {
         if (classes_[i].warm.empty()) continue;
-        if (oldest == kClassCount || classes_[i].last_use < classes_[oldest].last_use) oldest = i;
+        if (oldest == kAllClassCount || classes_[i].last_use < classes_[oldest].last_use)
+          oldest = i;
       }
-      HEADRACE_CHECK(oldest < kClassCount);  // committed = used + warm, and used + bytes fits
+      HEADRACE_CHECK(oldest < kAllClassCount);  // committed = used + warm, and used + bytes fits
       drop_warm(oldest);
     }
   }
@@ -286,6 +318,12 @@ class PoolImpl final : public SlabPool {
     return base;
   }
 
+  std::byte* take_shared(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
+    std::byte* const slab = shared_.map(index - kClassCount);
+    if (slab != nullptr) expect(classes_[index], 1);
+    return slab;
+  }
+
   /// Makes room in the lists for `added` more slabs, so that release() never allocates.
   static void expect(SizeClass& c, std::size_t added) {
     c.slab_count += added;
@@ -309,9 +347,10 @@ class PoolImpl final : public SlabPool {
   }
 
   const std::uint64_t limit_bytes_;
-  Mutex mutex_;
+  mutable Mutex mutex_;
   std::condition_variable room_;
-  std::array<SizeClass, kClassCount> classes_ HEADRACE_GUARDED_BY(mutex_);
+  mem::SharedFile shared_ HEADRACE_GUARDED_BY(mutex_);
+  std::array<SizeClass, kAllClassCount> classes_ HEADRACE_GUARDED_BY(mutex_);
   std::map<std::byte*, Span> spans_ HEADRACE_GUARDED_BY(mutex_);  ///< By their base.
   std::uint64_t use_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint32_t waiter_count_ HEADRACE_GUARDED_BY(mutex_) = 0;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -274,6 +275,75 @@ TEST(SlabPool, AHugePageNeverReachesPastItsSlab) {
     const std::uint64_t pitch = mem::class_pitch_bytes(mem::class_of(size));
     EXPECT_EQ(resident_bytes({slab.bytes().data(), pitch}), size) << size;
   }
+}
+
+Slab must_share(SlabPool& pool, std::size_t size_bytes) {
+  auto slab = pool.try_acquire_shared(size_bytes);
+  EXPECT_TRUE(slab) << slab.error().message();
+  return slab ? *std::move(slab) : Slab();
+}
+
+/// Bytes of memory that the file of the pool's shared slabs takes.
+std::uint64_t file_bytes(int fd) {
+  struct stat info {};
+  EXPECT_EQ(::fstat(fd, &info), 0);
+  return static_cast<std::uint64_t>(info.st_blocks) * 512;
+}
+
+TEST(SlabPool, OthersCanMapSharedSlabs) {
+  auto pool = make_pool(64 * kMiB);
+  std::vector<Slab> slabs;
+  for (const std::uint64_t size : {5 * kKiB, 3 * kMiB, 100 * kKiB, 5 * kMiB, 5 * kKiB})
+    slabs.push_back(must_share(*pool, size));
+  for (std::size_t i = 0; i < slabs.size(); ++i)
+    std::memset(slabs[i].bytes().data(), static_cast<int>(i + 1), slabs[i].size_bytes());
+  for (std::size_t i = 0; i < slabs.size(); ++i) {
+    const auto place = pool->shared_place(slabs[i]);
+    ASSERT_TRUE(place);
+    const std::size_t size = slabs[i].size_bytes();
+    EXPECT_EQ(place->offset % (size < mem::kHugePageBytes ? mem::kPageBytes : mem::kHugePageBytes),
+              0U);
+    void* const at =
+        ::mmap(nullptr, size, PROT_READ, MAP_SHARED, place->fd, static_cast<off_t>(place->offset));
+    ASSERT_NE(at, MAP_FAILED);
+    EXPECT_EQ(std::memcmp(at, slabs[i].bytes().data(), size), 0) << i;
+    ::munmap(at, size);
+  }
+  EXPECT_FALSE(pool->shared_place(must_acquire(*pool, 5000)));
+}
+
+TEST(SlabPool, SharedSlabsCountAndGiveTheirMemoryToOthers) {
+  auto pool = make_pool(8 * kMiB);
+  int fd = -1;
+  {
+    Slab first = must_share(*pool, 4 * kMiB);
+    Slab second = must_share(*pool, 1 * kMiB);
+    std::memset(first.bytes().data(), 1, first.size_bytes());
+    std::memset(second.bytes().data(), 1, second.size_bytes());
+    fd = pool->shared_place(first)->fd;
+    EXPECT_EQ(pool->used_bytes(), 5 * kMiB);
+    EXPECT_EQ(file_bytes(fd), 5 * kMiB);
+    EXPECT_EQ(pool->try_acquire(4 * kMiB).error().code(), Code::kExhausted);
+  }
+  EXPECT_EQ(pool->committed_bytes(), 5 * kMiB);  // Warm.
+  EXPECT_EQ(file_bytes(fd), 5 * kMiB);
+  Slab all = must_acquire(*pool, 8 * kMiB);
+  EXPECT_EQ(file_bytes(fd), 0U);
+  all = Slab();
+  // In the place where it was, without what was there.
+  Slab again = must_share(*pool, 4 * kMiB);
+  EXPECT_EQ(pool->shared_place(again)->offset, 0U);
+  EXPECT_EQ(again.bytes()[17], std::byte{0});
+}
+
+TEST(SlabPool, HandsOutTheWarmestSharedSlabFirst) {
+  auto pool = make_pool(8 * kMiB);
+  Slab first = must_share(*pool, kMiB);
+  Slab second = must_share(*pool, kMiB);
+  std::byte* const warmest = second.bytes().data();
+  first = Slab();
+  second = Slab();
+  EXPECT_EQ(must_share(*pool, kMiB).bytes().data(), warmest);
 }
 
 TEST(SlabPool, AcquireReportsTheDeadline) {
