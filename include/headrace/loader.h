@@ -10,6 +10,7 @@
 /// from any thread. Batches may be destroyed on any thread, also after the Loader: the memory stays
 /// alive until the last is gone.
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -120,6 +121,12 @@ struct BadSample {
   std::string message;
 };
 
+/// Where a whole batch lies, for processes that map it.
+struct BatchMemory {
+  SharedPlace place;
+  std::span<const std::byte> bytes;  ///< All that the batch's spans point into.
+};
+
 /// One batch of this rank; owns its memory (from the pool).
 class Batch {
  public:
@@ -137,6 +144,8 @@ class Batch {
   virtual std::uint64_t index()
       const noexcept = 0;  ///< Global batches of this epoch delivered before it, in this segment,
                            ///< plus those the state counted.
+  /// nullopt: not in memory that other processes can map (Loader::share_batches()).
+  virtual std::optional<BatchMemory> shared() const { return std::nullopt; }
 };
 
 /// Why the training loop waited. Order is stable; names: "memory", "throttled", "first_byte",
@@ -181,6 +190,12 @@ class Loader {
   virtual Result<std::unique_ptr<Batch>> next(
       TimePoint until, std::stop_token stop = {}) = 0;  ///< nullptr: end of epoch.
 
+  /// For a caller that hands batches to other processes: from now on they are made in memory that
+  /// those can map, where the system has it. Returns how many the caller may hold at once without
+  /// taking memory from reading, at most `wanted`: fewer are made ahead for that. Those that are
+  /// ready stay as they are. 0: as it was. Any thread.
+  virtual std::uint32_t share_batches(std::uint32_t wanted) = 0;
+
   /// Whether next() would return at once: a batch, an error or the end of the epoch is there. A
   /// hint; any thread.
   virtual bool is_ready() const = 0;
@@ -201,6 +216,9 @@ class Loader {
   /// Position as JSON under 1 KiB: counts what next() returned. See docs/semantics.md for the
   /// fields.
   virtual std::string state() const = 0;
+  /// What state() says now, to be written when it is asked for. Valid beyond the loader; any
+  /// thread.
+  virtual std::function<std::string()> state_later() const = 0;
   /// Goes to a position. Discards what was read ahead. Errors: kInvalidArgument naming the field
   /// that differs (dataset fingerprint, order id or version, seed, quarantine unless the state has
   /// none, malformed JSON); nothing changes then.

@@ -102,7 +102,8 @@ class LoaderImpl final : public Loader {
                   .reads_objects_singly = !fetcher_->is_local() && are_samples_objects(*dataset_),
                   .are_singles_dear = are_singles_dear(*dataset_, fetcher_->is_local()),
                   .wanted_memory_bytes = &wanted_memory_bytes_,
-                  .fill_memory_bytes = &fill_memory_bytes_},
+                  .fill_memory_bytes = &fill_memory_bytes_,
+                  .shares_batches = &shares_batches_},
         workers_.get(),
         finishes_on_workers(options_) ? options_.hand_over_bytes
                                       : std::numeric_limits<std::uint64_t>::max());
@@ -121,7 +122,9 @@ class LoaderImpl final : public Loader {
   Status start_epoch(const std::stop_token& stop) override;
   Result<std::unique_ptr<Batch>> next(TimePoint until, std::stop_token stop) override;
   bool is_ready() const override;
-  std::string state() const override;
+  std::string state() const override { return state_later()(); }
+  std::function<std::string()> state_later() const override;
+  std::uint32_t share_batches(std::uint32_t wanted) override;
   Status load_state(std::string_view json, const std::stop_token& stop) override;
   Status seek(std::uint64_t epoch, std::uint64_t batch, const std::stop_token& stop) override;
   Result<std::uint64_t> batches_left(const std::stop_token& stop) const override;
@@ -197,6 +200,8 @@ class LoaderImpl final : public Loader {
   StandIns stand_ins_;
   std::atomic<std::uint64_t> wanted_memory_bytes_{0};  // Written by the feed thread; relaxed.
   std::atomic<std::uint64_t> fill_memory_bytes_{0};    // Likewise.
+  std::atomic<bool> shares_batches_{false};            // Of share_batches(), and the next, too.
+  std::atomic<std::uint32_t> ready_batches_{shares_.ready_batches};
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<ThreadPool> workers_;
   std::unique_ptr<Pipeline> pipeline_;
@@ -216,6 +221,10 @@ class LoaderImpl final : public Loader {
   bool has_ended_ HEADRACE_GUARDED_BY(mutex_) = false;  ///< next() said so; start_epoch() goes on.
   /// Changes only in load_state() and set_order_source(), which exclude next().
   std::shared_ptr<const OrderSource> source_ HEADRACE_GUARDED_BY(mutex_);
+
+  /// What states say of a source besides the position, of the last one that was asked for.
+  mutable std::shared_ptr<const OrderSource> state_source_ HEADRACE_GUARDED_BY(mutex_);
+  mutable std::shared_ptr<const LoaderState> state_base_ HEADRACE_GUARDED_BY(mutex_);
 
   std::optional<Forecast> forecast_;  ///< Of the fetcher's store, which it must not outlive.
   Counter batches_;
@@ -332,7 +341,7 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
     has_ended_ = false;
   }
   waits_.clear();
-  channel_.set_run(std::move(run), shares_.ready_batches);
+  channel_.set_run(std::move(run), ready_batches_.load(std::memory_order_relaxed));
   fetcher_->wake();
   return {};
 }
@@ -469,20 +478,31 @@ LoaderState LoaderImpl::state_at(const Position& position, const OrderSource& so
           .broken_shards = dataset_->broken_shards().size()};
 }
 
-std::string LoaderImpl::state() const {
-  Position position;
-  std::shared_ptr<const OrderSource> source;
-  {
-    MutexLock lock(mutex_);
-    position = position_now();
-    source = source_;
+std::function<std::string()> LoaderImpl::state_later() const {
+  MutexLock lock(mutex_);
+  if (state_source_ != source_) {
+    state_source_ = source_;
+    state_base_ = std::make_shared<const LoaderState>(state_at({}, *source_));
   }
-  return write_state(state_at(position, *source), source->state_extra(position.epoch, position.t));
+  return [base = state_base_, source = state_source_, position = position_now()] {
+    LoaderState state = *base;
+    state.position = position;
+    return write_state(state, source->state_extra(position.epoch, position.t));
+  };
+}
+
+std::uint32_t LoaderImpl::share_batches(std::uint32_t wanted) {
+  const BatchRoom room = room_for_held(shares_, wanted);
+  shares_batches_.store(wanted > 0, std::memory_order_relaxed);
+  ready_batches_.store(room.ready, std::memory_order_relaxed);
+  channel_.set_capacity(room.ready);
+  fetcher_->wake();
+  return room.held;
 }
 
 void LoaderImpl::go_to(const Position& position, std::shared_ptr<const OrderSource> source,
                        bool has_ended) {
-  channel_.set_run(std::nullopt, shares_.ready_batches);
+  channel_.set_run(std::nullopt, ready_batches_.load(std::memory_order_relaxed));
   fetcher_->wake();
   MutexLock lock(mutex_);
   source_ = std::move(source);

@@ -285,12 +285,22 @@ Result<Step> Pipeline::finish(std::unique_ptr<CutBatch>& cut) {
   return Step::kDone;
 }
 
+Result<Slab> Pipeline::acquire_batch(std::uint64_t size_bytes) {
+  SlabPool& pool = parts_.waker->pool();
+  if (parts_.shares_batches->load(std::memory_order_relaxed)) {
+    auto slab = pool.try_acquire_shared(size_bytes);
+    if (slab) return slab;
+  }
+  // Also where the system has no such memory: whoever wanted it copies then.
+  return pool.try_acquire(size_bytes);
+}
+
 Status Pipeline::acquire(CutBatch& cut) {
   SlabPool& pool = parts_.waker->pool();
   if (cut.slab.size_bytes() < cut.layout.total_bytes) {
     cut.is_redone = false;
     cut.slab = Slab();
-    HEADRACE_TRY_ASSIGN(cut.slab, pool.try_acquire(cut.layout.total_bytes));
+    HEADRACE_TRY_ASSIGN(cut.slab, acquire_batch(cut.layout.total_bytes));
   }
   cut.thread_count = finisher_.thread_count();
   if (cut.needs.workspace_bytes == 0) return {};

@@ -77,6 +77,7 @@ class Pipeline {
   /// What decoding takes, and where the values will lie. kAgain: the head is to be cut anew.
   Result<Step> lay_out_batch(CutBatch& cut);
   Result<Step> find_memory(CutBatch& cut);
+  Result<Slab> acquire_batch(std::uint64_t size_bytes);
   /// Both slabs or none; kExhausted where there is none now.
   Status acquire(CutBatch& cut);
   void unpin(CutBatch& cut);

@@ -161,6 +161,12 @@ BatchImpl::~BatchImpl() {
   waker_->memory_returned();
 }
 
+std::optional<BatchMemory> BatchImpl::shared() const {
+  const std::optional<SharedPlace> place = waker_->pool().shared_place(slab_);
+  if (!place) return std::nullopt;
+  return BatchMemory{.place = *place, .bytes = slab_.bytes()};
+}
+
 void BatchImpl::lay(const BatchLayout& layout, const CutMatrix& cuts, const ValueNeeds& needs,
                     std::span<const std::int64_t> ids, std::span<const std::uint8_t> mask) {
   const BatchSchema& schema = selection_->schema;

@@ -158,6 +158,7 @@ class BatchImpl final : public Batch {
   std::span<const ReplacedSample> replaced() const noexcept override { return replaced_; }
   std::uint64_t epoch() const noexcept override { return identity_.epoch; }
   std::uint64_t index() const noexcept override { return identity_.index; }
+  std::optional<BatchMemory> shared() const override;
   const Identity& identity() const noexcept { return identity_; }
   std::uint64_t byte_count() const noexcept { return byte_count_; }
 

@@ -13,6 +13,12 @@ void Channel::set_run(std::optional<Run> run, std::uint32_t capacity) {
   is_full_ = false;
 }
 
+void Channel::set_capacity(std::uint32_t capacity) {
+  MutexLock lock(mutex_);
+  capacity_ = capacity;
+  is_full_ = false;
+}
+
 void Channel::stop() {
   MutexLock lock(mutex_);
   is_stopped_ = true;

@@ -44,6 +44,8 @@ class Channel {
   /// Replaces the run (nullopt: no more work), discards what was delivered, sets how many batches
   /// may wait.
   void set_run(std::optional<Run> run, std::uint32_t capacity);
+  /// How many batches may wait from now on.
+  void set_capacity(std::uint32_t capacity);
   /// Ends everything; take() and next_run() return.
   void stop();
   /// Waits for the next delivery. nullopt: stopped, `until` passed or `stop` requested (the caller

@@ -43,6 +43,8 @@ struct FeedParts {
   std::atomic<std::uint64_t>* wanted_memory_bytes = nullptr;
   /// Likewise, the limit with which twice as much could be read ahead; 0: that would bring nothing.
   std::atomic<std::uint64_t>* fill_memory_bytes = nullptr;
+  /// Batches are made in memory that other processes can map. Relaxed: from some batch on.
+  const std::atomic<bool>* shares_batches = nullptr;
 };
 
 /// How far a stage came with the head. kAgain: something changed (memory was given up, reads were

@@ -55,6 +55,13 @@ Result<MemoryShares> share_memory(const MemoryNeeds& needs) {
   return shares;
 }
 
+BatchRoom room_for_held(const MemoryShares& shares, std::uint32_t wanted) noexcept {
+  // Half of what would be ready stays so: reading goes on in steps of windows.
+  const std::uint32_t all = shares.ready_batches + static_cast<std::uint32_t>(kHeldBatches);
+  const std::uint32_t held = std::min(wanted, all - std::max(1U, shares.ready_batches / 2));
+  return {.held = held, .ready = std::min(shares.ready_batches, all - held)};
+}
+
 WindowShares share_windows(std::uint64_t window_bytes, std::uint64_t largest_window_bytes,
                            std::uint32_t own_lanes) noexcept {
   const std::uint64_t window = std::max<std::uint64_t>(largest_window_bytes, 1);

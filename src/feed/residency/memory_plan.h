@@ -39,6 +39,13 @@ std::uint64_t least_memory_bytes(const MemoryNeeds& needs) noexcept;
 /// do.
 Result<MemoryShares> share_memory(const MemoryNeeds& needs);
 
+/// How batches' share is used when the caller holds some for longer than it works on them.
+struct BatchRoom {
+  std::uint32_t held = 0;   ///< So many, at most what was wanted.
+  std::uint32_t ready = 1;  ///< Assembled ahead beside them.
+};
+BatchRoom room_for_held(const MemoryShares& shares, std::uint32_t wanted) noexcept;
+
 /// How the windows' share is used under one order.
 struct WindowShares {
   std::uint32_t dense_lanes =

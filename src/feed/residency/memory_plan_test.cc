@@ -54,6 +54,21 @@ TEST(MemoryPlan, SharesNeverPassTheLimit) {
   }
 }
 
+TEST(MemoryPlan, HeldAndReadyBatchesStayWithinTheirShare) {
+  for (std::uint32_t ready = 1; ready <= 64; ++ready) {
+    const MemoryShares shares{.ready_batches = ready, .needs = {}};
+    for (std::uint32_t wanted = 0; wanted <= 100; ++wanted) {
+      const BatchRoom room = room_for_held(shares, wanted);
+      ASSERT_LE(room.held, wanted);
+      ASSERT_GE(room.held, std::min(wanted, 2U));  // As a training loop may hold anyway.
+      ASSERT_LE(room.held + room.ready, ready + 2);
+      ASSERT_GE(room.ready, std::max(1U, ready / 2));
+    }
+    EXPECT_EQ(room_for_held(shares, 0).ready, ready);
+    EXPECT_EQ(room_for_held(shares, 2).ready, ready);
+  }
+}
+
 TEST(MemoryPlan, BeginsToReadAheadWithLittleWhenMemoryIsPlenty) {
   const WindowShares shares = share_windows(4096 * kMiB, 16 * kMiB, 32);
   EXPECT_EQ(shares.dense_lanes, 32U);
