@@ -29,6 +29,7 @@ void bind_dataset(nb::module_& m);
 void bind_inflate(nb::module_& m);
 void bind_arrow_column(nb::module_& m);
 void bind_loader(nb::module_& m);
+void bind_batch_reader(nb::module_& m);
 void bind_log(nb::module_& m);
 void bind_decode(nb::module_& m);
 void bind_cache(nb::module_& m);

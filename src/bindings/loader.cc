@@ -10,12 +10,14 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
 
+#include <functional>
 #include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "batch_owner.h"
+#include "batch_reader.h"
 #include "cache.h"
 #include "column_converter.h"
 #include "dataset.h"
@@ -47,30 +49,24 @@ struct PyLoader {
   nb::object batch_type;
 };
 
-nb::object make_batch(const PyLoader& self, std::unique_ptr<Batch> owned) {
-  const auto owner = std::make_shared<const BatchOwner>(std::move(owned));
-  const nb::capsule capsule = make_capsule(owner);
-  const Batch& batch = owner->batch();
-  nb::object out = self.batch_type();
-  const auto columns = batch.columns();
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    const nb::object value = self.converters[c].convert_batch(columns[c], owner, capsule);
-    if (PyDict_SetItem(out.ptr(), self.converters[c].name().ptr(), value.ptr()) != 0)
-      throw nb::python_error();
+/// A batch that next() has counted, before Python has anything of it.
+struct TakenBatch {
+  SharedBatch owner;
+  nb::bytes ids() const {
+    const auto ids = owner->batch().ids();
+    return nb::bytes(ids.data(), ids.size_bytes());
   }
-  const std::size_t count = batch.count();
-  auto* ids = reinterpret_cast<std::byte*>(const_cast<std::int64_t*>(batch.ids().data()));
-  auto* mask = reinterpret_cast<std::byte*>(const_cast<std::uint8_t*>(batch.mask().data()));
-  nb::setattr(out, "ids", make_array(ids, {&count, 1}, nb::dtype<std::int64_t>(), capsule));
-  nb::setattr(out, "mask", make_array(mask, {&count, 1}, nb::dtype<bool>(), capsule));
-  nb::dict replaced;
-  for (const ReplacedSample& sample : batch.replaced())
-    replaced[nb::int_(sample.slot)] = nb::int_(sample.planned_id);
-  nb::setattr(out, "replaced", replaced);
-  nb::setattr(out, "epoch", nb::int_(batch.epoch()));
-  nb::setattr(out, "index", nb::int_(batch.index()));
-  return out;
-}
+  /// -1: other processes cannot map it.
+  int fd() const {
+    const auto memory = owner->batch().shared();
+    return memory ? memory->place.fd : -1;
+  }
+};
+
+/// What a state says of a position, to be written when it is asked for.
+struct PyState {
+  std::function<std::string()> write;
+};
 
 /// Locks the position without holding up other Python threads.
 std::unique_lock<std::timed_mutex> lock_position(LoaderParts& parts) {
@@ -85,8 +81,23 @@ std::unique_lock<std::timed_mutex> lock_position(LoaderParts& parts) {
   return lock;
 }
 
-/// The next batch, None at the end of the epoch.
-nb::object next(PyLoader& self) {
+/// Makes Python's value of a batch that next() has counted.
+template <class Make>
+nb::object receive(Loader& loader, const Make& make) {
+  try {
+    return make();
+  } catch (...) {
+    // A value that cannot be converted, or Ctrl-C: the loop has not received this batch, so it
+    // must not be counted.
+    ReleaseGil release;
+    static_cast<void>(loader.unread());
+    throw;
+  }
+}
+
+/// The next batch as `make` has it, None at the end of the epoch.
+template <class Make>
+nb::object next_as(PyLoader& self, const Make& make) {
   auto parts = self.parts.get();
   const auto lock = lock_position(*parts);
   // Other threads may drop batches soon; nobody waits longer than this (15 s) for that.
@@ -100,15 +111,8 @@ nb::object next(PyLoader& self) {
     }();
     if (result) {
       if (*result == nullptr) return nb::none();
-      try {
-        return make_batch(self, *std::move(result));
-      } catch (...) {
-        // A value that cannot be converted, or Ctrl-C: the loop has not received this batch, so it
-        // must not be counted.
-        ReleaseGil release;
-        static_cast<void>(parts->loader->unread());
-        throw;
-      }
+      return receive(*parts->loader,
+                     [&] { return make(std::make_shared<const BatchOwner>(*std::move(result))); });
     }
     // The end of our slice and the deadline of a read have the same code; the latter comes back at
     // once on every call.
@@ -125,6 +129,33 @@ nb::object next(PyLoader& self) {
                    "raise memory"));
     }
   }
+}
+
+nb::object next(PyLoader& self) {
+  return next_as(self, [&](const SharedBatch& owner) {
+    return make_batch(self.converters, self.batch_type, owner);
+  });
+}
+
+nb::object take(PyLoader& self) {
+  return next_as(self, [](const SharedBatch& owner) { return nb::cast(TakenBatch{owner}); });
+}
+
+/// What next() would have returned for the batch that take() returned last.
+nb::object open(PyLoader& self, const TakenBatch& taken) {
+  auto parts = self.parts.get();
+  const auto lock = lock_position(*parts);
+  return receive(*parts->loader,
+                 [&] { return make_batch(self.converters, self.batch_type, taken.owner); });
+}
+
+/// As BatchReader wants them.
+nb::list columns(PyLoader& self) {
+  nb::list out;
+  for (const OutputColumn& column : self.parts.get()->loader->schema())
+    out.append(nb::make_tuple(column.name, column.encoding, column.dtype, nb::cast(column.shape),
+                              column.fixed_size_bytes));
+  return out;
 }
 
 LoaderOptions make_options(std::uint32_t batch_size, std::uint32_t rank, std::uint32_t world_size,
@@ -380,6 +411,17 @@ void bind_loader(nb::module_& m) {
   }
   m.attr("STALL_CAUSES") = nb::tuple(causes);
   m.def("find_quarantined", &find_quarantined_ranges, nb::arg("dataset"), nb::arg("rows"));
+  nb::class_<TakenBatch>(m, "TakenBatch")
+      .def_prop_ro("ids", &TakenBatch::ids)
+      .def_prop_ro("epoch", [](const TakenBatch& self) { return self.owner->batch().epoch(); })
+      .def_prop_ro("index", [](const TakenBatch& self) { return self.owner->batch().index(); })
+      .def_prop_ro("replaced",
+                   [](const TakenBatch& self) { return self.owner->batch().replaced().size(); })
+      .def_prop_ro("fd", &TakenBatch::fd)
+      .def("place", [](const TakenBatch& self) { return place_of(self.owner->batch()); });
+  nb::class_<PyState>(m, "LoaderState").def("text", [](const PyState& self) {
+    return self.write();
+  });
   nb::class_<PyLoader>(m, "Loader")
       .def(
           "__init__",
@@ -431,6 +473,17 @@ void bind_loader(nb::module_& m) {
       .def("end_epoch", &end_epoch)
       .def("start_epoch", &start_epoch)
       .def("next", &next)
+      .def("take", &take)
+      .def("open", &open, nb::arg("taken"))
+      .def("columns", &columns)
+      .def(
+          "share_batches",
+          [](PyLoader& self, std::uint32_t wanted) {
+            return self.parts.get()->loader->share_batches(wanted);
+          },
+          nb::arg("wanted"))
+      .def("state_later",
+           [](PyLoader& self) { return PyState{self.parts.get()->loader->state_later()}; })
       .def("state", [](PyLoader& self) { return self.parts.get()->loader->state(); })
       .def("load_state", &load_state, nb::arg("json"))
       .def("seek", &seek, nb::arg("epoch"), nb::arg("batch"))

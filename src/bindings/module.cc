@@ -18,6 +18,7 @@ NB_MODULE(_native, m) {
   headrace::bind_arrow_column(m);
   headrace::bind_decode(m);
   headrace::bind_loader(m);
+  headrace::bind_batch_reader(m);
   headrace::bind_log(m);
   headrace::bind_order(m);
   headrace::bind_pack(m);

@@ -298,8 +298,8 @@ def test_shared_memory_is_bounded_and_used_again(few_numbers: Path) -> None:
         assert len(held) == 440
         pool = mapped._executor
         assert isinstance(pool, Pool)
-        assert len(pool._targets.by_number) <= 2 + 4 + 1
-        assert len(pool._sources.by_number) <= 2
+        assert len(pool._targets.by_number) <= 4 + 4 + 1
+        assert len(pool._sources.by_number) <= 4
         del held
         gc.collect()
         assert not pool._held

@@ -26,8 +26,15 @@ class Stalling:
         return self._ready() and self._engine.is_ready
 
     def next(self) -> Any:
-        assert self._ready() or self._may_wait(), "waited for the loader while results were under way"
+        self._check()
         return self._engine.next()
+
+    def take(self) -> Any:
+        self._check()
+        return self._engine.take()
+
+    def _check(self) -> None:
+        assert self._ready() or self._may_wait(), "waited for the loader while results were under way"
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
@@ -47,7 +54,7 @@ def test_results_are_delivered_while_the_loader_stalls(few_numbers: Path, where:
         stall(mapped, lambda: not stalls.is_set())
         batches = iter(mapped)
         received = [next(batches).ids.tolist()]
-        while len(mapped._ahead) < mapped._executor.room:
+        while mapped._may_take():
             mapped._fill()
         stalls.set()
         for _ in range(len(mapped._ahead)):

@@ -172,6 +172,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             opened.pop_all()
         self._has_warned = self._has_told_empty = self._has_told_memory = self._has_told_pins = False
         self._batches = 0
+        self._sharing: tuple[_native.Loader, int, int] | None = None  # Engine, wanted, granted.
         self._is_given_rank = self._is_final_rank = chosen_rank is not None
         self._loaded: str | None = None  # State to go on from, while the rank may change.
         self._is_placed = False  # load_state_dict() chose the position, and no batch was taken since.
@@ -315,8 +316,20 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         return Epoch(self._next)
 
     def _next(self) -> Batch | None:
-        self._is_placed = False
+        if self._sharing is not None:
+            self._end_sharing()
         batch = self._native.next()  # add_source() may change it within a loop.
+        self._received(batch)
+        return batch
+
+    def _take(self) -> _native.TakenBatch | None:
+        """The next batch, for whoever hands it to other processes (:meth:`_share`)."""
+        taken = self._native.take()
+        self._received(taken)
+        return taken
+
+    def _received(self, batch: Batch | _native.TakenBatch | None) -> None:
+        self._is_placed = False
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
         self._history.after_batch(self._native, is_last=batch is None)
@@ -328,7 +341,21 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
                 self._check_memory()
             if not self._has_told_pins:
                 self._check_pins()
-        return batch
+
+    def _share(self, wanted: int) -> int:
+        """From now on batches lie where other processes can map them, until a plain one is asked for. Returns
+        how many may be held at a time, at most ``wanted``."""
+        native = self._native
+        if self._sharing is None or self._sharing[:2] != (native, wanted):
+            self._sharing = native, wanted, native.share_batches(wanted)
+        return self._sharing[2]
+
+    def _end_sharing(self) -> None:
+        """A process that the training loop forks must have copies of its batches, as of all its memory."""
+        native, self._sharing = self._native, None
+        native.share_batches(0)
+        if not native.has_ended:
+            native.load_state(native.state())  # What is ready lies where it was made.
 
     def _check_pins(self) -> None:
         """Says once that pins have filled the cache."""
@@ -339,7 +366,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             f"{self._dataset.url}: what is pinned in the cache fills its limit, and what is read now cannot be kept. `headrace cache pin "
             "DIR` lists the pins, --remove takes one away; or raise cache_limit=. This is said once.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _check_memory(self) -> None:
@@ -363,7 +390,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         warnings.warn(
             f"{self._dataset.url}: memory={self._options.memory!r} {what}. This is said once.",
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def _warn(self) -> None:
@@ -376,7 +403,7 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
             f"{self._dataset.url}: {found[0].message}. Bad samples are replaced by others; batch.replaced, loader.bad_samples and "
             'stats()["loader.replaced_samples"] count them, `headrace verify --quarantine` finds them all. This is said once.',
             RuntimeWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
     def __len__(self) -> int:

@@ -8,10 +8,11 @@ import time
 import weakref
 from concurrent.futures import Future, wait
 from contextlib import nullcontext
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from headrace.data.batch import Batch
 from headrace.loader.mapping.chain import Chain
+from headrace.loader.mapping.executor import Ahead, next_of
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.meter import Meter
 from headrace.loader.mapping.outcome import Outcome
@@ -19,30 +20,10 @@ from headrace.loader.mapping.randomness import kept_globals
 from headrace.loader.mapping.steps import Plan
 from headrace.loader.mapping.tensors import as_arrays
 
-__all__ = ["Executor", "Inline", "Threads"]
+if TYPE_CHECKING:
+    from headrace.loader.loader import Loader
 
-
-class Executor(Protocol):
-    """Works on batches; results are asked for in the order in which they were submitted, or dropped."""
-
-    room: int
-    """Batches under way at most, those included whose result was not asked for."""
-
-    def submit(self, batch: Batch) -> int:
-        """Begins to work on a batch; returns the number of the task."""
-
-    def wait(self, number: int, seconds: float | None) -> bool:
-        """Waits for a task, at most so long (None: until it is done); whether it is done. It may come back
-        early. Ctrl-C ends the wait."""
-
-    def result(self, number: int) -> Outcome:
-        """What became of a task. Where it is not done, waits for it."""
-
-    def drop(self) -> None:
-        """Forgets all tasks."""
-
-    def close(self) -> None:
-        """Ends what runs. May be repeated."""
+__all__ = ["Inline", "Threads"]
 
 
 def _run(chain: Chain, plan: Plan, batch: Batch) -> tuple[Outcome, float]:
@@ -60,17 +41,22 @@ def _run(chain: Chain, plan: Plan, batch: Batch) -> tuple[Outcome, float]:
 class Inline:
     """In the caller, when the result is asked for: nothing runs ahead."""
 
-    room = 1
-
     def __init__(self, plan: Plan, seeds_globals: bool, meter: Meter) -> None:
         self._plan, self._chain, self._meter = plan, Chain(plan, seeds_globals), meter
         self._keep = kept_globals if seeds_globals else nullcontext
         self._batch: Batch | None = None
         self._number = -1
 
-    def submit(self, batch: Batch) -> int:
-        self._batch, self._number = batch, self._number + 1
-        return self._number
+    def wants(self, under_way: int) -> bool:
+        return under_way == 0
+
+    def submit(self, loader: Loader) -> Ahead | None:
+        found = next_of(loader, self._number + 1)
+        if found is None:
+            return None
+        self._batch, ahead = found
+        self._number = ahead.task
+        return ahead
 
     def wait(self, number: int, seconds: float | None) -> bool:
         return True  # It is done by who asks for the result.
@@ -116,7 +102,7 @@ class Threads:
     """In threads, which end with the process wherever they are."""
 
     def __init__(self, plan: Plan, count: int, meter: Meter) -> None:
-        self.room, self._meter = 2 * count, meter
+        self._room, self._meter = 2 * count, meter
         self._tasks: _Queue = queue.SimpleQueue()
         self._futures: dict[int, Future[tuple[Outcome, float]]] = {}
         self._number = 0
@@ -125,11 +111,18 @@ class Threads:
             name = f"headrace-map-{index}"
             threading.Thread(target=_serve, args=(self._tasks, plan), name=name, daemon=True).start()
 
-    def submit(self, batch: Batch) -> int:
-        number, self._number = self._number, self._number + 1
-        future = self._futures[number] = Future()
+    def wants(self, under_way: int) -> bool:
+        return under_way < self._room
+
+    def submit(self, loader: Loader) -> Ahead | None:
+        found = next_of(loader, self._number)
+        if found is None:
+            return None
+        batch, ahead = found
+        self._number += 1
+        future = self._futures[ahead.task] = Future()
         self._tasks.put((future, batch))
-        return number
+        return ahead
 
     def wait(self, number: int, seconds: float | None) -> bool:
         return bool(wait([self._futures[number]], seconds).done)

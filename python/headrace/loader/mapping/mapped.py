@@ -1,9 +1,9 @@
 """A loader with the user's functions behind it.
 
 Batches are taken from the loader ahead of the training loop, so the loader's own position says too much.
-Beside each batch that is under way is kept what the engine's state was behind it, as text; the state of a
-mapped loader is that of the last batch that was delivered. Where the loader has to know (another position,
-other weights, a loop over the loader itself), what is under way is forgotten and it goes back to that state.
+Beside each batch that is under way is kept what the engine's state was behind it; the state of a mapped
+loader is that of the last batch that was delivered. Where the loader has to know (another position, other
+weights, a loop over the loader itself), what is under way is forgotten and it goes back to that state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from headrace.base import live
 from headrace.base.metrics import stats_of
@@ -24,16 +24,18 @@ from headrace.errors import InvalidArgumentError
 from headrace.loader.epoch import Epoch
 from headrace.loader.facade import Facade
 from headrace.loader.mapping.chain import Bad, Done
+from headrace.loader.mapping.executor import Ahead, Executor
 from headrace.loader.mapping.failure import Failure
-from headrace.loader.mapping.inline import Executor, Inline, Threads
+from headrace.loader.mapping.inline import Inline, Threads
 from headrace.loader.mapping.mappable import Mappable, Where
 from headrace.loader.mapping.meter import Meter
 from headrace.loader.mapping.outcome import Outcome
-from headrace.loader.mapping.pool import Pool
+from headrace.loader.mapping.pool import Pool, room_of
 from headrace.loader.mapping.steps import Plan, Step
 from headrace.loader.mapping.whereabouts import whereabouts
 
 if TYPE_CHECKING:
+    from headrace import _native
     from headrace.base.metrics import Metric
     from headrace.loader.loader import Loader
 
@@ -44,30 +46,17 @@ _MOST_BAD = 1000
 _SLICE_SECONDS = 0.002
 
 
-class _Ahead(NamedTuple):
-    """A batch under way."""
-
-    task: int
-    """Its number at the executor."""
-    state: str
-    """Of the engine, behind this batch."""
-    ids: Any
-    """int64[samples], a copy."""
-    epoch: int
-    number: int
-    """Of the global batch in its epoch."""
-
-
 class MappedLoader(Mappable["MappedLoader"], Facade):
     """What :meth:`headrace.Loader.map`, ``filter`` and ``collate`` return: the loader's batches, in its order,
     after the functions.
 
-    Up to two batches a worker are taken from the loader ahead. Loops, ``len()``, the state, epochs, weights
-    and closing are the loader's: see :class:`headrace.Loader`. The state counts what the training loop
-    received, and is a state of the loader without functions too. ``len()``, ``batches_left`` and
-    ``sample_ids()`` know nothing of filters: they have what those leave out, too. An error of a function comes in the place of its batch, again
-    and again until the position is changed; with the loader's ``on_bad_sample="replace"`` the nearest sample
-    of the batch that worked stands in, masked, and ``bad_samples`` has the other.
+    Up to two batches a worker are taken from the loader ahead, four where functions take less than 0.1 ms.
+    Loops, ``len()``, the state, epochs, weights and closing are the loader's: see :class:`headrace.Loader`.
+    The state counts what the training loop received, and is a state of the loader without functions too.
+    ``len()``, ``batches_left`` and ``sample_ids()`` know nothing of filters: they have what those leave out,
+    too. An error of a function comes in the place of its batch, again and again until the position is changed;
+    with the loader's ``on_bad_sample="replace"`` the nearest sample of the batch that worked stands in,
+    masked, and ``bad_samples`` has the other.
 
     One thread at a time moves the position, others wait.
     """
@@ -86,8 +75,9 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         self._batch_type, self._widens = batch_type, widens
         self._lock = threading.RLock()
         self._executor: Executor | None = None
-        self._ahead: deque[_Ahead] = deque()
-        self._state = ""  # Of the engine, before the first of those ahead.
+        self._ahead: deque[Ahead] = deque()
+        self._state: _native.LoaderState | None = None  # Before the first of those ahead.
+        self._engine: _native.Loader | None = None  # That the executor was made for.
         self._source_error: Exception | None = None  # Comes behind those ahead.
         self._failure: tuple[int, BaseException] | None = None  # Of the first one ahead, by its task.
         self._is_torn = False  # Something was interrupted in the middle.
@@ -120,10 +110,13 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             options.on_bad_sample == "replace",
             self._loader._bfloat16_columns,
             self._widens,
+            self._loader._native.columns(),
+            options.for_engine()["to_arrow"],
         )
 
     def _start_executor(self) -> Executor:
         workers, where = self._place.resolved()
+        self._engine = self._loader._native
         if workers == 0:
             return Inline(self._plan(), where == "process", self._meter)
         if where == "thread":
@@ -144,6 +137,9 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         with self._lock:
             self._mend()
             if not self._ahead:
+                workers, where = self._place.resolved()
+                if workers and where == "process":
+                    self._loader._share(room_of(workers))
                 iter(self._loader)
         return Epoch(self._next)
 
@@ -185,7 +181,7 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
                 return outcome
             self._meter.empty_batches += 1
 
-    def _outcome(self, head: _Ahead) -> Outcome:
+    def _outcome(self, head: Ahead) -> Outcome:
         """What became of the first one ahead; waits for it."""
         start = time.monotonic()
         self._wait(head.task)
@@ -199,7 +195,9 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
         loader = self._loader
         if loader._reader is not self:  # Else it stands where this one knows.
             loader._recall()
-            self._state = loader._native.state()
+            if self._engine is not loader._native:
+                self._stop()  # Its workers know the columns of another.
+            self._state = loader._native.state_later()
             loader._reader = self
         loader._history.beside = self._meter.waits
         if loader._progress is not None:
@@ -215,20 +213,18 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
             if self._ahead and not native.is_ready:
                 return
             try:
-                batch = loader._next()
+                ahead = self._executor.submit(loader)
             except Exception as error:
                 self._source_error = error
                 return
-            if batch is None:
+            if ahead is None:
                 return
-            ids = batch.ids.copy()
-            task = self._executor.submit(batch)
-            self._ahead.append(_Ahead(task, native.state(), ids, batch.epoch, batch.index))
+            self._ahead.append(ahead)
 
     def _may_take(self) -> bool:
         """Whether the loader has more for the workers, now or later."""
         assert self._executor is not None
-        if len(self._ahead) >= self._executor.room or self._source_error is not None:
+        if self._source_error is not None or not self._executor.wants(len(self._ahead)):
             return False
         return not self._ahead or not self._loader._native.has_ended
 
@@ -254,17 +250,19 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
                 self._ahead.clear()
                 self._source_error = self._failure = None
                 if not self.closed:
-                    self._loader._native.load_state(self._state)
+                    assert self._state is not None
+                    self._loader._native.load_state(self._state.text())
             self._is_torn = False
 
-    def _describe(self, head: _Ahead, failure: Failure | None) -> str:
+    def _describe(self, head: Ahead, failure: Failure | None) -> str:
         """What was done, to which sample, for messages."""
         batch = f"batch {head.number} of epoch {head.epoch}"
         names = ", ".join(step.name for step in self._steps)
         if failure is not None and failure.step is not None:
             names = self._steps[failure.step].name
         if failure is None or failure.sample is None:
-            shown = ", ".join(map(str, head.ids[:20])) + (", ..." if len(head.ids) > 20 else "")
+            ids = memoryview(head.ids).cast("q").tolist()
+            shown = ", ".join(map(str, ids[:20])) + (", ..." if len(ids) > 20 else "")
             return f"{names} of {batch} of {self._loader._dataset.url} (samples {shown})"
         return f"{names} of sample {failure.sample} {whereabouts(self._loader, failure.sample)}, in {batch}"
 
@@ -306,7 +304,8 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
     def state_dict(self) -> dict[str, Any]:
         """See :meth:`headrace.Loader.state_dict`: counts what the training loop received from here."""
         if self._is_ahead:
-            state: dict[str, Any] = json.loads(self._state)
+            assert self._state is not None
+            state: dict[str, Any] = json.loads(self._state.text())
             return state
         return self._loader.state_dict()
 

@@ -7,13 +7,17 @@ from typing import NamedTuple
 
 from headrace.loader.mapping.wire import Place
 
-__all__ = ["MOST_BYTES", "READY", "Reply", "Task"]
+__all__ = ["MOST_BYTES", "MOST_PLACE_BYTES", "OF_ENGINE", "READY", "Reply", "Task"]
 
 MOST_BYTES = 1 << 16
+OF_ENGINE = (1 << 32) - 1
+"""In place of a slab's number: the memory that the engine makes batches in."""
 READY = b"ready"
 """First packet of a worker; any other first packet is text: why its functions cannot be loaded."""
 
 _TASK = struct.Struct("<QIIQQQQB")
+MOST_PLACE_BYTES = MOST_BYTES - _TASK.size
+"""Of a batch in the engine's memory."""
 _REPLY = struct.Struct("<Q?QQQQQ")
 
 
@@ -22,21 +26,27 @@ class Task(NamedTuple):
 
     number: int
     source: int
-    """Number of the slab that the batch lies in, as a parcel (columns, ids, mask, replaced, epoch, index)."""
+    """Number of the slab that the batch lies in, as a parcel (columns, ids, mask, replaced, epoch, index); or
+    OF_ENGINE."""
     target: int
     """Of the slab for what becomes of it."""
     place: Place
+    """Of the parcel."""
     has_new_source: bool
     has_new_target: bool
+    batch: bytes = b""
+    """With OF_ENGINE: where the batch lies in the engine's memory, for BatchReader."""
 
     def packed(self) -> bytes:
         flags = self.has_new_source | self.has_new_target << 1
-        return _TASK.pack(self.number, self.source, self.target, *self.place, flags)
+        return _TASK.pack(self.number, self.source, self.target, *self.place, flags) + self.batch
 
     @classmethod
     def unpacked(cls, data: bytes) -> Task:
-        number, source, target, *place, flags = _TASK.unpack(data)
-        return cls(number, source, target, Place(*place), bool(flags & 1), bool(flags & 2))
+        number, source, target, *place, flags = _TASK.unpack_from(data)
+        return cls(
+            number, source, target, Place(*place), bool(flags & 1), bool(flags & 2), data[_TASK.size :]
+        )
 
 
 class Reply(NamedTuple):

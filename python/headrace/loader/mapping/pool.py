@@ -1,7 +1,9 @@
 """Worker processes, and the shared memory that batches go through.
 
-Memory is bounded: two batches a worker are under way, each in a slab for what goes in and one for what comes
-out; besides, the training loop may hold _HELD results without a copy. What it holds more is its own copy.
+Memory is bounded: two batches a worker are under way; four where functions are quick, which end sooner than a
+process that sleeps is woken. What goes in lies in the engine's memory, and counts
+against its limit, as far as the engine has it to spare, the rest in slabs; what comes out in slabs. Besides,
+the training loop may hold _HELD results without a copy. What it holds more is its own copy.
 """
 
 from __future__ import annotations
@@ -16,27 +18,41 @@ import numpy as np
 
 from headrace.data.batch import Batch
 from headrace.errors import UserCodeError
+from headrace.loader.mapping.executor import Ahead
 from headrace.loader.mapping.failure import Failure
 from headrace.loader.mapping.functions import pack
-from headrace.loader.mapping.messages import Reply, Task
+from headrace.loader.mapping.messages import MOST_PLACE_BYTES, OF_ENGINE, Reply, Task
 from headrace.loader.mapping.meter import Meter
 from headrace.loader.mapping.outcome import Outcome, received
 from headrace.loader.mapping.process import WorkerProcess
 from headrace.loader.mapping.rows import About
 from headrace.loader.mapping.slab import Slab
 from headrace.loader.mapping.steps import Plan
-from headrace.loader.mapping.wire import SlabWriter, read, write
+from headrace.loader.mapping.wire import Place, SlabWriter, read, write
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["Pool"]
+    from headrace import _native
+    from headrace.loader.loader import Loader
+
+__all__ = ["Pool", "room_of"]
 
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()
 
 _HELD = 4
 _DEATHS = 3
 """So many times a batch may end the process that works on it."""
+
+
+_NOWHERE = Place(0, 0, 0, 0)
+_QUICK_NS = 100_000
+"""Functions that take less are quick. Waking a process costs 5 to 50 us."""
+
+
+def room_of(workers: int, is_quick: bool = False) -> int:
+    """Batches under way at most."""
+    return (4 if is_quick else 2) * workers
 
 
 class _Slabs:
@@ -73,12 +89,13 @@ class Pool:
         self._sources, self._targets = _Slabs(), _Slabs()
         self._held: dict[int, weakref.ref[Any]] = {}  # Target slabs that the training loop has arrays of.
         self._next_task = 0
+        self._batches: dict[int, _native.TakenBatch] = {}  # In the engine's memory, by task.
         self._replies: dict[int, tuple[Task, Reply | Failure]] = {}
         self._dropped: set[int] = set()
         self._deaths: dict[int, int] = {}  # By task.
         self._failed_starts = 0
         self._plan_fd = os.memfd_create("headrace-plan", os.MFD_CLOEXEC)
-        self.room = 2 * count
+        self._room, self._is_filling, self._mean_ns = room_of(count), True, 2 * _QUICK_NS
         data = pack(plan)
         with open(self._plan_fd, "wb", closefd=False) as file:
             file.write(data)
@@ -90,15 +107,46 @@ class Pool:
             self._workers.append(WorkerProcess(self._plan_fd))
             self._watch(self._workers[-1])
 
-    def submit(self, batch: Batch) -> int:
-        """Begins to work on a batch, of which it keeps nothing; returns the number of the task."""
+    def wants(self, under_way: int) -> bool:
+        """See Executor. Where functions are quick, takes batches by the half of its room, so that it does not
+        wake a process for each."""
+        is_quick = self._mean_ns < _QUICK_NS
+        self._room = room_of(len(self._workers), is_quick)
+        if under_way >= self._room:
+            self._is_filling = False
+        elif not is_quick or 2 * under_way <= self._room:
+            self._is_filling = True
+        return self._is_filling
+
+    def submit(self, loader: Loader) -> Ahead | None:
+        """See Executor."""
+        may_hold = loader._share(self._room)
+        taken = loader._take()
+        if taken is None:
+            return None
+        batch = taken.place() if len(self._batches) < may_hold else None
+        if batch is not None and len(batch) <= MOST_PLACE_BYTES:
+            source, place = OF_ENGINE, _NOWHERE
+        else:
+            source, place, batch = *self._copied(loader._native.open(taken)), b""
         number, self._next_task = self._next_task, self._next_task + 1
-        source, target = self._sources.take(), self._targets.take()
-        place = write((dict(batch), *About.of(batch)), SlabWriter(self._sources.by_number[source]))
-        task = Task(number, source, target, place, False, False)
+        task = Task(number, source, self._targets.take(), place, False, False, batch)
+        if source == OF_ENGINE:
+            self._batches[number] = taken
         worker = min(self._workers, key=lambda each: len(each.tasks))
-        worker.send(task, self._sources.by_number[source], self._targets.by_number[target])
-        return number
+        worker.send(task, self._fds)
+        return Ahead(number, loader._native.state_later(), taken.ids, taken.epoch, taken.index)
+
+    def _copied(self, batch: Batch) -> tuple[int, Place]:
+        """A slab that has the batch as a parcel."""
+        source = self._sources.take()
+        return source, write((dict(batch), *About.of(batch)), SlabWriter(self._sources.by_number[source]))
+
+    def _fds(self, task: Task) -> tuple[int, int]:
+        """Of the memory that the batch lies in, and that for what becomes of it."""
+        if task.source == OF_ENGINE:
+            return self._batches[task.number].fd, self._targets.by_number[task.target].fd
+        return self._sources.by_number[task.source].fd, self._targets.by_number[task.target].fd
 
     def wait(self, number: int, seconds: float | None) -> bool:
         """Waits for a task, at most so long; whether it is done. Raises UserCodeError where no worker can be
@@ -165,10 +213,14 @@ class Pool:
             for each in self._workers:
                 each.forget_source(task.source)
         self._meter.function_seconds += 1e-9 * reply.busy_ns
+        self._mean_ns += (reply.busy_ns - self._mean_ns) // 8
         self._finish(task, reply)
 
     def _finish(self, task: Task, reply: Reply | Failure) -> None:
-        self._sources.free.append(task.source)
+        if task.source == OF_ENGINE:
+            del self._batches[task.number]  # The memory is the engine's again.
+        else:
+            self._sources.free.append(task.source)
         self._deaths.pop(task.number, None)
         if task.number in self._dropped:
             self._dropped.discard(task.number)
@@ -193,7 +245,7 @@ class Pool:
         elif worker.tasks:
             self._blame(worker, how)
         self._meter.worker_restarts += 1
-        worker.restart(self._sources.by_number, self._targets.by_number)
+        worker.restart(self._fds)
         self._watch(worker)
 
     def _blame(self, worker: WorkerProcess, how: str) -> None:
@@ -221,6 +273,7 @@ class Pool:
     def close(self) -> None:
         """Ends the processes at once. Results stay valid. May be repeated."""
         self._end()
+        self._batches.clear()
 
 
 def _end(

@@ -10,15 +10,14 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from multiprocessing import spawn
-from typing import TYPE_CHECKING
 
 from headrace.loader.mapping.messages import MOST_BYTES, READY, Reply, Task
 
-if TYPE_CHECKING:
-    from headrace.loader.mapping.slab import Slab
+__all__ = ["FdsOf", "WorkerProcess"]
 
-__all__ = ["WorkerProcess"]
+FdsOf = Callable[[Task], tuple[int, int]]
 
 _MAIN = (
     "import json, sys; sys.path[:], sys.argv = json.loads(sys.argv[1]), sys.argv[2:]; "
@@ -81,19 +80,21 @@ class WorkerProcess:
     def fileno(self) -> int:
         return self.connection.fileno()
 
-    def send(self, task: Task, source: Slab, target: Slab) -> None:
+    def send(self, task: Task, fds_of: FdsOf) -> None:
         """Never waits: a worker has a few packets to read at most. That it has died shows when it is asked
-        for a reply."""
-        self.tasks.append(task)
-        self._send(task, source, target)
+        for a reply.
 
-    def _send(self, task: Task, source: Slab, target: Slab) -> None:
-        task = task._replace(
-            has_new_source=task.source not in self._sources, has_new_target=task.target not in self._targets
-        )
-        fds = [source.fd] * task.has_new_source + [target.fd] * task.has_new_target
+        :param fds_of: the file descriptors of a task's memory, source and target.
+        """
+        self.tasks.append(task)
+        self._send(task, fds_of)
+
+    def _send(self, task: Task, fds_of: FdsOf) -> None:
+        is_new = task.source not in self._sources, task.target not in self._targets
         try:
-            if fds:
+            if any(is_new):
+                task = task._replace(has_new_source=is_new[0], has_new_target=is_new[1])
+                fds = [fd for fd, is_sent in zip(fds_of(task), is_new, strict=True) if is_sent]
                 socket.send_fds(self.connection, [task.packed()], fds)
             else:
                 self.connection.send(task.packed())
@@ -132,12 +133,12 @@ class WorkerProcess:
             return f"exit status {code}"
         return f"signal {-code} ({signal.Signals(-code).name})"
 
-    def restart(self, slabs: dict[int, Slab], targets: dict[int, Slab]) -> None:
+    def restart(self, fds_of: FdsOf) -> None:
         """Starts another process in the place of one that has ended, and gives it the same tasks."""
         self.connection.close()
         self._open()
         for task in self.tasks:
-            self._send(task, slabs[task.source], targets[task.target])
+            self._send(task, fds_of)
 
     def close(self) -> None:
         """Ends the process at once."""

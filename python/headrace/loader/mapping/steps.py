@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from headrace.data.batch import Batch
@@ -44,6 +44,10 @@ class Plan(NamedTuple):
     """Columns whose values are such numbers, which numpy lacks: tensors of functions have the dtype."""
     widens: bool = False
     """Tensors of functions have signed numbers of twice the bits for uint16 and uint32."""
+    columns: Sequence[tuple[Any, ...]] = ()
+    """Of the loader's batches, as BatchReader wants them."""
+    to_arrow: Callable[..., Any] | None = None
+    """Likewise."""
 
     @property
     def is_torch(self) -> bool:

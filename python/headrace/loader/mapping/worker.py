@@ -15,17 +15,24 @@ import sys
 import time
 import traceback
 import weakref
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from headrace import _native
 from headrace.data.batch import Batch
 from headrace.loader.mapping.chain import Chain
 from headrace.loader.mapping.failure import Failure
-from headrace.loader.mapping.messages import MOST_BYTES, READY, Reply, Task
+from headrace.loader.mapping.messages import MOST_BYTES, OF_ENGINE, READY, Reply, Task
 from headrace.loader.mapping.outcome import sent
 from headrace.loader.mapping.rows import About, make_batch
 from headrace.loader.mapping.slab import Slab, map_privately
 from headrace.loader.mapping.steps import Plan
 from headrace.loader.mapping.wire import Place, SlabWriter, read, write
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["main"]
 
@@ -47,12 +54,18 @@ def _load(plan_fd: int) -> Plan:
     return plan
 
 
+def _open_parcel(whole: npt.NDArray[np.uint8], place: Place) -> Batch:
+    columns, *about = read(whole, place)
+    return make_batch(Batch, columns, About(*about))
+
+
 class _Worker:
     """Slabs by number, and the chain."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._chain = Chain(plan, seeds_globals=True, allocate=self._allocate)
+        self._reader = _native.BatchReader(plan.columns, Batch, plan.to_arrow)
         self._sources: dict[int, int] = {}  # File descriptors.
         self._targets: dict[int, Slab] = {}
         self._writer: SlabWriter | None = None
@@ -72,26 +85,38 @@ class _Worker:
             self._targets[task.target] = Slab(fds.pop(0))
 
     def do(self, task: Task) -> Reply:
-        whole = map_privately(self._sources[task.source], task.place.end)
-        is_held = weakref.ref(whole)
         slab = self._targets[task.target]
         slab.reserve(1)
         self._writer = SlabWriter(slab)
         try:
-            place = self._run(read(whole, task.place))
+            if task.source == OF_ENGINE:
+                place, is_kept = self._do_of_engine(task), False
+            else:
+                place, is_kept = self._do_parcel(task)
         finally:
             self._writer = None
-        del whole
-        return Reply(task.number, is_held() is not None, self._busy_ns, place)
+        return Reply(task.number, is_kept, self._busy_ns, place)
 
-    def _run(self, parcel: list[Any]) -> Place:
-        columns, *about = parcel
-        batch = make_batch(Batch, columns, About(*about))
-        del parcel, columns
+    def _do_of_engine(self, task: Task) -> Place:
+        fd = self._sources[OF_ENGINE]
+        place = self._run(lambda: self._reader.open(fd, task.batch))
+        self._reader.end()
+        return place
+
+    def _do_parcel(self, task: Task) -> tuple[Place, bool]:
+        whole = map_privately(self._sources[task.source], task.place.end)
+        is_held = weakref.ref(whole)
+        opened = partial(_open_parcel, whole, task.place)
+        del whole
+        place = self._run(opened)
+        del opened
+        return place, is_held() is not None
+
+    def _run(self, opened: Callable[[], Batch]) -> Place:
         assert self._writer is not None
         start = time.perf_counter_ns()
         try:
-            done = self._chain.run(batch)
+            done = self._chain.run(opened())
             self._busy_ns = time.perf_counter_ns() - start
             return write(sent(done), self._writer, self._plan.is_torch)
         except Exception as error:
