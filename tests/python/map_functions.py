@@ -165,3 +165,9 @@ def describe_process(sample: Sample) -> Sample:
         "parent": os.getppid(),
         "ignores_ctrl_c": signal.getsignal(signal.SIGINT) is signal.SIG_IGN,
     }
+
+
+def invert(batch: Any) -> Any:
+    """In place."""
+    batch["big"] ^= 255
+    return batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from conftest import write_mds, write_numbers
 from map_loaders import open_loader
 
 import headrace as hr
+from headrace import _native
 from headrace.loader.mapping.pool import Pool
 from headrace.loader.mapping.worker import _Worker
 
@@ -198,21 +200,56 @@ def test_another_engine_means_other_workers(tmp_path: Path) -> None:
         mapped.close()
 
 
-def test_the_worker_keeps_what_functions_hold(kinds: Path) -> None:
-    """In this process, with the worker's own class: what it lets the engine have again is not seen."""
-    with open_loader(kinds, batch_size=8, memory="64MiB") as loader:
+def test_what_functions_write_is_gone_with_the_batch(kinds: Path) -> None:
+    options = {"batch_size": 8, "memory": "64MiB", "columns": ["big"]}
+    with open_loader(kinds, **options) as plain:
+        expected = [(batch["big"] ^ 255).tobytes() for _ in range(3) for batch in plain]
+    with open_loader(kinds, **options).map(functions.invert, per="batch", workers=1) as mapped:
+        assert [batch["big"].tobytes() for _ in range(3) for batch in mapped] == expected
+
+
+@pytest.fixture
+def taken(kinds: Path) -> Iterator[tuple[Any, _native.TakenBatch]]:
+    """What a worker reads with, in this process, and a batch."""
+    with open_loader(kinds, batch_size=8, memory="64MiB", columns=["big"]) as loader:
         loader._share(4)
-        loader._native.start_epoch()
-        taken = loader._take()
-        assert taken is not None
-        place = taken.place()
-        assert place is not None
-        worker = _Worker(loader.map(functions.as_is)._plan())
-        held = worker._reader.open(taken.fd, place)["big"]
-        before = held.copy()
-        worker._reader.end()
-        fd = os.dup(taken.fd)
-        offset, size = struct.unpack_from("<qq", place)
-        os.pwrite(fd, b"\x00" * size, offset)
-        os.close(fd)
-        assert (held == before).all()
+        batch = loader._take()
+        assert batch is not None
+        yield _Worker(loader.map(functions.as_is)._plan())._reader, batch
+
+
+def write_over(taken: _native.TakenBatch) -> None:
+    """All but the first page, as the engine may when it has the memory again."""
+    place = taken.place()
+    assert place is not None
+    begin, size = struct.unpack_from("<qq", place)
+    assert os.pwrite(taken.fd, b"\x05" * (size - 4096), begin + 4096) == size - 4096
+
+
+def test_what_functions_hold_stays_as_it_is(taken: tuple[Any, _native.TakenBatch]) -> None:
+    reader, batch = taken
+    held = reader.open(batch.fd, batch.place())["big"]
+    before = held.copy()
+    held[0] = 9  # Of some pages it has copies already.
+    reader.end()
+    write_over(batch)
+    assert (held[1:] == before[1:]).all()
+    assert (held[0] == 9).all()
+
+
+def test_the_next_batch_in_a_place_is_read_anew(taken: tuple[Any, _native.TakenBatch]) -> None:
+    """Pages that functions wrote to and others, in a mapping that is used again."""
+    reader, batch = taken
+    place = batch.place()
+    values = reader.open(batch.fd, place)["big"]
+    values[2:5] = 9
+    address = values.__array_interface__["data"][0]
+    del values
+    reader.end()
+    original = bytes(reader.open(batch.fd, place)["big"])
+    assert b"\x09" * 100 not in original
+    reader.end()
+    write_over(batch)
+    values = reader.open(batch.fd, place)["big"]
+    assert values.__array_interface__["data"][0] == address
+    assert (values[1:] == 5).all()
