@@ -9,7 +9,7 @@ jpeg: the same, behind Pillow's decoder, from JPEG of 500 x 375 (about 100 KB).
 tokens: a byte-level BPE tokenizer, made here, over documents of about 2 KB, 64 a batch, a batch a call.
 overhead: a function that returns its batch of 64 numbers, ids and text.
 mix: MixUp and CutMix of headrace.transforms and torchvision over batches in memory (not by default).
-CPU is user and system time of this process and its children, without the workers' start; "bare" is the
+CPU is user and system time of this process and its children in a second epoch; "bare" is the
 function over the same samples in memory, "loader" the loop over the loader alone. Medians of the rounds; on a
 machine that others use, "overhead_of_least" compares the least of each.
 """
@@ -107,17 +107,12 @@ def cpu_seconds() -> float:
     return sum(sum(process.cpu_times()[:2]) for process in (own, *own.children()))
 
 
-def measured(
-    batches: Iterable[Any], count: Callable[[Any], int] = lambda batch: 1
-) -> tuple[float, float, int]:
-    """(CPU s, wall s, things counted) of all batches but the first four, while workers start."""
-    stream = iter(batches)
-    for _ in range(4):
-        next(stream)
-    cpu, wall, things = cpu_seconds(), time.perf_counter(), 0
-    for batch in stream:
-        things += count(batch)
-    return cpu_seconds() - cpu, time.perf_counter() - wall, things
+def measured(loader: Any) -> tuple[float, int]:
+    """(CPU s, batches) of a second epoch: in the first one workers start and memory is touched first."""
+    for _ in loader:
+        pass
+    cpu, batches = cpu_seconds(), sum(1 for _ in loader)
+    return cpu_seconds() - cpu, batches
 
 
 def compare(
@@ -127,11 +122,11 @@ def compare(
     found: dict[str, list[float]] = {"loader": [], "bare": [], "mapped": []}
     for _ in range(rounds):
         with open_loader() as loader:
-            cpu, _, batches = measured(loader)
+            cpu, batches = measured(loader)
             found["loader"].append(cpu / batches * 1e3)
         found["bare"].append(bare() * 1e3)
         with mapped(open_loader()) as loader:
-            cpu, _, batches = measured(loader)
+            cpu, batches = measured(loader)
             found["mapped"].append(cpu / batches * 1e3)
     medians = {name: statistics.median(values) for name, values in found.items()}
     beside = [m - b - a for m, b, a in zip(found["mapped"], found["bare"], found["loader"], strict=True)]
