@@ -10,6 +10,7 @@ import numpy as np
 
 from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
+from headrace.loader.mapping import pipelines
 from headrace.loader.mapping.randomness import Randomness
 from headrace.loader.mapping.rows import About, assemble, make_batch, split
 from headrace.loader.mapping.stack import Allocate, stack
@@ -68,6 +69,8 @@ class Chain:
         self.names = [step.name for step in plan.steps]
         """Of the functions, for messages."""
         self._random = Randomness(plan.seed, seeds_globals)
+        if seeds_globals:
+            pipelines.adopt(step.fn for step in plan.steps)
         self._batch_type = plan.batch_type
         numbered = enumerate(plan.steps)
         self._runs = [list(run) for _, run in itertools.groupby(numbered, lambda each: each[1].per)]
@@ -111,6 +114,8 @@ class Chain:
         return make_batch(self._batch_type, columns, about)
 
     def _call(self, number: int, step: Step, value: Any) -> Any:
+        if step.by_keyword:
+            return step.fn(**value)
         if step.takes_rng:
             return step.fn(value, rng=self._random.generator(number))
         return step.fn(value)

@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from headrace.loader.mapping import pipelines
+
 __all__ = ["Randomness", "kept_globals"]
 
 _spare: np.random.MT19937 | None = None  # Takes 50 microseconds to make.
@@ -36,7 +38,8 @@ def _torch_generator() -> Any:
 class Randomness:
     """Generators of one thread.
 
-    :param seeds_globals: also seed ``random``, ``np.random`` and torch (on the CPU): 7 microseconds a sample.
+    :param seeds_globals: also seed ``random``, ``np.random``, torch (on the CPU) and Albumentations' pipelines: 7
+        microseconds a sample.
     """
 
     def __init__(self, seed: int, seeds_globals: bool) -> None:
@@ -55,6 +58,7 @@ class Randomness:
         generator = _torch_generator()
         if generator is not None:
             generator.manual_seed(number)
+        pipelines.seed(number)
 
     def generator(self, step: int) -> np.random.Generator:
         """The sample's numbers for a step: Philox with the key (seed, step) and the counter

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
+from headrace.loader.mapping.pipelines import is_pipeline
 
 __all__ = ["Plan", "Step", "make_collate", "make_filter", "make_map"]
 
@@ -23,6 +24,8 @@ class Step(NamedTuple):
     holes: str
     """Of a filter: ``"compact"`` or ``"mask"``."""
     takes_rng: bool
+    by_keyword: bool = False
+    """Takes the columns of a sample by their names, as Albumentations' pipelines do."""
 
     @property
     def name(self) -> str:
@@ -73,7 +76,8 @@ def _chosen(name: str, value: str, known: tuple[str, ...]) -> str:
 def _make(kind: str, fn: Any, per: str, holes: str) -> Step:
     if not callable(fn):
         raise InvalidArgumentError(f"{kind}: {fn!r:.200} is not callable")
-    return Step(kind, fn, per, holes, _takes_rng(fn))
+    by_keyword = kind == "map" and per == "sample" and is_pipeline(fn)
+    return Step(kind, fn, per, holes, _takes_rng(fn), by_keyword)
 
 
 def make_map(fn: Any, per: str) -> Step:

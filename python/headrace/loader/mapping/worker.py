@@ -51,6 +51,9 @@ def _load(plan_fd: int) -> Plan:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)
+    opencv = sys.modules.get("cv2")
+    if opencv is not None:
+        opencv.setNumThreads(1)
     return plan
 
 
