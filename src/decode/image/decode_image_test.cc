@@ -114,8 +114,8 @@ TEST(DecodeImage, DecodesOnlyWhatACropShows) {
   options.is_crop_random = true;
   for (const JpegForm& form :
        {JpegForm{}, JpegForm{.is_progressive = true}, JpegForm{.has_full_color = true},
-        JpegForm{.is_progressive = true, .has_full_color = true}, JpegForm{.channels = 1},
-        JpegForm{.channels = 4}}) {
+        JpegForm{.is_progressive = true, .has_full_color = true}, JpegForm{.lacks_scans = true},
+        JpegForm{.channels = 1}, JpegForm{.channels = 4}}) {
     const std::string file =
         make_jpeg(testing::gradient(size.height, size.width, form.channels), size, form);
     auto whole = decode_value({}, file);

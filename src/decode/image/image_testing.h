@@ -41,6 +41,7 @@ struct JpegForm {
   std::uint32_t channels = 3;
   int quality = 90;
   bool is_progressive = false;
+  bool lacks_scans = false;  ///< Progressive, of 3 channels: brightness and colours never refined.
   bool has_full_color = false;  ///< 4:4:4, else 4:2:0.
   int orientation = 0;          ///< In EXIF; 0: no EXIF.
 };
@@ -67,6 +68,11 @@ inline std::string make_jpeg(const std::vector<std::uint8_t>& pixels, ImageSize 
   jpeg_set_defaults(&to);
   jpeg_set_quality(&to, form.quality, TRUE);
   if (form.is_progressive) jpeg_simple_progression(&to);
+  constexpr jpeg_scan_info kFirstScans[] = {{3, {0, 1, 2}, 0, 0, 0, 1}, {1, {0}, 1, 63, 0, 2}};
+  if (form.lacks_scans) {
+    to.scan_info = kFirstScans;
+    to.num_scans = 2;
+  }
   if (form.has_full_color) to.comp_info[0].h_samp_factor = to.comp_info[0].v_samp_factor = 1;
   jpeg_start_compress(&to, TRUE);
   if (form.orientation > 0) {

@@ -123,12 +123,26 @@ void give_rows(Job& job, const CodecRequest& request, const Strip& strip, RowSin
   }
 }
 
+/// Whether libjpeg smooths over blocks, as it does where a progressive file lacks scans: then each
+/// block depends on its neighbours, and they on all columns.
+bool is_smoothed(const jpeg_decompress_struct& from) noexcept {
+  // Coefficients that it guesses; those of which all bits have come have 0.
+  constexpr int kGuessed = 9;
+  if (!from.progressive_mode || from.coef_bits == nullptr) return false;
+  for (int c = 0; c < from.num_components; ++c) {
+    for (int k = 1; k <= kGuessed; ++k) {
+      if (from.coef_bits[c][k] != 0) return true;
+    }
+  }
+  return false;
+}
+
 /// Limits what is decoded to the region's columns; returns how many more lie to its left.
 std::uint32_t crop_columns(jpeg_decompress_struct& from, const Rect& region) {
   // Upsampling looks 1 sample of colour, at most 4 pixels, to each side; 16 for good measure, as
   // what is taken begins at a whole block anyway.
   constexpr std::uint32_t kMargin = 16;
-  if (region.width + 4 * kMargin >= from.output_width) return region.x;
+  if (region.width + 4 * kMargin >= from.output_width || is_smoothed(from)) return region.x;
   JDIMENSION left = region.x > kMargin ? region.x - kMargin : 0;
   JDIMENSION width = std::min(region.x + region.width + kMargin, from.output_width) - left;
   jpeg_crop_scanline(&from, &left, &width);
