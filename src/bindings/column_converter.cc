@@ -217,9 +217,16 @@ std::optional<nb::dlpack::dtype> parse_dtype(std::string_view name) {
 
 nb::object make_array(std::byte* data, std::span<const std::size_t> shape, nb::dlpack::dtype dtype,
                       nb::handle owner) {
+  using enum nb::dlpack::dtype_code;
   nb::ndarray<nb::numpy> array(data, shape.size(), shape.data(), owner, nullptr, dtype,
                                nb::device::cpu::value, 0, 'C');
-  return nb::cast(std::move(array));
+  nb::object made = nb::cast(std::move(array));
+  if (dtype.bits != 64) return made;
+  // numpy has two types of 64-bit integers, and comes by this way to "long long";
+  // torch.from_numpy() and isinstance(x, numpy.int64) know only the other.
+  if (dtype.code == static_cast<std::uint8_t>(Int)) return made.attr("view")("int64");
+  if (dtype.code == static_cast<std::uint8_t>(UInt)) return made.attr("view")("uint64");
+  return made;
 }
 
 ColumnConverter::ColumnConverter(const OutputColumn& column, nb::object to_arrow)
