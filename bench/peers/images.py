@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """JPEGs (500 x 375, about 100 KB) to batches of 224 x 224 uint8, from S3: Headrace and its peers in one run.
 
-    pip install litdata mosaicml-streaming webdataset torchvision
+    pip install litdata mosaicml-streaming webdataset torchvision    (others: README.md)
     bench/peers/images.py --photos DIR --data /dev/shm/images --rounds 3 [--images 3000] [--mode resize,crop]
 
 --photos: a directory of photographs (Debian's plasma-workspace-wallpapers), which are cut into tiles. The same
 tiles are written as MDS, LitData chunks, WebDataset tars and files, and served by `headrace sim` (profile none)
-on loopback; `files` (a DataLoader), tf.data, DALI (its CPU pipeline) and SPDL read the local files. Each read is a fresh process with an empty cache,
+on loopback; `files` (a DataLoader), tf.data, DALI (its CPU pipeline), SPDL, Grain (ArrayRecord), megatron-energon (the tar files)
+and FFCV read local files. Each read is a fresh process with an empty cache,
 interleaved; CPU is user + system time of it and its children from the end of the imports to the last batch. Peers
 decode by torchvision (libjpeg-turbo) with transforms v2, in --workers processes (0: in their own).
 
@@ -27,14 +28,13 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from image_loaders import LOADERS, MODULES, ONLY_RESIZE, SIDE, TORCH, TORCHVISION, paths_of
 from tokens import cpu_seconds, start_simulator
 
-BATCH = 64
-SIDE = 224
 WIDTH, HEIGHT = 500, 375
 
 
@@ -116,215 +116,42 @@ def prepare(data: Path, photos: Path, count: int) -> None:
     (data / ".done").write_text(str(count))
 
 
-def transform(mode: str) -> Callable[[bytes], Any]:
-    """What peers do with a JPEG: one thread of torchvision."""
-    import torch
-    from torchvision.io import ImageReadMode, decode_jpeg
-    from torchvision.transforms import v2
+def prepare_own(data: Path, name: str) -> None:
+    """What only this peer reads, of the same JPEGs, once; in a process that has its packages."""
+    if name.startswith("grain") and not (data / "arrayrecord").exists():
+        from array_record.python.array_record_module import ArrayRecordWriter
 
-    torch.set_num_threads(1)
-    steps = (
-        v2.Resize((SIDE, SIDE), antialias=True)
-        if mode == "resize"
-        else v2.Compose([v2.RandomResizedCrop(SIDE, antialias=True), v2.RandomHorizontalFlip()])
-    )
+        (data / "arrayrecord").mkdir()
+        writer = ArrayRecordWriter(str(data / "arrayrecord" / "images.arrayrecord"), "group_size:1")
+        for path in paths_of(data):
+            writer.write(Path(path).read_bytes())
+        writer.close()
+    elif name == "megatron-energon" and not (data / "energon").exists():
+        from energon_images import prepare as prepare_energon
 
-    def apply(data: bytes) -> Any:
-        return steps(decode_jpeg(torch.frombuffer(bytearray(data), dtype=torch.uint8), ImageReadMode.RGB))
-
-    return apply
-
-
-def headrace_batches(endpoint: str, args: argparse.Namespace, exact: bool = True) -> Iterator[Any]:
-    import headrace as hr
-
-    how = {"resize": (SIDE, SIDE)} if args.mode == "resize" else {"random_resized_crop": SIDE, "flip": True}
-    decode = {"image": hr.decode.image(**how, exact=exact)}  # type: ignore[arg-type]
-    with hr.Loader("s3://bench/mds", endpoint=endpoint, batch_size=BATCH, decode=decode) as loader:
-        for batch in loader:
-            yield batch["image"]
+        prepare_energon(data / "buckets" / "bench" / "wds", data / "energon")
+    elif name == "ffcv" and not (data / "ffcv.beton").exists():
+        write_beton(data)
 
 
-def headrace_fast_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    yield from headrace_batches(endpoint, args, exact=False)
+def write_beton(data: Path) -> None:
+    from ffcv.fields import RGBImageField  # type: ignore[import-not-found]
+    from ffcv.writer import DatasetWriter  # type: ignore[import-not-found]
+    from PIL import Image
 
+    class Images:
+        paths = paths_of(data)
 
-def litdata_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    import litdata
-
-    downloader = litdata.streaming.downloader
-    downloader._OBSTORE_CLIENT_OPTIONS = {**(downloader._OBSTORE_CLIENT_OPTIONS or {}), "allow_http": True}
-    options = {
-        "endpoint_url": endpoint,
-        "config": __import__("botocore.config").config.Config(s3={"addressing_style": "path"}),
-    }
-    apply = transform(args.mode)
-
-    class Images(litdata.StreamingDataset):  # type: ignore[misc, name-defined]
-        def __getitem__(self, index: Any) -> Any:
-            return apply(super().__getitem__(index)["image"])
-
-    dataset = Images(
-        input_dir=litdata.streaming.resolver.Dir(path=str(args.cache), url="s3://bench/litdata"),
-        shuffle=True,
-        storage_options=options,
-        drop_last=False,
-    )
-    yield from litdata.StreamingDataLoader(dataset, batch_size=BATCH, num_workers=args.workers)
-
-
-def mosaic_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    from streaming import StreamingDataset
-    from torch.utils.data import DataLoader
-
-    os.environ["S3_ENDPOINT_URL"] = endpoint
-    apply = transform(args.mode)
-
-    class Images(StreamingDataset):  # type: ignore[misc]
-        def __getitem__(self, index: Any) -> Any:
-            return apply(super().__getitem__(index)["image"])
-
-    dataset = Images(remote="s3://bench/mds", local=str(args.cache), shuffle=True, batch_size=BATCH)
-    yield from DataLoader(dataset, batch_size=BATCH, num_workers=args.workers)
-
-
-def webdataset_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    import webdataset
-    from torch.utils.data import DataLoader
-
-    apply = transform(args.mode)
-    names = sorted(p.name for p in (args.data / "buckets/bench/wds").iterdir())
-    # By curl, without a signature.
-    urls = [f"pipe:curl -s -f {endpoint}/bench/wds/{name}" for name in names]
-    dataset = (
-        webdataset.WebDataset(urls, shardshuffle=100, empty_check=False)
-        .shuffle(1000)
-        .map(lambda sample: (apply(sample["jpg"]),))
-        .batched(BATCH)
-    )
-    for (batch,) in DataLoader(dataset, batch_size=None, num_workers=args.workers):
-        yield batch
-
-
-def files_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    from torch.utils.data import DataLoader, Dataset
-
-    apply = transform(args.mode)
-    paths = sorted((args.data / "files").iterdir())
-
-    class Files(Dataset[Any]):
         def __len__(self) -> int:
-            return len(paths)
+            return len(self.paths)
 
         def __getitem__(self, index: int) -> Any:
-            return apply(paths[index].read_bytes())
+            return (Image.open(self.paths[index]),)
 
-    yield from DataLoader(Files(), batch_size=BATCH, shuffle=True, num_workers=args.workers)
-
-
-def paths_of(args: argparse.Namespace) -> list[str]:
-    return sorted(map(str, (args.data / "files").iterdir()))
-
-
-def tfdata_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    import tensorflow as tf  # type: ignore[import-not-found]
-
-    def resize(data: Any) -> Any:
-        return tf.image.resize(
-            tf.io.decode_jpeg(data, 3, dct_method="INTEGER_ACCURATE"), (SIDE, SIDE), antialias=True
-        )
-
-    def crop(data: Any) -> Any:
-        begin, size, _ = tf.image.sample_distorted_bounding_box(
-            tf.io.extract_jpeg_shape(data),
-            tf.zeros((1, 0, 4)),
-            area_range=(0.08, 1.0),
-            aspect_ratio_range=(3 / 4, 4 / 3),
-            use_image_if_no_bounding_boxes=True,
-        )
-        window = tf.stack([begin[0], begin[1], size[0], size[1]])
-        image = tf.io.decode_and_crop_jpeg(data, window, 3, dct_method="INTEGER_ACCURATE")
-        return tf.image.random_flip_left_right(tf.image.resize(image, (SIDE, SIDE), antialias=True))
-
-    steps = resize if args.mode == "resize" else crop
-    paths = paths_of(args)
-    dataset = (
-        tf.data.Dataset.from_tensor_slices(paths)
-        .shuffle(len(paths))
-        .map(lambda path: tf.cast(steps(tf.io.read_file(path)), tf.uint8), num_parallel_calls=args.workers)
-        .batch(BATCH)
-        .prefetch(2)
+    writer = DatasetWriter(
+        str(data / "ffcv.beton"), {"image": RGBImageField(write_mode="jpg")}, num_workers=1
     )
-    for batch in dataset:
-        yield batch.numpy()
-
-
-def dali_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    from nvidia.dali import fn, pipeline_def, types  # type: ignore[import-not-found]
-
-    @pipeline_def(batch_size=BATCH, num_threads=args.workers, device_id=None)  # type: ignore[untyped-decorator]
-    def pipeline() -> Any:
-        data, _ = fn.readers.file(files=paths_of(args), random_shuffle=True)
-        if args.mode == "resize":
-            images = fn.decoders.image(data, device="cpu", output_type=types.RGB)
-        else:
-            images = fn.decoders.image_random_crop(
-                data, device="cpu", output_type=types.RGB, random_area=(0.08, 1.0)
-            )
-        images = fn.resize(images, size=(SIDE, SIDE), interp_type=types.INTERP_LINEAR, antialias=True)
-        return images if args.mode == "resize" else fn.flip(images, horizontal=fn.random.coin_flip())
-
-    running = pipeline()
-    running.build()
-    for _ in range(len(paths_of(args)) // BATCH):
-        (batch,) = running.run()
-        yield batch.as_array()
-
-
-def spdl_batches(endpoint: str, args: argparse.Namespace) -> Iterator[Any]:
-    import random
-
-    import spdl.io  # type: ignore[import-not-found]
-    from spdl.pipeline import PipelineBuilder  # type: ignore[import-not-found]
-
-    paths = paths_of(args)
-    random.shuffle(paths)
-    batches = [paths[i : i + BATCH] for i in range(0, len(paths), BATCH)]
-
-    def load(batch: list[str]) -> Any:
-        frames = spdl.io.load_image_batch(batch, width=SIDE, height=SIDE, pix_fmt="rgb24")
-        return spdl.io.to_numpy(frames)
-
-    built = PipelineBuilder().add_source(batches).pipe(load, concurrency=args.workers).add_sink(2)
-    pipeline = built.build(num_threads=args.workers)
-    with pipeline.auto_stop():
-        yield from pipeline.get_iterator()
-
-
-LOADERS: dict[str, Callable[[str, argparse.Namespace], Iterator[Any]]] = {
-    "headrace": headrace_batches,
-    "headrace-fast": headrace_fast_batches,
-    "litdata": litdata_batches,
-    "mosaicml-streaming": mosaic_batches,
-    "webdataset": webdataset_batches,
-    "files": files_batches,
-    "tfdata": tfdata_batches,
-    "dali": dali_batches,
-    "spdl": spdl_batches,
-}
-MODULES = {
-    "headrace": "headrace",
-    "headrace-fast": "headrace",
-    "litdata": "litdata",
-    "mosaicml-streaming": "streaming",
-    "webdataset": "webdataset",
-    "tfdata": "tensorflow",
-    "dali": "nvidia.dali",
-    "spdl": "spdl.io",
-}
-TORCH = ("litdata", "mosaicml-streaming", "webdataset", "files")
-ONLY_RESIZE = ("spdl",)
-"""No random resized crop there that decodes and resizes in one call."""
+    writer.from_indexed_dataset(Images())
 
 
 def peak_rss_mib() -> float:
@@ -335,10 +162,11 @@ def peak_rss_mib() -> float:
 
 def child(args: argparse.Namespace) -> None:
     """One epoch in this process."""
-    if args.child in TORCH:
+    if args.child in TORCHVISION:
         import torchvision.transforms.v2  # noqa: F401
     if args.child in MODULES:
         __import__(MODULES[args.child])
+    prepare_own(args.data, args.child)
     started, cpu = time.monotonic(), cpu_seconds()
     first, images = 0.0, 0
     for batch in LOADERS[args.child](args.endpoint, args):
