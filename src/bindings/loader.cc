@@ -402,15 +402,7 @@ void close(PyLoader& self) {
   self.parts.drop();
 }
 
-}  // namespace
-
-void bind_loader(nb::module_& m) {
-  nb::list causes;
-  for (int cause = 0; cause < static_cast<int>(StallCause::kCount); ++cause) {
-    causes.append(stall_cause_name(static_cast<StallCause>(cause)));
-  }
-  m.attr("STALL_CAUSES") = nb::tuple(causes);
-  m.def("find_quarantined", &find_quarantined_ranges, nb::arg("dataset"), nb::arg("rows"));
+void bind_what_loaders_return(nb::module_& m) {
   nb::class_<TakenBatch>(m, "TakenBatch")
       .def_prop_ro("ids", &TakenBatch::ids)
       .def_prop_ro("epoch", [](const TakenBatch& self) { return self.owner->batch().epoch(); })
@@ -422,6 +414,18 @@ void bind_loader(nb::module_& m) {
   nb::class_<PyState>(m, "LoaderState").def("text", [](const PyState& self) {
     return self.write();
   });
+}
+
+}  // namespace
+
+void bind_loader(nb::module_& m) {
+  nb::list causes;
+  for (int cause = 0; cause < static_cast<int>(StallCause::kCount); ++cause) {
+    causes.append(stall_cause_name(static_cast<StallCause>(cause)));
+  }
+  m.attr("STALL_CAUSES") = nb::tuple(causes);
+  m.def("find_quarantined", &find_quarantined_ranges, nb::arg("dataset"), nb::arg("rows"));
+  bind_what_loaders_return(m);
   nb::class_<PyLoader>(m, "Loader")
       .def(
           "__init__",
