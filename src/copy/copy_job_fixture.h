@@ -41,11 +41,6 @@ inline std::string checksum_of(const std::string& text) {
 
 class CopyJobTest : public ::testing::Test {
  protected:
-  CopyJobTest() {
-    auto pool = SlabPool::create({});
-    EXPECT_TRUE(pool);
-    pool_ = *std::move(pool);
-  }
   static std::unique_ptr<Store> open(const std::string& url) {
     StoreOptions options;
     options.url = url;
@@ -98,7 +93,7 @@ class CopyJobTest : public ::testing::Test {
   }
 
   TemporaryDirectory directory_;
-  std::unique_ptr<SlabPool> pool_;
+  std::unique_ptr<SlabPool> pool_ = *SlabPool::create({});
   Status status_;
   std::vector<CopyFailure> failures_;
   std::vector<CopyEvent> events_;

@@ -61,26 +61,20 @@ ObjectSettings squeezed(ObjectSettings settings) {
 TEST_P(StoreContract, AWriteHasItsSettingsOrFails) {
   const ObjectSettings settings = settings_for(store());
   const ObjectSettings all = common_settings();
-  Request request = put_request("dir/x", "0123456789");
-  request.settings = &all;
-  const Completion done = run_one(std::move(request));
+  const Status status = put_with("dir/x", all);
   if (settings != all) {
-    EXPECT_EQ(done.status.code(), Code::kUnsupported) << done.status.message();
+    EXPECT_EQ(status.code(), Code::kUnsupported) << status.message();
     EXPECT_EQ(store().head("dir/x").error().code(), Code::kNotFound);
   }
   if (settings.empty()) return;
-  Request kept = put_request("dir/x", "0123456789");
-  kept.settings = &settings;
-  ASSERT_TRUE(run_one(std::move(kept)).status.ok());
+  ASSERT_TRUE(put_with("dir/x", settings).ok());
   EXPECT_EQ(told(store().head("dir/x")), squeezed(settings));
   EXPECT_EQ(get("dir/x", 0, 10), "0123456789");
 }
 
 TEST_P(StoreContract, AReadTellsSettingsWhereItIsAskedTo) {
   const ObjectSettings settings = settings_for(store());
-  Request request = put_request("x", "0123456789");
-  request.settings = &settings;
-  ASSERT_TRUE(run_one(std::move(request)).status.ok());
+  ASSERT_TRUE(put_with("x", settings).ok());
   Request read = get_request("x", 2, 3);
   read.wants_details = true;
   const Completion done = run_one(std::move(read));
@@ -141,9 +135,7 @@ TEST_P(StoreContract, AnUploadHasItsSettingsOrFails) {
 
 TEST_P(StoreContract, ACopyKeepsSettingsThatItDoesNotReplace) {
   const ObjectSettings settings = settings_for(store());
-  Request request = put_request("from", "0123456789");
-  request.settings = &settings;
-  ASSERT_TRUE(run_one(std::move(request)).status.ok());
+  ASSERT_TRUE(put_with("from", settings).ok());
   ASSERT_TRUE(store().copy("from", "same"));
   ObjectSettings own;
   own.content_type = "text/plain";
@@ -170,10 +162,7 @@ TEST_P(StoreContract, SettingsThatNoHeaderCanHoldAreRefused) {
   bad[4].cache_control = " no-cache";
   for (int i = 0; i <= 64; ++i) bad[5].metadata["n" + std::to_string(i)] = "v";
   for (const ObjectSettings& settings : bad) {
-    Request request = put_request("x", "1");
-    request.settings = &settings;
-    EXPECT_THAT(run_one(std::move(request)).status.code(),
-                AnyOf(Code::kInvalidArgument, Code::kUnsupported));
+    EXPECT_THAT(put_with("x", settings).code(), AnyOf(Code::kInvalidArgument, Code::kUnsupported));
     EXPECT_FALSE(store().create_upload("x", {.stop = {}, .settings = &settings}));
     EXPECT_FALSE(store().check_settings(settings).ok());
   }

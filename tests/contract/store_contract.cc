@@ -140,6 +140,12 @@ Completion StoreContract::run_one(Request request) {
   return done.empty() ? Completion() : std::move(done.front());
 }
 
+Status StoreContract::put_with(std::string_view key, const ObjectSettings& settings) {
+  Request request = put_request(key, "0123456789");
+  request.settings = &settings;
+  return std::move(run_one(std::move(request)).status);
+}
+
 std::string StoreContract::put(std::string_view key, std::string_view bytes) {
   Completion done = run_one(put_request(key, bytes));
   EXPECT_TRUE(done.status.ok()) << done.status.message();

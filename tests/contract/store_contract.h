@@ -80,6 +80,8 @@ class StoreContract : public ::testing::TestWithParam<ContractCase> {
 
   /// Writes an object; returns its version.
   std::string put(std::string_view key, std::string_view bytes);
+  /// Writes ten digits with these settings.
+  Status put_with(std::string_view key, const ObjectSettings& settings);
   /// Reads [offset, offset + length), which must succeed.
   std::string get(std::string_view key, std::uint64_t offset_bytes, std::uint64_t length_bytes);
   std::vector<std::string> keys_below(const std::string& prefix);

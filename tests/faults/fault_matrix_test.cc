@@ -49,19 +49,14 @@ class FaultMatrix : public ::testing::TestWithParam<PollerKind> {
 };
 
 TEST_P(FaultMatrix, TwoPercentSlowDown) {
-  SimBehaviour behaviour;
-  behaviour.throttle_rate = 0.02;
-  start(behaviour);
+  start(SimBehaviour{.throttle_rate = 0.02});
   expect_all_right(run());
   EXPECT_GT(metric_of(*store_, "store.retries"), 0);
   EXPECT_GT(metric_of(*store_, "store.throttles"), 0);
 }
 
 TEST_P(FaultMatrix, OnePercentOfFirstBytesLate) {
-  SimBehaviour behaviour;
-  behaviour.slow_first_byte_rate = 0.01;
-  behaviour.slow_first_byte_ms = 5000;
-  start(behaviour);
+  start(SimBehaviour{.slow_first_byte_rate = 0.01, .slow_first_byte_ms = 5000});
   RangeWorkload::Shape shape;
   shape.count = 2000;
   expect_all_right(run(shape));
@@ -70,41 +65,31 @@ TEST_P(FaultMatrix, OnePercentOfFirstBytesLate) {
 }
 
 TEST_P(FaultMatrix, ResetsInMidBody) {
-  SimBehaviour behaviour;
-  behaviour.reset_rate = 0.05;
-  start(behaviour);
+  start(SimBehaviour{.reset_rate = 0.05});
   expect_all_right(run());
   EXPECT_GT(metric_of(*store_, "store.retries"), 0);
 }
 
 TEST_P(FaultMatrix, ConnectionsDroppedInsteadOfAnswers) {
-  SimBehaviour behaviour;
-  behaviour.drop_rate = 0.05;
-  start(behaviour);
+  start(SimBehaviour{.drop_rate = 0.05});
   expect_all_right(run());
 }
 
 TEST_P(FaultMatrix, Truncation) {
-  SimBehaviour behaviour;
-  behaviour.truncate_rate = 0.05;
-  start(behaviour);
+  start(SimBehaviour{.truncate_rate = 0.05});
   expect_all_right(run());
   EXPECT_GT(metric_of(*store_, "store.retries"), 0);
 }
 
 TEST_P(FaultMatrix, BodiesThatStall) {
-  SimBehaviour behaviour;
-  behaviour.stall_rate = 0.02;
-  behaviour.stall_ms = 600'000;
-  start(behaviour);
+  start(SimBehaviour{.stall_rate = 0.02, .stall_ms = 600'000});
   options_.progress_timeout = std::chrono::milliseconds(300);
   expect_all_right(run());
   EXPECT_GT(metric_of(*store_, "store.timeouts"), 0);
 }
 
 TEST_P(FaultMatrix, CorruptBytesAreFoundByTheStoresChecksum) {
-  SimBehaviour none;
-  start(none);
+  start(SimBehaviour{});
   open();
   // Uploads leave their checksum with the object; files that merely lie there have none.
   auto pool = *SlabPool::create({});
@@ -130,17 +115,14 @@ TEST_P(FaultMatrix, CorruptBytesAreFoundByTheStoresChecksum) {
 }
 
 TEST_P(FaultMatrix, WrongContentRange) {
-  SimBehaviour behaviour;
-  behaviour.wrong_range_rate = 0.05;
-  start(behaviour);
+  start(SimBehaviour{.wrong_range_rate = 0.05});
   const Outcomes outcomes = run();
   EXPECT_EQ(outcomes.failed(), outcomes.count(Code::kCorrupt)) << outcomes.first_failure;
   EXPECT_GT(outcomes.ok, 300U);
 }
 
 TEST_P(FaultMatrix, ChangedVersionIsAnErrorNeverAMixture) {
-  SimBehaviour none;
-  start(none);
+  start(SimBehaviour{});
   open();
   RangeWorkload::Shape shape;
   for (const std::string& key : world_->keys) {
@@ -250,17 +232,15 @@ TEST_P(FaultMatrix, ExpiredCredentialsThatCannotBeRenewedAreDenied) {
 }
 
 TEST_P(FaultMatrix, EverythingAtOnce) {
-  SimBehaviour behaviour;
-  behaviour.throttle_rate = 0.02;
-  behaviour.error_rate = 0.01;
-  behaviour.reset_rate = 0.02;
-  behaviour.truncate_rate = 0.02;
-  behaviour.drop_rate = 0.01;
-  behaviour.request_timeout_rate = 0.01;
-  behaviour.slow_first_byte_rate = 0.005;
-  behaviour.slow_first_byte_ms = 1000;
-  behaviour.close_after_requests = 20;
-  start(behaviour);
+  start(SimBehaviour{.slow_first_byte_rate = 0.005,
+                     .slow_first_byte_ms = 1000,
+                     .throttle_rate = 0.02,
+                     .error_rate = 0.01,
+                     .request_timeout_rate = 0.01,
+                     .drop_rate = 0.01,
+                     .reset_rate = 0.02,
+                     .truncate_rate = 0.02,
+                     .close_after_requests = 20});
   RangeWorkload::Shape shape;
   shape.count = 1000;
   expect_all_right(run(shape));
@@ -269,10 +249,7 @@ TEST_P(FaultMatrix, EverythingAtOnce) {
 // The process of the workload is stopped in the middle and goes on later: its timers then all are
 // due, but the bytes have been in the sockets for long.
 TEST_P(FaultMatrix, ProcessStoppedAndResumed) {
-  SimBehaviour behaviour;
-  behaviour.first_byte_p50_ms = 5;
-  behaviour.first_byte_p99_ms = 10;
-  start(behaviour);
+  start(SimBehaviour{.first_byte_p50_ms = 5, .first_byte_p99_ms = 10});
   const std::string endpoint = "HEADRACE_FAULT_CHILD=" + world_->server->endpoint();
   const std::string poller = GetParam() == PollerKind::kUring ? "HEADRACE_FAULT_POLLER=uring"
                                                               : "HEADRACE_FAULT_POLLER=epoll";
