@@ -4,10 +4,10 @@
 /// store and touches no more memory than that takes. A closed loop without I/O, clocks or threads.
 ///
 /// Law (docs/design/0039): what is read ahead grows while the reader waits, this room is what holds
-/// reads back, and the store takes at once what it is given; and a step that brought no more, by the
-/// bytes a second that came and by the time that each request took, is taken back. How many requests
-/// a store takes is found by its own control (docs/design/0012); requests beyond that only wait
-/// there.
+/// reads back, and the store takes at once what it is given; and a step that brought no more, by
+/// the bytes a second that came and by the time that each request took, is taken back. How many
+/// requests a store takes is found by its own control (docs/design/0012); requests beyond that only
+/// wait there.
 ///
 /// Place: a loader asks one before each read, for as long as it lives, so that an epoch begins with
 /// what the one before has found; all other readers ask through ReadBudget. Threads: its owner's.
