@@ -33,9 +33,9 @@ class FileWalker {
   };
 
   /// The next file that `pager` wants; or, when `rolls_directories`, the next directory that has
-  /// files below it, or may not be read. It stays the next until pop(). nullptr at the end. Errors: kNotFound (no
-  /// root), kDenied (a directory that cannot be read, a file that cannot be looked at), others of
-  /// errno_status().
+  /// files below it, or may not be read. It stays the next until pop(). nullptr at the end. Errors:
+  /// kNotFound (no root), kDenied (a directory that cannot be read, a file that cannot be looked
+  /// at), others of errno_status().
   Result<const Entry*> peek(const ListPager& pager, bool rolls_directories);
   /// Of the file that peek() found.
   const struct stat& info() const noexcept { return info_; }
