@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from typing_extensions import Unpack
 
+    from headrace._native import TakenBatch
     from headrace.loader.mapping.steps import Step
     from headrace.loader.options import LoaderOptions, Options
     from headrace.loader.reader import Reader
@@ -322,13 +323,13 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         self._received(batch)
         return batch
 
-    def _take(self) -> _native.TakenBatch | None:
+    def _take(self) -> TakenBatch | None:
         """The next batch, for whoever hands it to other processes (:meth:`_share`)."""
         taken = self._native.take()
         self._received(taken)
         return taken
 
-    def _received(self, batch: Batch | _native.TakenBatch | None) -> None:
+    def _received(self, batch: Batch | TakenBatch | None) -> None:
         self._is_placed = False
         if batch is not None and batch.replaced and not self._has_warned:
             self._warn()
