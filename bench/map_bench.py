@@ -7,6 +7,8 @@ Needs torch, torchvision and transformers. Data is made in a temporary directory
 images: torchvision's RandomResizedCrop(224) and flip over arrays of 3 x 375 x 500, 64 a batch.
 jpeg: the same, behind Pillow's decoder, from JPEG of 500 x 375 (about 100 KB).
 tokens: a byte-level BPE tokenizer, made here, over documents of about 2 KB, 64 a batch, a batch a call.
+beside: images once more, with the function's own CPU measured within the workers: what they and the caller's
+thread use beside it, while all run as they do together (not by default).
 overhead: a function that returns its batch of 64 numbers, ids and text.
 mix: MixUp and CutMix of headrace.transforms and torchvision over batches in memory (not by default).
 CPU is user and system time of this process and its children in a second epoch; "bare" is the
@@ -53,6 +55,16 @@ class Augment:
 
     def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
         return {"image": self.transform(sample["image"])}
+
+
+class Timed(Augment):
+    """Tells what it used of the CPU."""
+
+    def __call__(self, sample: dict[str, Any]) -> dict[str, Any]:
+        begun = time.thread_time()
+        made = super().__call__(sample)
+        made["cpu_ms"] = (time.thread_time() - begun) * 1e3
+        return made
 
 
 class Decode(Augment):
@@ -167,6 +179,35 @@ def images(root: Path, workers: int, rounds: int) -> dict[str, Any]:
     return compare(open_loader, bare, lambda loader: loader.map(augment, workers=workers), rounds)
 
 
+def children_ms() -> float:
+    """CPU of all threads of the children."""
+    stats = [
+        path.read_text().split()
+        for child in psutil.Process().children()
+        for path in Path(f"/proc/{child.pid}/task").glob("*/schedstat")
+    ]
+    return sum(int(stat[0]) for stat in stats) / 1e6
+
+
+def beside(root: Path, workers: int, rounds: int) -> dict[str, Any]:
+    path, augment = write_images(root / "images", 1024), Timed()
+    found: dict[str, list[float]] = {"function": [], "worker": [], "caller": []}
+    for _ in range(rounds):
+        loader = headrace.torch.Loader(path, batch_size=64, memory="1GiB", index_cache="")
+        with loader.map(augment, workers=workers) as mapped:
+            for _ in mapped:
+                pass
+            children, caller = children_ms(), time.thread_time()
+            used = [float(batch["cpu_ms"].sum()) for _ in range(3) for batch in mapped]
+            found["function"].append(sum(used) / len(used))
+            found["caller"].append((time.thread_time() - caller) * 1e3 / len(used))
+            found["worker"].append((children_ms() - children) / len(used) - found["function"][-1])
+    shares = [(w + c) / f for f, w, c in zip(*found.values(), strict=True)]
+    medians = {f"{name}_ms": round(statistics.median(values), 2) for name, values in found.items()}
+    spread = [round(f(shares), 3) for f in (statistics.median, min, max)]
+    return {**medians, "above_function": spread}
+
+
 def jpeg(root: Path, workers: int, rounds: int) -> dict[str, Any]:
     path, decode = write_jpegs(root / "jpegs", 1024), Decode()
     options: dict[str, Any] = {"batch_size": 64, "memory": "256MiB", "index_cache": ""}
@@ -265,7 +306,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--cases", default="images,jpeg,tokens,overhead")
     arguments = parser.parse_args()
-    cases = {"images": images, "jpeg": jpeg, "tokens": tokens, "overhead": overhead, "mix": mix}
+    cases = {
+        "images": images,
+        "jpeg": jpeg,
+        "tokens": tokens,
+        "overhead": overhead,
+        "beside": beside,
+        "mix": mix,
+    }
     with tempfile.TemporaryDirectory(dir="/dev/shm") as root:
         for name in arguments.cases.split(","):
             print(
