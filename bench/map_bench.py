@@ -8,7 +8,7 @@ images: torchvision's RandomResizedCrop(224) and flip over arrays of 3 x 375 x 5
 jpeg: the same, behind Pillow's decoder, from JPEG of 500 x 375 (about 100 KB).
 tokens: a byte-level BPE tokenizer, made here, over documents of about 2 KB, 64 a batch, a batch a call.
 beside: images once more, with the function's own CPU measured within the workers: what they and the caller's
-thread use beside it, while all run as they do together (not by default).
+thread use beside it, and beside one torch.stack of the results, which any loop does (not by default).
 overhead: a function that returns its batch of 64 numbers, ids and text.
 mix: MixUp and CutMix of headrace.transforms and torchvision over batches in memory (not by default).
 CPU is user and system time of this process and its children in a second epoch; "bare" is the
@@ -191,8 +191,10 @@ def children_ms() -> float:
 
 def beside(root: Path, workers: int, rounds: int) -> dict[str, Any]:
     path, augment = write_images(root / "images", 1024), Timed()
-    found: dict[str, list[float]] = {"function": [], "worker": [], "caller": []}
+    found: dict[str, list[float]] = {"function": [], "stack": [], "worker": [], "caller": []}
+    crops = [torch.zeros(3, 224, 224, dtype=torch.uint8) for _ in range(64)]
     for _ in range(rounds):
+        found["stack"].append(timed(lambda: torch.stack(crops), 12) * 1e3)
         loader = headrace.torch.Loader(path, batch_size=64, memory="1GiB", index_cache="")
         with loader.map(augment, workers=workers) as mapped:
             for _ in mapped:
@@ -202,7 +204,7 @@ def beside(root: Path, workers: int, rounds: int) -> dict[str, Any]:
             found["function"].append(sum(used) / len(used))
             found["caller"].append((time.thread_time() - caller) * 1e3 / len(used))
             found["worker"].append((children_ms() - children) / len(used) - found["function"][-1])
-    shares = [(w + c) / f for f, w, c in zip(*found.values(), strict=True)]
+    shares = [(w + c - s) / (f + s) for f, s, w, c in zip(*found.values(), strict=True)]
     medians = {f"{name}_ms": round(statistics.median(values), 2) for name, values in found.items()}
     spread = [round(f(shares), 3) for f in (statistics.median, min, max)]
     return {**medians, "above_function": spread}
