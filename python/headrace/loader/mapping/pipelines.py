@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["adopt", "is_pipeline", "seed"]
+from headrace.loader.mapping.steps import ALBUMENTATIONS, is_pipeline
 
-_LIBRARY = "albumentations"
+__all__ = ["adopt", "seed"]
+
 _DEPTH = 4
 """From a function to an object, to its list, to a pipeline in it, and one more."""
 _MOST_ITEMS = 100
@@ -27,17 +28,10 @@ _state: Any = _numbers.state
 _numpy, _python = np.random.Generator(_numbers), random.Random(0)
 
 
-def is_pipeline(value: Any) -> bool:
-    """Whether it is a transform of Albumentations, or several together."""
-    return hasattr(type(value), "set_random_state") and any(
-        each.__module__.partition(".")[0] == _LIBRARY for each in type(value).__mro__
-    )
-
-
 def adopt(functions: Iterable[Callable[..., Any]]) -> None:
     """Lets the pipelines that these functions refer to draw from this process's one generator. Those that a function
     makes or imports when it is called are not found."""
-    if _LIBRARY not in sys.modules:
+    if ALBUMENTATIONS not in sys.modules:
         return
     for pipeline in _pipelines(functions):
         pipeline.set_random_state(_numpy, _python)
@@ -45,7 +39,7 @@ def adopt(functions: Iterable[Callable[..., Any]]) -> None:
 
 def seed(number: int) -> None:
     """What adopted pipelines draw next follows from these 64 bits."""
-    if _LIBRARY not in sys.modules:
+    if ALBUMENTATIONS not in sys.modules:
         return
     _python.seed(number)
     _state["state"]["key"][0] = number

@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 from headrace.data.batch import Batch
 from headrace.errors import InvalidArgumentError
-from headrace.loader.mapping.pipelines import is_pipeline
 
-__all__ = ["Plan", "Step", "make_collate", "make_filter", "make_map"]
+__all__ = ["ALBUMENTATIONS", "Plan", "Step", "is_pipeline", "make_collate", "make_filter", "make_map"]
+
+ALBUMENTATIONS = "albumentations"
+"""The package whose pipelines are seeded, and called with a sample's columns by their names."""
 
 
 class Step(NamedTuple):
@@ -56,6 +58,13 @@ class Plan(NamedTuple):
     def is_torch(self) -> bool:
         """The functions see tensors of torch in place of arrays."""
         return self.batch_type is not Batch
+
+
+def is_pipeline(value: Any) -> bool:
+    """Whether it is a transform of Albumentations, or several together."""
+    return hasattr(type(value), "set_random_state") and any(
+        each.__module__.partition(".")[0] == ALBUMENTATIONS for each in type(value).__mro__
+    )
 
 
 def _takes_rng(fn: Callable[..., Any]) -> bool:
