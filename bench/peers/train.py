@@ -9,7 +9,7 @@ TFRecord, MDS and tar files, served by `headrace sim` (profile none) on loopback
 files. Each loader delivers what is stored, as it is cheapest for it: nothing is decoded. Each run is a fresh
 process with an empty cache, interleaved; CPU is user and system time of it and its children from the end of the
 imports on, without the simulator's. Peers run --workers processes or threads that stay from epoch to epoch.
-Accelerators a core: utilisation divided by cores used.
+Accelerators a core: utilisation divided by cores used, CPU by the seconds of the epochs, as `headrace bench train` has it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import statistics
 import subprocess
 import sys
 import tarfile
-import time
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -195,10 +194,9 @@ def child(args: argparse.Namespace) -> None:
     __import__(module)
     if args.child in ("mosaicml-streaming", "webdataset"):
         __import__("torch")
-    started, cpu = time.monotonic(), cpu_seconds()
+    cpu = cpu_seconds()
     loading = make(args.endpoint, args)
     logs = emulation.train([loading], epochs=args.epochs, compute_seconds=STEP_SECONDS)
-    seconds = time.monotonic() - started
     del loading  # Workers end, and their CPU counts.
     row = summarize(
         logs,
@@ -207,7 +205,8 @@ def child(args: argparse.Namespace) -> None:
         record_bytes=WORKLOAD.record_bytes,
         bar=WORKLOAD.bar,
     )
-    cores = (cpu_seconds() - cpu) / seconds
+    cpu = cpu_seconds() - cpu
+    cores = cpu / sum(row["epoch_seconds"])
     print(
         json.dumps(
             {
@@ -215,8 +214,8 @@ def child(args: argparse.Namespace) -> None:
                 "steps": row["steps"],
                 "utilisation": row["utilisation"],
                 "later_epochs": row["utilisation_later_epochs"],
-                "cpu_s": cores * seconds,
-                "cpu_ms_a_step": cores * seconds / row["steps"] * 1000,
+                "cpu_s": cpu,
+                "cpu_ms_a_step": cpu / row["steps"] * 1000,
                 "wait_p99_ms": row["wait_p99_s"] * 1000,
                 "accelerators_a_core": row["utilisation"] / cores,
             }
