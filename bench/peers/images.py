@@ -22,10 +22,8 @@ from __future__ import annotations
 import argparse
 import io
 import json
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -33,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from image_loaders import LOADERS, MODULES, ONLY_RESIZE, SIDE, TORCH, TORCHVISION, paths_of
-from tokens import cpu_seconds, start_simulator
+from tokens import cpu_seconds, empty_cache, run_peer, start_simulator
 
 WIDTH, HEIGHT = 500, 375
 
@@ -189,11 +187,7 @@ def child(args: argparse.Namespace) -> None:
 
 
 def run_child(name: str, mode: str, endpoint: str, args: argparse.Namespace) -> dict[str, Any]:
-    cache = args.data / "cache"
-    shutil.rmtree(cache, ignore_errors=True)
-    cache.mkdir()
-    for leftover in Path("/dev/shm").glob("0000*"):
-        leftover.unlink()  # mosaicml-streaming's shared memory of an earlier run
+    cache = empty_cache(args.data)
     command = [
         args.python.get(name, sys.executable),
         __file__,
@@ -205,13 +199,7 @@ def run_child(name: str, mode: str, endpoint: str, args: argparse.Namespace) -> 
         endpoint,
     ]
     command += ["--cache", str(cache), "--data", str(args.data), "--workers", str(args.workers)]
-    paths = [args.path[name]] if name in args.path else []
-    environment = os.environ | {"PYTHONPATH": ":".join([*paths, os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{name} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
+    return run_peer(name, command, args.path)
 
 
 def summary(results: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

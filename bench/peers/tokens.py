@@ -23,6 +23,7 @@ import statistics
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -155,18 +156,31 @@ def child(name: str, endpoint: str, cache: Path) -> None:
     )
 
 
-def run_child(name: str, endpoint: str, data: Path) -> dict[str, Any]:
+def empty_cache(data: Path) -> Path:
+    """A folder that nothing of an earlier run is in."""
     cache = data / "cache"
     shutil.rmtree(cache, ignore_errors=True)
     cache.mkdir()
     for leftover in Path("/dev/shm").glob("0000*"):
-        leftover.unlink()  # mosaicml-streaming's shared memory of an earlier run
-    command = [sys.executable, __file__, "--child", name, "--endpoint", endpoint, "--cache", str(cache)]
-    done = subprocess.run(command, capture_output=True, text=True)
+        leftover.unlink()  # mosaicml-streaming's shared memory
+    return cache
+
+
+def run_peer(name: str, command: list[str], paths: Mapping[str, str]) -> dict[str, Any]:
+    """The last line of what a program prints, which finds the packages of ``paths[name]`` first."""
+    path = [paths[name]] if name in paths else []
+    environment = os.environ | {"PYTHONPATH": ":".join([*path, os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     if done.returncode:
         raise SystemExit(f"{name} failed:\n{done.stderr[-3000:]}")
     result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
     return result
+
+
+def run_child(name: str, endpoint: str, data: Path) -> dict[str, Any]:
+    cache = empty_cache(data)
+    command = [sys.executable, __file__, "--child", name, "--endpoint", endpoint, "--cache", str(cache)]
+    return run_peer(name, command, {})
 
 
 def start_simulator(data: Path, *options: str) -> tuple[subprocess.Popen[str], str]:

@@ -20,7 +20,6 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tarfile
 from collections.abc import Callable, Iterator
@@ -28,7 +27,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from tokens import cpu_seconds, start_simulator
+from tokens import cpu_seconds, empty_cache, run_peer, start_simulator
 
 from headrace.bench import emulation
 from headrace.bench.generate import generate
@@ -224,21 +223,11 @@ def child(args: argparse.Namespace) -> None:
 
 
 def run_child(name: str, endpoint: str, args: argparse.Namespace) -> dict[str, Any]:
-    cache = args.data / "cache"
-    shutil.rmtree(cache, ignore_errors=True)
-    cache.mkdir()
-    for leftover in Path("/dev/shm").glob("0000*"):
-        leftover.unlink()  # mosaicml-streaming's shared memory of an earlier run
+    cache = empty_cache(args.data)
     command = [sys.executable, __file__, "--child", name, "--endpoint", endpoint, "--cache", str(cache)]
     for option in ("data", "workers", "samples", "epochs"):
         command += [f"--{option}", str(getattr(args, option))]
-    paths = [args.path[name]] if name in args.path else []
-    environment = os.environ | {"PYTHONPATH": ":".join([*paths, os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{name} failed:\n{done.stderr[-3000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
-    return result
+    return run_peer(name, command, args.path)
 
 
 def summary(results: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
