@@ -16,7 +16,6 @@ last batch.
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import io
 import json
@@ -31,6 +30,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from tokens import make_parser
 
 SAMPLE_BYTES = 4096
 TOKENS = SAMPLE_BYTES // 2
@@ -409,10 +410,7 @@ def summarise(case: str, results: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=Path("/dev/shm/headrace-formats"))
+    parser = make_parser(__doc__, "/dev/shm/headrace-formats")
     parser.add_argument("--samples", type=int, default=262_144)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--cases", default=",".join(CASES))

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 from image_loaders import LOADERS, MODULES, ONLY_RESIZE, SIDE, TORCH, TORCHVISION, paths_of
-from tokens import cpu_seconds, empty_cache, run_peer, start_simulator
+from tokens import cpu_seconds, empty_cache, named, run_peer, start_simulator
 
 WIDTH, HEIGHT = 500, 375
 
@@ -215,11 +215,6 @@ def summary(results: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
             "first_batch_ms": round(1000 * statistics.median(r["first_batch_s"] for r in runs)),
             "peak_rss_mib": round(statistics.median(r["peak_rss_mib"] for r in runs)),
         }
-
-
-def named(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    return name, value
 
 
 def main() -> None:

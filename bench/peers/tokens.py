@@ -217,11 +217,21 @@ def summary(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
+def named(text: str) -> tuple[str, str]:
+    name, _, value = text.partition("=")
+    return name, value
+
+
+def make_parser(description: str | None, data: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--data", type=Path, default=Path("/dev/shm/headrace-tokens"))
+    parser.add_argument("--data", type=Path, default=Path(data))
+    return parser
+
+
+def main() -> None:
+    parser = make_parser(__doc__, "/dev/shm/headrace-tokens")
     parser.add_argument("--samples", type=int, default=262_144)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--loaders", default=",".join(LOADERS))

@@ -27,7 +27,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from tokens import cpu_seconds, empty_cache, run_peer, start_simulator
+from tokens import cpu_seconds, empty_cache, make_parser, named, run_peer, start_simulator
 
 from headrace.bench import emulation
 from headrace.bench.generate import generate
@@ -242,16 +242,8 @@ def summary(results: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         yield row | {"spread": f"{min(a_core):.1f}..{max(a_core):.1f}"}
 
 
-def named(text: str) -> tuple[str, str]:
-    name, _, value = text.partition("=")
-    return name, value
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=Path("/dev/shm/headrace-train"))
+    parser = make_parser(__doc__, "/dev/shm/headrace-train")
     parser.add_argument("--samples", type=int, default=3200)
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=3)
