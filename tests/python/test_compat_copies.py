@@ -222,6 +222,25 @@ def test_the_limit_holds_in_all_processes(
     assert not [name for name in names(local) if name.endswith(".tmp")]
 
 
+def test_a_shard_that_gets_its_name_during_the_count_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dataset = open_both(write(tmp_path / "remote"), tmp_path / "local", cache_limit="1mb")
+    dataset.prepare_shard(2)
+    used, path = dataset.cache_usage, tmp_path / "local" / SHARD
+    partial, list_names = path.with_name(f"{SHARD}.tmp"), os.listdir
+    path.rename(partial)
+
+    def list_and_go_on(directory: str) -> list[str]:
+        found = list_names(directory)
+        partial.rename(path)
+        partial.touch()  # by another process, which did not see the name yet
+        return found
+
+    monkeypatch.setattr(os, "listdir", list_and_go_on)
+    assert dataset.cache_usage == used
+
+
 def test_the_shard_used_longest_ago_goes_first(tmp_path: Path) -> None:
     remote, local = write(tmp_path / "remote"), tmp_path / "local"
     dataset = open_both(remote, local, cache_limit="1mb")

@@ -250,5 +250,5 @@ def test_bench_load_draws_its_run(cli: Any, tmp_path: Path) -> None:
     assert done.json()["samples"] == 300
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert rows(page.read_text())["samples"] == ["300"]
-    mistake = cli("bench", "load", str(data), "--sweep", "--html", str(page))
+    mistake = cli("bench", "load", str(data), "--html", str(tmp_path / "run.doc"))
     assert (mistake.code, mistake.err.count("\n")) == (1, 1)

@@ -58,6 +58,12 @@ class TailTest : public TransferTest {
     ASSERT_EQ(handle_->submit({&request, 1}), 1U);
     is_sent_.acquire();
   }
+  /// Counts a special request before the test learns of it. Returns how many came before.
+  int count_special() {
+    const int before = special_count_++;
+    is_sent_.release();
+    return before;
+  }
   /// A get that waits becomes late.
   void make_late() { clock_.advance(25ms); }
   /// A right answer, a byte at a time, while drops_ come.
@@ -162,8 +168,7 @@ class TailTest : public TransferTest {
 TEST_P(TailTest, LateGetIsHedgedOnAnotherConnection) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    is_sent_.release();
-    special_count_++ == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
+    count_special() == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
   });
   submit_special();
   make_late();
@@ -183,8 +188,7 @@ TEST_P(TailTest, LateGetIsHedgedOnAnotherConnection) {
 TEST_P(TailTest, FirstAttemptMayStillWin) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    is_sent_.release();
-    if (special_count_++ > 0) return peer.wait_for_client_to_leave();
+    if (count_special() > 0) return peer.wait_for_client_to_leave();
     go_.acquire();
     server_->answer(request, peer);
   });
@@ -201,8 +205,7 @@ TEST_P(TailTest, FirstAttemptMayStillWin) {
 TEST_P(TailTest, FailureOfOneAttemptLeavesTheOther) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    is_sent_.release();
-    if (special_count_++ > 0) return peer.send(ScriptedServer::head(503, 8) + "SlowDown");
+    if (count_special() > 0) return peer.send(ScriptedServer::head(503, 8) + "SlowDown");
     go_.acquire();
     server_->answer(request, peer);
   });
@@ -218,8 +221,7 @@ TEST_P(TailTest, FailureOfOneAttemptLeavesTheOther) {
 TEST_P(TailTest, BothAttemptsFailingIsARetry) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    is_sent_.release();
-    if (special_count_++ >= 2) return server_->answer(request, peer);
+    if (count_special() >= 2) return server_->answer(request, peer);
     go_.acquire();
     peer.reset();
   });
@@ -252,8 +254,7 @@ TEST_P(TailTest, CancelEndsBothAttempts) {
 TEST_P(TailTest, DeadlineThatPassesWhileLateIsTheEnd) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    is_sent_.release();
-    special_count_++ == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
+    count_special() == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
   });
   for (int i = 0; i < 20; ++i) {
     special_count_ = 0;
@@ -271,9 +272,7 @@ TEST_P(TailTest, DeadlineThatPassesWhileLateIsTheEnd) {
 TEST_P(TailTest, CancelOfALateGetStartsNothing) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    const bool is_first = special_count_++ == 0;  // before the test goes on and sets it to 0
-    is_sent_.release();
-    is_first ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
+    count_special() == 0 ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
   });
   for (std::uint64_t tag = 100; tag < 120; ++tag) {
     special_count_ = 0;
@@ -290,8 +289,7 @@ TEST_P(TailTest, CancelOfALateGetStartsNothing) {
 TEST_P(TailTest, StoresWordOnOneAttemptEndsBoth) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    is_sent_.release();
-    if (special_count_++ == 0) return peer.wait_for_client_to_leave();
+    if (count_special() == 0) return peer.wait_for_client_to_leave();
     peer.send(ScriptedServer::head(404, 7) + "no such");
   });
   submit_special();
@@ -307,8 +305,7 @@ TEST_P(TailTest, RedirectOfOneAttemptIsFollowed) {
   ScriptedServer other;
   start_warm([&](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
-    is_sent_.release();
-    if (special_count_++ == 0) return peer.wait_for_client_to_leave();
+    if (count_special() == 0) return peer.wait_for_client_to_leave();
     peer.send(ScriptedServer::head(
         307, 0, "Location: http://127.0.0.1:" + std::to_string(other.port()) + "/x\r\n"));
   });

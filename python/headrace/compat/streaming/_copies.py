@@ -301,9 +301,6 @@ class Room:
         seen: set[int] = set()
         for path in self._listed():
             size, used_at, inode = _look(path)
-            if not inode and path in self._partial:  # it has got its name meanwhile
-                path = self._partial[path]
-                size, used_at, inode = _look(path)
             if inode in seen:
                 continue
             seen.add(inode)
@@ -315,13 +312,19 @@ class Room:
         return used, [(used_at, size, number) for number, (used_at, size) in shards.items()]
 
     def _listed(self) -> Iterator[str]:
-        """Files that count."""
+        """Files that count.
+
+        One that is being made may get its name between the listing and the look at it, and another process
+        that wanted it, too, may have begun an empty one beside it: both places are looked at, in this order.
+        """
         for directory in self._directories:
             with contextlib.suppress(FileNotFoundError):
                 for name in os.listdir(directory):
                     path = os.path.join(directory, name)
                     if path in self._shard_of or path in self._partial or path in self._indexes:
                         yield path
+                    if path in self._partial:
+                        yield self._partial[path]
 
     @property
     def used(self) -> int:
