@@ -8,8 +8,8 @@ Sets of 4 KiB samples behind `headrace sim` are read for some epochs, each by a 
 the memory and what the case names: mds (uint16 tokens, shuffled), mds-in-order, mds-py1e (Mosaic's order), mixture
 (two parts of it), tar, tfrecord, litdata, parquet, files (20 KB each). A rate is GB of samples a second in one epoch,
 the ramp at its begin included; steady is what came from a quarter of the last epoch to 19 twentieths. The knee is
-the best of `headrace bench fetch` on the same store in the same run, with reads of 1 and 8 MiB, of files as large as
-they are.
+the best of `headrace bench fetch` on the same store in the same run, with 16, 64 and 256 reads of 1 and 8 MiB under
+way, of files as large as they are.
 
 Profiles: those of `headrace sim`; far has 100 ms and 200 MB/s a connection, tenfold 600 ms and 1.25 GB/s in all: 750
 MB under way, as on 100 Gbit/s. Client and simulator share the machine's cores: where no link limits, the knee of two
@@ -131,8 +131,8 @@ def run(codes: list[list[str]], env: dict[str, str]) -> list[Any]:
 
 
 def knee(name: str, parts: str, env: dict[str, str]) -> float:
-    words = ["bench", "fetch", f"s3://bucket/{name}/", "--part-bytes", parts, "--json"]
-    (found,) = run([["-m", "headrace.cli", *words]], env)
+    words = ["bench", "fetch", f"s3://bucket/{name}/", "--part-bytes", parts, "--in-flight", "16,64,256"]
+    (found,) = run([["-m", "headrace.cli", *words, "--json"]], env)
     return max(float(row["gb_per_s"]) for row in found["rows"])
 
 

@@ -12,6 +12,9 @@
 // requests take no longer than before, no more where they take twice as long because the way (or
 // the processor) is full. But that is too much where a larger room is full of what has come and
 // waits for its turn. So the geometric mean of both counts.
+//
+// A step that was taken back is tried again as it was: its memory has been touched, and the first
+// look at it may have been wrong. Only what is larger than all before goes by small steps.
 #include "io/read_ahead_room.h"
 
 #include <algorithm>
@@ -27,8 +30,10 @@ constexpr std::uint64_t kSmallStep = 4;
 /// Of what proportion would give, a step must bring this part: as in BBR's start-up (Cardwell et
 /// al., "BBR: Congestion-Based Congestion Control", ACM Queue 2016).
 constexpr double kLeastGain = 0.25;
-/// Rooms full until the next step is tried after one was of no use; doubles each time.
-constexpr std::uint32_t kFirstRest = 16;
+/// Rooms full until the next step is tried after one was of no use; doubles each time. It begins
+/// low because the first looks are the least sure (memory that is touched first, connections that
+/// are opened), and because the step that is tried again touches no more memory than the last.
+constexpr std::uint32_t kFirstRest = 2;
 constexpr std::uint32_t kLongestRest = 1024;
 /// A store has held back a request that was not sent for this part of its time.
 constexpr int kHeldPart = 4;
@@ -117,7 +122,8 @@ void ReadAheadRoom::grow(const Found& found) noexcept {
   smaller_bytes_ = ahead_bytes_;
   smaller_ = found;
   const std::uint64_t step = is_near_ ? ahead_bytes_ / kSmallStep + 1 : ahead_bytes_;
-  ahead_bytes_ = std::min(most_ahead_bytes_, ahead_bytes_ + step);
+  ahead_bytes_ = std::min(most_ahead_bytes_, std::max(ahead_bytes_ + step, touched_bytes_));
+  touched_bytes_ = ahead_bytes_;
   phase_ = Phase::kFill;
 }
 

@@ -73,7 +73,8 @@ class ReadAheadRoom {
   std::uint64_t fixed_bytes_ = 0;
   std::uint64_t most_ahead_bytes_ = 0;
   std::uint64_t ahead_bytes_ = 0;
-  std::uint64_t found_bytes_ = 0;  ///< What proved to be of use.
+  std::uint64_t found_bytes_ = 0;    ///< What proved to be of use.
+  std::uint64_t touched_bytes_ = 0;  ///< The largest step so far.
   Phase phase_ = Phase::kFill;
   std::uint64_t smaller_bytes_ = 0;  ///< Before the last step; 0: none is being judged.
   Found smaller_;

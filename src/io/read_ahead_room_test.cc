@@ -160,6 +160,17 @@ TEST(ReadAheadRoom, TakesBackAStepThatBroughtNothing) {
   EXPECT_LE(run.ahead(), found + found / 4 + 1);
 }
 
+TEST(ReadAheadRoom, AStepThatWasTakenBackByMistakeComesAgainSoon) {
+  RoomRun run(512 * kMiB, 576 * kMiB, 4096 * kMiB);
+  const Way way{455e6, 0.13};
+  run.run(way, 0.3);
+  const std::uint64_t grown = run.ahead();
+  for (int i = 0; i < 1000 && run.ahead() >= grown; ++i) run.run_at(4e8, 0.01);  // it is touched
+  ASSERT_LT(run.ahead(), grown);
+  run.run(way, 3);
+  EXPECT_GE(way.goodput(run.ahead()), 0.9 * way.full());
+}
+
 TEST(ReadAheadRoom, WhileOneReadHoldsEverythingUpNothingGrows) {
   ReadAheadRoom room;
   room.begin(0, 64 * kMiB, 4096 * kMiB);
