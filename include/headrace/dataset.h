@@ -49,6 +49,9 @@ std::string_view format_name(Format format) noexcept;
 std::vector<std::string_view> format_names();
 /// Errors: kInvalidArgument (lists format_names()).
 Result<Format> parse_format(std::string_view name);
+/// What set_format() takes besides: names of one kind of files, where a format reads several:
+/// "parquet", "arrow" and "lance" of kTable.
+std::vector<std::string_view> format_kinds();
 
 /// One column of every sample.
 struct Column {
@@ -157,6 +160,8 @@ enum class OnBrokenShard : std::uint8_t {
 
 struct DatasetOptions {
   Format format = Format::kAuto;
+  /// One of format_kinds(), which the files must be of; empty: any that the format reads.
+  std::string kind = {};
   /// Aim for the encoded size of a block, bytes. Larger: fewer requests, more memory per lane,
   /// coarser shuffle. 64 KiB .. 1 GiB; 0: 8 MiB, less for datasets below 8 GiB (a 1024th of them,
   /// at least 1 MiB).
@@ -208,6 +213,10 @@ struct DatasetOptions {
   /// Called from the opening thread with (shards done, shards in all) while an index is built.
   std::function<void(std::uint64_t, std::uint64_t)> progress = {};
 };
+
+/// Sets `format`, and `kind` where the name is one of format_kinds(). Errors: kInvalidArgument
+/// (lists all names).
+Status set_format(DatasetOptions& options, std::string_view name);
 
 class Dataset {
  public:

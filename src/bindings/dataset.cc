@@ -26,7 +26,7 @@ OptionTable<DatasetOptions> make_dataset_table() {
   return {
       {"format",
        [](DatasetOptions& options, nb::handle value) {
-         options.format = value_or_raise(parse_format(nb::cast<std::string>(value)));
+         raise_if_error(set_format(options, nb::cast<std::string>(value)));
        }},
       {"block_bytes", plain(&DatasetOptions::block_bytes)},
       {"index_cache_dir", plain(&DatasetOptions::index_cache_dir)},
@@ -197,6 +197,7 @@ std::vector<std::uint32_t> block_samples(const Dataset& dataset) {
 
 void bind_dataset(nb::module_& m) {
   m.def("format_names", &format_names);
+  m.def("format_kinds", &format_kinds);
   m.def("build_index", &build_index_bytes, nb::arg("store"), nb::kw_only(),
         nb::arg("progress") = nb::none(), nb::arg("options"));
   m.def("rebuild_index_json", &rebuild_index_json, nb::arg("store"), nb::kw_only(),

@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from conftest import write_numbers
+from pyarrow import feather
+from pyarrow import parquet as pq
 from test_tokens_numpy import write_megatron
 
 import headrace as hr
@@ -43,10 +46,9 @@ def test_all_orders_that_are_named_exist(data: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("parquet", "table"),
-        ("arrow", "table"),
-        ("lance", "table"),
-        ("Parquet", "table"),
+        ("Parquet", "parquet"),
+        ("petastorm", "parquet"),
+        ("feather", "arrow"),
         ("jsonl", "text"),
         ("MDS", "mds"),
         ("tar", "webdataset"),
@@ -62,11 +64,36 @@ def test_what_others_call_a_format_is_translated(data: Path, name: str, meant: s
 def test_an_unknown_format_names_all(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(hr.InvalidArgumentError) as caught:
         hr.Dataset(data, format="hdf5")
-    assert all(f" {name}" in str(caught.value) for name in _native.format_names())
+    names = [*_native.format_names(), *_native.format_kinds()]
+    assert all(f" {name}" in str(caught.value) for name in names)
     assert "table (Parquet, Arrow, Feather, Lance)" in str(caught.value)
     with pytest.raises(SystemExit):
-        main(["inspect", str(data), "--format", "parquet"])
-    assert "is called table (Parquet, Arrow" in capsys.readouterr().err
+        main(["inspect", str(data), "--format", "tar"])
+    assert "is called webdataset (tars)" in capsys.readouterr().err
+
+
+def test_kinds_of_tables_are_names_of_formats(tmp_path: Path) -> None:
+    table = pa.table({"n": list(range(30))})
+    folders = {kind: tmp_path / kind for kind in ("parquet", "arrow", "lance")}
+    for folder in folders.values():
+        folder.mkdir()
+    pq.write_table(table, folders["parquet"] / "a.parquet")
+    feather.write_feather(table, folders["arrow"] / "a.arrow", compression="uncompressed")
+    pytest.importorskip("lance").write_dataset(table, folders["lance"] / "t.lance")
+    folders["lance"] /= "t.lance"
+    assert sorted(folders) == sorted(_native.format_kinds())
+    for kind, folder in folders.items():
+        with hr.Dataset(folder, format=kind) as dataset:
+            assert (dataset.format, len(dataset)) == ("table", 30)
+        for other in folders.keys() - {kind}:
+            for opening in (hr.Dataset, write_index):
+                with pytest.raises(hr.InvalidArgumentError, match=f"'{other}'.* of format '{kind}'"):
+                    opening(folder, format=other)
+        write_index(folder, format=kind)  # found by what opens it from here on
+        with pytest.raises(hr.InvalidArgumentError, match=f"{kind}: format='"):
+            hr.Dataset(folder, format=next(iter(folders.keys() - {kind})))
+    with pytest.raises(hr.HeadraceError):
+        hr.Dataset(write_numbers(tmp_path / "mds", 4), format="parquet")
 
 
 @pytest.mark.parametrize("format", ["auto", "mds"])

@@ -46,7 +46,7 @@ Format = Annotated[
     str,
     typer.Option(
         "--format",
-        help=f"auto (found from content), {', '.join(_native.format_names()[1:])}.",
+        help=f"auto (found from content), {', '.join([*_native.format_names()[1:], *_native.format_kinds()])}.",
     ),
 ]
 

@@ -37,7 +37,8 @@ class Dataset(live.Closing):
         fingerprint follow from their order. They may lie in different stores and be of different formats, but
         have equal columns.
     :param format: ``"auto"`` (found from the content), or ``"mds"``, ``"webdataset"``, ``"raw"``,
-        ``"litdata"``, ``"tfrecord"``, ``"text"``, ``"tokens"``, ``"numpy"``, ``"table"``, ``"arrayrecord"``,
+        ``"litdata"``, ``"tfrecord"``, ``"text"``, ``"tokens"``, ``"numpy"``, ``"table"`` (also
+        ``"parquet"``, ``"arrow"``, ``"lance"``, which it must then be), ``"arrayrecord"``,
         ``"csv"``.
     :param memory: limit of the bytes under way while reading.
     :param block_bytes: encoded size of a block, about; a loader reads and shuffles by blocks. Default: 8 MiB,

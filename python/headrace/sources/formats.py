@@ -23,7 +23,8 @@ _READS = {
     "csv": "CSV, TSV",
 }
 _ALSO_CALLED = {
-    **dict.fromkeys(("parquet", "arrow", "ipc", "feather", "lance", "petastorm"), "table"),
+    **dict.fromkeys(("ipc", "feather"), "arrow"),
+    "petastorm": "parquet",
     **dict.fromkeys(("jsonl", "json", "ndjson", "txt"), "text"),
     **dict.fromkeys(("tar", "wds", "energon", "wids"), "webdataset"),
     **dict.fromkeys(("megatron", "bin"), "tokens"),
@@ -43,7 +44,7 @@ _INDEXED_BY_IDX = (".bin", ".tar", ".tfrecord", ".tfrecords")
 def check_format(name: str) -> None:
     """Raises InvalidArgumentError for what is no name of a format: with the name of the one that reads it, else with
     all that there are."""
-    known = _native.format_names()
+    known = [*_native.format_names(), *_native.format_kinds()]
     if name in known:
         return
     lower = str(name).lower()

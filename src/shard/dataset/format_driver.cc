@@ -1,6 +1,7 @@
 #include "shard/dataset/format_driver.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -52,14 +53,32 @@ std::vector<std::string_view> format_names() {
   return names;
 }
 
+std::vector<std::string_view> format_kinds() {
+  std::vector<std::string_view> kinds;
+  for (const detail::FormatDriver* driver : detail::all_formats())
+    kinds.insert(kinds.end(), driver->kinds.begin(), driver->kinds.end());
+  return kinds;
+}
+
 Result<Format> parse_format(std::string_view text) {
   if (text == "auto") return Format::kAuto;
   for (const detail::FormatDriver* driver : detail::all_formats())
     if (driver->name == text) return driver->id;
-  std::string known;
-  for (const std::string_view name : format_names())
-    known += fmt::format("{}'{}'", known.empty() ? "" : ", ", name);
-  return Status(Code::kInvalidArgument, fmt::format("format='{}': must be one of {}", text, known));
+  return Status(Code::kInvalidArgument, fmt::format("format='{}': must be one of '{}'", text,
+                                                    fmt::join(format_names(), "', '")));
+}
+
+Status set_format(DatasetOptions& options, std::string_view name) {
+  for (const detail::FormatDriver* driver : detail::all_formats()) {
+    if (std::find(driver->kinds.begin(), driver->kinds.end(), name) == driver->kinds.end())
+      continue;
+    options.format = driver->id;
+    options.kind = name;
+    return Status();
+  }
+  HEADRACE_TRY_ASSIGN(options.format, parse_format(name));
+  options.kind.clear();
+  return Status();
 }
 
 }  // namespace headrace

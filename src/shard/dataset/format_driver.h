@@ -67,6 +67,9 @@ struct IndexJsonDriver {
 struct FormatDriver {
   Format id = Format::kAuto;  ///< Stands in index files.
   std::string_view name;      ///< What users write as format=.
+  /// Names of the kinds of files that it reads, which users may write instead: `build` and `make`
+  /// then refuse all others (DatasetOptions::kind).
+  std::span<const std::string_view> kinds = {};
 
   // What it claims by name: asked where content says nothing.
   std::span<const std::string_view> endings = {};                ///< Of keys.

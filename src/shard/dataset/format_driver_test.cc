@@ -56,10 +56,23 @@ TEST(FormatDriver, OneTakesWhatNobodyKnows) {
 }
 
 TEST(Format, RefusesOtherNames) {
-  auto parsed = parse_format("parquet");
+  auto parsed = parse_format("hdf5");
   ASSERT_FALSE(parsed.has_value());
   EXPECT_EQ(parsed.error().code(), Code::kInvalidArgument);
-  EXPECT_NE(parsed.error().message().find("parquet"), std::string_view::npos);
+  EXPECT_NE(parsed.error().message().find("hdf5"), std::string_view::npos);
+  DatasetOptions options;
+  EXPECT_EQ(set_format(options, "hdf5").code(), Code::kInvalidArgument);
+}
+
+TEST(Format, KindsAreNamesAsWell) {
+  for (const std::string_view kind : format_kinds()) {
+    DatasetOptions options;
+    ASSERT_TRUE(set_format(options, kind).ok());
+    EXPECT_NE(format_name(options.format), kind) << "two words for one thing";
+    EXPECT_EQ(options.kind, kind);
+    ASSERT_TRUE(set_format(options, format_name(options.format)).ok());
+    EXPECT_EQ(options.kind, "");
+  }
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ Result<std::string> build_files_index(const BuildContext& context,
                                    context.side_files, context.broken, context.is_sure};
   TableFiles files(files_context, objects, common);
   HEADRACE_TRY(files.read_all());
+  HEADRACE_TRY(check_table_kind(files.kind(), options.kind).annotate(context.store.url()));
   TableLayout layout;
   layout.kind = files.kind();
   layout.where = context.options.row_groups_where;
@@ -195,8 +196,11 @@ bool is_lance_manifest(const ObjectInfo& object) noexcept {
 
 Result<std::string> build_table_index(const BuildContext& context,
                                       const std::vector<ObjectInfo>& objects) {
-  if (std::any_of(objects.begin(), objects.end(), is_lance_manifest))
+  if (std::any_of(objects.begin(), objects.end(), is_lance_manifest)) {
+    HEADRACE_TRY(
+        check_table_kind(TableKind::kLance, context.options.kind).annotate(context.store.url()));
     return build_lance_index(context, objects);
+  }
   // What lies beside the data as a rule (README.md, dataset_info.json) is none.
   std::vector<ObjectInfo> data = sort_candidates(objects).data;
   if (data.empty()) data = objects;

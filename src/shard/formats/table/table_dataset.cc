@@ -274,8 +274,10 @@ class TableDataset final : public IndexedDataset {
 
 }  // namespace
 
-Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts) {
+Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts,
+                                                          const DatasetOptions& options) {
   HEADRACE_TRY_ASSIGN(TableLayout layout, parse_table_layout(parts.view.layout()));
+  HEADRACE_TRY(check_table_kind(layout.kind, options.kind).annotate(parts.url));
   if (parts.view.columns().size() < layout.partitions.size())
     return Status(Code::kCorrupt, "dataset index: fewer columns than partitions");
   for (const ShardRecord& shard : parts.view.shards()) {

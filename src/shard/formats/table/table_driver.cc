@@ -6,12 +6,14 @@ namespace headrace::detail {
 namespace {
 
 constexpr std::string_view kTableEndings[] = {".parquet", ".arrow"};
+constexpr std::string_view kTableKinds[] = {"parquet", "arrow", "lance"};
 
 }  // namespace
 
 constinit const FormatDriver kTableDriver{
     .id = Format::kTable,
     .name = "table",
+    .kinds = kTableKinds,
     .endings = kTableEndings,
     .claims_listing =
         [](std::span<const ObjectInfo> objects) noexcept {
@@ -22,8 +24,7 @@ constinit const FormatDriver kTableDriver{
     .companion_key = kCommonMetadataKey,
     .reads = {.columns = true, .row_groups_where = true},
     .build = build_table_index,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_table_dataset(std::move(parts)); },
+    .make = make_table_dataset,
 };
 
 }  // namespace headrace::detail

@@ -26,6 +26,7 @@ bool is_lance_manifest(const ObjectInfo& object) noexcept;
 Result<std::string> build_table_index(const BuildContext& context,
                                       const std::vector<ObjectInfo>& objects);
 
-Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts);
+Result<std::shared_ptr<const Dataset>> make_table_dataset(DatasetParts parts,
+                                                          const DatasetOptions& options);
 
 }  // namespace headrace::detail

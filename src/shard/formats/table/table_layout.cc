@@ -1,5 +1,7 @@
 #include "shard/formats/table/table_layout.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <nlohmann/json.hpp>
 
@@ -53,6 +55,13 @@ void each_partition(std::string_view key, const Take& take) {
 
 std::string_view table_kind_name(TableKind kind) noexcept {
   return kKindNames[static_cast<std::size_t>(kind)];
+}
+
+Status check_table_kind(TableKind kind, std::string_view wanted) {
+  const std::string_view format = kind == TableKind::kIpc ? "arrow" : table_kind_name(kind);
+  if (wanted.empty() || wanted == format) return Status();
+  return Status(Code::kInvalidArgument,
+                fmt::format("format='{}', but this is a table of format '{}'", wanted, format));
 }
 
 std::string write_table_layout(const TableLayout& layout) {

@@ -17,6 +17,8 @@ namespace headrace::detail {
 
 enum class TableKind : std::uint8_t { kParquet, kIpc, kLance };
 std::string_view table_kind_name(TableKind kind) noexcept;
+/// Whether files of this kind are what DatasetOptions::kind asks for. Errors: kInvalidArgument.
+Status check_table_kind(TableKind kind, std::string_view wanted);
 
 /// What files of one schema and writer share.
 struct TableHead {
