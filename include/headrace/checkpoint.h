@@ -12,10 +12,12 @@
 /// caller's (python/headrace/checkpoint/).
 ///
 /// Threads: each object has one owner at a time.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -81,6 +83,13 @@ struct PieceValues {
   bool is_zero = false;  ///< All bytes are; also where there is none.
 };
 
+/// Secret of a process, under which it tags blocks: 16 bytes of chance.
+using TagKey = std::array<std::byte, 16>;
+
+/// GMAC-AES-128 of a block under a TagKey. Two blocks that differ have the same tag with a chance
+/// below 2^-117, whoever chose their bytes, as long as the key and the tags stay in the process.
+using BlockTag = std::array<std::byte, 16>;
+
 /// What has been written.
 struct DataFile {
   std::uint64_t size_bytes = 0;
@@ -89,6 +98,8 @@ struct DataFile {
   /// Of each piece in the order given: a sum for each kSumBlockBytes.
   std::vector<std::vector<std::uint32_t>> sums;
   std::vector<PieceValues> values;  ///< Of each piece; nothing is seen without `scan_values`.
+  /// Of each piece a tag for each kSumBlockBytes; empty without `tag_key`.
+  std::vector<std::vector<BlockTag>> tags;
 };
 
 enum class WrittenCheck : std::uint8_t {
@@ -103,6 +114,7 @@ struct WriteOptions {
   std::uint32_t parts_in_flight = 16;
   bool scan_values = true;
   WrittenCheck check = WrittenCheck::kAuto;
+  std::optional<TagKey> tag_key = {};  ///< With it blocks are tagged, for find_unchanged().
 };
 
 /// Writes one data file. Memory comes from the client's pool, a part at a time, and goes back when
@@ -131,6 +143,20 @@ class DataWriter {
  protected:
   DataWriter() = default;
 };
+
+/// What a piece was when it was written: DataFile's of it, of a writer with the same TagKey.
+struct WrittenPiece {
+  std::uint64_t length_bytes = 0;
+  std::span<const std::uint32_t> sums;
+  std::span<const BlockTag> tags;
+};
+
+/// Which pieces (addresses of `length_bytes` each) have the bytes that were written, by the sum and
+/// the tag of every block. A piece is read up to its first block that differs. Errors: kInternal
+/// (no AES in this OpenSSL).
+Result<std::vector<bool>> find_unchanged(std::span<const std::byte* const> sources,
+                                         std::span<const WrittenPiece> pieces, const TagKey& key,
+                                         std::uint32_t threads, const Pause& pause);
 
 /// A part of a shared file that has arrived.
 struct SharedPart {

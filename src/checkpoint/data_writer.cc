@@ -18,6 +18,7 @@
 
 #include "base/crc32c.h"
 #include "base/mutex.h"
+#include "checkpoint/block_tagger.h"
 #include "checkpoint/part_map.h"
 #include "checkpoint/part_sink.h"
 #include "checkpoint/value_scan.h"
@@ -44,11 +45,13 @@ class Writer final : public DataWriter {
         part_sums_(map_.count()),
         halves_(map_.count()),
         sums_(layout_.pieces().size()),
+        tags_(options_.tag_key ? layout_.pieces().size() : 0),
         not_finite_(layout_.pieces().size()),
         has_other_than_zero_(layout_.pieces().size()) {
     for (const Piece& piece : layout_.pieces()) kinds_.push_back(number_kind(piece.dtype));
     for (std::size_t i = 0; i < sums_.size(); ++i) {
       sums_[i].resize((layout_.places()[i].length_bytes + kSumBlockBytes - 1) / kSumBlockBytes);
+      if (!tags_.empty()) tags_[i].resize(sums_[i].size());
     }
   }
 
@@ -87,6 +90,7 @@ class Writer final : public DataWriter {
       file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));
     join_halves();
     file.sums = std::move(sums_);
+    file.tags = std::move(tags_);
     for (std::size_t i = 0; i < not_finite_.size(); ++i) {
       const bool is_zero = options_.scan_values && !has_other_than_zero_[i];
       file.values.push_back({.not_finite = not_finite_[i], .is_zero = is_zero});
@@ -106,19 +110,27 @@ class Writer final : public DataWriter {
   };
 
   void run(const std::stop_token& stop) {
-    Status status;
-    while (status.ok() && !stop.stop_requested()) {
-      // Relaxed: a number is all that is shared here.
-      const std::uint32_t part = next_part_.fetch_add(1, std::memory_order_relaxed);
-      if (part >= map_.count()) break;
-      status = copy_part(part, stop);
-    }
+    Status status = copy_parts(stop);
     {
       MutexLock lock(mutex_);
       if (error_.ok()) error_ = std::move(status);
       --running_;
     }
     ended_.notify_all();
+  }
+
+  Status copy_parts(const std::stop_token& stop) {
+    std::optional<BlockTagger> tagger;
+    if (options_.tag_key) {
+      HEADRACE_TRY_ASSIGN(tagger, BlockTagger::make(*options_.tag_key));
+    }
+    while (!stop.stop_requested()) {
+      // Relaxed: a number is all that is shared here.
+      const std::uint32_t part = next_part_.fetch_add(1, std::memory_order_relaxed);
+      if (part >= map_.count()) break;
+      HEADRACE_TRY(copy_part(part, tagger ? &*tagger : nullptr, stop));
+    }
+    return {};
   }
 
   Result<Slab> take_memory(std::uint64_t length_bytes, const std::stop_token& stop) {
@@ -132,7 +144,8 @@ class Writer final : public DataWriter {
     }
   }
 
-  Status copy_part(std::uint32_t part, const std::stop_token& stop) {
+  /// `tagger`: null: nobody asks for tags.
+  Status copy_part(std::uint32_t part, BlockTagger* tagger, const std::stop_token& stop) {
     const std::uint64_t length_bytes = map_.length_bytes(part);
     HEADRACE_TRY_ASSIGN(Slab slab, take_memory(length_bytes, stop));
     std::byte* to = slab.bytes().data();
@@ -142,7 +155,7 @@ class Writer final : public DataWriter {
         std::memcpy(to, layout_.header().data() + slice.from_bytes, slice.length_bytes);
         sum = crc32c({to, slice.length_bytes}, sum);
       } else {
-        sum = copy_slice(part, slice, to, sum);
+        sum = copy_slice(part, slice, tagger, to, sum);
       }
       to += slice.length_bytes;
     }
@@ -153,8 +166,8 @@ class Writer final : public DataWriter {
   }
 
   /// \return the sum of the part so far.
-  std::uint32_t copy_slice(std::uint32_t part, const Slice& slice, std::byte* to,
-                           std::uint32_t sum) {
+  std::uint32_t copy_slice(std::uint32_t part, const Slice& slice, BlockTagger* tagger,
+                           std::byte* to, std::uint32_t sum) {
     const std::byte* const from = sources_[slice.piece];
     const std::uint64_t piece_bytes = layout_.places()[slice.piece].length_bytes;
     const std::uint64_t end = slice.from_bytes + slice.length_bytes;
@@ -165,6 +178,8 @@ class Writer final : public DataWriter {
       std::memcpy(to, from + at, length_bytes);
       const std::uint32_t block_sum = crc32c({to, length_bytes});
       if (options_.scan_values) scan(slice.piece, {to, length_bytes});
+      if (tagger != nullptr && at % kSumBlockBytes == 0)
+        tag(*tagger, slice.piece, at, {to, length_bytes});
       sum = crc32c_combine(sum, block_sum, length_bytes);
       if (at % kSumBlockBytes == 0 && at + length_bytes == block_end) {
         sums_[slice.piece][at / kSumBlockBytes] = block_sum;
@@ -175,6 +190,17 @@ class Writer final : public DataWriter {
       at += length_bytes;
     }
     return sum;
+  }
+
+  /// The block of a piece that begins at `at`; `copied`: its bytes of this part. Of one that ends
+  /// in the next part the source is read once more.
+  void tag(BlockTagger& tagger, std::uint32_t piece, std::uint64_t at,
+           std::span<const std::byte> copied) {
+    const std::uint64_t length_bytes =
+        std::min(kSumBlockBytes, layout_.places()[piece].length_bytes - at);
+    const std::byte* const from =
+        copied.size() == length_bytes ? copied.data() : sources_[piece] + at;
+    tags_[piece][at / kSumBlockBytes] = tagger.tag({from, length_bytes});
   }
 
   void scan(std::uint32_t piece, std::span<const std::byte> bytes) {
@@ -206,6 +232,7 @@ class Writer final : public DataWriter {
   std::vector<std::uint32_t> part_sums_;  ///< Each its part's thread's.
   std::vector<std::vector<Half>> halves_;
   std::vector<std::vector<std::uint32_t>> sums_;
+  std::vector<std::vector<BlockTag>> tags_;  ///< Each of one thread; empty without a key.
   std::vector<NumberKind> kinds_;
   // By piece, of all threads; read when they have ended.
   std::vector<std::atomic<std::uint64_t>> not_finite_;

@@ -257,6 +257,40 @@ TEST_P(DataWriterTest, SmallObjectsAreThereOnce) {
   EXPECT_EQ(back, "third");
 }
 
+TEST_P(DataWriterTest, WhatHasNotChangedIsKnownAgain) {
+  State state(test_seed());
+  const TagKey key{std::byte{7}};
+  auto file = write(state, {.part_bytes = kPart, .copy_threads = 3, .tag_key = key});
+  ASSERT_TRUE(file) << file.error().message();
+  std::vector<WrittenPiece> pieces;
+  for (std::size_t i = 0; i < state.values.size(); ++i)
+    pieces.push_back({state.values[i].size(), file->sums[i], file->tags[i]});
+  const auto changed = [&](const TagKey& by) {
+    const auto unchanged = find_unchanged(state.sources, pieces, by, 3, no_pause_);
+    std::vector<std::size_t> numbers;
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      if (!(*unchanged)[i]) numbers.push_back(i);
+    }
+    return numbers;
+  };
+  EXPECT_TRUE(changed(key).empty());
+  std::mt19937_64 random(test_seed());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (state.values[i].empty()) continue;
+    std::byte& byte = state.values[i][random() % state.values[i].size()];
+    const auto flip = static_cast<std::byte>(1U << (random() % 8));
+    byte ^= flip;
+    EXPECT_EQ(changed(key), std::vector{i});
+    byte ^= flip;
+  }
+  // Sums alone do not make it: under another key nothing that has bytes is known.
+  std::vector<std::size_t> all;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (!state.values[i].empty()) all.push_back(i);
+  }
+  EXPECT_EQ(changed(TagKey{}), all);
+}
+
 INSTANTIATE_TEST_SUITE_P(Stores, DataWriterTest, ::testing::Values("memory", "file"));
 
 }  // namespace

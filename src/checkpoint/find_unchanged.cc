@@ -1,0 +1,114 @@
+// Threads take runs of blocks, in order; the first block of a piece that differs ends the piece for
+// all of them. So what has changed all over costs a block, and what has not is read once.
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <thread>
+#include <utility>
+
+#include "base/crc32c.h"
+#include "base/mutex.h"
+#include "checkpoint/block_tagger.h"
+#include "checkpoint/wait_slice.h"
+#include "headrace/checkpoint.h"
+
+namespace headrace::checkpoint {
+namespace {
+
+constexpr std::uint64_t kRunBlocks = 64;
+
+struct Run {
+  std::size_t piece;
+  std::uint64_t first_block;
+};
+
+class Comparison {
+ public:
+  Comparison(std::span<const std::byte* const> sources, std::span<const WrittenPiece> pieces,
+             const TagKey& key)
+      : sources_(sources), pieces_(pieces), key_(key), has_changed_(pieces.size()) {
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const std::uint64_t blocks = (pieces[i].length_bytes + kSumBlockBytes - 1) / kSumBlockBytes;
+      has_changed_[i] = pieces[i].sums.size() != blocks || pieces[i].tags.size() != blocks;
+      for (std::uint64_t at = 0; at < blocks; at += kRunBlocks) runs_.push_back({i, at});
+    }
+  }
+
+  Result<std::vector<bool>> run(std::uint32_t count, const Pause& pause) {
+    count = static_cast<std::uint32_t>(std::clamp<std::size_t>(count, 1, runs_.size() + 1));
+    {
+      MutexLock lock(mutex_);
+      running_ = count;
+    }
+    std::vector<std::jthread> threads;
+    for (std::uint32_t i = 0; i < count; ++i)
+      threads.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    MutexLock lock(mutex_);
+    // pause() may throw: the threads are stopped and joined then.
+    while (running_ > 0) wait_slice(lock, ended_, pause);
+    HEADRACE_TRY(error_.clone());
+    std::vector<bool> unchanged;
+    for (const std::atomic<bool>& changed : has_changed_) unchanged.push_back(!changed);
+    return unchanged;
+  }
+
+ private:
+  void work(const std::stop_token& stop) {
+    Status status = compare_runs(stop);
+    {
+      MutexLock lock(mutex_);
+      if (error_.ok()) error_ = std::move(status);
+      --running_;
+    }
+    ended_.notify_all();
+  }
+
+  Status compare_runs(const std::stop_token& stop) {
+    HEADRACE_TRY_ASSIGN(BlockTagger tagger, BlockTagger::make(key_));
+    while (!stop.stop_requested()) {
+      // Relaxed: a number is all that is shared here.
+      const std::size_t number = next_run_.fetch_add(1, std::memory_order_relaxed);
+      if (number >= runs_.size()) break;
+      const Run& run = runs_[number];
+      std::atomic<bool>& changed = has_changed_[run.piece];
+      const std::uint64_t blocks = pieces_[run.piece].sums.size();
+      const std::uint64_t end = std::min(blocks, run.first_block + kRunBlocks);
+      for (std::uint64_t i = run.first_block; i < end; ++i) {
+        if (changed.load(std::memory_order_relaxed)) break;
+        if (!is_same(run.piece, i, tagger)) changed.store(true, std::memory_order_relaxed);
+      }
+    }
+    return {};
+  }
+
+  bool is_same(std::size_t piece, std::uint64_t block, BlockTagger& tagger) const {
+    const WrittenPiece& written = pieces_[piece];
+    const std::uint64_t at = block * kSumBlockBytes;
+    const std::span bytes(sources_[piece] + at,
+                          std::min(kSumBlockBytes, written.length_bytes - at));
+    // The sum first, which costs little; the tag is what proves it.
+    return crc32c(bytes) == written.sums[block] && tagger.tag(bytes) == written.tags[block];
+  }
+
+  const std::span<const std::byte* const> sources_;
+  const std::span<const WrittenPiece> pieces_;
+  const TagKey key_;
+  std::vector<Run> runs_;
+  std::atomic<std::size_t> next_run_{0};
+  std::vector<std::atomic<bool>> has_changed_;
+
+  Mutex mutex_;
+  std::condition_variable ended_;
+  std::uint32_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;
+  Status error_ HEADRACE_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+Result<std::vector<bool>> find_unchanged(std::span<const std::byte* const> sources,
+                                         std::span<const WrittenPiece> pieces, const TagKey& key,
+                                         std::uint32_t threads, const Pause& pause) {
+  return Comparison(sources, pieces, key).run(threads, pause);
+}
+
+}  // namespace headrace::checkpoint
