@@ -32,10 +32,31 @@ checkpoint::WrittenCheck parse_check(const std::string& name) {
                                            {{"auto", kAuto}, {"read", kReadBack}, {"none", kNone}});
 }
 
+checkpoint::TagKey parse_tag_key(const nb::bytes& bytes) {
+  checkpoint::TagKey key;
+  if (bytes.size() != key.size()) throw nb::value_error("a tag key has 16 bytes");
+  std::memcpy(key.data(), bytes.c_str(), key.size());
+  return key;
+}
+
+/// The numbers that a piece has one of for each block.
+template <typename T>
+nb::bytes pack(const std::vector<T>& each) {
+  return nb::bytes(reinterpret_cast<const char*>(each.data()), each.size() * sizeof(T));
+}
+
+template <typename T>
+std::vector<T> unpack(const nb::bytes& bytes) {
+  std::vector<T> each(bytes.size() / sizeof(T));
+  if (!each.empty()) std::memcpy(each.data(), bytes.c_str(), each.size() * sizeof(T));
+  return each;
+}
+
 void begin(PyWriter* self, PyStore& store, const std::string& key,
            const std::vector<std::tuple<std::string, std::string, Shape>>& pieces,
            const std::map<std::string, std::string>& metadata, std::uint64_t part_bytes,
-           std::uint32_t copy_threads, const std::string& check, bool scan_values) {
+           std::uint32_t copy_threads, const std::string& check, bool scan_values,
+           const std::optional<nb::bytes>& tag_key) {
   auto client = store.client.get();
   std::vector<checkpoint::Piece> given;
   given.reserve(pieces.size());
@@ -45,6 +66,7 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
   options.copy_threads = copy_threads;
   options.check = parse_check(check);
   options.scan_values = scan_values;
+  if (tag_key) options.tag_key = parse_tag_key(*tag_key);
   auto layout = value_or_raise(checkpoint::DataLayout::make(std::move(given), metadata), key);
   std::vector<checkpoint::PlacedPiece> places = layout.places();
   auto writer = value_or_raise(run_interruptible([&](const std::stop_token&) {
@@ -76,14 +98,40 @@ nb::tuple finish(PyWriter& self) {
   checkpoint::DataFile file = value_or_raise(
       without_gil([&](const Pause& pause) { return writer->finish(pause); }), self.key);
   nb::list sums;
-  for (const auto& some : file.sums) {
-    sums.append(
-        nb::bytes(reinterpret_cast<const char*>(some.data()), some.size() * sizeof(std::uint32_t)));
-  }
+  for (const auto& some : file.sums) sums.append(pack(some));
   nb::list values;
   for (const checkpoint::PieceValues& each : file.values)
     values.append(nb::make_tuple(each.not_finite, each.is_zero));
-  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values);
+  nb::list tags;
+  for (const auto& some : file.tags) tags.append(pack(some));
+  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values, tags);
+}
+
+/// (address, length, sums, tags) of each piece
+using WrittenRow = std::tuple<std::uintptr_t, std::uint64_t, nb::bytes, nb::bytes>;
+
+nb::list find_unchanged(const std::vector<WrittenRow>& rows, const nb::bytes& tag_key,
+                        std::uint32_t threads) {
+  std::vector<std::vector<std::uint32_t>> sums;
+  std::vector<std::vector<checkpoint::BlockTag>> tags;
+  std::vector<const std::byte*> sources;
+  std::vector<checkpoint::WrittenPiece> pieces;
+  sums.reserve(rows.size());
+  tags.reserve(rows.size());
+  for (const auto& [address, length, some_sums, some_tags] : rows) {
+    sources.push_back(reinterpret_cast<const std::byte*>(address));
+    pieces.push_back({length, sums.emplace_back(unpack<std::uint32_t>(some_sums)),
+                      tags.emplace_back(unpack<checkpoint::BlockTag>(some_tags))});
+  }
+  const checkpoint::TagKey key = parse_tag_key(tag_key);
+  const std::vector<bool> unchanged =
+      value_or_raise(without_gil([&](const Pause& pause) {
+                       return checkpoint::find_unchanged(sources, pieces, key, threads, pause);
+                     }),
+                     "pieces that were written before");
+  nb::list out;
+  for (const bool each : unchanged) out.append(each);
+  return out;
 }
 
 /// (offset, length, sums or None, element bytes, shape, start, count, address, strides in bytes)
@@ -98,8 +146,8 @@ nb::tuple read(PyStore& store, const std::string& key, const std::string& etag,
   sums.reserve(rows.size());
   boxes.reserve(rows.size());
   for (const auto& [offset, length, some, width, shape, start, count, address, strides] : rows) {
-    auto& own = sums.emplace_back(some ? some->size() / sizeof(std::uint32_t) : 0);
-    if (!own.empty()) std::memcpy(own.data(), some->c_str(), own.size() * sizeof(std::uint32_t));
+    const auto& own =
+        sums.emplace_back(some ? unpack<std::uint32_t>(*some) : std::vector<std::uint32_t>());
     boxes.push_back({.place = {offset, length},
                      .sums = own,
                      .has_sums = some.has_value(),
@@ -210,7 +258,8 @@ void bind_checkpoint(nb::module_& m) {
   nb::class_<PyWriter>(m, "CheckpointWriter")
       .def("__init__", &begin, nb::arg("store"), nb::arg("key"), nb::arg("pieces"),
            nb::arg("metadata"), nb::arg("part_bytes") = 0, nb::arg("copy_threads") = 2,
-           nb::arg("check") = "auto", nb::arg("scan_values") = true)
+           nb::arg("check") = "auto", nb::arg("scan_values") = true,
+           nb::arg("tag_key") = nb::none())
       .def("stage", &stage, nb::arg("sources"))
       .def("places",
            [](const PyWriter& self) {
@@ -248,6 +297,8 @@ void bind_checkpoint(nb::module_& m) {
       },
       nb::arg("source"), nb::arg("source_key"), nb::arg("target"), nb::arg("target_key"),
       nb::arg("size"), nb::arg("crc32c"), nb::arg("part_bytes"), nb::arg("check") = "auto");
+  m.def("checkpoint_find_unchanged", &find_unchanged, nb::arg("pieces"), nb::arg("tag_key"),
+        nb::arg("threads"));
   m.def("checkpoint_read", &read, nb::arg("store"), nb::arg("key"), nb::arg("etag"),
         nb::arg("boxes"));
   m.def("checkpoint_write_small", &write_small, nb::arg("store"), nb::arg("key"), nb::arg("data"),

@@ -75,8 +75,9 @@ class CallFault:
             (_native.CheckpointWriter, "stage"),
             (_native.CheckpointWriter, "finish"),
             (hr.Store, "get"),
+            (hr.Store, "get_range"),
+            (hr.Store, "head"),
             (hr.Store, "list"),
-            (hr.Store, "exists"),
             (hr.Store, "delete"),
             (hr.Store, "delete_many"),
             (FolderValues, "set"),
@@ -128,6 +129,7 @@ class CallFault:
 
 def arguments_of(run: dict[str, Any], clean: bool = False) -> dict[str, Any]:
     arguments = {"url": run["url"], "memory": "48MiB", "part_bytes": 5 << 20, "check": run["check"]}
+    arguments |= {"differential": run["differential"], "keep": run["keep"]}
     if run["local"] and not clean:
         arguments["local"] = run["local"]
     options = dict(run["options"])

@@ -79,6 +79,10 @@ class Shape(NamedTuple):
     """The second save is of the same step."""
     large: bool
     """Several parts."""
+    differential: bool
+    """The second save refers to the first."""
+    keeps_one: bool
+    """What was saved before goes when the second save is there."""
 
     @classmethod
     def drawn(cls, cell: Cell, seed: int) -> Shape:
@@ -87,7 +91,8 @@ class Shape(NamedTuple):
         large = cell.fault == "lost part" or (
             cell.fault in ("corrupt", "cut", "dropped") and chosen.random() < 0.5
         )
-        return cls(world, chosen.randrange(world), chosen.random() < 0.3, large)
+        drawn = cls(world, chosen.randrange(world), chosen.random() < 0.3, large, False, False)
+        return drawn._replace(differential=chosen.random() < 0.5, keeps_one=chosen.random() < 0.3)
 
 
 class Outcome(NamedTuple):
@@ -101,10 +106,16 @@ class Outcome(NamedTuple):
 
 
 def state_of(number: int, run: dict[str, Any]) -> dict[str, Any]:
-    """Arrays that several ranks share among them; no two numbers alike."""
+    """Arrays that several ranks share among them; no two numbers alike, but for what is frozen."""
     rng = np.random.default_rng(number)
     count = 700_000 if run["large"] else 700  # Three parts, or one.
-    return {"n": number, **{name: rng.random(count) for name in "abc"[: 3 if run["world"] > 1 else 2]}}
+    names = "abc"[: 3 if run["world"] > 1 else 2]
+    frozen = {f"frozen {name}": np.arange(float(count)) + i for i, name in enumerate(names)}
+    return {
+        "n": number,
+        **{name: rng.random(count) for name in names},
+        **(frozen if run["differential"] else {}),
+    }
 
 
 def number_of(state: dict[str, Any], run: dict[str, Any]) -> int:
@@ -191,6 +202,8 @@ class Runner:
             "world": shape.world,
             "step": 1 if shape.overwrites else 2,
             "large": shape.large,
+            "differential": shape.differential,
+            "keep": 1 if shape.keeps_one else None,
             "check": "read" if cell.fault in ("dropped write", "flipped write") else "auto",
             "options": {},
         }
@@ -259,7 +272,7 @@ class Runner:
                     _check_all(next_job, run)
                 allowed = {2, *new} if said else {1, 2, *new}
                 assert number_of(next_job.load(), run) in allowed
-                if run["step"] == 2:
+                if run["step"] == 2 and (run["keep"] is None or 1 in next_job.steps()):
                     assert number_of(next_job.load(1), run) == 1
                 next_job.save(3, state_of(3, run)).result()
                 assert number_of(next_job.load(), run) == 3

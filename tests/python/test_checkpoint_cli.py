@@ -337,7 +337,7 @@ def test_diff_of_structure(cli: Any, tmp_path: Path) -> None:
 def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:
     """A checkpoint whose one array was cut in two, as two ranks would have."""
     from headrace.checkpoint.arrays import Chunk
-    from headrace.checkpoint.manifest import DataFile, encode_index, index_sum
+    from headrace.checkpoint.manifest import DataFile, Piece, encode_index, index_sum
     from headrace.checkpoint.plan import Planned
 
     place = Place(hr.Store(run))
@@ -349,11 +349,12 @@ def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:
         key = data_key(save, rank)
         writer = _native.CheckpointWriter(place.native, key, [("x", "F64", part.shape)], {}, 0, 1, "auto")
         writer.stage([(part.ctypes.data, part.nbytes)])
-        size, crc, _, sums, _ = writer.finish()
-        index = encode_index([(0, rank)], writer.places(), sums)
+        size, crc, _, (sums,), _, _ = writer.finish()
+        ((offset, length),) = writer.places()
+        index = encode_index([(0, rank)], [Piece(0, offset, length, sums)])
         index_key = key.replace(".safetensors", ".index")
         _native.checkpoint_write_small(place.native, index_key, index)
-        files.append(DataFile(key, size, crc, index_key, index_sum(index), 1))
+        files.append(DataFile(key, size, crc, index_key, index_sum(index), 1, _native.crc32c(sums)))
         chunks.append((Chunk((rank * half,), part.shape), rank))
     planned = Planned("x", "numpy", "F64", array.shape, tuple(chunks))
     manifest = Manifest(step, save, 2, "", {}, {"dict": [["x", {"array": "x"}]]}, [planned], files, 1)

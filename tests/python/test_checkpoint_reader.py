@@ -51,6 +51,16 @@ def test_the_page_reads_what_is_saved(tmp_path: Path, reader: dict[str, Any]) ->
     assert (found["nested"], found[3]) == (state["nested"], True)
 
 
+def test_the_page_reads_what_was_not_written_again(tmp_path: Path, reader: dict[str, Any]) -> None:
+    state = {"frozen": np.random.default_rng(0).random(9000), "x": np.zeros(5)}
+    with Checkpointer(tmp_path, differential=True) as checkpointer:
+        for step in (1, 2):
+            state["x"] += 1
+            assert bool(checkpointer.save(step, state).result().earlier) == (step == 2)
+    found = reader["read_state"](tmp_path)
+    assert all(np.array_equal(found[name], value) for name, value in state.items())
+
+
 def test_the_page_puts_shards_together(tmp_path: Path, reader: dict[str, Any]) -> None:
     from checkpoint_ways import value_of
 

@@ -21,6 +21,7 @@ from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step
 from headrace.checkpoint.reference import compare
 from headrace.checkpoint.retention import Keep, Kept
+from headrace.checkpoint.reuse import Reuse
 from headrace.checkpoint.saving import Planner, Saving
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
@@ -65,6 +66,9 @@ class Checkpointer(live.Closing):
         brought to the URL in the background, also by the next job if this one ends before, and loaded from
         there where they still are. Each node has its own.
     :param keep_local: so many checkpoints that were brought over stay there as well.
+    :param differential: arrays, or a rank's parts of them, that have not changed since the checkpoint that this job
+        committed last are not written again: the new one refers to the earlier file, which stays as long as a
+        checkpoint needs it. For frozen weights, LoRA, slow averages.
     :param memory: bytes for what is on its way to the store. With as much as a rank writes, ``save()`` takes as
         long as a copy of it.
     :param keep: a number of checkpoints, or a :class:`Keep`; default: all stay.
@@ -89,6 +93,7 @@ class Checkpointer(live.Closing):
         *,
         local: str | os.PathLike[str] | None = None,
         keep_local: int = 1,
+        differential: bool = False,
         memory: int | str = "2GiB",
         keep: int | Keep | None = None,
         rank_timeout: float = 600.0,
@@ -108,6 +113,7 @@ class Checkpointer(live.Closing):
         self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check, check_mode(values))
         self._far = self._place = Place(Store(url, memory=memory, **options))
         self._near: Place | None = None
+        self._reuse = Reuse() if differential else None
         if local is not None:
             if local_path(os.fspath(local)) is None:
                 raise InvalidArgumentError(
@@ -115,7 +121,9 @@ class Checkpointer(live.Closing):
                 )
             self._near = Place(Store(local, memory=memory))
             self._place = Nearest(self._near, self._far)
-            self._flusher = Flusher(self._near, self._far, self._group, self._options, max(0, keep_local))
+            self._flusher = Flusher(
+                self._near, self._far, self._group, self._options, max(0, keep_local), self._reuse
+            )
             self._flush_worker = ThreadPoolExecutor(1, "headrace-checkpoint-flush")
         self._planner, self._watch = Planner(self._group), ValueWatch()
         self._fence: int | None = None
@@ -171,6 +179,7 @@ class Checkpointer(live.Closing):
                 overwrite=overwrite or self._near is not None, is_fenced=self._near is None
             ),
             self._watch,
+            self._reuse,
         )
         handle = SaveHandle(step, saving.save)
         self._saves = [each for each in self._saves if not each._is_over() or each._unseen_error()]
@@ -251,6 +260,7 @@ class Checkpointer(live.Closing):
             for step in there - self._saved.keys():
                 self._saved[step] = self._keep.about(self._far.manifest(step))
             stay = self._far.pins() | {self._far.latest()}
+            stay |= self._held()
             for step in self._keep.surplus(self._saved):
                 if step not in stay:
                     if self._near is not None:  # First: what is only there would be brought over again.
@@ -258,6 +268,11 @@ class Checkpointer(live.Closing):
                     self._far.delete(self._far.manifest(step))
         except HeadraceError as error:
             _log.warning("checkpoints that need not stay could not be deleted: %s", error)
+
+    def _held(self) -> set[int]:
+        """Steps that the next checkpoint may refer to."""
+        held = set() if self._reuse is None else self._reuse.held()
+        return held if self._near is None else held | self._flusher.held()
 
     def _take_fence(self) -> int:
         if self._fence is None:
@@ -349,6 +364,7 @@ class Checkpointer(live.Closing):
             if step is not None or not isinstance(why, (CorruptError, NotFoundError)):
                 raise why
             self.rejected.append(Rejected(each, str(why)))
+            self._trust_nothing_earlier()
         reasons = "; ".join(f"step {each.step}: {each.why}" for each in self.rejected)
         raise CorruptError(f"{self.url}: no checkpoint can be proved: {reasons}")
 
@@ -425,11 +441,22 @@ class Checkpointer(live.Closing):
         """Reads all of a checkpoint and compares it with its sums. Raises CorruptError.
 
         :param progress: called with (bytes so far, bytes in all)."""
-        verify(self._place, self._place.manifest(check_step(step)), progress)
+        try:
+            verify(self._place, self._place.manifest(check_step(step)), progress)
+        except CorruptError:
+            self._trust_nothing_earlier()
+            raise
+
+    def _trust_nothing_earlier(self) -> None:
+        """Something is damaged: the next save writes everything."""
+        if self._reuse is not None:
+            self._reuse.renew(None)
 
     def delete(self, step: int) -> None:
         """Deletes a checkpoint. Raises InvalidArgumentError where it is pinned."""
         self._far.check_not_pinned(check_step(step))
+        if self._reuse is not None:
+            self._reuse.forget(step)
         for place in filter(None, (self._near, self._far)):  # What is on the disk only is brought over again.
             if step in place.steps():
                 place.delete(place.manifest(step))
@@ -473,6 +500,7 @@ class Checkpointer(live.Closing):
 
 
 _DIRECTORY = "the URL of the run's checkpoints is the first argument; local= is a disk that they go to first"
+_DIFFERENTIAL = "use differential=True: what has not changed is not written again"
 _KEEP = "use keep=, a number of checkpoints or a headrace.checkpoint.Keep"
 
 _NAMES = OptionNames(
@@ -490,6 +518,8 @@ _NAMES = OptionNames(
         "process_group": "use group=",
         "timeout_secs": "use rank_timeout= for ranks, timeout= for a request",
         "thread_count": "use copy_threads=",
+        "incremental": _DIFFERENTIAL,
+        "delta": _DIFFERENTIAL,
         "async_save": "leave it out: save() goes on in the background, and handle.result() waits for it",
     },
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace import _native
 from headrace.checkpoint.keys import SaveId
+from headrace.checkpoint.loading import verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place
 from headrace.errors import ChangedError, CorruptError, HeadraceError, NotFoundError
@@ -22,8 +23,7 @@ def left_behind(near: Place, far: Place) -> list[tuple[Manifest, list[str]]]:
     found = [near.manifest(step) for step in near.steps() if step not in there]
     found.sort(key=lambda manifest: (manifest.job, manifest.step))
     return [
-        (manifest, [file.key for file in manifest.files if not near.store.exists(file.key)])
-        for manifest in found
+        (manifest, [key for key in manifest.data_keys if not near.store.exists(key)]) for manifest in found
     ]
 
 
@@ -40,7 +40,8 @@ class Copying:
             raise CorruptError(f"{source.url}: step {manifest.step} names no save: {manifest.save!r}")
         self._source, self._target = source, target
         self._from = manifest
-        self.manifest = manifest.renamed(str(parsed._replace(fence=_COPIES)))._replace(job=0)
+        save = parsed._replace(fence=_COPIES, is_shared=False)
+        self.manifest = manifest.renamed(str(save))._replace(job=0)
         """What is there then."""
         self.was_there = False
         self._copied = 0
@@ -49,7 +50,12 @@ class Copying:
     @property
     def total(self) -> int:
         """Bytes to write, and to read back."""
-        return 2 * self._from.size
+        return self._to_copy + self._from.size
+
+    @property
+    def _to_copy(self) -> int:
+        """Earlier files come whole, though not all of them is needed."""
+        return self._from.written + sum(each.size for each in self._from.earlier)
 
     @property
     def done(self) -> int:
@@ -64,7 +70,7 @@ class Copying:
         self.was_there = self._is_there()
         if not self.was_there:
             self._copy_files()
-        self._copied = self._from.size
+        self._copied = self._to_copy
         self._before = self._target.store.stats()["store.received_bytes"]
         try:
             self._prove()
@@ -96,7 +102,11 @@ class Copying:
         pairs = [
             pair
             for old, new in zip(self._from.files, self.manifest.files, strict=True)
-            for pair in ((old.key, new.key), (old.index_key, new.index_key))
+            for pair in (
+                (old.key, new.key),
+                (old.index_key, new.index_key),
+                *((one.key, other.key) for one, other in zip(old.earlier, new.earlier, strict=True)),
+            )
         ]
         tasks = [(source, target, False, 0, "") for source, target in pairs]
         # What an earlier run has copied is left as it is: it is proved like the rest.
@@ -110,6 +120,4 @@ class Copying:
         self._copied = job.progress()["done_bytes"]
 
     def _prove(self) -> None:
-        for rank, file in enumerate(self.manifest.files):
-            self._target.index(self.manifest, rank)
-            _native.checkpoint_verify_file(self._target.native, file.key, file.size, file.crc32c)
+        verify(self._target, self.manifest)

@@ -1,16 +1,19 @@
-"""The data file of a rank: pieces of arrays, staged, written, and proved, and its index behind it."""
+"""The data file of a rank: pieces of arrays, staged, written, and proved, and its index behind it. Pieces that lie
+in earlier files already are in the index alone."""
 
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace import _native
 from headrace.checkpoint.arrays import Chunk, Memory
 from headrace.checkpoint.keys import data_key, index_key
-from headrace.checkpoint.manifest import DataFile, encode_index, index_sum
+from headrace.checkpoint.manifest import DataFile, EarlierFile, Piece, encode_index, index_sum
 from headrace.checkpoint.place import Place
+from headrace.checkpoint.reuse import Known, OwnFile, PieceName, Tags
 from headrace.errors import HeadraceError
 
 __all__ = ["DataFileWriter", "NewPiece", "SaveOptions"]
@@ -41,50 +44,68 @@ class NewPiece(NamedTuple):
     is_whole: bool
     """The array has no other chunk."""
 
+    @property
+    def piece_name(self) -> PieceName:
+        return self.name, self.dtype, self.box
+
 
 class DataFileWriter:
     """Writes one. Calls in this order: stage, then finish or discard.
+
+    :param tags: pieces that lie in earlier files already are not written; None: all are.
 
     Threads: stage and finish may be called by different ones, one after the other.
     """
 
     def __init__(
-        self, place: Place, save: str, rank: int, pieces: Sequence[NewPiece], options: SaveOptions
+        self,
+        place: Place,
+        save: str,
+        rank: int,
+        pieces: Sequence[NewPiece],
+        options: SaveOptions,
+        tags: Tags | None = None,
     ) -> None:
         self.pieces = pieces
-        self._place, self._save, self._rank, self._options = place, save, rank, options
+        self._place, self._save, self._rank, self._options, self._tags = place, save, rank, options, tags
         self._writer: _native.CheckpointWriter | None = None
-        self._places: list[tuple[int, int]] = []
-        self._values: list[tuple[int, bool]] = []
+        self._new: list[int] = []  # Numbers of the pieces that are written.
+        self._known: dict[int, Known] = {}  # By number: those that are not; after finish_data() all.
+        self._file = OwnFile("", 0, 0, 0)
 
     def stage(self, memories: Sequence[Memory]) -> None:
         """Copies the pieces from where they lie, row-major; they may change when it returns. Blocks where the
         memory for it is used up until parts have left."""
+        if self._tags is not None:
+            names = [piece.piece_name for piece in self.pieces]
+            self._known = self._tags.find(names, memories, self._options.copy_threads)
+        self._new = [number for number in range(len(self.pieces)) if number not in self._known]
         metadata = {"format": "pt", "headrace.save": self._save}
-        names, offsets = self._names()
+        names_there, offsets = self._names()
         if offsets:
             metadata |= {"DCP_SHARDING_INFO": json.dumps(offsets), "DCP_VERSION": "1.0"}
+        new = [self.pieces[number] for number in self._new]
         self._writer = _native.CheckpointWriter(
             self._place.native,
             data_key(self._save, self._rank),
-            [(name, piece.dtype, piece.box.sizes) for name, piece in zip(names, self.pieces, strict=True)],
+            [(name, piece.dtype, piece.box.sizes) for name, piece in zip(names_there, new, strict=True)],
             metadata,
             self._options.part_bytes,
             self._options.copy_threads,
             self._options.check,
             self._options.values != "ignore",
+            None if self._tags is None else self._tags.key,
         )
-        self._places = self._writer.places()
-        sources = [
-            (memory.address, length) for memory, (_, length) in zip(memories, self._places, strict=True)
-        ]
-        self._writer.stage(sources)
+        lengths = [length for _, length in self._writer.places()]
+        sources = [memories[number].address for number in self._new]
+        self._writer.stage(list(zip(sources, lengths, strict=True)))
 
     def _names(self) -> tuple[list[str], dict[str, dict[str, list[int]]]]:
         """In the file, and where pieces lie in their arrays, as DCP's safetensors files say it."""
         names: list[str] = []
         offsets: dict[str, dict[str, list[int]]] = {}
-        for piece in self.pieces:
+        for number in self._new:
+            piece = self.pieces[number]
             name = piece.name
             if not piece.is_whole:
                 name = f"{name}@{piece.chunk}" if name in offsets else name
@@ -94,20 +115,53 @@ class DataFileWriter:
 
     def finish(self) -> DataFile:
         """When it is where it belongs, and was proved."""
+        self.finish_data()
+        return self.finish_index()
+
+    def finish_data(self) -> None:
+        """The first half of finish()."""
         assert self._writer is not None
-        size, crc, _, sums, self._values = self._writer.finish()
-        numbers = [(piece.array, piece.chunk) for piece in self.pieces]
-        index = encode_index(numbers, self._places, sums)
+        places = self._writer.places()
+        size, crc, _, sums, values, tags = self._writer.finish()
+        key = data_key(self._save, self._rank)
+        self._file = OwnFile(key, size, crc, sum(length for _, length in places))
+        rows = zip(self._new, places, sums, values, tags or [b""] * len(sums), strict=True)
+        for number, place, each_sums, each_values, each_tags in rows:
+            self._known[number] = Known(self._file, *place, each_sums, each_tags, each_values)
+
+    def finish_index(self) -> DataFile:
+        """The second half of finish()."""
+        known = [self._known[number] for number in range(len(self.pieces))]
+        earlier = self._earlier(known)
+        places = {file.key: number for number, file in enumerate(earlier, 1)}
+        pieces = [Piece(places.get(each.file.key, 0), each.offset, each.length, each.sums) for each in known]
+        index = encode_index([(piece.array, piece.chunk) for piece in self.pieces], pieces)
         key = index_key(self._save, self._rank)
         _native.checkpoint_write_small(self._place.native, key, index)
         self._place.check_written(key, index, self._options.check)
-        return DataFile(data_key(self._save, self._rank), size, crc, key, index_sum(index), len(self.pieces))
+        sums_sum = _native.crc32c(b"".join(piece.sums for piece in pieces))
+        file = self._file
+        return DataFile(
+            file.key, file.size, file.crc32c, key, index_sum(index), len(pieces), sums_sum, tuple(earlier)
+        )
+
+    def _earlier(self, known: Sequence[Known]) -> list[EarlierFile]:
+        needed: dict[OwnFile, int] = defaultdict(int)
+        for each in known:
+            if each.file != self._file:
+                needed[each.file] += each.length
+        files = sorted(needed, key=lambda file: file.key)
+        return [EarlierFile(file.key, file.size, file.crc32c, needed[file]) for file in files]
+
+    def written(self) -> dict[PieceName, Known]:
+        """What a later save may refer to, after finish()."""
+        return {piece.piece_name: self._known[number] for number, piece in enumerate(self.pieces)}
 
     def values(self) -> list[tuple[str, int, bool]]:
         """For ValueWatch.look(), after finish(); none where nobody wants to know."""
         if self._options.values == "ignore":
             return []
-        return [(piece.name, *seen) for piece, seen in zip(self.pieces, self._values, strict=True)]
+        return [(piece.name, *self._known[number].values) for number, piece in enumerate(self.pieces)]
 
     def discard(self) -> None:
         """Deletes what was written. What cannot be deleted is swept by a later job."""

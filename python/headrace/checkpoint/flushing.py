@@ -8,20 +8,29 @@ again behind the next save, and by the next job that is started with the same di
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace import _native
 from headrace.checkpoint.data_file import SaveOptions
 from headrace.checkpoint.group import Group
 from headrace.checkpoint.keys import SaveId, step_key
-from headrace.checkpoint.manifest import DataFile, Manifest
+from headrace.checkpoint.manifest import DataFile, EarlierFile, Manifest
 from headrace.checkpoint.place import Place
+from headrace.checkpoint.reuse import Base, Reuse
 from headrace.checkpoint.saving import raise_first
-from headrace.errors import HeadraceError, NotFoundError
+from headrace.errors import CorruptError, HeadraceError, NotFoundError
 
 __all__ = ["Flusher"]
 
 _log = logging.getLogger("headrace.checkpoint")
+
+
+class _Arrived(NamedTuple):
+    """The checkpoint that was brought over last, and that the next may refer to."""
+
+    base: Base
+    keys: frozenset[str]
+    """Data files that it needs: as long as it is there, they are."""
 
 
 class Flusher:
@@ -29,13 +38,23 @@ class Flusher:
 
     :param keep_local: so many of those that were brought over stay on the disk as well, to be loaded from
         there.
+    :param reuse: what saves build upon; None: each has all of its data.
     """
 
-    def __init__(self, near: Place, far: Place, group: Group, options: SaveOptions, keep_local: int) -> None:
+    def __init__(
+        self,
+        near: Place,
+        far: Place,
+        group: Group,
+        options: SaveOptions,
+        keep_local: int,
+        reuse: Reuse | None = None,
+    ) -> None:
         self._near, self._far, self._group, self._options = near, far, group, options
-        self._keep_local = keep_local
+        self._keep_local, self._reuse = keep_local, reuse
+        self._arrived: _Arrived | None = None
         self._behind: list[tuple[Manifest, bool]] = []  # With whether it replaces what is there.
-        self._retired: list[str] = []  # Saves whose files may lie on any node.
+        self._retired: list[Manifest] = []  # Whose files may lie on any node.
         self._found: list[Manifest] = []  # By look().
         self._resumed: set[int] = set()  # Steps that resume() brought over.
 
@@ -101,10 +120,14 @@ class Flusher:
     def retire(self, step: int) -> None:
         """On rank 0: a checkpoint need not stay here, although it may not be at the URL either."""
         try:
-            self._retired.append(self._near.manifest(step).save)
+            self._retired.append(self._near.manifest(step))
             self._near.store.delete(step_key(step))
         except NotFoundError:
             return
+
+    def held(self) -> set[int]:
+        """Steps at the URL that the next one may refer to."""
+        return set() if self._arrived is None else {self._arrived.base.step}
 
     def _copy(
         self,
@@ -118,58 +141,93 @@ class Flusher:
     ) -> None:
         """``target``: as it is called there. ``attempt``: a name that no other has. ``is_late``: later ones may
         have been brought over before."""
+        arrived = None if is_late else self._arrived
+        if arrived is not None and arrived.base.step == target.step:  # Which this one replaces.
+            arrived = None
         has = [self._near.store.exists(file.key) for file in manifest.files]
-        said = self._group.gather("has", has, attempt)
+        known = "" if arrived is None else arrived.base.save
+        said = self._group.gather("has", {"files": has, "arrived": known}, attempt)
+        if any(each["arrived"] != known for each in said):
+            arrived = None
+        there = frozenset() if arrived is None else arrived.keys
         error = ""
         try:
-            for number, (file, there) in enumerate(zip(manifest.files, target.files, strict=True)):
-                owner = next((rank for rank, each in enumerate(said) if each[number]), None)
+            for number, (file, copy) in enumerate(zip(manifest.files, target.files, strict=True)):
+                owner = next((rank for rank, each in enumerate(said) if each["files"][number]), None)
                 if owner is None:
                     raise NotFoundError(f"{self._near.url}/{file.key} is on no node any more")
                 if owner == self._group.rank:
-                    self._copy_file(file, there)
+                    self._copy_file(file, copy, there)
         except Exception as raised:
             error = f"{type(raised).__name__}: {raised}"
         reports = self._group.gather("flush report", {"error": error}, attempt)
         outcome: dict[str, Any] = {"error": "", "surplus": []}
+        version = ""
+        self._arrived = None if not is_late else self._arrived
         try:
             raise_first("it could not bring its part over", reports)
             if self._group.rank == 0:
-                outcome["surplus"] = self._commit(target, fence, overwrite, is_late)
+                base = (
+                    arrived.base if arrived is not None and not there.isdisjoint(target.data_keys) else None
+                )
+                version = self._commit(target, fence, overwrite, is_late, base)
+                outcome["surplus"] = self._surplus()
         except Exception as raised:
             outcome["error"] = str(raised)
             if self._group.world_size == 1:
                 raise
         outcomes = self._group.gather("flush outcome", outcome, attempt)
         raise_first("the checkpoint was not brought over", outcomes)
-        for save in outcomes[0]["surplus"]:
-            self._near.delete_save(save)
+        if not is_late and (version or self._group.rank != 0):
+            base = Base(target.step, target.save, version, {})
+            self._arrived = _Arrived(base, frozenset(target.data_keys))
+        for save, keep in outcomes[0]["surplus"]:
+            self._near.delete_save(save, set(keep))
 
-    def _copy_file(self, file: DataFile, there: DataFile) -> None:
+    def _copy_file(self, file: DataFile, there: DataFile, known: frozenset[str]) -> None:
+        """``known``: keys of files that are there."""
+        self._copy_data(file, there.key)
+        for each, copy in zip(file.earlier, there.earlier, strict=True):
+            if copy.key not in known:
+                self._copy_data(each, copy.key)
+        index = self._near.index_bytes(file)
+        _native.checkpoint_write_small(self._far.native, there.index_key, index)
+        self._far.check_written(there.index_key, index, self._options.check)
+
+    def _copy_data(self, file: DataFile | EarlierFile, key: str) -> None:
         near, far, options = self._near.native, self._far.native, self._options
         _native.checkpoint_copy_file(
-            near, file.key, far, there.key, file.size, file.crc32c, options.part_bytes, options.check
+            near, file.key, far, key, file.size, file.crc32c, options.part_bytes, options.check
         )
-        index = self._near.index_bytes(file)
-        _native.checkpoint_write_small(far, there.index_key, index)
-        self._far.check_written(there.index_key, index, options.check)
 
-    def _commit(self, manifest: Manifest, fence: int, overwrite: bool, is_late: bool) -> list[str]:
-        """Returns the saves that need not stay on the disk."""
+    def _commit(
+        self, manifest: Manifest, fence: int, overwrite: bool, is_late: bool, base: Base | None
+    ) -> str:
+        """Returns the version of the manifest."""
         self._far.check_fence(fence)
         with self._far.replacing(manifest, overwrite):
-            self._far.commit(manifest, overwrite=overwrite)
+            version = self._far.commit(manifest, overwrite=overwrite)
             if not is_late or self._far.is_behind(manifest):
                 self._far.set_latest(manifest)
-                self._far.check_committed(manifest, self._options.check)
+                self._far.check_committed(manifest, self._options.check, fence, base)
             else:
                 key, data = step_key(manifest.step), manifest.encode()
                 self._far.check_written(key, data, self._options.check)
+        return version
+
+    def _surplus(self) -> list[tuple[str, list[str]]]:
+        """What need not stay on the disk: saves, each with the files that do."""
         there = set(self._far.steps())
+        held = set() if self._reuse is None else self._reuse.held()
         arrived = [self._near.manifest(step) for step in self._near.steps() if step in there]
         arrived.sort(key=lambda each: (each.job, each.step))
         for each in arrived[: max(0, len(arrived) - self._keep_local)]:
-            self._retired.append(each.save)
-            self._near.store.delete(step_key(each.step))
-        saves, self._retired = self._retired, []
-        return saves
+            if each.step not in held:
+                self._retired.append(each)
+                self._near.store.delete(step_key(each.step))
+        retired, self._retired = self._retired, []
+        try:
+            return [row for each in retired for row in self._near.surplus(each)]
+        except CorruptError as error:
+            _log.warning("%s", error)
+            return []

@@ -7,9 +7,9 @@ import time
 from typing import NamedTuple
 
 from headrace._native import ObjectInfo
-from headrace.checkpoint.keys import SaveId, fence_key
+from headrace.checkpoint.keys import SaveId, fence_key, save_of
 from headrace.checkpoint.place import Place
-from headrace.errors import CorruptError, HeadraceError, NotFoundError
+from headrace.errors import NotFoundError
 
 __all__ = ["GRACE_SECONDS", "Leftover", "delete_leftover", "find_leftovers"]
 
@@ -45,11 +45,12 @@ def find_leftovers(
     now = time.time() if now is None else now
     found: dict[str, list[tuple[int, int | None]]] = {}
     for info in _files(place):
-        found.setdefault(info.key.split("/")[1], []).append((info.size, info.modified))
+        found.setdefault(save_of(info.key), []).append((info.size, info.modified))
     for key, _, started in place.uploads():
-        found.setdefault(key.split("/")[1], []).append((0, started))
+        found.setdefault(save_of(key), []).append((0, started))
     # Listed before: what was committed meanwhile is named.
-    named, broken = _named(place)
+    needs = place.needs()
+    named = needs.saves | set(map(save_of, needs.keys))
     highest = place.highest_fence()
     age = now - _time_of_fence(place, highest)
     out = []
@@ -60,7 +61,7 @@ def find_leftovers(
         times = [at for _, at in files if at is not None]
         newest = float(max(times)) if len(times) == len(files) else None
         goes, why = _verdict(
-            parsed, broken, (highest, age), older_than, None if newest is None else now - newest
+            parsed, needs.broken, (highest, age), older_than, None if newest is None else now - newest
         )
         out.append(Leftover(save, parsed.step, len(files), sum(size for size, _ in files), newest, goes, why))
     return out
@@ -79,6 +80,8 @@ def _verdict(
     highest, age = last
     if save.step in broken:
         return False, "may be what the broken manifest of that step names"
+    if save.is_shared and broken:
+        return False, f"may be what the broken manifest of step {min(broken)} refers to"
     if save.fence < highest and age >= GRACE_SECONDS:
         return True, "of a job that another one has followed"
     if older_than is not None and idle is not None and idle >= older_than:
@@ -86,21 +89,6 @@ def _verdict(
     if save.fence < highest:
         return False, f"another job has followed only {max(0.0, age) / 60:.0f} minutes ago"
     return False, "may be under way"
-
-
-def _named(place: Place) -> tuple[set[str], set[int]]:
-    """Saves that checkpoints name, and the steps of manifests that are broken."""
-    named, broken = set(), set()
-    for step in place.steps():
-        try:
-            named.add(place.manifest(step).save)
-        except NotFoundError:
-            continue
-        except HeadraceError as error:
-            if not isinstance(error, CorruptError):
-                raise
-            broken.add(step)
-    return named, broken
 
 
 def _time_of_fence(place: Place, number: int) -> float:
@@ -117,10 +105,17 @@ def _time_of_fence(place: Place, number: int) -> float:
 
 
 def delete_leftover(place: Place, leftover: Leftover) -> int:
-    """Deletes its files, unless there is a checkpoint of it now. Returns their bytes."""
+    """Deletes its files, unless there is a checkpoint of it now, or one that refers to it. Returns their bytes."""
     try:
         if place.manifest(leftover.step).save == leftover.save:
             return 0
     except NotFoundError:
         pass
+    parsed = SaveId.parse(leftover.save)
+    if parsed is not None and parsed.is_shared:
+        # Looked for once more: a list of many manifests that was made before may have missed one that came beside
+        # the end of what it refers to.
+        needs = place.needs()
+        if needs.broken or leftover.save in needs.saves | set(map(save_of, needs.keys)):
+            return 0
     return place.delete_unfinished(leftover.save)

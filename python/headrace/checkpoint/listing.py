@@ -23,7 +23,9 @@ class Listed(NamedTuple):
     ranks: int = 0
     arrays: int = 0
     bytes: int = 0
-    """Of the data files."""
+    """Of all that it has, also in files of earlier saves."""
+    written_bytes: int = 0
+    """Of its own data files."""
     metadata: Mapping[str, Any] = {}
     is_pinned: bool = False
     problem: str = ""
@@ -48,6 +50,7 @@ def list_checkpoints(place: Place) -> list[Listed]:
             manifest.world_size,
             len(manifest.arrays),
             manifest.size,
+            manifest.written,
             manifest.metadata,
             step in pins,
         )

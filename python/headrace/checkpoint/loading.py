@@ -12,6 +12,7 @@ import numpy as np
 
 from headrace import _native
 from headrace.checkpoint.arrays import Array, Chunk, Memory, describe, empty_like_saved, width_of
+from headrace.checkpoint.earlier import verify_earlier
 from headrace.checkpoint.manifest import Index, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
@@ -32,7 +33,7 @@ class Boxes:
 
     def __init__(self, place: Place, manifest: Manifest) -> None:
         self._place, self._manifest = place, manifest
-        self._rows: dict[int, list[Any]] = defaultdict(list)
+        self._rows: dict[str, list[Any]] = defaultdict(list)
         self._indexes: dict[int, Index] = {}
         self._owners: list[Any] = []
 
@@ -57,7 +58,7 @@ class Boxes:
                 for c, t, stride in zip(common.offsets, target.offsets, memory.strides, strict=True)
             )
             start = [c - o for c, o in zip(common.offsets, chunk.offsets, strict=True)]
-            self._rows[rank].append(
+            self._rows[self._manifest.files[rank].key_of(piece)].append(
                 (
                     piece.offset,
                     piece.length,
@@ -93,8 +94,8 @@ class Boxes:
 
     def read(self) -> ReadTotals:
         requests = count = 0
-        for rank, rows in self._rows.items():
-            some = self._place.read(self._manifest.files[rank].key, rows)
+        for key, rows in self._rows.items():
+            some = self._place.read(key, rows)
             requests, count = requests + some[0], count + some[1]
         return ReadTotals(requests, count)
 
@@ -215,12 +216,19 @@ def _shown(path: tuple[Any, ...]) -> str:
 def verify(place: Place, manifest: Manifest, progress: Callable[[int, int], None] | None = None) -> None:
     """Reads everything and compares it with its sums. Raises CorruptError."""
     done = 0
+
+    def note(count: int) -> None:
+        nonlocal done
+        done += count
+        if progress is not None:
+            progress(done, manifest.size)
+
     for rank, file in enumerate(manifest.files):
-        if len(place.index(manifest, rank)) != file.pieces:
+        index = place.index(manifest, rank)
+        if len(index) != file.pieces:
             raise CorruptError(
                 f"{place.url}/{file.index_key}: has another number of pieces than the manifest says"
             )
         _native.checkpoint_verify_file(place.native, file.key, file.size, file.crc32c)
-        done += file.size
-        if progress is not None:
-            progress(done, manifest.size)
+        note(file.size)
+        verify_earlier(place, file, index, note)

@@ -17,16 +17,35 @@ import numpy as np
 
 from headrace import _native
 from headrace.checkpoint.arrays import Chunk
-from headrace.checkpoint.keys import data_key, index_key
+from headrace.checkpoint.keys import copied_key, data_key, index_key, save_of
 from headrace.checkpoint.plan import Planned
 from headrace.checkpoint.tree import Node
 from headrace.errors import CorruptError, UnsupportedError
 
-__all__ = ["DataFile", "Index", "Manifest", "Piece", "decode_index", "encode_index", "index_sum"]
+__all__ = [
+    "DataFile",
+    "EarlierFile",
+    "Index",
+    "Manifest",
+    "Piece",
+    "decode_index",
+    "encode_index",
+    "index_sum",
+]
 
 _FORMAT, _VERSION = "headrace-checkpoint", 1
 _INDEX_MAGIC = b"HRCKPIX1"
-_ROWS = np.dtype([("array", "<u4"), ("chunk", "<u4"), ("offset", "<u8"), ("length", "<u8")])
+_ROWS = np.dtype([("array", "<u4"), ("chunk", "<u4"), ("file", "<u4"), ("offset", "<u8"), ("length", "<u8")])
+
+
+class EarlierFile(NamedTuple):
+    """A data file of an earlier save that has pieces which were not written again."""
+
+    key: str
+    size: int
+    crc32c: int
+    needed: int
+    """Bytes of those pieces."""
 
 
 class DataFile(NamedTuple):
@@ -39,6 +58,20 @@ class DataFile(NamedTuple):
     index_crc32c: int
     """See index_sum()."""
     pieces: int
+    """In the index."""
+    sums_crc32c: int
+    """CRC32C of the sums of all pieces: equal for equal bytes, wherever they lie."""
+    earlier: tuple[EarlierFile, ...] = ()
+
+    @classmethod
+    def of(cls, row: Sequence[Any]) -> DataFile:
+        """From JSON."""
+        made = cls(*row)
+        return made._replace(earlier=tuple(EarlierFile(*each) for each in made.earlier))
+
+    def key_of(self, piece: Piece) -> str:
+        """The data file that a piece of the index lies in."""
+        return self.key if piece.file == 0 else self.earlier[piece.file - 1].key
 
 
 class Manifest(NamedTuple):
@@ -66,27 +99,53 @@ class Manifest(NamedTuple):
         return (self.job, self.step) >= (other.job, other.step)
 
     def has_same_arrays(self, other: Manifest) -> bool:
-        """Whether every array has the same bytes in both, as far as sums tell: each index has the places and sums
-        of all pieces. False where there are none."""
+        """Whether every array has the same bytes in both, as far as sums tell. False where there are none."""
         return (
             self.size > 0
             and self.arrays == other.arrays
             and any(array.size_bytes for array in self.arrays)
-            and [file.index_crc32c for file in self.files] == [file.index_crc32c for file in other.files]
+            and [file.sums_crc32c for file in self.files] == [file.sums_crc32c for file in other.files]
         )
 
     def renamed(self, save: str) -> Manifest:
-        """As it is called under another save id."""
+        """As it is called under another save id, with copies of earlier files of its own."""
         files = [
-            file._replace(key=data_key(save, rank), index_key=index_key(save, rank))
+            file._replace(
+                key=data_key(save, rank),
+                index_key=index_key(save, rank),
+                earlier=tuple(
+                    each._replace(key=copied_key(save, rank, number))
+                    for number, each in enumerate(file.earlier)
+                ),
+            )
             for rank, file in enumerate(self.files)
         ]
         return self._replace(save=save, files=files)
 
     @property
     def size(self) -> int:
-        """Bytes of all data files."""
+        """Bytes of all that has to be read to prove it: its data files, and what it has in earlier ones."""
+        return self.written + sum(each.needed for each in self.earlier)
+
+    @property
+    def written(self) -> int:
+        """Bytes of its own data files."""
         return sum(file.size for file in self.files)
+
+    @property
+    def earlier(self) -> list[EarlierFile]:
+        """Of all ranks."""
+        return [each for file in self.files for each in file.earlier]
+
+    @property
+    def data_keys(self) -> list[str]:
+        """Of all data files that it needs."""
+        return [key for file in self.files for key in (file.key, *(each.key for each in file.earlier))]
+
+    @property
+    def saves(self) -> set[str]:
+        """Whose files it needs."""
+        return {self.save} | {save_of(each.key) for each in self.earlier}
 
     def encode(self) -> bytes:
         layouts: dict[Any, int] = {}
@@ -153,7 +212,7 @@ class Manifest(NamedTuple):
             body["metadata"],
             body["tree"],
             arrays,
-            [DataFile(*row) for row in body["files"]],
+            [DataFile.of(row) for row in body["files"]],
             body["job"],
         )
 
@@ -171,8 +230,10 @@ def _no_collection() -> Iterator[None]:
 
 
 class Piece(NamedTuple):
-    """Where a chunk lies in its data file."""
+    """Where a chunk lies."""
 
+    file: int
+    """0: in the data file of the index; n: in the nth of its earlier ones."""
     offset: int
     length: int
     sums: bytes
@@ -180,33 +241,42 @@ class Piece(NamedTuple):
 
 
 class Index:
-    """Where the chunks of one data file lie, by (array, chunk)."""
+    """Where the chunks that a rank has saved lie, by (array, chunk)."""
 
     def __init__(self, rows: np.ndarray[Any, Any], sums: bytes) -> None:
         self._sums = sums
         block = _native.checkpoint_sum_block_bytes()
         ends = np.cumsum(-(-rows["length"].astype(np.int64) // block)) * 4
         self._rows = {
-            (array, chunk): (offset, length, end)
-            for (array, chunk, offset, length), end in zip(rows.tolist(), ends.tolist(), strict=True)
+            (array, chunk): (file, offset, length, end)
+            for (array, chunk, file, offset, length), end in zip(rows.tolist(), ends.tolist(), strict=True)
         }
         self._block = block
+        self.files = 1 + int(rows["file"].max(initial=0))
+        """So many data files it names at least, its own among them."""
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def piece(self, array: int, chunk: int) -> Piece:
         """Raises KeyError."""
-        offset, length, end = self._rows[array, chunk]
-        return Piece(offset, length, self._sums[end - 4 * -(-length // self._block) : end])
+        file, offset, length, end = self._rows[array, chunk]
+        return Piece(file, offset, length, self._sums[end - 4 * -(-length // self._block) : end])
+
+    def pieces(self) -> Iterator[Piece]:
+        """All, in the order in which they were saved."""
+        return (self.piece(*numbers) for numbers in self._rows)
+
+    @property
+    def sums_crc32c(self) -> int:
+        """See DataFile."""
+        return _native.crc32c(self._sums)
 
 
-def encode_index(
-    pieces: Sequence[tuple[int, int]], places: Sequence[tuple[int, int]], sums: Sequence[bytes]
-) -> bytes:
-    """``pieces``: (array, chunk); ``places``: (offset, length); of each in turn."""
-    rows = np.array([(*piece, *place) for piece, place in zip(pieces, places, strict=True)], _ROWS)
-    all_sums = b"".join(sums)
+def encode_index(numbers: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> bytes:
+    """``numbers``: (array, chunk) of each piece."""
+    rows = np.array([(*each, *piece[:3]) for each, piece in zip(numbers, pieces, strict=True)], _ROWS)
+    all_sums = b"".join(piece.sums for piece in pieces)
     body = _INDEX_MAGIC + struct.pack("<QQ", len(rows), len(all_sums) // 4) + rows.tobytes() + all_sums
     return body + struct.pack("<I", _native.crc32c(body))
 

@@ -8,11 +8,12 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 
 from headrace import _native
+from headrace._native import ObjectInfo
 from headrace.checkpoint.keys import (
     LATEST,
     SaveId,
@@ -20,10 +21,12 @@ from headrace.checkpoint.keys import (
     fence_of,
     pin_key,
     pin_of,
+    save_of,
     step_key,
     step_of,
 )
 from headrace.checkpoint.manifest import DataFile, Index, Manifest, decode_index, index_sum
+from headrace.checkpoint.reuse import Base
 from headrace.errors import (
     ChangedError,
     CorruptError,
@@ -36,7 +39,25 @@ from headrace.errors import (
 from headrace.store.store import Store
 from headrace.store.urls import local_path
 
-__all__ = ["Nearest", "Place", "check_step"]
+__all__ = ["Nearest", "Needs", "Place", "check_step"]
+
+
+class Needs(NamedTuple):
+    """What checkpoints need of what lies below ``saves/``."""
+
+    saves: set[str]
+    """All files of these."""
+    keys: set[str]
+    """Of others: data files that were not written again."""
+    broken: set[int]
+    """Steps whose manifests cannot be read, and might need anything."""
+
+
+class _Needed(NamedTuple):
+    """By one checkpoint."""
+
+    save: str
+    keys: frozenset[str]
 
 
 class Place:
@@ -44,6 +65,7 @@ class Place:
 
     def __init__(self, store: Store) -> None:
         self.store, self.url = store, store.url
+        self._known_needs: dict[tuple[str, str], _Needed] = {}
 
     @property
     def native(self) -> _native.Store:
@@ -74,8 +96,13 @@ class Place:
 
     def index(self, manifest: Manifest, rank: int) -> Index:
         """Of a data file. Raises CorruptError."""
-        file = manifest.files[rank]
-        return decode_index(self.index_bytes(file), f"{self.url}/{file.index_key}")
+        file, where = manifest.files[rank], f"{self.url}/{manifest.files[rank].index_key}"
+        index = decode_index(self.index_bytes(file), where)
+        if index.files > 1 + len(file.earlier):
+            raise CorruptError(
+                f"{where}: names {index.files} data files; the manifest has {1 + len(file.earlier)}"
+            )
+        return index
 
     def index_bytes(self, file: DataFile) -> bytes:
         """Raises CorruptError."""
@@ -93,14 +120,15 @@ class Place:
         """Reads boxes of a data file; see _native.checkpoint_read()."""
         return _native.checkpoint_read(self.native, key, "", boxes)
 
-    def commit(self, manifest: Manifest, *, overwrite: bool) -> None:
-        """Makes a checkpoint of what was saved. Raises ChangedError where the step is taken,
-        InvalidArgumentError where it would replace one that is pinned."""
+    def commit(self, manifest: Manifest, *, overwrite: bool) -> str:
+        """Makes a checkpoint of what was saved. Returns the version of its manifest; "": it is there, but the
+        answer that told it was lost. Raises ChangedError where the step is taken, InvalidArgumentError where it
+        would replace one that is pinned."""
         if overwrite:
             self.check_not_pinned(manifest.step)
         key, data = step_key(manifest.step), manifest.encode()
         try:
-            _native.checkpoint_write_small(self.native, key, data, not overwrite)
+            return _native.checkpoint_write_small(self.native, key, data, not overwrite)
         except HeadraceError as error:
             # The answer may be lost, and the object be this very one. A ChangedError from here on is another's.
             if not self._has(key, data):
@@ -108,8 +136,9 @@ class Place:
                     raise
                 other = self.manifest(manifest.step)
                 if other.save == manifest.save:
-                    return
+                    return ""
                 raise self._taken(other) from None
+            return ""
 
     def _taken(self, other: Manifest) -> ChangedError:
         return ChangedError(
@@ -132,10 +161,20 @@ class Place:
     def set_latest(self, manifest: Manifest) -> None:
         _native.checkpoint_write_small(self.native, LATEST, _latest_text(manifest))
 
-    def publish(self, manifest: Manifest, *, overwrite: bool, check: str) -> None:
-        """commit(), and moves LATEST to it. Raises ChangedError where it is not there, and never will be."""
+    def publish(
+        self,
+        manifest: Manifest,
+        *,
+        overwrite: bool,
+        check: str,
+        fence: int | None = None,
+        base: Base | None = None,
+    ) -> str:
+        """commit(), and moves LATEST to it: three round trips, the last of which asks for all that must still be so
+        (see check_committed()). Returns the version of the manifest, as commit() does. Raises ChangedError where
+        it is not there, and never will be."""
         with self.replacing(manifest, overwrite):
-            self.commit(manifest, overwrite=overwrite)
+            version = self.commit(manifest, overwrite=overwrite)
             try:
                 self.set_latest(manifest)
             except HeadraceError as error:
@@ -143,32 +182,45 @@ class Place:
                     f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; load({manifest.step}) finds it, and "
                     "save(..., overwrite=True) replaces it"
                 ) from error
-            self.check_committed(manifest, check)
+            self.check_committed(manifest, check, fence, base)
+        return version
 
     @contextlib.contextmanager
     def replacing(self, manifest: Manifest, overwrite: bool) -> Iterator[None]:
         """Around a commit and its checks: when all went well, the files of what it has replaced go. Those that
         cannot be deleted are swept by a later job."""
-        old = self._save_of(manifest.step) if overwrite else ""
+        old = self._readable(manifest.step) if overwrite else None
         yield
-        if old not in ("", manifest.save):
+        if old is not None and old.save != manifest.save:
             with contextlib.suppress(HeadraceError):
-                self.delete_save(old)
+                self.delete_files(old)
 
-    def _save_of(self, step: int) -> str:
-        """The save whose files a checkpoint has; "": there is none that can be read."""
+    def _readable(self, step: int) -> Manifest | None:
+        """None: there is no manifest that can be read."""
         key = step_key(step)
         try:
-            return Manifest.decode(self.store.get(key), key).save
+            return Manifest.decode(self.store.get(key), key)
         except (NotFoundError, CorruptError, UnsupportedError):
-            return ""
+            return None
 
-    def check_committed(self, manifest: Manifest, check: str) -> None:
-        """Whether manifest and LATEST are what was written. Raises CorruptError, and deletes a manifest that
-        nobody could read."""
+    def check_committed(
+        self, manifest: Manifest, check: str, fence: int | None = None, base: Base | None = None
+    ) -> None:
+        """Whether manifest and LATEST are what was written, no later job than ``fence`` had begun, and what it
+        builds upon is there. Raises CorruptError, and deletes a manifest that nobody could read;
+        UnavailableError, and deletes one whose files may be gone with its base."""
         wanted = {step_key(manifest.step): manifest.encode(), LATEST: _latest_text(manifest)}
-        with ThreadPoolExecutor(len(wanted)) as both:  # One round trip.
-            checks = [both.submit(self.check_written, key, data, check) for key, data in wanted.items()]
+        with ThreadPoolExecutor(len(wanted) + 2) as at_once:  # One round trip.
+            checks = [at_once.submit(self.check_written, key, data, check) for key, data in wanted.items()]
+            if fence is not None:
+                checks.append(at_once.submit(self._check_fence_after, manifest, fence))
+            bases = [at_once.submit(base.check, self.store)] if base is not None else []
+        try:
+            for each in bases:
+                each.result()
+        except HeadraceError:
+            self._withdraw(manifest)
+            raise
         try:
             for each in checks:
                 each.result()
@@ -179,6 +231,21 @@ class Place:
                 except CorruptError:
                     self.store.delete(step_key(manifest.step))
             raise
+
+    def _check_fence_after(self, manifest: Manifest, fence: int) -> None:
+        try:
+            self.check_fence(fence)
+        except ChangedError as error:
+            raise UnavailableError(
+                f"{error}; step {manifest.step} may be there, or be replaced by it"
+            ) from error
+
+    def _withdraw(self, manifest: Manifest) -> None:
+        """Deletes a manifest, unless another has replaced it."""
+        key = step_key(manifest.step)
+        with contextlib.suppress(HeadraceError):
+            if self._has(key, manifest.encode()):
+                self.store.delete(key)
 
     def check_written(self, key: str, data: bytes, check: str) -> None:
         """Reads a small object back, as ``check`` of Checkpointer says. Raises CorruptError."""
@@ -226,7 +293,62 @@ class Place:
         except InvalidArgumentError:  # Since the first look: who pinned it was told that it stays.
             self.commit(manifest, overwrite=False)
             raise
-        self.delete_save(manifest.save)
+        self.delete_files(manifest)
+
+    def delete_files(self, manifest: Manifest) -> None:
+        """Those of a checkpoint that is gone, but for what others need. Raises as surplus() does: they stay then."""
+        for save, keep in self.surplus(manifest):
+            self.delete_save(save, set(keep))
+
+    def surplus(self, manifest: Manifest) -> list[tuple[str, list[str]]]:
+        """Saves whose files nobody needs once that checkpoint is gone; each with those that others need still.
+        Raises CorruptError where a manifest cannot be read that may need them."""
+        parsed = SaveId.parse(manifest.save)
+        if not manifest.earlier and parsed is not None and not parsed.is_shared:
+            return [(manifest.save, [])]
+        needs = self.needs()
+        if needs.broken:
+            raise CorruptError(
+                f"{self.url}: files of step {manifest.step} stay, since the manifest of step {min(needs.broken)} cannot be read and may need "
+                "them"
+            )
+        return [
+            (save, sorted(key for key in needs.keys if save_of(key) == save))
+            for save in sorted(manifest.saves - needs.saves)
+        ]
+
+    def needs(self) -> Needs:
+        """What the checkpoints that there are need. What was read is known by its ETag, and not read again."""
+        needs = Needs(set(), set(), set())
+        known: dict[tuple[str, str], _Needed] = {}
+        for info in self._list("steps/"):
+            step = step_of(info.key)
+            if step is None:
+                continue
+            found = self._known_needs.get((info.key, info.etag))
+            try:
+                etag, found = (info.etag, found) if found else self._needed_by(info)
+            except NotFoundError:
+                continue
+            except CorruptError:
+                needs.broken.add(step)
+                continue
+            known[info.key, etag] = found
+            needs.saves.add(found.save)
+            needs.keys.update(found.keys)
+        self._known_needs = known
+        return needs
+
+    def _needed_by(self, info: ObjectInfo) -> tuple[str, _Needed]:
+        """What a manifest needs, and the version of it that does."""
+        while True:
+            try:
+                data = self.store.get_range(info.key, 0, info.size, etag=info.etag)
+                break
+            except ChangedError:
+                info = self.store.head(info.key)
+        manifest = Manifest.decode(data, f"{self.url}/{info.key}")
+        return info.etag, _Needed(manifest.save, frozenset(each.key for each in manifest.earlier))
 
     def uploads(self) -> list[tuple[str, str, int]]:
         """Uploads of files of saves that were begun and neither completed nor given up: (key, id, seconds since
@@ -244,9 +366,9 @@ class Place:
                     self.native.abort_upload(key, upload)
         return self.delete_save(save)
 
-    def delete_save(self, save: str) -> int:
-        """Deletes the files of a save. Returns their bytes."""
-        found = list(self._list(f"saves/{save}/"))
+    def delete_save(self, save: str, keep: Set[str] = frozenset()) -> int:
+        """Deletes the files of a save, but for some. Returns the bytes of those that are gone."""
+        found = [info for info in self._list(f"saves/{save}/") if info.key not in keep]
         if found:
             self.store.delete_many(info.key for info in found)
         directory = local_path(self.url)
@@ -319,16 +441,11 @@ class Place:
     def orphans(self, fence: int) -> Iterator[str]:
         """Saves of jobs before ``fence`` that no checkpoint names."""
         keys = [info.key for info in self._list("saves/")] + [key for key, _, _ in self.uploads()]
-        saves = {key.split("/")[1] for key in keys}
-        named = set()
-        for step in self.steps():
-            try:
-                named.add(self.manifest(step).save)
-            except NotFoundError:
-                continue
-            except CorruptError:
-                return  # It may be any of them.
-        for save in sorted(saves - named):
+        saves = {save_of(key) for key in keys}
+        needs = self.needs()
+        if needs.broken:
+            return  # It may be any of them.
+        for save in sorted(saves - needs.saves - set(map(save_of, needs.keys))):
             parsed = SaveId.parse(save)
             if parsed is not None and parsed.fence < fence:
                 yield save

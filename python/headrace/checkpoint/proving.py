@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from headrace import _native
+from headrace.checkpoint.earlier import verify_earlier
 from headrace.checkpoint.manifest import Index, Manifest, Piece
 from headrace.checkpoint.place import Place
 from headrace.errors import CorruptError, NotFoundError
@@ -52,6 +53,31 @@ def find_damage(place: Place, manifest: Manifest) -> list[Damage]:
             found.append(Damage(file.key, "", (), 0, file.size, "is missing"))
         except CorruptError as error:
             found += _locate(place, manifest, rank, index, str(error))
+        if index is not None:
+            found += _damage_of_earlier(place, manifest, rank, index)
+    return found
+
+
+def _damage_of_earlier(place: Place, manifest: Manifest, rank: int, index: Index) -> list[Damage]:
+    """Of what lies in files of earlier saves."""
+    file = manifest.files[rank]
+    try:
+        verify_earlier(place, file, index, lambda _: None)
+        return []
+    except CorruptError:
+        pass
+    found: list[Damage] = []
+    for number, earlier in enumerate(file.earlier, 1):
+        try:
+            size = place.store.head(earlier.key).size
+        except NotFoundError:
+            found.append(Damage(earlier.key, "", (), 0, earlier.size, "is missing"))
+            continue
+        if size < earlier.size:
+            text = f"has {size} bytes instead of {earlier.size}"
+            found.append(Damage(earlier.key, "", (), size, earlier.size, text))
+        held = [each for each in _pieces(place, manifest, rank, index) if each.piece.file == number]
+        found += _bad_pieces(place, earlier.key, held, size)
     return found
 
 
@@ -65,20 +91,21 @@ def _locate(place: Place, manifest: Manifest, rank: int, index: Index | None, wh
         found.append(Damage(file.key, "", (), min(size, file.size), max(size, file.size), text))
     if index is None:
         return found or [Damage(file.key, "", (), 0, file.size, why)]
-    found += _bad_pieces(place, manifest, rank, index, size)
+    held = [each for each in _pieces(place, manifest, rank, index) if each.piece.file == 0]
+    found += _bad_pieces(place, file.key, held, size)
     if found:
         return found
     try:
         # The first time it may have been damaged on its way here.
         _native.checkpoint_verify_file(place.native, file.key, file.size, file.crc32c)
     except CorruptError:
-        first = min((each.piece.offset for each in _pieces(place, manifest, rank, index)), default=file.size)
+        first = min((each.piece.offset for each in held), default=file.size)
         return [Damage(file.key, "", (), 0, first, "the header is not what was saved")]
     return []
 
 
 class _Held(NamedTuple):
-    """A piece of a data file."""
+    """A piece of an array."""
 
     array: str
     offsets: tuple[int, ...]
@@ -86,7 +113,7 @@ class _Held(NamedTuple):
 
 
 def _pieces(place: Place, manifest: Manifest, rank: int, index: Index) -> Iterator[_Held]:
-    """Of a data file."""
+    """Of a rank."""
     for number, array in enumerate(manifest.arrays):
         for chunk_number, (chunk, owner) in enumerate(array.chunks):
             if owner == rank:
@@ -99,11 +126,9 @@ def _pieces(place: Place, manifest: Manifest, rank: int, index: Index) -> Iterat
                     ) from None
 
 
-def _bad_pieces(place: Place, manifest: Manifest, rank: int, index: Index, size: int) -> list[Damage]:
-    """Blocks of the first ``size`` bytes that do not match their sums, those side by side as one."""
-    key = manifest.files[rank].key
+def _bad_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
+    """Blocks of the first ``size`` bytes of a file that do not match their sums, those side by side as one."""
     block = _native.checkpoint_sum_block_bytes()
-    held = list(_pieces(place, manifest, rank, index))
     runs: dict[int, int] = {}
     for number, each in enumerate(held):
         end = min(each.piece.offset + each.piece.length, size)

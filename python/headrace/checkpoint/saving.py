@@ -1,7 +1,7 @@
 """One save: what this rank writes, and how all ranks together make a checkpoint of it.
 
 The steps, in this order, each of which must have succeeded before the next: stage (copy), data file, index,
-report to rank 0, manifest, LATEST. A rank that fails says so in its report, and every rank's save fails.
+report to rank 0, manifest, LATEST. Rank 0 asks who else saves here while it writes its index. A rank that fails says so in its report, and every rank's save fails.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any
 
 from headrace.checkpoint.arrays import Array, describe
 from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions
+from headrace.checkpoint.fence_check import FenceCheck
 from headrace.checkpoint.group import Group
 from headrace.checkpoint.keys import SaveId
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Had, Plan, had, make_plan
+from headrace.checkpoint.reuse import Base, Reuse, Tags
 from headrace.checkpoint.tree import Node, flatten
 from headrace.checkpoint.values import ValueWatch
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
@@ -100,8 +102,10 @@ class Saving:
         metadata: Mapping[str, Any],
         options: SaveOptions,
         watch: ValueWatch,
+        reuse: Reuse | None = None,
     ) -> None:
-        """Plans. Raises InvalidArgumentError for a state that has no place in a checkpoint."""
+        """Plans. ``reuse``: pieces of what was saved last are not written again. Raises InvalidArgumentError for
+        a state that has no place in a checkpoint."""
         self._place, self._group, self._fence, self._options = place, group, fence, options
         self.step, self._watch = step, watch
         error, tree, arrays = "", None, {}
@@ -113,7 +117,27 @@ class Saving:
             if group.world_size == 1:
                 raise
             error = f"{raised}"
-        said = group.gather("state", {"error": error, "save": str(SaveId.new(fence, step)), "step": step})
+        self._reuse, self._held = reuse, None if reuse is None else reuse.hold(step)
+        try:
+            self._agree(error, tree, arrays, metadata, planner)
+        except BaseException:
+            self._release()
+            raise
+
+    def _agree(
+        self,
+        error: str,
+        tree: Node,
+        arrays: dict[str, Array],
+        metadata: Mapping[str, Any],
+        planner: Planner,
+    ) -> None:
+        """With the other ranks, on what is saved and who writes what."""
+        group, step, reuse = self._group, self.step, self._reuse
+        known = self._held
+        save = str(SaveId.new(self._fence, step, is_shared=reuse is not None))
+        base = "" if known is None else known.save
+        said = group.gather("state", {"error": error, "save": save, "step": step, "base": base})
         raise_first("its state cannot be saved", said, InvalidArgumentError)
         if any(each["step"] != step for each in said):
             raise InvalidArgumentError(f"ranks save different steps: {[each['step'] for each in said]}")
@@ -121,8 +145,15 @@ class Saving:
         self._tree, self._metadata, self._arrays = _merged(group, tree, self.save), metadata, arrays
         self._plan = planner.plan(arrays, self.save)
         pieces = [self._piece(*numbers) for numbers in self._plan.of_rank(group.rank)]
-        self._file = DataFileWriter(place, self.save, group.rank, pieces, options)
+        # All build upon what rank 0 says; a rank that has heard of another save writes everything.
+        self._base = known if known is not None and known.save == said[0]["base"] else None
+        tags = None
+        if reuse is not None:
+            tags = Tags(reuse.tag_key, {} if self._base is None else self._base.pieces)
+        self._file = DataFileWriter(self._place, self.save, group.rank, pieces, self._options, tags)
+        self._fence_check = FenceCheck(self._place, self._fence)
         self._may_be_there = False  # Whether a manifest may name what was written.
+        self._version = ""  # Of the manifest; on rank 0.
 
     def _piece(self, array_number: int, chunk_number: int) -> NewPiece:
         planned = self._plan.arrays[array_number]
@@ -147,7 +178,16 @@ class Saving:
         """Makes a checkpoint of it, with all ranks. Raises on every rank what went wrong on any. Then what was
         written is deleted, unless a manifest may name it: an answer can be lost, and what is behind it not."""
         try:
-            file = self._file.finish()
+            return self._finish()
+        finally:
+            self._release()
+
+    def _finish(self) -> Manifest:
+        try:
+            self._file.finish_data()
+            if self._group.rank == 0 and self._options.is_fenced:
+                self._fence_check.begin()
+            file = self._file.finish_index()
             odd = self._watch.look(self._file.values())
             if odd and self._options.values == "error":
                 raise InvalidArgumentError(f"{odd}; values='warn' saves it all the same")
@@ -158,7 +198,7 @@ class Saving:
         manifest, outcome = None, {"error": "", "may_be_there": False}
         try:
             raise_first("it could not write its part", said)
-            manifest = self._manifest([DataFile(*each["file"]) for each in said])
+            manifest = self._manifest([DataFile.of(each["file"]) for each in said])
             if self._group.rank == 0:
                 self._warn_of_values([each["odd"] for each in said])
                 self._commit(manifest)
@@ -174,10 +214,25 @@ class Saving:
                 self._file.discard()
             raise_first("the save failed", said)
         assert manifest is not None
+        self._renew_base()
         return manifest
+
+    def _renew_base(self) -> None:
+        if self._reuse is None:
+            return
+        # Without a version, since the answer was lost, nobody could tell later whether it is still there.
+        is_known = self._group.rank != 0 or self._version != ""
+        base = Base(self.step, self.save, self._version, self._file.written())
+        self._reuse.renew(base if is_known else None)
+
+    def _release(self) -> None:
+        if self._reuse is not None:
+            self._reuse.release(self._held)
+        self._held = None
 
     def fail(self, error: Exception) -> None:
         """Where this rank could not even stage: tells the others."""
+        self._release()
         report = {"error": f"{type(error).__name__}: {error}", "file": [], "odd": ""}
         self._group.gather("report", report, self.save)
         self._group.gather("outcome", {"error": f"{error}", "may_be_there": False}, self.save)
@@ -211,12 +266,21 @@ class Saving:
 
     def _commit(self, manifest: Manifest) -> None:
         if self._options.is_fenced:
-            self._place.check_fence(self._fence)
+            self._fence_check.end()
         self._may_be_there = True
         try:
-            self._place.publish(manifest, overwrite=self._options.overwrite, check=self._options.check)
-        except ChangedError:
-            self._may_be_there = False
+            self._version = self._place.publish(
+                manifest,
+                overwrite=self._options.overwrite,
+                check=self._options.check,
+                fence=self._fence if self._options.is_fenced else None,
+                base=self._base if manifest.earlier else None,
+            )
+        except HeadraceError as error:
+            if self._reuse is not None:
+                self._reuse.renew(None)
+            if isinstance(error, ChangedError):
+                self._may_be_there = False
             raise
 
 

@@ -117,12 +117,24 @@ def info(
         f"step      {manifest.step}{', pinned' if is_pinned else ''}",
         f"saved     {manifest.created}, save {manifest.save}",
         f"files     {len(manifest.files)} of {manifest.world_size} ranks, {format_bytes(manifest.size)}",
+        *_earlier_lines(manifest),
         f"arrays    {len(manifest.arrays):,}",
         *([f"metadata  {dict(manifest.metadata)}"] if manifest.metadata else []),
         "",
         *tree_lines(manifest, depth),
     ]
     sys.stdout.writelines(shown(line) + "\n" for line in lines)
+
+
+def _earlier_lines(manifest: Manifest) -> list[str]:
+    """What it has in files of earlier saves."""
+    if not manifest.earlier:
+        return []
+    needed = sum(each.needed for each in manifest.earlier)
+    saves = ", ".join(sorted(manifest.saves - {manifest.save}))
+    return [
+        f"written   {format_bytes(manifest.written)}; {format_bytes(needed)} lie in {len(manifest.earlier)} files of earlier saves: {saves}"
+    ]
 
 
 def _info_json(url: str, manifest: Manifest, is_pinned: bool) -> dict[str, Any]:
@@ -134,9 +146,12 @@ def _info_json(url: str, manifest: Manifest, is_pinned: bool) -> dict[str, Any]:
         "created": manifest.created,
         "ranks": manifest.world_size,
         "bytes": manifest.size,
+        "written_bytes": manifest.written,
         "is_pinned": is_pinned,
         "metadata": dict(manifest.metadata),
-        "files": [file._asdict() for file in manifest.files],
+        "files": [
+            file._asdict() | {"earlier": [each._asdict() for each in file.earlier]} for file in manifest.files
+        ],
         "arrays": [array_row(array) for array in manifest.arrays],
         "tree": tree_json(manifest.tree, by_name),
     }

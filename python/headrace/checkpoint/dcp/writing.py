@@ -209,7 +209,10 @@ class Writer(StorageWriter):
         place = self._place.open()
         place.check_fence(self._job)
         place.publish(
-            self._manifest(metadata, results), overwrite=self._options.overwrite, check=self._options.check
+            self._manifest(metadata, results),
+            overwrite=self._options.overwrite,
+            check=self._options.check,
+            fence=self._job,
         )
 
     @classmethod
