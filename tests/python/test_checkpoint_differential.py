@@ -164,6 +164,42 @@ def test_saves_that_overlap_build_upon_what_is_there(place: Any) -> None:
         assert files_of(checkpointer) == needed_by(checkpointer)
 
 
+def test_what_a_save_under_way_builds_upon_stays(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third save begins before the second is there: both build upon the first, which keep=1 takes away behind
+    the second."""
+    url, options = place
+    may_commit = threading.Event()
+    commit = Place.commit
+
+    def late(self: Place, manifest: Any, **more: Any) -> str:
+        assert may_commit.wait(60)
+        return commit(self, manifest, **more)
+
+    with opened(url, keep=1, **options) as checkpointer:
+        first = checkpointer.save(1, frozen(1)).result()
+        monkeypatch.setattr(Place, "commit", late)
+        for step in (2, 3):
+            checkpointer.save(step, frozen(step))
+        may_commit.set()
+        checkpointer.wait()
+        assert checkpointer.info(3).saves == {first.save, checkpointer.info(3).save}
+        checkpointer._worker.submit(int).result()
+        assert checkpointer.steps() == [3]
+        checkpointer.verify(3)
+        assert files_of(checkpointer) == needed_by(checkpointer)
+
+
+def test_damage_that_was_seen_is_not_built_upon(run: Path) -> None:
+    with opened(run) as checkpointer:
+        first = checkpointer.save(1, frozen(1)).result()
+        assert checkpointer.save(2, frozen(2)).result().earlier
+        damage_flip(run / first.files[0].key, 5_000_000)
+        with pytest.raises(hr.CorruptError):
+            checkpointer.verify(2)
+        assert not checkpointer.save(3, frozen(3)).result().earlier
+        checkpointer.verify(3)
+
+
 def test_another_job_writes_everything_once(run: Path) -> None:
     for number in (1, 2):
         with opened(run) as checkpointer:
@@ -477,34 +513,38 @@ def test_each_rank_keeps_what_it_has_written(place: Any) -> None:
         assert files_of(one) == needed_by(one)
 
 
-def test_a_rank_that_heard_of_another_save_writes_everything(run: Path) -> None:
+@pytest.mark.parametrize(("forgets", "earlier"), [(1, [True, False]), (0, [False, False])])
+def test_ranks_build_upon_what_the_first_says(run: Path, forgets: int, earlier: list[bool]) -> None:
+    """A rank that has heard of another writes everything."""
     barrier = threading.Barrier(2)
 
     def work(group: Group) -> Any:
         with opened(run, group=group) as checkpointer:
             checkpointer.save(1, frozen(1)).result()
-            if group.rank == 1:
+            if group.rank == forgets:
                 checkpointer._reuse.renew(None)  # type: ignore[union-attr]
             barrier.wait()
             saved = checkpointer.save(2, frozen(2)).result()
             barrier.wait()
             return [bool(file.earlier) for file in saved.files]
 
-    assert on_ranks(2, Values(), work) == [[True, False]] * 2
+    assert on_ranks(2, Values(), work) == [earlier] * 2
     with Checkpointer(run) as one:
         one.verify(2)
         assert one.load(2)["adapter"][0] == 2
 
 
-def test_from_the_local_disk_it_is_brought_over_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("keep_local", [0, 1])
+def test_from_the_local_disk_it_is_brought_over_once(tmp_path: Path, keep_local: int) -> None:
     (tmp_path / "bucket").mkdir()
     near = tmp_path / "disk"
     with simulator.Server(str(tmp_path)) as server:
         options = where(server)
-        with opened("s3://bucket/run", local=near, **options) as checkpointer:
+        with opened("s3://bucket/run", local=near, keep_local=keep_local, **options) as checkpointer:
             sent = [0]
             for step in (1, 2, 3):
-                checkpointer.save(step, frozen(step)).result()
+                saved = checkpointer.save(step, frozen(step)).result()
+                assert bool(saved.earlier) == (step > 1)
                 sent.append(checkpointer._far.store.stats()["store.sent_bytes"])
             assert sent[1] > 10_000_000
             assert all(after - before < 1_100_000 for before, after in itertools.pairwise(sent[1:]))
