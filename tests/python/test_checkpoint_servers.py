@@ -63,6 +63,26 @@ def test_what_is_saved_in_parts_comes_back(place: tuple[str, dict[str, Any]]) ->
         assert len(list(checkpointer._far.store.list("saves/"))) == 4
 
 
+def test_what_has_not_changed_is_not_written_again(place: tuple[str, dict[str, Any]]) -> None:
+    """What a put tells as the version is what a head, and a list, tell of it."""
+    url, options = place
+    frozen = np.random.default_rng(0).random(1_500_000)
+    with Checkpointer(url, differential=True, keep=1, **options) as checkpointer:
+        for step in (1, 2, 3):
+            saved = checkpointer.save(step, {"frozen": frozen, **state(step, 100)}).result()
+            assert (saved.written < 20_000) == bool(saved.earlier) == (step > 1)
+        checkpointer._worker.submit(int).result()
+        assert checkpointer.steps() == [3]
+        needs = checkpointer._far.needs()
+        assert checkpointer._far._known_needs.keys() == {
+            ("steps/000000000003", checkpointer._far.store.head("steps/000000000003").etag)
+        }
+        assert len(needs.keys) == 1
+        assert np.array_equal(checkpointer.load()["frozen"], frozen)
+        checkpointer.delete(3)
+        assert list(checkpointer._far.store.list("saves/")) == []
+
+
 def test_of_two_jobs_one_has_the_step(place: tuple[str, dict[str, Any]]) -> None:
     """Conditional puts: of the fence, and of the manifest."""
     url, options = place
