@@ -88,10 +88,14 @@ def is_same(value: Any, expected: torch.Tensor) -> bool:
 
 def save(job: Job) -> Any:
     rank = begin(job)
-    with headrace.checkpoint.Checkpointer(job.data, rank_timeout=60) as checkpointer:
+    differential = job.options.get("differential", False)
+    with headrace.checkpoint.Checkpointer(
+        job.data, rank_timeout=60, differential=differential
+    ) as checkpointer:
         state = {"tensors": tensors(job, False), "number": 5, "array": np.arange(20)}
         for step in (1, 2):
-            checkpointer.save(step, state, metadata={"step": step}).result(60)
+            saved = checkpointer.save(step, state, metadata={"step": step}).result(60)
+        assert bool(saved.earlier) == differential
     return rank
 
 
