@@ -83,12 +83,12 @@ struct PieceValues {
   bool is_zero = false;  ///< All bytes are; also where there is none.
 };
 
-/// Secret of a process, under which it tags blocks: 16 bytes of chance.
-using TagKey = std::array<std::byte, 16>;
+/// Secret of a process, under which it fingerprints blocks: 16 bytes of chance.
+using FingerprintKey = std::array<std::byte, 16>;
 
-/// GMAC-AES-128 of a block under a TagKey. Two blocks that differ have the same tag with a chance
-/// below 2^-117, whoever chose their bytes, as long as the key and the tags stay in the process.
-using BlockTag = std::array<std::byte, 16>;
+/// GMAC-AES-128 of a block under a FingerprintKey. Two blocks that differ have the same with a
+/// chance below 2^-117, whoever chose their bytes, as long as the key and they stay in the process.
+using Fingerprint = std::array<std::byte, 16>;
 
 /// What has been written.
 struct DataFile {
@@ -98,8 +98,8 @@ struct DataFile {
   /// Of each piece in the order given: a sum for each kSumBlockBytes.
   std::vector<std::vector<std::uint32_t>> sums;
   std::vector<PieceValues> values;  ///< Of each piece; nothing is seen without `scan_values`.
-  /// Of each piece a tag for each kSumBlockBytes; empty without `tag_key`.
-  std::vector<std::vector<BlockTag>> tags;
+  /// Of each piece one for each kSumBlockBytes; empty without `fingerprint_key`.
+  std::vector<std::vector<Fingerprint>> fingerprints;
 };
 
 enum class WrittenCheck : std::uint8_t {
@@ -114,7 +114,7 @@ struct WriteOptions {
   std::uint32_t parts_in_flight = 16;
   bool scan_values = true;
   WrittenCheck check = WrittenCheck::kAuto;
-  std::optional<TagKey> tag_key = {};  ///< With it blocks are tagged, for find_unchanged().
+  std::optional<FingerprintKey> fingerprint_key = {};  ///< For find_unchanged().
 };
 
 /// Writes one data file. Memory comes from the client's pool, a part at a time, and goes back when
@@ -144,19 +144,21 @@ class DataWriter {
   DataWriter() = default;
 };
 
-/// What a piece was when it was written: DataFile's of it, of a writer with the same TagKey.
+/// What a piece was when it was written: DataFile's of it, of a writer with the same
+/// FingerprintKey.
 struct WrittenPiece {
   std::uint64_t length_bytes = 0;
   std::span<const std::uint32_t> sums;
-  std::span<const BlockTag> tags;
+  std::span<const Fingerprint> fingerprints;
 };
 
 /// Which pieces (addresses of `length_bytes` each) have the bytes that were written, by the sum and
-/// the tag of every block. A piece is read up to its first block that differs. Errors: kInternal
-/// (no AES in this OpenSSL).
+/// the fingerprint of every block. A piece is read up to its first block that differs. Errors:
+/// kInternal (no AES in this OpenSSL).
 Result<std::vector<bool>> find_unchanged(std::span<const std::byte* const> sources,
-                                         std::span<const WrittenPiece> pieces, const TagKey& key,
-                                         std::uint32_t threads, const Pause& pause);
+                                         std::span<const WrittenPiece> pieces,
+                                         const FingerprintKey& key, std::uint32_t threads,
+                                         const Pause& pause);
 
 /// A part of a shared file that has arrived.
 struct SharedPart {

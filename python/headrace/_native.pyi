@@ -56,7 +56,7 @@ class CheckpointWriter:
         copy_threads: int = 2,
         check: str = "auto",
         scan_values: bool = True,
-        tag_key: bytes | None = None,
+        fingerprint_key: bytes | None = None,
     ) -> None: ...
     def places(self) -> list[tuple[int, int]]: ...
     def stage(self, sources: Sequence[tuple[int, int]]) -> None: ...
@@ -87,7 +87,7 @@ def checkpoint_copy_file(
     check: str = "auto",
 ) -> str: ...
 def checkpoint_find_unchanged(
-    pieces: Sequence[tuple[int, int, bytes, bytes]], tag_key: bytes, threads: int
+    pieces: Sequence[tuple[int, int, bytes, bytes]], fingerprint_key: bytes, threads: int
 ) -> list[bool]: ...
 def checkpoint_read(
     store: Store, key: str, etag: str, boxes: Sequence[tuple[Any, ...]]

@@ -32,9 +32,9 @@ checkpoint::WrittenCheck parse_check(const std::string& name) {
                                            {{"auto", kAuto}, {"read", kReadBack}, {"none", kNone}});
 }
 
-checkpoint::TagKey parse_tag_key(const nb::bytes& bytes) {
-  checkpoint::TagKey key;
-  if (bytes.size() != key.size()) throw nb::value_error("a tag key has 16 bytes");
+checkpoint::FingerprintKey parse_fingerprint_key(const nb::bytes& bytes) {
+  checkpoint::FingerprintKey key;
+  if (bytes.size() != key.size()) throw nb::value_error("a fingerprint key has 16 bytes");
   std::memcpy(key.data(), bytes.c_str(), key.size());
   return key;
 }
@@ -56,7 +56,7 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
            const std::vector<std::tuple<std::string, std::string, Shape>>& pieces,
            const std::map<std::string, std::string>& metadata, std::uint64_t part_bytes,
            std::uint32_t copy_threads, const std::string& check, bool scan_values,
-           const std::optional<nb::bytes>& tag_key) {
+           const std::optional<nb::bytes>& fingerprint_key) {
   auto client = store.client.get();
   std::vector<checkpoint::Piece> given;
   given.reserve(pieces.size());
@@ -66,7 +66,7 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
   options.copy_threads = copy_threads;
   options.check = parse_check(check);
   options.scan_values = scan_values;
-  if (tag_key) options.tag_key = parse_tag_key(*tag_key);
+  if (fingerprint_key) options.fingerprint_key = parse_fingerprint_key(*fingerprint_key);
   auto layout = value_or_raise(checkpoint::DataLayout::make(std::move(given), metadata), key);
   std::vector<checkpoint::PlacedPiece> places = layout.places();
   auto writer = value_or_raise(run_interruptible([&](const std::stop_token&) {
@@ -102,28 +102,29 @@ nb::tuple finish(PyWriter& self) {
   nb::list values;
   for (const checkpoint::PieceValues& each : file.values)
     values.append(nb::make_tuple(each.not_finite, each.is_zero));
-  nb::list tags;
-  for (const auto& some : file.tags) tags.append(pack(some));
-  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values, tags);
+  nb::list fingerprints;
+  for (const auto& some : file.fingerprints) fingerprints.append(pack(some));
+  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values, fingerprints);
 }
 
-/// (address, length, sums, tags) of each piece
+/// (address, length, sums, fingerprints) of each piece
 using WrittenRow = std::tuple<std::uintptr_t, std::uint64_t, nb::bytes, nb::bytes>;
 
-nb::list find_unchanged(const std::vector<WrittenRow>& rows, const nb::bytes& tag_key,
+nb::list find_unchanged(const std::vector<WrittenRow>& rows, const nb::bytes& fingerprint_key,
                         std::uint32_t threads) {
   std::vector<std::vector<std::uint32_t>> sums;
-  std::vector<std::vector<checkpoint::BlockTag>> tags;
+  std::vector<std::vector<checkpoint::Fingerprint>> fingerprints;
   std::vector<const std::byte*> sources;
   std::vector<checkpoint::WrittenPiece> pieces;
   sums.reserve(rows.size());
-  tags.reserve(rows.size());
-  for (const auto& [address, length, some_sums, some_tags] : rows) {
+  fingerprints.reserve(rows.size());
+  for (const auto& [address, length, some_sums, some_fingerprints] : rows) {
     sources.push_back(reinterpret_cast<const std::byte*>(address));
-    pieces.push_back({length, sums.emplace_back(unpack<std::uint32_t>(some_sums)),
-                      tags.emplace_back(unpack<checkpoint::BlockTag>(some_tags))});
+    pieces.push_back(
+        {length, sums.emplace_back(unpack<std::uint32_t>(some_sums)),
+         fingerprints.emplace_back(unpack<checkpoint::Fingerprint>(some_fingerprints))});
   }
-  const checkpoint::TagKey key = parse_tag_key(tag_key);
+  const checkpoint::FingerprintKey key = parse_fingerprint_key(fingerprint_key);
   const std::vector<bool> unchanged =
       value_or_raise(without_gil([&](const Pause& pause) {
                        return checkpoint::find_unchanged(sources, pieces, key, threads, pause);
@@ -259,7 +260,7 @@ void bind_checkpoint(nb::module_& m) {
       .def("__init__", &begin, nb::arg("store"), nb::arg("key"), nb::arg("pieces"),
            nb::arg("metadata"), nb::arg("part_bytes") = 0, nb::arg("copy_threads") = 2,
            nb::arg("check") = "auto", nb::arg("scan_values") = true,
-           nb::arg("tag_key") = nb::none())
+           nb::arg("fingerprint_key") = nb::none())
       .def("stage", &stage, nb::arg("sources"))
       .def("places",
            [](const PyWriter& self) {
@@ -297,7 +298,7 @@ void bind_checkpoint(nb::module_& m) {
       },
       nb::arg("source"), nb::arg("source_key"), nb::arg("target"), nb::arg("target_key"),
       nb::arg("size"), nb::arg("crc32c"), nb::arg("part_bytes"), nb::arg("check") = "auto");
-  m.def("checkpoint_find_unchanged", &find_unchanged, nb::arg("pieces"), nb::arg("tag_key"),
+  m.def("checkpoint_find_unchanged", &find_unchanged, nb::arg("pieces"), nb::arg("fingerprint_key"),
         nb::arg("threads"));
   m.def("checkpoint_read", &read, nb::arg("store"), nb::arg("key"), nb::arg("etag"),
         nb::arg("boxes"));

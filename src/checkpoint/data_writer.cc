@@ -13,12 +13,13 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <map>
 #include <thread>
 #include <utility>
 
 #include "base/crc32c.h"
 #include "base/mutex.h"
-#include "checkpoint/block_tagger.h"
+#include "checkpoint/fingerprinter.h"
 #include "checkpoint/part_map.h"
 #include "checkpoint/part_sink.h"
 #include "checkpoint/value_scan.h"
@@ -45,13 +46,13 @@ class Writer final : public DataWriter {
         part_sums_(map_.count()),
         halves_(map_.count()),
         sums_(layout_.pieces().size()),
-        tags_(options_.tag_key ? layout_.pieces().size() : 0),
+        fingerprints_(options_.fingerprint_key ? layout_.pieces().size() : 0),
         not_finite_(layout_.pieces().size()),
         has_other_than_zero_(layout_.pieces().size()) {
     for (const Piece& piece : layout_.pieces()) kinds_.push_back(number_kind(piece.dtype));
     for (std::size_t i = 0; i < sums_.size(); ++i) {
       sums_[i].resize((layout_.places()[i].length_bytes + kSumBlockBytes - 1) / kSumBlockBytes);
-      if (!tags_.empty()) tags_[i].resize(sums_[i].size());
+      if (!fingerprints_.empty()) fingerprints_[i].resize(sums_[i].size());
     }
   }
 
@@ -90,7 +91,7 @@ class Writer final : public DataWriter {
       file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));
     join_halves();
     file.sums = std::move(sums_);
-    file.tags = std::move(tags_);
+    file.fingerprints = std::move(fingerprints_);
     for (std::size_t i = 0; i < not_finite_.size(); ++i) {
       const bool is_zero = options_.scan_values && !has_other_than_zero_[i];
       file.values.push_back({.not_finite = not_finite_[i], .is_zero = is_zero});
@@ -109,6 +110,12 @@ class Writer final : public DataWriter {
     std::uint32_t sum;
   };
 
+  /// A block of which some bytes lie in a part, and the others in the next.
+  struct CutBlock {
+    std::vector<std::byte> bytes;
+    std::uint64_t arrived_bytes = 0;
+  };
+
   void run(const std::stop_token& stop) {
     Status status = copy_parts(stop);
     {
@@ -120,15 +127,15 @@ class Writer final : public DataWriter {
   }
 
   Status copy_parts(const std::stop_token& stop) {
-    std::optional<BlockTagger> tagger;
-    if (options_.tag_key) {
-      HEADRACE_TRY_ASSIGN(tagger, BlockTagger::make(*options_.tag_key));
+    std::optional<Fingerprinter> fingerprinter;
+    if (options_.fingerprint_key) {
+      HEADRACE_TRY_ASSIGN(fingerprinter, Fingerprinter::make(*options_.fingerprint_key));
     }
     while (!stop.stop_requested()) {
       // Relaxed: a number is all that is shared here.
       const std::uint32_t part = next_part_.fetch_add(1, std::memory_order_relaxed);
       if (part >= map_.count()) break;
-      HEADRACE_TRY(copy_part(part, tagger ? &*tagger : nullptr, stop));
+      HEADRACE_TRY(copy_part(part, fingerprinter ? &*fingerprinter : nullptr, stop));
     }
     return {};
   }
@@ -144,8 +151,8 @@ class Writer final : public DataWriter {
     }
   }
 
-  /// `tagger`: null: nobody asks for tags.
-  Status copy_part(std::uint32_t part, BlockTagger* tagger, const std::stop_token& stop) {
+  /// `fingerprinter`: null: nobody asks for fingerprints.
+  Status copy_part(std::uint32_t part, Fingerprinter* fingerprinter, const std::stop_token& stop) {
     const std::uint64_t length_bytes = map_.length_bytes(part);
     HEADRACE_TRY_ASSIGN(Slab slab, take_memory(length_bytes, stop));
     std::byte* to = slab.bytes().data();
@@ -155,7 +162,7 @@ class Writer final : public DataWriter {
         std::memcpy(to, layout_.header().data() + slice.from_bytes, slice.length_bytes);
         sum = crc32c({to, slice.length_bytes}, sum);
       } else {
-        sum = copy_slice(part, slice, tagger, to, sum);
+        sum = copy_slice(part, slice, fingerprinter, to, sum);
       }
       to += slice.length_bytes;
     }
@@ -166,7 +173,7 @@ class Writer final : public DataWriter {
   }
 
   /// \return the sum of the part so far.
-  std::uint32_t copy_slice(std::uint32_t part, const Slice& slice, BlockTagger* tagger,
+  std::uint32_t copy_slice(std::uint32_t part, const Slice& slice, Fingerprinter* fingerprinter,
                            std::byte* to, std::uint32_t sum) {
     const std::byte* const from = sources_[slice.piece];
     const std::uint64_t piece_bytes = layout_.places()[slice.piece].length_bytes;
@@ -178,8 +185,7 @@ class Writer final : public DataWriter {
       std::memcpy(to, from + at, length_bytes);
       const std::uint32_t block_sum = crc32c({to, length_bytes});
       if (options_.scan_values) scan(slice.piece, {to, length_bytes});
-      if (tagger != nullptr && at % kSumBlockBytes == 0)
-        tag(*tagger, slice.piece, at, {to, length_bytes});
+      if (fingerprinter != nullptr) print(*fingerprinter, slice.piece, at, {to, length_bytes});
       sum = crc32c_combine(sum, block_sum, length_bytes);
       if (at % kSumBlockBytes == 0 && at + length_bytes == block_end) {
         sums_[slice.piece][at / kSumBlockBytes] = block_sum;
@@ -192,15 +198,30 @@ class Writer final : public DataWriter {
     return sum;
   }
 
-  /// The block of a piece that begins at `at`; `copied`: its bytes of this part. Of one that ends
-  /// in the next part the source is read once more.
-  void tag(BlockTagger& tagger, std::uint32_t piece, std::uint64_t at,
-           std::span<const std::byte> copied) {
+  /// Fingerprints the block of a piece of which the bytes from `at` on were copied; one that lies
+  /// in two parts when its other half was copied too.
+  void print(Fingerprinter& fingerprinter, std::uint32_t piece, std::uint64_t at,
+             std::span<const std::byte> copied) {
+    const std::uint64_t block = at / kSumBlockBytes;
     const std::uint64_t length_bytes =
-        std::min(kSumBlockBytes, layout_.places()[piece].length_bytes - at);
-    const std::byte* const from =
-        copied.size() == length_bytes ? copied.data() : sources_[piece] + at;
-    tags_[piece][at / kSumBlockBytes] = tagger.tag({from, length_bytes});
+        std::min(kSumBlockBytes, layout_.places()[piece].length_bytes - block * kSumBlockBytes);
+    if (copied.size() == length_bytes) {
+      fingerprints_[piece][block] = fingerprinter.print(copied);
+      return;
+    }
+    std::vector<std::byte> whole;
+    {
+      MutexLock lock(mutex_);
+      CutBlock& cut = cut_blocks_[{piece, block}];
+      cut.bytes.resize(length_bytes);
+      std::ranges::copy(
+          copied, cut.bytes.begin() + static_cast<std::ptrdiff_t>(at - block * kSumBlockBytes));
+      cut.arrived_bytes += copied.size();
+      if (cut.arrived_bytes < length_bytes) return;
+      whole = std::move(cut.bytes);
+      cut_blocks_.erase({piece, block});
+    }
+    fingerprints_[piece][block] = fingerprinter.print(whole);
   }
 
   void scan(std::uint32_t piece, std::span<const std::byte> bytes) {
@@ -232,7 +253,8 @@ class Writer final : public DataWriter {
   std::vector<std::uint32_t> part_sums_;  ///< Each its part's thread's.
   std::vector<std::vector<Half>> halves_;
   std::vector<std::vector<std::uint32_t>> sums_;
-  std::vector<std::vector<BlockTag>> tags_;  ///< Each of one thread; empty without a key.
+  std::vector<std::vector<Fingerprint>>
+      fingerprints_;  ///< Each of one thread; empty without a key.
   std::vector<NumberKind> kinds_;
   // By piece, of all threads; read when they have ended.
   std::vector<std::atomic<std::uint64_t>> not_finite_;
@@ -242,6 +264,9 @@ class Writer final : public DataWriter {
   std::condition_variable ended_;
   std::uint32_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;
   Status error_ HEADRACE_GUARDED_BY(mutex_);
+  /// By piece and number. At most one for each part.
+  std::map<std::pair<std::uint32_t, std::uint64_t>, CutBlock> cut_blocks_
+      HEADRACE_GUARDED_BY(mutex_);
 
   std::unique_ptr<PartSink> sink_;  // Last: its threads hold slabs of the client.
 };

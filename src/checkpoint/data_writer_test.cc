@@ -259,13 +259,13 @@ TEST_P(DataWriterTest, SmallObjectsAreThereOnce) {
 
 TEST_P(DataWriterTest, WhatHasNotChangedIsKnownAgain) {
   State state(test_seed());
-  const TagKey key{std::byte{7}};
-  auto file = write(state, {.part_bytes = kPart, .copy_threads = 3, .tag_key = key});
+  const FingerprintKey key{std::byte{7}};
+  auto file = write(state, {.part_bytes = kPart, .copy_threads = 3, .fingerprint_key = key});
   ASSERT_TRUE(file) << file.error().message();
   std::vector<WrittenPiece> pieces;
   for (std::size_t i = 0; i < state.values.size(); ++i)
-    pieces.push_back({state.values[i].size(), file->sums[i], file->tags[i]});
-  const auto changed = [&](const TagKey& by) {
+    pieces.push_back({state.values[i].size(), file->sums[i], file->fingerprints[i]});
+  const auto changed = [&](const FingerprintKey& by) {
     const auto unchanged = find_unchanged(state.sources, pieces, by, 3, no_pause_);
     std::vector<std::size_t> numbers;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
@@ -288,7 +288,7 @@ TEST_P(DataWriterTest, WhatHasNotChangedIsKnownAgain) {
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     if (!state.values[i].empty()) all.push_back(i);
   }
-  EXPECT_EQ(changed(TagKey{}), all);
+  EXPECT_EQ(changed(FingerprintKey{}), all);
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, DataWriterTest, ::testing::Values("memory", "file"));

@@ -8,7 +8,7 @@
 
 #include "base/crc32c.h"
 #include "base/mutex.h"
-#include "checkpoint/block_tagger.h"
+#include "checkpoint/fingerprinter.h"
 #include "checkpoint/wait_slice.h"
 #include "headrace/checkpoint.h"
 
@@ -25,11 +25,11 @@ struct Run {
 class Comparison {
  public:
   Comparison(std::span<const std::byte* const> sources, std::span<const WrittenPiece> pieces,
-             const TagKey& key)
+             const FingerprintKey& key)
       : sources_(sources), pieces_(pieces), key_(key), has_changed_(pieces.size()) {
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       const std::uint64_t blocks = (pieces[i].length_bytes + kSumBlockBytes - 1) / kSumBlockBytes;
-      has_changed_[i] = pieces[i].sums.size() != blocks || pieces[i].tags.size() != blocks;
+      has_changed_[i] = pieces[i].sums.size() != blocks || pieces[i].fingerprints.size() != blocks;
       for (std::uint64_t at = 0; at < blocks; at += kRunBlocks) runs_.push_back({i, at});
     }
   }
@@ -64,7 +64,7 @@ class Comparison {
   }
 
   Status compare_runs(const std::stop_token& stop) {
-    HEADRACE_TRY_ASSIGN(BlockTagger tagger, BlockTagger::make(key_));
+    HEADRACE_TRY_ASSIGN(Fingerprinter fingerprinter, Fingerprinter::make(key_));
     while (!stop.stop_requested()) {
       // Relaxed: a number is all that is shared here.
       const std::size_t number = next_run_.fetch_add(1, std::memory_order_relaxed);
@@ -75,24 +75,25 @@ class Comparison {
       const std::uint64_t end = std::min(blocks, run.first_block + kRunBlocks);
       for (std::uint64_t i = run.first_block; i < end; ++i) {
         if (changed.load(std::memory_order_relaxed)) break;
-        if (!is_same(run.piece, i, tagger)) changed.store(true, std::memory_order_relaxed);
+        if (!is_same(run.piece, i, fingerprinter)) changed.store(true, std::memory_order_relaxed);
       }
     }
     return {};
   }
 
-  bool is_same(std::size_t piece, std::uint64_t block, BlockTagger& tagger) const {
+  bool is_same(std::size_t piece, std::uint64_t block, Fingerprinter& fingerprinter) const {
     const WrittenPiece& written = pieces_[piece];
     const std::uint64_t at = block * kSumBlockBytes;
     const std::span bytes(sources_[piece] + at,
                           std::min(kSumBlockBytes, written.length_bytes - at));
-    // The sum first, which costs little; the tag is what proves it.
-    return crc32c(bytes) == written.sums[block] && tagger.tag(bytes) == written.tags[block];
+    // The sum first, which costs little; the fingerprint is what proves it.
+    return crc32c(bytes) == written.sums[block] &&
+           fingerprinter.print(bytes) == written.fingerprints[block];
   }
 
   const std::span<const std::byte* const> sources_;
   const std::span<const WrittenPiece> pieces_;
-  const TagKey key_;
+  const FingerprintKey key_;
   std::vector<Run> runs_;
   std::atomic<std::size_t> next_run_{0};
   std::vector<std::atomic<bool>> has_changed_;
@@ -106,8 +107,9 @@ class Comparison {
 }  // namespace
 
 Result<std::vector<bool>> find_unchanged(std::span<const std::byte* const> sources,
-                                         std::span<const WrittenPiece> pieces, const TagKey& key,
-                                         std::uint32_t threads, const Pause& pause) {
+                                         std::span<const WrittenPiece> pieces,
+                                         const FingerprintKey& key, std::uint32_t threads,
+                                         const Pause& pause) {
   return Comparison(sources, pieces, key).run(threads, pause);
 }
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from collections import Counter
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -139,6 +140,8 @@ class Runner:
         self._lock = threading.Lock()
         self._waiting: dict[int, Future[Any]] = {}
         self._points: dict[tuple[Cell, Shape], int] = {}
+        self.ended: Counter[str] = Counter()
+        """Runs with a fault, by the furthest level that a rank's handle told ("none")."""
         library = folder / "faults.so"
         source = HERE / "checkpoint_fault_calls.c"
         subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source, "-ldl"], check=True)
@@ -239,6 +242,8 @@ class Runner:
             raise AssertionError(
                 f"{cell}, at={at}, seed={seed}: {error!r}; run: {run}; ranks: {ranks}"
             ) from error
+        with self._lock:
+            self.ended[said or "none"] += at >= 0
         for each in (folder, self._folder / "buckets" / "b" / f"run{number}"):
             shutil.rmtree(each, ignore_errors=True)
         return Outcome(said, [each["error"] for each in ranks], points)

@@ -13,7 +13,7 @@ from headrace.checkpoint.arrays import Chunk, Memory
 from headrace.checkpoint.keys import data_key, index_key
 from headrace.checkpoint.manifest import DataFile, EarlierFile, Piece, encode_index, index_sum
 from headrace.checkpoint.place import Place
-from headrace.checkpoint.reuse import Known, OwnFile, PieceName, Tags
+from headrace.checkpoint.reuse import Comparison, Known, OwnFile, PieceName
 from headrace.errors import HeadraceError
 
 __all__ = ["DataFileWriter", "NewPiece", "SaveOptions"]
@@ -52,7 +52,7 @@ class NewPiece(NamedTuple):
 class DataFileWriter:
     """Writes one. Calls in this order: stage, then finish or discard.
 
-    :param tags: pieces that lie in earlier files already are not written; None: all are.
+    :param comparison: pieces that lie in earlier files already are not written; None: all are.
 
     Threads: stage and finish may be called by different ones, one after the other.
     """
@@ -64,10 +64,16 @@ class DataFileWriter:
         rank: int,
         pieces: Sequence[NewPiece],
         options: SaveOptions,
-        tags: Tags | None = None,
+        comparison: Comparison | None = None,
     ) -> None:
         self.pieces = pieces
-        self._place, self._save, self._rank, self._options, self._tags = place, save, rank, options, tags
+        self._place, self._save, self._rank, self._options, self._comparison = (
+            place,
+            save,
+            rank,
+            options,
+            comparison,
+        )
         self._writer: _native.CheckpointWriter | None = None
         self._new: list[int] = []  # Numbers of the pieces that are written.
         self._known: dict[int, Known] = {}  # By number: those that are not; after finish_data() all.
@@ -76,9 +82,9 @@ class DataFileWriter:
     def stage(self, memories: Sequence[Memory]) -> None:
         """Copies the pieces from where they lie, row-major; they may change when it returns. Blocks where the
         memory for it is used up until parts have left."""
-        if self._tags is not None:
+        if self._comparison is not None:
             names = [piece.piece_name for piece in self.pieces]
-            self._known = self._tags.find(names, memories, self._options.copy_threads)
+            self._known = self._comparison.find(names, memories, self._options.copy_threads)
         self._new = [number for number in range(len(self.pieces)) if number not in self._known]
         metadata = {"format": "pt", "headrace.save": self._save}
         names_there, offsets = self._names()
@@ -94,7 +100,7 @@ class DataFileWriter:
             self._options.copy_threads,
             self._options.check,
             self._options.values != "ignore",
-            None if self._tags is None else self._tags.key,
+            None if self._comparison is None else self._comparison.key,
         )
         lengths = [length for _, length in self._writer.places()]
         sources = [memories[number].address for number in self._new]
@@ -122,12 +128,12 @@ class DataFileWriter:
         """The first half of finish()."""
         assert self._writer is not None
         places = self._writer.places()
-        size, crc, _, sums, values, tags = self._writer.finish()
+        size, crc, _, sums, values, prints = self._writer.finish()
         key = data_key(self._save, self._rank)
         self._file = OwnFile(key, size, crc, sum(length for _, length in places))
-        rows = zip(self._new, places, sums, values, tags or [b""] * len(sums), strict=True)
-        for number, place, each_sums, each_values, each_tags in rows:
-            self._known[number] = Known(self._file, *place, each_sums, each_tags, each_values)
+        rows = zip(self._new, places, sums, values, prints or [b""] * len(sums), strict=True)
+        for number, place, each_sums, each_values, each_prints in rows:
+            self._known[number] = Known(self._file, *place, each_sums, each_prints, each_values)
 
     def finish_index(self) -> DataFile:
         """The second half of finish()."""

@@ -1,8 +1,8 @@
 """Pieces that lie in the data files of an earlier save already, and need not be written again.
 
 A piece is known again by its bytes: each block of 16 KiB has the CRC32C that it was written with, and the same
-tag (GMAC) under a secret key of this process. So what is taken for unchanged is unchanged, also where somebody
-wants it to look so. Tags do not outlive the process: the first save of a job writes everything.
+fingerprint (GMAC) under a secret key of this process. So what is taken for unchanged is unchanged, also where somebody
+wants it to look so. Fingerprints do not outlive the process: the first save of a job writes everything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from headrace.checkpoint.keys import save_of, step_key
 from headrace.errors import NotFoundError, UnavailableError
 from headrace.store.store import Store
 
-__all__ = ["Base", "Known", "OwnFile", "PieceName", "Reuse", "Tags", "choose"]
+__all__ = ["Base", "Comparison", "Known", "OwnFile", "PieceName", "Reuse", "choose"]
 
 _LEAST_NEEDED = 4
 _MOST_FILES = 32
@@ -46,7 +46,7 @@ class Known(NamedTuple):
     offset: int
     length: int
     sums: bytes
-    tags: bytes
+    fingerprints: bytes
     values: tuple[int, bool]
     """See CheckpointWriter.finish()."""
 
@@ -80,7 +80,7 @@ class Reuse:
     """What one rank knows of the checkpoint that this job committed last. Threads: any."""
 
     def __init__(self) -> None:
-        self.tag_key = secrets.token_bytes(16)
+        self.fingerprint_key = secrets.token_bytes(16)
         self._lock = threading.Lock()
         self._base: Base | None = None
         self._held: list[Base] = []
@@ -116,8 +116,8 @@ class Reuse:
                 self._base = None
 
 
-class Tags(NamedTuple):
-    """How one save tags blocks, and what it compares with."""
+class Comparison(NamedTuple):
+    """What one save compares its pieces with, by fingerprints under a key."""
 
     key: bytes
     known: Mapping[PieceName, Known]
@@ -129,7 +129,7 @@ class Tags(NamedTuple):
             for number, name in enumerate(names)
             if name in self.known and self.known[name].length > 0
         }
-        rows = [(memories[i].address, each.length, each.sums, each.tags) for i, each in found.items()]
+        rows = [(memories[i].address, each.length, each.sums, each.fingerprints) for i, each in found.items()]
         same = _native.checkpoint_find_unchanged(rows, self.key, threads)
         unchanged = {i: each for (i, each), is_same in zip(found.items(), same, strict=True) if is_same}
         return choose(unchanged, sum(math.prod(box.sizes) * width_of(dtype) for _, dtype, box in names))

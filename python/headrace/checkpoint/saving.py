@@ -22,7 +22,7 @@ from headrace.checkpoint.keys import SaveId
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Had, Plan, had, make_plan
-from headrace.checkpoint.reuse import Base, Reuse, Tags
+from headrace.checkpoint.reuse import Base, Comparison, Reuse
 from headrace.checkpoint.tree import Node, flatten
 from headrace.checkpoint.values import ValueWatch
 from headrace.errors import ChangedError, HeadraceError, InvalidArgumentError, UnavailableError
@@ -147,10 +147,10 @@ class Saving:
         pieces = [self._piece(*numbers) for numbers in self._plan.of_rank(group.rank)]
         # All build upon what rank 0 says; a rank that has heard of another save writes everything.
         self._base = known if known is not None and known.save == said[0]["base"] else None
-        tags = None
+        comparison = None
         if reuse is not None:
-            tags = Tags(reuse.tag_key, {} if self._base is None else self._base.pieces)
-        self._file = DataFileWriter(self._place, self.save, group.rank, pieces, self._options, tags)
+            comparison = Comparison(reuse.fingerprint_key, {} if self._base is None else self._base.pieces)
+        self._file = DataFileWriter(self._place, self.save, group.rank, pieces, self._options, comparison)
         self._fence_check = FenceCheck(self._place, self._fence)
         self._may_be_there = False  # Whether a manifest may name what was written.
         self._version = ""  # Of the manifest; on rank 0.

@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// BlockTagger: tags of blocks under a secret key, by which bytes are known again.
+/// Fingerprinter: fingerprints of blocks under a secret key, by which bytes are known again.
 ///
 /// Threads: one at a time.
 #include <openssl/types.h>
@@ -14,19 +14,19 @@
 
 namespace headrace::checkpoint {
 
-class BlockTagger {
+class Fingerprinter {
  public:
   /// Errors: kInternal (no AES in this OpenSSL).
-  static Result<BlockTagger> make(const TagKey& key);
+  static Result<Fingerprinter> make(const FingerprintKey& key);
 
-  BlockTag tag(std::span<const std::byte> block);
+  Fingerprint print(std::span<const std::byte> block);
 
  private:
   struct Free {
     void operator()(EVP_CIPHER_CTX* context) const noexcept;
   };
   using Context = std::unique_ptr<EVP_CIPHER_CTX, Free>;
-  explicit BlockTagger(Context context) noexcept : context_(std::move(context)) {}
+  explicit Fingerprinter(Context context) noexcept : context_(std::move(context)) {}
 
   Context context_;
 };
