@@ -20,6 +20,10 @@ from headrace import sim as simulator
 LONG = os.environ.get("HEADRACE_LONG_TESTS") == "1"
 SEED = int(os.environ.get("HEADRACE_TEST_SEED", "0"))
 
+RUNS_PER_CELL = int(os.environ.get("HEADRACE_FAULT_RUNS", "320" if LONG else "3"))
+KILL_SHAPES = max(1, RUNS_PER_CELL // 16)
+"""Each with all its points, some 20 to 40."""
+
 pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler"),
     pytest.mark.timeout(7200 if RUNS_PER_CELL > 3 else 300),
@@ -34,9 +38,6 @@ CELLS = [
         *(REQUEST_FAULTS if place != "file" else ()),
     )
 ]
-RUNS_PER_CELL = int(os.environ.get("HEADRACE_FAULT_RUNS", "320" if LONG else "3"))
-KILL_SHAPES = max(1, RUNS_PER_CELL // 16)
-"""Each with all its points, some 20 to 40."""
 AT_ONCE = 8
 """Most of a run is waiting for a rank that is dead."""
 
