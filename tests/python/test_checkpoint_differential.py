@@ -209,16 +209,26 @@ def test_another_job_writes_everything_once(run: Path) -> None:
         assert second.saves == {first.save, second.save}
 
 
-def test_a_step_that_is_replaced_is_not_what_it_builds_upon(run: Path) -> None:
+def test_what_replaces_a_step_builds_upon_nothing(run: Path) -> None:
     with opened(run) as checkpointer:
         first = checkpointer.save(1, frozen(1)).result()
-        checkpointer.save(2, frozen(2)).result()
-        replaced = checkpointer.save(2, frozen(3), overwrite=True).result()
-        assert replaced.written > 10_000_000
-        last = checkpointer.save(1, frozen(4), overwrite=True).result()
+        second = checkpointer.save(2, frozen(2)).result()
+        for step, trained in ((2, 3), (1, 4)):
+            replaced = checkpointer.save(step, frozen(trained), overwrite=True).result()
+            assert replaced.saves == {replaced.save}
+        assert not {first.save, second.save} & {save_of(key) for key in files_of(checkpointer)}
+        last = checkpointer.save(3, frozen(5)).result()
         assert last.saves == {last.save, replaced.save}
-        assert first.save not in {save_of(key) for key in files_of(checkpointer)}
-        assert [checkpointer.load(step)["adapter"][0] for step in (1, 2)] == [4, 3]
+        assert [checkpointer.load(step)["adapter"][0] for step in (1, 2, 3)] == [4, 3, 5]
+        assert files_of(checkpointer) == needed_by(checkpointer)
+
+
+def test_what_replaces_a_step_leaves_what_others_need(run: Path) -> None:
+    with opened(run) as checkpointer:
+        checkpointer.save(1, frozen(1)).result()
+        checkpointer.save(2, frozen(2)).result()
+        checkpointer.save(1, frozen(3), overwrite=True).result()
+        checkpointer.verify(2)
         assert files_of(checkpointer) == needed_by(checkpointer)
 
 

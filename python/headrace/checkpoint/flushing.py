@@ -141,9 +141,8 @@ class Flusher:
     ) -> None:
         """``target``: as it is called there. ``attempt``: a name that no other has. ``is_late``: later ones may
         have been brought over before."""
-        arrived = None if is_late else self._arrived
-        if arrived is not None and arrived.base.step == target.step:  # Which this one replaces.
-            arrived = None
+        # What replaces another refers to nothing: if that went meanwhile, both would be lost.
+        arrived = None if is_late or overwrite else self._arrived
         has = [self._near.store.exists(file.key) for file in manifest.files]
         known = "" if arrived is None else arrived.base.save
         said = self._group.gather("has", {"files": has, "arrived": known}, attempt)

@@ -117,7 +117,10 @@ class Saving:
             if group.world_size == 1:
                 raise
             error = f"{raised}"
-        self._reuse, self._held = reuse, None if reuse is None else reuse.hold(step)
+        self._reuse, self._held = reuse, None
+        # What replaces another builds upon nothing: if that went meanwhile, both would be lost.
+        if reuse is not None and not (options.overwrite and options.is_fenced):
+            self._held = reuse.hold(step)
         try:
             self._agree(error, tree, arrays, metadata, planner)
         except BaseException:
