@@ -635,3 +635,38 @@ def test_damage_on_the_disk_is_not_brought_over(cli: Any, tmp_path: Path) -> Non
     assert done.code == 1
     assert "CRC32C" in done.err
     assert not (far / "steps").exists()
+
+
+def test_all_of_it_works_where_little_was_written(cli: Any, tmp_path: Path) -> None:
+    """Checkpoints that refer to files of earlier ones, of which the first is gone."""
+    run, copy = tmp_path / "run", tmp_path / "copy"
+    with headrace.checkpoint.Checkpointer(run, differential=True, keep=2) as checkpointer:
+        for step in (1, 2, 3):
+            state = {"base": np.arange(20_000.0), "x": np.full(500, float(step)), "step": step}
+            checkpointer.save(step, state).result()
+    rows = cli("ckpt", "ls", str(run), "--json").json()["checkpoints"]
+    assert [(row["step"], row["bytes"] > 160_000, row["written_bytes"] < 10_000) for row in rows] == [
+        (2, True, True),
+        (3, True, True),
+    ]
+    (first,) = {path.parent.name for path in run.glob("saves/*-000000000001-*/*")}
+    assert f"156.2 KiB lie in files of earlier saves: {first}" in cli("ckpt", "info", str(run)).out
+    said = cli("ckpt", "info", str(run), "--json").json()
+    assert said["files"][0]["earlier"][0]["needed"] == 160_000
+    assert cli("ckpt", "verify", "--all", str(run)).code == 0
+    found = json.loads(cli("ckpt", "diff", str(run), "2", "3", "--json").out)
+    assert ([row["name"] for row in found["arrays"]], found["equal_arrays"]) == (["x"], 1)
+    age(run, 10 * 86400)
+    assert "nothing to delete" in cli("ckpt", "gc", str(run), "--older-than", "1d", "--yes").out
+    assert cli("ckpt", "cp", "--all", str(run), str(copy)).code == 0
+    assert cli("ckpt", "verify", "--all", str(copy)).code == 0
+    assert (
+        cli("ckpt", "convert", str(run), str(tmp_path / "model"), "--to", "safetensors", "--leave-out").code
+        == 0
+    )
+    assert (tmp_path / "model" / "model.safetensors").stat().st_size > 160_000
+    flip(next(run.glob(f"saves/{first}/*.safetensors")), 100_000)
+    done = cli("ckpt", "verify", str(run))
+    assert done.code == 1
+    assert f"saves/{first}/00000.safetensors" in done.out
+    assert "base" in done.out

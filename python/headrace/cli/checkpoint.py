@@ -133,7 +133,7 @@ def _earlier_lines(manifest: Manifest) -> list[str]:
     needed = sum(each.needed for each in manifest.earlier)
     saves = ", ".join(sorted(manifest.saves - {manifest.save}))
     return [
-        f"written   {format_bytes(manifest.written)}; {format_bytes(needed)} lie in {len(manifest.earlier)} files of earlier saves: {saves}"
+        f"written   {format_bytes(manifest.written)}; {format_bytes(needed)} lie in files of earlier saves: {saves}"
     ]
 
 
