@@ -24,7 +24,7 @@ import numpy as np
 from headrace.base.units import parse_bytes
 from headrace.checkpoint import Checkpointer
 
-ARRAYS = 20
+ARRAYS = 10
 
 
 def cpu_seconds() -> float:
