@@ -111,7 +111,7 @@ def state_of(number: int, run: dict[str, Any]) -> dict[str, Any]:
     rng = np.random.default_rng(number)
     count = 700_000 if run["large"] else 700  # Three parts, or one.
     names = "abc"[: 3 if run["world"] > 1 else 2]
-    frozen = {f"frozen {name}": np.arange(float(count)) + i for i, name in enumerate(names)}
+    frozen = {f"frozen {name}": np.arange(float(count // 2)) + i for i, name in enumerate(names)}
     return {
         "n": number,
         **{name: rng.random(count) for name in names},

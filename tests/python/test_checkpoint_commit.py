@@ -142,3 +142,24 @@ def test_a_job_that_is_followed_meanwhile_does_not_say_that_it_is_there(
         for step in second.steps():
             second.verify(step)
         assert len(second.load(2)["x"]) == 4
+
+
+def test_what_a_manifest_has_replaced_that_nobody_can_read_is_there_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a disk that says it has written what it has not."""
+    write = _native.checkpoint_write_small
+    with Checkpointer(tmp_path, check="read") as checkpointer:
+        checkpointer.save(1, {"x": np.arange(3)}).result()
+
+        def dropped(store: Any, key: str, data: bytes, *more: Any) -> str:
+            if key.startswith("steps/"):
+                monkeypatch.undo()
+                data = bytes(len(data))
+            return write(store, key, data, *more)
+
+        monkeypatch.setattr(_native, "checkpoint_write_small", dropped)
+        with pytest.raises(hr.CorruptError, match="the store has other bytes"):
+            checkpointer.save(1, {"x": np.arange(4)}, overwrite=True).result()
+        checkpointer.verify(1)
+        assert len(checkpointer.load()["x"]) == 3

@@ -204,11 +204,11 @@ class Flusher:
     ) -> str:
         """Returns the version of the manifest."""
         self._far.check_fence(fence)
-        with self._far.replacing(manifest, overwrite):
+        with self._far.replacing(manifest, overwrite) as old:
             version = self._far.commit(manifest, overwrite=overwrite)
             if not is_late or self._far.is_behind(manifest):
                 self._far.set_latest(manifest)
-                self._far.check_committed(manifest, self._options.check, fence, base)
+                self._far.check_committed(manifest, self._options.check, fence, base, old)
             else:
                 key, data = step_key(manifest.step), manifest.encode()
                 self._far.check_written(key, data, self._options.check)

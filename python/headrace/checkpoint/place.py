@@ -173,7 +173,7 @@ class Place:
         """commit(), and moves LATEST to it: three round trips, the last of which asks for all that must still be so
         (see check_committed()). Returns the version of the manifest, as commit() does. Raises ChangedError where
         it is not there, and never will be."""
-        with self.replacing(manifest, overwrite):
+        with self.replacing(manifest, overwrite) as old:
             version = self.commit(manifest, overwrite=overwrite)
             try:
                 self.set_latest(manifest)
@@ -182,15 +182,15 @@ class Place:
                     f"step {manifest.step} is there, but LATEST could not be moved to it: {error}; load({manifest.step}) finds it, and "
                     "save(..., overwrite=True) replaces it"
                 ) from error
-            self.check_committed(manifest, check, fence, base)
+            self.check_committed(manifest, check, fence, base, old)
         return version
 
     @contextlib.contextmanager
-    def replacing(self, manifest: Manifest, overwrite: bool) -> Iterator[None]:
+    def replacing(self, manifest: Manifest, overwrite: bool) -> Iterator[Manifest | None]:
         """Around a commit and its checks: when all went well, the files of what it has replaced go. Those that
-        cannot be deleted are swept by a later job."""
+        cannot be deleted are swept by a later job. Gives what is replaced."""
         old = self._readable(manifest.step) if overwrite else None
-        yield
+        yield old
         if old is not None and old.save != manifest.save:
             with contextlib.suppress(HeadraceError):
                 self.delete_files(old)
@@ -204,11 +204,16 @@ class Place:
             return None
 
     def check_committed(
-        self, manifest: Manifest, check: str, fence: int | None = None, base: Base | None = None
+        self,
+        manifest: Manifest,
+        check: str,
+        fence: int | None = None,
+        base: Base | None = None,
+        replaced: Manifest | None = None,
     ) -> None:
         """Whether manifest and LATEST are what was written, no later job than ``fence`` had begun, and what it
-        builds upon is there. Raises CorruptError, and deletes a manifest that nobody could read;
-        UnavailableError, and deletes one whose files may be gone with its base."""
+        builds upon is there. Raises CorruptError, and puts what was ``replaced`` in the place of a manifest that
+        nobody could read; UnavailableError, and deletes one whose files may be gone with its base."""
         wanted = {step_key(manifest.step): manifest.encode(), LATEST: _latest_text(manifest)}
         with ThreadPoolExecutor(len(wanted) + 2) as at_once:  # One round trip.
             checks = [at_once.submit(self.check_written, key, data, check) for key, data in wanted.items()]
@@ -226,11 +231,17 @@ class Place:
                 each.result()
         except CorruptError:
             with contextlib.suppress(HeadraceError):
-                try:
-                    self.manifest(manifest.step)
-                except CorruptError:
-                    self.store.delete(step_key(manifest.step))
+                self._take_back(manifest.step, replaced)
             raise
+
+    def _take_back(self, step: int, replaced: Manifest | None) -> None:
+        """Deletes a manifest that nobody can read, for what was there before it."""
+        try:
+            self.manifest(step)
+        except CorruptError:
+            self.store.delete(step_key(step))
+            if replaced is not None:
+                self.commit(replaced, overwrite=False)
 
     def _check_fence_after(self, manifest: Manifest, fence: int) -> None:
         try:
