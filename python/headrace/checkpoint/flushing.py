@@ -210,8 +210,7 @@ class Flusher:
                 self._far.set_latest(manifest)
                 self._far.check_committed(manifest, self._options.check, fence, base, old)
             else:
-                key, data = step_key(manifest.step), manifest.encode()
-                self._far.check_written(key, data, self._options.check)
+                self._far.check_manifest(manifest, self._options.check, old)
         return version
 
     def _surplus(self) -> list[tuple[str, list[str]]]:

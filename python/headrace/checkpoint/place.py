@@ -214,9 +214,11 @@ class Place:
         """Whether manifest and LATEST are what was written, no later job than ``fence`` had begun, and what it
         builds upon is there. Raises CorruptError, and puts what was ``replaced`` in the place of a manifest that
         nobody could read; UnavailableError, and deletes one whose files may be gone with its base."""
-        wanted = {step_key(manifest.step): manifest.encode(), LATEST: _latest_text(manifest)}
-        with ThreadPoolExecutor(len(wanted) + 2) as at_once:  # One round trip.
-            checks = [at_once.submit(self.check_written, key, data, check) for key, data in wanted.items()]
+        with ThreadPoolExecutor(4) as at_once:  # One round trip.
+            checks = [
+                at_once.submit(self.check_manifest, manifest, check, replaced),
+                at_once.submit(self.check_written, LATEST, _latest_text(manifest), check),
+            ]
             if fence is not None:
                 checks.append(at_once.submit(self._check_fence_after, manifest, fence))
             bases = [at_once.submit(base.check, self.store)] if base is not None else []
@@ -226,9 +228,13 @@ class Place:
         except HeadraceError:
             self._withdraw(manifest)
             raise
+        for each in checks:
+            each.result()
+
+    def check_manifest(self, manifest: Manifest, check: str, replaced: Manifest | None) -> None:
+        """The part of check_committed() that is about the manifest itself."""
         try:
-            for each in checks:
-                each.result()
+            self.check_written(step_key(manifest.step), manifest.encode(), check)
         except CorruptError:
             with contextlib.suppress(HeadraceError):
                 self._take_back(manifest.step, replaced)
