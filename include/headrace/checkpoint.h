@@ -219,6 +219,13 @@ Result<std::string> copy_file(StoreClient& from, const std::string& from_key,
                               std::uint64_t size_bytes, std::uint32_t crc32c,
                               const WriteOptions& options, const Pause& pause);
 
+/// Sum blocks of a piece: [first, end).
+struct BlockRange {
+  std::uint64_t first = 0;
+  std::uint64_t end = 0;
+  friend bool operator==(const BlockRange&, const BlockRange&) = default;
+};
+
 /// A box of a piece that is wanted, and where it goes.
 struct WantedBox {
   PlacedPiece place;                    ///< Of the piece in its file.
@@ -231,6 +238,9 @@ struct WantedBox {
   std::byte* to = nullptr;           ///< Its first element.
   /// From one element to the next along each dimension, of the destination.
   std::vector<std::int64_t> to_strides_bytes;
+  /// Of the blocks that it needs only those in one of these, which rise and do not overlap; none:
+  /// all.
+  std::span<const BlockRange> only = {};
 };
 
 struct ReadTotals {
@@ -243,6 +253,22 @@ struct ReadTotals {
 /// kCorrupt (which piece and block), kInvalidArgument (a box outside its piece), those of kGet.
 Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const std::string& etag,
                               std::span<const WantedBox> boxes, const Pause& pause);
+
+/// The blocks that a box needs, in order, as few ranges as there are; `only` does not count. Pure.
+/// Errors: kInvalidArgument (a box outside its piece).
+Result<std::vector<BlockRange>> needed_blocks(const WantedBox& box);
+
+/// Whole blocks of the piece of a box, next to one another, in memory.
+struct HeldBlocks {
+  std::uint32_t box = 0;          ///< Which one.
+  std::uint64_t first_block = 0;  ///< Of the piece.
+  std::span<const std::byte> bytes;
+};
+
+/// Copies what boxes want of bytes that somebody else has read of `object`; each block that has a
+/// sum is proved before. Errors: kCorrupt (which), kInvalidArgument.
+Status copy_blocks(const std::string& object, std::span<const WantedBox> boxes,
+                   std::span<const HeldBlocks> held);
 
 /// Writes a small object; below a directory of this machine it is on the disk then. `if_absent`:
 /// kChanged when it is there; when the answer to an earlier attempt was lost it may be this call's

@@ -139,32 +139,79 @@ nb::list find_unchanged(const std::vector<WrittenRow>& rows, const nb::bytes& fi
 using BoxRow = std::tuple<std::uint64_t, std::uint64_t, std::optional<nb::bytes>, std::uint32_t,
                           Shape, Shape, Shape, std::uintptr_t, std::vector<std::int64_t>>;
 
-nb::tuple read(PyStore& store, const std::string& key, const std::string& etag,
-               const std::vector<BoxRow>& rows) {
-  auto client = store.client.get();
-  std::vector<std::vector<std::uint32_t>> sums;
-  std::vector<checkpoint::WantedBox> boxes;
-  sums.reserve(rows.size());
-  boxes.reserve(rows.size());
-  for (const auto& [offset, length, some, width, shape, start, count, address, strides] : rows) {
-    const auto& own =
-        sums.emplace_back(some ? unpack<std::uint32_t>(*some) : std::vector<std::uint32_t>());
-    boxes.push_back({.place = {offset, length},
-                     .sums = own,
-                     .has_sums = some.has_value(),
-                     .element_bytes = width,
-                     .shape = shape,
-                     .start = start,
-                     .count = count,
-                     .to = reinterpret_cast<std::byte*>(address),
-                     .to_strides_bytes = strides});
+/// Boxes, and what they point to.
+class Boxes {
+ public:
+  /// `only`: of each box the blocks to read, [first, end) as u64; empty: all of all boxes.
+  explicit Boxes(const std::vector<BoxRow>& rows, const std::vector<nb::bytes>& only = {}) {
+    if (!only.empty() && only.size() != rows.size())
+      throw nb::value_error("blocks to read of each box, or none");
+    sums_.reserve(rows.size());
+    only_.reserve(rows.size());
+    boxes_.reserve(rows.size());
+    for (const auto& [offset, length, sums, width, shape, start, count, address, strides] : rows) {
+      sums_.push_back(sums ? unpack<std::uint32_t>(*sums) : std::vector<std::uint32_t>{});
+      only_.push_back(only.empty() ? std::vector<checkpoint::BlockRange>{}
+                                   : unpack<checkpoint::BlockRange>(only[only_.size()]));
+      boxes_.push_back({.place = {offset, length},
+                        .sums = sums_.back(),
+                        .has_sums = sums.has_value(),
+                        .element_bytes = width,
+                        .shape = shape,
+                        .start = start,
+                        .count = count,
+                        .to = reinterpret_cast<std::byte*>(address),
+                        .to_strides_bytes = strides,
+                        .only = only_.back()});
+    }
   }
+  std::span<const checkpoint::WantedBox> all() const { return boxes_; }
+
+ private:
+  std::vector<std::vector<std::uint32_t>> sums_;
+  std::vector<std::vector<checkpoint::BlockRange>> only_;
+  std::vector<checkpoint::WantedBox> boxes_;
+};
+
+nb::tuple read(PyStore& store, const std::string& key, const std::string& etag,
+               const std::vector<BoxRow>& rows, const std::vector<nb::bytes>& only) {
+  auto client = store.client.get();
+  const Boxes boxes(rows, only);
   const auto totals =
       value_or_raise(without_gil([&](const Pause& pause) {
-                       return checkpoint::read_boxes(*client, key, etag, boxes, pause);
+                       return checkpoint::read_boxes(*client, key, etag, boxes.all(), pause);
                      }),
                      key);
   return nb::make_tuple(totals.requests, totals.bytes);
+}
+
+/// Of each box: [first, end) of the blocks that it needs, as u64.
+nb::list needed_blocks(const Boxes& self) {
+  nb::list out;
+  for (const checkpoint::WantedBox& box : self.all()) {
+    const auto ranges = value_or_raise(checkpoint::needed_blocks(box), "a box");
+    out.append(nb::bytes(reinterpret_cast<const char*>(ranges.data()),
+                         ranges.size() * sizeof(checkpoint::BlockRange)));
+  }
+  return out;
+}
+
+/// `held`: (box, first block, bytes, address), each u64.
+void copy_blocks(const Boxes& self, const std::string& object, nb::handle held) {
+  const BufferArgument table(held);
+  std::vector<std::uint64_t> numbers(table.bytes().size() / sizeof(std::uint64_t));
+  if (!numbers.empty()) std::memcpy(numbers.data(), table.bytes().data(), numbers.size() * 8);
+  if (numbers.size() % 4 != 0) throw nb::value_error("four numbers a run of blocks");
+  std::vector<checkpoint::HeldBlocks> runs(numbers.size() / 4);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const std::uint64_t* row = &numbers[4 * i];
+    runs[i] = {static_cast<std::uint32_t>(row[0]),
+               row[1],
+               {reinterpret_cast<const std::byte*>(row[3]), row[2]}};
+  }
+  raise_if_error(
+      without_gil([&](const Pause&) { return checkpoint::copy_blocks(object, self.all(), runs); }),
+      object);
 }
 
 struct PySharedFile {
@@ -279,6 +326,10 @@ void bind_checkpoint(nb::module_& m) {
       .def("settle", &settle)
       .def("publish", &publish, nb::arg("parts"))
       .def("close", [](PySharedFile& self) { self.file.drop(); });
+  nb::class_<Boxes>(m, "CheckpointBoxes")
+      .def(nb::init<const std::vector<BoxRow>&>(), nb::arg("boxes"))
+      .def("needed_blocks", &needed_blocks)
+      .def("copy_blocks", &copy_blocks, nb::arg("object"), nb::arg("held"));
   m.def("checkpoint_layout", &layout_of, nb::arg("pieces"), nb::arg("metadata"));
   m.def(
       "checkpoint_copy_file",
@@ -301,7 +352,7 @@ void bind_checkpoint(nb::module_& m) {
   m.def("checkpoint_find_unchanged", &find_unchanged, nb::arg("pieces"), nb::arg("fingerprint_key"),
         nb::arg("threads"));
   m.def("checkpoint_read", &read, nb::arg("store"), nb::arg("key"), nb::arg("etag"),
-        nb::arg("boxes"));
+        nb::arg("boxes"), nb::arg("only") = std::vector<nb::bytes>{});
   m.def("checkpoint_write_small", &write_small, nb::arg("store"), nb::arg("key"), nb::arg("data"),
         nb::arg("if_absent") = false);
   m.def(

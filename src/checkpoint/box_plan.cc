@@ -75,32 +75,42 @@ class Rows {
   std::uint64_t row_count_ = 0;
 };
 
-/// Adds the blocks that a box needs, as few runs as there are.
+/// Calls `add` with each range of blocks that a box needs, rising, `only` left aside.
+template <typename Add>
+void for_each_needed(const WantedBox& box, const Add& add) {
+  const Rows rows(box);
+  BlockRange range;  // That was not added yet.
+  for (std::uint64_t row = 0; row < rows.count(); ++row) {
+    const std::uint64_t from = rows.at(row).from_bytes;
+    const std::uint64_t first = from / kSumBlockBytes;
+    if (first > range.end || range.end == 0) {
+      if (range.end != 0) add(range);
+      range.first = first;
+    }
+    range.end = (from + rows.bytes() - 1) / kSumBlockBytes + 1;
+  }
+  if (range.end != 0) add(range);
+}
+
+/// Adds the blocks that are to be read for a box, as few runs as there are.
 void add_runs(std::span<const WantedBox> boxes, std::uint32_t index, std::uint64_t most_blocks,
               std::vector<BlockRun>& out) {
   const WantedBox& box = boxes[index];
-  const Rows rows(box);
-  const auto add = [&](std::uint64_t first, std::uint64_t end) {
-    for (; first < end; first += most_blocks) {
-      const std::uint64_t from = first * kSumBlockBytes;
-      const std::uint64_t to =
-          std::min(std::min(first + most_blocks, end) * kSumBlockBytes, box.place.length_bytes);
-      out.push_back({index, first, box.place.offset_bytes + from, to - from});
+  const auto add = [&](BlockRange range) {
+    for (; range.first < range.end; range.first += most_blocks) {
+      const std::uint64_t from = range.first * kSumBlockBytes;
+      const std::uint64_t end = std::min(range.first + most_blocks, range.end);
+      const std::uint64_t to = std::min(end * kSumBlockBytes, box.place.length_bytes);
+      out.push_back({index, range.first, box.place.offset_bytes + from, to - from});
     }
   };
-  std::uint64_t first = 0;
-  std::uint64_t end = 0;  // Blocks [first, end) are not added yet.
-  for (std::uint64_t row = 0; row < rows.count(); ++row) {
-    const std::uint64_t from = rows.at(row).from_bytes;
-    const std::uint64_t first_block = from / kSumBlockBytes;
-    const std::uint64_t end_block = (from + rows.bytes() - 1) / kSumBlockBytes + 1;
-    if (first_block > end || end == 0) {
-      add(first, end);
-      first = first_block;
-    }
-    end = end_block;
-  }
-  add(first, end);
+  auto only = box.only.begin();
+  for_each_needed(box, [&](const BlockRange& needed) {
+    if (box.only.empty()) add(needed);
+    while (only != box.only.end() && only->end <= needed.first) ++only;
+    for (auto each = only; each != box.only.end() && each->first < needed.end; ++each)
+      add({std::max(each->first, needed.first), std::min(each->end, needed.end)});
+  });
 }
 
 }  // namespace
@@ -124,7 +134,19 @@ Status check_box(const WantedBox& box) {
   const std::uint64_t blocks = (box.place.length_bytes + kSumBlockBytes - 1) / kSumBlockBytes;
   if (box.sums.size() != (box.has_sums ? blocks : 0))
     return invalid("its piece has another number of sums");
+  std::uint64_t end = 0;
+  for (const BlockRange& range : box.only) {
+    if (range.first < end || range.end < range.first) return invalid("its blocks do not rise");
+    end = range.end;
+  }
   return {};
+}
+
+Result<std::vector<BlockRange>> needed_blocks(const WantedBox& box) {
+  HEADRACE_TRY(check_box(box));
+  std::vector<BlockRange> ranges;
+  for_each_needed(box, [&](const BlockRange& range) { ranges.push_back(range); });
+  return ranges;
 }
 
 std::vector<BoxRequest> plan_requests(std::span<const WantedBox> boxes, std::uint64_t most_bytes,

@@ -1,5 +1,6 @@
 #include "checkpoint/box_plan.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <random>
@@ -103,6 +104,49 @@ TEST(BoxPlan, RandomBoxesArriveWhateverTheRequests) {
   }
 }
 
+/// Blocks that are read for a box, in order.
+Sizes blocks_read(const WantedBox& box) {
+  Sizes blocks;
+  for (const BoxRequest& request : plan_requests({&box, 1}, 7 * kSumBlockBytes, 0)) {
+    for (const BlockRun& run : request.runs) {
+      const std::uint64_t count = (run.length_bytes + kSumBlockBytes - 1) / kSumBlockBytes;
+      for (std::uint64_t i = 0; i < count; ++i) blocks.push_back(run.first_block + i);
+    }
+  }
+  return blocks;
+}
+
+TEST(BoxPlan, SomeBlocksAndTheOthersAreWhatTheBoxNeeds) {
+  std::mt19937_64 random(test_seed());
+  for (int round = 0; round < 300; ++round) {
+    Case one;
+    make_case(random, one);
+    const auto needed = needed_blocks(one.box);
+    ASSERT_TRUE(needed);
+    std::vector<BlockRange> some;
+    std::vector<BlockRange> others;
+    std::uint64_t at = 0;
+    for (auto* side = &some; at < one.sums.size() + 1; side = side == &some ? &others : &some) {
+      const std::uint64_t end = at + 1 + random() % 9;
+      side->push_back({at, end});
+      at = end;
+    }
+    others.push_back({at, at + 1});  // Beyond the piece; and so there is one.
+    one.box.only = some;
+    Sizes blocks = blocks_read(one.box);
+    one.box.only = others;
+    for (const std::uint64_t block : blocks_read(one.box)) blocks.push_back(block);
+    std::ranges::sort(blocks);
+    one.box.only = {};
+    EXPECT_EQ(blocks, blocks_read(one.box));
+    Sizes expected;
+    for (const BlockRange& range : *needed) {
+      for (std::uint64_t block = range.first; block < range.end; ++block) expected.push_back(block);
+    }
+    EXPECT_EQ(blocks, expected);
+  }
+}
+
 TEST(BoxPlan, NeedsTheBlocksOfTheBoxAndNoOthers) {
   std::vector<std::uint32_t> sums(100);
   WantedBox box{.place = {4096, 100 * kSumBlockBytes},
@@ -143,7 +187,8 @@ TEST(BoxPlan, BoxesOutsideTheirPieceAreRefused) {
                        .count = {2},
                        .to_strides_bytes = {4}};
   EXPECT_TRUE(check_box(good).ok());
-  for (int kind = 0; kind < 6; ++kind) {
+  const std::vector<BlockRange> falling = {{1, 2}, {0, 1}};
+  for (int kind = 0; kind < 7; ++kind) {
     WantedBox bad = good;
     if (kind == 0) bad.count = {3};
     if (kind == 1) bad.start = {UINT64_MAX};
@@ -151,6 +196,7 @@ TEST(BoxPlan, BoxesOutsideTheirPieceAreRefused) {
     if (kind == 3) bad.sums = {};
     if (kind == 4) bad.to_strides_bytes = {};
     if (kind == 5) bad.shape = {UINT64_MAX};
+    if (kind == 6) bad.only = falling;
     EXPECT_EQ(check_box(bad).code(), Code::kInvalidArgument) << kind;
   }
 }

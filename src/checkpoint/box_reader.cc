@@ -27,20 +27,24 @@ Status mismatch(const std::string& what, std::uint64_t offset_bytes, std::uint64
                                     " do not match their CRC32C");
 }
 
-/// Whether the bytes of a request are what the sums say.
-Status prove(const std::string& what, std::span<const WantedBox> boxes, const BoxRequest& request,
+/// Whether blocks of a box's piece, from `block` on, are what the sums say.
+Status prove(const std::string& what, const WantedBox& box, std::uint64_t block,
              std::span<const std::byte> bytes) {
+  for (; box.has_sums && !bytes.empty(); ++block) {
+    const auto some = bytes.first(std::min<std::uint64_t>(kSumBlockBytes, bytes.size()));
+    if (crc32c(some) != box.sums[block])
+      return mismatch(what, box.place.offset_bytes + block * kSumBlockBytes, some.size());
+    bytes = bytes.subspan(some.size());
+  }
+  return {};
+}
+
+/// Whether the bytes of a request are what the sums say.
+Status prove_all(const std::string& what, std::span<const WantedBox> boxes,
+                 const BoxRequest& request, std::span<const std::byte> bytes) {
   for (const BlockRun& run : request.runs) {
-    const WantedBox& box = boxes[run.box];
-    if (!box.has_sums) continue;
-    auto rest = bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes);
-    for (std::uint64_t block = run.first_block; !rest.empty(); ++block) {
-      const auto some = rest.first(std::min<std::uint64_t>(kSumBlockBytes, rest.size()));
-      if (crc32c(some) != box.sums[block]) {
-        return mismatch(what, box.place.offset_bytes + block * kSumBlockBytes, some.size());
-      }
-      rest = rest.subspan(some.size());
-    }
+    HEADRACE_TRY(prove(what, boxes[run.box], run.first_block,
+                       bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes)));
   }
   return {};
 }
@@ -80,7 +84,7 @@ Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const
     for (std::size_t i = 0; i < requests.size(); ++i) start(fetcher, i);
     while (fetcher.pending() > 0) {
       HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
-      Status status = prove(what, boxes, requests[data.tag], data.bytes());
+      Status status = prove_all(what, boxes, requests[data.tag], data.bytes());
       if (status.ok()) {
         copy_all(boxes, requests[data.tag], data.bytes());
       } else if (is_again[data.tag]) {
@@ -93,6 +97,21 @@ Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const
     return {};
   }));
   return totals;
+}
+
+Status copy_blocks(const std::string& object, std::span<const WantedBox> boxes,
+                   std::span<const HeldBlocks> held) {
+  for (const HeldBlocks& each : held) {
+    if (each.box >= boxes.size()) return Status(Code::kInvalidArgument, object + ": no such box");
+    const WantedBox& box = boxes[each.box];
+    HEADRACE_TRY(check_box(box));
+    const std::uint64_t from = each.first_block * kSumBlockBytes;
+    if (from > box.place.length_bytes || each.bytes.size() > box.place.length_bytes - from)
+      return Status(Code::kInvalidArgument, object + ": blocks outside of their piece");
+    HEADRACE_TRY(prove(object, box, each.first_block, each.bytes));
+    copy_box(box, from, each.bytes);
+  }
+  return {};
 }
 
 Status verify_file(StoreClient& client, const std::string& key, std::uint64_t size_bytes,

@@ -198,6 +198,39 @@ TEST_P(DataWriterTest, DamageIsFoundAndNamed) {
             Code::kCorrupt);
 }
 
+TEST_P(DataWriterTest, BlocksThatOthersHaveReadAreProvedAndCopied) {
+  std::vector<std::byte> piece(3 * kSumBlockBytes + 99);
+  std::mt19937_64 random(test_seed());
+  for (std::byte& byte : piece) byte = static_cast<std::byte>(random());
+  std::vector<std::uint32_t> sums;
+  for (std::uint64_t at = 0; at < piece.size(); at += kSumBlockBytes)
+    sums.push_back(
+        crc32c(std::span(piece).subspan(at, std::min(kSumBlockBytes, piece.size() - at))));
+  std::vector<std::byte> back(piece.size());
+  const WantedBox box{.place = {4096, piece.size()},
+                      .sums = sums,
+                      .element_bytes = 1,
+                      .shape = {piece.size()},
+                      .start = {0},
+                      .count = {piece.size()},
+                      .to = back.data(),
+                      .to_strides_bytes = {1}};
+  const auto held = [&](std::uint64_t first, std::uint64_t end) {
+    const std::uint64_t from = first * kSumBlockBytes;
+    const std::uint64_t to = std::min(end * kSumBlockBytes, piece.size());
+    return HeldBlocks{0, first, std::span(piece).subspan(from, to - from)};
+  };
+  const std::vector<HeldBlocks> all = {held(2, 4), held(0, 2)};
+  ASSERT_TRUE(copy_blocks("file", {&box, 1}, all).ok());
+  EXPECT_EQ(back, piece);
+  piece[2 * kSumBlockBytes] ^= std::byte{1};
+  const Status status = copy_blocks("file", {&box, 1}, all);
+  EXPECT_EQ(status.code(), Code::kCorrupt);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("file: bytes 36864 to 53248 do not match"));
+  const HeldBlocks outside{0, 3, std::span(piece).first(100)};
+  EXPECT_EQ(copy_blocks("file", {&box, 1}, {&outside, 1}).code(), Code::kInvalidArgument);
+}
+
 TEST_P(DataWriterTest, AStoreThatDropsOrChangesAPartFailsTheSave) {
   if (is_file()) GTEST_SKIP() << "parts go to the disk without the store";
   const State state(13);
