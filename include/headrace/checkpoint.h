@@ -117,6 +117,12 @@ struct WriteOptions {
   std::optional<FingerprintKey> fingerprint_key = {};  ///< For find_unchanged().
 };
 
+/// Bytes of a piece in memory, those from `from_bytes` on.
+struct StageSource {
+  std::span<const std::byte> bytes;
+  std::uint64_t from_bytes = 0;
+};
+
 /// Writes one data file. Memory comes from the client's pool, a part at a time, and goes back when
 /// the part has arrived.
 class DataWriter {
@@ -132,11 +138,21 @@ class DataWriter {
   DataWriter(const DataWriter&) = delete;
   DataWriter& operator=(const DataWriter&) = delete;
 
-  /// Copies all pieces (addresses of as many bytes as each has, in the order of the layout's
-  /// pieces()). When it returns, they may change. Waits where there is no memory until parts have
-  /// left. Errors: those of parts that have failed meanwhile; kExhausted.
-  virtual Status stage(std::span<const std::byte* const> sources, const Pause& pause) = 0;
-  /// Waits for what stage() took, makes the file visible, and checks it. \pre stage() succeeded.
+  /// Parts of the file, all of part_bytes() but the last.
+  virtual std::uint32_t part_count() const noexcept = 0;
+  virtual std::uint64_t part_bytes() const noexcept = 0;
+  /// Copies the parts [first_part, end_part) of the file; `sources`, in the order of the layout's
+  /// pieces(), have at least what of each lies there. When it returns, that may change. Waits where
+  /// there is no memory until parts have left. \pre The parts before were staged, these not.
+  /// Errors: those of parts that have failed meanwhile; kExhausted; kInvalidArgument (a source that
+  /// lacks bytes).
+  virtual Status stage(std::span<const StageSource> sources, std::uint32_t first_part,
+                       std::uint32_t end_part, const Pause& pause) = 0;
+  /// All parts at once.
+  Status stage(std::span<const StageSource> sources, const Pause& pause) {
+    return stage(sources, 0, part_count(), pause);
+  }
+  /// Waits for what stage() took, makes the file visible, and checks it. \pre All was staged.
   /// Errors: those of the store; kCorrupt (the store has something else; it is removed).
   virtual Result<DataFile> finish(const Pause& pause) = 0;
 

@@ -24,6 +24,7 @@ struct PyWriter {
   Guarded<checkpoint::DataWriter> writer;
   std::string key;
   std::vector<checkpoint::PlacedPiece> places;
+  std::vector<checkpoint::StageSource> sources;  ///< Of each piece.
 };
 
 checkpoint::WrittenCheck parse_check(const std::string& name) {
@@ -69,6 +70,7 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
   if (fingerprint_key) options.fingerprint_key = parse_fingerprint_key(*fingerprint_key);
   auto layout = value_or_raise(checkpoint::DataLayout::make(std::move(given), metadata), key);
   std::vector<checkpoint::PlacedPiece> places = layout.places();
+  const std::size_t piece_count = places.size();
   auto writer = value_or_raise(run_interruptible([&](const std::stop_token&) {
                                  return checkpoint::DataWriter::begin(client, key,
                                                                       std::move(layout), options);
@@ -76,20 +78,23 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
                                key);
   new (self) PyWriter{Guarded<checkpoint::DataWriter>(
                           "the writer", std::shared_ptr<checkpoint::DataWriter>(std::move(writer))),
-                      key, std::move(places)};
+                      key, std::move(places), std::vector<checkpoint::StageSource>(piece_count)};
 }
 
-void stage(PyWriter& self, const std::vector<std::tuple<std::uintptr_t, std::uint64_t>>& sources) {
+/// (piece, address, bytes there, which byte of the piece is the first)
+using SourceRow = std::tuple<std::size_t, std::uintptr_t, std::uint64_t, std::uint64_t>;
+
+/// Of pieces that are not in `rows` the source stays what it was.
+void stage(PyWriter& self, const std::vector<SourceRow>& rows, std::uint32_t first_part,
+           std::uint32_t end_part) {
   auto writer = self.writer.get();
-  if (sources.size() != self.places.size()) throw nb::value_error("a source for each piece");
-  std::vector<const std::byte*> addresses;
-  addresses.reserve(sources.size());
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    if (std::get<1>(sources[i]) != self.places[i].length_bytes)
-      throw nb::value_error("a source has another length than its piece");
-    addresses.push_back(reinterpret_cast<const std::byte*>(std::get<0>(sources[i])));
+  for (const auto& [piece, address, length, from] : rows) {
+    if (piece >= self.sources.size()) throw nb::value_error("a source of no piece");
+    self.sources[piece] = {{reinterpret_cast<const std::byte*>(address), length}, from};
   }
-  raise_if_error(without_gil([&](const Pause& pause) { return writer->stage(addresses, pause); }),
+  raise_if_error(without_gil([&](const Pause& pause) {
+                   return writer->stage(self.sources, first_part, end_part, pause);
+                 }),
                  self.key);
 }
 
@@ -308,7 +313,11 @@ void bind_checkpoint(nb::module_& m) {
            nb::arg("metadata"), nb::arg("part_bytes") = 0, nb::arg("copy_threads") = 2,
            nb::arg("check") = "auto", nb::arg("scan_values") = true,
            nb::arg("fingerprint_key") = nb::none())
-      .def("stage", &stage, nb::arg("sources"))
+      .def("stage", &stage, nb::arg("sources"), nb::arg("first_part"), nb::arg("end_part"))
+      .def_prop_ro("part_count",
+                   [](const PyWriter& self) { return self.writer.get()->part_count(); })
+      .def_prop_ro("part_bytes",
+                   [](const PyWriter& self) { return self.writer.get()->part_bytes(); })
       .def("places",
            [](const PyWriter& self) {
              nb::list out;

@@ -1,5 +1,6 @@
-// The parts of a file are filled by threads that live as long as stage(): each takes the number of
-// the next part, memory for it, copies what belongs there and sums it while it is in the cache.
+// The parts of a file are filled by threads that live as long as a call of stage(): each takes the
+// number of the next part, memory for it, copies what belongs there and sums it while it is in the
+// cache.
 //
 // Invariants:
 // - Part numbers are taken in order, and memory after the number; so with any amount of memory the
@@ -66,16 +67,24 @@ class Writer final : public DataWriter {
     return {};
   }
 
-  Status stage(std::span<const std::byte* const> sources, const Pause& pause) override {
+  std::uint32_t part_count() const noexcept override { return map_.count(); }
+  std::uint64_t part_bytes() const noexcept override { return part_bytes_; }
+
+  Status stage(std::span<const StageSource> sources, std::uint32_t first_part,
+               std::uint32_t end_part, const Pause& pause) override {
+    if (sources.size() != sums_.size() || first_part > end_part || end_part > map_.count())
+      return Status(Code::kInvalidArgument, key_ + ": no such pieces or parts");
     sources_ = sources;
-    next_part_ = 0;
+    next_part_ = first_part;
+    end_part_ = end_part;
+    const std::uint32_t count =
+        std::min(std::max(options_.copy_threads, 1U), end_part - first_part);
     {
       MutexLock lock(mutex_);
-      running_ = std::clamp<std::uint32_t>(options_.copy_threads, 1, map_.count());
+      running_ = count;
     }
     std::vector<std::jthread> threads;
-    for (std::uint32_t i = std::clamp<std::uint32_t>(options_.copy_threads, 1, map_.count()); i > 0;
-         --i)
+    for (std::uint32_t i = 0; i < count; ++i)
       threads.emplace_back([this](const std::stop_token& stop) { run(stop); });
     MutexLock lock(mutex_);
     // pause() may throw: the threads are stopped and joined then.
@@ -134,7 +143,7 @@ class Writer final : public DataWriter {
     while (!stop.stop_requested()) {
       // Relaxed: a number is all that is shared here.
       const std::uint32_t part = next_part_.fetch_add(1, std::memory_order_relaxed);
-      if (part >= map_.count()) break;
+      if (part >= end_part_) break;
       HEADRACE_TRY(copy_part(part, fingerprinter ? &*fingerprinter : nullptr, stop));
     }
     return {};
@@ -162,7 +171,7 @@ class Writer final : public DataWriter {
         std::memcpy(to, layout_.header().data() + slice.from_bytes, slice.length_bytes);
         sum = crc32c({to, slice.length_bytes}, sum);
       } else {
-        sum = copy_slice(part, slice, fingerprinter, to, sum);
+        HEADRACE_TRY_ASSIGN(sum, copy_slice(part, slice, fingerprinter, to, sum));
       }
       to += slice.length_bytes;
     }
@@ -173,16 +182,20 @@ class Writer final : public DataWriter {
   }
 
   /// \return the sum of the part so far.
-  std::uint32_t copy_slice(std::uint32_t part, const Slice& slice, Fingerprinter* fingerprinter,
-                           std::byte* to, std::uint32_t sum) {
-    const std::byte* const from = sources_[slice.piece];
+  Result<std::uint32_t> copy_slice(std::uint32_t part, const Slice& slice,
+                                   Fingerprinter* fingerprinter, std::byte* to, std::uint32_t sum) {
+    const StageSource& source = sources_[slice.piece];
     const std::uint64_t piece_bytes = layout_.places()[slice.piece].length_bytes;
     const std::uint64_t end = slice.from_bytes + slice.length_bytes;
+    if (slice.from_bytes < source.from_bytes || end > source.from_bytes + source.bytes.size()) {
+      return Status(Code::kInvalidArgument,
+                    key_ + ": " + layout_.pieces()[slice.piece].name + ": has too few bytes");
+    }
     for (std::uint64_t at = slice.from_bytes; at < end;) {
       const std::uint64_t block_end =
           std::min((at / kSumBlockBytes + 1) * kSumBlockBytes, piece_bytes);
       const std::uint64_t length_bytes = std::min(block_end, end) - at;
-      std::memcpy(to, from + at, length_bytes);
+      std::memcpy(to, source.bytes.data() + (at - source.from_bytes), length_bytes);
       const std::uint32_t block_sum = crc32c({to, length_bytes});
       if (options_.scan_values) scan(slice.piece, {to, length_bytes});
       if (fingerprinter != nullptr) print(*fingerprinter, slice.piece, at, {to, length_bytes});
@@ -248,7 +261,8 @@ class Writer final : public DataWriter {
   const WriteOptions options_;
   const std::uint64_t part_bytes_;
   const PartMap map_;
-  std::span<const std::byte* const> sources_;
+  std::span<const StageSource> sources_;  ///< During stage().
+  std::uint32_t end_part_ = 0;            ///< Likewise.
   std::atomic<std::uint32_t> next_part_{0};
   std::vector<std::uint32_t> part_sums_;  ///< Each its part's thread's.
   std::vector<std::vector<Half>> halves_;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>
@@ -22,7 +23,12 @@ constexpr std::uint64_t kPart = 64 << 10;
 struct State {
   std::vector<Piece> pieces;
   std::vector<std::vector<std::byte>> values;
-  std::vector<const std::byte*> sources;
+
+  std::vector<StageSource> sources() const {
+    std::vector<StageSource> out;
+    for (const auto& value : values) out.push_back({value, 0});
+    return out;
+  }
 
   explicit State(std::uint64_t seed, std::size_t count = 40) {
     std::mt19937_64 random(seed);
@@ -33,7 +39,6 @@ struct State {
       values.emplace_back(rows * 3 * (is_wide ? 4 : 1));
       for (std::byte& byte : values.back()) byte = static_cast<std::byte>(random());
     }
-    for (const auto& value : values) sources.push_back(value.data());
   }
 };
 
@@ -81,7 +86,7 @@ class DataWriterTest : public ::testing::TestWithParam<const char*> {
   Result<DataFile> write(const State& state, const WriteOptions& options = {.part_bytes = kPart}) {
     HEADRACE_TRY_ASSIGN(layout_, DataLayout::make(state.pieces, {{"format", "pt"}}));
     HEADRACE_TRY_ASSIGN(auto writer, DataWriter::begin(client_, "a/b/file", layout_, options));
-    HEADRACE_TRY(writer->stage(state.sources, no_pause_));
+    HEADRACE_TRY(writer->stage(state.sources(), no_pause_));
     return writer->finish(no_pause_);
   }
   /// Whether all of a state can be read back, and is right.
@@ -150,11 +155,48 @@ TEST_P(DataWriterTest, StagedBytesMayChange) {
   auto layout = DataLayout::make(state.pieces, {});
   layout_ = *layout;
   auto writer = DataWriter::begin(client_, "a/b/file", *layout, {.part_bytes = kPart});
-  ASSERT_TRUE((*writer)->stage(state.sources, no_pause_).ok());
+  ASSERT_TRUE((*writer)->stage(state.sources(), no_pause_).ok());
   for (auto& value : state.values) std::fill(value.begin(), value.end(), std::byte{0});
   auto file = (*writer)->finish(no_pause_);
   ASSERT_TRUE(file) << file.error().message();
   EXPECT_TRUE(read(same, *file).ok());
+}
+
+TEST_P(DataWriterTest, PartsMayBeStagedOneByOneFromWhatTheyNeed) {
+  const State state(9);
+  layout_ = *DataLayout::make(state.pieces, {});
+  auto writer = *DataWriter::begin(client_, "a/b/file", layout_, {.part_bytes = kPart});
+  ASSERT_GT(writer->part_count(), 3U);
+  for (std::uint32_t part = 0; part < writer->part_count();) {
+    const std::uint32_t end = std::min(part + 1 + (part % 3), writer->part_count());
+    const std::uint64_t first_byte = part * writer->part_bytes();
+    const std::uint64_t end_byte = end * writer->part_bytes();
+    std::vector<std::vector<std::byte>> copies;
+    std::vector<StageSource> sources;
+    for (std::size_t i = 0; i < state.values.size(); ++i) {
+      const auto& [offset, length] = layout_.places()[i];
+      const std::uint64_t from = std::clamp(first_byte, offset, offset + length) - offset;
+      const std::uint64_t to = std::clamp(end_byte, offset, offset + length) - offset;
+      const auto* bytes = state.values[i].data();
+      sources.push_back({copies.emplace_back(bytes + from, bytes + to), from});
+    }
+    ASSERT_TRUE(writer->stage(sources, part, end, no_pause_).ok());
+    part = end;
+  }
+  auto file = writer->finish(no_pause_);
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_TRUE(read(state, *file).ok());
+}
+
+TEST_P(DataWriterTest, ASourceThatLacksBytesIsRefused) {
+  const State state(9);
+  auto writer = *DataWriter::begin(client_, "a/b/file", *DataLayout::make(state.pieces, {}),
+                                   {.part_bytes = kPart});
+  std::vector<StageSource> sources = state.sources();
+  sources[3].bytes = sources[3].bytes.first(sources[3].bytes.size() - 1);
+  const Status status = writer->stage(sources, no_pause_);
+  EXPECT_EQ(status.code(), Code::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("t3: has too few bytes"));
 }
 
 TEST_P(DataWriterTest, WhatIsGivenUpLeavesNothing) {
@@ -162,7 +204,7 @@ TEST_P(DataWriterTest, WhatIsGivenUpLeavesNothing) {
   {
     auto writer = DataWriter::begin(client_, "a/b/file", *DataLayout::make(state.pieces, {}),
                                     {.part_bytes = kPart});
-    ASSERT_TRUE((*writer)->stage(state.sources, no_pause_).ok());
+    ASSERT_TRUE((*writer)->stage(state.sources(), no_pause_).ok());
   }
   EXPECT_EQ(client_->store().head("a/b/file").error().code(), Code::kNotFound);
   EXPECT_TRUE(list_all(client_->store(), "")->empty());
@@ -175,7 +217,7 @@ TEST_P(DataWriterTest, AnInterruptedStageStopsItsThreads) {
                                   {.part_bytes = kPart});
   // Memory that others hold: staging waits until it is interrupted.
   Slab held = *client_->pool()->try_acquire(kMemory - (kPart / 2));
-  EXPECT_THROW(static_cast<void>((*writer)->stage(state.sources, [] { throw 1; })), int);
+  EXPECT_THROW(static_cast<void>((*writer)->stage(state.sources(), [] { throw 1; })), int);
 }
 
 TEST_P(DataWriterTest, DamageIsFoundAndNamed) {
@@ -299,7 +341,9 @@ TEST_P(DataWriterTest, WhatHasNotChangedIsKnownAgain) {
   for (std::size_t i = 0; i < state.values.size(); ++i)
     pieces.push_back({state.values[i].size(), file->sums[i], file->fingerprints[i]});
   const auto changed = [&](const FingerprintKey& by) {
-    const auto unchanged = find_unchanged(state.sources, pieces, by, 3, no_pause_);
+    std::vector<const std::byte*> addresses;
+    for (const auto& value : state.values) addresses.push_back(value.data());
+    const auto unchanged = find_unchanged(addresses, pieces, by, 3, no_pause_);
     std::vector<std::size_t> numbers;
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       if (!(*unchanged)[i]) numbers.push_back(i);

@@ -348,7 +348,7 @@ def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:
     for rank, part in enumerate((array[:half], array[half:])):
         key = data_key(save, rank)
         writer = _native.CheckpointWriter(place.native, key, [("x", "F64", part.shape)], {}, 0, 1, "auto")
-        writer.stage([(part.ctypes.data, part.nbytes)])
+        writer.stage([(0, part.ctypes.data, part.nbytes, 0)], 0, writer.part_count)
         size, crc, _, (sums,), _, _ = writer.finish()
         ((offset, length),) = writer.places()
         index = encode_index([(0, rank)], [Piece(0, offset, length, sums)])

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from headrace.checkpoint.row_major import Memory, RowMajor
 from headrace.errors import InvalidArgumentError
 
 __all__ = [
     "Array",
     "Chunk",
-    "Memory",
     "describe",
     "empty_like_saved",
     "saved_dtype",
@@ -50,16 +50,6 @@ _SAMPLES = 256
 _WIDTHS = {"BOOL": 1, "BF16": 2, "C64": 8}
 
 
-class Memory(NamedTuple):
-    """Bytes of a chunk in this process's memory."""
-
-    address: int
-    strides: tuple[int, ...]
-    """Bytes from one element to the next, of each dimension."""
-    owner: Any
-    """Keeps it alive; what is written to the address shows in it."""
-
-
 class Chunk(NamedTuple):
     """A box of an array."""
 
@@ -90,24 +80,30 @@ class Array:
         self.chunks = [chunk for chunk, _ in parts]
         self._parts = [part for _, part in parts]
 
+    def row_major(self, number: int) -> RowMajor:
+        """A chunk's bytes."""
+        return RowMajor(self._parts[number])
+
     def contiguous(self, number: int) -> Memory:
-        """A chunk's bytes, row-major: where they lie, or a copy."""
+        """A chunk's bytes, row-major: where they lie, or a copy of all."""
         part = self._parts[number]
         if self.kind == "torch":
-            return _torch_memory(part.detach().resolve_conj().resolve_neg().cpu().contiguous())
-        return _numpy_memory(np.ascontiguousarray(part).reshape(np.shape(part)))
+            return Memory.of_torch(part.detach().resolve_conj().resolve_neg().cpu().contiguous())
+        return Memory.of_numpy(np.ascontiguousarray(part).reshape(np.shape(part)))
 
     def sample(self) -> str:
         """Digest of up to 256 elements of the first chunk, all over it: whether two have the same."""
         part: Any = self._parts[0]
-        part = part.detach().reshape(-1) if self.kind == "torch" else np.asarray(part).reshape(-1)
+        part = part.detach() if self.kind == "torch" else np.asarray(part)
         count = int(np.prod(part.shape))
-        if count > _SAMPLES:
-            places = np.linspace(0, count - 1, _SAMPLES).astype(np.int64)
-            part = part[_torch_index(places, part) if self.kind == "torch" else places]
-            count = _SAMPLES
         if count == 0:
             return ""
+        if count > _SAMPLES:
+            places = np.linspace(0, count - 1, _SAMPLES).astype(np.int64)
+            index = np.unravel_index(places, tuple(part.shape))
+            part = part[tuple(_torch_index(i, part) for i in index) if self.kind == "torch" else index]
+            count = _SAMPLES
+        part = part.reshape(-1)
         memory = Array(self.name, self.kind, self.dtype, (count,), [(_whole((count,)), part)]).contiguous(0)
         return hashlib.sha256(ctypes.string_at(memory.address, width_of(self.dtype) * count)).hexdigest()[:16]
 
@@ -121,16 +117,16 @@ class Array:
                     f"{self.name}: elements share memory (expand()); nothing can be loaded into it"
                 )
             if part.device.type == "cpu":
-                return _torch_memory(part), None
+                return Memory.of_torch(part), None
             import torch
 
             staging = torch.empty(part.shape, dtype=part.dtype)
-            return _torch_memory(staging), lambda: part.copy_(staging)
+            return Memory.of_torch(staging), lambda: part.copy_(staging)
         if self.kind == "jax":  # Its arrays do not change: see renewed().
             self._parts[number] = part = np.empty(part.shape, part.dtype)
         if not part.flags.writeable:
             raise InvalidArgumentError(f"{self.name}: the array to load into is read-only")
-        return _numpy_memory(part), None
+        return Memory.of_numpy(part), None
 
     def renewed(self) -> Any:
         """Another array of JAX, in the same place, of what was written to writable()."""
@@ -270,12 +266,3 @@ def _chunk_at(index: Sequence[slice], shape: Sequence[int]) -> Chunk:
     """Of slices, one for each dimension."""
     spans = [each.indices(size)[:2] for each, size in zip(index, shape, strict=True)]
     return Chunk(tuple(a for a, _ in spans), tuple(b - a for a, b in spans))
-
-
-def _torch_memory(tensor: Any) -> Memory:
-    width = tensor.element_size()
-    return Memory(tensor.data_ptr(), tuple(width * stride for stride in tensor.stride()), tensor)
-
-
-def _numpy_memory(array: np.ndarray[Any, Any]) -> Memory:
-    return Memory(array.ctypes.data, array.strides, array)

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from headrace import _native
-from headrace.checkpoint.arrays import Chunk, Memory
+from headrace.checkpoint.arrays import Chunk
 from headrace.checkpoint.keys import data_key, index_key
 from headrace.checkpoint.manifest import DataFile, EarlierFile, Piece, encode_index, index_sum
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.reuse import Comparison, Known, OwnFile, PieceName
+from headrace.checkpoint.row_major import RowMajor
+from headrace.checkpoint.staging import stage
 from headrace.errors import HeadraceError
 
 __all__ = ["DataFileWriter", "NewPiece", "SaveOptions"]
@@ -79,12 +81,12 @@ class DataFileWriter:
         self._known: dict[int, Known] = {}  # By number: those that are not; after finish_data() all.
         self._file = OwnFile("", 0, 0, 0)
 
-    def stage(self, memories: Sequence[Memory]) -> None:
-        """Copies the pieces from where they lie, row-major; they may change when it returns. Blocks where the
-        memory for it is used up until parts have left."""
+    def stage(self, parts: Sequence[RowMajor]) -> None:
+        """Copies the pieces; they may change when it returns. Blocks where the memory for it is used up until parts
+        have left."""
         if self._comparison is not None:
             names = [piece.piece_name for piece in self.pieces]
-            self._known = self._comparison.find(names, memories, self._options.copy_threads)
+            self._known = self._comparison.find(names, parts, self._options.copy_threads)
         self._new = [number for number in range(len(self.pieces)) if number not in self._known]
         metadata = {"format": "pt", "headrace.save": self._save}
         names_there, offsets = self._names()
@@ -102,9 +104,8 @@ class DataFileWriter:
             self._options.values != "ignore",
             None if self._comparison is None else self._comparison.key,
         )
-        lengths = [length for _, length in self._writer.places()]
-        sources = [memories[number].address for number in self._new]
-        self._writer.stage(list(zip(sources, lengths, strict=True)))
+        new_parts = [parts[number] for number in self._new]
+        stage(self._writer, self._writer.places(), new_parts, self._options.copy_threads)
 
     def _names(self) -> tuple[list[str], dict[str, dict[str, list[int]]]]:
         """In the file, and where pieces lie in their arrays, as DCP's safetensors files say it."""

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headrace import _native
-from headrace.checkpoint.arrays import Array, Chunk, Memory, describe, empty_like_saved, width_of
+from headrace.checkpoint.arrays import Array, Chunk, describe, empty_like_saved, width_of
 from headrace.checkpoint.earlier import verify_earlier
 from headrace.checkpoint.manifest import Index, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
+from headrace.checkpoint.row_major import Memory
 from headrace.checkpoint.tree import flatten, only_saved, overlay, paths_of, rebuild, values_in
 from headrace.errors import CorruptError, InvalidArgumentError
 

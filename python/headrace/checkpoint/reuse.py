@@ -14,9 +14,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from headrace import _native
-from headrace.checkpoint.arrays import Chunk, Memory, width_of
+from headrace.checkpoint.arrays import Chunk, width_of
+from headrace.checkpoint.comparing import find_unchanged
 from headrace.checkpoint.keys import save_of, step_key
+from headrace.checkpoint.row_major import RowMajor
 from headrace.errors import NotFoundError, UnavailableError
 from headrace.store.store import Store
 
@@ -122,16 +123,15 @@ class Comparison(NamedTuple):
     key: bytes
     known: Mapping[PieceName, Known]
 
-    def find(self, names: Sequence[PieceName], memories: Sequence[Memory], threads: int) -> dict[int, Known]:
+    def find(self, names: Sequence[PieceName], parts: Sequence[RowMajor], threads: int) -> dict[int, Known]:
         """Pieces that are not to be written, by number."""
         found = {
             number: self.known[name]
             for number, name in enumerate(names)
             if name in self.known and self.known[name].length > 0
         }
-        rows = [(memories[i].address, each.length, each.sums, each.fingerprints) for i, each in found.items()]
-        same = _native.checkpoint_find_unchanged(rows, self.key, threads)
-        unchanged = {i: each for (i, each), is_same in zip(found.items(), same, strict=True) if is_same}
+        same = find_unchanged({number: parts[number] for number in found}, found, self.key, threads)
+        unchanged = {number: each for number, each in found.items() if number in same}
         return choose(unchanged, sum(math.prod(box.sizes) * width_of(dtype) for _, dtype, box in names))
 
 

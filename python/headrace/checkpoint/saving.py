@@ -171,7 +171,7 @@ class Saving:
         arrays = (self._arrays[piece.name] for piece in self._file.pieces)
         self._file.stage(
             [
-                array.contiguous(array.chunks.index(piece.box))
+                array.row_major(array.chunks.index(piece.box))
                 for array, piece in zip(arrays, self._file.pieces, strict=True)
             ]
         )

@@ -23,13 +23,14 @@ from torch.distributed.checkpoint.planner import SavePlan, SavePlanner, WriteIte
 from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.futures import Future
 
-from headrace.checkpoint.arrays import Chunk, Memory, describe
+from headrace.checkpoint.arrays import Chunk, describe
 from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Written, arrays_of, key_of, numbers_of, tree_of
 from headrace.checkpoint.keys import SaveId
 from headrace.checkpoint.manifest import DataFile, Manifest
 from headrace.checkpoint.place import Place, check_step
+from headrace.checkpoint.row_major import RowMajor
 from headrace.checkpoint.values import ValueWatch, check_mode
 from headrace.errors import DeadlineError, InvalidArgumentError, UnavailableError, UnsupportedError
 
@@ -243,7 +244,7 @@ class Writer(StorageWriter):
             self._place.open(), told.save, told.file, [each.piece for each in chosen], self._options
         )
         try:
-            writer.stage([each.memory for each in chosen])
+            writer.stage([each.part for each in chosen])
             if self._staging is not None:
                 self._staging.is_done.set()
             file = writer.finish()
@@ -343,7 +344,7 @@ class _Chosen(NamedTuple):
     """An item, with its bytes."""
 
     piece: NewPiece
-    memory: Memory
+    part: RowMajor
     size_bytes: int
 
     @classmethod
@@ -365,6 +366,6 @@ class _Chosen(NamedTuple):
         array = describe(name, tensor)
         return cls(
             NewPiece(*numbers, name, array.dtype, box, is_whole),
-            array.contiguous(0),
+            array.row_major(0),
             tensor.numel() * tensor.element_size(),
         )

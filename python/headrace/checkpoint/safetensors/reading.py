@@ -9,8 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace import _native
-from headrace.checkpoint.arrays import Array, Chunk, Memory, describe, empty_like_saved, width_of
+from headrace.checkpoint.arrays import Array, Chunk, describe, empty_like_saved, width_of
 from headrace.checkpoint.files_at_once import read_files
+from headrace.checkpoint.row_major import Memory
 from headrace.checkpoint.safetensors.files import Found, find_files, split_url
 from headrace.checkpoint.safetensors.header import Stored
 from headrace.checkpoint.safetensors.states import as_bytes, as_float4, values_of
