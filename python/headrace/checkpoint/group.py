@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from headrace.base.ranks import find_rank, group_rank
+from headrace.checkpoint.exchange import Exchange, TorchExchange
 from headrace.errors import DeadlineError, InvalidArgumentError
 
 __all__ = ["Group", "KeyValues", "find_group"]
@@ -35,16 +36,23 @@ class Group:
 
     :param values: shared by all; None where there is one rank.
     :param timeout: seconds that a rank may be late.
+    :param exchange: by which they hand bytes to one another; None: they cannot.
     """
 
     def __init__(
-        self, rank: int = 0, world_size: int = 1, values: KeyValues | None = None, timeout: float = 600.0
+        self,
+        rank: int = 0,
+        world_size: int = 1,
+        values: KeyValues | None = None,
+        timeout: float = 600.0,
+        exchange: Exchange | None = None,
     ) -> None:
         if not 0 <= rank < world_size:
             raise InvalidArgumentError(f"rank={rank} of world_size={world_size}")
         if world_size > 1 and values is None:
             raise InvalidArgumentError("several ranks need a store to tell one another what they have saved")
         self.rank, self.world_size, self.timeout = rank, world_size, timeout
+        self.exchange = exchange
         self._values = values
         self._rounds: dict[str, int] = {}
         self._said: dict[str, list[str]] = defaultdict(list)
@@ -110,4 +118,4 @@ def find_group(timeout: float) -> Group:
     from torch.distributed.distributed_c10d import PrefixStore, _get_default_store
 
     values = PrefixStore(f"headrace/checkpoint/{next(_opened)}", _get_default_store())
-    return Group(here.rank, here.world_size, values, timeout)
+    return Group(here.rank, here.world_size, values, timeout, TorchExchange(timeout))

@@ -5,17 +5,17 @@ from __future__ import annotations
 import ctypes
 from collections import defaultdict
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
-from headrace.checkpoint.arrays import Array, Memory
+from headrace.checkpoint.arrays import Array
 from headrace.checkpoint.group import Group
+from headrace.checkpoint.row_major import Memory
 from headrace.checkpoint.safetensors.layout import FileLayout, Share
-from headrace.errors import HeadraceError, InvalidArgumentError, UnavailableError
+from headrace.errors import InvalidArgumentError
 
-__all__ = ["Exchange", "Pieces"]
+__all__ = ["PartExchange", "Pieces"]
 
 
 class Pieces:
@@ -39,82 +39,51 @@ class Pieces:
         self._held = {}
 
 
-class Exchange:
+class PartExchange:
     """Sends and receives, on all ranks in the same order."""
 
     def __init__(self, group: Group, pieces: Pieces) -> None:
         self._group, self._pieces = group, pieces
-        self._gloo: Any = None
 
     def begin(self) -> None:
         """On all ranks, once, where there are several. Raises InvalidArgumentError where they have no way to send
         one another bytes."""
-        import torch.distributed as dist
-
-        if not dist.is_initialized() or dist.get_world_size() != self._group.world_size:
+        if self._group.exchange is None:
             raise InvalidArgumentError(
                 "several ranks write safetensors files together by torch.distributed: call init_process_group() before"
             )
-        self._gloo = dist.new_group(backend="gloo", timeout=timedelta(seconds=self._group.timeout))
+        self._group.exchange.open()
 
     def end(self) -> None:
-        if self._gloo is not None:
-            import torch.distributed as dist
-
-            dist.destroy_process_group(self._gloo)
-            self._gloo = None
+        if self._group.exchange is not None:
+            self._group.exchange.close()
 
     def round(self, layout: FileLayout, parts: Mapping[int, int]) -> list[tuple[Share, Any]]:
         """Of a file, one part a rank: ``parts`` by rank. Returns what this rank's part consists of, with its
         bytes. Raises UnavailableError where a rank has gone."""
         mine: list[tuple[Share, Any]] = []
-        work, buffers = [], []
+        sends, receives = [], []
         for writer, part in parts.items():
             by_rank: dict[int, list[Share]] = defaultdict(list)
             for share in layout.shares(part):
                 by_rank[share.rank].append(share)
             if writer != self._group.rank:
                 if self._group.rank in by_rank:
-                    buffers.append(self._joined(by_rank[self._group.rank]))
-                    work.append(self._send(buffers[-1], writer))
+                    sends.append((writer, self._joined(by_rank[self._group.rank])))
                 continue
             for rank, shares in by_rank.items():
                 if rank == self._group.rank:
                     mine += [(share, self._pieces.bytes_of(share)) for share in shares]
                     continue
-                buffers.append(np.empty(sum(share.end - share.begin for share in shares), np.uint8))
-                work.append(self._receive(buffers[-1], rank))
-                mine += _cut(shares, buffers[-1])
-        for each in work:
-            self._wait(each)
+                receives.append((rank, np.empty(sum(share.end - share.begin for share in shares), np.uint8)))
+                mine += _cut(shares, receives[-1][1])
+        if self._group.exchange is not None:
+            self._group.exchange.pass_on(sends, receives)
         return mine
 
     def _joined(self, shares: list[Share]) -> Any:
         found = [self._pieces.bytes_of(share) for share in shares]
         return found[0] if len(found) == 1 else np.concatenate(found)
-
-    def _send(self, data: Any, rank: int) -> Any:
-        import torch
-        import torch.distributed as dist
-
-        return self._checked(lambda: dist.isend(torch.from_numpy(data), rank, group=self._gloo))
-
-    def _receive(self, data: Any, rank: int) -> Any:
-        import torch
-        import torch.distributed as dist
-
-        return self._checked(lambda: dist.irecv(torch.from_numpy(data), rank, group=self._gloo))
-
-    def _wait(self, work: Any) -> None:
-        self._checked(work.wait)
-
-    def _checked(self, call: Any) -> Any:
-        try:
-            return call()
-        except HeadraceError:
-            raise
-        except RuntimeError as error:
-            raise UnavailableError(f"another rank did not send its part, or take it: {error}") from error
 
 
 def _cut(shares: list[Share], data: Any) -> list[tuple[Share, Any]]:

@@ -20,7 +20,7 @@ from headrace.checkpoint.arrays import Array, describe
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.plan import Planned
-from headrace.checkpoint.safetensors.exchange import Exchange, Pieces
+from headrace.checkpoint.safetensors.exchange import PartExchange, Pieces
 from headrace.checkpoint.safetensors.files import END, INDEX, SINGLE
 from headrace.checkpoint.safetensors.layout import FileLayout, Share, lay_out, name_files
 from headrace.checkpoint.safetensors.states import as_bytes, is_float4, values_of
@@ -215,7 +215,7 @@ class _Writing:
         self._place, self._group, self._model, self._check = place, group, model, check
         self._progress, self._done = progress, 0
         self._pieces = Pieces(model.arrays, model.planned)
-        self._exchange = Exchange(group, self._pieces)
+        self._exchange = PartExchange(group, self._pieces)
 
     def run(self, overwrite: bool) -> dict[str, str]:
         self._together("the directory cannot be written", lambda: self._clear(overwrite))
