@@ -12,19 +12,28 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 
 from headrace.base import live
 from headrace.base.option_names import OptionNames, named_options
+from headrace.base.units import parse_bytes
 from headrace.checkpoint.data_file import SaveOptions
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle
-from headrace.checkpoint.loading import read_all, read_into, verify
+from headrace.checkpoint.loading import Boxes, ReadTotals, read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Nearest, Place, check_step
 from headrace.checkpoint.reference import compare
 from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.reuse import Reuse
 from headrace.checkpoint.saving import Planner, Saving
+from headrace.checkpoint.sharing import OtherRankError, SharedReads
 from headrace.checkpoint.values import ValueWatch, check_mode
-from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
+from headrace.errors import (
+    ChangedError,
+    CorruptError,
+    HeadraceError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnavailableError,
+)
 from headrace.store.peer_names import STORE_PEERS
 from headrace.store.store import Store, StoreOptions
 from headrace.store.urls import local_path
@@ -81,6 +90,10 @@ class Checkpointer(live.Closing):
     :param allow_pickle: values that are none of the above are pickled; loading them runs what they say.
     :param part_bytes: of the uploads' parts.
     :param copy_threads: that copy the state.
+    :param share_reads: ``"auto"``: what several ranks of torch.distributed load is read from an object store by
+        one of them, which hands it to the others (over gloo), where it is more than 8 MiB; each byte is then
+        read once. ``"always"``: however little, and from directories too; ``"never"``: each rank reads what it
+        needs.
     :param group: the ranks that save together; default: those of torch.distributed.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
@@ -102,6 +115,7 @@ class Checkpointer(live.Closing):
         allow_pickle: bool = False,
         part_bytes: int = 16 << 20,
         copy_threads: int = 2,
+        share_reads: Literal["auto", "always", "never"] = "auto",
         group: Group | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
@@ -110,6 +124,8 @@ class Checkpointer(live.Closing):
         if check not in ("auto", "read", "none"):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
         self._group = group or find_group(rank_timeout)
+        self._share_reads, self._memory = share_reads, parse_bytes(memory)
+        self._check_share_reads()
         self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check, check_mode(values))
         self._far = self._place = Place(Store(url, memory=memory, **options))
         self._near: Place | None = None
@@ -350,8 +366,8 @@ class Checkpointer(live.Closing):
             raise NotFoundError(f"{self.url}: has no checkpoint")
         for each in steps:
             error, state = self._try(each, into, partial)
-            said = self._group.gather("load", "" if error is None else f"{type(error).__name__}: {error}")
-            if not any(said):
+            failed = self._failed(error)
+            if not failed:
                 if self.rejected:
                     warnings.warn(
                         f"{self.url}: loaded step {each}, since step {self.rejected[0].step} cannot be proved: {self.rejected[0].why}",
@@ -360,8 +376,8 @@ class Checkpointer(live.Closing):
                     )
                 self._loaded = each
                 return _deliver(into, state)
-            why = error or CorruptError(next(text for text in said if text))
-            if step is not None or not isinstance(why, (CorruptError, NotFoundError)):
+            why, falls_back = failed
+            if step is not None or not falls_back:
                 raise why
             self.rejected.append(Rejected(each, str(why)))
             self._trust_nothing_earlier()
@@ -403,22 +419,63 @@ class Checkpointer(live.Closing):
             return given or []
         return self._told_by_rank_0(self._place.candidates)
 
-    def _try(self, step: int, into: Any, partial: bool) -> tuple[Exception | None, Any]:
-        try:
-            manifest = self._place.manifest(step)
-            if into is None:
-                return None, read_all(self._place, manifest, self._options.allow_pickle)[0]
-            state, _ = read_into(
-                self._place,
-                manifest,
-                _values_of(into),
-                partial=partial,
-                allow_pickle=self._options.allow_pickle,
-                growing=_stateful(into),
+    def _failed(self, error: Exception | None) -> tuple[Exception, bool] | None:
+        """Of a load that failed here or on another rank: why, and whether an earlier checkpoint is tried; on all
+        ranks the same. An error of this rank goes before those of others."""
+        own = None if isinstance(error, OtherRankError) else error
+        text = "" if own is None else f"{type(own).__name__}: {own}"
+        falls_back = own is None or isinstance(own, (CorruptError, NotFoundError))
+        said = self._group.gather("load", {"error": text, "falls_back": falls_back})
+        failed = [(rank, each["error"]) for rank, each in enumerate(said) if each["error"]]
+        if not failed:
+            return None
+        all_fall_back = all(each["falls_back"] for each in said)
+        kind = CorruptError if all_fall_back else UnavailableError
+        return own or kind("rank {}: {}".format(*failed[0])), all_fall_back
+
+    def _sharing(self) -> SharedReads | None:
+        """Of one load; None: each rank reads for itself."""
+        exchange = self._group.exchange
+        if exchange is None or self._share_reads == "never":
+            return None
+        if self._share_reads == "auto" and local_path(self.url) is not None:
+            return None  # What a node has read, its page cache has for all its ranks.
+        return SharedReads(self._group, exchange, self._share_reads, self._memory)
+
+    def _check_share_reads(self) -> None:
+        if self._share_reads not in ("auto", "always", "never"):
+            raise InvalidArgumentError(
+                f"share_reads={self._share_reads!r}: expected 'auto', 'always' or 'never'"
             )
+        if self._share_reads == "always" and self._group.world_size > 1 and self._group.exchange is None:
+            raise InvalidArgumentError(
+                "share_reads='always' needs the process group of torch.distributed, or a Group(exchange=...)"
+            )
+
+    def _try(self, step: int, into: Any, partial: bool) -> tuple[Exception | None, Any]:
+        sharing = self._sharing()
+        read = Boxes.read if sharing is None else sharing.read
+        try:
+            return None, self._read(step, into, partial, read)
         except Exception as error:
+            if sharing is not None:
+                sharing.give_up(error)
             return error, None
-        return None, state
+
+    def _read(self, step: int, into: Any, partial: bool, read: Callable[[Boxes], ReadTotals]) -> Any:
+        manifest = self._place.manifest(step)
+        if into is None:
+            return read_all(self._place, manifest, self._options.allow_pickle, read)[0]
+        state, _ = read_into(
+            self._place,
+            manifest,
+            _values_of(into),
+            partial=partial,
+            allow_pickle=self._options.allow_pickle,
+            growing=_stateful(into),
+            read=read,
+        )
+        return state
 
     # --- Looking ---
 
@@ -492,6 +549,8 @@ class Checkpointer(live.Closing):
             self._near.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        if self._group.exchange is not None:
+            self._group.exchange.close()
         self._far.close()
         self._raise_unseen()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections import defaultdict
@@ -33,14 +34,23 @@ class Boxes:
     """Boxes of a checkpoint's arrays that are to be read, by file."""
 
     def __init__(self, place: Place, manifest: Manifest) -> None:
-        self._place, self._manifest = place, manifest
-        self._rows: dict[str, list[Any]] = defaultdict(list)
+        self.place, self.manifest = place, manifest
+        self.keys = manifest.data_keys
+        """Of data files, by number."""
+        self.rows: dict[int, list[Any]] = defaultdict(list)
+        """Of each file what _native.checkpoint_read() takes."""
+        self.first_blocks: dict[int, list[int]] = defaultdict(list)
+        """Of each row that of its piece: see Index."""
+        self.named: dict[int, tuple[Index, int]] = {}
+        """Of the files that have rows: an index, and which of those that it names."""
+        self._own = list(itertools.accumulate((1 + len(file.earlier) for file in manifest.files), initial=0))
+        """Number of the file that each rank has written."""
         self._indexes: dict[int, Index] = {}
         self._owners: list[Any] = []
 
     def add(self, number: int, target: Chunk, memory: Memory) -> None:
         """A box of an array, to be put into memory of that shape."""
-        array = self._manifest.arrays[number]
+        array = self.manifest.arrays[number]
         width = width_of(array.dtype)
         self._owners.append(memory.owner)
         found = 0
@@ -52,14 +62,18 @@ class Boxes:
             piece = self._piece(array, number, chunk_number, rank)
             if piece.length != math.prod(chunk.sizes) * width:
                 raise CorruptError(
-                    f"{self._manifest.files[rank].index_key}: {array.name} has another length than its shape"
+                    f"{self.manifest.files[rank].index_key}: {array.name} has another length than its shape"
                 )
             address = memory.address + sum(
                 (c - t) * stride
                 for c, t, stride in zip(common.offsets, target.offsets, memory.strides, strict=True)
             )
             start = [c - o for c, o in zip(common.offsets, chunk.offsets, strict=True)]
-            self._rows[self._manifest.files[rank].key_of(piece)].append(
+            index = self._indexes[rank]
+            file = self._own[rank] + piece.file
+            self.named[file] = index, piece.file
+            self.first_blocks[file].append(index.first_block(number, chunk_number))
+            self.rows[file].append(
                 (
                     piece.offset,
                     piece.length,
@@ -77,7 +91,7 @@ class Boxes:
 
     def make(self, number: int) -> Any:
         """A whole array as it was saved, to be read."""
-        array = self._manifest.arrays[number]
+        array = self.manifest.arrays[number]
         value = empty_like_saved(array.name, array.kind, array.dtype, array.shape)
         own = describe(array.name, value)
         self.add(number, own.chunks[0], own.writable(0)[0])
@@ -85,18 +99,18 @@ class Boxes:
 
     def _piece(self, array: Planned, number: int, chunk: int, rank: int) -> Any:
         if rank not in self._indexes:
-            self._indexes[rank] = self._place.index(self._manifest, rank)
+            self._indexes[rank] = self.place.index(self.manifest, rank)
         try:
             return self._indexes[rank].piece(number, chunk)
         except KeyError:
             raise CorruptError(
-                f"{self._place.url}/{self._manifest.files[rank].index_key}: does not have {array.name}, which the manifest says it has"
+                f"{self.place.url}/{self.manifest.files[rank].index_key}: does not have {array.name}, which the manifest says it has"
             ) from None
 
     def read(self) -> ReadTotals:
         requests = count = 0
-        for key, rows in self._rows.items():
-            some = self._place.read(key, rows)
+        for file, rows in self.rows.items():
+            some = self.place.read(self.keys[file], rows)
             requests, count = requests + some[0], count + some[1]
         return ReadTotals(requests, count)
 
@@ -111,13 +125,18 @@ def _common(one: Chunk, other: Chunk) -> Chunk | None:
     return Chunk(starts, sizes) if all(size > 0 for size in sizes) else None
 
 
-def read_all(place: Place, manifest: Manifest, allow_pickle: bool) -> tuple[Any, ReadTotals]:
-    """The state as it was saved; sharded arrays as whole ones."""
+def read_all(
+    place: Place,
+    manifest: Manifest,
+    allow_pickle: bool,
+    read: Callable[[Boxes], ReadTotals] = Boxes.read,
+) -> tuple[Any, ReadTotals]:
+    """The state as it was saved; sharded arrays as whole ones. ``read``: how, once."""
     boxes = Boxes(place, manifest)
     made = {}
     for number, array in enumerate(manifest.arrays):
         made[array.name] = boxes.make(number)
-    totals = boxes.read()
+    totals = read(boxes)
     return rebuild(manifest.tree, lambda name: _as_saved(manifest, made, name), allow_pickle), totals
 
 
@@ -153,10 +172,11 @@ def read_into(
     partial: bool,
     allow_pickle: bool,
     growing: Set[str] = frozenset(),
+    read: Callable[[Boxes], ReadTotals] = Boxes.read,
 ) -> tuple[Any, ReadTotals]:
     """Fills the arrays of ``state`` in place, whatever part of each this process has; those of JAX are made
     anew, in the same place. Returns the state with the saved values of what is no array. ``growing``: keys of the state below which arrays that only the
-    checkpoint has are made, whole."""
+    checkpoint has are made, whole. ``read``: how, once."""
     template, found = flatten(state, True)
     paths, saved_paths = paths_of(template), paths_of(manifest.tree)
     made = {path for path in saved_paths.keys() - paths.keys() if path and json.loads(path[0]) in growing}
@@ -183,7 +203,7 @@ def read_into(
             renewed.append(own)
     wanted = {saved_paths[path] for path in made} | values_in(manifest.tree)
     new = {name: boxes.make(numbers[name]) for name in wanted}
-    totals = boxes.read()
+    totals = read(boxes)
     for copy in copies:
         copy()
     found = {**found, **{array.name: array.renewed() for array in renewed}}

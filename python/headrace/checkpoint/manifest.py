@@ -244,14 +244,17 @@ class Index:
     """Where the chunks that a rank has saved lie, by (array, chunk)."""
 
     def __init__(self, rows: np.ndarray[Any, Any], sums: bytes) -> None:
-        self._sums = sums
-        block = _native.checkpoint_sum_block_bytes()
-        ends = np.cumsum(-(-rows["length"].astype(np.int64) // block)) * 4
+        self.rows, self.sums = rows, sums
+        """Of all pieces: array, chunk, file, offset and length of each, and the sums of each in turn."""
+        self._block = _native.checkpoint_sum_block_bytes()
+        blocks = -(-rows["length"].astype(np.int64) // self._block)
+        firsts = _first_blocks(rows["file"].astype(np.int64), blocks)
         self._rows = {
-            (array, chunk): (file, offset, length, end)
-            for (array, chunk, file, offset, length), end in zip(rows.tolist(), ends.tolist(), strict=True)
+            (array, chunk): (file, offset, length, end, first)
+            for (array, chunk, file, offset, length), end, first in zip(
+                rows.tolist(), (4 * np.cumsum(blocks)).tolist(), firsts.tolist(), strict=True
+            )
         }
-        self._block = block
         self.files = 1 + int(rows["file"].max(initial=0))
         """So many data files it names at least, its own among them."""
 
@@ -260,8 +263,14 @@ class Index:
 
     def piece(self, array: int, chunk: int) -> Piece:
         """Raises KeyError."""
-        file, offset, length, end = self._rows[array, chunk]
-        return Piece(file, offset, length, self._sums[end - 4 * -(-length // self._block) : end])
+        file, offset, length, end, _ = self._rows[array, chunk]
+        return Piece(file, offset, length, self.sums[end - 4 * -(-length // self._block) : end])
+
+    def first_block(self, array: int, chunk: int) -> int:
+        """Number of a piece's first block of 16 KiB among those of all pieces that lie in the same file, in the
+        index's order. Raises KeyError."""
+        *_, first = self._rows[array, chunk]
+        return int(first)
 
     def pieces(self) -> Iterator[Piece]:
         """All, in the order in which they were saved."""
@@ -270,7 +279,17 @@ class Index:
     @property
     def sums_crc32c(self) -> int:
         """See DataFile."""
-        return _native.crc32c(self._sums)
+        return _native.crc32c(self.sums)
+
+
+def _first_blocks(files: Any, blocks: Any) -> Any:
+    """Of each piece: see Index.first_block()."""
+    order = np.argsort(files, kind="stable")
+    before = np.cumsum(blocks[order]) - blocks[order]
+    starts = np.flatnonzero(np.diff(files[order], prepend=-1))
+    first = np.empty_like(before)
+    first[order] = before - np.repeat(before[starts], np.diff(starts, append=len(order)))
+    return first
 
 
 def encode_index(numbers: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> bytes:

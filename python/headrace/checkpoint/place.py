@@ -8,7 +8,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -116,9 +116,9 @@ class Place:
             raise CorruptError(f"{self.url}/{file.index_key}: is not what was saved")
         return data
 
-    def read(self, key: str, boxes: list[Any]) -> tuple[int, int]:
-        """Reads boxes of a data file; see _native.checkpoint_read()."""
-        return _native.checkpoint_read(self.native, key, "", boxes)
+    def read(self, key: str, boxes: list[Any], only: Sequence[bytes] = ()) -> tuple[int, int]:
+        """Reads boxes of a data file, or ``only`` some blocks of each; see _native.checkpoint_read()."""
+        return _native.checkpoint_read(self.native, key, "", boxes, only)
 
     def commit(self, manifest: Manifest, *, overwrite: bool) -> str:
         """Makes a checkpoint of what was saved. Returns the version of its manifest; "": it is there, but the
@@ -502,11 +502,11 @@ class Nearest(Place):
         except CorruptError:
             return self._far.index_bytes(file)
 
-    def read(self, key: str, boxes: list[Any]) -> tuple[int, int]:
+    def read(self, key: str, boxes: list[Any], only: Sequence[bytes] = ()) -> tuple[int, int]:
         try:
-            return self._near.read(key, boxes)
+            return self._near.read(key, boxes, only)
         except (NotFoundError, CorruptError):
-            return self._far.read(key, boxes)
+            return self._far.read(key, boxes, only)
 
     def steps(self) -> list[int]:
         return sorted({*self._near.steps(), *self._far.steps()})
