@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from conftest import Done, where
-from test_cache import SAMPLES, batches, extents, on_four_ranks, pack, samples
+from test_cache import SAMPLES, batches, extents, on_ranks, pack, samples
 
 import headrace as hr
 from headrace import sim as simulator
@@ -124,9 +124,9 @@ def test_lazy_fills_what_fits(root: Path, tmp_path: Path) -> None:
         assert len(list(iterator)) > 0
 
 
-def _copy(url: str, rank: int, options: dict[str, Any], out: Any) -> None:
-    os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="4")
-    with hr.Loader(url, batch_size=8, rank=rank, world_size=4, cache_mode="copy", **options) as loader:
+def _copy(url: str, rank: int, ranks: int, options: dict[str, Any], out: Any) -> None:
+    os.environ.update(LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(ranks))
+    with hr.Loader(url, batch_size=8, rank=rank, world_size=ranks, cache_mode="copy", **options) as loader:
         out.put(sorted(samples(batches(loader))))
 
 
@@ -136,7 +136,7 @@ def test_ranks_copy_each_byte_once(root: Path, tmp_path: Path) -> None:
         # The index, which each would make by itself.
         hr.Dataset("s3://b", **where(server)).close()
         before = fetched(server)
-        seen = on_four_ranks(_copy, {**options, **where(server)})
+        seen = on_ranks(_copy, 4, {**options, **where(server)})
         assert fetched(server) - before <= 1.02 * shard_bytes(root)
     assert samples(seen) == set(range(SAMPLES))
 
