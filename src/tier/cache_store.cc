@@ -425,6 +425,7 @@ void CacheHandle::end_look(std::size_t index, Tier::Found found, std::uint64_t o
     slot->is_kept = false;
     return send(index);
   }
+  if (found == Tier::Found::kTaken) return wait_for_flight(index, *slot);
   if (slot->flight) return send(index);
   slot->flight = tier_->begin_flight(slot->name);
   // Whoever had it may have ended since it was looked for.
@@ -438,8 +439,13 @@ void CacheHandle::wait_for_flight(std::size_t index, Slot& slot) {
     slot.patience = system_clock().now() + kFlightPatience;
     tier_->note_wait();
   }
-  if (system_clock().now() >= slot.patience) return send(index);
-  tier_->run_later(system_clock().now() + kFlightPause, [this, index] { look_up(index); });
+  const TimePoint now = system_clock().now();
+  if (now >= slot.patience) return send(index);
+  // Who has the flight waits for another node, and asks it less and less often.
+  const auto waited = now - (slot.patience - kFlightPatience);
+  const auto pause = slot.flight ? std::max<TimePoint::duration>(kFlightPause, waited / 4)
+                                 : TimePoint::duration(kFlightPause);
+  tier_->run_later(now + pause, [this, index] { look_up(index); });
 }
 
 void CacheHandle::complete(std::size_t index, Status status, TimePoint began,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <climits>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -68,6 +69,8 @@ class ClusterStore : public ::testing::Test {
     pool_ = *SlabPool::create({.limit_bytes = std::uint64_t{256} << 20});
     cold_ = open("memory://cold", cold_watch_);
     hot_ = open("memory://hot", hot_watch_);
+    // Where answers get lost, claims do.
+    for (FakeMemcached& server : servers_) server.claims_last(10);
   }
   static std::unique_ptr<Store> open(const std::string& url, std::shared_ptr<Watch> watch) {
     StoreOptions options;
@@ -211,6 +214,66 @@ TEST_F(ClusterStore, ManyWhoWantTheSameFetchItOnce) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_EQ(cold_watch_->get_bytes - before, 4'000'000U);
   }
+}
+
+TEST_F(ClusterStore, NodesThatWantTheSameFetchItOnce) {
+  for (FakeMemcached& server : servers_) server.claims_last(INT_MAX);
+  put("a", 4'000'000, 1);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const auto store = wrap(memcached());
+      for (std::uint64_t at = 0; at < 4'000'000; at += 50'000) read(*store, "a", at, 50'000);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(cold_watch_->get_bytes, 4'000'000U);
+  EXPECT_EQ(servers_[0].claim_count() + servers_[1].claim_count(), 0U);
+}
+
+TEST_F(ClusterStore, WhoDoesNotBringWhatItHasClaimedGivesItUp) {
+  for (FakeMemcached& server : servers_) server.claims_last(INT_MAX);
+  put("a", 100'000, 1);
+  const auto tier = memcached();
+  const auto store = wrap(tier);
+  objects_["gone"] = {"", "\"x\""};
+  EXPECT_EQ(run(*store, get("gone", 0, 10)).status.code(), Code::kNotFound);
+  const auto small = *RemoteTier::create(
+      *open_memcached({.nodes = {servers_[0].name(), servers_[1].name()}, .item_bytes = 64 << 10}),
+      {.buffer_bytes = 64 << 10, .least_unnamed_bytes = 1, .clock = nullptr});
+  EXPECT_FALSE(read(*wrap(small), "a", 0, 100'000)) << "too large for its memory";
+  // Gives up what it had by the time it has done this, as that goes the same way.
+  while (servers_[0].claim_count() + servers_[1].claim_count() > 0) std::this_thread::yield();
+  EXPECT_FALSE(read(*store, "a", 0, 100'000));
+  EXPECT_EQ(metric(*tier, "waits"), 0);
+}
+
+TEST_F(ClusterStore, AClaimOfTheDeadEndsByItself) {
+  for (FakeMemcached& server : servers_) server.claims_last(3);
+  put("a", 1000, 1);
+  const auto tier = memcached();
+  const auto store = wrap(tier);
+  const std::string& etag = objects_["a"].second;
+  const ExtentInfo info{.name = {object_id("watched:1", "memory://cold/a", etag), 0, 1000},
+                        .object_size_bytes = 1000,
+                        .url = "memory://cold/a",
+                        .etag = etag};
+  std::vector<std::byte> out(1000);
+  std::atomic<bool> is_claimed{false};
+  auto dead =
+      *open_memcached({.nodes = {servers_[0].name(), servers_[1].name()}, .item_bytes = 64 << 10});
+  dead->get({.extent = info,
+             .out = out,
+             .claims = true,
+             .done = [&](RemoteCache::Outcome outcome, std::uint64_t) {
+               is_claimed = outcome == RemoteCache::Outcome::kClaimed;
+             }});
+  dead.reset();
+  ASSERT_TRUE(is_claimed);
+  EXPECT_FALSE(read(*store, "a", 0, 1000));
+  EXPECT_EQ(metric(*tier, "waits"), 1) << "for the dead";
+  tier->flush();
+  EXPECT_TRUE(read(*store, "a", 0, 1000));
 }
 
 TEST_F(ClusterStore, ServersThatMisbehaveCostTheirUseOnly) {

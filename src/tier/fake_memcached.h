@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -82,6 +83,13 @@ class FakeMemcached {
     for (const auto& [key, value] : items_) most = std::max(most, value.size());
     return most;
   }
+  /// Items that were claimed and have not come.
+  std::size_t claim_count() {
+    MutexLock lock(mutex_);
+    return claims_.size();
+  }
+  /// A claim ends when it has been looked at so often. Default: never.
+  void claims_last(int looks) noexcept { claim_looks_.store(looks); }
   /// Gets so far.
   std::uint64_t get_count() const noexcept { return gets_.load(); }
   std::uint64_t connection_count() {
@@ -148,18 +156,31 @@ class FakeMemcached {
         HEADRACE_CHECK(in.substr(size, 2) == "\r\n");
         stored = in.substr(0, size);
         in.erase(0, size + 2);
-      } else {
-        line >> number;  // "v"
       }
-      line >> number;
-      if (!answer(fd, key, number, std::move(stored))) {
+      bool claims = false;
+      for (std::string flag; line >> flag;) {
+        if (flag.front() == 'O') number = flag;
+        claims = claims || flag.front() == 'N';
+      }
+      const bool goes_on = word == "md" ? release(fd, key, number)
+                                        : answer(fd, key, number, claims, std::move(stored));
+      if (!goes_on) {
         ::shutdown(fd, SHUT_RDWR);
         return;
       }
     }
   }
 
-  bool answer(int fd, const std::string& key, std::string number,
+  bool release(int fd, const std::string& key, const std::string& number) {
+    bool was_there = false;
+    {
+      MutexLock lock(mutex_);
+      was_there = claims_.erase(key) + items_.erase(key) > 0;
+    }
+    return send_all(fd, (was_there ? "HD " : "NF ") + number + "\r\n");
+  }
+
+  bool answer(int fd, const std::string& key, std::string number, bool claims,
               std::optional<std::string> stored) {
     const Manner manner = manner_.load();
     if (manner == Manner::kOutOfOrder) number = "O12345";
@@ -185,10 +206,11 @@ class FakeMemcached {
     if (is_put) {
       MutexLock lock(mutex_);
       items_[key] = *std::move(stored);
+      claims_.erase(key);
       out = "HD " + number + "\r\n";
     } else {
       gets_.fetch_add(1);
-      out = value_of(key, number, manner);
+      out = value_of(key, number, claims, manner);
     }
     for (int i = 0; i < times; ++i) {
       if (!send_all(fd, out)) return false;
@@ -196,10 +218,19 @@ class FakeMemcached {
     return is_put || manner != Manner::kCutOff;
   }
 
-  std::string value_of(const std::string& key, const std::string& number, Manner manner) {
+  std::string value_of(const std::string& key, const std::string& number, bool claims,
+                       Manner manner) {
     MutexLock lock(mutex_);
     const auto found = items_.find(key);
-    if (found == items_.end()) return "EN\r\n";
+    if (found == items_.end()) {
+      if (const auto claim = claims_.find(key); claim != claims_.end()) {
+        if (++claim->second >= claim_looks_.load()) claims_.erase(claim);
+        return "VA 0 " + number + " Z\r\n\r\n";
+      }
+      if (!claims) return "EN\r\n";
+      claims_[key] = 0;
+      return "VA 0 " + number + " W\r\n\r\n";
+    }
     std::string value = found->second;
     if (manner == Manner::kWrongBytes) value.back() = static_cast<char>(value.back() + 1);
     if (manner == Manner::kWrongHeader) value[20] = static_cast<char>(value[20] + 1);
@@ -213,8 +244,10 @@ class FakeMemcached {
   std::string name_;
   std::atomic<Manner> manner_{Manner::kGood};
   std::atomic<std::uint64_t> gets_{0};
+  std::atomic<int> claim_looks_{INT_MAX};
   Mutex mutex_;
   std::map<std::string, std::string> items_ HEADRACE_GUARDED_BY(mutex_);
+  std::map<std::string, int> claims_ HEADRACE_GUARDED_BY(mutex_);  // How often looked at.
   std::vector<std::unique_ptr<Fd>> sockets_ HEADRACE_GUARDED_BY(mutex_);
   std::vector<std::thread> servers_;  // Of acceptor_, until that has ended.
   std::thread acceptor_;

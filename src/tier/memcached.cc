@@ -116,7 +116,13 @@ class MemcachedCache final : public RemoteCache, public MemcachedConnection::Own
   void put(Put&& put) override {
     auto transfer = std::make_shared<MemcachedTransfer>();
     transfer->put = std::move(put);
-    transfer->is_put = true;
+    transfer->kind = MemcachedTransfer::Kind::kPut;
+    push(std::move(transfer));
+  }
+  void release(const ExtentInfo& extent) override {
+    auto transfer = std::make_shared<MemcachedTransfer>();
+    transfer->get.extent = extent;
+    transfer->kind = MemcachedTransfer::Kind::kRelease;
     push(std::move(transfer));
   }
   void replace(const ExtentName&) override {}  // Every put does.
@@ -223,13 +229,13 @@ void MemcachedCache::start(const Transfer& transfer) {
   const std::size_t index = node_of(transfer->extent().name, options_.nodes);
   Node& node = *nodes_[index];
   const TimePoint now = system_clock().now();
-  const bool is_hasty = !transfer->is_put && transfer->get.deadline < now + options_.timeout;
+  const bool is_hasty = !transfer->is_put() && transfer->get.deadline < now + options_.timeout;
   if (is_hasty || !node.rest.may_try(now)) {
     transfer->outcome = Outcome::kResting;
     return end_transfer(*transfer);
   }
   auto connection = node.connections.end() - 1;
-  if (!transfer->is_put) {
+  if (transfer->kind == MemcachedTransfer::Kind::kGet) {
     connection = std::min_element(
         node.connections.begin(), connection,
         [](const auto& a, const auto& b) { return a->waiting_bytes() < b->waiting_bytes(); });
@@ -244,18 +250,21 @@ void MemcachedCache::add_items(const Transfer& transfer, MemcachedConnection& co
   const ExtentParts parts(extent.name.length_bytes, part_bytes());
   const std::size_t header = remote_header_bytes(extent);
   std::uint64_t at = 0;
-  transfer->items_left = parts.count();
-  for (std::uint64_t i = 0; i < parts.count(); ++i) {
+  // What is claimed is the first part.
+  const bool is_release = transfer->kind == MemcachedTransfer::Kind::kRelease;
+  const std::uint64_t count = is_release ? 1 : parts.count();
+  transfer->items_left = count;
+  for (std::uint64_t i = 0; i < count; ++i) {
     const ExtentPart part = parts.part(i);
     MemcachedItem item{.transfer = transfer,
                        .key = memcached_key(extent.name, i, parts.count()),
                        .from_bytes = part.from_bytes,
                        .data = {},
                        .value = {}};
-    if (transfer->is_put) {
+    if (transfer->is_put()) {
       item.value = transfer->put.slab.bytes().subspan(at, header + part.length_bytes);
       at += item.value.size();
-    } else {
+    } else if (!is_release) {
       item.data = transfer->get.out.subspan(part.from_bytes, part.length_bytes);
     }
     connection.add(std::move(item));
@@ -306,7 +315,8 @@ void MemcachedCache::end_item(MemcachedConnection& connection, MemcachedItem& it
 
 void MemcachedCache::end_transfer(MemcachedTransfer& transfer) {
   --under_way_;
-  if (!transfer.is_put) return transfer.get.done(transfer.outcome, transfer.object_size_bytes);
+  if (transfer.kind == MemcachedTransfer::Kind::kRelease) return;
+  if (!transfer.is_put()) return transfer.get.done(transfer.outcome, transfer.object_size_bytes);
   transfer.put.slab = Slab();
   transfer.put.done(transfer.outcome, 0);
 }

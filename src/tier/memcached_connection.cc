@@ -18,7 +18,7 @@ constexpr std::size_t kSentBytes = std::size_t{32} << 10;
 constexpr std::string_view kNewline = "\r\n";
 
 std::uint64_t size_of(const MemcachedItem& item) noexcept {
-  return item.transfer->is_put ? item.value.size() : item.data.size();
+  return item.transfer->is_put() ? item.value.size() : item.data.size();
 }
 
 /// The number behind `prefix`, of all digits that `word` has.
@@ -29,6 +29,15 @@ std::optional<std::uint64_t> number_of(std::string_view word, std::string_view p
   const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
   if (word.empty() || error != std::errc() || end != word.data() + word.size()) return std::nullopt;
   return value;
+}
+
+/// Of a get or a release, but for its number. The first part of an extent is the one to claim: the
+/// server makes an empty item for the first who asks for one that is missing (N), and tells (W, Z).
+std::string command_of(const MemcachedItem& item) {
+  if (item.transfer->kind == MemcachedTransfer::Kind::kRelease) return "md " + item.key;
+  const bool claims = item.transfer->get.claims && item.from_bytes == 0;
+  const auto life = std::to_string(RemoteCache::kClaimLife.count());
+  return "mg " + item.key + " v" + (claims ? " N" + life : std::string());
 }
 
 std::string_view take_word(std::string_view& line) {
@@ -63,7 +72,7 @@ void MemcachedConnection::set_timer() {
   const MemcachedItem& head = queue_.front();
   const std::chrono::milliseconds moving(size_of(head) / kLeastBytesPerMs);
   TimePoint until = system_clock().now() + timeout_ + moving;
-  if (!head.transfer->is_put) until = std::min(until, head.transfer->get.deadline);
+  if (!head.transfer->is_put()) until = std::min(until, head.transfer->get.deadline);
   timers_.set(timer_, until);
 }
 
@@ -145,8 +154,8 @@ bool MemcachedConnection::prepare(std::span<const std::byte>& body) {
   while (sent_count_ < queue_.size() && text_.size() < kSentBytes) {
     const MemcachedItem& item = queue_[sent_count_++];
     const std::string number = " O" + std::to_string(next_number_++);
-    if (!item.transfer->is_put) {
-      text_ += "mg " + item.key + " v" + number + "\r\n";
+    if (!item.transfer->is_put()) {
+      text_ += command_of(item) + number + "\r\n";
       continue;
     }
     text_ += "ms " + item.key + " " + std::to_string(item.value.size()) + number + "\r\n";
@@ -212,20 +221,22 @@ bool MemcachedConnection::parse() {
 }
 
 bool MemcachedConnection::take_line(std::string_view line) {
-  const bool is_put = queue_.front().transfer->is_put;
+  const MemcachedTransfer::Kind kind = queue_.front().transfer->kind;
+  const bool is_get = kind == MemcachedTransfer::Kind::kGet;
   const std::string_view word = take_word(line);
   if (word == "SERVER_ERROR") {
     end_head(Outcome::kRefused);
     return true;
   }
-  if (!is_put && word == "EN") {
+  if (is_get && word == "EN") {
     end_head(Outcome::kMissing);
     return true;
   }
-  const auto size = !is_put && word == "VA" ? number_of(take_word(line), "") : std::nullopt;
+  const auto size = is_get && word == "VA" ? number_of(take_word(line), "") : std::nullopt;
   if (number_of(take_word(line), "O") != head_number_) return false;
-  if (is_put && (word == "HD" || word == "NS")) {
-    end_head(word == "HD" ? Outcome::kDone : Outcome::kRefused);
+  const bool is_gone = kind == MemcachedTransfer::Kind::kRelease && word == "NF";
+  if (!is_get && (word == "HD" || word == "NS" || is_gone)) {
+    end_head(word == "NS" ? Outcome::kRefused : Outcome::kDone);
     return true;
   }
   constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
@@ -233,6 +244,11 @@ bool MemcachedConnection::take_line(std::string_view line) {
   is_in_value_ = true;
   value_bytes_ = *size;
   value_at_ = 0;
+  claim_.reset();
+  for (auto flag = take_word(line); *size == 0 && !flag.empty(); flag = take_word(line)) {
+    if (flag == "W") claim_ = Outcome::kClaimed;
+    if (flag == "Z") claim_ = Outcome::kTaken;
+  }
   header_.resize(header_bytes());
   is_skipped_ = *size != header_.size() + queue_.front().data.size();
   return true;
@@ -272,6 +288,7 @@ bool MemcachedConnection::take_value() {
 
 void MemcachedConnection::end_value() {
   is_in_value_ = false;
+  if (claim_) return end_head(*claim_);
   const MemcachedItem& item = queue_.front();
   MemcachedTransfer& transfer = *item.transfer;
   const auto size =

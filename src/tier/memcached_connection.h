@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,15 +33,17 @@
 
 namespace headrace::tier {
 
-/// A get or a put of an extent: as many items as that has parts.
+/// A get, a put or the release of an extent: as many items as that has parts, of a release one.
 struct MemcachedTransfer {
-  RemoteCache::Get get;  ///< Of a put: empty.
-  RemoteCache::Put put;  ///< Of a get: empty.
-  bool is_put = false;
+  enum class Kind { kGet, kPut, kRelease };
+  RemoteCache::Get get;  ///< Of a put: empty. Of a release: the extent alone.
+  RemoteCache::Put put;  ///< Of others: empty.
+  Kind kind = Kind::kGet;
+  bool is_put() const noexcept { return kind == Kind::kPut; }
   std::size_t items_left = 0;
   RemoteCache::Outcome outcome = RemoteCache::Outcome::kDone;  ///< The worst so far.
   std::uint64_t object_size_bytes = 0;
-  const ExtentInfo& extent() const noexcept { return is_put ? put.extent : get.extent; }
+  const ExtentInfo& extent() const noexcept { return is_put() ? put.extent : get.extent; }
 };
 
 struct MemcachedItem {
@@ -146,6 +149,7 @@ class MemcachedConnection {
   // The value of the item at the head, while it comes.
   bool is_in_value_ = false;
   bool is_skipped_ = false;        // It has another size than ours can have.
+  std::optional<Outcome> claim_;   // It is none, but says who brings it.
   std::uint64_t value_bytes_ = 0;  // Without the line's end.
   std::uint64_t value_at_ = 0;
   std::vector<std::byte> header_;

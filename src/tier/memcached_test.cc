@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -96,12 +97,14 @@ class Memcached : public ::testing::Test {
     start_put(cache, info, end);
     return end.wait();
   }
-  Outcome get(RemoteCache& cache, const ExtentInfo& info, TimePoint deadline = TimePoint::max()) {
+  Outcome get(RemoteCache& cache, const ExtentInfo& info, TimePoint deadline = TimePoint::max(),
+              bool claims = false) {
     End end;
     out_.assign(info.name.length_bytes, '\0');
     cache.get({.extent = info,
                .out = std::as_writable_bytes(std::span(out_)),
                .deadline = deadline,
+               .claims = claims,
                .done = end.take()});
     const Outcome outcome = end.wait();
     if (outcome == Outcome::kDone) {
@@ -127,6 +130,25 @@ TEST_F(Memcached, GivesWhatItWasGiven) {
   EXPECT_LE(server_.largest_item_bytes(), 64U << 10);
   EXPECT_EQ(server_.item_count(), 1 + 1 + 1 + 1 + 2 + 17U);
   EXPECT_EQ(server_.connection_count(), 2U) << "one that reads, one that writes";
+}
+
+TEST_F(Memcached, WhoClaimsWhatIsMissingBringsIt) {
+  const auto cache = open(), other = open();
+  for (const std::uint64_t length : {1U, 61'440U, 1'000'000U}) {
+    const ExtentInfo info = extent(length, length);
+    EXPECT_EQ(get(*cache, info, TimePoint::max(), true), Outcome::kClaimed);
+    EXPECT_EQ(get(*other, info, TimePoint::max(), true), Outcome::kTaken);
+    EXPECT_EQ(get(*other, info), Outcome::kTaken) << "who does not claim hears of it as well";
+    cache->release(info);
+    while (server_.claim_count() > 0) std::this_thread::yield();
+    EXPECT_EQ(get(*other, info), Outcome::kMissing);
+    EXPECT_EQ(get(*other, info, TimePoint::max(), true), Outcome::kClaimed);
+    EXPECT_EQ(get(*cache, info, TimePoint::max(), true), Outcome::kTaken);
+    EXPECT_EQ(put(*other, info), Outcome::kDone);
+    EXPECT_EQ(get(*cache, info, TimePoint::max(), true), Outcome::kDone);
+  }
+  cache->release(extent(5, 5));  // Nobody has claimed it.
+  EXPECT_EQ(get(*cache, extent(5, 5)), Outcome::kMissing);
 }
 
 TEST_F(Memcached, ManyAtOnce) {

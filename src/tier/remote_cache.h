@@ -6,6 +6,7 @@
 ///
 /// Threads: get() and put() from any thread. Their ends come on a thread of the engine's own, with
 /// no lock held.
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -21,9 +22,14 @@ namespace headrace::tier {
 
 class RemoteCache {
  public:
+  /// So long may fetching what was claimed take before others claim it.
+  static constexpr std::chrono::seconds kClaimLife{3};
+
   enum class Outcome {
     kDone,
     kMissing,
+    kClaimed,  ///< Missing, and whoever asked is to bring it: it puts it or calls release().
+    kTaken,    ///< Missing, and somebody else has claimed it.
     kResting,  ///< Not asked: it failed a moment ago.
     kCorrupt,  ///< What is there is not what it should be.
     kRefused,  ///< A put that it does not take: too large, or no room.
@@ -36,6 +42,9 @@ class RemoteCache {
     ExtentInfo extent;         ///< Its object's size does not matter.
     std::span<std::byte> out;  ///< The engine's until the end; filled where the outcome is kDone.
     TimePoint deadline = TimePoint::max();
+    /// Whether what is missing is claimed, where the engine knows claims. A claim that nobody
+    /// releases ends by itself in kClaimLife.
+    bool claims = false;
     Done done;
   };
   /// Header and bytes of each part (cut by part_bytes()), one after the other, in the slab.
@@ -54,6 +63,8 @@ class RemoteCache {
   /// Never blocks; exactly one end.
   virtual void get(Get&& get) = 0;
   virtual void put(Put&& put) = 0;
+  /// Gives up a claim, so that others need not wait for it.
+  virtual void release(const ExtentInfo& extent) = 0;
   /// The next put of this extent replaces what is there: it made no sense.
   virtual void replace(const ExtentName& extent) = 0;
   /// Most bytes of an extent in one part.

@@ -2,7 +2,7 @@
 // - Whoever reads never waits for whoever writes: what is kept is copied, sealed by a worker and
 //   handed to the engine; what finds no memory is left out.
 // - No failure of the engine reaches a reader: all outcomes but one are misses.
-// - A flight ends when its extent can be found, or will not be kept.
+// - A flight ends when its extent can be found, or will not be kept; a claim with it.
 #include "tier/remote_tier.h"
 
 #include <cstring>
@@ -15,6 +15,11 @@ namespace {
 constexpr std::size_t kWorkers = 2;
 constexpr std::size_t kQueue = 16384;
 constexpr std::uint64_t kMostBufferBytes = std::uint64_t{64} << 30;
+
+Tier::Found found_by(RemoteCache::Outcome outcome) noexcept {
+  if (outcome == RemoteCache::Outcome::kDone) return Tier::Found::kAll;
+  return outcome == RemoteCache::Outcome::kTaken ? Tier::Found::kTaken : Tier::Found::kNothing;
+}
 
 }  // namespace
 
@@ -43,7 +48,8 @@ RemoteTier::RemoteTier(std::unique_ptr<RemoteCache> engine, const Options& optio
 RemoteTier::~RemoteTier() {
   delayed_.reset();
   workers_.reset();  // Seals what was kept.
-  engine_.reset();
+  // engine_ goes as a member: reset() would forget it first, and end_flight() calls it until it has
+  // ended.
 }
 
 void RemoteTier::allow_buffers(std::uint64_t bytes) noexcept {
@@ -72,31 +78,35 @@ void RemoteTier::read(const ExtentInfo& wanted, std::span<std::byte> out, TimePo
     passed_bytes_.add(out.size());
     return done(Found::kTooSlow, 0);
   }
-  engine_->get({.extent = wanted,
-                .out = out,
-                .deadline = deadline,
-                .done = [this, name = wanted.name, done = std::move(done)](
-                            Outcome outcome, std::uint64_t object_size) {
-                  end_read(name, outcome);
-                  done(outcome == Outcome::kDone ? Found::kAll : Found::kNothing, object_size);
-                }});
+  engine_->get(
+      {.extent = wanted,
+       .out = out,
+       .deadline = deadline,
+       .claims = has_room(wanted),
+       .done = [this, wanted, done = std::move(done)](Outcome outcome, std::uint64_t object_size) {
+         end_read(wanted, outcome);
+         done(found_by(outcome), object_size);
+       }});
 }
 
-void RemoteTier::end_read(const ExtentName& extent, Outcome outcome) {
+void RemoteTier::end_read(const ExtentInfo& extent, Outcome outcome) {
   switch (outcome) {
     case Outcome::kDone:
       hits_.add();
-      hit_bytes_.add(extent.length_bytes);
+      hit_bytes_.add(extent.name.length_bytes);
       return;
+    case Outcome::kClaimed:
+      return note_claim(extent);
     case Outcome::kCorrupt:
       corrupt_.add();
-      engine_->replace(extent);
+      engine_->replace(extent.name);
       return;
     case Outcome::kFailed:
     case Outcome::kRefused:
       failures_.add();
       return;
     case Outcome::kMissing:
+    case Outcome::kTaken:
     case Outcome::kResting:
       return;
   }
@@ -104,27 +114,55 @@ void RemoteTier::end_read(const ExtentName& extent, Outcome outcome) {
 
 RemoteTier::Flight RemoteTier::begin_flight(const ExtentName& extent) {
   MutexLock lock(flights_mutex_);
-  if (!flights_.insert(extent).second) return {};
+  if (!flights_.try_emplace(extent).second) return {};
   return {*this, extent};
 }
 
-void RemoteTier::end_flight(const ExtentName& extent) {
+void RemoteTier::note_claim(const ExtentInfo& extent) {
+  {
+    MutexLock lock(flights_mutex_);
+    const auto found = flights_.find(extent.name);
+    if (found != flights_.end()) {
+      found->second = extent;
+      return;
+    }
+  }
+  engine_->release(extent);  // Nobody is going to bring it.
+}
+
+void RemoteTier::forget_claim(const ExtentName& extent) {
   MutexLock lock(flights_mutex_);
-  flights_.erase(extent);
+  if (const auto found = flights_.find(extent); found != flights_.end()) found->second.reset();
+}
+
+void RemoteTier::end_flight(const ExtentName& extent) {
+  std::optional<ExtentInfo> claimed;
+  {
+    MutexLock lock(flights_mutex_);
+    claimed = std::move(flights_[extent]);
+    flights_.erase(extent);
+  }
+  if (claimed) engine_->release(*claimed);
 }
 
 // --- writing ---
 
+std::size_t RemoteTier::stored_bytes(const ExtentInfo& info) const noexcept {
+  const ExtentParts parts(info.name.length_bytes, engine_->part_bytes());
+  return info.name.length_bytes + parts.count() * remote_header_bytes(info);
+}
+
+bool RemoteTier::has_room(const ExtentInfo& info) const noexcept {
+  return buffers_->used_bytes() + SlabPool::charged_bytes(stored_bytes(info)) <=
+         buffer_bytes_.load();
+}
+
 void RemoteTier::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) {
-  if (!fits_remote_header(info)) return skipped_bytes_.add(data.size());
+  // Two at a time may both find room for one: off by an extent for each thread that reads.
+  if (!fits_remote_header(info) || !has_room(info)) return skipped_bytes_.add(data.size());
   const ExtentParts parts(data.size(), engine_->part_bytes());
   const std::size_t header = remote_header_bytes(info);
-  const std::size_t size = data.size() + parts.count() * header;
-  const std::uint64_t charged = SlabPool::charged_bytes(size);
-  // Two at a time may both find room for one: off by an extent for each thread that reads.
-  if (buffers_->used_bytes() + charged > buffer_bytes_.load())
-    return skipped_bytes_.add(data.size());
-  auto slab = buffers_->try_acquire(size);
+  auto slab = buffers_->try_acquire(stored_bytes(info));
   if (!slab) return skipped_bytes_.add(data.size());
   auto out = slab->bytes();
   for (std::uint64_t i = 0; i < parts.count(); ++i) {
@@ -154,6 +192,7 @@ void RemoteTier::write(const std::shared_ptr<Write>& job) {
   engine_->put({.extent = job->info,
                 .slab = std::move(job->slab),
                 .done = [this, job](Outcome outcome, std::uint64_t) {
+                  if (outcome == Outcome::kDone) forget_claim(job->info.name);
                   job->flight = Flight();  // Whoever waits for it finds it now.
                   end_write(*job, outcome);
                 }});

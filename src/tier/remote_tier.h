@@ -6,8 +6,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -72,7 +73,13 @@ class RemoteTier final : public Tier {
 
   RemoteTier(std::unique_ptr<RemoteCache> engine, const Options& options);
   void end_flight(const ExtentName& extent) override;
-  void end_read(const ExtentName& extent, Outcome outcome);
+  void end_read(const ExtentInfo& extent, Outcome outcome);
+  /// As it is put: with a header for each part.
+  std::size_t stored_bytes(const ExtentInfo& info) const noexcept;
+  /// Whether a copy of the extent finds memory at this moment.
+  bool has_room(const ExtentInfo& info) const noexcept;
+  void note_claim(const ExtentInfo& extent);
+  void forget_claim(const ExtentName& extent);
   /// Puts what was copied, headers first.
   struct Write;
   void write(const std::shared_ptr<Write>& write);
@@ -86,7 +93,8 @@ class RemoteTier final : public Tier {
   std::atomic<std::uint64_t> buffer_bytes_{0};
 
   Mutex flights_mutex_;
-  std::set<ExtentName> flights_ HEADRACE_GUARDED_BY(flights_mutex_);
+  /// And what was claimed for them: none, or what names it for the engine.
+  std::map<ExtentName, std::optional<ExtentInfo>> flights_ HEADRACE_GUARDED_BY(flights_mutex_);
   Mutex writes_mutex_;
   std::condition_variable writes_done_;
   std::size_t writes_pending_ HEADRACE_GUARDED_BY(writes_mutex_) = 0;

@@ -65,6 +65,7 @@ class StoreCache final : public RemoteCache {
     job.is_put = true;
     push(std::move(job));
   }
+  void release(const ExtentInfo&) override {}  // It knows no claims.
   void replace(const ExtentName& extent) override {
     MutexLock lock(mutex_);
     if (broken_.size() < kMostBroken) broken_.insert(extent);

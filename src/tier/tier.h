@@ -30,6 +30,7 @@ class Tier {
   enum class Found {
     kNothing,  ///< It does not have it all, or not as it was.
     kAll,
+    kTaken,    ///< It does not, and another node is fetching it: look again.
     kTooSlow,  ///< It has, or may have, but what is behind it has it sooner.
   };
   using Done = std::function<void(Found, std::uint64_t object_size_bytes)>;
