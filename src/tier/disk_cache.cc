@@ -177,7 +177,7 @@ bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
   }
   const Status status = read_extent(file.get(), extent, from_bytes, out, object_size_bytes);
   if (status.ok()) {
-    if (index_.note_hit(extent)) mark(extent, true);
+    if (index_.note_hit(extent) || !is_marked(file.get())) mark(extent, true);
     return true;
   }
   if (status.code() == Code::kCorrupt) {
@@ -189,6 +189,13 @@ bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
   unlink_extent(extent);
   index_.remove(extent);
   return false;
+}
+
+/// Whether the file's times say that it was read again. Another process may have put it anew since
+/// this one has said so.
+bool DiskCache::is_marked(int file) noexcept {
+  struct stat info {};
+  return ::fstat(file, &info) != 0 || nanoseconds(info.st_mtim) != 0;
 }
 
 /// Says in the file's times when it came (access) and when it was first read again by some process

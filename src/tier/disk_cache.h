@@ -110,6 +110,7 @@ class DiskCache final : public Cache, public Tier {
   std::vector<Candidate> candidates(const std::vector<ExtentName>& extents,
                                     const PlanBoard& plans) const;
   bool unlink_extent(const ExtentName& extent);
+  static bool is_marked(int file) noexcept;
   void mark(const ExtentName& extent, bool is_hit) const;
   void note_failure(const Status& status);
 
