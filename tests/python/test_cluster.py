@@ -370,6 +370,58 @@ def test_nodes_share_what_they_have_read(tmp_path: Path, memcached: Callable[...
     assert fetched_next < 0.1 * fetched_alone
 
 
+def read_epochs(rank: int, epochs: int, turn: Any, options: dict[str, Any], out: Any) -> None:
+    seen = []
+    with hr.Loader("s3://b", rank=rank, world_size=4, batch_size=8, memory="256MiB", **options) as loader:
+        for _ in range(epochs):
+            turn.wait()
+            seen.append([batch["x"].tolist() for batch in loader])
+            settle(loader.stats)
+            turn.wait()
+        out.put((rank, seen, loader.stats()))
+
+
+@pytest.mark.parametrize("order", ["headrace", "mosaic:py1e"])
+@pytest.mark.parametrize("compression", ["", "zstd"])
+def test_four_nodes_fetch_each_byte_once(
+    tmp_path: Path, memcached: Callable[..., Memcached], order: str, compression: str
+) -> None:
+    """Each with a directory of its own. In orders of others every node reads every compressed shard, and all at once."""
+    rng = np.random.default_rng(1)
+    rows = ({"x": i, "data": rng.bytes(2000)} for i in range(5000))
+    shards = tmp_path / "root" / "b"
+    prepare.write(rows, str(shards), format="mds", shard_bytes="256KiB", compression=compression)
+    unique = sum(path.stat().st_size for path in shards.iterdir())
+    tier = url_of(*(memcached() for _ in range(3)))
+    context = multiprocessing.get_context("spawn")
+    turn, out = context.Barrier(5), context.Queue()
+    with simulator.Server(str(tmp_path / "root"), profile="s3-standard") as sim:
+        nodes = []
+        for rank in range(4):
+            options = {"order": order, "cache": [str(tmp_path / f"nvme-{rank}"), tier], **where(sim)}
+            nodes.append(context.Process(target=read_epochs, args=(rank, 2, turn, options, out)))
+        for process in nodes:
+            process.start()
+        fetched = [0]
+        for _ in range(2):
+            turn.wait(120)
+            turn.wait(120)
+            fetched.append(sent(sim))
+        ends = [out.get(timeout=120) for _ in nodes]
+        for process in nodes:
+            process.join()
+    first, second = fetched[1] / unique, (fetched[2] - fetched[1]) / unique
+    print(f"{order}, {compression}: {first:.4f} x the data, then {second:.4f} x")
+    for epoch in range(2):
+        assert {x for _, seen, _ in ends for batch in seen[epoch] for x in batch} == set(range(5000))
+    assert first <= 1.02
+    assert second <= 1.02
+    if compression:
+        assert second == 0, "whole shards are extents, which are the same in each epoch"
+    for _, _, stats in ends:
+        assert counted(stats, "failures") == counted(stats, "corrupt") == 0
+
+
 @pytest.mark.parametrize(
     ("cache", "words"),
     [
