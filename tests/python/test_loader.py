@@ -387,7 +387,7 @@ def test_rank_and_world_size_come_from_the_environment(
         ({"order": "mosaic:py1e", "batch_size": 0}, "batch_size"),
         ({"order": "litdata", "batch_size": 0}, "batch_size"),
         ({"memory": "64"}, "memory|limit"),
-        ({"format": "parquet"}, "format"),
+        ({"format": "hdf5"}, "format"),
     ],
 )
 def test_wrong_arguments_name_themselves(
