@@ -40,7 +40,7 @@ checkpoint::FingerprintKey parse_fingerprint_key(const nb::bytes& bytes) {
   return key;
 }
 
-/// The numbers that a piece has one of for each block.
+/// Numbers as bytes, and back.
 template <typename T>
 nb::bytes pack(const std::vector<T>& each) {
   return nb::bytes(reinterpret_cast<const char*>(each.data()), each.size() * sizeof(T));
@@ -195,8 +195,7 @@ nb::list needed_blocks(const Boxes& self) {
   nb::list out;
   for (const checkpoint::WantedBox& box : self.all()) {
     const auto ranges = value_or_raise(checkpoint::needed_blocks(box), "a box");
-    out.append(nb::bytes(reinterpret_cast<const char*>(ranges.data()),
-                         ranges.size() * sizeof(checkpoint::BlockRange)));
+    out.append(pack(ranges));
   }
   return out;
 }

@@ -12,19 +12,18 @@
 //   bytes that is copied is whole elements, whose values are looked at while they are in the cache.
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
 #include <cstring>
 #include <map>
-#include <thread>
+#include <stop_token>
 #include <utility>
 
 #include "base/crc32c.h"
 #include "base/mutex.h"
+#include "checkpoint/crew.h"
 #include "checkpoint/fingerprinter.h"
 #include "checkpoint/part_map.h"
 #include "checkpoint/part_sink.h"
 #include "checkpoint/value_scan.h"
-#include "checkpoint/wait_slice.h"
 #include "checkpoint/written_check.h"
 #include "headrace/checkpoint.h"
 
@@ -79,16 +78,9 @@ class Writer final : public DataWriter {
     end_part_ = end_part;
     const std::uint32_t count =
         std::min(std::max(options_.copy_threads, 1U), end_part - first_part);
-    {
-      MutexLock lock(mutex_);
-      running_ = count;
-    }
-    std::vector<std::jthread> threads;
-    for (std::uint32_t i = 0; i < count; ++i)
-      threads.emplace_back([this](const std::stop_token& stop) { run(stop); });
-    MutexLock lock(mutex_);
-    // pause() may throw: the threads are stopped and joined then.
-    while (running_ > 0) wait_slice(lock, ended_, pause);
+    Status status = run_crew(
+        count, [this](const std::stop_token& stop) { return copy_parts(stop); }, pause);
+    if (error_.ok()) error_ = std::move(status);
     return error_.clone();
   }
 
@@ -124,16 +116,6 @@ class Writer final : public DataWriter {
     std::vector<std::byte> bytes;
     std::uint64_t arrived_bytes = 0;
   };
-
-  void run(const std::stop_token& stop) {
-    Status status = copy_parts(stop);
-    {
-      MutexLock lock(mutex_);
-      if (error_.ok()) error_ = std::move(status);
-      --running_;
-    }
-    ended_.notify_all();
-  }
 
   Status copy_parts(const std::stop_token& stop) {
     std::optional<Fingerprinter> fingerprinter;
@@ -274,10 +256,9 @@ class Writer final : public DataWriter {
   std::vector<std::atomic<std::uint64_t>> not_finite_;
   std::vector<std::atomic<bool>> has_other_than_zero_;
 
+  Status error_;  ///< The first of any stage().
+
   Mutex mutex_;
-  std::condition_variable ended_;
-  std::uint32_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;
-  Status error_ HEADRACE_GUARDED_BY(mutex_);
   /// By piece and number. At most one for each part.
   std::map<std::pair<std::uint32_t, std::uint64_t>, CutBlock> cut_blocks_
       HEADRACE_GUARDED_BY(mutex_);

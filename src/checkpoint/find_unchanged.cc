@@ -2,14 +2,11 @@
 // all of them. So what has changed all over costs a block, and what has not is read once.
 #include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <thread>
-#include <utility>
+#include <stop_token>
 
 #include "base/crc32c.h"
-#include "base/mutex.h"
+#include "checkpoint/crew.h"
 #include "checkpoint/fingerprinter.h"
-#include "checkpoint/wait_slice.h"
 #include "headrace/checkpoint.h"
 
 namespace headrace::checkpoint {
@@ -36,33 +33,14 @@ class Comparison {
 
   Result<std::vector<bool>> run(std::uint32_t count, const Pause& pause) {
     count = static_cast<std::uint32_t>(std::clamp<std::size_t>(count, 1, runs_.size() + 1));
-    {
-      MutexLock lock(mutex_);
-      running_ = count;
-    }
-    std::vector<std::jthread> threads;
-    for (std::uint32_t i = 0; i < count; ++i)
-      threads.emplace_back([this](const std::stop_token& stop) { work(stop); });
-    MutexLock lock(mutex_);
-    // pause() may throw: the threads are stopped and joined then.
-    while (running_ > 0) wait_slice(lock, ended_, pause);
-    HEADRACE_TRY(error_.clone());
+    HEADRACE_TRY(run_crew(
+        count, [this](const std::stop_token& stop) { return compare_runs(stop); }, pause));
     std::vector<bool> unchanged;
     for (const std::atomic<bool>& changed : has_changed_) unchanged.push_back(!changed);
     return unchanged;
   }
 
  private:
-  void work(const std::stop_token& stop) {
-    Status status = compare_runs(stop);
-    {
-      MutexLock lock(mutex_);
-      if (error_.ok()) error_ = std::move(status);
-      --running_;
-    }
-    ended_.notify_all();
-  }
-
   Status compare_runs(const std::stop_token& stop) {
     HEADRACE_TRY_ASSIGN(Fingerprinter fingerprinter, Fingerprinter::make(key_));
     while (!stop.stop_requested()) {
@@ -97,11 +75,6 @@ class Comparison {
   std::vector<Run> runs_;
   std::atomic<std::size_t> next_run_{0};
   std::vector<std::atomic<bool>> has_changed_;
-
-  Mutex mutex_;
-  std::condition_variable ended_;
-  std::uint32_t running_ HEADRACE_GUARDED_BY(mutex_) = 0;
-  Status error_ HEADRACE_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -1,0 +1,53 @@
+#pragma once
+/// \file
+/// run_crew(): the same work on a few threads, which ends for all of them with the first error, and
+/// whose caller is asked meanwhile whether to go on.
+///
+/// Threads: a function; `work` runs on several at once.
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/mutex.h"
+#include "checkpoint/wait_slice.h"
+#include "headrace/status.h"
+
+namespace headrace::checkpoint {
+
+/// \return the first error of `count` threads, when all have ended. Where `pause` throws, they are
+/// told to stop, and have ended then, too.
+inline Status run_crew(std::uint32_t count,
+                       const std::function<Status(const std::stop_token&)>& work,
+                       const Pause& pause) {
+  struct {
+    Mutex mutex;
+    std::condition_variable ended;
+    std::uint32_t running HEADRACE_GUARDED_BY(mutex) = 0;
+    Status error HEADRACE_GUARDED_BY(mutex);
+  } crew;
+  {
+    MutexLock lock(crew.mutex);
+    crew.running = count;
+  }
+  std::vector<std::jthread> threads;  // Last: they use all of the above.
+  for (std::uint32_t i = 0; i < count; ++i) {
+    threads.emplace_back([&](const std::stop_token& stop) {
+      Status status = work(stop);
+      {
+        MutexLock lock(crew.mutex);
+        if (crew.error.ok()) crew.error = std::move(status);
+        --crew.running;
+      }
+      crew.ended.notify_all();
+    });
+  }
+  MutexLock lock(crew.mutex);
+  while (crew.running > 0) wait_slice(lock, crew.ended, pause);
+  return crew.error.clone();
+}
+
+}  // namespace headrace::checkpoint
