@@ -60,6 +60,11 @@ def where(server: simulator.Server) -> dict[str, Any]:
     }
 
 
+def sent_bytes(server: simulator.Server) -> int:
+    """Bytes of objects that it has given so far."""
+    return int(server.stats()["bytes"].get("get_object", {}).get("sent", 0))
+
+
 class Done(NamedTuple):
     """How a command line ended."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Done, contents, where
+from conftest import Done, contents, sent_bytes, where
 
 import headrace as hr
 from headrace import prepare
@@ -48,11 +48,6 @@ def extents(cache: Path) -> list[Path]:
 
 def samples(all_batches: Iterable[list[int]]) -> set[int]:
     return {x for batch in all_batches for x in batch}
-
-
-def _sent(server: simulator.Server) -> int:
-    """Bytes of objects that the store has given."""
-    return int(server.stats()["bytes"].get("get_object", {}).get("sent", 0))
 
 
 def cached(loader: hr.Loader, name: str) -> float:
@@ -143,7 +138,7 @@ def test_eight_ranks_fetch_each_byte_once(tmp_path: Path, compression: str, orde
     options: dict[str, Any] = {"cache": str(tmp_path / "cache"), "order": order}
     with simulator.Server(str(tmp_path / "root")) as server:
         seen = dict(on_ranks(_read_share, 8, {**options, **where(server)}))
-        fetched = _sent(server)
+        fetched = sent_bytes(server)
     assert samples(seen.values()) == set(range(SAMPLES))
     unique = sum(path.stat().st_size for path in (tmp_path / "root" / "b").iterdir())
     print(f"eight ranks, {order}, {compression}: {fetched / unique:.4f} x the data")
@@ -261,10 +256,10 @@ def test_commands_read_through_it(
             assert contents(copy) == {name: data for name, data in source.items() if name[0] != "."}
 
     run(1)
-    first = _sent(s3)
+    first = sent_bytes(s3)
     assert first >= {"cat": len(blob), "cp": len(blob)}.get(command, SAMPLES * 400)
     run(2)
-    again = _sent(s3) - first
+    again = sent_bytes(s3) - first
     if command in ("cat", "cp"):
         assert again == 0, "all of it is in the cache"
     else:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from framework_ranks import LONG, Job, run_jobs
+from framework_ranks import LONG, Job, run_without_errors
 
 torch = pytest.importorskip("torch")
 
@@ -78,12 +78,7 @@ def loaded(reader: Reader, number: float = 0.0, planner: Any = None) -> Any:
 
 
 def results(jobs: list[Job]) -> list[list[Any]]:
-    out = run_jobs(PROGRAM, jobs)
-    for job, ranks in zip(jobs, out, strict=True):
-        for result in ranks:
-            if isinstance(result, dict) and "error" in result:
-                raise AssertionError(f"{job}: {result['error']}")
-    return out
+    return run_without_errors(PROGRAM, jobs)
 
 
 # --- One rank ---

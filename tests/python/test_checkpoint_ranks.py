@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from framework_ranks import LONG, Job, run_jobs
+from framework_ranks import LONG, Job, run_without_errors
 
 pytest.importorskip("torch")
 
@@ -24,12 +24,7 @@ DIFFERENT = {
 
 
 def results(jobs: list[Job]) -> list[list[Any]]:
-    out = run_jobs(PROGRAM, jobs)
-    for job, ranks in zip(jobs, out, strict=True):
-        for result in ranks:
-            if isinstance(result, dict) and "error" in result and job.way != "different":
-                raise AssertionError(f"{job}: {result['error']}")
-    return out
+    return run_without_errors(PROGRAM, jobs, failing="different")
 
 
 def test_any_mesh_loads_what_any_other_has_saved(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import where
-from framework_ranks import LONG, Job, run_jobs
+from framework_ranks import LONG, Job, run_without_errors
 
 from headrace import sim as simulator
 
@@ -30,12 +30,7 @@ def sim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[simulator.Server]:
 
 
 def results(jobs: list[Job]) -> list[list[Any]]:
-    out = run_jobs(PROGRAM, jobs)
-    for job, ranks in zip(jobs, out, strict=True):
-        for result in ranks:
-            if isinstance(result, dict) and "error" in result:
-                raise AssertionError(f"{job}: {result['error']}")
-    return out
+    return run_without_errors(PROGRAM, jobs)
 
 
 @pytest.mark.parametrize("layout", ["rows", "columns", "hybrid"])

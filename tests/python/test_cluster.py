@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import real_servers
-from conftest import where
+from conftest import sent_bytes, where
 
 import headrace as hr
 from headrace import prepare
@@ -99,11 +99,6 @@ def settle(stats: Callable[[], dict[str, Any]], kind: str = "memcached") -> dict
             return now
 
 
-def sent(server: simulator.Server) -> int:
-    """Bytes of objects that the store has given."""
-    return int(server.stats()["bytes"].get("get_object", {}).get("sent", 0))
-
-
 @pytest.fixture
 def blob(buckets: Path) -> bytes:
     """The object ``s3://b/blob``."""
@@ -129,7 +124,7 @@ def test_what_one_store_has_read_another_reads_from_memcached(
             stats = settle(store.stats)
             assert counted(stats, "hits") == 4 * turn
             assert counted(stats, "failures") == counted(stats, "corrupt") == 0
-            assert sent(sim) == len(blob)
+            assert sent_bytes(sim) == len(blob)
     assert sum(int(server.stats()["curr_items"]) for server in servers) == 3 * 2 + 2
 
 
@@ -246,7 +241,7 @@ def test_a_directory_in_front_of_memcached_in_front_of_the_store(
     same_node = read("two")
     assert same_node["cache.hits"] >= 8
     assert counted(same_node, "hits") == counted(same_node, "misses") == 0
-    assert sent(sim) == len(blob)
+    assert sent_bytes(sim) == len(blob)
 
 
 @pytest.fixture
@@ -292,9 +287,9 @@ def test_a_hot_bucket_serves_no_old_versions_and_no_damage(
             return settle(store.stats, "store")
 
     assert counted(read(blob), "hits", "store") == 0
-    fetched = sent(sim)
+    fetched = sent_bytes(sim)
     assert counted(read(blob), "hits", "store") == 8
-    assert sent(sim) == fetched == len(blob)
+    assert sent_bytes(sim) == fetched == len(blob)
     with hot_store(hot) as store:
         keys = [info.key for info in store.list()]
         assert len(keys) == 8
@@ -346,7 +341,7 @@ def test_nodes_share_what_they_have_read(tmp_path: Path, memcached: Callable[...
 
         def run(cache: str | None) -> tuple[dict[int, Any], int]:
             """What each rank saw, and the bytes that the store gave."""
-            before = sent(sim)
+            before = sent_bytes(sim)
             out = context.Queue()
             ranks = [
                 context.Process(target=read_rank, args=(rank, {"cache": cache, **where(sim)}, out))
@@ -357,7 +352,7 @@ def test_nodes_share_what_they_have_read(tmp_path: Path, memcached: Callable[...
             seen = dict(out.get() for _ in ranks)
             for process in ranks:
                 process.join()
-            return seen, sent(sim) - before
+            return seen, sent_bytes(sim) - before
 
         alone, fetched_alone = run(None)
         shared, fetched_first = run(url_of(*servers))
@@ -406,7 +401,7 @@ def test_four_nodes_fetch_each_byte_once(
         for _ in range(2):
             turn.wait(120)
             turn.wait(120)
-            fetched.append(sent(sim))
+            fetched.append(sent_bytes(sim))
         ends = [out.get(timeout=120) for _ in nodes]
         for process in nodes:
             process.join()
