@@ -69,13 +69,8 @@ class DataFileWriter:
         comparison: Comparison | None = None,
     ) -> None:
         self.pieces = pieces
-        self._place, self._save, self._rank, self._options, self._comparison = (
-            place,
-            save,
-            rank,
-            options,
-            comparison,
-        )
+        self._place, self._save, self._rank, self._options = place, save, rank, options
+        self._comparison = comparison
         self._writer: _native.CheckpointWriter | None = None
         self._new: list[int] = []  # Numbers of the pieces that are written.
         self._known: dict[int, Known] = {}  # By number: those that are not; after finish_data() all.

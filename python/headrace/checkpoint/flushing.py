@@ -162,7 +162,8 @@ class Flusher:
         reports = self._group.gather("flush report", {"error": error}, attempt)
         outcome: dict[str, Any] = {"error": "", "surplus": []}
         version = ""
-        self._arrived = None if not is_late else self._arrived
+        if not is_late:
+            self._arrived = None
         try:
             raise_first("it could not bring its part over", reports)
             if self._group.rank == 0:
