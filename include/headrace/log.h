@@ -26,7 +26,7 @@ enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError, kOff };
 
 struct LogLine {
   LogLevel level = LogLevel::kInfo;
-  std::string_view area;  ///< "store", "copy", "loader", "index", "credentials"; static.
+  std::string_view area;  ///< "store", "copy", "loader", "index", "cache", "credentials"; static.
   std::string text;       ///< One line, without secrets.
   std::chrono::sys_time<std::chrono::milliseconds> at{};
 };

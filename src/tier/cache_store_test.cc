@@ -1,9 +1,11 @@
 // The cache against stores that count, misbehave and change, and against damage to its files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -19,6 +21,7 @@
 #include "base/test_seed.h"
 #include "headrace/cache.h"
 #include "headrace/forwarding_store.h"
+#include "headrace/log.h"
 #include "store/fault/fault_store.h"
 #include "store/memory/memory_store.h"
 #include "tier/extent_file.h"
@@ -137,6 +140,15 @@ class CacheStore : public ::testing::Test {
     for (std::uint64_t at = 0; at < count; ++at) expect_read(store, key, at * piece, piece);
     EXPECT_EQ(fetched_->load(), before);
   }
+  template <class Work>
+  static std::vector<std::string> warnings_of(Work&& work) {
+    process_log().set_level(LogLevel::kWarning);
+    work();
+    std::vector<std::string> lines;
+    process_log().take([&](const LogLine& line) { lines.push_back(line.text); }, true);
+    process_log().set_level(LogLevel::kOff);
+    return lines;
+  }
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> out;
     for (const auto& entry : std::filesystem::recursive_directory_iterator(directory_.path())) {
@@ -162,6 +174,37 @@ class CacheStore : public ::testing::Test {
   std::unique_ptr<Store> origin_;
   std::map<std::string, std::pair<std::string, std::string>> objects_;  // content, ETag
 };
+
+TEST_F(CacheStore, ADiskThatIsFullKeepsNothingAndSaysSoOnce) {
+  auto cache = Cache::open({.directory = directory_.path(), .free_floor_bytes = UINT64_MAX - 1});
+  ASSERT_TRUE(cache);
+  put("key", content(4 * kMiB, 1));
+  const auto store = wrap(*cache);
+  const auto lines = warnings_of([&] { read_pieces(*store, **cache, "key", 4, kMiB, 2); });
+  EXPECT_EQ(fetched_->load(), 8 * kMiB);
+  EXPECT_TRUE(files().empty());
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].find(directory_.path() + ": what is fetched is not kept"), 0U) << lines[0];
+}
+
+TEST_F(CacheStore, ADiskThatFailsKeepsNothingAndSaysSo) {
+  const auto cache = open_cache();
+  put("key", content(2 * kMiB, 1));
+  const auto store = wrap(cache);
+  // No file of this process may grow beyond this: writing fails, as on a disk that is full.
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = kMiB / 2;
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const auto lines = warnings_of([&] { read_pieces(*store, *cache, "key", 2, kMiB, 1); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(fetched_->load(), 2 * kMiB);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0].find("1 failure of " + directory_.path()), 0U) << lines[0];
+}
 
 TEST_F(CacheStore, FetchesOnce) {
   put("a", content(3 * kMiB, 1));

@@ -20,6 +20,7 @@
 #include <utility>
 
 #include "base/errno_status.h"
+#include "tier/cache_log.h"
 #include "tier/file_time.h"
 #include "tier/folder.h"
 
@@ -276,10 +277,7 @@ void DiskCache::end_write() {
 }
 
 void DiskCache::write(const ExtentInfo& info, std::span<std::byte> file) {
-  if (!reserve(info)) {
-    skipped_bytes_.add(info.name.length_bytes);
-    return;
-  }
+  if (!reserve(info)) return note_no_room(info.name.length_bytes);
   seal_extent(info, file);
   auto directory = index_.open_bucket(bucket_of(info.name.object), true);
   if (!directory) {
@@ -309,18 +307,26 @@ void DiskCache::write(const ExtentInfo& info, std::span<std::byte> file) {
 
 std::uint64_t DiskCache::limit_now(std::uint64_t used_bytes) const {
   std::uint64_t limit = options_.limit_bytes > 0 ? options_.limit_bytes : UINT64_MAX;
+  const std::uint64_t free = free_bytes();
+  const std::uint64_t floor = options_.free_floor_bytes;
+  if (free == UINT64_MAX) return limit;
+  if (free < floor) return std::min(limit, used_bytes - std::min(floor - free, used_bytes));
+  return std::min(limit, used_bytes + (free - floor));
+}
+
+/// UINT64_MAX: unknown.
+std::uint64_t DiskCache::free_bytes() const {
   struct statvfs info {};
-  if (::fstatvfs(root_.get(), &info) == 0) {
-    const std::uint64_t free_bytes = std::uint64_t{info.f_bavail} * info.f_frsize;
-    const std::uint64_t floor = options_.free_floor_bytes;
-    if (free_bytes < floor) {
-      const std::uint64_t missing = floor - free_bytes;
-      limit = std::min(limit, used_bytes - std::min(missing, used_bytes));
-    } else {
-      limit = std::min(limit, used_bytes + (free_bytes - floor));
-    }
-  }
-  return limit;
+  if (::fstatvfs(root_.get(), &info) != 0) return UINT64_MAX;
+  return std::uint64_t{info.f_bavail} * info.f_frsize;
+}
+
+void DiskCache::note_no_room(std::uint64_t bytes) {
+  skipped_bytes_.add(bytes);
+  if (has_told_no_room_.load()) return;
+  const std::uint64_t free = free_bytes();
+  if (free >= options_.free_floor_bytes || has_told_no_room_.exchange(true)) return;
+  log_full_disk(options_.directory, free, options_.free_floor_bytes);
 }
 
 bool DiskCache::reserve(const ExtentInfo& info) {
@@ -344,6 +350,7 @@ void DiskCache::note_failure(const Status& status) {
   failures_.add();
   const bool is_passing = status.code() == Code::kNotFound || status.code() == Code::kDeadline;
   if (is_passing) return;
+  log_disk_failure(options_.directory, status);
   writes_off_until_ns_.store((clock_.now() + kPauseAfterFailure).time_since_epoch().count());
 }
 

@@ -104,6 +104,9 @@ class DiskCache final : public Cache, public Tier {
   /// Room for the file of an extent, evicting others where there is none.
   bool reserve(const ExtentInfo& info);
   std::uint64_t limit_now(std::uint64_t used_bytes) const;
+  std::uint64_t free_bytes() const;
+  /// An extent found no room. Says so once, where it is the disk that has none.
+  void note_no_room(std::uint64_t bytes);
   /// Makes files and reservations take `target_bytes` at most. Bytes of files that went. `wanted`:
   /// to make room for it; what is needed before it stays.
   std::uint64_t evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted = nullptr);
@@ -125,6 +128,7 @@ class DiskCache final : public Cache, public Tier {
   std::unique_ptr<SlabPool> buffers_;
   std::atomic<std::uint64_t> buffer_bytes_{0};
   std::atomic<std::int64_t> writes_off_until_ns_{0};
+  std::atomic<bool> has_told_no_room_{false};
 
   Mutex flights_mutex_;
   std::set<ExtentName> flights_ HEADRACE_GUARDED_BY(flights_mutex_);

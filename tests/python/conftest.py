@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import struct
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +20,16 @@ from headrace import sim as simulator
 from headrace.cli import main
 
 REFERENCE = Path(__file__).parents[1] / "data" / "mds"
+
+
+def pytest_sessionstart() -> None:
+    """A cache keeps nothing on a disk with less than a twentieth (at most 16 GiB) free: see docs/cache.md."""
+    disk = shutil.disk_usage(tempfile.gettempdir())
+    needed = min(disk.total // 20, 16 << 30) + (2 << 30)
+    if disk.free < needed:
+        pytest.exit(
+            f"{tempfile.gettempdir()} has {disk.free >> 20} MiB free; the tests need {needed >> 20} MiB", 2
+        )
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@ has failed."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,7 +99,8 @@ def test_a_rank_that_is_gone_is_named(tmp_path: Path, after: int) -> None:
     assert second == "gone"
     for text in (first, third):
         assert text.startswith("DeadlineError: ")
-        assert "rank 1 of 3 said nothing" in text
+        # The other one too, where the machine has no time for it.
+        assert re.search(r"rank (0, )?1(, 2)? of 3 said nothing", text), text
 
 
 def test_ranks_that_cannot_hand_on_read_for_themselves(tmp_path: Path, sim: simulator.Server) -> None:

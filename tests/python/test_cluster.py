@@ -20,7 +20,7 @@ import headrace as hr
 from headrace import prepare
 from headrace import sim as simulator
 
-START_SECONDS = 20
+ANSWER_SECONDS = 120  # A guard against hangs: a slow disk stops memcached for long.
 SAMPLES = 3000
 PATIENT = "timeout=20"  # No answer of a machine under load is late.
 
@@ -52,7 +52,7 @@ class Memcached:
     def _connect(self) -> socket.socket:
         while self.process.poll() is None:
             try:
-                return socket.create_connection(("127.0.0.1", self.port), START_SECONDS)
+                return socket.create_connection(("127.0.0.1", self.port), ANSWER_SECONDS)
             except ConnectionRefusedError:
                 continue
         raise AssertionError(f"memcached ended with {self.process.returncode}")
