@@ -157,7 +157,7 @@ def test_nothing_of_a_pickle_is_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["builtins eval", "builtins getattr", "os system", "torch load", "torch.serialization load", "torch hub", "numpy ndarray",
+    ["builtins eval", "builtins setattr", "os system", "torch load", "torch.serialization load", "torch hub", "numpy ndarray",
      "torch _utils._rebuild_tensor_v2", "collections OrderedDict.fromkeys"],
 )  # fmt: skip
 @pytest.mark.parametrize("protocol", [2, 4])
@@ -173,6 +173,28 @@ def test_globals_that_no_checkpoint_needs_are_named(tmp_path: Path, name: str, p
     (tmp_path / ".metadata").write_bytes(data)
     with pytest.raises(hr.UnsupportedError, match=f"wants {module}.{attribute}".replace(".", r"\.")):
         dcp_format.load(tmp_path)
+
+
+def test_members_of_enumerations_as_python_3_11_2_pickles_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
+
+    monkeypatch.setattr(
+        _MEM_FORMAT_ENCODING, "__reduce_ex__", lambda self, _: (getattr, (type(self), self.name))
+    )
+    save(tmp_path, {"x": torch.arange(3)})
+    assert b"getattr" in (tmp_path / ".metadata").read_bytes()
+    assert dcp_format.load(tmp_path)["x"].tolist() == [0, 1, 2]
+
+
+def test_getattr_of_anything_else_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, {"x": torch.ones(3)})
+    for owner in ("collections\nOrderedDict", "torch.distributed.checkpoint.metadata\nMetadata"):
+        data = f"cbuiltins\ngetattr\n(c{owner}\nS'__init__'\ntR."
+        (tmp_path / ".metadata").write_bytes(data.encode())
+        with pytest.raises(hr.UnsupportedError, match=r"wants builtins\.getattr of '__init__'"):
+            dcp_format.load(tmp_path)
 
 
 def test_one_pickle_changes_nothing_for_the_next(tmp_path: Path) -> None:

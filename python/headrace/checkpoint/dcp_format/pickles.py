@@ -60,7 +60,7 @@ class StoredTensor(NamedTuple):
 def read_metadata(data: bytes, where: str) -> Any:
     """Of a ``.metadata`` file: a record with the attributes of torch's Metadata. Raises UnsupportedError, naming
     the global, for a pickle that wants more than DCP's own; CorruptError for what is no pickle."""
-    return _load(data, where, _metadata_globals())
+    return _load(data, where, _metadata_globals(where))
 
 
 def read_value(data: bytes, where: str) -> Any:
@@ -88,16 +88,20 @@ class _Unpickler(pickle.Unpickler):
         dtype = _torch_dtype(module, name)
         if dtype is not None:
             return dtype
-        raise UnsupportedError(
-            f"{self._where}: its pickle wants {module}.{name}, which a checkpoint needs not; nothing was run. If you trust whoever "
-            "wrote it, load it with torch and save it again"
-        )
+        raise _unknown(self._where, f"{module}.{name}")
 
     def persistent_load(self, pid: Any) -> Storage:
         kind, storage, key = pid[:3]
         if kind != "storage" or not isinstance(key, str) or not isinstance(storage, Storage):
             raise ValueError(f"storage {pid!r:.80}")
         return storage._replace(key=key)
+
+
+def _unknown(where: str, name: str) -> UnsupportedError:
+    return UnsupportedError(
+        f"{where}: its pickle wants {name}, which a checkpoint needs not; nothing was run. If you trust whoever wrote "
+        "it, load it with torch and save it again"
+    )
 
 
 def _torch_dtype(module: str, name: str) -> Any:
@@ -128,11 +132,13 @@ def _index() -> Any:
     return kind
 
 
-def _metadata_globals() -> dict[tuple[str, str], Any]:
+def _metadata_globals(where: str) -> dict[tuple[str, str], Any]:
     known: dict[tuple[str, str], Any] = {each: _record() for each in _RECORDS}
+    memory_formats = _same()
     known |= {
         (_METADATA, "MetadataIndex"): _index(),
-        (_METADATA, "_MEM_FORMAT_ENCODING"): _same(),
+        (_METADATA, "_MEM_FORMAT_ENCODING"): memory_formats,
+        ("builtins", "getattr"): _member_of(memory_formats, where),
         ("torch.serialization", "_get_layout"): _same(),
     }
     for module in ("pathlib", "pathlib._local"):
@@ -168,6 +174,17 @@ def _common_globals() -> dict[tuple[str, str], Any]:
 
 def _same() -> Callable[[Any], Any]:
     return lambda value: value
+
+
+def _member_of(enumeration: Any, where: str) -> Callable[[Any, str], str]:
+    """How Python 3.11.0 to 3.11.3 pickle a member of an enumeration: getattr(enumeration, name)."""
+
+    def member(kind: Any, name: str) -> str:
+        if kind is not enumeration:
+            raise _unknown(where, f"builtins.getattr of {name!r:.80}")
+        return name
+
+    return member
 
 
 def _first() -> Callable[..., Any]:
