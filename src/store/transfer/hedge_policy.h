@@ -7,8 +7,9 @@
 /// A hedge is due when an answer takes 1.5 times what 95 % take (and never under 4 ms). A token
 /// bucket keeps hedges below their share of all requests, at any time; when it runs dry the factor
 /// grows, so that the tokens go to the latest. A short run needs tokens before it has earned any:
-/// what is ten times as late as usual is hedged on credit. When many requests are late at once, or
-/// the store refuses many, a second request would only add load: then there is none. Source of the
+/// what is ten times as late as usual is hedged on credit. When many requests are late at once and
+/// few are answered, or the store refuses many, a second request would only add load: then there is
+/// none. The last requests of a run may all be late, and are a few of many. Source of the
 /// scheme: Dean and Barroso, "The Tail at Scale", CACM 2013; numbers: facts of
 /// docs/design/0012-control-hedging.md.
 ///
@@ -37,7 +38,10 @@ class HedgePolicy {
   void on_request() noexcept { tokens_ = std::min(options_.burst, tokens_ + options_.fraction); }
   void on_first_byte(std::uint64_t length_bytes, Microseconds time) noexcept {
     times_.record(FirstByteTimes::class_of(length_bytes), time);
+    ++answered_;
   }
+  /// How many first bytes have come.
+  std::uint64_t answered() const noexcept { return answered_; }
   /// A body of this length came whole, in `time` from its first byte on.
   void on_body(std::uint64_t length_bytes, Microseconds time) noexcept {
     body_times_.record(FirstByteTimes::class_of(length_bytes), time / large_pieces(length_bytes));
@@ -69,10 +73,11 @@ class HedgePolicy {
            waited >= scaled(std::max(options_.floor, times_.p95(size_class)), kFarFactor);
   }
 
-  /// Asks for one hedge, when `late` of `waiting` requests without an answer are late. True: a
-  /// token is spent. `is_far`: this one may be on credit.
-  bool take(std::size_t late, std::size_t waiting, bool is_far = false) noexcept {
-    if (late > std::max<std::size_t>(2, waiting / 8) || !is_calm()) return false;
+  /// Asks for one hedge, when `late` of `others` requests are late: of those that wait, and those
+  /// that were answered since this one was sent. True: a token is spent. `is_far`: this one may be
+  /// on credit.
+  bool take(std::size_t late, std::size_t others, bool is_far = false) noexcept {
+    if (late > std::max<std::size_t>(2, others / 8) || !is_calm()) return false;
     if (tokens_ < (is_far ? 1 - options_.credit : 1)) {
       factor_ = std::min(kLargestFactor, factor_ * 1.05);
       return false;
@@ -138,6 +143,7 @@ class HedgePolicy {
   Options options_;
   FirstByteTimes times_;
   FirstByteTimes body_times_;
+  std::uint64_t answered_ = 0;
   double tokens_ = 0;  // from nothing, so that hedges exceed their fraction by the credit at most
   double factor_ = kSmallestFactor;
   double failed_share_ = 0;

@@ -55,6 +55,7 @@ void Reactor::on_started(TransferOp& op, TimePoint now) {
   // Redirects, stale connections and missing credentials bring the same request here again.
   if (!std::exchange(op.is_counted, true)) hedging_.on_request();
   op.late_from = op.first_sent = now;
+  op.answered_before = hedging_.answered();
   op.is_awaiting = true;
   awaiting_[FirstByteTimes::class_of(op.request.length_bytes)].push_back(op);
   check_late_at_ = std::min(check_late_at_, now + kUnknownCheckInterval);
@@ -170,7 +171,8 @@ void Reactor::check_late(TimePoint now) {
 
 bool Reactor::hedge(TransferOp& op, std::size_t late_count, TimePoint now) {
   const bool is_far = hedging_.is_far(op.request.length_bytes, micros(now - op.late_from));
-  if (!hedging_.take(late_count, active_, is_far)) return false;
+  const std::uint64_t others = active_ + (hedging_.answered() - op.answered_before);
+  if (!hedging_.take(late_count, others, is_far)) return false;
   Connection* const connection = pick_hedge_connection(op, now);
   if (connection == nullptr) {
     hedging_.give_back();
@@ -184,6 +186,7 @@ bool Reactor::hedge(TransferOp& op, std::size_t late_count, TimePoint now) {
   counters_.hedges.add(1);
   log_hedge(op, now);
   op.late_from = now;
+  op.answered_before = hedging_.answered();
   OpQueue& queue = awaiting_[FirstByteTimes::class_of(op.request.length_bytes)];
   queue.remove(op);
   queue.push_back(op);

@@ -52,9 +52,10 @@ struct TransferOp : Letter {
   Connection* winner = nullptr;  ///< kActive: whose head came first; only it writes to the slab.
   bool is_awaiting = false;      ///< kActive: in the reactor's list of gets without an answer.
   TimePoint late_from{};         ///< kActive: since when it waits for the newest attempt's answer.
-  bool is_counted = false;       ///< Among the requests that hedges are a share of.
-  TimePoint first_sent{};        ///< kActive: when the older of two attempts began.
-  bool was_held_off = false;     ///< As in Completion, once finished; before: by a back-off.
+  std::uint64_t answered_before = 0;  ///< HedgePolicy::answered() at late_from.
+  bool is_counted = false;            ///< Among the requests that hedges are a share of.
+  TimePoint first_sent{};             ///< kActive: when the older of two attempts began.
+  bool was_held_off = false;          ///< As in Completion, once finished; before: by a back-off.
   std::uint64_t throttle_count_before = 0;  ///< Of the reactor when it took the op.
   bool has_lost_answer = false;            ///< An attempt may have had an effect, and nobody knows.
   Endpoint* endpoint = nullptr;            ///< Where the next attempt goes.

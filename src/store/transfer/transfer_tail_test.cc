@@ -185,6 +185,22 @@ TEST_P(TailTest, LateGetIsHedgedOnAnotherConnection) {
   stop_all();
 }
 
+TEST_P(TailTest, TheLastOfManyAreHedgedAlthoughAllThatWaitAreLate) {
+  constexpr int kLate = 4;
+  options_.max_in_flight = 16;
+  start_warm([this](const SeenRequest& request, Peer& peer) {
+    if (!is_special(request)) return server_->answer(request, peer);
+    count_special() < kLate ? peer.wait_for_client_to_leave() : server_->answer(request, peer);
+  });
+  for (int i = 0; i < kLate; ++i) submit_special();
+  warm_up(10 * kLate);  // While they wait.
+  make_late();
+  for (int i = 0; i < kLate; ++i) expect_content(take(), kSpecial, 1000);
+  EXPECT_EQ(metric("store.hedges_won"), kLate);
+  EXPECT_EQ(metric("store.retries"), 0);
+  stop_all();
+}
+
 TEST_P(TailTest, FirstAttemptMayStillWin) {
   start_warm([this](const SeenRequest& request, Peer& peer) {
     if (!is_special(request)) return server_->answer(request, peer);
