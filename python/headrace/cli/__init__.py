@@ -55,4 +55,7 @@ def main(arguments: list[str] | None = None) -> Any:
         sys.stdout.flush()
     except BrokenPipeError:
         base.reader_left()
+    except OSError as error:
+        base.drop_output()
+        code = code or base.fail(f"the output: {error.strerror}")  # Where the command has not said so itself.
     sys.exit(code)

@@ -80,10 +80,14 @@ def confirm(question: str) -> None:
         raise CancelledError("not confirmed: nothing more is deleted")
 
 
-def reader_left() -> int:
-    """The reader of our output left (`| head`): no error of ours. What is still in stdout's buffer goes
-    nowhere."""
+def drop_output() -> None:
+    """What is still in stdout's buffer goes nowhere: Python would try again to write it, and fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def reader_left() -> int:
+    """The reader of our output left (`| head`): no error of ours."""
+    drop_output()
     return 0
 
 
