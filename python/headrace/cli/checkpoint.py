@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import numpy as np
@@ -205,7 +206,8 @@ def cat(
             sys.stdout.writelines(f"{key:<8} {shown(str(value))}\n" for key, value in numbers.items())
     else:
         sys.stdout.flush()
-        np.save(sys.stdout.buffer, array, allow_pickle=False)
+        # Not the file itself: NumPy would ask a pipe for its position.
+        np.save(SimpleNamespace(write=sys.stdout.buffer.write), array, allow_pickle=False)
 
 
 def _write_npy(path: str, array: Any) -> None:
