@@ -1,11 +1,9 @@
 // The cache against stores that count, misbehave and change, and against damage to its files.
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <cstring>
 #include <deque>
 #include <filesystem>
@@ -17,6 +15,7 @@
 #include <vector>
 
 #include "base/random.h"
+#include "base/small_files.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
 #include "headrace/cache.h"
@@ -191,16 +190,8 @@ TEST_F(CacheStore, ADiskThatFailsKeepsNothingAndSaysSo) {
   const auto cache = open_cache();
   put("key", content(2 * kMiB, 1));
   const auto store = wrap(cache);
-  // No file of this process may grow beyond this: writing fails, as on a disk that is full.
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  rlimit small = before;
-  small.rlim_cur = kMiB / 2;
-  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const SmallFiles full_disk(kMiB / 2);
   const auto lines = warnings_of([&] { read_pieces(*store, *cache, "key", 2, kMiB, 1); });
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, old_handler);
   EXPECT_EQ(fetched_->load(), 2 * kMiB);
   ASSERT_EQ(lines.size(), 1U);
   EXPECT_EQ(lines[0].find("1 failure of " + directory_.path()), 0U) << lines[0];

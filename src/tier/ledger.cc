@@ -7,9 +7,10 @@
 // - The file is read and written, never mapped: a disk that fails, fills or turns read-only, and a
 //   file that is cut off, are errors here, where a mapping would end the process by SIGBUS. What
 //   was read is believed when its checks say so.
-// - A slot in memory is the truth, its copy in the file follows: a write that failed is made good
-// by
-//   the next.
+// - What a slot in memory and its copy in the file say of files is the same, since whoever counts
+//   makes the sum of all copies right: a change that could not be written is taken back, which
+//   leaves the sum too high, and doubted. Reservations in the file may be late, and are then too
+//   high: the next write makes them good.
 #include "tier/ledger.h"
 
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #include <cstring>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/errno_status.h"
 #include "base/random.h"
@@ -223,8 +225,11 @@ bool Ledger::store(std::uint32_t index, Slot slot) const noexcept {
 template <class Edit>
 bool Ledger::update(const Edit& edit) noexcept {
   MutexLock lock(slot_mutex_);
+  const std::uint64_t net_bytes = slot_.net_bytes;
   edit(slot_);
-  return store(slot_index_, slot_);
+  if (store(slot_index_, slot_)) return true;
+  if (std::exchange(slot_.net_bytes, net_bytes) != net_bytes) ++slot_.doubts;
+  return false;
 }
 
 void Ledger::doubt() noexcept {
@@ -236,12 +241,16 @@ bool Ledger::recover() {
   if (is_gone(locks_.file()) || !locks_.lock(kInitByte).ok()) return false;
   auto file = open_whole(root_);
   const bool is_same = file && inode_of(file->get()) == inode_of(file_.get());
-  const bool is_open = file && ::dup3(file->get(), file_.get(), O_CLOEXEC) >= 0;
+  // It could not be read for a moment: nothing is to be done. Else no thread may write into the new
+  // one what the slot says of the old.
+  MutexLock lock(slot_mutex_);
+  const bool is_open = file && !is_same && ::dup3(file->get(), file_.get(), O_CLOEXEC) >= 0;
   locks_.unlock(kInitByte);
-  if (is_same) return true;  // It could not be read for a moment.
+  if (is_same) return true;
   if (!is_open) return false;
   // What this process added before is in the new one's sum as soon as somebody has counted.
-  return update([](Slot& slot) { slot.net_bytes = 0; });
+  slot_.net_bytes = 0;
+  return store(slot_index_, slot_);
 }
 
 void Ledger::sweep() noexcept {
@@ -312,9 +321,7 @@ bool Ledger::Change::add(std::uint64_t bytes) noexcept {
     slot.reserved_bytes -= bytes;
     if (is_current) slot.net_bytes += bytes;
   });
-  if (is_added && is_current) return true;
-  if (is_current) subtract(bytes);
-  return false;
+  return is_added && is_current;
 }
 
 void Ledger::Change::subtract(std::uint64_t bytes) noexcept {

@@ -53,7 +53,8 @@ class Ledger {
     /// Before the file appears: its reservation becomes part of the sum. False: the ledger could
     /// not be written or has been replaced; the reservation is gone, and the file must not appear.
     bool add(std::uint64_t bytes) noexcept;
-    /// After it went, or when it did not appear.
+    /// After it went, or when it did not appear. Where that cannot be written, the sum stays too
+    /// high until somebody counts.
     void subtract(std::uint64_t bytes) noexcept;
 
    private:
@@ -95,7 +96,7 @@ class Ledger {
   Status claim_slot();
   /// False: it cannot be read, or is not whole.
   bool look(LedgerReading& out) const noexcept;
-  /// Changes the own slot. False: it could not be written; it will be with the next change.
+  /// Changes the own slot. False: it could not be written; what it says of files is then as before.
   template <class Edit>
   bool update(const Edit& edit) noexcept;
   bool store(std::uint32_t index, Slot slot) const noexcept;
@@ -108,7 +109,7 @@ class Ledger {
   const Fd file_;  // Always the same number; recover() changes what it stands for.
   std::uint32_t slot_index_ = 0;
   Mutex slot_mutex_;
-  Slot slot_ HEADRACE_GUARDED_BY(slot_mutex_);  // What the file should say.
+  Slot slot_ HEADRACE_GUARDED_BY(slot_mutex_);  // What the file says, or is to say with the next.
   // Threads of this process share its locks: the first takes the gate, the last gives it back.
   Mutex mutex_;
   std::uint32_t changing_count_ HEADRACE_GUARDED_BY(mutex_) = 0;

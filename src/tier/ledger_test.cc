@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/cut_off.h"
+#include "base/small_files.h"
 #include "base/temporary_directory.h"
 
 namespace headrace::tier {
@@ -154,6 +155,27 @@ TEST_F(LedgerOf, WhatADeadOneAddedStays) {
   const auto next = open();  // In the slot of the dead one.
   { Ledger::Change(*next).subtract(30); }
   EXPECT_EQ(ledger->used_bytes(), 0U);
+}
+
+// Who counts makes the sum of what all slots say right: one that then said less would make it
+// wrong.
+TEST_F(LedgerOf, WhatCouldNotBeWrittenNeverMakesTheSumTooLow) {
+  const auto one = open();
+  const auto other = open();
+  ASSERT_TRUE(one->recount([] { return std::uint64_t{0}; }));
+  ASSERT_TRUE(one->try_reserve(100, 1000));
+  { Ledger::Change(*one).add(100); }
+  {
+    const SmallFiles no_write(1);
+    { Ledger::Change(*one).subtract(100); }
+    EXPECT_FALSE(one->try_reserve(10, 1000));
+  }
+  ASSERT_TRUE(other->recount([] { return std::uint64_t{500}; }));
+  EXPECT_FALSE(one->try_reserve(10, 505)) << "500 + 10";
+  EXPECT_TRUE(one->is_doubtful()) << "the change that was lost";
+  ASSERT_TRUE(other->recount([] { return std::uint64_t{500}; }));
+  EXPECT_TRUE(one->try_reserve(5, 505));
+  EXPECT_EQ(other->used_bytes(), 505U);
 }
 
 // Everybody who has it open takes the new one, and what they hold is counted anew.
