@@ -16,14 +16,25 @@
 
 #include "headrace/clock.h"
 #include "headrace/metrics.h"
+#include "headrace/seal_key.h"
 #include "headrace/status.h"
 #include "headrace/store.h"
 
 namespace headrace {
 
 struct CacheOptions {
-  /// Made with mode 0700 when missing. May be shared by any number of processes and jobs.
+  /// May be shared by any number of processes and jobs. Made when missing: for its owner alone
+  /// (mode 0700), or with is_group_shared for its group, too (02770, files 0660, whatever the umask
+  /// says), which is the group of the directory above where that has the setgid bit, else the
+  /// process's. For whom one is that is there stays so.
   std::string directory;
+  bool is_group_shared = false;
+  /// Encrypts what is kept (docs/design/0057). A directory is encrypted under the key it was made
+  /// with, or never; nullptr: it is not, or is only looked at.
+  std::shared_ptr<const SealKey> key = {};
+  /// cache_reads() uses it. False: it is looked at, made smaller and pinned in, for which the key
+  /// of an encrypted directory need not be known.
+  bool is_for_reads = true;
   /// Bytes of files that the directory may hold, written by anybody; 0: as much as free_floor_bytes
   /// leaves, or the limit under which this process has the directory open already. Where processes
   /// name different limits, each keeps its own.
@@ -48,6 +59,7 @@ struct CacheUsage {
   std::uint64_t file_bytes = 0;   ///< With headers.
   std::uint64_t data_bytes = 0;   ///< Without.
   std::uint64_t limit_bytes = 0;  ///< Of this process; 0: none.
+  std::string key_id;             ///< SealKey::id(); "": not encrypted.
 };
 
 /// One file.
@@ -69,7 +81,9 @@ class Cache {
  public:
   /// Takes part in the cache of a directory. Processes that open a directory twice get one object.
   /// What killed processes left behind is made good. Errors: those of the file system; kUnsupported
-  /// (a file system without locks, a cache of another version), kInvalidArgument (options).
+  /// (a file system without locks, a cache of another version), kInvalidArgument (options; a key
+  /// for a directory that is not encrypted, is_group_shared for one that is not shared), kDenied
+  /// (an encrypted directory with another key, or for reads without one).
   static Result<std::shared_ptr<Cache>> open(const CacheOptions& options);
   /// Waits for files under way.
   virtual ~Cache() = default;
@@ -81,8 +95,8 @@ class Cache {
   virtual Result<CacheUsage> usage() = 0;
   /// Calls `visit` for each extent, with its header read. Errors: those of the directory.
   virtual Status list(const std::function<void(const CachedExtent&)>& visit) = 0;
-  /// Reads everything and deletes what does not match its sums. `progress`: bytes so far; false
-  /// ends it early.
+  /// Reads everything and deletes what does not match its sums, or with a key its tags. `progress`:
+  /// bytes so far; false ends it early.
   virtual Result<CacheCheck> verify(const std::function<bool(std::uint64_t)>& progress) = 0;
   /// Deletes extents of objects whose URL begins with `url_prefix` (empty: all). Returns the bytes
   /// of files that went.

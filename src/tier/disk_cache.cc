@@ -17,10 +17,12 @@
 #include <filesystem>
 #include <map>
 #include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "base/errno_status.h"
 #include "tier/cache_log.h"
+#include "tier/directory_key.h"
 #include "tier/file_time.h"
 #include "tier/folder.h"
 
@@ -47,13 +49,20 @@ Status check(const CacheOptions& options) {
   return {};
 }
 
-Result<Fd> open_root(const std::string& directory) {
+Result<Fd> open_root(const std::string& directory, Access access) {
   std::error_code error;
   const auto parent = std::filesystem::absolute(directory, error).parent_path();
   if (!error) std::filesystem::create_directories(parent, error);
   if (error) return errno_status(error.value(), "cache: making the directory " + parent.string());
-  HEADRACE_TRY_ASSIGN(const Fd top, open_folder(AT_FDCWD, directory, true));
-  return open_folder(top.get(), std::string(kVersionFolder), true);
+  HEADRACE_TRY_ASSIGN(const Fd top, open_folder_for(access, AT_FDCWD, directory));
+  HEADRACE_TRY_ASSIGN(Fd root, open_folder_for(access, top.get(), std::string(kVersionFolder)));
+  if (access == Access::kGroup && access_of(root.get()) != Access::kGroup)
+    return Status(
+        Code::kInvalidArgument,
+        "cache: " + directory +
+            " is not shared with its group: it was made for its owner alone, or its maker "
+            "is not in the group. Give another directory, or delete this one");
+  return root;
 }
 
 std::uint64_t default_floor(int root) {
@@ -62,12 +71,12 @@ std::uint64_t default_floor(int root) {
   return std::min<std::uint64_t>(info.f_blocks * info.f_frsize / 20, kMostFloorBytes);
 }
 
-/// The caches of this process by device and inode of their folders: a directory has one object,
-/// whatever it is called.
+/// The caches of this process by device and inode of their folders, and by their key's id: a
+/// directory has one object, whatever it is called, and one more that knows no key of it.
 struct Registry {
+  using Name = std::tuple<std::uint64_t, std::uint64_t, std::string>;
   Mutex mutex;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, std::weak_ptr<DiskCache>> caches
-      HEADRACE_GUARDED_BY(mutex);
+  std::map<Name, std::weak_ptr<DiskCache>> caches HEADRACE_GUARDED_BY(mutex);
 };
 Registry& registry() {
   static Registry* const all = new Registry;  // Threads may outlive static destructors.
@@ -78,13 +87,18 @@ Registry& registry() {
 
 Result<std::shared_ptr<DiskCache>> DiskCache::create(const CacheOptions& options) {
   HEADRACE_TRY(check(options));
-  HEADRACE_TRY_ASSIGN(Fd root, open_root(options.directory));
+  HEADRACE_TRY_ASSIGN(
+      Fd root,
+      open_root(options.directory, options.is_group_shared ? Access::kGroup : Access::kOwner));
   struct stat info {};
   if (::fstat(root.get(), &info) != 0) return errno_status(errno, "cache: " + options.directory);
   Registry& all = registry();
   MutexLock lock(all.mutex);
-  std::weak_ptr<DiskCache>& known = all.caches[{info.st_dev, info.st_ino}];
+  std::weak_ptr<DiskCache>& known =
+      all.caches[{info.st_dev, info.st_ino, options.key != nullptr ? options.key->id() : ""}];
   if (auto cache = known.lock()) {
+    if (Status status = cache->check_readable(); options.is_for_reads && !status.ok())
+      return std::move(status).annotate("cache " + options.directory);
     if (options.limit_bytes == 0 || cache->options_.limit_bytes == options.limit_bytes) {
       cache->allow_buffers(options.buffer_bytes);
       return cache;
@@ -111,7 +125,11 @@ DiskCache::DiskCache(const CacheOptions& options, Fd root, Fd plans)
       pins_(options.directory + "/" + std::string(kVersionFolder), root_.get()) {}
 
 Status DiskCache::start() {
-  auto ledger = Ledger::open(root_.get());
+  const auto agree = [this]() -> Status {
+    HEADRACE_TRY_ASSIGN(key_id_, agree_on_key(root_.get(), options_.key.get()));
+    return options_.is_for_reads ? check_readable() : Status();
+  };
+  auto ledger = Ledger::open(root_.get(), agree);
   if (!ledger) return std::move(ledger).error().annotate("cache " + options_.directory);
   ledger_ = *std::move(ledger);
   ledger_->sweep();
@@ -121,6 +139,12 @@ Status DiskCache::start() {
   writers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
   delayed_ = std::make_unique<DelayedTasks>(*readers_);
   return {};
+}
+
+Status DiskCache::check_readable() const {
+  if (key_id_.empty() || options_.key != nullptr) return {};
+  return Status(Code::kDenied,
+                "is encrypted under the key " + key_id_ + "; say with cache_key= where that is");
 }
 
 void DiskCache::allow_buffers(std::uint64_t bytes) noexcept {
@@ -176,7 +200,8 @@ bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
     if (errno != ENOENT) note_failure(errno_status(errno, "cache: opening " + path));
     return false;
   }
-  const Status status = read_extent(file.get(), extent, from_bytes, out, object_size_bytes);
+  const Status status =
+      read_extent(file.get(), extent, from_bytes, out, object_size_bytes, options_.key.get());
   if (status.ok()) {
     if (index_.note_hit(extent) || !is_marked(file.get())) mark(extent, true);
     return true;
@@ -204,7 +229,9 @@ bool DiskCache::is_marked(int file) noexcept {
 void DiskCache::mark(const ExtentName& extent, bool is_hit) const {
   const std::string path = extent_path(extent);
   timespec times[2]{};
-  times[0].tv_nsec = is_hit ? UTIME_OMIT : UTIME_NOW;
+  // Both to now is what others than the file's owner may do, too; of what was read again the access
+  // is asked no more.
+  times[0].tv_nsec = UTIME_NOW;
   if (is_hit) times[1].tv_nsec = UTIME_NOW;
   ::utimensat(root_.get(), path.c_str(), times, AT_SYMLINK_NOFOLLOW);
 }
@@ -278,7 +305,7 @@ void DiskCache::end_write() {
 
 void DiskCache::write(const ExtentInfo& info, std::span<std::byte> file) {
   if (!reserve(info)) return note_no_room(info.name.length_bytes);
-  seal_extent(info, file);
+  seal_extent(info, file, options_.key.get());
   auto directory = index_.open_bucket(bucket_of(info.name.object), true);
   if (!directory) {
     ledger_->cancel(file.size());
@@ -467,7 +494,7 @@ Result<CacheUsage> DiskCache::usage() {
   CacheUsage usage;
   Status status;
   const auto count = [&]() -> std::optional<std::uint64_t> {
-    usage = {.limit_bytes = options_.limit_bytes};
+    usage = {.limit_bytes = options_.limit_bytes, .key_id = key_id_};
     status = index_.visit([&](const ExtentName& extent) {
       ++usage.extent_count;
       usage.file_bytes += file_bytes(extent);
@@ -512,7 +539,10 @@ Result<CacheCheck> DiskCache::verify(const std::function<bool(std::uint64_t)>& p
     if (!file) return;
     bytes.resize(extent.length_bytes);
     std::uint64_t ignored = 0;
-    const Status status = read_extent(file.get(), extent, 0, bytes, ignored);
+    const bool is_key_missing = !key_id_.empty() && options_.key == nullptr;
+    const Status status =
+        is_key_missing ? check_sums(file.get(), extent, bytes)
+                       : read_extent(file.get(), extent, 0, bytes, ignored, options_.key.get());
     ++check.extent_count;
     check.data_bytes += extent.length_bytes;
     if (status.code() == Code::kCorrupt && unlink_extent(extent)) ++check.broken_count;

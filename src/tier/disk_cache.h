@@ -91,6 +91,8 @@ class DiskCache final : public Cache, public Tier {
  private:
   DiskCache(const CacheOptions& options, Fd root, Fd plans);
   Status start();
+  /// Errors: kDenied (encrypted, and without the key).
+  Status check_readable() const;
   void allow_buffers(std::uint64_t bytes) noexcept;
 
   void end_flight(const ExtentName& extent) override;
@@ -121,6 +123,7 @@ class DiskCache final : public Cache, public Tier {
   Clock& clock_;
   const Fd root_;
   const Fd plans_;
+  std::string key_id_;  // Of the directory; "": not encrypted.
   std::unique_ptr<Ledger> ledger_;
   ExtentIndex index_;
   Pace pace_;

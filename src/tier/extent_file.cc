@@ -1,7 +1,7 @@
 // Invariants:
 // - A file has its final name only when it is complete: it is written without a name (O_TMPFILE)
-//   and linked, or, where the file system knows no such files, under a name that begins with
-//   kUnfinished, which then goes, and locked meanwhile, so that those of the dead are known.
+//   and linked, or, where the file system knows no such files, under an unfinished_name(), which
+//   then goes, and locked meanwhile, so that those of the dead are known.
 //   Nothing is synchronised: after a loss of power a file may hold anything, and its sums tell.
 // - Nothing is believed but what a sum covers: the header by its own, each chunk by one in it. A
 //   file under another's name is found by the name in the header.
@@ -10,7 +10,7 @@
 #include "tier/extent_file.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -22,12 +22,14 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "base/errno_status.h"
 #include "base/fd.h"
 #include "tier/file_locks.h"
+#include "tier/folder.h"
 
 namespace headrace::tier {
 namespace {
@@ -145,19 +147,27 @@ Status read_bytes(int fd, std::uint64_t at, std::span<std::byte> header, std::sp
   return {};
 }
 
-/// Proves what begins with a chunk and ends with one.
-Status prove_all(const ExtentHeader& header, std::uint64_t at, std::span<const std::byte> data) {
-  const std::uint64_t chunk_bytes = header.chunk_bytes();
-  for (std::size_t done = 0; done < data.size(); done += chunk_bytes) {
-    const auto chunk = data.subspan(done, std::min<std::size_t>(chunk_bytes, data.size() - done));
-    HEADRACE_TRY(header.prove((at + done) / chunk_bytes, chunk));
+/// What proves chunks of a file, and decrypts those that are encrypted.
+struct Proof {
+  const ExtentHeader& header;
+  std::optional<seal::Sealer> sealer = {};
+
+  /// \pre `data` begins with a chunk and ends with one.
+  Status prove_all(std::uint64_t at, std::span<std::byte> data) {
+    const std::uint64_t chunk_bytes = header.chunk_bytes();
+    for (std::size_t done = 0; done < data.size(); done += chunk_bytes) {
+      const auto bytes = data.subspan(done, std::min<std::size_t>(chunk_bytes, data.size() - done));
+      const std::uint64_t chunk = (at + done) / chunk_bytes;
+      HEADRACE_TRY(sealer ? header.open(chunk, bytes, *sealer) : header.prove(chunk, bytes));
+    }
+    return {};
   }
-  return {};
-}
+};
 
 /// Reads whole chunks into memory of its own, some at a time, and copies what is wanted of them.
-Status read_around(int fd, const ExtentHeader& header, std::uint64_t at, std::span<std::byte> out,
+Status read_around(int fd, Proof& proof, std::uint64_t at, std::span<std::byte> out,
                    bool is_direct) {
+  const ExtentHeader& header = proof.header;
   thread_local Pages pages;
   const std::uint64_t chunk_bytes = header.chunk_bytes();
   const std::uint64_t most = std::max<std::uint64_t>(chunk_bytes, kAroundBytes);
@@ -169,7 +179,7 @@ Status read_around(int fd, const ExtentHeader& header, std::uint64_t at, std::sp
                                          header.name().length_bytes - begin});
     const auto chunks = pages.get(up_to_page(size)).first(size);
     HEADRACE_TRY(read_bytes(fd, kHeaderBytes + begin, {}, chunks, is_direct));
-    HEADRACE_TRY(prove_all(header, begin, chunks));
+    HEADRACE_TRY(proof.prove_all(begin, chunks));
     const std::size_t count = std::min<std::size_t>(size - skipped, out.size());
     std::memcpy(out.data(), chunks.data() + skipped, count);
     out = out.subspan(count);
@@ -201,15 +211,17 @@ Fd create_file(int directory, const char* path, int flags, std::size_t size) {
   return Fd(::openat(directory, path, flags, 0600));
 }
 
+/// False, with errno: its mode could not be set.
+bool share_as_folder(int directory, int file) noexcept {
+  return ::fchmod(file, file_mode(access_of(directory))) == 0;
+}
+
 /// Where files without a name are not known.
 Status publish_by_name(int directory, const std::string& name, std::span<const std::byte> file) {
-  // Numbers of processes are not enough: containers that share the directory have the same.
-  std::uint64_t random = 0;
-  while (::getrandom(&random, sizeof(random), 0) != static_cast<ssize_t>(sizeof(random))) {
-  }
-  const std::string temporary = std::string(kUnfinished) + std::to_string(random);
+  const std::string temporary = unfinished_name();
   Fd fd = create_file(directory, temporary.c_str(), O_CREAT | O_EXCL, file.size());
-  if (!fd) return errno_status(errno, "making a cached file");
+  if (!fd || !share_as_folder(directory, fd.get()))
+    return errno_status(errno, "making a cached file");
   const FileLocks writer(std::move(fd));
   static_cast<void>(writer.try_lock(0));
   Status status = write_all(writer.file(), file);
@@ -228,9 +240,9 @@ void remove_if_dead(int directory, const char* unfinished) {
   if (is_dead && *is_dead) ::unlinkat(directory, unfinished, 0);
 }
 
-void seal_extent(const ExtentInfo& info, std::span<std::byte> file) {
+void seal_extent(const ExtentInfo& info, std::span<std::byte> file, const SealKey* key) {
   const auto data = file.subspan(kHeaderBytes, info.name.length_bytes);
-  make_header(info, data, file.first(kHeaderBytes));
+  make_header(info, data, file.first(kHeaderBytes), key);
   const auto padding = file.subspan(kHeaderBytes + data.size());
   std::fill(padding.begin(), padding.end(), std::byte{0});
 }
@@ -244,22 +256,34 @@ Result<ExtentInfo> read_info(int fd, const ExtentName* name) {
 }
 
 Status read_extent(int fd, const ExtentName& name, std::uint64_t from_bytes,
-                   std::span<std::byte> out, std::uint64_t& object_size_bytes) {
+                   std::span<std::byte> out, std::uint64_t& object_size_bytes, const SealKey* key) {
   const std::span<std::byte> page = header_page();
   const ExtentHeader header(page);
+  Proof proof{header};
   const bool is_long = out.size() >= kDirectBytes;
   // What begins with the extent and is wanted where whole pages can land comes in the call that
   // reads the header: but for a last chunk of which only a part is wanted.
   std::size_t whole = 0;
   if (from_bytes == 0 && (!is_long || is_at_page(out.data()))) {
-    const std::uint64_t chunk_bytes = chunk_bytes_of(name.length_bytes);
+    const std::uint64_t chunk_bytes = chunk_bytes_of(name.length_bytes, key != nullptr);
     whole = out.size() == name.length_bytes ? out.size() : out.size() / chunk_bytes * chunk_bytes;
   }
   HEADRACE_TRY(read_bytes(fd, 0, page, out.first(whole), is_long));
   HEADRACE_TRY(header.check(&name));
+  HEADRACE_TRY(header.check_key(key, proof.sealer));
   object_size_bytes = header.object_size_bytes();
-  HEADRACE_TRY(prove_all(header, 0, out.first(whole)));
-  return read_around(fd, header, from_bytes + whole, out.subspan(whole), is_long);
+  HEADRACE_TRY(proof.prove_all(0, out.first(whole)));
+  return read_around(fd, proof, from_bytes + whole, out.subspan(whole), is_long);
+}
+
+Status check_sums(int fd, const ExtentName& name, std::span<std::byte> scratch) {
+  const std::span<std::byte> page = header_page();
+  const ExtentHeader header(page);
+  Proof proof{header};
+  HEADRACE_TRY(read_bytes(fd, 0, page, {}, false));
+  HEADRACE_TRY(header.check(&name));
+  if (!header.is_sealed()) return corrupt("not encrypted");
+  return read_around(fd, proof, 0, scratch, true);
 }
 
 Status publish_extent(int directory, const ExtentName& name, std::span<const std::byte> file) {
@@ -270,6 +294,7 @@ Status publish_extent(int directory, const ExtentName& name, std::span<const std
       return publish_by_name(directory, shown, file);
     return errno_status(errno, "making a cached file");
   }
+  if (!share_as_folder(directory, fd.get())) return errno_status(errno, "making a cached file");
   HEADRACE_TRY(write_all(fd.get(), file));
   // linkat() by descriptor wants a privilege; by this path it wants none (open(2), O_TMPFILE).
   std::array<char, 32> path{};

@@ -26,7 +26,8 @@ std::vector<std::byte> random_bytes(Random& random, std::size_t size) {
   return out;
 }
 
-class ExtentFile : public ::testing::Test {
+/// As it is, and encrypted.
+class ExtentFile : public ::testing::TestWithParam<bool> {
  protected:
   ExtentName publish(std::span<const std::byte> data, std::uint64_t offset = 12) {
     const ExtentInfo info{.name = {object_id("h:1", "s3://b/k", "\"e\""), offset, data.size()},
@@ -34,7 +35,7 @@ class ExtentFile : public ::testing::Test {
                           .url = "s3://b/k",
                           .etag = "\"e\""};
     EXPECT_TRUE(
-        publish_extent(directory_fd_.get(), info.name, SealedFile(info, data).bytes()).ok());
+        publish_extent(directory_fd_.get(), info.name, SealedFile(info, data, key()).bytes()).ok());
     return info.name;
   }
   std::string path(const ExtentName& name) const {
@@ -43,7 +44,7 @@ class ExtentFile : public ::testing::Test {
   Status read(const ExtentName& name, std::uint64_t from, std::span<std::byte> out) {
     const Fd fd(::open(path(name).c_str(), O_RDONLY));
     std::uint64_t object_size = 0;
-    const Status status = read_extent(fd.get(), name, from, out, object_size);
+    const Status status = read_extent(fd.get(), name, from, out, object_size, key());
     if (status.ok()) {
       EXPECT_EQ(object_size, std::uint64_t{1} << 30);
     }
@@ -57,11 +58,14 @@ class ExtentFile : public ::testing::Test {
     ::posix_fadvise(fd.get(), 0, 0, POSIX_FADV_DONTNEED);
   }
 
+  const SealKey* key() const { return GetParam() ? &key_ : nullptr; }
+
+  const SealKey key_{SealKey::Bytes{std::byte{7}}};
   TemporaryDirectory directory_;
   Fd directory_fd_{::open(directory_.path().c_str(), O_RDONLY | O_DIRECTORY)};
 };
 
-TEST_F(ExtentFile, GivesEveryRangeBack) {
+TEST_P(ExtentFile, GivesEveryRangeBack) {
   Random random(test_seed());
   struct alignas(4096) Page {
     std::array<std::byte, 4096> bytes;
@@ -88,7 +92,7 @@ TEST_F(ExtentFile, GivesEveryRangeBack) {
   }
 }
 
-TEST_F(ExtentFile, SaysWhatItIs) {
+TEST_P(ExtentFile, SaysWhatItIs) {
   const ExtentName name = publish(std::vector<std::byte>(1000));
   const Fd fd(::open(path(name).c_str(), O_RDONLY));
   auto info = read_info(fd.get(), &name);
@@ -98,13 +102,14 @@ TEST_F(ExtentFile, SaysWhatItIs) {
   EXPECT_EQ(info->etag, "\"e\"");
 }
 
-TEST_F(ExtentFile, CutsLongNamesOff) {
+TEST_P(ExtentFile, CutsLongNamesOff) {
   const std::vector<std::byte> data(30 << 20);
   const ExtentInfo info{.name = {{1, 2}, 0, data.size()},
                         .object_size_bytes = 0,
                         .url = std::string(5000, 'u'),
                         .etag = "e"};
-  ASSERT_TRUE(publish_extent(directory_fd_.get(), info.name, SealedFile(info, data).bytes()).ok());
+  ASSERT_TRUE(
+      publish_extent(directory_fd_.get(), info.name, SealedFile(info, data, key()).bytes()).ok());
   const Fd fd(::open(path(info.name).c_str(), O_RDONLY));
   auto read = read_info(fd.get(), &info.name);
   ASSERT_TRUE(read) << read.error().message();
@@ -113,7 +118,7 @@ TEST_F(ExtentFile, CutsLongNamesOff) {
   EXPECT_TRUE(info.url.starts_with(read->url));
 }
 
-TEST_F(ExtentFile, EveryFlippedBitIsSeen) {
+TEST_P(ExtentFile, EveryFlippedBitIsSeen) {
   Random random(test_seed());
   const auto data = random_bytes(random, 70'000);
   const ExtentName name = publish(data);
@@ -136,7 +141,7 @@ TEST_F(ExtentFile, EveryFlippedBitIsSeen) {
   EXPECT_TRUE(read(name, 0, out).ok());
 }
 
-TEST_F(ExtentFile, AFileThatIsCutOffIsCorrupt) {
+TEST_P(ExtentFile, AFileThatIsCutOffIsCorrupt) {
   const ExtentName name = publish(std::vector<std::byte>(200'000));
   std::vector<std::byte> out(200'000);
   for (const off_t size : {204'095, 100'000, 4097, 4096, 4095, 10, 0}) {
@@ -146,7 +151,7 @@ TEST_F(ExtentFile, AFileThatIsCutOffIsCorrupt) {
   }
 }
 
-TEST_F(ExtentFile, AFileUnderAnothersNameIsCorrupt) {
+TEST_P(ExtentFile, AFileUnderAnothersNameIsCorrupt) {
   const ExtentName name = publish(std::vector<std::byte>(100), 0);
   const ExtentName other = publish(std::vector<std::byte>(100), 100);
   ASSERT_EQ(::rename(path(name).c_str(), path(other).c_str()), 0);
@@ -154,17 +159,22 @@ TEST_F(ExtentFile, AFileUnderAnothersNameIsCorrupt) {
   EXPECT_EQ(read(other, 0, out).code(), Code::kCorrupt);
 }
 
-TEST_F(ExtentFile, WhatIsThereStays) {
+TEST_P(ExtentFile, WhatIsThereStays) {
   const std::vector<std::byte> data(100, std::byte{1});
   const ExtentName name = publish(data);
   const ExtentInfo info{.name = name, .object_size_bytes = 0, .url = {}, .etag = {}};
   const std::vector<std::byte> other(100, std::byte{2});
-  EXPECT_EQ(publish_extent(directory_fd_.get(), name, SealedFile(info, other).bytes()).code(),
-            Code::kChanged);
+  EXPECT_EQ(
+      publish_extent(directory_fd_.get(), name, SealedFile(info, other, key()).bytes()).code(),
+      Code::kChanged);
   std::vector<std::byte> out(100);
   ASSERT_TRUE(read(name, 0, out).ok());
   EXPECT_EQ(out, data);
 }
+
+INSTANTIATE_TEST_SUITE_P(Keys, ExtentFile, ::testing::Bool(), [](const auto& each) {
+  return std::string(each.param ? "Encrypted" : "Plain");
+});
 
 TEST(ExtentNames, AreReadBackAndSpelledInOneWay) {
   Random random(test_seed());

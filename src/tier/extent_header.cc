@@ -6,16 +6,26 @@
 #include <string_view>
 
 #include "base/crc32c.h"
+#include "base/strings.h"
 
 namespace headrace::tier {
 namespace {
 
 constexpr std::string_view kMagic = "HRXT";
 constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kSealedVersion = 2;
 constexpr std::size_t kFixedBytes = 72;
 constexpr std::size_t kSumAt = 68;
 constexpr std::uint64_t kLeastChunkBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kMostChunks = 512;
+constexpr std::uint64_t kMostSealedChunks = 128;
+
+// What an encrypted file has between its sums and its texts.
+constexpr std::size_t kKeyIdBytes = 8;
+constexpr std::size_t kSaltAt = kKeyIdBytes;
+constexpr std::size_t kHeaderTagAt = kSaltAt + seal::kSaltBytes;
+constexpr std::size_t kTagsAt = kHeaderTagAt + seal::kTagBytes;
+constexpr std::uint64_t kHeaderBlock = UINT64_MAX;
 
 Status corrupt(std::string_view why) {
   return Status(Code::kCorrupt, "cached file: " + std::string(why));
@@ -25,6 +35,25 @@ std::uint32_t sum_of_header(std::span<const std::byte> header) noexcept {
   constexpr std::array<std::byte, 4> kZeros{};
   const std::uint32_t before = crc32c(header.first(kSumAt));
   return crc32c(header.subspan(kSumAt + 4), crc32c(kZeros, before));
+}
+
+using Tag = std::span<std::byte, seal::kTagBytes>;
+using KnownTag = std::span<const std::byte, seal::kTagBytes>;
+using Page = std::array<std::byte, kHeaderBytes>;
+
+std::string key_id_bytes(const SealKey& key) {
+  std::string bytes;
+  from_hex(key.id(), bytes);
+  return bytes;
+}
+
+/// A header as its own tag covers it. `tag_at`: where that is.
+Page covered(std::span<const std::byte> header, std::size_t tag_at) {
+  Page page;
+  std::copy(header.begin(), header.end(), page.begin());
+  std::memset(page.data() + kSumAt, 0, 4);
+  std::memset(page.data() + tag_at, 0, seal::kTagBytes);
+  return page;
 }
 
 /// Copies as much of a text as there is room for behind `end`, and moves that on.
@@ -37,59 +66,102 @@ std::uint32_t add_text(std::span<std::byte> header, std::size_t& end, std::strin
 
 }  // namespace
 
-std::uint64_t chunk_bytes_of(std::uint64_t length_bytes) noexcept {
+std::uint64_t chunk_bytes_of(std::uint64_t length_bytes, bool is_sealed) noexcept {
+  const std::uint64_t most = is_sealed ? kMostSealedChunks : kMostChunks;
   std::uint64_t chunk = kLeastChunkBytes;
-  while ((length_bytes - 1) / chunk + 1 > kMostChunks) chunk *= 2;
+  while ((length_bytes - 1) / chunk + 1 > most) chunk *= 2;
   return chunk;
 }
 
-void make_header(const ExtentInfo& info, std::span<const std::byte> data,
-                 std::span<std::byte> header) {
+void make_header(const ExtentInfo& info, std::span<std::byte> data, std::span<std::byte> header,
+                 const SealKey* key) {
   std::byte* const at = header.data();
   std::memset(at, 0, header.size());
-  const std::uint64_t chunk_bytes = chunk_bytes_of(data.size());
-  std::uint32_t chunk = 0;
-  std::size_t end = kFixedBytes;
-  for (auto rest = data; !rest.empty(); ++chunk, end += 4) {
+  const std::uint64_t chunk_bytes = chunk_bytes_of(data.size(), key != nullptr);
+  const std::uint64_t chunk_count = (data.size() - 1) / chunk_bytes + 1;
+  const std::size_t seal_at = kFixedBytes + 4 * chunk_count;
+  const seal::Salt salt = key != nullptr ? seal::random_salt() : seal::Salt{};
+  std::optional<seal::Sealer> sealer;
+  if (key != nullptr) sealer.emplace(*key, kExtentPurpose, salt);
+  for (std::uint64_t chunk = 0; chunk < chunk_count; ++chunk) {
+    const auto rest = data.subspan(chunk * chunk_bytes);
     const auto bytes = rest.first(std::min<std::size_t>(chunk_bytes, rest.size()));
-    store_le<std::uint32_t>(at + end, crc32c(bytes));
-    rest = rest.subspan(bytes.size());
+    const std::size_t tag_at = seal_at + kTagsAt + chunk * seal::kTagBytes;
+    if (sealer) sealer->seal(chunk, {}, bytes, bytes, Tag(at + tag_at, seal::kTagBytes));
+    store_le<std::uint32_t>(at + kFixedBytes + 4 * chunk, crc32c(bytes));
   }
   std::memcpy(at, kMagic.data(), kMagic.size());
-  store_le<std::uint32_t>(at + 4, kVersion);
+  store_le<std::uint32_t>(at + 4, sealer ? kSealedVersion : kVersion);
   store_le<std::uint32_t>(at + 8, static_cast<std::uint32_t>(chunk_bytes));
-  store_le<std::uint32_t>(at + 12, chunk);
+  store_le<std::uint32_t>(at + 12, static_cast<std::uint32_t>(chunk_count));
   store_le<std::uint64_t>(at + 16, info.name.object.high);
   store_le<std::uint64_t>(at + 24, info.name.object.low);
   store_le<std::uint64_t>(at + 32, info.name.offset_bytes);
   store_le<std::uint64_t>(at + 40, info.name.length_bytes);
   store_le<std::uint64_t>(at + 48, info.object_size_bytes);
+  std::size_t end = seal_at + (sealer ? kTagsAt + chunk_count * seal::kTagBytes : 0);
   store_le<std::uint32_t>(at + 56, add_text(header, end, info.etag));
   store_le<std::uint32_t>(at + 60, add_text(header, end, info.url));
+  if (sealer) {
+    const std::string id = key_id_bytes(*key);
+    std::memcpy(at + seal_at, id.data(), kKeyIdBytes);
+    std::copy(salt.begin(), salt.end(),
+              header.begin() + static_cast<std::ptrdiff_t>(seal_at + kSaltAt));
+    const std::size_t tag_at = seal_at + kHeaderTagAt;
+    const Page page = covered(header, tag_at);
+    sealer->seal(kHeaderBlock, page, {}, {}, Tag(at + tag_at, seal::kTagBytes));
+  }
   store_le<std::uint32_t>(at + kSumAt, sum_of_header(header));
 }
 
-std::size_t ExtentHeader::texts_at() const noexcept {
+bool ExtentHeader::is_sealed() const noexcept { return half(4) == kSealedVersion; }
+
+std::size_t ExtentHeader::seal_at() const noexcept {
   return kFixedBytes + 4 * std::size_t{half(12)};
+}
+
+std::size_t ExtentHeader::texts_at() const noexcept {
+  return seal_at() + (is_sealed() ? kTagsAt + seal::kTagBytes * std::size_t{half(12)} : 0);
 }
 
 Status ExtentHeader::check(const ExtentName* name) const {
   if (std::memcmp(bytes_.data(), kMagic.data(), kMagic.size()) != 0) return corrupt("no header");
-  if (half(4) != kVersion) return corrupt("another version");
+  if (half(4) != kVersion && !is_sealed()) return corrupt("another version");
   if (half(kSumAt) != sum_of_header(bytes_)) return corrupt("the header does not match its sum");
   const ExtentName found = this->name();
   if (name != nullptr && found != *name) return corrupt("of another extent");
   const std::uint64_t length = found.length_bytes;
-  if (length == 0 || chunk_bytes() != chunk_bytes_of(length) ||
+  if (length == 0 || chunk_bytes() != chunk_bytes_of(length, is_sealed()) ||
       half(12) != (length - 1) / chunk_bytes() + 1 || etag_bytes() > kHeaderBytes ||
       url_bytes() > kHeaderBytes || texts_at() + etag_bytes() + url_bytes() > kHeaderBytes)
     return corrupt("a header that contradicts itself");
   return {};
 }
 
+Status ExtentHeader::check_key(const SealKey* key, std::optional<seal::Sealer>& sealer) const {
+  if (key == nullptr) return is_sealed() ? corrupt("encrypted") : Status();
+  if (!is_sealed()) return corrupt("not encrypted");
+  const auto fields = bytes_.subspan(seal_at());
+  const std::string id = key_id_bytes(*key);
+  if (std::memcmp(fields.data(), id.data(), kKeyIdBytes) != 0) return corrupt("of another key");
+  sealer.emplace(*key, kExtentPurpose, fields.subspan(kSaltAt, seal::kSaltBytes));
+  const Page page = covered(bytes_, seal_at() + kHeaderTagAt);
+  const KnownTag tag(fields.data() + kHeaderTagAt, seal::kTagBytes);
+  return sealer->open(kHeaderBlock, page, {}, {}, tag) ? Status()
+                                                       : corrupt("a header that was changed");
+}
+
 Status ExtentHeader::prove(std::uint64_t chunk, std::span<const std::byte> data) const {
   if (crc32c(data) == half(kFixedBytes + 4 * chunk)) return {};
   return corrupt("bytes that do not match their sum");
+}
+
+Status ExtentHeader::open(std::uint64_t chunk, std::span<std::byte> data,
+                          seal::Sealer& sealer) const {
+  const KnownTag tag(bytes_.data() + seal_at() + kTagsAt + chunk * seal::kTagBytes,
+                     seal::kTagBytes);
+  return sealer.open(chunk, {}, data, data, tag) ? Status()
+                                                 : corrupt("bytes that do not match their tag");
 }
 
 ExtentInfo ExtentHeader::info() const {

@@ -30,6 +30,7 @@
 #include "base/random.h"
 #include "base/read_at.h"
 #include "base/write_at.h"
+#include "tier/folder.h"
 
 namespace headrace::tier {
 namespace {
@@ -114,12 +115,6 @@ constexpr std::size_t offset_of_ghost(std::uint64_t hash) noexcept {
 }
 constexpr std::size_t kFileBytes = sizeof(LedgerReading) + kGhostCount * sizeof(std::uint32_t);
 
-Result<Fd> open_file(int root, const char* name) {
-  Fd file(::openat(root, name, O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!file) return errno_status(errno, std::string("opening ") + name + " of the cache");
-  return file;
-}
-
 bool is_gone(int file) noexcept {
   struct stat info {};
   return ::fstat(file, &info) != 0 || info.st_nlink == 0;
@@ -179,11 +174,12 @@ Result<Fd> open_whole(int root) {
 
 }  // namespace
 
-Result<std::unique_ptr<Ledger>> Ledger::open(int root) {
+Result<std::unique_ptr<Ledger>> Ledger::open(int root, const std::function<Status()>& before) {
   HEADRACE_TRY_ASSIGN(Fd lock_file, open_file(root, "locks"));
   FileLocks locks(std::move(lock_file));
   HEADRACE_TRY(locks.lock(kInitByte));
-  auto file = open_whole(root);
+  Status first = before();
+  auto file = first.ok() ? open_whole(root) : Result<Fd>(std::move(first));
   locks.unlock(kInitByte);
   if (!file) return std::move(file).error();
   std::unique_ptr<Ledger> ledger(new Ledger(root, std::move(locks), *std::move(file)));

@@ -28,9 +28,12 @@ struct LedgerReading;
 
 class Ledger {
  public:
-  /// `root`: the directory; stays open and outlives this. Errors: kExhausted (as many processes as
-  /// there are slots, no room), kUnsupported (no locks, a file that is no ledger of this version).
-  static Result<std::unique_ptr<Ledger>> open(int root);
+  /// `root`: the directory; stays open and outlives this. `before`: called before there is a
+  /// ledger, while no other process opens the directory; its error is returned. Errors: kExhausted
+  /// (as many processes as there are slots, no room), kUnsupported (no locks, a file that is no
+  /// ledger of this version).
+  static Result<std::unique_ptr<Ledger>> open(
+      int root, const std::function<Status()>& before = [] { return Status(); });
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 

@@ -21,6 +21,7 @@
 #include "base/read_at.h"
 #include "tier/extent_file.h"
 #include "tier/file_time.h"
+#include "tier/folder.h"
 
 namespace headrace::tier {
 namespace {
@@ -61,10 +62,13 @@ Status Pins::add(const std::string& url_prefix) {
   if (url_prefix.size() > kLongest)
     return Status(Code::kInvalidArgument, "cache: a pin has at most " + std::to_string(kLongest) +
                                               " bytes, not " + std::to_string(url_prefix.size()));
-  if (::mkdirat(root_, kFolder, 0700) != 0 && errno != EEXIST)
-    return errno_status(errno, "cache: making the directory of pins");
+  HEADRACE_TRY_ASSIGN(const Fd folder, open_folder(root_, kFolder, true));
   remove_stale_temporaries(folder_);
-  return atomic_write_private_file(folder_ + "/" + name_of(url_prefix), url_prefix);
+  HEADRACE_TRY_ASSIGN(TemporaryFile file, TemporaryFile::create(folder_));
+  if (::fchmod(file.fd(), file_mode(access_of(folder.get()))) != 0)
+    return errno_status(errno, "cache: writing a pin");
+  HEADRACE_TRY(file.write(std::as_bytes(std::span(url_prefix))));
+  return file.publish(folder_ + "/" + name_of(url_prefix));
 }
 
 Result<bool> Pins::remove(const std::string& url_prefix) {

@@ -4,7 +4,6 @@
 #include "tier/plan_file.h"
 
 #include <fcntl.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,14 +38,6 @@ std::uint32_t load(std::uint32_t& word) noexcept {
   return std::atomic_ref(word).load(std::memory_order_relaxed);
 }
 
-/// Numbers of processes are not enough: containers that share the directory all have the same.
-std::string new_name() {
-  std::uint64_t name = 0;
-  while (::getrandom(&name, sizeof(name), 0) != static_cast<ssize_t>(sizeof(name))) {
-  }
-  return std::to_string(name);
-}
-
 std::optional<std::vector<PlanEntry>> read_plan(int file) {
   struct stat info {};
   std::array<std::byte, 16> head{};
@@ -75,11 +66,11 @@ Result<std::shared_ptr<OwnPlan>> OwnPlan::publish(int directory, std::vector<Pla
   constexpr int kTries = 3;
   int error = 0;
   for (int i = 0; i < kTries; ++i) {
-    const std::string id = new_name();
-    const std::string temporary = ".new-" + id;
-    const std::string name = std::string(kPrefix) + id;
+    const std::string temporary = unfinished_name();
+    const std::string name = std::string(kPrefix) + temporary.substr(kUnfinished.size());
     Fd file(::openat(directory, temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-    if (!file) return errno_status(errno, "cache: making a plan");
+    if (!file || ::fchmod(file.get(), file_mode(access_of(directory))) != 0)
+      return errno_status(errno, "cache: making a plan");
     FileLocks lock(std::move(file));
     const auto is_mine = lock.try_lock(kLiveByte);
     error = is_mine && *is_mine ? 0 : EAGAIN;
@@ -126,7 +117,7 @@ void PlanBoard::look(int directory) {
   // What cannot be read tells nothing; eviction goes on without it.
   static_cast<void>(visit_names(directory, [&](const char* path) {
     const std::string_view name = path;
-    const bool is_new = name.starts_with(".new-");
+    const bool is_new = name.starts_with(kUnfinished);
     if (!is_new && !name.starts_with(kPrefix)) return;
     Fd file(::openat(directory, path, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
     if (!file) return;

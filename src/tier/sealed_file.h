@@ -14,10 +14,10 @@ namespace headrace::tier {
 /// As publish_extent() wants it.
 class SealedFile {
  public:
-  SealedFile(const ExtentInfo& info, std::span<const std::byte> data)
+  SealedFile(const ExtentInfo& info, std::span<const std::byte> data, const SealKey* key = nullptr)
       : bytes_(static_cast<std::byte*>(std::aligned_alloc(kHeaderBytes, file_bytes(info.name)))) {
     std::copy(data.begin(), data.end(), bytes_.get() + kHeaderBytes);
-    seal_extent(info, {bytes_.get(), file_bytes(info.name)});
+    seal_extent(info, {bytes_.get(), file_bytes(info.name)}, key);
     size_ = file_bytes(info.name);
   }
   std::span<const std::byte> bytes() const { return {bytes_.get(), size_}; }
