@@ -8,6 +8,10 @@
 /// begins at a multiple of 4096 bytes, and the pieces without holes. Its sums lie elsewhere: a
 /// CRC32C for each kSumBlockBytes of each piece, the last block of a piece being shorter.
 ///
+/// An encrypted data file (docs/design/0057) has a page with the key's id and a salt in place of
+/// the header, and the blocks of its pieces encrypted where they lie; their tags lie with the sums,
+/// which are those of the bytes before that.
+///
 /// Place: src/checkpoint/, over StoreClient. Who owns which piece, manifests and commits are the
 /// caller's (python/headrace/checkpoint/).
 ///
@@ -24,6 +28,7 @@
 #include <vector>
 
 #include "headrace/range_fetcher.h"
+#include "headrace/seal_key.h"
 #include "headrace/status.h"
 #include "headrace/store_client.h"
 
@@ -31,6 +36,9 @@ namespace headrace::checkpoint {
 
 /// Bytes of a piece that have a sum of their own: what has to be read to prove one byte.
 inline constexpr std::uint64_t kSumBlockBytes = std::uint64_t{16} << 10;
+
+/// Proves a block of an encrypted file.
+using SealTag = std::array<std::byte, 16>;
 
 /// An array of one file: a tensor, or the part of one that a rank has.
 struct Piece {
@@ -58,6 +66,9 @@ class DataLayout {
   /// is not known, elements that do not end on a byte, a header above 100,000,000 bytes).
   static Result<DataLayout> make(std::vector<Piece> pieces,
                                  const std::map<std::string, std::string>& metadata);
+  /// Of an encrypted file, with a new salt. Errors: those of make() that are not the header's.
+  static Result<DataLayout> make_sealed(std::vector<Piece> pieces,
+                                        std::shared_ptr<const SealKey> key);
 
   /// The file up to its first data.
   const std::string& header() const noexcept { return header_; }
@@ -67,8 +78,15 @@ class DataLayout {
   /// Pieces in the order in which they lie: wide elements first, so that each is aligned.
   const std::vector<std::uint32_t>& order() const noexcept { return order_; }
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  /// Nullptr: the file is not encrypted.
+  const SealKey* key() const noexcept { return key_.get(); }
 
  private:
+  /// Places the pieces from 0 on; set_header() puts that before them.
+  Status set_pieces(std::vector<Piece> pieces);
+  void set_header(std::string header);
+
+  std::shared_ptr<const SealKey> key_;
   std::string header_;
   std::vector<Piece> pieces_;
   std::vector<PlacedPiece> places_;
@@ -95,8 +113,10 @@ struct DataFile {
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32c = 0;  ///< Of the whole file.
   std::string etag;
-  /// Of each piece in the order given: a sum for each kSumBlockBytes.
+  /// Of each piece in the order given: a sum for each kSumBlockBytes, and in an encrypted file a
+  /// tag.
   std::vector<std::vector<std::uint32_t>> sums;
+  std::vector<std::vector<SealTag>> tags;
   std::vector<PieceValues> values;  ///< Of each piece; nothing is seen without `scan_values`.
   /// Of each piece one for each kSumBlockBytes; empty without `fingerprint_key`.
   std::vector<std::vector<Fingerprint>> fingerprints;
@@ -247,6 +267,7 @@ struct WantedBox {
   PlacedPiece place;                    ///< Of the piece in its file.
   std::span<const std::uint32_t> sums;  ///< Of the piece.
   bool has_sums = true;                 ///< False: there are none; its bytes are believed.
+  std::span<const SealTag> tags = {};   ///< Of the piece, in an encrypted file.
   std::uint32_t element_bytes = 0;
   std::vector<std::uint64_t> shape;  ///< Of the piece.
   std::vector<std::uint64_t> start;  ///< Of the box in the piece; as many as the shape has.
@@ -267,8 +288,10 @@ struct ReadTotals {
 /// Reads boxes of the pieces of one file, every byte that has a sum proved before it is copied.
 /// Ranges that are close together are one request. `etag`: of the file; empty: any. Errors:
 /// kCorrupt (which piece and block), kInvalidArgument (a box outside its piece), those of kGet.
+/// `seal_key`: the boxes have tags, and a file that is not encrypted under it is corrupt.
 Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const std::string& etag,
-                              std::span<const WantedBox> boxes, const Pause& pause);
+                              std::span<const WantedBox> boxes, const SealKey* seal_key,
+                              const Pause& pause);
 
 /// The blocks that a box needs, in order, as few ranges as there are; `only` does not count. Pure.
 /// Errors: kInvalidArgument (a box outside its piece).

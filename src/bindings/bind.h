@@ -33,6 +33,7 @@ void bind_batch_reader(nb::module_& m);
 void bind_log(nb::module_& m);
 void bind_decode(nb::module_& m);
 void bind_cache(nb::module_& m);
+void bind_keys(nb::module_& m);
 void bind_checkpoint(nb::module_& m);
 void bind_probe(nb::module_& m);
 void bind_order(nb::module_& m);

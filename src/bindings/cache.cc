@@ -9,6 +9,7 @@
 
 #include "dataset.h"
 #include "errors.h"
+#include "keys.h"
 #include "store.h"
 #include "waiting.h"
 
@@ -23,6 +24,7 @@ nb::dict usage(PyCache& self) {
   out["extents"] = (*result).extent_count;
   out["data_bytes"] = (*result).data_bytes;
   out["file_bytes"] = (*result).file_bytes;
+  out["key_id"] = (*result).key_id;
   return out;
 }
 
@@ -123,13 +125,18 @@ void bind_cache(nb::module_& m) {
   nb::class_<PyCache>(m, "Cache")
       .def(
           "__init__",
-          [](PyCache* self, const std::string& directory, std::uint64_t limit_bytes) {
+          [](PyCache* self, const std::string& directory, std::uint64_t limit_bytes,
+             const std::string& key, bool is_group_shared) {
             CacheOptions options;
             options.directory = directory;
             options.limit_bytes = limit_bytes;
+            options.is_group_shared = is_group_shared;
+            options.is_for_reads = false;
+            if (!key.empty()) options.key = read_key(key);
             new (self) PyCache{value_or_raise(Cache::open(options), directory)};
           },
-          nb::arg("directory"), nb::arg("limit_bytes") = 0)
+          nb::arg("directory"), nb::arg("limit_bytes") = 0, nb::arg("key") = "",
+          nb::arg("is_group_shared") = false)
       .def("usage", &usage)
       .def("extents", &extents)
       .def("verify", &verify, nb::arg("progress") = nb::none())

@@ -12,6 +12,7 @@
 #include "bind.h"
 #include "buffers.h"
 #include "errors.h"
+#include "keys.h"
 #include "names.h"
 #include "store.h"
 
@@ -57,7 +58,7 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
            const std::vector<std::tuple<std::string, std::string, Shape>>& pieces,
            const std::map<std::string, std::string>& metadata, std::uint64_t part_bytes,
            std::uint32_t copy_threads, const std::string& check, bool scan_values,
-           const std::optional<nb::bytes>& fingerprint_key) {
+           const std::optional<nb::bytes>& fingerprint_key, const PySealKey* seal_key) {
   auto client = store.client.get();
   std::vector<checkpoint::Piece> given;
   given.reserve(pieces.size());
@@ -68,7 +69,10 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
   options.check = parse_check(check);
   options.scan_values = scan_values;
   if (fingerprint_key) options.fingerprint_key = parse_fingerprint_key(*fingerprint_key);
-  auto layout = value_or_raise(checkpoint::DataLayout::make(std::move(given), metadata), key);
+  auto layout = value_or_raise(
+      seal_key != nullptr ? checkpoint::DataLayout::make_sealed(std::move(given), seal_key->key)
+                          : checkpoint::DataLayout::make(std::move(given), metadata),
+      key);
   std::vector<checkpoint::PlacedPiece> places = layout.places();
   const std::size_t piece_count = places.size();
   auto writer = value_or_raise(run_interruptible([&](const std::stop_token&) {
@@ -104,12 +108,14 @@ nb::tuple finish(PyWriter& self) {
       without_gil([&](const Pause& pause) { return writer->finish(pause); }), self.key);
   nb::list sums;
   for (const auto& some : file.sums) sums.append(pack(some));
+  nb::list tags;
+  for (const auto& some : file.tags) tags.append(pack(some));
   nb::list values;
   for (const checkpoint::PieceValues& each : file.values)
     values.append(nb::make_tuple(each.not_finite, each.is_zero));
   nb::list fingerprints;
   for (const auto& some : file.fingerprints) fingerprints.append(pack(some));
-  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values, fingerprints);
+  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values, fingerprints, tags);
 }
 
 /// (address, length, sums, fingerprints) of each piece
@@ -140,27 +146,46 @@ nb::list find_unchanged(const std::vector<WrittenRow>& rows, const nb::bytes& fi
   return out;
 }
 
-/// (offset, length, sums or None, element bytes, shape, start, count, address, strides in bytes)
+/// (offset, length, sums and tags behind them or None, element bytes, shape, start, count, address,
+/// strides in bytes)
 using BoxRow = std::tuple<std::uint64_t, std::uint64_t, std::optional<nb::bytes>, std::uint32_t,
                           Shape, Shape, Shape, std::uintptr_t, std::vector<std::int64_t>>;
+
+/// Of a piece's blocks: all sums, then, in an encrypted file, all tags.
+struct Proofs {
+  Proofs(const std::optional<nb::bytes>& joined, bool has_tags) {
+    if (!joined) return;
+    constexpr std::size_t kSumBytes = sizeof(std::uint32_t);
+    constexpr std::size_t kTagBytes = sizeof(checkpoint::SealTag);
+    sums.resize(joined->size() / (kSumBytes + (has_tags ? kTagBytes : 0)));
+    if (has_tags) tags.resize(sums.size());
+    if (sums.empty()) return;
+    const char* const from = joined->c_str();
+    std::memcpy(sums.data(), from, sums.size() * kSumBytes);
+    if (has_tags) std::memcpy(tags.data(), from + sums.size() * kSumBytes, tags.size() * kTagBytes);
+  }
+  std::vector<std::uint32_t> sums;
+  std::vector<checkpoint::SealTag> tags;
+};
 
 /// Boxes, and what they point to.
 class Boxes {
  public:
   /// `only`: of each box the blocks to read, [first, end) as u64; empty: all of all boxes.
-  explicit Boxes(const std::vector<BoxRow>& rows, const std::vector<nb::bytes>& only = {}) {
+  Boxes(const std::vector<BoxRow>& rows, bool has_tags, const std::vector<nb::bytes>& only = {}) {
     if (!only.empty() && only.size() != rows.size())
       throw nb::value_error("blocks to read of each box, or none");
-    sums_.reserve(rows.size());
+    proofs_.reserve(rows.size());
     only_.reserve(rows.size());
     boxes_.reserve(rows.size());
-    for (const auto& [offset, length, sums, width, shape, start, count, address, strides] : rows) {
-      sums_.push_back(sums ? unpack<std::uint32_t>(*sums) : std::vector<std::uint32_t>{});
+    for (const auto& [offset, length, some, width, shape, start, count, address, strides] : rows) {
+      const Proofs& proofs = proofs_.emplace_back(some, has_tags);
       only_.push_back(only.empty() ? std::vector<checkpoint::BlockRange>{}
                                    : unpack<checkpoint::BlockRange>(only[only_.size()]));
       boxes_.push_back({.place = {offset, length},
-                        .sums = sums_.back(),
-                        .has_sums = sums.has_value(),
+                        .sums = proofs.sums,
+                        .has_sums = some.has_value(),
+                        .tags = proofs.tags,
                         .element_bytes = width,
                         .shape = shape,
                         .start = start,
@@ -173,18 +198,20 @@ class Boxes {
   std::span<const checkpoint::WantedBox> all() const { return boxes_; }
 
  private:
-  std::vector<std::vector<std::uint32_t>> sums_;
+  std::vector<Proofs> proofs_;
   std::vector<std::vector<checkpoint::BlockRange>> only_;
   std::vector<checkpoint::WantedBox> boxes_;
 };
 
 nb::tuple read(PyStore& store, const std::string& key, const std::string& etag,
-               const std::vector<BoxRow>& rows, const std::vector<nb::bytes>& only) {
+               const std::vector<BoxRow>& rows, const std::vector<nb::bytes>& only,
+               const PySealKey* seal_key) {
   auto client = store.client.get();
-  const Boxes boxes(rows, only);
+  const Boxes boxes(rows, seal_key != nullptr, only);
+  const SealKey* const own = seal_key != nullptr ? seal_key->key.get() : nullptr;
   const auto totals =
       value_or_raise(without_gil([&](const Pause& pause) {
-                       return checkpoint::read_boxes(*client, key, etag, boxes.all(), pause);
+                       return checkpoint::read_boxes(*client, key, etag, boxes.all(), own, pause);
                      }),
                      key);
   return nb::make_tuple(totals.requests, totals.bytes);
@@ -311,7 +338,7 @@ void bind_checkpoint(nb::module_& m) {
       .def("__init__", &begin, nb::arg("store"), nb::arg("key"), nb::arg("pieces"),
            nb::arg("metadata"), nb::arg("part_bytes") = 0, nb::arg("copy_threads") = 2,
            nb::arg("check") = "auto", nb::arg("scan_values") = true,
-           nb::arg("fingerprint_key") = nb::none())
+           nb::arg("fingerprint_key") = nb::none(), nb::arg("seal_key") = nb::none())
       .def("stage", &stage, nb::arg("sources"), nb::arg("first_part"), nb::arg("end_part"))
       .def_prop_ro("part_count",
                    [](const PyWriter& self) { return self.writer.get()->part_count(); })
@@ -335,7 +362,8 @@ void bind_checkpoint(nb::module_& m) {
       .def("publish", &publish, nb::arg("parts"))
       .def("close", [](PySharedFile& self) { self.file.drop(); });
   nb::class_<Boxes>(m, "CheckpointBoxes")
-      .def(nb::init<const std::vector<BoxRow>&>(), nb::arg("boxes"))
+      .def(nb::init<const std::vector<BoxRow>&, bool>(), nb::arg("boxes"),
+           nb::arg("has_tags") = false)
       .def("needed_blocks", &needed_blocks)
       .def("copy_blocks", &copy_blocks, nb::arg("object"), nb::arg("held"));
   m.def("checkpoint_layout", &layout_of, nb::arg("pieces"), nb::arg("metadata"));
@@ -360,7 +388,8 @@ void bind_checkpoint(nb::module_& m) {
   m.def("checkpoint_find_unchanged", &find_unchanged, nb::arg("pieces"), nb::arg("fingerprint_key"),
         nb::arg("threads"));
   m.def("checkpoint_read", &read, nb::arg("store"), nb::arg("key"), nb::arg("etag"),
-        nb::arg("boxes"), nb::arg("only") = std::vector<nb::bytes>{});
+        nb::arg("boxes"), nb::arg("only") = std::vector<nb::bytes>{},
+        nb::arg("seal_key") = nb::none());
   m.def("checkpoint_write_small", &write_small, nb::arg("store"), nb::arg("key"), nb::arg("data"),
         nb::arg("if_absent") = false);
   m.def(

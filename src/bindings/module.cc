@@ -8,6 +8,7 @@ NB_MODULE(_native, m) {
 #endif
   headrace::bind_process(m);
   headrace::bind_store(m);
+  headrace::bind_keys(m);
   headrace::bind_cache(m);
   headrace::bind_checkpoint(m);
   headrace::bind_range_reader(m);

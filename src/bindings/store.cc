@@ -19,6 +19,7 @@
 #include "buffers.h"
 #include "cluster_options.h"
 #include "errors.h"
+#include "keys.h"
 #include "metrics.h"
 #include "object_settings.h"
 #include "store_options.h"
@@ -300,19 +301,23 @@ void bind_store(nb::module_& m) {
           [](PyStore* self, const std::string& url, std::uint64_t memory_bytes,
              const nb::dict& options, const std::map<std::string, std::string>& environment,
              const std::string& access_log, std::optional<std::uint32_t> rank,
-             const std::string& cache, std::uint64_t cache_limit_bytes, const nb::list& cluster) {
+             const std::string& cache, std::uint64_t cache_limit_bytes,
+             const std::string& cache_key, bool cache_group, const nb::list& cluster) {
             AccessLogOptions log;
             log.path = access_log;
             log.rank = rank;
             CacheOptions cached;
             cached.directory = cache;
             cached.limit_bytes = cache_limit_bytes;
+            cached.is_group_shared = cache_group;
+            if (!cache_key.empty()) cached.key = read_key(cache_key);
             open_client(self, parse_store_options(url, options), environment, memory_bytes, log,
                         cached, cluster);
           },
           nb::arg("url"), nb::arg("memory_bytes"), nb::arg("options"), nb::arg("environment"),
           nb::arg("access_log") = "", nb::arg("rank") = nb::none(), nb::arg("cache") = "",
-          nb::arg("cache_limit_bytes") = 0, nb::arg("cluster") = nb::list())
+          nb::arg("cache_limit_bytes") = 0, nb::arg("cache_key") = "",
+          nb::arg("cache_group") = false, nb::arg("cluster") = nb::list())
       .def_prop_ro("url", [](PyStore& self) { return self.client.get()->store().url(); })
       .def_prop_ro("closed", [](PyStore& self) { return self.client.is_closed(); })
       .def("get", &get, nb::arg("key"), nb::arg("version_id") = "")

@@ -27,7 +27,8 @@ struct BoxRequest {
   std::vector<BlockRun> runs;
 };
 
-/// Errors: kInvalidArgument (a box outside its piece, numbers that do not fit together).
+/// Errors: kInvalidArgument (a box outside its piece, numbers that do not fit together). Tags are
+/// left aside: who does not decrypt needs none.
 Status check_box(const WantedBox& box);
 
 /// Requests of at most `most_bytes` (>= kSumBlockBytes), in order of the file; what lies within

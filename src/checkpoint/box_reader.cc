@@ -2,10 +2,14 @@
 // the thread that takes it. A block that does not match is read once more over a connection of its
 // own: bytes that were damaged on the way are not damaged in the store.
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/crc32c.h"
+#include "checkpoint/block_sealer.h"
 #include "checkpoint/box_plan.h"
 #include "headrace/checkpoint.h"
 
@@ -21,10 +25,11 @@ std::uint64_t request_bytes(const StoreClient& client) {
   return std::clamp(share / kSumBlockBytes * kSumBlockBytes, kSumBlockBytes, kRequestBytes);
 }
 
-Status mismatch(const std::string& what, std::uint64_t offset_bytes, std::uint64_t length_bytes) {
+Status mismatch(const std::string& what, std::uint64_t offset_bytes, std::uint64_t length_bytes,
+                const char* proof = "CRC32C") {
   return Status(Code::kCorrupt, what + ": bytes " + std::to_string(offset_bytes) + " to " +
                                     std::to_string(offset_bytes + length_bytes) +
-                                    " do not match their CRC32C");
+                                    " do not match their " + proof);
 }
 
 /// Whether blocks of a box's piece, from `block` on, are what the sums say.
@@ -57,6 +62,57 @@ void copy_all(std::span<const WantedBox> boxes, const BoxRequest& request,
   }
 }
 
+/// Whether a box of an encrypted file has a tag for each block, and one of another file none.
+Status check_tags(const WantedBox& box, bool is_sealed) {
+  const std::uint64_t blocks = (box.place.length_bytes + kSumBlockBytes - 1) / kSumBlockBytes;
+  if (box.tags.size() == (is_sealed ? blocks : 0)) return {};
+  return Status(Code::kInvalidArgument, "a box of a tensor: its piece has another number of tags");
+}
+
+/// Decrypts the blocks of a request, run by run, and copies what is proved. Runs may have blocks in
+/// common: each is decrypted into memory of its own.
+Status open_all(const std::string& what, std::span<const WantedBox> boxes,
+                const BoxRequest& request, std::span<const std::byte> bytes, BlockSealer& sealer) {
+  std::vector<std::byte> plain;
+  for (const BlockRun& run : request.runs) {
+    const WantedBox& box = boxes[run.box];
+    auto rest = bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes);
+    plain.resize(rest.size());
+    auto to = std::span(plain);
+    for (std::uint64_t block = run.first_block; !rest.empty(); ++block) {
+      const std::size_t size = std::min<std::uint64_t>(kSumBlockBytes, rest.size());
+      const std::uint64_t at = box.place.offset_bytes + block * kSumBlockBytes;
+      if (!sealer.open(at, rest.first(size), to.first(size), box.tags[block]))
+        return mismatch(what, at, size, "tag");
+      rest = rest.subspan(size);
+      to = to.subspan(size);
+    }
+    copy_box(box, run.first_block * kSumBlockBytes, plain);
+  }
+  return {};
+}
+
+/// What opens the blocks of an encrypted file, by what stands at its beginning.
+Status read_seal_page(StoreClient& client, const std::string& key, const std::string& etag,
+                      const std::string& what, const SealKey& seal_key, const Pause& pause,
+                      std::optional<BlockSealer>& out) {
+  return client.read(client.read_options(pause), [&](RangeFetcher& fetcher) -> Status {
+    fetcher.start({.key = key,
+                   .etag = etag,
+                   .offset_bytes = 0,
+                   .length_bytes = seal::kSealHeaderBytes,
+                   .tag = 0});
+    HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
+    const auto bytes = data.bytes();
+    const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    auto salt = seal::read_seal_header(text, &seal_key);
+    // Whoever knows the tags has the key of the file: one that says otherwise is not that file.
+    if (!salt) return Status(Code::kCorrupt, what + ": " + std::string(salt.error().message()));
+    out.emplace(seal_key, *salt);
+    return {};
+  });
+}
+
 }  // namespace
 
 std::uint32_t sum_of(std::span<const std::byte> bytes, std::uint32_t before) noexcept {
@@ -64,11 +120,20 @@ std::uint32_t sum_of(std::span<const std::byte> bytes, std::uint32_t before) noe
 }
 
 Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const std::string& etag,
-                              std::span<const WantedBox> boxes, const Pause& pause) {
-  for (const WantedBox& box : boxes) HEADRACE_TRY(check_box(box));
+                              std::span<const WantedBox> boxes, const SealKey* seal_key,
+                              const Pause& pause) {
+  for (const WantedBox& box : boxes) {
+    HEADRACE_TRY(check_box(box));
+    HEADRACE_TRY(check_tags(box, seal_key != nullptr));
+  }
   const std::vector<BoxRequest> requests = plan_requests(boxes, request_bytes(client), kHoleBytes);
   const std::string what = client.store().object_url(key);
   ReadTotals totals;
+  std::optional<BlockSealer> sealer;
+  if (seal_key != nullptr) {
+    HEADRACE_TRY(read_seal_page(client, key, etag, what, *seal_key, pause, sealer));
+    totals = {.requests = 1, .bytes = seal::kSealHeaderBytes};
+  }
   std::vector<bool> is_again(requests.size());
   const auto start = [&](RangeFetcher& fetcher, std::size_t i) {
     fetcher.start({.key = key,
@@ -84,9 +149,11 @@ Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const
     for (std::size_t i = 0; i < requests.size(); ++i) start(fetcher, i);
     while (fetcher.pending() > 0) {
       HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
-      Status status = prove_all(what, boxes, requests[data.tag], data.bytes());
+      const BoxRequest& request = requests[data.tag];
+      Status status = sealer ? open_all(what, boxes, request, data.bytes(), *sealer)
+                             : prove_all(what, boxes, request, data.bytes());
       if (status.ok()) {
-        copy_all(boxes, requests[data.tag], data.bytes());
+        if (!sealer) copy_all(boxes, request, data.bytes());
       } else if (is_again[data.tag]) {
         return status;
       } else {

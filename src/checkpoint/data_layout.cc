@@ -11,6 +11,7 @@
 
 #include "base/endian.h"
 #include "headrace/checkpoint.h"
+#include "seal/seal_header.h"
 
 namespace headrace::checkpoint {
 namespace {
@@ -58,9 +59,7 @@ Result<std::uint32_t> bits_of_dtype(std::string_view dtype) {
   return found->bits;
 }
 
-Result<DataLayout> DataLayout::make(std::vector<Piece> pieces,
-                                    const std::map<std::string, std::string>& metadata) {
-  DataLayout layout;
+Status DataLayout::set_pieces(std::vector<Piece> pieces) {
   std::vector<std::uint32_t> bits(pieces.size());
   std::vector<std::uint64_t> lengths(pieces.size());
   std::set<std::string_view> names;
@@ -70,21 +69,39 @@ Result<DataLayout> DataLayout::make(std::vector<Piece> pieces,
     HEADRACE_TRY_ASSIGN(bits[i], bits_of_dtype(pieces[i].dtype));
     HEADRACE_TRY_ASSIGN(lengths[i], bytes_of(pieces[i], bits[i]));
   }
-  layout.order_.resize(pieces.size());
-  std::iota(layout.order_.begin(), layout.order_.end(), 0U);
-  std::ranges::stable_sort(layout.order_, std::greater(), [&](std::uint32_t i) { return bits[i]; });
+  order_.resize(pieces.size());
+  std::iota(order_.begin(), order_.end(), 0U);
+  std::ranges::stable_sort(order_, std::greater(), [&](std::uint32_t i) { return bits[i]; });
+  places_.resize(pieces.size());
+  for (const std::uint32_t i : order_) {
+    if (lengths[i] > (std::uint64_t{1} << 62) - size_bytes_)
+      return invalid(pieces[i], "is too large");
+    places_[i] = {size_bytes_, lengths[i]};
+    size_bytes_ += lengths[i];
+  }
+  pieces_ = std::move(pieces);
+  return {};
+}
 
+void DataLayout::set_header(std::string header) {
+  header_ = std::move(header);
+  for (PlacedPiece& place : places_) place.offset_bytes += header_.size();
+  size_bytes_ += header_.size();
+}
+
+Result<DataLayout> DataLayout::make(std::vector<Piece> pieces,
+                                    const std::map<std::string, std::string>& metadata) {
+  DataLayout layout;
+  HEADRACE_TRY(layout.set_pieces(std::move(pieces)));
   auto header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
-  std::uint64_t at = 0;
-  layout.places_.resize(pieces.size());
   for (const std::uint32_t i : layout.order_) {
-    if (lengths[i] > (std::uint64_t{1} << 62) - at) return invalid(pieces[i], "is too large");
-    layout.places_[i] = {at, lengths[i]};
-    header[pieces[i].name] = {{"dtype", pieces[i].dtype},
-                              {"shape", pieces[i].shape},
-                              {"data_offsets", {at, at + lengths[i]}}};
-    at += lengths[i];
+    const Piece& piece = layout.pieces_[i];
+    const PlacedPiece& place = layout.places_[i];
+    header[piece.name] = {
+        {"dtype", piece.dtype},
+        {"shape", piece.shape},
+        {"data_offsets", {place.offset_bytes, place.offset_bytes + place.length_bytes}}};
   }
   std::string text;
   try {
@@ -102,11 +119,20 @@ Result<DataLayout> DataLayout::make(std::vector<Piece> pieces,
   }
   std::array<std::byte, kLengthBytes> length{};
   store_le<std::uint64_t>(length.data(), text.size());
-  layout.header_.assign(reinterpret_cast<const char*>(length.data()), length.size());
-  layout.header_ += text;
-  for (PlacedPiece& place : layout.places_) place.offset_bytes += data_at;
-  layout.size_bytes_ = data_at + at;
-  layout.pieces_ = std::move(pieces);
+  layout.set_header(std::string(reinterpret_cast<const char*>(length.data()), length.size()) +
+                    text);
+  return layout;
+}
+
+Result<DataLayout> DataLayout::make_sealed(std::vector<Piece> pieces,
+                                           std::shared_ptr<const SealKey> key) {
+  DataLayout layout;
+  HEADRACE_TRY(layout.set_pieces(std::move(pieces)));
+  // Read as safetensors, its first eight bytes are a header longer than that format allows.
+  std::string header = seal::make_seal_header(*key, seal::random_salt());
+  header.resize(kDataAlignBytes);
+  layout.set_header(std::move(header));
+  layout.key_ = std::move(key);
   return layout;
 }
 

@@ -7,18 +7,24 @@
 //   lowest parts leave first, and the file grows from its beginning.
 // - A sum block lies in two parts at most (PartMap). What of it lies in one part alone has its sum
 //   in sums_ at once; halves are kept until finish() puts them together.
-// - The sum of the file is made of those of the blocks: no byte is summed twice.
+// - The sum of the file is made of those of the blocks: no byte is summed twice, but in an
+//   encrypted file, whose sum is that of what lies there.
+// - In an encrypted file each byte is encrypted in the part where it lies. A block that lies in two
+//   parts has its tag, as its fingerprint, when both halves were copied.
 // - No element lies in two parts: parts are whole pages, and wide pieces come first. So each run of
 //   bytes that is copied is whole elements, whose values are looked at while they are in the cache.
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <stop_token>
 #include <utility>
 
 #include "base/crc32c.h"
 #include "base/mutex.h"
+#include "checkpoint/block_sealer.h"
 #include "checkpoint/crew.h"
 #include "checkpoint/fingerprinter.h"
 #include "checkpoint/part_map.h"
@@ -46,12 +52,14 @@ class Writer final : public DataWriter {
         part_sums_(map_.count()),
         halves_(map_.count()),
         sums_(layout_.pieces().size()),
+        tags_(layout_.pieces().size()),
         fingerprints_(options_.fingerprint_key ? layout_.pieces().size() : 0),
         not_finite_(layout_.pieces().size()),
         has_other_than_zero_(layout_.pieces().size()) {
     for (const Piece& piece : layout_.pieces()) kinds_.push_back(number_kind(piece.dtype));
     for (std::size_t i = 0; i < sums_.size(); ++i) {
       sums_[i].resize((layout_.places()[i].length_bytes + kSumBlockBytes - 1) / kSumBlockBytes);
+      if (layout_.key() != nullptr) tags_[i].resize(sums_[i].size());
       if (!fingerprints_.empty()) fingerprints_[i].resize(sums_[i].size());
     }
   }
@@ -92,6 +100,7 @@ class Writer final : public DataWriter {
       file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));
     join_halves();
     file.sums = std::move(sums_);
+    file.tags = std::move(tags_);
     file.fingerprints = std::move(fingerprints_);
     for (std::size_t i = 0; i < not_finite_.size(); ++i) {
       const bool is_zero = options_.scan_values && !has_other_than_zero_[i];
@@ -117,16 +126,26 @@ class Writer final : public DataWriter {
     std::uint64_t arrived_bytes = 0;
   };
 
+  /// A thread's.
+  struct BlockTools {
+    std::optional<Fingerprinter> fingerprinter;  ///< None: nobody asks for fingerprints.
+    std::optional<BlockSealer> sealer;           ///< None: the file is not encrypted.
+  };
+
   Status copy_parts(const std::stop_token& stop) {
-    std::optional<Fingerprinter> fingerprinter;
+    BlockTools tools;
     if (options_.fingerprint_key) {
-      HEADRACE_TRY_ASSIGN(fingerprinter, Fingerprinter::make(*options_.fingerprint_key));
+      HEADRACE_TRY_ASSIGN(tools.fingerprinter, Fingerprinter::make(*options_.fingerprint_key));
+    }
+    if (const SealKey* key = layout_.key()) {
+      HEADRACE_TRY_ASSIGN(const seal::Salt salt, seal::read_seal_header(layout_.header(), key));
+      tools.sealer.emplace(*key, salt);
     }
     while (!stop.stop_requested()) {
       // Relaxed: a number is all that is shared here.
       const std::uint32_t part = next_part_.fetch_add(1, std::memory_order_relaxed);
       if (part >= end_part_) break;
-      HEADRACE_TRY(copy_part(part, fingerprinter ? &*fingerprinter : nullptr, stop));
+      HEADRACE_TRY(copy_part(part, tools, stop));
     }
     return {};
   }
@@ -142,8 +161,7 @@ class Writer final : public DataWriter {
     }
   }
 
-  /// `fingerprinter`: null: nobody asks for fingerprints.
-  Status copy_part(std::uint32_t part, Fingerprinter* fingerprinter, const std::stop_token& stop) {
+  Status copy_part(std::uint32_t part, BlockTools& tools, const std::stop_token& stop) {
     const std::uint64_t length_bytes = map_.length_bytes(part);
     HEADRACE_TRY_ASSIGN(Slab slab, take_memory(length_bytes, stop));
     std::byte* to = slab.bytes().data();
@@ -153,7 +171,7 @@ class Writer final : public DataWriter {
         std::memcpy(to, layout_.header().data() + slice.from_bytes, slice.length_bytes);
         sum = crc32c({to, slice.length_bytes}, sum);
       } else {
-        HEADRACE_TRY_ASSIGN(sum, copy_slice(part, slice, fingerprinter, to, sum));
+        HEADRACE_TRY_ASSIGN(sum, copy_slice(part, slice, tools, to, sum));
       }
       to += slice.length_bytes;
     }
@@ -164,8 +182,8 @@ class Writer final : public DataWriter {
   }
 
   /// \return the sum of the part so far.
-  Result<std::uint32_t> copy_slice(std::uint32_t part, const Slice& slice,
-                                   Fingerprinter* fingerprinter, std::byte* to, std::uint32_t sum) {
+  Result<std::uint32_t> copy_slice(std::uint32_t part, const Slice& slice, BlockTools& tools,
+                                   std::byte* to, std::uint32_t sum) {
     const StageSource& source = sources_[slice.piece];
     const std::uint64_t piece_bytes = layout_.places()[slice.piece].length_bytes;
     const std::uint64_t end = slice.from_bytes + slice.length_bytes;
@@ -180,8 +198,10 @@ class Writer final : public DataWriter {
       std::memcpy(to, source.bytes.data() + (at - source.from_bytes), length_bytes);
       const std::uint32_t block_sum = crc32c({to, length_bytes});
       if (options_.scan_values) scan(slice.piece, {to, length_bytes});
-      if (fingerprinter != nullptr) print(*fingerprinter, slice.piece, at, {to, length_bytes});
-      sum = crc32c_combine(sum, block_sum, length_bytes);
+      if (tools.fingerprinter || tools.sealer)
+        finish_block(tools, slice.piece, at, {to, length_bytes});
+      sum = tools.sealer ? crc32c({to, length_bytes}, sum)
+                         : crc32c_combine(sum, block_sum, length_bytes);
       if (at % kSumBlockBytes == 0 && at + length_bytes == block_end) {
         sums_[slice.piece][at / kSumBlockBytes] = block_sum;
       } else {
@@ -193,30 +213,60 @@ class Writer final : public DataWriter {
     return sum;
   }
 
-  /// Fingerprints the block of a piece of which the bytes from `at` on were copied; one that lies
-  /// in two parts when its other half was copied too.
-  void print(Fingerprinter& fingerprinter, std::uint32_t piece, std::uint64_t at,
-             std::span<const std::byte> copied) {
+  /// Fingerprints and encrypts the bytes of a piece from `at` on, which are a block, or what of one
+  /// lies in a part.
+  void finish_block(BlockTools& tools, std::uint32_t piece, std::uint64_t at,
+                    std::span<std::byte> copied) {
     const std::uint64_t block = at / kSumBlockBytes;
     const std::uint64_t length_bytes =
         std::min(kSumBlockBytes, layout_.places()[piece].length_bytes - block * kSumBlockBytes);
     if (copied.size() == length_bytes) {
-      fingerprints_[piece][block] = fingerprinter.print(copied);
+      finish_whole(tools, piece, block, copied);
       return;
     }
-    std::vector<std::byte> whole;
-    {
-      MutexLock lock(mutex_);
-      CutBlock& cut = cut_blocks_[{piece, block}];
-      cut.bytes.resize(length_bytes);
-      std::ranges::copy(
-          copied, cut.bytes.begin() + static_cast<std::ptrdiff_t>(at - block * kSumBlockBytes));
-      cut.arrived_bytes += copied.size();
-      if (cut.arrived_bytes < length_bytes) return;
-      whole = std::move(cut.bytes);
-      cut_blocks_.erase({piece, block});
-    }
-    fingerprints_[piece][block] = fingerprinter.print(whole);
+    std::vector<std::byte> whole = join_cut_block(piece, at, copied, length_bytes);
+    if (tools.sealer) seal_half(*tools.sealer, piece, at, copied);
+    if (!whole.empty()) finish_whole(tools, piece, block, whole);
+  }
+
+  /// Fingerprints a block, and encrypts it where it is.
+  void finish_whole(BlockTools& tools, std::uint32_t piece, std::uint64_t block,
+                    std::span<std::byte> bytes) {
+    if (tools.fingerprinter) fingerprints_[piece][block] = tools.fingerprinter->print(bytes);
+    if (!tools.sealer) return;
+    const std::uint64_t begin = layout_.places()[piece].offset_bytes + block * kSumBlockBytes;
+    tools.sealer->seal(begin, bytes, bytes, tags_[piece][block]);
+  }
+
+  /// Encrypts where they are the bytes of a block from `at` on. GCM encrypts each byte by where it
+  /// lies in the block, whatever the others are; the tag, which is of all, is not this one.
+  void seal_half(BlockSealer& sealer, std::uint32_t piece, std::uint64_t at,
+                 std::span<std::byte> half) {
+    const std::uint64_t before = at % kSumBlockBytes;
+    std::array<std::byte, kSumBlockBytes> room{};
+    const std::span<std::byte> bytes = std::span(room).first(before + half.size());
+    std::ranges::copy(half, bytes.subspan(before).begin());
+    SealTag unused;
+    sealer.seal(layout_.places()[piece].offset_bytes + at - before, bytes, bytes, unused);
+    std::ranges::copy(bytes.subspan(before), half.begin());
+  }
+
+  /// \return a block of which the bytes from `at` on were copied; nothing when its other half was
+  /// not copied yet.
+  std::vector<std::byte> join_cut_block(std::uint32_t piece, std::uint64_t at,
+                                        std::span<const std::byte> copied,
+                                        std::uint64_t length_bytes) {
+    const std::uint64_t block = at / kSumBlockBytes;
+    MutexLock lock(mutex_);
+    CutBlock& cut = cut_blocks_[{piece, block}];
+    cut.bytes.resize(length_bytes);
+    std::ranges::copy(copied,
+                      cut.bytes.begin() + static_cast<std::ptrdiff_t>(at - block * kSumBlockBytes));
+    cut.arrived_bytes += copied.size();
+    if (cut.arrived_bytes < length_bytes) return {};
+    std::vector<std::byte> whole = std::move(cut.bytes);
+    cut_blocks_.erase({piece, block});
+    return whole;
   }
 
   void scan(std::uint32_t piece, std::span<const std::byte> bytes) {
@@ -249,8 +299,9 @@ class Writer final : public DataWriter {
   std::vector<std::uint32_t> part_sums_;  ///< Each its part's thread's.
   std::vector<std::vector<Half>> halves_;
   std::vector<std::vector<std::uint32_t>> sums_;
-  std::vector<std::vector<Fingerprint>>
-      fingerprints_;  ///< Each of one thread; empty without a key.
+  // Each of one thread.
+  std::vector<std::vector<SealTag>> tags_;              ///< Of an encrypted file.
+  std::vector<std::vector<Fingerprint>> fingerprints_;  ///< Empty: nobody asks for them.
   std::vector<NumberKind> kinds_;
   // By piece, of all threads; read when they have ended.
   std::vector<std::atomic<std::uint64_t>> not_finite_;

@@ -3,8 +3,10 @@
 #include <cstring>
 #include <fstream>
 #include <random>
+#include <utility>
 
 #include "base/crc32c.h"
+#include "base/endian.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
 #include "gmock/gmock.h"
@@ -81,10 +83,17 @@ class DataWriterTest : public ::testing::TestWithParam<const char*> {
     if (!is_file()) store = std::make_unique<BadStore>(std::move(store), plan_);
     client_ = *StoreClient::wrap(std::move(store), kMemory);
   }
-  static bool is_file() { return std::string_view(GetParam()) == "file"; }
+  static bool is_file() { return std::string_view(GetParam()).starts_with("file"); }
+  static std::shared_ptr<const SealKey> key_of(int first) {
+    return std::make_shared<const SealKey>(SealKey::Bytes{static_cast<std::byte>(first)});
+  }
+  Result<DataLayout> layout_of(const State& state) const {
+    if (key_ != nullptr) return DataLayout::make_sealed(state.pieces, key_);
+    return DataLayout::make(state.pieces, {{"format", "pt"}});
+  }
 
   Result<DataFile> write(const State& state, const WriteOptions& options = {.part_bytes = kPart}) {
-    HEADRACE_TRY_ASSIGN(layout_, DataLayout::make(state.pieces, {{"format", "pt"}}));
+    HEADRACE_TRY_ASSIGN(layout_, layout_of(state));
     HEADRACE_TRY_ASSIGN(auto writer, DataWriter::begin(client_, "a/b/file", layout_, options));
     HEADRACE_TRY(writer->stage(state.sources(), no_pause_));
     return writer->finish(no_pause_);
@@ -99,6 +108,7 @@ class DataWriterTest : public ::testing::TestWithParam<const char*> {
       const std::uint32_t width = piece.dtype == "F32" ? 4 : 1;
       boxes.push_back({.place = layout_.places()[i],
                        .sums = file.sums[i],
+                       .tags = file.tags[i],
                        .element_bytes = width,
                        .shape = piece.shape,
                        .start = {0, 0},
@@ -106,10 +116,13 @@ class DataWriterTest : public ::testing::TestWithParam<const char*> {
                        .to = back[i].data(),
                        .to_strides_bytes = {3 * width, width}});
     }
-    HEADRACE_TRY_ASSIGN(totals_, read_boxes(*client_, "a/b/file", file.etag, boxes, no_pause_));
+    HEADRACE_TRY_ASSIGN(totals_,
+                        read_boxes(*client_, "a/b/file", file.etag, boxes, key_.get(), no_pause_));
     return back == state.values ? Status() : Status(Code::kInternal, "other bytes");
   }
 
+  std::shared_ptr<const SealKey> key_ =
+      std::string_view(GetParam()).ends_with("encrypted") ? key_of(1) : nullptr;
   const Pause no_pause_ = [] {};
   TemporaryDirectory directory_;
   std::shared_ptr<BadStore::Plan> plan_ = std::make_shared<BadStore::Plan>();
@@ -152,7 +165,7 @@ TEST_P(DataWriterTest, NothingAndLittleAreFilesToo) {
 TEST_P(DataWriterTest, StagedBytesMayChange) {
   State state(7);
   const State same = state;
-  auto layout = DataLayout::make(state.pieces, {});
+  auto layout = layout_of(state);
   layout_ = *layout;
   auto writer = DataWriter::begin(client_, "a/b/file", *layout, {.part_bytes = kPart});
   ASSERT_TRUE((*writer)->stage(state.sources(), no_pause_).ok());
@@ -164,7 +177,7 @@ TEST_P(DataWriterTest, StagedBytesMayChange) {
 
 TEST_P(DataWriterTest, PartsMayBeStagedOneByOneFromWhatTheyNeed) {
   const State state(9);
-  layout_ = *DataLayout::make(state.pieces, {});
+  layout_ = *layout_of(state);
   auto writer = *DataWriter::begin(client_, "a/b/file", layout_, {.part_bytes = kPart});
   ASSERT_GT(writer->part_count(), 3U);
   for (std::uint32_t part = 0; part < writer->part_count();) {
@@ -190,8 +203,7 @@ TEST_P(DataWriterTest, PartsMayBeStagedOneByOneFromWhatTheyNeed) {
 
 TEST_P(DataWriterTest, ASourceThatLacksBytesIsRefused) {
   const State state(9);
-  auto writer = *DataWriter::begin(client_, "a/b/file", *DataLayout::make(state.pieces, {}),
-                                   {.part_bytes = kPart});
+  auto writer = *DataWriter::begin(client_, "a/b/file", *layout_of(state), {.part_bytes = kPart});
   std::vector<StageSource> sources = state.sources();
   sources[3].bytes = sources[3].bytes.first(sources[3].bytes.size() - 1);
   const Status status = writer->stage(sources, no_pause_);
@@ -202,8 +214,7 @@ TEST_P(DataWriterTest, ASourceThatLacksBytesIsRefused) {
 TEST_P(DataWriterTest, WhatIsGivenUpLeavesNothing) {
   const State state(7);
   {
-    auto writer = DataWriter::begin(client_, "a/b/file", *DataLayout::make(state.pieces, {}),
-                                    {.part_bytes = kPart});
+    auto writer = DataWriter::begin(client_, "a/b/file", *layout_of(state), {.part_bytes = kPart});
     ASSERT_TRUE((*writer)->stage(state.sources(), no_pause_).ok());
   }
   EXPECT_EQ(client_->store().head("a/b/file").error().code(), Code::kNotFound);
@@ -213,8 +224,7 @@ TEST_P(DataWriterTest, WhatIsGivenUpLeavesNothing) {
 
 TEST_P(DataWriterTest, AnInterruptedStageStopsItsThreads) {
   const State state(7);
-  auto writer = DataWriter::begin(client_, "a/b/file", *DataLayout::make(state.pieces, {}),
-                                  {.part_bytes = kPart});
+  auto writer = DataWriter::begin(client_, "a/b/file", *layout_of(state), {.part_bytes = kPart});
   // Memory that others hold: staging waits until it is interrupted.
   Slab held = *client_->pool()->try_acquire(kMemory - (kPart / 2));
   EXPECT_THROW(static_cast<void>((*writer)->stage(state.sources(), [] { throw 1; })), int);
@@ -229,9 +239,15 @@ TEST_P(DataWriterTest, DamageIsFoundAndNamed) {
     DataFile other = *file;
     std::size_t piece = 0;
     while (other.sums[piece].empty()) ++piece;
-    auto& sums = other.sums[piece + random() % (other.sums.size() - piece)];
+    const std::size_t hurt = piece + random() % (other.sums.size() - piece);
+    auto& sums = other.sums[hurt];
     if (sums.empty()) continue;
-    sums[random() % sums.size()] ^= 1;
+    const std::size_t block = random() % sums.size();
+    if (key_ != nullptr) {
+      other.tags[hurt][block][random() % 16] ^= std::byte{1};
+    } else {
+      sums[block] ^= 1;
+    }
     const Status status = read(state, other);
     EXPECT_EQ(status.code(), Code::kCorrupt);
     EXPECT_THAT(std::string(status.message()), HasSubstr("a/b/file: bytes "));
@@ -315,8 +331,7 @@ TEST_P(DataWriterTest, FilesAreCopiedWhenTheyAreWhole) {
 
 TEST_P(DataWriterTest, PartsThatDoNotFitTheMemoryAreRefused) {
   const State state(1);
-  auto writer = DataWriter::begin(client_, "k", *DataLayout::make(state.pieces, {}),
-                                  {.part_bytes = 2 * kMemory});
+  auto writer = DataWriter::begin(client_, "k", *layout_of(state), {.part_bytes = 2 * kMemory});
   ASSERT_FALSE(writer);
   EXPECT_THAT(std::string(writer.error().message()), HasSubstr("raise memory="));
 }
@@ -368,7 +383,82 @@ TEST_P(DataWriterTest, WhatHasNotChangedIsKnownAgain) {
   EXPECT_EQ(changed(FingerprintKey{}), all);
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, DataWriterTest, ::testing::Values("memory", "file"));
+INSTANTIATE_TEST_SUITE_P(Stores, DataWriterTest,
+                         ::testing::Values("memory", "file", "memory, encrypted",
+                                           "file, encrypted"),
+                         [](const auto& each) {
+                           std::string name = each.param;
+                           std::erase_if(name, [](char c) { return c == ',' || c == ' '; });
+                           return name;
+                         });
+
+class SealedDataTest : public DataWriterTest {
+ protected:
+  std::string content(const DataFile& file) {
+    std::string out(file.size_bytes, '\0');
+    const auto bytes = std::as_writable_bytes(std::span(out));
+    EXPECT_TRUE(client_->fetch("a/b/file", {}, 0, bytes, no_pause_).ok());
+    return out;
+  }
+  void replace(const std::string& content) {
+    std::ofstream(directory_.path() + "/below/a/b/file", std::ios::binary) << content;
+  }
+};
+
+TEST_P(SealedDataTest, TheFileShowsNoneOfItsBytesAndIsNoSafetensorsFile) {
+  const State state(3);
+  auto file = write(state);
+  ASSERT_TRUE(file) << file.error().message();
+  const std::string all = content(*file);
+  EXPECT_EQ(all.find("data_offsets"), std::string::npos);
+  for (const auto& value : state.values) {
+    if (value.size() < 64) continue;
+    const std::string_view part(reinterpret_cast<const char*>(value.data()), 64);
+    EXPECT_EQ(all.find(part), std::string::npos);
+  }
+  EXPECT_GT(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(all.data())), 100'000'000U);
+  EXPECT_NE(write(state)->crc32c, file->crc32c) << "the same bytes again, under another salt";
+}
+
+TEST_P(SealedDataTest, AFileOfAnotherKeySaysSo) {
+  const State state(3);
+  auto file = write(state);
+  ASSERT_TRUE(file);
+  const auto own = std::exchange(key_, key_of(2));
+  const Status other = read(state, *file);
+  EXPECT_EQ(other.code(), Code::kCorrupt);
+  EXPECT_THAT(std::string(other.message()), HasSubstr(own->id()));
+  EXPECT_THAT(std::string(other.message()), HasSubstr(key_->id()));
+}
+
+TEST_P(SealedDataTest, ForgedAndMovedBlocksAreSeen) {
+  const State state(5);
+  auto file = write(state);
+  ASSERT_TRUE(file);
+  std::size_t piece = 0;
+  while (state.values[piece].size() < 2 * kSumBlockBytes) ++piece;
+  const std::uint64_t first = layout_.places()[piece].offset_bytes;
+  const std::string good = content(*file);
+  std::string changed = good;
+  changed[first] = static_cast<char>(changed[first] ^ 1);
+  replace(changed);
+  file->etag.clear();
+  EXPECT_EQ(read(state, *file).code(), Code::kCorrupt);
+  // Two blocks in each other's place, with their tags.
+  std::string moved = good;
+  std::swap_ranges(moved.begin() + static_cast<long>(first),
+                   moved.begin() + static_cast<long>(first + kSumBlockBytes),
+                   moved.begin() + static_cast<long>(first + kSumBlockBytes));
+  DataFile swapped = *file;
+  std::swap(swapped.tags[piece][0], swapped.tags[piece][1]);
+  replace(moved);
+  EXPECT_EQ(read(state, swapped).code(), Code::kCorrupt);
+  replace(good);
+  EXPECT_TRUE(read(state, *file).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, SealedDataTest, ::testing::Values("file, encrypted"),
+                         [](const auto&) { return std::string("file"); });
 
 }  // namespace
 }  // namespace headrace::checkpoint

@@ -349,7 +349,7 @@ def write_in_two(run: Path, array: np.ndarray[Any, Any], step: int) -> None:
         key = data_key(save, rank)
         writer = _native.CheckpointWriter(place.native, key, [("x", "F64", part.shape)], {}, 0, 1, "auto")
         writer.stage([(0, part.ctypes.data, part.nbytes, 0)], 0, writer.part_count)
-        size, crc, _, (sums,), _, _ = writer.finish()
+        size, crc, _, (sums,), *_ = writer.finish()
         ((offset, length),) = writer.places()
         index = encode_index([(0, rank)], [Piece(0, offset, length, sums)])
         index_key = key.replace(".safetensors", ".index")

@@ -59,7 +59,7 @@ class BlockMap:
         self._lengths, blocks = all_lengths[here], all_blocks[here]
         self._firsts = np.cumsum(blocks) - blocks
         self._ends = np.cumsum(self._lengths)
-        self._sums, self._first_sums = index.sums, (np.cumsum(all_blocks) - all_blocks)[here]
+        self._index, self._first_proofs = index, (np.cumsum(all_blocks) - all_blocks)[here]
 
     def bytes_before(self, blocks: Any) -> Any:
         """How many bytes all blocks before have together."""
@@ -89,9 +89,9 @@ class BlockMap:
             from_byte = int(some[0, 0]) * _BLOCK
             to_byte = min(int(some[-1, 1]) * _BLOCK, length)
             to = address + int(self._ends[piece]) - length + from_byte - start
-            first_sum = int(self._first_sums[piece])
-            sums = self._sums[4 * first_sum : 4 * (first_sum + count)]
-            place = (int(self._offsets[piece]), length, sums)
+            first_proof = int(self._first_proofs[piece])
+            proofs = self._index.proofs(first_proof, first_proof + count)
+            place = (int(self._offsets[piece]), length, proofs)
             rows.append((*place, 1, [length], [from_byte], [to_byte - from_byte], to, [1]))
             only.append(some.tobytes())
         return rows, only

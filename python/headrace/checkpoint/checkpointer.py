@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 
+from headrace import _native
 from headrace.base import live
 from headrace.base.option_names import OptionNames, named_options
 from headrace.base.units import parse_bytes
@@ -88,6 +89,9 @@ class Checkpointer(live.Closing):
         told in the log (logger ``headrace.checkpoint``); ``"error"``: such a save fails; ``"ignore"``: nobody
         looks.
     :param allow_pickle: values that are none of the above are pickled; loading them runs what they say.
+    :param encryption_key: where the key is under which all that is saved is encrypted (AES-256-GCM), as
+        ``file:PATH``, ``env:NAME`` or ``command:PROGRAM ARGUMENTS``; the same on all ranks. Checkpoints that are
+        encrypted under another key, or not, are a DeniedError.
     :param part_bytes: of the uploads' parts.
     :param copy_threads: that copy the state.
     :param share_reads: ``"auto"``: what several ranks of torch.distributed load is read from an object store by
@@ -113,6 +117,7 @@ class Checkpointer(live.Closing):
         check: str = "auto",
         values: Literal["warn", "error", "ignore"] = "warn",
         allow_pickle: bool = False,
+        encryption_key: str | None = None,
         part_bytes: int = 16 << 20,
         copy_threads: int = 2,
         share_reads: Literal["auto", "always", "never"] = "auto",
@@ -127,7 +132,8 @@ class Checkpointer(live.Closing):
         self._share_reads, self._memory = share_reads, parse_bytes(memory)
         self._check_share_reads()
         self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check, check_mode(values))
-        self._far = self._place = Place(Store(url, memory=memory, **options))
+        key = None if encryption_key is None else _native.SealKey(encryption_key)
+        self._far = self._place = Place(Store(url, memory=memory, **options), key)
         self._near: Place | None = None
         self._reuse = Reuse() if differential else None
         if local is not None:
@@ -135,7 +141,7 @@ class Checkpointer(live.Closing):
                 raise InvalidArgumentError(
                     f"local={os.fspath(local)!r}: expected a directory of this machine"
                 )
-            self._near = Place(Store(local, memory=memory))
+            self._near = Place(Store(local, memory=memory), key)
             self._place = Nearest(self._near, self._far)
             self._flusher = Flusher(
                 self._near, self._far, self._group, self._options, max(0, keep_local), self._reuse
@@ -306,7 +312,11 @@ class Checkpointer(live.Closing):
         return self._fence
 
     def _fence_or_error(self) -> Any:
-        return self._told_by_rank_0(self._far.take_fence) if self._group.rank == 0 else None
+        return self._told_by_rank_0(self._begin_saving) if self._group.rank == 0 else None
+
+    def _begin_saving(self) -> int:
+        self._far.check_key()
+        return self._far.take_fence()
 
     def _told_by_rank_0(self, ask: Callable[[], Any]) -> Any:
         """What rank 0 sends to all: what it was told, or text that says why not. An only rank just raises."""
@@ -354,7 +364,8 @@ class Checkpointer(live.Closing):
         :returns: the state, with ``into``'s arrays and objects in it.
 
         Raises NotFoundError (no checkpoint), CorruptError (none that can be proved), InvalidArgumentError
-        (``into`` has another structure, dtype or shape).
+        (``into`` has another structure, dtype or shape), DeniedError (encrypted under another key, or in that it
+        is).
         """
         self._check_open()
         self.rejected = []

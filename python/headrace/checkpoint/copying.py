@@ -7,7 +7,7 @@ from headrace.checkpoint.keys import SaveId
 from headrace.checkpoint.loading import verify
 from headrace.checkpoint.manifest import Manifest
 from headrace.checkpoint.place import Place
-from headrace.errors import ChangedError, CorruptError, HeadraceError, NotFoundError
+from headrace.errors import ChangedError, CorruptError, HeadraceError, InvalidArgumentError, NotFoundError
 
 __all__ = ["Copying", "left_behind"]
 
@@ -38,6 +38,10 @@ class Copying:
         parsed = SaveId.parse(manifest.save)
         if parsed is None:
             raise CorruptError(f"{source.url}: step {manifest.step} names no save: {manifest.save!r}")
+        if (source.key and source.key.id) != (target.key and target.key.id):
+            raise InvalidArgumentError(
+                f"{target.url}: a copy is encrypted under the key of what is copied: give both the same"
+            )
         self._source, self._target = source, target
         self._from = manifest
         save = parsed._replace(fence=_COPIES, is_shared=False)

@@ -98,6 +98,7 @@ class DataFileWriter:
             self._options.check,
             self._options.values != "ignore",
             None if self._comparison is None else self._comparison.key,
+            self._place.key,
         )
         new_parts = [parts[number] for number in self._new]
         stage(self._writer, self._writer.places(), new_parts, self._options.copy_threads)
@@ -124,23 +125,27 @@ class DataFileWriter:
         """The first half of finish()."""
         assert self._writer is not None
         places = self._writer.places()
-        size, crc, _, sums, values, prints = self._writer.finish()
+        size, crc, _, sums, values, prints, tags = self._writer.finish()
         key = data_key(self._save, self._rank)
         self._file = OwnFile(key, size, crc, sum(length for _, length in places))
-        rows = zip(self._new, places, sums, values, prints or [b""] * len(sums), strict=True)
-        for number, place, each_sums, each_values, each_prints in rows:
-            self._known[number] = Known(self._file, *place, each_sums, each_prints, each_values)
+        rows = zip(places, sums, prints or [b""] * len(sums), values, tags, strict=True)
+        for number, (place, each_sums, each_prints, each_values, each_tags) in zip(
+            self._new, rows, strict=True
+        ):
+            self._known[number] = Known(self._file, *place, each_sums, each_prints, each_values, each_tags)
 
     def finish_index(self) -> DataFile:
         """The second half of finish()."""
         known = [self._known[number] for number in range(len(self.pieces))]
         earlier = self._earlier(known)
         places = {file.key: number for number, file in enumerate(earlier, 1)}
-        pieces = [Piece(places.get(each.file.key, 0), each.offset, each.length, each.sums) for each in known]
+        pieces = [
+            Piece(places.get(each.file.key, 0), each.offset, each.length, each.sums, each.tags)
+            for each in known
+        ]
         index = encode_index([(piece.array, piece.chunk) for piece in self.pieces], pieces)
         key = index_key(self._save, self._rank)
-        _native.checkpoint_write_small(self._place.native, key, index)
-        self._place.check_written(key, index, self._options.check)
+        self._place.write_index(key, index, self._options.check)
         sums_sum = _native.crc32c(b"".join(piece.sums for piece in pieces))
         file = self._file
         return DataFile(

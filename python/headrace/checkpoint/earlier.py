@@ -1,4 +1,5 @@
-"""Pieces of a checkpoint that lie in files of earlier saves: proved by the sums in its own indexes."""
+"""Pieces of a checkpoint that lie in files of earlier saves: proved by the sums, or the tags, in
+its own indexes."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _RUNS_AT_ONCE = 16
 
 
 def verify_earlier(place: Place, file: DataFile, index: Index, note: Callable[[int], None]) -> None:
-    """Reads what the index of a data file has in earlier ones, and compares it with its sums. ``note`` is told
+    """Reads what the index of a data file has in earlier ones, and proves it. ``note`` is told
     bytes that were read. Raises CorruptError, also where an earlier file is missing."""
     runs: dict[str, list[tuple[Piece, int]]] = defaultdict(list)
     for piece in index.pieces():
@@ -30,7 +31,7 @@ def verify_earlier(place: Place, file: DataFile, index: Index, note: Callable[[i
             some = all_runs[first : first + _RUNS_AT_ONCE]
             counts = [min(_RUN_BYTES, piece.length - at) for piece, at in some]
             rows = [
-                (piece.offset, piece.length, piece.sums, 1, (piece.length,), (at,), (count,), to, (1,))
+                (piece.offset, piece.length, piece.proofs, 1, (piece.length,), (at,), (count,), to, (1,))
                 for (piece, at), count, to in zip(
                     some, counts, (part.ctypes.data for part in memory), strict=False
                 )

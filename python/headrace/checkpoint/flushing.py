@@ -191,8 +191,7 @@ class Flusher:
             if copy.key not in known:
                 self._copy_data(each, copy.key)
         index = self._near.index_bytes(file)
-        _native.checkpoint_write_small(self._far.native, there.index_key, index)
-        self._far.check_written(there.index_key, index, self._options.check)
+        self._far.write_index(there.index_key, index, self._options.check)
 
     def _copy_data(self, file: DataFile | EarlierFile, key: str) -> None:
         near, far, options = self._near.native, self._far.native, self._options

@@ -77,7 +77,7 @@ class Boxes:
                 (
                     piece.offset,
                     piece.length,
-                    piece.sums,
+                    piece.proofs,
                     width,
                     chunk.sizes,
                     start,

@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 _FORMAT, _VERSION = "headrace-checkpoint", 1
-_INDEX_MAGIC = b"HRCKPIX1"
+_INDEX_MAGIC, _SEALED_INDEX_MAGIC = b"HRCKPIX1", b"HRCKPIX2"
+_TAG_BYTES = 16
 _ROWS = np.dtype([("array", "<u4"), ("chunk", "<u4"), ("file", "<u4"), ("offset", "<u8"), ("length", "<u8")])
 
 
@@ -237,14 +238,21 @@ class Piece(NamedTuple):
     offset: int
     length: int
     sums: bytes
-    """A CRC32C (u32, little-endian) for each 16 KiB."""
+    """A CRC32C (u32, little-endian) for each 16 KiB, before they were encrypted."""
+    tags: bytes = b""
+    """Of an encrypted file: 16 bytes for each."""
+
+    @property
+    def proofs(self) -> bytes:
+        """What _native.checkpoint_read() takes."""
+        return self.sums + self.tags
 
 
 class Index:
     """Where the chunks that a rank has saved lie, by (array, chunk)."""
 
-    def __init__(self, rows: np.ndarray[Any, Any], sums: bytes) -> None:
-        self.rows, self.sums = rows, sums
+    def __init__(self, rows: np.ndarray[Any, Any], sums: bytes, tags: bytes) -> None:
+        self.rows, self.sums, self._tags = rows, sums, tags
         """Of all pieces: array, chunk, file, offset and length of each, and the sums of each in turn."""
         self._block = _native.checkpoint_sum_block_bytes()
         blocks = -(-rows["length"].astype(np.int64) // self._block)
@@ -252,7 +260,7 @@ class Index:
         self._rows = {
             (array, chunk): (file, offset, length, end, first)
             for (array, chunk, file, offset, length), end, first in zip(
-                rows.tolist(), (4 * np.cumsum(blocks)).tolist(), firsts.tolist(), strict=True
+                rows.tolist(), np.cumsum(blocks).tolist(), firsts.tolist(), strict=True
             )
         }
         self.files = 1 + int(rows["file"].max(initial=0))
@@ -264,7 +272,15 @@ class Index:
     def piece(self, array: int, chunk: int) -> Piece:
         """Raises KeyError."""
         file, offset, length, end, _ = self._rows[array, chunk]
-        return Piece(file, offset, length, self.sums[end - 4 * -(-length // self._block) : end])
+        first = end - -(-length // self._block)
+        return Piece(file, offset, length, self.sums[4 * first : 4 * end], self._tags_of(first, end))
+
+    def proofs(self, first: int, end: int) -> bytes:
+        """Of blocks, by their numbers among those of all pieces: see Piece."""
+        return self.sums[4 * first : 4 * end] + self._tags_of(first, end)
+
+    def _tags_of(self, first: int, end: int) -> bytes:
+        return self._tags[_TAG_BYTES * first : _TAG_BYTES * end]
 
     def first_block(self, array: int, chunk: int) -> int:
         """Number of a piece's first block of 16 KiB among those of all pieces that lie in the same file, in the
@@ -296,7 +312,9 @@ def encode_index(numbers: Sequence[tuple[int, int]], pieces: Sequence[Piece]) ->
     """``numbers``: (array, chunk) of each piece."""
     rows = np.array([(*each, *piece[:3]) for each, piece in zip(numbers, pieces, strict=True)], _ROWS)
     all_sums = b"".join(piece.sums for piece in pieces)
-    body = _INDEX_MAGIC + struct.pack("<QQ", len(rows), len(all_sums) // 4) + rows.tobytes() + all_sums
+    all_tags = b"".join(piece.tags for piece in pieces)
+    magic = _SEALED_INDEX_MAGIC if all_tags else _INDEX_MAGIC
+    body = magic + struct.pack("<QQ", len(rows), len(all_sums) // 4) + rows.tobytes() + all_sums + all_tags
     return body + struct.pack("<I", _native.crc32c(body))
 
 
@@ -308,16 +326,18 @@ def index_sum(data: bytes) -> int:
 def decode_index(data: bytes, where: str) -> Index:
     """Raises CorruptError."""
     head = len(_INDEX_MAGIC) + 16
-    if len(data) < head + 4 or data[:8] != _INDEX_MAGIC:
+    if len(data) < head + 4 or data[:8] not in (_INDEX_MAGIC, _SEALED_INDEX_MAGIC):
         raise CorruptError(f"{where}: is no index of a checkpoint's data file")
     rows, sums = struct.unpack_from("<QQ", data, 8)
-    if len(data) != head + rows * _ROWS.itemsize + sums * 4 + 4:
+    tag_bytes = 0 if data[:8] == _INDEX_MAGIC else sums * _TAG_BYTES
+    if len(data) != head + rows * _ROWS.itemsize + sums * 4 + tag_bytes + 4:
         raise CorruptError(f"{where}: has another length than it says")
     if struct.unpack_from("<I", data, len(data) - 4)[0] != _native.crc32c(memoryview(data)[:-4]):
         raise CorruptError(f"{where}: the index does not match its CRC32C")
     table = np.frombuffer(data, _ROWS, rows, head)
     first = head + rows * _ROWS.itemsize
-    index = Index(table, data[first : first + sums * 4])
+    last = first + sums * 4
+    index = Index(table, data[first:last], data[last : last + tag_bytes])
     blocks = int((-(-table["length"].astype(np.int64) // _native.checkpoint_sum_block_bytes())).sum())
     if blocks != sums:
         raise CorruptError(f"{where}: has {sums} sums for {blocks} blocks")

@@ -30,6 +30,7 @@ from headrace.checkpoint.reuse import Base
 from headrace.errors import (
     ChangedError,
     CorruptError,
+    DeniedError,
     HeadraceError,
     InvalidArgumentError,
     NotFoundError,
@@ -60,11 +61,20 @@ class _Needed(NamedTuple):
     keys: frozenset[str]
 
 
-class Place:
-    """The objects of a run's checkpoints, at a URL. Threads: any."""
+# What manifests and indexes are encrypted for: none is taken for the other.
+_MANIFEST, _INDEX = "headrace checkpoint manifest 1", "headrace checkpoint index 1"
+_SEALED = b"HRSEALED"
 
-    def __init__(self, store: Store) -> None:
-        self.store, self.url = store, store.url
+
+class Place:
+    """The objects of a run's checkpoints, at a URL. Threads: any.
+
+    :param key: manifests, indexes and data files are encrypted under it; None: they are not. What is otherwise is
+        a DeniedError.
+    """
+
+    def __init__(self, store: Store, key: _native.SealKey | None = None) -> None:
+        self.store, self.url, self.key = store, store.url, key
         self._known_needs: dict[tuple[str, str], _Needed] = {}
 
     @property
@@ -89,10 +99,32 @@ class Place:
                 f"{self.url}: has no checkpoint of step {step}; "
                 + (f"those of {', '.join(map(str, steps[-10:]))}" if steps else "nor any other")
             ) from None
-        manifest = Manifest.decode(data, f"{self.url}/{key}")
+        manifest = self._decode(data, f"{self.url}/{key}")
         if manifest.step != step:
             raise CorruptError(f"{self.url}/{key}: is the manifest of step {manifest.step}")
         return manifest
+
+    def encode(self, manifest: Manifest) -> bytes:
+        """As it lies here."""
+        data = manifest.encode()
+        return data if self.key is None else self.key.seal_text(_MANIFEST, data)
+
+    def _decode(self, data: bytes, where: str) -> Manifest:
+        """Raises DeniedError, CorruptError, UnsupportedError."""
+        try:
+            text = _native.open_text(self.key, _MANIFEST, data, where)
+        except DeniedError:
+            if data.startswith(_SEALED):
+                raise
+            Manifest.decode(data, where)  # What is no manifest at all is broken, and nobody's secret.
+            raise
+        return Manifest.decode(text, where)
+
+    def check_key(self) -> None:
+        """Raises DeniedError where what was saved here last is encrypted under another key, or in that it is."""
+        for step in self.candidates()[:1]:
+            with contextlib.suppress(NotFoundError, CorruptError, UnsupportedError):
+                self.manifest(step)
 
     def index(self, manifest: Manifest, rank: int) -> Index:
         """Of a data file. Raises CorruptError."""
@@ -104,21 +136,31 @@ class Place:
             )
         return index
 
+    def write_index(self, key: str, index: bytes, check: str) -> None:
+        """``check``: see check_written()."""
+        data = index if self.key is None else self.key.seal_text(_INDEX, index)
+        _native.checkpoint_write_small(self.native, key, data)
+        self.check_written(key, data, check)
+
     def index_bytes(self, file: DataFile) -> bytes:
-        """Raises CorruptError."""
+        """Not encrypted. Raises CorruptError."""
         try:
             data = self.store.get(file.index_key)
         except NotFoundError as error:
             raise CorruptError(
                 f"{self.url}/{file.index_key}: is missing, though the checkpoint has it"
             ) from error
+        try:
+            data = _native.open_text(self.key, _INDEX, data, f"{self.url}/{file.index_key}")
+        except DeniedError as error:
+            raise CorruptError(str(error)) from None  # Its manifest has the key that it was saved under.
         if index_sum(data) != file.index_crc32c:
             raise CorruptError(f"{self.url}/{file.index_key}: is not what was saved")
         return data
 
     def read(self, key: str, boxes: list[Any], only: Sequence[bytes] = ()) -> tuple[int, int]:
         """Reads boxes of a data file, or ``only`` some blocks of each; see _native.checkpoint_read()."""
-        return _native.checkpoint_read(self.native, key, "", boxes, only)
+        return _native.checkpoint_read(self.native, key, "", boxes, only, self.key)
 
     def commit(self, manifest: Manifest, *, overwrite: bool) -> str:
         """Makes a checkpoint of what was saved. Returns the version of its manifest; "": it is there, but the
@@ -126,7 +168,7 @@ class Place:
         would replace one that is pinned."""
         if overwrite:
             self.check_not_pinned(manifest.step)
-        key, data = step_key(manifest.step), manifest.encode()
+        key, data = step_key(manifest.step), self.encode(manifest)
         try:
             return _native.checkpoint_write_small(self.native, key, data, not overwrite)
         except HeadraceError as error:
@@ -199,7 +241,7 @@ class Place:
         """None: there is no manifest that can be read."""
         key = step_key(step)
         try:
-            return Manifest.decode(self.store.get(key), key)
+            return self._decode(self.store.get(key), f"{self.url}/{key}")
         except (NotFoundError, CorruptError, UnsupportedError):
             return None
 
@@ -234,7 +276,7 @@ class Place:
     def check_manifest(self, manifest: Manifest, check: str, replaced: Manifest | None) -> None:
         """The part of check_committed() that is about the manifest itself."""
         try:
-            self.check_written(step_key(manifest.step), manifest.encode(), check)
+            self.check_written(step_key(manifest.step), self.encode(manifest), check)
         except CorruptError:
             with contextlib.suppress(HeadraceError):
                 self._take_back(manifest.step, replaced)
@@ -261,7 +303,7 @@ class Place:
         """Deletes a manifest, unless another has replaced it."""
         key = step_key(manifest.step)
         with contextlib.suppress(HeadraceError):
-            if self._has(key, manifest.encode()):
+            if self._has(key, self.encode(manifest)):
                 self.store.delete(key)
 
     def check_written(self, key: str, data: bytes, check: str) -> None:
@@ -364,7 +406,7 @@ class Place:
                 break
             except ChangedError:
                 info = self.store.head(info.key)
-        manifest = Manifest.decode(data, f"{self.url}/{info.key}")
+        manifest = self._decode(data, f"{self.url}/{info.key}")
         return info.etag, _Needed(manifest.save, frozenset(each.key for each in manifest.earlier))
 
     def uploads(self) -> list[tuple[str, str, int]]:
@@ -481,7 +523,7 @@ class Nearest(Place):
     """Checkpoints of which some files lie on a local disk as well: what is there and whole is read there."""
 
     def __init__(self, near: Place, far: Place) -> None:
-        super().__init__(far.store)
+        super().__init__(far.store, far.key)
         self._near, self._far = near, far
 
     def manifest(self, step: int) -> Manifest:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
+
 from headrace import _native
 from headrace.checkpoint.earlier import verify_earlier
 from headrace.checkpoint.manifest import Index, Manifest, Piece
@@ -49,6 +51,9 @@ def find_damage(place: Place, manifest: Manifest) -> list[Damage]:
             index = None
         try:
             _native.checkpoint_verify_file(place.native, file.key, file.size, file.crc32c)
+            if place.key is not None and index is not None:
+                held = _pieces(place, manifest, rank, index, 0)
+                found += _bad_sealed_pieces(place, file.key, held, file.size)
         except NotFoundError:
             found.append(Damage(file.key, "", (), 0, file.size, "is missing"))
         except CorruptError as error:
@@ -76,8 +81,7 @@ def _damage_of_earlier(place: Place, manifest: Manifest, rank: int, index: Index
         if size < earlier.size:
             text = f"has {size} bytes instead of {earlier.size}"
             found.append(Damage(earlier.key, "", (), size, earlier.size, text))
-        held = [each for each in _pieces(place, manifest, rank, index) if each.piece.file == number]
-        found += _bad_pieces(place, earlier.key, held, size)
+        found += _bad_pieces(place, earlier.key, _pieces(place, manifest, rank, index, number), size)
     return found
 
 
@@ -91,7 +95,7 @@ def _locate(place: Place, manifest: Manifest, rank: int, index: Index | None, wh
         found.append(Damage(file.key, "", (), min(size, file.size), max(size, file.size), text))
     if index is None:
         return found or [Damage(file.key, "", (), 0, file.size, why)]
-    held = [each for each in _pieces(place, manifest, rank, index) if each.piece.file == 0]
+    held = _pieces(place, manifest, rank, index, 0)
     found += _bad_pieces(place, file.key, held, size)
     if found:
         return found
@@ -112,8 +116,12 @@ class _Held(NamedTuple):
     piece: Piece
 
 
-def _pieces(place: Place, manifest: Manifest, rank: int, index: Index) -> Iterator[_Held]:
-    """Of a rank."""
+def _pieces(place: Place, manifest: Manifest, rank: int, index: Index, file: int) -> list[_Held]:
+    """Of a rank, those that lie in that file of its index."""
+    return [each for each in _all_pieces(place, manifest, rank, index) if each.piece.file == file]
+
+
+def _all_pieces(place: Place, manifest: Manifest, rank: int, index: Index) -> Iterator[_Held]:
     for number, array in enumerate(manifest.arrays):
         for chunk_number, (chunk, owner) in enumerate(array.chunks):
             if owner == rank:
@@ -127,6 +135,12 @@ def _pieces(place: Place, manifest: Manifest, rank: int, index: Index) -> Iterat
 
 
 def _bad_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
+    """Bytes of a file that has ``size`` bytes."""
+    bad_pieces = _bad_plain_pieces if place.key is None else _bad_sealed_pieces
+    return bad_pieces(place, key, held, size)
+
+
+def _bad_plain_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
     """Blocks of the first ``size`` bytes of a file that do not match their sums, those side by side as one."""
     block = _native.checkpoint_sum_block_bytes()
     runs: dict[int, int] = {}
@@ -150,6 +164,26 @@ def _bad_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Da
         for first, last in _joined(sorted(bad[number])):
             begin, end = piece.offset + first * block, piece.offset + min(piece.length, last * block)
             found.append(Damage(key, array, offsets, begin, end, "does not match its CRC32C"))
+    return found
+
+
+def _bad_sealed_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
+    """Runs of an encrypted file's pieces of which some block does not match its tag, or ends behind the first
+    ``size`` bytes."""
+    memory = np.empty(_RUN_BYTES, np.uint8)
+    found = []
+    for each in held:
+        piece = each.piece
+        for at in range(0, piece.length, _RUN_BYTES):
+            count = min(_RUN_BYTES, piece.length - at)
+            begin = piece.offset + at
+            box = (1, [piece.length], [at], [count], memory.ctypes.data, [1])
+            try:
+                if begin + count > size:
+                    raise CorruptError("is missing")
+                place.read(key, [(piece.offset, piece.length, piece.proofs, *box)])
+            except CorruptError as error:
+                found.append(Damage(key, each.array, each.offsets, begin, begin + count, str(error)))
     return found
 
 

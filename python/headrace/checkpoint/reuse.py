@@ -50,6 +50,8 @@ class Known(NamedTuple):
     fingerprints: bytes
     values: tuple[int, bool]
     """See CheckpointWriter.finish()."""
+    tags: bytes = b""
+    """Of an encrypted file: see Piece."""
 
 
 class Base(NamedTuple):

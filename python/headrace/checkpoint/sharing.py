@@ -4,6 +4,10 @@ Data files are cut into stripes. Each rank tells which stripes it wants blocks o
 is read by one of these ranks, the one with the least so far. Readers are told which blocks others want, read
 their stripes in order, prove them, and hand them on in rounds, in which all ranks take part: so a rank that has
 failed is known to all in the next round, and nobody waits for it.
+
+Blocks of encrypted files are decrypted by who reads them, under the salt of that file and proved by their tags, and
+handed on in the clear: once for all, and between processes that all have the key. Who takes them proves them by their
+sums, which are of the bytes before they were encrypted, from an index that it has proved itself.
 """
 
 from __future__ import annotations
@@ -87,7 +91,7 @@ class _File:
         self.url = f"{boxes.place.url}/{self.key}"
         self.map = BlockMap(*boxes.named[file])
         self.rows = boxes.rows[file]
-        self.native = _native.CheckpointBoxes(self.rows)
+        self.native = _native.CheckpointBoxes(self.rows, boxes.place.key is not None)
         self.firsts = boxes.first_blocks[file]
         self.needed = [
             np.frombuffer(some, np.int64).reshape(-1, 2) + first

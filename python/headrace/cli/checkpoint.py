@@ -23,11 +23,11 @@ from headrace.checkpoint.place import Place
 from headrace.checkpoint.proving import Damage, find_damage
 from headrace.checkpoint.widened import read_array
 from headrace.cli.base import confirm, fail, shown
-from headrace.cli.checkpoint_common import many, opened, progress_bar, step_of
+from headrace.cli.checkpoint_common import CheckpointWhere, many, opened, progress_bar, step_of
 from headrace.cli.checkpoint_moving import convert, resume_upload
 from headrace.cli.checkpoint_text import array_row, tree_json, tree_lines
 from headrace.cli.common import print_json
-from headrace.cli.declare import DryRun, Json, Where
+from headrace.cli.declare import DryRun, Json
 from headrace.cli.library import add
 from headrace.errors import CorruptError, InvalidArgumentError, NotFoundError
 
@@ -46,7 +46,7 @@ LatestStep = Annotated[
 # --- Looking ---
 
 
-def ls(url: Url, *, where: Where, json: Json = False) -> int:
+def ls(url: Url, *, where: CheckpointWhere, json: Json = False) -> int:
     """List the checkpoints of a run: step, time, ranks, arrays, bytes, and what was given as metadata.
 
     Only the manifests are read. Exit code 1 when one of them is broken: `verify` then says more.
@@ -89,7 +89,7 @@ def info(
     depth: Annotated[
         int, typer.Option("--depth", min=0, help="Levels of the tree; what is deeper is summed up. 0: all.")
     ] = 0,
-    where: Where,
+    where: CheckpointWhere,
     json: Json = False,
 ) -> None:
     """Show what a checkpoint consists of: its tree with dtypes, shapes, bytes and shards of each array.
@@ -171,7 +171,7 @@ def cat(
     summary: Annotated[
         bool, typer.Option("--summary", help="Smallest, largest, mean, zeros, NaNs instead of the values.")
     ] = False,
-    where: Where,
+    where: CheckpointWhere,
     json: Json = False,
 ) -> None:
     """Give one array as .npy, every byte proved; or without NAME the tree and all other values as JSON.
@@ -247,7 +247,7 @@ def verify(
     step: LatestStep = "latest",
     *,
     every: Annotated[bool, typer.Option("--all", help="All checkpoints.")] = False,
-    where: Where,
+    where: CheckpointWhere,
     json: Json = False,
 ) -> int:
     """Read all bytes of a checkpoint and compare them with the sums made when it was saved. Exit code 1 when
@@ -327,7 +327,7 @@ def diff(
         bool,
         typer.Option("--read", help="Read arrays that were cut otherwise, whose sums cannot be compared."),
     ] = False,
-    where: Where,
+    where: CheckpointWhere,
     json: Json = False,
 ) -> int:
     """Compare two checkpoints: which arrays, values and metadata differ. Exit code 1 when any do.
@@ -397,7 +397,7 @@ def cp(
         str, typer.Option("--step", metavar="STEP", help="A number; default: latest.")
     ] = "latest",
     every: Annotated[bool, typer.Option("--all", help="All checkpoints.")] = False,
-    where: Where,
+    where: CheckpointWhere,
     json: Json = False,
 ) -> None:
     """Copy a checkpoint to another store. It is there when all of it was read back and is what was saved.
@@ -448,7 +448,7 @@ def gc(
     ] = "",
     dry_run: DryRun = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    where: Where,
+    where: CheckpointWhere,
     json: Json = False,
 ) -> None:
     """Delete what saves have left that never became a checkpoint: of jobs that another one has followed.
@@ -503,7 +503,7 @@ def pin(
     step: Step,
     *,
     remove: Annotated[bool, typer.Option("--remove", help="Take the pin away.")] = False,
-    where: Where,
+    where: CheckpointWhere,
     json: Json = False,
 ) -> None:
     """Keep a checkpoint for ever: no rule of `keep=`, no `delete()` and no save of the same step takes it.

@@ -6,19 +6,38 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Annotated
 
+from headrace import _native
 from headrace.checkpoint.place import Place
 from headrace.cli.bar import make_bar
-from headrace.cli.declare import Where
+from headrace.cli.declare import Where, option
 from headrace.errors import InvalidArgumentError, NotFoundError
 from headrace.store.store import Store
 
-__all__ = ["many", "opened", "progress_bar", "step_of"]
+__all__ = ["CheckpointWhere", "many", "opened", "progress_bar", "step_of"]
+
+
+class CheckpointWhere(Where):
+    """How the checkpoints of a command are reached and read."""
+
+    encryption_key: Annotated[
+        str | None,
+        option(
+            "--encryption-key",
+            metavar="SOURCE",
+            help="Of encrypted checkpoints: file:PATH, env:NAME or command:PROGRAM name the key.",
+            panel="Store",
+        ),
+    ] = None
 
 
 @contextmanager
-def opened(url: str, where: Where) -> Iterator[Place]:
-    place = Place(Store(url, **where.as_dict()))
+def opened(url: str, where: CheckpointWhere) -> Iterator[Place]:
+    options = where.as_dict()
+    source = options.pop("encryption_key", None)
+    key = None if source is None else _native.SealKey(source)
+    place = Place(Store(url, **options), key)
     try:
         yield place
     finally:

@@ -11,7 +11,7 @@ from headrace.base.units import format_bytes
 from headrace.checkpoint.converting import Conversion
 from headrace.checkpoint.copying import Copying, left_behind
 from headrace.cli.base import fail, shown
-from headrace.cli.checkpoint_common import many, opened, progress_bar
+from headrace.cli.checkpoint_common import CheckpointWhere, many, opened, progress_bar
 from headrace.cli.common import print_json
 from headrace.cli.declare import DryRun, Json, Where
 from headrace.errors import InvalidArgumentError
@@ -106,7 +106,7 @@ def resume_upload(
     url: Annotated[str, typer.Argument(metavar="URL", help="As given to Checkpointer().")],
     *,
     dry_run: DryRun = False,
-    where: Where,
+    where: CheckpointWhere,
     json: Json = False,
 ) -> int:
     """Bring checkpoints to their URL that a job has left on the local disk: what its next run would do first.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from headrace import _native
 from headrace.checkpoint.place import Place
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
@@ -13,12 +14,20 @@ from headrace.store.store import Store
 class ChosenPlace:
     """:param missing: what to say where no URL is known yet.
     :param options: of the store.
+    :param encryption_key: where the key is; None: nothing is encrypted.
     """
 
-    def __init__(self, url: str | os.PathLike[str] | None, missing: str, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        url: str | os.PathLike[str] | None,
+        missing: str,
+        options: dict[str, Any],
+        encryption_key: str | None,
+    ) -> None:
         self.url = None if url is None else os.fspath(url)
         self._missing = missing
         self._options = options
+        self._key = encryption_key
         self._place: Place | None = None
 
     def choose(self, url: str | os.PathLike[str] | None) -> None:
@@ -31,7 +40,8 @@ class ChosenPlace:
         if self.url is None:
             raise InvalidArgumentError(self._missing)
         if self._place is None:
-            self._place = Place(Store(self.url, **self._options))
+            key = None if self._key is None else _native.SealKey(self._key)
+            self._place = Place(Store(self.url, **self._options), key)
         return self._place
 
     def close(self) -> None:

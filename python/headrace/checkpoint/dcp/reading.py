@@ -48,6 +48,7 @@ class Reader(StorageReader):
     :param step: default: the one that was saved last.
     :param memory: bytes for what is on its way from the store.
     :param allow_pickle: values that Checkpointer has pickled are loaded, which runs what they say.
+    :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
     Threads: one load at a time.
@@ -60,12 +61,13 @@ class Reader(StorageReader):
         step: int | None = None,
         memory: int | str = "2GiB",
         allow_pickle: bool = False,
+        encryption_key: str | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
         self._allow_pickle = allow_pickle
         self.step = None if step is None else check_step(step)
         missing = "nothing says what to load: Reader(url), or dcp.load(..., checkpoint_id=url, storage_reader=Reader())"
-        self._place = ChosenPlace(url, missing, {"memory": memory, **options})
+        self._place = ChosenPlace(url, missing, {"memory": memory, **options}, encryption_key)
         self._manifest: Manifest | None = None
         self._leaves: Leaves | None = None
         self._load_id = ""

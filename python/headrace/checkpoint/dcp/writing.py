@@ -98,6 +98,7 @@ class Writer(StorageWriter):
     :param part_bytes: of the uploads' parts.
     :param copy_threads: that copy the state.
     :param stage_timeout: seconds that ``dcp.async_save`` waits for the copy.
+    :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
     Planners that keep plans (``enable_plan_caching``) and saves without collectives are refused: UnsupportedError.
@@ -118,6 +119,7 @@ class Writer(StorageWriter):
         part_bytes: int = 16 << 20,
         copy_threads: int = 2,
         stage_timeout: float = 600.0,
+        encryption_key: str | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
         if check not in ("auto", "read", "none"):
@@ -127,7 +129,7 @@ class Writer(StorageWriter):
         self._watch = ValueWatch()
         self._metadata = dict(metadata or {})
         missing = "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, storage_writer=Writer())"
-        self._place = ChosenPlace(url, missing, {"memory": memory, **options})
+        self._place = ChosenPlace(url, missing, {"memory": memory, **options}, encryption_key)
         self._stage_timeout = stage_timeout
         self._synchronize_after_execute = True
         self._job = 0
