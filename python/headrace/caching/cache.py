@@ -12,6 +12,7 @@ from headrace.data.dataset import Dataset
 from headrace.errors import InvalidArgumentError
 from headrace.loader.loader import Loader
 from headrace.store import cache as store_cache
+from headrace.store.tiers import CACHE_OPTIONS
 
 __all__ = ["Cache", "WarmReport"]
 
@@ -41,6 +42,9 @@ class Cache(store_cache.Cache):
     :param directory: as given to ``cache=``. A directory without a cache is a NotFoundError.
     :param create: make one there instead.
     :param limit: as ``cache_limit=``, for what is added through this object.
+    :param key: as ``cache_key=``. Of an encrypted directory it is needed to :meth:`warm`, and to find in
+        :meth:`verify` what was changed on purpose; for the rest it is not.
+    :param share: as ``cache_share=``.
     """
 
     def warm(
@@ -68,13 +72,13 @@ class Cache(store_cache.Cache):
         :param progress: called now and then with the bytes that were there, that were fetched, and of all.
         :param options: of the Loader, or without ``batch_size`` of the Dataset.
         """
-        for name in ("cache", "cache_limit", "cache_mode"):
+        for name in (*CACHE_OPTIONS, "cache_mode"):
             if name in options:
                 raise InvalidArgumentError(f"{name}= is what warm() is about: leave it out")
         epochs = whole_number("epochs", epochs, 32)
         with ExitStack() as opened:
             needs: list[int] = []
-            options["cache"] = self.directory
+            options.update(cache=self.directory, cache_key=self._key or None)
             if batch_size is None:
                 for name in ("seed", "order", "shuffle"):
                     if name in options:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from headrace.base.units import parse_bytes, whole_number
 from headrace.errors import InvalidArgumentError
 from headrace.loader.loader import Loader
+from headrace.store.tiers import CACHE_OPTIONS
 
 __all__ = ["POLICIES", "Machine", "SimulatedCache", "Simulation", "simulate"]
 
@@ -79,7 +80,7 @@ def simulate(
     :param progress: called now and then with (batches so far, batches in all, 0).
     :param options: others of the Loader.
     """
-    for name in ("cache", "cache_limit", "cache_mode", "rank", "epochs"):
+    for name in (*CACHE_OPTIONS, "cache_mode", "rank", "epochs"):
         if name in options:
             raise InvalidArgumentError(f"{name}= is what is simulated: leave it out")
     epochs, ranks = whole_number("epochs", epochs, 32), ranks_per_node or world_size

@@ -62,6 +62,14 @@ class Run(OptionSet):
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="As given to cache= or --cache.")]
 
 
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--cache-key", metavar="SOURCE", help="Of an encrypted cache: file:PATH, env:NAME or command:PROGRAM."
+    ),
+]
+
+
 def _by_object(cache: Cache) -> list[dict[str, Any]]:
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     pins = cache.pins()
@@ -126,20 +134,23 @@ def stat(directory: Directory, *, json: Json = False) -> None:
     sys.stdout.write(
         f"{usage.extents} extents, {format_bytes(usage.data_bytes)} of data, {format_bytes(usage.file_bytes)} of files\n"
     )
+    if usage.key_id:
+        sys.stdout.write(f"encrypted under the key {usage.key_id}\n")
     for pin in pins:
         sys.stdout.write(f"pinned: {shown(pin)}\n")
 
 
-def verify(directory: Directory, *, json: Json = False) -> int:
+def verify(directory: Directory, *, cache_key: Key = None, json: Json = False) -> int:
     """Read every file of a cache and delete those that are broken. Exit code 1 when there were any.
 
-    Jobs check what they read, so this is for disks in doubt.
+    Jobs check what they read, so this is for disks in doubt. Of an encrypted cache the key finds also what was
+    changed on purpose.
 
     Examples:
 
     * `headrace cache verify /nvme/headrace`
     """
-    cache = Cache(directory)
+    cache = Cache(directory, key=cache_key)
     with console().status("reading") as line:
         check = cache.verify(lambda done: line.update(f"read {format_bytes(done)}"))
     if json:
@@ -195,6 +206,11 @@ def warm(
     cache_limit: Annotated[
         str | None, typer.Option("--cache-limit", metavar="SIZE", help="As the run will say, such as 2TB.")
     ] = None,
+    cache_key: Key = None,
+    cache_share: Annotated[
+        str | None,
+        typer.Option("--cache-share", metavar="group", help="Make a new directory for its group, too."),
+    ] = None,
     pin: Annotated[bool, typer.Option("--pin", help="And pin it, so that no other job evicts it.")] = False,
     memory: Memory = "1GiB",
     run: Run,
@@ -212,7 +228,7 @@ def warm(
 
     * `headrace cache warm s3://bucket/train --cache /nvme/headrace --cache-limit 2TB --batch-size 256 --world-size 8 --seed 7`
     """
-    into = Cache(cache, create=True, limit=cache_limit)
+    into = Cache(cache, create=True, limit=cache_limit, key=cache_key, share=cache_share)
     if pin:
         into.pin(url)
     progress = FillProgress(f"warming {url}")

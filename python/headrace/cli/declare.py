@@ -242,6 +242,24 @@ class DataWhere(Where):
             "--cache-limit", metavar="SIZE", help="Most that the cache may take, such as 2TB.", panel="Store"
         ),
     ] = None
+    cache_key: Annotated[
+        str | None,
+        option(
+            "--cache-key",
+            metavar="SOURCE",
+            help="Encrypt the cache's directory: file:PATH, env:NAME or command:PROGRAM name the key.",
+            panel="Store",
+        ),
+    ] = None
+    cache_share: Annotated[
+        str | None,
+        option(
+            "--cache-share",
+            metavar="group",
+            help="Make a new directory of the cache for its group, too.",
+            panel="Store",
+        ),
+    ] = None
 
 
 class FileFields(OptionSet):

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from headrace.fsspec.versions import Versions
 from headrace.store.store import Store
+from headrace.store.tiers import CACHE_OPTIONS
 
 # Web stores with a signature in the URL are one each.
 MOST_STORES = 64
-_OPENS_FILES = ("access_log", "cache", "cache_limit")
+_OPENS_FILES = ("access_log", *CACHE_OPTIONS)
 
 
 class Opened(NamedTuple):

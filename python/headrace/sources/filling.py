@@ -11,7 +11,7 @@ from headrace.base.progress import StatusLine
 from headrace.base.ranks import count_of, local_world_size
 from headrace.base.units import format_bytes, parse_bytes
 from headrace.errors import InvalidArgumentError
-from headrace.store.tiers import parse_tiers
+from headrace.store.tiers import CACHE_OPTIONS, parse_tiers
 
 if TYPE_CHECKING:
     from headrace.sources.source import Source
@@ -36,12 +36,12 @@ def check_cache_mode(mode: str, options: Mapping[str, Any]) -> None:
     if mode not in CACHE_MODES:
         raise InvalidArgumentError(f"cache_mode={mode!r} is unknown; there are {', '.join(CACHE_MODES)}")
     if mode == "none":
-        parse_tiers(options.get("cache"), options.get("cache_limit"))
+        parse_tiers(*(options.get(name) for name in CACHE_OPTIONS))
 
 
 def without_cache(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a store that is to stream."""
-    return {name: value for name, value in options.items() if name not in ("cache", "cache_limit")}
+    return {name: value for name, value in options.items() if name not in CACHE_OPTIONS}
 
 
 def _leaves(source: Source) -> Iterator[Source]:
@@ -55,10 +55,13 @@ def _leaves(source: Source) -> Iterator[Source]:
 def find_cache(source: Source, mode: str) -> _native.Cache:
     """The cache that all of a source is read through. Raises InvalidArgumentError where there is none, or are
     several."""
-    chosen = [
-        leaf.store_options.get("cache") or source.store_options.get("cache") for leaf in _leaves(source)
-    ]
-    found = {parse_tiers(choice).directory for choice in chosen}
+
+    def chosen(option: str) -> list[Any]:
+        return [
+            leaf.store_options.get(option) or source.store_options.get(option) for leaf in _leaves(source)
+        ]
+
+    found = {parse_tiers(choice).directory for choice in chosen("cache")}
     directories = {path for path in found if path}
     if len(directories) != 1 or len(found) != 1:
         what = (
@@ -67,7 +70,9 @@ def find_cache(source: Source, mode: str) -> _native.Cache:
             else "name a directory with cache="
         )
         raise InvalidArgumentError(f'cache_mode="{mode}" fills one cache with the whole dataset: {what}')
-    return _native.Cache(directories.pop())
+    # A directory has one key: the stores that are open have found out.
+    key = next((key for key in chosen("cache_key") if key), "")
+    return _native.Cache(directories.pop(), key=key)
 
 
 def node_share() -> tuple[int, int]:

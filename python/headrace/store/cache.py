@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headrace import _native
 from headrace.base.units import parse_bytes
 from headrace.errors import NotFoundError
+from headrace.store.tiers import parse_tiers
 
 
 class CachedExtent(NamedTuple):
@@ -31,13 +32,15 @@ class CacheUsage(NamedTuple):
     """Of objects."""
     file_bytes: int
     """With 4 KiB a file for its header: what ``cache_limit=`` bounds."""
+    key_id: str
+    """Of the key that it is encrypted under; ``""``: it is not."""
 
 
 class CacheCheck(NamedTuple):
     extents: int
     data_bytes: int
     broken: int
-    """Files that did not match their sums, and are deleted."""
+    """Files that did not match their sums, or were not encrypted under the key, and are deleted."""
 
 
 class Cache:
@@ -48,28 +51,38 @@ class Cache:
     :param directory: as given to ``cache=``. A directory without a cache is a NotFoundError.
     :param create: make one there instead.
     :param limit: as ``cache_limit=``, for what is added through this object.
+    :param key: as ``cache_key=``. Of an encrypted directory it is needed to :meth:`warm`, and to find in
+        :meth:`verify` what was changed on purpose; for the rest it is not.
+    :param share: as ``cache_share=``.
     """
 
     def __init__(
-        self, directory: str | os.PathLike[str], *, create: bool = False, limit: int | str | None = None
+        self,
+        directory: str | os.PathLike[str],
+        *,
+        create: bool = False,
+        limit: int | str | None = None,
+        key: str | None = None,
+        share: str | None = None,
     ) -> None:
         self.directory = os.path.abspath(directory)
         if not create and not os.path.isdir(os.path.join(self.directory, "v1")):
             raise NotFoundError(f"{self.directory}: no cache there; cache= of a Loader or Store makes one")
-        self._native = _native.Cache(self.directory, 0 if limit is None else parse_bytes(limit, "limit"))
+        tiers = parse_tiers({"directory": self.directory, "limit": limit}, cache_key=key, cache_share=share)
+        self._key = tiers.key
+        self._native = _native.Cache(self.directory, tiers.limit_bytes, tiers.key, tiers.is_group_shared)
 
     def usage(self) -> CacheUsage:
         """How much there is. Reads names alone: about 1 µs a file."""
-        found = self._native.usage()
-        return CacheUsage(found["extents"], found["data_bytes"], found["file_bytes"])
+        return CacheUsage(**self._native.usage())
 
     def extents(self) -> Iterator[CachedExtent]:
         """Every file, with its header read."""
         return (CachedExtent(*row) for row in self._native.extents())
 
     def verify(self, progress: Callable[[int], None] | None = None) -> CacheCheck:
-        """Reads every file and deletes those that do not match their sums. Jobs do the same for what they
-        read.
+        """Reads every file and deletes those that do not match their sums, or with ``key`` their tags. Jobs do
+        the same for what they read.
 
         :param progress: called now and then with the bytes read so far.
         """

@@ -118,6 +118,11 @@ class StoreOptions(TypedDict, total=False):
     cache_limit: int | str | None
     """Bytes that the files of the directory may take, such as "2TB"; default: all but a twentieth of the disk,
     at most 16 GiB, that stays free."""
+    cache_key: str | None
+    """Encrypts what the directory holds (AES-256-GCM): where the key is, as ``file:PATH``, ``env:NAME`` or
+    ``command:PROGRAM ARGUMENTS`` (docs/cache.md). Default: not encrypted."""
+    cache_share: str | None
+    """"group": where the directory is new, it is made for its group, too. Default: for its maker alone."""
 
 
 STORE_OPTIONS = OptionNames("Store", {"": ("memory", *StoreOptions.__annotations__)}, STORE_PEERS)
@@ -149,6 +154,8 @@ def open_native(
     access_log: str | os.PathLike[str] | None = None,
     cache: CacheChoice = None,
     cache_limit: int | str | None = None,
+    cache_key: str | None = None,
+    cache_share: str | None = None,
     access_key: str | None = None,
     secret_key: str | None = None,
     session_token: str | None = None,
@@ -170,7 +177,7 @@ def open_native(
     options["settings"] = given_settings(options.get("settings"))
     options.setdefault("control_directory", default_control_directory())
     options.setdefault("trusted_hosts", os.environ.get("HEADRACE_TRUSTED_HOSTS", ""))
-    tiers = parse_tiers(cache, cache_limit)
+    tiers = parse_tiers(cache, cache_limit, cache_key, cache_share)
     log = os.environ.get("HEADRACE_ACCESS_LOG", "") if access_log is None else os.fspath(access_log)
     return _native.Store(
         os.fspath(url),
@@ -181,6 +188,8 @@ def open_native(
         rank=recorded_rank(),
         cache=tiers.directory,
         cache_limit_bytes=tiers.limit_bytes,
+        cache_key=tiers.key,
+        cache_group=tiers.is_group_shared,
         cluster=list(tiers.cluster),
     )
 

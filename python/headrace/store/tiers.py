@@ -11,7 +11,9 @@ from urllib.parse import parse_qsl, urlsplit
 from headrace.base.units import parse_bytes
 from headrace.errors import InvalidArgumentError
 
-__all__ = ["CacheChoice", "Tiers", "parse_tiers"]
+__all__ = ["CACHE_OPTIONS", "CacheChoice", "Tiers", "parse_tiers"]
+
+CACHE_OPTIONS = ("cache", "cache_limit", "cache_key", "cache_share")
 
 CacheTier: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any]"
 CacheChoice: TypeAlias = "CacheTier | Sequence[CacheTier] | None"
@@ -30,12 +32,48 @@ class Tiers(NamedTuple):
     """Absolute; ``""``: none."""
     limit_bytes: int = 0
     """Of the directory; 0: what the disk has."""
+    key: str = ""
+    """Where the key of the directory is; ``""``: it is not encrypted."""
+    is_group_shared: bool = False
     cluster: tuple[tuple[str, dict[str, Any]], ...] = ()
     """Kind and options of each cache that nodes share, nearest first."""
 
 
-def parse_tiers(cache: CacheChoice, cache_limit: int | str | None = None) -> Tiers:
+def parse_tiers(
+    cache: CacheChoice,
+    cache_limit: int | str | None = None,
+    cache_key: str | None = None,
+    cache_share: str | None = None,
+) -> Tiers:
     """Raises InvalidArgumentError for what names no cache, and for an order that makes no sense."""
+    found = _with_limit(_parse_choice(cache), cache_limit)
+    is_group_shared = _is_group_shared(cache_share)
+    if cache_key is None and not is_group_shared:
+        return found
+    if not found.directory:
+        what = "cache_share=" if cache_key is None else "cache_key="
+        raise InvalidArgumentError(f"{what} is about the directory of a cache: name that with cache=")
+    if cache_key is not None and (not isinstance(cache_key, str) or not cache_key):
+        raise InvalidArgumentError("cache_key= names a key by file:PATH, env:NAME or command:PROGRAM")
+    if cache_key and found.cluster:
+        kinds = " and ".join(kind for kind, _ in found.cluster)
+        raise InvalidArgumentError(
+            f"cache_key= encrypts the directory alone, and cache= also names a {kinds}, which would hold the same "
+            "bytes as they are: leave out one of both"
+        )
+    return found._replace(key=cache_key or "", is_group_shared=is_group_shared)
+
+
+def _is_group_shared(cache_share: str | None) -> bool:
+    if cache_share not in (None, "group"):
+        raise InvalidArgumentError(
+            f'cache_share={cache_share!r}: "group" shares a new directory with its group; without, it is its '
+            "maker's alone"
+        )
+    return cache_share == "group"
+
+
+def _parse_choice(cache: CacheChoice) -> Tiers:
     found = Tiers()
     for tier in _as_list(cache):
         kind, options = _parse_tier(tier)
@@ -47,6 +85,10 @@ def parse_tiers(cache: CacheChoice, cache_limit: int | str | None = None) -> Tie
                     f"cache={tier!r}: there is one of this kind already, and there can be one"
                 )
             found = found._replace(cluster=(*found.cluster, (kind, options)))
+    return found
+
+
+def _with_limit(found: Tiers, cache_limit: int | str | None) -> Tiers:
     if cache_limit is None:
         return found
     if not found.directory:
