@@ -76,9 +76,10 @@ class Threads:
 class Counting(Place):
     """Counts what is read of data files, by thread."""
 
-    def __init__(self, store: hr.Store) -> None:
-        super().__init__(store)
+    def __init__(self, store: hr.Store, key: _native.SealKey | None = None) -> None:
+        super().__init__(store, key)
         self.read_bytes = Counter[str]()
+        self.calls = 0
         self.broken: Callable[[], bool] = lambda: False
 
     def read(self, key: str, boxes: list[Any], only: Sequence[bytes] = ()) -> tuple[int, int]:
@@ -86,6 +87,7 @@ class Counting(Place):
             raise hr.CorruptError(f"{key}: broken")
         totals = super().read(key, boxes, only)
         self.read_bytes[key] += totals[1]
+        self.calls += 1
         return totals
 
 
@@ -96,9 +98,11 @@ Wanted = tuple[int, Chunk]
 class Job:
     """Ranks that load boxes of one checkpoint together."""
 
-    def __init__(self, directory: Path, world: int, step: int = 1) -> None:
+    def __init__(
+        self, directory: Path, world: int, step: int = 1, key: _native.SealKey | None = None
+    ) -> None:
         self.world = world
-        self.places = [Counting(hr.Store(str(directory))) for _ in range(world)]
+        self.places = [Counting(hr.Store(str(directory)), key) for _ in range(world)]
         self.between = Threads.Between(world)
         values = Values()
         self.groups = [Group(rank, world, values, SECONDS) for rank in range(world)]
