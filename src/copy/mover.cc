@@ -246,11 +246,14 @@ void Mover::start_read(Unit&& unit, Slab slab) {
   request.key = item.from_key;
   request.etag = item.etag;
   request.version_id = item.version_id;
-  // Of a large object that goes to a store they were asked for before.
-  request.wants_details =
-      writer_ ? op->unit.part == 0 && KeptSettings::tells_files() : !op->unit.large;
   request.offset_bytes = op->unit.large ? op->unit.large->offset_of(op->unit.part) : 0;
   request.length_bytes = slab.bytes().size();
+  // Of a large object that goes to a store they were asked for before. Files have none: they are
+  // only told that, for which what a cache has need not be fetched.
+  request.wants_details = writer_ ? op->unit.part == 0 && KeptSettings::tells_files() &&
+                                        !source_->holds(item.from_key, item.etag,
+                                                        request.offset_bytes, request.length_bytes)
+                                  : !op->unit.large;
   request.slab = std::move(slab);
   request.tag = reinterpret_cast<std::uintptr_t>(op.release());
   unsent_.push(std::move(request));

@@ -282,9 +282,9 @@ bool CacheHandle::accept(Request& request) {
   const bool wants_version = request.etag.empty() &&
                              request.length_bytes >= tier_->least_unnamed_bytes() &&
                              !request.fresh_connection;
-  const bool is_plain = request.version_id.empty() && !request.wants_details;
-  const bool is_cached = is_ranged && fits && is_plain &&
-                         (wants_version || (!request.etag.empty() && !request.allow_short));
+  const bool may_keep = is_ranged && fits && request.version_id.empty() &&
+                        (wants_version || (!request.etag.empty() && !request.allow_short));
+  const bool is_cached = may_keep && !request.wants_details;
   std::size_t index = 0;
   Slot* accepted = nullptr;
   {
@@ -305,27 +305,30 @@ bool CacheHandle::accept(Request& request) {
     slot.was_short = request.allow_short;
     slot.is_write = request.op == Op::kPut;
     slot.asked_bytes = request.length_bytes;
-    slot.is_kept = is_cached;
+    // The store alone has details; what comes with them is kept for others.
+    slot.is_kept = is_cached || (may_keep && !wants_version);
     slot.is_cancelled = slot.is_inside = false;
     slot.submitted = tier_->clock().now();
     slot.patience = {};
-    if (is_cached) {
+    if (slot.is_kept) {
       slot.name = {tier::object_id(origin_, object_url(request.key), request.etag),
                    request.offset_bytes, request.length_bytes};
     }
     if (!is_cached) {
+      slot.request.slab_offset_bytes = request.slab_offset_bytes;
       request.tag = index;
       if (inner().submit({&request, 1}) == 0) {
         request.tag = slot.tag;
         return false;
       }
+      if (slot.is_kept) tier_->note_miss(slot.name.length_bytes);
       slot.is_inside = true;
       ++inside_count_;
     } else {
       slot.request = std::move(request);
       slot.request.tag = index;
     }
-    if (is_cached && !slot.wants_version) note_read(slot.name);
+    if (slot.is_kept && !slot.wants_version) note_read(slot.name);
     free_.pop_back();
     slot.is_used = true;
     ++used_count_;

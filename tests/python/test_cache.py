@@ -227,7 +227,7 @@ def test_the_command_line_looks_into_it(root: Path, tmp_path: Path, cli: Callabl
     assert cli("cache", "stat", str(tmp_path / "typo")).code == 1
 
 
-@pytest.mark.parametrize("command", ["cat", "verify"])
+@pytest.mark.parametrize("command", ["cat", "cp", "cp -r", "verify"])
 def test_commands_read_through_it(
     s3: simulator.Server, buckets: Path, tmp_path: Path, cli: Callable[..., Done], command: str
 ) -> None:

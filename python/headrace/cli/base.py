@@ -16,6 +16,7 @@ from headrace.errors import CancelledError, HeadraceError, InvalidArgumentError
 from headrace.store.repositories import split_repository
 from headrace.store.settings import ObjectSettings
 from headrace.store.store import Store
+from headrace.store.tiers import CACHE_OPTIONS
 from headrace.store.urls import without_secrets
 
 CANCELLED = 130
@@ -289,6 +290,8 @@ class Stores(Closing):
         if root not in stores:
             self._check_endpoint(root)
             options |= self.options_of(root)
+            if is_local(root):  # Copies read and write them in place, which a store with a cache is not.
+                options |= dict.fromkeys(CACHE_OPTIONS)
             shared = together.stores
             stores[root] = (
                 Store(root, memory=self._memory, **options)
