@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 """The cache on disk: how fast it gives back what it has, and what it costs where it has nothing.
 
-    bench/cache.py [--directory DIR] [--mib 1024] [--rounds 3] [--profiles none,s3-express,s3-standard]
+    bench/cache.py [--directory DIR] [--only reads,epochs,start] [--mib 1024] [--rounds 3]
+                   [--profiles none,s3-express,s3-standard] [--extents 1000000]
 
 `reads`: extents of 8 MiB, checked, beside fio's O_DIRECT reads of the same files by as many threads (unchecked). `epochs`: a loader over tokens of 4 KiB in MDS with
 and without a cache, in turns: the first epoch (nothing is there) and the second (everything is). CPU is this
-process's, the simulator runs in another. The directory should be on the disk that is to be measured.
+process's, the simulator runs in another. `start`: from the making of a loader to its first batch, in a new process,
+with an empty directory and with one of so many extents (headers without data, 4 KiB of a sparse file each): as another
+process left it; at its limit; and without its ledger, as after a loss. The directory should be on the disk that is to
+be measured.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -126,15 +131,19 @@ def epoch(loader: hr.Loader) -> tuple[float, float]:
     return time.perf_counter() - begin, time.process_time() - cpu
 
 
-def measure_epochs(scratch: Path, mib: int, rounds: int, profiles: list[str]) -> None:
-    samples = (mib << 20) // 4096
+def make_tokens(path: Path, samples: int) -> None:
     rng = np.random.default_rng(2)
     prepare.write(
         ({"tokens": rng.integers(0, 50_000, 1024, dtype=np.int32)} for _ in range(samples)),
-        str(scratch / "tokens" / "b"),
+        str(path),
         format="mds",
         shard_bytes="64MiB",
     )
+
+
+def measure_epochs(scratch: Path, mib: int, rounds: int, profiles: list[str]) -> None:
+    samples = (mib << 20) // 4096
+    make_tokens(scratch / "tokens" / "b", samples)
     for profile in profiles:
         found: dict[str, list[tuple[float, float]]] = {}
         for i, name in itertools.product(range(rounds), ("without", "with")):
@@ -154,19 +163,85 @@ def measure_epochs(scratch: Path, mib: int, rounds: int, profiles: list[str]) ->
             print(f"epochs  {profile:12} {name:18} {wall:6.2f} s {samples / cpu:10,.0f} samples/CPU s")
 
 
+def make_extents(cache: Path, count: int) -> int:
+    """Fills a cache with files that nobody will ask for. Returns their bytes, as the cache counts them."""
+    hr.Cache(cache, create=True)
+    rng = np.random.default_rng(3)
+    for bucket in range(4096):
+        folder = cache / "v1" / f"{bucket:03x}"
+        folder.mkdir(mode=0o700)
+        for i in range(count * bucket // 4096, count * (bucket + 1) // 4096):
+            file = os.open(
+                folder / f"{bucket:03x}{rng.bytes(14).hex()}{i % 16:x}-0-1000",
+                os.O_CREAT | os.O_WRONLY,
+                0o600,
+            )
+            os.ftruncate(file, 8192)
+            os.close(file)
+    (cache / "v1" / "ledger").unlink()
+    return 8192 * count
+
+
+FIRST_BATCH = """
+import sys, time, headrace as hr
+begin = time.perf_counter()
+with hr.Loader("s3://b", batch_size=64, memory="1GiB", **eval(sys.argv[1])) as loader:
+    next(iter(loader))["tokens"]
+    print(time.perf_counter() - begin)
+"""
+
+
+def measure_start(scratch: Path, rounds: int, extents: int) -> None:
+    make_tokens(scratch / "tokens" / "b", 16_384)
+    full = scratch / "full"
+    begin = time.perf_counter()
+    held = make_extents(full, extents)
+    made = time.perf_counter() - begin
+    begin = time.perf_counter()
+    assert hr.Cache(full).usage().extents == extents
+    counted = time.perf_counter() - begin
+    print(f"start   {extents:,} extents made in {made:.0f} s, counted in {counted:.2f} s")
+    found: dict[str, list[float]] = {}
+    for i, name in itertools.product(
+        range(rounds), ("empty", "full", "full, at its limit", "full, no ledger")
+    ):
+        options: dict[str, Any] = {"cache": str(full)}
+        if name == "empty":
+            options["cache"] = str(scratch / f"empty-{i}")
+        if name == "full, at its limit":
+            options["cache_limit"] = held
+        if name == "full, no ledger":
+            (full / "v1" / "ledger").unlink()
+        with served(scratch / "tokens", "none") as where:  # Another port: other objects.
+            command = [sys.executable, "-c", FIRST_BATCH, repr({**options, **where})]
+            done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found.setdefault(name, []).append(float(done.stdout))
+        hr.Cache(full).usage()  # Counts, where that was left to do.
+    for name, times in found.items():
+        spread = f"({1000 * min(times):.0f} to {1000 * max(times):.0f})"
+        print(f"start   {name:20} {1000 * statistics.median(times):6.0f} ms to the first batch {spread}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--directory", default=None)
+    parser.add_argument("--only", default="reads,epochs", help="of reads, epochs, start")
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profiles", default="none,s3-express,s3-standard")
+    parser.add_argument("--extents", type=int, default=1_000_000)
     arguments = parser.parse_args()
+    parts = arguments.only.split(",")
     with tempfile.TemporaryDirectory(dir=arguments.directory) as scratch:
-        measure_reads(Path(scratch) / "reads", arguments.mib, arguments.rounds)
-        shutil.rmtree(Path(scratch) / "reads")
-        measure_epochs(Path(scratch), arguments.mib, arguments.rounds, arguments.profiles.split(","))
+        if "reads" in parts:
+            measure_reads(Path(scratch) / "reads", arguments.mib, arguments.rounds)
+            shutil.rmtree(Path(scratch) / "reads")
+        if "epochs" in parts:
+            measure_epochs(Path(scratch), arguments.mib, arguments.rounds, arguments.profiles.split(","))
+        if "start" in parts:
+            measure_start(Path(scratch), arguments.rounds, arguments.extents)
 
 
 if __name__ == "__main__":
