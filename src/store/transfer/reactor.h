@@ -86,6 +86,8 @@ class Reactor {
   void count_success(TransferOp& op, const Connection& connection, TimePoint now);
   void count_attempt(const Outcome& outcome) noexcept;
   void report(TimePoint now);
+  /// Its newest attempt waits from now on.
+  void await_answer(TransferOp& op, TimePoint now) noexcept;
   void stop_awaiting(TransferOp& op) noexcept;
   void check_late(TimePoint now);
   bool hedge(TransferOp& op, std::size_t late_count, TimePoint now);

@@ -54,11 +54,16 @@ void Reactor::on_started(TransferOp& op, TimePoint now) {
   if (!is_get(op) || options_.hedge_fraction <= 0) return;
   // Redirects, stale connections and missing credentials bring the same request here again.
   if (!std::exchange(op.is_counted, true)) hedging_.on_request();
-  op.late_from = op.first_sent = now;
-  op.answered_before = hedging_.answered();
+  op.first_sent = now;
   op.is_awaiting = true;
-  awaiting_[FirstByteTimes::class_of(op.request.length_bytes)].push_back(op);
+  await_answer(op, now);
   check_late_at_ = std::min(check_late_at_, now + kUnknownCheckInterval);
+}
+
+void Reactor::await_answer(TransferOp& op, TimePoint now) noexcept {
+  op.late_from = now;
+  op.answered_before = hedging_.answered();
+  awaiting_[FirstByteTimes::class_of(op.request.length_bytes)].push_back(op);
 }
 
 void Reactor::on_left_wire(TransferOp& op) noexcept {
@@ -185,11 +190,8 @@ bool Reactor::hedge(TransferOp& op, std::size_t late_count, TimePoint now) {
   }
   counters_.hedges.add(1);
   log_hedge(op, now);
-  op.late_from = now;
-  op.answered_before = hedging_.answered();
-  OpQueue& queue = awaiting_[FirstByteTimes::class_of(op.request.length_bytes)];
-  queue.remove(op);
-  queue.push_back(op);
+  awaiting_[FirstByteTimes::class_of(op.request.length_bytes)].remove(op);
+  await_answer(op, now);
   advance(*connection, connection->begin(op, now), now);
   return true;
 }
