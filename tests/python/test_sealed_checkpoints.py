@@ -3,7 +3,6 @@ file is decrypted under its own salt, and what is handed on is proved."""
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import test_checkpoint_sharing_differential as differential
 from conftest import where
 from test_checkpoint_differential import Training
 from test_checkpoint_sharing import SHAPES, Job, check, part, whole
+from test_sealed import MARK, shows, write_key
 
 import headrace as hr
 from headrace import _native, sim
@@ -22,20 +22,13 @@ from headrace.checkpoint import Checkpointer, sharing
 from headrace.checkpoint.proving import find_damage
 from headrace.checkpoint.sharing import OtherRankError
 
-MARK = b"these bytes are secret; "
 PAGE_BYTES = 40  # That tell the salt of a file, once for each call.
 WORLD = 3
 
 
-def make_key(path: Path) -> str:
-    path.write_text(secrets.token_hex(32))
-    path.chmod(0o600)
-    return f"file:{path}"
-
-
 @pytest.fixture
 def key(tmp_path: Path) -> str:
-    return make_key(tmp_path / "one.key")
+    return write_key(tmp_path / "one.key")
 
 
 @pytest.fixture
@@ -45,10 +38,6 @@ def run(tmp_path: Path) -> Path:
 
 def opened(url: Any, key: str, **options: Any) -> Checkpointer:
     return Checkpointer(url, differential=True, encryption_key=key, memory="64MiB", **options)
-
-
-def shows(path: Path, text: bytes) -> bool:
-    return any(text in each.read_bytes() for each in path.rglob("*") if each.is_file())
 
 
 # --- Pieces in files of earlier saves ---

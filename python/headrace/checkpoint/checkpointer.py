@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 
-from headrace import _native
 from headrace.base import live
 from headrace.base.option_names import OptionNames, named_options
 from headrace.base.units import parse_bytes
@@ -20,7 +19,7 @@ from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle
 from headrace.checkpoint.loading import Boxes, ReadTotals, read_all, read_into, verify
 from headrace.checkpoint.manifest import Manifest
-from headrace.checkpoint.place import Nearest, Place, check_step
+from headrace.checkpoint.place import Nearest, Place, check_step, read_key
 from headrace.checkpoint.reference import compare
 from headrace.checkpoint.retention import Keep, Kept
 from headrace.checkpoint.reuse import Reuse
@@ -132,7 +131,7 @@ class Checkpointer(live.Closing):
         self._share_reads, self._memory = share_reads, parse_bytes(memory)
         self._check_share_reads()
         self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check, check_mode(values))
-        key = None if encryption_key is None else _native.SealKey(encryption_key)
+        key = read_key(encryption_key)
         self._far = self._place = Place(Store(url, memory=memory, **options), key)
         self._near: Place | None = None
         self._reuse = Reuse() if differential else None

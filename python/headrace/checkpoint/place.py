@@ -40,7 +40,7 @@ from headrace.errors import (
 from headrace.store.store import Store
 from headrace.store.urls import local_path
 
-__all__ = ["Nearest", "Needs", "Place", "check_step"]
+__all__ = ["Nearest", "Needs", "Place", "check_step", "read_key"]
 
 
 class Needs(NamedTuple):
@@ -64,6 +64,11 @@ class _Needed(NamedTuple):
 # What manifests and indexes are encrypted for: none is taken for the other.
 _MANIFEST, _INDEX = "headrace checkpoint manifest 1", "headrace checkpoint index 1"
 _SEALED = b"HRSEALED"
+
+
+def read_key(source: str | None) -> _native.SealKey | None:
+    """The key that ``encryption_key=`` names. Raises DeniedError, InvalidArgumentError; see headrace/seal_key.h."""
+    return None if source is None else _native.SealKey(source)
 
 
 class Place:

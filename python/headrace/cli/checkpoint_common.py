@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-from headrace import _native
-from headrace.checkpoint.place import Place
+from headrace.checkpoint.place import Place, read_key
 from headrace.cli.bar import make_bar
 from headrace.cli.declare import Where, option
 from headrace.errors import InvalidArgumentError, NotFoundError
@@ -35,8 +34,7 @@ class CheckpointWhere(Where):
 @contextmanager
 def opened(url: str, where: CheckpointWhere) -> Iterator[Place]:
     options = where.as_dict()
-    source = options.pop("encryption_key", None)
-    key = None if source is None else _native.SealKey(source)
+    key = read_key(options.pop("encryption_key", None))
     place = Place(Store(url, **options), key)
     try:
         yield place

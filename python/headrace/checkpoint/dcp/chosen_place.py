@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from headrace import _native
-from headrace.checkpoint.place import Place
+from headrace.checkpoint.place import Place, read_key
 from headrace.errors import InvalidArgumentError
 from headrace.store.store import Store
 
@@ -40,8 +39,7 @@ class ChosenPlace:
         if self.url is None:
             raise InvalidArgumentError(self._missing)
         if self._place is None:
-            key = None if self._key is None else _native.SealKey(self._key)
-            self._place = Place(Store(self.url, **self._options), key)
+            self._place = Place(Store(self.url, **self._options), read_key(self._key))
         return self._place
 
     def close(self) -> None:
