@@ -253,9 +253,10 @@ class Checkpointer(live.Closing):
         self._end(manifest, handle)
 
     def _end(self, manifest: Manifest, handle: SaveHandle) -> None:
+        if self._group.rank == 0:
+            self._compare_with_last(manifest)  # Before the handle: who waits for it has then been told.
         handle._reach("remote", manifest)
         if self._group.rank == 0:
-            self._compare_with_last(manifest)
             self._saved[manifest.step] = self._keep.about(manifest)
             self._retire()
 
