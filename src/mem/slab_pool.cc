@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/mutex.h"
 #include "headrace/memory.h"
+#include "mem/page_toucher.h"
 #include "mem/shared_file.h"
 #include "mem/size_class.h"
 
@@ -87,6 +88,7 @@ class PoolImpl final : public SlabPool {
   explicit PoolImpl(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
   ~PoolImpl() override {
     HEADRACE_CHECK(used_bytes() == 0);
+    toucher_.end();
     for (std::uint32_t i = 0; i < kClassCount; ++i) {
       if (!is_single(i)) continue;
       for (std::byte* const slab : classes_[i].warm) ::munmap(slab, class_pitch_bytes(i));
@@ -184,6 +186,8 @@ class PoolImpl final : public SlabPool {
       if (slab == nullptr && unmap_free()) slab = take_fresh(index);
       if (slab == nullptr) return {};
       count(bytes);
+      // Not spans: nobody knows how much of one will be used.
+      if (is_single(index) && !is_shared(index)) toucher_.touch({slab, size_bytes});
     }
     c.last_use = ++use_count_;
     return make_slab(slab, size_bytes, index);
@@ -211,6 +215,7 @@ class PoolImpl final : public SlabPool {
     SizeClass& c = classes_[index];
     std::byte* const slab = c.warm.back();
     c.warm.pop_back();
+    toucher_.forget(slab, class_bytes(index));
     if (is_shared(index)) {
       shared_.unmap(slab);
       --c.slab_count;
@@ -350,6 +355,7 @@ class PoolImpl final : public SlabPool {
   mutable Mutex mutex_;
   std::condition_variable room_;
   mem::SharedFile shared_ HEADRACE_GUARDED_BY(mutex_);
+  mem::PageToucher toucher_;
   std::array<SizeClass, kAllClassCount> classes_ HEADRACE_GUARDED_BY(mutex_);
   std::map<std::byte*, Span> spans_ HEADRACE_GUARDED_BY(mutex_);  ///< By their base.
   std::uint64_t use_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
