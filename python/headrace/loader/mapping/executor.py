@@ -37,6 +37,9 @@ class Executor(Protocol):
         """Takes a loader's next batch, and begins to work on it; None at the end of the epoch. Waits for the
         loader, and raises what it does."""
 
+    def is_done(self, number: int) -> bool:
+        """Whether it is known that a task is done. Does not look again."""
+
     def wait(self, number: int, seconds: float | None) -> bool:
         """Waits for a task, at most so long (None: until it is done); whether it is done. It may come back
         early. Ctrl-C ends the wait."""

@@ -230,9 +230,11 @@ class MappedLoader(Mappable["MappedLoader"], Facade):
 
     def _wait(self, task: int) -> None:
         """Until a task is done; meanwhile gives the workers what the loader brings."""
-        assert self._executor is not None
-        while not self._executor.wait(task, _SLICE_SECONDS if self._may_take() else None):
-            self._fill()
+        executor = self._executor
+        assert executor is not None
+        while not executor.is_done(task):
+            if not executor.wait(task, _SLICE_SECONDS if self._may_take() else None):
+                self._fill()
 
     def _mend(self) -> None:
         if self._is_torn:

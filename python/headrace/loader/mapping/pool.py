@@ -95,7 +95,8 @@ class Pool:
         self._deaths: dict[int, int] = {}  # By task.
         self._failed_starts = 0
         self._plan_fd = os.memfd_create("headrace-plan", os.MFD_CLOEXEC)
-        self._room, self._is_filling, self._mean_ns = room_of(count), True, 2 * _QUICK_NS
+        self._room, self._is_filling = room_of(count), True
+        self._is_quick, self._mean_ns = False, 2 * _QUICK_NS
         data = pack(plan)
         with open(self._plan_fd, "wb", closefd=False) as file:
             file.write(data)
@@ -110,11 +111,9 @@ class Pool:
     def wants(self, under_way: int) -> bool:
         """See Executor. Where functions are quick, takes batches by the half of its room, so that it does not
         wake a process for each."""
-        is_quick = self._mean_ns < _QUICK_NS
-        self._room = room_of(len(self._workers), is_quick)
         if under_way >= self._room:
             self._is_filling = False
-        elif not is_quick or 2 * under_way <= self._room:
+        elif 2 * under_way <= self._room or not self._is_quick:
             self._is_filling = True
         return self._is_filling
 
@@ -147,6 +146,10 @@ class Pool:
         if task.source == OF_ENGINE:
             return self._batches[task.number].fd, self._targets.by_number[task.target].fd
         return self._sources.by_number[task.source].fd, self._targets.by_number[task.target].fd
+
+    def is_done(self, number: int) -> bool:
+        """See Executor."""
+        return number in self._replies
 
     def wait(self, number: int, seconds: float | None) -> bool:
         """Waits for a task, at most so long; whether it is done. Raises UserCodeError where no worker can be
@@ -214,6 +217,9 @@ class Pool:
                 each.forget_source(task.source)
         self._meter.function_seconds += 1e-9 * reply.busy_ns
         self._mean_ns += (reply.busy_ns - self._mean_ns) // 8
+        if (self._mean_ns < _QUICK_NS) != self._is_quick:
+            self._is_quick = not self._is_quick
+            self._room = room_of(len(self._workers), self._is_quick)
         self._finish(task, reply)
 
     def _finish(self, task: Task, reply: Reply | Failure) -> None:

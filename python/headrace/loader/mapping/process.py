@@ -90,16 +90,19 @@ class WorkerProcess:
         self._send(task, fds_of)
 
     def _send(self, task: Task, fds_of: FdsOf) -> None:
-        is_new = task.source not in self._sources, task.target not in self._targets
         try:
-            if any(is_new):
-                task = task._replace(has_new_source=is_new[0], has_new_target=is_new[1])
-                fds = [fd for fd, is_sent in zip(fds_of(task), is_new, strict=True) if is_sent]
-                socket.send_fds(self.connection, [task.packed()], fds)
-            else:
+            if task.source in self._sources and task.target in self._targets:
                 self.connection.send(task.packed())
+            else:
+                self._send_with_fds(task, fds_of)
         except ConnectionError:
             return
+
+    def _send_with_fds(self, task: Task, fds_of: FdsOf) -> None:
+        is_new = task.source not in self._sources, task.target not in self._targets
+        task = task._replace(has_new_source=is_new[0], has_new_target=is_new[1])
+        fds = [fd for fd, is_sent in zip(fds_of(task), is_new, strict=True) if is_sent]
+        socket.send_fds(self.connection, [task.packed()], fds)
         self._sources.add(task.source)
         self._targets.add(task.target)
 
