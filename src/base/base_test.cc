@@ -154,6 +154,9 @@ TEST(Strings, ParseDecimalTakesTheWholeTextOnly) {
 TEST(Strings, TrimAndHex) {
   EXPECT_EQ(trim(" \ta b\t "), "a b");
   EXPECT_EQ(trim(" \t"), "");
+  EXPECT_EQ(trim("\n a\r\n"), "\n a\r\n");
+  EXPECT_EQ(trim("\n\t a \n b\r\n", kWhiteSpace), "a \n b");
+  EXPECT_EQ(trim("\r\n", kWhiteSpace), "");
   const std::byte bytes[] = {std::byte{0}, std::byte{0xaf}};
   EXPECT_EQ(to_hex(bytes), "00af");
   std::string back;

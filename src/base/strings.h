@@ -20,11 +20,14 @@ std::optional<T> parse_decimal(std::string_view text) noexcept {
   return value;
 }
 
-/// Without spaces and tabs at both ends.
-constexpr std::string_view trim(std::string_view text) noexcept {
-  const std::size_t first = text.find_first_not_of(" \t");
+/// What stands between words, ends of lines included.
+inline constexpr std::string_view kWhiteSpace = " \t\r\n";
+
+/// Without the characters of `set` at both ends: spaces and tabs, or what else is to go.
+constexpr std::string_view trim(std::string_view text, std::string_view set = " \t") noexcept {
+  const std::size_t first = text.find_first_not_of(set);
   if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+  return text.substr(first, text.find_last_not_of(set) - first + 1);
 }
 
 /// ASCII letters only.

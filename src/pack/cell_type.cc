@@ -170,10 +170,8 @@ Result<CellType> cell_type_of(const Column& column) {
 }
 
 Result<std::int64_t> parse_cell_integer(std::span<const std::byte> cell) {
-  constexpr std::string_view kSpaces = " \t\r\n";
   std::string_view text(reinterpret_cast<const char*>(cell.data()), cell.size());
-  const std::size_t first = std::min(text.find_first_not_of(kSpaces), text.size());
-  text = text.substr(first, text.find_last_not_of(kSpaces) + 1 - first);
+  text = trim(text, kWhiteSpace);
   if (text.starts_with('+')) text.remove_prefix(1);
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);

@@ -37,13 +37,6 @@ struct Secret {
   ~Secret() { OPENSSL_cleanse(text.data(), text.size()); }
 };
 
-std::string_view strip(std::string_view text) noexcept {
-  constexpr std::string_view kSpace = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(kSpace);
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
-
 bool decode_hex(std::string_view text, SealKey::Bytes& out) {
   Secret decoded;
   decoded.text.reserve(out.size());
@@ -60,7 +53,7 @@ bool is_hex(std::string_view text) noexcept {
 /// `is_raw`: 32 bytes may be the key itself.
 Result<KeyPtr> parse_key(const std::string& source, std::string_view content, bool is_raw) {
   SealKey::Bytes bytes;
-  const std::string_view text = strip(content);
+  const std::string_view text = trim(content, kWhiteSpace);
   bool is_key = true;
   if (is_raw && content.size() == bytes.size() && !is_hex(content)) {
     std::memcpy(bytes.data(), content.data(), bytes.size());
@@ -109,7 +102,7 @@ Result<KeyPtr> run_command(const std::string& source, const std::string& command
   if (!answer) return std::move(answer).error().annotate("key " + source);
   const Secret output{std::move((*answer).output)};
   if ((*answer).exit_code != 0) {
-    const std::string_view said = strip((*answer).errors);
+    const std::string_view said = trim((*answer).errors, kWhiteSpace);
     return Status(Code::kDenied, "key " + source + ": the program ended with code " +
                                      std::to_string((*answer).exit_code) +
                                      (said.empty() ? "" : ": ") +

@@ -7,13 +7,13 @@
 // in 64 bits, and a line that is nested deeper than 64 is refused.
 #include "shard/codec/json_text.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "base/strings.h"
 
 namespace headrace::detail {
 namespace {
 
-constexpr std::string_view kBlanks = " \t\r\n";
 // Braces and brackets open at once in a value that is passed over.
 constexpr unsigned kMostOpen = 64;
 
@@ -111,7 +111,7 @@ std::size_t plain_bytes(std::string_view text) {
 }  // namespace
 
 char JsonText::peek() noexcept {
-  const std::size_t at = rest_.find_first_not_of(kBlanks);
+  const std::size_t at = rest_.find_first_not_of(kWhiteSpace);
   rest_.remove_prefix(at == std::string_view::npos ? rest_.size() : at);
   return rest_.empty() ? '\0' : rest_.front();
 }
@@ -211,14 +211,10 @@ void unescape(std::string_view inner, std::span<std::byte> out) noexcept {
 }
 
 std::string_view trim_json_line(std::string_view line) noexcept {
-  const auto skip_blanks = [&line] {
-    line.remove_prefix(std::min(line.find_first_not_of(kBlanks), line.size()));
-  };
-  skip_blanks();
+  line = trim(line, kWhiteSpace);
   // Some writers put a byte order mark before the first line.
   if (line.starts_with("\xef\xbb\xbf")) line.remove_prefix(3);
-  skip_blanks();
-  return line.substr(0, line.find_last_not_of(kBlanks) + 1);
+  return trim(line, kWhiteSpace);
 }
 
 JsonFields::JsonFields(std::string_view line) noexcept : text_(line), is_open_(text_.take('{')) {}

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "base/strings.h"
 #include "shard/codec/json_reader.h"
 #include "shard/codec/json_text.h"
 
@@ -37,7 +38,7 @@ Status check_index_json(const Store& store, std::string_view json) {
   const std::string_view remedy =
       "the shards beside it cannot be read without it; `headrace index --rebuild` makes one from "
       "MDS shards, format= says what the folder holds if this is no index of a dataset";
-  if (json.find_first_not_of(" \t\r\n") == std::string_view::npos)
+  if (trim(json, kWhiteSpace).empty())
     return Status(Code::kCorrupt, fmt::format("{}: is empty: {}", url, remedy));
   simdjson::dom::parser parser;
   if (auto root = parse_json(parser, json); !root) {

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <pugixml.hpp>
 
+#include "base/strings.h"
 #include "store/vendor/xml_errors.h"
 
 namespace headrace::gcs {
@@ -76,10 +77,9 @@ std::span<const ErrorRow> error_table() noexcept { return kTable; }
 
 ErrorBody parse_error_body(std::string_view body) {
   ErrorBody error;
-  const std::size_t start = body.find_first_not_of(" \t\r\n");
-  if (start == std::string_view::npos) return error;
-  if (body[start] == '{') {
-    const auto json = nlohmann::json::parse(body.substr(start), nullptr, false);
+  body = trim(body, kWhiteSpace);
+  if (body.starts_with('{')) {
+    const auto json = nlohmann::json::parse(body, nullptr, false);
     if (json.is_object() && json.contains("error") && json["error"].is_object()) {
       const auto& inner = json["error"];
       if (inner.contains("message") && inner["message"].is_string())
@@ -88,7 +88,7 @@ ErrorBody parse_error_body(std::string_view body) {
     return error;
   }
   pugi::xml_document document;
-  document.load_buffer(body.data() + start, body.size() - start);
+  document.load_buffer(body.data(), body.size());
   const pugi::xml_node root = document.child("Error");
   error.code = root.child_value("Code");
   error.message = root.child_value("Message");

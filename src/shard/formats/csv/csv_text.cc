@@ -1,7 +1,8 @@
 #include "shard/formats/csv/csv_text.h"
 
-#include <algorithm>
 #include <cstring>
+
+#include "base/strings.h"
 
 namespace headrace::detail {
 
@@ -44,11 +45,6 @@ bool CsvText::take_quoted(CsvField& field) noexcept {
   return false;
 }
 
-std::string_view trim_csv_record(std::string_view record) noexcept {
-  constexpr std::string_view kEnds = "\r\n";
-  const std::size_t first = record.find_first_not_of(kEnds);
-  if (first == std::string_view::npos) return {};
-  return record.substr(first, record.find_last_not_of(kEnds) - first + 1);
-}
+std::string_view trim_csv_record(std::string_view record) noexcept { return trim(record, "\r\n"); }
 
 }  // namespace headrace::detail

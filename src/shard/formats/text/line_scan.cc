@@ -2,14 +2,9 @@
 
 #include <cstring>
 
+#include "base/strings.h"
+
 namespace headrace::detail {
-namespace {
-
-bool has_text(std::string_view line) {
-  return line.find_first_not_of(" \t\r\n") != std::string_view::npos;
-}
-
-}  // namespace
 
 Status LineScan::feed(std::span<const std::byte> bytes) {
   std::string_view rest(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -19,7 +14,7 @@ Status LineScan::feed(std::span<const std::byte> bytes) {
         newline == nullptr ? rest.size() : static_cast<std::size_t>(newline - rest.data()) + 1;
     const std::string_view part = rest.substr(0, length);
     has_bytes_ = true;
-    if (kind_ == TextKind::kJson && !has_text_) has_text_ = has_text(part);
+    if (kind_ == TextKind::kJson && !has_text_) has_text_ = !trim(part, kWhiteSpace).empty();
     if (is_looking_ && line_.size() <= kMostLookedAtBytes)
       line_ += part.substr(0, kMostLookedAtBytes + 1 - line_.size());
     offset_ += length;

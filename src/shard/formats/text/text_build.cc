@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/strings.h"
 #include "shard/formats/text/array_scan.h"
 #include "shard/formats/text/line_scan.h"
 #include "shard/formats/text/text_driver.h"
@@ -104,8 +105,7 @@ Result<TextForm> find_form(const BuildContext& context, const std::vector<Object
     if (!read) return read.error().clone();
     const std::vector<std::byte>& head = *read;
     const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-    const std::size_t first = text.find_first_not_of(" \t\r\n");
-    if (first == std::string_view::npos) continue;
+    if (trim(text, kWhiteSpace).empty()) continue;
     if (looks_like_json_array(head) && !is_json_name(object.key))
       return TextForm{TextKind::kJson, true};
     // Lines of JSON that are no objects look like any text.
