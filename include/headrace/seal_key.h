@@ -21,7 +21,7 @@ namespace headrace {
 /// 256 bits, which are wiped when it goes.
 class SealKey {
  public:
-  static constexpr std::size_t kBytes = 32;
+  static constexpr std::size_t kBytes = 32, kIdBytes = 8;
   using Bytes = std::array<std::byte, kBytes>;
 
   explicit SealKey(std::span<const std::byte, kBytes> bytes);
@@ -44,7 +44,8 @@ class SealKey {
                                                      const Environment& environment,
                                                      std::stop_token stop = {});
 
-  /// 16 hexadecimal digits that tell keys apart and say nothing of them: HKDF-SHA256 of the key.
+  /// The hexadecimal digits of kIdBytes that tell keys apart and say nothing of them: HKDF-SHA256
+  /// of the key.
   const std::string& id() const noexcept { return id_; }
 
   /// A key for one use: HKDF-SHA256 (RFC 5869) with `salt`, and `purpose` as info. Whoever has it

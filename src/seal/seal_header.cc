@@ -11,8 +11,7 @@ namespace {
 constexpr std::string_view kMagic = "HRSEALED";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kIdAt = 16;
-constexpr std::size_t kIdBytes = 8;
-constexpr std::size_t kSaltAt = kIdAt + kIdBytes;
+constexpr std::size_t kSaltAt = kIdAt + SealKey::kIdBytes;
 
 }  // namespace
 
@@ -35,7 +34,7 @@ Result<Salt> read_seal_header(std::string_view bytes, const SealKey* key) {
   const auto* const at = reinterpret_cast<const std::byte*>(bytes.data());
   if (load_le<std::uint32_t>(at + kMagic.size()) != kVersion)
     return Status(Code::kUnsupported, "is encrypted in a way that this version does not know");
-  const std::string id = to_hex(bytes.substr(kIdAt, kIdBytes));
+  const std::string id = to_hex(bytes.substr(kIdAt, SealKey::kIdBytes));
   if (key == nullptr)
     return Status(Code::kDenied, "is encrypted under the key " + id + "; say where that is");
   if (key->id() != id)

@@ -14,7 +14,6 @@
 namespace headrace {
 namespace {
 
-constexpr std::size_t kIdBytes = 8;
 constexpr std::string_view kIdPurpose = "headrace key id";
 
 const unsigned char* octets(std::span<const std::byte> bytes) noexcept {

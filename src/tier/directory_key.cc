@@ -25,7 +25,7 @@ namespace {
 
 constexpr const char* kFile = "key-id";
 constexpr std::string_view kBefore = "AES-256-GCM 1 ";
-constexpr std::size_t kIdDigits = 16;
+constexpr std::size_t kIdDigits = 2 * SealKey::kIdBytes;
 
 /// Nullopt: there is none.
 Result<std::optional<std::string>> read_id(int root) {

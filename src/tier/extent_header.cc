@@ -21,8 +21,7 @@ constexpr std::uint64_t kMostChunks = 512;
 constexpr std::uint64_t kMostSealedChunks = 128;
 
 // What an encrypted file has between its sums and its texts.
-constexpr std::size_t kKeyIdBytes = 8;
-constexpr std::size_t kSaltAt = kKeyIdBytes;
+constexpr std::size_t kSaltAt = SealKey::kIdBytes;
 constexpr std::size_t kHeaderTagAt = kSaltAt + seal::kSaltBytes;
 constexpr std::size_t kTagsAt = kHeaderTagAt + seal::kTagBytes;
 constexpr std::uint64_t kHeaderBlock = UINT64_MAX;
@@ -104,7 +103,7 @@ void make_header(const ExtentInfo& info, std::span<std::byte> data, std::span<st
   store_le<std::uint32_t>(at + 60, add_text(header, end, info.url));
   if (sealer) {
     const std::string id = key_id_bytes(*key);
-    std::memcpy(at + seal_at, id.data(), kKeyIdBytes);
+    std::memcpy(at + seal_at, id.data(), id.size());
     std::copy(salt.begin(), salt.end(),
               header.begin() + static_cast<std::ptrdiff_t>(seal_at + kSaltAt));
     const std::size_t tag_at = seal_at + kHeaderTagAt;
@@ -143,7 +142,7 @@ Status ExtentHeader::check_key(const SealKey* key, std::optional<seal::Sealer>& 
   if (!is_sealed()) return corrupt("not encrypted");
   const auto fields = bytes_.subspan(seal_at());
   const std::string id = key_id_bytes(*key);
-  if (std::memcmp(fields.data(), id.data(), kKeyIdBytes) != 0) return corrupt("of another key");
+  if (std::memcmp(fields.data(), id.data(), id.size()) != 0) return corrupt("of another key");
   sealer.emplace(*key, kExtentPurpose, fields.subspan(kSaltAt, seal::kSaltBytes));
   const Page page = covered(bytes_, seal_at() + kHeaderTagAt);
   const KnownTag tag(fields.data() + kHeaderTagAt, seal::kTagBytes);
