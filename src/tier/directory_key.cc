@@ -59,11 +59,8 @@ Status write_id(int root, const std::string& id) {
 
 Result<bool> is_new(int root) {
   bool is_used = false;
-  HEADRACE_TRY(visit_names(root, [&](const char* path) {
-    const std::string_view name = path;
-    const bool is_bucket = name.size() == bucket_name(0).size() &&
-                           name.find_first_not_of("0123456789abcdef") == std::string_view::npos;
-    is_used = is_used || is_bucket || name == "ledger";
+  HEADRACE_TRY(visit_names(root, [&](std::string_view name) {
+    is_used = is_used || parse_bucket_name(name) || name == "ledger";
   }));
   return !is_used;
 }

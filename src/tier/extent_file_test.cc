@@ -194,6 +194,13 @@ TEST(ExtentNames, AreReadBackAndSpelledInOneWay) {
     EXPECT_FALSE(parse_file_name(bad)) << bad;
 }
 
+TEST(BucketNames, AreReadBackAndSpelledInOneWay) {
+  for (std::uint32_t bucket = 0; bucket < kBucketCount; ++bucket)
+    ASSERT_EQ(parse_bucket_name(bucket_name(bucket)), bucket);
+  for (const char* bad : {"", "0a", "0A3", "00a3", "0x3", "-a3", ".a3", "ledger"})
+    EXPECT_FALSE(parse_bucket_name(bad)) << bad;
+}
+
 TEST(ObjectIds, TellApartWhatDiffers) {
   const ObjectId id = object_id("h:1", "s3://b/k", "e");
   EXPECT_EQ(id, object_id("h:1", "s3://b/k", "e"));

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <iterator>
 #include <string_view>
@@ -138,10 +137,7 @@ Result<bool> ExtentIndex::refresh(std::uint32_t index, Bucket& bucket) {
 Result<std::vector<std::uint32_t>> ExtentIndex::existing_buckets() const {
   std::vector<std::uint32_t> found;
   HEADRACE_TRY(visit_names(root_, [&](std::string_view name) {
-    std::uint32_t bucket = 0;
-    const auto end = name.data() + name.size();
-    if (name.size() == 3 && std::from_chars(name.data(), end, bucket, 16).ptr == end)
-      found.push_back(bucket);
+    if (const auto bucket = parse_bucket_name(name)) found.push_back(*bucket);
   }));
   return found;
 }

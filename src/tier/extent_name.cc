@@ -10,6 +10,7 @@ namespace headrace::tier {
 namespace {
 
 constexpr std::size_t kIdDigits = 32;
+constexpr std::size_t kBucketDigits = 3;
 
 void append_hex(std::string& out, std::uint64_t value, std::size_t width) {
   std::array<char, 16> digits;
@@ -47,8 +48,14 @@ ObjectId object_id(std::string_view origin, std::string_view url, std::string_vi
 
 std::string bucket_name(std::uint32_t bucket) {
   std::string name;
-  append_hex(name, bucket, 3);
+  append_hex(name, bucket, kBucketDigits);
   return name;
+}
+
+std::optional<std::uint32_t> parse_bucket_name(std::string_view name) noexcept {
+  std::uint64_t bucket = 0;
+  if (name.size() != kBucketDigits || !parse_hex(name, true, bucket)) return std::nullopt;
+  return static_cast<std::uint32_t>(bucket);
 }
 
 std::string file_name(const ExtentName& extent) {

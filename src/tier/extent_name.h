@@ -32,6 +32,8 @@ inline std::uint32_t bucket_of(const ObjectId& object) noexcept {
 }
 /// "0a3".
 std::string bucket_name(std::uint32_t bucket);
+/// None for names of anything else.
+std::optional<std::uint32_t> parse_bucket_name(std::string_view name) noexcept;
 
 /// "<32 digits>-<offset>-<length>", all hexadecimal.
 std::string file_name(const ExtentName& extent);
