@@ -596,6 +596,8 @@ void DiskCache::append_metrics(MetricList& out) const {
   append_counter(out, "cache.failures", "calls", failures_.value());
   append_counter(out, "cache.pin_refusals", "extents", pin_refusals_.value());
   append_gauge(out, "cache.used_bytes", "bytes", static_cast<double>(ledger_->used_bytes()));
+  append_gauge(out, "cache.free_floor_bytes", "bytes",
+               static_cast<double>(options_.free_floor_bytes));
 }
 
 }  // namespace headrace::tier
