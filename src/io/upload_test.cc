@@ -71,6 +71,13 @@ class UploadTest : public ::testing::Test {
     EXPECT_TRUE(upload && (*upload)->begin().ok());
     return *std::move(upload);
   }
+  /// And nothing is left of it.
+  void expect_given_up(std::unique_ptr<StoreClient::Upload> upload) {
+    EXPECT_EQ(upload->finish().error().code(), Code::kCancelled);
+    upload.reset();
+    EXPECT_EQ(counts_->open, 0);
+    EXPECT_FALSE(is_there());
+  }
   bool is_there() { return client_->store().head("key").has_value(); }
 
   std::shared_ptr<CountingStore::Counts> counts_ = std::make_shared<CountingStore::Counts>();
@@ -109,10 +116,7 @@ TEST_F(UploadTest, CannotGoOnWithoutAPart) {
   for (int i = 0; i < 20 && status.ok(); ++i) status = upload->put(bytes_of("part"));
   EXPECT_EQ(status.code(), Code::kNotFound) << status.message();
   EXPECT_EQ(upload->put(bytes_of("part")).code(), Code::kCancelled);
-  EXPECT_EQ(upload->finish().error().code(), Code::kCancelled);
-  upload.reset();
-  EXPECT_EQ(counts_->open, 0);
-  EXPECT_FALSE(is_there());
+  expect_given_up(std::move(upload));
 }
 
 TEST_F(UploadTest, SaysThatMemoryIsHeldByOthers) {
@@ -133,10 +137,7 @@ TEST_F(UploadTest, IsNotFinishedAfterAPartWasInterrupted) {
     return {};
   });
   EXPECT_TRUE(other.ok());
-  EXPECT_EQ(upload->finish().error().code(), Code::kCancelled);
-  upload.reset();
-  EXPECT_EQ(counts_->open, 0);
-  EXPECT_FALSE(is_there());
+  expect_given_up(std::move(upload));
 }
 
 TEST_F(UploadTest, EndsWhenItIsCancelledOrTheClientIsClosed) {

@@ -1,8 +1,12 @@
 // What a server must do so that other people's clients can trust it: nothing is ignored silently.
+#include <array>
+
 #include "sim/server_fixture.h"
 
 namespace headrace::sim {
 namespace {
+
+using Case = std::array<const char*, 3>;
 
 class FaceTest : public ServerTest {
  protected:
@@ -15,25 +19,21 @@ class FaceTest : public ServerTest {
 
 TEST_F(FaceTest, UnknownParametersDoNothing) {
   write_file("b/k", "kept");
-  struct Case {
-    const char* method;
-    const char* path;
-    const char* query;
-  };
-  for (const Case& c : {Case{"PUT", "/b/k", "tagging="}, Case{"PUT", "/b/k", "acl="},
-                        Case{"PUT", "/b/k", "renameObject="}, Case{"PUT", "/b/k", "whatever=1"},
-                        Case{"PUT", "/b/k", "partNumber=1"}, Case{"PUT", "/b/k", "uploads="},
-                        Case{"PUT", "/b/k", "versionId=null"}, Case{"DELETE", "/b/k", "tagging="},
-                        Case{"DELETE", "/b/k", "versionId=abc"},
-                        Case{"DELETE", "/b/k", "versionId=null&versionId=abc"},
-                        Case{"GET", "/b/k", "versionId=abc"}, Case{"GET", "/b/k", "torrent="},
-                        Case{"PUT", "/other", "versioning="}, Case{"PUT", "/other", "anything="},
-                        Case{"DELETE", "/b", "intelligent-tiering="},
-                        Case{"DELETE", "/b", "lifecycle="}, Case{"GET", "/b", "allow-unordered=1"},
-                        Case{"GET", "/b", "delimiter=%2F&encoding-type=base64"}}) {
-    const TestResponse response = send(c.method, c.path, c.query);
-    EXPECT_EQ(response.status, 501) << c.method << ' ' << c.path << '?' << c.query;
-    EXPECT_EQ(response.xml("Code"), "NotImplemented") << c.query;
+  for (const auto& [method, path, query] :
+       {Case{"PUT", "/b/k", "tagging="}, Case{"PUT", "/b/k", "acl="},
+        Case{"PUT", "/b/k", "renameObject="}, Case{"PUT", "/b/k", "whatever=1"},
+        Case{"PUT", "/b/k", "partNumber=1"}, Case{"PUT", "/b/k", "uploads="},
+        Case{"PUT", "/b/k", "versionId=null"}, Case{"DELETE", "/b/k", "tagging="},
+        Case{"DELETE", "/b/k", "versionId=abc"},
+        Case{"DELETE", "/b/k", "versionId=null&versionId=abc"},
+        Case{"GET", "/b/k", "versionId=abc"}, Case{"GET", "/b/k", "torrent="},
+        Case{"PUT", "/other", "versioning="}, Case{"PUT", "/other", "anything="},
+        Case{"DELETE", "/b", "intelligent-tiering="}, Case{"DELETE", "/b", "lifecycle="},
+        Case{"GET", "/b", "allow-unordered=1"},
+        Case{"GET", "/b", "delimiter=%2F&encoding-type=base64"}}) {
+    const TestResponse response = send(method, path, query);
+    EXPECT_EQ(response.status, 501) << method << ' ' << path << '?' << query;
+    EXPECT_EQ(response.xml("Code"), "NotImplemented") << query;
   }
   EXPECT_EQ(client().get("/b/k").body, "kept");
   EXPECT_EQ(client().head("/other").status, 404);
@@ -44,12 +44,7 @@ TEST_F(FaceTest, UnknownParametersDoNothing) {
 
 TEST_F(FaceTest, UnknownFieldsDoNothing) {
   write_file("b/k", "kept");
-  struct Case {
-    const char* method;
-    const char* name;
-    const char* value;
-  };
-  for (const Case& c :
+  for (const auto& [method, name, value] :
        {Case{"PUT", "x-amz-write-offset-bytes", "4"}, Case{"PUT", "x-amz-rename-source", "b/x"},
         Case{"PUT", "x-amz-tagging", "a=b"}, Case{"PUT", "x-amz-storage-class", "GLACIER"},
         Case{"PUT", "x-amz-acl", "public-read"}, Case{"PUT", "x-amz-grant-read", "id=x"},
@@ -60,9 +55,9 @@ TEST_F(FaceTest, UnknownFieldsDoNothing) {
         Case{"PUT", "x-amz-copy-source-if-match", "\"x\""}, Case{"GET", "if-range", "\"x\""},
         Case{"DELETE", "if-none-match", "*"}, Case{"DELETE", "x-amz-mfa", "1 2"},
         Case{"DELETE", "if-unmodified-since", "Sun, 06 Nov 1994 08:49:37 GMT"}}) {
-    const TestResponse response = send(c.method, "/b/k", "", {{c.name, c.value}});
-    EXPECT_EQ(response.status, 501) << c.method << ' ' << c.name;
-    EXPECT_NE(response.xml("Message").find(c.name), std::string::npos) << response.body;
+    const TestResponse response = send(method, "/b/k", "", {{name, value}});
+    EXPECT_EQ(response.status, 501) << method << ' ' << name;
+    EXPECT_NE(response.xml("Message").find(name), std::string::npos) << response.body;
   }
   EXPECT_EQ(client().get("/b/k").body, "kept");
 }

@@ -69,33 +69,28 @@ TEST(ObjectSettings, VendorsRefuseWhatTheyLack) {
                            {"AWS_SECRET_ACCESS_KEY", "b"},
                            {"AZURE_STORAGE_KEY", "aaaa"},
                            {"GOOGLE_APPLICATION_CREDENTIALS", ""}};
-  const auto open = [&](const char* url, ObjectSettings settings) {
+  const auto open = [&](const char* url, const ObjectSettings& settings) {
     StoreOptions options;
     options.url = url;
     options.anonymous = std::string_view(url).starts_with("gs");
-    options.settings = std::move(settings);
+    options.settings = settings;
     auto store = open_store(options, environment);
     return store ? Code::kOk : store.error().code();
   };
-  ObjectSettings key_alone;
+  const auto expect_codes = [&](const ObjectSettings& settings, Code s3, Code google, Code azure) {
+    EXPECT_EQ(open("s3://b", settings), s3);
+    EXPECT_EQ(open("gs://bucket", settings), google);
+    EXPECT_EQ(open("az://account/container", settings), azure);
+  };
+  ObjectSettings key_alone, encryption, acl, hyphen;
   key_alone.encryption_key = "key";
-  EXPECT_EQ(open("s3://b", key_alone), Code::kInvalidArgument);
-  EXPECT_EQ(open("gs://bucket", key_alone), Code::kOk);
-  EXPECT_EQ(open("az://account/container", key_alone), Code::kUnsupported);
-  ObjectSettings encryption;
+  expect_codes(key_alone, Code::kInvalidArgument, Code::kOk, Code::kUnsupported);
   encryption.encryption = "AES256";
-  EXPECT_EQ(open("s3://b", encryption), Code::kOk);
-  EXPECT_EQ(open("gs://bucket", encryption), Code::kUnsupported);
-  EXPECT_EQ(open("az://account/container", encryption), Code::kUnsupported);
-  ObjectSettings acl;
+  expect_codes(encryption, Code::kOk, Code::kUnsupported, Code::kUnsupported);
   acl.acl = "bucket-owner-full-control";
-  EXPECT_EQ(open("s3://b", acl), Code::kOk);
-  EXPECT_EQ(open("gs://bucket", acl), Code::kOk);
-  EXPECT_EQ(open("az://account/container", acl), Code::kUnsupported);
-  ObjectSettings hyphen;
+  expect_codes(acl, Code::kOk, Code::kOk, Code::kUnsupported);
   hyphen.metadata = {{"my-key", "1"}};
-  EXPECT_EQ(open("s3://b", hyphen), Code::kOk);
-  EXPECT_EQ(open("az://account/container", hyphen), Code::kInvalidArgument);
+  expect_codes(hyphen, Code::kOk, Code::kOk, Code::kInvalidArgument);
 }
 
 }  // namespace

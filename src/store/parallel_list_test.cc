@@ -9,16 +9,18 @@
 #include <set>
 
 #include "base/random.h"
+#include "headrace/forwarding_store.h"
 #include "store/list_pager.h"
 #include "store/memory/memory_store.h"
 
 namespace headrace {
 namespace {
 
-/// Lists the keys it was made with by S3's rules and can do nothing else; counts.
-class ListedStore final : public Store {
+/// Lists the keys it was made with by S3's rules, and holds none of them; counts.
+class ListedStore final : public ForwardingStore {
  public:
-  explicit ListedStore(std::set<std::string> keys) : keys_(std::move(keys)) {
+  explicit ListedStore(std::set<std::string> keys)
+      : ForwardingStore(*open_memory_store(memory())), keys_(std::move(keys)) {
     traits_.can_start_after = true;
   }
 
@@ -64,29 +66,6 @@ class ListedStore final : public Store {
   std::function<void(ListPage&)> after;
 
   const StoreTraits& traits() const noexcept override { return traits_; }
-  const std::string& url() const noexcept override { return url_; }
-  std::size_t submit(std::span<Request>) override { return 0; }
-  std::size_t wait(std::span<Completion>, TimePoint, std::stop_token) override { return 0; }
-  void wake() noexcept override {}
-  void cancel(std::uint64_t) override {}
-  void stop() noexcept override {}
-  Result<std::unique_ptr<Store>> new_handle() override { return no(); }
-  Result<ObjectInfo> head(const std::string&, const CallOptions&) override { return no(); }
-  Status remove(const std::string&, const CallOptions&) override { return no(); }
-  Result<ObjectInfo> copy(const std::string&, const std::string&, const CallOptions&) override {
-    return no();
-  }
-  Result<std::string> create_upload(const std::string&, const CallOptions&) override {
-    return no();
-  }
-  Result<ObjectInfo> complete_upload(const std::string&, const std::string&,
-                                     std::span<const UploadedPart>, const CallOptions&) override {
-    return no();
-  }
-  Status abort_upload(const std::string&, const std::string&, const CallOptions&) override {
-    return no();
-  }
-  void append_metrics(MetricList&) const override {}
 
  private:
   struct Visit {
@@ -101,10 +80,16 @@ class ListedStore final : public Store {
     }
     ListedStore& store;
   };
-  static Status no() { return Status(Code::kUnsupported, "only listings"); }
+  static StoreOptions memory() {
+    StoreOptions options;
+    options.url = "memory://listed";
+    return options;
+  }
+  Result<std::unique_ptr<Store>> wrap(std::unique_ptr<Store>) override {
+    return Status(Code::kUnsupported, "has one handle");
+  }
 
   const std::set<std::string> keys_;
-  const std::string url_ = "listed://keys";
   StoreTraits traits_;
   Mutex mutex_;
   std::condition_variable changed_;

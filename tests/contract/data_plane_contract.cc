@@ -218,25 +218,27 @@ TEST_P(StoreContract, AMissingObjectIsNotFoundAndTheSlabComesBack) {
 }
 
 TEST_P(StoreContract, PutIfAbsentNeverReplaces) {
-  Request first = put_request("x", "first");
-  first.if_absent = true;
-  const Completion created = run_one(std::move(first));
-  ASSERT_TRUE(created.status.ok()) << created.status.message();
-  Request second = put_request("x", "second");
-  second.if_absent = true;
-  EXPECT_EQ(run_one(std::move(second)).status.code(), Code::kChanged);
+  const auto put_if_absent = [&](const char* text) {
+    Request request = put_request("x", text);
+    request.if_absent = true;
+    return run_one(std::move(request)).status;
+  };
+  const Status created = put_if_absent("first");
+  ASSERT_TRUE(created.ok()) << created.message();
+  EXPECT_EQ(put_if_absent("second").code(), Code::kChanged);
   EXPECT_EQ(get("x", 0, 5), "first");
 }
 
 TEST_P(StoreContract, PutIfMatchReplacesTheNamedVersionOnly) {
   const std::string first_etag = put("x", "first");
-  Request second = put_request("x", "second");
-  second.etag = first_etag;
-  const Completion replaced = run_one(std::move(second));
-  ASSERT_TRUE(replaced.status.ok()) << replaced.status.message();
-  Request third = put_request("x", "third");
-  third.etag = first_etag;
-  EXPECT_EQ(run_one(std::move(third)).status.code(), Code::kChanged);
+  const auto put_if_first = [&](const char* text) {
+    Request request = put_request("x", text);
+    request.etag = first_etag;
+    return run_one(std::move(request)).status;
+  };
+  const Status replaced = put_if_first("second");
+  ASSERT_TRUE(replaced.ok()) << replaced.message();
+  EXPECT_EQ(put_if_first("third").code(), Code::kChanged);
   EXPECT_EQ(get("x", 0, 6), "second");
 }
 

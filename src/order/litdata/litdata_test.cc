@@ -149,28 +149,31 @@ std::vector<LitDataChunk> even_chunks(std::size_t count, std::uint64_t size) {
   return chunks;
 }
 
-std::vector<std::int64_t> slots_of(const SampleList& list) {
-  std::vector<std::int64_t> out(list.size());
-  list.read(0, out);
+LitDataSpec full_shuffle() {
+  LitDataSpec spec;
+  spec.shuffle = "full";
+  return spec;
+}
+
+std::vector<std::int64_t> slots_of(const Result<std::shared_ptr<const SampleList>>& list) {
+  EXPECT_TRUE(list.has_value());
+  std::vector<std::int64_t> out(list ? (*list)->size() : 0);
+  if (list) (*list)->read(0, out);
   return out;
 }
 
 TEST(LitDataList, DealsBatchesRoundRobinOverWorkers) {
   LitDataSpec spec;
   // 12 items, one rank, two workers, batches of 2: each worker has 6 in sequence.
-  auto list = make_litdata_list(spec, even_chunks(3, 4), {1, 1, 2, 2}, 1);
-  ASSERT_TRUE(list.has_value());
-  EXPECT_EQ(slots_of(**list), (std::vector<std::int64_t>{0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11}));
+  const auto list = make_litdata_list(spec, even_chunks(3, 4), {1, 1, 2, 2}, 1);
+  EXPECT_EQ(slots_of(list), (std::vector<std::int64_t>{0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11}));
 }
 
 TEST(LitDataList, ResumesWhereEachWorkerWas) {
-  LitDataSpec spec;
-  spec.shuffle = "full";
+  const LitDataSpec spec = full_shuffle();
   const auto chunks = even_chunks(5, 7);
   const LitDataWorld world{1, 1, 2, 3};
-  auto whole = make_litdata_list(spec, chunks, world, 2);
-  ASSERT_TRUE(whole.has_value());
-  const auto all = slots_of(**whole);
+  const auto all = slots_of(make_litdata_list(spec, chunks, world, 2));
   for (const std::uint64_t batches : {0U, 1U, 2U, 3U, 5U}) {
     LitDataState state;
     state.epoch = 2;
@@ -178,32 +181,26 @@ TEST(LitDataList, ResumesWhereEachWorkerWas) {
     state.sample_in_epoch = state.num_samples_yielded;
     state.saved_by = world;
     state.initial = world;
-    auto rest = resume_litdata_list(spec, chunks, world, state);
-    ASSERT_TRUE(rest.has_value());
-    EXPECT_EQ(slots_of(**rest),
+    EXPECT_EQ(slots_of(resume_litdata_list(spec, chunks, world, state)),
               (std::vector<std::int64_t>(all.begin() + static_cast<std::ptrdiff_t>(3 * batches),
                                          all.end())));
   }
 }
 
 TEST(LitDataList, ResumesOnAnotherWorldWithoutLossOrRepeat) {
-  LitDataSpec spec;
-  spec.shuffle = "full";
+  const LitDataSpec spec = full_shuffle();
   const auto chunks = even_chunks(6, 8);
   const LitDataWorld first{2, 1, 1, 2};
-  auto whole = make_litdata_list(spec, chunks, first, 1);
-  ASSERT_TRUE(whole.has_value());
   std::vector<int> seen(48);
-  std::vector<std::int64_t> begun = slots_of(**whole);
+  std::vector<std::int64_t> begun = slots_of(make_litdata_list(spec, chunks, first, 1));
   begun.resize(16);
   LitDataState state;
   state.num_samples_yielded = 8;
   state.sample_in_epoch = 16;
   state.saved_by = first;
   state.initial = first;
-  auto rest = resume_litdata_list(spec, chunks, {4, 1, 2, 2}, state);
-  ASSERT_TRUE(rest.has_value());
-  for (const auto& part : {begun, slots_of(**rest)}) {
+  const auto rest = slots_of(resume_litdata_list(spec, chunks, {4, 1, 2, 2}, state));
+  for (const auto& part : {begun, rest}) {
     for (const std::int64_t id : part) {
       if (id >= 0) ++seen[static_cast<std::size_t>(id)];
     }

@@ -172,6 +172,14 @@ TEST(MosaicReplication, EqualsEveryReferenceCase) {
   }
 }
 
+MosaicSpec shuffle_of(const json& test) {
+  MosaicSpec spec;
+  spec.shuffle = test["shuffle"];
+  spec.shuffle_algo = test["algo"];
+  spec.shuffle_seed = test["seed"];
+  return spec;
+}
+
 std::vector<std::int64_t> all_slots(const SampleList& list) {
   std::vector<std::int64_t> slots(list.size());
   list.read(0, slots);
@@ -183,10 +191,7 @@ TEST(MosaicEpoch, EqualsEveryReferenceCase) {
   std::size_t served = 0;
   for (const json& test : cases) {
     SCOPED_TRACE(test.dump().substr(0, 900));
-    MosaicSpec spec;
-    spec.shuffle = test["shuffle"];
-    spec.shuffle_algo = test["algo"];
-    spec.shuffle_seed = test["seed"];
+    MosaicSpec spec = shuffle_of(test);
     spec.shuffle_block_size = test["block"];
     spec.sampling_method = test["sampling"];
     spec.sampling_granularity = test["granularity"];
@@ -215,10 +220,7 @@ TEST(MosaicEpoch, ServesWhatARealRunServes) {
   HEADRACE_REFERENCE_CASES(cases, "mosaic_served.json");
   for (const json& test : cases) {
     SCOPED_TRACE(test.dump().substr(0, 200));
-    MosaicSpec spec;
-    spec.shuffle = test["shuffle"];
-    spec.shuffle_algo = test["algo"];
-    spec.shuffle_seed = test["seed"];
+    MosaicSpec spec = shuffle_of(test);
     spec.shuffle_block_size = or_zero(test["block"]);
     spec.num_canonical_nodes = static_cast<std::uint32_t>(or_zero(test["canonical_nodes"]));
     MosaicStream stream;

@@ -73,6 +73,12 @@ class TransferTest : public testing::TestWithParam<PollerKind> {
     request.slab = *pool_->try_acquire(length_bytes);
     return request;
   }
+  /// A read of ten bytes that must end by then, whatever it waits for.
+  Completion read_within(std::chrono::milliseconds time) {
+    Request request = get(0, 10);
+    request.deadline = system_clock().now() + time;
+    return transfer(std::move(request));
+  }
   Request put(std::uint64_t length_bytes, std::string_view key = "object") {
     Request request = get(0, length_bytes);
     request.op = Op::kPut;
