@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "headrace/log.h"
+#include "base/log_capture.h"
 
 namespace headrace::auth {
 namespace {
@@ -149,33 +149,23 @@ TEST_F(RenewingToken, AFailedRenewalIsRepeatedWhileTheOldOneServes) {
   EXPECT_EQ(source_.fetches(), 3);
 }
 
-std::vector<std::string> logged() {
-  std::vector<std::string> lines;
-  process_log().take([&](const LogLine& line) {
-    const char* level = line.level == LogLevel::kWarning ? "warning" : "info";
-    lines.push_back(std::string(line.area) + " " + level + " " + line.text);
-  });
-  return lines;
-}
-
 TEST_F(RenewingToken, ItsRenewalsAndTheirFailuresAreLogged) {
-  process_log().set_level(LogLevel::kInfo);
+  LogCapture log(LogLevel::kInfo);
   source_.put(Token{"one", at(36'000)});
   EXPECT_EQ(text(0), "one");
-  EXPECT_THAT(logged(), testing::IsEmpty());
+  EXPECT_THAT(log.take(), testing::IsEmpty());
   source_.put(Status(Code::kDenied, "no"));
   std::vector<std::string> lines;
   while (lines.empty()) {
     EXPECT_EQ(text(35'100), "one");
-    lines = logged();
+    lines = log.take();
   }
-  EXPECT_THAT(lines, testing::ElementsAre("credentials warning token of x: could not be renewed: "
+  EXPECT_THAT(lines, testing::ElementsAre("credentials warning: token of x: could not be renewed: "
                                           "no; the present ones end in 900 s, next try in 60 s"));
   source_.put(Token{"two", at(72'000)});
   await_text(35'200, "two");
-  EXPECT_THAT(logged(), testing::ElementsAre("credentials info token of x: renewed, valid until "
-                                             "Thu, 01 Jan 1970 20:00:00 GMT"));
-  process_log().set_level(LogLevel::kOff);
+  EXPECT_THAT(log.take(), testing::ElementsAre("credentials info: token of x: renewed, valid "
+                                               "until Thu, 01 Jan 1970 20:00:00 GMT"));
 }
 
 TEST_F(RenewingToken, AnExpiredOneIsNotHandedOut) {

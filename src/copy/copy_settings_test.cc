@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "base/log_capture.h"
 #include "copy/copy_job_fixture.h"
 #include "copy/kept_settings.h"
 #include "copy/odd_store.h"
 #include "headrace/forwarding_store.h"
-#include "headrace/log.h"
 #include "io/submit_queue.h"
 
 namespace headrace {
@@ -43,19 +43,6 @@ class PoorStore final : public ForwardingStore {
 
 class CopySettingsTest : public CopyJobTest {
  protected:
-  CopySettingsTest() {
-    process_log().set_level(LogLevel::kInfo);
-    take_log();
-  }
-  ~CopySettingsTest() override {
-    take_log();
-    process_log().set_level(LogLevel::kOff);
-  }
-  static std::vector<std::string> take_log() {
-    std::vector<std::string> lines;
-    process_log().take([&](const LogLine& line) { lines.push_back(line.text); }, true);
-    return lines;
-  }
   static ObjectSettings some_settings() {
     ObjectSettings settings;
     settings.content_type = "text/csv";
@@ -85,6 +72,8 @@ class CopySettingsTest : public CopyJobTest {
     if (!info || !info->details) return std::nullopt;
     return info->details->settings;
   }
+
+  LogCapture log_{LogLevel::kInfo};
 };
 
 TEST_F(CopySettingsTest, CopiesBetweenStoresKeepTheSettingsOfTheContent) {
@@ -95,7 +84,7 @@ TEST_F(CopySettingsTest, CopiesBetweenStoresKeepTheSettingsOfTheContent) {
   EXPECT_EQ(copy(*from, *to, everything()).done_count, tree_.size());
   for (const auto& [key, text] : tree_) EXPECT_EQ(settings_of(*to, key), expected) << key;
   EXPECT_EQ(contents(*to), tree_);
-  EXPECT_THAT(take_log(), IsEmpty());
+  EXPECT_THAT(log_.take(), IsEmpty());
 }
 
 TEST_F(CopySettingsTest, TheTargetsOwnSettingsReplaceThoseOfTheSource) {
@@ -126,7 +115,7 @@ TEST_F(CopySettingsTest, WhatTheTargetCannotKeepIsLeftOutAndTold) {
   expected.content_language.clear();
   expected.metadata = {{"run", "17"}};
   for (const auto& [key, text] : tree_) EXPECT_EQ(settings_of(to, key), expected) << key;
-  const auto lines = take_log();
+  const auto lines = log_.take();
   ASSERT_FALSE(lines.empty());
   EXPECT_THAT(lines.back(), AllOf(HasSubstr("memory://poor"), HasSubstr("memory://with/"),
                                   HasSubstr("content_language, metadata the-owner")));
@@ -155,7 +144,7 @@ TEST_F(CopySettingsTest, FilesKeepNoneWhichIsTold) {
   fill_with(*from, some_settings());
   copy(*from, *to, everything());
   EXPECT_EQ(contents(*to), tree_);
-  const auto lines = take_log();
+  const auto lines = log_.take();
   EXPECT_THAT(lines, ::testing::Contains(AllOf(HasSubstr("content encoding"), HasSubstr("gzip"))));
   EXPECT_THAT(lines, ::testing::Contains(HasSubstr("user metadata")));
   // A type is nothing to tell: the name says it.
@@ -164,7 +153,7 @@ TEST_F(CopySettingsTest, FilesKeepNoneWhichIsTold) {
   const auto plain = open("memory://plain");
   fill_with(*plain, typed);
   copy(*plain, *files("other"), everything());
-  EXPECT_THAT(take_log(), IsEmpty());
+  EXPECT_THAT(log_.take(), IsEmpty());
 }
 
 /// An upload that holds all parts of the file "x.txt" and was begun with other settings than the

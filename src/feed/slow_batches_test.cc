@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "headrace/log.h"
+#include "base/log_capture.h"
 
 namespace headrace::feed {
 namespace {
@@ -19,9 +19,6 @@ TimePoint second(int s) { return TimePoint(std::chrono::hours(1) + seconds(s)); 
 
 class SlowBatchesTest : public testing::Test {
  protected:
-  SlowBatchesTest() { process_log().set_level(LogLevel::kWarning); }
-  ~SlowBatchesTest() override { process_log().set_level(LogLevel::kOff); }
-
   /// Lines after a wait of [from, until), of a read that was sent at once and answered at `first`.
   std::vector<std::string> after(int from, int first, int until, std::uint32_t attempts = 1) {
     BatchTimeline timeline;
@@ -36,23 +33,18 @@ class SlowBatchesTest : public testing::Test {
       ++names_;
       return std::string("s3://b/k [0, 8)");
     });
-    std::vector<std::string> lines;
-    process_log().take([&](const LogLine& line) {
-      EXPECT_EQ(line.level, LogLevel::kWarning);
-      EXPECT_EQ(line.area, "loader");
-      lines.push_back(line.text);
-    });
-    return lines;
+    return log_.take();
   }
 
+  LogCapture log_{LogLevel::kWarning};
   SlowBatches slow_;
   int names_ = 0;
 };
 
 TEST_F(SlowBatchesTest, SaysWhatWasWaitedForAndWhatToDo) {
   EXPECT_THAT(after(0, 10, 12),
-              ElementsAre("waited 12.0 s for a batch, 10.0 s of it for first bytes from s3://b/k "
-                          "[0, 8): " +
+              ElementsAre("loader warning: waited 12.0 s for a batch, 10.0 s of it for first bytes "
+                          "from s3://b/k [0, 8): " +
                           std::string(stall_advice(StallCause::kFirstByte).advice)));
 }
 

@@ -14,13 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/log_capture.h"
 #include "base/random.h"
 #include "base/small_files.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
 #include "headrace/cache.h"
 #include "headrace/forwarding_store.h"
-#include "headrace/log.h"
 #include "store/fault/fault_store.h"
 #include "store/memory/memory_store.h"
 #include "tier/extent_file.h"
@@ -141,12 +141,9 @@ class CacheStore : public ::testing::Test {
   }
   template <class Work>
   static std::vector<std::string> warnings_of(Work&& work) {
-    process_log().set_level(LogLevel::kWarning);
+    LogCapture log(LogLevel::kWarning);
     work();
-    std::vector<std::string> lines;
-    process_log().take([&](const LogLine& line) { lines.push_back(line.text); }, true);
-    process_log().set_level(LogLevel::kOff);
-    return lines;
+    return log.take();
   }
   std::vector<std::filesystem::path> files() const {
     std::vector<std::filesystem::path> out;
@@ -182,8 +179,11 @@ TEST_F(CacheStore, ADiskThatIsFullKeepsNothingAndSaysSoOnce) {
   const auto lines = warnings_of([&] { read_pieces(*store, **cache, "key", 4, kMiB, 2); });
   EXPECT_EQ(fetched_->load(), 8 * kMiB);
   EXPECT_TRUE(files().empty());
+  EXPECT_EQ(metric(**cache, "cache.free_floor_bytes"), static_cast<double>(UINT64_MAX - 1));
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0].find(directory_.path() + ": what is fetched is not kept"), 0U) << lines[0];
+  EXPECT_EQ(lines[0].find("cache warning: " + directory_.path() + ": what is fetched is not kept"),
+            0U)
+      << lines[0];
 }
 
 TEST_F(CacheStore, ADiskThatFailsKeepsNothingAndSaysSo) {
@@ -194,7 +194,7 @@ TEST_F(CacheStore, ADiskThatFailsKeepsNothingAndSaysSo) {
   const auto lines = warnings_of([&] { read_pieces(*store, *cache, "key", 2, kMiB, 1); });
   EXPECT_EQ(fetched_->load(), 2 * kMiB);
   ASSERT_EQ(lines.size(), 1U);
-  EXPECT_EQ(lines[0].find("1 failure of " + directory_.path()), 0U) << lines[0];
+  EXPECT_EQ(lines[0].find("cache warning: 1 failure of " + directory_.path()), 0U) << lines[0];
 }
 
 TEST_F(CacheStore, FetchesOnce) {

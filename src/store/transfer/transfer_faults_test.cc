@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "headrace/log.h"
+#include "base/log_capture.h"
 #include "store/transfer/scripted_server.h"
 #include "store/transfer/transfer_fixture.h"
 
@@ -16,6 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
+using testing::IsEmpty;
 using testing::MatchesRegex;
 
 class TransferFaultTest : public TransferTest {};
@@ -287,16 +288,8 @@ TEST_P(TransferFaultTest, ThrottledRequestSucceedsLater) {
   EXPECT_FALSE(transfer(get(0, 1000)).was_held_off);
 }
 
-std::vector<std::string> logged() {
-  std::vector<std::string> lines;
-  process_log().take(
-      [&](const LogLine& line) { lines.push_back(std::string(line.area) + ": " + line.text); },
-      true);
-  return lines;
-}
-
 TEST_P(TransferFaultTest, WhatIsRepeatedIsLoggedByStoreAndKind) {
-  process_log().set_level(LogLevel::kInfo);
+  LogCapture log(LogLevel::kInfo);
   options_.url = "fake://store?sig=secret";
   start([this](const SeenRequest& request, Peer& peer) {
     if (request.index < 2) return peer.send(ScriptedServer::head(503, 8) + "SlowDown");
@@ -304,17 +297,18 @@ TEST_P(TransferFaultTest, WhatIsRepeatedIsLoggedByStoreAndKind) {
     server_->answer(request, peer);
   });
   expect_content(transfer(get(0, 1000)), 0, 1000);
-  const auto lines = logged();
-  process_log().set_level(LogLevel::kOff);
+  const auto lines = log.take();
   ASSERT_EQ(lines.size(), 2U);
-  EXPECT_THAT(lines[0],
-              MatchesRegex("store: 2 requests to fake://store refused for their rate, and repeated "
-                           "more slowly, in the last [0-9]+ s, last: GET fake://object \\[0, "
-                           "1000\\): .*503.*, attempt 2 of 10, [0-9]+ ms"));
-  EXPECT_THAT(lines[1], MatchesRegex("store: 1 request to fake://store repeated after failures in "
-                                     "the last [0-9]+ s, last: GET .*, attempt 3 of 10, .*"));
+  EXPECT_THAT(
+      lines[0],
+      MatchesRegex("store info: 2 requests to fake://store refused for their rate, and repeated "
+                   "more slowly, in the last [0-9]+ s, last: GET fake://object \\[0, "
+                   "1000\\): .*503.*, attempt 2 of 10, [0-9]+ ms"));
+  EXPECT_THAT(lines[1],
+              MatchesRegex("store info: 1 request to fake://store repeated after failures in "
+                           "the last [0-9]+ s, last: GET .*, attempt 3 of 10, .*"));
   expect_content(transfer(get(0, 1000)), 0, 1000);
-  EXPECT_TRUE(logged().empty());
+  EXPECT_THAT(log.take(), IsEmpty());
 }
 
 TEST_P(TransferFaultTest, RetryAfterIsHonoured) {
@@ -436,16 +430,12 @@ TEST_P(TransferFaultTest, QueuedRequestEndsAtItsDeadlineToo) {
 
 TEST_P(TransferFaultTest, DeadlineThatHasPassedEndsAtOnce) {
   start();
-  Request request = get(0, 10);
-  request.deadline = system_clock().now() - 1s;
-  EXPECT_EQ(transfer(std::move(request)).status.code(), Code::kDeadline);
+  EXPECT_EQ(read_within(-1s).status.code(), Code::kDeadline);
 }
 
 TEST_P(TransferFaultTest, DeadlineNamesTheLastFailure) {
   start([](const SeenRequest&, Peer& peer) { peer.send(ScriptedServer::head(500, 4) + "oops"); });
-  Request request = get(0, 10);
-  request.deadline = system_clock().now() + 60ms;
-  const Completion completion = transfer(std::move(request));
+  const Completion completion = read_within(60ms);
   EXPECT_EQ(completion.status.code(), Code::kDeadline);
   EXPECT_THAT(text(completion.status.message()), HasSubstr("HTTP 500 oops"));
 }
