@@ -12,7 +12,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/eventfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include <optional>
 
 #include "base/errno_status.h"
+#include "base/event_fd.h"
 #include "base/fd.h"
 #include "headrace/clock.h"
 
@@ -137,17 +137,14 @@ class LocalRunner final : public ProcessRunner {
       return Status(Code::kDenied, "there is no program \"" + arguments.front() + "\" in PATH");
     HEADRACE_TRY_ASSIGN(Pipe out, make_pipe());
     HEADRACE_TRY_ASSIGN(Pipe err, make_pipe());
-    const Fd woken(::eventfd(0, EFD_CLOEXEC));
+    const EventFd woken;
     if (!woken) return errno_status(errno, "eventfd");
     Child child;
     if (Status s = child.start(program, arguments, variables_, out.write, err.write); !s.ok())
       return Status(Code::kDenied, "\"" + program + "\" " + std::string(s.message()));
     out.write = Fd();
     err.write = Fd();
-    const std::stop_callback wake(stop, [&woken] {
-      const std::uint64_t one = 1;
-      (void)!::write(woken.get(), &one, sizeof(one));
-    });
+    const std::stop_callback wake(stop, [&woken] { woken.signal(); });
     ProcessAnswer answer;
     const TimePoint until = system_clock().now() + limits.timeout;
     HEADRACE_TRY(read_all(out.read, err.read, woken, {limits, until}, answer));
@@ -174,7 +171,7 @@ class LocalRunner final : public ProcessRunner {
   }
 
   /// Until both ends are closed.
-  static Status read_all(const Fd& out, const Fd& err, const Fd& woken, const Bounds& bounds,
+  static Status read_all(const Fd& out, const Fd& err, const EventFd& woken, const Bounds& bounds,
                          ProcessAnswer& answer) {
     const ProcessLimits& limits = bounds.limits;
     std::array<pollfd, 3> fds{

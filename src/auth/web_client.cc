@@ -14,9 +14,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -27,6 +25,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/event_fd.h"
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "base/strings.h"
@@ -50,20 +49,6 @@ constexpr std::size_t kPieceBytes = 16 << 10;
 std::span<const std::byte> as_bytes(std::string_view text) {
   return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
 }
-
-/// Wakes a poll(2): by a stop token, or by the helper thread of a name look-up.
-class Bell {
- public:
-  Bell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
-  void ring() const noexcept {
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(fd_.get(), &one, sizeof(one)));
-  }
-  int fd() const noexcept { return fd_.get(); }
-
- private:
-  Fd fd_;
-};
 
 /// Metadata services of machines: a proxy would ask its own machine's.
 bool is_link_local(std::string_view host) {
@@ -102,7 +87,7 @@ class Exchange {
         until_(start_ + request.timeout),
         resolver_(resolver),
         stop_(std::move(stop)),
-        on_stop_(stop_, [this] { stop_bell_.ring(); }) {}
+        on_stop_(stop_, [this] { stop_bell_.signal(); }) {}
 
   Status connect(const std::string& host, std::uint16_t port);
   Status open_tunnel(const http::HttpUrl& target, const http::Proxy& proxy);
@@ -129,7 +114,7 @@ class Exchange {
   const TimePoint until_;
   const HostResolver& resolver_;
   std::stop_token stop_;
-  Bell stop_bell_;
+  EventFd stop_bell_;
   // After the bell, which it may ring while it is being constructed.
   std::stop_callback<std::function<void()>> on_stop_;
   Fd fd_;
@@ -147,7 +132,7 @@ Status Exchange::wait(int fd, short events, TimePoint until) const {
           std::chrono::duration_cast<std::chrono::milliseconds>(system_clock().now() - start_);
       return fail(Code::kUnavailable, "timed out after " + std::to_string(waited.count()) + " ms");
     }
-    pollfd polled[2] = {{fd, events, 0}, {stop_bell_.fd(), POLLIN, 0}};
+    pollfd polled[2] = {{fd, events, 0}, {stop_bell_.get(), POLLIN, 0}};
     const int count = ::poll(polled, 2, static_cast<int>(std::min<std::int64_t>(left, 60'000)));
     if (count < 0 && errno != EINTR) return fail(Code::kUnavailable, "poll");
     if (count > 0 && polled[0].revents != 0) return {};
@@ -156,16 +141,16 @@ Status Exchange::wait(int fd, short events, TimePoint until) const {
 
 Result<std::vector<NetAddress>> Exchange::look_up(const std::string& host, std::uint16_t port) {
   if (const auto address = parse_numeric_address(host, port)) return std::vector{*address};
-  Bell bell;
+  const EventFd bell;  // Rung by the helper thread of the look-up.
   NameLookup lookup;
   HEADRACE_TRY(lookup.start(
-      host, port, [&bell] { bell.ring(); }, resolver_));
+      host, port, [&bell] { bell.signal(); }, resolver_));
   for (;;) {
     if (auto result = lookup.take()) {
       if (!*result) return fail(result->error().code(), result->error().message());
       return **std::move(result);
     }
-    HEADRACE_TRY(wait(bell.fd(), POLLIN, connect_until_));
+    HEADRACE_TRY(wait(bell.get(), POLLIN, connect_until_));
   }
 }
 

@@ -5,7 +5,6 @@
 // of the stream.
 #include <fcntl.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -13,9 +12,12 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
+#include "base/event_fd.h"
+#include "base/fd.h"
 #include "net/poller.h"
 #include "net/poller_internal.h"
 
@@ -32,11 +34,7 @@ bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK; }
 /// remembered in PollSocket.
 class EpollPoller final : public Poller {
  public:
-  EpollPoller(int epoll_fd, int wake_fd) : epoll_fd_(epoll_fd), wake_fd_(wake_fd) {}
-  ~EpollPoller() override {
-    ::close(wake_fd_);
-    ::close(epoll_fd_);
-  }
+  EpollPoller(Fd epoll, EventFd wake) : epoll_(std::move(epoll)), wake_(std::move(wake)) {}
 
   int open(PollSocket& socket, int family) override {
     const int fd = detail::open_stream_socket(family, SOCK_NONBLOCK);
@@ -57,11 +55,7 @@ class EpollPoller final : public Poller {
                                    std::span<const std::byte> body) override;
   void cancel(PollSocket& socket) override;
   std::size_t poll(std::span<PollEvent> out, std::chrono::nanoseconds timeout) override;
-  void wake() noexcept override {
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(wake_fd_, &one,
-                               sizeof(one)));  // only fails when the counter is full: awake anyway
-  }
+  void wake() noexcept override { wake_.signal(); }
   const char* name() const noexcept override { return "epoll"; }
 
  private:
@@ -72,8 +66,8 @@ class EpollPoller final : public Poller {
   int wait(std::span<epoll_event> events, std::chrono::nanoseconds timeout) const;
   void handle(PollSocket& socket, std::uint32_t mask, std::span<PollEvent> out, std::size_t& count);
 
-  const int epoll_fd_;
-  const int wake_fd_;
+  const Fd epoll_;
+  const EventFd wake_;
   std::vector<PollEvent> cancelled_;  // events of cancel(), for the next poll()
 };
 
@@ -82,7 +76,7 @@ int EpollPoller::add(PollSocket& socket, int fd) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
   event.data.ptr = &socket;
-  if (::epoll_ctl(epoll_fd_, EPOLL_CTL_ADD, fd, &event) != 0) {
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     const int error = errno;
     ::close(fd);
     return -error;
@@ -231,7 +225,7 @@ int EpollPoller::wait(std::span<epoll_event> events, std::chrono::nanoseconds ti
     const int timeout_ms =
         is_limited ? static_cast<int>(std::min<std::int64_t>(wait_ms, 1 << 30)) : -1;
     const int n =
-        ::epoll_wait(epoll_fd_, events.data(), static_cast<int>(events.size()), timeout_ms);
+        ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
     if (n >= 0 || errno != EINTR) return n;
     // Not only signals: the end of an io_uring that this thread used before interrupts it as well.
     if (!is_limited) continue;
@@ -266,19 +260,15 @@ std::size_t EpollPoller::poll(std::span<PollEvent> out, std::chrono::nanoseconds
 }
 
 Result<std::unique_ptr<Poller>> create_epoll_poller() {
-  const int epoll_fd = ::epoll_create1(EPOLL_CLOEXEC);
-  if (epoll_fd < 0)
+  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll)
     return Status(Code::kExhausted, std::string("epoll_create1: ") + std::strerror(errno));
-  const int wake_fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  EventFd wake;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
-  if (wake_fd < 0 || ::epoll_ctl(epoll_fd, EPOLL_CTL_ADD, wake_fd, &event) != 0) {
-    Status failure(Code::kExhausted, std::string("eventfd for epoll: ") + std::strerror(errno));
-    if (wake_fd >= 0) ::close(wake_fd);
-    ::close(epoll_fd);
-    return failure;
-  }
-  return std::unique_ptr<Poller>(std::make_unique<EpollPoller>(epoll_fd, wake_fd));
+  if (!wake || ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, wake.get(), &event) != 0)
+    return Status(Code::kExhausted, std::string("eventfd for epoll: ") + std::strerror(errno));
+  return std::unique_ptr<Poller>(std::make_unique<EpollPoller>(std::move(epoll), std::move(wake)));
 }
 
 }  // namespace headrace

@@ -8,7 +8,6 @@
 // an operation that is over cannot be confused with a later one, since a socket has at most one of
 // each kind.
 #include <liburing.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,8 +16,10 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
+#include "base/event_fd.h"
 #include "net/poller.h"
 #include "net/poller_internal.h"
 
@@ -46,10 +47,9 @@ std::uint64_t data_of(PollSocket& socket, PollOp op) {
 /// instead of waiting.
 class UringPoller final : public Poller {
  public:
-  explicit UringPoller(int wake_fd) : wake_fd_(wake_fd) {}
+  explicit UringPoller(EventFd wake) : wake_(std::move(wake)) {}
   ~UringPoller() override {
     if (is_ready_) io_uring_queue_exit(&ring_);
-    ::close(wake_fd_);
   }
   int init();
 
@@ -77,10 +77,7 @@ class UringPoller final : public Poller {
                                    std::span<const std::byte> body) override;
   void cancel(PollSocket& socket) override;
   std::size_t poll(std::span<PollEvent> out, std::chrono::nanoseconds timeout) override;
-  void wake() noexcept override {
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(wake_fd_, &one, sizeof(one)));
-  }
+  void wake() noexcept override { wake_.signal(); }
   const char* name() const noexcept override { return "uring"; }
 
  private:
@@ -97,7 +94,7 @@ class UringPoller final : public Poller {
   io_uring ring_{};
   bool is_ready_ = false;
   bool is_enabled_ = false;  // the first use makes its thread the owner
-  const int wake_fd_;
+  const EventFd wake_;
   std::uint64_t wake_count_ = 0;
 };
 
@@ -135,7 +132,7 @@ io_uring_sqe* UringPoller::next_entry() {
 
 void UringPoller::arm_wake() {
   io_uring_sqe* entry = next_entry();
-  io_uring_prep_read(entry, wake_fd_, &wake_count_, sizeof(wake_count_), 0);
+  io_uring_prep_read(entry, wake_.get(), &wake_count_, sizeof(wake_count_), 0);
   entry->user_data = kWakeData;
 }
 
@@ -298,9 +295,9 @@ std::size_t UringPoller::poll(std::span<PollEvent> out, std::chrono::nanoseconds
 }
 
 Result<std::unique_ptr<Poller>> create_uring_poller() {
-  const int wake_fd = ::eventfd(0, EFD_CLOEXEC);
-  if (wake_fd < 0) return Status(Code::kExhausted, std::string("eventfd: ") + std::strerror(errno));
-  auto poller = std::make_unique<UringPoller>(wake_fd);
+  EventFd wake(0);
+  if (!wake) return Status(Code::kExhausted, std::string("eventfd: ") + std::strerror(errno));
+  auto poller = std::make_unique<UringPoller>(std::move(wake));
   const int error = poller->init();
   if (error == 0) return std::unique_ptr<Poller>(std::move(poller));
   const bool is_exhausted = error == -ENOMEM || error == -EMFILE || error == -ENFILE;

@@ -15,7 +15,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -109,7 +108,7 @@ void AddressBook::unwatch(int epoll) {
 
 Result<std::unique_ptr<ServerLoop>> ServerLoop::create(SharedState& shared, ThreadStats& stats) {
   Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  Fd wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  EventFd wake;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET;
   event.data.ptr = nullptr;
@@ -121,7 +120,7 @@ Result<std::unique_ptr<ServerLoop>> ServerLoop::create(SharedState& shared, Thre
       new ServerLoop(shared, stats, std::move(epoll), std::move(wake)));
 }
 
-ServerLoop::ServerLoop(SharedState& shared, ThreadStats& stats, Fd epoll, Fd wake)
+ServerLoop::ServerLoop(SharedState& shared, ThreadStats& stats, Fd epoll, EventFd wake)
     : shared_(shared),
       stats_(stats),
       service_(shared, stats),
@@ -131,19 +130,14 @@ ServerLoop::ServerLoop(SharedState& shared, ThreadStats& stats, Fd epoll, Fd wak
 
 ServerLoop::~ServerLoop() = default;
 
-void ServerLoop::wake() {
-  const std::uint64_t one = 1;
-  (void)!::write(wake_.get(), &one, sizeof one);
-}
-
 void ServerLoop::request_stop() {
   is_stopping_.store(true, std::memory_order_release);
-  wake();
+  wake_.signal();
 }
 
 void ServerLoop::poke() {
   is_poked_.store(true, std::memory_order_release);
-  wake();
+  wake_.signal();
 }
 
 void ServerLoop::hand_over(AcceptedSocket socket) {
@@ -154,7 +148,7 @@ void ServerLoop::hand_over(AcceptedSocket socket) {
     if (is_stopping_.load(std::memory_order_acquire)) return;
     mailbox_.push_back(std::move(socket));
   }
-  wake();
+  wake_.signal();
 }
 
 void ServerLoop::accept_from(AddressBook& addresses, std::vector<ServerLoop*> loops) {

@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/event_fd.h"
+#include "base/fd.h"
 #include "base/mutex.h"
 #include "sim/address.h"
 #include "sim/server_connection.h"
@@ -62,7 +64,7 @@ class ServerLoop {
     bool is_ready = false;  // in ready_
     bool is_dead = false;   // closed in this turn; events of it may still be at hand
   };
-  ServerLoop(SharedState& shared, ThreadStats& stats, Fd epoll, Fd wake);
+  ServerLoop(SharedState& shared, ThreadStats& stats, Fd epoll, EventFd wake);
   void add(AcceptedSocket socket);
   void accept_some(TimePoint now);
   void take_mailbox();
@@ -73,13 +75,12 @@ class ServerLoop {
   void run_timers(TimePoint now);
   void run_ready(TimePoint now);
   int timeout_ms(TimePoint now) const;
-  void wake();
 
   SharedState& shared_;
   ThreadStats& stats_;
   Service service_;
   const Fd epoll_;
-  const Fd wake_;
+  const EventFd wake_;
   std::vector<char> scratch_;
   std::atomic<bool> is_stopping_{false};  // released by request_stop(), acquired by run()
 
