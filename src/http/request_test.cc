@@ -3,16 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "http/response.h"
+#include "http/test_heads.h"
 
 namespace headrace::http {
 namespace {
-
-RequestHead parse(std::string_view text) {
-  RequestHead head;
-  auto size = parse_request_head(text, head);
-  EXPECT_TRUE(size.has_value() && *size > 0) << text;
-  return head;
-}
 
 Code code_of(std::string_view text) {
   RequestHead head;
@@ -29,7 +23,7 @@ constexpr std::string_view kPut =
 
 TEST(RequestHead, ReadsAPut) {
   const std::string text = std::string(kPut) + "body";
-  const RequestHead head = parse(text);
+  const RequestHead head = request_head(text);
   EXPECT_EQ(head.method, "PUT");
   EXPECT_EQ(head.target, "/bucket/a%20b?partNumber=1&uploadId=x");
   EXPECT_EQ(head.path, "/bucket/a%20b");
@@ -52,16 +46,16 @@ TEST(RequestHead, EveryShorterPieceIsIncomplete) {
 }
 
 TEST(RequestHead, ReducesAbsoluteTargets) {
-  EXPECT_EQ(parse("GET http://host:80/b/k?x HTTP/1.1\r\nHost: h\r\n\r\n").target, "/b/k?x");
-  EXPECT_EQ(parse("GET http://host HTTP/1.1\r\nHost: h\r\n\r\n").target, "/");
+  EXPECT_EQ(request_head("GET http://host:80/b/k?x HTTP/1.1\r\nHost: h\r\n\r\n").target, "/b/k?x");
+  EXPECT_EQ(request_head("GET http://host HTTP/1.1\r\nHost: h\r\n\r\n").target, "/");
 }
 
 TEST(RequestHead, KnowsChunkedAndClose) {
-  const RequestHead head = parse(
+  const RequestHead head = request_head(
       "PUT /k HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: Chunked\r\nConnection: close\r\n\r\n");
   EXPECT_TRUE(head.is_chunked);
   EXPECT_FALSE(head.keep_alive);
-  EXPECT_FALSE(parse("GET / HTTP/1.0\r\n\r\n").keep_alive);
+  EXPECT_FALSE(request_head("GET / HTTP/1.0\r\n\r\n").keep_alive);
 }
 
 TEST(RequestHead, UnknownExpectationsAreIgnored) {

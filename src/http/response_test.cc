@@ -3,16 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "base/random.h"
+#include "http/test_heads.h"
 
 namespace headrace::http {
 namespace {
-
-ResponseHead parse(std::string_view text) {
-  ResponseHead head;
-  auto size = parse_response_head(text, head);
-  EXPECT_TRUE(size.has_value() && *size > 0) << text;
-  return head;
-}
 
 Code code_of(std::string_view text) {
   ResponseHead head;
@@ -33,7 +27,7 @@ constexpr std::string_view kS3Head =
 
 TEST(ResponseHead, ReadsAnS3Answer) {
   const std::string text = std::string(kS3Head) + "body";
-  const ResponseHead head = parse(text);
+  const ResponseHead head = response_head(text);
   EXPECT_EQ(head.status, 206);
   EXPECT_EQ(head.head_bytes, kS3Head.size());
   EXPECT_TRUE(head.keep_alive);
@@ -58,16 +52,16 @@ TEST(ResponseHead, EveryShorterPieceIsIncomplete) {
 }
 
 TEST(ResponseHead, KeepsConnectionsByVersionAndField) {
-  EXPECT_TRUE(parse("HTTP/1.1 200 OK\r\n\r\n").keep_alive);
-  EXPECT_FALSE(parse("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").keep_alive);
-  EXPECT_FALSE(parse("HTTP/1.1 200 OK\r\nConnection: upgrade, Close\r\n\r\n").keep_alive);
-  EXPECT_FALSE(parse("HTTP/1.0 200 OK\r\n\r\n").keep_alive);
-  EXPECT_TRUE(parse("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
+  EXPECT_TRUE(response_head("HTTP/1.1 200 OK\r\n\r\n").keep_alive);
+  EXPECT_FALSE(response_head("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n").keep_alive);
+  EXPECT_FALSE(response_head("HTTP/1.1 200 OK\r\nConnection: upgrade, Close\r\n\r\n").keep_alive);
+  EXPECT_FALSE(response_head("HTTP/1.0 200 OK\r\n\r\n").keep_alive);
+  EXPECT_TRUE(response_head("HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n").keep_alive);
 }
 
 TEST(ResponseHead, TakesStatusLinesWithoutReason) {
-  EXPECT_EQ(parse("HTTP/1.1 200\r\n\r\n").status, 200);
-  EXPECT_EQ(parse("HTTP/1.1 404 \r\n\r\n").status, 404);
+  EXPECT_EQ(response_head("HTTP/1.1 200\r\n\r\n").status, 200);
+  EXPECT_EQ(response_head("HTTP/1.1 404 \r\n\r\n").status, 404);
 }
 
 TEST(ResponseHead, RefusesWhatIsNotHttp) {
@@ -98,7 +92,7 @@ TEST(ResponseHead, RefusesConflictingLengths) {
   EXPECT_EQ(code_of(head("Content-Length: 5, 5\r\n")), Code::kCorrupt);
   EXPECT_EQ(code_of(head("Content-Length: 18446744073709551616\r\n")), Code::kCorrupt);
   EXPECT_EQ(code_of(head("Transfer-Encoding: gzip, chunked\r\n")), Code::kCorrupt);
-  EXPECT_EQ(parse(head("Content-Length: 5\r\nContent-Length: 5\r\n")).content_length, 5u);
+  EXPECT_EQ(response_head(head("Content-Length: 5\r\nContent-Length: 5\r\n")).content_length, 5u);
 }
 
 TEST(ResponseHead, RefusesImpossibleContentRanges) {
@@ -109,9 +103,9 @@ TEST(ResponseHead, RefusesImpossibleContentRanges) {
                                  "bytes 0-/10", "bytes -5/10"}) {
     EXPECT_EQ(code_of(head(range)), Code::kCorrupt) << range;
   }
-  EXPECT_FALSE(parse(head("bytes 0-9/*")).content_range->total.has_value());
-  EXPECT_FALSE(parse(head("bytes */100")).content_range.has_value());
-  EXPECT_FALSE(parse(head("lines 1-2/3")).content_range.has_value());
+  EXPECT_FALSE(response_head(head("bytes 0-9/*")).content_range->total.has_value());
+  EXPECT_FALSE(response_head(head("bytes */100")).content_range.has_value());
+  EXPECT_FALSE(response_head(head("lines 1-2/3")).content_range.has_value());
 }
 
 TEST(ResponseHead, IsBounded) {
@@ -123,7 +117,7 @@ TEST(ResponseHead, IsBounded) {
 
 TEST(BodyLength, FollowsStatusAndFraming) {
   const auto length = [](std::string_view text, bool is_head_request = false) {
-    return body_length(parse(text), is_head_request);
+    return body_length(response_head(text), is_head_request);
   };
   EXPECT_EQ(length("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n"), 7u);
   EXPECT_EQ(length("HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", true), 0u);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "http/test_heads.h"
 #include "store/vendor/error_table_checks.h"
 
 namespace headrace::azure {
@@ -24,10 +25,8 @@ std::string xml(std::string_view code, std::string_view message = "server words\
 Status judge(const Answer& answer) {
   const std::string text = "HTTP/1.1 " + std::to_string(answer.status) + " X\r\n" + answer.fields +
                            "x-ms-request-id: RID1\r\n\r\n";
-  http::ResponseHead head;
-  auto size = http::parse_response_head(text, head);
-  EXPECT_TRUE(size.has_value() && *size > 0);
-  return error_status("GET az://a/c/k [0, 8)", head, answer.body, "the test's key");
+  return error_status("GET az://a/c/k [0, 8)", http::response_head(text), answer.body,
+                      "the test's key");
 }
 
 std::string words(const Answer& answer) { return std::string(judge(answer).message()); }

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "http/test_heads.h"
 #include "store/vendor/protocol_checks.h"
 
 namespace headrace::azure {
@@ -10,6 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using vendor::get_of;
 
 constexpr std::chrono::sys_seconds kNow{std::chrono::seconds(1'795'269'600)};
 
@@ -41,25 +43,17 @@ std::string head_of(AzureProtocol& protocol, const T& request) {
   return vendor::head_of(protocol, request, kNow);
 }
 
-Request get_of(std::string_view key) {
-  Request request;
-  request.key = key;
-  request.offset_bytes = 10;
-  request.length_bytes = 5;
-  return request;
-}
-
 TEST(AzureProtocol, GetIsARangeOfTheVersion) {
   AzureProtocol protocol(good_config("az://account/container/pre"));
   Request request = get_of("a b/\xc3\xa9+");
   request.etag = "\"v1\"";
-  EXPECT_THAT(
-      head_of(protocol, request),
-      testing::StartsWith("GET /container/pre/a%20b/%C3%A9%2B HTTP/1.1\r\n"
-                          "host: account.blob.core.windows.net\r\nif-match: \"v1\"\r\n"
-                          "x-ms-date: Sat, 21 Nov 2026 14:00:00 GMT\r\nx-ms-range: bytes=10-14\r\n"
-                          "x-ms-range-get-content-crc64: true\r\nx-ms-version: 2021-12-02\r\n"
-                          "user-agent: headrace/0.1\r\nauthorization: SharedKey account:"));
+  EXPECT_THAT(head_of(protocol, request),
+              testing::StartsWith(
+                  "GET /container/pre/a%20b/%C3%A9%2B HTTP/1.1\r\n"
+                  "host: account.blob.core.windows.net\r\nif-match: \"v1\"\r\n"
+                  "x-ms-date: Sat, 21 Nov 2026 14:00:00 GMT\r\nx-ms-range: bytes=100-149\r\n"
+                  "x-ms-range-get-content-crc64: true\r\nx-ms-version: 2021-12-02\r\n"
+                  "user-agent: headrace/0.1\r\nauthorization: SharedKey account:"));
   request.length_bytes = (4 << 20) + 1;
   EXPECT_THAT(head_of(protocol, request), Not(HasSubstr("crc64"))) << "the service's limit";
 }
@@ -186,9 +180,8 @@ TEST(AzureProtocol, TokensAreBearersAndRenewed) {
   AzureProtocol protocol(*std::move(config));
   EXPECT_THAT(head_of(protocol, get_of("k")),
               HasSubstr("\r\nauthorization: Bearer ya29.tok\r\n\r\n"));
-  http::ResponseHead head;
-  ASSERT_TRUE(http::parse_response_head(
-      "HTTP/1.1 401 X\r\nx-ms-error-code: InvalidAuthenticationInfo\r\n\r\n", head));
+  const http::ResponseHead head =
+      http::response_head("HTTP/1.1 401 X\r\nx-ms-error-code: InvalidAuthenticationInfo\r\n\r\n");
   EXPECT_EQ(protocol.error_from("GET", head, "").code(), Code::kUnavailable);
   EXPECT_THAT(tokens->refused, testing::ElementsAre("ya29.tok"));
   tokens->can_renew = false;
@@ -200,13 +193,14 @@ TEST(AzureProtocol, TokensAreBearersAndRenewed) {
 
 TEST(AzureProtocol, ReadsTheChecksumOfARange) {
   AzureProtocol protocol(good_config("az://account/container"));
-  http::ResponseHead head;
-  ASSERT_TRUE(http::parse_response_head(
-      "HTTP/1.1 206 X\r\nx-ms-content-crc64: iJh5CoYUi64=\r\n\r\n", head));
-  EXPECT_EQ(protocol.checksum_of(get_of("k"), head).kind, ChecksumKind::kCrc64Nvme);
-  EXPECT_EQ(protocol.checksum_of(get_of("k"), head).value, 0xae8b14860a799888U);
-  ASSERT_TRUE(http::parse_response_head("HTTP/1.1 206 X\r\nx-ms-content-crc64: x\r\n\r\n", head));
-  EXPECT_EQ(protocol.checksum_of(get_of("k"), head).kind, ChecksumKind::kNone);
+  const auto checksum_in = [&](const char* head) {
+    return protocol.checksum_of(get_of("k"), http::response_head(head));
+  };
+  const Checksum good = checksum_in("HTTP/1.1 206 X\r\nx-ms-content-crc64: iJh5CoYUi64=\r\n\r\n");
+  EXPECT_EQ(good.kind, ChecksumKind::kCrc64Nvme);
+  EXPECT_EQ(good.value, 0xae8b14860a799888U);
+  EXPECT_EQ(checksum_in("HTTP/1.1 206 X\r\nx-ms-content-crc64: x\r\n\r\n").kind,
+            ChecksumKind::kNone);
 }
 
 struct Place {

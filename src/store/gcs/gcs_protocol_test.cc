@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "base/temporary_directory.h"
+#include "http/test_heads.h"
 #include "store/gcs/emulator_protocol.h"
 #include "store/gcs/gcs_hash.h"
 #include "store/gcs/gcs_store.h"
@@ -17,6 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::Not;
+using vendor::get_of;
 
 constexpr std::chrono::sys_seconds kNow{std::chrono::seconds(1'549'011'600)};
 
@@ -34,13 +36,6 @@ GcsConfig config_of() {
 class GoogleProtocol : public testing::Test {
  protected:
   void SetUp() override { pool_ = *SlabPool::create({}); }
-  Request get_of(std::string_view key) {
-    Request request;
-    request.key = key;
-    request.offset_bytes = 100;
-    request.length_bytes = 50;
-    return request;
-  }
   Request put_of(std::string_view bytes) { return vendor::put_of(*pool_, bytes); }
   template <class T>
   std::string head_of(GcsProtocol& protocol, const T& request) {
@@ -48,9 +43,7 @@ class GoogleProtocol : public testing::Test {
   }
   http::ResponseHead parse(const std::string& text) {
     text_ = text;
-    http::ResponseHead head;
-    EXPECT_TRUE(http::parse_response_head(text_, head));
-    return head;
+    return http::response_head(text_);
   }
   std::unique_ptr<SlabPool> pool_;
   std::string text_;

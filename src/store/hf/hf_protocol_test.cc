@@ -6,8 +6,10 @@
 #include <thread>
 
 #include "base/manual_clock.h"
+#include "http/test_heads.h"
 #include "store/hf/hf_errors.h"
 #include "store/vendor/error_table_checks.h"
+#include "store/vendor/protocol_checks.h"
 
 namespace headrace::hf {
 namespace {
@@ -15,6 +17,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
+using vendor::get_of;
 
 constexpr std::chrono::sys_seconds kNow{std::chrono::seconds(1'549'011'600)};
 const std::string kSha(40, 'c');
@@ -55,19 +58,6 @@ class HfProtocolTest : public testing::Test {
       std::this_thread::yield();
     }
   }
-  static Request get(std::string_view key, std::string_view etag = {}) {
-    Request request;
-    request.key = key;
-    request.etag = etag;
-    request.offset_bytes = 10;
-    request.length_bytes = 5;
-    return request;
-  }
-  static http::ResponseHead parsed(const std::string& text) {
-    http::ResponseHead head;
-    EXPECT_TRUE(http::parse_response_head(text, head));
-    return head;
-  }
 
   StoreOptions options_;
   Environment environment_;
@@ -78,27 +68,27 @@ class HfProtocolTest : public testing::Test {
 };
 
 TEST_F(HfProtocolTest, ReadsThePathAtTheCommit) {
-  const auto head = head_of(get("a b/c%"));
+  const auto head = head_of(get_of("a b/c%"));
   ASSERT_TRUE(head) << head.error().message();
   EXPECT_EQ(*head, "GET /datasets/o/n/resolve/" + kSha +
                        "/folder/a%20b/c%25 HTTP/1.1\r\nhost: huggingface.co\r\n"
                        "accept-encoding: identity\r\nauthorization: Bearer hf_token\r\n"
-                       "range: bytes=10-14\r\nuser-agent: headrace/0.1\r\n\r\n");
+                       "range: bytes=100-149\r\nuser-agent: headrace/0.1\r\n\r\n");
   EXPECT_EQ(web_->asked.url, "https://huggingface.co/api/datasets/o/n/revision/v1?expand=sha");
 }
 
 TEST_F(HfProtocolTest, RefusesWhatTheHubDoesNotHave) {
-  Request request = get("k");
+  Request request = get_of("k");
   request.version_id = "v1";
   EXPECT_EQ(head_of(request).error().code(), Code::kUnsupported);
-  request = get("k");
+  request = get_of("k");
   request.op = Op::kPut;
   EXPECT_EQ(head_of(request).error().code(), Code::kUnsupported);
-  EXPECT_EQ(head_of(get("a/../k")).error().code(), Code::kInvalidArgument);
+  EXPECT_EQ(head_of(get_of("a/../k")).error().code(), Code::kInvalidArgument);
 }
 
 TEST_F(HfProtocolTest, CallsNameTheCommitToo) {
-  ASSERT_TRUE(head_of(get("k")));
+  ASSERT_TRUE(head_of(get_of("k")));
   HttpCall call;
   call.path = "tree/a b";
   call.query = {{"recursive", "true"}, {"cursor", "x="}};
@@ -118,9 +108,9 @@ TEST_F(HfProtocolTest, CallsNameTheCommitToo) {
 
 TEST_F(HfProtocolTest, TheTokenStaysWithTheHub) {
   const auto with_token = [this](const HttpRedirect& to) {
-    return head_of(get("k"), &to)->find("hf_token") != std::string::npos;
+    return head_of(get_of("k"), &to)->find("hf_token") != std::string::npos;
   };
-  EXPECT_THAT(*head_of(get("k"), &storage_),
+  EXPECT_THAT(*head_of(get_of("k"), &storage_),
               StartsWith("GET /x%2Fy?Signature=abc HTTP/1.1\r\nhost: cdn\r\n"));
   EXPECT_FALSE(with_token(storage_));
   // A name below the hub's is still another server; another port as well.
@@ -136,54 +126,56 @@ TEST_F(HfProtocolTest, ARedirectThatNamesAnotherVersionIsAChange) {
   const std::string text =
       "HTTP/1.1 302 Found\r\nx-linked-etag: \"v2\"\r\nx-repo-commit: c\r\ncontent-length: "
       "0\r\n\r\n";
-  EXPECT_EQ(protocol_->judge_redirect(get("k", "\"v1\""), parsed(text), storage_).code(),
-            Code::kChanged);
-  EXPECT_EQ(protocol_->known_redirect(get("k")), nullptr);
-  EXPECT_TRUE(protocol_->judge_redirect(get("k", "\"v2\""), parsed(text), storage_).ok());
-  ASSERT_NE(protocol_->known_redirect(get("k")), nullptr);
-  EXPECT_EQ(protocol_->known_redirect(get("k"))->target, storage_.target);
-  EXPECT_NE(protocol_->known_redirect(get("k", "\"v2\"")), nullptr);
-  EXPECT_EQ(protocol_->known_redirect(get("k", "\"v1\"")), nullptr);
-  EXPECT_EQ(protocol_->known_redirect(get("l")), nullptr);
+  EXPECT_EQ(
+      protocol_->judge_redirect(get_of("k", "\"v1\""), http::response_head(text), storage_).code(),
+      Code::kChanged);
+  EXPECT_EQ(protocol_->known_redirect(get_of("k")), nullptr);
+  EXPECT_TRUE(
+      protocol_->judge_redirect(get_of("k", "\"v2\""), http::response_head(text), storage_).ok());
+  ASSERT_NE(protocol_->known_redirect(get_of("k")), nullptr);
+  EXPECT_EQ(protocol_->known_redirect(get_of("k"))->target, storage_.target);
+  EXPECT_NE(protocol_->known_redirect(get_of("k", "\"v2\"")), nullptr);
+  EXPECT_EQ(protocol_->known_redirect(get_of("k", "\"v1\"")), nullptr);
+  EXPECT_EQ(protocol_->known_redirect(get_of("l")), nullptr);
 }
 
 TEST_F(HfProtocolTest, LinksAreForgottenInTimeAndWhenTheyAreRefused) {
   const std::string text = "HTTP/1.1 302 Found\r\ncontent-length: 0\r\n\r\n";
   const auto learn = [&] {
-    ASSERT_TRUE(protocol_->judge_redirect(get("k"), parsed(text), storage_).ok());
-    ASSERT_NE(protocol_->known_redirect(get("k")), nullptr);
+    ASSERT_TRUE(protocol_->judge_redirect(get_of("k"), http::response_head(text), storage_).ok());
+    ASSERT_NE(protocol_->known_redirect(get_of("k")), nullptr);
   };
   learn();
   clock_.advance(HfLinks::kLife);
-  EXPECT_EQ(protocol_->known_redirect(get("k")), nullptr);
+  EXPECT_EQ(protocol_->known_redirect(get_of("k")), nullptr);
   learn();
   const std::string refused = "HTTP/1.1 403 Forbidden\r\ncontent-length: 0\r\n\r\n";
-  const Request request = get("k");
-  const Status status =
-      protocol_->redirected_error({"GET x", storage_, &request}, parsed(refused), "<Error>");
+  const Request request = get_of("k");
+  const Status status = protocol_->redirected_error({"GET x", storage_, &request},
+                                                    http::response_head(refused), "<Error>");
   EXPECT_EQ(status.code(), Code::kUnavailable);
   EXPECT_EQ(status.message(),
             "GET x: cdn refuses the hub's link, which may have expired (HTTP 403)");
-  EXPECT_EQ(protocol_->known_redirect(get("k")), nullptr);
+  EXPECT_EQ(protocol_->known_redirect(get_of("k")), nullptr);
 }
 
 TEST_F(HfProtocolTest, VersionsAreThoseOfTheHub) {
   const std::string hub =
       "HTTP/1.1 200 OK\r\netag: W/\"git\"\r\nx-repo-commit: c\r\ncontent-length: 0\r\n\r\n";
-  EXPECT_EQ(protocol_->version_of(get("k"), parsed(hub)), "\"git\"");
+  EXPECT_EQ(protocol_->version_of(get_of("k"), http::response_head(hub)), "\"git\"");
   const std::string storage = "HTTP/1.1 200 OK\r\netag: \"md5\"\r\ncontent-length: 0\r\n\r\n";
-  EXPECT_EQ(protocol_->version_of(get("k"), parsed(storage)), "");
+  EXPECT_EQ(protocol_->version_of(get_of("k"), http::response_head(storage)), "");
 }
 
 TEST_F(HfProtocolTest, ARevisionThatIsNotThereIsTheErrorOfEveryRequest) {
   make("hf://datasets/o/n@v1", 404, "{}");
-  const auto failed = head_of(get("k"));
+  const auto failed = head_of(get_of("k"));
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().code(), Code::kNotFound);
   EXPECT_THAT(std::string(failed.error().message()), HasSubstr("REVISION hf://datasets/o/n@v1"));
   for (const char* nonsense : {"[]", "{\"sha\":1}", "{\"sha\":\"main\"}", "no"}) {
     make("hf://datasets/o/n", 200, nonsense);
-    EXPECT_EQ(head_of(get("k")).error().code(), Code::kCorrupt) << nonsense;
+    EXPECT_EQ(head_of(get_of("k")).error().code(), Code::kCorrupt) << nonsense;
   }
 }
 

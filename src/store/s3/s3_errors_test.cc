@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "http/test_heads.h"
 #include "store/vendor/error_table_checks.h"
 
 namespace headrace::s3 {
@@ -21,10 +22,7 @@ std::string xml(std::string_view code, std::string_view more = "") {
 Status judge(const Answer& answer) {
   const std::string text =
       "HTTP/1.1 " + std::to_string(answer.status) + " X\r\n" + answer.fields + "\r\n";
-  http::ResponseHead head;
-  auto size = http::parse_response_head(text, head);
-  EXPECT_TRUE(size.has_value() && *size > 0);
-  return error_status("GET s3://b/k [0, 8)", head, answer.body,
+  return error_status("GET s3://b/k [0, 8)", http::response_head(text), answer.body,
                       {"us-east-1", "environment variables"});
 }
 

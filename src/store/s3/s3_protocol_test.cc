@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "auth/sigv4.h"
-#include "http/request.h"
+#include "http/test_heads.h"
 #include "store/vendor/protocol_checks.h"
 
 namespace headrace::s3 {
@@ -449,11 +449,9 @@ TEST_F(Protocol, DescribesRequests) {
 Status answer(S3Protocol& protocol, int status, const std::string& fields, std::string_view code,
               const std::string& more = "") {
   const std::string text = "HTTP/1.1 " + std::to_string(status) + " X\r\n" + fields + "\r\n";
-  http::ResponseHead head;
-  EXPECT_TRUE(http::parse_response_head(text, head).has_value());
   const std::string body =
       code.empty() ? "" : "<Error><Code>" + std::string(code) + "</Code>" + more + "</Error>";
-  return protocol.error_from("GET s3://bucket/k", head, body);
+  return protocol.error_from("GET s3://bucket/k", http::response_head(text), body);
 }
 
 /// Hands out what the test has put into it and notes what was refused.

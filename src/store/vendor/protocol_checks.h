@@ -25,6 +25,16 @@ std::string head_of(HttpProtocol& protocol, const T& request, std::chrono::sys_s
   return text;
 }
 
+/// Of bytes 100 to 149.
+inline Request get_of(std::string_view key, std::string_view etag = {}) {
+  Request request;
+  request.key = key;
+  request.etag = etag;
+  request.offset_bytes = 100;
+  request.length_bytes = 50;
+  return request;
+}
+
 inline Request put_of(SlabPool& pool, std::string_view bytes) {
   Request request;
   request.op = Op::kPut;
