@@ -61,4 +61,9 @@ Result<StoreUrl> parse_store_url(std::string_view text) {
   return url;
 }
 
+Status bad_bucket_name(const StoreUrl& url, std::string_view rule) {
+  return Status(Code::kInvalidArgument, url.root + ": \"" + url.bucket +
+                                            "\" is not a bucket name (" + std::string(rule) + ")");
+}
+
 }  // namespace headrace

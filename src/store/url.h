@@ -22,4 +22,7 @@ struct StoreUrl {
 /// mean nothing).
 Result<StoreUrl> parse_store_url(std::string_view text);
 
+/// kInvalidArgument: the vendor has no buckets of such a name. `rule`: what one is made of.
+Status bad_bucket_name(const StoreUrl& url, std::string_view rule);
+
 }  // namespace headrace

@@ -67,10 +67,7 @@ ObjectSettings settings_of_copy(const ObjectSettings& settings) {
 }
 
 std::shared_ptr<const ObjectDetails> object_details(const http::ResponseHead& head) {
-  auto details = std::make_shared<ObjectDetails>();
-  details->settings = vendor::read_settings(head, kAnswer);
-  details->version_id = head.header("x-ms-version-id");
-  return details;
+  return vendor::read_details(head, kAnswer, "x-ms-version-id");
 }
 
 }  // namespace headrace::azure

@@ -27,11 +27,8 @@ Result<GcsConfig> make_gcs_config(const StoreOptions& options, const StoreUrl& u
   config.bucket = url.bucket;
   config.root_url = url.root;
   config.prefix = url.path.empty() ? "" : url.path + "/";
-  if (!is_bucket_name(config.bucket)) {
-    return Status(Code::kInvalidArgument,
-                  url.root + ": \"" + config.bucket +
-                      "\" is not a bucket name (3 to 222 of a-z, 0-9, dot, hyphen, underscore)");
-  }
+  if (!is_bucket_name(url.bucket))
+    return bad_bucket_name(url, "3 to 222 of a-z, 0-9, dot, hyphen, underscore");
   std::string endpoint = options.endpoint;
   std::string source = "endpoint option";
   if (endpoint.empty() && !settings.emulator_host.empty()) {

@@ -14,12 +14,10 @@ constexpr auto kFields = vendor::with_http_fields({
 constinit const vendor::SettingNames kSettingNames{"Google Cloud Storage", kFields, "x-goog-meta-"};
 
 std::shared_ptr<const ObjectDetails> object_details(const http::ResponseHead& head) {
-  auto details = std::make_shared<ObjectDetails>();
-  details->settings = vendor::read_settings(head, kSettingNames);
+  auto details = vendor::read_details(head, kSettingNames, "x-goog-generation");
   // Content-Encoding is that of the answer, which Google may unpack.
   const std::string_view stored = head.header("x-goog-stored-content-encoding");
   if (!stored.empty()) details->settings.content_encoding = stored == "identity" ? "" : stored;
-  details->version_id = head.header("x-goog-generation");
   return details;
 }
 

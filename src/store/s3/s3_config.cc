@@ -65,11 +65,8 @@ Result<S3Config> make_s3_config(const StoreOptions& options, const StoreUrl& url
   config.bucket = url.bucket;
   config.root_url = url.root;
   config.prefix = url.path.empty() ? "" : url.path + "/";
-  if (!is_bucket_name(config.bucket)) {
-    return Status(Code::kInvalidArgument,
-                  url.root + ": \"" + config.bucket +
-                      "\" is not a bucket name (letters, digits, dots, hyphens, underscores)");
-  }
+  if (!is_bucket_name(url.bucket))
+    return bad_bucket_name(url, "letters, digits, dots, hyphens, underscores");
   config.region = !options.region.empty() ? options.region : settings.region.text;
   const bool is_region_guess = config.region.empty();
   if (is_region_guess) config.region = "us-east-1";

@@ -24,10 +24,7 @@ Status check_s3_settings(const ObjectSettings& settings) {
 }
 
 std::shared_ptr<const ObjectDetails> object_details(const http::ResponseHead& head) {
-  auto details = std::make_shared<ObjectDetails>();
-  details->settings = vendor::read_settings(head, kSettingNames);
-  details->version_id = head.header("x-amz-version-id");
-  return details;
+  return vendor::read_details(head, kSettingNames, "x-amz-version-id");
 }
 
 }  // namespace headrace::s3

@@ -11,25 +11,23 @@ namespace {
 constexpr std::uint64_t kManyThrottles = 10;
 constexpr std::uint64_t kManyRepeats = 100;
 
-constexpr LogEvent kRepeated{.area = "store",
-                             .level = LogLevel::kInfo,
-                             .one = "request to",
-                             .many = "requests to",
-                             .what = "repeated after failures",
-                             .warn_from = kManyRepeats,
-                             .advice = "see docs/stalls.md#requests-that-are-repeated"};
-constexpr LogEvent kThrottled{.area = "store",
-                              .level = LogLevel::kInfo,
-                              .one = "request to",
-                              .many = "requests to",
-                              .what = "refused for their rate, and repeated more slowly,",
-                              .warn_from = kManyThrottles,
-                              .advice = "see docs/stalls.md#throttled"};
-constexpr LogEvent kHedged{.area = "store",
-                           .level = LogLevel::kDebug,
-                           .one = "request to",
-                           .many = "requests to",
-                           .what = "late, and made a second time,"};
+constexpr LogEvent requests(std::string_view what, LogLevel level, std::uint64_t warn_from = 0,
+                            std::string_view advice = {}) {
+  return {.area = "store",
+          .level = level,
+          .one = "request to",
+          .many = "requests to",
+          .what = what,
+          .warn_from = warn_from,
+          .advice = advice};
+}
+
+constexpr LogEvent kRepeated = requests("repeated after failures", LogLevel::kInfo, kManyRepeats,
+                                        "see docs/stalls.md#requests-that-are-repeated");
+constexpr LogEvent kThrottled =
+    requests("refused for their rate, and repeated more slowly,", LogLevel::kInfo, kManyThrottles,
+             "see docs/stalls.md#throttled");
+constexpr LogEvent kHedged = requests("late, and made a second time,", LogLevel::kDebug);
 
 }  // namespace
 

@@ -22,20 +22,6 @@ constexpr auto kUserNames = std::to_array<SettingName>({
     {&ObjectSettings::acl, "acl"},
 });
 
-}  // namespace
-
-FieldList setting_fields(const ObjectSettings& settings, const SettingNames& names) {
-  FieldList out;
-  for (const SettingName& name : names.fields) {
-    const std::string& value = settings.*name.setting;
-    if (!value.empty()) out.emplace_back(name.field, value);
-  }
-  for (const auto& [name, value] : settings.metadata)
-    out.emplace_back(std::string(names.metadata_prefix) + name, value);
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
 ObjectSettings read_settings(const http::ResponseHead& head, const SettingNames& names) {
   ObjectSettings out;
   std::string_view fields = head.fields;
@@ -52,6 +38,29 @@ ObjectSettings read_settings(const http::ResponseHead& head, const SettingNames&
       out.*known->setting = field.value;
   }
   return out;
+}
+
+}  // namespace
+
+FieldList setting_fields(const ObjectSettings& settings, const SettingNames& names) {
+  FieldList out;
+  for (const SettingName& name : names.fields) {
+    const std::string& value = settings.*name.setting;
+    if (!value.empty()) out.emplace_back(name.field, value);
+  }
+  for (const auto& [name, value] : settings.metadata)
+    out.emplace_back(std::string(names.metadata_prefix) + name, value);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+std::shared_ptr<ObjectDetails> read_details(const http::ResponseHead& head,
+                                            const SettingNames& names,
+                                            std::string_view version_field) {
+  auto details = std::make_shared<ObjectDetails>();
+  details->settings = read_settings(head, names);
+  details->version_id = head.header(version_field);
+  return details;
 }
 
 Status check_settings(const ObjectSettings& settings, const SettingNames& names) {

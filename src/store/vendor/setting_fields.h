@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -51,8 +52,10 @@ using FieldList = std::vector<std::pair<std::string, std::string>>;
 /// In order of names. \pre check_settings().
 FieldList setting_fields(const ObjectSettings& settings, const SettingNames& names);
 
-/// What the fields of an answer say.
-ObjectSettings read_settings(const http::ResponseHead& head, const SettingNames& names);
+/// What the fields of an answer say. `version_field`: which of them holds the version.
+std::shared_ptr<ObjectDetails> read_details(const http::ResponseHead& head,
+                                            const SettingNames& names,
+                                            std::string_view version_field);
 
 /// check_settings(), and whether the vendor has them all. Errors: kInvalidArgument, kUnsupported.
 Status check_settings(const ObjectSettings& settings, const SettingNames& names);
