@@ -29,6 +29,12 @@ struct DatasetParts {
   std::vector<Block> blocks;
 };
 
+/// FormatDriver::make of a format of which no option changes the datasets.
+template <auto kMake>
+Result<std::shared_ptr<const Dataset>> by_parts_alone(DatasetParts parts, const DatasetOptions&) {
+  return kMake(std::move(parts));
+}
+
 class IndexedDataset : public Dataset {
  public:
   explicit IndexedDataset(DatasetParts parts);

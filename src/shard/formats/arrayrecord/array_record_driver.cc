@@ -13,8 +13,7 @@ constinit const FormatDriver kArrayRecordDriver{
     .endings = kArrayRecordEndings,
     .looks_like = looks_like_array_record,
     .build = build_array_record_index,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_array_record_dataset(std::move(parts)); },
+    .make = by_parts_alone<make_array_record_dataset>,
 };
 
 }  // namespace headrace::detail

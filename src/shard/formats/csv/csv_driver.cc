@@ -14,8 +14,7 @@ constinit const FormatDriver kCsvDriver{
     .mixed_hint = ", or manifest= when it is about the other files",
     .reads = {.columns = true},
     .build = build_csv_index,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_text_dataset(std::move(parts)); },
+    .make = by_parts_alone<make_text_dataset>,
 };
 
 }  // namespace headrace::detail

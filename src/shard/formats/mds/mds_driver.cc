@@ -47,8 +47,7 @@ constinit const FormatDriver kMdsDriver{
       return shape.fixed_bytes + 4;
     },
     .index_json = &kMdsIndexJson,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_mds_dataset(std::move(parts)); },
+    .make = by_parts_alone<make_mds_dataset>,
 };
 
 }  // namespace headrace::detail

@@ -14,8 +14,7 @@ constinit const FormatDriver kNumpyDriver{
     .looks_like = looks_like_numpy,
     .reads = {.columns = true},
     .build = build_numpy_index,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_numpy_dataset(std::move(parts)); },
+    .make = by_parts_alone<make_numpy_dataset>,
 };
 
 }  // namespace headrace::detail

@@ -1,12 +1,14 @@
 #include "shard/formats/numpy/packed_layout.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "shard/codec/json_reader.h"
+#include "shard/formats/numpy/shard_rows.h"
 
 namespace headrace::detail {
 namespace {
 
+constexpr const char* kName = "members";
 constexpr std::string_view kBegin = R"({"members":)";
 
 bool read_member(simdjson::dom::element entry, PackedMember& out) {
@@ -46,39 +48,28 @@ std::string format_packed_layout(const PackedLayout& layout) {
                        m.is_deflated ? 1 : 0});
     shards.push_back(std::move(entry));
   }
-  return nlohmann::json{{"members", std::move(shards)}}.dump();
+  return nlohmann::json{{kName, std::move(shards)}}.dump();
 }
 
 bool is_packed_layout(std::string_view text) { return text.starts_with(kBegin); }
 
 Result<PackedLayout> parse_packed_layout(std::string_view text, const IndexView& index) {
-  const auto corrupt = [] {
-    return Status(Code::kCorrupt, "index: its arrays do not lie inside their objects");
-  };
-  simdjson::dom::parser parser;
-  HEADRACE_TRY_ASSIGN(const simdjson::dom::element root, parse_json(parser, text));
-  simdjson::dom::array shards;
-  if (root["members"].get_array().get(shards)) return corrupt();
-  PackedLayout layout;
-  for (const simdjson::dom::element entry : shards) {
-    simdjson::dom::array fields;
-    if (entry.get_array().get(fields) || layout.size() == index.shards().size()) return corrupt();
-    const ShardRecord& shard = index.shards()[layout.size()];
-    auto& members = layout.emplace_back();
-    std::uint64_t left = shard.raw_bytes;
-    for (const simdjson::dom::element field : fields) {
-      PackedMember member;
-      if (members.size() == index.columns().size() || !read_member(field, member) ||
-          !fits(member, shard, index.columns()[members.size()].fixed_size_bytes) ||
-          member.raw_bytes > left) {
-        return corrupt();
-      }
-      left -= member.raw_bytes;
-      members.push_back(member);
-    }
-    if (members.size() != index.columns().size() || left != 0) return corrupt();
-  }
-  if (layout.size() != index.shards().size()) return corrupt();
+  PackedLayout layout(index.shards().size());
+  std::vector<std::uint64_t> left;
+  for (const ShardRecord& shard : index.shards()) left.push_back(shard.raw_bytes);
+  HEADRACE_TRY(read_shard_rows(
+      text, kName, index, [&](std::size_t shard, std::size_t column, simdjson::dom::element value) {
+        PackedMember member;
+        if (!read_member(value, member) ||
+            !fits(member, index.shards()[shard], index.columns()[column].fixed_size_bytes) ||
+            member.raw_bytes > left[shard])
+          return false;
+        left[shard] -= member.raw_bytes;
+        layout[shard].push_back(member);
+        return true;
+      }));
+  if (std::any_of(left.begin(), left.end(), [](std::uint64_t bytes) { return bytes != 0; }))
+    return bad_shard_rows(kName);
   return layout;
 }
 

@@ -2,45 +2,36 @@
 
 #include <nlohmann/json.hpp>
 
-#include "shard/codec/json_reader.h"
+#include "shard/formats/numpy/shard_rows.h"
 
 namespace headrace::detail {
+namespace {
+
+constexpr const char* kName = "columns";
+
+}  // namespace
 
 std::string format_row_layout(const RowLayout& layout) {
   nlohmann::json root;
-  root["columns"] = layout;
+  root[kName] = layout;
   return root.dump();
 }
 
 Result<RowLayout> parse_row_layout(std::string_view text, const IndexView& index) {
-  const auto corrupt = [] {
-    return Status(Code::kCorrupt, "index: its columns do not lie inside their objects");
-  };
-  simdjson::dom::parser parser;
-  HEADRACE_TRY_ASSIGN(const simdjson::dom::element root, parse_json(parser, text));
-  simdjson::dom::array shards;
-  if (root["columns"].get_array().get(shards)) return corrupt();
-  RowLayout layout;
-  for (const simdjson::dom::element entry : shards) {
-    simdjson::dom::array offsets;
-    if (entry.get_array().get(offsets) || layout.size() == index.shards().size()) return corrupt();
-    const ShardRecord& shard = index.shards()[layout.size()];
-    std::vector<std::uint64_t> columns;
-    for (const simdjson::dom::element offset : offsets) {
-      if (columns.size() == index.columns().size()) return corrupt();
-      const std::uint64_t width = index.columns()[columns.size()].fixed_size_bytes;
-      std::uint64_t at = 0, length = 0;
-      if (offset.get_uint64().get(at) ||
-          __builtin_mul_overflow(shard.sample_count, width, &length) || at > shard.stored_bytes ||
-          length > shard.stored_bytes - at) {
-        return corrupt();
-      }
-      columns.push_back(at);
-    }
-    if (columns.size() != index.columns().size()) return corrupt();
-    layout.push_back(std::move(columns));
-  }
-  return layout.size() == index.shards().size() ? Result<RowLayout>(std::move(layout)) : corrupt();
+  RowLayout layout(index.shards().size());
+  HEADRACE_TRY(read_shard_rows(
+      text, kName, index, [&](std::size_t shard, std::size_t column, simdjson::dom::element value) {
+        const ShardRecord& record = index.shards()[shard];
+        const std::uint64_t width = index.columns()[column].fixed_size_bytes;
+        std::uint64_t at = 0, length = 0;
+        if (value.get_uint64().get(at) ||
+            __builtin_mul_overflow(record.sample_count, width, &length) ||
+            at > record.stored_bytes || length > record.stored_bytes - at)
+          return false;
+        layout[shard].push_back(at);
+        return true;
+      }));
+  return layout;
 }
 
 }  // namespace headrace::detail

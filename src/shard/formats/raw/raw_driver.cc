@@ -37,8 +37,7 @@ constinit const FormatDriver kRawDriver{
       return shape.column == "data" ? std::make_optional<std::uint64_t>(0) : std::nullopt;
     },
     .build = build_raw_index,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_raw_dataset(std::move(parts)); },
+    .make = by_parts_alone<make_raw_dataset>,
 };
 
 }  // namespace headrace::detail

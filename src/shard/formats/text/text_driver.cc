@@ -26,8 +26,7 @@ constinit const FormatDriver kTextDriver{
                        std::string_view key) noexcept { return !is_compressed_name(key); },
     .reads = {.columns = true},
     .build = build_text_index,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_text_dataset(std::move(parts)); },
+    .make = by_parts_alone<make_text_dataset>,
 };
 
 }  // namespace headrace::detail

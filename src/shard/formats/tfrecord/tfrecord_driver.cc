@@ -23,8 +23,7 @@ constinit const FormatDriver kTfRecordDriver{
     .empty_hint = " (lenient=True takes it as no records)",
     .reads = {.columns = true, .lenient = true},
     .build = build_tfrecord_index,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_tfrecord_dataset(std::move(parts)); },
+    .make = by_parts_alone<make_tfrecord_dataset>,
 };
 
 }  // namespace headrace::detail

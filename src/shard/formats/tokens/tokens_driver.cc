@@ -33,8 +33,7 @@ constinit const FormatDriver kTokensDriver{
     .overhead_bytes =
         [](const SampleShape&) noexcept { return std::make_optional<std::uint64_t>(0); },
     .build = build_tokens_index,
-    .make = [](DatasetParts parts,
-               const DatasetOptions&) { return make_tokens_dataset(std::move(parts)); },
+    .make = by_parts_alone<make_tokens_dataset>,
 };
 
 }  // namespace headrace::detail

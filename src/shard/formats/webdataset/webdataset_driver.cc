@@ -19,8 +19,7 @@ constinit const FormatDriver kWebDatasetDriver{
     .reads = {.lenient = true},
     .least_columns = 1,
     .build = build_webdataset_index,
-    .make = [](DatasetParts parts, const DatasetOptions&)
-        -> Result<std::shared_ptr<const Dataset>> { return make_webdataset(std::move(parts)); },
+    .make = by_parts_alone<make_webdataset>,
 };
 
 }  // namespace headrace::detail
