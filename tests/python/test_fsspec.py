@@ -31,6 +31,10 @@ class FsspecSuite(
         return posixpath.join
 
     @pytest.fixture
+    def fs_path(self) -> str:
+        return "b/inside"
+
+    @pytest.fixture
     def supports_empty_directories(self) -> bool:
         return False
 
@@ -50,10 +54,6 @@ class TestSimulator(FsspecSuite):
         yield opened
         opened.close()
 
-    @pytest.fixture
-    def fs_path(self) -> str:
-        return "b/inside"
-
 
 class TestCached(SmallerSuite):
     @pytest.fixture
@@ -61,10 +61,6 @@ class TestCached(SmallerSuite):
         opened = hr.fs("s3://b", memory="32MiB", endpoint=s3.endpoint, cache=tmp_path / "cache")
         yield opened
         opened.close()
-
-    @pytest.fixture
-    def fs_path(self) -> str:
-        return "b/inside"
 
 
 class ServerSuite(SmallerSuite):

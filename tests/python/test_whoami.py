@@ -194,23 +194,19 @@ def test_a_url_is_signed_with_fetched_credentials(
         with urllib.request.urlopen(capsys.readouterr().out.strip()) as answer:
             assert answer.read() == b"bytes"
     assert len(seen) == 2
+
+
+@pytest.mark.parametrize("call", ["get", "presign"])
+def test_a_store_without_a_role_says_so(
+    home: Path, sim: Any, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
     with service({}) as (url, _):
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/creds")
         with (
             hr.Store("s3://b", endpoint=sim.endpoint) as store,
             pytest.raises(hr.DeniedError, match="check the role of the task"),
         ):
-            store.presign("k")
-
-
-def test_a_store_without_a_role_says_so(home: Path, sim: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with service({}) as (url, _):
-        monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{url}/creds")
-        with (
-            hr.Store("s3://b", endpoint=sim.endpoint) as store,
-            pytest.raises(hr.DeniedError, match="check the role of the task"),
-        ):
-            store.get("k")
+            getattr(store, call)("k")
 
 
 # --- the same as botocore ---

@@ -87,6 +87,14 @@ def fresh(tmp_path: Path) -> Path:
     return tmp_path / f"out{len(list(tmp_path.iterdir()))}"
 
 
+def written(tmp_path: Path, table: Table, format: str, **options: Any) -> Path:
+    """A directory of these samples."""
+    columns, samples = table
+    out = fresh(tmp_path)
+    prepare.write(samples, out, format=format, columns=columns, **options)
+    return out
+
+
 @FEW
 @given(table=tables())
 def test_mds_bytes_are_those_of_the_reference_writer(tmp_path: Path, table: Table) -> None:
@@ -109,8 +117,7 @@ def test_litdata_reads_what_we_write(tmp_path: Path, table: Table) -> None:
     from litdata.streaming.reader import BinaryReader
 
     columns, samples = table
-    out = fresh(tmp_path)
-    prepare.write(samples, out, format="litdata", columns=columns, shard_bytes=2000)
+    out = written(tmp_path, table, "litdata", shard_bytes=2000)
     index = json.loads((out / "index.json").read_text())
     reader = BinaryReader(cache_dir=str(out), max_cache_size=None, remote_input_dir=None)
     position, got = 0, []
@@ -137,8 +144,7 @@ def test_tfrecord_reads_what_we_write(tmp_path: Path, table: Table) -> None:
     from tfrecord import example_pb2
 
     columns, samples = table
-    out = fresh(tmp_path)
-    prepare.write(samples, out, format="tfrecord", columns=columns, shard_bytes=2000)
+    out = written(tmp_path, table, "tfrecord", shard_bytes=2000)
     features = []
     for shard in sorted(out.glob("*.tfrecord")):
         for record in reader.tfrecord_iterator(str(shard)):
@@ -165,8 +171,7 @@ def test_tfrecord_reads_what_we_write(tmp_path: Path, table: Table) -> None:
 def test_webdataset_reads_what_we_write(tmp_path: Path, table: Table) -> None:
     wds = pytest.importorskip("webdataset")
     columns, samples = table
-    out = fresh(tmp_path)
-    prepare.write(samples, out, format="webdataset", columns=columns, shard_bytes=8000)
+    out = written(tmp_path, table, "webdataset", shard_bytes=8000)
     got = list(wds.WebDataset(sorted(map(str, out.glob("*.tar"))), shardshuffle=False).decode())
     assert len(got) == len(samples)
     for ours, sample in zip(got, samples, strict=True):
@@ -192,8 +197,7 @@ def test_webdataset_reads_what_we_write(tmp_path: Path, table: Table) -> None:
 def test_pyarrow_reads_what_we_write(tmp_path: Path, table: Table) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     columns, samples = table
-    out = fresh(tmp_path)
-    prepare.write(samples, out, format="parquet", columns=columns, shard_bytes=2000, compression="zstd")
+    out = written(tmp_path, table, "parquet", shard_bytes=2000, compression="zstd")
     rows = [row for file in sorted(out.glob("*.parquet")) for row in pq.read_table(file).to_pylist()]
     expected = [
         {

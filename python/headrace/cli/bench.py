@@ -224,12 +224,7 @@ def load(
             help="Draw the run over time, stalls by cause; or the sweep (needs matplotlib).",
         ),
     ] = "",
-    page: Annotated[
-        str,
-        typer.Option(
-            "--html", metavar="FILE", help="Write the same as a page that needs no other file, with numbers."
-        ),
-    ] = "",
+    page: Html = "",
     format: Format = "auto",
     split: Split = "",
     memory: Memory = "4GiB",

@@ -11,7 +11,7 @@ from headrace.base.units import format_bytes, parse_bytes, parse_seconds
 from headrace.caching.cache import Cache
 from headrace.caching.simulation import Machine
 from headrace.cli import _cache_curve
-from headrace.cli._plot import check_writable, prepare_pictures
+from headrace.cli._plot import Html, check_writable, prepare_pictures
 from headrace.cli.base import shown
 from headrace.cli.common import console, print_json, status_line
 from headrace.cli.declare import Json, Memory, OptionSet, Where, option
@@ -61,6 +61,9 @@ class Run(OptionSet):
 
 Directory = Annotated[str, typer.Argument(metavar="DIR", help="As given to cache= or --cache.")]
 
+Beginning = Annotated[
+    str, typer.Argument(metavar="[URL]", help="Objects whose URL begins so, such as s3://bucket/old/.")
+]
 
 Key = Annotated[
     str | None,
@@ -164,9 +167,7 @@ def verify(directory: Directory, *, cache_key: Key = None, json: Json = False) -
 
 def free(
     directory: Directory,
-    url: Annotated[
-        str, typer.Argument(metavar="[URL]", help="Objects whose URL begins so, such as s3://bucket/old/.")
-    ] = "",
+    url: Beginning = "",
     *,
     everything: Annotated[bool, typer.Option("--all", help="Everything.")] = False,
     json: Json = False,
@@ -262,9 +263,7 @@ def warm(
 
 def pin(
     directory: Directory,
-    url: Annotated[
-        str, typer.Argument(metavar="[URL]", help="Objects whose URL begins so; without: list the pins.")
-    ] = "",
+    url: Beginning = "",
     *,
     remove: Annotated[bool, typer.Option("--remove", help="Take the pin away.")] = False,
     json: Json = False,
@@ -325,12 +324,7 @@ def simulate(
     plot: Annotated[
         str, typer.Option("--plot", metavar="FILE", help="Draw the curve, such as cache.png.")
     ] = "",
-    page: Annotated[
-        str,
-        typer.Option(
-            "--html", metavar="FILE", help="Write curve and numbers as a page that needs no other file."
-        ),
-    ] = "",
+    page: Html = "",
     block_bytes: BlockBytes = None,
     memory: Memory = "4GiB",
     run: Run,

@@ -44,17 +44,7 @@ class CacheCheck(NamedTuple):
 
 
 class Cache:
-    """What ``cache=`` of a store, dataset or loader keeps in a directory, of all processes that use it.
-
-    Jobs may run meanwhile: what is deleted under them is fetched again.
-
-    :param directory: as given to ``cache=``. A directory without a cache is a NotFoundError.
-    :param create: make one there instead.
-    :param limit: as ``cache_limit=``, for what is added through this object.
-    :param key: as ``cache_key=``. Of an encrypted directory it is needed to :meth:`warm`, and to find in
-        :meth:`verify` what was changed on purpose; for the rest it is not.
-    :param share: as ``cache_share=``.
-    """
+    """What a :class:`headrace.Cache` can do without a dataset, and so without numpy."""
 
     def __init__(
         self,
