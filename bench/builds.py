@@ -30,6 +30,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from simulated import simulated
+
 SAMPLE = 4096
 
 PRELUDE = """
@@ -145,13 +147,8 @@ def environment(build: str, port: int) -> dict[str, str]:
 @contextlib.contextmanager
 def simulator(root: Path, build: str, *options: str) -> Iterator[int]:
     """Its port, of the simulator of `build` over the buckets in `root`."""
-    command = [sys.executable, "-m", "headrace.cli", "sim", str(root), "--port", "0", "--json", *options]
-    with subprocess.Popen(command, env=of_build(build), stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout
-            yield int(json.loads(server.stdout.readline())["endpoint"].rsplit(":", 1)[1])
-        finally:
-            server.terminate()
+    with simulated(root, *options, environment=of_build(build)) as variables:
+        yield int(variables["AWS_ENDPOINT_URL_S3"].rsplit(":", 1)[1])
 
 
 def run_command(build: str, case: str, root: Path, port: int) -> tuple[float, float]:

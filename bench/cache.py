@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from simulated import simulated, store_options
 
 import headrace as hr
 from headrace import prepare
@@ -40,27 +41,9 @@ THREADS = 8
 
 @contextmanager
 def served(root: Path, profile: str) -> Iterator[dict[str, Any]]:
-    """Options of a store on a simulator in a process of its own."""
-    code = (
-        "import sys, headrace.sim as s\n"
-        "with s.Server(sys.argv[1], profile=sys.argv[2]) as server:\n"
-        "    print(server.endpoint, server.access_key, server.secret_key, flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code, str(root), profile],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdin
-    assert process.stdout
-    endpoint, access_key, secret_key = process.stdout.readline().split()
-    try:
-        yield {"endpoint": endpoint, "access_key": access_key, "secret_key": secret_key}
-    finally:
-        process.stdin.close()
-        process.wait()
+    """Options of a store on a simulator."""
+    with simulated(root, "--profile", profile) as variables:
+        yield store_options(variables)
 
 
 def flush(cache: Path) -> None:

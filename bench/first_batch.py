@@ -14,6 +14,7 @@ import argparse
 import json
 import statistics
 import struct
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -21,41 +22,14 @@ from pathlib import Path
 import headrace as hr
 from headrace import sim
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "python"))
+from conftest import write_mds
+
 
 def write_dataset(root: Path, shards: int, samples: int) -> None:
-    """MDS by hand: `shards` shards of `samples` samples of one int column (any writer would do; this one
-    needs no package)."""
-    config = {
-        "column_encodings": ["int"],
-        "column_names": ["x"],
-        "column_sizes": [8],
-        "compression": None,
-        "format": "mds",
-        "hashes": [],
-        "size_limit": 1 << 26,
-        "version": 2,
-    }
-    text = json.dumps(config, sort_keys=True).encode()
-    root.mkdir(parents=True)
-    entries = []
-    for shard in range(shards):
-        begin = 4 + 4 * (samples + 1) + len(text)
-        offsets = [begin + 8 * i for i in range(samples + 1)]
-        values = [shard * samples + i for i in range(samples)]
-        data = (
-            struct.pack(f"<{samples + 2}I", samples, *offsets) + text + struct.pack(f"<{samples}q", *values)
-        )
-        name = f"shard.{shard:05d}.mds"
-        (root / name).write_bytes(data)
-        entries.append(
-            config
-            | {
-                "samples": samples,
-                "raw_data": {"basename": name, "bytes": len(data), "hashes": {}},
-                "zip_data": None,
-            }
-        )
-    (root / "index.json").write_text(json.dumps({"version": 2, "shards": entries}, sort_keys=True))
+    """MDS: `shards` shards of `samples` samples of one int column."""
+    values = [{"x": struct.pack("<q", number)} for number in range(shards * samples)]
+    write_mds(root, {"x": ("int", 8)}, values, per_shard=samples)
 
 
 def main() -> None:

@@ -23,6 +23,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from simulated import simulated
+
 CLIENTS_PYTHON = (
     Path(os.environ.get("HEADRACE_CACHE") or Path.home() / ".cache" / "headrace") / "clients/bin/python"
 )
@@ -98,26 +101,9 @@ def run(client: str, task: str, path: str) -> None:
 
 
 def measure(profile: str, directory: Path, arguments: argparse.Namespace) -> None:
-    from headrace import sim
-
     results: dict[tuple[str, str], list[dict[str, float]]] = {}
-    code = (
-        "import sys, json, headrace.sim as s\n"
-        "with s.Server(sys.argv[1], profile=sys.argv[2]) as server:\n"
-        "    print(json.dumps(server.environment()), flush=True)\n"
-        "    sys.stdin.read()\n"
-    )
-    assert profile in sim.profiles()
-    server = subprocess.Popen(
-        [sys.executable, "-c", code, str(directory), profile],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdin
-    assert server.stdout
-    environment = {**os.environ, **json.loads(server.stdout.readline()), "AWS_EC2_METADATA_DISABLED": "true"}
-    try:
+    with simulated(directory, "--profile", profile) as variables:
+        environment = {**os.environ, **variables, "AWS_EC2_METADATA_DISABLED": "true"}
         for _ in range(arguments.rounds):
             for task in ("ranges", "file"):
                 for client in arguments.clients.split(","):
@@ -125,9 +111,6 @@ def measure(profile: str, directory: Path, arguments: argparse.Namespace) -> Non
                     command = [python, __file__, "--run", client, task, str(directory / OBJECT)]
                     done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE)
                     results.setdefault((task, client), []).append(json.loads(done.stdout))
-    finally:
-        server.stdin.close()
-        server.wait()
     size = {"ranges": RANGES * RANGE_BYTES, "file": arguments.mib << 20}
     for (task, client), runs in sorted(results.items()):
         seconds = statistics.median(one["seconds"] for one in runs)
