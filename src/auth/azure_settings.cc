@@ -10,9 +10,7 @@
 //   says that there is one.
 #include "auth/azure_settings.h"
 
-#include <algorithm>
-
-#include "base/strings.h"
+#include "base/list_item.h"
 
 namespace headrace::auth {
 namespace {
@@ -207,9 +205,7 @@ Result<AzureConnectionString> parse_azure_connection_string(std::string_view tex
   std::string proxy;
   bool is_development = false;
   while (!text.empty()) {
-    const std::size_t end = text.find(';');
-    const std::string_view piece = trim(text.substr(0, end));
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    const std::string_view piece = take_item(text, ';');
     if (piece.empty()) continue;
     const std::size_t equals = piece.find('=');
     if (equals == std::string_view::npos)

@@ -9,6 +9,7 @@
 
 #include "auth/hashing.h"
 #include "auth/sigv4.h"
+#include "base/list_item.h"
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/uri.h"
@@ -57,9 +58,7 @@ bool parse_credential(std::string_view text, Claim& claim) {
 bool parse_authorization(std::string_view text, Claim& claim) {
   bool has_credential = false;
   while (!text.empty()) {
-    const std::size_t comma = text.find(',');
-    const std::string_view piece = trim(text.substr(0, comma));
-    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+    const std::string_view piece = take_item(text);
     const std::size_t equals = piece.find('=');
     if (equals == std::string_view::npos) return false;
     const std::string_view name = piece.substr(0, equals);

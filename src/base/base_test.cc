@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/endian.h"
 #include "base/fd.h"
+#include "base/list_item.h"
 #include "base/manual_clock.h"
 #include "base/mutex.h"
 #include "base/random.h"
@@ -149,6 +150,15 @@ TEST(Strings, ParseDecimalTakesTheWholeTextOnly) {
   for (const char* bad : {"", "4294967296", "-1", "+1", " 1", "1 ", "1.0", "0x1"}) {
     EXPECT_EQ(parse_decimal<std::uint32_t>(bad), std::nullopt) << bad;
   }
+}
+
+TEST(Strings, TakesListsApart) {
+  std::string_view list = " a ,b\t,, c";
+  for (const char* item : {"a", "b", "", "c"}) EXPECT_EQ(take_item(list), item);
+  EXPECT_EQ(list, "");
+  list = "x=1,2; y";
+  EXPECT_EQ(take_item(list, ';'), "x=1,2");
+  EXPECT_EQ(list, " y");
 }
 
 TEST(Strings, TrimAndHex) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <iterator>
 
+#include "base/list_item.h"
 #include "base/strings.h"
 #include "http/character_table.h"
 
@@ -75,9 +76,7 @@ std::string_view find_field(std::string_view fields, std::string_view name) noex
 
 bool list_contains(std::string_view value, std::string_view token) noexcept {
   while (!value.empty()) {
-    const std::size_t comma = value.find(',');
-    if (equals_ignoring_case(trim(value.substr(0, comma)), token)) return true;
-    value.remove_prefix(comma == std::string_view::npos ? value.size() : comma + 1);
+    if (equals_ignoring_case(take_item(value), token)) return true;
   }
   return false;
 }

@@ -1,7 +1,6 @@
 #include "sim/google_face.h"
 
-#include <algorithm>
-
+#include "base/list_item.h"
 #include "base/strings.h"
 #include "http/fields.h"
 #include "sim/object_sums.h"
@@ -32,10 +31,8 @@ std::optional<std::uint64_t> wanted_generation(const http::RequestHead& head) {
 std::string_view crc32c_of_hash(std::string_view field) noexcept {
   constexpr std::string_view kName = "crc32c=";
   while (!field.empty()) {
-    const std::size_t comma = std::min(field.find(','), field.size());
-    const std::string_view item = trim(field.substr(0, comma));
+    const std::string_view item = take_item(field);
     if (item.starts_with(kName)) return item.substr(kName.size());
-    field.remove_prefix(std::min(comma + 1, field.size()));
   }
   return {};
 }

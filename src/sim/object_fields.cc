@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/list_item.h"
 #include "base/strings.h"
 #include "http/fields.h"
 
@@ -37,13 +38,11 @@ std::string without_aws_chunked(std::string_view value) {
   if (!http::list_contains(value, "aws-chunked")) return std::string(value);
   std::string out;
   while (!value.empty()) {
-    const std::size_t comma = std::min(value.find(','), value.size());
-    const std::string_view item = trim(value.substr(0, comma));
+    const std::string_view item = take_item(value);
     if (!item.empty() && !http::equals_ignoring_case(item, "aws-chunked")) {
       if (!out.empty()) out += ',';
       out += item;
     }
-    value.remove_prefix(std::min(comma + 1, value.size()));
   }
   return out;
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/list_item.h"
 #include "base/strings.h"
 #include "http/date.h"
 #include "http/fields.h"
@@ -20,13 +21,11 @@ S3Code read_wishes(std::string_view fields, std::string& out) {
     if (!http::equals_ignoring_case(field.name, "x-amz-object-attributes")) continue;
     std::string_view list = field.value;
     while (!list.empty()) {
-      const std::size_t comma = std::min(list.find(','), list.size());
-      const std::string_view name = trim(list.substr(0, comma));
+      const std::string_view name = take_item(list);
       if (std::find(kAttributes.begin(), kAttributes.end(), name) == kAttributes.end()) {
         return S3Code::kInvalidArgument;
       }
       out += std::string(name) + ",";
-      list.remove_prefix(std::min(comma + 1, list.size()));
     }
   }
   return out.empty() ? S3Code::kInvalidArgument : S3Code::kNone;

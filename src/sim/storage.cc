@@ -29,6 +29,7 @@
 #include <filesystem>
 #include <span>
 
+#include "base/list_item.h"
 #include "base/random.h"
 #include "base/strings.h"
 #include "http/fields.h"
@@ -194,10 +195,8 @@ std::string etag_of(const FileInfo& info) {
 bool etag_matches(std::string_view list, std::string_view etag) noexcept {
   const std::string wanted = strip_etag(etag);
   while (!list.empty()) {
-    const std::size_t comma = std::min(list.find(','), list.size());
-    const std::string_view item = trim(list.substr(0, comma));
+    const std::string_view item = take_item(list);
     if (item == "*" || strip_etag(item) == wanted) return true;
-    list.remove_prefix(std::min(comma + 1, list.size()));
   }
   return false;
 }

@@ -1,5 +1,6 @@
 #include "store/gcs/gcs_hash.h"
 
+#include "base/list_item.h"
 #include "base/strings.h"
 #include "http/fields.h"
 #include "store/vendor/checksum_text.h"
@@ -14,11 +15,9 @@ std::optional<std::uint64_t> stored_crc32c(const http::ResponseHead& head) noexc
     if (!http::equals_ignoring_case(field.name, "x-goog-hash")) continue;
     std::string_view value = field.value;
     while (!value.empty()) {
-      const std::size_t comma = std::min(value.find(','), value.size());
-      const std::string_view piece = trim(value.substr(0, comma));
+      const std::string_view piece = take_item(value);
       if (piece.starts_with(kName))
         return vendor::parse_checksum_text(ChecksumKind::kCrc32c, piece.substr(kName.size()));
-      value.remove_prefix(std::min(comma + 1, value.size()));
     }
   }
   return std::nullopt;
