@@ -50,6 +50,8 @@ TEST_P(TransferTest, WritesBehindTheSlabOffset) {
 
 TEST_P(TransferTest, ManyRequestsShareFewConnections) {
   options_.reactor_count = 2;
+  // Hedges of what a busy machine makes late have connections of their own.
+  options_.hedge_fraction = 0;
   start();
   constexpr std::uint64_t kCount = 300;
   std::vector<Request> requests;
