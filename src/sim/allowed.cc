@@ -121,7 +121,9 @@ constexpr std::array kFields = std::to_array<Known>({
     {"x-amz-sdk-checksum-algorithm", kAny},
     {"x-amz-security-token", kAny},
     {"x-amz-source-expected-bucket-owner", kCopy},
-    {"x-amz-storage-class", kNewObject, "STANDARD"},
+    {"x-amz-storage-class", kNewObject,
+     "STANDARD,REDUCED_REDUNDANCY,STANDARD_IA,ONEZONE_IA,INTELLIGENT_TIERING,GLACIER_IR,GLACIER,"
+     "DEEP_ARCHIVE"},
     {"x-amz-tagging-directive", bit(Kind::kCopyObject), "COPY"},
     {"x-amz-te", kRead},  // a wish for a trailing MD5, which S3 does not grant either
     {"x-amz-trailer", kPut | bit(Kind::kUploadPart)},
@@ -132,6 +134,7 @@ constexpr std::array kFields = std::to_array<Known>({
     {"x-goog-date", kAny},
     {"x-goog-hash", kPut | kPart},
     {"x-goog-if-generation-match", kRead | kWhole},
+    {"x-goog-storage-class", kNewObject, "STANDARD,NEARLINE,COLDLINE,ARCHIVE"},
     {"x-goog-user-project", kAny},
 });
 

@@ -31,6 +31,10 @@ std::shared_ptr<const OpenFile> open_file(const std::string& path) {
   file->fields = "Last-Modified: " + http::format_http_date(modified) + "\r\nETag: " + file->etag +
                  "\r\nAccept-Ranges: bytes\r\n";
   file->kept = answered_fields(file->stored, Target());
+  // S3 leaves the standard class out.
+  if (const StorageClass known = file->info.tag.storage_class; known != StorageClass::kStandard) {
+    file->fields += "x-amz-storage-class: " + std::string(name_of(known)) + "\r\n";
+  }
   return file;
 }
 

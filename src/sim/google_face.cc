@@ -41,6 +41,7 @@ void append_google_fields(const FileInfo& info, std::string_view sums, std::stri
   out += "x-goog-generation: " + std::to_string(generation_of(info)) + "\r\n";
   out += "x-goog-stored-content-length: " + std::to_string(info.size_bytes) + "\r\n";
   out += "x-goog-stored-content-encoding: identity\r\n";
+  out += "x-goog-storage-class: " + std::string(name_of(info.tag.storage_class)) + "\r\n";
   const ObjectSums stored = sums_from_text(sums);
   if (stored.field == "x-amz-checksum-crc32c" && !stored.is_composite) {
     out += "x-goog-hash: crc32c=" + stored.value + "\r\n";

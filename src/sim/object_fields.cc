@@ -96,6 +96,13 @@ S3Code kept_fields(const http::RequestHead& head, std::string& out) {
   return S3Code::kNone;
 }
 
+StorageClass wanted_class(const http::RequestHead& head) {
+  const std::string_view google = head.header("x-goog-storage-class");
+  const auto wanted =
+      storage_class_of(google.empty() ? head.header("x-amz-storage-class") : google);
+  return wanted.value_or(StorageClass::kStandard);
+}
+
 std::string read_fields(int fd) {
   std::array<char, 4096> text;
   const ssize_t count = ::fgetxattr(fd, kFieldsAttribute, text.data(), text.size());

@@ -9,6 +9,7 @@
 
 #include "http/request.h"
 #include "sim/s3_error.h"
+#include "sim/storage_class.h"
 #include "sim/target.h"
 
 namespace headrace::sim {
@@ -18,6 +19,9 @@ S3Code keep_field(std::string_view name, std::string_view value, std::string& ou
 
 /// Those of a request. Errors: kMetadataTooLarge (2 KB of x-amz-meta-*, as S3; 3,000 bytes of all).
 S3Code kept_fields(const http::RequestHead& head, std::string& out);
+
+/// The storage class of what a request makes. \pre check_allowed() knows its name.
+StorageClass wanted_class(const http::RequestHead& head);
 
 /// Empty without any.
 std::string read_fields(int fd);

@@ -31,6 +31,7 @@ constexpr std::array<S3ErrorText, static_cast<std::size_t>(S3Code::kCount)> kTex
     {"InvalidArgument", 400, "Invalid Argument"},
     {"InvalidBucketName", 400, "The specified bucket is not valid."},
     {"InvalidDigest", 400, "The Content-MD5 or checksum value you specified is not valid."},
+    {"InvalidObjectState", 403, "The operation is not valid for the object's storage class"},
     {"InvalidPart", 400,
      "One or more of the specified parts could not be found, or its ETag did not match."},
     {"InvalidPartNumber", 416, "The requested partnumber is not satisfiable"},

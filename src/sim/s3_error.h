@@ -27,6 +27,7 @@ enum class S3Code : std::uint8_t {
   kInvalidArgument,
   kInvalidBucketName,
   kInvalidDigest,
+  kInvalidObjectState,
   kInvalidPart,
   kInvalidPartNumber,
   kInvalidPartOrder,

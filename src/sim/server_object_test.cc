@@ -57,6 +57,40 @@ TEST_F(ServerTest, ReadConditionsAreKept) {
   EXPECT_EQ(client().get("/b/x", {{"if-match", etag}}).status, 412);
 }
 
+TEST_F(ServerTest, StorageClassesAreKeptAndTold) {
+  const TestFields cold = {{"x-amz-storage-class", "STANDARD_IA"}};
+  EXPECT_EQ(client().put("/b/x", "text", cold).status, 200);
+  EXPECT_EQ(client().head("/b/x").header("x-amz-storage-class"), "STANDARD_IA");
+  EXPECT_EQ(client().get("/b/x").body, "text");
+  EXPECT_EQ(client().get("/b", {}, "list-type=2").xml("StorageClass"), "STANDARD_IA");
+  const auto copy = [&](const TestFields& more) {
+    TestFields fields = more;
+    fields.emplace_back("x-amz-copy-source", "/b/x");
+    return client().put("/b/x", "", fields);
+  };
+  EXPECT_EQ(copy(cold).xml("Code"), "InvalidRequest");  // Nothing of it would change.
+  const std::string etag = client().head("/b/x").header("etag");
+  EXPECT_EQ(copy({{"x-amz-storage-class", "GLACIER_IR"}}).status, 200);
+  EXPECT_EQ(client().head("/b/x").header("x-amz-storage-class"), "GLACIER_IR");
+  EXPECT_EQ(client().head("/b/x").header("etag"), etag);
+  EXPECT_EQ(copy({}).status, 200);  // A copy does not take over the class.
+  EXPECT_EQ(client().head("/b/x").header("x-amz-storage-class"), "");
+  EXPECT_EQ(client().get("/b", {}, "list-type=2").xml("StorageClass"), "STANDARD");
+}
+
+TEST_F(ServerTest, WhatIsArchivedCannotBeRead) {
+  for (const char* name : {"GLACIER", "DEEP_ARCHIVE"}) {
+    EXPECT_EQ(client().put("/b/x", "text", {{"x-amz-storage-class", name}}).status, 200);
+    const TestResponse refused = client().get("/b/x");
+    EXPECT_EQ(refused.status, 403);
+    EXPECT_EQ(refused.xml("Code"), "InvalidObjectState");
+    EXPECT_EQ(client().head("/b/x").status, 200);
+    EXPECT_EQ(client().put("/b/y", "", {{"x-amz-copy-source", "/b/x"}}).xml("Code"),
+              "InvalidObjectState");
+  }
+  EXPECT_EQ(client().remove("/b/x").status, 204);
+}
+
 TEST_F(ServerTest, MissingThingsHaveTheirCodes) {
   EXPECT_EQ(client().get("/b/none").xml("Code"), "NoSuchKey");
   EXPECT_EQ(client().get("/none/k").xml("Code"), "NoSuchBucket");
@@ -300,6 +334,16 @@ TEST_F(UploadTest, PartsCanBeCopied) {
   EXPECT_EQ(beyond.xml("Code"), "InvalidRange");
   EXPECT_EQ(complete("/b/to", id, {{1, part.xml("ETag").substr(6, 34)}}).status, 200);
   EXPECT_EQ(client().get("/b/to").body, "2345");
+}
+
+TEST_F(UploadTest, TheObjectHasTheClassThatTheUploadBeganWith) {
+  const TestResponse begun =
+      client().request({"POST", "/b/big", "uploads=", {{"x-amz-storage-class", "STANDARD_IA"}}});
+  const std::string id = begun.xml("UploadId");
+  EXPECT_EQ(client().get("/b/big", {}, "uploadId=" + id).xml("StorageClass"), "STANDARD_IA");
+  EXPECT_EQ(client().get("/b", {}, "uploads=").xml("StorageClass"), "STANDARD_IA");
+  EXPECT_EQ(complete("/b/big", id, {{1, put_part("/b/big", id, 1, "x")}}).status, 200);
+  EXPECT_EQ(client().head("/b/big").header("x-amz-storage-class"), "STANDARD_IA");
 }
 
 TEST_F(UploadTest, AbortForgetsEverything) {

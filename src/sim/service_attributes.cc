@@ -85,7 +85,9 @@ S3Code Service::get_attributes(const http::RequestHead& head, Exchange& exchange
   if (wants("ETag")) append_xml_element("ETag", file->etag.substr(1, file->etag.size() - 2), out);
   if (wants("Checksum")) append_checksum(sums, out);
   if (wants("ObjectParts") && !sums.part_sizes.empty()) append_parts(sums, page, out);
-  if (wants("StorageClass")) append_xml_element("StorageClass", "STANDARD", out);
+  if (wants("StorageClass")) {
+    append_xml_element("StorageClass", name_of(file->info.tag.storage_class), out);
+  }
   if (wants("ObjectSize")) {
     append_xml_element("ObjectSize", std::to_string(file->info.size_bytes), out);
   }

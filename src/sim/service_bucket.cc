@@ -126,7 +126,7 @@ class ListingXml {
     append_xml_element("LastModified", iso_date(object.info.modified_ns / 1'000'000'000), out_);
     append_xml_element("ETag", etag_of(object.info), out_);
     append_xml_element("Size", std::to_string(object.info.size_bytes), out_);
-    append_xml_element("StorageClass", "STANDARD", out_);
+    append_xml_element("StorageClass", name_of(object.info.tag.storage_class), out_);
     if (is_google_)
       append_xml_element("Generation", std::to_string(generation_of(object.info)), out_);
     if (has_owner_) out_ += "<Owner>" + std::string(kOwnerElement) + "</Owner>";

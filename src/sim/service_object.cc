@@ -136,6 +136,8 @@ S3Code Service::read_object(const http::RequestHead& head, Exchange& exchange) {
       (*generation != generation_of(file->info) || exchange.fate.is_changed)) {
     return S3Code::kPreconditionFailed;
   }
+  const bool is_get = exchange.target.kind == Kind::kGetObject;
+  if (is_get && is_archived(file->info.tag.storage_class)) return S3Code::kInvalidObjectState;
   response.file = file;
   if (overrides_fields(exchange.target)) {
     response.kept_fields = answered_fields(file->stored, exchange.target);
@@ -264,9 +266,9 @@ S3Code Service::put_object(const http::RequestHead& head, Exchange& exchange) {
       code != S3Code::kNone) {
     return code;
   }
-  const S3Code code =
-      shared_.storage.commit(std::move(exchange.file), target.bucket, target.key,
-                             write_condition(head, exchange), {exchange.body->md5()}, info);
+  const S3Code code = shared_.storage.commit(std::move(exchange.file), target.bucket, target.key,
+                                             write_condition(head, exchange),
+                                             {exchange.body->md5(), 0, wanted_class(head)}, info);
   if (code != S3Code::kNone) return code;
   exchange.response.fields += "ETag: " + etag_of(info) + "\r\n" + exchange.body->echo();
   add_written_fields(info, sums, exchange);
@@ -316,7 +318,8 @@ S3Code Service::open_copy_source(const http::RequestHead& head,
                           (!none_match.empty() && etag_matches(none_match, out->etag)) ||
                           (none_match.empty() && since && modified <= *since) ||
                           (match.empty() && until && modified > *until);
-  return is_refused ? S3Code::kPreconditionFailed : S3Code::kNone;
+  if (is_refused) return S3Code::kPreconditionFailed;
+  return is_archived(out->info.tag.storage_class) ? S3Code::kInvalidObjectState : S3Code::kNone;
 }
 
 /// Stores with the copy what the source or the request says of it.
@@ -347,11 +350,13 @@ S3Code Service::copy_object(const http::RequestHead& head, Exchange& exchange) {
   std::shared_ptr<const OpenFile> source;
   if (const S3Code code = open_copy_source(head, source); code != S3Code::kNone) return code;
   FileInfo present;
+  const StorageClass storage_class = wanted_class(head);
   if (head.header("x-amz-metadata-directive") != "REPLACE" &&
+      storage_class == source->info.tag.storage_class &&
       shared_.storage.find(target.bucket, target.key, present) && present == source->info) {
     exchange.error_detail =
         "This copy request is illegal because it is trying to copy an object to itself without "
-        "changing the object's metadata.";
+        "changing the object's metadata or storage class.";
     return S3Code::kInvalidRequest;
   }
   TemporaryFile file;
@@ -368,6 +373,7 @@ S3Code Service::copy_object(const http::RequestHead& head, Exchange& exchange) {
   FileInfo info;
   VersionTag tag;  // the MD5 of what came in parts is not known: no MD5 rather than reading it all
   if (source->info.tag.part_count == 0) tag.md5 = source->info.tag.md5;
+  tag.storage_class = storage_class;
   const S3Code code = shared_.storage.commit(std::move(file), target.bucket, target.key,
                                              write_condition(head, exchange), tag, info);
   if (code != S3Code::kNone) return code;

@@ -86,10 +86,16 @@ std::string sum_element(std::string_view field) {
   return name;
 }
 
-void append_owners(std::string& out) {
+/// Of the object that an upload will make.
+StorageClass class_of_upload(const std::string& folder) {
+  return storage_class_of(read_small_file(folder + "/class")).value_or(StorageClass::kStandard);
+}
+
+void append_owners(StorageClass storage_class, std::string& out) {
   out += "<Initiator>" + std::string(kOwnerElement) + "</Initiator><Owner>";
   out += kOwnerElement;
-  out += "</Owner><StorageClass>STANDARD</StorageClass>";
+  out += "</Owner>";
+  append_xml_element("StorageClass", name_of(storage_class), out);
 }
 
 /// False when the request names a sum of the part that is not the one that came with it.
@@ -201,6 +207,7 @@ S3Code Service::create_upload(const http::RequestHead& head, Exchange& exchange)
   const std::string folder =
       shared_.storage.hidden_path(target.bucket, "uploads/") + std::string(id);
   if (!make_parent_folders(folder + "/key") || !write_file(folder + "/fields", fields) ||
+      !write_file(folder + "/class", name_of(wanted_class(head))) ||
       !write_file(folder + "/key", target.key)) {
     return S3Code::kInternalError;
   }
@@ -392,6 +399,7 @@ S3Code Service::complete_upload(const http::RequestHead& head, Exchange& exchang
       code != S3Code::kNone) {
     return code;
   }
+  tag.storage_class = class_of_upload(folder);
   FileInfo info;
   const S3Code code = shared_.storage.commit(std::move(exchange.file), target.bucket, target.key,
                                              write_condition(head, exchange), tag, info);
@@ -418,7 +426,7 @@ S3Code Service::list_parts(Exchange& exchange) {
   if (const S3Code code = find_upload(exchange, folder); code != S3Code::kNone) return code;
   std::string out;
   open_element("ListPartsResult", out);
-  append_owners(out);
+  append_owners(class_of_upload(folder), out);
   append_xml_element("Bucket", target.bucket, out);
   append_xml_element("Key", target.key, out);
   append_xml_element("UploadId", *target.parameter("uploadId"), out);
@@ -493,7 +501,7 @@ S3Code Service::list_uploads(Exchange& exchange) {
     out += "<Upload>";
     append_xml_element("Key", key_text(key), out);
     append_xml_element("UploadId", id, out);
-    append_owners(out);
+    append_owners(class_of_upload(folder + "/" + id), out);
     append_xml_element(
         "Initiated",
         http::format_iso_date(std::chrono::sys_seconds(std::chrono::seconds(st.st_mtim.tv_sec))),

@@ -38,8 +38,8 @@
 namespace headrace::sim {
 namespace {
 
-// "MD5 in hex or -", part count, time of change in ns, size. It speaks of the bytes only while time
-// and size are the file's: whoever else writes the file breaks the seal.
+// "MD5 in hex or -", part count, time of change in ns, size, storage class. It speaks of the bytes
+// only while time and size are the file's: whoever else writes the file breaks the seal.
 constexpr char kSealAttribute[] = "user.headrace.seal";
 constexpr std::size_t kMaxSealBytes = 128;
 
@@ -66,12 +66,14 @@ void apply_seal(std::string_view text, FileInfo& info) {
   tag.md5 = digest_of(next_word(text));
   const auto parts = parse_decimal<std::uint64_t>(next_word(text));
   const auto modified_ns = parse_decimal<std::uint64_t>(next_word(text));
-  const auto size_bytes = parse_decimal<std::uint64_t>(text);
-  if (!parts || modified_ns != static_cast<std::uint64_t>(info.modified_ns) ||
+  const auto size_bytes = parse_decimal<std::uint64_t>(next_word(text));
+  const auto storage_class = storage_class_of(text);
+  if (!parts || !storage_class || modified_ns != static_cast<std::uint64_t>(info.modified_ns) ||
       size_bytes != info.size_bytes) {
     return;
   }
   tag.part_count = static_cast<std::uint32_t>(*parts);
+  tag.storage_class = *storage_class;
   info.tag = tag;
   info.is_sealed = true;
 }
@@ -157,9 +159,10 @@ void read_seal(int fd, FileInfo& info) noexcept {
 }
 
 void write_seal(int fd, FileInfo& info) noexcept {
-  const std::string text = (info.tag.md5 ? to_hex(std::as_bytes(std::span(*info.tag.md5))) : "-") +
-                           " " + std::to_string(info.tag.part_count) + " " +
-                           std::to_string(info.modified_ns) + " " + std::to_string(info.size_bytes);
+  const std::string text =
+      (info.tag.md5 ? to_hex(std::as_bytes(std::span(*info.tag.md5))) : "-") + " " +
+      std::to_string(info.tag.part_count) + " " + std::to_string(info.modified_ns) + " " +
+      std::to_string(info.size_bytes) + " " + std::string(name_of(info.tag.storage_class));
   info.is_sealed = ::fsetxattr(fd, kSealAttribute, text.data(), text.size(), 0) == 0;
   if (!info.is_sealed) info.tag = VersionTag();
 }
@@ -389,6 +392,8 @@ S3Code Storage::commit(TemporaryFile file, std::string_view bucket, std::string_
   out = info_of(st);
   out.tag = tag;
   write_seal(file.fd(), out);
+  // Lost would be the class, and with it what the object answers.
+  if (out.tag.storage_class != tag.storage_class) return S3Code::kNotImplemented;
 
   const std::string escaped = hidden_path(bucket, "keys/" + escaped_key_path(key));
   if (is_path_key(key)) {

@@ -14,6 +14,7 @@
 #include "base/fd.h"
 #include "base/mutex.h"
 #include "sim/s3_error.h"
+#include "sim/storage_class.h"
 
 struct stat;
 
@@ -21,10 +22,11 @@ namespace headrace::sim {
 
 using Md5Digest = std::array<std::uint8_t, 16>;
 
-/// What is known of the bytes of a version when it is written.
+/// What is known of a version when it is written.
 struct VersionTag {
   std::optional<Md5Digest> md5;  ///< Of the bytes; of the parts' digests when there are parts.
   std::uint32_t part_count = 0;  ///< Of the multipart upload that made it; 0: a plain PUT.
+  StorageClass storage_class = StorageClass::kStandard;
   bool operator==(const VersionTag&) const = default;
 };
 
@@ -115,7 +117,8 @@ class Storage {
   /// An empty file in the bucket's tmp folder. Errors: kNoSuchBucket, kInternalError.
   S3Code create_temporary(std::string_view bucket, TemporaryFile& out);
   /// Makes the file the object, at once or not at all. Errors: kPreconditionFailed, kNoSuchKey
-  /// (If-Match without an object), kInternalError.
+  /// (If-Match without an object), kNotImplemented (a storage class, where the file system keeps no
+  /// attributes), kInternalError.
   S3Code commit(TemporaryFile file, std::string_view bucket, std::string_view key,
                 const WriteCondition& condition, const VersionTag& tag, FileInfo& out);
   /// Removes what uploads left behind that were cut off by the end of a simulator.
