@@ -34,6 +34,8 @@ class ForwardingStore : public Store {
                                   const CallOptions& call = {}) override;
   Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
                           const CallOptions& call = {}) override;
+  Result<ObjectInfo> set_storage_class(const std::string& key, const std::string& storage_class,
+                                       const CallOptions& call = {}) override;
   Result<std::string> create_upload(const std::string& key, const CallOptions& call = {}) override;
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                      std::span<const UploadedPart> parts,

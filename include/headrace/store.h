@@ -128,6 +128,8 @@ struct ObjectInfo {
   std::int64_t modified_unix_s = 0;  ///< 0 when unknown.
   /// Of head() and what ends with one; nullptr in listings, and where the store tells none.
   std::shared_ptr<const ObjectDetails> details = {};
+  /// Of listings, the vendor's word; empty: it was not told. head() has it in its details.
+  std::string storage_class = {};
 };
 
 /// Where the sum of a whole object comes from when it is read in ranges. A store checks each answer
@@ -257,6 +259,14 @@ class Store {
   /// write replace them. Errors also: kNotFound, kUnsupported.
   virtual Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
                                   const CallOptions& call = {}) = 0;
+  /// Moves an object to another storage class, in the vendor's word ("STANDARD_IA", "Cool"). Its
+  /// bytes stay as they are, and can be read all the time where both classes can; its version may
+  /// become another. One that is in that class already is left alone. Errors also: kNotFound,
+  /// kUnsupported (a store without classes; an object that must be restored first). The default
+  /// copies the object onto itself.
+  virtual Result<ObjectInfo> set_storage_class(const std::string& key,
+                                               const std::string& storage_class,
+                                               const CallOptions& call = {});
   /// Multipart upload: create, then kPutPart requests, then complete (or abort). Nothing is visible
   /// before complete.
   virtual Result<std::string> create_upload(const std::string& key,

@@ -181,6 +181,10 @@ class ObjectInfo:
     def version_id(self) -> str | None:
         """In a bucket that keeps versions; None when it was not told."""
 
+    @property
+    def storage_class(self) -> str | None:
+        """In the vendor"s word; None when it was not told (S3"s HEAD: the standard one)."""
+
     def __repr__(self) -> str: ...
 
 class Store:
@@ -221,6 +225,8 @@ class Store:
     def copy(
         self, from_key: str, to_key: str, version_id: str = "", settings: Mapping[str, object] = {}
     ) -> ObjectInfo: ...
+    def set_storage_class(self, key: str, storage_class: str) -> ObjectInfo: ...
+    def check_settings(self, settings: Mapping[str, object]) -> None: ...
     def metrics(self) -> list[tuple[str, float, str, str, str, dict[str, str]]]: ...
     def close(self) -> None: ...
 

@@ -185,6 +185,15 @@ ObjectInfo copy(PyStore& self, const std::string& from_key, const std::string& t
                         from_key);
 }
 
+ObjectInfo set_storage_class(PyStore& self, const std::string& key,
+                             const std::string& storage_class) {
+  return value_or_raise(control(self,
+                                [&](Store& store, const CallOptions& call) {
+                                  return store.set_storage_class(key, storage_class, call);
+                                }),
+                        key);
+}
+
 std::tuple<std::vector<ObjectInfo>, std::vector<std::string>, std::string> list_page(
     PyStore& self, const std::string& prefix, const std::string& delimiter,
     const std::string& continuation) {
@@ -248,6 +257,14 @@ void bind_object_info(nb::module_& m) {
             return is_told ? std::optional(info.details->version_id) : std::nullopt;
           },
           "In a bucket that keeps versions; None when it was not told.")
+      .def_prop_ro(
+          "storage_class",
+          [](const ObjectInfo& info) {
+            const std::string& told =
+                info.details ? info.details->settings.storage_class : info.storage_class;
+            return told.empty() ? std::nullopt : std::optional(told);
+          },
+          "In the vendor's word; None when it was not told (S3's HEAD: the standard one).")
       .def("__repr__", [](const ObjectInfo& info) {
         return "ObjectInfo(key='" + info.key + "', size=" + std::to_string(info.size_bytes) +
                ", etag='" + info.etag + "')";
@@ -357,6 +374,13 @@ void bind_store(nb::module_& m) {
       .def("presign", &presign, nb::arg("key"), nb::arg("writes"), nb::arg("seconds"))
       .def("copy", &copy, nb::arg("from_key"), nb::arg("to_key"), nb::arg("version_id") = "",
            nb::arg("settings") = nb::dict())
+      .def("set_storage_class", &set_storage_class, nb::arg("key"), nb::arg("storage_class"))
+      .def(
+          "check_settings",
+          [](PyStore& self, const nb::dict& settings) {
+            raise_if_error(self.client.get()->store().check_settings(parse_settings(settings)));
+          },
+          nb::arg("settings"))
       .def("metrics", &metrics)
       .def("close", &close);
 }

@@ -37,6 +37,13 @@ Result<ObjectInfo> ForwardingStore::copy(const std::string& from_key, const std:
   return inner_.copy(from_key, to_key, call);
 }
 
+Result<ObjectInfo> ForwardingStore::set_storage_class(const std::string& key,
+                                                      const std::string& storage_class,
+                                                      const CallOptions& call) {
+  HEADRACE_TRY(before_call("SET CLASS", key));
+  return inner_.set_storage_class(key, storage_class, call);
+}
+
 Result<std::string> ForwardingStore::create_upload(const std::string& key,
                                                    const CallOptions& call) {
   HEADRACE_TRY(before_call("CREATE UPLOAD", key));

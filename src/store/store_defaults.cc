@@ -11,6 +11,17 @@ std::vector<Status> Store::remove_many(std::span<const std::string> keys, const 
   return results;
 }
 
+Result<ObjectInfo> Store::set_storage_class(const std::string& key,
+                                            const std::string& storage_class,
+                                            const CallOptions& call) {
+  ObjectSettings wanted;
+  wanted.storage_class = storage_class;
+  HEADRACE_TRY(check_settings(wanted).annotate("SET CLASS of " + object_url(key)));
+  HEADRACE_TRY_ASSIGN(ObjectInfo info, head(key, {.deadline = call.deadline, .stop = call.stop}));
+  if (info.details != nullptr && info.details->settings.storage_class == storage_class) return info;
+  return copy(key, key, {.deadline = call.deadline, .stop = call.stop, .settings = &wanted});
+}
+
 Result<std::vector<UploadedPart>> Store::list_parts(const std::string& key, const std::string&,
                                                     const CallOptions&) {
   return Status(Code::kUnsupported,

@@ -120,6 +120,10 @@ class CacheHandle final : public ForwardingStore {
                           const CallOptions& call) override {
     return after_write(to_key, [&] { return inner().copy(from_key, to_key, call); });
   }
+  Result<ObjectInfo> set_storage_class(const std::string& key, const std::string& storage_class,
+                                       const CallOptions& call) override {
+    return after_write(key, [&] { return inner().set_storage_class(key, storage_class, call); });
+  }
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                      std::span<const UploadedPart> parts,
                                      const CallOptions& call) override {

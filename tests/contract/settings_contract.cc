@@ -169,6 +169,44 @@ TEST_P(StoreContract, SettingsThatNoHeaderCanHoldAreRefused) {
   EXPECT_EQ(store().head("x").error().code(), Code::kNotFound);
 }
 
+/// One that the store, or the emulator of it, has beside the standard one.
+std::string other_class(const Store& store) {
+  const std::string& url = store.url();
+  if (url.starts_with("gs://")) return "NEARLINE";
+  return url.starts_with("az://") ? "Cool" : "REDUCED_REDUNDANCY";
+}
+
+TEST_P(StoreContract, AnObjectMovesToAnotherClassAsItIs) {
+  const ObjectSettings settings = settings_for(store());
+  ASSERT_TRUE(put_with("x", settings).ok());
+  ObjectSettings wanted;
+  wanted.storage_class = other_class(store());
+  const bool has_classes = store().check_settings(wanted).ok();
+  auto moved = store().set_storage_class("x", wanted.storage_class);
+  if (!has_classes) {
+    EXPECT_EQ(moved.error().code(), Code::kUnsupported) << moved.error().message();
+    return;
+  }
+  if (!moved && moved.error().code() == Code::kUnsupported) return;  // An emulator without.
+  ASSERT_TRUE(moved) << moved.error().message();
+  // Some servers take the word and keep no classes.
+  EXPECT_THAT(moved->details->settings.storage_class, AnyOf(wanted.storage_class, "", "STANDARD"));
+  EXPECT_EQ(moved->size_bytes, 10U);
+  EXPECT_EQ(told(store().head("x")), squeezed(settings));
+  EXPECT_EQ(get("x", 0, 10), "0123456789");
+  ListRequest below;
+  below.prefix = "x";
+  auto page = store().list(below);
+  ASSERT_TRUE(page && page->objects.size() == 1);
+  EXPECT_EQ(page->objects[0].etag, moved->etag);
+  const std::string& told_class = moved->details->settings.storage_class;
+  EXPECT_THAT(page->objects[0].storage_class,
+              AnyOf(told_class.empty() ? "STANDARD" : told_class, told_class));
+  EXPECT_TRUE(store().set_storage_class("x", wanted.storage_class));
+  EXPECT_EQ(store().set_storage_class("none", wanted.storage_class).error().code(),
+            Code::kNotFound);
+}
+
 TEST_P(StoreContract, AVersionThatIsNotThereIsAnError) {
   put("x", "0123456789");
   const CallOptions call{.stop = {}, .version_id = "17"};

@@ -340,6 +340,13 @@ class Store(live.Closing):
         given = given_settings(settings)
         return self._native.copy(from_key, to_key, version_id or "", given)
 
+    def set_storage_class(self, key: str, storage_class: str) -> ObjectInfo:
+        """Moves an object to another storage class, in the vendor's word: by a copy onto itself inside the store,
+        or as Azure's access tier. Bytes, type and metadata stay; its version may become another. One that is in
+        that class already is left alone. Raises UnsupportedError where a store has no classes, and for an object
+        that must be restored before it can be read."""
+        return self._native.set_storage_class(key, storage_class)
+
     def stats(self) -> dict[str, float]:
         """Counters since opening, see docs/metrics.md."""
         return by_name(self._native.metrics())

@@ -26,7 +26,9 @@ constexpr std::string_view kNoRight =
     "a SAS with the permission";
 constexpr std::string_view kLeased = "another client holds a lease on the blob or container";
 constexpr std::string_view kBusyCopy = "another operation on the object is in progress";
-constexpr std::string_view kArchived = "the object is archived; rehydrate it first";
+constexpr std::string_view kArchived =
+    "the object is in the archive tier; rehydrate it first (az storage blob set-tier --tier Hot), "
+    "and wait until it is done";
 
 // Sources: "Common REST API error codes" and "Blob service error codes" of the Azure Storage REST
 // API reference, and what Azurite was seen to send. Codes first, then statuses.

@@ -78,6 +78,8 @@ class AzureStore final : public EngineStore {
   Status remove(const std::string& key, const CallOptions& call) override;
   Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
                           const CallOptions& call) override;
+  Result<ObjectInfo> set_storage_class(const std::string& key, const std::string& storage_class,
+                                       const CallOptions& call) override;
   Result<std::string> create_upload(const std::string& key, const CallOptions& call) override;
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                      std::span<const UploadedPart> parts,
@@ -230,6 +232,23 @@ Result<ObjectInfo> AzureStore::set_type(const std::string& key, const ObjectInfo
   http.headers.emplace_back("if-match", version.etag);
   HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
   return head(key, call);
+}
+
+// Set Blob Tier: nothing is copied, and the version stays.
+Result<ObjectInfo> AzureStore::set_storage_class(const std::string& key,
+                                                 const std::string& storage_class,
+                                                 const CallOptions& call) {
+  HEADRACE_TRY_ASSIGN(HttpCall http, object_call("PUT", key));
+  http.what = "SET TIER of " + object_url(key);
+  http.query = {{"comp", "tier"}};
+  ObjectSettings wanted;
+  wanted.storage_class = storage_class;
+  HEADRACE_TRY(check_azure_settings(wanted).annotate(http.what));
+  HEADRACE_TRY_ASSIGN(ObjectInfo info, head(key, {.deadline = call.deadline, .stop = call.stop}));
+  if (info.details->settings.storage_class == storage_class) return info;
+  http.headers = setting_fields(wanted);
+  HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+  return head(key, {.deadline = call.deadline, .stop = call.stop});
 }
 
 Result<ObjectInfo> AzureStore::wait_for_copy(const HttpCall& copy, const std::string& key,

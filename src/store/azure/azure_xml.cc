@@ -61,6 +61,7 @@ Status add_object(const pugi::xml_node& blob, std::string_view root_prefix, List
   if (const auto modified = http::parse_http_date(properties.child_value("Last-Modified"))) {
     object.modified_unix_s = modified->time_since_epoch().count();
   }
+  object.storage_class = properties.child_value("AccessTier");
   page.objects.push_back(std::move(object));
   return {};
 }

@@ -64,6 +64,7 @@ Result<ObjectInfo> info_of(const json& resource) {
   std::string updated = text_of(resource, "updated").substr(0, 19);
   if (const auto time = http::parse_iso_date(updated + "Z"))
     info.modified_unix_s = time->time_since_epoch().count();
+  info.storage_class = text_of(resource, "storageClass");
   return info;
 }
 

@@ -125,6 +125,11 @@ class LogHandle final : public ForwardingStore {
     return logged({.operation = "copy", .key = from_key, .to_key = to_key},
                   [&] { return inner().copy(from_key, to_key, call); });
   }
+  Result<ObjectInfo> set_storage_class(const std::string& key, const std::string& storage_class,
+                                       const CallOptions& call) override {
+    return logged({.operation = "set_storage_class", .key = key},
+                  [&] { return inner().set_storage_class(key, storage_class, call); });
+  }
   Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
     return logged({.operation = "create_upload", .key = key},
                   [&] { return inner().create_upload(key, call); });

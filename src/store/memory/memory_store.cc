@@ -168,7 +168,9 @@ class MemoryBackend final : public LocalBackend {
     return {.key = key,
             .size_bytes = object.bytes->size(),
             .etag = object.etag,
-            .modified_unix_s = object.modified_unix_s};
+            .modified_unix_s = object.modified_unix_s,
+            .details = {},
+            .storage_class = object.details->settings.storage_class};
   }
   static ObjectInfo info_of(const std::string& key, const Object& object) {
     ObjectInfo info = listed(key, object);

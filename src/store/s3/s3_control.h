@@ -28,6 +28,8 @@ class S3Control {
   std::vector<Status> remove_many(std::span<const std::string> keys, const CallOptions& call);
   Result<ObjectInfo> copy(const std::string& from_key, const std::string& to_key,
                           const CallOptions& call);
+  Result<ObjectInfo> set_storage_class(const std::string& key, const std::string& storage_class,
+                                       const CallOptions& call);
   Result<std::string> create_upload(const std::string& key, const CallOptions& call);
   Result<ObjectInfo> complete_upload(const std::string& key, const std::string& upload_id,
                                      std::span<const UploadedPart> parts, const CallOptions& call);

@@ -60,7 +60,9 @@ constexpr ErrorRow kOwnErrors[] = {
     {"IllegalLocationConstraintException", 400, Code::kInvalidArgument, kWrongRegion},
     {"InvalidRequest", 400, Code::kInvalidArgument, ""},
     {"KeyTooLongError", 400, Code::kInvalidArgument, "keys have at most 1024 bytes"},
-    {"InvalidObjectState", 403, Code::kUnsupported, "the object is archived; restore it first"},
+    {"InvalidObjectState", 403, Code::kUnsupported,
+     "the object is in an archive class; restore it first (aws s3api restore-object), and wait "
+     "until HEAD says that it is done"},
     {"XMinioStorageFull", 507, Code::kExhausted, "the store is full"},
     {"QuotaExceeded", 403, Code::kExhausted, "the store is full"},
     {"", 301, Code::kInvalidArgument, kWrongRegion},

@@ -40,6 +40,10 @@ class S3Store final : public EngineStore {
                           const CallOptions& call) override {
     return control_->copy(from_key, to_key, call);
   }
+  Result<ObjectInfo> set_storage_class(const std::string& key, const std::string& storage_class,
+                                       const CallOptions& call) override {
+    return control_->set_storage_class(key, storage_class, call);
+  }
   Result<std::string> create_upload(const std::string& key, const CallOptions& call) override {
     return control_->create_upload(key, call);
   }

@@ -297,6 +297,21 @@ Result<ObjectInfo> S3Control::copy(const std::string& from_key, const std::strin
   return head(to_key, {.deadline = call.deadline, .stop = call.stop});  // the answer has no size
 }
 
+// By parts from their size on, though one request would copy more: each must be done before its
+// deadline, however long the object is.
+Result<ObjectInfo> S3Control::set_storage_class(const std::string& key,
+                                                const std::string& storage_class,
+                                                const CallOptions& call) {
+  ObjectSettings wanted;
+  wanted.storage_class = storage_class;
+  const CallOptions write{.deadline = call.deadline, .stop = call.stop, .settings = &wanted};
+  HEADRACE_TRY_ASSIGN(ObjectInfo info, head(key, {.deadline = call.deadline, .stop = call.stop}));
+  const std::string& present = info.details->settings.storage_class;
+  // Answers leave the standard class out.
+  if ((present.empty() ? "STANDARD" : present) == storage_class) return info;
+  return info.size_bytes > kCopyPartBytes ? copy_large(info, key, write) : copy(key, key, write);
+}
+
 Result<ObjectInfo> S3Control::copy_large(const ObjectInfo& from, const std::string& to_key,
                                          const CallOptions& call) {
   ObjectSettings room;

@@ -69,6 +69,7 @@ Result<ListPage> read_list(const pugi::xml_node& root, std::string_view root_pre
     object.size_bytes = *size;
     object.etag = *std::move(version);
     object.modified_unix_s = seconds_of(node.child_value("LastModified"));
+    object.storage_class = node.child_value("StorageClass");
     if (!object.key.empty()) page.objects.push_back(std::move(object));
   }
   for (const pugi::xml_node& node : root.children("CommonPrefixes")) {
