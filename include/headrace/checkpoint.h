@@ -315,6 +315,11 @@ Status copy_blocks(const std::string& object, std::span<const WantedBox> boxes,
 Result<std::string> write_small(StoreClient& client, const std::string& key, std::string_view bytes,
                                 bool if_absent, const Pause& pause);
 
+/// Compares a file with its sum: by what the store tells of the object where it tells one, else by
+/// reading all of it. Errors: kCorrupt, those of kGet.
+Status prove_file(StoreClient& client, const std::string& key, std::uint64_t size_bytes,
+                  std::uint32_t crc32c, const Pause& pause);
+
 /// Reads a whole file and compares it with its sum. Errors: kCorrupt, those of kGet.
 Status verify_file(StoreClient& client, const std::string& key, std::uint64_t size_bytes,
                    std::uint32_t crc32c, const Pause& pause);

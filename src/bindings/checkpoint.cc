@@ -393,6 +393,16 @@ void bind_checkpoint(nb::module_& m) {
   m.def("checkpoint_write_small", &write_small, nb::arg("store"), nb::arg("key"), nb::arg("data"),
         nb::arg("if_absent") = false);
   m.def(
+      "checkpoint_prove_file",
+      [](PyStore& store, const std::string& key, std::uint64_t size, std::uint32_t crc32c) {
+        auto client = store.client.get();
+        raise_if_error(without_gil([&](const Pause& pause) {
+                         return checkpoint::prove_file(*client, key, size, crc32c, pause);
+                       }),
+                       key);
+      },
+      nb::arg("store"), nb::arg("key"), nb::arg("size"), nb::arg("crc32c"));
+  m.def(
       "checkpoint_verify_file",
       [](PyStore& store, const std::string& key, std::uint64_t size, std::uint32_t crc32c) {
         auto client = store.client.get();

@@ -10,11 +10,17 @@ namespace {
 /// What the store says that it has; of kind kNone where it says nothing.
 Result<Checksum> sum_of_store(StoreClient& client, const std::string& key, const std::string& etag,
                               const Pause& pause) {
-  if (client.store().traits().object_sums != ObjectSums::kHead) return Checksum();
+  const ObjectSums where = client.store().traits().object_sums;
+  if (where != ObjectSums::kHead && where != ObjectSums::kEveryGet) return Checksum();
   Request request;
   request.op = Op::kHead;
   request.key = key;
   request.etag = etag;
+  if (where == ObjectSums::kEveryGet) {  // The answer to a read of one byte tells it.
+    request.op = Op::kGet;
+    request.length_bytes = 1;
+    HEADRACE_TRY_ASSIGN(request.slab, client.acquire(1, pause));
+  }
   Completion done = client.run(
       std::move(request), pause ? pause : [] {});
   if (done.status.code() == Code::kUnsupported || done.status.code() == Code::kDenied)
@@ -39,6 +45,11 @@ Status compare(StoreClient& client, const std::string& key, const std::string& e
 }
 
 }  // namespace
+
+Status prove_file(StoreClient& client, const std::string& key, std::uint64_t size_bytes,
+                  std::uint32_t crc32c, const Pause& pause) {
+  return compare(client, key, "", size_bytes, crc32c, WrittenCheck::kAuto, pause);
+}
 
 Status check_written(StoreClient& client, const std::string& key, const std::string& etag,
                      std::uint64_t size_bytes, std::uint32_t crc32c, WrittenCheck check,

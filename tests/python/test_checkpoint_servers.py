@@ -12,7 +12,7 @@ from framework_ranks import Job, run_jobs
 from real_servers import make_container, server
 
 import headrace as hr
-from headrace.checkpoint import Checkpointer
+from headrace.checkpoint import Checkpointer, Cold
 
 
 @pytest.fixture(params=["S3", "MINIO", "AZURE", "GCS"])
@@ -132,3 +132,38 @@ def test_ranks_write_parts_of_one_object(place: tuple[str, dict[str, Any]]) -> N
     keys = {info.key for info in hr.Store(url, **options).list()}
     files = {f"model-{number:05}-of-00002.safetensors" for number in (1, 2)}
     assert keys == {*files, "model.safetensors.index.json"}
+
+
+def test_older_ones_move_to_a_colder_class(place: tuple[str, dict[str, Any]]) -> None:
+    """Where a server keeps classes; where it does not, and says nothing of it, it is told in the log."""
+    url, options = place
+    if url.startswith("gs://"):
+        pytest.skip("the emulator's interface takes no classes")
+    wanted = "Cool" if url.startswith("az://") else "REDUCED_REDUNDANCY"
+    with Checkpointer(url, cold=Cold(wanted, after=2), **options) as checkpointer:
+        for step in (1, 2, 3, 4):
+            checkpointer.save(step, state(step)).result()
+    with Checkpointer(url, **options) as checkpointer:
+        told = checkpointer._far.storage_classes()
+        classes = [told.get(checkpointer.info(step).files[0].key) for step in (1, 2, 3, 4)]
+        if classes[0] == wanted:
+            assert classes[1] == wanted
+            assert wanted not in classes[2:]
+        else:
+            assert set(classes) <= {"STANDARD", None}, "versitygw"
+        for step in (1, 2, 3, 4):
+            checkpointer.verify(step)
+            assert is_state(checkpointer.load(step), step)
+
+
+def test_azures_archive_is_said(place: tuple[str, dict[str, Any]]) -> None:
+    url, options = place
+    if not url.startswith("az://"):
+        pytest.skip("Azure's")
+    with Checkpointer(url, cold=Cold("Archive"), **options) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, state(step)).result()
+    with Checkpointer(url, **options) as checkpointer:
+        with pytest.raises(hr.UnsupportedError, match=r"step 1 .*in Archive.*set-tier"):
+            checkpointer.load(1)
+        assert checkpointer.load()["n"] == 2

@@ -6,13 +6,16 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, SupportsFloat
 
 from headrace.base import live
 from headrace.base.option_names import OptionNames, named_options
 from headrace.base.units import parse_bytes
+from headrace.checkpoint.archived import explaining_archives
+from headrace.checkpoint.cold import Cold, check_rules
+from headrace.checkpoint.cooling import Cooling
 from headrace.checkpoint.data_file import SaveOptions
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
@@ -81,6 +84,8 @@ class Checkpointer(live.Closing):
     :param memory: bytes for what is on its way to the store. With as much as a rank writes, ``save()`` takes as
         long as a copy of it.
     :param keep: a number of checkpoints, or a :class:`Keep`; default: all stay.
+    :param cold: older checkpoints of an object store move to another storage class: a :class:`Cold`, or several, the
+        warmest first. Default: all stay where they are.
     :param rank_timeout: seconds that a rank may be later than the others.
     :param check: ``"auto"``: what was written is compared with the sum that the store tells, or read back where
         it tells none; ``"read"``: always read back; ``"none"``.
@@ -112,6 +117,7 @@ class Checkpointer(live.Closing):
         differential: bool = False,
         memory: int | str = "2GiB",
         keep: int | Keep | None = None,
+        cold: Cold | Sequence[Cold] | None = None,
         rank_timeout: float = 600.0,
         check: str = "auto",
         values: Literal["warn", "error", "ignore"] = "warn",
@@ -133,6 +139,9 @@ class Checkpointer(live.Closing):
         self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check, check_mode(values))
         key = read_key(encryption_key)
         self._far = self._place = Place(Store(url, memory=memory, **options), key)
+        rules = check_rules(cold)
+        self._cooling = Cooling(self._far, rules) if rules else None
+        self._cooler = ThreadPoolExecutor(1, "headrace-checkpoint-cooler")
         self._near: Place | None = None
         self._reuse = Reuse() if differential else None
         if local is not None:
@@ -273,8 +282,8 @@ class Checkpointer(live.Closing):
             )
 
     def _retire(self) -> None:
-        """Deletes what need not stay. What fails is tried again after the next save."""
-        if self._keep.latest == 0:
+        """Deletes what need not stay, and lets what is old move. What fails is tried again after the next save."""
+        if self._keep.latest == 0 and self._cooling is None:
             return
         try:
             there = set(self._far.steps())
@@ -288,8 +297,20 @@ class Checkpointer(live.Closing):
                     if self._near is not None:  # First: what is only there would be brought over again.
                         self._flusher.retire(step)
                     self._far.delete(self._far.manifest(step))
+                    del self._saved[step]
+            if self._cooling is not None:
+                self._cooler.submit(self._cool, self._cooling, dict(self._saved), stay)
         except HeadraceError as error:
             _log.warning("checkpoints that need not stay could not be deleted: %s", error)
+
+    def _cool(self, cooling: Cooling, saved: Mapping[int, Kept], stay: set[int | None]) -> None:
+        try:
+            count = cooling.run(saved, stay)
+        except HeadraceError as error:
+            _log.warning("older checkpoints could not be moved to a colder storage class: %s", error)
+            return
+        if count > 0:
+            _log.info("%s: moved %d data files of older checkpoints to a colder class", self.url, count)
 
     def _held(self) -> set[int]:
         """Steps that the next checkpoint may refer to."""
@@ -475,18 +496,19 @@ class Checkpointer(live.Closing):
 
     def _read(self, step: int, into: Any, partial: bool, read: Callable[[Boxes], ReadTotals]) -> Any:
         manifest = self._place.manifest(step)
-        if into is None:
-            return read_all(self._place, manifest, self._options.allow_pickle, read)[0]
-        state, _ = read_into(
-            self._place,
-            manifest,
-            _values_of(into),
-            partial=partial,
-            allow_pickle=self._options.allow_pickle,
-            growing=_stateful(into),
-            read=read,
-        )
-        return state
+        with explaining_archives(self._place, manifest):
+            if into is None:
+                return read_all(self._place, manifest, self._options.allow_pickle, read)[0]
+            state, _ = read_into(
+                self._place,
+                manifest,
+                _values_of(into),
+                partial=partial,
+                allow_pickle=self._options.allow_pickle,
+                growing=_stateful(into),
+                read=read,
+            )
+            return state
 
     # --- Looking ---
 
@@ -509,8 +531,10 @@ class Checkpointer(live.Closing):
         """Reads all of a checkpoint and compares it with its sums. Raises CorruptError.
 
         :param progress: called with (bytes so far, bytes in all)."""
+        manifest = self._place.manifest(check_step(step))
         try:
-            verify(self._place, self._place.manifest(check_step(step)), progress)
+            with explaining_archives(self._place, manifest):
+                verify(self._place, manifest, progress)
         except CorruptError:
             self._trust_nothing_earlier()
             raise
@@ -558,6 +582,7 @@ class Checkpointer(live.Closing):
         if self._near is not None:
             self._flush_worker.shutdown(wait=True)
             self._near.close()
+        self._cooler.shutdown(wait=True)
         if self._sweeper is not None:
             self._sweeper.cancel()
         if self._group.exchange is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ _READERS = 16
 
 
 class Listed(NamedTuple):
-    """A checkpoint, as its manifest says; nothing else was read."""
+    """A checkpoint, as its manifest and a listing of the data files say; nothing else was read."""
 
     step: int
     save: str = ""
@@ -26,6 +26,8 @@ class Listed(NamedTuple):
     """Of all that it has, also in files of earlier saves."""
     written_bytes: int = 0
     """Of its own data files."""
+    storage_classes: Sequence[str] = ()
+    """Of the data files that it needs, as far as the store tells any."""
     metadata: Mapping[str, Any] = {}
     is_pinned: bool = False
     problem: str = ""
@@ -34,7 +36,7 @@ class Listed(NamedTuple):
 
 def list_checkpoints(place: Place) -> list[Listed]:
     """Of all steps, rising."""
-    pins = place.pins()
+    pins, classes = place.pins(), place.storage_classes()
 
     def read(step: int) -> Listed | None:
         try:
@@ -51,6 +53,7 @@ def list_checkpoints(place: Place) -> list[Listed]:
             len(manifest.arrays),
             manifest.size,
             manifest.written,
+            sorted({classes[key] for key in manifest.data_keys if key in classes}),
             manifest.metadata,
             step in pins,
         )

@@ -90,7 +90,7 @@ class Place:
 
     def steps(self) -> list[int]:
         """Of all checkpoints, rising."""
-        found = (step_of(info.key) for info in self._list("steps/"))
+        found = (step_of(info.key) for info in self.objects("steps/"))
         return sorted(step for step in found if step is not None)
 
     def manifest(self, step: int) -> Manifest:
@@ -385,7 +385,7 @@ class Place:
         """What the checkpoints that there are need. What was read is known by its ETag, and not read again."""
         needs = Needs(set(), set(), set())
         known: dict[tuple[str, str], _Needed] = {}
-        for info in self._list("steps/"):
+        for info in self.objects("steps/"):
             step = step_of(info.key)
             if step is None:
                 continue
@@ -414,11 +414,17 @@ class Place:
         manifest = self._decode(data, f"{self.url}/{info.key}")
         return info.etag, _Needed(manifest.save, frozenset(each.key for each in manifest.earlier))
 
-    def uploads(self) -> list[tuple[str, str, int]]:
+    def storage_classes(self, prefix: str = "saves/") -> dict[str, str]:
+        """By key, as far as the store tells any."""
+        if local_path(self.url) is not None:
+            return {}
+        return {info.key: info.storage_class for info in self.objects(prefix) if info.storage_class}
+
+    def uploads(self, prefix: str = "saves/") -> list[tuple[str, str, int]]:
         """Uploads of files of saves that were begun and neither completed nor given up: (key, id, seconds since
         1970). They cost what they have taken, and no listing shows them."""
         try:
-            return [each for each in self.native.uploads("saves/") if each[0].startswith("saves/")]
+            return [each for each in self.native.uploads(prefix) if each[0].startswith(prefix)]
         except UnsupportedError:  # Files, and stores that have none.
             return []
 
@@ -432,7 +438,7 @@ class Place:
 
     def delete_save(self, save: str, keep: Set[str] = frozenset()) -> int:
         """Deletes the files of a save, but for some. Returns the bytes of those that are gone."""
-        found = [info for info in self._list(f"saves/{save}/") if info.key not in keep]
+        found = [info for info in self.objects(f"saves/{save}/") if info.key not in keep]
         if found:
             self.store.delete_many(info.key for info in found)
         directory = local_path(self.url)
@@ -445,7 +451,7 @@ class Place:
 
     def pins(self) -> set[int]:
         """Steps that are never deleted."""
-        found = (pin_of(info.key) for info in self._list("pins/"))
+        found = (pin_of(info.key) for info in self.objects("pins/"))
         return {step for step in found if step is not None}
 
     def pin(self, step: int) -> None:
@@ -486,7 +492,7 @@ class Place:
             except ChangedError:
                 if not self._has(fence_key(number), note.encode()):
                     continue
-            for info in list(self._list("fence/")):
+            for info in list(self.objects("fence/")):
                 if (fence_of(info.key) or number) < number:
                     self.store.delete(info.key)
             return number
@@ -500,11 +506,11 @@ class Place:
             )
 
     def highest_fence(self) -> int:
-        return max((fence_of(info.key) or 0 for info in self._list("fence/")), default=0)
+        return max((fence_of(info.key) or 0 for info in self.objects("fence/")), default=0)
 
     def orphans(self, fence: int) -> Iterator[str]:
         """Saves of jobs before ``fence`` that no checkpoint names."""
-        keys = [info.key for info in self._list("saves/")] + [key for key, _, _ in self.uploads()]
+        keys = [info.key for info in self.objects("saves/")] + [key for key, _, _ in self.uploads()]
         saves = {save_of(key) for key in keys}
         needs = self.needs()
         if needs.broken:
@@ -514,7 +520,8 @@ class Place:
             if parsed is not None and parsed.fence < fence:
                 yield save
 
-    def _list(self, prefix: str) -> Iterator[Any]:
+    def objects(self, prefix: str) -> Iterator[ObjectInfo]:
+        """That begin with it; none where nothing was saved yet."""
         try:
             yield from self.store.list(prefix)
         except NotFoundError:

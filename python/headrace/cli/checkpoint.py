@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Annotated, Any
@@ -14,11 +16,12 @@ import numpy as np
 import typer
 
 from headrace.base.units import format_bytes
+from headrace.checkpoint.archived import explaining_archives, storage_classes_of
 from headrace.checkpoint.copying import Copying
 from headrace.checkpoint.differences import ArrayDifference, compare
 from headrace.checkpoint.leftovers import delete_leftover, find_leftovers
 from headrace.checkpoint.listing import Listed, list_checkpoints
-from headrace.checkpoint.manifest import Manifest
+from headrace.checkpoint.manifest import DataFile, EarlierFile, Manifest
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.proving import Damage, find_damage
 from headrace.checkpoint.widened import read_array
@@ -43,11 +46,15 @@ LatestStep = Annotated[
 ]
 
 
+_STANDARD = ("STANDARD", "Hot")
+"""What S3 and GCS, and Azure, write where nobody has asked for another class."""
+
 # --- Looking ---
 
 
 def ls(url: Url, *, where: CheckpointWhere, json: Json = False) -> int:
-    """List the checkpoints of a run: step, time, ranks, arrays, bytes, and what was given as metadata.
+    """List the checkpoints of a run: step, time, ranks, arrays, bytes, storage classes other than the standard one,
+    and what was given as metadata.
 
     Only the manifests are read. Exit code 1 when one of them is broken: `verify` then says more.
 
@@ -74,6 +81,7 @@ def _line(row: Listed, latest: int | None) -> str:
     if row.problem:
         return f"{row.step:>10}  broken: {row.problem}"
     marks = [word for word, is_so in (("latest", row.step == latest), ("pinned", row.is_pinned)) if is_so]
+    marks += [name for name in row.storage_classes if name not in _STANDARD]
     marks += [f"{key}={value}" for key, value in row.metadata.items()]
     return (
         f"{row.step:>10}  {row.created[:19].replace('T', ' '):19}  {row.ranks:>5}  {row.arrays:>7,}  {format_bytes(row.bytes):>10}  "
@@ -105,8 +113,9 @@ def info(
     with opened(url, where) as place:
         manifest = place.manifest(step_of(place, step))
         is_pinned, shown_url = manifest.step in place.pins(), place.url
+        classes = storage_classes_of(place, manifest)
     if json:
-        print_json(_info_json(shown_url, manifest, is_pinned))
+        print_json(_info_json(shown_url, manifest, is_pinned, classes))
         return
     if arrays:
         for array in manifest.arrays:
@@ -119,6 +128,7 @@ def info(
         f"saved     {manifest.created}, save {manifest.save}",
         f"files     {len(manifest.files)} of {manifest.world_size} ranks, {format_bytes(manifest.size)}",
         *_earlier_lines(manifest),
+        *_class_lines(classes),
         f"arrays    {len(manifest.arrays):,}",
         *([f"metadata  {dict(manifest.metadata)}"] if manifest.metadata else []),
         "",
@@ -138,8 +148,19 @@ def _earlier_lines(manifest: Manifest) -> list[str]:
     ]
 
 
-def _info_json(url: str, manifest: Manifest, is_pinned: bool) -> dict[str, Any]:
+def _class_lines(classes: Mapping[str, str]) -> list[str]:
+    """In which storage classes its data files are, where a store has any."""
+    counts = Counter(classes.values())
+    texts = [f"{name} ({many(count, 'file')})" for name, count in sorted(counts.items())]
+    return [f"class     {', '.join(texts)}"] if texts else []
+
+
+def _info_json(url: str, manifest: Manifest, is_pinned: bool, classes: Mapping[str, str]) -> dict[str, Any]:
     by_name = {array.name: array for array in manifest.arrays}
+
+    def row(file: DataFile | EarlierFile) -> dict[str, Any]:
+        return file._asdict() | {"storage_class": classes.get(file.key, "")}
+
     return {
         "url": url,
         "step": manifest.step,
@@ -150,9 +171,7 @@ def _info_json(url: str, manifest: Manifest, is_pinned: bool) -> dict[str, Any]:
         "written_bytes": manifest.written,
         "is_pinned": is_pinned,
         "metadata": dict(manifest.metadata),
-        "files": [
-            file._asdict() | {"earlier": [each._asdict() for each in file.earlier]} for file in manifest.files
-        ],
+        "files": [row(file) | {"earlier": [row(each) for each in file.earlier]} for file in manifest.files],
         "arrays": [array_row(array) for array in manifest.arrays],
         "tree": tree_json(manifest.tree, by_name),
     }
@@ -194,7 +213,8 @@ def cat(
                 raise InvalidArgumentError("--output and --summary are for an array: name it")
             print_json(tree_json(manifest.tree, {array.name: array for array in manifest.arrays}))
             return
-        array = read_array(place, manifest, name)
+        with explaining_archives(place, manifest):
+            array = read_array(place, manifest, name)
     if output:
         _write_npy(output, array)
     elif summary or json or sys.stdout.isatty():
@@ -283,8 +303,11 @@ def _verified(place: Place, step: int) -> dict[str, Any]:
     except CorruptError as error:
         return {"step": step, "ok": False, "bytes": 0, "problem": str(error), "damage": []}
     before = place.store.stats()["store.received_bytes"]
-    with progress_bar(
-        f"step {step}", manifest.size, lambda: int(place.store.stats()["store.received_bytes"] - before)
+    with (
+        progress_bar(
+            f"step {step}", manifest.size, lambda: int(place.store.stats()["store.received_bytes"] - before)
+        ),
+        explaining_archives(place, manifest),
     ):
         damage = find_damage(place, manifest)
     return {
