@@ -9,7 +9,9 @@ process of its own, ways take turns; it saves three times and loads twice. "firs
 synced for who does not sync them). "load": into a state that is there, files dropped from the page cache
 before the first and warm the second time. `floor`: one memcpy of the state into memory that was touched before,
 one write of it with O_DIRECT by two threads, and one read.
-`store`: Headrace and plain puts of the same parts to a simulator in another process.
+`store`: Headrace, one put of as many bytes in parts, and plain puts of the same parts, to a simulator in another
+process. It keeps files (in /dev/shm its disk is out of the way), makes MD5s, and puts the parts of an upload
+together by copying them, for which a store makes nobody wait: the put in parts is what a save compares with.
 `manifest`: 100,000 tensors over 1,024 ranks: to plan, to write, and to open for one rank.
 CPU is user and system time of the process that saves.
 """
@@ -267,7 +269,7 @@ def measure_store(directory: Path, mib: int, rounds: int) -> None:
         assert server.stdout
         keys = ("endpoint", "access_key", "secret_key")
         where = dict(zip(keys, server.stdout.readline().split(), strict=True))
-        part = bytes(PART)
+        part, whole = bytes(PART), np.zeros(size, np.uint8)
         with (
             hr.Store("s3://b", memory="2GiB", **where) as store,
             Checkpointer("s3://b/run", memory="2GiB", keep=1, **where) as checkpointer,
@@ -279,6 +281,7 @@ def measure_store(directory: Path, mib: int, rounds: int) -> None:
 
             for step in range(1, rounds + 2):
                 clock.measure("puts of 16 MiB", put)
+                clock.measure("put in parts", lambda: store.put("whole", whole))
                 clock.measure("save", lambda: checkpointer.save(step, state).result)  # noqa: B023
                 clock.measure("load", lambda: checkpointer.load(into=like))
         server.stdin.close()
