@@ -19,6 +19,7 @@ constexpr std::uint32_t kPolynomial =
     0x82f63b78;  // Castagnoli, bits reversed (RFC 3720 appendix B.4)
 
 constexpr detail::CrcTables<std::uint32_t> kTables = detail::make_crc_tables(kPolynomial);
+constexpr auto kByteShifts = detail::make_byte_shifts(kPolynomial);
 constexpr detail::FoldPlan kFold = detail::make_fold_plan<32>(std::uint64_t{kPolynomial} << 32);
 
 #if defined(__x86_64__)
@@ -74,7 +75,7 @@ std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before) noe
 
 std::uint32_t crc32c_combine(std::uint32_t first, std::uint32_t second,
                              std::uint64_t second_bytes) noexcept {
-  return detail::combine_crcs(first, second, second_bytes, kPolynomial);
+  return detail::combine_crcs(first, second, second_bytes, kByteShifts, kPolynomial);
 }
 
 }  // namespace headrace

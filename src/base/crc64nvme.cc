@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kPolynomial = 0x9a6c9329ac4bc9b5;
 
 constexpr detail::CrcTables<std::uint64_t> kTables = detail::make_crc_tables(kPolynomial);
+constexpr auto kByteShifts = detail::make_byte_shifts(kPolynomial);
 constexpr detail::FoldPlan kFold = detail::make_fold_plan<64>(kPolynomial);
 
 std::uint64_t advance(std::uint64_t crc, std::span<const std::byte> bytes) noexcept {
@@ -36,7 +37,7 @@ std::uint64_t crc64nvme(std::span<const std::byte> bytes, std::uint64_t before) 
 
 std::uint64_t crc64nvme_combine(std::uint64_t first, std::uint64_t second,
                                 std::uint64_t second_bytes) noexcept {
-  return detail::combine_crcs(first, second, second_bytes, kPolynomial);
+  return detail::combine_crcs(first, second, second_bytes, kByteShifts, kPolynomial);
 }
 
 }  // namespace headrace
