@@ -132,7 +132,11 @@ class GcsStore final : public EngineStore {
     if (!call.version_id.empty())
       http.headers.emplace_back("x-goog-copy-source-generation", call.version_id);
     HEADRACE_TRY(add_settings_of_copy(from_key, call, http));
-    HEADRACE_TRY_ASSIGN(const HttpAnswer answer, engine()->call(http, call));
+    // Of a large object to another class all bytes are copied before the answer.
+    http.answer_timeout = kCompleteAnswerTime;
+    HEADRACE_TRY_ASSIGN(
+        const HttpAnswer answer,
+        engine()->call(http, {engine()->deadline_of(call, kCompleteTime), call.stop}));
     // The answer has no size.
     return head(to_key, {.deadline = call.deadline, .stop = call.stop});
   }
