@@ -2,6 +2,10 @@
 // number of the next part, memory for it, copies what belongs there and sums it while it is in the
 // cache.
 //
+// Where there is memory for all that is left, and the sink has enough to do, a part is copied and
+// nothing else: stage() returns when the last byte is copied, and threads that outlive it (the
+// finishers) sum those parts and put them. So whoever waits for stage() waits for one memcpy.
+//
 // Invariants:
 // - Part numbers are taken in order, and memory after the number; so with any amount of memory the
 //   lowest parts leave first, and the file grows from its beginning.
@@ -16,20 +20,25 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <condition_variable>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <utility>
 
 #include "base/crc32c.h"
 #include "base/mutex.h"
+#include "base/thread_pool.h"
 #include "checkpoint/block_sealer.h"
 #include "checkpoint/crew.h"
 #include "checkpoint/fingerprinter.h"
 #include "checkpoint/part_map.h"
 #include "checkpoint/part_sink.h"
+#include "checkpoint/stream_copy.h"
 #include "checkpoint/value_scan.h"
+#include "checkpoint/wait_slice.h"
 #include "checkpoint/written_check.h"
 #include "headrace/checkpoint.h"
 
@@ -38,6 +47,8 @@ namespace {
 
 constexpr std::uint64_t kLeastPartBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kPageBytes = 4096;
+/// As many a sink must have for parts to be copied alone: it is kept busy meanwhile.
+constexpr std::uint32_t kBusyParts = 2;
 
 class Writer final : public DataWriter {
  public:
@@ -64,6 +75,8 @@ class Writer final : public DataWriter {
     }
   }
 
+  ~Writer() override { is_given_up_.store(true, std::memory_order_relaxed); }
+
   Status start() {
     SinkOptions sink{.key = key_,
                      .size_bytes = layout_.size_bytes(),
@@ -86,13 +99,14 @@ class Writer final : public DataWriter {
     end_part_ = end_part;
     const std::uint32_t count =
         std::min(std::max(options_.copy_threads, 1U), end_part - first_part);
-    Status status = run_crew(
-        count, [this](const std::stop_token& stop) { return copy_parts(stop); }, pause);
-    if (error_.ok()) error_ = std::move(status);
-    return error_.clone();
+    note(run_crew(
+        count, [this](const std::stop_token& stop) { return copy_parts(stop); }, pause));
+    finish_copied();
+    return error();
   }
 
   Result<DataFile> finish(const Pause& pause) override {
+    HEADRACE_TRY(wait_for_finishers(pause));
     DataFile file;
     HEADRACE_TRY_ASSIGN(file.etag, sink_->finish(map_.count(), pause));
     file.size_bytes = layout_.size_bytes();
@@ -112,6 +126,12 @@ class Writer final : public DataWriter {
   }
 
  private:
+  /// A part that was copied, and not summed yet.
+  struct CopiedPart {
+    std::uint32_t index;
+    Slab slab;
+  };
+
   /// Some of a block's bytes, those up to the end of a part or from its beginning.
   struct Half {
     std::uint32_t piece;
@@ -132,8 +152,7 @@ class Writer final : public DataWriter {
     std::optional<BlockSealer> sealer;           ///< None: the file is not encrypted.
   };
 
-  Status copy_parts(const std::stop_token& stop) {
-    BlockTools tools;
+  Status make_tools(BlockTools& tools) const {
     if (options_.fingerprint_key) {
       HEADRACE_TRY_ASSIGN(tools.fingerprinter, Fingerprinter::make(*options_.fingerprint_key));
     }
@@ -141,19 +160,46 @@ class Writer final : public DataWriter {
       HEADRACE_TRY_ASSIGN(const seal::Salt salt, seal::read_seal_header(layout_.header(), key));
       tools.sealer.emplace(*key, salt);
     }
+    return {};
+  }
+
+  Status copy_parts(const std::stop_token& stop) {
+    BlockTools tools;
+    HEADRACE_TRY(make_tools(tools));
     while (!stop.stop_requested()) {
       // Relaxed: a number is all that is shared here.
       const std::uint32_t part = next_part_.fetch_add(1, std::memory_order_relaxed);
       if (part >= end_part_) break;
-      HEADRACE_TRY(copy_part(part, tools, stop));
+      HEADRACE_TRY_ASSIGN(Slab slab, take_memory(map_.length_bytes(part), tools, stop));
+      HEADRACE_TRY(check_sources(part));
+      if (can_wait(part)) {
+        copy_alone(part, std::move(slab));
+      } else {
+        finish_part(part, std::move(slab), /*is_copied=*/false, tools);
+      }
     }
     return {};
   }
 
-  Result<Slab> take_memory(std::uint64_t length_bytes, const std::stop_token& stop) {
+  /// Whether a part that has its memory may be summed later.
+  bool can_wait(std::uint32_t part) const {
+    const SlabPool& pool = *client_->pool();
+    const std::uint64_t left = SlabPool::charged_bytes(part_bytes_) * (end_part_ - part - 1);
+    return pool.used_bytes() + left <= pool.limit_bytes() && sink_->pending() >= kBusyParts;
+  }
+
+  /// Where others have taken the memory that can_wait() has seen, parts that were copied alone are
+  /// finished for it.
+  Result<Slab> take_memory(std::uint64_t length_bytes, BlockTools& tools,
+                           const std::stop_token& stop) {
     const std::uint64_t size_bytes = PartSink::slab_bytes(length_bytes);
     while (true) {
       HEADRACE_TRY(sink_->failure());
+      if (auto slab = client_->pool()->try_acquire(size_bytes)) return slab;
+      if (auto copied = take_copied()) {
+        finish_part(copied->index, std::move(copied->slab), /*is_copied=*/true, tools);
+        continue;
+      }
       auto slab = client_->pool()->acquire(size_bytes, system_clock().now() + kPauseSlice);
       if (slab || slab.error().code() != Code::kDeadline) return slab;
       if (stop.stop_requested()) return Status(Code::kCancelled, "the save was given up");
@@ -161,41 +207,127 @@ class Writer final : public DataWriter {
     }
   }
 
-  Status copy_part(std::uint32_t part, BlockTools& tools, const std::stop_token& stop) {
+  /// Errors: kInvalidArgument (one that lacks bytes which lie in the part).
+  Status check_sources(std::uint32_t part) const {
+    for (const Slice& slice : map_.slices(part)) {
+      if (slice.piece == Slice::kHeader) continue;
+      const StageSource& source = sources_[slice.piece];
+      if (slice.from_bytes < source.from_bytes ||
+          slice.from_bytes + slice.length_bytes > source.from_bytes + source.bytes.size()) {
+        return Status(Code::kInvalidArgument,
+                      key_ + ": " + layout_.pieces()[slice.piece].name + ": has too few bytes");
+      }
+    }
+    return {};
+  }
+
+  std::span<const std::byte> source_of(const Slice& slice) const {
+    if (slice.piece == Slice::kHeader)
+      return std::as_bytes(std::span(layout_.header()))
+          .subspan(slice.from_bytes, slice.length_bytes);
+    const StageSource& source = sources_[slice.piece];
+    return source.bytes.subspan(slice.from_bytes - source.from_bytes, slice.length_bytes);
+  }
+
+  void copy_alone(std::uint32_t part, Slab slab) {
+    std::byte* to = slab.bytes().data();
+    for (const Slice& slice : map_.slices(part)) {
+      stream_copy(to, source_of(slice));
+      to += slice.length_bytes;
+    }
+    MutexLock lock(mutex_);
+    copied_.push_back({part, std::move(slab)});
+  }
+
+  std::optional<CopiedPart> take_copied() {
+    MutexLock lock(mutex_);
+    if (copied_.empty()) return std::nullopt;
+    CopiedPart part = std::move(copied_.back());
+    copied_.pop_back();
+    return part;
+  }
+
+  /// Lets the finishers have what was copied alone.
+  void finish_copied() {
+    std::vector<CopiedPart> parts;
+    {
+      MutexLock lock(mutex_);
+      parts.swap(copied_);
+      unfinished_ += static_cast<std::uint32_t>(parts.size());
+    }
+    if (parts.empty()) return;
+    if (!finishers_) finishers_.emplace(std::max(options_.copy_threads, 1U), map_.count());
+    for (CopiedPart& each : parts) {
+      auto part = std::make_shared<CopiedPart>(std::move(each));
+      finishers_->submit([this, part] { finish_later(*part); });
+    }
+  }
+
+  void finish_later(CopiedPart& part) {
+    if (!is_given_up_.load(std::memory_order_relaxed)) {
+      BlockTools tools;
+      Status status = make_tools(tools);
+      if (status.ok()) finish_part(part.index, std::move(part.slab), /*is_copied=*/true, tools);
+      note(std::move(status));
+    }
+    part.slab = Slab();
+    {
+      MutexLock lock(mutex_);
+      --unfinished_;
+    }
+    changed_.notify_all();
+  }
+
+  Status wait_for_finishers(const Pause& pause) {
+    MutexLock lock(mutex_);
+    while (unfinished_ > 0) wait_slice(lock, changed_, pause);
+    return error_.clone();
+  }
+
+  void note(Status status) {
+    MutexLock lock(mutex_);
+    if (error_.ok()) error_ = std::move(status);
+  }
+
+  Status error() const {
+    MutexLock lock(mutex_);
+    return error_.clone();
+  }
+
+  /// Copies a part, unless it `is_copied`, sums it, and hands it to the sink. \pre
+  /// check_sources().
+  void finish_part(std::uint32_t part, Slab slab, bool is_copied, BlockTools& tools) {
     const std::uint64_t length_bytes = map_.length_bytes(part);
-    HEADRACE_TRY_ASSIGN(Slab slab, take_memory(length_bytes, stop));
     std::byte* to = slab.bytes().data();
     std::uint32_t sum = 0;
     for (const Slice& slice : map_.slices(part)) {
+      const std::byte* const from = is_copied ? nullptr : source_of(slice).data();
       if (slice.piece == Slice::kHeader) {
-        std::memcpy(to, layout_.header().data() + slice.from_bytes, slice.length_bytes);
+        if (from != nullptr) std::memcpy(to, from, slice.length_bytes);
         sum = crc32c({to, slice.length_bytes}, sum);
       } else {
-        HEADRACE_TRY_ASSIGN(sum, copy_slice(part, slice, tools, to, sum));
+        sum = finish_slice(part, slice, tools, from, to, sum);
       }
       to += slice.length_bytes;
     }
     part_sums_[part] = sum;
     std::memset(to, 0, slab.size_bytes() - length_bytes);
     sink_->put(part, std::move(slab), length_bytes);
-    return {};
   }
 
-  /// \return the sum of the part so far.
-  Result<std::uint32_t> copy_slice(std::uint32_t part, const Slice& slice, BlockTools& tools,
-                                   std::byte* to, std::uint32_t sum) {
-    const StageSource& source = sources_[slice.piece];
+  /// `from`: nullptr when the bytes are at `to` already. \return the sum of the part so far.
+  std::uint32_t finish_slice(std::uint32_t part, const Slice& slice, BlockTools& tools,
+                             const std::byte* from, std::byte* to, std::uint32_t sum) {
     const std::uint64_t piece_bytes = layout_.places()[slice.piece].length_bytes;
     const std::uint64_t end = slice.from_bytes + slice.length_bytes;
-    if (slice.from_bytes < source.from_bytes || end > source.from_bytes + source.bytes.size()) {
-      return Status(Code::kInvalidArgument,
-                    key_ + ": " + layout_.pieces()[slice.piece].name + ": has too few bytes");
-    }
     for (std::uint64_t at = slice.from_bytes; at < end;) {
       const std::uint64_t block_end =
           std::min((at / kSumBlockBytes + 1) * kSumBlockBytes, piece_bytes);
       const std::uint64_t length_bytes = std::min(block_end, end) - at;
-      std::memcpy(to, source.bytes.data() + (at - source.from_bytes), length_bytes);
+      if (from != nullptr) {
+        std::memcpy(to, from, length_bytes);
+        from += length_bytes;
+      }
       const std::uint32_t block_sum = crc32c({to, length_bytes});
       if (options_.scan_values) scan(slice.piece, {to, length_bytes});
       if (tools.fingerprinter || tools.sealer)
@@ -307,14 +439,19 @@ class Writer final : public DataWriter {
   std::vector<std::atomic<std::uint64_t>> not_finite_;
   std::vector<std::atomic<bool>> has_other_than_zero_;
 
-  Status error_;  ///< The first of any stage().
+  std::atomic<bool> is_given_up_{false};  ///< Nobody wants the rest.
 
-  Mutex mutex_;
+  mutable Mutex mutex_;
+  std::condition_variable changed_;
+  Status error_ HEADRACE_GUARDED_BY(mutex_);  ///< The first of any stage(), or of a finisher.
+  std::vector<CopiedPart> copied_ HEADRACE_GUARDED_BY(mutex_);  ///< Of the present stage().
+  std::uint32_t unfinished_ HEADRACE_GUARDED_BY(mutex_) = 0;    ///< That the finishers have.
   /// By piece and number. At most one for each part.
   std::map<std::pair<std::uint32_t, std::uint64_t>, CutBlock> cut_blocks_
       HEADRACE_GUARDED_BY(mutex_);
 
-  std::unique_ptr<PartSink> sink_;  // Last: its threads hold slabs of the client.
+  std::unique_ptr<PartSink> sink_;       // Its threads hold slabs of the client.
+  std::optional<ThreadPool> finishers_;  // Last: its tasks use all of the above.
 };
 
 /// Parts of the size that is wished for, or larger where there would be too many.

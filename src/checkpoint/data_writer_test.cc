@@ -2,7 +2,10 @@
 #include <atomic>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <random>
+#include <semaphore>
+#include <thread>
 #include <utility>
 
 #include "base/crc32c.h"
@@ -51,12 +54,14 @@ class BadStore final : public ForwardingStore {
   struct Plan {
     std::atomic<Fault> fault{Fault::kNone};
     std::atomic<int> parts_before{0};
+    std::function<void()> before_part = [] {};  ///< On the thread that hands parts to the store.
   };
   BadStore(std::unique_ptr<Store> inner, std::shared_ptr<Plan> plan)
       : ForwardingStore(std::move(inner)), plan_(std::move(plan)) {}
 
   std::size_t submit(std::span<Request> requests) override {
     for (Request& request : requests) {
+      if (request.op == Op::kPutPart) plan_->before_part();
       if (request.op != Op::kPutPart || plan_->parts_before-- != 0) continue;
       const auto bytes = request.slab.bytes();
       if (plan_->fault == Fault::kZeroedPart) std::memset(bytes.data(), 0, bytes.size());
@@ -75,13 +80,15 @@ class BadStore final : public ForwardingStore {
 
 class DataWriterTest : public ::testing::TestWithParam<const char*> {
  protected:
-  DataWriterTest() {
+  DataWriterTest() { open_client(kMemory); }
+  /// Makes client_, over a store of its own.
+  void open_client(std::uint64_t memory_bytes) {
     StoreOptions options;
     options.url =
         is_file() ? directory_.path() + "/below" : "memory://writer-" + std::to_string(count_++);
     auto store = *open_store(options, {});
     if (!is_file()) store = std::make_unique<BadStore>(std::move(store), plan_);
-    client_ = *StoreClient::wrap(std::move(store), kMemory);
+    client_ = *StoreClient::wrap(std::move(store), memory_bytes);
   }
   static bool is_file() { return std::string_view(GetParam()).starts_with("file"); }
   static std::shared_ptr<const SealKey> key_of(int first) {
@@ -173,6 +180,61 @@ TEST_P(DataWriterTest, StagedBytesMayChange) {
   auto file = (*writer)->finish(no_pause_);
   ASSERT_TRUE(file) << file.error().message();
   EXPECT_TRUE(read(same, *file).ok());
+}
+
+TEST_P(DataWriterTest, WithRoomForAllOfItNothingNeedsToLeaveBeforeItIsCopied) {
+  if (is_file()) GTEST_SKIP() << "parts go to the disk without the store";
+  State state(7);
+  state.pieces.push_back({"odd", "F32", {1, 1}});
+  state.values.emplace_back(4, std::byte{0xff});  // NaN
+  const State same = state;
+  const WriteOptions options{.part_bytes = kPart, .fingerprint_key = FingerprintKey{}};
+  auto little = write(state, options);
+  ASSERT_TRUE(little) << little.error().message();
+  open_client(kMemory << 6);
+  std::binary_semaphore gate(0);
+  plan_->before_part = [&gate] {
+    gate.acquire();
+    gate.release();
+  };
+  layout_ = *layout_of(state);
+  auto writer = *DataWriter::begin(client_, "a/b/file", layout_, options);
+  ASSERT_TRUE(writer->stage(state.sources(), no_pause_).ok());
+  for (auto& value : state.values) std::fill(value.begin(), value.end(), std::byte{0});
+  gate.release();
+  auto file = writer->finish(no_pause_);
+  ASSERT_TRUE(file) << file.error().message();
+  EXPECT_TRUE(read(same, *file).ok());
+  EXPECT_EQ(file->sums, little->sums);
+  EXPECT_EQ(file->fingerprints, little->fingerprints);
+  EXPECT_EQ(file->values.back().not_finite, 1U);
+  EXPECT_EQ(file->values.front().is_zero, little->values.front().is_zero);
+  if (key_ == nullptr) {  // Else each file has a salt of its own.
+    EXPECT_EQ(file->crc32c, little->crc32c);
+  }
+  EXPECT_EQ(client_->pool()->used_bytes(), 0U);
+}
+
+TEST_P(DataWriterTest, WhoTookTooMuchMemoryForWhatWaitsGivesItBack) {
+  if (is_file()) GTEST_SKIP() << "parts go to the disk without the store";
+  const State state(7);
+  layout_ = *layout_of(state);
+  // One file fits, two do not; and each writer has begun when half of the room is taken.
+  const std::uint64_t room = layout_.size_bytes() * 5 / 4;
+  open_client(room);
+  std::atomic<bool> is_staged{false};
+  plan_->before_part = [&] {
+    while (client_->pool()->used_bytes() < room / 2 && !is_staged) std::this_thread::yield();
+  };
+  std::vector<std::unique_ptr<DataWriter>> writers;
+  for (const char* key : {"one", "other"})
+    writers.push_back(*DataWriter::begin(client_, key, layout_, {.part_bytes = kPart}));
+  {
+    std::jthread beside([&] { EXPECT_TRUE(writers[0]->stage(state.sources(), no_pause_).ok()); });
+    EXPECT_TRUE(writers[1]->stage(state.sources(), no_pause_).ok());
+  }
+  is_staged = true;
+  for (const auto& writer : writers) EXPECT_TRUE(writer->finish(no_pause_).has_value());
 }
 
 TEST_P(DataWriterTest, PartsMayBeStagedOneByOneFromWhatTheyNeed) {

@@ -50,6 +50,10 @@ class FileSink final : public PartSink {
 
   void put(std::uint32_t index, Slab slab, std::uint64_t length_bytes) override {
     auto part = std::make_shared<Slab>(std::move(slab));
+    {
+      MutexLock lock(mutex_);
+      ++put_;
+    }
     writers_.submit([this, index, length_bytes, part] {
       if (failure().ok()) note(write_part(index, part->bytes(), length_bytes));
       *part = Slab();
@@ -61,6 +65,11 @@ class FileSink final : public PartSink {
       }
       changed_.notify_all();
     });
+  }
+
+  std::uint32_t pending() const override {
+    MutexLock lock(mutex_);
+    return put_ - arrived_;
   }
 
   Status failure() const override {
@@ -146,6 +155,7 @@ class FileSink final : public PartSink {
 
   mutable Mutex mutex_;
   std::condition_variable changed_;
+  std::uint32_t put_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint32_t arrived_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::vector<UploadedPart> parts_ HEADRACE_GUARDED_BY(mutex_);
   Status failure_ HEADRACE_GUARDED_BY(mutex_);

@@ -35,6 +35,8 @@ class PartSink {
   /// Takes a part, the first bytes of `slab`; gives the memory back when it has arrived. Never
   /// waits. A slab as large as slab_bytes() says spares a file a copy.
   virtual void put(std::uint32_t index, Slab slab, std::uint64_t length_bytes) = 0;
+  /// Parts that were put and have not arrived yet.
+  virtual std::uint32_t pending() const = 0;
   /// The first error of a part; ok while there is none.
   virtual Status failure() const = 0;
   /// By which others join the file.

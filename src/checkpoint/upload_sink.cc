@@ -59,9 +59,15 @@ class UploadSink final : public PartSink {
       MutexLock lock(mutex_);
       if (!failure_.ok()) return;
       inbox_.push_back({index, std::move(slab), length_bytes});
+      ++put_;
     }
     changed_.notify_all();
     handle_->wake();
+  }
+
+  std::uint32_t pending() const override {
+    MutexLock lock(mutex_);
+    return put_ - arrived_;
   }
 
   Status failure() const override {
@@ -180,6 +186,7 @@ class UploadSink final : public PartSink {
   mutable Mutex mutex_;
   std::condition_variable changed_;
   std::vector<Incoming> inbox_ HEADRACE_GUARDED_BY(mutex_);
+  std::uint32_t put_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint32_t arrived_ HEADRACE_GUARDED_BY(mutex_) = 0;
   bool is_ending_ HEADRACE_GUARDED_BY(mutex_) = false;
   Status failure_ HEADRACE_GUARDED_BY(mutex_);
