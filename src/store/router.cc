@@ -11,7 +11,6 @@
 #include "headrace/router.h"
 
 #include <array>
-#include <charconv>
 #include <map>
 #include <optional>
 #include <string>
@@ -20,29 +19,13 @@
 
 #include "base/mutex.h"
 #include "store/completion_queue.h"
+#include "store/route.h"
 
 namespace headrace {
 namespace {
 
 /// Accepted and not taken yet, all stores together: four times what one store takes by default.
 constexpr std::size_t kCapacity = std::size_t{1} << 14;
-
-/// Which store a key names, and the key there.
-struct Route {
-  std::size_t store = 0;
-  std::string_view key;
-};
-
-std::optional<Route> parse_route(std::string_view key, std::size_t store_count) {
-  Route route;
-  const char* const end = key.data() + key.size();
-  const auto [rest, error] = std::from_chars(key.data(), end, route.store);
-  if (error != std::errc() || rest == end || *rest != '/' || route.store >= store_count)
-    return std::nullopt;
-  route.key = key.substr(static_cast<std::size_t>(rest - key.data()) + 1);
-  if (route.key.empty()) return std::nullopt;
-  return route;
-}
 
 class Router final : public Store {
  public:

@@ -271,31 +271,40 @@ struct Write {
 };
 }  // namespace
 
-void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) {
-  const auto leave_out = [&] { skipped_bytes_.add(data.size()); };
-  if (clock_.now().time_since_epoch().count() < writes_off_until_ns_.load()) return leave_out();
+std::optional<Slab> DiskCache::buffer(std::uint64_t bytes) {
+  if (clock_.now().time_since_epoch().count() < writes_off_until_ns_.load()) return std::nullopt;
   // Two at a time may both find room for one: off by an extent for each thread that reads.
-  const std::size_t size = file_bytes(info.name);
-  const std::uint64_t charged = SlabPool::charged_bytes(size);
-  if (buffers_->used_bytes() + charged > buffer_bytes_.load()) return leave_out();
-  auto slab = buffers_->try_acquire(size);
-  if (!slab) return leave_out();
-  std::memcpy(slab->bytes().data() + kHeaderBytes, data.data(), data.size());
-  auto job = std::make_shared<Write>(
-      Write{.info = std::move(info), .slab = *std::move(slab), .flight = std::move(flight)});
+  const std::uint64_t charged = SlabPool::charged_bytes(bytes);
+  if (buffers_->used_bytes() + charged > buffer_bytes_.load()) return std::nullopt;
+  auto slab = buffers_->try_acquire(bytes);
+  return slab ? std::optional(*std::move(slab)) : std::nullopt;
+}
+
+bool DiskCache::write_later(ThreadPool::Task task) {
   {
     MutexLock lock(writes_mutex_);
     ++writes_pending_;
   }
-  const bool is_taken = writers_->submit([this, job] {
+  const bool is_taken = writers_->submit([this, task = std::move(task)] {
+    task();
+    end_write();
+  });
+  if (!is_taken) end_write();
+  return is_taken;
+}
+
+void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) {
+  auto slab = buffer(file_bytes(info.name));
+  if (!slab) return note_left_out(data.size());
+  std::memcpy(slab->bytes().data() + kHeaderBytes, data.data(), data.size());
+  auto job = std::make_shared<Write>(
+      Write{.info = std::move(info), .slab = *std::move(slab), .flight = std::move(flight)});
+  const bool is_taken = write_later([this, job] {
     write(job->info, job->slab.bytes());
     job->slab = Slab();
     job->flight = Flight();  // Whoever waits for it finds the file.
-    end_write();
   });
-  if (is_taken) return;
-  leave_out();
-  end_write();
+  if (!is_taken) note_left_out(data.size());
 }
 
 void DiskCache::end_write() {
@@ -306,30 +315,61 @@ void DiskCache::end_write() {
 void DiskCache::write(const ExtentInfo& info, std::span<std::byte> file) {
   if (!reserve(info)) return note_no_room(info.name.length_bytes);
   seal_extent(info, file, options_.key.get());
+  show(info, [&](int directory) { return publish_extent(directory, info.name, file); });
+}
+
+template <class Publish>
+void DiskCache::show(const ExtentInfo& info, const Publish& publish) {
+  const std::uint64_t bytes = file_bytes(info.name);
   auto directory = index_.open_bucket(bucket_of(info.name.object), true);
   if (!directory) {
-    ledger_->cancel(file.size());
+    ledger_->cancel(bytes);
     note_failure(directory.error());
     return;
   }
   Status status;
   {
     Ledger::Change change(*ledger_);
-    if (!change.add(file.size())) {
-      skipped_bytes_.add(info.name.length_bytes);
-      return;
-    }
-    status = publish_extent(directory->get(), info.name, file);
-    if (!status.ok()) change.subtract(file.size());
+    if (!change.add(bytes)) return note_left_out(info.name.length_bytes);
+    status = publish(directory->get());
+    if (!status.ok()) change.subtract(bytes);
   }
   if (status.code() == Code::kChanged) return;  // There already.
-  if (!status.ok()) {
-    note_failure(status);
-    return;
-  }
+  if (!is_done(status)) return;
   mark(info.name, ledger_->was_ghost(info.name));
   index_.add(info.name);
   written_bytes_.add(info.name.length_bytes);
+}
+
+std::unique_ptr<ExtentDraft> DiskCache::begin_draft(const ExtentInfo& info,
+                                                    std::uint64_t part_bytes) {
+  if (!reserve(info)) {
+    note_no_room(0);
+    return nullptr;
+  }
+  auto directory = index_.open_bucket(bucket_of(info.name.object), true);
+  Status status = directory ? Status() : std::move(directory).error();
+  if (status.ok()) {
+    auto draft = ExtentDraft::create(directory->get(), info, part_bytes, options_.key.get());
+    if (draft) return *std::move(draft);
+    status = std::move(draft).error();
+  }
+  ledger_->cancel(file_bytes(info.name));
+  if (status.code() != Code::kUnsupported) note_failure(status);
+  return nullptr;
+}
+
+void DiskCache::publish_draft(ExtentDraft& draft) {
+  show(draft.info(), [&](int directory) { return draft.publish(directory); });
+}
+
+void DiskCache::drop_draft(const ExtentDraft& draft) {
+  ledger_->cancel(file_bytes(draft.info().name));
+}
+
+bool DiskCache::is_done(const Status& status) {
+  if (!status.ok()) note_failure(status);
+  return status.ok();
 }
 
 std::uint64_t DiskCache::limit_now(std::uint64_t used_bytes) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -22,6 +23,7 @@
 #include "insight/counter.h"
 #include "tier/delayed_tasks.h"
 #include "tier/eviction_order.h"
+#include "tier/extent_draft.h"
 #include "tier/extent_file.h"
 #include "tier/extent_index.h"
 #include "tier/ledger.h"
@@ -68,6 +70,23 @@ class DiskCache final : public Cache, public Tier {
     miss_bytes_.add(bytes);
   }
 
+  // --- for what is written bit by bit (DiskValues) ---
+
+  /// Memory for what waits to be written; none: it is all in use, or writing pauses.
+  std::optional<Slab> buffer(std::uint64_t bytes);
+  /// Runs what writes on a thread for that. False: too much waits.
+  bool write_later(ThreadPool::Task task);
+  /// Writes an extent, and shows it. \pre `file` has its bytes where seal_extent() wants them.
+  void write(const ExtentInfo& info, std::span<std::byte> file);
+  /// Makes room for an extent and begins its file; null, and counted, where that fails. To be ended
+  /// by publish_draft() or drop_draft(), once.
+  std::unique_ptr<ExtentDraft> begin_draft(const ExtentInfo& info, std::uint64_t part_bytes);
+  void publish_draft(ExtentDraft& draft);
+  void drop_draft(const ExtentDraft& draft);
+  /// Counts what failed.
+  bool is_done(const Status& status);
+  void note_left_out(std::uint64_t bytes) noexcept { skipped_bytes_.add(bytes); }
+
   // --- Cache ---
 
   const std::string& directory() const noexcept override { return options_.directory; }
@@ -100,9 +119,10 @@ class DiskCache final : public Cache, public Tier {
   /// \return whether all of it came, proved.
   bool read_one(const ExtentName& extent, std::uint64_t from_bytes, std::span<std::byte> out,
                 std::uint64_t& object_size_bytes);
-  /// \pre `file` has the extent's bytes where seal_extent() wants them.
-  void write(const ExtentInfo& info, std::span<std::byte> file);
   void end_write();
+  /// Shows a file that is complete; `publish`: by which.
+  template <class Publish>
+  void show(const ExtentInfo& info, const Publish& publish);
   /// Room for the file of an extent, evicting others where there is none.
   bool reserve(const ExtentInfo& info);
   std::uint64_t limit_now(std::uint64_t used_bytes) const;

@@ -211,11 +211,6 @@ Fd create_file(int directory, const char* path, int flags, std::size_t size) {
   return Fd(::openat(directory, path, flags, 0600));
 }
 
-/// False, with errno: its mode could not be set.
-bool share_as_folder(int directory, int file) noexcept {
-  return ::fchmod(file, file_mode(access_of(directory))) == 0;
-}
-
 /// Where files without a name are not known.
 Status publish_by_name(int directory, const std::string& name, std::span<const std::byte> file) {
   const std::string temporary = unfinished_name();
@@ -232,6 +227,19 @@ Status publish_by_name(int directory, const std::string& name, std::span<const s
 }
 
 }  // namespace
+
+bool share_as_folder(int directory, int file) noexcept {
+  return ::fchmod(file, file_mode(access_of(directory))) == 0;
+}
+
+int link_nameless(int file, int directory, const ExtentName& name) noexcept {
+  // linkat() by descriptor wants a privilege; by this path it wants none (open(2), O_TMPFILE).
+  std::array<char, 32> path{};
+  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", file);
+  const int result =
+      ::linkat(AT_FDCWD, path.data(), directory, file_name(name).c_str(), AT_SYMLINK_FOLLOW);
+  return result == 0 ? 0 : errno;
+}
 
 void remove_if_dead(int directory, const char* unfinished) {
   Fd fd(::openat(directory, unfinished, O_RDWR | O_CLOEXEC | O_NOFOLLOW));
@@ -272,6 +280,8 @@ Status read_extent(int fd, const ExtentName& name, std::uint64_t from_bytes,
   HEADRACE_TRY(header.check(&name));
   HEADRACE_TRY(header.check_key(key, proof.sealer));
   object_size_bytes = header.object_size_bytes();
+  // Of what came in parts the chunks are others: it is read again, by those.
+  if (whole < name.length_bytes && whole % header.chunk_bytes() != 0) whole = 0;
   HEADRACE_TRY(proof.prove_all(0, out.first(whole)));
   return read_around(fd, proof, from_bytes + whole, out.subspan(whole), is_long);
 }
@@ -296,12 +306,10 @@ Status publish_extent(int directory, const ExtentName& name, std::span<const std
   }
   if (!share_as_folder(directory, fd.get())) return errno_status(errno, "making a cached file");
   HEADRACE_TRY(write_all(fd.get(), file));
-  // linkat() by descriptor wants a privilege; by this path it wants none (open(2), O_TMPFILE).
-  std::array<char, 32> path{};
-  std::snprintf(path.data(), path.size(), "/proc/self/fd/%d", fd.get());
-  if (::linkat(AT_FDCWD, path.data(), directory, shown.c_str(), AT_SYMLINK_FOLLOW) == 0) return {};
-  if (errno == ENOENT) return publish_by_name(directory, shown, file);  // No /proc.
-  return errno_status(errno, "naming a cached file");
+  const int error = link_nameless(fd.get(), directory, name);
+  if (error == 0) return {};
+  if (error == ENOENT) return publish_by_name(directory, shown, file);  // No /proc.
+  return errno_status(error, "naming a cached file");
 }
 
 }  // namespace headrace::tier

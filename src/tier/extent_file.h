@@ -48,6 +48,13 @@ Status check_sums(int fd, const ExtentName& name, std::span<std::byte> scratch);
 /// kChanged (it is there already), those of writing.
 Status publish_extent(int directory, const ExtentName& name, std::span<const std::byte> file);
 
+/// Gives a file that is being made in `directory` the mode of that. False, with errno: it could
+/// not.
+bool share_as_folder(int directory, int file) noexcept;
+/// Shows a complete file without a name (O_TMPFILE) as an extent's. 0 or an errno: EEXIST (it is
+/// there already), ENOENT (no /proc here, by which it is done).
+int link_nameless(int file, int directory, const ExtentName& name) noexcept;
+
 /// Deletes a file with an unfinished_name() unless somebody is writing it.
 void remove_if_dead(int directory, const char* unfinished);
 

@@ -72,45 +72,66 @@ std::uint64_t chunk_bytes_of(std::uint64_t length_bytes, bool is_sealed) noexcep
   return chunk;
 }
 
-void make_header(const ExtentInfo& info, std::span<std::byte> data, std::span<std::byte> header,
-                 const SealKey* key) {
-  std::byte* const at = header.data();
-  std::memset(at, 0, header.size());
-  const std::uint64_t chunk_bytes = chunk_bytes_of(data.size(), key != nullptr);
-  const std::uint64_t chunk_count = (data.size() - 1) / chunk_bytes + 1;
-  const std::size_t seal_at = kFixedBytes + 4 * chunk_count;
-  const seal::Salt salt = key != nullptr ? seal::random_salt() : seal::Salt{};
-  std::optional<seal::Sealer> sealer;
-  if (key != nullptr) sealer.emplace(*key, kExtentPurpose, salt);
-  for (std::uint64_t chunk = 0; chunk < chunk_count; ++chunk) {
-    const auto rest = data.subspan(chunk * chunk_bytes);
-    const auto bytes = rest.first(std::min<std::size_t>(chunk_bytes, rest.size()));
-    const std::size_t tag_at = seal_at + kTagsAt + chunk * seal::kTagBytes;
-    if (sealer) sealer->seal(chunk, {}, bytes, bytes, Tag(at + tag_at, seal::kTagBytes));
-    store_le<std::uint32_t>(at + kFixedBytes + 4 * chunk, crc32c(bytes));
-  }
+HeaderDraft::HeaderDraft(std::uint64_t chunk_bytes, std::uint64_t chunk_count, const SealKey* key)
+    : chunk_bytes_(chunk_bytes), chunk_count_(chunk_count), key_(key) {
+  if (key == nullptr) return;
+  salt_ = seal::random_salt();
+  sealer_.emplace(*key, kExtentPurpose, salt_);
+}
+
+std::size_t HeaderDraft::seal_at() const noexcept { return kFixedBytes + 4 * chunk_count_; }
+
+Tag HeaderDraft::tag_of(std::uint64_t chunk) noexcept {
+  return Tag(page_.data() + seal_at() + kTagsAt + chunk * seal::kTagBytes, seal::kTagBytes);
+}
+
+void HeaderDraft::add(std::uint64_t chunk, std::span<std::byte> bytes) {
+  if (sealer_) sealer_->seal(chunk, {}, bytes, bytes, tag_of(chunk));
+  store_le<std::uint32_t>(page_.data() + kFixedBytes + 4 * chunk, crc32c(bytes));
+}
+
+Status HeaderDraft::open(std::uint64_t chunk, std::span<std::byte> bytes) {
+  const auto sum = load_le<std::uint32_t>(page_.data() + kFixedBytes + 4 * chunk);
+  if (crc32c(bytes) != sum) return corrupt("bytes that do not match their sum");
+  if (!sealer_ || sealer_->open(chunk, {}, bytes, bytes, tag_of(chunk))) return {};
+  return corrupt("bytes that do not match their tag");
+}
+
+void HeaderDraft::finish(const ExtentInfo& info, std::span<std::byte> header) {
+  std::byte* const at = page_.data();
   std::memcpy(at, kMagic.data(), kMagic.size());
-  store_le<std::uint32_t>(at + 4, sealer ? kSealedVersion : kVersion);
-  store_le<std::uint32_t>(at + 8, static_cast<std::uint32_t>(chunk_bytes));
-  store_le<std::uint32_t>(at + 12, static_cast<std::uint32_t>(chunk_count));
+  store_le<std::uint32_t>(at + 4, sealer_ ? kSealedVersion : kVersion);
+  store_le<std::uint32_t>(at + 8, static_cast<std::uint32_t>(chunk_bytes_));
+  store_le<std::uint32_t>(at + 12, static_cast<std::uint32_t>(chunk_count_));
   store_le<std::uint64_t>(at + 16, info.name.object.high);
   store_le<std::uint64_t>(at + 24, info.name.object.low);
   store_le<std::uint64_t>(at + 32, info.name.offset_bytes);
   store_le<std::uint64_t>(at + 40, info.name.length_bytes);
   store_le<std::uint64_t>(at + 48, info.object_size_bytes);
-  std::size_t end = seal_at + (sealer ? kTagsAt + chunk_count * seal::kTagBytes : 0);
-  store_le<std::uint32_t>(at + 56, add_text(header, end, info.etag));
-  store_le<std::uint32_t>(at + 60, add_text(header, end, info.url));
-  if (sealer) {
-    const std::string id = key_id_bytes(*key);
-    std::memcpy(at + seal_at, id.data(), id.size());
-    std::copy(salt.begin(), salt.end(),
-              header.begin() + static_cast<std::ptrdiff_t>(seal_at + kSaltAt));
-    const std::size_t tag_at = seal_at + kHeaderTagAt;
-    const Page page = covered(header, tag_at);
-    sealer->seal(kHeaderBlock, page, {}, {}, Tag(at + tag_at, seal::kTagBytes));
+  std::size_t end = seal_at() + (sealer_ ? kTagsAt + chunk_count_ * seal::kTagBytes : 0);
+  store_le<std::uint32_t>(at + 56, add_text(page_, end, info.etag));
+  store_le<std::uint32_t>(at + 60, add_text(page_, end, info.url));
+  if (sealer_) {
+    const std::string id = key_id_bytes(*key_);
+    std::memcpy(at + seal_at(), id.data(), id.size());
+    std::copy(salt_.begin(), salt_.end(),
+              page_.begin() + static_cast<std::ptrdiff_t>(seal_at() + kSaltAt));
+    const std::size_t tag_at = seal_at() + kHeaderTagAt;
+    const Page page = covered(page_, tag_at);
+    sealer_->seal(kHeaderBlock, page, {}, {}, Tag(at + tag_at, seal::kTagBytes));
   }
-  store_le<std::uint32_t>(at + kSumAt, sum_of_header(header));
+  store_le<std::uint32_t>(at + kSumAt, sum_of_header(page_));
+  std::copy(page_.begin(), page_.end(), header.begin());
+}
+
+void make_header(const ExtentInfo& info, std::span<std::byte> data, std::span<std::byte> header,
+                 const SealKey* key) {
+  const std::uint64_t chunk_bytes = chunk_bytes_of(data.size(), key != nullptr);
+  HeaderDraft draft(chunk_bytes, (data.size() - 1) / chunk_bytes + 1, key);
+  for (std::uint64_t at = 0; at < data.size(); at += chunk_bytes)
+    draft.add(at / chunk_bytes,
+              data.subspan(at, std::min<std::size_t>(chunk_bytes, data.size() - at)));
+  draft.finish(info, header);
 }
 
 bool ExtentHeader::is_sealed() const noexcept { return half(4) == kSealedVersion; }
@@ -130,9 +151,9 @@ Status ExtentHeader::check(const ExtentName* name) const {
   const ExtentName found = this->name();
   if (name != nullptr && found != *name) return corrupt("of another extent");
   const std::uint64_t length = found.length_bytes;
-  if (length == 0 || chunk_bytes() != chunk_bytes_of(length, is_sealed()) ||
-      half(12) != (length - 1) / chunk_bytes() + 1 || etag_bytes() > kHeaderBytes ||
-      url_bytes() > kHeaderBytes || texts_at() + etag_bytes() + url_bytes() > kHeaderBytes)
+  if (length == 0 || chunk_bytes() == 0 || half(12) != (length - 1) / chunk_bytes() + 1 ||
+      etag_bytes() > kHeaderBytes || url_bytes() > kHeaderBytes ||
+      texts_at() + etag_bytes() + url_bytes() > kHeaderBytes)
     return corrupt("a header that contradicts itself");
   return {};
 }

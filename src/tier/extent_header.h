@@ -11,14 +11,16 @@
 /// | then | encrypted: 8 bytes of the key's id, 16 of salt, 16 of the header's tag, 16 of each chunk's |
 /// | then | ETag, URL, zeros |
 ///
-/// The header's sum is taken with its own four bytes as zeros. A chunk has 64 KiB, or as much more,
-/// by powers of two, as leaves 512 chunks at most, or 128 where it is encrypted: a few bytes can be
-/// read and proved without the rest. ETag and URL are for people; what does not fit is cut off.
+/// The header's sum is taken with its own four bytes as zeros. A chunk of what comes as a whole has
+/// 64 KiB, or as much more, by powers of two, as leaves 512 chunks at most, or 128 where it is
+/// encrypted: a few bytes can be read and proved without the rest. Of what comes in parts, a part
+/// is a chunk. ETag and URL are for people; what does not fit is cut off.
 ///
 /// Encrypted (seal/sealer.h): the file's key is derived from the user's and the salt for the
 /// purpose kExtentPurpose. Chunk n is block n, and the page, with its sum and its own tag as zeros,
 /// is the context of an empty block 2^64 - 1. Sums are of what lies on the disk: who has no key can
 /// tell damage. Pure.
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -48,6 +50,32 @@ inline constexpr std::size_t kHeaderBytes = 4096;
 
 /// Bytes that have a sum of their own, in an extent of `length_bytes` (> 0).
 std::uint64_t chunk_bytes_of(std::uint64_t length_bytes, bool is_sealed) noexcept;
+
+/// As many chunks as any file may have.
+inline constexpr std::uint64_t kMostParts = 128;
+
+/// A header in the making, for chunks that come in any order.
+class HeaderDraft {
+ public:
+  /// `key`: outlives it. \pre no more than kMostParts, or chunk_bytes_of() says so.
+  HeaderDraft(std::uint64_t chunk_bytes, std::uint64_t chunk_count, const SealKey* key);
+  /// Takes note of a chunk, and with a key encrypts it. Each once.
+  void add(std::uint64_t chunk, std::span<std::byte> bytes);
+  /// Proves a chunk that was added, as it lies in the file, and decrypts it. Errors: kCorrupt.
+  Status open(std::uint64_t chunk, std::span<std::byte> bytes);
+  /// Fills `header` in. \pre header.size() == kHeaderBytes, all chunks were added.
+  void finish(const ExtentInfo& info, std::span<std::byte> header);
+
+ private:
+  std::size_t seal_at() const noexcept;
+  std::span<std::byte, seal::kTagBytes> tag_of(std::uint64_t chunk) noexcept;
+
+  const std::uint64_t chunk_bytes_, chunk_count_;
+  const SealKey* const key_;
+  seal::Salt salt_{};
+  std::optional<seal::Sealer> sealer_;
+  std::array<std::byte, kHeaderBytes> page_{};
+};
 
 /// Fills `header` in for `info` over `data`, which it reads once; with a key, encrypts it. \pre
 /// header.size() == kHeaderBytes, data.size() is the extent's length.
