@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "headrace/cache.h"
+#include "headrace/status.h"
 #include "headrace/store.h"
 
 namespace headrace {
@@ -59,8 +60,10 @@ class ValueCache {
   ValueCache() = default;
 };
 
-/// Values of the objects of `store`, which is not kept, in the directory of `cache`.
-std::shared_ptr<ValueCache> open_value_cache(std::shared_ptr<Cache> cache, const Store& store);
+/// Values of the objects of `store`, which is not kept, in the directory of `cache`. Errors:
+/// kDenied (it is encrypted, and `cache` was opened without the key).
+Result<std::shared_ptr<ValueCache>> open_value_cache(std::shared_ptr<Cache> cache,
+                                                     const Store& store);
 
 /// Of several stores as one (headrace/router.h): those of the object "<i>/<key>" lie in caches[i]
 /// as those of `key`; nullptr: they are not kept.

@@ -38,6 +38,8 @@ class DiskCache final : public Cache, public Tier {
  public:
   static Result<std::shared_ptr<DiskCache>> create(const CacheOptions& options);
   ~DiskCache() override;
+  /// Errors: kDenied (encrypted, and opened without the key).
+  Status check_readable() const;
 
   // --- Tier ---
 
@@ -110,8 +112,6 @@ class DiskCache final : public Cache, public Tier {
  private:
   DiskCache(const CacheOptions& options, Fd root, Fd plans);
   Status start();
-  /// Errors: kDenied (encrypted, and without the key).
-  Status check_readable() const;
   void allow_buffers(std::uint64_t bytes) noexcept;
 
   void end_flight(const ExtentName& extent) override;

@@ -68,7 +68,9 @@ class DiskValuesTest : public ::testing::Test {
                                                  const std::string& url = "memory://values") {
     StoreOptions options;
     options.url = url;
-    return open_value_cache(cache, **open_memory_store(options));
+    auto values = open_value_cache(cache, **open_memory_store(options));
+    EXPECT_TRUE(values) << values.error().message();
+    return values ? *std::move(values) : nullptr;
   }
   static void keep(ValueCache& values, const Known& known, std::uint32_t index) {
     values.keep(known.series(), index, bytes_of(known.value(index)));
@@ -320,6 +322,12 @@ TEST_F(DiskValuesTest, AreEncryptedUnderTheKey) {
       EXPECT_EQ(all.find(each.value(7).substr(0, 64)), std::string::npos);
   }
   EXPECT_EQ(cache->verify({})->broken_count, 0U);
+  // Whoever has no key can look at the directory, and neither read nor add.
+  const auto keyless = open_cache({.directory = {}, .is_for_reads = false});
+  StoreOptions options;
+  options.url = "memory://values";
+  const auto refused = open_value_cache(keyless, **open_memory_store(options));
+  EXPECT_EQ(refused.error().code(), Code::kDenied);
 }
 
 TEST_F(DiskValuesTest, OfSeveralStoresAsOneEachKeepsItsOwn) {

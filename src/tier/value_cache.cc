@@ -53,9 +53,13 @@ class RoutedValues final : public ValueCache {
 
 }  // namespace
 
-std::shared_ptr<ValueCache> open_value_cache(std::shared_ptr<Cache> cache, const Store& store) {
-  return std::make_shared<tier::DiskValues>(
-      std::static_pointer_cast<tier::DiskCache>(std::move(cache)), store.origin(), store.url());
+Result<std::shared_ptr<ValueCache>> open_value_cache(std::shared_ptr<Cache> cache,
+                                                     const Store& store) {
+  auto disk = std::static_pointer_cast<tier::DiskCache>(std::move(cache));
+  if (Status status = disk->check_readable(); !status.ok())
+    return std::move(status).annotate("cache " + disk->directory());
+  return std::shared_ptr<ValueCache>(
+      std::make_shared<tier::DiskValues>(std::move(disk), store.origin(), store.url()));
 }
 
 std::shared_ptr<ValueCache> route_value_caches(std::vector<std::shared_ptr<ValueCache>> caches) {
