@@ -42,6 +42,11 @@ class ValueDecoder {
   /// kCorrupt, kUnsupported.
   virtual Status decode(std::span<const std::byte> value, std::uint64_t key,
                         std::span<std::byte> out) const = 0;
+
+  /// All that decides what decode() writes, but for the value: options, versions of libraries. What
+  /// was written under one identity may be kept and taken for what the same would write now. Empty:
+  /// the key decides, too, or writing it anew is as cheap as reading it.
+  virtual std::string identity() const { return {}; }
 };
 
 /// What is made of the values of a column.

@@ -95,6 +95,11 @@ class AudioDecoder final : public ValueDecoder {
     return {};
   }
 
+  std::string identity() const override {
+    return "audio 1 " + std::to_string(options_.frames) + " " + std::to_string(options_.channels) +
+           " " + std::to_string(options_.is_mono ? 1 : 0) + ", " + sf_version_string();
+  }
+
  private:
   /// Of the shape in front of a value of its own length: MDS's ndarray header, two axes of 8 bytes.
   static constexpr std::size_t kHeaderBytes = 1 + 2 * 8;

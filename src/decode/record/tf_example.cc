@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/endian.h"
+#include "base/strings.h"
 #include "decode/array/byte_column.h"
 #include "headrace/decode.h"
 #include "wire/example.h"
@@ -137,6 +138,13 @@ class BytesDecoder final : public FeatureDecoder {
     if (inner_ != nullptr) return inner_->decode(bytes, key, out);
     std::copy(bytes.begin(), bytes.end(), out.begin());
     return {};
+  }
+
+  std::string identity() const override {
+    const std::string inner = inner_ != nullptr ? inner_->identity() : std::string();
+    if (inner.empty()) return {};
+    const std::string missing = feature_.missing ? to_hex(*feature_.missing) : "none";
+    return "feature " + feature_.name + ", missing " + missing + ": " + inner;
   }
 
  private:
