@@ -32,10 +32,21 @@
 
 namespace headrace {
 
+class ValueCache;
+
 /// What a sample does that turns out to be bad while it is read.
 enum class OnBadSample : std::uint8_t {
   kRaise,    ///< next() fails.
   kReplace,  ///< Another sample of its source is delivered in its place.
+};
+
+/// Whether decoded values are kept in LoaderOptions::value_cache, to be read there in the next
+/// epoch instead of being decoded. Only those of columns with values of one size, which nothing
+/// random decides (ValueDecoder::identity()).
+enum class CacheDecoded : std::uint8_t {
+  kAuto,    ///< Of columns where that was measured to be worth it, if all fit into the cache.
+  kAlways,  ///< As far as there is room.
+  kOff,
 };
 
 struct LoaderOptions {
@@ -72,6 +83,10 @@ struct LoaderOptions {
   std::vector<std::string> columns = {};
   /// What is made of the values of columns, by name. Others are delivered as they are stored.
   std::map<std::string, std::shared_ptr<const Decode>> decode = {};
+  /// Where decoded values may be kept: open_value_cache() of the cache that the store is read
+  /// through; nullptr: nowhere.
+  std::shared_ptr<ValueCache> value_cache = nullptr;
+  CacheDecoded cache_decoded = CacheDecoded::kAuto;
   std::chrono::milliseconds read_timeout{
       120'000};  ///< Deadline of one block read, all attempts together.
   /// Larger reads are cut into requests of about the same size, this at most; those of whole

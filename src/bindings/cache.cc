@@ -3,6 +3,7 @@
 #include "cache.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -119,9 +120,29 @@ nb::dict simulate(PyReadTrace& self, std::uint64_t limit_bytes, bool is_lru,
   return out;
 }
 
+void bind_value_cache(nb::module_& m) {
+  nb::class_<PyValueCache>(m, "ValueCache")
+      .def(
+          "__init__",
+          [](PyValueCache* self, PyCache& cache, PyStore& store) {
+            new (self) PyValueCache{
+                value_or_raise(open_value_cache(cache.cache, store.client.get()->store()))};
+          },
+          nb::arg("cache"), nb::arg("store"));
+  m.def(
+      "route_value_caches",
+      [](const std::vector<std::optional<PyValueCache>>& caches) {
+        std::vector<std::shared_ptr<ValueCache>> routed;
+        for (const auto& cache : caches) routed.push_back(cache ? cache->values : nullptr);
+        return PyValueCache{route_value_caches(std::move(routed))};
+      },
+      nb::arg("caches"));
+}
+
 }  // namespace
 
 void bind_cache(nb::module_& m) {
+  bind_value_cache(m);
   nb::class_<PyCache>(m, "Cache")
       .def(
           "__init__",

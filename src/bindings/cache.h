@@ -1,18 +1,23 @@
 #pragma once
 /// \file
-/// The Python classes _native.Cache, _native.Fill and _native.ReadTrace, for the other files here
-/// that use them.
+/// The Python classes _native.Cache, _native.ValueCache, _native.Fill and _native.ReadTrace, for
+/// the other files here that use them.
 #include <memory>
 
 #include "bind.h"
 #include "headrace/fill_cache.h"
 #include "headrace/simulate_cache.h"
+#include "headrace/value_cache.h"
 #include "process.h"
 
 namespace headrace {
 
 struct PyCache {
   std::shared_ptr<Cache> cache;
+};
+
+struct PyValueCache {
+  std::shared_ptr<ValueCache> values;
 };
 
 /// Something that fills a cache in the background.

@@ -174,6 +174,13 @@ OnBadSample parse_on_bad_sample(const std::string& name) {
                               {{"raise", OnBadSample::kRaise}, {"replace", OnBadSample::kReplace}});
 }
 
+CacheDecoded parse_cache_decoded(const std::string& name) {
+  return by_name<CacheDecoded>("cache_decoded", name,
+                               {{"auto", CacheDecoded::kAuto},
+                                {"always", CacheDecoded::kAlways},
+                                {"never", CacheDecoded::kOff}});
+}
+
 using PyRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
 
 std::vector<SampleRange> to_ranges(const PyRanges& pairs) {
@@ -437,7 +444,8 @@ void bind_loader(nb::module_& m) {
              const PyOrderSource* order_source, const std::string& on_bad_sample,
              const PyRanges& quarantine, std::vector<std::uint32_t> source_blocks,
              std::optional<nb::object> to_arrow, const std::map<std::string, PyDecode>& decode,
-             std::uint64_t epochs, std::uint64_t order_memory_bytes) {
+             std::uint64_t epochs, std::uint64_t order_memory_bytes,
+             const std::string& cache_decoded, const PyValueCache* value_cache) {
             LoaderOptions options =
                 make_options(batch_size, rank, world_size, order, seed, epoch_end);
             options.window_blocks = window_blocks;
@@ -445,6 +453,8 @@ void bind_loader(nb::module_& m) {
             options.prefetch_batches = prefetch;
             options.worker_count = workers;
             options.epoch_count = epochs;
+            options.cache_decoded = parse_cache_decoded(cache_decoded);
+            if (value_cache != nullptr) options.value_cache = value_cache->values;
             options.order_memory_bytes = order_memory_bytes;
             options.columns = std::move(columns);
             for (const auto& [name, how] : decode) options.decode[name] = how.decode;
@@ -467,7 +477,8 @@ void bind_loader(nb::module_& m) {
           nb::arg("source_blocks") = std::vector<std::uint32_t>(),
           nb::arg("to_arrow").none() = nb::none(),
           nb::arg("decode") = std::map<std::string, PyDecode>(), nb::arg("epochs") = 0,
-          nb::arg("order_memory_bytes") = 0)
+          nb::arg("order_memory_bytes") = 0, nb::arg("cache_decoded") = "auto",
+          nb::arg("value_cache").none() = nb::none())
       .def("bad_samples", &bad_samples)
       .def("set_order_source", &set_order_source, nb::arg("source"))
       .def("column_dtypes", &column_dtypes)

@@ -4,6 +4,7 @@
 #include "feed/forecast.h"
 
 #include <algorithm>
+#include <deque>
 
 #include "feed/block_needs.h"
 
@@ -53,7 +54,8 @@ void Forecast::run(const std::stop_token& stop) {
   }
 }
 
-void Forecast::tell(const Epoch& epoch, const std::stop_token& stop) {
+std::optional<Forecast::Needs> Forecast::find_needs(const Epoch& epoch,
+                                                    const std::stop_token& stop) const {
   const std::uint32_t block_count = dataset_->block_count();
   const NeedIndex::Ranks own{.first = epoch.plan.rank, .count = 1};
   const std::vector<std::uint64_t> now = first_needs(epoch.order, block_count, epoch.plan, own);
@@ -71,24 +73,46 @@ void Forecast::tell(const Epoch& epoch, const std::stop_token& stop) {
       later = first_needs((*answer).order, block_count, plan, own);
     }
   }
-  if (stop.stop_requested()) return;
-  const std::uint64_t batches = epoch.plan.batch_count();
+  if (stop.stop_requested()) return std::nullopt;
+  Needs needs;
+  for (std::uint32_t block = 0; block < block_count; ++block) {
+    needs.now.push_back(told(now[block], 0));
+    needs.later.push_back(told(later[block], epoch.plan.batch_count()));
+  }
+  return needs;
+}
+
+void Forecast::tell(const Epoch& epoch, const std::stop_token& stop) {
+  const auto needs = find_needs(epoch, stop);
+  if (!needs) return;
   std::vector<ForeseenRead> reads;
   std::vector<Extent> extents;
-  std::vector<std::uint32_t> blocks;
-  for (std::uint32_t block = 0; block < block_count; ++block) {
-    if (now[block] == kNever && later[block] == kNever) continue;
+  std::deque<DecodedValues::Kept> kept;  // What `reads` looks into.
+  for (std::uint32_t block = 0; block < dataset_->block_count(); ++block) {
+    const std::uint32_t now = needs->now[block], later = needs->later[block];
+    if (now == ForeseenRead::kNever && later == ForeseenRead::kNever) continue;
+    extents.clear();
     dataset_->append_extents(block, 0, dataset_->block(block).sample_count, extents);
-    blocks.resize(extents.size(), block);
-  }
-  for (std::size_t i = 0; i < extents.size(); ++i) {
-    const Extent& extent = extents[i];
-    reads.push_back({.key = extent.key,
-                     .etag = extent.etag,
-                     .offset_bytes = extent.offset_bytes,
-                     .length_bytes = extent.length_bytes,
-                     .first = told(now[blocks[i]], 0),
-                     .second = told(later[blocks[i]], batches)});
+    for (const Extent& extent : extents) {
+      reads.push_back({.key = extent.key,
+                       .etag = extent.etag,
+                       .offset_bytes = extent.offset_bytes,
+                       .length_bytes = extent.length_bytes,
+                       .first = now,
+                       .second = later});
+    }
+    const std::size_t before = kept.size();
+    if (values_ != nullptr) values_->append_kept(block, kept);
+    // They are read all over the time in which the block is in use, so that no single read says
+    // that they are not needed any more: what counts is the next epoch.
+    for (std::size_t i = before; i < kept.size(); ++i) {
+      reads.push_back({.key = kept[i].key,
+                       .etag = kept[i].version,
+                       .offset_bytes = 0,
+                       .length_bytes = kept[i].length_bytes,
+                       .first = ForeseenRead::kNever,
+                       .second = later != ForeseenRead::kNever ? later : now});
+    }
   }
   store_.foresee(reads, epoch.since);
 }

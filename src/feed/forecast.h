@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "feed/finish/decoded_values.h"
 #include "headrace/dataset.h"
 #include "headrace/order_source.h"
 #include "headrace/store.h"
@@ -35,9 +36,13 @@ class Forecast {
     std::uint64_t since = 0;  ///< begin() fills it in.
   };
 
-  /// `store` outlives it.
-  Forecast(std::shared_ptr<const Dataset> dataset, Store& store)
-      : dataset_(std::move(dataset)), store_(store), is_wanted_(store.wants_foresight()) {}
+  /// `store` outlives it. `values`: those that may be kept there; null: none.
+  Forecast(std::shared_ptr<const Dataset> dataset, Store& store,
+           std::shared_ptr<const DecodedValues> values)
+      : dataset_(std::move(dataset)),
+        store_(store),
+        values_(std::move(values)),
+        is_wanted_(store.wants_foresight()) {}
   /// Waits for what is being computed.
   ~Forecast();
   Forecast(const Forecast&) = delete;
@@ -49,9 +54,15 @@ class Forecast {
  private:
   void run(const std::stop_token& stop);
   void tell(const Epoch& epoch, const std::stop_token& stop);
+  /// By block, in batches from the beginning of the epoch; kNever: not as far as is known.
+  struct Needs {
+    std::vector<std::uint32_t> now, later;
+  };
+  std::optional<Needs> find_needs(const Epoch& epoch, const std::stop_token& stop) const;
 
   const std::shared_ptr<const Dataset> dataset_;
   Store& store_;
+  const std::shared_ptr<const DecodedValues> values_;
   const bool is_wanted_;
   Mutex mutex_;
   std::condition_variable changed_;

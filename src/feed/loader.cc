@@ -68,14 +68,14 @@ class LoaderImpl final : public Loader {
         clock_(options_.clock != nullptr ? *options_.clock : system_clock()),
         shares_(start.shares),
         created_(clock_.now()),
-        selection_(std::make_shared<const Selection>(std::move(start.selection))),
+        selection_(make_selection(std::move(start.selection))),
         waker_(std::make_shared<Waker>(std::move(start.pool))),
         channel_(clock_),
         quarantine_digest_(quarantine_digest(joined(options_.quarantine))),
         stand_ins_(*dataset_, std::move(start.stand_ins)),
         source_(std::move(start.source)) {
     Store* store = start.store.get();
-    forecast_.emplace(dataset_, *store);
+    forecast_.emplace(dataset_, *store, selection_->values);
     // Each read and each batch is at most once in the queue; memory bounds their number long before
     // this.
     constexpr std::size_t kQueueCapacity = 1 << 16;
@@ -187,6 +187,8 @@ class LoaderImpl final : public Loader {
   Result<std::unique_ptr<Batch>> take_batch(Delivery delivery);
   void book(const BatchTimeline& timeline);
 
+  std::shared_ptr<const Selection> make_selection(Selection selection) const;
+
   const std::shared_ptr<const Dataset> dataset_;
   const LoaderOptions options_;
   Clock& clock_;
@@ -236,6 +238,19 @@ class LoaderImpl final : public Loader {
   StallBook stalls_;
   SlowBatches slow_batches_;  ///< The caller of next() only.
 };
+
+std::shared_ptr<const Selection> LoaderImpl::make_selection(Selection selection) const {
+  if (selection.has_decoders()) {
+    selection.values =
+        std::make_shared<DecodedValues>(DecodedValues::Parts{.dataset = dataset_,
+                                                             .cache = options_.value_cache,
+                                                             .clock = &clock_,
+                                                             .mode = options_.cache_decoded,
+                                                             .decoders = selection.decoders,
+                                                             .schema = selection.schema});
+  }
+  return std::make_shared<const Selection>(std::move(selection));
+}
 
 void LoaderImpl::feed() {
   std::uint64_t generation = 0;
@@ -330,6 +345,7 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
   if (planned.order != nullptr) run = run_of(planned, from.batches);
   if (run && following) run->following = std::make_shared<const Run>(run_of(*following, 0));
   const bool is_last = options_.epoch_count > 0 && planned.epoch + 1 >= options_.epoch_count;
+  if (selection_->values != nullptr) selection_->values->begin_epoch(is_last);
   forecast_->begin(
       {.source = source, .order = planned.order, .plan = planned.plan, .is_last = is_last});
   {
@@ -361,6 +377,7 @@ Result<std::unique_ptr<Batch>> LoaderImpl::next(TimePoint until, std::stop_token
         is_running_ = false;
         has_ended_ = true;
         position_ = {.epoch = position_.epoch + 1, .t = 0, .batches = 0};
+        if (selection_->values != nullptr) selection_->values->end_epoch();
         return std::unique_ptr<Batch>();
       }
     }
@@ -679,6 +696,7 @@ MetricList LoaderImpl::stats() const {
   append_counter(list, "loader.waited_us", "us", waited_us_.value());
   stalls_.append_to(list,
                     [](std::size_t i) { return stall_cause_name(static_cast<StallCause>(i)); });
+  if (selection_->values != nullptr) selection_->values->append_metrics(list);
   io::append_pool_metrics(list, waker_->pool());
   fetcher_->append_metrics(list);
   return list;

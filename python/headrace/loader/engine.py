@@ -11,6 +11,8 @@ from headrace.base.ranks import local_world_size
 from headrace.base.units import parse_bytes
 from headrace.data.batch import Batch
 from headrace.decode.auto import decodings_of
+from headrace.errors import InvalidArgumentError
+from headrace.sources.filling import open_value_cache
 from headrace.sources.source import first_blocks
 
 if TYPE_CHECKING:
@@ -27,6 +29,18 @@ def _workers(options: Options) -> int:
     if options.workers or options.decode is None or ranks < 2:
         return options.workers
     return max(1, available_cores() // ranks - 1)
+
+
+def _value_cache(options: Options, source: Source) -> _native.ValueCache | None:
+    """Where decoded values may be kept."""
+    if options.decode is None or options.cache_decoded == "never":
+        return None
+    cache = open_value_cache(source)
+    if cache is None and options.cache_decoded == "always":
+        raise InvalidArgumentError(
+            'cache_decoded="always" keeps what decode= makes in a directory: name one with cache='
+        )
+    return cache
 
 
 class Engine:
@@ -51,6 +65,7 @@ class Engine:
             order_source=self.order,
             source_blocks=first_blocks(source),
             quarantine=quarantine,
+            value_cache=_value_cache(options, source),
             decode=decodings_of(options.decode, source.native, options.column_names()),
             **{**options.for_engine(), "workers": _workers(options)},
         )

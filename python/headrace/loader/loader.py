@@ -131,6 +131,10 @@ class Loader(Mappable[MappedLoader], Epochs, live.Closing):
         fetched before the first batch, which takes a ``cache_limit=`` that it fits into; the processes of a node
         share the work. ``"lazy"``: training begins at once, and whenever batches enough are ready the rest is
         fetched in the order in which it will be needed, as far as there is room. ``"none"``: nothing is kept.
+    :param cache_decoded: what ``decode=`` makes may be kept in the directory of ``cache=``, so that the next epoch
+        decodes nothing: ``"auto"``, of columns where it was measured that reading takes less than half as long
+        as decoding, if the cache has room for everything; ``"always"``, as far as there is room; ``"never"``.
+        Only values of one size that nothing random decides (docs/cache.md).
     :param quarantine: samples that are never delivered, others in their place, whatever ``on_bad_sample``
         says: a file or URL that ``headrace verify --quarantine`` wrote, or dataset positions. Of a mixture
         also a dict of them by source, of a list of datasets by index. The same on all ranks; part of the

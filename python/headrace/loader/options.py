@@ -44,6 +44,7 @@ class LoaderOptions(DatasetOptions, StoreOptions, total=False):
     on_bad_sample: str
     progress: bool
     cache_mode: str
+    cache_decoded: str
     quarantine: Quarantine | Mapping[str, Quarantine] | Mapping[int, Quarantine] | None
     format: str
     block_bytes: int | str | None
@@ -75,6 +76,7 @@ class Options(NamedTuple):
     quarantine: Any = None
     progress: bool = False
     cache_mode: str = "cache"
+    cache_decoded: str = "auto"
 
     def checked(self) -> Options:
         """With whole numbers for what is counted and the order's own seed where none is given. Raises
@@ -116,6 +118,7 @@ class Options(NamedTuple):
             "order_memory_bytes": parse_bytes(self.memory),
             "read_timeout": self.read_timeout,
             "on_bad_sample": self.on_bad_sample,
+            "cache_decoded": self.cache_decoded,
             "to_arrow": _find_to_arrow(self.ragged),
         }
 

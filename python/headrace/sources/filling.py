@@ -23,6 +23,7 @@ __all__ = [
     "copy_to_cache",
     "find_cache",
     "node_share",
+    "open_value_cache",
     "without_cache",
 ]
 
@@ -50,6 +51,19 @@ def _leaves(source: Source) -> Iterator[Source]:
         yield source
     for part in parts:
         yield from _leaves(part)
+
+
+def open_value_cache(source: Source) -> _native.ValueCache | None:
+    """Where what is decoded of a source may be kept: the directory that its store is read through. None: it has
+    none."""
+    parts = [open_value_cache(part) for part in source.parts.values()]
+    if parts:
+        return _native.route_value_caches(parts) if any(parts) else None
+    options = source.store_options
+    directory = parse_tiers(options.get("cache")).directory
+    if not directory:
+        return None
+    return _native.ValueCache(_native.Cache(directory, key=options.get("cache_key") or ""), source.store)
 
 
 def find_cache(source: Source, mode: str) -> _native.Cache:

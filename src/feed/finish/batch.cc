@@ -214,17 +214,20 @@ std::span<std::byte> BatchImpl::place_of(std::uint32_t slot, std::size_t column)
 void BatchImpl::write_value(const ColumnBytes& cell, std::uint32_t slot, std::size_t column,
                             std::vector<BadValue>& bad) {
   const std::span<std::byte> out = place_of(slot, column);
-  const ValueDecoder* decoder = selection_->decoder(column);
   if (!cell.present) {
     std::fill(out.begin(), out.end(), std::byte{0});
-  } else if (decoder == nullptr) {
+  } else if (selection_->decoder(column) == nullptr) {
     cell.write_to(out);
   } else {
     std::vector<std::byte> copy;
     const auto position = static_cast<std::uint64_t>(ids_[slot]);
     const std::span<const std::byte> bytes = contiguous(cell, copy);
     Status status =
-        decoder->decode(bytes, decode_key(selection_->seed, identity_.epoch, position), out);
+        selection_->values->make({.column = column,
+                                  .position = position,
+                                  .key = decode_key(selection_->seed, identity_.epoch, position),
+                                  .stored = bytes},
+                                 out);
     if (!status.ok()) bad.push_back(bad_value(slot, column, bytes, std::move(status)));
   }
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "feed/finish/decoded_values.h"
 #include "feed/stall.h"
 #include "headrace/loader.h"
 #include "insight/counter.h"
@@ -74,6 +75,8 @@ struct Selection {
   std::vector<std::shared_ptr<const ValueDecoder>> decoders;
   std::vector<double> growth = {};  ///< With decoders: DecodedColumn::growth of each.
   std::uint64_t seed = 0;           ///< Of what decoders draw at random.
+  /// With decoders, from when batches are made: what makes their values.
+  std::shared_ptr<DecodedValues> values = {};
 
   bool has_decoders() const noexcept { return !decoders.empty(); }
   /// All that is decoded has values of a fixed size, and so the same place in every batch.
