@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """The cache on disk: how fast it gives back what it has, and what it costs where it has nothing.
 
-    bench/cache.py [--directory DIR] [--only reads,epochs,start] [--mib 1024] [--rounds 3]
-                   [--profiles none,s3-express,s3-standard] [--extents 1000000]
+    bench/cache.py [--directory DIR] [--only reads,epochs,decoded,start] [--mib 1024] [--rounds 3]
+                   [--profiles none,s3-express,s3-standard] [--extents 1000000] [--photographs 2000]
 
 `reads`: extents of 8 MiB, checked, beside fio's O_DIRECT reads of the same files by as many threads (unchecked). `epochs`: a loader over tokens of 4 KiB in MDS with
 and without a cache, in turns: the first epoch (nothing is there) and the second (everything is). CPU is this
-process's, the simulator runs in another. `start`: from the making of a loader to its first batch, in a new process,
+process's, the simulator runs in another. `decoded`: a loader over photographs (JPEG, 500 x 375) that makes 224 x 224 x 3 uint8 of them, with a cache and
+`cache_decoded=` "never", "auto" and "always", in turns: images for a CPU second in the first epoch and in the second. `start`: from the making of a loader to its first batch, in a new process,
 with an empty directory and with one of so many extents (headers without data, 4 KiB of a sparse file each): as another
 process left it; at its limit; and without its ledger, as after a loss. The directory should be on the disk that is to
 be measured.
@@ -15,6 +16,7 @@ be measured.
 from __future__ import annotations
 
 import argparse
+import io
 import itertools
 import json
 import os
@@ -146,6 +148,58 @@ def measure_epochs(scratch: Path, mib: int, rounds: int, profiles: list[str]) ->
             print(f"epochs  {profile:12} {name:18} {wall:6.2f} s {samples / cpu:10,.0f} samples/CPU s")
 
 
+def make_photographs(path: Path, count: int) -> None:
+    """JPEGs of smooth noise, 500 x 375, which take about as many bytes as photographs."""
+    from PIL import Image
+
+    rng = np.random.default_rng(4)
+    files = []
+    for _ in range(min(count, 200)):
+        coarse = Image.fromarray(rng.integers(0, 256, (94, 125, 3), np.uint8)).resize((500, 375))
+        out = io.BytesIO()
+        coarse.save(out, "JPEG", quality=92)
+        files.append(out.getvalue())
+    rows = ({"image": files[i % len(files)], "label": i} for i in range(count))
+    prepare.write(rows, str(path), format="mds", shard_bytes="64MiB")
+
+
+def measure_decoded(scratch: Path, count: int, rounds: int) -> None:
+    make_photographs(scratch / "photographs" / "b", count)
+    decode = {"image": hr.decode.image(resize=256, crop=224)}
+    found: dict[str, list[float]] = {}
+    for i, setting in itertools.product(range(rounds), ("never", "auto", "always")):
+        cache = scratch / f"decoded-{setting}-{i}"
+        with (
+            served(scratch / "photographs", "none") as where,
+            hr.Loader(
+                "s3://b",
+                batch_size=64,
+                seed=i,
+                memory="1GiB",
+                decode=decode,
+                cache=cache,
+                cache_decoded=setting,
+                epochs=2,
+                **where,
+            ) as loader,
+        ):
+            for number in (1, 2):
+                cpu = time.process_time()
+                for batch in loader:
+                    batch["image"]
+                flush(cache)
+                found.setdefault(f"{setting}, epoch {number}", []).append(count / (time.process_time() - cpu))
+            stats = loader.stats()
+        shutil.rmtree(cache, ignore_errors=True)
+        took = ", ".join(
+            f"{name} {stats['loader.' + name]:.0f}" for name in ("decode_value_us", "cached_value_us")
+        )
+        print(f"decoded {setting:6} {stats['loader.decoded_values']:.0f} decoded, {took}")
+    for name, rates in found.items():
+        spread = f"({min(rates):,.0f} to {max(rates):,.0f})"
+        print(f"decoded {name:16} {statistics.median(rates):8,.0f} images/CPU s {spread}")
+
+
 def make_extents(cache: Path, count: int) -> int:
     """Fills a cache with files that nobody will ask for. Returns their bytes, as the cache counts them."""
     hr.Cache(cache, create=True)
@@ -210,11 +264,12 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--directory", default=None)
-    parser.add_argument("--only", default="reads,epochs", help="of reads, epochs, start")
+    parser.add_argument("--only", default="reads,epochs", help="of reads, epochs, decoded, start")
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--profiles", default="none,s3-express,s3-standard")
     parser.add_argument("--extents", type=int, default=1_000_000)
+    parser.add_argument("--photographs", type=int, default=2000)
     arguments = parser.parse_args()
     parts = arguments.only.split(",")
     with tempfile.TemporaryDirectory(dir=arguments.directory) as scratch:
@@ -223,6 +278,8 @@ def main() -> None:
             shutil.rmtree(Path(scratch) / "reads")
         if "epochs" in parts:
             measure_epochs(Path(scratch), arguments.mib, arguments.rounds, arguments.profiles.split(","))
+        if "decoded" in parts:
+            measure_decoded(Path(scratch), arguments.photographs, arguments.rounds)
         if "start" in parts:
             measure_start(Path(scratch), arguments.rounds, arguments.extents)
 

@@ -277,7 +277,7 @@ class ChosenValues : public ::testing::Test {
  protected:
   ChosenValues() {
     FakeSpec spec;
-    spec.block_samples = {300};
+    spec.block_samples = {1300};
     spec.is_versioned = spec.only_fixed = true;
     dataset_ = std::make_shared<FakeDataset>(spec);
   }
@@ -292,9 +292,9 @@ class ChosenValues : public ::testing::Test {
             {.name = "x", .encoding = {}, .dtype = {}, .shape = {}, .fixed_size_bytes = 8}}});
   }
   /// Makes all values once; how many were decoded.
-  double epoch(bool is_last = false) {
+  double epoch(DecodedValues::Next next = DecodedValues::Next::kOne) {
     const double before = metric("loader.decoded_values");
-    values_->begin_epoch(is_last);
+    values_->begin_epoch(next);
     for (std::uint64_t id = 0; id < dataset_->sample_count(); ++id) {
       const std::string stored = FakeDataset::fixed_value(id);
       std::string made(8, '\0');
@@ -323,10 +323,12 @@ class ChosenValues : public ::testing::Test {
   std::unique_ptr<DecodedValues> values_;
 };
 
+constexpr double kAll = 1300;
+
 TEST_F(ChosenValues, AreThoseThatTakeLongToDecode) {
   open();
-  EXPECT_EQ(epoch(), 300);
-  EXPECT_EQ(kept_->value_count(), 300U);
+  EXPECT_EQ(epoch(), kAll);
+  EXPECT_EQ(kept_->value_count(), kAll);
   EXPECT_EQ(epoch(), 0);
   EXPECT_EQ(metric("loader.cached_columns"), 1);
   EXPECT_NEAR(metric("loader.decode_value_us"), 1000, 1e-6);
@@ -336,18 +338,18 @@ TEST_F(ChosenValues, AreThoseThatTakeLongToDecode) {
 TEST_F(ChosenValues, AreNotThoseThatAreCheapToDecode) {
   decoder_->took = std::chrono::microseconds(30);
   open();
-  EXPECT_EQ(epoch(), 300);
+  EXPECT_EQ(epoch(), kAll);
   // The first ones, by which it was measured.
   EXPECT_LE(kept_->value_count(), feed::MeanTime::kLeastCount);
-  EXPECT_EQ(epoch(), 300);
+  EXPECT_EQ(epoch(), kAll);
   EXPECT_EQ(metric("loader.cached_columns"), 0);
 }
 
 TEST_F(ChosenValues, AreGivenUpForTheEpochWhereTheCacheTurnsOutSlow) {
   open();
-  EXPECT_EQ(epoch(), 300);
+  EXPECT_EQ(epoch(), kAll);
   kept_->took = std::chrono::microseconds(5000);
-  EXPECT_EQ(epoch(), 300 - 64);
+  EXPECT_EQ(epoch(), kAll - 512);
   EXPECT_EQ(metric("loader.cached_columns"), 0);
   // The next one tries again.
   kept_->took = std::chrono::microseconds(100);
@@ -355,27 +357,35 @@ TEST_F(ChosenValues, AreGivenUpForTheEpochWhereTheCacheTurnsOutSlow) {
 }
 
 TEST_F(ChosenValues, AreNoneWhereNotAllFit) {
-  kept_ = std::make_shared<TimedCache>(clock_, 1'000'000);  // 300 pages alone are more.
+  kept_ = std::make_shared<TimedCache>(clock_, 5'000'000);  // 1,300 pages alone are more.
   open();
-  EXPECT_EQ(epoch(), 300);
-  EXPECT_EQ(epoch(), 300);
+  EXPECT_EQ(epoch(), kAll);
+  EXPECT_EQ(epoch(), kAll);
   EXPECT_EQ(metric("loader.cached_columns"), 0);
 }
 
 TEST_F(ChosenValues, OfAnEarlierRunAreMeasuredFirst) {
   open();
-  EXPECT_EQ(epoch(), 300);
+  EXPECT_EQ(epoch(), kAll);
   open();
   // Decoded although they are there, to know how long that takes.
   EXPECT_EQ(epoch(), static_cast<double>(feed::MeanTime::kLeastCount));
 }
 
-TEST_F(ChosenValues, InTheLastEpochNoneAreAdded) {
+TEST_F(ChosenValues, NoneAreAddedWhereNoEpochFollows) {
   open();
-  EXPECT_EQ(epoch(true), 300);
+  EXPECT_EQ(epoch(DecodedValues::Next::kNone), kAll);
   EXPECT_EQ(kept_->value_count(), 0U);
-  EXPECT_EQ(epoch(), 300);
-  EXPECT_EQ(epoch(true), 0);
+  EXPECT_EQ(epoch(), kAll);
+  EXPECT_EQ(epoch(DecodedValues::Next::kNone), 0);
+}
+
+TEST_F(ChosenValues, AreAddedFromTheSecondEpochOnWhereNobodySaysHowManyThereAre) {
+  open();
+  EXPECT_EQ(epoch(DecodedValues::Next::kUnknown), kAll);
+  EXPECT_EQ(kept_->value_count(), 0U);
+  EXPECT_EQ(epoch(DecodedValues::Next::kUnknown), kAll);
+  EXPECT_EQ(epoch(DecodedValues::Next::kUnknown), 0);
 }
 
 }  // namespace

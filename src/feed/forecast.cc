@@ -102,7 +102,7 @@ void Forecast::tell(const Epoch& epoch, const std::stop_token& stop) {
                        .second = later});
     }
     const std::size_t before = kept.size();
-    if (values_ != nullptr) values_->append_kept(block, kept);
+    values_->append_kept(block, kept);
     // They are read all over the time in which the block is in use, so that no single read says
     // that they are not needed any more: what counts is the next epoch.
     for (std::size_t i = before; i < kept.size(); ++i) {

@@ -36,7 +36,7 @@ class Forecast {
     std::uint64_t since = 0;  ///< begin() fills it in.
   };
 
-  /// `store` outlives it. `values`: those that may be kept there; null: none.
+  /// `store` outlives it. `values`: those that may be kept there.
   Forecast(std::shared_ptr<const Dataset> dataset, Store& store,
            std::shared_ptr<const DecodedValues> values)
       : dataset_(std::move(dataset)),

@@ -240,15 +240,13 @@ class LoaderImpl final : public Loader {
 };
 
 std::shared_ptr<const Selection> LoaderImpl::make_selection(Selection selection) const {
-  if (selection.has_decoders()) {
-    selection.values =
-        std::make_shared<DecodedValues>(DecodedValues::Parts{.dataset = dataset_,
-                                                             .cache = options_.value_cache,
-                                                             .clock = &clock_,
-                                                             .mode = options_.cache_decoded,
-                                                             .decoders = selection.decoders,
-                                                             .schema = selection.schema});
-  }
+  selection.values =
+      std::make_shared<DecodedValues>(DecodedValues::Parts{.dataset = dataset_,
+                                                           .cache = options_.value_cache,
+                                                           .clock = &clock_,
+                                                           .mode = options_.cache_decoded,
+                                                           .decoders = selection.decoders,
+                                                           .schema = selection.schema});
   return std::make_shared<const Selection>(std::move(selection));
 }
 
@@ -345,7 +343,9 @@ Status LoaderImpl::start_epoch(const std::stop_token& stop) {
   if (planned.order != nullptr) run = run_of(planned, from.batches);
   if (run && following) run->following = std::make_shared<const Run>(run_of(*following, 0));
   const bool is_last = options_.epoch_count > 0 && planned.epoch + 1 >= options_.epoch_count;
-  if (selection_->values != nullptr) selection_->values->begin_epoch(is_last);
+  using Next = DecodedValues::Next;
+  const Next next = is_last ? Next::kNone : Next::kOne;
+  selection_->values->begin_epoch(options_.epoch_count > 0 ? next : Next::kUnknown);
   forecast_->begin(
       {.source = source, .order = planned.order, .plan = planned.plan, .is_last = is_last});
   {
@@ -377,7 +377,7 @@ Result<std::unique_ptr<Batch>> LoaderImpl::next(TimePoint until, std::stop_token
         is_running_ = false;
         has_ended_ = true;
         position_ = {.epoch = position_.epoch + 1, .t = 0, .batches = 0};
-        if (selection_->values != nullptr) selection_->values->end_epoch();
+        selection_->values->end_epoch();
         return std::unique_ptr<Batch>();
       }
     }
@@ -696,7 +696,7 @@ MetricList LoaderImpl::stats() const {
   append_counter(list, "loader.waited_us", "us", waited_us_.value());
   stalls_.append_to(list,
                     [](std::size_t i) { return stall_cause_name(static_cast<StallCause>(i)); });
-  if (selection_->values != nullptr) selection_->values->append_metrics(list);
+  selection_->values->append_metrics(list);
   io::append_pool_metrics(list, waker_->pool());
   fetcher_->append_metrics(list);
   return list;

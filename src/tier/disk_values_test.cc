@@ -168,6 +168,18 @@ TEST_F(DiskValuesTest, LargeValuesOfAnIncompleteFileAreShownAFewAtATime) {
   EXPECT_EQ(files().size(), 4U);
 }
 
+TEST_F(DiskValuesTest, OfManyPagesAreReadAlone) {
+  const auto cache = open_cache();
+  const auto values = open_values(cache);
+  for (const std::uint64_t bytes : {70'000U, 150'528U, 300'000U}) {
+    const Known known{.key = std::to_string(bytes) + "#image", .value_bytes = bytes, .count = 3};
+    keep(*values, known, 0, 3);
+    cache->flush();
+    EXPECT_EQ(found(*values, known), up_to(3)) << bytes;
+  }
+  EXPECT_EQ(metric(*cache, "cache.corrupt"), 0);
+}
+
 TEST_F(DiskValuesTest, OfAnotherVersionNameOrPlaceAreNotFound) {
   const auto cache = open_cache();
   const auto values = open_values(cache);

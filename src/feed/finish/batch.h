@@ -75,7 +75,7 @@ struct Selection {
   std::vector<std::shared_ptr<const ValueDecoder>> decoders;
   std::vector<double> growth = {};  ///< With decoders: DecodedColumn::growth of each.
   std::uint64_t seed = 0;           ///< Of what decoders draw at random.
-  /// With decoders, from when batches are made: what makes their values.
+  /// Makes the values of decoders; there from when batches are made.
   std::shared_ptr<DecodedValues> values = {};
 
   bool has_decoders() const noexcept { return !decoders.empty(); }

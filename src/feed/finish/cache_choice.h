@@ -25,7 +25,7 @@ class MeanTime {
   }
   /// None before it was done kLeastCount times.
   std::optional<double> seconds() const noexcept;
-  void reset() noexcept;
+  void reset() noexcept;  ///< What is added meanwhile may be lost.
 
  private:
   // Two numbers that are a hint together, so relaxed.

@@ -20,8 +20,9 @@ constexpr std::size_t kMostSeries = 8192;
 /// is looked for: it may be about to be written.
 constexpr std::uint32_t kMostMisses = 2;
 constexpr std::uint32_t kLookedFor = 8;
-/// So many reads later it is asked again whether they are worth it.
-constexpr std::uint64_t kJudgedReads = 64;
+/// So many reads later it is asked again whether they are worth it: at the beginning of an epoch
+/// they share the disk with the windows that are read then.
+constexpr std::uint64_t kJudgedReads = 512;
 /// Pages of files before the values, for each so many of them. Source: tier/disk_values.h.
 constexpr std::uint64_t kValuesAFile = 128;
 constexpr std::uint64_t kFileHeadBytes = 4096;
@@ -100,7 +101,7 @@ Status DecodedValues::make(const Wanted& wanted, std::span<std::byte> out) {
   const TimePoint began = parts_.clock->now();
   HEADRACE_TRY(decode(wanted, out));
   column->decoding.add(parts_.clock->now() - began);
-  if (series != nullptr && !is_there && adds_values())
+  if (series != nullptr && !is_there && adds_values_.load(std::memory_order_relaxed))
     parts_.cache->keep(series->view(), index, out);
   return {};
 }
@@ -122,15 +123,13 @@ bool DecodedValues::read(Column& column, Series& series, std::uint32_t index,
   }
   series.hits.fetch_add(1, std::memory_order_relaxed);
   cached_.add();
-  if (column.reading.add(parts_.clock->now() - began) % kJudgedReads == 0) judge(column);
+  const TimePoint::duration took = parts_.clock->now() - began;
+  column.reading.add(took);
+  if (column.lately.add(took) % kJudgedReads == 0) judge(column);
   return true;
 }
 
 // --- choosing ---
-
-bool DecodedValues::adds_values() const noexcept {
-  return parts_.mode == CacheDecoded::kAlways || !is_last_.load(std::memory_order_relaxed);
-}
 
 CacheVerdict DecodedValues::verdict_of(Column& column) {
   if (parts_.mode == CacheDecoded::kAlways) return CacheVerdict::kKept;
@@ -138,17 +137,14 @@ CacheVerdict DecodedValues::verdict_of(Column& column) {
   return verdict == CacheVerdict::kUnknown ? judge(column) : verdict;
 }
 
-CacheCosts DecodedValues::costs_of(const Column& column) const noexcept {
-  return {.decode_s = column.decoding.seconds(),
-          .read_s = column.reading.seconds(),
-          .value_bytes = column.value_bytes,
-          .needed_bytes = needed_bytes_,
-          .capacity_bytes = capacity_bytes_};
-}
-
 CacheVerdict DecodedValues::judge(Column& column) {
   if (parts_.mode == CacheDecoded::kAlways) return CacheVerdict::kKept;
-  const CacheCosts costs = costs_of(column);
+  const CacheCosts costs{.decode_s = column.decoding.seconds(),
+                         .read_s = column.lately.seconds(),
+                         .value_bytes = column.value_bytes,
+                         .needed_bytes = needed_bytes_,
+                         .capacity_bytes = capacity_bytes_};
+  column.lately.reset();
   const CacheVerdict verdict = judge_cache(costs);
   column.verdict.store(verdict, std::memory_order_relaxed);
   const std::uint32_t bit = 1U << static_cast<std::uint32_t>(verdict);
@@ -159,11 +155,14 @@ CacheVerdict DecodedValues::judge(Column& column) {
   return verdict;
 }
 
-void DecodedValues::begin_epoch(bool is_last) {
-  is_last_.store(is_last, std::memory_order_relaxed);
+void DecodedValues::begin_epoch(Next next) {
+  ++epochs_begun_;
+  // Who has come back once will come back again.
+  const bool goes_on = next == Next::kOne || (next == Next::kUnknown && epochs_begun_ > 1);
+  adds_values_.store(parts_.mode == CacheDecoded::kAlways || goes_on, std::memory_order_relaxed);
   for (const auto& column : columns_) {
     if (column == nullptr) continue;
-    column->reading.reset();
+    column->lately.reset();
     column->verdict.store(CacheVerdict::kUnknown, std::memory_order_relaxed);
   }
   MutexLock lock(mutex_);

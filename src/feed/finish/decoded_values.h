@@ -39,7 +39,7 @@ class DecodedValues {
     std::shared_ptr<ValueCache> cache;  ///< nullptr: nothing is kept.
     Clock* clock = nullptr;
     CacheDecoded mode = CacheDecoded::kAuto;
-    /// One a column of the batches, nullptr where values are copied.
+    /// As in Selection.
     std::vector<std::shared_ptr<const ValueDecoder>> decoders;
     BatchSchema schema;
   };
@@ -55,8 +55,10 @@ class DecodedValues {
   /// As ValueDecoder::decode().
   Status make(const Wanted& wanted, std::span<std::byte> out);
 
-  /// An epoch begins: what is kept is chosen anew. `is_last`: no other follows.
-  void begin_epoch(bool is_last);
+  /// Whether another epoch follows.
+  enum class Next : std::uint8_t { kNone, kOne, kUnknown };
+  /// An epoch begins: what is kept is chosen anew.
+  void begin_epoch(Next next);
   /// All values of the epoch were made.
   void end_epoch();
 
@@ -85,6 +87,7 @@ class DecodedValues {
     std::string name, identity;
     std::uint64_t value_bytes = 0;
     MeanTime decoding, reading;
+    MeanTime lately;  ///< Of the reads since it was last judged.
     // These say nothing of other memory, so relaxed.
     std::atomic<CacheVerdict> verdict{CacheVerdict::kUnknown};
     std::atomic<std::uint32_t> told{0};  ///< Bits of verdicts that were logged.
@@ -97,10 +100,7 @@ class DecodedValues {
   std::shared_ptr<Series> series_of(std::size_t column, std::uint32_t block);
   bool read(Column& column, Series& series, std::uint32_t index, std::span<std::byte> out);
   Status decode(const Wanted& wanted, std::span<std::byte> out);
-  /// Whether values are kept that are not there yet.
-  bool adds_values() const noexcept;
   CacheVerdict verdict_of(Column& column);
-  CacheCosts costs_of(const Column& column) const noexcept;
   CacheVerdict judge(Column& column);
 
   const Parts parts_;
@@ -108,7 +108,9 @@ class DecodedValues {
   /// One a column of the batches; null where nothing is kept.
   std::vector<std::unique_ptr<Column>> columns_;
   std::uint64_t needed_bytes_ = 0;  ///< Of a cache that keeps all that is stored and all values.
-  std::atomic<bool> is_last_{false};
+  /// Whether values are kept that are not there yet. Relaxed: from some value on.
+  std::atomic<bool> adds_values_{false};
+  std::uint64_t epochs_begun_ = 0;
   Counter decoded_, cached_;
 
   Mutex mutex_;
