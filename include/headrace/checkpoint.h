@@ -12,6 +12,11 @@
 /// the header, and the blocks of its pieces encrypted where they lie; their tags lie with the sums,
 /// which are those of the bytes before that.
 ///
+/// A compressed data file (docs/design/0058) has a page that says so in place of the header, and
+/// the blocks of its pieces one after the other, each as few bytes as it takes; how many lies with
+/// the sums, which are those of the bytes before that. It may be encrypted: each block as it is
+/// then.
+///
 /// Place: src/checkpoint/, over StoreClient. Who owns which piece, manifests and commits are the
 /// caller's (python/headrace/checkpoint/).
 ///
@@ -69,21 +74,30 @@ class DataLayout {
   /// Of an encrypted file, with a new salt. Errors: those of make() that are not the header's.
   static Result<DataLayout> make_sealed(std::vector<Piece> pieces,
                                         std::shared_ptr<const SealKey> key);
+  /// Of a compressed file, with a new salt where there is a key: of what is staged for it, which
+  /// has holes. Errors: those of make_sealed().
+  static Result<DataLayout> make_compressed(std::vector<Piece> pieces,
+                                            std::shared_ptr<const SealKey> key);
 
   /// The file up to its first data.
   const std::string& header() const noexcept { return header_; }
   const std::vector<Piece>& pieces() const noexcept { return pieces_; }
-  /// Of each piece, as given.
+  /// Of each piece, as given. Of a compressed file: where it is staged, so that no block lies
+  /// across a multiple of kSumBlockBytes; where it lies is known when it is written
+  /// (DataFile::places).
   const std::vector<PlacedPiece>& places() const noexcept { return places_; }
   /// Pieces in the order in which they lie: wide elements first, so that each is aligned.
   const std::vector<std::uint32_t>& order() const noexcept { return order_; }
+  /// Of a compressed file the most that it can have.
   std::uint64_t size_bytes() const noexcept { return size_bytes_; }
+  bool is_compressed() const noexcept { return is_compressed_; }
   /// Nullptr: the file is not encrypted.
   const SealKey* key() const noexcept { return key_.get(); }
 
  private:
-  /// Places the pieces from 0 on; set_header() puts that before them.
+  /// Places the pieces from size_bytes_ on; set_header() puts that before them.
   Status set_pieces(std::vector<Piece> pieces);
+  std::uint64_t next_place(std::uint64_t length_bytes) const noexcept;
   void set_header(std::string header);
 
   std::shared_ptr<const SealKey> key_;
@@ -92,6 +106,7 @@ class DataLayout {
   std::vector<PlacedPiece> places_;
   std::vector<std::uint32_t> order_;
   std::uint64_t size_bytes_ = 0;
+  bool is_compressed_ = false;
 };
 
 /// What was seen of a piece's values while it was copied.
@@ -113,10 +128,13 @@ struct DataFile {
   std::uint64_t size_bytes = 0;
   std::uint32_t crc32c = 0;  ///< Of the whole file.
   std::string etag;
-  /// Of each piece in the order given: a sum for each kSumBlockBytes, and in an encrypted file a
+  std::vector<PlacedPiece> places;  ///< Of each piece in the order given; lengths are the piece's.
+  /// Likewise: a sum for each kSumBlockBytes, and in an encrypted file a
   /// tag.
   std::vector<std::vector<std::uint32_t>> sums;
   std::vector<std::vector<SealTag>> tags;
+  /// Of each piece, in a compressed file: how many bytes each block has there.
+  std::vector<std::vector<std::uint16_t>> stored_bytes;
   std::vector<PieceValues> values;  ///< Of each piece; nothing is seen without `scan_values`.
   /// Of each piece one for each kSumBlockBytes; empty without `fingerprint_key`.
   std::vector<std::vector<Fingerprint>> fingerprints;
@@ -130,7 +148,7 @@ enum class WrittenCheck : std::uint8_t {
 
 struct WriteOptions {
   std::uint64_t part_bytes = std::uint64_t{16} << 20;  ///< At least 5 MiB for most stores.
-  std::uint32_t copy_threads = 2;
+  std::uint32_t copy_threads = 2;                      ///< As many others compress.
   std::uint32_t parts_in_flight = 16;
   bool scan_values = true;
   WrittenCheck check = WrittenCheck::kAuto;
@@ -149,7 +167,8 @@ class DataWriter {
  public:
   /// Begins to write `key`, which nobody else writes. Files below a directory of this machine are
   /// written past the page cache where that is possible, and are on the disk when finish() returns.
-  /// Errors: those of Store::create_upload(); kInvalidArgument (parts larger than the memory).
+  /// Errors: those of Store::create_upload(); kInvalidArgument (parts larger than the memory, or,
+  /// of a compressed file, than half of it).
   static Result<std::unique_ptr<DataWriter>> begin(std::shared_ptr<StoreClient> client,
                                                    std::string key, DataLayout layout,
                                                    const WriteOptions& options);
@@ -158,7 +177,7 @@ class DataWriter {
   DataWriter(const DataWriter&) = delete;
   DataWriter& operator=(const DataWriter&) = delete;
 
-  /// Parts of the file, all of part_bytes() but the last.
+  /// Parts of the file, all of part_bytes() but the last; of a compressed one, before that.
   virtual std::uint32_t part_count() const noexcept = 0;
   virtual std::uint64_t part_bytes() const noexcept = 0;
   /// Copies the parts [first_part, end_part) of the file; `sources`, in the order of the layout's
@@ -268,6 +287,8 @@ struct WantedBox {
   std::span<const std::uint32_t> sums;  ///< Of the piece.
   bool has_sums = true;                 ///< False: there are none; its bytes are believed.
   std::span<const SealTag> tags = {};   ///< Of the piece, in an encrypted file.
+  /// Of the piece, in a compressed file: DataFile's.
+  std::span<const std::uint16_t> stored_bytes = {};
   std::uint32_t element_bytes = 0;
   std::vector<std::uint64_t> shape;  ///< Of the piece.
   std::vector<std::uint64_t> start;  ///< Of the box in the piece; as many as the shape has.

@@ -92,16 +92,35 @@ void for_each_needed(const WantedBox& box, const Add& add) {
   if (range.end != 0) add(range);
 }
 
+/// Where the blocks of a box's piece lie in the file, asked for in rising order.
+class BlockOffsets {
+ public:
+  explicit BlockOffsets(const WantedBox& box) : box_(box), offset_bytes_(box.place.offset_bytes) {}
+
+  /// Of the block; behind the last one: where the piece ends.
+  std::uint64_t of(std::uint64_t block) noexcept {
+    if (box_.stored_bytes.empty())
+      return box_.place.offset_bytes + std::min(block * kSumBlockBytes, box_.place.length_bytes);
+    for (; next_block_ < block; ++next_block_) offset_bytes_ += box_.stored_bytes[next_block_];
+    return offset_bytes_;
+  }
+
+ private:
+  const WantedBox& box_;
+  std::uint64_t next_block_ = 0;
+  std::uint64_t offset_bytes_;  ///< Of that, in a compressed file.
+};
+
 /// Adds the blocks that are to be read for a box, as few runs as there are.
 void add_runs(std::span<const WantedBox> boxes, std::uint32_t index, std::uint64_t most_blocks,
               std::vector<BlockRun>& out) {
   const WantedBox& box = boxes[index];
+  BlockOffsets offsets(box);
   const auto add = [&](BlockRange range) {
     for (; range.first < range.end; range.first += most_blocks) {
-      const std::uint64_t from = range.first * kSumBlockBytes;
-      const std::uint64_t end = std::min(range.first + most_blocks, range.end);
-      const std::uint64_t to = std::min(end * kSumBlockBytes, box.place.length_bytes);
-      out.push_back({index, range.first, box.place.offset_bytes + from, to - from});
+      const BlockRange some{range.first, std::min(range.first + most_blocks, range.end)};
+      const std::uint64_t from = offsets.of(some.first);
+      out.push_back({index, some, from, offsets.of(some.end) - from});
     }
   };
   auto only = box.only.begin();
@@ -113,12 +132,33 @@ void add_runs(std::span<const WantedBox> boxes, std::uint32_t index, std::uint64
   });
 }
 
+Status invalid(const char* why) {
+  return Status(Code::kInvalidArgument, std::string("a box of a tensor: ") + why);
+}
+
+/// Whether what is said of a compressed piece's blocks can be: no block is longer than it was.
+Status check_stored(const WantedBox& box, std::uint64_t blocks) {
+  if (box.stored_bytes.empty()) return {};
+  if (box.stored_bytes.size() != blocks)
+    return invalid("its piece has another number of stored blocks");
+  for (std::uint64_t i = 0; i < blocks; ++i) {
+    if (box.stored_bytes[i] == 0 || box.stored_bytes[i] > block_bytes(box, i))
+      return invalid("a stored block of its piece has a length that none can have");
+  }
+  return {};
+}
+
 }  // namespace
 
+std::uint64_t block_bytes(const WantedBox& box, std::uint64_t block) noexcept {
+  return std::min(kSumBlockBytes, box.place.length_bytes - block * kSumBlockBytes);
+}
+
+std::uint64_t stored_block_bytes(const WantedBox& box, std::uint64_t block) noexcept {
+  return box.stored_bytes.empty() ? block_bytes(box, block) : box.stored_bytes[block];
+}
+
 Status check_box(const WantedBox& box) {
-  const auto invalid = [](const char* why) {
-    return Status(Code::kInvalidArgument, std::string("a box of a tensor: ") + why);
-  };
   const std::size_t dims = box.shape.size();
   if (box.start.size() != dims || box.count.size() != dims || box.to_strides_bytes.size() != dims)
     return invalid("as many numbers are needed as the tensor has dimensions");
@@ -134,6 +174,7 @@ Status check_box(const WantedBox& box) {
   const std::uint64_t blocks = (box.place.length_bytes + kSumBlockBytes - 1) / kSumBlockBytes;
   if (box.sums.size() != (box.has_sums ? blocks : 0))
     return invalid("its piece has another number of sums");
+  HEADRACE_TRY(check_stored(box, blocks));
   std::uint64_t end = 0;
   for (const BlockRange& range : box.only) {
     if (range.first < end || range.end < range.first) return invalid("its blocks do not rise");

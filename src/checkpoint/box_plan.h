@@ -15,8 +15,8 @@ namespace headrace::checkpoint {
 /// Whole sum blocks of one piece, next to one another.
 struct BlockRun {
   std::uint32_t box = 0;           ///< That wants them.
-  std::uint64_t first_block = 0;   ///< Of the piece.
-  std::uint64_t offset_bytes = 0;  ///< In the file.
+  BlockRange blocks;               ///< Of the piece.
+  std::uint64_t offset_bytes = 0;  ///< In the file, as is the length.
   std::uint64_t length_bytes = 0;
 };
 
@@ -30,6 +30,10 @@ struct BoxRequest {
 /// Errors: kInvalidArgument (a box outside its piece, numbers that do not fit together). Tags are
 /// left aside: who does not decrypt needs none.
 Status check_box(const WantedBox& box);
+
+/// Bytes of a block of a box's piece, and how many of them lie in the file. \pre check_box().
+std::uint64_t block_bytes(const WantedBox& box, std::uint64_t block) noexcept;
+std::uint64_t stored_block_bytes(const WantedBox& box, std::uint64_t block) noexcept;
 
 /// Requests of at most `most_bytes` (>= kSumBlockBytes), in order of the file; what lies within
 /// `hole_bytes` of one another is one request. \pre check_box() of each.

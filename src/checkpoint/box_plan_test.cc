@@ -96,7 +96,7 @@ TEST(BoxPlan, RandomBoxesArriveWhateverTheRequests) {
       last_end = request.offset_bytes + request.length_bytes;
       for (const BlockRun& run : request.runs) {
         const std::uint64_t from = run.offset_bytes - one.box.place.offset_bytes;
-        EXPECT_EQ(from, run.first_block * kSumBlockBytes);
+        EXPECT_EQ(from, run.blocks.first * kSumBlockBytes);
         copy_box(one.box, from, std::span(one.piece).subspan(from, run.length_bytes));
       }
     }
@@ -110,7 +110,7 @@ Sizes blocks_read(const WantedBox& box) {
   for (const BoxRequest& request : plan_requests({&box, 1}, 7 * kSumBlockBytes, 0)) {
     for (const BlockRun& run : request.runs) {
       const std::uint64_t count = (run.length_bytes + kSumBlockBytes - 1) / kSumBlockBytes;
-      for (std::uint64_t i = 0; i < count; ++i) blocks.push_back(run.first_block + i);
+      for (std::uint64_t i = 0; i < count; ++i) blocks.push_back(run.blocks.first + i);
     }
   }
   return blocks;

@@ -1,7 +1,11 @@
 // Ranges come in any order; each is proved block by block and then copied to where it belongs, by
 // the thread that takes it. A block that does not match is read once more over a connection of its
-// own: bytes that were damaged on the way are not damaged in the store.
+// own: bytes that were damaged on the way are not damaged in the store. Blocks that lie there
+// otherwise than they were, encrypted or compressed, are opened one by one, into memory that their
+// lengths alone ask for, before they are proved.
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +13,7 @@
 #include <vector>
 
 #include "base/crc32c.h"
+#include "checkpoint/block_packer.h"
 #include "checkpoint/block_sealer.h"
 #include "checkpoint/box_plan.h"
 #include "headrace/checkpoint.h"
@@ -48,7 +53,7 @@ Status prove(const std::string& what, const WantedBox& box, std::uint64_t block,
 Status prove_all(const std::string& what, std::span<const WantedBox> boxes,
                  const BoxRequest& request, std::span<const std::byte> bytes) {
   for (const BlockRun& run : request.runs) {
-    HEADRACE_TRY(prove(what, boxes[run.box], run.first_block,
+    HEADRACE_TRY(prove(what, boxes[run.box], run.blocks.first,
                        bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes)));
   }
   return {};
@@ -57,7 +62,7 @@ Status prove_all(const std::string& what, std::span<const WantedBox> boxes,
 void copy_all(std::span<const WantedBox> boxes, const BoxRequest& request,
               std::span<const std::byte> bytes) {
   for (const BlockRun& run : request.runs) {
-    copy_box(boxes[run.box], run.first_block * kSumBlockBytes,
+    copy_box(boxes[run.box], run.blocks.first * kSumBlockBytes,
              bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes));
   }
 }
@@ -69,26 +74,67 @@ Status check_tags(const WantedBox& box, bool is_sealed) {
   return Status(Code::kInvalidArgument, "a box of a tensor: its piece has another number of tags");
 }
 
-/// Decrypts the blocks of a request, run by run, and copies what is proved. Runs may have blocks in
-/// common: each is decrypted into memory of its own.
+/// Decrypts a block that lies at `at` in the file, where it is encrypted, and decompresses it,
+/// where it is compressed, to `to`; and proves it: by its tag, and any that has none, or was
+/// compressed, by its sum.
+Status open_block(const std::string& what, const WantedBox& box, std::uint64_t block,
+                  std::uint64_t at, std::span<const std::byte> from, std::span<std::byte> to,
+                  BlockSealer* sealer) {
+  std::array<std::byte, kSumBlockBytes> room;
+  const std::size_t stored_bytes = from.size();
+  if (sealer != nullptr) {
+    const auto opened = std::span(room).first(stored_bytes);
+    if (!sealer->open(at, from, opened, box.tags[block]))
+      return mismatch(what, at, stored_bytes, "tag");
+    from = opened;
+  }
+  if (from.size() == to.size()) {
+    std::memcpy(to.data(), from.data(), to.size());
+  } else if (!unpack_block(from, to)) {
+    return Status(Code::kCorrupt, what + ": bytes " + std::to_string(at) + " to " +
+                                      std::to_string(at + stored_bytes) +
+                                      " are no compressed block of " + std::to_string(to.size()) +
+                                      " bytes");
+  }
+  const bool is_proved = sealer != nullptr && box.stored_bytes.empty();
+  if (!is_proved && box.has_sums && crc32c(to) != box.sums[block])
+    return mismatch(what, at, stored_bytes);
+  return {};
+}
+
+/// Opens the blocks of a request, run by run, and copies what is proved. Runs may have blocks in
+/// common: each is opened into memory of its own.
 Status open_all(const std::string& what, std::span<const WantedBox> boxes,
-                const BoxRequest& request, std::span<const std::byte> bytes, BlockSealer& sealer) {
+                const BoxRequest& request, std::span<const std::byte> bytes, BlockSealer* sealer) {
   std::vector<std::byte> plain;
   for (const BlockRun& run : request.runs) {
     const WantedBox& box = boxes[run.box];
-    auto rest = bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes);
-    plain.resize(rest.size());
-    auto to = std::span(plain);
-    for (std::uint64_t block = run.first_block; !rest.empty(); ++block) {
-      const std::size_t size = std::min<std::uint64_t>(kSumBlockBytes, rest.size());
-      const std::uint64_t at = box.place.offset_bytes + block * kSumBlockBytes;
-      if (!sealer.open(at, rest.first(size), to.first(size), box.tags[block]))
-        return mismatch(what, at, size, "tag");
-      rest = rest.subspan(size);
-      to = to.subspan(size);
+    const auto stored = bytes.subspan(run.offset_bytes - request.offset_bytes, run.length_bytes);
+    plain.resize((run.blocks.end - run.blocks.first) * kSumBlockBytes);
+    std::size_t from = 0;
+    std::size_t to = 0;
+    for (std::uint64_t block = run.blocks.first; block < run.blocks.end; ++block) {
+      const std::size_t stored_bytes = stored_block_bytes(box, block);
+      const std::size_t plain_bytes = block_bytes(box, block);
+      HEADRACE_TRY(open_block(what, box, block, run.offset_bytes + from,
+                              stored.subspan(from, stored_bytes),
+                              std::span(plain).subspan(to, plain_bytes), sealer));
+      from += stored_bytes;
+      to += plain_bytes;
     }
-    copy_box(box, run.first_block * kSumBlockBytes, plain);
+    copy_box(box, run.blocks.first * kSumBlockBytes, std::span(plain).first(to));
   }
+  return {};
+}
+
+/// Proves what a request has brought, and copies it.
+Status take(const std::string& what, std::span<const WantedBox> boxes, const BoxRequest& request,
+            std::span<const std::byte> bytes, BlockSealer* sealer) {
+  const bool is_compressed = std::ranges::any_of(
+      request.runs, [&](const BlockRun& run) { return !boxes[run.box].stored_bytes.empty(); });
+  if (sealer != nullptr || is_compressed) return open_all(what, boxes, request, bytes, sealer);
+  HEADRACE_TRY(prove_all(what, boxes, request, bytes));
+  copy_all(boxes, request, bytes);
   return {};
 }
 
@@ -150,16 +196,11 @@ Result<ReadTotals> read_boxes(StoreClient& client, const std::string& key, const
     while (fetcher.pending() > 0) {
       HEADRACE_TRY_ASSIGN(const RangeData data, fetcher.next());
       const BoxRequest& request = requests[data.tag];
-      Status status = sealer ? open_all(what, boxes, request, data.bytes(), *sealer)
-                             : prove_all(what, boxes, request, data.bytes());
-      if (status.ok()) {
-        if (!sealer) copy_all(boxes, request, data.bytes());
-      } else if (is_again[data.tag]) {
-        return status;
-      } else {
-        is_again[data.tag] = true;
-        start(fetcher, data.tag);
-      }
+      Status status = take(what, boxes, request, data.bytes(), sealer ? &*sealer : nullptr);
+      if (status.ok()) continue;
+      if (is_again[data.tag]) return status;
+      is_again[data.tag] = true;
+      start(fetcher, data.tag);
     }
     return {};
   }));

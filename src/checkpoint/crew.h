@@ -18,8 +18,8 @@
 
 namespace headrace::checkpoint {
 
-/// \return the first error of `count` threads, when all have ended. Where `pause` throws, they are
-/// told to stop, and have ended then, too.
+/// \return the first error of `count` threads, when all have ended. With it, and where `pause`
+/// throws, the others are told to stop.
 inline Status run_crew(std::uint32_t count,
                        const std::function<Status(const std::stop_token&)>& work,
                        const Pause& pause) {
@@ -45,8 +45,19 @@ inline Status run_crew(std::uint32_t count,
       crew.ended.notify_all();
     });
   }
+  // All before one is waited for: it may wait for another.
+  struct StopAll {
+    std::vector<std::jthread>& threads;
+    void operator()() const {
+      for (std::jthread& thread : threads) thread.request_stop();
+    }
+    ~StopAll() { (*this)(); }
+  } const stop_all{threads};
   MutexLock lock(crew.mutex);
-  while (crew.running > 0) wait_slice(lock, crew.ended, pause);
+  while (crew.running > 0) {
+    wait_slice(lock, crew.ended, pause);
+    if (!crew.error.ok()) stop_all();
+  }
   return crew.error.clone();
 }
 

@@ -19,6 +19,8 @@ namespace {
 constexpr std::uint64_t kMostHeaderBytes = 100'000'000;
 constexpr std::uint64_t kDataAlignBytes = 4096;
 constexpr std::size_t kLengthBytes = 8;
+/// Read as safetensors, a header longer than that format allows.
+constexpr std::string_view kCompressedMagic = "HRPACKED";
 
 struct Dtype {
   std::string_view name;
@@ -76,11 +78,18 @@ Status DataLayout::set_pieces(std::vector<Piece> pieces) {
   for (const std::uint32_t i : order_) {
     if (lengths[i] > (std::uint64_t{1} << 62) - size_bytes_)
       return invalid(pieces[i], "is too large");
-    places_[i] = {size_bytes_, lengths[i]};
-    size_bytes_ += lengths[i];
+    places_[i] = {next_place(lengths[i]), lengths[i]};
+    size_bytes_ = places_[i].offset_bytes + lengths[i];
   }
   pieces_ = std::move(pieces);
   return {};
+}
+
+std::uint64_t DataLayout::next_place(std::uint64_t length_bytes) const noexcept {
+  const std::uint64_t used_bytes = size_bytes_ % kSumBlockBytes;
+  // What is less than a block shares one with others: a state may have 100,000 numbers.
+  if (!is_compressed_ || used_bytes + length_bytes <= kSumBlockBytes) return size_bytes_;
+  return used_bytes == 0 ? size_bytes_ : size_bytes_ - used_bytes + kSumBlockBytes;
 }
 
 void DataLayout::set_header(std::string header) {
@@ -128,10 +137,23 @@ Result<DataLayout> DataLayout::make_sealed(std::vector<Piece> pieces,
                                            std::shared_ptr<const SealKey> key) {
   DataLayout layout;
   HEADRACE_TRY(layout.set_pieces(std::move(pieces)));
-  // Read as safetensors, its first eight bytes are a header longer than that format allows.
+  // Its first eight bytes, too, are such a header.
   std::string header = seal::make_seal_header(*key, seal::random_salt());
   header.resize(kDataAlignBytes);
   layout.set_header(std::move(header));
+  layout.key_ = std::move(key);
+  return layout;
+}
+
+Result<DataLayout> DataLayout::make_compressed(std::vector<Piece> pieces,
+                                               std::shared_ptr<const SealKey> key) {
+  DataLayout layout;
+  layout.is_compressed_ = true;
+  layout.header_ =
+      key ? seal::make_seal_header(*key, seal::random_salt()) : std::string(kCompressedMagic);
+  layout.header_.resize(kDataAlignBytes);
+  layout.size_bytes_ = kSumBlockBytes;  // So that blocks begin at multiples.
+  HEADRACE_TRY(layout.set_pieces(std::move(pieces)));
   layout.key_ = std::move(key);
   return layout;
 }

@@ -41,5 +41,26 @@ TEST(DataLayout, RefusesWhatNoReaderTakes) {
   EXPECT_EQ(code({{"a", "F4", {4}}, {"", "U8", {}}}), Code::kOk);
 }
 
+TEST(DataLayout, NoBlockOfACompressedFileLiesAcrossAnother) {
+  std::vector<Piece> pieces;
+  for (std::uint64_t i = 0; i < 500; ++i)
+    pieces.push_back({"t" + std::to_string(i), "F32", {i % 50 == 0 ? 7000 * i : i * i % 3000}});
+  auto layout = DataLayout::make_compressed(pieces, nullptr);
+  ASSERT_TRUE(layout.has_value());
+  EXPECT_TRUE(layout->is_compressed());
+  EXPECT_EQ(layout->header().size(), 4096U);
+  std::uint64_t end = kSumBlockBytes;
+  std::uint64_t data_bytes = 0;
+  for (const std::uint32_t i : layout->order()) {
+    const auto [offset, length] = layout->places()[i];
+    EXPECT_GE(offset, end);
+    EXPECT_TRUE(offset % kSumBlockBytes == 0 || offset % kSumBlockBytes + length <= kSumBlockBytes);
+    end = offset + length;
+    data_bytes += length;
+  }
+  EXPECT_EQ(layout->size_bytes(), end);
+  EXPECT_LT(end, 2 * data_bytes) << "holes are less than what lies between them";
+}
+
 }  // namespace
 }  // namespace headrace::checkpoint

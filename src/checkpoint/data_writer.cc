@@ -7,7 +7,7 @@
 // finishers) sum those parts and put them. So whoever waits for stage() waits for one memcpy.
 //
 // Invariants:
-// - Part numbers are taken in order, and memory after the number; so with any amount of memory the
+// - Part numbers are taken in order, and memory in that order; so with any amount of memory the
 //   lowest parts leave first, and the file grows from its beginning.
 // - A sum block lies in two parts at most (PartMap). What of it lies in one part alone has its sum
 //   in sums_ at once; halves are kept until finish() puts them together.
@@ -17,6 +17,8 @@
 //   parts has its tag, as its fingerprint, when both halves were copied.
 // - No element lies in two parts: parts are whole pages, and wide pieces come first. So each run of
 //   bytes that is copied is whole elements, whose values are looked at while they are in the cache.
+// - A compressed file is copied, summed and looked at like any other, but no block lies in two
+//   parts; places, tags and the sum of the file are made behind that, by the PackingSink.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -34,6 +36,7 @@
 #include "checkpoint/block_sealer.h"
 #include "checkpoint/crew.h"
 #include "checkpoint/fingerprinter.h"
+#include "checkpoint/packing_sink.h"
 #include "checkpoint/part_map.h"
 #include "checkpoint/part_sink.h"
 #include "checkpoint/stream_copy.h"
@@ -79,11 +82,17 @@ class Writer final : public DataWriter {
 
   Status start() {
     SinkOptions sink{.key = key_,
-                     .size_bytes = layout_.size_bytes(),
+                     .size_bytes = layout_.is_compressed() ? 0 : layout_.size_bytes(),
                      .part_bytes = part_bytes_,
                      .part_count = map_.count(),
                      .parts_in_flight = options_.parts_in_flight};
     HEADRACE_TRY_ASSIGN(sink_, make_sink(client_, std::move(sink)));
+    if (layout_.is_compressed()) {
+      auto packing = std::make_unique<PackingSink>(std::move(sink_), layout_, map_, part_bytes_,
+                                                   options_.copy_threads);
+      packing_ = packing.get();
+      sink_ = std::move(packing);
+    }
     return {};
   }
 
@@ -95,7 +104,7 @@ class Writer final : public DataWriter {
     if (sources.size() != sums_.size() || first_part > end_part || end_part > map_.count())
       return Status(Code::kInvalidArgument, key_ + ": no such pieces or parts");
     sources_ = sources;
-    next_part_ = first_part;
+    next_part_ = with_memory_ = first_part;
     end_part_ = end_part;
     const std::uint32_t count =
         std::min(std::max(options_.copy_threads, 1U), end_part - first_part);
@@ -109,12 +118,9 @@ class Writer final : public DataWriter {
     HEADRACE_TRY(wait_for_finishers(pause));
     DataFile file;
     HEADRACE_TRY_ASSIGN(file.etag, sink_->finish(map_.count(), pause));
-    file.size_bytes = layout_.size_bytes();
-    for (std::uint32_t part = 0; part < map_.count(); ++part)
-      file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));
     join_halves();
     file.sums = std::move(sums_);
-    file.tags = std::move(tags_);
+    describe_stored(file);
     file.fingerprints = std::move(fingerprints_);
     for (std::size_t i = 0; i < not_finite_.size(); ++i) {
       const bool is_zero = options_.scan_values && !has_other_than_zero_[i];
@@ -131,6 +137,20 @@ class Writer final : public DataWriter {
     std::uint32_t index;
     Slab slab;
   };
+
+  /// What of the file is not of its pieces as they were given.
+  void describe_stored(DataFile& file) {
+    if (packing_ != nullptr) {
+      packing_->describe(file);
+      return;
+    }
+    file.size_bytes = layout_.size_bytes();
+    for (std::uint32_t part = 0; part < map_.count(); ++part)
+      file.crc32c = crc32c_combine(file.crc32c, part_sums_[part], map_.length_bytes(part));
+    file.places = layout_.places();
+    file.tags = std::move(tags_);
+    file.stored_bytes.resize(file.places.size());
+  }
 
   /// Some of a block's bytes, those up to the end of a part or from its beginning.
   struct Half {
@@ -156,7 +176,8 @@ class Writer final : public DataWriter {
     if (options_.fingerprint_key) {
       HEADRACE_TRY_ASSIGN(tools.fingerprinter, Fingerprinter::make(*options_.fingerprint_key));
     }
-    if (const SealKey* key = layout_.key()) {
+    const SealKey* const key = layout_.key();
+    if (key != nullptr && !layout_.is_compressed()) {
       HEADRACE_TRY_ASSIGN(const seal::Salt salt, seal::read_seal_header(layout_.header(), key));
       tools.sealer.emplace(*key, salt);
     }
@@ -170,7 +191,7 @@ class Writer final : public DataWriter {
       // Relaxed: a number is all that is shared here.
       const std::uint32_t part = next_part_.fetch_add(1, std::memory_order_relaxed);
       if (part >= end_part_) break;
-      HEADRACE_TRY_ASSIGN(Slab slab, take_memory(map_.length_bytes(part), tools, stop));
+      HEADRACE_TRY_ASSIGN(Slab slab, take_memory(part, tools, stop));
       HEADRACE_TRY(check_sources(part));
       if (can_wait(part)) {
         copy_alone(part, std::move(slab));
@@ -188,11 +209,21 @@ class Writer final : public DataWriter {
     return pool.used_bytes() + left <= pool.limit_bytes() && sink_->pending() >= kBusyParts;
   }
 
+  /// Memory for a part, when the parts before have theirs: what is compressed leaves in order, and
+  /// must not wait for a part that waits for its memory.
+  Result<Slab> take_memory(std::uint32_t part, BlockTools& tools, const std::stop_token& stop) {
+    for (std::uint32_t seen = with_memory_; seen != part; seen = with_memory_)
+      with_memory_.wait(seen);
+    auto slab = wait_for_memory(PartSink::slab_bytes(map_.length_bytes(part)), tools, stop);
+    with_memory_ = part + 1;
+    with_memory_.notify_all();
+    return slab;
+  }
+
   /// Where others have taken the memory that can_wait() has seen, parts that were copied alone are
   /// finished for it.
-  Result<Slab> take_memory(std::uint64_t length_bytes, BlockTools& tools,
-                           const std::stop_token& stop) {
-    const std::uint64_t size_bytes = PartSink::slab_bytes(length_bytes);
+  Result<Slab> wait_for_memory(std::uint64_t size_bytes, BlockTools& tools,
+                               const std::stop_token& stop) {
     while (true) {
       HEADRACE_TRY(sink_->failure());
       if (auto slab = client_->pool()->try_acquire(size_bytes)) return slab;
@@ -230,11 +261,8 @@ class Writer final : public DataWriter {
   }
 
   void copy_alone(std::uint32_t part, Slab slab) {
-    std::byte* to = slab.bytes().data();
-    for (const Slice& slice : map_.slices(part)) {
-      stream_copy(to, source_of(slice));
-      to += slice.length_bytes;
-    }
+    for (const Slice& slice : map_.slices(part))
+      stream_copy(slab.bytes().data() + slice.at_bytes, source_of(slice));
     MutexLock lock(mutex_);
     copied_.push_back({part, std::move(slab)});
   }
@@ -298,9 +326,9 @@ class Writer final : public DataWriter {
   /// check_sources().
   void finish_part(std::uint32_t part, Slab slab, bool is_copied, BlockTools& tools) {
     const std::uint64_t length_bytes = map_.length_bytes(part);
-    std::byte* to = slab.bytes().data();
     std::uint32_t sum = 0;
     for (const Slice& slice : map_.slices(part)) {
+      std::byte* const to = slab.bytes().data() + slice.at_bytes;
       const std::byte* const from = is_copied ? nullptr : source_of(slice).data();
       if (slice.piece == Slice::kHeader) {
         if (from != nullptr) std::memcpy(to, from, slice.length_bytes);
@@ -308,10 +336,9 @@ class Writer final : public DataWriter {
       } else {
         sum = finish_slice(part, slice, tools, from, to, sum);
       }
-      to += slice.length_bytes;
     }
     part_sums_[part] = sum;
-    std::memset(to, 0, slab.size_bytes() - length_bytes);
+    std::memset(slab.bytes().data() + length_bytes, 0, slab.size_bytes() - length_bytes);
     sink_->put(part, std::move(slab), length_bytes);
   }
 
@@ -428,7 +455,8 @@ class Writer final : public DataWriter {
   std::span<const StageSource> sources_;  ///< During stage().
   std::uint32_t end_part_ = 0;            ///< Likewise.
   std::atomic<std::uint32_t> next_part_{0};
-  std::vector<std::uint32_t> part_sums_;  ///< Each its part's thread's.
+  std::atomic<std::uint32_t> with_memory_{0};  ///< The first part that was not given any.
+  std::vector<std::uint32_t> part_sums_;       ///< Each its part's thread's.
   std::vector<std::vector<Half>> halves_;
   std::vector<std::vector<std::uint32_t>> sums_;
   // Each of one thread.
@@ -450,6 +478,7 @@ class Writer final : public DataWriter {
   std::map<std::pair<std::uint32_t, std::uint64_t>, CutBlock> cut_blocks_
       HEADRACE_GUARDED_BY(mutex_);
 
+  PackingSink* packing_ = nullptr;       ///< The sink of a compressed file.
   std::unique_ptr<PartSink> sink_;       // Its threads hold slabs of the client.
   std::optional<ThreadPool> finishers_;  // Last: its tasks use all of the above.
 };
@@ -459,13 +488,17 @@ Result<std::uint64_t> choose_part_bytes(const StoreClient& client, const DataLay
                                         const WriteOptions& options) {
   const std::uint64_t for_count = (layout.size_bytes() + kMostParts - 1) / kMostParts;
   std::uint64_t part_bytes = std::max({options.part_bytes, for_count, kLeastPartBytes});
-  part_bytes = (part_bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+  const std::uint64_t unit = layout.is_compressed() ? kSumBlockBytes : kPageBytes;
+  part_bytes = (part_bytes + unit - 1) / unit * unit;
   const std::uint64_t least = std::min(part_bytes, layout.size_bytes());
   const std::uint64_t limit = client.pool()->limit_bytes();
-  if (SlabPool::charged_bytes(PartSink::slab_bytes(least)) > limit) {
-    return Status(Code::kInvalidArgument, "a part of " + std::to_string(part_bytes) +
-                                              " bytes does not fit the memory for staging (" +
-                                              std::to_string(limit) + " bytes): raise memory=");
+  // Of a compressed file one is filled while the next is compressed.
+  const std::uint64_t parts = layout.is_compressed() && layout.size_bytes() > part_bytes ? 2 : 1;
+  if (parts * SlabPool::charged_bytes(PartSink::slab_bytes(least)) > limit) {
+    return Status(Code::kInvalidArgument,
+                  "a part of " + std::to_string(part_bytes) +
+                      " bytes does not fit the memory for staging (" + std::to_string(limit) +
+                      " bytes" + (parts == 2 ? ", and two must" : "") + "): raise memory=");
   }
   return part_bytes;
 }

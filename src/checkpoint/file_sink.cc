@@ -94,9 +94,11 @@ class FileSink final : public PartSink {
     return parts;
   }
 
-  Result<std::string> publish(std::span<const UploadedPart> /*parts*/) override {
+  Result<std::string> publish(std::span<const UploadedPart> parts) override {
     HEADRACE_CHECK(own_.has_value());
-    if (::ftruncate(fd(), static_cast<off_t>(options_.size_bytes)) != 0)
+    std::uint64_t size_bytes = 0;
+    for (const UploadedPart& part : parts) size_bytes += part.size_bytes;
+    if (::ftruncate(fd(), static_cast<off_t>(size_bytes)) != 0)
       return errno_status(errno, "truncate " + own_->path());
     HEADRACE_TRY(publish_durable(*own_, directory_, options_.key, false));
     HEADRACE_TRY_ASSIGN(ObjectInfo info, client_->store().head(options_.key));
@@ -183,7 +185,8 @@ Result<std::unique_ptr<PartSink>> make_file_sink(std::shared_ptr<StoreClient> cl
   if (!options.joins.empty()) return join_file_sink(std::move(client), directory, options);
   HEADRACE_TRY_ASSIGN(TemporaryFile file, begin_durable(directory, options.key));
   // A full disk is told now, not behind gigabytes. File systems that cannot reserve tell it later.
-  if (::fallocate(file.fd(), 0, 0, static_cast<off_t>(options.size_bytes)) != 0 &&
+  if (options.size_bytes > 0 &&
+      ::fallocate(file.fd(), 0, 0, static_cast<off_t>(options.size_bytes)) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
     return errno_status(errno, "write " + directory + "/" + options.key);
   return std::unique_ptr<PartSink>(std::make_unique<FileSink>(

@@ -1,4 +1,4 @@
-// Invariant: runs_ cover the file without holes, as DataLayout gives the places out.
+// Invariant: runs_ rise and do not overlap, as DataLayout gives the places out.
 #include "checkpoint/part_map.h"
 
 #include <algorithm>
@@ -28,7 +28,8 @@ std::vector<Slice> PartMap::slices(std::uint32_t part) const {
   for (; run != runs_.end() && run->offset_bytes < end; ++run) {
     const std::uint64_t from = std::max(begin, run->offset_bytes);
     const std::uint64_t to = std::min(end, run->offset_bytes + run->length_bytes);
-    out.push_back({run->piece, from - run->offset_bytes, to - from});
+    if (from >= to) continue;  // The part begins in a hole.
+    out.push_back({run->piece, from - run->offset_bytes, to - from, from - begin});
   }
   return out;
 }

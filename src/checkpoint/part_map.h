@@ -18,6 +18,7 @@ struct Slice {
   std::uint32_t piece = kHeader;
   std::uint64_t from_bytes = 0;  ///< In the piece, or in the header.
   std::uint64_t length_bytes = 0;
+  std::uint64_t at_bytes = 0;  ///< In the part.
 };
 
 class PartMap {
@@ -28,7 +29,7 @@ class PartMap {
   std::uint32_t count() const noexcept { return count_; }
   /// All have the same but the last.
   std::uint64_t length_bytes(std::uint32_t part) const noexcept;
-  /// What lies in a part, in order, without holes.
+  /// What lies in a part, in order; without holes, but in a compressed file.
   std::vector<Slice> slices(std::uint32_t part) const;
 
  private:

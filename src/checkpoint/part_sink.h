@@ -18,9 +18,9 @@ namespace headrace::checkpoint {
 
 struct SinkOptions {
   std::string key;
-  std::uint64_t size_bytes = 0;  ///< Of the file.
+  std::uint64_t size_bytes = 0;  ///< Of the file; 0: that is not known yet.
   std::uint64_t part_bytes = 0;  ///< Of each part but the last.
-  std::uint32_t part_count = 0;
+  std::uint32_t part_count = 0;  ///< The most that there can be, where it is not.
   std::uint32_t parts_in_flight = 16;
   std::string joins = {};  ///< token() of the process that began the file; empty: this one does.
 };
