@@ -73,6 +73,7 @@ class CheckpointWriter:
         scan_values: bool = True,
         fingerprint_key: bytes | None = None,
         seal_key: SealKey | None = None,
+        compress: bool = False,
     ) -> None: ...
     def places(self) -> list[tuple[int, int]]: ...
     @property
@@ -82,7 +83,17 @@ class CheckpointWriter:
     def stage(self, sources: Sequence[tuple[int, int, int, int]], first_part: int, end_part: int) -> None: ...
     def finish(
         self,
-    ) -> tuple[int, int, str, list[bytes], list[tuple[int, bool]], list[bytes], list[bytes]]: ...
+    ) -> tuple[
+        int,
+        int,
+        str,
+        list[bytes],
+        list[tuple[int, bool]],
+        list[bytes],
+        list[bytes],
+        list[bytes],
+        list[tuple[int, int]],
+    ]: ...
     def close(self) -> None: ...
 
 class SharedFile:

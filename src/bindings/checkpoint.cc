@@ -24,7 +24,7 @@ using Shape = std::vector<std::uint64_t>;
 struct PyWriter {
   Guarded<checkpoint::DataWriter> writer;
   std::string key;
-  std::vector<checkpoint::PlacedPiece> places;
+  std::vector<checkpoint::PlacedPiece> places;   ///< As pieces are staged.
   std::vector<checkpoint::StageSource> sources;  ///< Of each piece.
 };
 
@@ -54,11 +54,22 @@ std::vector<T> unpack(const nb::bytes& bytes) {
   return each;
 }
 
+Result<checkpoint::DataLayout> make_layout(std::vector<checkpoint::Piece> pieces,
+                                           const std::map<std::string, std::string>& metadata,
+                                           const PySealKey* seal_key, bool compress) {
+  using checkpoint::DataLayout;
+  const auto key = seal_key != nullptr ? seal_key->key : nullptr;
+  if (compress) return DataLayout::make_compressed(std::move(pieces), key);
+  if (key != nullptr) return DataLayout::make_sealed(std::move(pieces), key);
+  return DataLayout::make(std::move(pieces), metadata);
+}
+
 void begin(PyWriter* self, PyStore& store, const std::string& key,
            const std::vector<std::tuple<std::string, std::string, Shape>>& pieces,
            const std::map<std::string, std::string>& metadata, std::uint64_t part_bytes,
            std::uint32_t copy_threads, const std::string& check, bool scan_values,
-           const std::optional<nb::bytes>& fingerprint_key, const PySealKey* seal_key) {
+           const std::optional<nb::bytes>& fingerprint_key, const PySealKey* seal_key,
+           bool compress) {
   auto client = store.client.get();
   std::vector<checkpoint::Piece> given;
   given.reserve(pieces.size());
@@ -69,10 +80,7 @@ void begin(PyWriter* self, PyStore& store, const std::string& key,
   options.check = parse_check(check);
   options.scan_values = scan_values;
   if (fingerprint_key) options.fingerprint_key = parse_fingerprint_key(*fingerprint_key);
-  auto layout = value_or_raise(
-      seal_key != nullptr ? checkpoint::DataLayout::make_sealed(std::move(given), seal_key->key)
-                          : checkpoint::DataLayout::make(std::move(given), metadata),
-      key);
+  auto layout = value_or_raise(make_layout(std::move(given), metadata, seal_key, compress), key);
   std::vector<checkpoint::PlacedPiece> places = layout.places();
   const std::size_t piece_count = places.size();
   auto writer = value_or_raise(run_interruptible([&](const std::stop_token&) {
@@ -102,6 +110,13 @@ void stage(PyWriter& self, const std::vector<SourceRow>& rows, std::uint32_t fir
                  self.key);
 }
 
+nb::list places_of(const std::vector<checkpoint::PlacedPiece>& places) {
+  nb::list out;
+  for (const auto& place : places)
+    out.append(nb::make_tuple(place.offset_bytes, place.length_bytes));
+  return out;
+}
+
 nb::tuple finish(PyWriter& self) {
   auto writer = self.writer.get();
   checkpoint::DataFile file = value_or_raise(
@@ -115,7 +130,10 @@ nb::tuple finish(PyWriter& self) {
     values.append(nb::make_tuple(each.not_finite, each.is_zero));
   nb::list fingerprints;
   for (const auto& some : file.fingerprints) fingerprints.append(pack(some));
-  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values, fingerprints, tags);
+  nb::list stored;
+  for (const auto& some : file.stored_bytes) stored.append(pack(some));
+  return nb::make_tuple(file.size_bytes, file.crc32c, file.etag, sums, values, fingerprints, tags,
+                        stored, places_of(file.places));
 }
 
 /// (address, length, sums, fingerprints) of each piece
@@ -146,26 +164,39 @@ nb::list find_unchanged(const std::vector<WrittenRow>& rows, const nb::bytes& fi
   return out;
 }
 
-/// (offset, length, sums and tags behind them or None, element bytes, shape, start, count, address,
-/// strides in bytes)
+/// (offset, length, proofs or None, element bytes, shape, start, count, address, strides in bytes)
 using BoxRow = std::tuple<std::uint64_t, std::uint64_t, std::optional<nb::bytes>, std::uint32_t,
                           Shape, Shape, Shape, std::uintptr_t, std::vector<std::int64_t>>;
 
-/// Of a piece's blocks: all sums, then, in an encrypted file, all tags.
+/// Of a piece's blocks: all sums, then, in an encrypted file, all tags, then, in a compressed one,
+/// how many bytes each has there. So how many bytes they are together tells whether it is
+/// compressed.
 struct Proofs {
-  Proofs(const std::optional<nb::bytes>& joined, bool has_tags) {
+  Proofs(const std::optional<nb::bytes>& joined, std::uint64_t length_bytes, bool has_tags) {
     if (!joined) return;
-    constexpr std::size_t kSumBytes = sizeof(std::uint32_t);
-    constexpr std::size_t kTagBytes = sizeof(checkpoint::SealTag);
-    sums.resize(joined->size() / (kSumBytes + (has_tags ? kTagBytes : 0)));
-    if (has_tags) tags.resize(sums.size());
-    if (sums.empty()) return;
-    const char* const from = joined->c_str();
-    std::memcpy(sums.data(), from, sums.size() * kSumBytes);
-    if (has_tags) std::memcpy(tags.data(), from + sums.size() * kSumBytes, tags.size() * kTagBytes);
+    const std::uint64_t blocks =
+        (length_bytes + checkpoint::kSumBlockBytes - 1) / checkpoint::kSumBlockBytes;
+    const std::size_t proof_bytes = sizeof sums[0] + (has_tags ? sizeof tags[0] : 0);
+    const std::size_t all_bytes = proof_bytes + sizeof stored_bytes[0];
+    const bool is_compressed =
+        joined->size() % all_bytes == 0 && joined->size() / all_bytes == blocks;
+    const std::size_t count = joined->size() / (is_compressed ? all_bytes : proof_bytes);
+    const char* from = joined->c_str();
+    take(sums, count, from);
+    if (has_tags) take(tags, count, from);
+    if (is_compressed) take(stored_bytes, count, from);
   }
   std::vector<std::uint32_t> sums;
   std::vector<checkpoint::SealTag> tags;
+  std::vector<std::uint16_t> stored_bytes;
+
+ private:
+  template <typename T>
+  static void take(std::vector<T>& each, std::size_t count, const char*& from) {
+    each.resize(count);
+    if (count > 0) std::memcpy(each.data(), from, count * sizeof(T));
+    from += count * sizeof(T);
+  }
 };
 
 /// Boxes, and what they point to.
@@ -179,13 +210,14 @@ class Boxes {
     only_.reserve(rows.size());
     boxes_.reserve(rows.size());
     for (const auto& [offset, length, some, width, shape, start, count, address, strides] : rows) {
-      const Proofs& proofs = proofs_.emplace_back(some, has_tags);
+      const Proofs& proofs = proofs_.emplace_back(some, length, has_tags);
       only_.push_back(only.empty() ? std::vector<checkpoint::BlockRange>{}
                                    : unpack<checkpoint::BlockRange>(only[only_.size()]));
       boxes_.push_back({.place = {offset, length},
                         .sums = proofs.sums,
                         .has_sums = some.has_value(),
                         .tags = proofs.tags,
+                        .stored_bytes = proofs.stored_bytes,
                         .element_bytes = width,
                         .shape = shape,
                         .start = start,
@@ -313,11 +345,9 @@ nb::tuple layout_of(const std::vector<std::tuple<std::string, std::string, Shape
   for (const auto& [name, dtype, shape] : pieces) given.push_back({name, dtype, shape});
   const auto layout =
       value_or_raise(checkpoint::DataLayout::make(std::move(given), metadata), "the file");
-  nb::list places;
-  for (const auto& place : layout.places())
-    places.append(nb::make_tuple(place.offset_bytes, place.length_bytes));
   const std::string& header = layout.header();
-  return nb::make_tuple(nb::bytes(header.data(), header.size()), places, layout.size_bytes());
+  return nb::make_tuple(nb::bytes(header.data(), header.size()), places_of(layout.places()),
+                        layout.size_bytes());
 }
 
 std::string write_small(PyStore& store, const std::string& key, nb::handle data, bool if_absent) {
@@ -338,19 +368,14 @@ void bind_checkpoint(nb::module_& m) {
       .def("__init__", &begin, nb::arg("store"), nb::arg("key"), nb::arg("pieces"),
            nb::arg("metadata"), nb::arg("part_bytes") = 0, nb::arg("copy_threads") = 2,
            nb::arg("check") = "auto", nb::arg("scan_values") = true,
-           nb::arg("fingerprint_key") = nb::none(), nb::arg("seal_key") = nb::none())
+           nb::arg("fingerprint_key") = nb::none(), nb::arg("seal_key") = nb::none(),
+           nb::arg("compress") = false)
       .def("stage", &stage, nb::arg("sources"), nb::arg("first_part"), nb::arg("end_part"))
       .def_prop_ro("part_count",
                    [](const PyWriter& self) { return self.writer.get()->part_count(); })
       .def_prop_ro("part_bytes",
                    [](const PyWriter& self) { return self.writer.get()->part_bytes(); })
-      .def("places",
-           [](const PyWriter& self) {
-             nb::list out;
-             for (const auto& place : self.places)
-               out.append(nb::make_tuple(place.offset_bytes, place.length_bytes));
-             return out;
-           })
+      .def("places", [](const PyWriter& self) { return places_of(self.places); })
       .def("finish", &finish)
       .def("close", [](PyWriter& self) { self.writer.drop(); });
   nb::class_<PySharedFile>(m, "SharedFile")

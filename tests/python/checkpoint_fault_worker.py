@@ -129,7 +129,7 @@ class CallFault:
 
 def arguments_of(run: dict[str, Any], clean: bool = False) -> dict[str, Any]:
     arguments = {"url": run["url"], "memory": "48MiB", "part_bytes": 5 << 20, "check": run["check"]}
-    arguments |= {"differential": run["differential"], "keep": run["keep"]}
+    arguments |= {name: run[name] for name in ("differential", "keep", "compression")}
     if run["local"] and not clean:
         arguments["local"] = run["local"]
     options = dict(run["options"])

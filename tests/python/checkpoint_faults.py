@@ -84,6 +84,7 @@ class Shape(NamedTuple):
     """The second save refers to the first."""
     keeps_one: bool
     """What was saved before goes when the second save is there."""
+    compressed: bool
 
     @classmethod
     def drawn(cls, cell: Cell, seed: int) -> Shape:
@@ -92,8 +93,12 @@ class Shape(NamedTuple):
         large = cell.fault == "lost part" or (
             cell.fault in ("corrupt", "cut", "dropped") and chosen.random() < 0.5
         )
-        drawn = cls(world, chosen.randrange(world), chosen.random() < 0.3, large, False, False)
-        return drawn._replace(differential=chosen.random() < 0.5, keeps_one=chosen.random() < 0.3)
+        drawn = cls(world, chosen.randrange(world), chosen.random() < 0.3, large, False, False, False)
+        return drawn._replace(
+            differential=chosen.random() < 0.5,
+            keeps_one=chosen.random() < 0.3,
+            compressed=chosen.random() < 0.4,
+        )
 
 
 class Outcome(NamedTuple):
@@ -206,6 +211,7 @@ class Runner:
             "step": 1 if shape.overwrites else 2,
             "large": shape.large,
             "differential": shape.differential,
+            "compression": "zstd" if shape.compressed else None,
             "keep": 1 if shape.keeps_one else None,
             "check": "read" if cell.fault in ("dropped write", "flipped write") else "auto",
             "options": {},

@@ -89,8 +89,9 @@ def is_same(value: Any, expected: torch.Tensor) -> bool:
 def save(job: Job) -> Any:
     rank = begin(job)
     differential = job.options.get("differential", False)
+    compression = job.options.get("compression")
     with headrace.checkpoint.Checkpointer(
-        job.data, rank_timeout=60, differential=differential
+        job.data, rank_timeout=60, differential=differential, compression=compression
     ) as checkpointer:
         state = {"tensors": tensors(job, False), "number": 5, "array": np.arange(20)}
         for step in (1, 2):

@@ -495,8 +495,8 @@ def test_a_manifest_of_another_version_says_so() -> None:
     manifest = Manifest(1, "save", 1, "now", {}, {"array": "x"}, plan.arrays, [], 1)
     assert Manifest.decode(manifest.encode(), "here") == manifest
     body = json.loads(manifest.encode().split(b"\n")[0])
-    text = json.dumps({**body, "version": 2}).encode()
-    with pytest.raises(hr.UnsupportedError, match="here: is a headrace-checkpoint of version 2"):
+    text = json.dumps({**body, "version": 3}).encode()
+    with pytest.raises(hr.UnsupportedError, match="here: is a headrace-checkpoint of version 3"):
         Manifest.decode(text + b"\ncrc32c:%08x\n" % _native.crc32c(text), "here")
 
 

@@ -34,7 +34,7 @@ def _small_stripes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "_WINDOW_STRIPES", 3)
 
 
-def saved_by(directory: Path, encryption_key: str | None = None) -> list[np.ndarray[Any, Any]]:
+def saved_by(directory: Path, **options: Any) -> list[np.ndarray[Any, Any]]:
     """Three ranks save four steps, of which each changes two arrays. Returns those of the last."""
     generator = np.random.default_rng(2)
     arrays = [generator.random(shape, np.float32) for shape in SHAPES]
@@ -42,9 +42,7 @@ def saved_by(directory: Path, encryption_key: str | None = None) -> list[np.ndar
 
     def work(rank: int) -> None:
         group = Group(rank, WRITERS, values, 60.0)
-        with Checkpointer(
-            directory, differential=True, encryption_key=encryption_key, group=group
-        ) as checkpointer:
+        with Checkpointer(directory, differential=True, group=group, **options) as checkpointer:
             for step in range(1, LAST + 1):
                 if barrier.wait() == 0 and step > 1:
                     for number in (step - 2, step):

@@ -157,7 +157,7 @@ def ranks(
 ) -> Iterator[tuple[Job, list[np.ndarray[Any, Any]]]]:
     monkeypatch.setattr(sharing, "_STRIPE_BLOCKS", 4)
     monkeypatch.setattr(sharing, "_WINDOW_STRIPES", 3)
-    arrays = differential.saved_by(tmp_path / "run", key)
+    arrays = differential.saved_by(tmp_path / "run", encryption_key=key)
     job = Job(tmp_path / "run", WORLD, differential.LAST, _native.SealKey(key))
     assert len(job.manifest.saves) == differential.LAST  # Else their salts are not tested.
     yield job, arrays

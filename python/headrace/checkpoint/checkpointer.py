@@ -16,7 +16,7 @@ from headrace.base.units import parse_bytes
 from headrace.checkpoint.archived import explaining_archives
 from headrace.checkpoint.cold import Cold, check_rules
 from headrace.checkpoint.cooling import Cooling
-from headrace.checkpoint.data_file import SaveOptions
+from headrace.checkpoint.data_file import SaveOptions, check_compression
 from headrace.checkpoint.flushing import Flusher
 from headrace.checkpoint.group import Group, find_group
 from headrace.checkpoint.handle import Level, SaveHandle
@@ -96,6 +96,8 @@ class Checkpointer(live.Closing):
     :param encryption_key: where the key is under which all that is saved is encrypted (AES-256-GCM), as
         ``file:PATH``, ``env:NAME`` or ``command:PROGRAM ARGUMENTS``; the same on all ranks. Checkpoints that are
         encrypted under another key, or not, are a DeniedError.
+    :param compression: ``"zstd"``: data files are compressed, bytes of equal significance of an array's numbers
+        together. What an earlier job has saved here otherwise is loaded all the same.
     :param part_bytes: of the uploads' parts.
     :param copy_threads: that copy the state.
     :param share_reads: ``"auto"``: what several ranks of torch.distributed load is read from an object store by
@@ -123,6 +125,7 @@ class Checkpointer(live.Closing):
         values: Literal["warn", "error", "ignore"] = "warn",
         allow_pickle: bool = False,
         encryption_key: str | None = None,
+        compression: Literal["zstd"] | None = None,
         part_bytes: int = 16 << 20,
         copy_threads: int = 2,
         share_reads: Literal["auto", "always", "never"] = "auto",
@@ -136,7 +139,15 @@ class Checkpointer(live.Closing):
         self._group = group or find_group(rank_timeout)
         self._share_reads, self._memory = share_reads, parse_bytes(memory)
         self._check_share_reads()
-        self._options = SaveOptions(allow_pickle, False, part_bytes, copy_threads, check, check_mode(values))
+        self._options = SaveOptions(
+            allow_pickle,
+            False,
+            part_bytes,
+            copy_threads,
+            check,
+            check_mode(values),
+            compression=check_compression(compression),
+        )
         key = read_key(encryption_key)
         self._far = self._place = Place(Store(url, memory=memory, **options), key)
         rules = check_rules(cold)
@@ -615,6 +626,7 @@ _NAMES = OptionNames(
         "thread_count": "use copy_threads=",
         "incremental": _DIFFERENTIAL,
         "delta": _DIFFERENTIAL,
+        "compress": "use compression='zstd'",
         "async_save": "leave it out: save() goes on in the background, and handle.result() waits for it",
     },
 )

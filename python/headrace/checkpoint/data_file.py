@@ -11,14 +11,21 @@ from typing import NamedTuple
 from headrace import _native
 from headrace.checkpoint.arrays import Chunk
 from headrace.checkpoint.keys import data_key, index_key
-from headrace.checkpoint.manifest import DataFile, EarlierFile, Piece, encode_index, index_sum
+from headrace.checkpoint.manifest import (
+    DataFile,
+    EarlierFile,
+    Piece,
+    encode_index,
+    index_sum,
+    stored_length,
+)
 from headrace.checkpoint.place import Place
 from headrace.checkpoint.reuse import Comparison, Known, OwnFile, PieceName
 from headrace.checkpoint.row_major import RowMajor
 from headrace.checkpoint.staging import stage
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, InvalidArgumentError
 
-__all__ = ["DataFileWriter", "NewPiece", "SaveOptions"]
+__all__ = ["DataFileWriter", "NewPiece", "SaveOptions", "check_compression"]
 
 
 class SaveOptions(NamedTuple):
@@ -31,6 +38,15 @@ class SaveOptions(NamedTuple):
     """See check_mode() of values.py."""
     is_fenced: bool = True
     """Whether only the job that came last may commit there."""
+    compression: str | None = None
+    """See check_compression()."""
+
+
+def check_compression(compression: str | None) -> str | None:
+    """Raises InvalidArgumentError."""
+    if compression not in (None, "zstd"):
+        raise InvalidArgumentError(f"compression={compression!r}: expected 'zstd' or None")
+    return compression
 
 
 class NewPiece(NamedTuple):
@@ -99,6 +115,7 @@ class DataFileWriter:
             self._options.values != "ignore",
             None if self._comparison is None else self._comparison.key,
             self._place.key,
+            self._options.compression is not None,
         )
         new_parts = [parts[number] for number in self._new]
         stage(self._writer, self._writer.places(), new_parts, self._options.copy_threads)
@@ -124,15 +141,12 @@ class DataFileWriter:
     def finish_data(self) -> None:
         """The first half of finish()."""
         assert self._writer is not None
-        places = self._writer.places()
-        size, crc, _, sums, values, prints, tags = self._writer.finish()
+        size, crc, _, sums, values, prints, tags, stored, places = self._writer.finish()
         key = data_key(self._save, self._rank)
         self._file = OwnFile(key, size, crc, sum(length for _, length in places))
-        rows = zip(places, sums, prints or [b""] * len(sums), values, tags, strict=True)
-        for number, (place, each_sums, each_prints, each_values, each_tags) in zip(
-            self._new, rows, strict=True
-        ):
-            self._known[number] = Known(self._file, *place, each_sums, each_prints, each_values, each_tags)
+        columns = (self._new, places, sums, prints or [b""] * len(sums), values, tags, stored)
+        for number, (offset, length), *about in zip(*columns, strict=True):
+            self._known[number] = Known(self._file, offset, length, *about)
 
     def finish_index(self) -> DataFile:
         """The second half of finish()."""
@@ -140,7 +154,7 @@ class DataFileWriter:
         earlier = self._earlier(known)
         places = {file.key: number for number, file in enumerate(earlier, 1)}
         pieces = [
-            Piece(places.get(each.file.key, 0), each.offset, each.length, each.sums, each.tags)
+            Piece(places.get(each.file.key, 0), each.offset, each.length, each.sums, each.tags, each.stored)
             for each in known
         ]
         index = encode_index([(piece.array, piece.chunk) for piece in self.pieces], pieces)
@@ -156,7 +170,7 @@ class DataFileWriter:
         needed: dict[OwnFile, int] = defaultdict(int)
         for each in known:
             if each.file != self._file:
-                needed[each.file] += each.length
+                needed[each.file] += stored_length(each.length, each.stored)
         files = sorted(needed, key=lambda file: file.key)
         return [EarlierFile(file.key, file.size, file.crc32c, needed[file]) for file in files]
 

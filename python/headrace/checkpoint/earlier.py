@@ -42,4 +42,9 @@ def verify_earlier(place: Place, file: DataFile, index: Index, note: Callable[[i
                 raise CorruptError(
                     f"{place.url}/{key}: is missing, though {file.index_key} refers to it"
                 ) from error
-            note(sum(counts))
+            note(sum(_stored(piece, at, count) for (piece, at), count in zip(some, counts, strict=True)))
+
+
+def _stored(piece: Piece, at: int, count: int) -> int:
+    begin, end = piece.stored_between(at, at + count)
+    return end - begin

@@ -41,6 +41,8 @@ class Boxes:
         """Of each file what _native.checkpoint_read() takes."""
         self.first_blocks: dict[int, list[int]] = defaultdict(list)
         """Of each row that of its piece: see Index."""
+        self._named_rows: dict[int, list[str]] = defaultdict(list)
+        """Of each row: whose values it has, and who wrote them."""
         self.named: dict[int, tuple[Index, int]] = {}
         """Of the files that have rows: an index, and which of those that it names."""
         self._own = list(itertools.accumulate((1 + len(file.earlier) for file in manifest.files), initial=0))
@@ -73,6 +75,7 @@ class Boxes:
             file = self._own[rank] + piece.file
             self.named[file] = index, piece.file
             self.first_blocks[file].append(index.first_block(number, chunk_number))
+            self._named_rows[file].append(f"{array.name}, of rank {rank}")
             self.rows[file].append(
                 (
                     piece.offset,
@@ -110,9 +113,21 @@ class Boxes:
     def read(self) -> ReadTotals:
         requests = count = 0
         for file, rows in self.rows.items():
-            some = self.place.read(self.keys[file], rows)
+            try:
+                some = self.place.read(self.keys[file], rows)
+            except CorruptError as error:
+                raise self._explained(file, error) from error
             requests, count = requests + some[0], count + some[1]
         return ReadTotals(requests, count)
+
+    def _explained(self, file: int, error: CorruptError) -> CorruptError:
+        """The error, with the array that it came of: each is read alone to tell."""
+        for row, name in zip(self.rows[file], self._named_rows[file], strict=True):
+            try:
+                self.place.read(self.keys[file], [row])
+            except CorruptError as own:
+                return CorruptError(f"{name}: {own}")
+        return error
 
 
 def _common(one: Chunk, other: Chunk) -> Chunk | None:

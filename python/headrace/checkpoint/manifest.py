@@ -31,11 +31,28 @@ __all__ = [
     "decode_index",
     "encode_index",
     "index_sum",
+    "stored_length",
 ]
 
-_FORMAT, _VERSION = "headrace-checkpoint", 1
-_INDEX_MAGIC, _SEALED_INDEX_MAGIC = b"HRCKPIX1", b"HRCKPIX2"
-_TAG_BYTES = 16
+_FORMAT, _VERSION, _COMPRESSED_VERSION = "headrace-checkpoint", 1, 2
+_COMPRESSIONS = ("zstd",)
+_TAG_BYTES, _STORED_BYTES = 16, 2
+
+
+class _IndexKind(NamedTuple):
+    """What an index has of each block besides its sum."""
+
+    has_tags: bool
+    is_compressed: bool
+
+
+_INDEX_KINDS = {
+    b"HRCKPIX1": _IndexKind(False, False),
+    b"HRCKPIX2": _IndexKind(True, False),
+    b"HRCKPIX3": _IndexKind(False, True),
+    b"HRCKPIX4": _IndexKind(True, True),
+}
+_MAGIC_BYTES = 8
 _ROWS = np.dtype([("array", "<u4"), ("chunk", "<u4"), ("file", "<u4"), ("offset", "<u8"), ("length", "<u8")])
 
 
@@ -46,7 +63,7 @@ class EarlierFile(NamedTuple):
     size: int
     crc32c: int
     needed: int
-    """Bytes of those pieces."""
+    """Bytes that those pieces have there."""
 
 
 class DataFile(NamedTuple):
@@ -92,6 +109,8 @@ class Manifest(NamedTuple):
     """By rank."""
     job: int
     """Number of the job that saved it here; 0: it was copied here from elsewhere."""
+    compression: str | None = None
+    """Of its data files."""
 
     def comes_after(self, other: Manifest) -> bool:
         """Whether it was saved after the other, or is it. Of copies only the step tells."""
@@ -134,6 +153,11 @@ class Manifest(NamedTuple):
         return sum(file.size for file in self.files)
 
     @property
+    def plain_size(self) -> int:
+        """Bytes of its arrays."""
+        return sum(array.size_bytes for array in self.arrays)
+
+    @property
     def earlier(self) -> list[EarlierFile]:
         """Of all ranks."""
         return [each for file in self.files for each in file.earlier]
@@ -158,7 +182,7 @@ class Manifest(NamedTuple):
             numbers.append(seen[id(array.chunks)])
         body = {
             "format": _FORMAT,
-            "version": _VERSION,
+            **_compression_fields(self.compression),
             "step": self.step,
             "save": self.save,
             "job": self.job,
@@ -192,9 +216,14 @@ class Manifest(NamedTuple):
 
     @classmethod
     def _of(cls, body: dict[str, Any], where: str) -> Manifest:
-        if body["format"] != _FORMAT or body["version"] != _VERSION:
+        if body["format"] != _FORMAT or body["version"] not in (_VERSION, _COMPRESSED_VERSION):
             raise UnsupportedError(
-                f"{where}: is a {body['format']} of version {body['version']}; this is for version {_VERSION}"
+                f"{where}: is a {body['format']} of version {body['version']}; this is for versions {_VERSION} and {_COMPRESSED_VERSION}"
+            )
+        compression = body["compression"] if body["version"] == _COMPRESSED_VERSION else None
+        if compression is not None and compression not in _COMPRESSIONS:
+            raise UnsupportedError(
+                f"{where}: is compressed by {compression!r}, which this version does not know"
             )
         layouts = [
             tuple((Chunk(tuple(offsets), tuple(sizes)), rank) for offsets, sizes, rank in layout)
@@ -215,7 +244,15 @@ class Manifest(NamedTuple):
             arrays,
             [DataFile.of(row) for row in body["files"]],
             body["job"],
+            compression,
         )
+
+
+def _compression_fields(compression: str | None) -> dict[str, Any]:
+    """Who knows version 1 alone would take what is compressed for something else."""
+    if compression is None:
+        return {"version": _VERSION}
+    return {"version": _COMPRESSED_VERSION, "compression": compression}
 
 
 @contextmanager
@@ -238,21 +275,43 @@ class Piece(NamedTuple):
     offset: int
     length: int
     sums: bytes
-    """A CRC32C (u32, little-endian) for each 16 KiB, before they were encrypted."""
+    """A CRC32C (u32, little-endian) for each 16 KiB, before they were compressed or encrypted."""
     tags: bytes = b""
     """Of an encrypted file: 16 bytes for each."""
+    stored: bytes = b""
+    """Of a compressed file: how many bytes each has there (u16, little-endian)."""
 
     @property
     def proofs(self) -> bytes:
         """What _native.checkpoint_read() takes."""
-        return self.sums + self.tags
+        return self.sums + self.tags + self.stored
+
+    @property
+    def stored_length(self) -> int:
+        """Bytes that it has in the file."""
+        return stored_length(self.length, self.stored)
+
+    def stored_between(self, begin: int, end: int) -> tuple[int, int]:
+        """Where the blocks lie in the file that have the bytes ``[begin, end)`` of the piece; ``begin`` is that of
+        a block."""
+        block = _native.checkpoint_sum_block_bytes()
+        first, last = begin // block, -(-end // block)
+        if not self.stored:
+            return self.offset + begin, self.offset + min(last * block, self.length)
+        before = self.offset + stored_length(0, self.stored[: _STORED_BYTES * first])
+        return before, before + stored_length(0, self.stored[_STORED_BYTES * first : _STORED_BYTES * last])
+
+
+def stored_length(length: int, stored: bytes) -> int:
+    """Bytes in a file of blocks that have ``length`` bytes; ``stored``: see Piece."""
+    return int(np.frombuffer(stored, "<u2").sum(dtype=np.int64)) if stored else length
 
 
 class Index:
     """Where the chunks that a rank has saved lie, by (array, chunk)."""
 
-    def __init__(self, rows: np.ndarray[Any, Any], sums: bytes, tags: bytes) -> None:
-        self.rows, self.sums, self._tags = rows, sums, tags
+    def __init__(self, rows: np.ndarray[Any, Any], sums: bytes, tags: bytes, stored: bytes) -> None:
+        self.rows, self.sums, self._tags, self._stored = rows, sums, tags, stored
         """Of all pieces: array, chunk, file, offset and length of each, and the sums of each in turn."""
         self._block = _native.checkpoint_sum_block_bytes()
         blocks = -(-rows["length"].astype(np.int64) // self._block)
@@ -273,14 +332,19 @@ class Index:
         """Raises KeyError."""
         file, offset, length, end, _ = self._rows[array, chunk]
         first = end - -(-length // self._block)
-        return Piece(file, offset, length, self.sums[4 * first : 4 * end], self._tags_of(first, end))
+        return Piece(file, offset, length, *self._of_blocks(first, end))
 
     def proofs(self, first: int, end: int) -> bytes:
         """Of blocks, by their numbers among those of all pieces: see Piece."""
-        return self.sums[4 * first : 4 * end] + self._tags_of(first, end)
+        return b"".join(self._of_blocks(first, end))
 
-    def _tags_of(self, first: int, end: int) -> bytes:
-        return self._tags[_TAG_BYTES * first : _TAG_BYTES * end]
+    def _of_blocks(self, first: int, end: int) -> tuple[bytes, bytes, bytes]:
+        """Sums, tags, and how many bytes they have in their file."""
+        return (
+            self.sums[4 * first : 4 * end],
+            self._tags[_TAG_BYTES * first : _TAG_BYTES * end],
+            self._stored[_STORED_BYTES * first : _STORED_BYTES * end],
+        )
 
     def first_block(self, array: int, chunk: int) -> int:
         """Number of a piece's first block of 16 KiB among those of all pieces that lie in the same file, in the
@@ -313,8 +377,11 @@ def encode_index(numbers: Sequence[tuple[int, int]], pieces: Sequence[Piece]) ->
     rows = np.array([(*each, *piece[:3]) for each, piece in zip(numbers, pieces, strict=True)], _ROWS)
     all_sums = b"".join(piece.sums for piece in pieces)
     all_tags = b"".join(piece.tags for piece in pieces)
-    magic = _SEALED_INDEX_MAGIC if all_tags else _INDEX_MAGIC
-    body = magic + struct.pack("<QQ", len(rows), len(all_sums) // 4) + rows.tobytes() + all_sums + all_tags
+    all_stored = b"".join(piece.stored for piece in pieces)
+    kind = _IndexKind(bool(all_tags), bool(all_stored))
+    magic = next(magic for magic, each in _INDEX_KINDS.items() if each == kind)
+    head = magic + struct.pack("<QQ", len(rows), len(all_sums) // 4)
+    body = b"".join((head, rows.tobytes(), all_sums, all_tags, all_stored))
     return body + struct.pack("<I", _native.crc32c(body))
 
 
@@ -325,19 +392,22 @@ def index_sum(data: bytes) -> int:
 
 def decode_index(data: bytes, where: str) -> Index:
     """Raises CorruptError."""
-    head = len(_INDEX_MAGIC) + 16
-    if len(data) < head + 4 or data[:8] not in (_INDEX_MAGIC, _SEALED_INDEX_MAGIC):
+    head = _MAGIC_BYTES + 16
+    kind = _INDEX_KINDS.get(bytes(data[:_MAGIC_BYTES]))
+    if len(data) < head + 4 or kind is None:
         raise CorruptError(f"{where}: is no index of a checkpoint's data file")
-    rows, sums = struct.unpack_from("<QQ", data, 8)
-    tag_bytes = 0 if data[:8] == _INDEX_MAGIC else sums * _TAG_BYTES
-    if len(data) != head + rows * _ROWS.itemsize + sums * 4 + tag_bytes + 4:
+    rows, sums = struct.unpack_from("<QQ", data, _MAGIC_BYTES)
+    tag_bytes = sums * _TAG_BYTES if kind.has_tags else 0
+    stored_bytes = sums * _STORED_BYTES if kind.is_compressed else 0
+    if len(data) != head + rows * _ROWS.itemsize + sums * 4 + tag_bytes + stored_bytes + 4:
         raise CorruptError(f"{where}: has another length than it says")
     if struct.unpack_from("<I", data, len(data) - 4)[0] != _native.crc32c(memoryview(data)[:-4]):
         raise CorruptError(f"{where}: the index does not match its CRC32C")
     table = np.frombuffer(data, _ROWS, rows, head)
     first = head + rows * _ROWS.itemsize
     last = first + sums * 4
-    index = Index(table, data[first:last], data[last : last + tag_bytes])
+    end = last + tag_bytes
+    index = Index(table, data[first:last], data[last:end], data[end : end + stored_bytes])
     blocks = int((-(-table["length"].astype(np.int64) // _native.checkpoint_sum_block_bytes())).sum())
     if blocks != sums:
         raise CorruptError(f"{where}: has {sums} sums for {blocks} blocks")

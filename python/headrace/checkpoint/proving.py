@@ -53,7 +53,7 @@ def find_damage(place: Place, manifest: Manifest) -> list[Damage]:
             _native.checkpoint_verify_file(place.native, file.key, file.size, file.crc32c)
             if place.key is not None and index is not None:
                 held = _pieces(place, manifest, rank, index, 0)
-                found += _bad_sealed_pieces(place, file.key, held, file.size)
+                found += _bad_opened_pieces(place, file.key, held, file.size)
         except NotFoundError:
             found.append(Damage(file.key, "", (), 0, file.size, "is missing"))
         except CorruptError as error:
@@ -136,7 +136,8 @@ def _all_pieces(place: Place, manifest: Manifest, rank: int, index: Index) -> It
 
 def _bad_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
     """Bytes of a file that has ``size`` bytes."""
-    bad_pieces = _bad_plain_pieces if place.key is None else _bad_sealed_pieces
+    is_plain = place.key is None and not any(each.piece.stored for each in held)
+    bad_pieces = _bad_plain_pieces if is_plain else _bad_opened_pieces
     return bad_pieces(place, key, held, size)
 
 
@@ -167,23 +168,23 @@ def _bad_plain_pieces(place: Place, key: str, held: list[_Held], size: int) -> l
     return found
 
 
-def _bad_sealed_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
-    """Runs of an encrypted file's pieces of which some block does not match its tag, or ends behind the first
-    ``size`` bytes."""
+def _bad_opened_pieces(place: Place, key: str, held: list[_Held], size: int) -> list[Damage]:
+    """Runs of an encrypted or compressed file's pieces of which some block cannot be opened, is not what its sum
+    says, or ends behind the first ``size`` bytes."""
     memory = np.empty(_RUN_BYTES, np.uint8)
     found = []
     for each in held:
         piece = each.piece
         for at in range(0, piece.length, _RUN_BYTES):
             count = min(_RUN_BYTES, piece.length - at)
-            begin = piece.offset + at
+            begin, end = piece.stored_between(at, at + count)
             box = (1, [piece.length], [at], [count], memory.ctypes.data, [1])
             try:
-                if begin + count > size:
+                if end > size:
                     raise CorruptError("is missing")
                 place.read(key, [(piece.offset, piece.length, piece.proofs, *box)])
             except CorruptError as error:
-                found.append(Damage(key, each.array, each.offsets, begin, begin + count, str(error)))
+                found.append(Damage(key, each.array, each.offsets, begin, end, str(error)))
     return found
 
 

@@ -52,6 +52,8 @@ class Known(NamedTuple):
     """See CheckpointWriter.finish()."""
     tags: bytes = b""
     """Of an encrypted file: see Piece."""
+    stored: bytes = b""
+    """Of a compressed file: see Piece."""
 
 
 class Base(NamedTuple):

@@ -265,6 +265,7 @@ class Saving:
             self._plan.arrays,
             files,
             self._fence,
+            self._options.compression,
         )
 
     def _commit(self, manifest: Manifest) -> None:

@@ -129,6 +129,7 @@ def info(
         f"files     {len(manifest.files)} of {manifest.world_size} ranks, {format_bytes(manifest.size)}",
         *_earlier_lines(manifest),
         *_class_lines(classes),
+        *_compression_lines(manifest),
         f"arrays    {len(manifest.arrays):,}",
         *([f"metadata  {dict(manifest.metadata)}"] if manifest.metadata else []),
         "",
@@ -155,6 +156,15 @@ def _class_lines(classes: Mapping[str, str]) -> list[str]:
     return [f"class     {', '.join(texts)}"] if texts else []
 
 
+def _compression_lines(manifest: Manifest) -> list[str]:
+    if manifest.compression is None:
+        return []
+    share = f", {manifest.size / manifest.plain_size:.1%}" if manifest.plain_size else ""
+    return [
+        f"stored    by {manifest.compression}, {format_bytes(manifest.size)} for {format_bytes(manifest.plain_size)} of arrays{share}"
+    ]
+
+
 def _info_json(url: str, manifest: Manifest, is_pinned: bool, classes: Mapping[str, str]) -> dict[str, Any]:
     by_name = {array.name: array for array in manifest.arrays}
 
@@ -169,6 +179,8 @@ def _info_json(url: str, manifest: Manifest, is_pinned: bool, classes: Mapping[s
         "ranks": manifest.world_size,
         "bytes": manifest.size,
         "written_bytes": manifest.written,
+        "array_bytes": manifest.plain_size,
+        "compression": manifest.compression,
         "is_pinned": is_pinned,
         "metadata": dict(manifest.metadata),
         "files": [row(file) | {"earlier": [row(each) for each in file.earlier]} for file in manifest.files],

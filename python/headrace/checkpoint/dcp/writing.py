@@ -24,7 +24,7 @@ from torch.distributed.checkpoint.storage import StorageWriter, WriteResult
 from torch.futures import Future
 
 from headrace.checkpoint.arrays import Chunk, describe
-from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions
+from headrace.checkpoint.data_file import DataFileWriter, NewPiece, SaveOptions, check_compression
 from headrace.checkpoint.dcp.chosen_place import ChosenPlace
 from headrace.checkpoint.dcp.metadata import Written, arrays_of, key_of, numbers_of, tree_of
 from headrace.checkpoint.keys import SaveId
@@ -98,7 +98,7 @@ class Writer(StorageWriter):
     :param part_bytes: of the uploads' parts.
     :param copy_threads: that copy the state.
     :param stage_timeout: seconds that ``dcp.async_save`` waits for the copy.
-    :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`.
+    :param encryption_key: as of :class:`headrace.checkpoint.Checkpointer`, and ``compression``.
     :param options: of the store, as :class:`headrace.Store` takes them.
 
     Planners that keep plans (``enable_plan_caching``) and saves without collectives are refused: UnsupportedError.
@@ -120,12 +120,21 @@ class Writer(StorageWriter):
         copy_threads: int = 2,
         stage_timeout: float = 600.0,
         encryption_key: str | None = None,
+        compression: Literal["zstd"] | None = None,
         **options: Unpack[StoreOptions],
     ) -> None:
         if check not in ("auto", "read", "none"):
             raise InvalidArgumentError(f"check={check!r}: expected 'auto', 'read' or 'none'")
         self.step = check_step(step)
-        self._options = SaveOptions(False, overwrite, part_bytes, copy_threads, check, check_mode(values))
+        self._options = SaveOptions(
+            False,
+            overwrite,
+            part_bytes,
+            copy_threads,
+            check,
+            check_mode(values),
+            compression=check_compression(compression),
+        )
         self._watch = ValueWatch()
         self._metadata = dict(metadata or {})
         missing = "nothing says where to save: Writer(url), or dcp.save(..., checkpoint_id=url, storage_writer=Writer())"
@@ -284,7 +293,16 @@ class Writer(StorageWriter):
         created = datetime.fromtimestamp(time.time(), timezone.utc).isoformat(timespec="seconds")
         tree = tree_of(metadata)
         return Manifest(
-            self.step, self._save, len(results), created, self._metadata, tree, arrays, files, self._job
+            self.step,
+            self._save,
+            len(results),
+            created,
+            self._metadata,
+            tree,
+            arrays,
+            files,
+            self._job,
+            self._options.compression,
         )
 
     # --- dcp.async_save: the writer is its stager ---

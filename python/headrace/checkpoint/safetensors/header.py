@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from headrace import _native
-from headrace.errors import CorruptError, InvalidArgumentError
+from headrace.errors import CorruptError, InvalidArgumentError, UnsupportedError
 
 __all__ = ["LENGTH_BYTES", "MOST_HEADER_BYTES", "Header", "Stored", "header_length", "parse_header"]
 
@@ -17,6 +17,17 @@ LENGTH_BYTES = 8
 MOST_HEADER_BYTES = 100_000_000
 _FIELDS = ("dtype", "shape", "data_offsets")
 _MOST = 2**64
+_CHECKPOINTS = {
+    b"HRPACKED": (
+        "compression='zstd'",
+        "headrace ckpt convert URL TARGET --to safetensors makes safetensors files of the checkpoint",
+    ),
+    b"HRSEALED": (
+        "encryption_key=",
+        "Checkpointer(url, encryption_key=...).load() reads the checkpoint, safetensors.save_sharded() writes what it gives",
+    ),
+}
+"""What stands where a safetensors file has the length of its header."""
 
 
 class Stored(NamedTuple):
@@ -51,9 +62,15 @@ def _repeated(keys: list[str]) -> set[str]:
 
 
 def header_length(first: bytes, size: int, where: str) -> int:
-    """Bytes of the header, of a file of ``size`` bytes that begins with ``first``. Raises CorruptError."""
+    """Bytes of the header, of a file of ``size`` bytes that begins with ``first``. Raises CorruptError,
+    UnsupportedError (a data file of our own that is none)."""
     if size < LENGTH_BYTES or len(first) < LENGTH_BYTES:
         raise CorruptError(f"{where}: has {size} bytes, too few for a safetensors file")
+    if first[:LENGTH_BYTES] in _CHECKPOINTS:
+        option, way = _CHECKPOINTS[first[:LENGTH_BYTES]]
+        raise UnsupportedError(
+            f"{where}: is no safetensors file, but one of a checkpoint that was saved with {option}; {way}"
+        )
     length = int.from_bytes(first[:LENGTH_BYTES], "little")
     if length > MOST_HEADER_BYTES:
         raise CorruptError(
