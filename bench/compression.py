@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What compressed checkpoints save and cost, by what is in them.
 
-bench/compression.py DIRECTORY [--bytes 1GB] [--rounds 3] [--memory 2GB] [--json]
+bench/compression.py DIRECTORY [--bytes 1GB] [--rounds 3] [--memory 2GB] [--only KIND] [--json]
 
 States of random weights (normal, 0.02) in bfloat16 and float32, of Adam's moments of such gradients, and of zeros.
 Saves as they are and compressed ones take turns, the first of each left out; then each is loaded into the same
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import resource
 import shutil
 import statistics
@@ -28,7 +29,7 @@ from headrace.base.units import parse_bytes
 from headrace.checkpoint import Checkpointer
 
 ARRAYS = 8
-STEPS = 200
+STEPS = 30
 """That the moments have seen."""
 
 
@@ -67,10 +68,16 @@ def main() -> None:
     parser.add_argument("--bytes", default="1GB", help="of a state")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--memory", default="2GB", help="of the checkpointer")
+    parser.add_argument("--only", default="", help="kinds that have this in their name")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
+    logging.getLogger("headrace.checkpoint").setLevel(
+        logging.ERROR
+    )  # States that do not change are a warning.
     results = {}
     for kind, (width, make) in KINDS.items():
+        if args.only not in kind:
+            continue
         count = parse_bytes(args.bytes) // width // ARRAYS
         state = {f"array{i}": make(i, count) for i in range(ARRAYS)}
         results[kind] = measure(args, state, count * width * ARRAYS / 1e9)

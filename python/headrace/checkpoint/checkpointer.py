@@ -99,7 +99,7 @@ class Checkpointer(live.Closing):
     :param compression: ``"zstd"``: data files are compressed, bytes of equal significance of an array's numbers
         together. What an earlier job has saved here otherwise is loaded all the same.
     :param part_bytes: of the uploads' parts.
-    :param copy_threads: that copy the state.
+    :param copy_threads: that copy the state; as many compress it.
     :param share_reads: ``"auto"``: what several ranks of torch.distributed load is read from an object store by
         one of them, which hands it to the others (over gloo), where it is more than 8 MiB; each byte is then
         read once. ``"always"``: however little, and from directories too; ``"never"``: each rank reads what it
