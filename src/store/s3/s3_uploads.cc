@@ -70,6 +70,14 @@ std::optional<std::string> checksum_of_checksums(ChecksumKind kind,
   return text + "-" + std::to_string(parts.size());
 }
 
+/// Of a copy to itself into another class: what only a server says that takes no notice of classes
+/// (versitygw 1.8).
+bool finds_nothing_to_change(const Status& status) {
+  return status.code() == Code::kInvalidArgument &&
+         status.message().find("to copy an object to itself without changing") !=
+             std::string_view::npos;
+}
+
 }  // namespace
 
 Result<std::string> S3Control::create_upload(const std::string& key, const CallOptions& call) {
@@ -309,7 +317,13 @@ Result<ObjectInfo> S3Control::set_storage_class(const std::string& key,
   const std::string& present = info.details->settings.storage_class;
   // Answers leave the standard class out.
   if ((present.empty() ? "STANDARD" : present) == storage_class) return info;
-  return info.size_bytes > kCopyPartBytes ? copy_large(info, key, write) : copy(key, key, write);
+  if (info.size_bytes > kCopyPartBytes) return copy_large(info, key, write);
+  auto moved = copy(key, key, write);
+  if (!moved && finds_nothing_to_change(moved.error())) {
+    return Status(Code::kUnsupported,
+                  std::string(moved.error().message()) + ": the server keeps no storage classes");
+  }
+  return moved;
 }
 
 Result<ObjectInfo> S3Control::copy_large(const ObjectInfo& from, const std::string& to_key,
