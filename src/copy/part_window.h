@@ -12,15 +12,14 @@
 
 namespace headrace::copy_detail {
 
-/// Begins with as many parts of 8 MiB as carry 1 GB/s where a connection brings 80 MB/s, so that
-/// gigabytes are not half over when the window is wide; what a copy loses that is stopped meanwhile
-/// is at most these 128 MiB. Every part that took less than kSoon makes room for two more, which
-/// triples the window in the time of a part. Where parts take longer, a window is doubled only as
-/// long as that makes the whole faster by a quarter: then single connections are slow, not the
-/// link. What brought nothing is tried again after kRestRounds windows of parts.
+/// Begins with few: of what a link brings slowly, an interruption then leaves the most. Every part
+/// that took less than kSoon makes room for two more, which triples the window in the time of a
+/// part. Where parts take longer, a window is doubled only as long as that makes the whole faster
+/// by a quarter: then single connections are slow, not the link. What brought nothing is tried
+/// again after kRestRounds windows of parts.
 class PartWindow {
  public:
-  static constexpr std::size_t kLeast = 16;
+  static constexpr std::size_t kLeast = 4;
   static constexpr Microseconds kSoon = std::chrono::seconds(1);
   static constexpr std::size_t kRestRounds = 8;
 
