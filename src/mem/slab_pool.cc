@@ -215,11 +215,11 @@ class PoolImpl final : public SlabPool {
     SizeClass& c = classes_[index];
     std::byte* const slab = c.warm.back();
     c.warm.pop_back();
-    toucher_.forget(slab, class_bytes(index));
     if (is_shared(index)) {
       shared_.unmap(slab);
       --c.slab_count;
     } else if (is_single(index)) {
+      toucher_.forget(slab, class_bytes(index));
       // Addresses go with the memory: so those of all classes together stay near the limit.
       HEADRACE_CHECK(::munmap(slab, class_pitch_bytes(index)) == 0);
       --c.slab_count;
