@@ -96,6 +96,26 @@ def test_tensors_of_torch_that_lie_nowhere_come_back(tmp_path: Path, monkeypatch
             assert torch.equal(got[name].flatten().view(torch.uint8), expected), name
 
 
+def test_views_that_negate_or_conjugate_are_saved_and_filled_as_what_they_show(tmp_path: Path) -> None:
+    """Their memory holds other numbers. ``one`` and ``conjugate`` are one memory, and not the same numbers."""
+    torch = pytest.importorskip("torch")
+
+    def make(seed: int) -> dict[str, Any]:
+        torch.manual_seed(seed)
+        one, other = torch.randn(2, 30, 7, dtype=torch.complex64)
+        return {"one": one, "conjugate": one.conj(), "negative": other.conj().imag}
+
+    saved, filled = make(1), make(2)
+    with Checkpointer(tmp_path) as checkpointer:
+        checkpointer.save(1, saved).result()
+        got = checkpointer.load(1)
+        del filled["one"]
+        checkpointer.load(1, into=filled, partial=True)
+    for name, value in saved.items():
+        assert torch.equal(got[name], value), name
+        assert name == "one" or torch.equal(filled[name], value), name
+
+
 def test_the_runs_cover_every_part_and_every_byte_once() -> None:
     chosen = random.Random(2)
     for _ in range(300):

@@ -116,7 +116,7 @@ class Array:
                 raise InvalidArgumentError(
                     f"{self.name}: elements share memory (expand()); nothing can be loaded into it"
                 )
-            if part.device.type == "cpu":
+            if part.device.type == "cpu" and not part.is_conj() and not part.is_neg():
                 return Memory.of_torch(part), None
             import torch
 

@@ -110,8 +110,9 @@ def _identity(value: Any) -> Any:
     """The same for arrays that are one memory: tied weights are saved once."""
     if hasattr(value, "untyped_storage") and not hasattr(value, "__create_chunk_list__"):
         memory = value.data_ptr(), value.storage_offset()
+        bits = value.is_conj(), value.is_neg()
         return (
-            ("torch", *memory, str(value.device), value.dtype, value.shape, value.stride())
+            ("torch", *memory, *bits, str(value.device), value.dtype, value.shape, value.stride())
             if memory[0]
             else id(value)
         )

@@ -243,5 +243,5 @@ class _Filling:
 def _memory_of(value: Any) -> Any:
     local = value.to_local() if hasattr(value, "to_local") else value
     if hasattr(local, "data_ptr") and local.data_ptr():
-        return str(local.device), local.data_ptr()
+        return str(local.device), local.data_ptr(), local.nbytes
     return id(value)

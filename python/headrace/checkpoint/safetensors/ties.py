@@ -40,4 +40,5 @@ def _memory(value: Any) -> Any:
     if not local.data_ptr():
         return None
     placements = str(getattr(value, "placements", ""))
-    return str(local.device), local.data_ptr(), local.dtype, value.shape, local.stride(), placements
+    bits = local.is_conj(), local.is_neg()
+    return str(local.device), local.data_ptr(), *bits, local.dtype, value.shape, local.stride(), placements
