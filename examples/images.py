@@ -42,7 +42,6 @@ loader = headrace.torch.Loader(
     epoch_end="drop",
     decode={"image": hr.decode.image(random_resized_crop=64, scale=(0.5, 1.0), flip=True)},
     device=args.device,
-    pin_memory=args.device == "cuda",
 )
 
 for epoch in range(args.epochs):

@@ -44,7 +44,6 @@ loader = headrace.torch.Loader(
     seed=17,
     epoch_end="drop",
     device=args.device,
-    pin_memory=args.device == "cuda",
 )
 
 for epoch in range(args.epochs):
