@@ -33,6 +33,8 @@ class SlabOwner {
   virtual ~SlabOwner() = default;
   friend class Slab;
   virtual void release(std::byte* data, std::uint32_t class_index) noexcept = 0;
+  /// \see Slab::hold(). `part`: the bytes of that slab. By default none.
+  virtual Slab hold(std::span<std::byte> part);
   /// For implementations only.
   Slab make_slab(std::byte* data, std::size_t size_bytes, std::uint32_t class_index) noexcept;
   static std::uint32_t class_index_of(const Slab& slab) noexcept;
@@ -69,6 +71,10 @@ class Slab {
   }
   /// What was asked for, of a reserved one, too. 0 for an empty Slab.
   std::size_t size_bytes() const noexcept { return owner_ != nullptr ? size_bytes_ : 0; }
+  /// Another slab over the same bytes, for somebody who reads them a little longer: the memory is
+  /// free when both are gone. Whoever has this one may still change them. Empty where the owner
+  /// allows none, or not as much more (SlabPool::Options::most_held_bytes).
+  Slab hold() const { return owner_ != nullptr ? owner_->hold(bytes()) : Slab(); }
 
  private:
   friend class SlabOwner;
@@ -104,10 +110,13 @@ class SlabPool : public SlabOwner {
     /// Upper bound of memory, bytes; the sum of class sizes of all slabs with memory behind them
     /// never exceeds it. At least 64 KiB.
     std::uint64_t limit_bytes = std::uint64_t{256} << 20;
+    /// On top of it: slabs of which somebody holds a part (hold_part()). What is only held still
+    /// counts here and no longer against the limit, so whoever gave it back has its room.
+    std::uint64_t most_held_bytes = 0;
   };
 
   /// Takes neither memory nor addresses. Errors: kInvalidArgument (limit too small). The pool must
-  /// outlive every Slab taken from it; its destructor checks this.
+  /// outlive every Slab taken from it; its destructor checks this, and waits for holds.
   static Result<std::unique_ptr<SlabPool>> create(const Options& options);
   ~SlabPool() override = default;
 
@@ -126,6 +135,9 @@ class SlabPool : public SlabOwner {
   /// bytes() of such a slab has no bytes. Errors: as try_acquire().
   virtual Result<Slab> try_reserve(std::size_t size_bytes) = 0;
 
+  /// A hold on a part of a slab of this pool. Empty: most_held_bytes does not allow it now.
+  virtual Slab hold_part(const Slab& whole, std::span<std::byte> part) = 0;
+
   /// Waits for room, at most until `until`. Errors: kDeadline, kInvalidArgument. For callers
   /// outside the data path.
   virtual Result<Slab> acquire(std::size_t size_bytes, TimePoint until) = 0;
@@ -134,9 +146,10 @@ class SlabPool : public SlabOwner {
   static std::uint64_t charged_bytes(std::size_t size_bytes) noexcept;
 
   virtual std::uint64_t limit_bytes() const noexcept = 0;
-  /// Bytes (class sizes) of slabs now handed out.
+  /// Bytes (class sizes) of slabs now handed out; not of those that are only held.
   virtual std::uint64_t used_bytes() const noexcept = 0;
-  /// Bytes with memory behind them: handed out or kept for reuse. Never above limit_bytes().
+  /// Bytes with memory behind them: handed out, held or kept for reuse. Never above limit_bytes()
+  /// and most_held_bytes.
   virtual std::uint64_t committed_bytes() const noexcept = 0;
   /// Highest committed_bytes() so far.
   virtual std::uint64_t peak_bytes() const noexcept = 0;
@@ -149,6 +162,11 @@ inline Slab SlabOwner::make_slab(std::byte* data, std::size_t size_bytes,
 
 inline std::uint32_t SlabOwner::class_index_of(const Slab& slab) noexcept {
   return slab.class_index_;
+}
+
+inline Slab SlabOwner::hold(std::span<std::byte> part) {
+  static_cast<void>(part);
+  return {};
 }
 
 inline Slab::~Slab() {

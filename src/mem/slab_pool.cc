@@ -1,10 +1,15 @@
 // Invariants, under the mutex:
-// - used <= committed <= limit. Committed counts slabs that are out or warm, and reservations.
+// - used <= limit; used + orphans <= committed <= limit + most_held. Committed counts slabs that
+// are
+//   out, held or warm, and reservations.
 // - try_acquire() fails only where what is in use leaves no room: everything else that is committed
 //   can be given back, one slab at a time.
 // - Classes from kClassCount on are those of shared slabs, of the sizes of the first kClassCount.
 // Each
 //   shared slab is mapped by itself, as slabs of 2 MiB and more are.
+// - A slab of which parts are held is in held_ until the last hold ends. Until its owner has given
+// it
+//   back it is used; from then on it is an orphan, which counts apart from the limit.
 // - A span's addresses are all out, warm or cold slabs of one class. While it is *whole*, it has
 //   huge pages and no cold slab: a huge page is touched at once, so its slabs are committed at
 //   once. The first slab of it that gives its memory back ends that for good.
@@ -47,7 +52,11 @@ constexpr std::uint32_t kAllClassCount = 2 * kClassCount;
 constexpr std::uint64_t class_bytes(std::uint32_t index) noexcept {
   return mem::class_bytes(index % kClassCount);
 }
-constexpr bool is_shared(std::uint32_t index) noexcept { return index >= kClassCount; }
+constexpr bool is_shared(std::uint32_t index) noexcept {
+  return index >= kClassCount && index < kAllClassCount;
+}
+/// What a hold has for its class.
+constexpr std::uint32_t kHoldIndex = UINT32_MAX;
 
 /// One size class. A slab is out, warm (free, with memory) or cold (free, addresses only).
 struct SizeClass {
@@ -61,6 +70,13 @@ struct SizeClass {
 struct Span {
   std::uint64_t size_bytes = 0;
   bool is_whole = false;
+};
+
+/// A slab of which parts are held.
+struct HeldSlab {
+  std::uint32_t class_index = 0;
+  std::uint32_t hold_count = 0;
+  bool is_orphan = false;
 };
 
 /// Accessible addresses that begin on a huge page; null when the system refuses. NORESERVE: nothing
@@ -85,9 +101,11 @@ bool is_single(std::uint32_t index) noexcept {
 
 class PoolImpl final : public SlabPool {
  public:
-  explicit PoolImpl(std::uint64_t limit_bytes) : limit_bytes_(limit_bytes) {}
+  explicit PoolImpl(const Options& options)
+      : limit_bytes_(options.limit_bytes), most_held_bytes_(options.most_held_bytes) {}
   ~PoolImpl() override {
     HEADRACE_CHECK(used_bytes() == 0);
+    wait_for_holds();
     toucher_.end();
     for (std::uint32_t i = 0; i < kClassCount; ++i) {
       if (!is_single(i)) continue;
@@ -116,6 +134,20 @@ class PoolImpl final : public SlabPool {
     make_room(bytes);
     count(bytes);
     return make_slab(nullptr, size_bytes, class_of(size_bytes));
+  }
+
+  Slab hold_part(const Slab& whole, std::span<std::byte> part) override {
+    MutexLock lock(mutex_);
+    const std::uint32_t index = class_index_of(whole);
+    const auto [at, is_first] =
+        held_.try_emplace(whole.bytes().data(), HeldSlab{.class_index = index});
+    if (is_first && held_bytes_ + class_bytes(index) > most_held_bytes_) {
+      held_.erase(at);
+      return {};
+    }
+    if (is_first) held_bytes_ += class_bytes(index);
+    ++at->second.hold_count;
+    return make_slab(part.data(), part.size(), kHoldIndex);
   }
 
   Result<Slab> acquire(std::size_t size_bytes, TimePoint until) override {
@@ -234,7 +266,7 @@ class PoolImpl final : public SlabPool {
   /// Counts memory that was not committed before.
   void commit(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
     const std::uint64_t committed = committed_bytes() + bytes;
-    HEADRACE_CHECK(committed <= limit_bytes_);
+    HEADRACE_CHECK(committed <= most_committed_bytes());
     committed_bytes_.store(committed, std::memory_order_relaxed);
     peak_bytes_.store(std::max(peak_bytes(), committed), std::memory_order_relaxed);
   }
@@ -249,14 +281,15 @@ class PoolImpl final : public SlabPool {
   /// *in use* leave no room, which the caller can reason about. It happens when the mix of sizes
   /// changes, not at steady state.
   void make_room(std::uint64_t bytes) HEADRACE_REQUIRES(mutex_) {
-    while (committed_bytes() + bytes > limit_bytes_) {
+    while (committed_bytes() + bytes > most_committed_bytes()) {
       std::uint32_t oldest = kAllClassCount;
       for (std::uint32_t i = 0; i < kAllClassCount; ++i) {
         if (classes_[i].warm.empty()) continue;
         if (oldest == kAllClassCount || classes_[i].last_use < classes_[oldest].last_use)
           oldest = i;
       }
-      HEADRACE_CHECK(oldest < kAllClassCount);  // committed = used + warm, and used + bytes fits
+      // committed = used + orphans + warm, and what is not warm fits.
+      HEADRACE_CHECK(oldest < kAllClassCount);
       drop_warm(oldest);
     }
   }
@@ -280,7 +313,7 @@ class PoolImpl final : public SlabPool {
   /// More slabs of a class below 2 MiB, warm at once, where there is plenty of room.
   void add_whole_span(std::uint32_t index) HEADRACE_REQUIRES(mutex_) {
     const std::uint64_t size_bytes = span_bytes(index);
-    if (size_bytes > (limit_bytes_ - committed_bytes()) / kWholeShare) return;
+    if (size_bytes > (most_committed_bytes() - committed_bytes()) / kWholeShare) return;
     if (add_span(index, size_bytes, /*is_whole=*/true, classes_[index].warm)) commit(size_bytes);
   }
 
@@ -339,25 +372,59 @@ class PoolImpl final : public SlabPool {
 
   void release(std::byte* data, std::uint32_t class_index) noexcept override {
     MutexLock lock(mutex_);
+    if (class_index == kHoldIndex) {
+      end_hold(data);
+    } else {
+      used_bytes_.store(used_bytes() - class_bytes(class_index), std::memory_order_relaxed);
+      const auto held = held_.find(data);
+      if (held != held_.end()) {
+        held->second.is_orphan = true;
+      } else {
+        take_back(data, class_index);
+      }
+    }
+    // Under the lock: the acquire() that this ends may be the last act before the pool is
+    // destroyed.
+    if (waiter_count_ > 0) room_.notify_all();
+  }
+
+  /// `data`: of the part that was held.
+  void end_hold(std::byte* data) noexcept HEADRACE_REQUIRES(mutex_) {
+    const auto at = std::prev(held_.upper_bound(data));
+    const HeldSlab& slab = at->second;
+    if (--at->second.hold_count > 0) return;
+    held_bytes_ -= class_bytes(slab.class_index);
+    if (slab.is_orphan) take_back(at->first, slab.class_index);
+    held_.erase(at);
+  }
+
+  void take_back(std::byte* data, std::uint32_t class_index) noexcept HEADRACE_REQUIRES(mutex_) {
     if (data != nullptr) {
       classes_[class_index].warm.push_back(data);
     } else {  // Reserved only.
       committed_bytes_.store(committed_bytes() - class_bytes(class_index),
                              std::memory_order_relaxed);
     }
-    used_bytes_.store(used_bytes() - class_bytes(class_index), std::memory_order_relaxed);
-    // Under the lock: the acquire() that this ends may be the last act before the pool is
-    // destroyed.
-    if (waiter_count_ > 0) room_.notify_all();
   }
 
+  void wait_for_holds() {
+    MutexLock lock(mutex_);
+    ++waiter_count_;
+    while (!held_.empty()) lock.wait(room_);
+  }
+
+  std::uint64_t most_committed_bytes() const noexcept { return limit_bytes_ + most_held_bytes_; }
+
   const std::uint64_t limit_bytes_;
+  const std::uint64_t most_held_bytes_;
   mutable Mutex mutex_;
   std::condition_variable room_;
   mem::SharedFile shared_ HEADRACE_GUARDED_BY(mutex_);
   mem::PageToucher toucher_;
   std::array<SizeClass, kAllClassCount> classes_ HEADRACE_GUARDED_BY(mutex_);
-  std::map<std::byte*, Span> spans_ HEADRACE_GUARDED_BY(mutex_);  ///< By their base.
+  std::map<std::byte*, Span> spans_ HEADRACE_GUARDED_BY(mutex_);     ///< By their base.
+  std::map<std::byte*, HeldSlab> held_ HEADRACE_GUARDED_BY(mutex_);  ///< By their base.
+  std::uint64_t held_bytes_ HEADRACE_GUARDED_BY(mutex_) = 0;         ///< Of those in held_.
   std::uint64_t use_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::uint32_t waiter_count_ HEADRACE_GUARDED_BY(mutex_) = 0;
   std::atomic<std::uint64_t> used_bytes_{0};
@@ -379,7 +446,7 @@ Result<std::unique_ptr<SlabPool>> SlabPool::create(const Options& options) {
                   "a memory limit of " + std::to_string(options.limit_bytes) +
                       " bytes is too small: at least " + std::to_string(kSmallestLimitBytes));
   }
-  return std::unique_ptr<SlabPool>(std::make_unique<PoolImpl>(options.limit_bytes));
+  return std::unique_ptr<SlabPool>(std::make_unique<PoolImpl>(options));
 }
 
 }  // namespace headrace

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <future>
 #include <map>
 #include <thread>
 #include <vector>
@@ -360,6 +361,70 @@ TEST(SlabPool, AcquireWaitsForARelease) {
   releaser.join();
 }
 
+std::unique_ptr<SlabPool> make_holding_pool() {
+  return *SlabPool::create({.limit_bytes = 64 * kKiB, .most_held_bytes = 32 * kKiB});
+}
+
+TEST(SlabPool, WhatIsOnlyHeldLeavesItsRoomAndKeepsItsBytes) {
+  auto pool = make_holding_pool();
+  Slab all = must_acquire(*pool, 32 * kKiB);
+  Slab rest = must_acquire(*pool, 32 * kKiB);
+  std::memset(all.bytes().data(), 5, all.size_bytes());
+  Slab first = pool->hold_part(all, all.bytes());
+  Slab second = pool->hold_part(all, all.bytes().subspan(10, 20));
+  ASSERT_TRUE(first && second);
+  EXPECT_EQ(pool->try_acquire(kKiB).error().code(), Code::kExhausted);  // Its owner has it, too.
+  const std::byte* const where = all.bytes().data();
+  all = Slab();
+  Slab more = must_acquire(*pool, 32 * kKiB);
+  EXPECT_NE(more.bytes().data(), where);
+  EXPECT_EQ(pool->used_bytes(), 64 * kKiB);
+  EXPECT_EQ(pool->committed_bytes(), 96 * kKiB);
+  first = Slab();
+  EXPECT_EQ(second.bytes().data(), where + 10);
+  EXPECT_EQ(second.bytes()[19], std::byte{5});
+  more = Slab();
+  second = Slab();
+  EXPECT_EQ(must_acquire(*pool, 32 * kKiB).bytes().data(), where);  // Free again, and warm.
+}
+
+TEST(SlabPool, AHoldThatEndsFirstChangesNothing) {
+  auto pool = make_holding_pool();
+  Slab slab = must_acquire(*pool, 64 * kKiB - 1);
+  Slab hold = pool->hold_part(slab, slab.bytes());
+  EXPECT_FALSE(hold) << "64 KiB are more than may be held";
+  slab = Slab();
+  slab = must_acquire(*pool, 20 * kKiB);
+  hold = pool->hold_part(slab, slab.bytes());
+  ASSERT_TRUE(hold);
+  Slab other = must_acquire(*pool, 16 * kKiB);
+  EXPECT_FALSE(pool->hold_part(other, other.bytes())) << "with what is held already";
+  hold = Slab();
+  EXPECT_EQ(pool->used_bytes(), 36 * kKiB);
+  EXPECT_TRUE(pool->hold_part(other, other.bytes()));
+}
+
+TEST(SlabPool, ASlabThatIsNobodysPartHasNoHold) {
+  auto pool = make_holding_pool();
+  EXPECT_FALSE(must_acquire(*pool, kKiB).hold());
+  EXPECT_FALSE(Slab().hold());
+}
+
+TEST(SlabPool, DestructionWaitsForHolds) {
+  auto pool = make_holding_pool();
+  Slab slab = must_acquire(*pool, kKiB);
+  std::memset(slab.bytes().data(), 9, slab.size_bytes());
+  std::promise<void> is_going;
+  std::jthread holder([hold = pool->hold_part(slab, slab.bytes()), &is_going]() mutable {
+    is_going.get_future().wait();
+    EXPECT_EQ(hold.bytes()[kKiB - 1], std::byte{9});
+    hold = Slab();
+  });
+  slab = Slab();
+  is_going.set_value();
+  pool.reset();
+}
+
 TEST(SlabPoolDeathTest, DestructionWithASlabOutIsCaught) {
   EXPECT_DEATH(
       {
@@ -374,16 +439,23 @@ TEST(SlabPoolDeathTest, DestructionWithASlabOutIsCaught) {
 class PoolModel {
  public:
   PoolModel(std::uint64_t seed, std::uint64_t limit_bytes)
-      : random_(seed), pool_(make_pool(limit_bytes)) {}
+      : random_(seed),
+        pool_(*SlabPool::create(
+            {.limit_bytes = limit_bytes, .most_held_bytes = limit_bytes / kHeldShare})) {}
 
   void step() {
-    if (held_.empty() || random_.below(100) < 55) {
+    const std::uint64_t chance = random_.below(100);
+    if (held_.empty() || chance < 50) {
       take();
+    } else if (chance < 60) {
+      hold(random_.below(held_.size()));
+    } else if (chance < 68 && !holds_.empty()) {
+      end_hold(random_.below(holds_.size()));
     } else {
       give(random_.below(held_.size()));
     }
     ASSERT_EQ(pool_->used_bytes(), used_bytes_);
-    ASSERT_LE(pool_->committed_bytes(), pool_->limit_bytes());
+    ASSERT_LE(pool_->committed_bytes(), pool_->limit_bytes() + pool_->limit_bytes() / kHeldShare);
     ASSERT_GE(pool_->committed_bytes(), used_bytes_);
     ASSERT_GE(pool_->peak_bytes(), pool_->committed_bytes());
   }
@@ -412,6 +484,18 @@ class PoolModel {
     (*slab).bytes().back() = mark;
     held_.push_back({*std::move(slab), mark});
   }
+  void hold(std::size_t index) {
+    const Held& owner = held_[index];
+    const std::span<std::byte> all = owner.slab.bytes();
+    const std::size_t begin = random_.below(all.size());
+    Slab part = pool_->hold_part(owner.slab, all.subspan(begin));
+    if (part) holds_.push_back({std::move(part), owner.mark});
+  }
+  void end_hold(std::size_t index) {
+    ASSERT_EQ(holds_[index].slab.bytes().back(), holds_[index].mark);
+    std::swap(holds_[index], holds_.back());
+    holds_.pop_back();
+  }
   void give(std::size_t index) {
     ASSERT_EQ(held_[index].slab.bytes().front(), held_[index].mark);
     ASSERT_EQ(held_[index].slab.bytes().back(), held_[index].mark);
@@ -420,10 +504,12 @@ class PoolModel {
     held_.pop_back();
   }
 
+  static constexpr std::uint64_t kHeldShare = 4;
+
   Random random_;
   std::unique_ptr<SlabPool> pool_;
   std::uint64_t used_bytes_ = 0;
-  std::vector<Held> held_;
+  std::vector<Held> held_, holds_;
 };
 
 TEST(SlabPoolModel, RandomOperationsAgreeWithALedger) {

@@ -94,7 +94,7 @@ Fetcher::Begin Fetcher::begin(const std::shared_ptr<Fetch>& fetch) {
   if (fetch->timeline.submitted == TimePoint()) fetch->timeline.submitted = clock_.now();
   fetch->was_put_off = false;
   fetch->size_bytes = size;
-  fetch->lender.emplace(fetch->stored.bytes());
+  fetch->lender.emplace(pool_, fetch->stored);
   fetch->id = next_id_++;
   fetch->state = Fetch::State::kReading;
   fetches_.emplace(fetch->id, fetch);
