@@ -50,9 +50,11 @@ class StoreClient {
   /// What of the memory of a client with one cache serves as its buffers, unless CacheOptions says
   /// less. With several: that is shared out, but each has enough for a few requests.
   static std::uint64_t cache_buffer_bytes(std::uint64_t memory_bytes) noexcept;
-  /// A client of an open store, whose accesses go to `logs`. Errors: those of SlabPool.
+  /// A client of an open store, whose accesses go to `logs`. `held_bytes`: what a cache may hold of
+  /// the pool's slabs, on top of `memory_bytes` (SlabPool::Options). Errors: those of SlabPool.
   static Result<std::shared_ptr<StoreClient>> wrap(std::unique_ptr<Store> store,
-                                                   std::uint64_t memory_bytes, Logs logs = {});
+                                                   std::uint64_t memory_bytes, Logs logs = {},
+                                                   std::uint64_t held_bytes = 0);
   ~StoreClient();
 
   /// For the control plane.

@@ -104,22 +104,26 @@ Result<std::shared_ptr<StoreClient>> StoreClient::open(
     HEADRACE_TRY_ASSIGN(store, read_through_cluster(std::move(store), own, options.queue_capacity));
     memory_bytes -= memory_of(own);
   }
+  std::uint64_t held_bytes = 0;
   if (!cache.directory.empty()) {
     CacheOptions own = cache;
     own.buffer_bytes = std::min(own.buffer_bytes, buffer_bytes);
     HEADRACE_TRY_ASSIGN(auto opened, Cache::open(own));
     store = cache_reads(std::move(store), std::move(opened), options.queue_capacity);
-    memory_bytes -= own.buffer_bytes;
+    held_bytes = own.buffer_bytes;
+    memory_bytes -= held_bytes;
   }
-  if (log.path.empty()) return wrap(std::move(store), memory_bytes);
+  if (log.path.empty()) return wrap(std::move(store), memory_bytes, {}, held_bytes);
   HEADRACE_TRY_ASSIGN(auto access_log, AccessLog::create(log));
-  return wrap(log_accesses(std::move(store), access_log), memory_bytes, {access_log});
+  return wrap(log_accesses(std::move(store), access_log), memory_bytes, {access_log}, held_bytes);
 }
 
 Result<std::shared_ptr<StoreClient>> StoreClient::wrap(std::unique_ptr<Store> store,
-                                                       std::uint64_t memory_bytes, Logs logs) {
+                                                       std::uint64_t memory_bytes, Logs logs,
+                                                       std::uint64_t held_bytes) {
   std::shared_ptr<StoreClient> client(new StoreClient());
-  HEADRACE_TRY_ASSIGN(auto pool, SlabPool::create({.limit_bytes = memory_bytes}));
+  HEADRACE_TRY_ASSIGN(
+      auto pool, SlabPool::create({.limit_bytes = memory_bytes, .most_held_bytes = held_bytes}));
   client->pool_ = std::move(pool);
   client->store_ = std::move(store);
   client->budget_ = std::make_unique<io::ReadBudget>(memory_bytes);

@@ -149,7 +149,7 @@ class BeladyOnDisk {
     cache_->read(wanted, bytes_, TimePoint::max(),
                  [&](Tier::Found found, std::uint64_t) { is_there = found == Tier::Found::kAll; });
     if (is_there) return false;
-    cache_->keep(wanted, bytes_, cache_->begin_flight(wanted.name));
+    cache_->keep(wanted, bytes_, cache_->begin_flight(wanted.name), Slab());
     cache_->flush();
     return true;
   }

@@ -52,7 +52,7 @@ class CacheAccess : public ::testing::Test {
     return std::string(cache.error().message());
   }
   static void keep(DiskCache& cache, const std::string& url) {
-    cache.keep(info_of(url, kSize), std::vector<std::byte>(kSize, std::byte{42}), {});
+    cache.keep(info_of(url, kSize), std::vector<std::byte>(kSize, std::byte{42}), {}, Slab());
     cache.flush();
   }
   static bool has(DiskCache& cache, const std::string& url) {
@@ -188,8 +188,8 @@ class Umask {
 
 /// Everything that a cache makes.
 void use(DiskCache& cache) {
-  cache.keep(info_of("s3://b/k", 100'000), std::vector<std::byte>(100'000), {});
-  cache.keep(info_of("s3://b/long", 400'000), std::vector<std::byte>(400'000), {});
+  cache.keep(info_of("s3://b/k", 100'000), std::vector<std::byte>(100'000), {}, Slab());
+  cache.keep(info_of("s3://b/long", 400'000), std::vector<std::byte>(400'000), {}, Slab());
   cache.flush();
   EXPECT_TRUE(cache.pin("s3://b/").ok());
 }

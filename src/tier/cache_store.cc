@@ -580,7 +580,8 @@ bool CacheHandle::take_inside(Completion& completion) {
                .object_size_bytes = completion.object_size_bytes,
                .url = object_url(key),
                .etag = std::move(etag)},
-              completion.slab.bytes().subspan(slab_offset, name.length_bytes), std::move(flight));
+              completion.slab.bytes().subspan(slab_offset, name.length_bytes), std::move(flight),
+              completion.slab);
   return true;
 }
 

@@ -1,6 +1,10 @@
 // Invariants:
 // - Whoever reads never waits for whoever writes: files are read and written by threads of their
-//   own, and what finds no memory or no room to be written in is left out.
+//   own, and what finds no memory or no room to be written in is left out. A writer reserves room
+//   and names the file; while nobody else may want it soon, a maker, which gives way to all other
+//   threads, makes it in between.
+// - Sums are made of the bytes as they came. Whoever has the slab that is written from may change
+//   it meanwhile: then the file does not match them.
 // - A file comes and goes inside a Ledger::Change, and is paid for before it comes.
 // - No failure of the directory reaches a reader: what cannot be read is fetched, what cannot be
 //   written is not kept, and after a full or broken disk writing pauses.
@@ -8,6 +12,7 @@
 #include "tier/disk_cache.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
@@ -16,13 +21,16 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <system_error>
 #include <tuple>
 #include <utility>
 
+#include "base/check.h"
 #include "base/errno_status.h"
 #include "tier/cache_log.h"
 #include "tier/directory_key.h"
+#include "tier/file_parts.h"
 #include "tier/file_time.h"
 #include "tier/folder.h"
 
@@ -30,9 +38,12 @@ namespace headrace::tier {
 namespace {
 
 constexpr std::size_t kReadQueue = 16384;
+/// Extents on their way to the disk.
 constexpr std::size_t kWriteQueue = 4096;
 constexpr std::uint64_t kMostBufferBytes = std::uint64_t{64} << 30;
 constexpr std::chrono::seconds kPauseAfterFailure{5};
+/// So long after somebody has waited for another's fetch, extents are written at once.
+constexpr std::chrono::seconds kHasteAfterWait{5};
 constexpr std::uint64_t kMostFloorBytes = std::uint64_t{16} << 30;
 /// Of the limit: evicted at once, so that looking at all extents pays.
 constexpr std::uint64_t kEvictedShare = 64;
@@ -40,6 +51,14 @@ constexpr std::uint64_t kEvictedShare = 64;
 /// none to make.
 constexpr std::uint64_t kPauseShare = 256;
 constexpr std::string_view kVersionFolder = "v1";
+
+/// The calling thread gets what other threads leave of the processors, from now on: of a busy one
+/// a seventieth (nice 19, sched(7)). Not less (SCHED_IDLE): a loop that keeps all of them busy for
+/// hours would keep nothing. The disk's queue ranks by it as well (ioprio_set(2)).
+void give_way() noexcept {
+  thread_local const int result = ::setpriority(PRIO_PROCESS, 0, 19);  // 0: this thread.
+  static_cast<void>(result);
+}
 
 Status check(const CacheOptions& options) {
   if (options.directory.empty())
@@ -121,6 +140,7 @@ DiskCache::DiskCache(const CacheOptions& options, Fd root, Fd plans)
       clock_(options.clock != nullptr ? *options.clock : system_clock()),
       root_(std::move(root)),
       plans_(std::move(plans)),
+      makes_nameless_(NewExtent::can_be_nameless(plans_.get())),  // There the dead are swept.
       index_(root_.get()),
       pins_(options.directory + "/" + std::string(kVersionFolder), root_.get()) {}
 
@@ -137,6 +157,7 @@ Status DiskCache::start() {
   allow_buffers(options_.buffer_bytes);
   readers_ = std::make_unique<ThreadPool>(options_.reader_count, kReadQueue);
   writers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
+  makers_ = std::make_unique<ThreadPool>(options_.writer_count, kWriteQueue);
   delayed_ = std::make_unique<DelayedTasks>(*readers_);
   return {};
 }
@@ -156,6 +177,8 @@ void DiskCache::allow_buffers(std::uint64_t bytes) noexcept {
 DiskCache::~DiskCache() {
   delayed_.reset();
   readers_.reset();
+  flush();  // Writers and makers hand on to each other.
+  makers_.reset();
   writers_.reset();
 }
 
@@ -203,7 +226,7 @@ bool DiskCache::read_one(const ExtentName& extent, std::uint64_t from_bytes,
   const Status status =
       read_extent(file.get(), extent, from_bytes, out, object_size_bytes, options_.key.get());
   if (status.ok()) {
-    if (index_.note_hit(extent) || !is_marked(file.get())) mark(extent, true);
+    if (index_.note_hit(extent) || !is_marked(file.get())) mark_hit(extent);
     return true;
   }
   if (status.code() == Code::kCorrupt) {
@@ -224,15 +247,15 @@ bool DiskCache::is_marked(int file) noexcept {
   return ::fstat(file, &info) != 0 || nanoseconds(info.st_mtim) != 0;
 }
 
-/// Says in the file's times when it came (access) and when it was first read again by some process
+/// A file's times say when it came (access) and when it was first read again by some process
 /// (change; 0: never), which is what eviction asks where nobody knows the future.
-void DiskCache::mark(const ExtentName& extent, bool is_hit) const {
+void DiskCache::mark_hit(const ExtentName& extent) const {
   const std::string path = extent_path(extent);
   timespec times[2]{};
   // Both to now is what others than the file's owner may do, too; of what was read again the access
   // is asked no more.
   times[0].tv_nsec = UTIME_NOW;
-  if (is_hit) times[1].tv_nsec = UTIME_NOW;
+  times[1].tv_nsec = UTIME_NOW;
   ::utimensat(root_.get(), path.c_str(), times, AT_SYMLINK_NOFOLLOW);
 }
 
@@ -262,49 +285,11 @@ void DiskCache::drop(const ExtentName& range) {
 
 // --- writing ---
 
-namespace {
-/// What waits to be written.
-struct Write {
-  ExtentInfo info;
-  Slab slab;  // What is to be the file.
-  DiskCache::Flight flight;
-};
-}  // namespace
-
-std::optional<Slab> DiskCache::buffer(std::uint64_t bytes) {
-  if (clock_.now().time_since_epoch().count() < writes_off_until_ns_.load()) return std::nullopt;
-  // Two at a time may both find room for one: off by an extent for each thread that reads.
-  const std::uint64_t charged = SlabPool::charged_bytes(bytes);
-  if (buffers_->used_bytes() + charged > buffer_bytes_.load()) return std::nullopt;
-  auto slab = buffers_->try_acquire(bytes);
-  return slab ? std::optional(*std::move(slab)) : std::nullopt;
-}
-
-bool DiskCache::write_later(ThreadPool::Task task) {
-  {
-    MutexLock lock(writes_mutex_);
-    ++writes_pending_;
-  }
-  const bool is_taken = writers_->submit([this, task = std::move(task)] {
-    task();
-    end_write();
-  });
-  if (!is_taken) end_write();
-  return is_taken;
-}
-
-void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) {
-  auto slab = buffer(file_bytes(info.name));
-  if (!slab) return note_left_out(data.size());
-  std::memcpy(slab->bytes().data() + kHeaderBytes, data.data(), data.size());
-  auto job = std::make_shared<Write>(
-      Write{.info = std::move(info), .slab = *std::move(slab), .flight = std::move(flight)});
-  const bool is_taken = write_later([this, job] {
-    write(job->info, job->slab.bytes());
-    job->slab = Slab();
-    job->flight = Flight();  // Whoever waits for it finds the file.
-  });
-  if (!is_taken) note_left_out(data.size());
+bool DiskCache::begin_write() {
+  MutexLock lock(writes_mutex_);
+  if (writes_pending_ == kWriteQueue) return false;
+  ++writes_pending_;
+  return true;
 }
 
 void DiskCache::end_write() {
@@ -312,37 +297,153 @@ void DiskCache::end_write() {
   if (--writes_pending_ == 0) writes_done_.notify_all();
 }
 
-void DiskCache::write(const ExtentInfo& info, std::span<std::byte> file) {
+/// Two at a time may both find room for one: off by an extent for each thread that reads.
+bool DiskCache::has_write_room(std::uint64_t bytes) const noexcept {
+  return waiting_bytes() + SlabPool::charged_bytes(bytes) <= buffer_bytes_.load();
+}
+
+std::optional<Slab> DiskCache::buffer(std::uint64_t bytes) {
+  if (clock_.now().time_since_epoch().count() < writes_off_until_ns_.load()) return std::nullopt;
+  if (!has_write_room(bytes)) return std::nullopt;
+  auto slab = buffers_->try_acquire(bytes);
+  return slab ? std::optional(*std::move(slab)) : std::nullopt;
+}
+
+bool DiskCache::write_later(ThreadPool::Task task) {
+  if (!begin_write()) return false;
+  HEADRACE_CHECK(writers_->submit([this, task = std::move(task)]() mutable {
+    task();
+    task = nullptr;  // With its memory.
+    end_write();
+  }));
+  return true;
+}
+
+/// An extent on its way to the disk.
+struct DiskCache::Write {
+  ExtentInfo info;
+  Flight flight = {};
+  Slab pages = {}, memory = {};  // What `parts` lies in.
+  FileParts parts = {};
+  std::uint64_t held_bytes = 0;  // Of them in somebody else's slab; then it is sealed.
+  std::optional<NewExtent> file = {};
+};
+
+void DiskCache::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight,
+                     const Slab& slab) {
+  if (!begin_write()) return note_left_out(data.size());
+  auto job = std::make_shared<Write>(Write{.info = std::move(info), .flight = std::move(flight)});
+  if (!take_in(*job, data, slab)) {
+    note_left_out(data.size());
+    return finish(*job);
+  }
+  HEADRACE_CHECK(writers_->submit([this, job] { begin(job); }));
+}
+
+bool DiskCache::take_in(Write& job, std::span<const std::byte> data, const Slab& slab) {
+  auto pages = buffer(FileParts::kPagesBytes);
+  if (!pages) return false;
+  job.pages = *std::move(pages);
+  job.parts.pages = job.pages.bytes();
+  const bool fits = data.size() < kDirectBytes || is_at_page(data.data());
+  if (slab && fits && options_.key == nullptr && has_write_room(data.size()))
+    job.memory = slab.hold();
+  if (job.memory) {
+    job.held_bytes = SlabPool::charged_bytes(data.size());
+    held_bytes_.fetch_add(job.held_bytes);
+    const auto at = static_cast<std::size_t>(data.data() - job.memory.bytes().data());
+    job.parts.data = job.memory.bytes().subspan(at, data.size());
+    seal_extent(job.info, job.parts, nullptr);
+    return true;
+  }
+  auto copy = buffer(data.size());
+  if (!copy) return false;
+  job.memory = *std::move(copy);
+  job.parts.data = job.memory.bytes();
+  std::memcpy(job.parts.data.data(), data.data(), data.size());
+  return true;
+}
+
+bool DiskCache::can_wait(const Write& job) const {
+  const TimePoint last_wait{TimePoint::duration(last_wait_ns_.load(std::memory_order_relaxed))};
+  // A change of threads would cost more than making it.
+  return job.parts.data.size() >= kDirectBytes && clock_.now() - last_wait > kHasteAfterWait &&
+         ledger_->is_alone();
+}
+
+void DiskCache::begin(const std::shared_ptr<Write>& job) {
+  if (!reserve(job->info)) {
+    note_no_room(job->info.name.length_bytes);
+    return finish(*job);
+  }
+  const auto end = [this, job] {
+    show_file(*job);
+    finish(*job);
+  };
+  if (!can_wait(*job)) {
+    make_file(*job);
+    return end();
+  }
+  HEADRACE_CHECK(makers_->submit([this, job, end] {
+    give_way();
+    make_file(*job);
+    HEADRACE_CHECK(writers_->submit(end));
+  }));
+}
+
+void DiskCache::write(const ExtentInfo& info, const FileParts& parts) {
   if (!reserve(info)) return note_no_room(info.name.length_bytes);
-  seal_extent(info, file, options_.key.get());
-  show(info, [&](int directory) { return publish_extent(directory, info.name, file); });
+  Write job{.info = info, .parts = parts};
+  make_file(job);
+  show_file(job);
+}
+
+/// Holds no lock that readers may want, as its thread may get no processor for long.
+void DiskCache::make_file(Write& job) {
+  if (job.held_bytes == 0) seal_extent(job.info, job.parts, options_.key.get());
+  auto directory = index_.open_bucket(bucket_of(job.info.name.object), true);
+  auto file = directory ? NewExtent::write(*std::move(directory), job.parts, makes_nameless_)
+                        : Result<NewExtent>(std::move(directory).error());
+  if (file) {
+    job.file.emplace(*std::move(file));
+  } else {
+    note_failure(file.error());
+  }
+}
+
+void DiskCache::show_file(Write& job) {
+  if (!job.file) return ledger_->cancel(file_bytes(job.info.name));
+  show(job.info, [&](bool was_hit) { return job.file->publish(job.info.name, was_hit); });
+}
+
+void DiskCache::finish(Write& job) {
+  job.file.reset();
+  job.memory = Slab();
+  job.pages = Slab();
+  held_bytes_.fetch_sub(job.held_bytes);
+  job.flight = Flight();  // Whoever waits for it finds the file.
+  end_write();
 }
 
 template <class Publish>
 void DiskCache::show(const ExtentInfo& info, const Publish& publish) {
   const std::uint64_t bytes = file_bytes(info.name);
-  auto directory = index_.open_bucket(bucket_of(info.name.object), true);
-  if (!directory) {
-    ledger_->cancel(bytes);
-    note_failure(directory.error());
-    return;
-  }
   Status status;
   {
     Ledger::Change change(*ledger_);
     if (!change.add(bytes)) return note_left_out(info.name.length_bytes);
-    status = publish(directory->get());
+    status = publish(ledger_->was_ghost(info.name));
     if (!status.ok()) change.subtract(bytes);
   }
   if (status.code() == Code::kChanged) return;  // There already.
   if (!is_done(status)) return;
-  mark(info.name, ledger_->was_ghost(info.name));
   index_.add(info.name);
   written_bytes_.add(info.name.length_bytes);
 }
 
 std::unique_ptr<ExtentDraft> DiskCache::begin_draft(const ExtentInfo& info,
                                                     std::uint64_t part_bytes) {
+  if (!makes_nameless_) return nullptr;
   if (!reserve(info)) {
     note_no_room(0);
     return nullptr;
@@ -355,12 +456,17 @@ std::unique_ptr<ExtentDraft> DiskCache::begin_draft(const ExtentInfo& info,
     status = std::move(draft).error();
   }
   ledger_->cancel(file_bytes(info.name));
-  if (status.code() != Code::kUnsupported) note_failure(status);
+  note_failure(status);
   return nullptr;
 }
 
 void DiskCache::publish_draft(ExtentDraft& draft) {
-  show(draft.info(), [&](int directory) { return draft.publish(directory); });
+  auto directory = index_.open_bucket(bucket_of(draft.info().name.object), true);
+  if (!directory) {
+    note_failure(directory.error());
+    return drop_draft(draft);
+  }
+  show(draft.info(), [&](bool was_hit) { return draft.publish(directory->get(), was_hit); });
 }
 
 void DiskCache::drop_draft(const ExtentDraft& draft) {
@@ -615,7 +721,7 @@ Result<std::uint64_t> DiskCache::shrink(std::uint64_t bytes) { return evict_to(b
 
 std::uint64_t DiskCache::write_room_bytes() const noexcept {
   const std::uint64_t limit = buffer_bytes_.load();
-  return limit - std::min(limit, buffers_->used_bytes());
+  return limit - std::min(limit, waiting_bytes());
 }
 
 Status DiskCache::pin(const std::string& url_prefix) { return pins_.add(url_prefix); }

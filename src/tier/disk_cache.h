@@ -27,6 +27,7 @@
 #include "tier/extent_file.h"
 #include "tier/extent_index.h"
 #include "tier/ledger.h"
+#include "tier/new_extent.h"
 #include "tier/pace.h"
 #include "tier/pins.h"
 #include "tier/plan_file.h"
@@ -49,7 +50,8 @@ class DiskCache final : public Cache, public Tier {
             Done done) override;
   Flight begin_flight(const ExtentName& extent) override;
   bool looks_in_flight() const noexcept override { return false; }
-  void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) override;
+  void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight,
+            const Slab& slab) override;
   bool holds(const ExtentName& range) override { return !index_.cover(range).empty(); }
   void drop(const ExtentName& range) override;
   bool wants_plans() const noexcept override { return true; }
@@ -66,7 +68,10 @@ class DiskCache final : public Cache, public Tier {
   std::uint64_t least_unnamed_bytes() const noexcept override {
     return options_.least_unnamed_bytes;
   }
-  void note_wait() noexcept override { waits_.add(); }
+  void note_wait() noexcept override {
+    waits_.add();
+    last_wait_ns_.store(clock_.now().time_since_epoch().count(), std::memory_order_relaxed);
+  }
   void note_miss(std::uint64_t bytes) noexcept override {
     misses_.add();
     miss_bytes_.add(bytes);
@@ -78,10 +83,11 @@ class DiskCache final : public Cache, public Tier {
   std::optional<Slab> buffer(std::uint64_t bytes);
   /// Runs what writes on a thread for that. False: too much waits.
   bool write_later(ThreadPool::Task task);
-  /// Writes an extent, and shows it. \pre `file` has its bytes where seal_extent() wants them.
-  void write(const ExtentInfo& info, std::span<std::byte> file);
-  /// Makes room for an extent and begins its file; null, and counted, where that fails. To be ended
-  /// by publish_draft() or drop_draft(), once.
+  /// Writes an extent, and shows it.
+  void write(const ExtentInfo& info, const FileParts& parts);
+  /// Makes room for an extent and begins its file; null, and counted, where that fails; null where
+  /// the file system has no files without a name. To be ended by publish_draft() or drop_draft(),
+  /// once.
   std::unique_ptr<ExtentDraft> begin_draft(const ExtentInfo& info, std::uint64_t part_bytes);
   void publish_draft(ExtentDraft& draft);
   void drop_draft(const ExtentDraft& draft);
@@ -119,8 +125,24 @@ class DiskCache final : public Cache, public Tier {
   /// \return whether all of it came, proved.
   bool read_one(const ExtentName& extent, std::uint64_t from_bytes, std::span<std::byte> out,
                 std::uint64_t& object_size_bytes);
+  /// A write that flush() waits for. False: too many are pending already.
+  bool begin_write();
   void end_write();
-  /// Shows a file that is complete; `publish`: by which.
+  bool has_write_room(std::uint64_t bytes) const noexcept;
+  /// What waits to be written takes of buffer_bytes_.
+  std::uint64_t waiting_bytes() const noexcept {
+    return buffers_->used_bytes() + held_bytes_.load();
+  }
+  struct Write;
+  /// Memory for a write, with the bytes in it. False: there is none.
+  bool take_in(Write& job, std::span<const std::byte> data, const Slab& slab);
+  /// Whether it is better written late than at the expense of those who read.
+  bool can_wait(const Write& job) const;
+  void begin(const std::shared_ptr<Write>& job);
+  void make_file(Write& job);
+  void show_file(Write& job);
+  void finish(Write& job);
+  /// Shows a file that is complete, and for which there is room; `publish`: by which.
   template <class Publish>
   void show(const ExtentInfo& info, const Publish& publish);
   /// Room for the file of an extent, evicting others where there is none.
@@ -136,21 +158,24 @@ class DiskCache final : public Cache, public Tier {
                                     const PlanBoard& plans) const;
   bool unlink_extent(const ExtentName& extent);
   static bool is_marked(int file) noexcept;
-  void mark(const ExtentName& extent, bool is_hit) const;
+  void mark_hit(const ExtentName& extent) const;
   void note_failure(const Status& status);
 
   const CacheOptions options_;
   Clock& clock_;
   const Fd root_;
   const Fd plans_;
-  std::string key_id_;  // Of the directory; "": not encrypted.
+  const bool makes_nameless_;  // NewExtent::can_be_nameless().
+  std::string key_id_;         // Of the directory; "": not encrypted.
   std::unique_ptr<Ledger> ledger_;
   ExtentIndex index_;
   Pace pace_;
   Pins pins_;
   std::unique_ptr<SlabPool> buffers_;
-  std::atomic<std::uint64_t> buffer_bytes_{0};
+  std::atomic<std::uint64_t> buffer_bytes_{0};  // Memory that writes may take: of buffers_,
+  std::atomic<std::uint64_t> held_bytes_{0};    // and what they hold of others.
   std::atomic<std::int64_t> writes_off_until_ns_{0};
+  std::atomic<std::int64_t> last_wait_ns_{INT64_MIN / 2};
   std::atomic<bool> has_told_no_room_{false};
 
   Mutex flights_mutex_;
@@ -168,8 +193,9 @@ class DiskCache final : public Cache, public Tier {
   Counter hits_, hit_bytes_, misses_, miss_bytes_, passed_bytes_, waits_, written_bytes_,
       skipped_bytes_, evicted_bytes_, corrupt_, failures_, pin_refusals_;
 
-  std::unique_ptr<ThreadPool> readers_, writers_;  // Their tasks use all of the above.
-  std::unique_ptr<DelayedTasks> delayed_;          // Of readers_.
+  // Their tasks use all of the above. Makers give way to all other threads.
+  std::unique_ptr<ThreadPool> readers_, writers_, makers_;
+  std::unique_ptr<DelayedTasks> delayed_;  // Of readers_.
 };
 
 }  // namespace headrace::tier

@@ -174,7 +174,7 @@ class Worker {
   void put(std::size_t extent, const ExtentInfo& info) {
     std::vector<std::byte> data(info.name.length_bytes);
     for (std::size_t i = 0; i < data.size(); ++i) data[i] = model_byte(extent, i);
-    cache_->keep(info, data, cache_->begin_flight(info.name));
+    cache_->keep(info, data, cache_->begin_flight(info.name), Slab());
     cache_->flush();
   }
 

@@ -15,6 +15,7 @@
 
 #include "tier/disk_cache.h"
 #include "tier/extent_draft.h"
+#include "tier/new_extent.h"
 
 namespace headrace::tier {
 namespace {
@@ -173,13 +174,13 @@ void DiskValues::Group::show_run(ExtentDraft& draft, std::uint32_t begin, std::u
   ExtentInfo info = info_;
   info.name.offset_bytes += begin * stride_;
   info.name.length_bytes = (end - begin) * stride_;
-  auto slab = cache_.buffer(file_bytes(info.name));
+  auto slab = cache_.buffer(FileParts::kPagesBytes + info.name.length_bytes);
   if (!slab) return cache_.note_left_out(info.name.length_bytes);
-  const auto values = slab->bytes().subspan(kHeaderBytes);
+  const auto values = slab->bytes().subspan(FileParts::kPagesBytes);
   for (std::uint32_t at = begin; at < end; ++at) {
     if (!cache_.is_done(draft.read(at, values.subspan((at - begin) * stride_, stride_)))) return;
   }
-  cache_.write(info, slab->bytes());
+  cache_.write(info, {.pages = slab->bytes().first(FileParts::kPagesBytes), .data = values});
 }
 
 DiskValues::DiskValues(std::shared_ptr<DiskCache> cache, std::string origin, std::string url)

@@ -1,30 +1,14 @@
 #include "tier/extent_draft.h"
 
-#include <fcntl.h>
-
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/errno_status.h"
 #include "base/read_at.h"
 #include "base/write_at.h"
-#include "tier/extent_file.h"
-#include "tier/folder.h"
+#include "tier/new_extent.h"
 
 namespace headrace::tier {
-namespace {
-
-/// Past the page cache where that is possible, as extent_file.h says. Parts are written once and
-/// read long after.
-Fd create_nameless(int directory) {
-  constexpr int kFlags = O_TMPFILE | O_RDWR | O_CLOEXEC;
-  Fd file(::openat(directory, ".", kFlags | O_DIRECT, 0600));
-  if (file || errno != EINVAL) return file;
-  return Fd(::openat(directory, ".", kFlags, 0600));
-}
-
-}  // namespace
 
 ExtentDraft::ExtentDraft(Fd file, ExtentInfo info, std::uint64_t part_bytes, const SealKey* key)
     : file_(std::move(file)),
@@ -35,13 +19,8 @@ ExtentDraft::ExtentDraft(Fd file, ExtentInfo info, std::uint64_t part_bytes, con
 Result<std::unique_ptr<ExtentDraft>> ExtentDraft::create(int directory, ExtentInfo info,
                                                          std::uint64_t part_bytes,
                                                          const SealKey* key) {
-  Fd file = create_nameless(directory);
-  if (!file) {
-    if (errno == EOPNOTSUPP || errno == EISDIR || errno == ENOENT)
-      return Status(Code::kUnsupported, "the file system has no files without names (O_TMPFILE)");
-    return errno_status(errno, "making a cached file");
-  }
-  if (!share_as_folder(directory, file.get())) return errno_status(errno, "making a cached file");
+  // As extent_file.h says; parts are written once and read long after.
+  HEADRACE_TRY_ASSIGN(Fd file, make_nameless(directory, true));
   return std::unique_ptr<ExtentDraft>(
       new ExtentDraft(std::move(file), std::move(info), part_bytes, key));
 }
@@ -59,13 +38,12 @@ Status ExtentDraft::read(std::uint64_t part, std::span<std::byte> out) {
   return header_.open(part, out);
 }
 
-Status ExtentDraft::publish(int directory) {
+Status ExtentDraft::publish(int directory, bool was_hit) {
   alignas(kHeaderBytes) std::array<std::byte, kHeaderBytes> page;
   header_.finish(info_, page);
   if (const int error = write_all_at(file_.get(), 0, page); error != 0)
     return errno_status(error, "writing a cached file");
-  const int error = link_nameless(file_.get(), directory, info_.name);
-  return error == 0 ? Status() : errno_status(error, "naming a cached file");
+  return show_nameless(file_.get(), directory, info_.name, was_hit);
 }
 
 }  // namespace headrace::tier

@@ -18,8 +18,8 @@ namespace headrace::tier {
 class ExtentDraft {
  public:
   /// A file without a name in `directory`. `part_bytes`: whole pages, of which the extent's length
-  /// is a multiple of, kMostParts times at most. `key`: encrypts it; outlives this. Errors:
-  /// kUnsupported (the file system has no such files), those of making it.
+  /// is a multiple of, kMostParts times at most. `key`: encrypts it; outlives this. \pre
+  /// NewExtent::can_be_nameless(). Errors: those of making it.
   static Result<std::unique_ptr<ExtentDraft>> create(int directory, ExtentInfo info,
                                                      std::uint64_t part_bytes, const SealKey* key);
 
@@ -34,9 +34,9 @@ class ExtentDraft {
   /// What write() wrote, as it was before seal(). \pre `out` begins at a page. Errors: kCorrupt,
   /// those of reading.
   Status read(std::uint64_t part, std::span<std::byte> out);
-  /// Shows the file under the extent's name in `directory`. \pre all parts were written. Errors:
-  /// kChanged (it is there already), those of writing.
-  Status publish(int directory);
+  /// Shows the file in `directory`, as show_nameless() does. \pre all parts were written. Errors:
+  /// of that, and those of writing.
+  Status publish(int directory, bool was_hit);
 
  private:
   ExtentDraft(Fd file, ExtentInfo info, std::uint64_t part_bytes, const SealKey* key);

@@ -1,6 +1,7 @@
 #include "tier/extent_file.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -15,10 +16,14 @@
 #include "base/random.h"
 #include "base/temporary_directory.h"
 #include "base/test_seed.h"
+#include "tier/folder.h"
 #include "tier/sealed_file.h"
 
 namespace headrace::tier {
 namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
 
 std::vector<std::byte> random_bytes(Random& random, std::size_t size) {
   std::vector<std::byte> out(size);
@@ -34,8 +39,7 @@ class ExtentFile : public ::testing::TestWithParam<bool> {
                           .object_size_bytes = 1 << 30,
                           .url = "s3://b/k",
                           .etag = "\"e\""};
-    EXPECT_TRUE(
-        publish_extent(directory_fd_.get(), info.name, SealedFile(info, data, key()).bytes()).ok());
+    EXPECT_TRUE(publish_extent(directory_fd_.get(), info.name, SealedFile(info, data, key())).ok());
     return info.name;
   }
   std::string path(const ExtentName& name) const {
@@ -49,6 +53,15 @@ class ExtentFile : public ::testing::TestWithParam<bool> {
       EXPECT_EQ(object_size, std::uint64_t{1} << 30);
     }
     return status.clone();
+  }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    EXPECT_TRUE(visit_names(directory_fd_.get(), [&](const char* name) {
+                  if (name != std::string_view(".") && name != std::string_view(".."))
+                    out.emplace_back(name);
+                }).ok());
+    return out;
   }
 
   /// What is on the disk leaves the page cache.
@@ -108,8 +121,7 @@ TEST_P(ExtentFile, CutsLongNamesOff) {
                         .object_size_bytes = 0,
                         .url = std::string(5000, 'u'),
                         .etag = "e"};
-  ASSERT_TRUE(
-      publish_extent(directory_fd_.get(), info.name, SealedFile(info, data, key()).bytes()).ok());
+  ASSERT_TRUE(publish_extent(directory_fd_.get(), info.name, SealedFile(info, data, key())).ok());
   const Fd fd(::open(path(info.name).c_str(), O_RDONLY));
   auto read = read_info(fd.get(), &info.name);
   ASSERT_TRUE(read) << read.error().message();
@@ -164,12 +176,62 @@ TEST_P(ExtentFile, WhatIsThereStays) {
   const ExtentName name = publish(data);
   const ExtentInfo info{.name = name, .object_size_bytes = 0, .url = {}, .etag = {}};
   const std::vector<std::byte> other(100, std::byte{2});
-  EXPECT_EQ(
-      publish_extent(directory_fd_.get(), name, SealedFile(info, other, key()).bytes()).code(),
-      Code::kChanged);
+  EXPECT_EQ(publish_extent(directory_fd_.get(), name, SealedFile(info, other, key())).code(),
+            Code::kChanged);
   std::vector<std::byte> out(100);
   ASSERT_TRUE(read(name, 0, out).ok());
   EXPECT_EQ(out, data);
+}
+
+TEST_P(ExtentFile, WhereFilesNeedANameAnUnfinishedOneGoes) {
+  const std::vector<std::byte> data(300'000, std::byte{1});
+  const ExtentInfo info{.name = {{1, 2}, 0, data.size()},
+                        .object_size_bytes = std::uint64_t{1} << 30,
+                        .url = {},
+                        .etag = {}};
+  {
+    auto extent = NewExtent::write(Fd(::dup(directory_fd_.get())),
+                                   SealedFile(info, data, key()).parts(), false);
+    ASSERT_TRUE(extent) << extent.error().message();
+    EXPECT_THAT(names(), ElementsAre(StartsWith(kUnfinished)));
+    EXPECT_TRUE(extent->publish(info.name, false).ok());
+  }
+  EXPECT_THAT(names(), ElementsAre(file_name(info.name)));
+  std::vector<std::byte> out(data.size());
+  ASSERT_TRUE(read(info.name, 0, out).ok());
+  EXPECT_EQ(out, data);
+}
+
+TEST_P(ExtentFile, WhatIsNotPublishedLeavesNothing) {
+  const ExtentInfo info{.name = {{1, 2}, 0, 5000}, .object_size_bytes = 0, .url = {}, .etag = {}};
+  const SealedFile file(info, std::vector<std::byte>(5000), key());
+  for (const bool is_nameless : {true, false})
+    EXPECT_TRUE(NewExtent::write(Fd(::dup(directory_fd_.get())), file.parts(), is_nameless));
+  EXPECT_THAT(names(), ElementsAre());
+}
+
+TEST_P(ExtentFile, BytesMayLieAnywhere) {
+  Random random(test_seed());
+  const auto memory = random_bytes(random, 300'100);
+  std::vector<std::byte> bytes = memory;
+  const std::span<std::byte> data = std::span(bytes).subspan(33, 300'000);
+  const ExtentInfo info{.name = {{1, 2}, 0, data.size()},
+                        .object_size_bytes = std::uint64_t{1} << 30,
+                        .url = {},
+                        .etag = {}};
+  const SealedFile pages(info, data);  // For memory at a page.
+  const FileParts parts{.pages = pages.parts().pages, .data = data};
+  seal_extent(info, parts, key());
+  auto extent = NewExtent::write(Fd(::dup(directory_fd_.get())), parts, true);
+  ASSERT_TRUE(extent && extent->publish(info.name, false).ok());
+  std::vector<std::byte> out(data.size());
+  ASSERT_TRUE(read(info.name, 0, out).ok());
+  EXPECT_TRUE(std::equal(out.begin(), out.end(), memory.begin() + 33));
+}
+
+TEST_P(ExtentFile, TryingForFilesWithoutANameLeavesNone) {
+  NewExtent::can_be_nameless(directory_fd_.get());
+  EXPECT_THAT(names(), ElementsAre());
 }
 
 INSTANTIATE_TEST_SUITE_P(Keys, ExtentFile, ::testing::Bool(), [](const auto& each) {

@@ -16,6 +16,7 @@
 #include "tier/extent_file.h"
 #include "tier/file_time.h"
 #include "tier/folder.h"
+#include "tier/new_extent.h"
 
 namespace headrace::tier {
 namespace {

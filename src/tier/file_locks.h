@@ -44,16 +44,25 @@ class FileLocks {
     }
     return Status(Code::kDeadline, "locking the cache: another process holds the lock");
   }
+  /// Whether somebody else has a lock on one of bytes [first, first + count). Errors count as no.
+  bool is_any_locked(std::uint64_t first, std::uint64_t count) const noexcept {
+    struct flock lock = range(first, count, F_WRLCK);
+    return count > 0 && ::fcntl(file_.get(), F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+  }
   int file() const noexcept { return file_.get(); }
   void unlock(std::uint64_t byte) const noexcept { set(F_OFD_SETLK, byte, F_UNLCK); }
 
  private:
-  int set(int command, std::uint64_t byte, short type) const noexcept {
+  static struct flock range(std::uint64_t first, std::uint64_t count, short type) noexcept {
     struct flock lock {};
     lock.l_type = type;
     lock.l_whence = SEEK_SET;
-    lock.l_start = static_cast<off_t>(byte);
-    lock.l_len = 1;
+    lock.l_start = static_cast<off_t>(first);
+    lock.l_len = static_cast<off_t>(count);
+    return lock;
+  }
+  int set(int command, std::uint64_t byte, short type) const noexcept {
+    struct flock lock = range(byte, 1, type);
     return ::fcntl(file_.get(), command, &lock);
   }
 

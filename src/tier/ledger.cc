@@ -354,6 +354,11 @@ bool Ledger::recount(const std::function<std::optional<std::uint64_t>()>& count)
   return is_done;
 }
 
+bool Ledger::is_alone() const noexcept {
+  const std::uint64_t after = std::uint64_t{slot_index_} + 1;
+  return !locks_.is_any_locked(0, slot_index_) && !locks_.is_any_locked(after, kSlotCount - after);
+}
+
 void Ledger::note_ghost(const ExtentName& extent) noexcept {
   const std::uint64_t hash = hash_of(extent);
   std::uint32_t mark = static_cast<std::uint32_t>(hash >> 32) | 1U;

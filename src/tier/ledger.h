@@ -72,6 +72,9 @@ class Ledger {
   /// Frees what dead processes had reserved.
   void sweep() noexcept;
 
+  /// Whether no other process has the directory open.
+  bool is_alone() const noexcept;
+
   /// Of extents that went without having been read again: small numbers of many, for a short time.
   void note_ghost(const ExtentName& extent) noexcept;
   bool was_ghost(const ExtentName& extent) noexcept;

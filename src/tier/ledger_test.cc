@@ -64,6 +64,18 @@ TEST_F(LedgerOf, ReservesUpToTheLimit) {
   EXPECT_FALSE(one->try_reserve(UINT64_MAX, 100));
 }
 
+TEST_F(LedgerOf, KnowsWhetherOthersHaveTheDirectoryOpen) {
+  auto first = open();
+  EXPECT_TRUE(first->is_alone());
+  auto second = open();
+  EXPECT_FALSE(first->is_alone());
+  EXPECT_FALSE(second->is_alone());
+  first.reset();
+  EXPECT_TRUE(second->is_alone());
+  in_killed_process([](Ledger&) {});
+  EXPECT_TRUE(second->is_alone());
+}
+
 TEST_F(LedgerOf, NeverLetsThreadsOverTheLimit) {
   const auto ledger = open();
   std::vector<std::thread> threads;

@@ -239,8 +239,8 @@ bool MemcachedConnection::take_line(std::string_view line) {
     end_head(word == "NS" ? Outcome::kRefused : Outcome::kDone);
     return true;
   }
-  constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 30;
-  if (!size || *size > kMostBytes) return false;
+  constexpr std::uint64_t kMostValueBytes = std::uint64_t{1} << 30;
+  if (!size || *size > kMostValueBytes) return false;
   is_in_value_ = true;
   value_bytes_ = *size;
   value_at_ = 0;

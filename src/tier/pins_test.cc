@@ -52,7 +52,7 @@ TEST_F(PinsTest, FindTheUrlOfAnExtentInItsFile) {
   const Fd folder(::openat(root_.get(), bucket.c_str(), O_RDONLY | O_DIRECTORY));
   const std::string data = "abc";
   const auto bytes = std::as_bytes(std::span(data));
-  ASSERT_TRUE(publish_extent(folder.get(), info.name, SealedFile(info, bytes).bytes()).ok());
+  ASSERT_TRUE(publish_extent(folder.get(), info.name, SealedFile(info, bytes)).ok());
   Pins pins = this->pins();
   ASSERT_TRUE(pins.add("s3://b/y").ok());
   ASSERT_TRUE(pins.look());

@@ -157,21 +157,23 @@ bool RemoteTier::has_room(const ExtentInfo& info) const noexcept {
          buffer_bytes_.load();
 }
 
-void RemoteTier::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) {
+void RemoteTier::keep(ExtentInfo info, std::span<const std::byte> data, Flight flight,
+                      const Slab& slab) {
+  static_cast<void>(slab);  // What is sent has headers between its parts.
   // Two at a time may both find room for one: off by an extent for each thread that reads.
   if (!fits_remote_header(info) || !has_room(info)) return skipped_bytes_.add(data.size());
   const ExtentParts parts(data.size(), engine_->part_bytes());
   const std::size_t header = remote_header_bytes(info);
-  auto slab = buffers_->try_acquire(stored_bytes(info));
-  if (!slab) return skipped_bytes_.add(data.size());
-  auto out = slab->bytes();
+  auto copy = buffers_->try_acquire(stored_bytes(info));
+  if (!copy) return skipped_bytes_.add(data.size());
+  auto out = copy->bytes();
   for (std::uint64_t i = 0; i < parts.count(); ++i) {
     const ExtentPart part = parts.part(i);
     std::memcpy(out.data() + header, data.data() + part.from_bytes, part.length_bytes);
     out = out.subspan(header + part.length_bytes);
   }
   auto job = std::make_shared<Write>(
-      Write{.info = std::move(info), .slab = *std::move(slab), .flight = std::move(flight)});
+      Write{.info = std::move(info), .slab = *std::move(copy), .flight = std::move(flight)});
   {
     MutexLock lock(writes_mutex_);
     ++writes_pending_;

@@ -47,7 +47,8 @@ class RemoteTier final : public Tier {
             Done done) override;
   Flight begin_flight(const ExtentName& extent) override;
   bool looks_in_flight() const noexcept override { return true; }
-  void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) override;
+  void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight,
+            const Slab& slab) override;
   bool holds(const ExtentName&) override { return false; }
   void drop(const ExtentName& range) override { engine_->replace(range); }
   bool wants_plans() const noexcept override { return false; }

@@ -46,8 +46,7 @@ class SealedExtent : public ::testing::Test {
 
   static File seal(const std::string& url, char first, const SealKey* key) {
     const auto data = content(first);
-    const SealedFile file(info_of(url), data, key);
-    return {file.bytes().begin(), file.bytes().end()};
+    return SealedFile(info_of(url), data, key).bytes();
   }
   std::string path() const { return directory_.path() + "/file"; }
   Fd write(const File& file) const {

@@ -12,6 +12,7 @@
 
 #include "base/thread_pool.h"
 #include "headrace/clock.h"
+#include "headrace/memory.h"
 #include "headrace/metrics.h"
 #include "tier/extent_header.h"
 #include "tier/pace.h"
@@ -66,9 +67,11 @@ class Tier {
   /// look in vain, and then it is looked again.
   virtual bool looks_in_flight() const noexcept = 0;
 
-  /// Keeps a copy of `data`, which came from behind it, when there is time; leaves it out where
-  /// there is no memory or no room for it. Never waits. The flight ends when others can find it.
-  virtual void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight) = 0;
+  /// Keeps `data`, which came from behind it, when there is time; leaves it out where there is no
+  /// memory or no room for it. Never waits. The flight ends when others can find it. `slab`: what
+  /// `data` lies in, where that may be held (Slab::hold()) rather than copied; or an empty one.
+  virtual void keep(ExtentInfo info, std::span<const std::byte> data, Flight flight,
+                    const Slab& slab) = 0;
   /// Whether it has all of a range, as far as it knows without looking at data.
   virtual bool holds(const ExtentName& range) = 0;
   /// Sees to it that what overlaps the range is not found again: it made no sense to a reader, and

@@ -195,6 +195,9 @@ int utimensat(int directory, const char* path, const timespec times[2], int flag
   }
   return static_cast<int>(::syscall(SYS_utimensat, directory, path, wrong, flags));
 }
+int futimens(int file, const timespec times[2]) noexcept {
+  return utimensat(file, nullptr, times, 0);
+}
 
 int clock_gettime(clockid_t clock, timespec* out) noexcept {
   static const auto next = next_of<int (*)(clockid_t, timespec*)>("clock_gettime");

@@ -147,7 +147,7 @@ TEST_F(Storm, KillsAndFaultsLeaveNothingWrong) {
     worker = start_one(worker.job);
     if (random_.below(3) == 0) damage_one();
     // One extent for each process: written and about to be deleted as damaged.
-    ASSERT_LE(held_bytes(), limit_bytes() + kProcesses * (kStormGrid + 4096))
+    ASSERT_LE(held_bytes(), limit_bytes() + kProcesses * kStormExtentBytes)
         << "after kill " << i << " in weather " << weather_ << " " << faults_->no_tmpfile
         << last_damage_;
   }

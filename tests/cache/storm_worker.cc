@@ -55,7 +55,7 @@ class Worker {
       if (!done.status.ok()) return fail(4, std::string(done.status.message()));
       const std::uint64_t cell = reads_[done.tag];
       const auto bytes = done.slab.bytes();
-      for (std::uint64_t i = 0; i < kStormGrid; i += 61) {
+      for (std::uint64_t i = 0; i < length_of(cell); i += 61) {
         if (bytes[i] != storm_byte(file_of(cell), offset_of(cell) + i))
           return fail(3, "wrong bytes");
       }
@@ -67,7 +67,13 @@ class Worker {
 
  private:
   static std::uint64_t file_of(std::uint64_t cell) { return cell % kStormFiles; }
-  static std::uint64_t offset_of(std::uint64_t cell) { return cell / kStormFiles * kStormGrid; }
+  /// Of every other file, two cells are one.
+  static std::uint64_t length_of(std::uint64_t cell) {
+    return file_of(cell) % 2 == 0 ? kStormGrid : 2 * kStormGrid;
+  }
+  static std::uint64_t offset_of(std::uint64_t cell) {
+    return cell / kStormFiles * kStormGrid / length_of(cell) * length_of(cell);
+  }
 
   /// An epoch is half of all cells, in an order of its own.
   void begin_epoch() {
@@ -78,10 +84,11 @@ class Worker {
     if (!knows_order_) return;
     std::vector<ForeseenRead> reads;
     for (std::uint64_t i = 0; i < order_.size(); ++i) {
+      if (order_[i] / kStormFiles * kStormGrid != offset_of(order_[i])) continue;  // Its second.
       reads.push_back({.key = keys_[file_of(order_[i])],
                        .etag = etags_[file_of(order_[i])],
                        .offset_bytes = offset_of(order_[i]),
-                       .length_bytes = kStormGrid,
+                       .length_bytes = length_of(order_[i]),
                        .first = static_cast<std::uint32_t>(i)});
     }
     store_->foresee(reads, store_->read_count());
@@ -95,8 +102,8 @@ class Worker {
     request.key = keys_[file_of(reads_[i])];
     request.etag = etags_[file_of(reads_[i])];
     request.offset_bytes = offset_of(reads_[i]);
-    request.length_bytes = kStormGrid;
-    request.slab = *pool_->acquire(kStormGrid, TimePoint::max());
+    request.length_bytes = length_of(reads_[i]);
+    request.slab = *pool_->acquire(request.length_bytes, TimePoint::max());
     request.tag = i;
     request.fresh_connection = random_.below(50) == 0;
     while (store_->submit({&request, 1}) == 0) ::usleep(100);
