@@ -22,6 +22,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <random>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -47,6 +48,13 @@ constexpr std::chrono::seconds kHasteAfterWait{5};
 constexpr std::uint64_t kMostFloorBytes = std::uint64_t{16} << 30;
 /// Of the limit: evicted at once, so that looking at all extents pays.
 constexpr std::uint64_t kEvictedShare = 64;
+/// With more extents than so many, some of that many go: looking at a million takes a second.
+constexpr std::size_t kEnoughExtents = 32'768;
+/// Of those: enough at once that looking pays, few enough that they are among the last of all.
+constexpr std::uint64_t kEvictedOfSome = 16;
+/// Each so many evictions all are looked at, and counted where the ledger does not agree: somebody
+/// may have deleted files.
+constexpr std::uint64_t kFullLookEvery = 16;
 /// Of the extents: so many are looked for before it is tried again to make room, after there was
 /// none to make.
 constexpr std::uint64_t kPauseShare = 256;
@@ -58,6 +66,12 @@ constexpr std::string_view kVersionFolder = "v1";
 void give_way() noexcept {
   thread_local const int result = ::setpriority(PRIO_PROCESS, 0, 19);  // 0: this thread.
   static_cast<void>(result);
+}
+
+/// Processes look at different ones first.
+std::uint32_t random_bucket() {
+  std::random_device seed;
+  return seed() % kBucketCount;
 }
 
 Status check(const CacheOptions& options) {
@@ -142,7 +156,8 @@ DiskCache::DiskCache(const CacheOptions& options, Fd root, Fd plans)
       plans_(std::move(plans)),
       makes_nameless_(NewExtent::can_be_nameless(plans_.get())),  // There the dead are swept.
       index_(root_.get()),
-      pins_(options.directory + "/" + std::string(kVersionFolder), root_.get()) {}
+      pins_(options.directory + "/" + std::string(kVersionFolder), root_.get()),
+      next_bucket_(random_bucket()) {}
 
 Status DiskCache::start() {
   const auto agree = [this]() -> Status {
@@ -571,59 +586,86 @@ std::vector<Candidate> DiskCache::candidates(const std::vector<ExtentName>& exte
   return eviction_order(std::move(all));
 }
 
+DiskCache::Look DiskCache::look_around(bool at_all) {
+  Look look;
+  auto next = index_.visit_some(at_all ? 0 : next_bucket_, at_all ? SIZE_MAX : kEnoughExtents,
+                                [&](const ExtentName& extent) {
+                                  look.extents.push_back(extent);
+                                  look.file_bytes += file_bytes(extent);
+                                });
+  look.has_failed = !next.has_value();
+  look.is_all = next && !next->has_value();
+  if (look.has_failed) {
+    note_failure(next.error());
+  } else if (!look.is_all) {
+    next_bucket_ = **next;
+  }
+  return look;
+}
+
+DiskCache::Look DiskCache::look_and_count(std::uint64_t target_bytes, bool at_all) {
+  Look look;
+  if (!ledger_->is_doubtful()) look = look_around(at_all);
+  // Somebody died while files came and went, or deleted some by hand, or put some there.
+  const std::uint64_t told = ledger_->file_bytes();
+  const bool is_wrong = look.is_all && (told < look.file_bytes ||
+                                        told > look.file_bytes + target_bytes / kEvictedShare);
+  if (ledger_->is_doubtful() || is_wrong) {
+    ledger_->recount([&]() HEADRACE_REQUIRES(eviction_mutex_) -> std::optional<std::uint64_t> {
+      look = look_around(true);
+      if (look.has_failed) return std::nullopt;  // Some were not seen: the sum would be too low.
+      return look.file_bytes;
+    });
+  }
+  if (look.extents.empty()) look = look_around(true);
+  return look;
+}
+
 std::uint64_t DiskCache::evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted) {
   MutexLock lock(eviction_mutex_);
   ledger_->sweep();
   if (!ledger_->is_doubtful() && ledger_->used_bytes() <= target_bytes) return 0;
   if (!ledger_->try_begin_eviction()) return 0;
-  std::vector<ExtentName> extents;
-  std::uint64_t held = 0;
-  const auto collect = [&]() -> std::optional<std::uint64_t> {
-    extents.clear();
-    held = 0;
-    const Status status = index_.visit([&](const ExtentName& extent) {
-      extents.push_back(extent);
-      held += file_bytes(extent);
-    });
-    if (status.ok()) return held;
-    note_failure(status);
-    return std::nullopt;  // Some were not seen: the sum would be too low.
-  };
-  if (!ledger_->is_doubtful()) collect();
-  // Somebody died while files came and went, or deleted some by hand, or put some there.
-  const std::uint64_t told = ledger_->file_bytes();
-  if (ledger_->is_doubtful() || told < held || told > held + target_bytes / kEvictedShare)
-    ledger_->recount(collect);
-  if (extents.empty()) collect();
-  std::uint64_t gone = 0;
-  if (ledger_->used_bytes() > target_bytes) {
-    PlanBoard plans;
-    plans.look(plans_.get());
-    std::optional<std::uint32_t> limit =
-        wanted != nullptr ? plans.next_need(wanted->name) : std::nullopt;
-    const bool has_pins = pins_.look();
-    if (wanted != nullptr && has_pins && pins_.covers(wanted->url)) limit = 0;
-    bool was_pinned = false;
-    for (const Candidate& victim : candidates(extents, plans)) {
-      if (ledger_->used_bytes() <= target_bytes) break;
-      if (has_pins && pins_.covers(victim.name)) {
-        was_pinned = true;
-        continue;
-      }
-      // What nobody plans to read makes room for nothing that somebody does.
-      if (wanted != nullptr && victim.need && (!limit || *victim.need <= *limit)) break;
-      if (!victim.need && !victim.was_hit) ledger_->note_ghost(victim.name);
-      if (unlink_extent(victim.name)) gone += file_bytes(victim.name);
-    }
-    evicted_bytes_.add(gone);
-    if (wanted != nullptr && gone == 0 && was_pinned) pin_refusals_.add();
+  const bool at_all = wanted == nullptr || ++eviction_count_ % kFullLookEvery == 0;
+  const Look look = look_and_count(target_bytes, at_all);
+  const std::uint64_t used = ledger_->used_bytes();
+  if (wanted != nullptr && !look.is_all) {
+    const std::uint64_t most = std::max(look.file_bytes / kEvictedOfSome, file_bytes(wanted->name));
+    target_bytes = std::max(target_bytes, used - std::min(used, most));
   }
+  const std::uint64_t gone = used > target_bytes ? evict(look.extents, target_bytes, wanted) : 0;
   ledger_->end_eviction();
   if (wanted != nullptr) {
     // All that is here is needed before what comes: that stays so until some of it was read.
     lookups_since_.store(0);
-    pause_lookups_.store(gone == 0 ? extents.size() / kPauseShare : 0);
+    pause_lookups_.store(gone == 0 ? look.extents.size() / kPauseShare : 0);
   }
+  return gone;
+}
+
+std::uint64_t DiskCache::evict(const std::vector<ExtentName>& extents, std::uint64_t target_bytes,
+                               const ExtentInfo* wanted) {
+  PlanBoard plans;
+  plans.look(plans_.get());
+  std::optional<std::uint32_t> limit =
+      wanted != nullptr ? plans.next_need(wanted->name) : std::nullopt;
+  const bool has_pins = pins_.look();
+  if (wanted != nullptr && has_pins && pins_.covers(wanted->url)) limit = 0;
+  bool was_pinned = false;
+  std::uint64_t gone = 0;
+  for (const Candidate& victim : candidates(extents, plans)) {
+    if (ledger_->used_bytes() <= target_bytes) break;
+    if (has_pins && pins_.covers(victim.name)) {
+      was_pinned = true;
+      continue;
+    }
+    // What nobody plans to read makes room for nothing that somebody does.
+    if (wanted != nullptr && victim.need && (!limit || *victim.need <= *limit)) break;
+    if (!victim.need && !victim.was_hit) ledger_->note_ghost(victim.name);
+    if (unlink_extent(victim.name)) gone += file_bytes(victim.name);
+  }
+  evicted_bytes_.add(gone);
+  if (wanted != nullptr && gone == 0 && was_pinned) pin_refusals_.add();
   return gone;
 }
 

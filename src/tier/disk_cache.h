@@ -154,6 +154,20 @@ class DiskCache final : public Cache, public Tier {
   /// Makes files and reservations take `target_bytes` at most. Bytes of files that went. `wanted`:
   /// to make room for it; what is needed before it stays.
   std::uint64_t evict_to(std::uint64_t target_bytes, const ExtentInfo* wanted = nullptr);
+  /// What there is, to choose from.
+  struct Look {
+    std::vector<ExtentName> extents;
+    std::uint64_t file_bytes = 0;
+    bool is_all = false;      // Else of some buckets,
+    bool has_failed = false;  // or as many as could be read.
+  };
+  /// At all, or where there are many, at some others each time.
+  Look look_around(bool at_all) HEADRACE_REQUIRES(eviction_mutex_);
+  /// The same, and where the ledger is in doubt or contradicts what was seen, all are counted.
+  Look look_and_count(std::uint64_t target_bytes, bool at_all) HEADRACE_REQUIRES(eviction_mutex_);
+  /// evict_to(), of what was seen.
+  std::uint64_t evict(const std::vector<ExtentName>& extents, std::uint64_t target_bytes,
+                      const ExtentInfo* wanted);
   std::vector<Candidate> candidates(const std::vector<ExtentName>& extents,
                                     const PlanBoard& plans) const;
   bool unlink_extent(const ExtentName& extent);
@@ -182,6 +196,8 @@ class DiskCache final : public Cache, public Tier {
   std::set<ExtentName> flights_ HEADRACE_GUARDED_BY(flights_mutex_);
 
   Mutex eviction_mutex_;
+  std::uint32_t next_bucket_ HEADRACE_GUARDED_BY(eviction_mutex_);  // To look into.
+  std::uint64_t eviction_count_ HEADRACE_GUARDED_BY(eviction_mutex_) = 0;
   /// Looks at the cache since the last eviction that found nothing to evict.
   std::atomic<std::uint64_t> lookups_since_{UINT64_MAX / 2};
   std::atomic<std::uint64_t> pause_lookups_{0};

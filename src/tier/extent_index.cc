@@ -143,20 +143,33 @@ Result<std::vector<std::uint32_t>> ExtentIndex::existing_buckets() const {
   return found;
 }
 
+Result<std::vector<ExtentName>> ExtentIndex::extents_of(std::uint32_t bucket) {
+  Bucket& found = buckets_[bucket];
+  MutexLock lock(found.mutex);
+  auto refreshed = refresh(bucket, found);
+  if (!refreshed) return std::move(refreshed).error();
+  return std::vector<ExtentName>(found.extents.begin(), found.extents.end());
+}
+
 Status ExtentIndex::visit(const std::function<void(const ExtentName&)>& visit) {
-  HEADRACE_TRY_ASSIGN(const auto existing, existing_buckets());
+  auto next = visit_some(0, SIZE_MAX, visit);
+  return next ? Status() : std::move(next).error();
+}
+
+Result<std::optional<std::uint32_t>> ExtentIndex::visit_some(
+    std::uint32_t bucket, std::size_t enough, const std::function<void(const ExtentName&)>& visit) {
+  HEADRACE_TRY_ASSIGN(auto existing, existing_buckets());
+  std::sort(existing.begin(), existing.end());
+  std::rotate(existing.begin(), std::lower_bound(existing.begin(), existing.end(), bucket),
+              existing.end());
+  std::size_t seen = 0;
   for (const std::uint32_t i : existing) {
-    Bucket& bucket = buckets_[i];
-    std::vector<ExtentName> extents;
-    {
-      MutexLock lock(bucket.mutex);
-      auto refreshed = refresh(i, bucket);
-      if (!refreshed) return std::move(refreshed).error();
-      extents.assign(bucket.extents.begin(), bucket.extents.end());
-    }
+    if (seen >= enough) return std::optional(i);
+    HEADRACE_TRY_ASSIGN(const auto extents, extents_of(i));
     for (const ExtentName& extent : extents) visit(extent);
+    seen += extents.size();
   }
-  return {};
+  return std::optional<std::uint32_t>();
 }
 
 }  // namespace headrace::tier

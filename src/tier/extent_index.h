@@ -11,6 +11,7 @@
 #include <ctime>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +44,11 @@ class ExtentIndex {
   Result<Fd> open_bucket(std::uint32_t bucket, bool make) const;
   /// Every extent, of buckets that have changed read anew. Errors: those of the directories.
   Status visit(const std::function<void(const ExtentName&)>& visit);
+  /// The same of whole buckets from `bucket` on and around, until `enough` extents were seen. Which
+  /// bucket is next; none: all of them were visited.
+  Result<std::optional<std::uint32_t>> visit_some(
+      std::uint32_t bucket, std::size_t enough,
+      const std::function<void(const ExtentName&)>& visit);
 
  private:
   struct Bucket {
@@ -62,6 +68,8 @@ class ExtentIndex {
   static void find_cover(const Bucket& bucket, const ExtentName& range,
                          std::vector<ExtentName>& out) HEADRACE_REQUIRES(bucket.mutex);
   Result<std::vector<std::uint32_t>> existing_buckets() const;
+  /// The extents of a bucket, which is read anew if it has changed.
+  Result<std::vector<ExtentName>> extents_of(std::uint32_t bucket);
   /// False: it was read before and has not changed.
   Result<bool> refresh(std::uint32_t index, Bucket& bucket) HEADRACE_REQUIRES(bucket.mutex);
 

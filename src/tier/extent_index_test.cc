@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
+#include <vector>
 
 #include "base/random.h"
 #include "base/temporary_directory.h"
@@ -85,6 +88,23 @@ TEST_F(Index, ListsWhatLooksLikeAnExtentAndNothingElse) {
   std::vector<ExtentName> all;
   ASSERT_TRUE(index_.visit([&](const ExtentName& e) { all.push_back(e); }).ok());
   EXPECT_EQ(all, std::vector<ExtentName>{extent});
+}
+
+TEST_F(Index, VisitsSomeBucketsAndAllOfThemInTurns) {
+  std::vector<ExtentName> all;
+  for (const std::uint64_t bucket : {0x002ULL, 0x010ULL, 0xfffULL}) {
+    for (std::uint64_t i = 0; i < 2; ++i) all.push_back({{bucket << 52, i}, 0, 10});
+  }
+  for (const ExtentName& extent : all) make(extent);
+  std::vector<ExtentName> seen;
+  const auto note = [&](const ExtentName& extent) { seen.push_back(extent); };
+  EXPECT_EQ(*index_.visit_some(3, 1, note), 0xfffU);
+  EXPECT_EQ(seen, std::vector(all.begin() + 2, all.begin() + 4));
+  EXPECT_EQ(*index_.visit_some(0xfff, 3, note), 0x010U) << "and around";
+  std::sort(seen.begin(), seen.end());
+  EXPECT_EQ(seen, all);
+  EXPECT_EQ(*index_.visit_some(3, 6, note), std::nullopt);
+  EXPECT_EQ(seen.size(), 12U);
 }
 
 TEST_F(Index, TellsAHitOnce) {
