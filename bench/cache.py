@@ -2,15 +2,18 @@
 """The cache on disk: how fast it gives back what it has, and what it costs where it has nothing.
 
     bench/cache.py [--directory DIR] [--only reads,epochs,decoded,start] [--mib 1024] [--rounds 3]
-                   [--profiles none,s3-express,s3-standard] [--extents 1000000] [--photographs 2000]
+                   [--profiles none,s3-express,s3-standard] [--extents 1000000] [--photographs 2000] [--disk-mb-s 50]
 
-`reads`: extents of 8 MiB, checked, beside fio's O_DIRECT reads of the same files by as many threads (unchecked). `epochs`: a loader over tokens of 4 KiB in MDS with
-and without a cache, in turns: the first epoch (nothing is there) and the second (everything is). CPU is this
-process's, the simulator runs in another. `decoded`: a loader over photographs (JPEG, 500 x 375) that makes 224 x 224 x 3 uint8 of them, with a cache and
-`cache_decoded=` "never", "auto" and "always", in turns: images for a CPU second in the first epoch and in the second. `start`: from the making of a loader to its first batch, in a new process,
-with an empty directory and with one of so many extents (headers without data, 4 KiB of a sparse file each): as another
-process left it; at its limit; and without its ledger, as after a loss. The directory should be on the disk that is to
-be measured.
+`reads`: extents of 8 MiB, checked, beside fio's O_DIRECT reads of the same files by as many threads (unchecked).
+`epochs`: a loader over tokens of 4 KiB in MDS with and without a cache, in turns: the first epoch (nothing is there)
+and the second (everything is that was written by then). CPU is this process's, the simulator runs in another. What the
+rounds have written is deleted at the end: an ext4 without a journal looks at each inode that was deleted in the last
+minutes before it makes a file. `--disk-mb-s`: with a disk that reads and writes no more (root, cgroup v1). `decoded`: a
+loader over photographs (JPEG, 500 x 375) that makes 224 x 224 x 3 uint8 of them, with a cache and `cache_decoded=`
+"never", "auto" and "always", in turns: images for a CPU second in the first epoch and in the second. `start`: from the
+making of a loader to its first batch, in a new process, with an empty directory and with one of so many extents
+(headers without data, 4 KiB of a sparse file each): as another process left it; at its limit; and without its ledger,
+as after a loss. The directory should be on the disk that is to be measured.
 """
 
 from __future__ import annotations
@@ -130,22 +133,40 @@ def measure_epochs(scratch: Path, mib: int, rounds: int, profiles: list[str]) ->
     samples = (mib << 20) // 4096
     make_tokens(scratch / "tokens" / "b", samples)
     for profile in profiles:
-        found: dict[str, list[tuple[float, float]]] = {}
-        for i, name in itertools.product(range(rounds), ("without", "with")):
-            cache = scratch / f"epochs-{profile}-{i}"
-            options: dict[str, Any] = {"cache": cache} if name == "with" else {}
-            with (
-                served(scratch / "tokens", profile) as where,
-                hr.Loader("s3://b", batch_size=64, seed=i, memory="1GiB", **options, **where) as loader,
-            ):
-                for number in (1, 2):
-                    found.setdefault(f"{name}, epoch {number}", []).append(epoch(loader))
-                    if options:
-                        flush(cache)
-            shutil.rmtree(cache, ignore_errors=True)
-        for name, rows in found.items():
+        found: dict[tuple[str, int], list[tuple[float, float]]] = {}
+        with served(scratch / "tokens", profile) as where:
+            for i in range(rounds):
+                cache = scratch / f"epochs-{profile}-{i}"
+                for name in ("without", "with") if i % 2 else ("with", "without"):
+                    options: dict[str, Any] = {"cache": cache} if name == "with" else {}
+                    with hr.Loader("s3://b", batch_size=64, seed=i, **options, **where) as loader:
+                        for number in (1, 2):
+                            found.setdefault((name, number), []).append(epoch(loader))
+                            if options:
+                                flush(cache)
+        for number, name in itertools.product((1, 2), ("without", "with")):
+            rows = found[name, number]
             wall, cpu = (statistics.median(column) for column in zip(*rows, strict=True))
-            print(f"epochs  {profile:12} {name:18} {wall:6.2f} s {samples / cpu:10,.0f} samples/CPU s")
+            ratios = [a[0] / b[0] for a, b in zip(rows, found["without", number], strict=True)]
+            spread = f"{statistics.median(ratios):.3f} ({min(ratios):.3f} to {max(ratios):.3f})"
+            print(
+                f"epochs  {profile:12} epoch {number} {name:8} {wall:6.2f} s {samples / cpu:10,.0f} samples/CPU s"
+                f"   x {spread}"
+            )
+        for i in range(rounds):
+            shutil.rmtree(scratch / f"epochs-{profile}-{i}")
+
+
+def slow_down(directory: Path, mb_s: int) -> None:
+    """Limits what this process and its children may read and write of the disk with a directory."""
+    group = Path("/sys/fs/cgroup/blkio/headrace-bench")
+    group.mkdir(exist_ok=True)
+    device = os.stat(directory).st_dev
+    for what in ("read", "write"):
+        (group / f"blkio.throttle.{what}_bps_device").write_text(
+            f"{os.major(device)}:{os.minor(device)} {mb_s * 1_000_000}"
+        )
+    (group / "cgroup.procs").write_text(str(os.getpid()))
 
 
 def make_photographs(path: Path, count: int) -> None:
@@ -270,9 +291,12 @@ def main() -> None:
     parser.add_argument("--profiles", default="none,s3-express,s3-standard")
     parser.add_argument("--extents", type=int, default=1_000_000)
     parser.add_argument("--photographs", type=int, default=2000)
+    parser.add_argument("--disk-mb-s", type=int, default=0)
     arguments = parser.parse_args()
     parts = arguments.only.split(",")
     with tempfile.TemporaryDirectory(dir=arguments.directory) as scratch:
+        if arguments.disk_mb_s:
+            slow_down(Path(scratch), arguments.disk_mb_s)
         if "reads" in parts:
             measure_reads(Path(scratch) / "reads", arguments.mib, arguments.rounds)
             shutil.rmtree(Path(scratch) / "reads")
