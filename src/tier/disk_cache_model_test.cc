@@ -339,6 +339,8 @@ class DiskCacheModel : public ::testing::Test {
   // --- what must hold after each ---
 
   void expect_same(std::size_t reader) {
+    // First: it may be the only process, and has to make the directory.
+    const Answer answer = tell(reader, {.what = What::kCount});
     std::set<std::string> expected, found;
     const std::filesystem::path root = directory_->path() + "/v1";
     for (const auto& [name, extent] : reference_->held()) {
@@ -350,7 +352,6 @@ class DiskCacheModel : public ::testing::Test {
         found.insert(entry.path().lexically_relative(root).string());
     }
     EXPECT_EQ(found, expected);
-    const Answer answer = tell(reader, {.what = What::kCount});
     EXPECT_EQ(answer.used_bytes, reference_->used_bytes());
     EXPECT_EQ(answer.file_bytes, reference_->used_bytes());
     EXPECT_EQ(answer.extent_count, reference_->held().size());
