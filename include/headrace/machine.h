@@ -8,6 +8,8 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace headrace {
 
@@ -32,5 +34,9 @@ MachineShare machine_share();
 /// std::thread::hardware_concurrency() knows of no quota, and threads beyond it are stopped by the
 /// kernel for most of each period.
 std::uint32_t available_cores();
+
+/// Instructions beyond the least of its kind that this processor has and the library makes use of,
+/// by their names in /proc/cpuinfo.
+std::vector<std::string_view> cpu_features();
 
 }  // namespace headrace

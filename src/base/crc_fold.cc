@@ -17,6 +17,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/cpu_features.h"
+
 namespace headrace::detail {
 
 #if defined(__x86_64__)
@@ -133,10 +135,11 @@ __attribute__((target("avx512f,avx512dq,vpclmulqdq,pclmul"))) std::array<std::by
 }  // namespace
 
 FoldWidth best_fold_width() noexcept {
-  if (!__builtin_cpu_supports("pclmul") || !__builtin_cpu_supports("sse4.1"))
+  if (!has_cpu_feature(CpuFeature::kPclmul) || !has_cpu_feature(CpuFeature::kSse41))
     return FoldWidth::kNone;
-  const bool is_wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-                       __builtin_cpu_supports("vpclmulqdq");
+  const bool is_wide = has_cpu_feature(CpuFeature::kAvx512f) &&
+                       has_cpu_feature(CpuFeature::kAvx512dq) &&
+                       has_cpu_feature(CpuFeature::kVpclmulqdq);
   return is_wide ? FoldWidth::k512 : FoldWidth::k128;
 }
 

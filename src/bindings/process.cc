@@ -88,6 +88,12 @@ void bind_process(nb::module_& m) {
   m.def("begin_exit", &begin_exit);
   m.def("drain_calls", &drain_calls, nb::arg("timeout"));
   m.def("available_cores", &available_cores);
+  m.def("cpu_features", [] {
+    nb::list names;
+    for (const std::string_view name : cpu_features())
+      names.append(nb::str(name.data(), name.size()));
+    return names;
+  });
   m.def("memory_limit", [] {
     const MachineShare share = machine_share();
     return nb::make_tuple(share.memory_bytes, share.memory_limit_file);

@@ -11,6 +11,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/cpu_features.h"
+
 namespace headrace::checkpoint {
 namespace {
 
@@ -41,7 +43,7 @@ void stream_copy(std::byte* to, std::span<const std::byte> from) noexcept {
   std::size_t begin = 0;
   std::size_t end = 0;
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx")) {
+  if (has_cpu_feature(CpuFeature::kAvx)) {
     const std::size_t past = reinterpret_cast<std::uintptr_t>(to) % kLineBytes;
     begin = std::min(past == 0 ? 0 : kLineBytes - past, from.size());
     end = begin + (from.size() - begin) / kLineBytes * kLineBytes;

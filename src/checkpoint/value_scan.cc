@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#include "base/cpu_features.h"
+
 namespace headrace::checkpoint {
 namespace {
 
@@ -82,7 +84,7 @@ HEADRACE_AVX2 bool any_of(Exponent exponent, std::span<const std::byte> bytes) n
 
 /// Bytes at the beginning in which there is none, as far as could be told cheaply.
 std::size_t known_finite_bytes(Exponent exponent, std::span<const std::byte> bytes) noexcept {
-  static const bool has_avx2 = __builtin_cpu_supports("avx2") != 0;
+  static const bool has_avx2 = has_cpu_feature(CpuFeature::kAvx2);
   const std::size_t vectors = bytes.size() / kVectorBytes * kVectorBytes;
   return has_avx2 && !any_of(exponent, bytes.first(vectors)) ? vectors : 0;
 }

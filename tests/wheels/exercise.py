@@ -10,6 +10,7 @@ Prints a line a check; an AssertionError is what is wrong. Starts no process: an
 from __future__ import annotations
 
 import os
+import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import headrace as hr
-from headrace import sim
+from headrace import _native, sim
 from headrace.cli import main as headrace
 
 TONE_HZ, TONE_FRAMES, TONE_RATE = 440, 9600, 48_000
@@ -34,6 +35,7 @@ PACKS = {
 
 
 def use(folder: Path) -> None:
+    check_processor()
     with sim.Server(folder, tls=True) as server:
         os.environ.update(server.environment())
         check_pictures(folder / "pictures", np.load(folder / "expected.npy"))
@@ -42,6 +44,17 @@ def use(folder: Path) -> None:
         for format, options in PACKS.items():
             check_pack(folder / "sounds", f"s3://packed/{format}", ["--format", format, *options])
         check_command_line()
+
+
+def check_processor() -> None:
+    """That compilers and their runtime libraries let it be found: else all is right, and several times slower."""
+    if platform.machine() != "x86_64":  # An emulator shows the processor that it runs on.
+        return
+    text = Path("/proc/cpuinfo").read_text()
+    flags = next((line.split() for line in text.splitlines() if line.startswith("flags")), [])
+    wanted = {"sse4_2", "pclmulqdq", "avx2"} & set(flags)
+    assert wanted <= set(_native.cpu_features()), (wanted, _native.cpu_features())
+    print(f"{', '.join(_native.cpu_features()) or 'no more than the least'}: fine")
 
 
 def values(url: str, **options: Any) -> list[Any]:

@@ -1,8 +1,8 @@
 // AVX2 and F16C. A product and a sum, not fused: the same numbers as without vectors.
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 
+#include "base/cpu_features.h"
 #include "decode/image/pixel_type.h"
 
 #define HEADRACE_F16C __attribute__((target("avx2,f16c")))
@@ -114,10 +114,7 @@ constexpr PixelConversions kAvx2Conversions = {avx2_convert, avx2_split};
 }  // namespace
 
 const PixelConversions* simd_conversions() noexcept {
-  // clang 14's builtin does not know f16c.
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  const bool has_f16c = __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-  const bool has_all = has_f16c && __builtin_cpu_supports("avx2");
+  const bool has_all = has_cpu_feature(CpuFeature::kF16c) && has_cpu_feature(CpuFeature::kAvx2);
   return has_all ? &kAvx2Conversions : nullptr;
 }
 

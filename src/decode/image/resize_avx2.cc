@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "base/cpu_features.h"
 #include "decode/image/resize_simd.h"
 
 #define HEADRACE_AVX2 __attribute__((target("avx2")))
@@ -154,7 +155,7 @@ constexpr ResizePasses kAvx2Resize = {avx2_across, avx2_down};
 }  // namespace
 
 const ResizePasses* simd_resize() noexcept {
-  return __builtin_cpu_supports("avx2") ? &kAvx2Resize : nullptr;
+  return has_cpu_feature(CpuFeature::kAvx2) ? &kAvx2Resize : nullptr;
 }
 
 }  // namespace headrace::detail

@@ -4,6 +4,8 @@
 /// that uses them has a plain twin with the same results; both are tested where both run.
 ///
 /// Place: src/order/numpy_random; pure.
+#include "base/cpu_features.h"
+
 #if defined(__x86_64__)
 // GCC 12 takes its own "undefined" registers for mistakes of the caller (GCC bug 105593).
 #if defined(__GNUC__) && !defined(__clang__)
@@ -23,14 +25,10 @@
 namespace headrace::numpy_random {
 
 inline bool has_wide() noexcept {
-#if defined(__x86_64__)
-  static const bool has_all = __builtin_cpu_supports("avx512f") != 0 &&
-                              __builtin_cpu_supports("avx512dq") != 0 &&
-                              __builtin_cpu_supports("popcnt") != 0;
+  static const bool has_all = has_cpu_feature(CpuFeature::kAvx512f) &&
+                              has_cpu_feature(CpuFeature::kAvx512dq) &&
+                              has_cpu_feature(CpuFeature::kPopcnt);
   return has_all;
-#else
-  return false;
-#endif
 }
 
 }  // namespace headrace::numpy_random
