@@ -81,8 +81,11 @@ class RowMajor:
             source = part[box]
             count = math.prod(source.shape)
             to = flat[at : at + count].reshape(source.shape)
-            if self.is_torch:
-                to.copy_(source, non_blocking=self.is_cuda)
+            if self.is_cuda:
+                # copy_() would conjugate on the host at once, before the bytes have come.
+                to.copy_(source.resolve_conj().resolve_neg(), non_blocking=True)
+            elif self.is_torch:
+                to.copy_(source)
             else:
                 to[...] = source
             at += count
